@@ -1,0 +1,29 @@
+"""PtychoPINN: physics-informed neural networks for ptychography.
+
+A network turns groups of diffraction patterns into the complex object they came from. It is trained
+without ground truth: its last layers are the physics of the measurement.
+
+Notation, used everywhere (arrays are ``(…, row, col)``; layers that need channels are NHWC)
+
+========= ====================================================================================
+``I, M``    number of objects (images) and their side in pixels
+``N``       side of a diffraction pattern, of the probe and of a patch
+``P``       number of scan positions (= diffraction patterns)
+``C``       patterns in a group, ``gridsize²``;  ``G`` groups;  ``B`` groups in a batch
+``R``       side of the object region that covers a group, ``N + (gridsize − 1)·offset`` (+ jitter)
+``r_k``     scan position (row, col): top-left sample of patch ``k`` in object pixels
+``O``       object, complex64, order-one amplitude;  ``P`` in a formula: the probe, complex64
+``ψ_k``     exit wave ``P · O[r_k : r_k + N]``
+``F``       unitary 2-D Fourier transform;  ``Ψ_k = F ψ_k`` the far field, zero frequency at ``N//2``
+``n_k``     photon counts, ``n_k ~ Poisson(s² |Ψ_k|²)``;  ``A = √n`` measured diffraction amplitude
+``s``       photon scale: mean over the training scan of ``Σ s²|Ψ|²`` is ``nphotons``
+``f``       normalisation ``√((N/2)² / ⟨Σ A²⟩)``: the network sees ``x = f·A`` and the probe ``s·f·P``
+========= ====================================================================================
+
+The way of the data
+    ``objects`` · ``probe`` · ``scan`` → ``simulate`` (``physics``) → ``data`` (patterns stored once, groups by
+    index) → ``models`` (generator + ``physics``) trained by ``training`` with ``losses`` → ``inference`` (padded
+    batches) → ``stitching`` → ``metrics`` → ``figures``, ``report``. ``workflows.grid_lines.run`` is that list.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,206 @@
+"""The dataset value: patterns stored once, groups by index; its NPZ form and its batches."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from ptycho import physics
+from ptycho.config import ConfigError
+from ptycho.scan import group_centres, group_offsets
+
+Batch = dict[str, tf.Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Measured diffraction patterns of a scan.
+
+    Attributes:
+        amplitudes: ``(P, N, N)`` float32, ``√counts``, zero frequency at ``N//2``.
+        positions: ``(P, 2)`` float32, (row, col) of the patch's top-left sample in object pixels.
+        image: ``(P,)`` int32, the object a pattern belongs to.
+        groups: ``(G, C)`` int32, indices into the patterns, row-major within the group.
+        probe: ``(N, N)`` complex64.
+        photon_scale: ``s``; counts have the mean ``s²|Ψ|²``.
+        object_size: ``M``, side of the objects.
+        region_size: ``R``, side of the object region that covers a group.
+        objects: the truth, ``(I, M, M)`` complex64, or None where it is unknown.
+    """
+
+    amplitudes: np.ndarray
+    positions: np.ndarray
+    image: np.ndarray
+    groups: np.ndarray
+    probe: np.ndarray
+    photon_scale: float
+    object_size: int
+    region_size: int
+    objects: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        P, N = self.amplitudes.shape[0], self.probe.shape[-1]
+        wanted = {"amplitudes": (P, N, N), "positions": (P, 2), "image": (P,), "probe": (N, N)}
+        for key, shape in wanted.items():
+            found = getattr(self, key).shape
+            if found != shape:
+                raise ConfigError(f"dataset: {key} has shape {found}; must be {shape} (P={P}, N={N})")
+        if self.groups.ndim != 2 or len(self.groups) == 0:
+            raise ConfigError(f"dataset: groups has shape {self.groups.shape}; must be (G, C) with G >= 1")
+        if self.groups.min() < 0 or self.groups.max() >= P:
+            raise ConfigError(f"dataset: groups points outside the {P} patterns")
+        self._check_values()
+
+    def _check_values(self) -> None:
+        if not np.isfinite(self.positions).all():
+            raise ConfigError("dataset: positions holds NaN or infinity; must be finite")
+        limit = self.object_size - self.N
+        if self.positions.min() < 0 or self.positions.max() > limit:
+            raise ConfigError(
+                f"dataset: positions reach from {self.positions.min():g} to {self.positions.max():g}; "
+                f"must lie within [0, {limit}] so that every patch is inside its object"
+            )
+        lowest, total = self.amplitudes.min(), self.amplitudes.sum(dtype=np.float64)
+        if not np.isfinite(total) or lowest < 0:
+            raise ConfigError("dataset: amplitudes holds NaN, infinity or negative numbers")
+        if total == 0:
+            raise ConfigError("dataset: amplitudes is zero everywhere; no photon was counted")
+        if np.any(self.image[self.groups] != self.image[self.groups[:, :1]]):
+            raise ConfigError("dataset: a group mixes patterns of different images")
+        margin = np.abs(self.offsets).max() - (self.region_size - self.N) / 2
+        if margin > 1e-3:
+            raise ConfigError(
+                f"dataset: region_size={self.region_size} does not cover the groups; {margin:g} px are missing"
+            )
+
+    @property
+    def N(self) -> int:
+        return self.probe.shape[-1]
+
+    @property
+    def n_images(self) -> int:
+        return int(self.image.max()) + 1 if self.objects is None else len(self.objects)
+
+    @property
+    def n_groups(self) -> int:
+        return self.groups.shape[0]
+
+    @property
+    def group_size(self) -> int:
+        return self.groups.shape[1]
+
+    @cached_property
+    def normalisation(self) -> float:
+        """``f = √((N/2)² / ⟨Σ A²⟩)``, so that the mean energy of ``x = f·A`` is ``(N/2)²``."""
+        energy = np.sum(np.square(self.amplitudes, dtype=np.float64), axis=(1, 2)).mean()
+        return float(self.N / 2 / np.sqrt(energy))
+
+    @property
+    def model_probe(self) -> np.ndarray:
+        """``s·f·P``: the probe with which an object in its own units predicts ``x``; complex64."""
+        return (self.photon_scale * self.normalisation * self.probe).astype(np.complex64)
+
+    @cached_property
+    def centres(self) -> np.ndarray:
+        """Centre of each group's region, as a position; ``(G, 2)`` float32."""
+        return group_centres(self.positions, self.groups, self.region_size, self.N)
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """``r_k − centre`` of the group; ``(G, C, 2)`` float32."""
+        return group_offsets(self.positions, self.groups, self.region_size, self.N)
+
+    def with_amplitudes(self, amplitudes: np.ndarray, photon_scale: float) -> Dataset:
+        return replace(self, amplitudes=amplitudes, photon_scale=photon_scale)
+
+    def single_patterns(self, per_group: int | None) -> Dataset:
+        """The same patterns as groups of one: the first ``per_group`` of every group (None: all), once each."""
+        chosen = np.unique(self.groups[:, :per_group])
+        return replace(self, groups=chosen[:, None].astype(np.int32), region_size=self.N + 2 * self._slack)
+
+    @property
+    def _slack(self) -> int:
+        """Margin of a single-pattern region: one pixel when positions are not whole numbers."""
+        return int(np.any(self.positions != np.round(self.positions)))
+
+    def batch(self, indices: np.ndarray, truth: bool = False) -> Batch:
+        """Normalised amplitudes ``x (B, C, N, N)`` and ``offsets (B, C, 2)`` of some groups.
+
+        With ``truth``, also the true object patches ``target (B, C, N, N)`` complex64.
+        """
+        members = self.groups[indices]
+        x = np.float32(self.normalisation) * self.amplitudes[members]
+        batch = {"x": tf.constant(x), "offsets": tf.constant(self.offsets[indices])}
+        if truth:
+            patches = self.true_patches(members.ravel())
+            batch["target"] = tf.reshape(patches, (*members.shape, self.N, self.N))
+        return batch
+
+    def true_patches(self, patterns: np.ndarray) -> tf.Tensor:
+        """The object under some patterns, ``(K, N, N)`` complex64."""
+        if self.objects is None:
+            raise ValueError("this dataset has no true objects")
+        whole = np.floor(self.positions[patterns]).astype(np.int64)
+        windows = np.empty((len(patterns), self.N + 1, self.N + 1), np.complex64)
+        for image in np.unique(self.image[patterns]):
+            chosen = self.image[patterns] == image
+            windows[chosen] = physics.cut_windows(self.objects[image], whole[chosen], self.N + 1)
+        fraction = tf.constant((self.positions[patterns] - whole)[:, None], tf.float32)
+        return physics.extract_patches(tf.constant(windows), fraction, self.N)[:, 0]
+
+
+def training_batches(
+    data: Dataset, batch_size: int, seed: int, epoch: int, truth: bool = False
+) -> Iterator[Batch]:
+    """Full batches of one epoch in an order that (seed, epoch) decides; the remainder is dropped."""
+    order = np.random.default_rng([seed, epoch]).permutation(data.n_groups)
+    for step in range(data.n_groups // batch_size):
+        yield data.batch(order[step * batch_size : (step + 1) * batch_size], truth)
+
+
+def padded_batches(data: Dataset, batch_size: int, truth: bool = False) -> Iterator[tuple[Batch, int]]:
+    """All groups in order, the last batch filled up by repeating its last group, with the count that is real."""
+    for start in range(0, data.n_groups, batch_size):
+        indices = np.arange(start, start + batch_size)
+        real = min(batch_size, data.n_groups - start)
+        yield data.batch(np.minimum(indices, data.n_groups - 1), truth), real
+
+
+NPZ_FORMAT = 1
+_OPTIONAL = ("objects",)
+_ARRAYS = ("amplitudes", "positions", "image", "groups", "probe")
+_SCALARS = {"photon_scale": float, "object_size": int, "region_size": int}
+
+
+def to_arrays(data: Dataset) -> dict[str, np.ndarray]:
+    """The NPZ form of a dataset: its attributes by name, and ``format``."""
+    arrays = {key: np.asarray(getattr(data, key)) for key in (*_ARRAYS, *_SCALARS)}
+    if data.objects is not None:
+        arrays["objects"] = data.objects
+    return arrays | {"format": np.asarray(NPZ_FORMAT)}
+
+
+def load_dataset(path: str | Path) -> Dataset:
+    """Read a dataset that :func:`to_arrays` described; nothing is unpickled.
+
+    Raises:
+        ConfigError: the file is missing, unreadable, incomplete, or holds impossible values.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            missing = [key for key in ("format", *_ARRAYS, *_SCALARS) if key not in archive.files]
+            if missing:
+                raise ConfigError(f"{path}: lacks {', '.join(missing)} (it has {', '.join(archive.files)})")
+            values = {key: archive[key] for key in archive.files if key in (*_ARRAYS, *_OPTIONAL)}
+            scalars = {key: kind(archive[key]) for key, kind in _SCALARS.items()}
+    except ConfigError:
+        raise
+    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"{path}: not a readable dataset ({error})") from error
+    return Dataset(**values, **scalars)

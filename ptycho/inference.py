@@ -1,0 +1,38 @@
+"""Inference in batches of one shape."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ptycho.data import Dataset, padded_batches
+
+
+def make_predict_step(model: keras.Model, compile_xla: bool):
+    """``(x, offsets, probe) → (B, R, R)`` as a ``tf.function``; XLA-compiled exactly if ``compile_xla``."""
+
+    @tf.function(jit_compile=compile_xla, reduce_retracing=False)
+    def predict_step(x: tf.Tensor, offsets: tf.Tensor, probe: tf.Tensor) -> tf.Tensor:
+        return model(x, offsets, probe)
+
+    return predict_step
+
+
+def predict_regions(model: keras.Model, data: Dataset, batch_size: int, compile_xla: bool) -> np.ndarray:
+    """Object regions of all groups, in their order.
+
+    The groups run in batches of ``batch_size``, the last one filled up and cropped afterwards, so that one
+    shape is compiled whatever their number.
+
+    Returns:
+        ``(G, R, R)`` complex64, in the object's own units.
+    """
+    step = make_predict_step(model, compile_xla)
+    probe = tf.constant(data.model_probe)
+    regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)
+    done = 0
+    for batch, real in padded_batches(data, batch_size):
+        regions[done : done + real] = step(batch["x"], batch["offsets"], probe).numpy()[:real]
+        done += real
+    return regions

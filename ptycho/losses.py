@@ -1,0 +1,51 @@
+"""Losses of the PINN. None of them sees the true object."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+FLOOR = 1e-6  # of a pixel's predicted count, where nothing else bounds the logarithm
+
+
+def amplitude_mae(predicted: tf.Tensor, measured: tf.Tensor) -> tf.Tensor:
+    """Mean of ``|x̂ − x|`` over normalised amplitudes; scalar."""
+    return tf.reduce_mean(tf.abs(predicted - measured))
+
+
+def poisson_deviance(predicted: tf.Tensor, measured: tf.Tensor, normalisation: tf.Tensor) -> tf.Tensor:
+    """Mean Poisson deviance per pixel, ``2[λ − n + n·log(n/λ)]``, counts ``n = (x/f)²``, ``λ = (x̂/f)²``.
+
+    With ``u = (λ − n)/n = (x̂ − x)(x̂ + x)/x²`` it is ``2n·[u − log(1 + u)]``: the difference of counts is
+    taken in amplitudes, and the bracket by its series where ``u`` is small, so that float32 holds at 10⁸
+    counts in a pixel. Where ``n = 0`` it is ``2λ``. It is about one where the model fits to the noise.
+
+    Args:
+        predicted: ``x̂ ≥ 0``, any shape, float32.
+        measured: ``x ≥ 0``, the same shape.
+        normalisation: ``f``, scalar: amplitude of one count.
+    """
+    scale = 1 / normalisation
+    floor = tf.constant(FLOOR, predicted.dtype)
+    rate = tf.square(predicted * scale) + floor
+    counts = tf.square(measured * scale)
+    seen = counts > 0.25  # counts are whole numbers
+    safe = tf.where(seen, measured, tf.ones_like(measured))
+    u = (predicted - safe) * (predicted + safe) / tf.square(safe)
+    u = tf.where(seen, tf.maximum(u, floor / tf.maximum(counts, 0.25) - 1), tf.zeros_like(u))
+    return tf.reduce_mean(2 * tf.where(seen, counts * _u_minus_log1p(u), rate))
+
+
+def _u_minus_log1p(u: tf.Tensor) -> tf.Tensor:
+    """``u − log(1 + u)`` for ``u > −1`` without cancellation near zero."""
+    small = tf.abs(u) < 1e-2
+    inside = tf.where(small, u, tf.zeros_like(u))
+    series = tf.square(inside) * (0.5 - inside * (1 / 3 - inside * (0.25 - inside * (0.2 - inside / 6))))
+    outside = tf.where(small, tf.ones_like(u), u)
+    return tf.where(small, series, outside - tf.math.log1p(outside))
+
+
+def total_variation(objects: tf.Tensor) -> tf.Tensor:
+    """Mean of ``|O[i+1, j] − O[i, j]| + |O[i, j+1] − O[i, j]|`` of complex objects ``(B, H, W)``; scalar."""
+    rows = tf.abs(objects[:, 1:, :] - objects[:, :-1, :])
+    cols = tf.abs(objects[:, :, 1:] - objects[:, :, :-1])
+    return tf.reduce_mean(rows) + tf.reduce_mean(cols)

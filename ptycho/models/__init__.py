@@ -1,0 +1,89 @@
+"""The networks by name, built from the configuration."""
+
+from __future__ import annotations
+
+import math
+
+import keras
+import numpy as np
+
+from ptycho.config import RunConfig, UnrolledModel
+from ptycho.data import Dataset
+from ptycho.models.baseline import PtychoNN
+from ptycho.models.pinn import PtychoPINN
+from ptycho.models.unet import UNet
+from ptycho.models.unrolled import Unrolled
+from ptycho.probe import energy_diameter
+
+ILLUMINATED_FRACTION = 0.999
+CROP_MARGIN = 8
+
+
+def illuminated_crop(probe: np.ndarray, region_size: int) -> int:
+    """Even side of the central square of a region that holds nearly all of the group's illumination."""
+    spread = region_size - probe.shape[0]
+    wanted = energy_diameter(probe, ILLUMINATED_FRACTION) + spread + CROP_MARGIN
+    return min(2 * math.ceil(wanted / 2), region_size // 2 * 2)
+
+
+def build_pinn(config: RunConfig, data: Dataset) -> PtychoPINN:
+    """The PINN that ``config`` names, for the geometry and probe of ``data``, with initial weights."""
+    model, R = config.model, data.region_size
+    projective = not config.xla.translate
+    if isinstance(model, UnrolledModel):
+        crop = model.crop or illuminated_crop(data.probe, R)
+        generator = Unrolled(
+            R, model.stages, model.width, model.blocks, crop, config.seed, projective, name="generator"
+        )
+    else:
+        generator = UNet(
+            data.N,
+            R,
+            data.group_size,
+            model.filters_scale,
+            model.object_big,
+            config.seed,
+            projective,
+            name="generator",
+        )
+    pinn = PtychoPINN(
+        generator,
+        R,
+        config.mae_weight,
+        config.nll_weight,
+        config.realspace_weight,
+        projective,
+        name="pinn",
+    )
+    pinn.build((config.batch_size, data.group_size, data.N, data.N))
+    return pinn
+
+
+def build_baseline(config: RunConfig, data: Dataset) -> PtychoNN:
+    """PtychoNN for the single-pattern form of a dataset, with initial weights."""
+    model = PtychoNN(
+        data.N, data.region_size, config.baseline.filters_scale, config.seed + 10_000, name="baseline"
+    )
+    model.build((config.batch_size, 1, data.N, data.N))
+    return model
+
+
+def parameter_count(model: keras.Model) -> int:
+    return sum(math.prod(variable.shape) for variable in model.trainable_variables)
+
+
+def get_weights(model: keras.Model) -> dict[str, np.ndarray]:
+    """All variables by their path inside the model."""
+    return {variable.path: variable.numpy() for variable in model.variables}
+
+
+def set_weights(model: keras.Model, weights: dict[str, np.ndarray]) -> None:
+    """Assign weights by path; the sets of names and every shape must agree."""
+    variables = {variable.path: variable for variable in model.variables}
+    if variables.keys() != weights.keys():
+        odd = sorted(variables.keys() ^ weights.keys())
+        raise ValueError(f"weights do not belong to this network: {len(odd)} names differ, first {odd[0]}")
+    for path, variable in variables.items():
+        if tuple(variable.shape) != weights[path].shape:
+            raise ValueError(f"weights: {path} has shape {weights[path].shape}; must be {variable.shape}")
+        variable.assign(weights[path])

@@ -1,0 +1,82 @@
+"""The physics-informed network: a generator of object regions, followed by the measurement."""
+
+from __future__ import annotations
+
+import keras
+
+from ptycho import physics
+from ptycho.losses import amplitude_mae, poisson_deviance, total_variation
+from ptycho.models.layers import register
+
+
+@register
+class PtychoPINN(keras.Model):
+    """A generator, the physics that predicts the measured amplitudes, and the loss between the two.
+
+    Args:
+        generator: layer ``(x, offsets, probe) → (B, R, R)`` complex64.
+        region_size: R.
+        mae_weight, nll_weight, realspace_weight: weights of amplitude MAE, Poisson deviance and total
+            variation of the object.
+        projective: translate with TensorFlow's projective kernel.
+    """
+
+    def __init__(
+        self,
+        generator,
+        region_size: int,
+        mae_weight: float = 1.0,
+        nll_weight: float = 0.0,
+        realspace_weight: float = 0.0,
+        projective: bool = False,
+        **kwargs,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.generator, self.region_size, self.projective = generator, region_size, projective
+        self.mae_weight, self.nll_weight = mae_weight, nll_weight
+        self.realspace_weight = realspace_weight
+
+    def build(self, input_shape):
+        self.generator.build(input_shape)
+        self.built = True
+
+    def call(self, x, offsets, probe):
+        """Object regions ``(B, R, R)`` complex64.
+
+        Args:
+            x: normalised amplitudes ``(B, C, N, N)`` float32.
+            offsets: ``(B, C, 2)`` float32, positions relative to the region's centre.
+            probe: ``s·f·P``, ``(N, N)`` complex64.
+        """
+        return self.generator(x, offsets, probe)
+
+    def predict_amplitudes(self, objects, offsets, probe):
+        """Normalised amplitudes ``(B, C, N, N)`` that object regions ``(B, R, R)`` would give."""
+        positions = offsets + (self.region_size - probe.shape[-1]) / 2
+        return physics.diffract(objects, positions, probe, self.projective)
+
+    def losses_of(self, batch, probe, normalisation):
+        """The weighted total ``loss`` and its parts; parts of zero weight are left out."""
+        objects = self(batch["x"], batch["offsets"], probe)
+        predicted = self.predict_amplitudes(objects, batch["offsets"], probe)
+        parts = {
+            "mae": (self.mae_weight, lambda: amplitude_mae(predicted, batch["x"])),
+            "nll": (self.nll_weight, lambda: poisson_deviance(predicted, batch["x"], normalisation)),
+            "tv": (self.realspace_weight, lambda: total_variation(objects)),
+        }
+        values = {name: value() for name, (weight, value) in parts.items() if weight > 0}
+        return {"loss": sum(parts[name][0] * value for name, value in values.items())} | values
+
+    def get_config(self):
+        keys = ("region_size", "mae_weight", "nll_weight", "realspace_weight", "projective")
+        settings = {key: getattr(self, key) for key in keys}
+        return (
+            super().get_config()
+            | settings
+            | {"generator": keras.saving.serialize_keras_object(self.generator)}
+        )
+
+    @classmethod
+    def from_config(cls, config):
+        generator = keras.saving.deserialize_keras_object(config.pop("generator"))
+        return cls(generator=generator, **config)

@@ -1,0 +1,161 @@
+"""The measurement, in pure TensorFlow: patches → exit wave → far field → diffraction amplitude.
+
+    A_k = | F( P · O[r_k : r_k + N] ) |,        diffract = amplitude ∘ far_field ∘ illuminate ∘ extract_patches
+
+``F`` is the unitary discrete Fourier transform, ``(F ψ)(q) = 1/N Σ ψ(x) exp(−2πi q·x/N)``, with the origin
+of both planes at sample ``N//2``; so ``Σ|Fψ|² = Σ|ψ|²``. Positions are (row, col) in pixels; integer
+positions copy samples, others interpolate bilinearly. Every function works on batches, eagerly, in a
+``tf.function``, and under XLA; every one is linear in the object but for ``amplitude``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from ptycho.xla import hat_weights, resample, resample_adjoint
+
+
+def extract_patches(objects: tf.Tensor, positions: tf.Tensor, N: int, projective: bool = False) -> tf.Tensor:
+    """Patches ``O_b[r : r + N]`` at integer or sub-pixel positions, zero outside the object.
+
+    Args:
+        objects: ``(B, H, W)`` complex or real.
+        positions: ``(B, C, 2)`` float, (row, col) of each patch's top-left sample.
+        N: side of a patch.
+        projective: use TensorFlow's own projective kernel (float32, no XLA) in place of the matrix form.
+
+    Returns:
+        ``(B, C, N, N)`` in the dtype of ``objects``.
+    """
+    if projective:
+        return _project(objects[:, None], positions, (N, N))
+    wy, wx = _window_weights(positions, N, objects.shape[-2:], objects.dtype.real_dtype)
+    return resample(objects[:, None], wy, wx)
+
+
+def place_patches(
+    patches: tf.Tensor, positions: tf.Tensor, shape: tuple[int, int], projective: bool = False
+) -> tf.Tensor:
+    """Sum of patches placed at their positions: the adjoint of :func:`extract_patches`.
+
+    Args:
+        patches: ``(B, C, N, N)`` complex or real.
+        positions: ``(B, C, 2)`` float, (row, col) of each patch's top-left sample.
+        shape: ``(H, W)`` of the object.
+        projective: as for :func:`extract_patches`.
+
+    Returns:
+        ``(B, H, W)`` in the dtype of ``patches``; what falls outside is dropped.
+    """
+    if projective:
+        return tf.reduce_sum(_project(patches, -positions, shape), axis=1)
+    wy, wx = _window_weights(positions, patches.shape[-1], shape, patches.dtype.real_dtype)
+    return tf.reduce_sum(resample_adjoint(patches, wy, wx), axis=1)
+
+
+def illuminate(patches: tf.Tensor, probe: tf.Tensor) -> tf.Tensor:
+    """Exit waves ``ψ = P · patch``; ``patches (…, N, N)``, ``probe (N, N)``, complex64."""
+    return probe * patches
+
+
+def far_field(exit_waves: tf.Tensor) -> tf.Tensor:
+    """``Ψ = F ψ`` over the last two axes, zero frequency at ``N//2``; complex, shape unchanged."""
+    axes = (-2, -1)
+    centred = tf.signal.ifftshift(exit_waves, axes=axes)
+    return tf.signal.fftshift(tf.signal.fft2d(centred), axes=axes) / _side(exit_waves)
+
+
+def near_field(far_fields: tf.Tensor) -> tf.Tensor:
+    """``ψ = F⁻¹ Ψ``: the inverse, and the adjoint, of :func:`far_field`."""
+    axes = (-2, -1)
+    centred = tf.signal.ifftshift(far_fields, axes=axes)
+    return tf.signal.fftshift(tf.signal.ifft2d(centred), axes=axes) * _side(far_fields)
+
+
+def amplitude(waves: tf.Tensor) -> tf.Tensor:
+    """``|Ψ|``, real; its gradient at zero is zero."""
+    return tf.abs(waves)
+
+
+def diffract(
+    objects: tf.Tensor, positions: tf.Tensor, probe: tf.Tensor, projective: bool = False
+) -> tf.Tensor:
+    """Diffraction amplitudes of objects at positions.
+
+    Args:
+        objects: ``(B, H, W)`` complex64.
+        positions: ``(B, C, 2)`` float32, top-left samples.
+        probe: ``(N, N)`` complex64.
+        projective: as for :func:`extract_patches`.
+
+    Returns:
+        ``(B, C, N, N)`` float32, ``|F(P · patch)|``.
+    """
+    patches = extract_patches(objects, positions, probe.shape[-1], projective)
+    return amplitude(far_field(illuminate(patches, probe)))
+
+
+def _side(waves: tf.Tensor) -> tf.Tensor:
+    """√(number of samples) of the last two axes, in the dtype of ``waves``."""
+    rows, cols = waves.shape[-2:]
+    return tf.constant((rows * cols) ** 0.5, waves.dtype)
+
+
+def _window_weights(positions: tf.Tensor, N: int, shape, dtype) -> tuple[tf.Tensor, tf.Tensor]:
+    """Row and column weights ``(B, C, N, H)``, ``(B, C, N, W)`` of the windows at ``positions``."""
+    points = tf.cast(positions, dtype)[..., None] + tf.range(N, dtype=dtype)  # (B, C, 2, N)
+    return hat_weights(points[..., 0, :], shape[0]), hat_weights(points[..., 1, :], shape[1])
+
+
+def _project(images: tf.Tensor, starts: tf.Tensor, shape: tuple[int, int]) -> tf.Tensor:
+    """Windows of complex ``images (B, C or 1, h, w)`` at ``starts (B, C, 2)`` by TensorFlow's kernel."""
+    batch, count = starts.shape[0], starts.shape[1]
+    if batch is None:
+        raise ValueError("projective translation needs a static batch size; got None")
+    height, width = images.shape[-2:]
+    channels = tf.stack([tf.math.real(images), tf.math.imag(images)], axis=-1)
+    channels = tf.broadcast_to(channels, (batch, count, height, width, 2))
+    row, col = tf.reshape(starts[..., 0], [-1]), tf.reshape(starts[..., 1], [-1])
+    one, zero = tf.ones_like(row), tf.zeros_like(row)
+    moved = tf.raw_ops.ImageProjectiveTransformV3(
+        images=tf.reshape(channels, (batch * count, height, width, 2)),
+        transforms=tf.stack([one, zero, col, zero, one, row, zero, zero], axis=-1),
+        output_shape=tf.constant(shape, tf.int32),
+        fill_value=tf.constant(0.0),
+        interpolation="BILINEAR",
+        fill_mode="CONSTANT",
+    )
+    moved = tf.reshape(moved, (batch, count, *shape, 2))
+    return tf.complex(moved[..., 0], moved[..., 1])
+
+
+def cut_windows(image: np.ndarray, starts: np.ndarray, side: int) -> np.ndarray:
+    """Whole-pixel windows of one image, zero beyond its edge: the integer part of a sub-pixel position.
+
+    Args:
+        image: ``(H, W)``.
+        starts: ``(K, 2)`` integers (row, col), at least 0 and at most H, W.
+        side: side of a window.
+
+    Returns:
+        ``(K, side, side)`` in the dtype of ``image``.
+    """
+    padded = np.pad(image, ((0, side), (0, side)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (side, side))
+    return windows[starts[:, 0], starts[:, 1]]
+
+
+def add_windows(windows: np.ndarray, starts: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Sum of windows placed at whole pixels: the adjoint of :func:`cut_windows`.
+
+    Args:
+        windows: ``(K, h, w)``.
+        starts: ``(K, 2)`` integers (row, col), at least 0.
+        shape: ``(H, W)`` of the result; what falls outside is dropped.
+    """
+    height, width = windows.shape[-2:]
+    canvas = np.zeros((shape[0] + height, shape[1] + width), windows.dtype)
+    for window, (row, col) in zip(windows, starts, strict=True):
+        canvas[row : row + height, col : col + width] += window
+    return canvas[: shape[0], : shape[1]]

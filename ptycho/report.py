@@ -1,0 +1,179 @@
+"""The only writer of run outputs. Every file is written under a temporary name and renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import io
+import json
+import logging
+import os
+import platform
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ptycho.config import ConfigError
+
+log = logging.getLogger(__name__)
+
+CONTENTS = (
+    "config.yaml",
+    "datasets",
+    "pinn",
+    "baseline",
+    "recons",
+    "visuals",
+    "metrics.json",
+    "manifest.json",
+    "run.log",
+)
+PACKAGES = ("ptychopinn", "tensorflow", "keras", "numpy", "scipy", "scikit-image", "hydra-core", "matplotlib")
+
+
+class RunFolder:
+    """A run's output folder; see the README for the tree.
+
+    Args:
+        path: the folder. It is made if need be, with its parents.
+        overwrite: remove the run that the folder holds; without it such a folder is refused.
+
+    Raises:
+        ConfigError: the folder holds a run, is no folder, or cannot be written.
+    """
+
+    def __init__(self, path: Path, overwrite: bool = False) -> None:
+        self.path = path
+        held = [name for name in CONTENTS if (path / name).exists()]
+        if held and not overwrite:
+            raise ConfigError(
+                f"output_dir={path}: holds another run ({', '.join(held)}); "
+                "choose another folder, or overwrite=true to replace it"
+            )
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            probe = path / f".write-test-{os.getpid()}"
+            probe.touch()
+            probe.unlink()
+            for name in held:
+                _remove(path / name)
+        except OSError as error:
+            raise ConfigError(
+                f"output_dir={path}: cannot be written ({error.strerror or error}); choose a folder you can write"
+            ) from error
+        self.timings: dict[str, float] = {}
+
+    def write(self, name: str, save: Callable[[Any], object]) -> Path:
+        """Write a file atomically: ``save`` gets a binary file object; the result appears when complete."""
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        try:
+            with temporary.open("wb") as file:
+                save(file)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        return target
+
+    def text(self, name: str, content: str) -> Path:
+        return self.write(name, lambda file: file.write(content.encode()))
+
+    def json(self, name: str, value: Any) -> Path:
+        """Write JSON; NaN and infinity are refused."""
+        return self.text(name, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+    def arrays(self, name: str, arrays: dict[str, np.ndarray]) -> Path:
+        """Write an uncompressed NPZ that holds no pickle."""
+        return self.write(name, lambda file: np.savez(file, allow_pickle=False, **arrays))
+
+    def figure(self, name: str, figure: Figure) -> Path:
+        return self.write(name, lambda file: figure.savefig(file, format="png", dpi=110))
+
+    def table(self, name: str, rows: list[dict[str, Any]]) -> Path:
+        """Write rows of equal keys as CSV."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [])
+        writer.writeheader()
+        writer.writerows(rows)
+        return self.text(name, text.getvalue())
+
+    def model(
+        self, name: str, weights: dict[str, np.ndarray], description: dict[str, Any], rows: list
+    ) -> None:
+        """Write ``<name>/weights.npz``, ``model.json`` and ``history.csv``."""
+        self.arrays(f"{name}/weights.npz", weights)
+        self.json(f"{name}/model.json", description | {"weights_sha256": weights_hash(weights)})
+        self.table(f"{name}/history.csv", rows)
+
+    @contextlib.contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Add the wall time of a block to ``timings[phase]``, in seconds."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.timings[phase] = self.timings.get(phase, 0.0) + time.perf_counter() - began
+
+    @contextlib.contextmanager
+    def logged(self) -> Iterator[None]:
+        """Copy the log to ``run.log`` while the block runs."""
+        handler = logging.FileHandler(self.path / "run.log", mode="w")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        root = logging.getLogger()
+        root.addHandler(handler)
+        try:
+            yield
+        finally:
+            root.removeHandler(handler)
+            handler.close()
+
+    def manifest(self, entries: dict[str, Any]) -> Path:
+        """Write ``manifest.json``: what ran, on what, how long, and ``entries``."""
+        timings = {phase: round(seconds, 3) for phase, seconds in self.timings.items()}
+        return self.json("manifest.json", environment() | entries | {"timings_s": timings})
+
+
+def weights_hash(weights: dict[str, np.ndarray]) -> str:
+    """SHA-256 over names and bytes of weights, in the order of their names."""
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(weights[name]).tobytes())
+    return digest.hexdigest()
+
+
+def environment() -> dict[str, Any]:
+    """Versions, machine and peak memory so far (MiB) of this process."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        1024**2 if sys.platform == "darwin" else 1024
+    )
+    return {
+        "versions": versions,
+        "platform": platform.platform(),
+        "cpu_count": os.cpu_count(),
+        "peak_memory_mib": round(peak),
+    }
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()

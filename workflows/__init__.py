@@ -1,0 +1,1 @@
+"""Orchestration: configuration from Hydra, and the workflows that use the library."""
