@@ -76,7 +76,7 @@ class Dataset:
         margin = np.abs(self.offsets).max() - (self.region_size - self.N) / 2
         if margin > 1e-3:
             raise ConfigError(
-                f"dataset: region_size={self.region_size} does not cover the groups; {margin:g} px are missing"
+                f"dataset: region_size={self.region_size} does not cover the groups; {margin:g} px miss"
             )
 
     @property
@@ -120,7 +120,7 @@ class Dataset:
         return replace(self, amplitudes=amplitudes, photon_scale=photon_scale)
 
     def single_patterns(self, per_group: int | None) -> Dataset:
-        """The same patterns as groups of one: the first ``per_group`` of every group (None: all), once each."""
+        """The same patterns as groups of one: the first ``per_group`` of every group, or all."""
         chosen = np.unique(self.groups[:, :per_group])
         return replace(self, groups=chosen[:, None].astype(np.int32), region_size=self.N + 2 * self._slack)
 
@@ -165,7 +165,7 @@ def training_batches(
 
 
 def padded_batches(data: Dataset, batch_size: int, truth: bool = False) -> Iterator[tuple[Batch, int]]:
-    """All groups in order, the last batch filled up by repeating its last group, with the count that is real."""
+    """All groups in order with their real number; the last batch repeats its last group to fill up."""
     for start in range(0, data.n_groups, batch_size):
         indices = np.arange(start, start + batch_size)
         real = min(batch_size, data.n_groups - start)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from ptycho.metrics import Curve, Region, phase
+from ptycho.metrics import ALARMS, Curve, Region, phase
 
-AMPLITUDE_MAP, PHASE_MAP, ERROR_MAP = "gray", "twilight_shifted", "RdBu_r"
+AMPLITUDE_MAP, PHASE_MAP, ERROR_MAP = "gray", "viridis", "RdBu_r"
 MIN_PHASE_RANGE = 0.1  # rad; a flat phase is not blown up to show rounding
 
 
-def _show(figure: Figure, axes, image: np.ndarray, cmap: str, limits: tuple[float, float], label: str):
+def _show(
+    figure: Figure, axes: Axes, image: np.ndarray, cmap: str, limits: tuple[float, float], label: str
+) -> None:
     shown = axes.imshow(image, cmap=cmap, vmin=limits[0], vmax=limits[1], interpolation="nearest")
     figure.colorbar(shown, ax=axes, fraction=0.046, pad=0.03, label=label)
     axes.set_xticks([])
@@ -60,9 +63,7 @@ def _title(name: str, scores: dict | None, channel: int) -> str:
         return f"{name}, {kind}"
     value = scores["ssim"][channel]
     text = f"{name}, {kind}: SSIM {'none' if value is None else format(value, '.4f')}"
-    alarms = [
-        flag for flag in scores["flags"] if flag in ("nan", "collapsed", "collapsed_phase", "uncovered")
-    ]
+    alarms = [flag for flag in scores["flags"] if flag in ALARMS]
     return text + (f"\n! {', '.join(alarms)}" if alarms else "")
 
 

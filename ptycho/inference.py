@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import keras
 import numpy as np
 import tensorflow as tf
 
 from ptycho.data import Dataset, padded_batches
 
+PredictStep = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
-def make_predict_step(model: keras.Model, compile_xla: bool):
+
+def make_predict_step(model: keras.Model, compile_xla: bool) -> PredictStep:
     """``(x, offsets, probe) → (B, R, R)`` as a ``tf.function``; XLA-compiled exactly if ``compile_xla``."""
 
     @tf.function(jit_compile=compile_xla, reduce_retracing=False)

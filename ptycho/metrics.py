@@ -29,6 +29,7 @@ SCORES = ("ssim", "ms_ssim", "psnr", "mae", "mse", *FRC_THRESHOLDS)
 SSIM_WINDOW = 7  # px; scikit-image's default
 MIN_SIDE = {"ssim": SSIM_WINDOW, "ms_ssim": 11 * 2**4, **dict.fromkeys(FRC_THRESHOLDS, SSIM_WINDOW)}
 CONSTANT = 1e-6  # max−min (of the largest amplitude, or in rad) below which an image is constant
+ALARMS = ("nan", "uncovered", "collapsed", "collapsed_phase")  # flags of a failed reconstruction
 COLLAPSED = 1e-2  # fraction of the truth's contrast below which a reconstruction has collapsed
 ROUNDING = 1e-14  # root-mean-square error (of the peak) that is only float64 rounding
 

@@ -1,6 +1,6 @@
 """The measurement, in pure TensorFlow: patches → exit wave → far field → diffraction amplitude.
 
-    A_k = | F( P · O[r_k : r_k + N] ) |,        diffract = amplitude ∘ far_field ∘ illuminate ∘ extract_patches
+    A_k = | F( P · O[r_k : r_k + N] ) |,        amplitude ∘ far_field ∘ illuminate ∘ extract_patches
 
 ``F`` is the unitary discrete Fourier transform, ``(F ψ)(q) = 1/N Σ ψ(x) exp(−2πi q·x/N)``, with the origin
 of both planes at sample ``N//2``; so ``Σ|Fψ|² = Σ|ψ|²``. Positions are (row, col) in pixels; integer
@@ -9,6 +9,8 @@ positions copy samples, others interpolate bilinearly. Every function works on b
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -73,6 +75,11 @@ def near_field(far_fields: tf.Tensor) -> tf.Tensor:
     return tf.signal.fftshift(tf.signal.ifft2d(centred), axes=axes) * _side(far_fields)
 
 
+def as_complex(real: tf.Tensor) -> tf.Tensor:
+    """``real + 0i``; unlike ``tf.cast`` its gradient is the real part by definition."""
+    return tf.complex(real, tf.zeros_like(real))
+
+
 def amplitude(waves: tf.Tensor) -> tf.Tensor:
     """``|Ψ|``, real; its gradient at zero is zero."""
     return tf.abs(waves)
@@ -102,7 +109,9 @@ def _side(waves: tf.Tensor) -> tf.Tensor:
     return tf.constant((rows * cols) ** 0.5, waves.dtype)
 
 
-def _window_weights(positions: tf.Tensor, N: int, shape, dtype) -> tuple[tf.Tensor, tf.Tensor]:
+def _window_weights(
+    positions: tf.Tensor, N: int, shape: Sequence[int], dtype: tf.DType
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Row and column weights ``(B, C, N, H)``, ``(B, C, N, W)`` of the windows at ``positions``."""
     points = tf.cast(positions, dtype)[..., None] + tf.range(N, dtype=dtype)  # (B, C, 2, N)
     return hat_weights(points[..., 0, :], shape[0]), hat_weights(points[..., 1, :], shape[1])

@@ -42,9 +42,9 @@ def _radius(N: int) -> np.ndarray:
 
 
 def ideal_disk(config: IdealDiskProbe, N: int) -> np.ndarray:
-    """A disk with Gaussian-smoothed edge and flat phase; lengths scale with N/64."""
+    """A disk with anti-aliased, Gaussian-smoothed edge and flat phase; lengths scale with N/64."""
     scale = N / 64
-    disk = (_radius(N) <= config.diameter_px64 * scale / 2).astype(float)
+    disk = np.clip(config.diameter_px64 * scale / 2 - _radius(N) + 0.5, 0, 1)
     return gaussian_filter(disk, config.smoothing_px64 * scale).astype(complex)
 
 

@@ -68,7 +68,7 @@ class RunFolder:
                 _remove(path / name)
         except OSError as error:
             raise ConfigError(
-                f"output_dir={path}: cannot be written ({error.strerror or error}); choose a folder you can write"
+                f"output_dir={path}: cannot be written ({error.strerror or error}); choose another folder"
             ) from error
         self.timings: dict[str, float] = {}
 

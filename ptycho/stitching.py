@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import tensorflow as tf
+from scipy.sparse import coo_array, diags_array
+from scipy.sparse.linalg import eigsh
+from scipy.spatial import cKDTree
 
 from ptycho import physics
 from ptycho.data import Dataset
 
 COVERED = 1e-3  # of the strongest summed weight
 CHUNK = 256
+NEIGHBOURS = 8  # of a group, with which its phase is compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,49 +27,141 @@ class Stitched:
     mask: np.ndarray
 
 
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where the regions of a dataset lie on its images.
+
+    A region may reach beyond its object by ``margin`` pixels (with jitter); ``origins (G, 2)`` are its
+    top-left samples on a canvas that is wider by the margin on every side.
+    """
+
+    data: Dataset
+
+    @property
+    def margin(self) -> int:
+        return (self.data.region_size - self.data.N + 1) // 2
+
+    @property
+    def side(self) -> int:
+        return self.data.object_size + 2 * self.margin
+
+    @cached_property
+    def origins(self) -> np.ndarray:
+        half = (self.data.region_size - self.data.N) / 2
+        return np.round(self.data.centres - half).astype(np.int64) + self.margin
+
+    @cached_property
+    def image(self) -> np.ndarray:
+        """``(G,)``: the image of each group."""
+        return self.data.image[self.data.groups[:, 0]]
+
+    def illumination(self, part: slice | np.ndarray) -> np.ndarray:
+        """``Σ_k |P_k|²`` on the regions of some groups, ``(K, R, R)`` float32."""
+        data = self.data
+        positions = data.offsets[part] + (data.region_size - data.N) / 2
+        intensity = np.broadcast_to(np.abs(data.probe) ** 2, (*positions.shape[:2], data.N, data.N))
+        shape = (data.region_size, data.region_size)
+        return physics.place_patches(tf.constant(intensity), tf.constant(positions), shape).numpy()
+
+    def central_square(self, part: slice, pitch: int) -> np.ndarray:
+        """One on the central square of side ``pitch`` of each region, zero elsewhere, ``(K, R, R)``."""
+        R = self.data.region_size
+        square = np.zeros((len(self.origins[part]), R, R), np.float32)
+        start = R // 2 - pitch // 2
+        square[:, start : start + pitch, start : start + pitch] = 1
+        return square
+
+
 def stitch(regions: np.ndarray, data: Dataset, method: str, pitch: int) -> Stitched:
     """Weighted mean of the regions at their positions, ``O = Σ w_g·O_g / Σ w_g``.
 
-    ``method="probe"``: the weight is the illumination that the group put on its region, ``Σ_k |P_k|²``.
-    ``method="grid"``: it is one on the central square of side ``pitch`` and zero elsewhere, so that the
-    squares of a regular grid tile (the published recipe).
+    The measurement leaves the global phase of every group open; :func:`synchronise_phases` makes the groups
+    of an image agree first. ``method="probe"``: the weight is the illumination that the group put on its
+    region, ``Σ_k |P_k|²``. ``method="grid"``: it is one on the central square of side ``pitch`` and zero
+    elsewhere, so that the squares of a regular grid tile (the published recipe).
 
     Args:
         regions: ``(G, R, R)`` complex64.
         data: the dataset they were inferred from.
         pitch: distance of neighbouring groups in pixels.
     """
-    margin = (data.region_size - data.N + 1) // 2  # a jittered region may reach beyond its object
-    origins = np.round(data.centres - (data.region_size - data.N) / 2).astype(np.int64) + margin
-    side = data.object_size + 2 * margin
-    image = data.image[data.groups[:, 0]]
-    total = np.zeros((data.n_images, side, side), np.complex64)
-    weight = np.zeros((data.n_images, side, side), np.float32)
+    layout = Layout(data)
+    regions = regions * synchronise_phases(regions, layout)[:, None, None]
+    total = np.zeros((data.n_images, layout.side, layout.side), np.complex64)
+    weight = np.zeros(total.shape, np.float32)
     for start in range(0, data.n_groups, CHUNK):
         part = slice(start, start + CHUNK)
-        w = _illumination(data, part) if method == "probe" else _central_square(data, part, pitch)
-        for i in np.unique(image[part]):
-            mine = image[part] == i
-            total[i] += physics.add_windows((w * regions[part])[mine], origins[part][mine], (side, side))
-            weight[i] += physics.add_windows(w[mine], origins[part][mine], (side, side))
-    inside = (slice(None), slice(margin, side - margin), slice(margin, side - margin))
-    total, weight = total[inside], weight[inside]
+        w = layout.illumination(part) if method == "probe" else layout.central_square(part, pitch)
+        image, origins = layout.image[part], layout.origins[part]
+        for i in np.unique(image):
+            mine = image == i
+            total[i] += physics.add_windows((w * regions[part])[mine], origins[mine], total.shape[1:])
+            weight[i] += physics.add_windows(w[mine], origins[mine], total.shape[1:])
+    inner = slice(layout.margin, layout.side - layout.margin)
+    total, weight = total[:, inner, inner], weight[:, inner, inner]
     mask = weight > COVERED * weight.max()
     objects = np.where(mask, total / np.where(mask, weight, 1), 0)
     return Stitched(objects.astype(np.complex64), mask)
 
 
-def _illumination(data: Dataset, part: slice) -> np.ndarray:
-    """``Σ_k |P_k|²`` on the regions of some groups, ``(K, R, R)`` float32."""
-    positions = data.offsets[part] + (data.region_size - data.N) / 2
-    intensity = np.broadcast_to(np.abs(data.probe) ** 2, (*positions.shape[:2], data.N, data.N))
-    shape = (data.region_size, data.region_size)
-    return physics.place_patches(tf.constant(intensity), tf.constant(positions), shape).numpy()
+def synchronise_phases(regions: np.ndarray, layout: Layout) -> np.ndarray:
+    """Unit factors ``c_g`` by which the regions agree best where neighbours overlap.
+
+    With the illuminations ``w``, ``A_gh = Σ w_g w_h O_g conj(O_h)`` over the overlap of neighbours g and h
+    has the phase ``θ_g − θ_h`` if region g carries the phase ``θ_g``. The leading eigenvector of ``A``,
+    normalised by its row sums, estimates ``exp(iθ_g)`` for all groups at once; ``c_g`` is its conjugate.
+    Groups that are not connected through overlaps keep a phase of their own.
+    Source: Singer, Appl. Comput. Harmon. Anal. 30 (2011) 20-36.
+
+    Args:
+        regions: ``(G, R, R)`` complex64.
+        layout: of the dataset they were inferred from.
+
+    Returns:
+        ``(G,)`` complex64, ``|c_g| = 1``.
+    """
+    factors = np.ones(len(regions), np.complex64)
+    if not np.isfinite(regions).all():
+        return factors
+    for i in np.unique(layout.image):
+        mine = np.flatnonzero(layout.image == i)
+        if len(mine) > 2:
+            factors[mine] = _synchronised(regions, mine, layout)
+    return factors
 
 
-def _central_square(data: Dataset, part: slice, pitch: int) -> np.ndarray:
-    count = len(data.groups[part])
-    square = np.zeros((count, data.region_size, data.region_size), np.float32)
-    start = data.region_size // 2 - pitch // 2
-    square[:, start : start + pitch, start : start + pitch] = 1
-    return square
+def _synchronised(regions: np.ndarray, mine: np.ndarray, layout: Layout) -> np.ndarray:
+    """:func:`synchronise_phases` for the groups ``mine`` of one image."""
+    weighted = [layout.illumination(mine[k : k + CHUNK]) * regions[mine[k : k + CHUNK]] for k in
+                range(0, len(mine), CHUNK)]  # fmt: skip
+    weighted_regions = np.concatenate(weighted)
+    pairs = _neighbours(layout.origins[mine])
+    products = np.array([_overlap(weighted_regions, layout.origins[mine], g, h) for g, h in pairs])
+    rows, cols = np.concatenate([pairs, pairs[:, ::-1]]).T
+    matrix = coo_array((np.concatenate([products, products.conj()]), (rows, cols)), (len(mine),) * 2).tocsr()
+    strength = np.asarray(abs(matrix).sum(axis=1)).ravel()
+    scale = diags_array(1 / np.sqrt(np.where(strength > 0, strength, 1)))
+    start = np.ones(len(mine), complex)
+    _, vectors = eigsh(scale @ matrix @ scale, k=1, which="LA", v0=start)
+    leading = vectors[:, 0] * np.exp(-1j * np.angle(vectors[:, 0].sum()))
+    size = np.abs(leading)
+    return np.where(size > 0, leading.conj() / np.where(size > 0, size, 1), 1).astype(np.complex64)
+
+
+def _neighbours(origins: np.ndarray) -> np.ndarray:
+    """Pairs ``(g, h)``, g < h, of every group with its nearest neighbours; ``(K, 2)``."""
+    count = min(NEIGHBOURS + 1, len(origins))
+    _, near = cKDTree(origins).query(origins, k=count)
+    pairs = np.stack([np.repeat(np.arange(len(origins)), count), near.ravel()], axis=1)
+    return np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0)
+
+
+def _overlap(weighted: np.ndarray, origins: np.ndarray, g: int, h: int) -> complex:
+    """``Σ weighted_g · conj(weighted_h)`` over the pixels that regions g and h share."""
+    R = weighted.shape[-1]
+    (row, col) = origins[h] - origins[g]
+    if max(abs(row), abs(col)) >= R:
+        return 0j
+    of_g = weighted[g, max(row, 0) : R + min(row, 0), max(col, 0) : R + min(col, 0)]
+    of_h = weighted[h, max(-row, 0) : R - max(row, 0), max(-col, 0) : R - max(col, 0)]
+    return complex(np.vdot(of_h, of_g))

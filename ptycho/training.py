@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import keras
@@ -22,10 +22,6 @@ log = logging.getLogger(__name__)
 Step = Callable[[Batch, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
 
 
-class NonFiniteLossError(RuntimeError):
-    """The loss became NaN or infinite; the model holds its last good weights."""
-
-
 @dataclass
 class History:
     """What a training did: a row of losses for every epoch, the best epoch, and times in seconds."""
@@ -37,7 +33,15 @@ class History:
     stopped: str | None = None
 
 
-def learning_rate_schedule(config: TrainConfig, peak: float, steps: int):
+class NonFiniteLossError(RuntimeError):
+    """The loss became NaN or infinite; the model holds its last good weights."""
+
+    history: History
+
+
+def learning_rate_schedule(
+    config: TrainConfig, peak: float, steps: int
+) -> keras.optimizers.schedules.LearningRateSchedule:
     """Linear warm-up from zero to ``peak``, then half a cosine down to its final fraction."""
     warmup = round(config.warmup_fraction * steps)
     return keras.optimizers.schedules.CosineDecay(
@@ -125,7 +129,7 @@ def train(
                 best, best_loss, history.best_epoch = get_weights(model), val_losses["loss"], epoch + 1
     except NonFiniteLossError as error:
         history.stopped = str(error)
-        error.history = history  # type: ignore[attr-defined]
+        error.history = history
         raise
     finally:
         progress.close()
@@ -134,7 +138,14 @@ def train(
     return history
 
 
-def _train_epoch(train_step, data, batches, epoch, progress, history) -> dict[str, float]:
+def _train_epoch(
+    train_step: Step,
+    data: Dataset,
+    batches: Iterator[Batch],
+    epoch: int,
+    progress: Progress,
+    history: History,
+) -> dict[str, float]:
     rows = []
     for step, batch in enumerate(batches):
         began = time.perf_counter()
@@ -170,7 +181,13 @@ def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
     return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
 
-def _row(epoch, losses, val_losses, optimizer, seconds) -> dict[str, float]:
+def _row(
+    epoch: int,
+    losses: dict[str, float],
+    val_losses: dict[str, float],
+    optimizer: keras.optimizers.Optimizer,
+    seconds: float,
+) -> dict[str, float]:
     return (
         {"epoch": epoch + 1}
         | losses

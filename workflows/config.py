@@ -61,8 +61,8 @@ def _apply_switches(values: dict[str, Any], overrides: list[str], environ: Mappi
             raise ConfigError(f"xla={section}: must be a section with compile and translate")
         if key in explicit and section[name] != wanted:
             raise ConfigError(
-                f"{variable}={environ[variable]} contradicts {key}={_show(section[name])} on the command line; "
-                "drop one of them"
+                f"{variable}={environ[variable]} contradicts {key}={_show(section[name])} on the command "
+                "line; drop one of them"
             )
         section[name] = wanted
 

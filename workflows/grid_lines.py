@@ -179,8 +179,9 @@ def scored(
     folder.json("metrics.json", scores | {"region": asdict(region), "conventions": metrics.CONVENTIONS})
     for name, values in scores.items():
         amplitude, phase = values["ssim"]
-        flags = f"  ! {', '.join(values['flags'])}" if values["flags"] and name in recons else ""
-        log.info("%-18s SSIM amplitude %s  phase %s%s", name, _number(amplitude), _number(phase), flags)
+        alarms = [flag for flag in values["flags"] if flag in metrics.ALARMS]
+        note = f"  ! {', '.join(alarms)}" if alarms and name in recons else ""
+        log.info("%-18s SSIM amplitude %s  phase %s%s", name, _number(amplitude), _number(phase), note)
     return scores
 
 

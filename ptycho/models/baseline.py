@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -23,7 +24,7 @@ class PtychoNN(keras.Model):
         seed: of the initial weights.
     """
 
-    def __init__(self, N: int, region_size: int, filters_scale: int, seed: int, **kwargs) -> None:
+    def __init__(self, N: int, region_size: int, filters_scale: int, seed: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.N, self.region_size, self.filters_scale, self.seed = N, region_size, filters_scale, seed
         filters = [32 * filters_scale, 64 * filters_scale, 128 * filters_scale]

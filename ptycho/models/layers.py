@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 
 register = keras.saving.register_keras_serializable(package="ptycho")
 
 
-def conv(filters: int, seed: int, name: str, activation: str | None = None, zero: bool = False):
+def conv(
+    filters: int, seed: int, name: str, activation: str | None = None, zero: bool = False
+) -> keras.layers.Conv2D:
     """A 3 × 3 "same" convolution with He-normal weights drawn from ``seed``, or with zero weights."""
     kernel = keras.initializers.Zeros() if zero else keras.initializers.HeNormal(seed=seed)
     return keras.layers.Conv2D(
@@ -35,7 +39,7 @@ class MaxPool2x2(keras.layers.Layer):
 class ConvStack(keras.layers.Layer):
     """Two 3 × 3 convolutions with ReLU; ``(B, H, W, ·)`` to ``(B, H, W, filters)``."""
 
-    def __init__(self, filters: int, seed: int, **kwargs) -> None:
+    def __init__(self, filters: int, seed: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.filters, self.seed = filters, seed
         self.first = conv(filters, seed, "first", "relu")
@@ -56,7 +60,7 @@ class ConvStack(keras.layers.Layer):
 class Encoder(keras.layers.Layer):
     """Convolution stacks, each followed by 2 × 2 max-pooling; the resolution falls by ``2**len(filters)``."""
 
-    def __init__(self, filters: list[int], seed: int, **kwargs) -> None:
+    def __init__(self, filters: list[int], seed: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.filters, self.seed = list(filters), seed
         self.stacks = [ConvStack(n, seed + 10 * i, name=f"level_{i}") for i, n in enumerate(filters)]
@@ -81,7 +85,7 @@ class Encoder(keras.layers.Layer):
 class Decoder(keras.layers.Layer):
     """Convolution stacks, each followed by nearest-neighbour upsampling by two, and a last convolution."""
 
-    def __init__(self, filters: list[int], channels: int, seed: int, **kwargs) -> None:
+    def __init__(self, filters: list[int], channels: int, seed: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.filters, self.channels, self.seed = list(filters), channels, seed
         self.stacks = [ConvStack(n, seed + 10 * i, name=f"level_{i}") for i, n in enumerate(filters)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 
 from ptycho import physics
@@ -23,13 +25,13 @@ class PtychoPINN(keras.Model):
 
     def __init__(
         self,
-        generator,
+        generator: keras.layers.Layer,
         region_size: int,
         mae_weight: float = 1.0,
         nll_weight: float = 0.0,
         realspace_weight: float = 0.0,
         projective: bool = False,
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.generator, self.region_size, self.projective = generator, region_size, projective

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -42,7 +43,7 @@ class UNet(keras.layers.Layer):
         object_big: bool,
         seed: int,
         projective: bool = False,
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.N, self.region_size, self.group_size = N, region_size, group_size
@@ -72,13 +73,13 @@ class UNet(keras.layers.Layer):
         return pad_to(patches[:, 0], self.region_size)
 
     def _assemble(self, patches, offsets):
-        """Mean of the placed patches ``(B, C, N, N)`` over those that support a pixel; zero where none does."""
+        """Mean of placed patches ``(B, C, N, N)`` over those that support a pixel; zero where none does."""
         positions = offsets + (self.region_size - self.N) / 2
         shape = (self.region_size, self.region_size)
         support = pad_to(tf.ones((*patches.shape[:2], self.N // 2, self.N // 2), tf.complex64), self.N)
         total = physics.place_patches(patches, positions, shape, self.projective)
         count = tf.math.real(physics.place_patches(support, positions, shape, self.projective))
-        return total / tf.cast(tf.maximum(count, 1.0), tf.complex64)
+        return total / physics.as_complex(tf.maximum(count, 1.0))
 
     def get_config(self):
         keys = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 
@@ -22,7 +24,7 @@ class ResidualCNN(keras.layers.Layer):
     convolution starts at zero, so an untrained network is the bare physics iteration.
     """
 
-    def __init__(self, width: int, blocks: int, seed: int, **kwargs) -> None:
+    def __init__(self, width: int, blocks: int, seed: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.width, self.blocks, self.seed = width, blocks, seed
         self.head = conv(width, seed, "head", "relu")
@@ -79,7 +81,7 @@ class Unrolled(keras.layers.Layer):
         crop: int,
         seed: int,
         projective: bool = False,
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if crop % 2 or not 0 < crop <= region_size:
@@ -108,22 +110,22 @@ class Unrolled(keras.layers.Layer):
         energy = tf.reduce_mean(tf.reduce_sum(tf.square(x), axis=(2, 3)), axis=1)  # (B,)
         mean_amplitude = self.level * tf.sqrt(energy / tf.reduce_sum(tf.square(tf.abs(probe))))
         shape = (x.shape[0], self.region_size, self.region_size)
-        return tf.cast(tf.broadcast_to(mean_amplitude[:, None, None], shape), tf.complex64)
+        return physics.as_complex(tf.broadcast_to(mean_amplitude[:, None, None], shape))
 
     def _illumination(self, positions, probe):
         """``Σ_k |P_k|²`` over the region, ``(B, R, R)`` float32."""
         intensity = tf.broadcast_to(tf.square(tf.abs(probe)), (*positions.shape[:2], *probe.shape))
-        return self._place(tf.complex(intensity, tf.zeros_like(intensity)), positions, real=True)
+        return self._place(physics.as_complex(intensity), positions, real=True)
 
     def _update(self, objects, x, positions, probe, illumination):
         patches = physics.extract_patches(objects, positions, probe.shape[-1], self.projective)
         exit_waves = physics.illuminate(patches, probe)
         far_fields = physics.far_field(exit_waves)
         modulus = tf.sqrt(tf.square(physics.amplitude(far_fields)) + MODULUS_FLOOR**2)
-        revised = physics.near_field(far_fields * tf.cast(x / modulus, tf.complex64))
+        revised = physics.near_field(far_fields * physics.as_complex(x / modulus))
         change = tf.math.conj(probe) * (revised - exit_waves)
         floor = ILLUMINATION_FLOOR * tf.reduce_max(illumination, axis=(1, 2), keepdims=True)
-        return self._place(change, positions) / tf.cast(illumination + floor, tf.complex64)
+        return self._place(change, positions) / physics.as_complex(illumination + floor)
 
     def _place(self, patches, positions, real=False):
         shape = (self.region_size, self.region_size)

@@ -10,6 +10,8 @@ matrix products again (no scatter), and the result is differentiable in the samp
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 
@@ -27,7 +29,7 @@ def hat_weights(points: tf.Tensor, size: int) -> tf.Tensor:
     return tf.maximum(tf.zeros([], points.dtype), 1 - tf.abs(points[..., None] - pixels))
 
 
-def _by_parts(operator, images: tf.Tensor) -> tf.Tensor:
+def _by_parts(operator: Callable[[tf.Tensor], tf.Tensor], images: tf.Tensor) -> tf.Tensor:
     """Apply a real linear operator to the real and imaginary parts of ``images``."""
     if not images.dtype.is_complex:
         return operator(images)
