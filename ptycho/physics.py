@@ -1,9 +1,9 @@
 """The measurement, in pure TensorFlow: patches → exit wave → far field → diffraction amplitude.
 
-    A_k = | F( P · O[r_k : r_k + N] ) |,        amplitude ∘ far_field ∘ illuminate ∘ extract_patches
+    A_k = | F( P · O[r_k : r_k + N] ) |,    diffract = centre ∘ amplitude ∘ far_field ∘ illuminate ∘ extract
 
-``F`` is the unitary discrete Fourier transform, ``(F ψ)(q) = 1/N Σ ψ(x) exp(−2πi q·x/N)``, with the origin
-of both planes at sample ``N//2``; so ``Σ|Fψ|² = Σ|ψ|²``. Positions are (row, col) in pixels; integer
+``F`` is the unitary discrete Fourier transform, ``(F ψ)(q) = 1/N Σ ψ(x) exp(−2πi q·x/N)``, so
+``Σ|Fψ|² = Σ|ψ|²``; diffraction patterns have their zero frequency at sample ``N//2``. Positions are (row, col) in pixels; integer
 positions copy samples, others interpolate bilinearly. Every function works on batches, eagerly, in a
 ``tf.function``, and under XLA; every one is linear in the object but for ``amplitude``.
 """
@@ -62,22 +62,38 @@ def illuminate(patches: tf.Tensor, probe: tf.Tensor) -> tf.Tensor:
 
 
 def far_field(exit_waves: tf.Tensor) -> tf.Tensor:
-    """``Ψ = F ψ`` over the last two axes, zero frequency at ``N//2``; complex, shape unchanged."""
-    axes = (-2, -1)
-    centred = tf.signal.ifftshift(exit_waves, axes=axes)
-    return tf.signal.fftshift(tf.signal.fft2d(centred), axes=axes) / _side(exit_waves)
+    """``Ψ = F ψ`` over the last two axes; complex, shape unchanged, zero frequency at sample 0.
+
+    :func:`centre` brings the zero frequency to ``N//2``. It is left where the transform puts it because
+    iterations go back and forth many times, and because an amplitude does not depend on where the exit
+    wave's origin lies.
+    """
+    return tf.signal.fft2d(exit_waves) / _root_samples(exit_waves)
 
 
 def near_field(far_fields: tf.Tensor) -> tf.Tensor:
     """``ψ = F⁻¹ Ψ``: the inverse, and the adjoint, of :func:`far_field`."""
-    axes = (-2, -1)
-    centred = tf.signal.ifftshift(far_fields, axes=axes)
-    return tf.signal.fftshift(tf.signal.ifft2d(centred), axes=axes) * _side(far_fields)
+    return tf.signal.ifft2d(far_fields) * _root_samples(far_fields)
 
 
-def as_complex(real: tf.Tensor) -> tf.Tensor:
-    """``real + 0i``; unlike ``tf.cast`` its gradient is the real part by definition."""
-    return tf.complex(real, tf.zeros_like(real))
+def centre(far_fields: tf.Tensor) -> tf.Tensor:
+    """Move the zero frequency from sample 0 to ``N//2``, as patterns are stored and shown."""
+    return tf.signal.fftshift(far_fields, axes=(-2, -1))
+
+
+def uncentre(patterns: tf.Tensor) -> tf.Tensor:
+    """The inverse of :func:`centre`."""
+    return tf.signal.ifftshift(patterns, axes=(-2, -1))
+
+
+def scaled(waves: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
+    """Complex ``waves`` times a real ``factor``, without the cost of a complex product."""
+    return tf.complex(tf.math.real(waves) * factor, tf.math.imag(waves) * factor)
+
+
+def intensity(waves: tf.Tensor) -> tf.Tensor:
+    """``|Ψ|²``, real."""
+    return tf.square(tf.math.real(waves)) + tf.square(tf.math.imag(waves))
 
 
 def amplitude(waves: tf.Tensor) -> tf.Tensor:
@@ -97,13 +113,13 @@ def diffract(
         projective: as for :func:`extract_patches`.
 
     Returns:
-        ``(B, C, N, N)`` float32, ``|F(P · patch)|``.
+        ``(B, C, N, N)`` float32, ``|F(P · patch)|``, zero frequency at ``N//2``.
     """
     patches = extract_patches(objects, positions, probe.shape[-1], projective)
-    return amplitude(far_field(illuminate(patches, probe)))
+    return centre(amplitude(far_field(illuminate(patches, probe))))
 
 
-def _side(waves: tf.Tensor) -> tf.Tensor:
+def _root_samples(waves: tf.Tensor) -> tf.Tensor:
     """√(number of samples) of the last two axes, in the dtype of ``waves``."""
     rows, cols = waves.shape[-2:]
     return tf.constant((rows * cols) ** 0.5, waves.dtype)
@@ -118,25 +134,25 @@ def _window_weights(
 
 
 def _project(images: tf.Tensor, starts: tf.Tensor, shape: tuple[int, int]) -> tf.Tensor:
-    """Windows of complex ``images (B, C or 1, h, w)`` at ``starts (B, C, 2)`` by TensorFlow's kernel."""
+    """Windows of ``images (B, C or 1, h, w)`` at ``starts (B, C, 2)`` by TensorFlow's float32 kernel."""
+    if images.dtype.is_complex:
+        return tf.complex(*(_project(part(images), starts, shape) for part in (tf.math.real, tf.math.imag)))
     batch, count = starts.shape[0], starts.shape[1]
     if batch is None:
         raise ValueError("projective translation needs a static batch size; got None")
     height, width = images.shape[-2:]
-    channels = tf.stack([tf.math.real(images), tf.math.imag(images)], axis=-1)
-    channels = tf.broadcast_to(channels, (batch, count, height, width, 2))
+    images = tf.broadcast_to(images, (batch, count, height, width))
     row, col = tf.reshape(starts[..., 0], [-1]), tf.reshape(starts[..., 1], [-1])
     one, zero = tf.ones_like(row), tf.zeros_like(row)
     moved = tf.raw_ops.ImageProjectiveTransformV3(
-        images=tf.reshape(channels, (batch * count, height, width, 2)),
+        images=tf.reshape(images, (batch * count, height, width, 1)),
         transforms=tf.stack([one, zero, col, zero, one, row, zero, zero], axis=-1),
         output_shape=tf.constant(shape, tf.int32),
         fill_value=tf.constant(0.0),
         interpolation="BILINEAR",
         fill_mode="CONSTANT",
     )
-    moved = tf.reshape(moved, (batch, count, *shape, 2))
-    return tf.complex(moved[..., 0], moved[..., 1])
+    return tf.reshape(moved, (batch, count, *shape))
 
 
 def cut_windows(image: np.ndarray, starts: np.ndarray, side: int) -> np.ndarray:

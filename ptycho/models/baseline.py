@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from ptycho import physics
 from ptycho.models.layers import Decoder, Encoder, channels_first, channels_last, pad_to, register
 
 
@@ -48,7 +49,7 @@ class PtychoNN(keras.Model):
     def losses_of(self, batch, probe, normalisation):
         """MAE of amplitude and of phase, weighted by the probe's intensity; the first entry is the total."""
         amplitude, phase = self._amplitude_and_phase(batch["x"])
-        weight = tf.square(tf.abs(probe))
+        weight = physics.intensity(probe)
         weight = weight / tf.reduce_mean(weight)
         amplitude_mae = tf.reduce_mean(weight * tf.abs(amplitude - tf.abs(batch["target"])))
         phase_mae = tf.reduce_mean(weight * tf.abs(phase - tf.math.angle(batch["target"])))

@@ -76,10 +76,10 @@ class UNet(keras.layers.Layer):
         """Mean of placed patches ``(B, C, N, N)`` over those that support a pixel; zero where none does."""
         positions = offsets + (self.region_size - self.N) / 2
         shape = (self.region_size, self.region_size)
-        support = pad_to(tf.ones((*patches.shape[:2], self.N // 2, self.N // 2), tf.complex64), self.N)
+        support = pad_to(tf.ones((*patches.shape[:2], self.N // 2, self.N // 2)), self.N)
         total = physics.place_patches(patches, positions, shape, self.projective)
-        count = tf.math.real(physics.place_patches(support, positions, shape, self.projective))
-        return total / physics.as_complex(tf.maximum(count, 1.0))
+        count = physics.place_patches(support, positions, shape, self.projective)
+        return physics.scaled(total, 1 / tf.maximum(count, 1.0))
 
     def get_config(self):
         keys = (

@@ -99,7 +99,7 @@ class Unrolled(keras.layers.Layer):
         """Object regions ``(B, R, R)`` complex64 from ``x (B, C, N, N)``, ``offsets``, ``probe (N, N)``."""
         positions = offsets + (self.region_size - probe.shape[-1]) / 2
         illumination = self._illumination(positions, probe)
-        objects = self._start(x, probe)
+        objects, x = self._start(x, probe), physics.uncentre(x)
         for cnn in self.cnns:
             g = self._update(objects, x, positions, probe, illumination)
             objects = objects + g
@@ -108,29 +108,29 @@ class Unrolled(keras.layers.Layer):
 
     def _start(self, x, probe):
         energy = tf.reduce_mean(tf.reduce_sum(tf.square(x), axis=(2, 3)), axis=1)  # (B,)
-        mean_amplitude = self.level * tf.sqrt(energy / tf.reduce_sum(tf.square(tf.abs(probe))))
+        mean_amplitude = self.level * tf.sqrt(energy / tf.reduce_sum(physics.intensity(probe)))
         shape = (x.shape[0], self.region_size, self.region_size)
-        return physics.as_complex(tf.broadcast_to(mean_amplitude[:, None, None], shape))
+        flat = tf.broadcast_to(mean_amplitude[:, None, None], shape)
+        return tf.complex(flat, tf.zeros_like(flat))
 
     def _illumination(self, positions, probe):
         """``Σ_k |P_k|²`` over the region, ``(B, R, R)`` float32."""
-        intensity = tf.broadcast_to(tf.square(tf.abs(probe)), (*positions.shape[:2], *probe.shape))
-        return self._place(physics.as_complex(intensity), positions, real=True)
+        light = tf.broadcast_to(physics.intensity(probe), (*positions.shape[:2], *probe.shape))
+        return self._place(light, positions)
 
     def _update(self, objects, x, positions, probe, illumination):
         patches = physics.extract_patches(objects, positions, probe.shape[-1], self.projective)
         exit_waves = physics.illuminate(patches, probe)
         far_fields = physics.far_field(exit_waves)
-        modulus = tf.sqrt(tf.square(physics.amplitude(far_fields)) + MODULUS_FLOOR**2)
-        revised = physics.near_field(far_fields * physics.as_complex(x / modulus))
+        to_measured = x * tf.math.rsqrt(physics.intensity(far_fields) + MODULUS_FLOOR**2)
+        revised = physics.near_field(physics.scaled(far_fields, to_measured))
         change = tf.math.conj(probe) * (revised - exit_waves)
         floor = ILLUMINATION_FLOOR * tf.reduce_max(illumination, axis=(1, 2), keepdims=True)
-        return self._place(change, positions) / physics.as_complex(illumination + floor)
+        return physics.scaled(self._place(change, positions), 1 / (illumination + floor))
 
-    def _place(self, patches, positions, real=False):
+    def _place(self, patches, positions):
         shape = (self.region_size, self.region_size)
-        placed = physics.place_patches(patches, positions, shape, self.projective)
-        return tf.math.real(placed) if real else placed
+        return physics.place_patches(patches, positions, shape, self.projective)
 
     def _correction(self, cnn, objects, g, illumination):
         start = (self.region_size - self.crop) // 2

@@ -10,8 +10,6 @@ matrix products again (no scatter), and the result is differentiable in the samp
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import tensorflow as tf
 
 
@@ -29,13 +27,6 @@ def hat_weights(points: tf.Tensor, size: int) -> tf.Tensor:
     return tf.maximum(tf.zeros([], points.dtype), 1 - tf.abs(points[..., None] - pixels))
 
 
-def _by_parts(operator: Callable[[tf.Tensor], tf.Tensor], images: tf.Tensor) -> tf.Tensor:
-    """Apply a real linear operator to the real and imaginary parts of ``images``."""
-    if not images.dtype.is_complex:
-        return operator(images)
-    return tf.complex(operator(tf.math.real(images)), operator(tf.math.imag(images)))
-
-
 def resample(images: tf.Tensor, wy: tf.Tensor, wx: tf.Tensor) -> tf.Tensor:
     """``Wy · image · Wxᵀ`` over the last two axes.
 
@@ -47,12 +38,16 @@ def resample(images: tf.Tensor, wy: tf.Tensor, wx: tf.Tensor) -> tf.Tensor:
     Returns:
         ``(…, h, w)`` in the dtype of ``images``; leading axes broadcast as in ``tf.matmul``.
     """
-    return _by_parts(lambda part: tf.matmul(tf.matmul(wy, part), wx, transpose_b=True), images)
+    if images.dtype.is_complex:
+        return tf.complex(*(resample(part(images), wy, wx) for part in (tf.math.real, tf.math.imag)))
+    return tf.matmul(tf.matmul(wy, images), wx, transpose_b=True)
 
 
 def resample_adjoint(images: tf.Tensor, wy: tf.Tensor, wx: tf.Tensor) -> tf.Tensor:
     """The adjoint of :func:`resample`, ``Wyᵀ · image · Wx``: ``(…, h, w)`` to ``(…, H, W)``."""
-    return _by_parts(lambda part: tf.matmul(tf.matmul(wy, part, transpose_a=True), wx), images)
+    if images.dtype.is_complex:
+        return tf.complex(*(resample_adjoint(part(images), wy, wx) for part in (tf.math.real, tf.math.imag)))
+    return tf.matmul(tf.matmul(wy, images, transpose_a=True), wx)
 
 
 def translate(images: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
