@@ -1,6 +1,6 @@
 """The measurement, in pure TensorFlow: patches → exit wave → far field → diffraction amplitude.
 
-    A_k = | F( P · O[r_k : r_k + N] ) |,    diffract = centre ∘ amplitude ∘ far_field ∘ illuminate ∘ extract
+    A_k = | F( P · O[r_k : r_k + N] ) |,   diffract = centre ∘ amplitude ∘ far_field ∘ illuminate ∘ extract
 
 ``F`` is the unitary discrete Fourier transform, ``(F ψ)(q) = 1/N Σ ψ(x) exp(−2πi q·x/N)``, so
 ``Σ|Fψ|² = Σ|ψ|²``; diffraction patterns have their zero frequency at sample ``N//2``. Positions are (row, col) in pixels; integer

@@ -1,0 +1,53 @@
+# make run             set up the environment if need be, then run the grid-lines workflow
+# make run ARGS="…"    the same with overrides, e.g. ARGS="probe=zone_plate set_phi=true"
+# make test            set up the environment with the development tools, then run the tests
+# make lint            ruff and mypy
+# make clean           remove the environment
+
+VENV ?= .venv
+ARGS ?=
+PYTEST_ARGS ?=
+PIP_FLAGS ?= --quiet --disable-pip-version-check
+IN_VENV := $(VENV)/bin/python
+
+.PHONY: run test lint clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+run: $(VENV)/.installed
+	$(IN_VENV) scripts/grid_lines_workflow.py $(ARGS)
+
+test: $(VENV)/.installed-dev
+	$(IN_VENV) -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+clean:
+	rm -rf $(VENV)
+
+# The first Python on the PATH that is 3.11 to 3.13 and can make environments; PYTHON=… overrides.
+$(IN_VENV):
+	@for python in $(PYTHON) python3.11 python3.12 python3.13 python3 python; do \
+	  if $$python -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+	    2>/dev/null; then \
+	    echo "creating $(VENV) with $$($$python --version)"; \
+	    $$python -m venv $(VENV) && exit 0 || exit 1; \
+	  fi; \
+	done; \
+	echo "No suitable Python found. Needed: Python 3.11, 3.12 or 3.13 with the modules venv and ensurepip" >&2; \
+	echo "(on Debian and Ubuntu: apt install python3 python3-venv). Or name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; \
+	exit 1
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(IN_VENV)
+	@echo "installing the pinned packages (about a minute)"
+	$(IN_VENV) -m pip install $(PIP_FLAGS) --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(IN_VENV) -m pip install $(PIP_FLAGS) --constraint constraints.txt --editable ".[dev]"
+	@touch $@
