@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -45,7 +44,7 @@ class Dataset:
     objects: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        P, N = self.amplitudes.shape[0], self.probe.shape[-1]
+        P, N = np.size(self.image), max(self.probe.shape, default=0)
         wanted = {"amplitudes": (P, N, N), "positions": (P, 2), "image": (P,), "probe": (N, N)}
         for key, shape in wanted.items():
             found = getattr(self, key).shape
@@ -58,6 +57,15 @@ class Dataset:
         self._check_values()
 
     def _check_values(self) -> None:
+        if not (np.isfinite(self.probe).all() and self.probe.any()):
+            raise ConfigError("dataset: probe is zero, or holds NaN or infinity; must be finite and not zero")
+        if not (np.isfinite(self.photon_scale) and self.photon_scale > 0):
+            raise ConfigError(f"dataset: photon_scale={self.photon_scale}; must be a finite number > 0")
+        M, objects = self.object_size, self.objects
+        if objects is not None and (objects.ndim != 3 or objects.shape[1:] != (M, M)):
+            raise ConfigError(f"dataset: objects has shape {objects.shape}; must be (I, {M}, {M})")
+        if self.image.min() < 0 or self.image.max() >= self.n_images:
+            raise ConfigError(f"dataset: image points outside the {self.n_images} objects")
         if not np.isfinite(self.positions).all():
             raise ConfigError("dataset: positions holds NaN or infinity; must be finite")
         limit = self.object_size - self.N
@@ -173,8 +181,13 @@ def padded_batches(data: Dataset, batch_size: int, truth: bool = False) -> Itera
 
 
 NPZ_FORMAT = 1
-_OPTIONAL = ("objects",)
-_ARRAYS = ("amplitudes", "positions", "image", "groups", "probe")
+_ARRAYS = {
+    "amplitudes": np.float32,
+    "positions": np.float32,
+    "image": np.int32,
+    "groups": np.int32,
+    "probe": np.complex64,
+}
 _SCALARS = {"photon_scale": float, "object_size": int, "region_size": int}
 
 
@@ -197,10 +210,14 @@ def load_dataset(path: str | Path) -> Dataset:
             missing = [key for key in ("format", *_ARRAYS, *_SCALARS) if key not in archive.files]
             if missing:
                 raise ConfigError(f"{path}: lacks {', '.join(missing)} (it has {', '.join(archive.files)})")
-            values = {key: archive[key] for key in archive.files if key in (*_ARRAYS, *_OPTIONAL)}
+            if archive["format"] != NPZ_FORMAT:
+                raise ConfigError(f"{path}: has format {archive['format']}; must be {NPZ_FORMAT}")
+            values = {key: archive[key].astype(dtype, casting="same_kind") for key, dtype in _ARRAYS.items()}
+            if "objects" in archive.files:
+                values["objects"] = archive["objects"].astype(np.complex64, casting="same_kind")
             scalars = {key: kind(archive[key]) for key, kind in _SCALARS.items()}
     except ConfigError:
         raise
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+    except Exception as error:  # a damaged archive raises whatever its bytes lead to
         raise ConfigError(f"{path}: not a readable dataset ({error})") from error
     return Dataset(**values, **scalars)

@@ -16,8 +16,8 @@ def poisson_deviance(predicted: tf.Tensor, measured: tf.Tensor, normalisation: t
     """Mean Poisson deviance per pixel, ``2[λ − n + n·log(n/λ)]``, counts ``n = (x/f)²``, ``λ = (x̂/f)²``.
 
     With ``u = (λ − n)/n = (x̂ − x)(x̂ + x)/x²`` it is ``2n·[u − log(1 + u)]``: the difference of counts is
-    taken in amplitudes, and the bracket by its series where ``u`` is small, so that float32 holds at 10⁸
-    counts in a pixel. Where ``n = 0`` it is ``2λ``. It is about one where the model fits to the noise.
+    taken in amplitudes, and the bracket without cancellation, so that float32 holds at 10⁸ counts in a
+    pixel. Where ``n = 0`` it is ``2λ``. It is about one where the model fits to the noise.
 
     Args:
         predicted: ``x̂ ≥ 0``, any shape, float32.
@@ -31,17 +31,21 @@ def poisson_deviance(predicted: tf.Tensor, measured: tf.Tensor, normalisation: t
     seen = counts > 0.25  # counts are whole numbers
     safe = tf.where(seen, measured, tf.ones_like(measured))
     u = (predicted - safe) * (predicted + safe) / tf.square(safe)
-    u = tf.where(seen, tf.maximum(u, floor / tf.maximum(counts, 0.25) - 1), tf.zeros_like(u))
-    return tf.reduce_mean(2 * tf.where(seen, counts * _u_minus_log1p(u), rate))
+    u = tf.where(seen, u, tf.zeros_like(u))
+    ratio = tf.where(seen, rate / tf.maximum(counts, 0.25), tf.ones_like(rate))
+    return tf.reduce_mean(2 * tf.where(seen, counts * _u_minus_log1p(u, ratio), rate))
 
 
-def _u_minus_log1p(u: tf.Tensor) -> tf.Tensor:
-    """``u − log(1 + u)`` for ``u > −1`` without cancellation near zero."""
-    small = tf.abs(u) < 1e-2
+def _u_minus_log1p(u: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:
+    """``u − log(1 + u)`` for ``u ≥ −1``: near 0 by its series, near −1 from ``ratio = 1 + u > 0`` itself."""
+    small, low = tf.abs(u) < 1e-2, u < -0.5
+    one = tf.ones_like(u)
     inside = tf.where(small, u, tf.zeros_like(u))
     series = tf.square(inside) * (0.5 - inside * (1 / 3 - inside * (0.25 - inside * (0.2 - inside / 6))))
-    outside = tf.where(small, tf.ones_like(u), u)
-    return tf.where(small, series, outside - tf.math.log1p(outside))
+    log1p = tf.where(
+        low, tf.math.log(tf.where(low, ratio, one)), tf.math.log1p(tf.where(small | low, one, u))
+    )
+    return tf.where(small, series, u - log1p)
 
 
 def total_variation(objects: tf.Tensor) -> tf.Tensor:

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 from skimage.draw import line
 
-from ptycho.config import LinesObject
+from ptycho.config import ConfigError, LinesObject
 
 BLURS = ((1.0, 1.0), (5.0, 2.0), (10.0, 5.0))  # (σ in pixels, weight)
 
@@ -19,6 +19,9 @@ def line_amplitude(size: int, n_lines: int, rng: np.random.Generator) -> np.ndar
 
     Returns:
         ``(size, size)`` float64 in [0, 1].
+
+    Raises:
+        ConfigError: so few lines were drawn that none came near the object.
     """
     canvas = np.zeros((2 * size, 2 * size))
     for r0, c0, r1, c1 in rng.integers(0, 2 * size, (n_lines, 4)):
@@ -26,6 +29,8 @@ def line_amplitude(size: int, n_lines: int, rng: np.random.Generator) -> np.ndar
     blurred = np.sum([weight * gaussian_filter(canvas, sigma) for sigma, weight in BLURS], axis=0)
     start = size // 2
     cropped = blurred[start : start + size, start : start + size]
+    if not cropped.max() > 0:
+        raise ConfigError(f"object.n_lines={n_lines}: no line crosses the object; draw more lines")
     return cropped / cropped.max()
 
 

@@ -3,9 +3,9 @@
     A_k = | F( P · O[r_k : r_k + N] ) |,   diffract = centre ∘ amplitude ∘ far_field ∘ illuminate ∘ extract
 
 ``F`` is the unitary discrete Fourier transform, ``(F ψ)(q) = 1/N Σ ψ(x) exp(−2πi q·x/N)``, so
-``Σ|Fψ|² = Σ|ψ|²``; diffraction patterns have their zero frequency at sample ``N//2``. Positions are (row, col) in pixels; integer
-positions copy samples, others interpolate bilinearly. Every function works on batches, eagerly, in a
-``tf.function``, and under XLA; every one is linear in the object but for ``amplitude``.
+``Σ|Fψ|² = Σ|ψ|²``; diffraction patterns have their zero frequency at sample ``N//2``. Positions are
+(row, col) in pixels; integer positions copy samples, others interpolate bilinearly. Every function works
+on batches, eagerly, in a ``tf.function``, and under XLA.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 import tensorflow as tf
-from scipy.sparse import coo_array, diags_array
+from scipy.sparse import coo_array, csr_array, diags_array
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import eigsh
 from scipy.spatial import cKDTree
 
@@ -110,7 +111,7 @@ def synchronise_phases(regions: np.ndarray, layout: Layout) -> np.ndarray:
     With the illuminations ``w``, ``A_gh = Σ w_g w_h O_g conj(O_h)`` over the overlap of neighbours g and h
     has the phase ``θ_g − θ_h`` if region g carries the phase ``θ_g``. The leading eigenvector of ``A``,
     normalised by its row sums, estimates ``exp(iθ_g)`` for all groups at once; ``c_g`` is its conjugate.
-    Groups that are not connected through overlaps keep a phase of their own.
+    Groups that no chain of overlaps connects are solved apart; each such set keeps its own mean phase.
     Source: Singer, Appl. Comput. Harmon. Anal. 30 (2011) 20-36.
 
     Args:
@@ -125,8 +126,7 @@ def synchronise_phases(regions: np.ndarray, layout: Layout) -> np.ndarray:
         return factors
     for i in np.unique(layout.image):
         mine = np.flatnonzero(layout.image == i)
-        if len(mine) > 2:
-            factors[mine] = _synchronised(regions, mine, layout)
+        factors[mine] = _synchronised(regions, mine, layout)
     return factors
 
 
@@ -136,16 +136,32 @@ def _synchronised(regions: np.ndarray, mine: np.ndarray, layout: Layout) -> np.n
                 range(0, len(mine), CHUNK)]  # fmt: skip
     weighted_regions = np.concatenate(weighted)
     pairs = _neighbours(layout.origins[mine])
-    products = np.array([_overlap(weighted_regions, layout.origins[mine], g, h) for g, h in pairs])
+    products = np.array([_overlap(weighted_regions, layout.origins[mine], g, h) for g, h in pairs], complex)
     rows, cols = np.concatenate([pairs, pairs[:, ::-1]]).T
-    matrix = coo_array((np.concatenate([products, products.conj()]), (rows, cols)), (len(mine),) * 2).tocsr()
-    strength = np.asarray(abs(matrix).sum(axis=1)).ravel()
-    scale = diags_array(1 / np.sqrt(np.where(strength > 0, strength, 1)))
-    start = np.ones(len(mine), complex)
-    _, vectors = eigsh(scale @ matrix @ scale, k=1, which="LA", v0=start)
-    leading = vectors[:, 0] * np.exp(-1j * np.angle(vectors[:, 0].sum()))
-    size = np.abs(leading)
-    return np.where(size > 0, leading.conj() / np.where(size > 0, size, 1), 1).astype(np.complex64)
+    agreement = coo_array(
+        (np.concatenate([products, products.conj()]), (rows, cols)), (len(mine),) * 2
+    ).tocsr()
+    links = abs(agreement)
+    n_sets, member_of = connected_components(links > COVERED**2 * links.max(), directed=False)
+    factors = np.ones(len(mine), np.complex64)
+    for k in range(n_sets):
+        members = np.flatnonzero(member_of == k)
+        if len(members) > 1:
+            factors[members] = _leading_phases(agreement[members][:, members]).conj()
+    return factors
+
+
+def _leading_phases(agreement: csr_array) -> np.ndarray:
+    """``exp(iθ_g)`` of connected groups from their Hermitian ``A``; the mean of the phases is zero."""
+    n = agreement.shape[0]
+    scale = diags_array(1 / np.sqrt(np.asarray(abs(agreement).sum(axis=1)).ravel()))
+    matrix = scale @ agreement @ scale
+    if n < 3:  # too small for the iterative solver
+        _, vectors = np.linalg.eigh(matrix.toarray())
+    else:
+        _, vectors = eigsh(matrix, k=1, which="LA", v0=np.ones(n, complex))
+    leading = vectors[:, -1]
+    return np.exp(1j * (np.angle(leading) - np.angle(leading.sum())))
 
 
 def _neighbours(origins: np.ndarray) -> np.ndarray:
