@@ -129,16 +129,11 @@ class UnrolledModel:
     stages: int = 4
     width: int = 32
     blocks: int = 2
-    crop: int | None = None
 
     def __post_init__(self) -> None:
         _at_least("model.stages", self.stages, 1)
         _at_least("model.width", self.width, 1)
         _at_least("model.blocks", self.blocks, 0)
-        if self.crop is not None:
-            check(
-                self.crop >= 8 and self.crop % 2 == 0, "model.crop", self.crop, "null or an even integer >= 8"
-            )
 
 
 @dataclass(frozen=True)
@@ -230,7 +225,7 @@ class RunConfig:
     nimgs_train: int = 2
     nimgs_test: int = 2
     nphotons: float = 1e9
-    nepochs: int = 6
+    nepochs: int = 4
     batch_size: int = 16
     size: int = 392
     offset: int = 4
@@ -267,7 +262,7 @@ class RunConfig:
         if self.max_groups_train is not None:
             _at_least("max_groups_train", self.max_groups_train, 1)
         check(0 <= self.seed < 2**32, "seed", self.seed, "an integer from 0 to 4294967295")
-        _finite("nphotons", self.nphotons, above=True)
+        _finite("nphotons", self.nphotons, low=1)
         check(self.nphotons <= 1e15, "nphotons", self.nphotons, "at most 1e15 photons per pattern")
 
     def _check_geometry(self) -> None:

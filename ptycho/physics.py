@@ -1,11 +1,12 @@
 """The measurement, in pure TensorFlow: patches → exit wave → far field → diffraction amplitude.
 
-    A_k = | F( P · O[r_k : r_k + N] ) |,   diffract = centre ∘ amplitude ∘ far_field ∘ illuminate ∘ extract
+    A_k = | F( P · O[r_k : r_k + N] ) |,   diffract = centre ∘ amplitude ∘ far_field ∘ exit_waves
 
 ``F`` is the unitary discrete Fourier transform, ``(F ψ)(q) = 1/N Σ ψ(x) exp(−2πi q·x/N)``, so
 ``Σ|Fψ|² = Σ|ψ|²``; diffraction patterns have their zero frequency at sample ``N//2``. Positions are
 (row, col) in pixels; integer positions copy samples, others interpolate bilinearly. Every function works
-on batches, eagerly, in a ``tf.function``, and under XLA.
+on batches, eagerly, in a ``tf.function``, and under XLA; every one is linear in the object but for
+``amplitude``.
 """
 
 from __future__ import annotations
@@ -57,8 +58,62 @@ def place_patches(
 
 
 def illuminate(patches: tf.Tensor, probe: tf.Tensor) -> tf.Tensor:
-    """Exit waves ``ψ = P · patch``; ``patches (…, N, N)``, ``probe (N, N)``, complex64."""
+    """``P · patch``; ``patches (…, n, n)``, ``probe (n, n)``, complex."""
     return probe * patches
+
+
+def exit_waves(
+    objects: tf.Tensor,
+    positions: tf.Tensor,
+    probe: tf.Tensor,
+    support: int | None = None,
+    projective: bool = False,
+) -> tf.Tensor:
+    """Exit waves ``ψ = P · O[r : r + N]``.
+
+    Args:
+        objects: ``(B, H, W)`` complex64.
+        positions: ``(B, C, 2)`` float32, top-left samples of the patches of side N.
+        probe: ``(N, N)`` complex64.
+        support: even side of the central square outside which the probe is zero; nothing is computed there.
+            None: N.
+        projective: as for :func:`extract_patches`.
+
+    Returns:
+        ``(B, C, N, N)`` complex64.
+    """
+    N = probe.shape[-1]
+    n = support or N
+    patches = extract_patches(objects, positions + (N - n) / 2, n, projective)
+    return pad_to(illuminate(patches, crop_to(probe, n)), N)
+
+
+def back_project(
+    waves: tf.Tensor,
+    positions: tf.Tensor,
+    probe: tf.Tensor,
+    shape: tuple[int, int],
+    support: int | None = None,
+    projective: bool = False,
+) -> tf.Tensor:
+    """``Σ_k P̄ · ψ_k`` placed at the positions: the adjoint of :func:`exit_waves`, ``(B, H, W)``."""
+    N = probe.shape[-1]
+    n = support or N
+    patches = illuminate(crop_to(waves, n), tf.math.conj(crop_to(probe, n)))
+    return place_patches(patches, positions + (N - n) / 2, shape, projective)
+
+
+def pad_to(images: tf.Tensor, side: int) -> tf.Tensor:
+    """Centre ``(…, n, n)`` in zeros of side ``side``; the surplus of an odd difference goes behind."""
+    before = (side - images.shape[-1]) // 2
+    after = side - images.shape[-1] - before
+    return tf.pad(images, [[0, 0]] * (images.shape.rank - 2) + [[before, after]] * 2)
+
+
+def crop_to(images: tf.Tensor, side: int) -> tf.Tensor:
+    """The central ``(…, side, side)`` of images: the adjoint of :func:`pad_to`."""
+    start = (images.shape[-1] - side) // 2
+    return images[..., start : start + side, start : start + side]
 
 
 def far_field(exit_waves: tf.Tensor) -> tf.Tensor:
@@ -102,7 +157,11 @@ def amplitude(waves: tf.Tensor) -> tf.Tensor:
 
 
 def diffract(
-    objects: tf.Tensor, positions: tf.Tensor, probe: tf.Tensor, projective: bool = False
+    objects: tf.Tensor,
+    positions: tf.Tensor,
+    probe: tf.Tensor,
+    support: int | None = None,
+    projective: bool = False,
 ) -> tf.Tensor:
     """Diffraction amplitudes of objects at positions.
 
@@ -110,13 +169,12 @@ def diffract(
         objects: ``(B, H, W)`` complex64.
         positions: ``(B, C, 2)`` float32, top-left samples.
         probe: ``(N, N)`` complex64.
-        projective: as for :func:`extract_patches`.
+        support, projective: as for :func:`exit_waves`.
 
     Returns:
         ``(B, C, N, N)`` float32, ``|F(P · patch)|``, zero frequency at ``N//2``.
     """
-    patches = extract_patches(objects, positions, probe.shape[-1], projective)
-    return centre(amplitude(far_field(illuminate(patches, probe))))
+    return centre(amplitude(far_field(exit_waves(objects, positions, probe, support, projective))))
 
 
 def _root_samples(waves: tf.Tensor) -> tf.Tensor:

@@ -36,9 +36,10 @@ class Progress:
         """One training step is done; ``epoch`` and ``step`` count from one."""
         self._done += 1
         if self._done == 1:  # the first step compiles; it says nothing about the speed
-            self._start = time.monotonic()
+            self._start = self._last_line = time.monotonic()
         if self._bar is not None:
-            self._bar.set_postfix_str(f"epoch {epoch}/{self._epochs}, loss {loss:.4g}", refresh=False)
+            where = f"epoch {epoch}/{self._epochs}, step {step}/{self._steps}"
+            self._bar.set_postfix_str(f"{where}, loss {loss:.4g}", refresh=False)
             self._bar.update(self._patterns)
         elif time.monotonic() - self._last_line >= LINE_INTERVAL_S:
             self._last_line = time.monotonic()
@@ -54,7 +55,7 @@ class Progress:
             )
 
     def _speed(self) -> str:
-        steps_per_s = max(self._done - 1, 1) / max(time.monotonic() - self._start, 1e-9)
+        steps_per_s = (self._done - 1) / max(time.monotonic() - self._start, 1e-9)
         left = (self._total - self._done) / steps_per_s
         return f"{steps_per_s * self._patterns:.0f} patterns/s, {left:.0f} s left"
 

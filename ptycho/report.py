@@ -53,12 +53,7 @@ class RunFolder:
 
     def __init__(self, path: Path, overwrite: bool = False) -> None:
         self.path = path
-        held = [name for name in CONTENTS if (path / name).exists()]
-        if held and not overwrite:
-            raise ConfigError(
-                f"output_dir={path}: holds another run ({', '.join(held)}); "
-                "choose another folder, or overwrite=true to replace it"
-            )
+        held = check_free(path, overwrite)
         try:
             path.mkdir(parents=True, exist_ok=True)
             probe = path / f".write-test-{os.getpid()}"
@@ -67,9 +62,7 @@ class RunFolder:
             for name in held:
                 _remove(path / name)
         except OSError as error:
-            raise ConfigError(
-                f"output_dir={path}: cannot be written ({error.strerror or error}); choose another folder"
-            ) from error
+            raise _unusable(path, error.strerror or str(error)) from error
         self.timings: dict[str, float] = {}
 
     def write(self, name: str, save: Callable[[Any], object]) -> Path:
@@ -144,6 +137,31 @@ class RunFolder:
         """Write ``manifest.json``: what ran, on what, how long, and ``entries``."""
         timings = {phase: round(seconds, 3) for phase, seconds in self.timings.items()}
         return self.json("manifest.json", environment() | entries | {"timings_s": timings})
+
+
+def check_free(path: Path, overwrite: bool) -> list[str]:
+    """What a folder holds of an earlier run; without touching anything.
+
+    Raises:
+        ConfigError: it holds something and ``overwrite`` is false, or it can be seen not to be writable.
+    """
+    held = [name for name in CONTENTS if os.path.lexists(path / name)]
+    if held and not overwrite:
+        raise ConfigError(
+            f"output_dir={path}: holds another run ({', '.join(held)}); "
+            "choose another folder, or overwrite=true to replace it"
+        )
+    absolute = path.absolute()
+    nearest = next(folder for folder in (absolute, *absolute.parents) if os.path.exists(folder))
+    if not os.path.isdir(nearest):
+        raise _unusable(path, f"{nearest} is no folder")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise _unusable(path, f"no permission in {nearest}")
+    return held
+
+
+def _unusable(path: Path, reason: str) -> ConfigError:
+    return ConfigError(f"output_dir={path}: cannot be written ({reason}); choose another folder")
 
 
 def weights_hash(weights: dict[str, np.ndarray]) -> str:

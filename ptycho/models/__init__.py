@@ -13,27 +13,33 @@ from ptycho.models.baseline import PtychoNN
 from ptycho.models.pinn import PtychoPINN
 from ptycho.models.unet import UNet
 from ptycho.models.unrolled import Unrolled
-from ptycho.probe import energy_diameter
 
-ILLUMINATED_FRACTION = 0.999
-CROP_MARGIN = 8
+NEGLIGIBLE = 1e-6  # of the probe's largest amplitude
 
 
-def illuminated_crop(probe: np.ndarray, region_size: int) -> int:
-    """Even side of the central square of a region that holds nearly all of the group's illumination."""
-    spread = region_size - probe.shape[0]
-    wanted = energy_diameter(probe, ILLUMINATED_FRACTION) + spread + CROP_MARGIN
-    return min(2 * math.ceil(wanted / 2), region_size // 2 * 2)
+def probe_support(probe: np.ndarray) -> int:
+    """Even side of the central square outside which the probe's amplitude is negligible."""
+    N = probe.shape[0]
+    rows, cols = np.nonzero(np.abs(probe) > NEGLIGIBLE * np.abs(probe).max())
+    index = np.concatenate([rows, cols])
+    return 2 * max(N // 2 - int(index.min()), int(index.max()) - N // 2 + 1)
 
 
 def build_pinn(config: RunConfig, data: Dataset) -> PtychoPINN:
     """The PINN that ``config`` names, for the geometry and probe of ``data``, with initial weights."""
     model, R = config.model, data.region_size
-    projective = not config.xla.translate
+    projective, support = not config.xla.translate, probe_support(data.probe)
     if isinstance(model, UnrolledModel):
-        crop = model.crop or illuminated_crop(data.probe, R)
         generator = Unrolled(
-            R, model.stages, model.width, model.blocks, crop, config.seed, projective, name="generator"
+            data.N,
+            R,
+            model.stages,
+            model.width,
+            model.blocks,
+            support,
+            config.seed,
+            projective,
+            name="generator",
         )
     else:
         generator = UNet(
@@ -49,6 +55,7 @@ def build_pinn(config: RunConfig, data: Dataset) -> PtychoPINN:
     pinn = PtychoPINN(
         generator,
         R,
+        support,
         config.mae_weight,
         config.nll_weight,
         config.realspace_weight,

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from ptycho import physics
-from ptycho.models.layers import Decoder, Encoder, channels_first, channels_last, pad_to, register
+from ptycho.models.layers import Decoder, Encoder, channels_first, channels_last, register
 
 
 @register
@@ -44,7 +44,7 @@ class PtychoNN(keras.Model):
         """Object regions ``(B, R, R)`` complex64 from single patterns ``x (B, 1, N, N)``."""
         amplitude, phase = self._amplitude_and_phase(x)
         patches = tf.complex(amplitude * tf.cos(phase), amplitude * tf.sin(phase))
-        return pad_to(patches[:, 0], self.region_size)
+        return physics.pad_to(patches[:, 0], self.region_size)
 
     def losses_of(self, batch, probe, normalisation):
         """MAE of amplitude and of phase, weighted by the probe's intensity; the first entry is the total."""

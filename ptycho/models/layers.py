@@ -120,11 +120,3 @@ def channels_last(patterns: tf.Tensor) -> tf.Tensor:
 def channels_first(images: tf.Tensor) -> tf.Tensor:
     """``(B, N, N, C)`` to ``(B, C, N, N)``."""
     return tf.transpose(images, (0, 3, 1, 2))
-
-
-def pad_to(images: tf.Tensor, side: int) -> tf.Tensor:
-    """Centre ``(…, n, n)`` in zeros of side ``side``; the surplus of an odd difference goes behind."""
-    before = (side - images.shape[-1]) // 2
-    after = side - images.shape[-1] - before
-    rank = images.shape.rank
-    return tf.pad(images, [[0, 0]] * (rank - 2) + [[before, after]] * 2)

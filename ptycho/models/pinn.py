@@ -18,6 +18,7 @@ class PtychoPINN(keras.Model):
     Args:
         generator: layer ``(x, offsets, probe) → (B, R, R)`` complex64.
         region_size: R.
+        support: even side of the central square outside which every probe it will be given is zero.
         mae_weight, nll_weight, realspace_weight: weights of amplitude MAE, Poisson deviance and total
             variation of the object.
         projective: translate with TensorFlow's projective kernel.
@@ -27,6 +28,7 @@ class PtychoPINN(keras.Model):
         self,
         generator: keras.layers.Layer,
         region_size: int,
+        support: int,
         mae_weight: float = 1.0,
         nll_weight: float = 0.0,
         realspace_weight: float = 0.0,
@@ -34,9 +36,9 @@ class PtychoPINN(keras.Model):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.generator, self.region_size, self.projective = generator, region_size, projective
+        self.generator, self.region_size, self.support = generator, region_size, support
         self.mae_weight, self.nll_weight = mae_weight, nll_weight
-        self.realspace_weight = realspace_weight
+        self.realspace_weight, self.projective = realspace_weight, projective
 
     def build(self, input_shape):
         self.generator.build(input_shape)
@@ -55,7 +57,7 @@ class PtychoPINN(keras.Model):
     def predict_amplitudes(self, objects, offsets, probe):
         """Normalised amplitudes ``(B, C, N, N)`` that object regions ``(B, R, R)`` would give."""
         positions = offsets + (self.region_size - probe.shape[-1]) / 2
-        return physics.diffract(objects, positions, probe, self.projective)
+        return physics.diffract(objects, positions, probe, self.support, self.projective)
 
     def losses_of(self, batch, probe, normalisation):
         """The weighted total ``loss`` and its parts; parts of zero weight are left out."""
@@ -70,7 +72,7 @@ class PtychoPINN(keras.Model):
         return {"loss": sum(parts[name][0] * value for name, value in values.items())} | values
 
     def get_config(self):
-        keys = ("region_size", "mae_weight", "nll_weight", "realspace_weight", "projective")
+        keys = ("region_size", "support", "mae_weight", "nll_weight", "realspace_weight", "projective")
         settings = {key: getattr(self, key) for key in keys}
         return (
             super().get_config()

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from ptycho import physics
-from ptycho.models.layers import Decoder, Encoder, channels_first, channels_last, pad_to, register
+from ptycho.models.layers import Decoder, Encoder, channels_first, channels_last, register
 
 
 def encoder_filters(N: int, scale: int) -> list[int]:
@@ -69,14 +69,14 @@ class UNet(keras.layers.Layer):
         phase = math.pi * tf.tanh(self.phase(code))
         patches = channels_first(tf.complex(amplitude * tf.cos(phase), amplitude * tf.sin(phase)))
         if self.object_big:
-            return self._assemble(pad_to(patches, self.N), offsets)
-        return pad_to(patches[:, 0], self.region_size)
+            return self._assemble(physics.pad_to(patches, self.N), offsets)
+        return physics.pad_to(patches[:, 0], self.region_size)
 
     def _assemble(self, patches, offsets):
         """Mean of placed patches ``(B, C, N, N)`` over those that support a pixel; zero where none does."""
         positions = offsets + (self.region_size - self.N) / 2
         shape = (self.region_size, self.region_size)
-        support = pad_to(tf.ones((*patches.shape[:2], self.N // 2, self.N // 2)), self.N)
+        support = physics.pad_to(tf.ones((*patches.shape[:2], self.N // 2, self.N // 2)), self.N)
         total = physics.place_patches(patches, positions, shape, self.projective)
         count = physics.place_patches(support, positions, shape, self.projective)
         return physics.scaled(total, 1 / tf.maximum(count, 1.0))

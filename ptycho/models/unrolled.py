@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from ptycho import physics
-from ptycho.models.layers import conv, pad_to, register
+from ptycho.models.layers import conv, register
 
 MODULUS_FLOOR = 1e-3  # ε₁, of the normalised amplitude
 ILLUMINATION_FLOOR = 1e-3  # ε₂, of the strongest illumination
@@ -20,8 +20,8 @@ class ResidualCNN(keras.layers.Layer):
     """Correction of an object estimate, computed at half resolution.
 
     ``(B, h, h, 5)`` features → space-to-depth → 3 × 3 convolutions of ``width`` channels with ``blocks``
-    residual blocks → depth-to-space → ``(B, h, h, 2)``, real and imaginary part. h is even. The last
-    convolution starts at zero, so an untrained network is the bare physics iteration.
+    residual blocks → depth-to-space → ``(B, h, h, 2)``, real and imaginary part. An odd h is padded and
+    cropped by one. The last convolution starts at zero: untrained, this is the bare physics iteration.
     """
 
     def __init__(self, width: int, blocks: int, seed: int, **kwargs: Any) -> None:
@@ -34,16 +34,18 @@ class ResidualCNN(keras.layers.Layer):
 
     def build(self, input_shape):
         batch, height, width, channels = input_shape
-        inner = (batch, height // 2, width // 2, self.width)
+        inner = (batch, (height + 1) // 2, (width + 1) // 2, self.width)
         self.head.build((*inner[:3], 4 * channels))
         for layer in (*self.first, *self.second, self.tail):
             layer.build(inner)
 
     def call(self, features):
-        hidden = self.head(tf.nn.space_to_depth(features, 2))
+        height, width = features.shape[1:3]
+        even = tf.pad(features, [[0, 0], [0, height % 2], [0, width % 2], [0, 0]])
+        hidden = self.head(tf.nn.space_to_depth(even, 2))
         for first, second in zip(self.first, self.second, strict=True):
             hidden = tf.nn.relu(hidden + second(first(hidden)))
-        return tf.nn.depth_to_space(self.tail(hidden), 2)
+        return tf.nn.depth_to_space(self.tail(hidden), 2)[:, :height, :width]
 
     def get_config(self):
         return super().get_config() | {"width": self.width, "blocks": self.blocks, "seed": self.seed}
@@ -59,88 +61,91 @@ class Unrolled(keras.layers.Layer):
 
         g = Σ_k P̄_k (F⁻¹[x_k Ψ_k / √(|Ψ_k|² + ε₁²)] − ψ_k) / (Σ_k |P_k|² + ε₂ max Σ_k |P_k|²),
 
-    adds it, and adds the output of a :class:`ResidualCNN` fed with the object, g and the illumination, on
-    the central ``crop`` of the region, which the probe illuminates; outside it the estimate stands.
+    adds it, and adds the output of a :class:`ResidualCNN` fed with the object, g and the illumination. All
+    this happens on the central part of the region that the probe can reach; outside it the start stands.
     Sources: Thibault et al., Ultramicroscopy 109 (2009), eq. 8; Maiden & Rodenburg, Ultramicroscopy 109
     (2009), eq. 6 (which divides by max |P|² instead).
 
     Args:
-        region_size: R.
+        N, region_size: N, R.
         stages, width, blocks: K and the size of each stage's CNN; each stage has its own weights.
-        crop: even side of the central square that the CNNs see, at most R.
+        support: even side of the central square outside which every probe it will be given is zero.
         seed: of the initial weights.
         projective: translate with TensorFlow's projective kernel.
     """
 
     def __init__(
         self,
+        N: int,
         region_size: int,
         stages: int,
         width: int,
         blocks: int,
-        crop: int,
+        support: int,
         seed: int,
         projective: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if crop % 2 or not 0 < crop <= region_size:
-            raise ValueError(f"crop={crop}: must be even and at most region_size={region_size}")
-        self.region_size, self.stages, self.width, self.blocks = region_size, stages, width, blocks
-        self.crop, self.seed, self.projective = crop, seed, projective
+        if support % 2 or not 0 < support <= N:
+            raise ValueError(f"support={support}: must be even and at most N={N}")
+        self.N, self.region_size, self.support = N, region_size, support
+        self.stages, self.width, self.blocks = stages, width, blocks
+        self.seed, self.projective = seed, projective
         self.cnns = [ResidualCNN(width, blocks, seed + 100 * k, name=f"stage_{k}") for k in range(stages)]
+
+    @property
+    def side(self) -> int:
+        """Side of the part of the region that the probe can reach."""
+        return self.support + self.region_size - self.N
 
     def build(self, input_shape):
         self.level = self.add_weight(shape=(), initializer="ones", name="level")
         for cnn in self.cnns:
-            cnn.build((input_shape[0], self.crop, self.crop, FEATURES))
+            cnn.build((input_shape[0], self.side, self.side, FEATURES))
 
     def call(self, x, offsets, probe):
         """Object regions ``(B, R, R)`` complex64 from ``x (B, C, N, N)``, ``offsets``, ``probe (N, N)``."""
-        positions = offsets + (self.region_size - probe.shape[-1]) / 2
+        measured = physics.uncentre(x)
+        positions = offsets + (self.side - self.N) / 2
         illumination = self._illumination(positions, probe)
-        objects, x = self._start(x, probe), physics.uncentre(x)
+        start = self._start(x, probe)  # (B, 1, 1)
+        objects = tf.broadcast_to(start, illumination.shape)
         for cnn in self.cnns:
-            g = self._update(objects, x, positions, probe, illumination)
+            g = self._update(objects, measured, positions, probe, illumination)
             objects = objects + g
             objects = objects + self._correction(cnn, objects, g, illumination)
-        return objects
+        return physics.pad_to(objects - start, self.region_size) + start
 
     def _start(self, x, probe):
         energy = tf.reduce_mean(tf.reduce_sum(tf.square(x), axis=(2, 3)), axis=1)  # (B,)
-        mean_amplitude = self.level * tf.sqrt(energy / tf.reduce_sum(physics.intensity(probe)))
-        shape = (x.shape[0], self.region_size, self.region_size)
-        flat = tf.broadcast_to(mean_amplitude[:, None, None], shape)
-        return tf.complex(flat, tf.zeros_like(flat))
+        level = self.level * tf.sqrt(energy / tf.reduce_sum(physics.intensity(probe)))
+        return tf.complex(level, tf.zeros_like(level))[:, None, None]
 
     def _illumination(self, positions, probe):
-        """``Σ_k |P_k|²`` over the region, ``(B, R, R)`` float32."""
-        light = tf.broadcast_to(physics.intensity(probe), (*positions.shape[:2], *probe.shape))
-        return self._place(light, positions)
+        """``Σ_k |P_k|²``, ``(B, side, side)`` float32."""
+        light = physics.intensity(physics.crop_to(probe, self.support))
+        light = tf.broadcast_to(light, (*positions.shape[:2], *light.shape))
+        inner = positions + (self.N - self.support) / 2
+        return physics.place_patches(light, inner, (self.side, self.side), self.projective)
 
-    def _update(self, objects, x, positions, probe, illumination):
-        patches = physics.extract_patches(objects, positions, probe.shape[-1], self.projective)
-        exit_waves = physics.illuminate(patches, probe)
-        far_fields = physics.far_field(exit_waves)
-        to_measured = x * tf.math.rsqrt(physics.intensity(far_fields) + MODULUS_FLOOR**2)
-        revised = physics.near_field(physics.scaled(far_fields, to_measured))
-        change = tf.math.conj(probe) * (revised - exit_waves)
+    def _update(self, objects, measured, positions, probe, illumination):
+        """``g`` on the part of the region that the probe can reach, ``(B, side, side)`` complex64."""
+        waves = physics.exit_waves(objects, positions, probe, self.support, self.projective)
+        far_fields = physics.far_field(waves)
+        to_measured = measured * tf.math.rsqrt(physics.intensity(far_fields) + MODULUS_FLOOR**2)
+        change = physics.near_field(physics.scaled(far_fields, to_measured)) - waves
+        shape = (self.side, self.side)
+        change = physics.back_project(change, positions, probe, shape, self.support, self.projective)
         floor = ILLUMINATION_FLOOR * tf.reduce_max(illumination, axis=(1, 2), keepdims=True)
-        return physics.scaled(self._place(change, positions), 1 / (illumination + floor))
-
-    def _place(self, patches, positions):
-        shape = (self.region_size, self.region_size)
-        return physics.place_patches(patches, positions, shape, self.projective)
+        return physics.scaled(change, 1 / (illumination + floor))
 
     def _correction(self, cnn, objects, g, illumination):
-        start = (self.region_size - self.crop) // 2
-        window = (slice(None), slice(start, start + self.crop), slice(start, start + self.crop))
-        inner, step, light = objects[window], g[window], illumination[window]
-        light = light / tf.reduce_max(light, axis=(1, 2), keepdims=True)
-        parts = [tf.math.real(inner), tf.math.imag(inner), tf.math.real(step), tf.math.imag(step), light]
+        light = illumination / tf.reduce_max(illumination, axis=(1, 2), keepdims=True)
+        parts = [tf.math.real(objects), tf.math.imag(objects), tf.math.real(g), tf.math.imag(g), light]
         correction = cnn(tf.stack(parts, axis=-1))
-        return pad_to(tf.complex(correction[..., 0], correction[..., 1]), self.region_size)
+        return tf.complex(correction[..., 0], correction[..., 1])
 
     def get_config(self):
-        keys = ("region_size", "stages", "width", "blocks", "crop", "seed", "projective")
+        keys = ("N", "region_size", "stages", "width", "blocks", "support", "seed", "projective")
         return super().get_config() | {key: getattr(self, key) for key in keys}
