@@ -126,9 +126,9 @@ class UnrolledModel:
     """Unrolled physics iteration with small residual CNNs; see :mod:`ptycho.models.unrolled`."""
 
     KIND: ClassVar[str] = "unrolled"
-    stages: int = 4
+    stages: int = 8
     width: int = 32
-    blocks: int = 2
+    blocks: int = 1
 
     def __post_init__(self) -> None:
         _at_least("model.stages", self.stages, 1)

@@ -31,6 +31,7 @@ def extract_patches(objects: tf.Tensor, positions: tf.Tensor, N: int, projective
     Returns:
         ``(B, C, N, N)`` in the dtype of ``objects``.
     """
+    _same_batch("objects", objects, positions)
     if projective:
         return _project(objects[:, None], positions, (N, N))
     wy, wx = _window_weights(positions, N, objects.shape[-2:], objects.dtype.real_dtype)
@@ -51,6 +52,7 @@ def place_patches(
     Returns:
         ``(B, H, W)`` in the dtype of ``patches``; what falls outside is dropped.
     """
+    _same_batch("patches", patches, positions)
     if projective:
         return tf.reduce_sum(_project(patches, -positions, shape), axis=1)
     wy, wx = _window_weights(positions, patches.shape[-1], shape, patches.dtype.real_dtype)
@@ -175,6 +177,14 @@ def diffract(
         ``(B, C, N, N)`` float32, ``|F(P · patch)|``, zero frequency at ``N//2``.
     """
     return centre(amplitude(far_field(exit_waves(objects, positions, probe, support, projective))))
+
+
+def _same_batch(name: str, images: tf.Tensor, positions: tf.Tensor) -> None:
+    """Refuse what would broadcast: one object for many sets of positions, or the reverse."""
+    if images.shape[0] != positions.shape[0]:
+        raise ValueError(
+            f"{name} has the batch size {images.shape[0]} and positions {positions.shape[0]}; must be equal"
+        )
 
 
 def _root_samples(waves: tf.Tensor) -> tf.Tensor:

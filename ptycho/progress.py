@@ -41,7 +41,7 @@ class Progress:
             where = f"epoch {epoch}/{self._epochs}, step {step}/{self._steps}"
             self._bar.set_postfix_str(f"{where}, loss {loss:.4g}", refresh=False)
             self._bar.update(self._patterns)
-        elif time.monotonic() - self._last_line >= LINE_INTERVAL_S:
+        elif self._done > 1 and time.monotonic() - self._last_line >= LINE_INTERVAL_S:
             self._last_line = time.monotonic()
             log.info(
                 "%s: epoch %d/%d, step %d/%d, loss %.4g, %s",

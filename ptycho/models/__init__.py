@@ -69,7 +69,12 @@ def build_pinn(config: RunConfig, data: Dataset) -> PtychoPINN:
 def build_baseline(config: RunConfig, data: Dataset) -> PtychoNN:
     """PtychoNN for the single-pattern form of a dataset, with initial weights."""
     model = PtychoNN(
-        data.N, data.region_size, config.baseline.filters_scale, config.seed + 10_000, name="baseline"
+        data.N,
+        data.region_size,
+        config.baseline.filters_scale,
+        config.seed + 10_000,
+        not config.xla.translate,
+        name="baseline",
     )
     model.build((config.batch_size, 1, data.N, data.N))
     return model

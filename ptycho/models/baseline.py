@@ -20,14 +20,24 @@ class PtychoNN(keras.Model):
     amplitude; the amplitude output is linear, the phase ``π·tanh``.
 
     Args:
-        N, region_size: side of a pattern, and of the region its patch is centred in.
+        N, region_size: side of a pattern, and of the region its patch is placed in.
         filters_scale: factor on the number of filters.
         seed: of the initial weights.
+        projective: translate with TensorFlow's projective kernel.
     """
 
-    def __init__(self, N: int, region_size: int, filters_scale: int, seed: int, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        N: int,
+        region_size: int,
+        filters_scale: int,
+        seed: int,
+        projective: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
-        self.N, self.region_size, self.filters_scale, self.seed = N, region_size, filters_scale, seed
+        self.N, self.region_size, self.filters_scale = N, region_size, filters_scale
+        self.seed, self.projective = seed, projective
         filters = [32 * filters_scale, 64 * filters_scale, 128 * filters_scale]
         self.encoder = Encoder(filters, seed, name="encoder")
         self.amplitude = Decoder(filters[::-1], 1, seed + 1000, name="amplitude")
@@ -44,7 +54,9 @@ class PtychoNN(keras.Model):
         """Object regions ``(B, R, R)`` complex64 from single patterns ``x (B, 1, N, N)``."""
         amplitude, phase = self._amplitude_and_phase(x)
         patches = tf.complex(amplitude * tf.cos(phase), amplitude * tf.sin(phase))
-        return physics.pad_to(patches[:, 0], self.region_size)
+        positions = offsets + (self.region_size - self.N) / 2
+        shape = (self.region_size, self.region_size)
+        return physics.place_patches(patches, positions, shape, self.projective)
 
     def losses_of(self, batch, probe, normalisation):
         """MAE of amplitude and of phase, weighted by the probe's intensity; the first entry is the total."""
@@ -66,5 +78,5 @@ class PtychoNN(keras.Model):
         return channels_first(amplitude), channels_first(phase)
 
     def get_config(self):
-        keys = ("N", "region_size", "filters_scale", "seed")
+        keys = ("N", "region_size", "filters_scale", "seed", "projective")
         return super().get_config() | {key: getattr(self, key) for key in keys}

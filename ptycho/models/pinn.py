@@ -41,7 +41,8 @@ class PtychoPINN(keras.Model):
         self.realspace_weight, self.projective = realspace_weight, projective
 
     def build(self, input_shape):
-        self.generator.build(input_shape)
+        if not self.generator.built:  # a loaded generator is
+            self.generator.build(input_shape)
         self.built = True
 
     def call(self, x, offsets, probe):

@@ -1,0 +1,70 @@
+"""What several test modules share: a small configuration, its datasets, and hand-made datasets."""
+
+import os
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from ptycho.config import LinesObject, RunConfig, TrainConfig
+
+SMALL = {
+    "N": 32,
+    "size": 96,
+    "gridsize": 2,
+    "nimgs_train": 1,
+    "nimgs_test": 1,
+    "nphotons": 1e6,
+    "nepochs": 1,
+    "batch_size": 4,
+    "outer_offset_train": 16,
+    "outer_offset_test": 16,
+    "max_groups_train": 12,
+    "set_phi": True,
+    "object": LinesObject(n_lines=60),
+    "train": TrainConfig(val_groups=3),
+}
+
+
+def small_run(**changes):
+    """A :class:`RunConfig` that simulates in well under a second; 8 × 8 groups on the test image."""
+    return RunConfig(**(SMALL | changes))
+
+
+@pytest.fixture(scope="session")
+def small_config():
+    return small_run
+
+
+@pytest.fixture(scope="session")
+def datasets():
+    """Training, validation and test data of the small configuration; not to be changed."""
+    from ptycho.simulate import simulate
+
+    return simulate(small_run())
+
+
+@pytest.fixture(scope="session")
+def dataset_of():
+    """``dataset_of(positions, groups, …)``: a hand-made dataset of random patterns."""
+    from ptycho.data import Dataset
+
+    def build(positions, groups, N=16, object_size=64, region_size=16, image=None, probe=None, **changes):
+        positions = np.asarray(positions, np.float32)
+        rng = np.random.default_rng(7)
+        axis = np.arange(N) - N // 2
+        disk = (np.hypot(axis[:, None], axis) <= N / 3).astype(np.complex64)
+        values = {
+            "amplitudes": rng.poisson(5, (len(positions), N, N)).astype(np.float32),
+            "positions": positions,
+            "image": np.zeros(len(positions), np.int32) if image is None else np.asarray(image, np.int32),
+            "groups": np.asarray(groups, np.int32),
+            "probe": disk if probe is None else probe.astype(np.complex64),
+            "photon_scale": 3.0,
+            "object_size": object_size,
+            "region_size": region_size,
+        }
+        return Dataset(**(values | changes))
+
+    return build

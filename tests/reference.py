@@ -1,0 +1,95 @@
+"""Slow references in NumPy and SciPy that share nothing with the code under test.
+
+Loops and defining sums in double precision: each function is what its formula says, and nothing else.
+"""
+
+import itertools
+
+import numpy as np
+from scipy.special import j0, xlogy
+
+
+def random_complex(rng, shape):
+    return rng.normal(size=shape) + 1j * rng.normal(size=shape)
+
+
+def pixel(image, row, col):
+    """``image[row, col]``, zero outside."""
+    inside = 0 <= row < image.shape[0] and 0 <= col < image.shape[1]
+    return image[row, col] if inside else 0.0
+
+
+def corners(position):
+    """The four pixels around a point (row, col), each with its bilinear weight."""
+    whole = [int(np.floor(p)) for p in position]
+    part = [p - w for p, w in zip(position, whole, strict=True)]
+    for down, right in itertools.product((0, 1), repeat=2):
+        weight = (part[0] if down else 1 - part[0]) * (part[1] if right else 1 - part[1])
+        yield whole[0] + down, whole[1] + right, weight
+
+
+def extract(image, position, N):
+    """``patch[i, j] = image(position + (i, j))``: bilinear, zero outside."""
+    patch = np.zeros((N, N), complex)
+    for i, j in itertools.product(range(N), repeat=2):
+        for row, col, weight in corners((position[0] + i, position[1] + j)):
+            patch[i, j] += weight * pixel(image, row, col)
+    return patch
+
+
+def place(patch, position, shape):
+    """Every sample of a patch spread over the four pixels around its place; what falls outside is lost."""
+    canvas = np.zeros(shape, complex)
+    for i, j in np.ndindex(patch.shape):
+        for row, col, weight in corners((position[0] + i, position[1] + j)):
+            if 0 <= row < shape[0] and 0 <= col < shape[1]:
+                canvas[row, col] += weight * patch[i, j]
+    return canvas
+
+
+def far_field(wave):
+    """Unitary transform by its defining sum; sample k holds the frequency ``k − N//2``."""
+
+    def kernel(n):
+        return np.exp(-2j * np.pi * np.outer(np.arange(n) - n // 2, np.arange(n)) / n) / np.sqrt(n)
+
+    return kernel(wave.shape[0]) @ wave @ kernel(wave.shape[1]).T
+
+
+def diffraction(image, positions, probe):
+    """``|F(P · patch)|`` at every position, ``(K, N, N)``."""
+    N = probe.shape[0]
+    return np.array([np.abs(far_field(probe * extract(image, p, N))) for p in positions])
+
+
+def poisson_deviance(rate, counts):
+    """Mean of ``2[λ − n + n·log(n/λ)]``."""
+    rate, counts = np.asarray(rate, float), np.asarray(counts, float)
+    return np.mean(2 * (rate - counts + xlogy(counts, counts) - xlogy(counts, rate)))
+
+
+def total_variation(image):
+    """Mean step between row neighbours plus mean step between column neighbours."""
+    height, width = image.shape
+    rows = [abs(image[i + 1, j] - image[i, j]) for i in range(height - 1) for j in range(width)]
+    cols = [abs(image[i, j + 1] - image[i, j]) for i in range(height) for j in range(width - 1)]
+    return np.mean(rows) + np.mean(cols)
+
+
+def zone_plate_wave(radius_nm, wavelength_nm, defocus_nm, nu_stop, nu_max, samples=4001):
+    """The defocused focus as a Hankel transform, ``2π ∫ exp(−iπλzν²) J₀(2πνr) ν dν``, trapezoidal."""
+    nu = np.linspace(nu_stop, nu_max, samples)
+    pupil = nu * np.exp(-1j * np.pi * wavelength_nm * defocus_nm * nu**2)
+    bessel = j0(2 * np.pi * np.multiply.outer(np.asarray(radius_nm, float), nu))
+    return 2 * np.pi * np.trapezoid(bessel * pupil, nu, axis=-1)
+
+
+def region_origin(positions, region_size, N):
+    """Top-left sample of a group's region: the mean position less the margin, on a whole pixel."""
+    return [round(float(np.mean(positions[:, axis])) - (region_size - N) / 2) for axis in (0, 1)]
+
+
+def cut(image, origin, side):
+    """A square window by loops, zero outside."""
+    rows, cols = range(origin[0], origin[0] + side), range(origin[1], origin[1] + side)
+    return np.array([[pixel(image, r, c) for c in cols] for r in rows])

@@ -1,0 +1,301 @@
+"""The dataset value: normalisation, checks, files and batches."""
+
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+import pytest
+import reference
+
+from ptycho.config import ConfigError, ScanConfig
+from ptycho.data import load_dataset, padded_batches, to_arrays, training_batches
+from ptycho.simulate import simulate
+
+KEYS = ("amplitudes", "positions", "image", "groups", "probe", "objects")
+CORNERS = [[0, 0], [0, 4], [4, 0], [4, 4]]
+
+
+@pytest.fixture(scope="module")
+def plain(dataset_of):
+    """Seven groups of two patterns."""
+    positions = [[3 * k, 2 * k] for k in range(8)]
+    return dataset_of(positions, [[k, k + 1] for k in range(7)], region_size=20)
+
+
+# ---- normalisation
+
+
+def test_mean_energy_of_the_normalised_patterns_is_a_quarter_of_N_squared(datasets):
+    for data in datasets.values():
+        x = data.normalisation * data.amplitudes.astype(np.float64)
+        assert np.mean(np.sum(x**2, axis=(1, 2))) == pytest.approx(data.N**2 / 4, rel=1e-9)
+
+
+def test_model_probe_is_the_probe_in_the_units_of_the_network(datasets):
+    data = datasets["test"]
+    expected = data.photon_scale * data.normalisation * data.probe.astype(complex)
+    assert data.model_probe.dtype == np.complex64
+    np.testing.assert_allclose(data.model_probe, expected, rtol=1e-6)
+
+
+def test_noise_free_data_do_not_depend_on_the_dose(datasets):
+    data = datasets["val"]
+    waves = data.amplitudes / data.photon_scale
+    weak, strong = (
+        data.with_amplitudes((s * waves).astype(np.float32), s)
+        for s in (data.photon_scale * np.sqrt(dose) for dose in (1e4 / 1e6, 1e9 / 1e6))
+    )
+    everything = np.arange(data.n_groups)
+    x_weak, x_strong = (d.batch(everything)["x"].numpy() for d in (weak, strong))
+    np.testing.assert_allclose(x_weak, x_strong, rtol=1e-6)
+    np.testing.assert_allclose(weak.model_probe, strong.model_probe, rtol=1e-6)
+
+
+def test_the_truth_and_the_model_probe_predict_the_normalised_amplitudes(datasets):
+    data = datasets["train"]
+    pattern = int(data.groups[4, 2])
+    predicted = reference.diffraction(data.objects[0], data.positions[pattern][None], data.model_probe)[0]
+    x = data.batch(np.array([4]))["x"].numpy()[0, 2]
+    noise = data.normalisation / 2  # of √n, for n large
+    assert np.sqrt(np.mean((predicted - x) ** 2)) < 1.5 * noise
+
+
+# ---- checks
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"amplitudes": np.ones((4, 16, 15), np.float32)}, r"amplitudes has shape \(4, 16, 15\); must be"),
+        ({"amplitudes": np.ones((3, 16, 16), np.float32)}, r"amplitudes has shape \(3, 16, 16\)"),
+        ({"amplitudes": np.float32(1)}, r"amplitudes has shape \(\)"),
+        ({"positions": np.zeros((4, 3), np.float32)}, r"positions has shape \(4, 3\); must be \(4, 2\)"),
+        ({"image": np.zeros((4, 1), np.int32)}, r"image has shape \(4, 1\); must be \(4,\)"),
+        ({"image": np.array([0, 0, 0, -1])}, r"image points outside"),
+        ({"image": np.array([0, 0, 0, 1])}, r"a group mixes patterns of different images"),
+        ({"probe": np.ones((16, 15), np.complex64)}, r"probe has shape|amplitudes has shape"),
+        ({"probe": np.zeros((16, 16), np.complex64)}, r"probe is zero"),
+        ({"probe": np.full((16, 16), np.nan, np.complex64)}, r"probe .*NaN"),
+        ({"groups": np.zeros(4, np.int32)}, r"groups has shape \(4,\); must be \(G, C\)"),
+        ({"groups": np.zeros((0, 4), np.int32)}, r"G >= 1"),
+        ({"groups": np.array([[0, 1, 2, 4]])}, r"groups points outside the 4 patterns"),
+        ({"groups": np.array([[0, 1, 2, -1]])}, r"groups points outside the 4 patterns"),
+        ({"positions": np.array([[0, 0], [0, 4], [4, 0], [4, np.nan]])}, r"positions holds NaN"),
+        ({"positions": np.array([[0, 0], [0, 4], [4, 0], [4, 49]])}, r"to 49; must lie within \[0, 48\]"),
+        ({"positions": np.array([[-1, 0], [0, 4], [4, 0], [4, 4]])}, r"from -1 to 4"),
+        ({"amplitudes": np.zeros((4, 16, 16), np.float32)}, r"zero everywhere; no photon"),
+        ({"amplitudes": np.full((4, 16, 16), -1, np.float32)}, r"amplitudes holds NaN, infinity or negative"),
+        ({"amplitudes": np.full((4, 16, 16), np.nan)}, r"amplitudes holds NaN"),
+        ({"amplitudes": np.full((4, 16, 16), np.inf)}, r"amplitudes holds NaN, infinity"),
+        ({"region_size": 18}, r"region_size=18 does not cover the groups; 1 px miss"),
+        ({"photon_scale": float("nan")}, r"photon_scale=nan; must be a finite number > 0"),
+        ({"photon_scale": 0.0}, r"photon_scale=0.0"),
+        ({"objects": np.ones((1, 64, 63), np.complex64)}, r"objects has shape \(1, 64, 63\); must be"),
+        (
+            {"objects": np.ones((1, 64, 64), np.complex64), "image": np.ones(4, np.int32)},
+            r"image points outside the 1 objects",
+        ),
+    ],
+)
+def test_impossible_datasets_are_refused(dataset_of, changes, message):
+    values = {"positions": CORNERS, "groups": [[0, 1, 2, 3]], "region_size": 20} | changes
+    with pytest.raises(ConfigError, match=message):
+        dataset_of(**values)
+
+
+def test_images_are_counted_where_the_truth_is_unknown(dataset_of):
+    assert dataset_of(CORNERS, [[0, 1], [2, 3]], region_size=20, image=[0, 0, 1, 1]).n_images == 2
+
+
+# ---- files
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def save(arrays):
+        with (tmp_path / "data.npz").open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        return tmp_path / "data.npz"
+
+    return save
+
+
+@pytest.mark.parametrize("truth", [True, False])
+def test_a_dataset_survives_its_file(datasets, saved, truth):
+    data = datasets["train"] if truth else replace(datasets["train"], objects=None)
+    found = load_dataset(saved(to_arrays(data)))
+    for key in KEYS:
+        np.testing.assert_array_equal(getattr(found, key), getattr(data, key), err_msg=key)
+        if getattr(data, key) is not None:
+            assert getattr(found, key).dtype == getattr(data, key).dtype
+    for key in ("photon_scale", "object_size", "region_size", "normalisation", "n_images"):
+        assert getattr(found, key) == getattr(data, key)
+        assert type(getattr(found, key)) is type(getattr(data, key))
+    np.testing.assert_array_equal(found.offsets, data.offsets)
+
+
+@pytest.mark.parametrize("key", ["format", "amplitudes", "groups", "photon_scale", "region_size"])
+def test_a_missing_key_is_named(plain, saved, key):
+    arrays = to_arrays(plain)
+    del arrays[key]
+    with pytest.raises(ConfigError, match=rf"data.npz: lacks {key} \(it has "):
+        load_dataset(saved(arrays))
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"format": np.asarray(99)}, r"has format 99; must be 1"),
+        ({"amplitudes": np.full((8, 16, 16), "a")}, r"not a readable dataset"),
+        ({"groups": np.full((7, 2), 0.5)}, r"not a readable dataset"),
+        ({"positions": np.full((8, 2), 1j)}, r"not a readable dataset"),
+        ({"photon_scale": np.ones(3)}, r"not a readable dataset"),
+        ({"photon_scale": np.asarray("many")}, r"not a readable dataset"),
+        ({"object_size": np.asarray(np.nan)}, r"not a readable dataset"),
+        ({"region_size": np.asarray(5)}, r"region_size=5 does not cover"),
+    ],
+    ids=lambda c: next(iter(c)) if isinstance(c, dict) else "",
+)
+def test_impossible_values_are_refused(plain, saved, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        load_dataset(saved(to_arrays(plain) | changes))
+
+
+def test_a_file_of_double_precision_is_accepted(plain, saved):
+    arrays = to_arrays(plain)
+    wide = {"amplitudes": np.float64, "positions": np.float64, "image": np.int64, "groups": np.int64}
+    found = load_dataset(saved(arrays | {k: arrays[k].astype(t) for k, t in wide.items()}))
+    assert found.amplitudes.dtype == np.float32 and found.groups.dtype == np.int32
+
+
+def test_nothing_is_unpickled(plain, tmp_path):
+    arrays = to_arrays(plain) | {"groups": np.array([[1, 2], None], dtype=object)}
+    np.savez(tmp_path / "pickle.npz", **arrays)
+    with pytest.raises(ConfigError, match=r"pickle.npz: not a readable dataset"):
+        load_dataset(tmp_path / "pickle.npz")
+
+
+def test_missing_and_damaged_files_are_refused(plain, saved, tmp_path):
+    with pytest.raises(ConfigError, match=r"nowhere.npz: not a readable dataset"):
+        load_dataset(tmp_path / "nowhere.npz")
+    whole = saved(to_arrays(plain)).read_bytes()
+    for length in (0, 10, len(whole) // 2, len(whole) - 30):
+        (tmp_path / "cut.npz").write_bytes(whole[:length])
+        with pytest.raises(ConfigError, match=r"cut.npz: not a readable dataset"):
+            load_dataset(tmp_path / "cut.npz")
+    np.save(tmp_path / "bare.npy", np.ones(3))
+    with pytest.raises(ConfigError, match=r"not a readable dataset"):
+        load_dataset(tmp_path / "bare.npy")
+
+
+# ---- groups and batches
+
+
+def test_batch_holds_the_patterns_of_its_groups_in_order(plain):
+    batch = plain.batch(np.array([5, 2]))
+    assert set(batch) == {"x", "offsets"} and batch["x"].shape == (2, 2, 16, 16)
+    for row, group in enumerate((5, 2)):
+        for k in range(2):
+            expected = plain.normalisation * plain.amplitudes[group + k]
+            np.testing.assert_allclose(batch["x"][row, k], expected, rtol=1e-6)
+    assert batch["offsets"].shape == (2, 2, 2)
+    step = batch["offsets"][:, 1] - batch["offsets"][:, 0]
+    np.testing.assert_array_equal(step, [[3, 2], [3, 2]])
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.9])
+def test_targets_are_the_true_patches(datasets, small_config, jitter):
+    data = (
+        simulate(small_config(nimgs_train=2, scan=ScanConfig(jitter)))["train"]
+        if jitter
+        else datasets["train"]
+    )
+    groups = np.array([0, data.n_groups - 1])
+    target = data.batch(groups, truth=True)["target"].numpy()
+    assert target.shape == (2, 4, 32, 32) and target.dtype == np.complex64
+    for row, group in enumerate(groups):
+        for k in (0, 3):
+            pattern = data.groups[group, k]
+            expected = reference.extract(data.objects[data.image[pattern]], data.positions[pattern], 32)
+            np.testing.assert_allclose(target[row, k], expected, atol=1e-6)
+
+
+def test_targets_need_the_truth(plain):
+    with pytest.raises(ValueError, match="no true objects"):
+        plain.batch(np.array([0]), truth=True)
+
+
+def visited(data, batches):
+    """The group of every row of every batch, recognised by its first pattern."""
+    keys = {
+        round(float(data.normalisation * data.amplitudes[g[0]].sum()), 1): i
+        for i, g in enumerate(data.groups)
+    }
+    assert len(keys) == data.n_groups
+    return [[keys[round(float(x.numpy()[0].sum()), 1)] for x in batch["x"]] for batch in batches]
+
+
+def order(data, seed, epoch):
+    return tuple(chain.from_iterable(visited(data, training_batches(data, data.n_groups, seed, epoch))))
+
+
+def test_training_batches_are_full_and_visit_groups_once(plain):
+    batches = visited(plain, training_batches(plain, 3, seed=0, epoch=0))
+    assert [len(b) for b in batches] == [3, 3]
+    assert len(set(chain.from_iterable(batches))) == 6
+
+
+def test_training_order_is_decided_by_seed_and_epoch(plain):
+    orders = {(seed, epoch): order(plain, seed, epoch) for seed in (0, 1) for epoch in (0, 1)}
+    assert len(set(orders.values())) == 4
+    assert all(sorted(groups) == list(range(7)) for groups in orders.values())
+    assert order(plain, 1, 1) == orders[1, 1]
+
+
+def test_fewer_groups_than_a_batch_give_no_training_batch(plain):
+    assert list(training_batches(plain, 8, 0, 0)) == []
+
+
+@pytest.mark.parametrize(
+    "batch_size, expected, real",
+    [
+        (3, [[0, 1, 2], [3, 4, 5], [6, 6, 6]], [3, 3, 1]),
+        (7, [[0, 1, 2, 3, 4, 5, 6]], [7]),
+        (9, [[0, 1, 2, 3, 4, 5, 6, 6, 6]], [7]),
+        (1, [[k] for k in range(7)], [1] * 7),
+    ],
+)
+def test_padded_batches(plain, batch_size, expected, real):
+    pairs = list(padded_batches(plain, batch_size))
+    assert [count for _, count in pairs] == real
+    assert visited(plain, [batch for batch, _ in pairs]) == expected
+
+
+def test_padded_batches_of_a_single_group(dataset_of):
+    data = dataset_of(CORNERS, [[0, 1, 2, 3]], region_size=20)
+    ((batch, real),) = padded_batches(data, 4)
+    assert real == 1 and batch["x"].shape == (4, 4, 16, 16)
+    for row in range(1, 4):
+        np.testing.assert_array_equal(batch["x"][row], batch["x"][0])
+
+
+# ---- single patterns
+
+
+def test_single_patterns(plain):
+    first = plain.single_patterns(1)
+    assert first.groups.tolist() == [[k] for k in range(7)]
+    everything = plain.single_patterns(None)
+    assert everything.groups.tolist() == [[k] for k in range(8)], "shared patterns once"
+    for single in (first, everything):
+        assert single.region_size == 16 and np.all(single.offsets == 0)
+        assert single.normalisation == plain.normalisation
+        np.testing.assert_array_equal(single.centres, plain.positions[single.groups[:, 0]])
+
+
+def test_single_patterns_at_sub_pixel_positions_leave_room(dataset_of):
+    data = dataset_of([[0.4, 3.6], [4.5, 7.2]], [[0, 1]], region_size=24)
+    single = data.single_patterns(None)
+    assert single.region_size == 18
+    assert np.abs(single.offsets).max() <= 0.5
+    np.testing.assert_allclose(single.centres + single.offsets[:, 0], data.positions, atol=1e-6)

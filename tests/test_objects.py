@@ -1,0 +1,85 @@
+"""The line objects: range, independence of the global generators, and their statistics by another route."""
+
+import numpy as np
+import pytest
+from scipy.ndimage import gaussian_filter
+
+from ptycho.config import ConfigError, LinesObject
+from ptycho.objects import amplitude_to_phase, line_amplitude, make_object
+
+
+def test_amplitude_is_in_the_unit_range_with_maximum_one():
+    amplitude = line_amplitude(75, 40, np.random.default_rng(0))
+    assert amplitude.shape == (75, 75)
+    assert amplitude.min() >= 0 and amplitude.max() == 1.0
+    assert np.isfinite(amplitude).all()
+
+
+def test_one_horizontal_line_gives_the_sum_of_three_gaussians():
+    class OneLine:
+        """End points (60, 0) and (60, 119) on the canvas of 120: row 30 of the object."""
+
+        @staticmethod
+        def integers(low, high, shape):
+            assert (low, high, shape) == (0, 120, (1, 4))
+            return np.array([[60, 0, 60, 119]])
+
+    column = line_amplitude(60, 1, OneLine)[:, 30]
+    distance = np.arange(60) - 30.0
+    expected = sum(w / s * np.exp(-(distance**2) / (2 * s**2)) for s, w in ((1, 1), (5, 2), (10, 5)))
+    np.testing.assert_allclose(column, expected / expected.max(), atol=2e-3)
+
+
+def test_canvas_is_cropped_to_its_centre_rows_before_columns():
+    class ShortLine:
+        """A vertical segment, rows 30–50 of column 55 on the canvas of 80: rows 10–30, column 35."""
+
+        @staticmethod
+        def integers(low, high, shape):
+            return np.array([[30, 55, 50, 55]])
+
+    amplitude = line_amplitude(40, 1, ShortLine)
+    canvas = np.zeros((40, 40))
+    canvas[10:31, 35] = 1
+    assert np.unravel_index(amplitude.argmax(), amplitude.shape)[1] == 35
+    assert np.unravel_index(amplitude.argmax(), amplitude.shape)[0] == 20
+    sharp = gaussian_filter(canvas, 1.0)
+    assert np.corrcoef(amplitude.ravel(), sharp.ravel())[0, 1] > 0.6
+
+
+def test_more_lines_fill_the_object():
+    few, many = (line_amplitude(96, n, np.random.default_rng(3)) for n in (5, 400))
+    assert many.min() > 0.05 > few.min()
+
+
+def test_a_line_that_misses_the_object_is_an_error():
+    class FarLine:
+        @staticmethod
+        def integers(low, high, shape):
+            return np.array([[0, 0, 0, 5]])
+
+    with pytest.raises(ConfigError, match=r"object.n_lines=1.*no line crosses"):
+        line_amplitude(392, 1, FarLine)
+
+
+@pytest.mark.parametrize("a, phase", [(0.0, -1.0), (0.5, 0.0), (1.0, 1.0), (2 / 3, 0.5)])
+def test_phase_follows_the_amplitude(a, phase):
+    assert amplitude_to_phase(np.array(a)) == pytest.approx(phase)
+
+
+def test_object_with_and_without_phase():
+    flat, curved = (
+        make_object(LinesObject(50), 60, set_phi, np.random.default_rng(1)) for set_phi in (False, True)
+    )
+    assert flat.dtype == curved.dtype == np.complex64
+    assert np.all(flat.imag == 0)
+    np.testing.assert_allclose(np.abs(curved), flat.real, atol=1e-6)
+    np.testing.assert_allclose(np.angle(curved), np.sin(np.pi * (flat.real - 0.5)), atol=1e-5)
+    assert np.ptp(np.angle(curved)) > 1.5
+
+
+def test_object_depends_on_its_generator_alone():
+    config = LinesObject(30)
+    first, again, other = (make_object(config, 50, True, np.random.default_rng(s)) for s in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 0.1

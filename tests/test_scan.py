@@ -1,0 +1,148 @@
+"""Positions, groups and regions of the nested grid."""
+
+import itertools
+
+import numpy as np
+import pytest
+import reference
+
+from ptycho.config import RunConfig, ScanConfig
+from ptycho.scan import Scan, draw_groups, group_centres, group_offsets, make_scan, nested_grid
+
+
+def scan_of(config, role, n_images=1):
+    return make_scan(config, role, n_images, [np.random.default_rng(i) for i in range(n_images)])
+
+
+@pytest.mark.parametrize("role, groups, positions", [("train", 6724, 6889), ("test", 1089, 4356)])
+def test_size_of_the_published_scan(role, groups, positions):
+    scan = scan_of(RunConfig(), role)
+    assert scan.groups.shape == (groups, 4)
+    assert scan.positions.shape == (positions, 2)
+    assert RunConfig().groups_per_axis(role) ** 2 == groups
+    assert scan.positions.dtype == np.float32
+    assert scan.groups.dtype == scan.image.dtype == np.int32
+
+
+def test_validation_scans_like_training():
+    config = RunConfig(size=120)
+    np.testing.assert_array_equal(scan_of(config, "val").positions, scan_of(config, "train").positions)
+
+
+@pytest.mark.parametrize("gridsize", [1, 2, 3])
+@pytest.mark.parametrize("offset", [3, 4])
+def test_nested_grid_by_loops(gridsize, offset):
+    size, N, pitch = 61, 32, 5
+    positions, groups = nested_grid(size, N, gridsize, offset, pitch)
+    starts = [a for a in range(size) if a % pitch == 0 and a + N + (gridsize - 1) * offset <= size]
+    expected = [
+        [(r + offset * i, c + offset * j) for i, j in itertools.product(range(gridsize), repeat=2)]
+        for r, c in itertools.product(starts, repeat=2)
+    ]
+    np.testing.assert_array_equal(positions[groups], expected)
+    assert len({tuple(p) for p in positions}) == len(positions)
+    assert [tuple(p) for p in positions] == sorted(tuple(p) for p in positions)
+    assert set(groups.ravel()) == set(range(len(positions)))
+
+
+def test_first_group_is_row_major():
+    positions, groups = nested_grid(80, 32, 2, 4, 8)
+    assert positions[groups[0]].tolist() == [[0, 0], [0, 4], [4, 0], [4, 4]]
+    assert positions[groups[1]].tolist() == [[0, 8], [0, 12], [4, 8], [4, 12]]
+
+
+def test_groups_never_mix_images():
+    scan = scan_of(RunConfig(N=32, size=96, outer_offset_train=16), "train", n_images=3)
+    of_group = scan.image[scan.groups]
+    assert np.all(of_group == of_group[:, :1])
+    assert np.bincount(scan.image).tolist() == [len(scan.positions) // 3] * 3
+    per_image = len(scan.groups) // 3
+    np.testing.assert_array_equal(
+        scan.positions[scan.groups[:per_image]], scan.positions[scan.groups[-per_image:]]
+    )
+
+
+def test_select_keeps_the_chosen_groups_and_only_their_positions():
+    scan = scan_of(RunConfig(N=32, size=96, outer_offset_train=16), "train", n_images=2)
+    chosen = np.array([3, 10, 100])
+    part = scan.select(chosen)
+    np.testing.assert_array_equal(part.positions[part.groups], scan.positions[scan.groups[chosen]])
+    np.testing.assert_array_equal(part.image[part.groups], scan.image[scan.groups[chosen]])
+    assert len(part.positions) == 12
+    assert part.groups.dtype == np.int32
+
+
+def test_select_stores_shared_positions_once():
+    scan = Scan(
+        np.array([[0, 0], [0, 4], [0, 8]], np.float32), np.zeros(3, np.int32), np.array([[0, 1], [1, 2]])
+    )
+    part = scan.select(np.array([0, 1]))
+    assert len(part.positions) == 3
+
+
+# ---- offsets and regions
+
+
+@pytest.mark.parametrize("gridsize, offset", [(1, 4), (2, 4), (2, 3), (3, 4), (3, 5)])
+def test_offsets_of_a_regular_grid_are_those_from_the_mean(gridsize, offset):
+    N = 32
+    positions, groups = nested_grid(80, N, gridsize, offset, 7)
+    region = N + (gridsize - 1) * offset
+    offsets = group_offsets(positions.astype(np.float32), groups, region, N)
+    step = offset * (np.arange(gridsize) - (gridsize - 1) / 2)
+    expected = np.array(list(itertools.product(step, repeat=2)))
+    np.testing.assert_array_equal(offsets, np.broadcast_to(expected, offsets.shape))
+    assert offsets.dtype == np.float32
+
+
+@pytest.mark.parametrize("gridsize, offset, jitter", [(1, 4, 0.8), (2, 4, 0.0), (2, 3, 0.7), (3, 5, 2.5)])
+def test_regions_start_on_whole_pixels_and_hold_every_patch(gridsize, offset, jitter):
+    config = RunConfig(
+        N=32, size=96, gridsize=gridsize, offset=offset, scan=ScanConfig(jitter), outer_offset_train=6
+    )
+    scan, R = scan_of(config, "train"), config.region_size
+    half = (R - 32) / 2
+    centres = group_centres(scan.positions, scan.groups, R, 32)
+    origins = centres - half
+    np.testing.assert_array_equal(origins, np.round(origins))
+    for g in range(0, len(scan.groups), 17):
+        assert origins[g].tolist() == reference.region_origin(scan.positions[scan.groups[g]], R, 32)
+    inside_region = group_offsets(scan.positions, scan.groups, R, 32) + half
+    assert inside_region.min() >= 0 and inside_region.max() <= R - 32
+
+
+# ---- jitter
+
+
+def test_jitter_moves_positions_within_its_bounds_and_inside_the_object():
+    regular, moved = (
+        scan_of(RunConfig(N=32, size=96, outer_offset_train=8, scan=ScanConfig(j)), "train", 2)
+        for j in (0.0, 1.5)
+    )
+    shift = moved.positions - regular.positions
+    assert np.abs(shift).max() <= 1.5 + 1e-5
+    assert moved.positions.min() >= 0 and moved.positions.max() <= 96 - 32
+    inner = np.all((regular.positions >= 2) & (regular.positions <= 62), axis=1)
+    assert abs(shift[inner].mean()) < 0.1
+    assert shift[inner].std() == pytest.approx(1.5 / np.sqrt(3), rel=0.1)
+    np.testing.assert_array_equal(moved.groups, regular.groups)
+    half = len(shift) // 2
+    assert np.abs(shift[:half] - shift[half:]).max() > 0.1, "every image has a jitter of its own"
+
+
+def test_without_jitter_the_generators_are_left_alone():
+    rng = np.random.default_rng(5)
+    make_scan(RunConfig(N=32, size=96), "train", 1, [rng])
+    assert rng.integers(1 << 30) == np.random.default_rng(5).integers(1 << 30)
+
+
+# ---- drawing
+
+
+def test_draw_groups():
+    rng = np.random.default_rng(0)
+    assert draw_groups(5, None, rng).tolist() == draw_groups(5, 9, rng).tolist() == [0, 1, 2, 3, 4]
+    drawn = draw_groups(100, 30, rng)
+    assert len(set(drawn)) == 30 and drawn.tolist() == sorted(drawn)
+    assert drawn.max() >= 50 > drawn.min()
+    assert drawn.tolist() != draw_groups(100, 30, rng).tolist()
