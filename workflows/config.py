@@ -9,12 +9,14 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import re
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
+from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -74,10 +76,10 @@ def _convert(cls: type, values: Any, prefix: str) -> Any:
             f"{prefix.rstrip('.')}={_show(values)}: must be a section of keys, or one of its options"
         )
     hints = typing.get_type_hints(cls)
-    known = {f.name for f in fields(cls)}
+    known = _keys(cls)
     for key in values:
         if key not in known:
-            raise ConfigError(f"{prefix}{key}: unknown key{_suggestion(str(key), known)}")
+            raise ConfigError(unknown_key(f"{prefix}{key}", _show(values[key])))
     converted = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
@@ -115,7 +117,7 @@ def _typed(hint: Any, value: Any, name: str) -> Any:
         return value
     if typing.get_origin(kind) is tuple and isinstance(value, (list, str)):
         return tuple(str(item) for item in ([value] if isinstance(value, str) else value))
-    if hasattr(kind, "__dataclass_fields__"):
+    if isinstance(kind, type) and is_dataclass(kind):
         return _convert(kind, value, f"{name}.")
     nothing = " or null" if type(None) in options else ""
     raise ConfigError(f"{name}={_show(value)}: must be {_WORDS.get(kind, 'a list of names')}{nothing}")
@@ -129,9 +131,50 @@ def _show(value: Any) -> str:
     return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 
-def _suggestion(key: str, known: set[str]) -> str:
+def unknown_key(name: str, value: str) -> str:
+    """What to say about a key ``name`` that does not exist, or not with the chosen option of its group."""
+    section, _, key = name.rpartition(".")
+    kinds = [kind for kind, cls in TABLES.get(section, {}).items() if key in _keys(cls)]
+    if kinds:
+        return f"{name}={value}: unknown key; only {section}={' or '.join(kinds)} has it"
+    known = {other for cls in _classes(section) for other in _keys(cls)}
+    prefix = f"{section}." if known else ""
+    known = known or _keys(RunConfig)
     close = difflib.get_close_matches(key, known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(sorted(known))}"
+    hint = f"did you mean {prefix}{close[0]}?" if close else f"known are {', '.join(sorted(known))}"
+    return f"{name}={value}: unknown key; {hint}"
+
+
+def _classes(section: str) -> list[type]:
+    """The dataclasses that a section of the configuration may become."""
+    if section in TABLES:
+        return list(TABLES[section].values())
+    kind = typing.get_type_hints(RunConfig).get(section)
+    return [kind] if isinstance(kind, type) and is_dataclass(kind) else []
+
+
+def _keys(cls: type) -> set[str]:
+    return {f.name for f in fields(cls)}
+
+
+NO_OPTION = re.compile(
+    r"Could not find '([\w/]+)/([^']*)'\s+Available options in '\S+':\s+(.*?)\s+Config search", re.S
+)
+NO_KEY = re.compile(r"Could not override '([^']+)'\.\s+To append to your config use \+[^=]+=(.*)", re.S)
+
+
+def explained(error: Exception) -> str:
+    """An error on one line; Hydra's about syntax, unknown options and unknown keys in our own words."""
+    message = str(error)
+    if isinstance(error, OverrideParseException):
+        reason = one_line(message.split("See https://")[0])
+        return f"{error.override}: must be key=value, with quotes around special characters ({reason})"
+    if found := NO_OPTION.search(message):
+        group, option, options = found.groups()
+        return f"{group}={option}: must be one of {', '.join(options.split())}"
+    if (found := NO_KEY.search(message)) and found[1] not in _keys(RunConfig):
+        return unknown_key(*found.groups())
+    return one_line(message)
 
 
 def one_line(text: str) -> str:

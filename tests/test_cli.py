@@ -1,0 +1,309 @@
+"""Mistakes as a user meets them: one line on stderr, exit code 2, nothing written."""
+
+import json
+import logging
+import os
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers_cli import SCRIPT, SEVERAL, files, fresh
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capfd):
+    """``command(*overrides)`` runs the script in this process; returns exit code, stdout and stderr."""
+    folder = tmp_path / "cwd"
+    folder.mkdir(exist_ok=True)
+    root = logging.getLogger()
+    level = root.level
+
+    def run(*overrides, **environment):
+        with monkeypatch.context() as patch:
+            patch.chdir(folder)
+            patch.setattr(sys, "argv", [str(SCRIPT), *map(str, overrides)])
+            patch.setitem(sys.modules, "workflows.grid_lines", None)  # nothing here may get as far as a run
+            patch.setattr(root, "handlers", [])  # as in a process of its own
+            for name in ("HYDRA_FULL_ERROR", "USE_XLA_COMPILE", "USE_XLA_TRANSLATE"):
+                patch.setenv(name, environment.get(name, ""))
+            capfd.readouterr()
+            with pytest.raises(SystemExit) as stop:
+                runpy.run_path(str(SCRIPT), run_name="__main__")
+            return stop.value.code, *capfd.readouterr()
+
+    yield run
+    root.setLevel(level)
+
+
+@pytest.fixture
+def refused(command, tmp_path):
+    """``refused(*overrides)`` asserts what holds for every mistake, and returns the line."""
+
+    def run(*overrides, **environment):
+        before = files(tmp_path)
+        code, out, err = command(*overrides, **environment)
+        assert (code, out) == (2, ""), err
+        assert re.fullmatch(r"error: .+\n", err), err
+        assert files(tmp_path) == before
+        return err.removeprefix("error: ").rstrip()
+
+    return run
+
+
+OUT = "output_dir=out"
+MISTAKES = [
+    # unknown keys, values and options; syntax
+    (["nn=3"], r"nn=3: unknown key; known are N, "),
+    (["+nn=3"], r"nn=3: unknown key; known are N, "),
+    (["nepoch=3"], r"nepoch=3: unknown key; did you mean nepochs\?"),
+    (["probe.energy_keV=8"], r"probe.energy_keV=8: unknown key; only probe=zone_plate has it"),
+    (["model.stage=3"], r"model.stage=3: unknown key; did you mean model.stages\?"),
+    (["foo.bar=3"], r"foo.bar=3: unknown key; known are N, "),
+    (["probe=laser"], r"probe=laser: must be one of ideal_disk, npz, zone_plate"),
+    (["model=gan"], r"model=gan: must be one of unet, unrolled, unrolled_fast"),
+    (["stitch=glue"], r"stitch=glue: must be one of grid, probe"),
+    (["experiment=none"], r"experiment=none: must be one of phase_object"),
+    (["probe=3"], r"must be a string"),
+    (["models=[gan]"], r"models=\[gan\]: must be drawn from \[pinn, baseline\]"),
+    (["models=[]"], r"models=\[\]: must be a non-empty list"),
+    (["stitch.method=glue"], r"stitch.method=glue: must be one of probe, grid"),
+    (["seed=[1"], r"seed=\[1: must be key=value"),
+    (["seed"], r"seed: must be key=value"),
+    (["gridsize=1,2"], r"gridsize=1,2.*--multirun"),
+    (["seed=${nothing}"], r"nothing"),
+    # numbers
+    (["N=65"], r"N=65: must be a power of two from 32 to 512"),
+    (["N=16"], r"N=16: must be a power of two from 32 to 512"),
+    (["N=1024"], r"N=1024: must be a power of two from 32 to 512"),
+    (["N=abc"], r"N=abc: must be an integer"),
+    (["N="], r"N=: must be an integer"),
+    (["gridsize=0"], r"gridsize=0: must be an integer >= 1"),
+    (["gridsize=2.5"], r"gridsize=2.5: must be an integer"),
+    (["size=67"], r"size=67: must be at least N \+ \(gridsize - 1\)\*offset = 68"),
+    (["nphotons=nan"], r"nphotons=nan: must be a finite number >= 1"),
+    (["nphotons=inf"], r"nphotons=inf: must be a finite number >= 1"),
+    (["nphotons=1e400"], r"nphotons=inf: must be a finite number >= 1"),
+    (["nphotons=-1"], r"nphotons=-1.0: must be a finite number >= 1"),
+    (["nepochs=-1"], r"nepochs=-1: must be an integer >= 1"),
+    (["offset=-4"], r"offset=-4: must be an integer >= 1"),
+    (["seed=-1"], r"seed=-1: must be an integer from 0"),
+    (["scan.jitter=nan"], r"scan.jitter=nan: must be a finite number >= 0"),
+    (["realspace_weight=-1"], r"realspace_weight=-1.0: must be a finite number >= 0"),
+    (["train.learning_rate=inf"], r"train.learning_rate=inf: must be a finite number > 0"),
+    (["outer_offset_test=5"], r"outer_offset_test=5: must be an even integer >= 2"),
+    (["mae_weight=0"], r"mae_weight=0, nll_weight=0.*must be > 0"),
+    (["batch_size=3000"], r"batch_size=3000: must be at most the number of training groups, 2048"),
+    (["max_groups_train=15"], r"batch_size=16: must be at most the number of training groups, 15"),
+    (["set_phi=maybe"], r"set_phi=maybe: must be true or false"),
+    # probes
+    (["probe=npz"], r"probe.file='': must be the path of an .npz file with key probeGuess"),
+    (["probe=npz", "probe.file=missing.npz"], r"probe.file=missing.npz: no such file"),
+    (["probe.mask_diameter_px=-3"], r"probe.mask_diameter_px=-3.0: must be a finite number > 0"),
+    (
+        ["probe=zone_plate", "probe.outermost_zone_width_nm=5"],
+        r"probe.outermost_zone_width_nm=5: must be larger than the pixel size \(10 nm\)",
+    ),
+    # switches
+    (["xla.translate=false"], r"xla.translate=false with xla.compile=true"),
+    # sweeps: no job starts if one is wrong
+    (["-m", "gridsize=2,0"], r"gridsize=0: must be an integer >= 1"),
+    (["-m", "probe=ideal_disk,laser"], r"probe=laser: must be one of"),
+    (["-m", "N=64,128", "size=100"], r"size=100: must be at least .* = 132"),
+]
+
+
+@pytest.mark.parametrize("overrides, message", MISTAKES, ids=lambda value: " ".join(value) if value else "")
+def test_mistake(refused, overrides, message):
+    assert re.search(message, refused(*overrides, OUT))
+
+
+def test_the_default_output_folder_is_not_made_either(refused):
+    refused("N=65")
+    refused("-m", "N=64,65")
+
+
+SWITCHES = [
+    (
+        {"USE_XLA_COMPILE": "on"},
+        [],
+        r"USE_XLA_COMPILE=on: must be one of 1, true, yes, 0, false, no, or empty",
+    ),
+    ({"USE_XLA_TRANSLATE": "2"}, [], r"USE_XLA_TRANSLATE=2: must be one of"),
+    ({"USE_XLA_COMPILE": "0"}, ["xla.compile=true"], r"USE_XLA_COMPILE=0 contradicts xla.compile=true"),
+    ({"USE_XLA_TRANSLATE": "no"}, [], r"xla.translate=false with xla.compile=true"),
+]
+
+
+@pytest.mark.parametrize("environment, overrides, message", SWITCHES, ids=str)
+def test_switch(refused, environment, overrides, message):
+    assert re.search(message, refused(*overrides, OUT, **environment))
+
+
+# ---- probe files
+
+
+class Trap:
+    """Leaves a file behind if it is ever unpickled."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return (os.mkdir, (self.path,))
+
+
+def disk(side=64):
+    return np.ones((side, side), complex)
+
+
+PROBE_FILES = [
+    (
+        "shape",
+        {"probeGuess": np.ones((64, 32), complex)},
+        r"probeGuess has shape \(64, 32\); must be \(n, n\)",
+    ),
+    ("axes", {"probeGuess": np.ones((2, 64, 64), complex)}, r"probeGuess has shape \(2, 64, 64\)"),
+    ("small", {"probeGuess": np.ones((4, 4), complex)}, r"probeGuess has shape \(4, 4\); must be .* n >= 8"),
+    ("zeros", {"probeGuess": 0 * disk()}, r"probeGuess is zero everywhere; must carry energy"),
+    ("nan", {"probeGuess": np.nan * disk()}, r"probeGuess holds NaN or infinity; must be finite"),
+    ("text", {"probeGuess": np.full((64, 64), "a")}, r"probeGuess has dtype <U1; must be complex or real"),
+    ("key", {"probe": disk()}, r"has no key probeGuess \(it has probe\)"),
+    ("empty", {}, r"has no key probeGuess \(it has none\)"),
+]
+
+
+@pytest.mark.parametrize("name, arrays, message", PROBE_FILES, ids=lambda value: value if value else "")
+def test_probe_file(refused, tmp_path, name, arrays, message):
+    path = tmp_path / f"{name}.npz"
+    np.savez(path, **arrays)
+    line = refused("probe=npz", f"probe.file={path}", OUT)
+    assert line.startswith(f"probe.file={path}: ") and re.search(message, line)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a zip file", b"PK\x03\x04 torn"], ids=repr)
+def test_unreadable_probe_file(refused, tmp_path, content):
+    (tmp_path / "torn.npz").write_bytes(content)
+    line = refused("probe=npz", f"probe.file={tmp_path / 'torn.npz'}", OUT)
+    assert "not a readable .npz of numbers; it must be an .npz with key probeGuess" in line
+
+
+def test_probe_file_that_is_cut_short(refused, tmp_path):
+    np.savez(tmp_path / "cut.npz", probeGuess=disk())
+    content = (tmp_path / "cut.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(content[: len(content) // 2])
+    assert "not a readable .npz" in refused("probe=npz", f"probe.file={tmp_path / 'cut.npz'}", OUT)
+
+
+def test_probe_file_that_is_a_folder_or_a_plain_array(refused, tmp_path):
+    np.save(tmp_path / "plain.npy", disk())
+    for path in (tmp_path, tmp_path / "plain.npy"):
+        assert "must be an .npz with key probeGuess" in refused("probe=npz", f"probe.file={path}", OUT)
+
+
+def test_pickles_in_probe_files_are_not_executed(refused, tmp_path):
+    trap = np.empty((64, 64), object)
+    trap[:] = Trap(tmp_path / "sprung")
+    np.savez(tmp_path / "array.npz", probeGuess=trap)
+    np.save(tmp_path / "bare.npy", trap)
+    (tmp_path / "bare.npy").rename(tmp_path / "bare.npz")
+    for name in ("array.npz", "bare.npz"):
+        assert "not a readable .npz" in refused("probe=npz", f"probe.file={tmp_path / name}", OUT)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_probe_larger_than_the_window_needs_interpolation(refused, tmp_path):
+    np.savez(tmp_path / "big.npz", probeGuess=disk(80))
+    line = refused("probe=npz", f"probe.file={tmp_path / 'big.npz'}", "probe.resize=pad", OUT)
+    assert re.search(r"probe.resize=pad: .* 80 × 80, larger than N=64; use probe.resize=interpolate", line)
+
+
+# ---- output folders
+
+
+def test_a_folder_that_holds_a_run_is_refused_and_left_alone(refused, tmp_path):
+    run = tmp_path / "run"
+    (run / "pinn").mkdir(parents=True)
+    (run / "metrics.json").write_text("{}")
+    line = refused(f"output_dir={run}")
+    assert line == (
+        f"output_dir={run}: holds another run (pinn, metrics.json); "
+        "choose another folder, or overwrite=true to replace it"
+    )
+
+
+def test_a_mistake_leaves_the_run_that_was_to_be_overwritten(refused, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "metrics.json").write_text("{}")
+    assert "N=65" in refused(f"output_dir={run}", "overwrite=true", "N=65")
+    assert "no such file" in refused(f"output_dir={run}", "overwrite=true", "probe=npz", "probe.file=no.npz")
+
+
+def test_a_sweep_is_refused_for_the_folder_of_a_later_job(refused, tmp_path):
+    (tmp_path / "sweep" / "1_seed=1").mkdir(parents=True)
+    (tmp_path / "sweep" / "1_seed=1" / "run.log").write_text("")
+    assert "1_seed=1: holds another run (run.log)" in refused(
+        "-m", "seed=0,1", f"output_dir={tmp_path}/sweep"
+    )
+
+
+def test_a_folder_that_cannot_be_written(refused, tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / ("long" * 100)):
+        assert refused(f"output_dir={path}").startswith(f"output_dir={path}: cannot be written (")
+    assert "cannot be written (" in refused("-m", "seed=0,1", f"output_dir={tmp_path / 'file' / 'below'}")
+    for nothing in ("null", "", "''"):
+        assert "output_dir=" in refused(f"output_dir={nothing}")
+
+
+# ---- help, tracebacks, speed
+
+
+def test_help(command, tmp_path):
+    code, out, err = command("--help")
+    assert (code, err) == (0, "")
+    for text in (
+        "probe: ideal_disk, npz, zone_plate",
+        "model: unet, unrolled, unrolled_fast",
+        "experiment: phase_object",
+        "gridsize: 2",
+        "outer_offset_test: 20",
+        "max_groups_train: 2048",
+        "USE_XLA_COMPILE",
+        "HYDRA_FULL_ERROR=1",
+        "scripts/grid_lines_workflow.py -m",
+    ):
+        assert text in out
+    assert files(tmp_path) == {"cwd/": ""}
+
+
+def test_traceback_on_demand(command, tmp_path):
+    code, _, err = command("N=65", HYDRA_FULL_ERROR="1")
+    assert code == 2
+    assert "Traceback (most recent call last)" in err and "ptycho/config.py" in err
+    assert err.endswith("\nerror: N=65: must be a power of two from 32 to 512\n")
+    code, _, err = command("probe=laser", HYDRA_FULL_ERROR="1")
+    assert code == 2 and "Traceback" in err and files(tmp_path) == {"cwd/": ""}
+
+
+def test_mistakes_are_answered_before_tensorflow_is_imported(tmp_path):
+    held = tmp_path / "held"
+    held.mkdir()
+    (held / "metrics.json").write_text("{}")
+    lines = [
+        "N=65",
+        "probe=npz probe.file=no.npz",
+        f"output_dir={held}",
+        "nn=1",
+        "-m seed=0,-1",
+        "probe=laser",
+    ]
+    cwd = tmp_path / "cwd"
+    cwd.mkdir()
+    done = fresh(cwd, "-c", SEVERAL, *lines)
+    assert done.stdout.splitlines() == ["exit 2 False"] * len(lines)
+    assert len(done.stderr.splitlines()) == len(lines) and "Traceback" not in done.stderr
+    assert json.loads((held / "metrics.json").read_text()) == {} and not list(Path(cwd).iterdir())
