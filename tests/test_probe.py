@@ -262,3 +262,9 @@ def test_a_mask_that_hides_the_whole_probe_is_an_error(saved):
     ring = (distance(32) > 10).astype(float)
     with pytest.raises(ConfigError, match=r"probe: zero everywhere.*inside its mask"):
         make_probe(FileProbe(saved(probeGuess=ring), mask_diameter_px=12.0), 32)
+
+
+def test_a_stop_that_closes_the_pupil_is_refused() -> None:
+    config = ZonePlateProbe(central_stop_diameter_um=179.99999)
+    with pytest.raises(ConfigError, match=r"probe\.central_stop_diameter_um=180: leaves no open pupil"):
+        make_probe(config, 64)
