@@ -1,4 +1,4 @@
-"""Where the samples of a crop lie, to the last bit, and the weights of the pixels around them.
+"""Where the samples of a crop lie, to the last bit.
 
 A sample outside the image becomes the fill value, so one unit in the last place decides between a border pixel
 and the fill. TensorFlow's CPU kernel computes in float32, for box edges ``lo, hi``, size S, n samples,
@@ -14,13 +14,10 @@ value computed at run time. Both cost work of the order of the box edges, not of
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-
-from ptycho.xla.gather import round_half_away
 
 
 class Samples(NamedTuple):
@@ -57,55 +54,3 @@ def sample_axis(low: tf.Tensor, high: tf.Tensor, size: int | tf.Tensor, count: i
 def _rounded(product: tf.Tensor) -> tf.Tensor:
     """``product``, forced to be rounded before it is used; NaN where it is not finite."""
     return tf.where(tf.math.is_finite(product), product, tf.constant(np.nan, product.dtype))
-
-
-def bilinear_weights(points: tf.Tensor, size: int | tf.Tensor) -> tf.Tensor:
-    """``(…, n, size)`` linear weights; at an integer point the derivative is zero, as in TensorFlow."""
-    pixels = tf.range(size, dtype=points.dtype)
-    below, above = tf.floor(points)[..., None], tf.math.ceil(points)[..., None]
-    fraction = points[..., None] - below
-    return tf.where(below == pixels, 1 - fraction, 0) + tf.where(above == pixels, fraction, 0)
-
-
-def nearest_weights(points: tf.Tensor, size: int | tf.Tensor) -> tf.Tensor:
-    """``(…, n, size)`` one where the pixel is the nearest one, halves away from zero."""
-    pixels = tf.range(size, dtype=points.dtype)
-    return tf.cast(round_half_away(points)[..., None] == pixels, points.dtype)
-
-
-def keys_cubic(distance: tf.Tensor) -> tf.Tensor:
-    """Keys' cubic convolution kernel with a = −1/2 (Keys 1981, eq. 15), support 2."""
-    d = tf.abs(distance)
-    near = 1 + d * d * (1.5 * d - 2.5)
-    far = 2 + d * (-4 + d * (2.5 - 0.5 * d))
-    return tf.where(d < 1, near, tf.where(d < 2, far, tf.zeros_like(d)))
-
-
-def lanczos3(distance: tf.Tensor) -> tf.Tensor:
-    """``sinc(d)·sinc(d/3)`` for ``|d| < 3``, else zero (Turkowski 1990)."""
-    return tf.where(tf.abs(distance) < 3, _sinc(distance) * _sinc(distance / 3), tf.zeros_like(distance))
-
-
-def _sinc(x: tf.Tensor) -> tf.Tensor:
-    """``sin(πx)/(πx)``, with value one and derivative zero at zero."""
-    at_zero = x == 0
-    phase = np.pi * tf.where(at_zero, tf.ones_like(x), x)
-    return tf.where(at_zero, tf.ones_like(x), tf.sin(phase) / phase)
-
-
-def _kernel_weights(kernel: Callable[[tf.Tensor], tf.Tensor]) -> Callable[..., tf.Tensor]:
-    def weights(points: tf.Tensor, size: int | tf.Tensor) -> tf.Tensor:
-        taps = kernel(points[..., None] - tf.range(size, dtype=points.dtype))
-        return taps / tf.reduce_sum(taps, axis=-1, keepdims=True)
-
-    return weights
-
-
-WEIGHTS: dict[str, Callable[..., tf.Tensor]] = {
-    "bilinear": bilinear_weights,
-    "nearest": nearest_weights,
-    "cubic": _kernel_weights(keys_cubic),
-    "lanczos3": _kernel_weights(lanczos3),
-}
-"""Name to function ``(points (…, n), size) -> (…, n, size)``; cubic and lanczos3 are normalised over the
-pixels that exist, as in ``tf.image.resize``."""

@@ -4,8 +4,10 @@ Two ways to the same crop:
 
 - ``exact`` gathers the four corners of every sample. Work and memory follow the size of the crops; the
   gradient to the image is a scatter. Eagerly it is bit-identical to TensorFlow's CPU kernel.
-- ``matrix`` multiplies, ``out = Wy · image · Wxᵀ``. Work follows image times crop, gradients are products again. A
-  NaN or infinite pixel reaches every inside pixel of its crop, so images must be finite.
+- ``matrix`` is ``out = Wy · image · Wxᵀ``: forward as weighted sums of whole rows, then of columns; the gradient to
+  the image as two dense products, whose work follows image times crop but which need no scatter. Images
+  must be finite: a weight of zero times NaN is NaN, so a NaN pixel also reaches samples at whole
+  coordinates next to it, and a NaN upstream gradient reaches the whole image.
 
 Sample points are the same bits in both (:mod:`ptycho.xla.boxes`), hence the same pixels are filled.
 """
@@ -16,11 +18,12 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from ptycho.xla.boxes import WEIGHTS, Samples, sample_axis
+from ptycho.xla.boxes import Samples, sample_axis
 from ptycho.xla.crop_arguments import CropArguments, checked_arguments
 from ptycho.xla.gather import read_pixels, round_half_away
 from ptycho.xla.precision import channels_as_complex, channels_as_real, compute_dtype, fill_as_real
-from ptycho.xla.resample import resample
+from ptycho.xla.resample import resample_adjoint
+from ptycho.xla.taps import TAPS, Tap, apply_taps, dense_weights, sum_of_taps
 
 MATRIX_MULTIPLICATIONS_PER_PIXEL = 600
 """Above this many multiplications for one output pixel and channel the gather is the cheaper path."""
@@ -136,7 +139,9 @@ def _nearest_with_bilinear_box_gradient(crop, work: tf.Tensor, boxes: tf.Tensor)
 def _exact(work: tf.Tensor, which: tf.Tensor, y: Samples, x: Samples, method: str) -> tf.Tensor:
     """Gather: ``(n, h, w, C)`` in the arithmetic order of TensorFlow's kernel."""
     if work.shape[0] == 0:
-        shape = tf.stack([tf.shape(which)[0], tf.shape(y.points)[1], tf.shape(x.points)[1], tf.shape(work)[3]])
+        shape = tf.stack(
+            [tf.shape(which)[0], tf.shape(y.points)[1], tf.shape(x.points)[1], tf.shape(work)[3]]
+        )
         return tf.zeros(shape, work.dtype)
 
     def at(rows: tf.Tensor, cols: tf.Tensor) -> tf.Tensor:
@@ -156,15 +161,41 @@ def _exact(work: tf.Tensor, which: tf.Tensor, y: Samples, x: Samples, method: st
 
 
 def _matrix(work: tf.Tensor, which: tf.Tensor, y: Samples, x: Samples, method: str) -> tf.Tensor:
-    """Separable products: ``(n, h, w, C)``; one copy of its image for each box."""
-    images = tf.transpose(tf.gather(work, which), [0, 3, 1, 2])  # (n, C, H, W)
-    weights = WEIGHTS[method]
-    wy = weights(tf.cast(y.points, work.dtype), work.shape[1] or tf.shape(work)[1])[:, None]
-    wx = weights(tf.cast(x.points, work.dtype), work.shape[2] or tf.shape(work)[2])[:, None]
-    return tf.transpose(resample(images, wy, wx), [0, 2, 3, 1])
+    """Separable: ``(n, h, w, C)``, with products as the gradient to the images instead of a scatter."""
+    size = [work.shape[a] or tf.shape(work)[a] for a in (1, 2)]
+
+    def taps(*points: tf.Tensor) -> list[list[Tap]]:
+        return [TAPS[method](tf.cast(p, work.dtype), s) for p, s in zip(points, size, strict=True)]
+
+    @tf.custom_gradient
+    def product(work: tf.Tensor, rows: tf.Tensor, cols: tf.Tensor):
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            with tf.GradientTape() as tape:
+                tape.watch([rows, cols])
+                crops = _crop_by_taps(work, which, *taps(rows, cols))
+            weights = [dense_weights(t, s)[:, None] for t, s in zip(taps(rows, cols), size, strict=True)]
+            back = resample_adjoint(tf.transpose(upstream, [0, 3, 1, 2]), *weights)  # (n, C, H, W)
+            images = tf.math.unsorted_segment_sum(tf.transpose(back, [0, 2, 3, 1]), which, tf.shape(work)[0])
+            return images, *tape.gradient(crops, [rows, cols], upstream)
+
+        return _crop_by_taps(work, which, *taps(rows, cols)), gradient
+
+    return product(work, y.points, x.points)
 
 
-def _filled(crops: tf.Tensor, y: Samples, x: Samples, valid: tf.Tensor, arguments: CropArguments) -> tf.Tensor:
+def _crop_by_taps(work: tf.Tensor, which: tf.Tensor, rows: list[Tap], cols: list[Tap]) -> tf.Tensor:
+    """Rows first, read from all images at once, then columns: ``(n, h, w, C)``."""
+    batch, height, width, channels = (
+        known if known is not None else tf.shape(work)[axis] for axis, known in enumerate(work.shape)
+    )
+    all_rows = tf.reshape(work, [batch * height, width, channels])
+    resampled = sum_of_taps(rows, 1, lambda index: tf.gather(all_rows, which[:, None] * height + index))
+    return apply_taps(resampled, cols, 2)
+
+
+def _filled(
+    crops: tf.Tensor, y: Samples, x: Samples, valid: tf.Tensor, arguments: CropArguments
+) -> tf.Tensor:
     channels = arguments.image.shape[3]
     channels = tf.shape(arguments.image)[3] if channels is None else channels
     fill = fill_as_real(arguments.extrapolation_value, channels, arguments.result_dtype)

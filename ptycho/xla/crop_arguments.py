@@ -54,7 +54,9 @@ def checked_arguments(
 
 def _invalid(message: str) -> Exception:
     """TensorFlow's class for a wrong argument: its own error eagerly, ``ValueError`` while tracing."""
-    return tf.errors.InvalidArgumentError(None, None, message) if tf.executing_eagerly() else ValueError(message)
+    return (
+        tf.errors.InvalidArgumentError(None, None, message) if tf.executing_eagerly() else ValueError(message)
+    )
 
 
 def _check_choices(image: tf.Tensor, method: str, extrapolation_value: complex, path: str) -> None:

@@ -16,7 +16,9 @@ def read_pixels(images: tf.Tensor, which: tf.Tensor, rows: tf.Tensor, cols: tf.T
     Returns:
         the broadcast shape of the indices, then ``C``.
     """
-    sizes = [n if n is not None else s for n, s in zip(images.shape, tf.unstack(tf.shape(images)), strict=True)]
+    sizes = [
+        n if n is not None else s for n, s in zip(images.shape, tf.unstack(tf.shape(images)), strict=True)
+    ]
     batch, height, width, channels = sizes
     static = images.shape[:3].num_elements()
     index = tf.int64 if static is not None and static >= 2**31 else tf.int32

@@ -62,4 +62,8 @@ class Translation(keras.layers.Layer):
         return input_shape[0]
 
     def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {"jitter": self.jitter, "fill_value": self.fill_value, "seed": self.seed}
+        return super().get_config() | {
+            "jitter": self.jitter,
+            "fill_value": self.fill_value,
+            "seed": self.seed,
+        }

@@ -31,11 +31,20 @@ def check_image_dtype(dtype: tf.DType, argument: str) -> None:
         raise ValueError(f"{argument} has dtype {dtype.name}; allowed: {allowed}. Cast it first.")
 
 
-def by_parts(operator: Callable[[tf.Tensor], tf.Tensor], images: tf.Tensor) -> tf.Tensor:
-    """Apply a real linear ``operator`` in at least float32; the result has the dtype of ``images``."""
+def by_parts(
+    operator: Callable[[tf.Tensor, float], tf.Tensor], images: tf.Tensor, fill_value: complex = 0.0
+) -> tf.Tensor:
+    """Apply a real ``operator(part, fill)`` to the parts of ``images`` and ``fill_value``, in at least float32.
+
+    Returns:
+        the result in the dtype of ``images``.
+    """
     if images.dtype.is_complex:
-        return tf.complex(operator(tf.math.real(images)), operator(tf.math.imag(images)))
-    return tf.cast(operator(tf.cast(images, compute_dtype(images.dtype))), images.dtype)
+        fill = complex(fill_value)
+        return tf.complex(
+            operator(tf.math.real(images), fill.real), operator(tf.math.imag(images), fill.imag)
+        )
+    return tf.cast(operator(tf.cast(images, compute_dtype(images.dtype)), float(fill_value)), images.dtype)
 
 
 def channels_as_real(images: tf.Tensor) -> tf.Tensor:

@@ -82,7 +82,9 @@ def _source_points(matrices: tf.Tensor, height: int, width: int) -> tuple[tf.Ten
     """Input rows and columns ``(n, h, w)`` of every output pixel, and where they are finite (zero elsewhere)."""
     x, y = tf.range(width, dtype=matrices.dtype), tf.range(height, dtype=matrices.dtype)
 
-    def affine(first: int) -> tf.Tensor:  # each operation rounded by itself, in the order of TensorFlow's kernel
+    def affine(
+        first: int,
+    ) -> tf.Tensor:  # each operation rounded by itself, in the order of TensorFlow's kernel
         along_x = _rounded(matrices[:, first : first + 1] * x)[:, None, :]
         along_y = _rounded(matrices[:, first + 1 : first + 2] * y)[:, :, None]
         return _rounded(along_x + along_y) + matrices[:, first + 2, None, None]
@@ -169,7 +171,9 @@ def _nearest(work: tf.Tensor, rows: tf.Tensor, cols: tf.Tensor, fill: tf.Tensor)
 _INTERPOLATE = {"bilinear": _bilinear, "nearest": _nearest}
 
 
-def _check(images: tf.Tensor, transforms: tf.Tensor, interpolation: str, fill_mode: str, fill: complex) -> None:
+def _check(
+    images: tf.Tensor, transforms: tf.Tensor, interpolation: str, fill_mode: str, fill: complex
+) -> None:
     check_image_dtype(images.dtype, "images")
     if images.shape.rank != 4 or 0 in images.shape[1:3]:
         raise ValueError(f"images has shape {images.shape}; allowed: (B, H, W, C) with positive H and W.")
