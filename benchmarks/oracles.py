@@ -1,7 +1,8 @@
 """What the operators are compared with: TensorFlow's own CPU kernels, and slow NumPy loops.
 
-The loops are written from the definitions, pixel by pixel, and share nothing with ``ptycho.xla``. Sample points of
-crops are computed in float32 in the order of TensorFlow's kernel, because they decide which pixels are filled.
+The loops are written from the definitions, pixel by pixel, and share nothing with ``ptycho.xla``. Sample
+points of crops are computed in float32 in the order of TensorFlow's kernel, because they decide which
+pixels are filled.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def shift_transforms(shifts: Array) -> Array:
 
 
 def crop_points(low: np.float32, high: np.float32, size: int, count: int) -> Array:
-    """The float32 sample points of one box along one axis, each operation rounded, as in TensorFlow's kernel."""
+    """The float32 sample points of one box along one axis, each operation rounded, as in the kernel."""
     last = np.float32(size - 1)
     if count == 1:
         return np.array([np.float32(0.5) * (low + high) * last])

@@ -1,15 +1,15 @@
 """Where the samples of a crop lie, to the last bit.
 
-A sample outside the image becomes the fill value, so one unit in the last place decides between a border pixel
-and the fill. TensorFlow's CPU kernel computes in float32, for box edges ``lo, hi``, size S, n samples,
+A sample outside the image becomes the fill value, so one unit in the last place decides between a border
+pixel and the fill. TensorFlow's CPU kernel computes in float32, for box edges ``lo, hi``, size S, n samples,
 
     p_k = lo·(S−1) + k·s,   s = ((hi−lo)·(S−1)) / (n−1)         (n > 1)
     p_0 = ½·(lo+hi)·(S−1)                                       (n = 1)
 
-each operation rounded by itself. Compilers do not keep that: XLA contracts ``a·b + c`` to one fused operation and
-both XLA and the graph optimiser turn a division by a constant into a multiplication. Two habits prevent it:
-products pass through a select that no compiler can remove (:func:`_rounded`), and the divisor is a
-value computed at run time. Both cost work of the order of the box edges, not of the pixels.
+each operation rounded by itself. Compilers do not keep that: XLA contracts ``a·b + c`` to one fused
+operation and both XLA and the graph optimiser turn a division by a constant into a multiplication. Two
+habits prevent it: products pass through a select that no compiler can remove (:func:`_rounded`), and the
+divisor is a value computed at run time. Both cost work of the order of the box edges, not of the pixels.
 """
 
 from __future__ import annotations

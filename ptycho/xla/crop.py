@@ -4,17 +4,18 @@ Two ways to the same crop:
 
 - ``exact`` gathers the four corners of every sample. Work and memory follow the size of the crops; the
   gradient to the image is a scatter. Eagerly it is bit-identical to TensorFlow's CPU kernel.
-- ``matrix`` is ``out = Wy · image · Wxᵀ``: forward as weighted sums of whole rows, then of columns; the gradient to
-  the image as two dense products, whose work follows image times crop but which need no scatter. Images
-  must be finite: a weight of zero times NaN is NaN, so a NaN pixel also reaches samples at whole
-  coordinates next to it, and a NaN upstream gradient reaches the whole image.
+- ``matrix`` is ``out = Wy · image · Wxᵀ``: forward as weighted sums of whole rows, then columns (dense
+  products for ``cubic`` and ``lanczos3``); the gradient to the image as two dense products, whose work
+  follows image times crop but which need no scatter. Images must be finite: a weight of zero times NaN is
+  NaN. A NaN pixel reaches samples at whole coordinates next to it (its whole crop for ``cubic`` and
+  ``lanczos3``), and a NaN upstream gradient reaches the whole gradient image.
 
 Sample points are the same bits in both (:mod:`ptycho.xla.boxes`), hence the same pixels are filled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -22,7 +23,7 @@ from ptycho.xla.boxes import Samples, sample_axis
 from ptycho.xla.crop_arguments import CropArguments, checked_arguments
 from ptycho.xla.gather import read_pixels, round_half_away
 from ptycho.xla.precision import channels_as_complex, channels_as_real, compute_dtype, fill_as_real
-from ptycho.xla.resample import resample_adjoint
+from ptycho.xla.resample import resample, resample_adjoint
 from ptycho.xla.taps import TAPS, Tap, apply_taps, dense_weights, sum_of_taps
 
 MATRIX_MULTIPLICATIONS_PER_PIXEL = 600
@@ -47,8 +48,10 @@ def crop_and_resize(
     with ``y1 > y2`` or ``x1 > x2`` is flipped.
 
     Args:
-        image: ``(B, H, W, C)``, integer, real (float64 is computed in float32, as in the original) or complex.
-        boxes: ``(n, 4)`` float32 rows ``(y1, x1, y2, x2)``; 0 and 1 are the centres of the first and last pixel.
+        image: ``(B, H, W, C)``, integer, real (float64 is computed in float32, as in the original) or
+            complex.
+        boxes: ``(n, 4)`` float32 rows ``(y1, x1, y2, x2)``; 0 and 1 are the centres of the first and last
+            pixel.
         box_indices: ``(n,)`` int32, the image each box is cut from.
         crop_size: ``(h, w)``, positive, known when the function is traced.
         method: ``bilinear``, ``nearest`` (halves away from zero), ``cubic`` (Keys, a = −1/2) or ``lanczos3``.
@@ -59,8 +62,8 @@ def crop_and_resize(
 
     Returns:
         ``(n, h, w, C)`` float32 for a real image, else the complex dtype of the image. Differentiable in
-        ``image`` (floating) and ``boxes``; for ``nearest`` the gradient to the boxes is the bilinear one, as in
-        TensorFlow. Compiled values agree with the CPU kernel within 4 units in the last place of the
+        ``image`` (floating) and ``boxes``; for ``nearest`` the gradient to the boxes is the bilinear one,
+        as in TensorFlow. Compiled values agree with the CPU kernel within 4 units in the last place of the
         largest corner. In a traced function, where values cannot be checked, a box index outside gives
         NaN and a box that is not finite gives ``extrapolation_value``.
 
@@ -119,9 +122,11 @@ def _crop(work: tf.Tensor, arguments: CropArguments, path: str) -> tf.Tensor:
     return crop(work, arguments.boxes, arguments.method)
 
 
-def _nearest_with_bilinear_box_gradient(crop, work: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
+def _nearest_with_bilinear_box_gradient(
+    crop: Callable[..., tf.Tensor], work: tf.Tensor, boxes: tf.Tensor
+) -> tf.Tensor:
     @tf.custom_gradient
-    def nearest(work: tf.Tensor, boxes: tf.Tensor):
+    def nearest(work: tf.Tensor, boxes: tf.Tensor) -> tuple[tf.Tensor, Callable]:
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             with tf.GradientTape() as image_tape:
                 image_tape.watch(work)
@@ -167,18 +172,20 @@ def _matrix(work: tf.Tensor, which: tf.Tensor, y: Samples, x: Samples, method: s
     def taps(*points: tf.Tensor) -> list[list[Tap]]:
         return [TAPS[method](tf.cast(p, work.dtype), s) for p, s in zip(points, size, strict=True)]
 
+    forward = _crop_by_taps if method in ("bilinear", "nearest") else _crop_by_products
+
     @tf.custom_gradient
-    def product(work: tf.Tensor, rows: tf.Tensor, cols: tf.Tensor):
+    def product(work: tf.Tensor, rows: tf.Tensor, cols: tf.Tensor) -> tuple[tf.Tensor, Callable]:
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
             with tf.GradientTape() as tape:
                 tape.watch([rows, cols])
-                crops = _crop_by_taps(work, which, *taps(rows, cols))
+                crops = forward(work, which, *taps(rows, cols))
             weights = [dense_weights(t, s)[:, None] for t, s in zip(taps(rows, cols), size, strict=True)]
             back = resample_adjoint(tf.transpose(upstream, [0, 3, 1, 2]), *weights)  # (n, C, H, W)
             images = tf.math.unsorted_segment_sum(tf.transpose(back, [0, 2, 3, 1]), which, tf.shape(work)[0])
             return images, *tape.gradient(crops, [rows, cols], upstream)
 
-        return _crop_by_taps(work, which, *taps(rows, cols)), gradient
+        return forward(work, which, *taps(rows, cols)), gradient
 
     return product(work, y.points, x.points)
 
@@ -191,6 +198,15 @@ def _crop_by_taps(work: tf.Tensor, which: tf.Tensor, rows: list[Tap], cols: list
     all_rows = tf.reshape(work, [batch * height, width, channels])
     resampled = sum_of_taps(rows, 1, lambda index: tf.gather(all_rows, which[:, None] * height + index))
     return apply_taps(resampled, cols, 2)
+
+
+def _crop_by_products(work: tf.Tensor, which: tf.Tensor, rows: list[Tap], cols: list[Tap]) -> tf.Tensor:
+    """Dense products, one copy of its image for each box: compilers fuse many taps into far too much work."""
+    images = tf.transpose(tf.gather(work, which), [0, 3, 1, 2])  # (n, C, H, W)
+    wy, wx = (
+        dense_weights(t, work.shape[a] or tf.shape(work)[a])[:, None] for t, a in ((rows, 1), (cols, 2))
+    )
+    return tf.transpose(resample(images, wy, wx), [0, 2, 3, 1])
 
 
 def _filled(

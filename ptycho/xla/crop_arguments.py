@@ -71,7 +71,8 @@ def _check_choices(image: tf.Tensor, method: str, extrapolation_value: complex, 
         raise _invalid(f"path is 'exact' for method {method!r}; allowed: 'matrix' or 'auto'.")
     if isinstance(extrapolation_value, complex) and not image.dtype.is_complex:
         raise _invalid(
-            f"extrapolation_value is {extrapolation_value} for a {image.dtype.name} image; allowed: a real number."
+            f"extrapolation_value is {extrapolation_value} for a {image.dtype.name} image; "
+            "allowed: a real number."
         )
 
 
@@ -84,7 +85,8 @@ def _check_shapes(image: tf.Tensor, boxes: tf.Tensor, box_indices: tf.Tensor) ->
         raise _invalid(f"boxes has shape {boxes.shape}; allowed: (n, 4), rows (y1, x1, y2, x2).")
     if box_indices.shape.rank != 1 or not box_indices.shape.is_compatible_with(boxes.shape[:1]):
         raise _invalid(
-            f"box_indices has shape {box_indices.shape} for {boxes.shape[0]} boxes; allowed: (n,), one for each box."
+            f"box_indices has shape {box_indices.shape} for {boxes.shape[0]} boxes; "
+            "allowed: (n,), one for each box."
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from ptycho.xla.noise import standard_normal
 from ptycho.xla.resample import translate
 
 
@@ -53,10 +54,9 @@ class Translation(keras.layers.Layer):
         return translate(images, shifts, self.fill_value)
 
     def _noise(self, shape: tf.Tensor) -> tf.Tensor:
-        """Normal numbers for this call; the Philox generator gives the same ones with and without XLA."""
-        key = tf.stack([tf.constant(self.seed, tf.int64), tf.convert_to_tensor(self.calls)])
-        self.calls.assign(self.calls + 1)
-        return self.jitter * tf.random.stateless_normal(shape, key, alg="philox")
+        step = tf.convert_to_tensor(self.calls)
+        self.calls.assign(step + 1)
+        return self.jitter * standard_normal(shape, self.seed, step)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape[0]

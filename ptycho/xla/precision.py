@@ -1,8 +1,8 @@
 """The arithmetic the operators agree on: at least float32, complex numbers by parts, products never in TF32.
 
 Matrix units of recent GPUs round float32 factors to 11 significant bits (TF32) unless the whole program
-forbids it. A resampled image would then carry errors of 5·10⁻⁴ of its largest pixel. Where that may happen, each
-factor is split into two numbers of 11 bits, a = a₁ + a₂, and
+forbids it. A resampled image would then carry errors of 5·10⁻⁴ of its largest pixel. Where that may
+happen, each factor is split into two numbers of 11 bits, a = a₁ + a₂, and
 
     a·b ≈ a₁·b₁ + a₁·b₂ + a₂·b₁
 
@@ -20,7 +20,7 @@ IMAGE_DTYPES = (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, t
 
 
 def compute_dtype(dtype: tf.DType) -> tf.DType:
-    """The real dtype in which images of ``dtype`` are computed: float64 for double precision, else float32."""
+    """The real dtype in which ``dtype`` is computed: float64 for double precision, else float32."""
     return tf.float64 if dtype.real_dtype == tf.float64 else tf.float32
 
 
@@ -34,17 +34,16 @@ def check_image_dtype(dtype: tf.DType, argument: str) -> None:
 def by_parts(
     operator: Callable[[tf.Tensor, float], tf.Tensor], images: tf.Tensor, fill_value: complex = 0.0
 ) -> tf.Tensor:
-    """Apply a real ``operator(part, fill)`` to the parts of ``images`` and ``fill_value``, in at least float32.
+    """Apply a real ``operator(part, fill)`` to the parts of ``images`` and ``fill_value``.
 
-    Returns:
-        the result in the dtype of ``images``.
+    Computed in at least float32; the result has the dtype of ``images``.
     """
+    fill = complex(fill_value)
     if images.dtype.is_complex:
-        fill = complex(fill_value)
         return tf.complex(
             operator(tf.math.real(images), fill.real), operator(tf.math.imag(images), fill.imag)
         )
-    return tf.cast(operator(tf.cast(images, compute_dtype(images.dtype)), float(fill_value)), images.dtype)
+    return tf.cast(operator(tf.cast(images, compute_dtype(images.dtype)), fill.real), images.dtype)
 
 
 def channels_as_real(images: tf.Tensor) -> tf.Tensor:
@@ -83,7 +82,7 @@ def matmul(a: tf.Tensor, b: tf.Tensor, transpose_a: bool = False, transpose_b: b
 
 
 @tf.custom_gradient
-def split_matmul(a: tf.Tensor, b: tf.Tensor):
+def split_matmul(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, Callable]:
     """``a·b`` from factors of 11 significant bits, see the head of this file.
 
     Args:

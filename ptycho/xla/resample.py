@@ -11,6 +11,8 @@ finite: a zero weight times NaN is NaN, so one NaN pixel reaches every pixel of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from ptycho.xla.precision import by_parts, check_image_dtype, compute_dtype, matmul
@@ -59,7 +61,7 @@ def resample_adjoint(images: tf.Tensor, wy: tf.Tensor, wx: tf.Tensor) -> tf.Tens
 
 def _columns_first(wy_shape: tf.TensorShape, wx_shape: tf.TensorShape) -> bool:
     """Whether ``Wy·(image·Wxᵀ)`` takes fewer multiplications than ``(Wy·image)·Wxᵀ``."""
-    rows_out, rows, columns_out, columns = *wy_shape[-2:], *wx_shape[-2:]
+    (rows_out, rows), (columns_out, columns) = wy_shape[-2:], wx_shape[-2:]
     if None in (rows_out, rows, columns_out, columns):
         return False
     rows_first = rows_out * columns * (rows + columns_out)
@@ -79,11 +81,12 @@ def translate(
     Args:
         images: ``(B, H, W)`` or ``(B, H, W, C)``, finite; float16, bfloat16, float32, float64, complex64 or
             complex128. Computed in float32 (float64 for double precision), never in TF32.
-        shifts: ``(B, 2)`` (row, col) in pixels, real.
+        shifts: ``(B, 2)`` (row, col) in pixels, real, finite.
         fill_value: value outside the image, a Python number (complex for complex images only).
-        path: ``matrix`` is ``Wy·image·Wxᵀ``, without any gather. ``taps`` sums the two rows, then the two columns that
-            have a weight; its gradient to the images is the translation back, so it needs no scatter either.
-            ``auto`` is ``taps`` in a traced function, where it is faster once compiled, and ``matrix`` eagerly.
+        path: ``matrix`` is ``Wy·image·Wxᵀ``, without any gather. ``taps`` sums the two rows, then the two
+            columns that have a weight; its gradient to the images is the translation back, so it needs no
+            scatter either. ``auto`` is ``taps`` in a traced function, where it is faster once compiled,
+            and ``matrix`` eagerly.
 
     Returns:
         The shape and dtype of ``images``, differentiable in ``images`` and ``shifts``.
@@ -98,7 +101,10 @@ def translate(
         s if s is not None else tf.shape(images)[a] for a, s in enumerate(images.shape[:3])
     )
     channels = -1 if images.shape.rank == 4 else 1
-    shifts = tf.reshape(shifts, [batch, 2])  # a single shift must not broadcast
+    if None in (images.shape[0], shifts.shape[0]):
+        # a single shift must not broadcast; XLA drops the assertion, but there the reshape fails
+        tf.debugging.assert_equal(tf.shape(shifts)[0], batch, "shifts needs one row for each image")
+        shifts = tf.reshape(shifts, [batch, 2])
     taps = path == "taps" or (path == "auto" and not tf.executing_eagerly())
     move = _translate_by_taps if taps else _translate_by_products
 
@@ -120,7 +126,7 @@ def _translate_by_products(images: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
 
 
 @tf.custom_gradient
-def _translate_by_taps(images: tf.Tensor, shifts: tf.Tensor):
+def _translate_by_taps(images: tf.Tensor, shifts: tf.Tensor) -> tuple[tf.Tensor, Callable]:
     """``(B, H, W, C)`` real, by two taps an axis. With zero outside, the adjoint is the translation back."""
     (rows, row_slopes), (cols, col_slopes) = (
         shift_taps(shifts[:, a], images.shape[a + 1] or tf.shape(images)[a + 1]) for a in (0, 1)
@@ -155,7 +161,8 @@ def _check_translation(images: tf.Tensor, shifts: tf.Tensor, fill_value: complex
         raise ValueError(f"shifts has shape {shifts.shape}; allowed: (B, 2), one (row, col) for each image.")
     if not images.shape[:1].is_compatible_with(shifts.shape[:1]):
         raise ValueError(
-            f"shifts has {shifts.shape[0]} rows for {images.shape[0]} images; allowed: one row for each image."
+            f"shifts has {shifts.shape[0]} rows for {images.shape[0]} images; "
+            "allowed: one row for each image."
         )
     if shifts.dtype.is_complex or shifts.dtype == tf.bool:
         raise ValueError(f"shifts has dtype {shifts.dtype.name}; allowed: a real dtype.")

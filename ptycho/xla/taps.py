@@ -1,7 +1,7 @@
 """Interpolation along one axis as a short weighted sum of whole rows or columns.
 
-A row of an interpolation matrix W has few weights that are not zero: two for linear interpolation. Reading just
-those pixels,
+A row of an interpolation matrix W has few weights that are not zero: two for linear interpolation. Reading
+just those pixels,
 
     out[…, i, …] = Σ_t weight_t[i] · image[…, index_t[i], …],
 
@@ -32,7 +32,7 @@ class Tap(NamedTuple):
 
 
 def sum_of_taps(taps: Sequence[Tap], axis: int, read: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-    """``Σ_t weight_t · read(index_t)`` where ``read`` gives ``(n, …)`` with the samples along ``axis`` (1 or 2)."""
+    """``Σ_t weight_t · read(index_t)``; ``read`` gives ``(n, …)`` with the samples along ``axis`` 1 or 2."""
     expand = (slice(None), slice(None), None, None) if axis == 1 else (slice(None), None, slice(None), None)
     terms = [tap.weight[expand] * read(tap.index) for tap in taps]
     return sum(terms[1:], start=terms[0])

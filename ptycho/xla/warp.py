@@ -1,4 +1,4 @@
-"""Projective warp: ``ImageProjectiveTransformV3``, for XLA, with more dtypes and gradients to the transforms."""
+"""Projective warp: ``ImageProjectiveTransformV3``, for XLA, in more dtypes and with all gradients."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def projective_warp(
     """Warp images by plane projective transforms, as ``ImageProjectiveTransformV3`` does, compiled or not.
 
     Output pixel (column x, row y) reads the input at column ``(a0·x + a1·y + a2)/k`` and row
-    ``(b0·x + b1·y + b2)/k`` with ``k = c0·x + c1·y + c2``. A transform is a row ``[a0, a1, a2, b0, b1, b2, c0, c1]``
-    with ``c2 = 1``, or the matrix ``[[a0, a1, a2], [b0, b1, b2], [c0, c1, c2]]``.
+    ``(b0·x + b1·y + b2)/k`` with ``k = c0·x + c1·y + c2``. A transform is a row ``[a0, a1, a2, b0, b1, b2,
+    c0, c1]`` with ``c2 = 1``, or the matrix ``[[a0, a1, a2], [b0, b1, b2], [c0, c1, c2]]``.
 
     Args:
-        images: ``(B, H, W, C)`` float16, bfloat16, float32, float64, complex64 or complex128; computed in float32
-            (float64 for double precision).
+        images: ``(B, H, W, C)`` float16, bfloat16, float32, float64, complex64 or complex128; computed in
+            float32 (float64 for double precision).
         transforms: ``(n, 8)`` or ``(n, 3, 3)`` real, n = 1 (one for all images) or B.
         interpolation: ``bilinear``, or ``nearest`` (halves away from zero).
         fill_mode: what lies outside the image: ``constant`` (every corner outside is ``fill_value``),
@@ -79,7 +79,7 @@ def _as_matrices(transforms: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 
 
 def _source_points(matrices: tf.Tensor, height: int, width: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Input rows and columns ``(n, h, w)`` of every output pixel, and where they are finite (zero elsewhere)."""
+    """Input rows and columns ``(n, h, w)`` of the output pixels, zero where not finite; where they are."""
     x, y = tf.range(width, dtype=matrices.dtype), tf.range(height, dtype=matrices.dtype)
 
     def affine(
