@@ -25,24 +25,18 @@ from benchmarks.oracles import crop_points
 from benchmarks.timing import Variant
 from ptycho.xla import choose_path, crop_and_resize
 
-RULE_CELLS = (
-    (512, 256),
-    (512, 128),
-    (512, 32),
-    (256, 128),
-    (256, 64),
-    (256, 16),
-    (128, 64),
-    (128, 16),
-    (64, 16),
+RULE_CELLS = (  # image side, crop side
+    *((512, 256), (512, 128), (512, 32), (256, 128), (256, 64), (256, 16)),
+    *((128, 64), (128, 16), (64, 16)),
 )
 
 
 def random_boxes(rng: np.random.Generator, count: int, size: int, crop: int) -> np.ndarray:
-    """Boxes of ``crop / size`` of the image, give or take a tenth of their side, crossing the border at times."""
+    """Boxes of ``crop / size`` of the image, give or take a tenth of their side; some cross the border."""
     side = crop / size
     corner = rng.uniform(0, 1 - side, (count, 2)) if side < 1 else np.zeros((count, 2))
-    edges = np.concatenate([corner, corner + side], axis=1) + rng.uniform(-0.1, 0.1, (count, 4)) * side
+    edges = np.concatenate([corner, corner + side], axis=1)
+    edges += rng.uniform(-0.1, 0.1, (count, 4)) * side
     return edges.astype(np.float32)
 
 

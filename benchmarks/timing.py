@@ -21,7 +21,7 @@ import matplotlib.pyplot as plt
 
 SIZES, BATCHES, MOST_PIXELS = (32, 64, 84, 128, 256, 512), (16, 64, 256, 1024), 2**25
 MEASURES = {"forward": (), "with gradient": (0,), "with both gradients": (0, 1)}
-"""Name to the positions of the arguments differentiated, for a given upstream gradient; the value is returned too."""
+"""Name to the positions of the arguments differentiated; the value is always returned too."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,16 @@ class Variant:
 
 
 def alternated(functions: dict[str, Callable[[], None]], repeats: int) -> dict[str, float]:
-    """Median seconds of each function; they take turns, after one round to warm up."""
+    """Median seconds of each function; they take turns, after one round to warm up.
+
+    A turn is one call that is not timed, so that caches and memory are as in steady work, and one that is.
+    """
     times: dict[str, list[float]] = {name: [] for name in functions}
     for function in functions.values():
         function()
     for _ in range(repeats):
         for name, function in functions.items():
+            function()
             start = time.perf_counter()
             function()
             times[name].append(time.perf_counter() - start)
