@@ -153,6 +153,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("outputs/benchmarks/conformance"))
     args = parser.parse_args()
+    tf.get_logger().setLevel("ERROR")
     counts, start = [], time.perf_counter()
     for name, operator in OPERATORS.items():
         if args.only and not any(part in name for part in args.only.split(",")):

@@ -126,6 +126,7 @@ def measure(size: int, crop: int, batch: int, repeats: int, rng: np.random.Gener
 
 def main() -> None:
     args = timing.parser(__doc__.splitlines()[0], "crop_and_resize").parse_args()
+    tf.get_logger().setLevel("ERROR")
     sizes, batches = ((32, 84), (64,)) if args.quick else (timing.SIZES, timing.BATCHES)
     measured, skipped = timing.cells(sizes, batches)
     rng, rows = np.random.default_rng(0), []

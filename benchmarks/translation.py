@@ -105,6 +105,7 @@ def agree(images: tf.Tensor, shifts: tf.Tensor) -> None:
 
 def main() -> None:
     args = timing.parser(__doc__.splitlines()[0], "translation").parse_args()
+    tf.get_logger().setLevel("ERROR")
     sizes, batches = ((32, 84), (64,)) if args.quick else (timing.SIZES, timing.BATCHES)
     measured, skipped = timing.cells(sizes, batches)
     rng, rows = np.random.default_rng(0), []

@@ -64,9 +64,12 @@ def main() -> int:
         print(f"What to try: {diagnosis.advice}")
         return 2
 
+    import tensorflow as tf
+
     from ptycho.xla import compile_report
     from ptycho.xla.probes import PROBES
 
+    tf.get_logger().setLevel("ERROR")
     chosen = {n: p for n, p in PROBES.items() if any(part in n for part in args.only.split(","))}
     dtypes = args.dtypes.split(",") if args.dtypes else sorted({d for p in chosen.values() for d in p.dtypes})
     on = [d for d in compile_report.devices() if args.device in d]

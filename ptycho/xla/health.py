@@ -32,7 +32,7 @@ STEPS = (
     Step(
         "find devices",
         "devices = [d.name for k in ('GPU', 'CPU') for d in tf.config.list_logical_devices(k)]",
-        "The driver is older than the CUDA libraries, or LD_LIBRARY_PATH shadows the installed ones: unset it.",
+        "The driver is older than the CUDA libraries, or LD_LIBRARY_PATH shadows them: unset it.",
     ),
     Step(
         "run without XLA",
@@ -42,14 +42,14 @@ STEPS = (
     Step(
         "compile an addition",
         _compiled("lambda x: x + 1", "tf.ones(4)"),
-        "An unknown entry in TF_XLA_FLAGS or XLA_FLAGS ends the process: unset both, then add flags one by one. "
+        "An unknown entry in TF_XLA_FLAGS or XLA_FLAGS ends the process: unset both, then add them singly. "
         "On a GPU, XLA needs libdevice and ptxas: install nvidia-cuda-nvcc-cu12, or let "
         "XLA_FLAGS=--xla_gpu_cuda_data_dir point to a CUDA installation.",
     ),
     Step(
         "compile a matrix product",
         _compiled("lambda x: x @ x", "tf.ones((64, 64))"),
-        "cuBLAS does not load or has no memory left: close other programs, set TF_FORCE_GPU_ALLOW_GROWTH=true.",
+        "cuBLAS does not load or has no memory: close other programs, set TF_FORCE_GPU_ALLOW_GROWTH=true.",
     ),
     Step(
         "compile a convolution",
