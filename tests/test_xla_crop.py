@@ -1,6 +1,7 @@
 """Crop and resize: against TensorFlow's kernel, gradients, kernels of its own, errors, and inside Keras."""
 
-import keras
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,6 +10,7 @@ from benchmarks import conformance, oracles
 from benchmarks.conformance_cases import CROP_DTYPES, FILL, OPERATORS
 from ptycho.xla import choose_path, crop_and_resize
 
+ROOT = Path(__file__).resolve().parents[1]
 PATHS = ("exact", "matrix")
 RNG = np.random.default_rng(5)
 IMAGE = RNG.normal(size=(3, 9, 12, 2)).astype(np.float32)
@@ -235,22 +237,12 @@ def test_shapes_stay_static_and_dynamic_sizes_work():
         np.testing.assert_allclose(concrete(*map(tf.constant, (IMAGE, BOXES, WHICH))), expected, atol=1e-6)
 
 
-class Crop(keras.layers.Layer):
-    def __init__(self, operator):
-        super().__init__()
-        self.operator = operator
-
-    def call(self, image):
-        boxes = tf.tile([[0.1, 0.1, 0.9, 0.9]], [4, 1])
-        return self.operator(image, boxes, tf.range(4), (8, 8))
-
-
-def test_a_keras_model_with_a_crop_compiles_with_ours_and_not_with_tensorflows():
-    def fit(operator):
-        model = keras.Sequential([keras.layers.Conv2D(4, 3), Crop(operator), keras.layers.Conv2D(1, 3)])
-        model.compile("sgd", "mse", jit_compile=True)
-        return model.fit(np.ones((4, 16, 16, 1)), np.ones((4, 6, 6, 1)), batch_size=4, verbose=0)
-
-    assert np.isfinite(fit(crop_and_resize).history["loss"]).all()
+def test_the_example_of_the_documentation_compiles_with_ours_and_not_with_tensorflows():
+    blocks = (ROOT / "docs" / "xla.md").read_text().split("```python\n")[1:]
+    example = next(b for b in (block.split("```")[0] for block in blocks) if "keras" in b)
+    names: dict = {}
+    exec(example, names)
+    assert names["model"].jit_compile
+    assert np.isfinite(names["model"].history.history["loss"]).all()
     with pytest.raises(tf.errors.InvalidArgumentError, match="CropAndResize"):
-        fit(tf.image.crop_and_resize)
+        exec(example.replace("return crop_and_resize", "return tf.image.crop_and_resize"), {})
