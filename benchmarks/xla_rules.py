@@ -24,9 +24,10 @@ from benchmarks import timing
 from benchmarks.crop_and_resize import gather_crop
 from benchmarks.timing import Variant, alternated
 from benchmarks.translation import VARIANTS
-from ptycho.xla import crop_and_resize, translate
+from ptycho.xla import crop_and_resize, resample, translate
 from ptycho.xla.noise import standard_normal
 from ptycho.xla.saved_model import inspect_saved_model
+from ptycho.xla.taps import TAPS, apply_taps, dense_weights
 
 RNG = np.random.default_rng(0)
 
@@ -134,6 +135,29 @@ def separable_resampling(repeats: int) -> dict[str, str]:
     }
 
 
+def repeated_fusion(repeats: int) -> dict[str, str]:
+    images, points = normal(16, 64, 64, 1), tf.constant(RNG.uniform(0, 63, (16, 64)), tf.float32)
+
+    def by_taps(images: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
+        taps = TAPS["lanczos3"](points, 64)
+        return apply_taps(apply_taps(images, taps, 1), taps, 2)
+
+    def by_products(images: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
+        weights = dense_weights(TAPS["lanczos3"](points, 64), 64)
+        return resample(images[..., 0], weights, weights)[..., None]
+
+    results = {}
+    for name, function in (("six taps an axis", by_taps), ("dense products", by_products)):
+        start = time.perf_counter()
+        step = compiled(function)
+        step(images, points).numpy()
+        first = time.perf_counter() - start
+        results[name] = f"first call {first * 1e3:.0f} ms, " + milliseconds(
+            {"then": Variant(function, True)}, "forward", (images, points), repeats
+        )
+    return {f"Lanczos crop of 16 × 64 × 64, {n}": r for n, r in results.items()}
+
+
 def random_numbers(repeats: int) -> dict[str, str]:
     seed = tf.constant([7, 3], tf.int64)
     generators = {
@@ -215,6 +239,7 @@ RULES: dict[str, Callable[[int], dict[str, str]]] = {
     "static shapes": static_shapes,
     "pooling": pooling_gradient,
     "resampling": separable_resampling,
+    "fusion": repeated_fusion,
     "random numbers": random_numbers,
     "checks": silent_checks,
     "border rounding": border_rounding,
