@@ -5,66 +5,170 @@ Bilinear interpolation factors along the axes. With sample points ``y_i`` (rows)
     out = Wy · image · Wxᵀ,      Wy[i, m] = max(0, 1 − |y_i − m|),      Wx[j, n] = max(0, 1 − |x_j − n|).
 
 Integer sample points copy pixels exactly, points outside the image read zero, the gradient is two
-matrix products again (no scatter), and the result is differentiable in the sample points.
+matrix products again (no scatter), and the result is differentiable in the sample points. Images must be
+finite: a zero weight times NaN is NaN, so one NaN pixel reaches every pixel of its image.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import tensorflow as tf
+
+from ptycho.xla.precision import by_parts, check_image_dtype, compute_dtype, matmul
+from ptycho.xla.taps import apply_taps, shift_taps
 
 
 def hat_weights(points: tf.Tensor, size: int) -> tf.Tensor:
     """Linear-interpolation weights ``W[…, i, m] = max(0, 1 − |points[…, i] − m|)``.
 
+    At an integer point, where the weight has a kink, its derivative is the mean of both sides, so that a
+    resampled image has the central difference as its gradient there (and not zero).
+
     Args:
-        points: sample points in pixels, ``(…, n)`` float.
+        points: sample points in pixels, ``(…, n)`` float32 or float64.
         size: number of pixels along the sampled axis.
 
     Returns:
         ``(…, n, size)`` in the dtype of ``points``; a row sums to one where its point lies inside.
     """
-    pixels = tf.range(size, dtype=points.dtype)
-    return tf.maximum(tf.zeros([], points.dtype), 1 - tf.abs(points[..., None] - pixels))
+    closeness = 1 - tf.abs(points[..., None] - tf.range(size, dtype=points.dtype))
+    return 0.5 * (closeness + tf.abs(closeness))
 
 
 def resample(images: tf.Tensor, wy: tf.Tensor, wx: tf.Tensor) -> tf.Tensor:
-    """``Wy · image · Wxᵀ`` over the last two axes.
+    """``Wy · image · Wxᵀ`` over the last two axes, computed in at least float32, never in TF32.
 
     Args:
-        images: ``(…, H, W)`` real or complex.
+        images: ``(…, H, W)`` real or complex floating.
         wy: ``(…, h, H)`` row weights, real.
         wx: ``(…, w, W)`` column weights, real.
 
     Returns:
         ``(…, h, w)`` in the dtype of ``images``; leading axes broadcast as in ``tf.matmul``.
     """
-    if images.dtype.is_complex:
-        return tf.complex(*(resample(part(images), wy, wx) for part in (tf.math.real, tf.math.imag)))
-    return tf.matmul(tf.matmul(wy, images), wx, transpose_b=True)
+    wy, wx = (tf.cast(weights, compute_dtype(images.dtype)) for weights in (wy, wx))
+    if _columns_first(wy.shape, wx.shape):
+        return by_parts(lambda part, _: matmul(wy, matmul(part, wx, transpose_b=True)), images)
+    return by_parts(lambda part, _: matmul(matmul(wy, part), wx, transpose_b=True), images)
 
 
 def resample_adjoint(images: tf.Tensor, wy: tf.Tensor, wx: tf.Tensor) -> tf.Tensor:
     """The adjoint of :func:`resample`, ``Wyᵀ · image · Wx``: ``(…, h, w)`` to ``(…, H, W)``."""
-    if images.dtype.is_complex:
-        return tf.complex(*(resample_adjoint(part(images), wy, wx) for part in (tf.math.real, tf.math.imag)))
-    return tf.matmul(tf.matmul(wy, images, transpose_a=True), wx)
+    wy, wx = (tf.cast(weights, compute_dtype(images.dtype)) for weights in (wy, wx))
+    return by_parts(lambda part, _: matmul(matmul(wy, part, transpose_a=True), wx), images)
 
 
-def translate(images: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
-    """Translate images by sub-pixel shifts, filling with zero.
+def _columns_first(wy_shape: tf.TensorShape, wx_shape: tf.TensorShape) -> bool:
+    """Whether ``Wy·(image·Wxᵀ)`` takes fewer multiplications than ``(Wy·image)·Wxᵀ``."""
+    (rows_out, rows), (columns_out, columns) = wy_shape[-2:], wx_shape[-2:]
+    if None in (rows_out, rows, columns_out, columns):
+        return False
+    rows_first = rows_out * columns * (rows + columns_out)
+    return columns_out * rows * (columns + rows_out) < rows_first
+
+
+def translate(
+    images: tf.Tensor, shifts: tf.Tensor, fill_value: complex = 0.0, *, path: str = "auto"
+) -> tf.Tensor:
+    """Translate images by sub-pixel shifts.
 
     ``out[b, i, j] = images[b, i − shifts[b, 0], j − shifts[b, 1]]``, bilinear: a positive shift moves the
-    content down and to the right.
+    content down and to the right. Pixels outside the image count as ``fill_value``, exactly, and blend with
+    the border pixels over one pixel's width. A zero shift is the identity, bit for bit. The derivative to a
+    whole shift is the central difference.
 
     Args:
-        images: ``(B, H, W)`` real or complex.
-        shifts: ``(B, 2)`` (row, col) in pixels.
+        images: ``(B, H, W)`` or ``(B, H, W, C)``, finite; float16, bfloat16, float32, float64, complex64 or
+            complex128. Computed in float32 (float64 for double precision), never in TF32.
+        shifts: ``(B, 2)`` (row, col) in pixels, real, finite.
+        fill_value: value outside the image, a Python number (complex for complex images only).
+        path: ``matrix`` is ``Wy·image·Wxᵀ``, without any gather. ``taps`` sums the two rows, then the two
+            columns that have a weight; its gradient to the images is the translation back, so it needs no
+            scatter either. ``auto`` is ``taps`` in a traced function, where it is faster once compiled,
+            and ``matrix`` eagerly.
 
     Returns:
-        ``(B, H, W)`` in the dtype of ``images``.
+        The shape and dtype of ``images``, differentiable in ``images`` and ``shifts``.
+
+    Raises:
+        ValueError: wrong rank, dtype or path, or the number of shifts is not the number of images.
     """
-    height, width = images.shape[-2:]
-    shifts = tf.cast(shifts, images.dtype.real_dtype)
-    rows = tf.range(height, dtype=shifts.dtype) - shifts[:, 0:1]
-    cols = tf.range(width, dtype=shifts.dtype) - shifts[:, 1:2]
-    return resample(images, hat_weights(rows, height), hat_weights(cols, width))
+    images, shifts = tf.convert_to_tensor(images), tf.convert_to_tensor(shifts)
+    _check_translation(images, shifts, fill_value, path)
+    shifts = tf.cast(shifts, compute_dtype(images.dtype))
+    batch, height, width = (
+        s if s is not None else tf.shape(images)[a] for a, s in enumerate(images.shape[:3])
+    )
+    channels = -1 if images.shape.rank == 4 else 1
+    if None in (images.shape[0], shifts.shape[0]):
+        # a single shift must not broadcast; XLA drops the assertion, but there the reshape fails
+        tf.debugging.assert_equal(tf.shape(shifts)[0], batch, "shifts needs one row for each image")
+        shifts = tf.reshape(shifts, [batch, 2])
+    taps = path == "taps" or (path == "auto" and not tf.executing_eagerly())
+    move = _translate_by_taps if taps else _translate_by_products
+
+    def moved(part: tf.Tensor, fill: float) -> tf.Tensor:
+        result = move(tf.reshape(part, [batch, height, width, channels]), shifts)
+        return result if fill_value == 0 else result + fill * _outside(shifts, height, width)
+
+    result = by_parts(moved, images, fill_value)
+    return tf.ensure_shape(tf.reshape(result, tf.shape(images)), images.shape)
+
+
+def _translate_by_products(images: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
+    """``(B, H, W, C)`` real, by dense weights."""
+    height, width = (images.shape[a] or tf.shape(images)[a] for a in (1, 2))
+    rows = tf.range(height, dtype=shifts.dtype) - shifts[:, 0:1]  # (B, H)
+    cols = tf.range(width, dtype=shifts.dtype) - shifts[:, 1:2]  # (B, W)
+    wy, wx = hat_weights(rows, height)[:, None], hat_weights(cols, width)[:, None]
+    return tf.transpose(resample(tf.transpose(images, [0, 3, 1, 2]), wy, wx), [0, 2, 3, 1])
+
+
+@tf.custom_gradient
+def _translate_by_taps(images: tf.Tensor, shifts: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+    """``(B, H, W, C)`` real, by two taps an axis. With zero outside, the adjoint is the translation back."""
+    (rows, row_slopes), (cols, col_slopes) = (
+        shift_taps(shifts[:, a], images.shape[a + 1] or tf.shape(images)[a + 1]) for a in (0, 1)
+    )
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        slopes = (
+            apply_taps(apply_taps(images, row_slopes, 1), cols, 2),
+            apply_taps(apply_taps(images, rows, 1), col_slopes, 2),
+        )
+        by_shift = tf.stack([-tf.reduce_sum(upstream * s, axis=[1, 2, 3]) for s in slopes], axis=-1)
+        return _translate_by_taps(upstream, -shifts), by_shift
+
+    return apply_taps(apply_taps(images, rows, 1), cols, 2), gradient
+
+
+def _outside(shifts: tf.Tensor, height: int | tf.Tensor, width: int | tf.Tensor) -> tf.Tensor:
+    """``(B, H, W, 1)``: the weight of pixels outside the image in each sample, exactly zero inside."""
+
+    def inside(shift: tf.Tensor, size: int | tf.Tensor) -> tf.Tensor:
+        points = tf.range(size, dtype=shift.dtype) - shift[:, None]
+        return tf.clip_by_value(tf.minimum(points + 1, tf.cast(size, points.dtype) - points), 0, 1)
+
+    return 1 - inside(shifts[:, 0], height)[:, :, None, None] * inside(shifts[:, 1], width)[:, None, :, None]
+
+
+def _check_translation(images: tf.Tensor, shifts: tf.Tensor, fill_value: complex, path: str) -> None:
+    check_image_dtype(images.dtype, "images")
+    if images.shape.rank not in (3, 4):
+        raise ValueError(f"images has shape {images.shape}; allowed: (B, H, W) or (B, H, W, C).")
+    if shifts.shape.rank != 2 or shifts.shape[1] != 2:
+        raise ValueError(f"shifts has shape {shifts.shape}; allowed: (B, 2), one (row, col) for each image.")
+    if not images.shape[:1].is_compatible_with(shifts.shape[:1]):
+        raise ValueError(
+            f"shifts has {shifts.shape[0]} rows for {images.shape[0]} images; "
+            "allowed: one row for each image."
+        )
+    if shifts.dtype.is_complex or shifts.dtype == tf.bool:
+        raise ValueError(f"shifts has dtype {shifts.dtype.name}; allowed: a real dtype.")
+    if isinstance(fill_value, complex) and not images.dtype.is_complex:
+        raise ValueError(
+            f"fill_value is {fill_value} for {images.dtype.name} images; allowed: a real number."
+        )
+    if path not in ("auto", "taps", "matrix"):
+        raise ValueError(f"path is {path!r}; allowed: auto, taps, matrix.")

@@ -1,0 +1,175 @@
+"""Random cases for every operator and dtype, compared with an oracle; tolerances are fixed below, beforehand.
+
+    python benchmarks/conformance.py [--cases 500] [--only translate,warp] [--out FOLDER]
+
+The oracle is TensorFlow's CPU kernel where it has one for the dtype, else the NumPy loops of
+``oracles.py``. Every case runs eagerly and compiled, and on every path of the operator. A case fails if
+one value is further from the oracle than the tolerance, or if a pixel is filled in one and not in the other.
+
+Tolerances, in units in the last place (ulp) of the dtype of the computation, at the largest of the pixels
+a sample reads: 4 for ``bilinear``, 0 for ``nearest``, 24 for ``cubic`` and ``lanczos3``, whose weights are
+computed; plus one ulp of the result's dtype where that is narrower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import tensorflow as tf
+
+from benchmarks.conformance_cases import CROP_DTYPES, OPERATORS, Batch
+
+ULPS = {"bilinear": 4, "nearest": 0, "cubic": 24, "lanczos3": 24}
+
+
+def compute_precision(dtype: tf.DType) -> type:
+    return np.float64 if dtype in (tf.float64, tf.complex128) else np.float32
+
+
+def magnitude_read(batch: Batch, reach: int) -> np.ndarray:
+    """The largest magnitude among the pixels each sample may read, ``(cases, h, w, 1)``, fill included."""
+    images = np.abs(tf.cast(batch.images, tf.complex128).numpy()).max(axis=3)
+    fill = abs(batch.settings.get("fill_value", batch.settings.get("extrapolation_value")))
+    largest = np.zeros(batch.rows.shape)
+    height, width = images.shape[1:]
+    for dy in range(1 - reach, reach + 1):
+        for dx in range(1 - reach, reach + 1):
+            r, c = (np.nan_to_num(np.floor(p)) + d for p, d in ((batch.rows, dy), (batch.cols, dx)))
+            outside = (r < 0) | (r >= height) | (c < 0) | (c >= width)
+            if batch.settings.get("fill_mode", "constant") != "constant":
+                pixel = np.broadcast_to(images.max(axis=(1, 2))[:, None, None], r.shape)
+            else:
+                index = r.clip(0, height - 1).astype(int), c.clip(0, width - 1).astype(int)
+                pixel = images[batch.which[:, None, None], *index]
+            largest = np.maximum(largest, np.where(outside, fill, pixel))
+    return largest[..., None]
+
+
+def tolerance(batch: Batch, method: str, result: tf.DType) -> np.ndarray:
+    reach = {"cubic": 2, "lanczos3": 3}.get(method, 1)
+    largest = magnitude_read(batch, reach)
+    precision = compute_precision(result)
+    allowed = ULPS[method] * np.spacing(largest.astype(precision)).astype(np.float64)
+    if result in (tf.float16, tf.bfloat16):
+        allowed = allowed + largest * 2.0 ** (-10 if result == tf.float16 else -7)
+    return allowed
+
+
+def failures(batch: Batch, method: str, result: tf.Tensor, expected: np.ndarray) -> tuple[np.ndarray, float]:
+    """For each case whether it fails, and the largest deviation in units of the tolerance."""
+    got = tf.cast(result, tf.complex128).numpy()
+    expected = np.asarray(expected).astype(np.complex128)
+    deviation = np.maximum(np.abs((got - expected).real), np.abs((got - expected).imag))
+    allowed = np.broadcast_to(tolerance(batch, method, result.dtype), deviation.shape)
+    fill = batch.settings.get("fill_value", batch.settings.get("extrapolation_value"))
+    flipped = (
+        (got == fill) != (expected == fill) if "crop_size" in batch.settings else np.zeros(got.shape, bool)
+    )
+    wrong = ~(deviation <= allowed) | flipped
+    ratio = (deviation[allowed > 0] / allowed[allowed > 0]).max(initial=0.0)
+    return wrong.any(axis=(1, 2, 3)), float(ratio)
+
+
+def run_path(call: Callable[..., tf.Tensor], batch: Batch, compiled: bool) -> tf.Tensor:
+    def function(images: tf.Tensor, *arrays: tf.Tensor) -> tf.Tensor:
+        return call(images, *arrays, **batch.settings)
+
+    arrays = [tf.constant(a) for a in batch.arrays]
+    if not compiled:
+        return function(batch.images, *arrays)
+    return tf.function(function, jit_compile=True, autograph=False)(batch.images, *arrays)
+
+
+@dataclass
+class Count:
+    """The outcome for one operator and dtype."""
+
+    operator: str
+    dtype: str
+    cases: int = 0
+    failed: int = 0
+    worst: float = 0.0  # largest deviation over its tolerance
+    identical_eagerly: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
+
+
+def check(name: str, dtype: str, cases: int, seed: int = 0, modes: tuple[bool, ...] = (False, True)) -> Count:
+    """Run ``cases`` cases of an operator in one dtype on every path, eagerly (False) and compiled (True)."""
+    operator, count = OPERATORS[name], Count(name, dtype)
+    rng = np.random.default_rng([seed, sorted(OPERATORS).index(name), CROP_DTYPES.index(dtype)])
+    for batch in operator.batches(rng, cases, dtype):
+        expected = operator.oracle(batch)
+        failed = np.zeros(len(batch.rows), bool)
+        for path, call in operator.paths.items():
+            for compiled in modes:
+                result = run_path(call, batch, compiled)
+                wrong, ratio = failures(batch, operator.method, result, expected)
+                failed |= wrong
+                count.worst = max(count.worst, ratio)
+                if not compiled and path == next(iter(operator.paths)):
+                    same = tf.cast(result, tf.complex128).numpy() == np.asarray(expected).astype(
+                        np.complex128
+                    )
+                    count.identical_eagerly += int(same.all(axis=(1, 2, 3)).sum())
+        count.cases += len(failed)
+        count.failed += int(failed.sum())
+        for kind, members in batch.kinds.items():
+            count.kinds[kind] = count.kinds.get(kind, 0) + int(members.sum())
+    return count
+
+
+def markdown(counts: list[Count]) -> str:
+    lines = [
+        "| operator | dtype | cases | failed | worst / tolerance | bit-identical eagerly "
+        "| border | flipped | size 1 | grid-aligned |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for c in counts:
+        kinds = " | ".join(str(c.kinds.get(k, "–")) for k in ("border", "flipped", "size 1", "grid-aligned"))
+        lines.append(
+            f"| {c.operator} | {c.dtype} | {c.cases} | {c.failed} | {c.worst:.2f} "
+            f"| {c.identical_eagerly} | {kinds} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description="Compare the XLA operators with their oracles on random cases."
+    )
+    parser.add_argument("--cases", type=int, default=500, help="cases per operator and dtype (default: 500)")
+    parser.add_argument("--only", default="", help="comma-separated parts of operator names (default: all)")
+    parser.add_argument("--dtypes", default="", help="comma-separated dtypes (default: all)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("outputs/benchmarks/conformance"))
+    args = parser.parse_args()
+    tf.get_logger().setLevel("ERROR")
+    counts, start = [], time.perf_counter()
+    for name, operator in OPERATORS.items():
+        if args.only and not any(part in name for part in args.only.split(",")):
+            continue
+        for dtype in operator.dtypes:
+            if args.dtypes and dtype not in args.dtypes.split(","):
+                continue
+            counts.append(check(name, dtype, args.cases, args.seed))
+            print(markdown(counts[-1:]).splitlines()[-1], flush=True)
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "conformance.json").write_text(json.dumps([vars(c) for c in counts], indent=1))
+    (args.out / "conformance.md").write_text(markdown(counts))
+    failed = sum(c.failed for c in counts)
+    print(f"{sum(c.cases for c in counts)} cases, {failed} failed, {time.perf_counter() - start:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

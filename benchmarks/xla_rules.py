@@ -1,0 +1,265 @@
+"""Measure every rule of docs/xla.md, one line each.
+
+    python benchmarks/xla_rules.py [--quick] [--repeats 9] [--out FOLDER]
+
+Writes xla_rules.md. Times are medians of alternated calls; the machine is named in the last line.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import tensorflow as tf
+
+from benchmarks import timing
+from benchmarks.crop_and_resize import gather_crop
+from benchmarks.timing import Variant, alternated
+from benchmarks.translation import VARIANTS
+from ptycho.xla import crop_and_resize, resample, translate
+from ptycho.xla.noise import standard_normal
+from ptycho.xla.saved_model import inspect_saved_model
+from ptycho.xla.taps import TAPS, apply_taps, dense_weights
+
+RNG = np.random.default_rng(0)
+
+
+def compiled(function: Callable) -> Callable:
+    return tf.function(function, jit_compile=True, autograph=False)
+
+
+def plain(function: Callable) -> Callable:
+    return tf.function(function, autograph=False)
+
+
+def normal(*shape: int) -> tf.Tensor:
+    return tf.constant(RNG.normal(size=shape), tf.float32)
+
+
+def outcome(function: Callable, *arguments: tf.Tensor) -> str:
+    """``runs``, or the class and the telling part of the error."""
+    try:
+        tf.nest.map_structure(lambda t: t.numpy(), function(*arguments))
+        return "runs"
+    except Exception as error:
+        text = " ".join(str(error).split())
+        at = max(
+            0,
+            min((text.find(w) for w in ("No registered", "XLA", "dynamic", "dtype") if w in text), default=0),
+        )
+        return f"{type(error).__name__}: {text[at : at + 110]}".replace("|", "/")
+
+
+def milliseconds(variants: dict[str, Variant], measure: str, tensors: tuple, repeats: int) -> str:
+    times = alternated({n: v.timed(measure, tensors) for n, v in variants.items()}, repeats)
+    return ", ".join(f"{name} {t * 1e3:.1f} ms" for name, t in times.items())
+
+
+def missing_kernels(repeats: int) -> dict[str, str]:
+    image, box, which = normal(1, 8, 8, 1), tf.constant([[0.0, 0, 1, 1]]), tf.constant([0])
+
+    def nearest_gradient(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.image.resize(x, (16, 16), "nearest")
+        return tape.gradient(y, x, y)
+
+    def masked_fft(x: tf.Tensor) -> tf.Tensor:
+        kept = tf.boolean_mask(x, x[:, 0, 0] > 0)
+        return tf.signal.fft2d(tf.cast(kept, tf.complex64))
+
+    return {
+        "tf.image.crop_and_resize": outcome(
+            compiled(lambda *a: tf.image.crop_and_resize(*a, (4, 4))), image, box, which
+        ),
+        "ptycho.xla.crop_and_resize": outcome(
+            compiled(lambda *a: crop_and_resize(*a, (4, 4))), image, box, which
+        ),
+        "bicubic tf.image.resize": outcome(compiled(lambda x: tf.image.resize(x, (4, 4), "bicubic")), image),
+        "gradient of nearest tf.image.resize": outcome(compiled(nearest_gradient), image),
+        "boolean_mask, then fft2d": outcome(compiled(masked_fft), normal(4, 8, 8)),
+        "tf.random.stateless_poisson": outcome(
+            compiled(lambda r: tf.random.stateless_poisson([4], (1, 2), r)), tf.ones(4)
+        ),
+    }
+
+
+def strict_dtypes(repeats: int) -> dict[str, str]:
+    product = compiled(lambda x, y: x * y)
+    return {"float32 · float64": outcome(product, tf.ones(2), tf.ones(2, tf.float64))}
+
+
+def static_shapes(repeats: int) -> dict[str, str]:
+    tile, times = compiled(lambda x, n: tf.tile(x, [n])), []
+    for count in (1, 2, 2, 3):
+        start = time.perf_counter()
+        tile(tf.ones(100), tf.constant(count)).numpy()
+        times.append((time.perf_counter() - start) * 1e3)
+    return {"tile by 1, 2, 2, 3 (a count that is data)": ", ".join(f"{t:.0f}" for t in times) + " ms"}
+
+
+def pooling_gradient(repeats: int) -> dict[str, str]:
+    def pool(x: tf.Tensor) -> tf.Tensor:
+        return tf.nn.max_pool2d(x, 2, 2, "VALID")
+
+    def strided(x: tf.Tensor) -> tf.Tensor:
+        quarters = [x[:, i::2, j::2] for i in (0, 1) for j in (0, 1)]
+        return tf.maximum(tf.maximum(*quarters[:2]), tf.maximum(*quarters[2:]))
+
+    variants = {
+        "max_pool, XLA": Variant(pool, True),
+        "max_pool": Variant(pool, False),
+        "maxima of strided slices, XLA": Variant(strided, True),
+    }
+    return {
+        "2 × 2 on (16, 64, 64, 64)": milliseconds(
+            variants, "with gradient", (normal(16, 64, 64, 64),), repeats
+        )
+    }
+
+
+def separable_resampling(repeats: int) -> dict[str, str]:
+    tensors = normal(64, 84, 84), tf.constant(RNG.uniform(-5, 5, (64, 2)), tf.float32)
+    chosen = {n: v for n, v in VARIANTS.items() if "XLA" in n}
+    return {
+        f"translation of 64 × 84 × 84, {measure}": milliseconds(chosen, measure, tensors, repeats)
+        for measure in ("forward", "with gradient")
+    }
+
+
+def repeated_fusion(repeats: int) -> dict[str, str]:
+    images, points = normal(16, 64, 64, 1), tf.constant(RNG.uniform(0, 63, (16, 64)), tf.float32)
+
+    def by_taps(images: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
+        taps = TAPS["lanczos3"](points, 64)
+        return apply_taps(apply_taps(images, taps, 1), taps, 2)
+
+    def by_products(images: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
+        weights = dense_weights(TAPS["lanczos3"](points, 64), 64)
+        return resample(images[..., 0], weights, weights)[..., None]
+
+    results = {}
+    for name, function in (("six taps an axis", by_taps), ("dense products", by_products)):
+        start = time.perf_counter()
+        step = compiled(function)
+        step(images, points).numpy()
+        first = time.perf_counter() - start
+        results[name] = f"first call {first * 1e3:.0f} ms, " + milliseconds(
+            {"then": Variant(function, True)}, "forward", (images, points), repeats
+        )
+    return {f"Lanczos crop of 16 × 64 × 64, {n}": r for n, r in results.items()}
+
+
+def random_numbers(repeats: int) -> dict[str, str]:
+    seed = tf.constant([7, 3], tf.int64)
+    generators = {
+        "stateless_normal": lambda s: tf.random.stateless_normal([1000], s),
+        'stateless_normal, alg="philox"': lambda s: tf.random.stateless_normal([1000], s, alg="philox"),
+        "ptycho.xla.noise.standard_normal": lambda s: standard_normal([1000], 7, s[1]),
+    }
+    difference = {n: np.abs(plain(g)(seed) - compiled(g)(seed)).max() for n, g in generators.items()}
+    return {f"{n}: with and without XLA differ by": f"{d:.1e}" for n, d in difference.items()}
+
+
+def silent_checks(repeats: int) -> dict[str, str]:
+    def check(x: tf.Tensor) -> tf.Tensor:
+        tf.debugging.assert_less(x, 0.0)
+        return tf.debugging.check_numerics(x / 0.0, "not finite")
+
+    gather = lambda i: tf.gather(tf.constant([10, 20, 30]), i)  # noqa: E731
+    nan = tf.constant([np.nan, 1, 2], tf.float32)
+    wrong = tf.constant([-1, 7])
+    return {
+        "a false assertion and a NaN check": f"without: {outcome(plain(check), tf.ones(2))}; "
+        f"XLA: {outcome(compiled(check), tf.ones(2))}",
+        "gather([10, 20, 30], [-1, 7])": f"without: {outcome(plain(gather), wrong)[:20]}; "
+        f"XLA: {compiled(gather)(wrong).numpy().tolist()}",
+        "reduce_max([nan, 1, 2])": f"without: {plain(tf.reduce_max)(nan)}; "
+        f"XLA: {compiled(tf.reduce_max)(nan)}",
+    }
+
+
+def border_rounding(repeats: int) -> dict[str, str]:
+    image = normal(3, 9, 12, 1)
+    boxes = tf.constant(RNG.integers(0, 9, (1000, 4)) / 8, tf.float32)
+    which = tf.constant(RNG.integers(0, 3, 1000), tf.int32)
+    expected = tf.image.crop_and_resize(image, boxes, which, (11, 7)).numpy() == 0
+    ours = {p: lambda *a, path=p: crop_and_resize(*a, (11, 7), path=path) for p in ("exact", "matrix")}
+    crops = {"the plain formula": lambda *a: gather_crop(*a, (11, 7)), **ours}
+    flips = {n: ((compiled(f)(image, boxes, which).numpy() == 0) != expected).sum() for n, f in crops.items()}
+    total = expected.size
+    return {f"pixels that flip to the fill or back, {n}": f"{f} of {total}" for n, f in flips.items()}
+
+
+def where_to_compile(repeats: int) -> dict[str, str]:
+    def exported(jit: bool) -> list[str]:
+        inner = tf.function(lambda x: x + 1.0, jit_compile=True) if jit else tf.function(lambda x: x + 1.0)
+        module = tf.Module()
+        module.serve = tf.function(lambda x: {"y": inner(x)}, input_signature=[tf.TensorSpec((2,))])
+        with tempfile.TemporaryDirectory() as folder:
+            tf.saved_model.save(module, folder, signatures=module.serve)
+            return inspect_saved_model(folder).must_compile
+
+    counts = f"jit_compile inside a layer: {len(exported(True))}, outside: {len(exported(False))}"
+    return {"functions of the exported model that demand XLA": counts}
+
+
+def when_not(repeats: int) -> dict[str, str]:
+    x, shifts = normal(64, 84, 84), tf.constant(RNG.uniform(-5, 5, (64, 2)), tf.float32)
+    functions = {True: compiled(translate_matrix), False: plain(translate_matrix)}
+    first = {}
+    for jit, function in functions.items():
+        start = time.perf_counter()
+        function(x, shifts).numpy()
+        first[jit] = time.perf_counter() - start
+    steady = alternated({str(j): lambda f=f: f(x, shifts).numpy() for j, f in functions.items()}, repeats)
+    gain = steady["False"] - steady["True"]
+    calls = f"{(first[True] - first[False]) / gain:.0f}" if gain > 0 else "never"
+    return {
+        "first call of a translation": f"XLA {first[True] * 1e3:.0f} ms, without {first[False] * 1e3:.0f} ms",
+        "calls until compiling has paid": calls,
+    }
+
+
+def translate_matrix(images: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
+    return translate(images, shifts, path="matrix")
+
+
+RULES: dict[str, Callable[[int], dict[str, str]]] = {
+    "kernels": missing_kernels,
+    "dtypes": strict_dtypes,
+    "static shapes": static_shapes,
+    "pooling": pooling_gradient,
+    "resampling": separable_resampling,
+    "fusion": repeated_fusion,
+    "random numbers": random_numbers,
+    "checks": silent_checks,
+    "border rounding": border_rounding,
+    "where to compile": where_to_compile,
+    "when not": when_not,
+}
+
+
+def main() -> None:
+    args = timing.parser(__doc__.splitlines()[0], "xla_rules").parse_args()
+    tf.get_logger().setLevel("ERROR")
+    lines = ["| rule | measured | result |", "|---|---|---|"]
+    for rule, measure in RULES.items():
+        for what, result in measure(3 if args.quick else args.repeats).items():
+            lines.append(f"| {rule} | {what} | {result} |")
+            print(lines[-1], flush=True)
+    args.out.mkdir(parents=True, exist_ok=True)
+    lines += ["", f"Machine: {json.dumps(timing.machine())}"]
+    (args.out / "xla_rules.md").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

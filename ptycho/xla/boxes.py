@@ -1,0 +1,56 @@
+"""Where the samples of a crop lie, to the last bit.
+
+A sample outside the image becomes the fill value, so one unit in the last place decides between a border
+pixel and the fill. TensorFlow's CPU kernel computes in float32, for box edges ``lo, hi``, size S, n samples,
+
+    p_k = lo·(S−1) + k·s,   s = ((hi−lo)·(S−1)) / (n−1)         (n > 1)
+    p_0 = ½·(lo+hi)·(S−1)                                       (n = 1)
+
+each operation rounded by itself. Compilers do not keep that: XLA contracts ``a·b + c`` to one fused
+operation and both XLA and the graph optimiser turn a division by a constant into a multiplication. Two
+habits prevent it: products pass through a select that no compiler can remove (:func:`_rounded`), and the
+divisor is a value computed at run time. Both cost work of the order of the box edges, not of the pixels.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+
+class Samples(NamedTuple):
+    """Sample points along one axis.
+
+    Attributes:
+        points: ``(n, k)`` float32 in pixels, zero where outside.
+        inside: ``(n, k)`` bool, whether the point lies in ``[0, S−1]``; false for a box that is not finite.
+    """
+
+    points: tf.Tensor
+    inside: tf.Tensor
+
+
+def sample_axis(low: tf.Tensor, high: tf.Tensor, size: int | tf.Tensor, count: int) -> Samples:
+    """The ``count`` sample points of each box along an axis of ``size`` pixels.
+
+    Args:
+        low, high: box edges ``(n,)`` float32, 0 at the first and 1 at the last pixel's centre.
+        size: number of pixels S.
+        count: number of samples.
+    """
+    last = tf.cast(size - 1, tf.float32)
+    if count == 1:
+        points = _rounded((0.5 * (low + high)) * last)[:, None]
+    else:
+        divisor = tf.where(tf.math.is_finite(low), tf.constant(count - 1, tf.float32), 1.0)
+        step = _rounded((high - low) * last) / divisor
+        points = _rounded(low * last)[:, None] + _rounded(step[:, None] * tf.range(count, dtype=tf.float32))
+    inside = (points >= 0) & (points <= last)
+    return Samples(tf.where(inside, points, tf.zeros_like(points)), inside)
+
+
+def _rounded(product: tf.Tensor) -> tf.Tensor:
+    """``product``, forced to be rounded before it is used; NaN where it is not finite."""
+    return tf.where(tf.math.is_finite(product), product, tf.constant(np.nan, product.dtype))

@@ -1,0 +1,203 @@
+"""Projective warp: ``ImageProjectiveTransformV3``, for XLA, in more dtypes and with all gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from ptycho.xla.gather import read_pixels, round_half_away
+from ptycho.xla.precision import (
+    channels_as_complex,
+    channels_as_real,
+    check_image_dtype,
+    compute_dtype,
+    fill_as_real,
+)
+
+INTERPOLATIONS = ("bilinear", "nearest")
+
+
+def projective_warp(
+    images: tf.Tensor,
+    transforms: tf.Tensor,
+    interpolation: str = "bilinear",
+    fill_mode: str = "constant",
+    fill_value: complex = 0.0,
+    output_shape: Sequence[int] | None = None,
+) -> tf.Tensor:
+    """Warp images by plane projective transforms, as ``ImageProjectiveTransformV3`` does, compiled or not.
+
+    Output pixel (column x, row y) reads the input at column ``(a0·x + a1·y + a2)/k`` and row
+    ``(b0·x + b1·y + b2)/k`` with ``k = c0·x + c1·y + c2``. A transform is a row ``[a0, a1, a2, b0, b1, b2,
+    c0, c1]`` with ``c2 = 1``, or the matrix ``[[a0, a1, a2], [b0, b1, b2], [c0, c1, c2]]``.
+
+    Args:
+        images: ``(B, H, W, C)`` float16, bfloat16, float32, float64, complex64 or complex128; computed in
+            float32 (float64 for double precision).
+        transforms: ``(n, 8)`` or ``(n, 3, 3)`` real, n = 1 (one for all images) or B.
+        interpolation: ``bilinear``, or ``nearest`` (halves away from zero).
+        fill_mode: what lies outside the image: ``constant`` (every corner outside is ``fill_value``),
+            ``nearest`` (the border pixel), ``reflect`` (abcd continues as dcba) or ``wrap`` (abcd continues
+            as abcd, with the border pixel held over the seam, as in TensorFlow). Upper case is accepted.
+        fill_value: value outside for ``constant``, and wherever a coordinate is infinite in any mode;
+            complex for complex images only.
+        output_shape: ``(h, w)``; that of the images by default.
+
+    Returns:
+        ``(B, h, w, C)`` in the dtype of ``images``, differentiable in ``images`` (the exact adjoint, where
+        TensorFlow applies the inverse transform) and, for ``bilinear``, in ``transforms``.
+
+    Raises:
+        ValueError: wrong rank, dtype, mode, output shape or number of transforms.
+    """
+    images, transforms = tf.convert_to_tensor(images), tf.convert_to_tensor(transforms)
+    interpolation, fill_mode = interpolation.lower(), fill_mode.lower()
+    _check(images, transforms, interpolation, fill_mode, fill_value)
+    height, width = _checked_output_shape(images, output_shape)
+    work = tf.cast(channels_as_real(images), compute_dtype(images.dtype))
+    channels = tf.shape(images)[3] if images.shape[3] is None else images.shape[3]
+    fill = fill_as_real(fill_value, channels, images.dtype)
+
+    rows, cols, finite = _source_points(_as_matrices(transforms, work.dtype), height, width)
+    size = [work.shape[a] or tf.shape(work)[a] for a in (1, 2)]
+    rows, cols = (FILL_MODES[fill_mode](p, s) for p, s in zip((rows, cols), size, strict=True))
+    warped = _INTERPOLATE[interpolation](work, rows, cols, fill)
+    warped = channels_as_complex(tf.where(finite[..., None], warped, fill), images.dtype)
+    shape = tf.stack([tf.shape(images)[0], height, width, tf.shape(images)[3]])
+    warped = tf.reshape(warped, shape)  # refuses a number of transforms that broadcast
+    return tf.ensure_shape(warped, [images.shape[0], height, width, images.shape[3]])
+
+
+def _as_matrices(transforms: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """``(n, 9)`` coefficients in ``dtype``."""
+    transforms = tf.cast(transforms, dtype)
+    if transforms.shape.rank == 3:
+        return tf.reshape(transforms, [-1, 9])
+    return tf.concat([transforms, tf.ones_like(transforms[:, :1])], axis=1)
+
+
+def _source_points(matrices: tf.Tensor, height: int, width: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Input rows and columns ``(n, h, w)`` of the output pixels, zero where not finite; where they are."""
+    x, y = tf.range(width, dtype=matrices.dtype), tf.range(height, dtype=matrices.dtype)
+
+    def affine(
+        first: int,
+    ) -> tf.Tensor:  # each operation rounded by itself, in the order of TensorFlow's kernel
+        along_x = _rounded(matrices[:, first : first + 1] * x)[:, None, :]
+        along_y = _rounded(matrices[:, first + 1 : first + 2] * y)[:, :, None]
+        return _rounded(along_x + along_y) + matrices[:, first + 2, None, None]
+
+    scale = affine(6)
+    cols, rows = (affine(first) / tf.where(scale == 0, tf.ones_like(scale), scale) for first in (0, 3))
+    finite = (scale != 0) & tf.math.is_finite(cols) & tf.math.is_finite(rows)
+    return tf.where(finite, rows, 0), tf.where(finite, cols, 0), finite
+
+
+def _rounded(value: tf.Tensor) -> tf.Tensor:
+    """``value``, rounded before it is added: behind a select, compilers neither fuse nor reorder."""
+    return tf.where(tf.math.is_finite(value), value, tf.constant(np.nan, value.dtype))
+
+
+def _constant(points: tf.Tensor, size: int | tf.Tensor) -> tf.Tensor:
+    """Points as they are, but no further out than where everything is fill, so that they fit an integer."""
+    return tf.clip_by_value(points, -2, tf.cast(size + 1, points.dtype))
+
+
+def _clamp(points: tf.Tensor, size: int | tf.Tensor) -> tf.Tensor:
+    return tf.clip_by_value(points, 0, tf.cast(size - 1, points.dtype))
+
+
+def _reflect(points: tf.Tensor, size: int | tf.Tensor) -> tf.Tensor:
+    """``dcba|abcd|dcba``: period 2S, mirrored at −½ and S − ½, clamped between border centres and mirrors."""
+    length = tf.cast(size, points.dtype)
+    left = points + 2 * length * tf.floor(_divide(-points, 2 * length))
+    left = tf.where(left < -length, left + 2 * length, -left - 1)
+    right = points - 2 * length * tf.floor(_divide(points, 2 * length))
+    right = tf.where(right >= length, 2 * length - right - 1, right)
+    return _clamp(tf.where(points < 0, left, tf.where(points > length - 1, right, points)), size)
+
+
+def _wrap(points: tf.Tensor, size: int | tf.Tensor) -> tf.Tensor:
+    """``abcd|abcd|abcd``: whole periods of S are added until the point lies inside, then it is clamped.
+
+    The number of periods is ``⌊|p|/(S−1)⌋`` as in TensorFlow, hence the border pixel over the seam.
+    """
+    length = tf.cast(size, points.dtype)
+    span = tf.maximum(length - 1, 1)
+    left = points + length * (tf.floor(_divide(-points, span)) + 1)
+    right = points - length * tf.floor(_divide(points, span))
+    return _clamp(tf.where(points < 0, left, tf.where(points > length - 1, right, points)), size)
+
+
+def _divide(points: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
+    """A division that stays one: by a constant, compilers would multiply with its rounded inverse."""
+    return points / tf.where(tf.math.is_finite(points), length, tf.ones_like(points))
+
+
+FILL_MODES: dict[str, Callable[..., tf.Tensor]] = {
+    "constant": _constant,
+    "nearest": _clamp,
+    "reflect": _reflect,
+    "wrap": _wrap,
+}
+
+
+def _read_or_fill(work: tf.Tensor, rows: tf.Tensor, cols: tf.Tensor, fill: tf.Tensor) -> tf.Tensor:
+    """``(B, h, w, C)`` pixels at whole rows and cols ``(n, h, w)``, ``fill`` outside."""
+    height, width = (work.shape[a] or tf.shape(work)[a] for a in (1, 2))
+    rows, cols = tf.cast(rows, tf.int32), tf.cast(cols, tf.int32)
+    inside = (rows >= 0) & (rows < height) & (cols >= 0) & (cols < width)
+    rows, cols = tf.where(inside, rows, 0), tf.where(inside, cols, 0)
+    which = tf.range(tf.shape(work)[0])[:, None, None]
+    return tf.where(inside[..., None], read_pixels(work, which, rows, cols), fill)
+
+
+def _bilinear(work: tf.Tensor, rows: tf.Tensor, cols: tf.Tensor, fill: tf.Tensor) -> tf.Tensor:
+    top, left = tf.floor(rows), tf.floor(cols)
+    bottom, right = top + 1, left + 1
+    down, up = (rows - top)[..., None], (bottom - rows)[..., None]
+    across, back = (cols - left)[..., None], (right - cols)[..., None]
+    upper = back * _read_or_fill(work, top, left, fill) + across * _read_or_fill(work, top, right, fill)
+    lower = back * _read_or_fill(work, bottom, left, fill) + across * _read_or_fill(work, bottom, right, fill)
+    return up * upper + down * lower
+
+
+def _nearest(work: tf.Tensor, rows: tf.Tensor, cols: tf.Tensor, fill: tf.Tensor) -> tf.Tensor:
+    return _read_or_fill(work, round_half_away(rows), round_half_away(cols), fill)
+
+
+_INTERPOLATE = {"bilinear": _bilinear, "nearest": _nearest}
+
+
+def _check(
+    images: tf.Tensor, transforms: tf.Tensor, interpolation: str, fill_mode: str, fill: complex
+) -> None:
+    check_image_dtype(images.dtype, "images")
+    if images.shape.rank != 4 or 0 in images.shape[1:3]:
+        raise ValueError(f"images has shape {images.shape}; allowed: (B, H, W, C) with positive H and W.")
+    if interpolation not in INTERPOLATIONS:
+        raise ValueError(f"interpolation is {interpolation!r}; allowed: {', '.join(INTERPOLATIONS)}.")
+    if fill_mode not in FILL_MODES:
+        raise ValueError(f"fill_mode is {fill_mode!r}; allowed: {', '.join(FILL_MODES)}.")
+    if isinstance(fill, complex) and not images.dtype.is_complex:
+        raise ValueError(f"fill_value is {fill} for {images.dtype.name} images; allowed: a real number.")
+    if transforms.shape.rank not in (2, 3) or list(transforms.shape[1:]) not in ([8], [3, 3]):
+        raise ValueError(f"transforms has shape {transforms.shape}; allowed: (n, 8) or (n, 3, 3).")
+    if not transforms.dtype.is_floating:
+        raise ValueError(f"transforms has dtype {transforms.dtype.name}; allowed: a real floating dtype.")
+    count, batch = transforms.shape[0], images.shape[0]
+    if None not in (count, batch) and count not in (1, batch):
+        raise ValueError(f"transforms has {count} rows for {batch} images; allowed: 1 or one for each image.")
+
+
+def _checked_output_shape(images: tf.Tensor, output_shape: Sequence[int] | None) -> tuple[int, int]:
+    """Height and width of the output: Python integers where they are known, else scalar tensors."""
+    if output_shape is None:
+        dynamic = tf.shape(images)
+        return tuple(images.shape[a] if images.shape[a] is not None else dynamic[a] for a in (1, 2))
+    size = np.asarray(tf.get_static_value(output_shape) if tf.is_tensor(output_shape) else output_shape)
+    if size.shape != (2,) or size.dtype.kind not in "iu" or (size <= 0).any():
+        raise ValueError(f"output_shape is {size.tolist()}; allowed: two positive integers (height, width).")
+    return int(size[0]), int(size[1])

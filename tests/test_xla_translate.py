@@ -1,0 +1,312 @@
+"""Translation: direction, fill, dtypes, gradients, precision, and the Keras layer."""
+
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import scipy.ndimage
+import tensorflow as tf
+
+from benchmarks import conformance, oracles
+from benchmarks.conformance_cases import FLOATS
+from ptycho.xla import Translation, translate
+from ptycho.xla.noise import threefry2x32
+from ptycho.xla.precision import IMAGE_DTYPES, _leading_bits, split_matmul
+
+PATHS = ("taps", "matrix")
+RNG = np.random.default_rng(3)
+SHIFTS = np.array([[1.25, -2.5], [-0.75, 3.0], [0.0, 0.5]])
+
+
+def complex_images(shape=(3, 7, 10)):
+    return RNG.normal(size=shape) + 1j * RNG.normal(size=shape)
+
+
+def value_and_gradients(function, images, shifts):
+    with tf.GradientTape() as tape:
+        tape.watch([images, shifts])
+        moved = function(images, shifts)
+        loss = tf.reduce_sum(
+            tf.abs(moved) ** 2 * tf.cast(tf.range(1, tf.size(moved) + 1), moved.dtype.real_dtype)[0]
+        )
+    return moved, *tape.gradient(loss, [images, shifts])
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_positive_shift_moves_down_and_right(path):
+    image = np.zeros((1, 5, 6))
+    image[0, 1, 2] = 1.0
+    moved = translate(image, [[2.0, 1.0]], path=path).numpy()
+    assert moved[0, 3, 3] == 1.0 and moved.sum() == 1.0
+    half = translate(image, [[0.0, 0.5]], path=path).numpy()
+    np.testing.assert_array_equal(half[0, 1], [0, 0, 0.5, 0.5, 0, 0])
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_zero_shift_is_the_identity_and_whole_shifts_copy(path):
+    images = complex_images().astype(np.complex64)
+    np.testing.assert_array_equal(translate(images, np.zeros((3, 2)), path=path), images)
+    moved = translate(images, np.tile([2.0, -3.0], (3, 1)), path=path).numpy()
+    np.testing.assert_array_equal(moved[:, 2:, :-3], images[:, :-2, 3:])
+    assert not moved[:, :2].any() and not moved[:, :, -3:].any()
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("far", [40.0, 1e9, -1e30])
+def test_outside_is_exactly_the_fill_value(path, far):
+    moved = translate(RNG.normal(size=(1, 4, 5)).astype(np.float32), [[0.3, far]], fill_value=1e6, path=path)
+    assert (moved.numpy() == 1e6).all()
+
+
+def test_fill_blends_over_one_pixel_like_scipy():
+    image, shift = complex_images((1, 6, 9)), np.array([[1.3, -2.6]])
+    expected = scipy.ndimage.shift(image[0].real, shift[0], order=1, mode="grid-constant", cval=2.5)
+    for path in PATHS:
+        np.testing.assert_allclose(
+            translate(image, shift, 2.5 - 1j, path=path)[0].numpy().real, expected, atol=1e-13
+        )
+
+
+def test_numpy_oracle_agrees_with_scipy():
+    image, shift = RNG.normal(size=(1, 6, 9, 1)), np.array([[-1.25, 2.5]])
+    t = oracles.shift_transforms(shift)
+    loops = oracles.numpy_warp(image, t, "bilinear", "constant", -1.0, (6, 9))
+    scipy_ = scipy.ndimage.shift(image[0, ..., 0], shift[0], order=1, mode="grid-constant", cval=-1.0)
+    np.testing.assert_allclose(loops[0, ..., 0], scipy_, atol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_conformance(dtype):
+    modes = (False, True) if dtype in ("float32", "bfloat16", "complex128") else (False,)
+    count = conformance.check("translate", dtype, 50, modes=modes)
+    assert count.cases == 50 and count.failed == 0, count
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_gradient_to_images_is_the_adjoint(path):
+    x, y = complex_images(), complex_images()
+    _, adjoint, _ = adjoint_of(x, y, path)
+    moved = translate(x, SHIFTS, path=path).numpy()
+    np.testing.assert_allclose(np.vdot(y, moved), np.vdot(adjoint, x), rtol=1e-12)
+
+
+def adjoint_of(x, y, path):
+    x, shifts = tf.constant(x), tf.constant(SHIFTS)
+    with tf.GradientTape() as tape:
+        tape.watch([x, shifts])
+        moved = translate(x, shifts, path=path)
+    return moved, *(g.numpy() for g in tape.gradient(moved, [x, shifts], tf.constant(y)))
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("fill", [0.0, 1.5])
+def test_gradient_to_shifts_by_finite_differences(path, fill):
+    x, y = complex_images(), complex_images()
+    shifts = SHIFTS + 0.1
+
+    def loss(s):
+        return tf.reduce_sum(tf.math.real(tf.math.conj(y) * translate(x, s, fill, path=path)))
+
+    variable = tf.constant(shifts)
+    with tf.GradientTape() as tape:
+        tape.watch(variable)
+        value = loss(variable)
+    gradient = tape.gradient(value, variable).numpy()
+    for index in np.ndindex(*shifts.shape):
+        step = np.zeros_like(shifts)
+        step[index] = 1e-5
+        difference = (loss(shifts + step) - loss(shifts - step)).numpy() / 2e-5
+        np.testing.assert_allclose(gradient[index], difference, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_gradient_at_a_whole_shift_is_the_central_difference(path):
+    x = RNG.normal(size=(1, 5, 6))
+    shifts = tf.constant([[1.0, 0.0]], tf.float64)
+    with tf.GradientTape() as tape:
+        tape.watch(shifts)
+        pixel = translate(x, shifts, path=path)[0, 3, 2]
+    expected = -0.5 * np.array([x[0, 3, 2] - x[0, 1, 2], x[0, 2, 3] - x[0, 2, 1]])
+    np.testing.assert_allclose(tape.gradient(pixel, shifts)[0], expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", IMAGE_DTYPES, ids=lambda d: d.name)
+def test_dtype_and_static_shape_are_kept(dtype):
+    for shape in ((3, 7, 10), (3, 7, 10, 2)):
+        function = tf.function(lambda i, s: translate(i, s))
+        concrete = function.get_concrete_function(
+            tf.TensorSpec(shape, dtype), tf.TensorSpec((3, 2), tf.float32)
+        )
+        assert concrete.structured_outputs.shape == shape and concrete.structured_outputs.dtype == dtype
+
+
+def test_eager_graph_and_compiled_agree_in_value_and_gradient():
+    images, shifts = (
+        tf.constant(complex_images((3, 7, 10, 2)).astype(np.complex64)),
+        tf.constant(SHIFTS, tf.float32),
+    )
+
+    def function(i, s, path):
+        return value_and_gradients(lambda a, b: translate(a, b, 0.5, path=path), i, s)
+
+    for path in PATHS:
+        eager = function(images, shifts, path)
+        for jit in (False, True):
+            traced = tf.function(function, jit_compile=jit)(images, shifts, path)
+            for a, b in zip(eager, traced, strict=True):
+                np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("path", PATHS)
+def test_empty_batch(path, jit):
+    function = tf.function(lambda i, s: translate(i, s, path=path), jit_compile=jit)
+    assert function(tf.zeros((0, 4, 5)), tf.zeros((0, 2))).shape == (0, 4, 5)
+
+
+def test_a_single_shift_never_broadcasts():
+    with pytest.raises(ValueError, match="shifts has 1 rows for 3 images"):
+        translate(tf.zeros((3, 4, 5)), tf.zeros((1, 2)))
+    unknown = [tf.TensorSpec((None, 4, 5)), tf.TensorSpec((None, 2))]
+    for path in PATHS:
+        function = tf.function(lambda i, s, path=path: translate(i, s, path=path), input_signature=unknown)
+        compiled = tf.function(function.python_function, input_signature=unknown, jit_compile=True)
+        for call in (function, compiled):
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                call(tf.zeros((3, 4, 5)), tf.zeros((1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((tf.zeros((3, 4)), tf.zeros((3, 2))), r"images has shape \(3, 4\); allowed"),
+        ((tf.zeros((3, 4, 5)), tf.zeros((3, 3))), r"shifts has shape \(3, 3\); allowed: \(B, 2\)"),
+        ((tf.zeros((3, 4, 5), tf.int32), tf.zeros((3, 2))), "images has dtype int32; allowed: float16"),
+        ((tf.zeros((3, 4, 5)), tf.zeros((3, 2), tf.complex64)), "shifts has dtype complex64"),
+        ((tf.zeros((3, 4, 5)), tf.zeros((3, 2)), 1j), "fill_value is 1j for float32 images"),
+    ],
+)
+def test_errors_name_the_argument(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        translate(*arguments)
+    with pytest.raises(ValueError, match="path is 'gather'; allowed: auto, taps, matrix"):
+        translate(tf.zeros((3, 4, 5)), tf.zeros((3, 2)), path="gather")
+
+
+def test_split_product_needs_only_tf32_factors_and_keeps_float32_accuracy(monkeypatch):
+    a, b = (tf.constant(RNG.normal(size=s).astype(np.float32)) for s in ((2, 5, 40), (2, 40, 6)))
+    factors = []
+    real_matmul = tf.matmul
+    monkeypatch.setattr(tf, "matmul", lambda p, q: factors.extend([p, q]) or real_matmul(p, q))
+    product = split_matmul(a, b)
+    for factor in factors:
+        np.testing.assert_array_equal(_leading_bits(factor), factor)  # rounding to TF32 changes nothing
+    exact = a.numpy().astype(np.float64) @ b.numpy().astype(np.float64)
+    np.testing.assert_allclose(product, exact, atol=1e-5)
+    rounded = real_matmul(_leading_bits(a), _leading_bits(b))
+    assert np.abs(rounded - exact).max() > 1e-4  # what TF32 would give
+
+
+def test_split_product_has_the_gradient_of_the_product():
+    a, b = (tf.constant(RNG.normal(size=s).astype(np.float32)) for s in ((2, 5, 4), (2, 4, 6)))
+    gradients = []
+    for product in (split_matmul, tf.matmul):
+        with tf.GradientTape() as tape:
+            tape.watch([a, b])
+            loss = tf.reduce_sum(product(a, b) ** 2)
+        gradients.append(tape.gradient(loss, [a, b]))
+    for ours, plain in zip(*gradients, strict=True):
+        np.testing.assert_allclose(ours, plain, rtol=1e-5, atol=1e-5)
+
+
+def test_devices_with_tf32_take_the_split_product(monkeypatch):
+    images = RNG.normal(size=(2, 6, 7)).astype(np.float32)
+    plain = translate(images, SHIFTS[:2], path="matrix")
+    monkeypatch.setattr("ptycho.xla.precision._tf32_may_run", lambda: True)
+    np.testing.assert_allclose(translate(images, SHIFTS[:2], path="matrix"), plain, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("key", "counter", "words"),
+    [  # the published test vectors of the generator
+        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+        ((0xFFFFFFFF, 0xFFFFFFFF), (0xFFFFFFFF, 0xFFFFFFFF), (0x1CB996FC, 0xBB002BE7)),
+        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
+    ],
+)
+def test_threefry_gives_the_published_words(key, counter, words):
+    key, counter = (tuple(tf.constant(w, tf.uint32) for w in pair) for pair in (key, counter))
+    for jit in (False, True):
+        result = tf.function(threefry2x32, jit_compile=jit)(key, counter)
+        assert tuple(int(w) for w in result) == words
+
+
+class TestLayer:
+    images = RNG.normal(size=(4, 6, 7, 1)).astype(np.float32)
+    shifts = np.zeros((4, 2), np.float32)
+
+    def test_jitter_acts_in_training_only(self):
+        layer = Translation(jitter=0.5, seed=7)
+        np.testing.assert_array_equal(layer([self.images, self.shifts]), self.images)
+        first, second = (layer([self.images, self.shifts], training=True).numpy() for _ in range(2))
+        assert (first != self.images).any() and (first != second).any()
+        again = Translation(jitter=0.5, seed=7)([self.images, self.shifts], training=True)
+        np.testing.assert_array_equal(first, again)
+
+    def test_jitter_is_the_same_with_and_without_xla(self):
+        results = []
+        for jit in (False, True):
+            layer = Translation(jitter=0.5, seed=7)
+            layer.build(None)
+            call = tf.function(lambda i, s, layer=layer: layer([i, s], training=True), jit_compile=jit)
+            results.append([call(self.images, self.shifts).numpy() for _ in range(3)])
+        np.testing.assert_allclose(results[0], results[1], atol=1e-5)
+
+    def test_jitter_has_the_stated_deviation(self):
+        layer = Translation(jitter=0.3)
+        layer.build(None)
+        noise = np.concatenate([layer._noise(tf.constant([500, 2])) for _ in range(4)])
+        np.testing.assert_allclose([noise.mean(), noise.std()], [0, 0.3], atol=0.02)
+
+    def test_config_is_complete_and_positions_are_not_autocast(self):
+        layer = Translation(jitter=0.5, fill_value=2.0, seed=9, name="shift", dtype="mixed_bfloat16")
+        config = Translation.from_config(layer.get_config()).get_config()
+        assert config == layer.get_config()
+        assert (config["jitter"], config["fill_value"], config["seed"]) == (0.5, 2.0, 9)
+        far = np.full((4, 2), 257.25, np.float32)  # 257.25 is 257 in bfloat16
+        wide = np.zeros((4, 1, 300, 1), np.float32)
+        wide[:, :, 10] = 1
+        assert layer([wide, far * [0, 1]])[0, 0, 267, 0] == 0.75 + 2.0 * 0
+
+    def test_errors(self):
+        with pytest.raises(ValueError, match=r"jitter is -1; allowed"):
+            Translation(jitter=-1)
+        with pytest.raises(ValueError, match="inputs has 1 elements"):
+            Translation()([self.images])
+
+    def test_round_trip_through_a_fresh_process(self, tmp_path):
+        images, shifts = keras.Input((6, 7, 1)), keras.Input((2,))
+        model = keras.Model(
+            [images, shifts], Translation(jitter=0.5, seed=7, fill_value=1.0)([images, shifts])
+        )
+        model([self.images, self.shifts], training=True)
+        model.save(tmp_path / "model.keras")
+        expected = model([self.images, self.shifts], training=True).numpy()
+        code = (
+            "import sys, numpy as np, keras, ptycho.xla\n"
+            "model = keras.models.load_model(sys.argv[1] + '/model.keras')\n"
+            "inputs = [np.load(sys.argv[1] + f'/{n}.npy') for n in ('images', 'shifts')]\n"
+            "np.save(sys.argv[1] + '/out.npy', model(inputs, training=True))\n"
+        )
+        np.save(tmp_path / "images.npy", self.images)
+        np.save(tmp_path / "shifts.npy", self.shifts)
+        subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+        np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
+
+    def test_exported_graph_does_not_demand_xla(self):
+        layer = Translation()
+        specs = [tf.TensorSpec((4, 6, 7, 1)), tf.TensorSpec((4, 2))]
+        graph = tf.function(lambda i, s: layer([i, s])).get_concrete_function(*specs).graph.as_graph_def()
+        assert "_XlaMustCompile" not in str(graph)
