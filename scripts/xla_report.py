@@ -1,6 +1,6 @@
 """Does XLA work on this machine, and does everything here compile? The first thing to run on a new GPU.
 
-    python scripts/xla_report.py                       every operator, dtype and device
+    python scripts/xla_report.py                       every operator, model, dtype and device
     python scripts/xla_report.py --only translate --dtypes float32,complex64
     python scripts/xla_report.py --saved-model FOLDER  also list what XLA cannot compile in a saved model
 
@@ -13,12 +13,9 @@ import argparse
 import dataclasses
 import json
 import os
-import sys
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from ptycho.xla.health import diagnose
 
 
@@ -66,15 +63,17 @@ def main() -> int:
 
     import tensorflow as tf
 
+    from ptycho.models.compile_probes import MODEL_PROBES
     from ptycho.xla import compile_report
     from ptycho.xla.probes import PROBES
 
     tf.get_logger().setLevel("ERROR")
-    chosen = {n: p for n, p in PROBES.items() if any(part in n for part in args.only.split(","))}
+    known = PROBES | MODEL_PROBES
+    chosen = {n: p for n, p in known.items() if any(part in n for part in args.only.split(","))}
     dtypes = args.dtypes.split(",") if args.dtypes else sorted({d for p in chosen.values() for d in p.dtypes})
     on = [d for d in compile_report.devices() if args.device in d]
     if not chosen or not on:
-        print(f"Nothing to report on. Entries: {', '.join(PROBES)}. Devices: {compile_report.devices()}.")
+        print(f"Nothing to report on. Entries: {', '.join(known)}. Devices: {compile_report.devices()}.")
         return 1
     rows = []
     for row in compile_report.report(chosen, dtypes, on, args.repeats):
