@@ -7,7 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from ptycho.metrics import ALARMS, Curve, Region, phase
+from ptycho.frc import Curve
+from ptycho.metrics import ALARMS, Region, phase
 
 AMPLITUDE_MAP, PHASE_MAP, ERROR_MAP = "gray", "viridis", "RdBu_r"
 MIN_PHASE_RANGE = 0.1  # rad; a flat phase is not blown up to show rounding

@@ -20,8 +20,9 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 from skimage.metrics import structural_similarity
 
+from ptycho.frc import Curve, frc, frc_crossing
+
 Pair = list[float | None]
-Curve = tuple[np.ndarray, np.ndarray]
 
 CHANNELS = ("amplitude", "phase")
 FRC_THRESHOLDS = {"frc50": 0.5, "frc1over7": 1 / 7}
@@ -248,64 +249,6 @@ def psnr(recon: np.ndarray, truth: np.ndarray) -> Pair:
 def phase_rmse_rad(recon: np.ndarray, truth: np.ndarray) -> float:
     """``sqrt(⟨wrap(φ_o − φ_t)²⟩)`` in rad; every pixel has the same weight."""
     return float(np.sqrt(np.mean(_errors(recon, truth)[1] ** 2)))
-
-
-def frc(a: np.ndarray, b: np.ndarray) -> Curve:
-    """Fourier ring correlation ``Re Σ A·conj(B) / sqrt(Σ|A|² · Σ|B|²)``, each sum over one ring.
-
-    ``A`` and ``B`` are the transforms of the images under a Hann window. The window-weighted mean comes off
-    first: it would leak through the window and correlate the first ring of any two images. Ring k holds the
-    frequencies within half a step of ``k / min(H, W)`` cycles per pixel, k = 1, 2, … up to Nyquist: rings
-    are circles in frequency, whatever the aspect ratio. (Saxton & Baumeister 1982; van Heel & Schatz 2005.)
-
-    Args:
-        a, b: real or complex images ``(H, W)``, both sides at least 2 px.
-
-    Returns:
-        Frequencies ``(min(H, W)//2,)`` as fractions of Nyquist, and correlations in [−1, 1], 0 for a ring in
-        which an image has no power.
-    """
-    if a.ndim != 2 or a.shape != b.shape or min(a.shape) < 2:
-        raise ValueError(f"a and b must share one shape of at least 2 × 2, got {a.shape} and {b.shape}")
-    side = min(a.shape)
-    radius = np.hypot(*np.ix_(*(np.fft.fftfreq(n) for n in a.shape)))  # (H, W) cycles per pixel
-    ring = np.floor(radius * side + 0.5).astype(int).ravel()
-    rings = np.arange(1, side // 2 + 1)
-    fa, fb = _spectrum(a).ravel(), _spectrum(b).ravel()
-    terms = ((fa * fb.conj()).real, np.abs(fa) ** 2, np.abs(fb) ** 2)
-    cross, power_a, power_b = (np.bincount(ring, term)[rings] for term in terms)
-    norm = np.sqrt(power_a * power_b)
-    return 2 * rings / side, np.divide(cross, norm, out=np.zeros_like(cross), where=norm > 0)
-
-
-def _spectrum(image: np.ndarray) -> np.ndarray:
-    """``F[w·(x − Σwx/Σw)]`` with the Hann window ``w = sin²(π(n + ½)/N)`` on both axes."""
-    rows, cols = (np.sin(np.pi * (np.arange(side) + 0.5) / side) ** 2 for side in image.shape)
-    window = rows[:, None] * cols[None, :]
-    return np.fft.fft2(window * (image - np.sum(window * image) / np.sum(window)))
-
-
-def frc_crossing(frequency: np.ndarray, correlation: np.ndarray, threshold: float) -> tuple[float, bool]:
-    """Where a ring correlation first falls below a threshold, by linear interpolation between rings.
-
-    Args:
-        frequency, correlation: ``(K,)``, as from :func:`frc`; the curve starts at correlation 1, frequency 0.
-        threshold: in (0, 1); 0.5, or the 1/7 of Rosenthal & Henderson 2003.
-
-    Returns:
-        The frequency and True; 1.0 and False if the curve never falls below the threshold.
-    """
-    if frequency.ndim != 1 or frequency.shape != correlation.shape:
-        shapes = f"{frequency.shape} and {correlation.shape}"
-        raise ValueError(f"frequency and correlation must share one shape (K,), got {shapes}")
-    if not 0 < threshold < 1:
-        raise ValueError(f"threshold must lie in (0, 1), got {threshold}")
-    q, c = np.r_[0.0, frequency], np.r_[1.0, correlation]
-    below = np.flatnonzero(c < threshold)
-    if not below.size:
-        return 1.0, False
-    k = below[0]
-    return float(q[k - 1] + (q[k] - q[k - 1]) * (c[k - 1] - threshold) / (c[k - 1] - c[k])), True
 
 
 def frc_curves(recon: np.ndarray, truth: np.ndarray) -> tuple[Curve | None, Curve | None]:

@@ -132,11 +132,10 @@ def synchronise_phases(regions: np.ndarray, layout: Layout) -> np.ndarray:
 
 def _synchronised(regions: np.ndarray, mine: np.ndarray, layout: Layout) -> np.ndarray:
     """:func:`synchronise_phases` for the groups ``mine`` of one image."""
-    weighted = [layout.illumination(mine[k : k + CHUNK]) * regions[mine[k : k + CHUNK]] for k in
-                range(0, len(mine), CHUNK)]  # fmt: skip
-    weighted_regions = np.concatenate(weighted)
+    chunks = [mine[k : k + CHUNK] for k in range(0, len(mine), CHUNK)]
+    weighted = np.concatenate([layout.illumination(chunk) * regions[chunk] for chunk in chunks])
     pairs = _neighbours(layout.origins[mine])
-    products = np.array([_overlap(weighted_regions, layout.origins[mine], g, h) for g, h in pairs], complex)
+    products = np.array([_overlap(weighted, layout.origins[mine], g, h) for g, h in pairs], complex)
     rows, cols = np.concatenate([pairs, pairs[:, ::-1]]).T
     agreement = coo_array(
         (np.concatenate([products, products.conj()]), (rows, cols)), (len(mine),) * 2

@@ -11,7 +11,8 @@ from scipy.ndimage import gaussian_filter
 from scipy.signal import convolve2d
 
 from ptycho import metrics
-from ptycho.metrics import Region, align, frc, frc_crossing, score, score_images
+from ptycho.frc import frc, frc_crossing
+from ptycho.metrics import Region, align, score, score_images
 
 SHAPE = (41, 67)
 
