@@ -1,5 +1,6 @@
 """Crop and resize: against TensorFlow's kernel, gradients, kernels of its own, errors, and inside Keras."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import tensorflow as tf
 from benchmarks import conformance, oracles
 from benchmarks.conformance_cases import CROP_DTYPES, FILL, OPERATORS
 from ptycho.xla import choose_path, crop_and_resize
+from ptycho.xla.crop_matrix import LEAST_STEP
 
 ROOT = Path(__file__).resolve().parents[1]
 PATHS = ("exact", "matrix")
@@ -92,6 +94,62 @@ def gradients_in_graph(function, image, boxes, upstream):
         tape.watch([image, boxes])
         crops = function(image, boxes)
     return tape.gradient(crops, [image, boxes], upstream)
+
+
+def brute_force_image_gradient(shape, boxes, which, upstream, method):
+    """Every sample of ``upstream (n, h, w, C)`` given back to the pixels it reads, in float64."""
+    result = np.zeros(shape)
+    for box, n, g in zip(boxes, which, upstream, strict=True):
+        weights = []
+        for lo, hi, size, count in zip(box[:2], box[2:], shape[1:3], g.shape[:2], strict=True):
+            points = oracles.crop_points(lo, hi, size, count).astype(np.float64)[:, None]
+            distance = np.abs(points - np.arange(size))
+            near = np.floor(points + 0.5) == np.arange(size)
+            inside = (points >= 0) & (points <= size - 1)
+            weights.append(inside * (np.maximum(0, 1 - distance) if method == "bilinear" else near))
+        result[n] += np.einsum("im,jn,ijc->mnc", *weights, g)
+    return result
+
+
+def boxes_of_step(step, size, count):
+    """Upright and flipped boxes whose rows lie ``step`` pixels apart, some whole, some across the border."""
+    low = np.array([0.0, 0.037, 0.21, -0.11, 0.5])
+    high = low + step * (count - 1) / (size - 1)
+    rows = np.concatenate([np.stack([low, high], 1), np.stack([high, low], 1)])
+    return np.insert(rows, [1, 2], [0.1, 0.9], axis=1)
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph", "compiled"])
+@pytest.mark.parametrize("method", ["bilinear", "nearest"])
+@pytest.mark.parametrize("step", [0.1, 0.5, LEAST_STEP * 1.0001, 2 / 3, 1.0, 1.7, 6.0])
+def test_gradient_to_the_image_at_every_spacing_of_the_samples(step, method, mode):
+    size, count = 53, 41
+    boxes = boxes_of_step(step, size, count).astype(np.float32)
+    which = np.arange(len(boxes), dtype=np.int32) % 3
+    image, upstream = np.zeros((3, size, 7, 2), np.float32), RNG.normal(size=(len(boxes), count, 5, 2))
+
+    def gradient(image, boxes, upstream):
+        with tf.GradientTape() as tape:
+            tape.watch(image)
+            crops = crop_and_resize(image, boxes, which, (count, 5), method, path="matrix")
+        return tape.gradient(crops, image, upstream)
+
+    if mode != "eager":
+        gradient = tf.function(gradient, jit_compile=mode == "compiled", autograph=False)
+    got = gradient(*(tf.constant(a, tf.float32) for a in (image, boxes, upstream)))
+    want = brute_force_image_gradient(image.shape, boxes, which, upstream.astype(np.float32), method)
+    np.testing.assert_allclose(got, want, atol=4e-6 * max(1, np.abs(want).max()))
+
+
+@pytest.mark.parametrize("shape", [(40, 31), (6, 5), (1, 5), (6, 1)])
+@pytest.mark.parametrize("method", ["bilinear", "nearest"])
+def test_matrix_gradients_are_those_of_tensorflow_for_large_and_single_crops(method, shape):
+    upstream = RNG.normal(size=(3, *shape, 2)).astype(np.float32)
+    crops = (tf.image.crop_and_resize, partial(crop_and_resize, path="matrix"))
+    theirs, ours = (lambda i, b, f=f: f(i, b, WHICH, shape, method) for f in crops)
+    expected = gradients(theirs, IMAGE, BOXES, upstream)
+    for got, want in zip(gradients(ours, IMAGE, BOXES, upstream), expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=2e-5 * np.abs(want).max())
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -26,10 +26,14 @@ class Samples(NamedTuple):
     Attributes:
         points: ``(n, k)`` float32 in pixels, zero where outside.
         inside: ``(n, k)`` bool, whether the point lies in ``[0, S−1]``; false for a box that is not finite.
+        start: ``(n,)`` float32, ``p_0``.
+        step: ``(n,)`` float32, the distance s from one sample to the next, zero for a single sample.
     """
 
     points: tf.Tensor
     inside: tf.Tensor
+    start: tf.Tensor
+    step: tf.Tensor
 
 
 def sample_axis(low: tf.Tensor, high: tf.Tensor, size: int | tf.Tensor, count: int) -> Samples:
@@ -42,13 +46,22 @@ def sample_axis(low: tf.Tensor, high: tf.Tensor, size: int | tf.Tensor, count: i
     """
     last = tf.cast(size - 1, tf.float32)
     if count == 1:
-        points = _rounded((0.5 * (low + high)) * last)[:, None]
+        start = _rounded((0.5 * (low + high)) * last)
+        step = tf.zeros_like(start)
     else:
         divisor = tf.where(tf.math.is_finite(low), tf.constant(count - 1, tf.float32), 1.0)
-        step = _rounded((high - low) * last) / divisor
-        points = _rounded(low * last)[:, None] + _rounded(step[:, None] * tf.range(count, dtype=tf.float32))
-    inside = (points >= 0) & (points <= last)
-    return Samples(tf.where(inside, points, tf.zeros_like(points)), inside)
+        start, step = _rounded(low * last), _rounded((high - low) * last) / divisor
+    points, inside = points_at(start, step, tf.range(count, dtype=tf.float32), size)
+    return Samples(points, inside, start, step)
+
+
+def points_at(
+    start: tf.Tensor, step: tf.Tensor, numbers: tf.Tensor, size: int | tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Points of the samples ``numbers``, ``(k,)`` or ``(n, k)`` whole float32, and whether inside."""
+    points = start[:, None] + _rounded(step[:, None] * numbers)
+    inside = (points >= 0) & (points <= tf.cast(size - 1, tf.float32))
+    return tf.where(inside, points, tf.zeros_like(points)), inside
 
 
 def _rounded(product: tf.Tensor) -> tf.Tensor:

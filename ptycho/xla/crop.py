@@ -4,11 +4,11 @@ Two ways to the same crop:
 
 - ``exact`` gathers the four corners of every sample. Work and memory follow the size of the crops; the
   gradient to the image is a scatter. Eagerly it is bit-identical to TensorFlow's CPU kernel.
-- ``matrix`` is ``out = Wy · image · Wxᵀ``: forward as weighted sums of whole rows, then columns (dense
-  products for ``cubic`` and ``lanczos3``); the gradient to the image as two dense products, whose work
-  follows image times crop but which need no scatter. Images must be finite: a weight of zero times NaN is
-  NaN. A NaN pixel reaches samples at whole coordinates next to it (its whole crop for ``cubic`` and
-  ``lanczos3``), and a NaN upstream gradient reaches the whole gradient image.
+- ``matrix`` is ``out = Wy · image · Wxᵀ`` (:mod:`ptycho.xla.crop_matrix`): forward as weighted sums of
+  whole rows, then columns; the gradient to the image without a scatter, with work that follows image times
+  crop. Images must be finite: a weight of zero times NaN is NaN. A NaN pixel reaches samples at whole
+  coordinates next to it (its whole crop for ``cubic`` and ``lanczos3``), and a NaN upstream gradient may
+  reach the whole gradient image.
 
 Sample points are the same bits in both (:mod:`ptycho.xla.boxes`), hence the same pixels are filled.
 """
@@ -21,10 +21,9 @@ import tensorflow as tf
 
 from ptycho.xla.boxes import Samples, sample_axis
 from ptycho.xla.crop_arguments import CropArguments, checked_arguments
+from ptycho.xla.crop_matrix import matrix_crop
 from ptycho.xla.gather import read_pixels, round_half_away
 from ptycho.xla.precision import channels_as_complex, channels_as_real, compute_dtype, fill_as_real
-from ptycho.xla.resample import resample, resample_adjoint
-from ptycho.xla.taps import TAPS, Tap, apply_taps, dense_weights, sum_of_taps
 
 MATRIX_MULTIPLICATIONS_PER_PIXEL = 600
 """Above this many multiplications for one output pixel and channel the gather is the cheaper path."""
@@ -106,7 +105,7 @@ def _resolve_path(arguments: CropArguments, path: str) -> str:
 
 def _crop(work: tf.Tensor, arguments: CropArguments, path: str) -> tf.Tensor:
     """All crops of real ``work (B, H, W, C)``, filled; nearest with the gradient TensorFlow gives it."""
-    paths = {"exact": _exact, "matrix": _matrix}
+    paths = {"exact": _exact, "matrix": matrix_crop}
 
     def crop(work: tf.Tensor, boxes: tf.Tensor, method: str) -> tf.Tensor:
         size = [work.shape[a] or tf.shape(work)[a] for a in (1, 2)]
@@ -117,7 +116,7 @@ def _crop(work: tf.Tensor, arguments: CropArguments, path: str) -> tf.Tensor:
         crops = paths[path](work, which, y, x, method)
         return _filled(crops, y, x, valid, arguments)
 
-    if arguments.method == "nearest":
+    if arguments.method == "nearest" and path == "exact":
         return _nearest_with_bilinear_box_gradient(crop, work, arguments.boxes)
     return crop(work, arguments.boxes, arguments.method)
 
@@ -163,50 +162,6 @@ def _exact(work: tf.Tensor, which: tf.Tensor, y: Samples, x: Samples, method: st
     upper = upper_left + (at(top, right) - upper_left) * across
     lower = lower_left + (at(bottom, right) - lower_left) * across
     return upper + (lower - upper) * down
-
-
-def _matrix(work: tf.Tensor, which: tf.Tensor, y: Samples, x: Samples, method: str) -> tf.Tensor:
-    """Separable: ``(n, h, w, C)``, with products as the gradient to the images instead of a scatter."""
-    size = [work.shape[a] or tf.shape(work)[a] for a in (1, 2)]
-
-    def taps(*points: tf.Tensor) -> list[list[Tap]]:
-        return [TAPS[method](tf.cast(p, work.dtype), s) for p, s in zip(points, size, strict=True)]
-
-    forward = _crop_by_taps if method in ("bilinear", "nearest") else _crop_by_products
-
-    @tf.custom_gradient
-    def product(work: tf.Tensor, rows: tf.Tensor, cols: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            with tf.GradientTape() as tape:
-                tape.watch([rows, cols])
-                crops = forward(work, which, *taps(rows, cols))
-            weights = [dense_weights(t, s)[:, None] for t, s in zip(taps(rows, cols), size, strict=True)]
-            back = resample_adjoint(tf.transpose(upstream, [0, 3, 1, 2]), *weights)  # (n, C, H, W)
-            images = tf.math.unsorted_segment_sum(tf.transpose(back, [0, 2, 3, 1]), which, tf.shape(work)[0])
-            return images, *tape.gradient(crops, [rows, cols], upstream)
-
-        return forward(work, which, *taps(rows, cols)), gradient
-
-    return product(work, y.points, x.points)
-
-
-def _crop_by_taps(work: tf.Tensor, which: tf.Tensor, rows: list[Tap], cols: list[Tap]) -> tf.Tensor:
-    """Rows first, read from all images at once, then columns: ``(n, h, w, C)``."""
-    batch, height, width, channels = (
-        known if known is not None else tf.shape(work)[axis] for axis, known in enumerate(work.shape)
-    )
-    all_rows = tf.reshape(work, [batch * height, width, channels])
-    resampled = sum_of_taps(rows, 1, lambda index: tf.gather(all_rows, which[:, None] * height + index))
-    return apply_taps(resampled, cols, 2)
-
-
-def _crop_by_products(work: tf.Tensor, which: tf.Tensor, rows: list[Tap], cols: list[Tap]) -> tf.Tensor:
-    """Dense products, one copy of its image for each box: compilers fuse many taps into far too much work."""
-    images = tf.transpose(tf.gather(work, which), [0, 3, 1, 2])  # (n, C, H, W)
-    wy, wx = (
-        dense_weights(t, work.shape[a] or tf.shape(work)[a])[:, None] for t, a in ((rows, 1), (cols, 2))
-    )
-    return tf.transpose(resample(images, wy, wx), [0, 2, 3, 1])
 
 
 def _filled(
