@@ -26,7 +26,7 @@ from benchmarks.timing import Variant
 from ptycho.xla import choose_path, crop_and_resize
 
 RULE_CELLS = (  # image side, crop side
-    *((512, 256), (512, 128), (512, 32), (256, 128), (256, 64), (256, 16)),
+    *((512, 256), (512, 128), (512, 32), (256, 128), (256, 64), (256, 32), (256, 16)),
     *((128, 64), (128, 16), (64, 16)),
 )
 

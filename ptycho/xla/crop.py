@@ -25,8 +25,8 @@ from ptycho.xla.crop_matrix import matrix_crop
 from ptycho.xla.gather import read_pixels, round_half_away
 from ptycho.xla.precision import channels_as_complex, channels_as_real, compute_dtype, fill_as_real
 
-MATRIX_MULTIPLICATIONS_PER_PIXEL = 600
-"""Above this many multiplications for one output pixel and channel the gather is the cheaper path."""
+MATRIX_IMAGE_PIXELS_PER_CROP_PIXEL = 64
+"""Up to this area of the image, in areas of the crop, the matrix path is the cheaper one with gradients."""
 
 
 def crop_and_resize(
@@ -80,16 +80,15 @@ def crop_and_resize(
 
 
 def choose_path(image_size: tuple[int, int], crop_size: tuple[int, int], method: str = "bilinear") -> str:
-    """The cheaper path of a compiled crop, by the multiplications a matrix crop needs for one output pixel.
+    """The cheaper path of a compiled crop with gradients, from an image ``H × W`` to a crop ``h × w``.
 
-    For an image ``H × W`` and a crop ``h × w`` that is ``min(W·(H/w + 1), H·(W/h + 1))``; ``matrix`` up to
-    :data:`MATRIX_MULTIPLICATIONS_PER_PIXEL`.
+    ``matrix`` while ``H·W ≤ 64·h·w`` (:data:`MATRIX_IMAGE_PIXELS_PER_CROP_PIXEL`), and for the methods that
+    have no other.
     """
     if method in ("cubic", "lanczos3"):
         return "matrix"
     (height, width), (h, w) = image_size, crop_size
-    multiplications = min(width * (height / w + 1), height * (width / h + 1))
-    return "matrix" if multiplications <= MATRIX_MULTIPLICATIONS_PER_PIXEL else "exact"
+    return "matrix" if height * width <= MATRIX_IMAGE_PIXELS_PER_CROP_PIXEL * h * w else "exact"
 
 
 def _resolve_path(arguments: CropArguments, path: str) -> str:
