@@ -79,7 +79,9 @@ def stitch(regions: np.ndarray, data: Dataset, method: str, pitch: int) -> Stitc
     The measurement leaves the global phase of every group open; :func:`synchronise_phases` makes the groups
     of an image agree first. ``method="probe"``: the weight is the illumination that the group put on its
     region, ``Σ_k |P_k|²``. ``method="grid"``: it is one on the central square of side ``pitch`` and zero
-    elsewhere, so that the squares of a regular grid tile (the published recipe).
+    elsewhere, so that the squares of a regular grid tile (the published recipe). A pixel that a region leaves
+    exactly zero, as a network does that covers the centre only, has no weight in the mean; the mask shows
+    where the summed weight would be above ``COVERED`` of its maximum all the same.
 
     Args:
         regions: ``(G, R, R)`` complex64.
@@ -88,20 +90,27 @@ def stitch(regions: np.ndarray, data: Dataset, method: str, pitch: int) -> Stitc
     """
     layout = Layout(data)
     regions = regions * synchronise_phases(regions, layout)[:, None, None]
-    total = np.zeros((data.n_images, layout.side, layout.side), np.complex64)
-    weight = np.zeros(total.shape, np.float32)
+    shape = (data.n_images, layout.side, layout.side)
+    total, light, stated = (
+        np.zeros(shape, np.complex64),
+        np.zeros(shape, np.float32),
+        np.zeros(shape, np.float32),
+    )
     for start in range(0, data.n_groups, CHUNK):
         part = slice(start, start + CHUNK)
         w = layout.illumination(part) if method == "probe" else layout.central_square(part, pitch)
         image, origins = layout.image[part], layout.origins[part]
         for i in np.unique(image):
             mine = image == i
-            total[i] += physics.add_windows((w * regions[part])[mine], origins[mine], total.shape[1:])
-            weight[i] += physics.add_windows(w[mine], origins[mine], total.shape[1:])
+            inferred, where = regions[part][mine], origins[mine]
+            total[i] += physics.add_windows(w[mine] * inferred, where, shape[1:])
+            light[i] += physics.add_windows(w[mine], where, shape[1:])
+            stated[i] += physics.add_windows(w[mine] * (inferred != 0), where, shape[1:])
     inner = slice(layout.margin, layout.side - layout.margin)
-    total, weight = total[:, inner, inner], weight[:, inner, inner]
-    mask = weight > COVERED * weight.max()
-    objects = np.where(mask, total / np.where(mask, weight, 1), 0)
+    total, light, stated = (sums[:, inner, inner] for sums in (total, light, stated))
+    mask = light > COVERED * light.max()
+    usable = mask & (stated > 0)
+    objects = np.where(usable, total / np.where(usable, stated, 1), 0)
     return Stitched(objects.astype(np.complex64), mask)
 
 

@@ -214,3 +214,15 @@ def test_images_keep_phases_of_their_own(dataset_of):
 def test_layout_of_a_dataset_without_truth(datasets):
     data = replace(datasets["test"], objects=None)
     assert stitch(np.ones((64, 36, 36), np.complex64), data, "probe", PITCH).objects.shape == (1, 96, 96)
+
+
+def test_what_a_network_leaves_empty_does_not_darken_its_neighbours(datasets):
+    data = datasets["test"]
+    regions = true_regions(data)
+    centre_only = np.zeros_like(regions)
+    inner = slice(data.N // 4, data.region_size - data.N // 4)
+    centre_only[:, inner, inner] = regions[:, inner, inner]
+    result = stitch(centre_only, data, "probe", PITCH)
+    found = result.objects != 0
+    assert found.mean() > 0.3
+    np.testing.assert_allclose(result.objects[found], data.objects[found], atol=2e-5)
