@@ -91,11 +91,8 @@ def stitch(regions: np.ndarray, data: Dataset, method: str, pitch: int) -> Stitc
     layout = Layout(data)
     regions = regions * synchronise_phases(regions, layout)[:, None, None]
     shape = (data.n_images, layout.side, layout.side)
-    total, light, stated = (
-        np.zeros(shape, np.complex64),
-        np.zeros(shape, np.float32),
-        np.zeros(shape, np.float32),
-    )
+    total = np.zeros(shape, np.complex64)
+    light, stated = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     for start in range(0, data.n_groups, CHUNK):
         part = slice(start, start + CHUNK)
         w = layout.illumination(part) if method == "probe" else layout.central_square(part, pitch)
@@ -107,7 +104,7 @@ def stitch(regions: np.ndarray, data: Dataset, method: str, pitch: int) -> Stitc
             light[i] += physics.add_windows(w[mine], where, shape[1:])
             stated[i] += physics.add_windows(w[mine] * (inferred != 0), where, shape[1:])
     inner = slice(layout.margin, layout.side - layout.margin)
-    total, light, stated = (sums[:, inner, inner] for sums in (total, light, stated))
+    total, light, stated = total[:, inner, inner], light[:, inner, inner], stated[:, inner, inner]
     mask = light > COVERED * light.max()
     usable = mask & (stated > 0)
     objects = np.where(usable, total / np.where(usable, stated, 1), 0)

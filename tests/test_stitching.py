@@ -216,8 +216,8 @@ def test_layout_of_a_dataset_without_truth(datasets):
     assert stitch(np.ones((64, 36, 36), np.complex64), data, "probe", PITCH).objects.shape == (1, 96, 96)
 
 
-def test_what_a_network_leaves_empty_does_not_darken_its_neighbours(datasets):
-    data = datasets["test"]
+def test_what_a_network_leaves_empty_does_not_darken_its_neighbours(small_config):
+    data = simulate(small_config(probe=ZonePlateProbe()))["test"]  # a probe that reaches beyond the centre
     regions = true_regions(data)
     centre_only = np.zeros_like(regions)
     inner = slice(data.N // 4, data.region_size - data.N // 4)
