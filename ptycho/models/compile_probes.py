@@ -7,6 +7,7 @@ from collections.abc import Callable
 import keras
 import numpy as np
 import tensorflow as tf
+from scipy.ndimage import gaussian_filter
 
 from ptycho.config import IdealDiskProbe, RunConfig, UnrolledModel, ZonePlateProbe
 from ptycho.models.baseline import PtychoNN
@@ -20,10 +21,12 @@ BATCH, N, GRIDSIZE, OFFSET = 16, 64, 2, 4
 REGION, GROUP = N + (GRIDSIZE - 1) * OFFSET, GRIDSIZE**2
 
 
-def _measured(patterns: int) -> tf.Tensor:
-    """Amplitudes of noise, ``(BATCH, patterns, N, N)``, with the mean energy ``(N/2)²``."""
+def _objects() -> tf.Tensor:
+    """Smooth random object regions, ``(BATCH, REGION, REGION)`` complex64, amplitude about one."""
     rng = np.random.default_rng(0)
-    return tf.constant(rng.random((BATCH, patterns, N, N)) * 3**0.5 / 2, tf.float32)
+    noise = gaussian_filter(rng.normal(size=(2, BATCH, REGION, REGION)), (0, 0, 3, 3))
+    amplitude, phase = 1 + noise[0] / noise[0].std() / 5, noise[1] / noise[1].std() / 2
+    return tf.constant(amplitude * np.exp(1j * phase), tf.complex64)
 
 
 def _pinn(generator: Callable[[], keras.layers.Layer], curved: bool = False) -> Probe:
@@ -31,12 +34,16 @@ def _pinn(generator: Callable[[], keras.layers.Layer], curved: bool = False) -> 
 
     def build(dtype: tf.DType) -> Built:
         config = RunConfig(probe=ZonePlateProbe() if curved else IdealDiskProbe())
-        probe = tf.constant(make_probe(config.probe, N))
+        probe = make_probe(config.probe, N)
         pinn = PtychoPINN(generator(), REGION, N)
         pinn.build((BATCH, GROUP, N, N))
         steps = OFFSET * (np.arange(GRIDSIZE) - (GRIDSIZE - 1) / 2)
         grid = np.stack(np.meshgrid(steps, steps, indexing="ij"), -1).reshape(GROUP, 2)
         offsets = tf.constant(np.tile(grid, (BATCH, 1, 1)), tf.float32)
+
+        scale = N / 2 / np.linalg.norm(probe)  # Σx² is about (N/2)²
+        probe = tf.constant(scale * probe, tf.complex64)
+        measured = pinn.predict_amplitudes(_objects(), offsets, probe)
 
         def predict(x: tf.Tensor) -> tf.Tensor:
             objects = pinn(x, offsets, probe)
@@ -44,7 +51,7 @@ def _pinn(generator: Callable[[], keras.layers.Layer], curved: bool = False) -> 
             parts = (tf.math.real(objects), tf.math.imag(objects), predicted)
             return tf.concat([tf.reshape(part, (BATCH, -1)) for part in parts], axis=1)
 
-        return predict, (_measured(GROUP),)
+        return predict, (measured,)
 
     return Probe(("float32",), build)
 
@@ -58,7 +65,8 @@ def _baseline() -> Probe:
         model = PtychoNN(N, N, 1, 0)
         model.build((BATCH, 1, N, N))
         probe, offsets = tf.ones((N, N), tf.complex64), tf.zeros((BATCH, 1, 2))
-        return lambda x: model(x, offsets, probe), (_measured(1),)
+        measured = tf.random.stateless_uniform((BATCH, 1, N, N), seed=(0, 0), alg="philox")
+        return lambda x: model(x, offsets, probe), (measured,)
 
     return Probe(("float32",), build)
 
