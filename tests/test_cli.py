@@ -65,7 +65,7 @@ MISTAKES = [
     (["probe=laser"], r"probe=laser: must be one of ideal_disk, npz, zone_plate"),
     (["model=gan"], r"model=gan: must be one of unet, unrolled, unrolled_fast"),
     (["stitch=glue"], r"stitch=glue: must be one of grid, probe"),
-    (["experiment=none"], r"experiment=none: must be one of phase_object"),
+    (["experiment=none"], r"experiment=none: must be one of few_pinn, gs1_curved, .*, sparse_scan"),
     (["probe=3"], r"must be a string"),
     (["models=[gan]"], r"models=\[gan\]: must be drawn from \[pinn, baseline\]"),
     (["models=[]"], r"models=\[\]: must be a non-empty list"),
@@ -268,7 +268,7 @@ def test_help(command, tmp_path):
     for text in (
         "probe: ideal_disk, npz, zone_plate",
         "model: unet, unrolled, unrolled_fast",
-        "experiment: phase_object",
+        "experiment: few_pinn, gs1_curved, ",
         "gridsize: 2",
         "outer_offset_test: 20",
         "max_groups_train: 2048",

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from ptycho import config as cfg
 from ptycho.config import ConfigError, RunConfig
+from ptycho.probe import energy_diameter, make_probe
 from workflows.config import run_config
 
 NAN, INF = float("nan"), float("inf")
@@ -349,9 +350,31 @@ def test_stitch_options():
     assert [converted(f"stitch={m}").stitch.method for m in ("probe", "grid")] == ["probe", "grid"]
 
 
+EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
+
+
 def test_the_experiment_changes_only_what_differs():
-    changed = converted("experiment=phase_object")
+    changed = converted("experiment=gs2_curved_phase")
     assert without_folder(changed) == RunConfig(set_phi=True, probe=cfg.ZonePlateProbe())
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_says_what_it_is_and_composes(name):
+    text = (ROOT / "conf" / "experiment" / f"{name}.yaml").read_text()
+    assert text.startswith("# @package _global_\n# ")
+    assert converted(f"experiment={name}", "seed=7").seed == 7
+
+
+def test_the_probe_not_trained_on_differs_in_nothing_else():
+    same, other = (converted(f"experiment={name}") for name in ("probe_in", "probe_plus"))
+    assert other.test_probe.defocus_um == 1.25 * same.probe.defocus_um
+    assert without_folder(dataclasses.replace(other, test_probe=None)) == without_folder(same)
+
+
+def test_the_sparse_scan_steps_by_the_probes_diameter():
+    config = converted("experiment=sparse_scan")
+    step = energy_diameter(make_probe(config.probe, config.N))
+    assert config.outer_pitch("test") == pytest.approx(step, abs=0.5)
 
 
 def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
@@ -366,7 +389,7 @@ def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
         "train": {"default"},
         "xla": {"default"},
         "stitch": {"probe", "grid"},
-        "experiment": {"phase_object"},
+        "experiment": set(EXPERIMENTS),
     }
     assert set(defaults) - {"experiment"} == {field.name for field in dataclasses.fields(RunConfig)}
     for group, table in (("object", cfg.OBJECTS), ("probe", cfg.PROBES), ("model", cfg.GENERATORS)):
