@@ -447,7 +447,7 @@ def test_every_registered_class_returns_every_argument_in_its_configuration(buil
 def test_support_of_unrolled_is_checked():
     for support in (0, 7, 34):
         with pytest.raises(ValueError, match=rf"support={support}: must be even and at most N=32"):
-            Unrolled(32, 36, 1, 4, 0, support, 0)
+            Unrolled(32, 36, 1, 4, 0, 1e-3, support, 0)
 
 
 LOAD = """

@@ -22,7 +22,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ptycho.config import GENERATORS, OBJECTS, PROBES, ConfigError, RunConfig
 
-TABLES: dict[str, dict[str, type]] = {"object": OBJECTS, "probe": PROBES, "model": GENERATORS}
+TABLES: dict[str, dict[str, type]] = {
+    "object": OBJECTS,
+    "probe": PROBES,
+    "test_probe": PROBES,
+    "model": GENERATORS,
+}
 SWITCHES = {"USE_XLA_COMPILE": "xla.compile", "USE_XLA_TRANSLATE": "xla.translate"}
 TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")
 
@@ -83,7 +88,7 @@ def _convert(cls: type, values: Any, prefix: str) -> Any:
     converted = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
-        if not prefix and key in TABLES:
+        if not prefix and key in TABLES and value is not None:
             converted[key] = _variant(key, value)
         else:
             converted[key] = _typed(hints[key], value, name)

@@ -241,8 +241,9 @@ def drawn(
 def describe(config: RunConfig) -> dict[str, Any]:
     """The configuration as plain values, as ``config.yaml`` holds it."""
     values = asdict(config) | {"models": list(config.models)}
-    for group in ("object", "probe", "model"):
-        values[group] = {"kind": getattr(config, group).KIND} | values[group]
+    for group in ("object", "probe", "test_probe", "model"):
+        if values[group] is not None:
+            values[group] = {"kind": getattr(config, group).KIND} | values[group]
     return values
 
 
