@@ -152,6 +152,7 @@ def _made(cls: type[Made], values: Any, where: str) -> Made:
 def _check_names(study: Study) -> None:
     names = [cell.name for cell in study.cells]
     check(len(set(names)) == len(names), "cells", names, "free of repetition")
+    check(bool(names), "cells", "[]", "a non-empty list")
     check(bool(study.stitching), "stitching", "[]", "a non-empty list")
     for method in study.stitching:
         check(method in StitchConfig.METHODS, "stitching", method, f"among {', '.join(StitchConfig.METHODS)}")

@@ -64,9 +64,10 @@ def _legend(figure: Figure, ax: Axes) -> None:
 
 def validation_losses(results: Sequence[CellResult]) -> Figure:
     """Validation loss against the epoch: a panel for each cell, colours are models, lines runs."""
-    rows = max(math.ceil(len(results) / COLUMNS), 1)
-    figure = Figure(figsize=(3.4 * COLUMNS, 2.5 * rows), layout="constrained")
-    panels = figure.subplots(rows, COLUMNS, squeeze=False).ravel()
+    columns = min(COLUMNS, len(results))
+    rows = math.ceil(len(results) / columns)
+    figure = Figure(figsize=(0.6 + 3.4 * columns, 0.6 + 2.4 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for ax, result in zip(panels, results, strict=False):
         for run in result.runs:
             for colour, (name, history) in enumerate(sorted(run.histories.items(), reverse=True)):
