@@ -130,8 +130,11 @@ class UnrolledModel:
     width: int = 32
     blocks: int = 1
     illumination_floor: float = 1e-3
+    neighbours: int = 3
+    neighbour_distance_px64: float = 12.0
 
     def __post_init__(self) -> None:
+        _check_neighbours(self.neighbours, self.neighbour_distance_px64)
         _at_least("model.stages", self.stages, 1)
         _at_least("model.width", self.width, 1)
         _at_least("model.blocks", self.blocks, 0)
@@ -145,9 +148,18 @@ class UNetModel:
     KIND: ClassVar[str] = "unet"
     filters_scale: int = 2
     object_big: bool = False
+    neighbours: int = 0
+    neighbour_distance_px64: float = 12.0
 
     def __post_init__(self) -> None:
+        _check_neighbours(self.neighbours, self.neighbour_distance_px64)
         _at_least("model.filters_scale", self.filters_scale, 1)
+
+
+def _check_neighbours(count: int, distance: float) -> None:
+    """``neighbours``: patterns near a group that its object must explain in training, besides its own."""
+    _at_least("model.neighbours", count, 0)
+    _finite("model.neighbour_distance_px64", distance, above=True)
 
 
 @dataclass(frozen=True)

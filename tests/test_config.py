@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import sys
 
 import pytest
@@ -100,6 +101,18 @@ REFUSED = [
         cfg.UnrolledModel,
         {"illumination_floor": 0.0},
         "model.illumination_floor=0.0: must be a finite number > 0",
+    ),
+    (cfg.UnrolledModel, {"neighbours": -1}, "model.neighbours=-1: must be an integer >= 0"),
+    (cfg.UNetModel, {"neighbours": -1}, "model.neighbours=-1: must be an integer >= 0"),
+    (
+        cfg.UnrolledModel,
+        {"neighbour_distance_px64": 0.0},
+        "model.neighbour_distance_px64=0.0: must be a finite number > 0",
+    ),
+    (
+        cfg.UNetModel,
+        {"neighbour_distance_px64": math.inf},
+        "model.neighbour_distance_px64=inf: must be a finite number > 0",
     ),
     (cfg.XlaConfig, {"compile": True, "translate": False}, "xla.translate=false with xla.compile=true"),
     (cfg.StitchConfig, {"method": "glue"}, "stitch.method=glue: must be one of probe, grid"),
