@@ -9,7 +9,8 @@ in no training set is reconstructed from the middle of a scan with the test pitc
 scored as the workflow scores. Training seconds hold the making of batches and the steps; not the first step,
 which compiles and changes nothing, nor evaluation and simulation. The learning rate is the model's own, with
 the warm-up and cosine of the workflow laid over the seconds: a curve belongs to its budget, and its earlier
-points are below what a run planned for so short a time would reach. The weights are those of the moment.
+points are below what a run planned for so short a time would reach. The weights are those of the moment; time 0 is the
+untrained network.
 
 Writes time_to_quality.csv (every evaluation), .md (when each model crosses .9, .95, .98) and .png.
 """
@@ -128,13 +129,13 @@ def exam_times(first: float, ratio: float, budget: float) -> list[float]:
 
 def crossing(rows: Sequence[Row], level: float) -> float | None:
     """Seconds at which the amplitude SSIM first reaches a level; linear in log time between evaluations."""
-    before: Row | None = None
+    before: Row = {"seconds": 0.0, "amplitude_ssim": None}
     for row in rows:
-        value = row["amplitude_ssim"]
-        if value is not None and value >= level:
-            if before is None or before["amplitude_ssim"] is None:
+        start, end = before["amplitude_ssim"], row["amplitude_ssim"]
+        if end is not None and end >= level:
+            if start is None or before["seconds"] == 0:
                 return row["seconds"]
-            part = (level - before["amplitude_ssim"]) / (value - before["amplitude_ssim"])
+            part = (level - start) / (end - start)
             return before["seconds"] * (row["seconds"] / before["seconds"]) ** part
         before = row
     return None
@@ -160,9 +161,9 @@ def curve(
     inputs = tf.constant(data.model_probe), tf.constant(data.normalisation, tf.float32)
     supply = batches(data, config, recipe.supervised)
     step(next(supply), *inputs)  # compiles; at a rate of zero it changes nothing
-    untrained = exam.score(regions_of(predict, view, config.batch_size), view)
-    rows, seconds, steps, loss = [], 0.0, 0, math.nan
-    for due in times:
+    rows: list[Row] = []
+    seconds, steps, loss = 0.0, 0, math.nan
+    for due in [0.0, *times]:
         while seconds < due:
             optimizer.learning_rate = rate(min(seconds / times[-1], 1) * TICKS)
             began = time.perf_counter()
@@ -170,10 +171,13 @@ def curve(
             seconds, steps = seconds + time.perf_counter() - began, steps + 1
             if not math.isfinite(loss):
                 break
+        if rows and rows[-1]["steps"] == steps:  # a step was longer than the time between two evaluations
+            continue
         scores = exam.score(regions_of(predict, view, config.batch_size), view)
         rows.append({"model": name, "seconds": seconds, "steps": steps, "loss": loss, **scores})
-        print(f"{name}: {seconds:.1f} s, {steps} steps, loss {loss:.4g}, SSIM {scores['amplitude_ssim']}")
-        if not math.isfinite(loss):
+        shown = _short(scores["amplitude_ssim"], 4)
+        print(f"{name}: {seconds:.1f} s, {steps} steps, loss {loss:.4g}, amplitude SSIM {shown}", flush=True)
+        if steps and not math.isfinite(loss):
             print(f"{name}: the loss is {loss}; it stops here")
             break
     patterns = steps * config.batch_size * data.group_size
@@ -183,14 +187,16 @@ def curve(
         "training groups": data.n_groups,
         "steps/s": round(steps / seconds, 1),
         "patterns/s": round(patterns / seconds),
-        "amplitude SSIM untrained": _short(untrained["amplitude_ssim"], 4),
     }
 
 
 def summary(cost: Row, rows: Sequence[Row]) -> Row:
     """What a model cost, its last score, and when it crossed each level."""
     crossed = {f"{level:g} after / s": _short(crossing(rows, level)) for level in LEVELS}
-    return cost | {"at the end": _short(rows[-1]["amplitude_ssim"], 4)} | crossed
+    ends = {
+        when: _short(row["amplitude_ssim"], 4) for when, row in (("untrained", rows[0]), ("end", rows[-1]))
+    }
+    return cost | {f"amplitude SSIM, {when}": value for when, value in ends.items()} | crossed
 
 
 def _short(value: float | None, digits: int = 1) -> str:
@@ -198,17 +204,26 @@ def _short(value: float | None, digits: int = 1) -> str:
 
 
 def plot(rows: Sequence[Row], references: dict[str, float | None], title: str) -> Figure:
-    """Amplitude SSIM against training seconds: a line for each model, the references level."""
+    """Amplitude SSIM against training seconds: a line for each model, the references level.
+
+    A logarithmic axis has no zero: the untrained networks stand at half the time of the first evaluation.
+    """
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     ax = figure.subplots()
+    untrained = min(row["seconds"] for row in rows if row["seconds"]) / 2
     for name in dict.fromkeys(row["model"] for row in rows):
         mine = [row for row in rows if row["model"] == name and row["amplitude_ssim"] is not None]
-        seconds, scores = ([row[key] for row in mine] for key in ("seconds", "amplitude_ssim"))
-        ax.semilogx(seconds, scores, "o-", markersize=3, label=name)
+        seconds = [row["seconds"] or untrained for row in mine]
+        ax.semilogx(seconds, [row["amplitude_ssim"] for row in mine], "o-", markersize=3, label=name)
     for (name, value), style in zip(references.items(), (":", "--"), strict=True):
         if value is not None:
             ax.axhline(value, color="gray", linestyle=style, linewidth=1, label=name)
-    ax.set(xlabel="training / s", ylabel="amplitude SSIM, unseen object", title=title, ylim=(None, 1))
+    ax.set(
+        xlabel="training / s (leftmost: untrained)",
+        ylabel="amplitude SSIM, unseen object",
+        title=title,
+        ylim=(None, 1),
+    )
     ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     ax.xaxis.set_major_formatter("{x:g}")
     ax.xaxis.set_minor_formatter(NullFormatter())
