@@ -9,8 +9,8 @@ in no training set is reconstructed from the middle of a scan with the test pitc
 scored as the workflow scores. Training seconds hold the making of batches and the steps; not the first step,
 which compiles and changes nothing, nor evaluation and simulation. The learning rate is the model's own, with
 the warm-up and cosine of the workflow laid over the seconds: a curve belongs to its budget, and its earlier
-points are below what a run planned for so short a time would reach. The weights are those of the moment; time 0 is the
-untrained network.
+points are below what a run planned for so short a time would reach. The weights are those of the moment;
+at 0 s, the untrained network. Run it on a quiet machine.
 
 Writes time_to_quality.csv (every evaluation), .md (when each model crosses .9, .95, .98) and .png.
 """
@@ -193,10 +193,8 @@ def curve(
 def summary(cost: Row, rows: Sequence[Row]) -> Row:
     """What a model cost, its last score, and when it crossed each level."""
     crossed = {f"{level:g} after / s": _short(crossing(rows, level)) for level in LEVELS}
-    ends = {
-        when: _short(row["amplitude_ssim"], 4) for when, row in (("untrained", rows[0]), ("end", rows[-1]))
-    }
-    return cost | {f"amplitude SSIM, {when}": value for when, value in ends.items()} | crossed
+    first, last = (_short(row["amplitude_ssim"], 4) for row in (rows[0], rows[-1]))
+    return cost | {"amplitude SSIM untrained": first, "at the end": last} | crossed
 
 
 def _short(value: float | None, digits: int = 1) -> str:

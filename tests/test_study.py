@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import helpers_study
 import pytest
@@ -93,6 +94,7 @@ def test_the_shipped_study():
         "seconds": 900,
     }
     assert [name for name, cell in cells.items() if cell.model == "baseline"] == ["many_baseline"]
+    assert len(plan(study, Path("out"), [0], [], ROOT / "conf")) == 19  # every experiment is there and valid
 
 
 @pytest.mark.parametrize(
