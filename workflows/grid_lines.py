@@ -14,16 +14,18 @@ import tensorflow as tf
 import yaml
 
 from ptycho import figures, metrics
-from ptycho.config import RunConfig
+from ptycho.config import RunConfig, StitchConfig
 from ptycho.data import Dataset, to_arrays
 from ptycho.inference import predict_regions
 from ptycho.models import build_baseline, build_pinn, get_weights, parameter_count
 from ptycho.report import RunFolder
 from ptycho.simulate import simulate
-from ptycho.stitching import Stitched, stitch
+from ptycho.stitching import Stitched, stitch_each
 from ptycho.training import History, NonFiniteLossError, train
 
 log = logging.getLogger(__name__)
+
+STITCHING_SCORES = ("ssim", "frc50", "phase_rmse_rad", "uncovered_fraction", "flags")
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,12 @@ def run(config: RunConfig, folder: RunFolder) -> Result:
         log.info("XLA: compile=%s, translate=%s", config.xla.compile, config.xla.translate)
         folder.text("config.yaml", yaml.safe_dump(describe(config), sort_keys=False))
         data = simulated(config, folder)
-        recons, histories = {}, {}
+        stitched, histories = {}, {}
         for name in config.models:
             model, histories[name] = trained(name, config, data, folder)
-            recons[name] = reconstructed(name, model, config, data["test"], folder)
-        scores = scored(config, data["test"], recons, folder)
+            stitched[name] = reconstructed(name, model, config, data["test"], folder)
+        scores = scored(config, data["test"], stitched, folder)
+        recons = {name: by_method[config.stitch.method] for name, by_method in stitched.items()}
         drawn(config, data["test"], recons, histories, scores, folder)
     folder.manifest(provenance(config, histories))
     log.info("results: %s", folder.path)
@@ -153,14 +156,14 @@ def _store(name: str, model: keras.Model, history: History, folder: RunFolder) -
 
 def reconstructed(
     name: str, model: keras.Model, config: RunConfig, test: Dataset, folder: RunFolder
-) -> Stitched:
-    """Infer on the test scan, stitch, and store the objects."""
+) -> dict[str, Stitched]:
+    """Infer on the test scan, stitch by every method, and store the objects of ``stitch.method``."""
     view = RECIPES[name].view(config, test)
     with folder.timed(f"{name}_inference"):
         regions = predict_regions(model, view, config.batch_size, config.xla.compile)
     with folder.timed("stitching"):
-        stitched = stitch(regions, view, config.stitch.method, config.outer_pitch("test"))
-    _store_recon(name, stitched, folder)
+        stitched = stitch_each(regions, view, StitchConfig.METHODS, config.outer_pitch("test"))
+    _store_recon(name, stitched[config.stitch.method], folder)
     return stitched
 
 
@@ -184,24 +187,36 @@ def scored_region(config: RunConfig) -> metrics.Region:
 
 
 def scored(
-    config: RunConfig, test: Dataset, recons: dict[str, Stitched], folder: RunFolder
+    config: RunConfig, test: Dataset, stitched: dict[str, dict[str, Stitched]], folder: RunFolder
 ) -> dict[str, Any]:
-    """Score every reconstruction against the truth and write ``metrics.json``."""
+    """Score every model's objects, by stitching method, against the truth and write ``metrics.json``."""
     truth, region = _truth(test), scored_region(config)
     _store_recon("gt", Stitched(truth, np.ones(truth.shape, bool)), folder)
     with folder.timed("scoring"):
         scores = {
-            name: metrics.score_images(recon.objects, truth, recon.mask, region)
-            for name, recon in recons.items()
+            name: model_scores(by_method, config.stitch.method, truth, region)
+            for name, by_method in stitched.items()
         }
         scores |= metrics.reference_rows(truth, region)
     folder.json("metrics.json", scores | {"region": asdict(region), "conventions": metrics.CONVENTIONS})
     for name, values in scores.items():
         amplitude, phase = values["ssim"]
         alarms = [flag for flag in values["flags"] if flag in metrics.ALARMS]
-        note = f"  ! {', '.join(alarms)}" if alarms and name in recons else ""
+        note = f"  ! {', '.join(alarms)}" if alarms and name in stitched else ""
         log.info("%-18s SSIM amplitude %s  phase %s%s", name, _number(amplitude), _number(phase), note)
     return scores
+
+
+def model_scores(
+    by_method: dict[str, Stitched], chosen: str, truth: np.ndarray, region: metrics.Region
+) -> dict[str, Any]:
+    """All scores of the ``chosen`` stitching; under ``stitching`` the main ones of each method."""
+    each = {
+        method: metrics.score_images(recon.objects, truth, recon.mask, region)
+        for method, recon in by_method.items()
+    }
+    main = {method: {key: row[key] for key in STITCHING_SCORES} for method, row in each.items()}
+    return each[chosen] | {"stitching": main}
 
 
 def _truth(test: Dataset) -> np.ndarray:
