@@ -120,7 +120,7 @@ def _comparison_lines(study: Study, entry: Comparison, results: Sequence[CellRes
     answer = {True: "✓", False: "miss", None: ""}[holds(entry, results, judged)]
     lines = []
     for number, claim in enumerate(entry.any):
-        text = f"{SHORT.get(claim.score, claim.score)}({claim.cell}) − {claim.minus} ≥ {claim.at_least:g}"
+        text = f"{SHORT.get(claim.score, claim.score)}: {claim.cell} − {claim.minus} ≥ {claim.at_least:g}"
         difference = _cell_text(claim_difference(claim, results, judged), claim.score)
         lines.append([entry.title if number == 0 else "or", text, difference, answer if number == 0 else ""])
     return lines
