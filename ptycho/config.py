@@ -129,7 +129,7 @@ class UnrolledModel:
     stages: int = 8
     width: int = 32
     blocks: int = 1
-    illumination_floor: float = 1e-3
+    illumination_floor: float = 0.01
     neighbours: int = 3
     neighbour_distance_px64: float = 12.0
 
