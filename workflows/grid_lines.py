@@ -15,6 +15,7 @@ import yaml
 
 from ptycho import figures, metrics
 from ptycho.config import RunConfig
+from ptycho.conversion import to_mapping
 from ptycho.data import Dataset, to_arrays
 from ptycho.inference import predict_regions
 from ptycho.models import build_baseline, build_pinn, get_weights, parameter_count
@@ -61,7 +62,7 @@ def run(config: RunConfig, folder: RunFolder) -> Result:
     with folder.logged(), folder.timed("total"):
         prepare_tensorflow()
         log.info("XLA: compile=%s, translate=%s", config.xla.compile, config.xla.translate)
-        folder.text("config.yaml", yaml.safe_dump(describe(config), sort_keys=False))
+        folder.text("config.yaml", yaml.safe_dump(to_mapping(config), sort_keys=False))
         data = simulated(config, folder)
         recons, histories = {}, {}
         for name in config.models:
@@ -221,14 +222,6 @@ def drawn(
         folder.figure("visuals/compare_amp_phase.png", comparison)
         folder.figure("visuals/frc_curves.png", figures.frc_curves(curves))
         folder.figure("visuals/history.png", figures.history({name: h.rows for name, h in histories.items()}))
-
-
-def describe(config: RunConfig) -> dict[str, Any]:
-    """The configuration as plain values, as ``config.yaml`` holds it."""
-    values = asdict(config) | {"models": list(config.models)}
-    for group in ("object", "probe", "model"):
-        values[group] = {"kind": getattr(config, group).KIND} | values[group]
-    return values
 
 
 def provenance(config: RunConfig, histories: dict[str, History]) -> dict[str, Any]:
