@@ -36,6 +36,28 @@ def to_mapping(config: RunConfig) -> dict[str, Any]:
     return values
 
 
+def result_settings(config: RunConfig) -> dict[str, Any]:
+    """The plain values that decide what a run gives: all but where it is written."""
+    return {key: value for key, value in to_mapping(config).items() if key not in ("output_dir", "overwrite")}
+
+
+def differences(stored: dict[str, Any], asked: dict[str, Any]) -> list[str]:
+    """``key: stored value -> asked value`` for every key, dotted, that two nested mappings do not share."""
+    one, two = _flat(stored), _flat(asked)
+    return [
+        f"{key}: {show(one[key]) if key in one else 'absent'} -> {show(two[key]) if key in two else 'absent'}"
+        for key in one | two
+        if key not in one or key not in two or one[key] != two[key]
+    ]
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
 def _convert(cls: type, values: Any, prefix: str) -> Any:
     """Build the dataclass ``cls`` from a mapping; unknown keys and wrong types are errors."""
     if not isinstance(values, dict):

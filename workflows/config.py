@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import typing
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from hydra.errors import OverrideParseException
@@ -15,8 +16,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptycho.config import ConfigError, RunConfig
-from ptycho.conversion import from_mapping, keys, one_line, show, unknown_key
+from ptycho.conversion import differences, from_mapping, keys, one_line, show, to_mapping, unknown_key
+from ptycho.stored import read_config
 
+COMMANDS = ("hydra", "experiment", "resume")  # keys that say what to do; the configuration has none of them
 SWITCHES = {"USE_XLA_COMPILE": "xla.compile", "USE_XLA_TRANSLATE": "xla.translate"}
 TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")
 
@@ -29,15 +32,66 @@ def run_config(composed: DictConfig, overrides: list[str], environ: Mapping[str,
         overrides: the overrides given on the command line, to tell an explicit choice from a default.
         environ: the environment; ``USE_XLA_COMPILE`` and ``USE_XLA_TRANSLATE`` are read from it.
     """
+    values = _plain(composed)
+    for key in COMMANDS:
+        values.pop(key, None)
+    _apply_switches(values, overrides, environ)
+    return from_mapping(values)
+
+
+def resumed_config(
+    run: Path, composed: DictConfig, defaults: DictConfig, overrides: list[str], environ: Mapping[str, str]
+) -> RunConfig:
+    """The stored configuration of the run in folder ``run``, if nothing on the command line contradicts it.
+
+    Args:
+        run: the folder that is to be resumed.
+        composed, overrides, environ: as for :func:`run_config`.
+        defaults: what Hydra composes without overrides, to tell what an experiment asks for.
+
+    Raises:
+        ConfigError: there is no readable configuration, or the overrides or the environment ask for another.
+    """
+    stored = read_config(run)
+    asked = _with_overrides(to_mapping(stored), _plain(composed), _plain(defaults), overrides)
+    _apply_switches(asked, overrides, environ)
+    if asked["output_dir"] and Path(asked["output_dir"]).resolve() == run.resolve():
+        asked["output_dir"] = stored.output_dir  # the folder may have been moved
+    if found := differences(to_mapping(stored), to_mapping(from_mapping(asked))):
+        raise ConfigError(
+            f"resume={run}: goes on with its own configuration, and the command line or the environment asks "
+            f"for another ({'; '.join(found)}); leave that out, or start a new run"
+        )
+    return stored
+
+
+def _with_overrides(
+    stored: dict[str, Any], composed: dict[str, Any], defaults: dict[str, Any], overrides: list[str]
+) -> dict[str, Any]:
+    """A stored configuration with what the overrides ask for; a group's option replaces its whole section."""
+    given = [override.lstrip("+~").split("=", 1)[0] for override in overrides]
+    if "experiment" in given:
+        given += [key for key, value in composed.items() if value != defaults.get(key)]
+    asked = dict(stored)
+    for key in given:
+        top, _, name = key.partition(".")
+        if top in COMMANDS or top not in composed:
+            continue
+        section = composed[top]
+        if name in stored.get(top, ()) and name in section:
+            asked[top] = asked[top] | {name: section[name]}
+        else:
+            asked[top] = section
+    return asked
+
+
+def _plain(composed: DictConfig) -> dict[str, Any]:
+    """What Hydra composed, as nested plain values without interpolations."""
     try:
         values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise ConfigError(one_line(str(error))) from error
-    values = typing.cast(dict[str, Any], values)
-    values.pop("hydra", None)
-    values.pop("experiment", None)
-    _apply_switches(values, overrides, environ)
-    return from_mapping(values)
+    return typing.cast(dict[str, Any], values)
 
 
 def _apply_switches(values: dict[str, Any], overrides: list[str], environ: Mapping[str, str]) -> None:
