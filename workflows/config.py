@@ -71,17 +71,16 @@ def _with_overrides(
     """A stored configuration with what the overrides ask for; a group's option replaces its whole section."""
     given = [override.lstrip("+~").split("=", 1)[0] for override in overrides]
     if "experiment" in given:
-        given += [key for key, value in composed.items() if value != defaults.get(key)]
+        given += [key for key in composed if key != "output_dir" and composed[key] != defaults.get(key)]
     asked = dict(stored)
     for key in given:
         top, _, name = key.partition(".")
         if top in COMMANDS or top not in composed:
             continue
-        section = composed[top]
-        if name in stored.get(top, ()) and name in section:
-            asked[top] = asked[top] | {name: section[name]}
-        else:
-            asked[top] = section
+        whole, part = asked.get(top), composed[top]
+        if isinstance(whole, dict) and name in whole and name in part:
+            part = whole | {name: part[name]}
+        asked[top] = part
     return asked
 
 
