@@ -166,7 +166,7 @@ def test_checkpoints_of_another_network_or_length_are_passed_over(tmp_path, unin
     class Hill(Valley):
         def __init__(self):
             super().__init__()
-            self.c = self.add_weight(shape=(), initializer="ones", name="c")
+            self.c = self.add_weight(shape=(), initializer="ones", trainable=False, name="c")
 
     fit(Checkpoints(tmp_path, {}, 1e9), model=Hill())
     caplog.clear()
