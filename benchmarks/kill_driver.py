@@ -67,7 +67,7 @@ def announce_phases() -> None:
     announced("simulated", lambda *_: "simulation")
     announced("train", lambda model, *_: f"training_{model.name}")
     announced("predict_regions", lambda *_: "inference")
-    announced("stitch", lambda *_: "stitching")
+    announced("stitch_each", lambda *_: "stitching")
     announced("scored", lambda *_: "reporting")
 
 

@@ -16,7 +16,12 @@ from typing import Any
 
 from ptycho.config import GENERATORS, OBJECTS, PROBES, ConfigError, RunConfig
 
-TABLES: dict[str, dict[str, type]] = {"object": OBJECTS, "probe": PROBES, "model": GENERATORS}
+TABLES: dict[str, dict[str, type]] = {
+    "object": OBJECTS,
+    "probe": PROBES,
+    "test_probe": PROBES,
+    "model": GENERATORS,
+}
 
 
 def from_mapping(values: Any) -> RunConfig:
@@ -32,7 +37,8 @@ def to_mapping(config: RunConfig) -> dict[str, Any]:
     """The configuration as plain values that YAML and JSON hold; :func:`from_mapping` reads them back."""
     values = asdict(config) | {"models": list(config.models)}
     for group in TABLES:
-        values[group] = {"kind": getattr(config, group).KIND} | values[group]
+        if values[group] is not None:
+            values[group] = {"kind": getattr(config, group).KIND} | values[group]
     return values
 
 
@@ -43,7 +49,7 @@ def result_settings(config: RunConfig) -> dict[str, Any]:
 
 def differences(stored: dict[str, Any], asked: dict[str, Any]) -> list[str]:
     """``key: stored value -> asked value`` for every key, dotted, that two nested mappings do not share."""
-    one, two = _flat(stored), _flat(asked)
+    one, two = flat(stored), flat(asked)
     return [
         f"{key}: {show(one[key]) if key in one else 'absent'} -> {show(two[key]) if key in two else 'absent'}"
         for key in one | two
@@ -51,11 +57,12 @@ def differences(stored: dict[str, Any], asked: dict[str, Any]) -> list[str]:
     ]
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested values by dotted keys."""
+    found: dict[str, Any] = {}
     for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found
 
 
 def _convert(cls: type, values: Any, prefix: str) -> Any:
@@ -72,7 +79,7 @@ def _convert(cls: type, values: Any, prefix: str) -> Any:
     converted = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
-        if not prefix and key in TABLES:
+        if not prefix and key in TABLES and value is not None:
             converted[key] = _variant(key, value)
         else:
             converted[key] = _typed(hints[key], value, name)

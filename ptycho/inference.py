@@ -32,7 +32,11 @@ def predict_regions(model: keras.Model, data: Dataset, batch_size: int, compile_
     Returns:
         ``(G, R, R)`` complex64, in the object's own units.
     """
-    step = make_predict_step(model, compile_xla)
+    return regions_of(make_predict_step(model, compile_xla), data, batch_size)
+
+
+def regions_of(step: PredictStep, data: Dataset, batch_size: int) -> np.ndarray:
+    """:func:`predict_regions` by a step that may have been compiled already."""
     probe = tf.constant(data.model_probe)
     regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)
     done = 0

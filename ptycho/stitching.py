@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -88,8 +89,21 @@ def stitch(regions: np.ndarray, data: Dataset, method: str, pitch: int) -> Stitc
         data: the dataset they were inferred from.
         pitch: distance of neighbouring groups in pixels.
     """
+    return stitch_each(regions, data, (method,), pitch)[method]
+
+
+def stitch_each(
+    regions: np.ndarray, data: Dataset, methods: Iterable[str], pitch: int
+) -> dict[str, Stitched]:
+    """:func:`stitch` by several methods; the phases are synchronised once."""
     layout = Layout(data)
     regions = regions * synchronise_phases(regions, layout)[:, None, None]
+    return {method: _weighted_mean(regions, layout, method, pitch) for method in methods}
+
+
+def _weighted_mean(regions: np.ndarray, layout: Layout, method: str, pitch: int) -> Stitched:
+    """``Σ w_g·O_g / Σ w_g`` of regions that agree in phase."""
+    data = layout.data
     shape = (data.n_images, layout.side, layout.side)
     total = np.zeros(shape, np.complex64)
     light, stated = np.zeros(shape, np.float32), np.zeros(shape, np.float32)

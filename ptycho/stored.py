@@ -12,7 +12,7 @@ import numpy as np
 import yaml
 
 from ptycho.config import ConfigError, RunConfig
-from ptycho.conversion import from_mapping, keys, one_line
+from ptycho.conversion import from_mapping, one_line, to_mapping
 from ptycho.report import weights_hash
 
 CONFIG = "config.yaml"
@@ -30,8 +30,8 @@ class StoredModel:
 def read_config(run: Path) -> RunConfig:
     """The configuration of the run in folder ``run``, from its ``config.yaml``.
 
-    A section may lack keys that are newer than the file, which then have their defaults; a file that lacks
-    whole entries has been cut short.
+    Keys that are newer than the file have their defaults; a file that lacks whole sections has been cut
+    short.
 
     Raises:
         ConfigError: the file is missing, unreadable, incomplete, or holds an unknown key or a wrong value.
@@ -51,7 +51,8 @@ def read_config(run: Path) -> RunConfig:
         config = from_mapping(values)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-    if missing := sorted(keys(RunConfig) - values.keys()):
+    sections = {key for key, value in to_mapping(RunConfig()).items() if isinstance(value, dict)}
+    if missing := sorted(sections - values.keys()):
         raise ConfigError(f"{path}: is incomplete; it lacks {', '.join(missing)}")
     return config
 

@@ -110,6 +110,7 @@ def train(
         lambda epoch, first: training_batches(data, batch_size, seed, epoch, supervised, first),
         _validation_batches(val, batch_size, supervised),
         epochs,
+        config.patience,
         steps,
         batch_size * data.group_size,
         checkpoints,
@@ -125,6 +126,7 @@ class Trainer:
     Attributes:
         train_step, eval_step: losses of a batch, with and without an update.
         batches: (epoch, steps to pass over) → batches of that epoch.
+        epochs, patience: epochs at most; end after so many without a better validation loss.
         steps, patterns: optimizer steps in an epoch; diffraction patterns in a step.
         best: weights of the smallest validation loss so far.
     """
@@ -136,6 +138,7 @@ class Trainer:
     batches: Callable[[int, int], Iterator[Batch]]
     val_batches: list[Batch]
     epochs: int
+    patience: int | None
     steps: int
     patterns: int
     checkpoints: Checkpoints | None
@@ -154,7 +157,7 @@ class Trainer:
         self._progress = Progress(self.model.name, self.epochs, self.steps, self.patterns, done)
         try:
             with self.stop.deferred():
-                while self.history.epoch < self.epochs:
+                while self.history.epoch < self.epochs and not self._out_of_patience():
                     self._epoch()
         except NonFiniteLossError as error:
             self.history.stopped = str(error)
@@ -163,7 +166,17 @@ class Trainer:
         finally:
             self._progress.close()
             set_weights(self.model, self.best)
+        if self._out_of_patience():
+            self.history.stopped = f"no better validation loss in {self.patience} epochs"
+            log.info(
+                "%s: stopped after epoch %d, %s", self.model.name, self.history.epoch, self.history.stopped
+            )
         return self.history
+
+    def _out_of_patience(self) -> bool:
+        """Whether none of the last ``patience`` epochs brought a better validation loss."""
+        history = self.history
+        return self.patience is not None and history.epoch - history.best_epoch >= self.patience
 
     def _epoch(self) -> None:
         """The rest of the epoch in which the history ends, its validation, and a checkpoint."""

@@ -102,14 +102,22 @@ def validated(composed: DictConfig) -> Job:
     config = run_config(composed, overrides, os.environ)
     path = run_path(config)
     check_free(path, config.overwrite)
-    make_probe(config.probe, config.N)
+    check_probes(config)
     return Job(config, path, tuple(overrides))
+
+
+def check_probes(config: RunConfig) -> None:
+    """Make the probes of training and test, to see that it can be done."""
+    for role in ("train", "test"):
+        make_probe(config.probe_of(role), config.N)
 
 
 def resumed(composed: DictConfig) -> Job:
     """Check that ``resume`` names a run to go on with, and that nothing else asks for another."""
     path, hydra_config = Path(str(composed.resume)), HydraConfig.get()
     overrides = list(hydra_config.overrides.task)
+    if not composed.resume:
+        raise ConfigError("resume=: must be the folder of the run to go on with")
     if hydra_config.mode == RunMode.MULTIRUN:
         raise ConfigError(f"resume={path}: goes on with one run; leave out -m, and resume job by job")
     if composed.overwrite:
@@ -118,7 +126,7 @@ def resumed(composed: DictConfig) -> Job:
         )
     config = resumed_config(path, composed, hydra.compose("grid_lines"), overrides, os.environ)
     check_writable(path)
-    make_probe(config.probe, config.N)
+    check_probes(config)
     return Job(config, path, tuple(overrides), resumed=True)
 
 

@@ -65,7 +65,7 @@ MISTAKES = [
     (["probe=laser"], r"probe=laser: must be one of ideal_disk, npz, zone_plate"),
     (["model=gan"], r"model=gan: must be one of unet, unrolled, unrolled_fast"),
     (["stitch=glue"], r"stitch=glue: must be one of grid, probe"),
-    (["experiment=none"], r"experiment=none: must be one of phase_object"),
+    (["experiment=none"], r"experiment=none: must be one of few_pinn, gs1_curved, .*, sparse_scan"),
     (["probe=3"], r"must be a string"),
     (["models=[gan]"], r"models=\[gan\]: must be drawn from \[pinn, baseline\]"),
     (["models=[]"], r"models=\[\]: must be a non-empty list"),
@@ -268,7 +268,7 @@ def test_help(command, tmp_path):
     for text in (
         "probe: ideal_disk, npz, zone_plate",
         "model: unet, unrolled, unrolled_fast",
-        "experiment: phase_object",
+        "experiment: few_pinn, gs1_curved, ",
         "gridsize: 2",
         "outer_offset_test: 20",
         "max_groups_train: 2048",
@@ -323,7 +323,7 @@ def interrupted(path, **changes):
 def test_a_folder_that_cannot_be_resumed(refused, tmp_path):
     assert "no config.yaml in it" in refused(f"resume={tmp_path / 'none'}")
     assert "no config.yaml in it" in refused("resume=a=b,c d(e)")
-    assert "resume=" in refused("resume=")
+    assert refused("resume=") == "resume=: must be the folder of the run to go on with"
     run = interrupted(tmp_path / "0_gridsize=1,seed=0")
     (run / "config.yaml").write_text("N: [64")
     assert "config.yaml: is damaged" in refused(f"resume={run}")

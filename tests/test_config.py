@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import sys
 
 import pytest
@@ -12,6 +13,7 @@ from omegaconf import OmegaConf
 
 from ptycho import config as cfg
 from ptycho.config import ConfigError, RunConfig
+from ptycho.probe import energy_diameter, make_probe
 from workflows.config import run_config
 
 NAN, INF = float("nan"), float("inf")
@@ -100,6 +102,24 @@ REFUSED = [
         {"checkpoint_seconds": -1.0},
         "train.checkpoint_seconds=-1.0: must be a finite number >= 0",
     ),
+    (cfg.TrainConfig, {"patience": 0}, "train.patience=0: must be an integer >= 1"),
+    (
+        cfg.UnrolledModel,
+        {"illumination_floor": 0.0},
+        "model.illumination_floor=0.0: must be a finite number > 0",
+    ),
+    (cfg.UnrolledModel, {"neighbours": -1}, "model.neighbours=-1: must be an integer >= 0"),
+    (cfg.UNetModel, {"neighbours": -1}, "model.neighbours=-1: must be an integer >= 0"),
+    (
+        cfg.UnrolledModel,
+        {"neighbour_distance_px64": 0.0},
+        "model.neighbour_distance_px64=0.0: must be a finite number > 0",
+    ),
+    (
+        cfg.UNetModel,
+        {"neighbour_distance_px64": math.inf},
+        "model.neighbour_distance_px64=inf: must be a finite number > 0",
+    ),
     (cfg.XlaConfig, {"compile": True, "translate": False}, "xla.translate=false with xla.compile=true"),
     (cfg.StitchConfig, {"method": "glue"}, "stitch.method=glue: must be one of probe, grid"),
     (RunConfig, {"N": 0}, "N=0: must be a power of two from 32 to 512"),
@@ -164,7 +184,7 @@ def test_dataclass_refuses(cls, values, message):
 def test_every_field_is_refused_somewhere():
     """A new key needs a check, or a reason to be listed here."""
     free = {"set_phi", "output_dir", "overwrite", "object_big", "compile", "realspace_weight"}
-    sections = {"object", "probe", "scan", "model", "baseline", "train", "xla", "stitch"}
+    sections = {"object", "probe", "test_probe", "scan", "model", "baseline", "train", "xla", "stitch"}
     checked = {(cls, key) for cls, values, _ in REFUSED for key in values or ("file",)}
     for cls in {cls for cls, _, _ in REFUSED}:
         for field in dataclasses.fields(cls):
@@ -335,9 +355,31 @@ def test_stitch_options():
     assert [converted(f"stitch={m}").stitch.method for m in ("probe", "grid")] == ["probe", "grid"]
 
 
+EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
+
+
 def test_the_experiment_changes_only_what_differs():
-    changed = converted("experiment=phase_object")
-    assert without_folder(changed) == RunConfig(set_phi=True, probe=cfg.ZonePlateProbe())
+    changed = converted("experiment=gs2_curved_phase")
+    assert without_folder(changed) == RunConfig(set_phi=True, probe=cfg.ZonePlateProbe(), models=("pinn",))
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_says_what_it_is_and_composes(name):
+    text = (ROOT / "conf" / "experiment" / f"{name}.yaml").read_text()
+    assert text.startswith("# @package _global_\n# ")
+    assert converted(f"experiment={name}", "seed=7").seed == 7
+
+
+def test_the_probe_not_trained_on_differs_in_nothing_else():
+    same, other = (converted(f"experiment={name}") for name in ("probe_in", "probe_plus"))
+    assert other.test_probe.defocus_um == 1.25 * same.probe.defocus_um
+    assert without_folder(dataclasses.replace(other, test_probe=None)) == without_folder(same)
+
+
+def test_the_sparse_scan_steps_by_the_probes_diameter():
+    config = converted("experiment=sparse_scan")
+    step = energy_diameter(make_probe(config.probe, config.N))
+    assert config.outer_pitch("test") == pytest.approx(step, abs=0.5)
 
 
 def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
@@ -352,7 +394,7 @@ def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
         "train": {"default"},
         "xla": {"default"},
         "stitch": {"probe", "grid"},
-        "experiment": {"phase_object"},
+        "experiment": set(EXPERIMENTS),
     }
     assert set(defaults) - {"experiment", "resume"} == {field.name for field in dataclasses.fields(RunConfig)}
     for group, table in (("object", cfg.OBJECTS), ("probe", cfg.PROBES), ("model", cfg.GENERATORS)):

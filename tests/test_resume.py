@@ -298,15 +298,16 @@ STORED = RunConfig(
     model=cfg.UnrolledModel(stages=3),
     output_dir="elsewhere",
     overwrite=True,
+    models=("pinn",),
 )
 AGREE = [
     (),
     ("nepochs=7", "set_phi=true", "model.stages=3"),
     ("model=unrolled_fast",),
     ("probe=zone_plate", "probe.energy_keV=8"),
-    ("experiment=phase_object",),
+    ("experiment=gs2_curved_phase",),
     ("output_dir=elsewhere",),
-    ("train.learning_rate=0.001", "models=[pinn,baseline]", "max_groups_train=2048"),
+    ("train.learning_rate=0.001", "models=[pinn]", "max_groups_train=2048"),
 ]
 DIFFER = [
     (("nepochs=8",), r"\(nepochs: 7 -> 8\)"),

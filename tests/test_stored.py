@@ -16,7 +16,10 @@ CONFIGS = [
         output_dir="runs/a b", models=("baseline",), max_groups_train=None, nphotons=1e15, seed=2**32 - 1
     ),
     RunConfig(probe=cfg.ZonePlateProbe(defocus_um=-1 / 3), model=cfg.UNetModel(object_big=True)),
-    RunConfig(probe=cfg.FileProbe(file="no: 'such' #file.npz", mask_diameter_px=0.1)),
+    RunConfig(
+        test_probe=cfg.IdealDiskProbe(),
+        probe=cfg.FileProbe(file="no: 'such' #file.npz", mask_diameter_px=0.1),
+    ),
 ]
 
 
@@ -32,8 +35,10 @@ def test_a_configuration_survives_its_file(tmp_path, config):
     assert from_mapping(to_mapping(config)) == config
 
 
-def test_a_key_that_an_older_section_lacks_has_its_default(tmp_path):
-    stored(tmp_path, text=lambda values: values.replace("  blocks: 1\n", ""))
+def test_a_key_that_an_older_file_lacks_has_its_default(tmp_path):
+    stored(
+        tmp_path, text=lambda values: values.replace("  blocks: 1\n", "").replace("test_probe: null\n", "")
+    )
     assert read_config(tmp_path) == RunConfig()
 
 
@@ -55,7 +60,7 @@ WRONG = [
     (lambda values: values[: values.index("  method")], r"stitch=null: must be a section of keys"),
     (
         lambda values: values[: values.index("mae_weight")],
-        r"is incomplete; it lacks baseline, mae_weight, .*",
+        r"is incomplete; it lacks baseline, model, .*",
     ),
 ]
 

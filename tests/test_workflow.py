@@ -81,6 +81,11 @@ def test_metrics(first):
         assert all(len(row[score]) == 2 for score in SCORES), name
         assert {"phase_rmse_rad", "amplitude_ratio", "uncovered_fraction", "flags", "per_image"} <= set(row)
     assert len(metrics["pinn"]["per_image"]) == 1
+    for name in MODELS:
+        by_method, row = metrics[name]["stitching"], metrics[name]
+        assert set(by_method) == {"grid", "probe"}
+        assert {key: row[key] for key in by_method["probe"]} == by_method["probe"]
+        assert by_method["grid"]["ssim"] != by_method["probe"]["ssim"]
     # One image: the mean is that image. 7 × 7 groups, pitch 10, the middle of the first at 18.
     assert metrics["pinn"]["ssim"] == metrics["pinn"]["per_image"][0]["ssim"]
     assert metrics["region"] == {"top": 13, "left": 13, "height": 70, "width": 70}

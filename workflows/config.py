@@ -16,7 +16,17 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptycho.config import ConfigError, RunConfig
-from ptycho.conversion import differences, from_mapping, keys, one_line, show, to_mapping, unknown_key
+from ptycho.conversion import (
+    TABLES,
+    differences,
+    flat,
+    from_mapping,
+    keys,
+    one_line,
+    show,
+    to_mapping,
+    unknown_key,
+)
 from ptycho.stored import read_config
 
 COMMANDS = ("hydra", "experiment", "resume")  # keys that say what to do; the configuration has none of them
@@ -71,7 +81,7 @@ def _with_overrides(
     """A stored configuration with what the overrides ask for; a group's option replaces its whole section."""
     given = [override.lstrip("+~").split("=", 1)[0] for override in overrides]
     if "experiment" in given:
-        given += [key for key in composed if key != "output_dir" and composed[key] != defaults.get(key)]
+        given += _changed(composed, defaults)
     asked = dict(stored)
     for key in given:
         top, _, name = key.partition(".")
@@ -82,6 +92,14 @@ def _with_overrides(
             part = whole | {name: part[name]}
         asked[top] = part
     return asked
+
+
+def _changed(composed: dict[str, Any], defaults: dict[str, Any]) -> list[str]:
+    """The keys, or whole options of a group, that differ; the default output folder always does."""
+    one, two = flat(composed), flat(defaults)
+    changed = [key for key, value in one.items() if key not in two or two[key] != value]
+    sections = [key.split(".")[0] if key.split(".")[0] in TABLES else key for key in changed]
+    return [key for key in dict.fromkeys(sections) if key != "output_dir"]
 
 
 def _plain(composed: DictConfig) -> dict[str, Any]:

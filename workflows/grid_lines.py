@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from ptycho import figures, metrics
 from ptycho.checkpoint import Checkpoints
-from ptycho.config import ConfigError, RunConfig
+from ptycho.config import ConfigError, RunConfig, StitchConfig
 from ptycho.conversion import differences, result_settings
 from ptycho.data import Dataset, load_dataset, to_arrays
 from ptycho.history import History
@@ -24,28 +24,47 @@ from ptycho.interrupt import StopRequest
 from ptycho.models import build_baseline, build_pinn, get_weights, parameter_count, set_weights
 from ptycho.report import RunFolder
 from ptycho.simulate import simulate
-from ptycho.stitching import Stitched, stitch
+from ptycho.stitching import Stitched, stitch_each
 from ptycho.stored import read_model
 from ptycho.training import NonFiniteLossError, train
 
 log = logging.getLogger(__name__)
 
+STITCHING_SCORES = ("ssim", "frc50", "phase_rmse_rad", "uncovered_fraction", "flags")
+
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one of the compared models is made: its network, its view of a dataset, its learning rate."""
+    """How one of the compared models is made: its network, its views of the data, its learning rate.
+
+    ``view`` is what it reconstructs from, ``training_view`` makes of that what it is trained with.
+    """
 
     build: Callable[[RunConfig, Dataset], keras.Model]
     view: Callable[[RunConfig, Dataset], Dataset]
+    training_view: Callable[[RunConfig, Dataset], Dataset]
     learning_rate: Callable[[RunConfig], float]
     supervised: bool
 
 
+def with_neighbours(config: RunConfig, data: Dataset) -> Dataset:
+    """Groups with the neighbouring patterns that the PINN's loss compares with, too."""
+    radius = config.model.neighbour_distance_px64 * config.N / 64
+    return data.with_neighbours(config.model.neighbours, radius, config.seed)
+
+
 RECIPES = {
-    "pinn": Recipe(build_pinn, lambda c, data: data, lambda c: c.train.learning_rate, supervised=False),
+    "pinn": Recipe(
+        build_pinn,
+        lambda c, data: data,
+        with_neighbours,
+        lambda c: c.train.learning_rate,
+        supervised=False,
+    ),
     "baseline": Recipe(
         build_baseline,
         lambda c, data: data.single_patterns(c.baseline.patterns_per_group),
+        lambda c, data: data,
         lambda c: c.baseline.learning_rate,
         supervised=True,
     ),
@@ -68,11 +87,12 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
         log.info("the run goes on" if folder.resumed else "the run begins")
         log.info("XLA: compile=%s, translate=%s", config.xla.compile, config.xla.translate)
         data = stored_data(config, folder) or simulated(config, folder)
-        recons, histories = {}, {}
+        stitched, histories = {}, {}
         for name in config.models:
             model, histories[name] = trained(name, config, data, folder, stop)
-            recons[name] = reconstructed(name, model, config, data["test"], folder)
-        scores = scored(config, data["test"], recons, folder)
+            stitched[name] = reconstructed(name, model, config, data["test"], folder)
+        scores = scored(config, data["test"], stitched, folder)
+        recons = {name: by_method[config.stitch.method] for name, by_method in stitched.items()}
         drawn(config, data["test"], recons, histories, scores, folder)
     folder.manifest(provenance(config, histories) | {"resumed": folder.resumed})
     log.info("results: %s", folder.path)
@@ -120,7 +140,9 @@ def trained(
     It is stored too when its loss stops being finite; its checkpoints stay then.
     """
     recipe = RECIPES[name]
-    training, validation = (recipe.view(config, data[role]) for role in ("train", "val"))
+    training, validation = (
+        recipe.training_view(config, recipe.view(config, data[role])) for role in ("train", "val")
+    )
     model = recipe.build(config, training)
     log.info("%s: %d parameters, %d groups", name, parameter_count(model), training.n_groups)
     settings = result_settings(config)
@@ -158,7 +180,7 @@ def restored(name: str, model: keras.Model, settings: dict[str, Any], folder: Ru
     except ConfigError as error:
         log.warning("%s; it is trained again", error)
         return None
-    if stored is None or stored.description["stopped"]:
+    if stored is None or not stored.description["complete"]:
         return None
     if found := differences(stored.description["run_config"], settings):
         raise ConfigError(
@@ -167,7 +189,7 @@ def restored(name: str, model: keras.Model, settings: dict[str, Any], folder: Ru
         )
     set_weights(model, stored.weights)
     log.info("%s: is trained; its weights are loaded", name)
-    return History(rows=stored.rows, **stored.description["times_s"])
+    return History(stored.rows, stopped=stored.description["stopped"], **stored.description["times_s"])
 
 
 @contextlib.contextmanager
@@ -178,20 +200,26 @@ def stored_if_it_diverges(
     try:
         yield
     except NonFiniteLossError as error:
-        store(name, model, error.history, settings, folder)
+        store(name, model, error.history, settings, folder, complete=False)
         raise
 
 
 def store(
-    name: str, model: keras.Model, history: History, settings: dict[str, Any], folder: RunFolder
+    name: str,
+    model: keras.Model,
+    history: History,
+    settings: dict[str, Any],
+    folder: RunFolder,
+    complete: bool = True,
 ) -> None:
-    """Store a model, how it was trained, and its history."""
+    """Store a model, how it was trained, whether that came to its proper end, and its history."""
     description = {
         "class": type(model).__name__,
         "config": keras.saving.serialize_keras_object(model),
         "parameters": parameter_count(model),
         "best_epoch": history.best_epoch,
         "stopped": history.stopped,
+        "complete": complete,
         "times_s": {"compile_s": history.compile_s, "checkpoint_s": history.checkpoint_s},
         "run_config": settings,
     }
@@ -200,14 +228,14 @@ def store(
 
 def reconstructed(
     name: str, model: keras.Model, config: RunConfig, test: Dataset, folder: RunFolder
-) -> Stitched:
-    """Infer on the test scan, stitch, and store the objects."""
+) -> dict[str, Stitched]:
+    """Infer on the test scan, stitch by every method, and store the objects of ``stitch.method``."""
     view = RECIPES[name].view(config, test)
     with folder.timed(f"{name}_inference"):
         regions = predict_regions(model, view, config.batch_size, config.xla.compile)
     with folder.timed("stitching"):
-        stitched = stitch(regions, view, config.stitch.method, config.outer_pitch("test"))
-    _store_recon(name, stitched, folder)
+        stitched = stitch_each(regions, view, StitchConfig.METHODS, config.outer_pitch("test"))
+    _store_recon(name, stitched[config.stitch.method], folder)
     return stitched
 
 
@@ -231,25 +259,37 @@ def scored_region(config: RunConfig) -> metrics.Region:
 
 
 def scored(
-    config: RunConfig, test: Dataset, recons: dict[str, Stitched], folder: RunFolder
+    config: RunConfig, test: Dataset, stitched: dict[str, dict[str, Stitched]], folder: RunFolder
 ) -> dict[str, Any]:
-    """Score every reconstruction against the truth and write ``metrics.json``."""
+    """Score every model's objects, by stitching method, against the truth and write ``metrics.json``."""
     truth, region = _truth(test), scored_region(config)
     _store_recon("gt", Stitched(truth, np.ones(truth.shape, bool)), folder)
     with folder.timed("scoring"):
         scores = {
-            name: metrics.score_images(recon.objects, truth, recon.mask, region)
-            for name, recon in recons.items()
+            name: model_scores(by_method, config.stitch.method, truth, region)
+            for name, by_method in stitched.items()
         }
         scores |= metrics.reference_rows(truth, region)
     folder.json("metrics.json", scores | {"region": asdict(region), "conventions": metrics.CONVENTIONS})
     for name, values in scores.items():
         amplitude, phase = values["ssim"]
         alarms = [flag for flag in values["flags"] if flag in metrics.ALARMS]
-        note = f"  ! {', '.join(alarms)}" if alarms and name in recons else ""
+        note = f"  ! {', '.join(alarms)}" if alarms and name in stitched else ""
         level = logging.WARNING if note else logging.INFO
         log.log(level, "%-18s SSIM amplitude %s  phase %s%s", name, _number(amplitude), _number(phase), note)
     return scores
+
+
+def model_scores(
+    by_method: dict[str, Stitched], chosen: str, truth: np.ndarray, region: metrics.Region
+) -> dict[str, Any]:
+    """All scores of the ``chosen`` stitching; under ``stitching`` the main ones of each method."""
+    each = {
+        method: metrics.score_images(recon.objects, truth, recon.mask, region)
+        for method, recon in by_method.items()
+    }
+    main = {method: {key: row[key] for key in STITCHING_SCORES} for method, row in each.items()}
+    return each[chosen] | {"stitching": main}
 
 
 def _truth(test: Dataset) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""Studies: many runs of the workflow, one table. ``definition`` → ``plan`` → ``results`` → ``report``."""
