@@ -186,6 +186,7 @@ class TrainConfig:
     warmup_fraction: float = 0.05
     clip_norm: float = 1.0
     val_groups: int = 256
+    checkpoint_seconds: float = 30.0
     patience: int | None = None
 
     def __post_init__(self) -> None:
@@ -195,6 +196,7 @@ class TrainConfig:
             check(math.isfinite(value) and 0 <= value <= 1, f"train.{key}", value, "between 0 and 1")
         _finite("train.clip_norm", self.clip_norm, above=True)
         _at_least("train.val_groups", self.val_groups, 1)
+        _finite("train.checkpoint_seconds", self.checkpoint_seconds)
         if self.patience is not None:
             _at_least("train.patience", self.patience, 1)
 

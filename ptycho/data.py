@@ -181,11 +181,14 @@ class Dataset:
 
 
 def training_batches(
-    data: Dataset, batch_size: int, seed: int, epoch: int, truth: bool = False
+    data: Dataset, batch_size: int, seed: int, epoch: int, truth: bool = False, first: int = 0
 ) -> Iterator[Batch]:
-    """Full batches of one epoch in an order that (seed, epoch) decides; the remainder is dropped."""
+    """Full batches of one epoch in an order that (seed, epoch) decides; the remainder is dropped.
+
+    ``first`` batches are passed over.
+    """
     order = np.random.default_rng([seed, epoch]).permutation(data.n_groups)
-    for step in range(data.n_groups // batch_size):
+    for step in range(first, data.n_groups // batch_size):
         yield data.batch(order[step * batch_size : (step + 1) * batch_size], truth)
 
 

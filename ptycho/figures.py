@@ -38,7 +38,8 @@ def compare(
     Args:
         truth: complex ``(h, w)``, the scored region.
         recons: name → aligned complex ``(h, w)``.
-        scores: name → what :func:`ptycho.metrics.score` gave for it; its SSIM goes into the title.
+        scores: name → what :func:`ptycho.metrics.score` gave for it; its SSIM goes into the title,
+            in red with its alarms if it has failed.
         probe: complex ``(N, N)``.
     """
     columns = {"truth": truth} | recons
@@ -48,8 +49,9 @@ def compare(
     for column, (name, image) in enumerate(columns.items()):
         _show(figure, axes[0, column], np.abs(image), AMPLITUDE_MAP, amplitude_limits, "amplitude")
         _show(figure, axes[1, column], phase(image), PHASE_MAP, angle_limits, "phase / rad")
-        axes[0, column].set_title(_title(name, scores.get(name), 0))
-        axes[1, column].set_title(_title(name, scores.get(name), 1))
+        colour = "red" if _alarms(scores.get(name)) else "black"
+        axes[0, column].set_title(_title(name, scores.get(name), 0), color=colour)
+        axes[1, column].set_title(_title(name, scores.get(name), 1), color=colour)
     _show(figure, axes[0, -1], np.abs(probe), "viridis", (0, float(np.abs(probe).max())), "amplitude")
     visible = np.where(np.abs(probe) > 0.02 * np.abs(probe).max(), np.angle(probe), np.nan)
     _show(figure, axes[1, -1], visible, "twilight", (-np.pi, np.pi), "phase / rad")
@@ -64,8 +66,13 @@ def _title(name: str, scores: dict | None, channel: int) -> str:
         return f"{name}, {kind}"
     value = scores["ssim"][channel]
     text = f"{name}, {kind}: SSIM {'none' if value is None else format(value, '.4f')}"
-    alarms = [flag for flag in scores["flags"] if flag in ALARMS]
+    alarms = _alarms(scores)
     return text + (f"\n! {', '.join(alarms)}" if alarms else "")
+
+
+def _alarms(scores: dict | None) -> list[str]:
+    """The flags of a failed reconstruction."""
+    return [] if scores is None else [flag for flag in scores["flags"] if flag in ALARMS]
 
 
 def amp_phase(name: str, image: np.ndarray, region: Region) -> Figure:

@@ -20,13 +20,20 @@ class Progress:
         title: what is being trained.
         epochs, steps: epochs, and steps in each.
         patterns: diffraction patterns in a step.
+        done: steps that were done before, by another process.
     """
 
-    def __init__(self, title: str, epochs: int, steps: int, patterns: int) -> None:
+    def __init__(self, title: str, epochs: int, steps: int, patterns: int, done: int = 0) -> None:
         self._title, self._epochs, self._steps, self._patterns = title, epochs, steps, patterns
-        self._total, self._done = epochs * steps, 0
+        self._total, self._before, self._done = epochs * steps, done, done
         self._bar = (
-            tqdm(total=self._total * patterns, desc=title, unit="pattern", unit_scale=True)
+            tqdm(
+                total=self._total * patterns,
+                initial=done * patterns,
+                desc=title,
+                unit="pattern",
+                unit_scale=True,
+            )
             if sys.stderr.isatty()
             else None
         )
@@ -35,13 +42,13 @@ class Progress:
     def step(self, epoch: int, step: int, loss: float) -> None:
         """One training step is done; ``epoch`` and ``step`` count from one."""
         self._done += 1
-        if self._done == 1:  # the first step compiles; it says nothing about the speed
+        if self._done == self._before + 1:  # the first step compiles; it says nothing about the speed
             self._start = self._last_line = time.monotonic()
         if self._bar is not None:
             where = f"epoch {epoch}/{self._epochs}, step {step}/{self._steps}"
             self._bar.set_postfix_str(f"{where}, loss {loss:.4g}", refresh=False)
             self._bar.update(self._patterns)
-        elif self._done > 1 and time.monotonic() - self._last_line >= LINE_INTERVAL_S:
+        elif self._done > self._before + 1 and time.monotonic() - self._last_line >= LINE_INTERVAL_S:
             self._last_line = time.monotonic()
             log.info(
                 "%s: epoch %d/%d, step %d/%d, loss %.4g, %s",
@@ -55,7 +62,7 @@ class Progress:
             )
 
     def _speed(self) -> str:
-        steps_per_s = (self._done - 1) / max(time.monotonic() - self._start, 1e-9)
+        steps_per_s = (self._done - self._before - 1) / max(time.monotonic() - self._start, 1e-9)
         left = (self._total - self._done) / steps_per_s
         return f"{steps_per_s * self._patterns:.0f} patterns/s, {left:.0f} s left"
 

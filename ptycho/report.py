@@ -20,9 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 from matplotlib.figure import Figure
 
-from ptycho.config import ConfigError
+from ptycho.config import ConfigError, RunConfig
+from ptycho.conversion import to_mapping
+from ptycho.files import remove_temporary, unusable, write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -46,40 +49,36 @@ class RunFolder:
     Args:
         path: the folder. It is made if need be, with its parents.
         overwrite: remove the run that the folder holds; without it such a folder is refused.
+        resumed: go on with the run that the folder holds; nothing but temporary files is removed.
 
     Raises:
         ConfigError: the folder holds a run, is no folder, or cannot be written.
     """
 
-    def __init__(self, path: Path, overwrite: bool = False) -> None:
-        self.path = path
-        held = check_free(path, overwrite)
+    def __init__(self, path: Path, overwrite: bool = False, resumed: bool = False) -> None:
+        self.path, self.resumed = path, resumed
+        held = [] if resumed else check_free(path, overwrite)
         try:
             path.mkdir(parents=True, exist_ok=True)
             probe = path / f".write-test-{os.getpid()}"
             probe.touch()
             probe.unlink()
+            remove_temporary(path)
             for name in held:
                 _remove(path / name)
         except OSError as error:
-            raise _unusable(path, error.strerror or str(error)) from error
+            raise unusable(path, error.strerror or str(error)) from error
         self.timings: dict[str, float] = {}
 
     def write(self, name: str, save: Callable[[Any], object]) -> Path:
         """Write a file atomically: ``save`` gets a binary file object; the result appears when complete."""
         target = self.path / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                save(file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        write_atomically(target, save)
         return target
+
+    def config(self, config: RunConfig) -> Path:
+        """Write ``config.yaml``, from which a run can be resumed."""
+        return self.text("config.yaml", yaml.safe_dump(to_mapping(config), sort_keys=False))
 
     def text(self, name: str, content: str) -> Path:
         return self.write(name, lambda file: file.write(content.encode()))
@@ -106,10 +105,10 @@ class RunFolder:
     def model(
         self, name: str, weights: dict[str, np.ndarray], description: dict[str, Any], rows: list
     ) -> None:
-        """Write ``<name>/weights.npz``, ``model.json`` and ``history.csv``."""
+        """Write ``<name>/weights.npz``, ``history.csv`` and, when these are complete, ``model.json``."""
         self.arrays(f"{name}/weights.npz", weights)
-        self.json(f"{name}/model.json", description | {"weights_sha256": weights_hash(weights)})
         self.table(f"{name}/history.csv", rows)
+        self.json(f"{name}/model.json", description | {"weights_sha256": weights_hash(weights)})
 
     @contextlib.contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -122,8 +121,8 @@ class RunFolder:
 
     @contextlib.contextmanager
     def logged(self) -> Iterator[None]:
-        """Copy the log to ``run.log`` while the block runs."""
-        handler = logging.FileHandler(self.path / "run.log", mode="w")
+        """Append the log to ``run.log`` while the block runs."""
+        handler = _LogFile(self.path / "run.log")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         root = logging.getLogger()
         root.addHandler(handler)
@@ -151,17 +150,30 @@ def check_free(path: Path, overwrite: bool) -> list[str]:
             f"output_dir={path}: holds another run ({', '.join(held)}); "
             "choose another folder, or overwrite=true to replace it"
         )
-    absolute = path.absolute()
-    nearest = next(folder for folder in (absolute, *absolute.parents) if os.path.exists(folder))
-    if not os.path.isdir(nearest):
-        raise _unusable(path, f"{nearest} is no folder")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise _unusable(path, f"no permission in {nearest}")
+    check_writable(path)
     return held
 
 
-def _unusable(path: Path, reason: str) -> ConfigError:
-    return ConfigError(f"output_dir={path}: cannot be written ({reason}); choose another folder")
+def check_writable(path: Path) -> None:
+    """Raise ConfigError if an output folder, made or not, can be seen not to be writable."""
+    absolute = path.absolute()
+    nearest = next(folder for folder in (absolute, *absolute.parents) if os.path.exists(folder))
+    if not os.path.isdir(nearest):
+        raise unusable(path, f"{nearest} is no folder")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise unusable(path, f"no permission in {nearest}")
+
+
+class _LogFile(logging.FileHandler):
+    """``run.log``, without which a run goes on: a full disk loses lines, it does not stop the work."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            super().close()
 
 
 def weights_hash(weights: dict[str, np.ndarray]) -> str:

@@ -12,25 +12,19 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from ptycho import variables
+from ptycho.checkpoint import Checkpoints, Snapshot
 from ptycho.config import TrainConfig
 from ptycho.data import Batch, Dataset, padded_batches, training_batches
+from ptycho.history import History, Losses
+from ptycho.interrupt import StopRequest
 from ptycho.models import get_weights, set_weights
 from ptycho.progress import Progress
+from ptycho.variables import Arrays
 
 log = logging.getLogger(__name__)
 
 Step = Callable[[Batch, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
-
-
-@dataclass
-class History:
-    """What a training did: a row of losses for every epoch, the best epoch, and times in seconds."""
-
-    rows: list[dict[str, float]] = field(default_factory=list)
-    best_epoch: int = 0
-    compile_s: float = 0.0
-    train_s: float = 0.0
-    stopped: str | None = None
 
 
 class NonFiniteLossError(RuntimeError):
@@ -90,81 +84,186 @@ def train(
     seed: int,
     compile_xla: bool,
     supervised: bool = False,
+    checkpoints: Checkpoints | None = None,
+    stop: StopRequest | None = None,
 ) -> History:
     """Train ``model`` in place; at the end it holds the weights of the best validation loss.
 
     Every epoch visits the full batches of a permutation decided by (seed, epoch). Only a ``supervised``
-    model is given the true object.
+    model is given the true object. A training that ``checkpoints`` holds is continued, to the very
+    weights and losses that it would have had without the interruption.
 
     Raises:
         NonFiniteLossError: a loss was NaN or infinite. The model is left with its best weights so far
             (the initial ones during the first epoch); ``error.history`` holds what was recorded.
+        Stopped: ``stop`` was asked for; the step was finished and a checkpoint saved.
+        ConfigError: the checkpoints were made with another configuration.
     """
     steps = data.n_groups // batch_size
-    optimizer = keras.optimizers.Adam(
-        learning_rate_schedule(config, learning_rate, steps * epochs), global_clipnorm=config.clip_norm
+    schedule = learning_rate_schedule(config, learning_rate, steps * epochs)
+    optimizer = keras.optimizers.Adam(schedule, global_clipnorm=config.clip_norm, name="adam")
+    trainer = Trainer(
+        model,
+        optimizer,
+        _on(data, make_train_step(model, optimizer, compile_xla)),
+        _on(val, make_eval_step(model, compile_xla)),
+        lambda epoch, first: training_batches(data, batch_size, seed, epoch, supervised, first),
+        _validation_batches(val, batch_size, supervised),
+        epochs,
+        config.patience,
+        steps,
+        batch_size * data.group_size,
+        checkpoints,
+        stop or StopRequest(),
     )
-    train_step = make_train_step(model, optimizer, compile_xla)
-    eval_step = make_eval_step(model, compile_xla)
-    val_batches = _validation_batches(val, batch_size, supervised)
-    history, best, best_loss = History(), get_weights(model), math.inf
-    progress = Progress(model.name, epochs, steps, batch_size * data.group_size)
-    try:
-        for epoch in range(epochs):
-            began = time.perf_counter()
-            losses = _train_epoch(
-                train_step,
-                data,
-                training_batches(data, batch_size, seed, epoch, supervised),
-                epoch,
-                progress,
-                history,
+    return trainer.run()
+
+
+@dataclass(eq=False)
+class Trainer:
+    """A training and its state: the variables of ``model`` and ``optimizer``, ``best`` and ``history``.
+
+    Attributes:
+        train_step, eval_step: losses of a batch, with and without an update.
+        batches: (epoch, steps to pass over) → batches of that epoch.
+        epochs, patience: epochs at most; end after so many without a better validation loss.
+        steps, patterns: optimizer steps in an epoch; diffraction patterns in a step.
+        best: weights of the smallest validation loss so far.
+    """
+
+    model: keras.Model
+    optimizer: keras.optimizers.Optimizer
+    train_step: Callable[[Batch], Losses]
+    eval_step: Callable[[Batch], Losses]
+    batches: Callable[[int, int], Iterator[Batch]]
+    val_batches: list[Batch]
+    epochs: int
+    patience: int | None
+    steps: int
+    patterns: int
+    checkpoints: Checkpoints | None
+    stop: StopRequest
+    best: Arrays = field(default_factory=dict)
+    history: History = field(default_factory=History)
+
+    def run(self) -> History:
+        """Train from where the checkpoints left off, or from the beginning, to the end."""
+        self.best = get_weights(self.model)
+        if self.checkpoints is not None and self.checkpoints.restore(self._apply):
+            epoch, step = self.history.epoch, self.history.step
+            log.info("%s: goes on after epoch %d and %d steps more", self.model.name, epoch, step)
+        self._clock, self._compiled = Clock(), False
+        done = self.history.epoch * self.steps + self.history.step
+        self._progress = Progress(self.model.name, self.epochs, self.steps, self.patterns, done)
+        try:
+            with self.stop.deferred():
+                while self.history.epoch < self.epochs and not self._out_of_patience():
+                    self._epoch()
+        except NonFiniteLossError as error:
+            self.history.stopped = str(error)
+            error.history = self.history
+            raise
+        finally:
+            self._progress.close()
+            set_weights(self.model, self.best)
+        if self._out_of_patience():
+            self.history.stopped = f"no better validation loss in {self.patience} epochs"
+            log.info(
+                "%s: stopped after epoch %d, %s", self.model.name, self.history.epoch, self.history.stopped
             )
-            val_losses = _mean([_run(eval_step, batch, val) for batch in val_batches])
-            _check_finite(val_losses["loss"], f"validation after epoch {epoch + 1}")
-            seconds = time.perf_counter() - began
-            history.rows.append(_row(epoch, losses, val_losses, optimizer, seconds))
-            log.info("%s: %s", model.name, _describe(history.rows[-1], epochs))
-            if val_losses["loss"] < best_loss:
-                best, best_loss, history.best_epoch = get_weights(model), val_losses["loss"], epoch + 1
-            if config.patience is not None and epoch + 1 - history.best_epoch >= config.patience:
-                history.stopped = f"no better validation loss in {config.patience} epochs"
-                log.info("%s: stopped after epoch %d, %s", model.name, epoch + 1, history.stopped)
-                break
-    except NonFiniteLossError as error:
-        history.stopped = str(error)
-        error.history = history
-        raise
-    finally:
-        progress.close()
-        set_weights(model, best)
-    history.train_s = sum(row["seconds"] for row in history.rows) - history.compile_s
-    return history
+        return self.history
+
+    def _out_of_patience(self) -> bool:
+        """Whether none of the last ``patience`` epochs brought a better validation loss."""
+        history = self.history
+        return self.patience is not None and history.epoch - history.best_epoch >= self.patience
+
+    def _epoch(self) -> None:
+        """The rest of the epoch in which the history ends, its validation, and a checkpoint."""
+        history = self.history
+        self._steps()
+        losses, val_losses = _mean(history.running), self._validate()
+        history.running_s += self._clock.lap()
+        history.rows.append(_row(history, losses, val_losses, float(self.optimizer.learning_rate)))
+        history.running, history.running_s = [], 0.0
+        log.info("%s: %s", self.model.name, _describe(history.rows[-1], self.epochs))
+        if history.best_epoch == history.epoch:
+            self.best = get_weights(self.model)
+        self._save()
+        self._check_stop()
+
+    def _steps(self) -> None:
+        history = self.history
+        epoch, first = history.epoch, history.step
+        for step, batch in enumerate(self.batches(epoch, first), start=first):
+            losses = self.train_step(batch)
+            _check_finite(losses["loss"], f"epoch {epoch + 1}, step {step + 1}")
+            history.running.append(losses)
+            seconds = self._clock.lap()
+            history.running_s += seconds
+            history.compile_s += 0.0 if self._compiled else seconds
+            self._compiled = True
+            self._progress.step(epoch + 1, step + 1, losses["loss"])
+            self._pause()
+
+    def _validate(self) -> Losses:
+        rows = []
+        for batch in self.val_batches:
+            rows.append(self.eval_step(batch))
+            self._pause()
+        losses = _mean(rows)
+        _check_finite(losses["loss"], f"validation after epoch {self.history.epoch + 1}")
+        return losses
+
+    def _pause(self) -> None:
+        """Between two steps: save if it is time, and stop if that was asked for."""
+        if self.stop.signum is not None or (self.checkpoints is not None and self.checkpoints.due()):
+            self._save()
+        self._check_stop()
+
+    def _check_stop(self) -> None:
+        if self.stop.signum is not None:
+            epoch, step = self.history.epoch, self.history.step
+            log.warning("%s: stopping after epoch %d and %d steps more", self.model.name, epoch, step)
+        self.stop.check()
+
+    def _save(self) -> None:
+        if self.checkpoints is None:
+            return
+        self.history.running_s += self._clock.lap()
+        weights, optimizer = get_weights(self.model), variables.read(self.optimizer.variables)
+        self.checkpoints.save(Snapshot(weights, self.best, optimizer, self.history))
+        self.history.checkpoint_s += self._clock.lap()
+
+    def _apply(self, snapshot: Snapshot) -> None:
+        """Take over a snapshot, or raise ValueError and change nothing."""
+        epoch, step = snapshot.history.epoch, snapshot.history.step
+        if epoch + (step > 0) > self.epochs or step > self.steps:
+            raise ValueError(f"epoch {epoch}, step {step} is beyond the end of the training")
+        variables.check(self.model.variables, snapshot.best, "best weights")
+        variables.check(self.model.variables, snapshot.weights, "weights")
+        variables.assign(self.optimizer.variables, snapshot.optimizer, "optimizer variables")
+        set_weights(self.model, snapshot.weights)
+        self.best, self.history = snapshot.best, snapshot.history
 
 
-def _train_epoch(
-    train_step: Step,
-    data: Dataset,
-    batches: Iterator[Batch],
-    epoch: int,
-    progress: Progress,
-    history: History,
-) -> dict[str, float]:
-    rows = []
-    for step, batch in enumerate(batches):
-        began = time.perf_counter()
-        rows.append(_run(train_step, batch, data))
-        if epoch == 0 and step == 0:
-            history.compile_s = time.perf_counter() - began
-        loss = rows[-1]["loss"]
-        _check_finite(loss, f"epoch {epoch + 1}, step {step + 1}")
-        progress.step(epoch + 1, step + 1, loss)
-    return _mean(rows)
+class Clock:
+    """Wall time, cut into laps without gaps."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+
+    def lap(self) -> float:
+        """Seconds since the last lap, or since the beginning."""
+        now = time.perf_counter()
+        seconds, self._last = now - self._last, now
+        return seconds
 
 
-def _run(step: Step, batch: Batch, data: Dataset) -> dict[str, float]:
-    losses = step(batch, tf.constant(data.model_probe), tf.constant(data.normalisation, tf.float32))
-    return {name: float(value) for name, value in losses.items()}
+def _on(data: Dataset, step: Step) -> Callable[[Batch], Losses]:
+    """``step`` with the probe and normalisation of ``data``; the losses as numbers."""
+    probe, normalisation = tf.constant(data.model_probe), tf.constant(data.normalisation, tf.float32)
+    return lambda batch: {name: float(value) for name, value in step(batch, probe, normalisation).items()}
 
 
 def _validation_batches(val: Dataset, batch_size: int, supervised: bool) -> list[Batch]:
@@ -181,26 +280,20 @@ def _check_finite(loss: float, where: str) -> None:
         )
 
 
-def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
+def _mean(rows: list[Losses]) -> Losses:
     return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
 
-def _row(
-    epoch: int,
-    losses: dict[str, float],
-    val_losses: dict[str, float],
-    optimizer: keras.optimizers.Optimizer,
-    seconds: float,
-) -> dict[str, float]:
+def _row(history: History, losses: Losses, val_losses: Losses, learning_rate: float) -> Losses:
     return (
-        {"epoch": epoch + 1}
+        {"epoch": history.epoch + 1}
         | losses
         | {f"val_{name}": value for name, value in val_losses.items()}
-        | {"learning_rate": float(optimizer.learning_rate), "seconds": seconds}
+        | {"learning_rate": learning_rate, "seconds": history.running_s}
     )
 
 
-def _describe(row: dict[str, float], epochs: int) -> str:
+def _describe(row: Losses, epochs: int) -> str:
     return (
         f"epoch {row['epoch']}/{epochs} done in {row['seconds']:.1f} s: "
         f"loss {row['loss']:.5g}, validation loss {row['val_loss']:.5g}"

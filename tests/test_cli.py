@@ -307,3 +307,42 @@ def test_mistakes_are_answered_before_tensorflow_is_imported(tmp_path):
     assert done.stdout.splitlines() == ["exit 2 False"] * len(lines)
     assert len(done.stderr.splitlines()) == len(lines) and "Traceback" not in done.stderr
     assert json.loads((held / "metrics.json").read_text()) == {} and not list(Path(cwd).iterdir())
+
+
+# ---- resume=
+
+
+def interrupted(path, **changes):
+    from ptycho.config import RunConfig
+    from ptycho.report import RunFolder
+
+    RunFolder(path).config(RunConfig(output_dir=str(path), **changes))
+    return path
+
+
+def test_a_folder_that_cannot_be_resumed(refused, tmp_path):
+    assert "no config.yaml in it" in refused(f"resume={tmp_path / 'none'}")
+    assert "no config.yaml in it" in refused("resume=a=b,c d(e)")
+    assert refused("resume=") == "resume=: must be the folder of the run to go on with"
+    run = interrupted(tmp_path / "0_gridsize=1,seed=0")
+    (run / "config.yaml").write_text("N: [64")
+    assert "config.yaml: is damaged" in refused(f"resume={run}")
+
+
+def test_resume_excludes_overwriting_sweeps_and_changes(refused, tmp_path):
+    run = interrupted(tmp_path / "0_gridsize=1,seed=0", nepochs=3)
+    assert "resume" in (line := refused(f"resume={run}", "overwrite=true")) and "drop one of them" in line
+    assert "leave out -m" in refused("-m", f"resume={run}", "seed=0,1")
+    assert "(nepochs: 3 -> 4)" in refused(f"resume={run}", "nepochs=4")
+    assert "(xla.compile: true -> false)" in refused(f"resume={run}", USE_XLA_COMPILE="0")
+    assert "resum=x: unknown key" in refused("resum=x")
+
+
+def test_a_finished_run_says_so(command, tmp_path):
+    run = interrupted(tmp_path / "run")
+    for name in ("metrics.json", "manifest.json"):
+        (run / name).write_text('{"a": 1}')
+    before = files(tmp_path)
+    code, out, err = command(f"resume={run}")
+    assert (code, out) == (0, "") and f"{run}: is finished; nothing is left to do" in err
+    assert files(tmp_path) == before

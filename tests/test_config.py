@@ -97,6 +97,11 @@ REFUSED = [
     (cfg.TrainConfig, {"warmup_fraction": NAN}, "train.warmup_fraction=nan: must be between 0 and 1"),
     (cfg.TrainConfig, {"clip_norm": 0.0}, "train.clip_norm=0.0: must be a finite number > 0"),
     (cfg.TrainConfig, {"val_groups": 0}, "train.val_groups=0: must be an integer >= 1"),
+    (
+        cfg.TrainConfig,
+        {"checkpoint_seconds": -1.0},
+        "train.checkpoint_seconds=-1.0: must be a finite number >= 0",
+    ),
     (cfg.TrainConfig, {"patience": 0}, "train.patience=0: must be an integer >= 1"),
     (
         cfg.UnrolledModel,
@@ -217,7 +222,7 @@ WRONG = [
     ({"probe__diameter_px": 3}, r"probe.diameter_px=3: unknown key; did you mean probe.diameter_px64\?"),
     ({"probe__energy_keV": 3}, "probe.energy_keV=3: unknown key; only probe=zone_plate has it"),
     ({"model__object_big": True}, "model.object_big=true: unknown key; only model=unet has it"),
-    ({"train__lr": 1}, "train.lr=1: unknown key; known are clip_norm"),
+    ({"train__lr": 1}, "train.lr=1: unknown key; known are checkpoint_seconds, clip_norm"),
     ({"N": "abc"}, "N=abc: must be an integer"),
     ({"N": None}, "N=null: must be an integer"),
     ({"N": True}, "N=true: must be an integer"),
@@ -391,7 +396,7 @@ def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
         "stitch": {"probe", "grid"},
         "experiment": set(EXPERIMENTS),
     }
-    assert set(defaults) - {"experiment"} == {field.name for field in dataclasses.fields(RunConfig)}
+    assert set(defaults) - {"experiment", "resume"} == {field.name for field in dataclasses.fields(RunConfig)}
     for group, table in (("object", cfg.OBJECTS), ("probe", cfg.PROBES), ("model", cfg.GENERATORS)):
         for kind, cls in table.items():
             keys = set(OmegaConf.load(ROOT / "conf" / group / f"{kind}.yaml")) - {"kind"}

@@ -240,6 +240,13 @@ def test_comparison_shows_every_column_with_its_ssim(comparison):
     ]
 
 
+def test_the_titles_of_a_failed_reconstruction_are_red(comparison):
+    colours = {title.split(",")[0]: set() for title in panels(comparison[0])}
+    for title, axes in panels(comparison[0]).items():
+        colours[title.split(",")[0]].add(axes.title.get_color())
+    assert colours == {"truth": {"black"}, "pinn": {"black"}, "baseline": {"red"}, "probe": {"black"}}
+
+
 def test_comparison_shares_colour_limits_and_has_colour_bars(comparison):
     figure, _ = comparison
     shown = panels(figure)

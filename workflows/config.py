@@ -1,33 +1,35 @@
-"""From a composed Hydra configuration to the frozen dataclasses, strictly.
+"""From what Hydra composed, and the switches of the environment, to the frozen dataclasses.
 
-No key is ignored, no type is guessed; every mistake becomes a :class:`ptycho.config.ConfigError` of one
-line. Nothing here imports TensorFlow.
+Every mistake becomes a :class:`ptycho.config.ConfigError` of one line. Nothing here imports TensorFlow.
 """
 
 from __future__ import annotations
 
-import difflib
-import json
-import math
 import re
-import types
 import typing
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ptycho.config import GENERATORS, OBJECTS, PROBES, ConfigError, RunConfig
+from ptycho.config import ConfigError, RunConfig
+from ptycho.conversion import (
+    TABLES,
+    differences,
+    flat,
+    from_mapping,
+    keys,
+    one_line,
+    show,
+    to_mapping,
+    unknown_key,
+)
+from ptycho.stored import read_config
 
-TABLES: dict[str, dict[str, type]] = {
-    "object": OBJECTS,
-    "probe": PROBES,
-    "test_probe": PROBES,
-    "model": GENERATORS,
-}
+COMMANDS = ("hydra", "experiment", "resume")  # keys that say what to do; the configuration has none of them
 SWITCHES = {"USE_XLA_COMPILE": "xla.compile", "USE_XLA_TRANSLATE": "xla.translate"}
 TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")
 
@@ -40,15 +42,73 @@ def run_config(composed: DictConfig, overrides: list[str], environ: Mapping[str,
         overrides: the overrides given on the command line, to tell an explicit choice from a default.
         environ: the environment; ``USE_XLA_COMPILE`` and ``USE_XLA_TRANSLATE`` are read from it.
     """
+    values = _plain(composed)
+    for key in COMMANDS:
+        values.pop(key, None)
+    _apply_switches(values, overrides, environ)
+    return from_mapping(values)
+
+
+def resumed_config(
+    run: Path, composed: DictConfig, defaults: DictConfig, overrides: list[str], environ: Mapping[str, str]
+) -> RunConfig:
+    """The stored configuration of the run in folder ``run``, if nothing on the command line contradicts it.
+
+    Args:
+        run: the folder that is to be resumed.
+        composed, overrides, environ: as for :func:`run_config`.
+        defaults: what Hydra composes without overrides, to tell what an experiment asks for.
+
+    Raises:
+        ConfigError: there is no readable configuration, or the overrides or the environment ask for another.
+    """
+    stored = read_config(run)
+    asked = _with_overrides(to_mapping(stored), _plain(composed), _plain(defaults), overrides)
+    _apply_switches(asked, overrides, environ)
+    if asked["output_dir"] and Path(asked["output_dir"]).resolve() == run.resolve():
+        asked["output_dir"] = stored.output_dir  # the folder may have been moved
+    if found := differences(to_mapping(stored), to_mapping(from_mapping(asked))):
+        raise ConfigError(
+            f"resume={run}: goes on with its own configuration, and the command line or the environment asks "
+            f"for another ({'; '.join(found)}); leave that out, or start a new run"
+        )
+    return stored
+
+
+def _with_overrides(
+    stored: dict[str, Any], composed: dict[str, Any], defaults: dict[str, Any], overrides: list[str]
+) -> dict[str, Any]:
+    """A stored configuration with what the overrides ask for; a group's option replaces its whole section."""
+    given = [override.lstrip("+~").split("=", 1)[0] for override in overrides]
+    if "experiment" in given:
+        given += _changed(composed, defaults)
+    asked = dict(stored)
+    for key in given:
+        top, _, name = key.partition(".")
+        if top in COMMANDS or top not in composed:
+            continue
+        whole, part = asked.get(top), composed[top]
+        if isinstance(whole, dict) and name in whole and name in part:
+            part = whole | {name: part[name]}
+        asked[top] = part
+    return asked
+
+
+def _changed(composed: dict[str, Any], defaults: dict[str, Any]) -> list[str]:
+    """The keys, or whole options of a group, that differ; the default output folder always does."""
+    one, two = flat(composed), flat(defaults)
+    changed = [key for key, value in one.items() if key not in two or two[key] != value]
+    sections = [key.split(".")[0] if key.split(".")[0] in TABLES else key for key in changed]
+    return [key for key in dict.fromkeys(sections) if key != "output_dir"]
+
+
+def _plain(composed: DictConfig) -> dict[str, Any]:
+    """What Hydra composed, as nested plain values without interpolations."""
     try:
         values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise ConfigError(one_line(str(error))) from error
-    values = typing.cast(dict[str, Any], values)
-    values.pop("hydra", None)
-    values.pop("experiment", None)
-    _apply_switches(values, overrides, environ)
-    return _convert(RunConfig, values, "")
+    return typing.cast(dict[str, Any], values)
 
 
 def _apply_switches(values: dict[str, Any], overrides: list[str], environ: Mapping[str, str]) -> None:
@@ -68,98 +128,10 @@ def _apply_switches(values: dict[str, Any], overrides: list[str], environ: Mappi
             raise ConfigError(f"xla={section}: must be a section with compile and translate")
         if key in explicit and section[name] != wanted:
             raise ConfigError(
-                f"{variable}={environ[variable]} contradicts {key}={_show(section[name])} on the command "
+                f"{variable}={environ[variable]} contradicts {key}={show(section[name])} on the command "
                 "line; drop one of them"
             )
         section[name] = wanted
-
-
-def _convert(cls: type, values: Any, prefix: str) -> Any:
-    """Build the dataclass ``cls`` from a mapping; unknown keys and wrong types are errors."""
-    if not isinstance(values, dict):
-        raise ConfigError(
-            f"{prefix.rstrip('.')}={_show(values)}: must be a section of keys, or one of its options"
-        )
-    hints = typing.get_type_hints(cls)
-    known = _keys(cls)
-    for key in values:
-        if key not in known:
-            raise ConfigError(unknown_key(f"{prefix}{key}", _show(values[key])))
-    converted = {}
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if not prefix and key in TABLES and value is not None:
-            converted[key] = _variant(key, value)
-        else:
-            converted[key] = _typed(hints[key], value, name)
-    return cls(**converted)
-
-
-def _variant(group: str, values: Any) -> Any:
-    """An entry of a table (object, probe, model), chosen by its ``kind``."""
-    table = TABLES[group]
-    if not isinstance(values, dict) or values.get("kind") not in table:
-        found = values.get("kind") if isinstance(values, dict) else values
-        raise ConfigError(f"{group}.kind={found}: must be one of {', '.join(table)}")
-    settings = {key: value for key, value in values.items() if key != "kind"}
-    return _convert(table[values["kind"]], settings, f"{group}.")
-
-
-def _typed(hint: Any, value: Any, name: str) -> Any:
-    options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    if value is None and type(None) in options:
-        return None
-    kind = next(option for option in options if option is not type(None))
-    if kind is bool and isinstance(value, bool):
-        return value
-    if kind is int and isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if kind is int and isinstance(value, float) and math.isfinite(value) and value.is_integer():
-        return int(value)
-    if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    if kind is str and isinstance(value, str):
-        return value
-    if typing.get_origin(kind) is tuple and isinstance(value, (list, str)):
-        return tuple(str(item) for item in ([value] if isinstance(value, str) else value))
-    if isinstance(kind, type) and is_dataclass(kind):
-        return _convert(kind, value, f"{name}.")
-    nothing = " or null" if type(None) in options else ""
-    raise ConfigError(f"{name}={_show(value)}: must be {_WORDS.get(kind, 'a list of names')}{nothing}")
-
-
-_WORDS = {bool: "true or false", int: "an integer", float: "a number", str: "a text"}
-
-
-def _show(value: Any) -> str:
-    """A value as it is written in YAML."""
-    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
-
-
-def unknown_key(name: str, value: str) -> str:
-    """What to say about a key ``name`` that does not exist, or not with the chosen option of its group."""
-    section, _, key = name.rpartition(".")
-    kinds = [kind for kind, cls in TABLES.get(section, {}).items() if key in _keys(cls)]
-    if kinds:
-        return f"{name}={value}: unknown key; only {section}={' or '.join(kinds)} has it"
-    known = {other for cls in _classes(section) for other in _keys(cls)}
-    prefix = f"{section}." if known else ""
-    known = known or _keys(RunConfig)
-    close = difflib.get_close_matches(key, known, n=1)
-    hint = f"did you mean {prefix}{close[0]}?" if close else f"known are {', '.join(sorted(known))}"
-    return f"{name}={value}: unknown key; {hint}"
-
-
-def _classes(section: str) -> list[type]:
-    """The dataclasses that a section of the configuration may become."""
-    if section in TABLES:
-        return list(TABLES[section].values())
-    kind = typing.get_type_hints(RunConfig).get(section)
-    return [kind] if isinstance(kind, type) and is_dataclass(kind) else []
-
-
-def _keys(cls: type) -> set[str]:
-    return {f.name for f in fields(cls)}
 
 
 NO_OPTION = re.compile(
@@ -177,11 +149,6 @@ def explained(error: Exception) -> str:
     if found := NO_OPTION.search(message):
         group, option, options = found.groups()
         return f"{group}={option}: must be one of {', '.join(options.split())}"
-    if (found := NO_KEY.search(message)) and found[1] not in _keys(RunConfig):
+    if (found := NO_KEY.search(message)) and found[1] not in keys(RunConfig):
         return unknown_key(*found.groups())
     return one_line(message)
-
-
-def one_line(text: str) -> str:
-    """A message of several lines on one."""
-    return " ".join(text.split())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,21 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-import yaml
 
 from ptycho import figures, metrics
-from ptycho.config import RunConfig, StitchConfig
-from ptycho.data import Dataset, to_arrays
+from ptycho.checkpoint import Checkpoints
+from ptycho.config import ConfigError, RunConfig, StitchConfig
+from ptycho.conversion import differences, result_settings
+from ptycho.data import Dataset, load_dataset, to_arrays
+from ptycho.history import History
 from ptycho.inference import predict_regions
-from ptycho.models import build_baseline, build_pinn, get_weights, parameter_count
+from ptycho.interrupt import StopRequest
+from ptycho.models import build_baseline, build_pinn, get_weights, parameter_count, set_weights
 from ptycho.report import RunFolder
 from ptycho.simulate import simulate
 from ptycho.stitching import Stitched, stitch_each
-from ptycho.training import History, NonFiniteLossError, train
+from ptycho.stored import read_model
+from ptycho.training import NonFiniteLossError, train
 
 log = logging.getLogger(__name__)
 
@@ -75,21 +80,21 @@ class Result:
     folder: Path
 
 
-def run(config: RunConfig, folder: RunFolder) -> Result:
-    """Run the workflow and write everything into ``folder``."""
+def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -> Result:
+    """Run the workflow, or what is left of it, and write everything into ``folder``."""
     with folder.logged(), folder.timed("total"):
         prepare_tensorflow()
+        log.info("the run goes on" if folder.resumed else "the run begins")
         log.info("XLA: compile=%s, translate=%s", config.xla.compile, config.xla.translate)
-        folder.text("config.yaml", yaml.safe_dump(describe(config), sort_keys=False))
-        data = simulated(config, folder)
+        data = stored_data(config, folder) or simulated(config, folder)
         stitched, histories = {}, {}
         for name in config.models:
-            model, histories[name] = trained(name, config, data, folder)
+            model, histories[name] = trained(name, config, data, folder, stop)
             stitched[name] = reconstructed(name, model, config, data["test"], folder)
         scores = scored(config, data["test"], stitched, folder)
         recons = {name: by_method[config.stitch.method] for name, by_method in stitched.items()}
         drawn(config, data["test"], recons, histories, scores, folder)
-    folder.manifest(provenance(config, histories))
+    folder.manifest(provenance(config, histories) | {"resumed": folder.resumed})
     log.info("results: %s", folder.path)
     return Result(scores, recons, folder.path)
 
@@ -100,6 +105,17 @@ def prepare_tensorflow() -> None:
     tf.config.experimental.enable_tensor_float_32_execution(False)
 
 
+def stored_data(config: RunConfig, folder: RunFolder) -> dict[str, Dataset] | None:
+    """The three datasets as an interrupted run left them; None if one is missing or damaged."""
+    if not folder.resumed:
+        return None
+    try:
+        return {role: load_dataset(folder.path / _dataset(config, role)) for role in ("train", "val", "test")}
+    except ConfigError as error:
+        log.warning("%s; the datasets are simulated again", error)
+        return None
+
+
 def simulated(config: RunConfig, folder: RunFolder) -> dict[str, Dataset]:
     """Simulate the three datasets and store them."""
     with folder.timed("simulation"):
@@ -108,22 +124,32 @@ def simulated(config: RunConfig, folder: RunFolder) -> dict[str, Dataset]:
         log.info("%s: %d patterns in %d groups", role, len(part.amplitudes), part.n_groups)
     with folder.timed("writing"):
         for role, part in data.items():
-            folder.arrays(f"datasets/N{config.N}/gs{config.gridsize}/{role}.npz", to_arrays(part))
+            folder.arrays(_dataset(config, role), to_arrays(part))
     return data
 
 
+def _dataset(config: RunConfig, role: str) -> str:
+    return f"datasets/N{config.N}/gs{config.gridsize}/{role}.npz"
+
+
 def trained(
-    name: str, config: RunConfig, data: dict[str, Dataset], folder: RunFolder
+    name: str, config: RunConfig, data: dict[str, Dataset], folder: RunFolder, stop: StopRequest | None
 ) -> tuple[keras.Model, History]:
-    """Build and train a model and store it, also when its loss stops being finite."""
+    """Build a model, and take it from the folder of an interrupted run or train and store it.
+
+    It is stored too when its loss stops being finite; its checkpoints stay then.
+    """
     recipe = RECIPES[name]
     training, validation = (
         recipe.training_view(config, recipe.view(config, data[role])) for role in ("train", "val")
     )
     model = recipe.build(config, training)
     log.info("%s: %d parameters, %d groups", name, parameter_count(model), training.n_groups)
-    try:
-        with folder.timed(f"{name}_training"):
+    settings = result_settings(config)
+    checkpoints = Checkpoints(folder.path / name / "checkpoints", settings, config.train.checkpoint_seconds)
+    history = restored(name, model, settings, folder)
+    if history is None:
+        with folder.timed(f"{name}_training"), stored_if_it_diverges(name, model, settings, folder):
             history = train(
                 model,
                 training,
@@ -135,21 +161,67 @@ def trained(
                 seed=config.seed,
                 compile_xla=config.xla.compile,
                 supervised=recipe.supervised,
+                checkpoints=checkpoints,
+                stop=stop,
             )
-    except NonFiniteLossError as error:
-        _store(name, model, error.history, folder)
-        raise
-    _store(name, model, history, folder)
+        store(name, model, history, settings, folder)
+    checkpoints.remove()
     return model, history
 
 
-def _store(name: str, model: keras.Model, history: History, folder: RunFolder) -> None:
+def restored(name: str, model: keras.Model, settings: dict[str, Any], folder: RunFolder) -> History | None:
+    """Give ``model`` the weights with which an interrupted run stored it; None if it must be trained.
+
+    Raises:
+        ConfigError: it was trained with another configuration.
+    """
+    try:
+        stored = read_model(folder.path, name) if folder.resumed else None
+    except ConfigError as error:
+        log.warning("%s; it is trained again", error)
+        return None
+    if stored is None or not stored.description["complete"]:
+        return None
+    if found := differences(stored.description["run_config"], settings):
+        raise ConfigError(
+            f"{folder.path / name}: was trained with another configuration than config.yaml has "
+            f"({'; '.join(found)}); restore config.yaml, or remove this folder to train again"
+        )
+    set_weights(model, stored.weights)
+    log.info("%s: is trained; its weights are loaded", name)
+    return History(stored.rows, stopped=stored.description["stopped"], **stored.description["times_s"])
+
+
+@contextlib.contextmanager
+def stored_if_it_diverges(
+    name: str, model: keras.Model, settings: dict[str, Any], folder: RunFolder
+) -> Iterator[None]:
+    """Store the last good weights of a training whose loss is no longer finite."""
+    try:
+        yield
+    except NonFiniteLossError as error:
+        store(name, model, error.history, settings, folder, complete=False)
+        raise
+
+
+def store(
+    name: str,
+    model: keras.Model,
+    history: History,
+    settings: dict[str, Any],
+    folder: RunFolder,
+    complete: bool = True,
+) -> None:
+    """Store a model, how it was trained, whether that came to its proper end, and its history."""
     description = {
         "class": type(model).__name__,
         "config": keras.saving.serialize_keras_object(model),
         "parameters": parameter_count(model),
         "best_epoch": history.best_epoch,
         "stopped": history.stopped,
+        "complete": complete,
+        "times_s": {"compile_s": history.compile_s, "checkpoint_s": history.checkpoint_s},
+        "run_config": settings,
     }
     folder.model(name, get_weights(model), description, history.rows)
 
@@ -203,7 +275,8 @@ def scored(
         amplitude, phase = values["ssim"]
         alarms = [flag for flag in values["flags"] if flag in metrics.ALARMS]
         note = f"  ! {', '.join(alarms)}" if alarms and name in stitched else ""
-        log.info("%-18s SSIM amplitude %s  phase %s%s", name, _number(amplitude), _number(phase), note)
+        level = logging.WARNING if note else logging.INFO
+        log.log(level, "%-18s SSIM amplitude %s  phase %s%s", name, _number(amplitude), _number(phase), note)
     return scores
 
 
@@ -257,15 +330,6 @@ def drawn(
         folder.figure("visuals/history.png", figures.history({name: h.rows for name, h in histories.items()}))
 
 
-def describe(config: RunConfig) -> dict[str, Any]:
-    """The configuration as plain values, as ``config.yaml`` holds it."""
-    values = asdict(config) | {"models": list(config.models)}
-    for group in ("object", "probe", "test_probe", "model"):
-        if values[group] is not None:
-            values[group] = {"kind": getattr(config, group).KIND} | values[group]
-    return values
-
-
 def provenance(config: RunConfig, histories: dict[str, History]) -> dict[str, Any]:
     """Device, effective switches, seed, and training speed, for the manifest."""
     devices = [f"{d.device_type}:{i}" for i, d in enumerate(tf.config.list_logical_devices())]
@@ -278,6 +342,7 @@ def provenance(config: RunConfig, histories: dict[str, History]) -> dict[str, An
             name: {
                 "compile_s": round(h.compile_s, 3),
                 "steps_s": round(h.train_s, 3),
+                "checkpoint_s": round(h.checkpoint_s, 3),
                 "best_epoch": h.best_epoch,
             }
             for name, h in histories.items()

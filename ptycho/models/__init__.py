@@ -7,6 +7,7 @@ import math
 import keras
 import numpy as np
 
+from ptycho import variables
 from ptycho.config import RunConfig, UnrolledModel
 from ptycho.data import Dataset
 from ptycho.models.baseline import PtychoNN
@@ -14,6 +15,7 @@ from ptycho.models.pinn import PtychoPINN
 from ptycho.models.unet import UNet
 from ptycho.models.unrolled import Unrolled
 from ptycho.probe import make_probe
+from ptycho.variables import Arrays
 
 NEGLIGIBLE = 1e-6  # of the probe's largest amplitude
 
@@ -94,18 +96,11 @@ def parameter_count(model: keras.Model) -> int:
     return sum(math.prod(variable.shape) for variable in model.trainable_variables)
 
 
-def get_weights(model: keras.Model) -> dict[str, np.ndarray]:
+def get_weights(model: keras.Model) -> Arrays:
     """All variables by their path inside the model."""
-    return {variable.path: variable.numpy() for variable in model.variables}
+    return variables.read(model.variables)
 
 
-def set_weights(model: keras.Model, weights: dict[str, np.ndarray]) -> None:
-    """Assign weights by path; the sets of names and every shape must agree."""
-    variables = {variable.path: variable for variable in model.variables}
-    if variables.keys() != weights.keys():
-        odd = sorted(variables.keys() ^ weights.keys())
-        raise ValueError(f"weights do not belong to this network: {len(odd)} names differ, first {odd[0]}")
-    for path, variable in variables.items():
-        if tuple(variable.shape) != weights[path].shape:
-            raise ValueError(f"weights: {path} has shape {weights[path].shape}; must be {variable.shape}")
-        variable.assign(weights[path])
+def set_weights(model: keras.Model, weights: Arrays) -> None:
+    """Assign weights by path; the sets of names and every shape must agree, or none is assigned."""
+    variables.assign(model.variables, weights, "weights")

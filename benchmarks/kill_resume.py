@@ -1,0 +1,280 @@
+#!/usr/bin/env python
+"""Kill runs with SIGKILL at random moments, resume them, and compare with a run that was left alone.
+
+    python benchmarks/kill_resume.py --kills 50 --out outputs/benchmarks/kill_resume
+    python benchmarks/kill_resume.py --cost --out outputs/benchmarks/kill_resume
+
+A cycle starts the run below, kills its process group in a chosen phase, resumes it (one time in ten it is
+killed once more at any moment, and resumed again), and compares ``metrics.json`` byte by byte, the hashes of
+the weights, and ``history.csv`` without its times with those of the reference. Every kill is a line of
+``kills.csv``; a second call goes on after the last complete cycle. XLA is off, because compiling would take
+most of the time of these small networks; ``--overrides xla.compile=true`` turns it on.
+
+``--cost`` runs the default configuration once, and gives the share of training that checkpoints took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+DRIVER, SCRIPT = ROOT / "benchmarks" / "kill_driver.py", ROOT / "scripts" / "grid_lines_workflow.py"
+sys.path.insert(0, str(ROOT))
+
+from ptycho.stored import is_finished, read_model
+
+RUN = [
+    *("N=32", "size=96", "nimgs_train=1", "nimgs_test=1", "max_groups_train=96", "train.val_groups=8"),
+    *("nepochs=4", "batch_size=4", "model.stages=2", "model.width=8", "xla.compile=false"),
+    "train.checkpoint_seconds=0.4",
+]
+# Kills in this order, until each has happened: 15 of either training, 11 checkpoints, 3 each of the rest.
+FIRST = ["simulation", "training_pinn", "training_baseline", "checkpoint", "inference", "reporting"]
+TURN = ["training_pinn", "training_baseline", "checkpoint"]
+PHASES = [*FIRST, *FIRST, *FIRST, *8 * TURN, *4 * TURN[:2]]
+AGAIN = 0.1  # probability of a second kill
+COLUMNS = ["cycle", "kill", "seed", "wanted", "phase", "where", "delay_s", "identical", "cycle_s"]
+
+
+@dataclass
+class Death:
+    """What a driver announced, with times since its start, and how it ended."""
+
+    lines: list[tuple[float, list[str]]] = field(default_factory=list)
+    code: int = 0
+
+    def phase(self) -> str:
+        """The phase in which it died."""
+        last = [words for _, words in self.lines if words[0] in ("phase", "write", "step")]
+        if last and last[-1][0] == "write" and self.code == -signal.SIGKILL:
+            return "checkpoint"
+        name = next((words[1] for _, words in reversed(self.lines) if words[0] == "phase"), "start")
+        return "reporting" if name == "stitching" else name
+
+    def where(self) -> str:
+        return next((" ".join(words) for _, words in reversed(self.lines)), "")
+
+
+def drive(
+    overrides: list[str], plan: dict[str, Any], phase: str = "", turn: int = 1, delay: float = 0
+) -> Death:
+    """Run the driver; kill its process group ``delay`` s after ``phase`` began for the ``turn``-th time."""
+    command = [sys.executable, str(DRIVER), json.dumps(plan), *overrides]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+    )
+    death, began = Death(), time.perf_counter()
+    assert process.stdout is not None
+    for line in process.stdout:
+        if not line.startswith("@"):
+            continue
+        words = line[1:].split()
+        death.lines.append((time.perf_counter() - began, words))
+        turn -= words == ["phase", phase]
+        if turn == 0:
+            turn = -1
+            time.sleep(delay)
+            os.killpg(process.pid, signal.SIGKILL)
+    death.code = process.wait()
+    return death
+
+
+def durations(reference: Death) -> dict[str, list[float]]:
+    """Seconds that every phase took, each time it came up."""
+    marks = [(seconds, words[1]) for seconds, words in reference.lines if words[0] == "phase"]
+    ends = [seconds for seconds, _ in marks[1:]] + [reference.lines[-1][0]]
+    found: dict[str, list[float]] = {}
+    for (began, name), end in zip(marks, ends, strict=True):
+        found.setdefault(name, []).append(end - began)
+    return found
+
+
+def aim(wanted: str, times: dict[str, list[float]], rng: np.random.Generator) -> dict[str, Any]:
+    """Arguments of :func:`drive` for a death in the phase ``wanted``."""
+    if wanted == "checkpoint":
+        moment = rng.choice(["bytes", "bytes", "written", "renamed"])
+        plan = {
+            "write": int(rng.integers(1, 9)),
+            "moment": float(rng.random()) if moment == "bytes" else moment,
+        }
+        return {"plan": plan}
+    if wanted == "reporting" and rng.random() < 0.3:
+        wanted = "stitching"
+    turn = int(rng.integers(len(times[wanted])))
+    return {"plan": {}, "phase": wanted, "turn": turn + 1, "delay": float(rng.random() * times[wanted][turn])}
+
+
+def same(run: Path, reference: Path) -> str:
+    """'yes', or what differs."""
+    if (run / "metrics.json").read_bytes() != (reference / "metrics.json").read_bytes():
+        return "metrics.json differs"
+    for name in ("pinn", "baseline"):
+        one, two = read_model(run, name), read_model(reference, name)
+        if one is None or two is None:
+            return f"{name} is missing"
+        if one.description["weights_sha256"] != two.description["weights_sha256"]:
+            return f"weights of {name} differ"
+        rows = [[{k: v for k, v in row.items() if k != "seconds"} for row in m.rows] for m in (one, two)]
+        if rows[0] != rows[1]:
+            return f"history of {name} differs"
+    return "yes"
+
+
+def missing(rows: list[dict[str, str]], kills: int) -> list[str]:
+    """The phases of the first ``kills`` entries of the plan in which no kill has fallen yet."""
+    left = [PHASES[index % len(PHASES)] for index in range(kills)]
+    for row in rows:
+        if row["phase"] in left:
+            left.remove(row["phase"])
+    return left
+
+
+def cycle(
+    number: int, wanted: str, options: argparse.Namespace, times: dict[str, list[float]]
+) -> list[dict[str, Any]]:
+    """Kill, resume, compare; a row for every kill."""
+    rng = np.random.default_rng([options.seed, number])
+    run, began, rows = options.out / f"cycle{number:03d}", time.perf_counter(), []
+    overrides = [*options.run, f"output_dir={run}"]
+    shutil.rmtree(run, ignore_errors=True)
+    while True:
+        if rows and rng.random() < AGAIN and len(rows) < 2:
+            whole = sum(map(sum, times.values()))
+            arguments = {"plan": {}, "phase": "start", "delay": float(rng.uniform(0.2, 0.8) * whole)}
+        else:
+            arguments = {"plan": {}} if rows else aim(wanted, times, rng)
+        death = drive(overrides, **arguments)
+        if death.code == 0 and rows:
+            break
+        if death.code == 0:  # it was over before the blow fell
+            shutil.rmtree(run)
+            continue
+        if death.code != -signal.SIGKILL:
+            raise SystemExit(f"{run}: ended with {death.code}")
+        rows.append({"cycle": number, "kill": len(rows) + 1, "seed": options.seed, "wanted": wanted})
+        moment = arguments["plan"].get("moment", "")
+        rows[-1] |= {"phase": death.phase(), "where": f"{death.where()} {moment}".strip()}
+        rows[-1] |= {"delay_s": f"{arguments.get('delay', 0):.3f}"}
+        resumable = (run / "config.yaml").exists()
+        overrides = [f"resume={run}"] if resumable else overrides
+    verdict = same(run, options.out / "reference")
+    for row in rows:
+        row |= {"identical": verdict, "cycle_s": f"{time.perf_counter() - began:.1f}"}
+    if verdict == "yes":
+        shutil.rmtree(run)
+    return rows
+
+
+def kill(options: argparse.Namespace) -> None:
+    reference, log = options.out / "reference", options.out / "kills.csv"
+    times = measured_reference(reference, options)
+    rows = list(csv.DictReader(log.open(newline=""))) if log.exists() else []
+    number = 1 + max((int(row["cycle"]) for row in rows), default=-1)
+    while left := missing(rows, options.kills):
+        new = cycle(number, left[0], options, times)
+        for row in new:
+            print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+        rows += [{key: str(value) for key, value in row.items()} for row in new]
+        write_csv(log, rows, COLUMNS)
+        number += 1
+    write_table(options.out / "kills", summary(rows))
+
+
+def measured_reference(reference: Path, options: argparse.Namespace) -> dict[str, list[float]]:
+    """Durations of the phases of the reference run, which is made unless it is there."""
+    stored = options.out / "phases.json"
+    if not (is_finished(reference) and stored.exists()):
+        shutil.rmtree(reference, ignore_errors=True)
+        death = drive([*options.run, f"output_dir={reference}"], {})
+        if death.code:
+            raise SystemExit(f"the reference run ended with {death.code}")
+        death.lines.append((death.lines[-1][0] + drawing_seconds(reference), ["end"]))
+        stored.write_text(json.dumps(durations(death)))
+    return json.loads(stored.read_text())
+
+
+def drawing_seconds(run: Path) -> float:
+    return json.loads((run / "manifest.json").read_text())["timings_s"]["drawing"]
+
+
+def summary(rows: list[dict[str, str]]) -> list[dict[str, Any]]:
+    """For every phase, how many kills fell into it, and how many of these runs ended like the reference."""
+    table = []
+    for phase in dict.fromkeys(row["phase"] for row in rows):
+        mine = [row for row in rows if row["phase"] == phase]
+        good = sum(row["identical"] == "yes" for row in mine)
+        table.append({"phase": phase, "kills": len(mine), "identical": good})
+    total = {key: sum(row[key] for row in table) for key in ("kills", "identical")}
+    return [*table, {"phase": "all"} | total]
+
+
+def cost(options: argparse.Namespace) -> None:
+    """Run the default configuration and give the share of its training that went into checkpoints."""
+    run = options.out / "cost"
+    if not is_finished(run):
+        overrides = [f"output_dir={run}", "overwrite=true", *options.overrides]
+        subprocess.run([sys.executable, str(SCRIPT), *overrides], check=True)
+    table = []
+    for name, part in json.loads((run / "manifest.json").read_text())["training"].items():
+        seconds = part["compile_s"] + part["steps_s"]
+        share = part["checkpoint_s"] / seconds
+        table.append(
+            {
+                "model": name,
+                "training / s": f"{seconds:.1f}",
+                "checkpoints / s": f"{part['checkpoint_s']:.2f}",
+                "share": f"{share:.2%}",
+            }
+        )
+    write_table(options.out / "cost", table)
+
+
+def write_csv(path: Path, rows: list[dict[str, Any]], columns: list[str]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Print a table, and write it as ``<path>_table.md`` and ``.csv``."""
+    write_csv(path.with_name(f"{path.name}_table.csv"), rows, list(rows[0]))
+    lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
+    lines += ["| " + " | ".join(map(str, row.values())) + " |" for row in rows]
+    path.with_name(f"{path.name}_table.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=50, help="how many of the plan, with those already made")
+    parser.add_argument("--cost", action="store_true", help="measure what checkpoints cost instead")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--overrides", nargs="*", default=[], help="further overrides of the run")
+    parser.add_argument("--out", type=Path, default=Path("outputs/benchmarks/kill_resume"))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    options.run = [*RUN, *options.overrides]
+    if options.cost:
+        cost(options)
+    else:
+        kill(options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""What a training has done so far. With the variables of model and optimizer it is all that is needed to
+go on: the next step is step ``history.step`` of epoch ``history.epoch``, both counted from zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Losses = dict[str, float]
+
+
+@dataclass
+class History:
+    """Losses and times (seconds) of a training.
+
+    Attributes:
+        rows: for every complete epoch its number from one, mean losses, ``val_`` losses, ``learning_rate``
+            after it, and ``seconds``.
+        running: the losses of the steps done in the epoch that is not complete, which took ``running_s``.
+        compile_s: time of the first step, once more for every process that went on with the training.
+        checkpoint_s: time spent saving; no part of ``seconds``.
+        stopped: why the training ended before its time, if it did.
+    """
+
+    rows: list[Losses] = field(default_factory=list)
+    running: list[Losses] = field(default_factory=list)
+    running_s: float = 0.0
+    compile_s: float = 0.0
+    checkpoint_s: float = 0.0
+    stopped: str | None = None
+
+    @property
+    def epoch(self) -> int:
+        """Complete epochs."""
+        return len(self.rows)
+
+    @property
+    def step(self) -> int:
+        """Steps done in the running epoch."""
+        return len(self.running)
+
+    @property
+    def best_epoch(self) -> int:
+        """The first epoch, from one, with the smallest validation loss; 0 before any is complete."""
+        if not self.rows:
+            return 0
+        return 1 + min(range(self.epoch), key=lambda epoch: self.rows[epoch]["val_loss"])
+
+    @property
+    def train_s(self) -> float:
+        """Time of all complete epochs without compilation."""
+        return sum(row["seconds"] for row in self.rows) - self.compile_s

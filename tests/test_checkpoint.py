@@ -1,0 +1,270 @@
+"""Checkpoints: what is written is what comes back, and every way in which a file or a disk can fail."""
+
+import hashlib
+import io
+import json
+import logging
+import resource
+import zipfile
+
+import numpy as np
+import pytest
+
+from ptycho import checkpoint
+from ptycho.checkpoint import Checkpoints, Snapshot, load
+from ptycho.config import ConfigError
+from ptycho.history import History
+
+CONFIG = {"N": 64, "train": {"learning_rate": 1e-3}, "models": ["pinn"], "max_groups_train": None}
+
+
+def snapshot(epoch=0, step=1, value=0.1, **changes):
+    rows = [{"epoch": k + 1, "loss": 1 / (k + 3), "val_loss": 0.1, "seconds": 2.0} for k in range(epoch)]
+    history = History(rows, [{"loss": 0.1 + 0.2}] * step, running_s=0.7, compile_s=1 / 3, checkpoint_s=0.1)
+    values = {
+        "weights": {"a/kernel": np.full((2, 3), value, np.float32), "a/bias": np.float32([value, -0.0])},
+        "best": {"a/kernel": np.full((2, 3), 5, np.float32), "a/bias": np.float32([5e-39, 1e38])},
+        "optimizer": {"adam/iteration": np.asarray(7, np.int64), "adam/velocity": np.float32([[1]])},
+    }
+    return Snapshot(**values | changes, history=history)
+
+
+def equal(one, two):
+    return one.history == two.history and all(
+        a.keys() == b.keys() and all(a[k].tobytes() == b[k].tobytes() and a[k].shape == b[k].shape for k in a)
+        for a, b in ((one.weights, two.weights), (one.best, two.best), (one.optimizer, two.optimizer))
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "pinn" / "checkpoints"
+
+
+@pytest.fixture
+def checkpoints(folder):
+    return Checkpoints(folder, CONFIG, 30.0)
+
+
+def restored(folder, config=CONFIG):
+    """What a new process gets, and whether it got something."""
+    got = []
+    found = Checkpoints(folder, config, 30.0).restore(got.append)
+    assert found == bool(got)
+    return got[0] if got else None
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+# ---- what is written
+
+
+def test_everything_comes_back_bit_by_bit(checkpoints, folder):
+    checkpoints.save(snapshot(epoch=2, step=5))
+    assert names(folder) == ["epoch00002-step0000005.npz"]
+    assert equal(restored(folder), snapshot(epoch=2, step=5))
+
+
+def test_the_file_is_plain_arrays_with_their_digest(checkpoints, folder):
+    """By hand: names, dtypes, shapes and bytes in the order of the names."""
+    checkpoints.save(snapshot())
+    sha = hashlib.sha256()
+    with zipfile.ZipFile(folder / "epoch00000-step0000001.npz") as archive:
+        members = {name.removesuffix(".npy"): archive.read(name) for name in archive.namelist()}
+    arrays = {name: np.load(io.BytesIO(data), allow_pickle=False) for name, data in members.items()}
+    stored = arrays.pop("sha256")
+    for name in sorted(arrays):
+        array = arrays[name]
+        sha.update(f"{name} {array.dtype.str} {array.shape};".encode() + array.tobytes())
+    assert str(stored) == sha.hexdigest()
+    meta = json.loads(arrays["meta"].tobytes())
+    assert meta["config"] == CONFIG and meta["history"]["running"] == [{"loss": 0.30000000000000004}]
+
+
+def test_the_last_two_are_kept_and_the_newest_is_taken(checkpoints, folder):
+    for epoch, step in ((0, 1), (0, 2), (0, 10), (1, 0), (1, 2)):
+        checkpoints.save(snapshot(epoch, step))
+    assert names(folder) == ["epoch00001-step0000000.npz", "epoch00001-step0000002.npz"]
+    assert equal(restored(folder), snapshot(1, 2))
+    checkpoints.remove()
+    assert not folder.exists()
+    checkpoints.remove()
+
+
+def test_it_is_due_after_its_interval(folder, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now[0])
+    checkpoints = Checkpoints(folder, CONFIG, 30.0)
+    assert not checkpoints.due()
+    now[0] += 30
+    assert checkpoints.due()
+    checkpoints.save(snapshot())
+    assert not checkpoints.due()
+
+
+# ---- damage
+
+DAMAGE = {
+    "empty": lambda data: b"",
+    "half": lambda data: data[: len(data) // 2],
+    "cut at the end": lambda data: data[:-1],
+    "text": lambda data: b"not an archive",
+    "pickle": lambda data: b"\x80\x04K\x01.",
+    "npy": lambda data: b"\x93NUMPY" + data,
+    "zeros": lambda data: bytes(len(data)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_file_falls_back_to_the_one_before(checkpoints, folder, damage, caplog):
+    checkpoints.save(snapshot(0, 1))
+    checkpoints.save(snapshot(0, 2))
+    newest = folder / "epoch00000-step0000002.npz"
+    newest.write_bytes(damage(newest.read_bytes()))
+    assert equal(restored(folder), snapshot(0, 1))
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING and str(newest) in record.message
+    assert "trying the checkpoint before it" in record.message
+
+
+def test_no_flipped_bit_goes_unnoticed(checkpoints, folder):
+    """Whatever byte of the file changes, what comes back is the one before, or exactly what was saved."""
+    checkpoints.save(snapshot(0, 1))
+    checkpoints.save(snapshot(0, 2))
+    newest = folder / "epoch00000-step0000002.npz"
+    data, noticed = newest.read_bytes(), 0
+    for position in range(0, len(data), 7):
+        flipped = bytearray(data)
+        flipped[position] ^= 1 << position % 8
+        newest.write_bytes(flipped)
+        got = restored(folder)
+        assert equal(got, snapshot(0, 1)) or equal(got, snapshot(0, 2)), position
+        noticed += got.history.step == 1
+    assert noticed > len(data) / 7 / 2
+
+
+def rewritten(path, **changes):
+    """The arrays of a checkpoint changed, with a checksum that is right for them."""
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files if name != "sha256"} | changes
+    np.savez(path, **arrays, sha256=np.asarray(checkpoint.digest(arrays)))
+
+
+def test_another_format_or_group_is_not_taken(checkpoints, folder):
+    checkpoints.save(snapshot(0, 1))
+    path = folder / "epoch00000-step0000001.npz"
+    rewritten(path, **{"other/a": np.zeros(1)})
+    assert restored(folder) is None
+    checkpoints = Checkpoints(folder, CONFIG, 30.0)
+    checkpoints.save(snapshot(0, 1))
+    rewritten(path, meta=np.frombuffer(b'{"format": 2}', np.uint8))
+    assert restored(folder) is None
+
+
+def test_a_snapshot_that_does_not_fit_is_passed_over(checkpoints, folder, caplog):
+    checkpoints.save(snapshot(0, 1))
+    checkpoints.save(snapshot(0, 2, weights={"other": np.zeros(3, np.float32)}))
+    seen = []
+
+    def apply(found):
+        if "other" in found.weights:
+            raise ValueError("weights do not belong to this network")
+        seen.append(found)
+
+    assert Checkpoints(folder, CONFIG, 30.0).restore(apply)
+    assert equal(seen[0], snapshot(0, 1)) and "do not belong to this network" in caplog.text
+
+
+def test_when_all_are_damaged_training_starts_from_the_beginning(checkpoints, folder, caplog):
+    assert restored(folder) is None and not caplog.records
+    for step in (1, 2):
+        checkpoints.save(snapshot(0, step))
+    for path in folder.iterdir():
+        path.write_bytes(b"")
+    assert restored(folder) is None
+    assert len(caplog.records) == 3
+    assert "no checkpoint can be used; training starts from the beginning" in caplog.records[-1].message
+
+
+def test_a_damaged_file_goes_when_a_new_one_is_there_not_before(checkpoints, folder):
+    """The damaged file is the newest by name; it must not push a good one out."""
+    checkpoints.save(snapshot(1, 0))
+    checkpoints.save(snapshot(1, 9))
+    (folder / "epoch00001-step0000009.npz").write_bytes(b"")
+    again = Checkpoints(folder, CONFIG, 30.0)
+    assert again.restore(lambda found: None)
+    assert names(folder) == ["epoch00001-step0000000.npz", "epoch00001-step0000009.npz"]
+    again.save(snapshot(1, 4))
+    assert names(folder) == ["epoch00001-step0000000.npz", "epoch00001-step0000004.npz"]
+    again.save(snapshot(1, 9))
+    assert names(folder) == ["epoch00001-step0000004.npz", "epoch00001-step0000009.npz"]
+    assert equal(restored(folder), snapshot(1, 9))
+
+
+# ---- another configuration
+
+
+def test_a_checkpoint_of_another_configuration_is_refused_with_the_difference(checkpoints, folder):
+    checkpoints.save(snapshot())
+    before = names(folder)
+    other = CONFIG | {"N": 128, "train": {"learning_rate": 2e-3}, "models": ["pinn"], "new": True}
+    with pytest.raises(
+        ConfigError, match=r"N: 64 -> 128; train.learning_rate: 0.001 -> 0.002; new: absent"
+    ) as e:
+        restored(folder, other)
+    assert str(folder) in str(e.value) and "\n" not in str(e.value) and names(folder) == before
+
+
+# ---- what must not cost the last good one
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_snapshot_that_is_not_finite_is_not_written(checkpoints, folder, value, caplog):
+    checkpoints.save(snapshot(0, 1))
+    checkpoints.save(snapshot(0, 2, value=value))
+    checkpoints.save(snapshot(0, 3, optimizer={"adam/velocity": np.float32([value])}))
+    assert names(folder) == ["epoch00000-step0000001.npz"]
+    assert "a weight is NaN or infinite" in caplog.text
+
+
+def test_a_full_disk_is_a_warning_and_costs_nothing(checkpoints, folder, caplog):
+    checkpoints.save(snapshot(0, 1))
+    checkpoints.save(snapshot(0, 2))
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        checkpoints.save(snapshot(0, 3))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert f"{folder / 'epoch00000-step0000003.npz'}: cannot be written (File too large)" in record.message
+    checkpoints.save(snapshot(0, 4))  # there is room again
+    assert names(folder) == ["epoch00000-step0000002.npz", "epoch00000-step0000004.npz"]
+
+
+def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    Checkpoints(tmp_path / "file" / "checkpoints", CONFIG, 30.0).save(snapshot())
+    assert "cannot be written (Not a directory)" in caplog.text and "training goes on" in caplog.text
+
+
+def test_an_old_file_that_cannot_be_removed_is_a_warning(checkpoints, folder, monkeypatch, caplog):
+    def refuse(path, missing_ok=False):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    for step in (1, 2):
+        checkpoints.save(snapshot(0, step))
+    monkeypatch.setattr(type(folder), "unlink", refuse)
+    checkpoints.save(snapshot(0, 3))
+    assert "Permission denied" in caplog.text
+    assert equal(restored(folder), snapshot(0, 3))
+
+
+def test_load_gives_the_configuration(checkpoints, folder):
+    checkpoints.save(snapshot())
+    assert load(folder / "epoch00000-step0000001.npz")[1] == CONFIG
