@@ -58,7 +58,7 @@ def problems(values: Mapping[str, Any], amplitudes: Shape | None, statistics: St
         statistics: of the amplitudes; None if they could not be read.
     """
     given = {key: value for key, value in values.items() if value is not None}
-    found = []
+    found: list[str] = []
     if amplitudes is not None:
         shapes = {key: value.shape for key, value in given.items() if isinstance(value, np.ndarray)}
         found += shape_problems(shapes | {"amplitudes": amplitudes}, given.get("object_size", 0)).values()
@@ -181,12 +181,12 @@ def dark_frames(values: Mapping[str, Any], statistics: Statistics, counts: bool)
     mean = statistics.energies.sum() / (len(statistics.energies) - len(dark))
     if counts and mean < DARK:
         return []
-    dark = np.array([k for k in dark if not _dark_truth(values, k)], int)
-    if not len(dark):
+    lit = [int(k) for k in dark if not _dark_truth(values, int(k))]
+    if not lit:
         return []
     return [
-        f"amplitudes: {len(dark)} of {len(statistics.energies)} patterns hold no photon (the first is "
-        f"{dark[0]}) beside a mean of {mean:.3g}; leave such dead frames out"
+        f"amplitudes: {len(lit)} of {len(statistics.energies)} patterns hold no photon (the first is "
+        f"{lit[0]}) beside a mean of {mean:.3g}; leave such dead frames out"
     ]
 
 

@@ -129,11 +129,16 @@ class UnrolledModel:
     stages: int = 8
     width: int = 32
     blocks: int = 1
+    illumination_floor: float = 1e-3
+    neighbours: int = 3
+    neighbour_distance_px64: float = 12.0
 
     def __post_init__(self) -> None:
+        _check_neighbours(self.neighbours, self.neighbour_distance_px64)
         _at_least("model.stages", self.stages, 1)
         _at_least("model.width", self.width, 1)
         _at_least("model.blocks", self.blocks, 0)
+        _finite("model.illumination_floor", self.illumination_floor, above=True)
 
 
 @dataclass(frozen=True)
@@ -143,9 +148,18 @@ class UNetModel:
     KIND: ClassVar[str] = "unet"
     filters_scale: int = 2
     object_big: bool = False
+    neighbours: int = 0
+    neighbour_distance_px64: float = 12.0
 
     def __post_init__(self) -> None:
+        _check_neighbours(self.neighbours, self.neighbour_distance_px64)
         _at_least("model.filters_scale", self.filters_scale, 1)
+
+
+def _check_neighbours(count: int, distance: float) -> None:
+    """``neighbours``: patterns near a group that its object must explain in training, besides its own."""
+    _at_least("model.neighbours", count, 0)
+    _finite("model.neighbour_distance_px64", distance, above=True)
 
 
 @dataclass(frozen=True)
@@ -165,13 +179,14 @@ class BaselineConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Adam with a linear warm-up and a cosine decay."""
+    """Adam with a linear warm-up and a cosine decay; ``patience`` ends a training that no longer improves."""
 
     learning_rate: float = 1e-3
     final_learning_rate_fraction: float = 0.01
     warmup_fraction: float = 0.05
     clip_norm: float = 1.0
     val_groups: int = 256
+    patience: int | None = None
 
     def __post_init__(self) -> None:
         _finite("train.learning_rate", self.learning_rate, above=True)
@@ -180,6 +195,8 @@ class TrainConfig:
             check(math.isfinite(value) and 0 <= value <= 1, f"train.{key}", value, "between 0 and 1")
         _finite("train.clip_norm", self.clip_norm, above=True)
         _at_least("train.val_groups", self.val_groups, 1)
+        if self.patience is not None:
+            _at_least("train.patience", self.patience, 1)
 
 
 @dataclass(frozen=True)
@@ -242,6 +259,7 @@ class RunConfig:
     overwrite: bool = False
     object: LinesObject = field(default_factory=LinesObject)
     probe: ProbeConfig = field(default_factory=IdealDiskProbe)
+    test_probe: ProbeConfig | None = None
     scan: ScanConfig = field(default_factory=ScanConfig)
     model: GeneratorConfig = field(default_factory=UnrolledModel)
     baseline: BaselineConfig = field(default_factory=BaselineConfig)
@@ -278,9 +296,11 @@ class RunConfig:
             f"at least N + (gridsize - 1)*offset = {need} (N={self.N}, gridsize={self.gridsize}, "
             f"offset={self.offset}): the object must hold one group",
         )
-        diameter = self.probe.mask_diameter_px
-        if diameter is not None:
-            check(diameter <= 2 * self.N, "probe.mask_diameter_px", diameter, f"at most 2·N={2 * self.N}")
+        for key in ("probe", "test_probe"):
+            diameter = getattr(getattr(self, key), "mask_diameter_px", None)
+            if diameter is not None:
+                limit = 2 * self.N
+                check(diameter <= limit, f"{key}.mask_diameter_px", diameter, f"at most 2·N={limit}")
 
     def _check_training(self) -> None:
         for key in ("mae_weight", "nll_weight", "realspace_weight"):
@@ -331,6 +351,10 @@ class RunConfig:
         if self.scan.jitter == 0:
             return 0
         return math.ceil(2 * self.scan.jitter * (1 - 1 / self.group_size) + 0.5)
+
+    def probe_of(self, role: str) -> ProbeConfig:
+        """The probe that a role's scan uses."""
+        return self.test_probe if role == "test" and self.test_probe is not None else self.probe
 
     def outer_pitch(self, role: str) -> int:
         """Distance of neighbouring groups in pixels, ``outer_offset/2``."""

@@ -16,7 +16,12 @@ from typing import Any
 
 from ptycho.config import GENERATORS, OBJECTS, PROBES, ConfigError, RunConfig
 
-TABLES: dict[str, dict[str, type]] = {"object": OBJECTS, "probe": PROBES, "model": GENERATORS}
+TABLES: dict[str, dict[str, type]] = {
+    "object": OBJECTS,
+    "probe": PROBES,
+    "test_probe": PROBES,
+    "model": GENERATORS,
+}
 
 
 def from_mapping(values: Any) -> RunConfig:
@@ -32,7 +37,8 @@ def to_mapping(config: RunConfig) -> dict[str, Any]:
     """The configuration as plain values that YAML and JSON hold; :func:`from_mapping` reads them back."""
     values = asdict(config) | {"models": list(config.models)}
     for group in TABLES:
-        values[group] = {"kind": getattr(config, group).KIND} | values[group]
+        if values[group] is not None:
+            values[group] = {"kind": getattr(config, group).KIND} | values[group]
     return values
 
 
@@ -50,7 +56,7 @@ def _convert(cls: type, values: Any, prefix: str) -> Any:
     converted = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
-        if not prefix and key in TABLES:
+        if not prefix and key in TABLES and value is not None:
             converted[key] = _variant(key, value)
         else:
             converted[key] = _typed(hints[key], value, name)

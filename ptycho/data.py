@@ -16,10 +16,10 @@ from ptycho import physics
 from ptycho.checks import Statistics, blocks, problems
 from ptycho.config import ConfigError
 from ptycho.readers import NPZ_FORMAT, Measurement, inspect
-from ptycho.rows import Rows
-from ptycho.scan import group_centres, group_offsets
+from ptycho.scan import Scan, draw_neighbours, group_centres, group_offsets
 
 Batch = dict[str, tf.Tensor]
+Patterns = Any  # np.ndarray, or Rows: what indexing by integers and slices needs
 VALUES = (
     "positions",
     "image",
@@ -46,10 +46,12 @@ class Dataset:
         object_size: ``M``, side of the objects.
         region_size: ``R``, side of the object region that covers a group.
         objects: the truth, ``(I, M, M)`` complex64, or None where it is unknown.
+        neighbours: ``(G, K)`` int32, patterns that a group's object must explain besides its own in
+            training; None for none. A view for training only: not part of the NPZ form.
         statistics: of the amplitudes, where they are known already.
     """
 
-    amplitudes: np.ndarray | Rows
+    amplitudes: Patterns
     positions: np.ndarray
     image: np.ndarray
     groups: np.ndarray
@@ -58,6 +60,7 @@ class Dataset:
     object_size: int
     region_size: int
     objects: np.ndarray | None = None
+    neighbours: np.ndarray | None = None
     statistics: Statistics | None = None
 
     def __post_init__(self) -> None:
@@ -114,6 +117,13 @@ class Dataset:
         chosen = np.unique(self.groups[:, :per_group])
         return replace(self, groups=chosen[:, None].astype(np.int32), region_size=self.N + 2 * self._slack)
 
+    def with_neighbours(self, count: int, radius: float, seed: int) -> Dataset:
+        """The same groups, each with ``count`` neighbouring patterns; see :func:`draw_neighbours`."""
+        if count == 0:
+            return self
+        scan, rng = Scan(self.positions, self.image, self.groups), np.random.default_rng(seed)
+        return replace(self, neighbours=draw_neighbours(scan, self.centres, count, radius, rng))
+
     @property
     def _slack(self) -> int:
         """Margin of a single-pattern region: one pixel when positions are not whole numbers."""
@@ -122,15 +132,22 @@ class Dataset:
     def batch(self, indices: np.ndarray, truth: bool = False) -> Batch:
         """Normalised amplitudes ``x (B, C, N, N)`` and ``offsets (B, C, 2)`` of some groups.
 
-        With ``truth``, also the true object patches ``target (B, C, N, N)`` complex64.
+        With neighbours, also theirs, as ``near_x (B, K, N, N)`` and ``near_offsets (B, K, 2)``. With
+        ``truth``, also the true object patches ``target (B, C, N, N)`` complex64.
         """
         members = self.groups[indices]
-        x = np.float32(self.normalisation) * self.amplitudes[members]
-        batch = {"x": tf.constant(x), "offsets": tf.constant(self.offsets[indices])}
+        batch = {"x": self._normalised(members), "offsets": tf.constant(self.offsets[indices])}
+        if self.neighbours is not None:
+            near = self.neighbours[indices]
+            offsets = self.positions[near] - self.centres[indices][:, None]
+            batch |= {"near_x": self._normalised(near), "near_offsets": tf.constant(offsets)}
         if truth:
             patches = self.true_patches(members.ravel())
             batch["target"] = tf.reshape(patches, (*members.shape, self.N, self.N))
         return batch
+
+    def _normalised(self, patterns: np.ndarray) -> tf.Tensor:
+        return tf.constant(np.float32(self.normalisation) * self.amplitudes[patterns])
 
     def true_patches(self, patterns: np.ndarray) -> tf.Tensor:
         """The object under some patterns, ``(K, N, N)`` complex64."""
@@ -183,6 +200,6 @@ def load_dataset(path: str | Path) -> Dataset:
 
 
 def dataset_of(found: Measurement, scratch: Path, **changes: Any) -> Dataset:
-    """The dataset in a file that was inspected; its patterns stay in a file, if need be one in ``scratch``."""
+    """The dataset in an inspected file; its patterns stay in a file, if need be one in ``scratch``."""
     values = found.values | changes
     return Dataset(amplitudes=found.amplitudes(scratch), statistics=found.statistics, **values)

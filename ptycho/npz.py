@@ -112,8 +112,9 @@ class Archive:
         with _problem(header.key), self._zip.open(header.info) as member:
             member.read(header.start)
             content = _exactly(member, size - header.start, header.key)
-        array = np.frombuffer(content, header.dtype).reshape(header.shape, order="FC"[not header.fortran])
-        return np.ascontiguousarray(array, header.dtype.newbyteorder("=")).reshape(header.shape)
+        array = np.frombuffer(content, header.dtype)
+        array = array.reshape(header.shape[::-1]).T if header.fortran else array.reshape(header.shape)
+        return array.astype(header.dtype.newbyteorder("="), order="C")
 
     def rows(self, header: Header) -> Iterator[np.ndarray]:
         """The array by blocks of whole rows (first axis), in native byte order; memory holds one block."""
@@ -203,4 +204,6 @@ def _problem(key: str) -> Iterator[None]:
     except (NpzError, GeneratorExit):
         raise
     except Exception as error:
-        raise NpzError(f"{key} is damaged ({' '.join(str(error).split()) or type(error).__name__})") from error
+        raise NpzError(
+            f"{key} is damaged ({' '.join(str(error).split()) or type(error).__name__})"
+        ) from error

@@ -13,9 +13,9 @@
 ``YY_ground_truth`` (h, w, 1)         of the first object, the part that the groups' central squares tile
 =================== ================= ====================================================================
 
-The last three may be missing; of the truths ``YY_full`` is taken if it is there. Patterns come image by image.
-For I images ``coords_offsets`` instead has every position I times in a row; this is put right here. A
-training split is refused: that program shuffles its patterns and leaves its positions.
+The last three may be missing; of the truths ``YY_full`` is taken if it is there. Patterns come image by
+image. For I images ``coords_offsets`` instead has every position I times in a row; this is put right here.
+A training split is refused: that program shuffles its patterns and leaves its positions.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def read_published(archive: Archive, probe: np.ndarray | None) -> Measurement:
     """A test split in this program's conventions; ``probe`` is for a file without one."""
     if "YY_full" in archive.keys and "YY_ground_truth" not in archive.keys:
         raise NpzError(
-            "is a training split of the published program (YY_full without YY_ground_truth): its patterns are "
-            "shuffled and coords_offsets is not, so that they have no positions; use its test.npz"
+            "is a training split of the published program (YY_full without YY_ground_truth): its patterns "
+            "are shuffled and coords_offsets is not, so that they have no positions; use its test.npz"
         )
     found = ["lacks coords_offsets"] if "coords_offsets" not in archive.keys else []
     if probe is None and "probeGuess" not in archive.keys:
@@ -76,7 +76,7 @@ def _shape_problems(shapes: dict[str, Shape], probe: np.ndarray | None) -> dict[
         text = f"diffraction has shape {shape}; must be (G, N, N, C) with G >= 1 and C a square number"
         return {"diffraction": text}
     G, N, _, C = shape
-    wanted = {"coords_offsets": [(G, 1, 2, C)], "probeGuess": [(N, N), (N, N, 1)]}
+    wanted: dict[str, list[Shape]] = {"coords_offsets": [(G, 1, 2, C)], "probeGuess": [(N, N), (N, N, 1)]}
     found = {
         key: f"{key} has shape {shapes[key]}; must be {allowed[0]} (G={G}, N={N}, C={C})"
         for key, allowed in wanted.items()
@@ -153,7 +153,9 @@ def _region_size(positions: np.ndarray, groups: np.ndarray, N: int) -> int:
     return side
 
 
-def _part_in_place(values: dict[str, Any], part: np.ndarray, N: int) -> tuple[np.ndarray | None, Placed | None]:
+def _part_in_place(
+    values: dict[str, Any], part: np.ndarray, N: int
+) -> tuple[np.ndarray | None, Placed | None]:
     """The objects with the known part of the first: it is centred on what the groups' centres span."""
     positions, groups, M = values["positions"], values["groups"], values["object_size"]
     mine = groups[values["image"][groups[:, 0]] == 0]
@@ -170,7 +172,11 @@ def _part_in_place(values: dict[str, Any], part: np.ndarray, N: int) -> tuple[np
 
 def _in_their_words(found: list[str]) -> list[str]:
     """Problems with the keys of the file."""
-    names = {"amplitudes": "diffraction", "positions": "coords_offsets, less (N − 1)/2,", "objects": "YY_full"}
+    names = {
+        "amplitudes": "diffraction",
+        "positions": "coords_offsets, less (N − 1)/2,",
+        "objects": "YY_full",
+    }
     names["probe "] = "probeGuess "
     for ours, theirs in names.items():
         found = [theirs + text[len(ours) :] if text.startswith(ours) else text for text in found]

@@ -60,9 +60,9 @@ class Measurement:
         """
         with Archive(self.path) as archive:
             header = archive.header(self.key, "fiu")
-            if header.stored and not header.fortran and header.dtype == np.float32:
-                if header.shape == self.shape and header.dtype.isnative:
-                    return Rows(self.path.open("rb"), self.shape, np.float32, archive.position(header))
+            as_needed = header.shape == self.shape and header.dtype == np.float32 and not header.fortran
+            if header.stored and as_needed:
+                return Rows(self.path.open("rb"), self.shape, np.float32, archive.position(header))
             copy, done = Rows.temporary(scratch, self.shape, np.float32), 0
             for block in patterns(archive, header):
                 copy[done : done + len(block)] = block
@@ -88,17 +88,17 @@ def inspect(path: str | Path, probe: np.ndarray | None = None) -> Measurement:
     """
     from ptycho.published import KEYS, read_published
 
-    formats: dict[str, tuple[Reader, Iterable[str]]]
-    formats = {"amplitudes": (read_own, OWN), "diffraction": (read_published, KEYS)}
+    formats: tuple[tuple[set[str], Reader, Iterable[str]], ...]
+    formats = (({"format", "amplitudes"}, read_own, OWN), ({"diffraction"}, read_published, KEYS))
     try:
         with Archive(path) as archive:
-            for key, (reader, known) in formats.items():
-                if key in archive.keys:
+            for marks, reader, known in formats:
+                if marks & set(archive.keys):
                     refuse([f"{name} is there more than once" for name in archive.repeated if name in known])
                     return reader(archive, probe)
             raise NpzError(
-                "is no dataset: it has neither the keys of a run's own dataset (amplitudes, positions, …) nor "
-                f"those of the published program (diffraction, coords_offsets); it has {_listed(archive)}"
+                "is no dataset: it has neither the keys of a run's own dataset (amplitudes, positions, …) "
+                f"nor those of the published program (diffraction, coords_offsets); it has {_listed(archive)}"
             )
     except NpzError as error:
         raise ConfigError(f"{path}: {error}") from error
@@ -154,7 +154,9 @@ def _scalars(archive: Archive, headers: dict[str, Header], found: list[str]) -> 
         if key in headers and headers[key].shape:
             found.append(f"{key} has shape {headers[key].shape}; must be one number")
         elif key in headers:
-            read_into(values, archive, headers[key], key, np.float64 if key == "photon_scale" else None, found)
+            read_into(
+                values, archive, headers[key], key, np.float64 if key == "photon_scale" else None, found
+            )
             values |= {key: OWN[key][1](values[key])} if key in values else {}
     return values
 

@@ -52,7 +52,7 @@ class Rows:
             return self._read(first, stop - first)
         index = np.asarray(index)
         wanted, place = np.unique(index, return_inverse=True)
-        if len(wanted) and not (0 <= wanted[0] and wanted[-1] < len(self)):
+        if len(wanted) and not (wanted[0] >= 0 and wanted[-1] < len(self)):
             raise IndexError(f"row {wanted[0]} or {wanted[-1]} of {len(self)}")
         found = np.empty((len(wanted), *self.shape[1:]), self.dtype)
         breaks = np.flatnonzero(np.diff(wanted) != 1) + 1  # runs of neighbours are read at once
@@ -90,4 +90,4 @@ class Rows:
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return array.reshape(-1).view(np.uint8).data

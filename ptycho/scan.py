@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from ptycho.config import RunConfig
 
@@ -88,6 +89,33 @@ def group_centres(positions: np.ndarray, groups: np.ndarray, region_size: int, N
 def group_offsets(positions: np.ndarray, groups: np.ndarray, region_size: int, N: int) -> np.ndarray:
     """``r_k − centre`` for every pattern of every group; ``(G, C, 2)`` float32 (row, col)."""
     return positions[groups] - group_centres(positions, groups, region_size, N)[:, None]
+
+
+def draw_neighbours(
+    scan: Scan, centres: np.ndarray, count: int, radius: float, rng: np.random.Generator
+) -> np.ndarray:
+    """For every group, ``count`` other patterns of its image whose positions lie within ``radius`` pixels.
+
+    Drawn at random without replacement. A group with fewer such neighbours has some of them repeatedly,
+    one without any has its own first pattern instead.
+
+    Args:
+        centres: ``(G, 2)``, as :func:`group_centres` gives them.
+
+    Returns:
+        ``(G, count)`` int32, indices into the positions.
+    """
+    image = scan.image[scan.groups[:, 0]]
+    drawn = np.empty((len(scan.groups), count), np.int32)
+    for i in np.unique(image):
+        mine = np.flatnonzero(scan.image == i)
+        tree = cKDTree(scan.positions[mine])
+        for g in np.flatnonzero(image == i):
+            near = mine[tree.query_ball_point(centres[g], radius)]
+            near = np.setdiff1d(near, scan.groups[g])
+            near = rng.permutation(near) if len(near) else scan.groups[g, :1]
+            drawn[g] = np.resize(near, count)
+    return drawn
 
 
 def draw_groups(n_groups: int, limit: int | None, rng: np.random.Generator) -> np.ndarray:

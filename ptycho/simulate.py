@@ -32,9 +32,11 @@ def simulate(config: RunConfig) -> dict[str, Dataset]:
 
     The photon scale is set by the training scan, ``s² = nphotons / ⟨Σ|Ψ|²⟩``, and used for all three.
     """
-    probe = make_probe(config.probe, config.N)
-    log.info("probe: %.1f pixels across (90 %% of its energy)", energy_diameter(probe))
-    clean = {role: _noise_free(config, role, probe) for role in ROLES}
+    probes = {role: make_probe(config.probe_of(role), config.N) for role in ROLES}
+    log.info("probe: %.1f pixels across (90 %% of its energy)", energy_diameter(probes["train"]))
+    if config.test_probe is not None:
+        log.info("probe of the test scan: %.1f pixels across", energy_diameter(probes["test"]))
+    clean = {role: _noise_free(config, role, probes[role]) for role in ROLES}
     mean_energy = np.mean(np.sum(np.square(clean["train"].amplitudes, dtype=np.float64), axis=(1, 2)))
     scale = float(np.sqrt(config.nphotons / mean_energy))
     return {role: _add_counting_noise(data, scale, config.seed, role) for role, data in clean.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import tensorflow as tf
@@ -14,10 +14,13 @@ from scipy.spatial import cKDTree
 
 from ptycho import physics
 from ptycho.data import Dataset
+from ptycho.rows import Rows
 
 COVERED = 1e-3  # of the strongest summed weight
 CHUNK = 256
+KEPT = 4
 NEIGHBOURS = 8  # of a group, with which its phase is compared
+Regions = np.ndarray | Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +76,7 @@ class Layout:
         return square
 
 
-def stitch(regions: np.ndarray, data: Dataset, method: str, pitch: int) -> Stitched:
+def stitch(regions: Regions, data: Dataset, method: str, pitch: int) -> Stitched:
     """Weighted mean of the regions at their positions, ``O = Σ w_g·O_g / Σ w_g``.
 
     The measurement leaves the global phase of every group open; :func:`synchronise_phases` makes the groups
@@ -84,22 +87,22 @@ def stitch(regions: np.ndarray, data: Dataset, method: str, pitch: int) -> Stitc
     where the summed weight would be above ``COVERED`` of its maximum all the same.
 
     Args:
-        regions: ``(G, R, R)`` complex64.
+        regions: ``(G, R, R)`` complex64, in memory or in a file.
         data: the dataset they were inferred from.
         pitch: distance of neighbouring groups in pixels.
     """
     layout = Layout(data)
-    regions = regions * synchronise_phases(regions, layout)[:, None, None]
+    factors = synchronise_phases(regions, layout)[:, None, None]
     shape = (data.n_images, layout.side, layout.side)
     total = np.zeros(shape, np.complex64)
     light, stated = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     for start in range(0, data.n_groups, CHUNK):
         part = slice(start, start + CHUNK)
         w = layout.illumination(part) if method == "probe" else layout.central_square(part, pitch)
-        image, origins = layout.image[part], layout.origins[part]
+        image, origins, turned = layout.image[part], layout.origins[part], regions[part] * factors[part]
         for i in np.unique(image):
             mine = image == i
-            inferred, where = regions[part][mine], origins[mine]
+            inferred, where = turned[mine], origins[mine]
             total[i] += physics.add_windows(w[mine] * inferred, where, shape[1:])
             light[i] += physics.add_windows(w[mine], where, shape[1:])
             stated[i] += physics.add_windows(w[mine] * (inferred != 0), where, shape[1:])
@@ -111,7 +114,7 @@ def stitch(regions: np.ndarray, data: Dataset, method: str, pitch: int) -> Stitc
     return Stitched(objects.astype(np.complex64), mask)
 
 
-def synchronise_phases(regions: np.ndarray, layout: Layout) -> np.ndarray:
+def synchronise_phases(regions: Regions, layout: Layout) -> np.ndarray:
     """Unit factors ``c_g`` by which the regions agree best where neighbours overlap.
 
     With the illuminations ``w``, ``A_gh = Σ w_g w_h O_g conj(O_h)`` over the overlap of neighbours g and h
@@ -121,14 +124,14 @@ def synchronise_phases(regions: np.ndarray, layout: Layout) -> np.ndarray:
     Source: Singer, Appl. Comput. Harmon. Anal. 30 (2011) 20-36.
 
     Args:
-        regions: ``(G, R, R)`` complex64.
+        regions: ``(G, R, R)`` complex64, in memory or in a file.
         layout: of the dataset they were inferred from.
 
     Returns:
         ``(G,)`` complex64, ``|c_g| = 1``.
     """
     factors = np.ones(len(regions), np.complex64)
-    if not np.isfinite(regions).all():
+    if not all(np.isfinite(regions[k : k + CHUNK]).all() for k in range(0, len(regions), CHUNK)):
         return factors
     for i in np.unique(layout.image):
         mine = np.flatnonzero(layout.image == i)
@@ -136,12 +139,10 @@ def synchronise_phases(regions: np.ndarray, layout: Layout) -> np.ndarray:
     return factors
 
 
-def _synchronised(regions: np.ndarray, mine: np.ndarray, layout: Layout) -> np.ndarray:
+def _synchronised(regions: Regions, mine: np.ndarray, layout: Layout) -> np.ndarray:
     """:func:`synchronise_phases` for the groups ``mine`` of one image."""
-    chunks = [mine[k : k + CHUNK] for k in range(0, len(mine), CHUNK)]
-    weighted = np.concatenate([layout.illumination(chunk) * regions[chunk] for chunk in chunks])
     pairs = _neighbours(layout.origins[mine])
-    products = np.array([_overlap(weighted, layout.origins[mine], g, h) for g, h in pairs], complex)
+    products = _products(regions, mine, layout, pairs)
     rows, cols = np.concatenate([pairs, pairs[:, ::-1]]).T
     agreement = coo_array(
         (np.concatenate([products, products.conj()]), (rows, cols)), (len(mine),) * 2
@@ -177,12 +178,32 @@ def _neighbours(origins: np.ndarray) -> np.ndarray:
     return np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0)
 
 
-def _overlap(weighted: np.ndarray, origins: np.ndarray, g: int, h: int) -> complex:
-    """``Σ weighted_g · conj(weighted_h)`` over the pixels that regions g and h share."""
-    R = weighted.shape[-1]
-    (row, col) = origins[h] - origins[g]
+def _products(regions: Regions, mine: np.ndarray, layout: Layout, pairs: np.ndarray) -> np.ndarray:
+    """``A_gh`` for pairs of the groups ``mine``; ``(K,)`` complex128.
+
+    Weighted regions are made chunk by chunk in the order of the scan, in which neighbours are a few chunks
+    apart at most; the last ``KEPT`` chunks stay in memory.
+    """
+
+    @lru_cache(KEPT)
+    def weighted(chunk: int) -> np.ndarray:
+        members = mine[chunk * CHUNK : (chunk + 1) * CHUNK]
+        return layout.illumination(members) * regions[members]
+
+    origins, products = layout.origins[mine], np.empty(len(pairs), complex)
+    chunks = pairs // CHUNK
+    for k in np.lexsort((chunks[:, 0], chunks[:, 1])):
+        g, h = pairs[k]
+        of_g, of_h = weighted(chunks[k, 0])[g % CHUNK], weighted(chunks[k, 1])[h % CHUNK]
+        products[k] = _overlap(of_g, of_h, *(origins[h] - origins[g]))
+    return products
+
+
+def _overlap(of_g: np.ndarray, of_h: np.ndarray, row: int, col: int) -> complex:
+    """``Σ of_g · conj(of_h)`` over the pixels that the two share; h lies at (row, col) from g."""
+    R = len(of_g)
     if max(abs(row), abs(col)) >= R:
         return 0j
-    of_g = weighted[g, max(row, 0) : R + min(row, 0), max(col, 0) : R + min(col, 0)]
-    of_h = weighted[h, max(-row, 0) : R - max(row, 0), max(-col, 0) : R - max(col, 0)]
+    of_g = of_g[max(row, 0) : R + min(row, 0), max(col, 0) : R + min(col, 0)]
+    of_h = of_h[max(-row, 0) : R - max(row, 0), max(-col, 0) : R - max(col, 0)]
     return complex(np.vdot(of_h, of_g))

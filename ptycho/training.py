@@ -127,6 +127,10 @@ def train(
             log.info("%s: %s", model.name, _describe(history.rows[-1], epochs))
             if val_losses["loss"] < best_loss:
                 best, best_loss, history.best_epoch = get_weights(model), val_losses["loss"], epoch + 1
+            if config.patience is not None and epoch + 1 - history.best_epoch >= config.patience:
+                history.stopped = f"no better validation loss in {config.patience} epochs"
+                log.info("%s: stopped after epoch %d, %s", model.name, epoch + 1, history.stopped)
+                break
     except NonFiniteLossError as error:
         history.stopped = str(error)
         error.history = history

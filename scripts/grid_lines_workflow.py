@@ -64,7 +64,8 @@ def validated(composed: DictConfig) -> Job:
     config = run_config(composed, list(HydraConfig.get().overrides.task), os.environ)
     path = run_path(config)
     check_free(path, config.overwrite)
-    make_probe(config.probe, config.N)
+    for role in ("train", "test"):
+        make_probe(config.probe_of(role), config.N)
     return Job(config, path)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import sys
 
 import pytest
@@ -95,6 +96,24 @@ REFUSED = [
     (cfg.TrainConfig, {"warmup_fraction": NAN}, "train.warmup_fraction=nan: must be between 0 and 1"),
     (cfg.TrainConfig, {"clip_norm": 0.0}, "train.clip_norm=0.0: must be a finite number > 0"),
     (cfg.TrainConfig, {"val_groups": 0}, "train.val_groups=0: must be an integer >= 1"),
+    (cfg.TrainConfig, {"patience": 0}, "train.patience=0: must be an integer >= 1"),
+    (
+        cfg.UnrolledModel,
+        {"illumination_floor": 0.0},
+        "model.illumination_floor=0.0: must be a finite number > 0",
+    ),
+    (cfg.UnrolledModel, {"neighbours": -1}, "model.neighbours=-1: must be an integer >= 0"),
+    (cfg.UNetModel, {"neighbours": -1}, "model.neighbours=-1: must be an integer >= 0"),
+    (
+        cfg.UnrolledModel,
+        {"neighbour_distance_px64": 0.0},
+        "model.neighbour_distance_px64=0.0: must be a finite number > 0",
+    ),
+    (
+        cfg.UNetModel,
+        {"neighbour_distance_px64": math.inf},
+        "model.neighbour_distance_px64=inf: must be a finite number > 0",
+    ),
     (cfg.XlaConfig, {"compile": True, "translate": False}, "xla.translate=false with xla.compile=true"),
     (cfg.StitchConfig, {"method": "glue"}, "stitch.method=glue: must be one of probe, grid"),
     (RunConfig, {"N": 0}, "N=0: must be a power of two from 32 to 512"),
@@ -159,7 +178,7 @@ def test_dataclass_refuses(cls, values, message):
 def test_every_field_is_refused_somewhere():
     """A new key needs a check, or a reason to be listed here."""
     free = {"set_phi", "output_dir", "overwrite", "object_big", "compile", "realspace_weight"}
-    sections = {"object", "probe", "scan", "model", "baseline", "train", "xla", "stitch"}
+    sections = {"object", "probe", "test_probe", "scan", "model", "baseline", "train", "xla", "stitch"}
     checked = {(cls, key) for cls, values, _ in REFUSED for key in values or ("file",)}
     for cls in {cls for cls, _, _ in REFUSED}:
         for field in dataclasses.fields(cls):

@@ -182,6 +182,51 @@ def test_the_true_object_explains_most_of_the_data_through_unet(clean, build, re
     assert error < 0.5
 
 
+@pytest.mark.parametrize("shift", [(9.0, -7.0), (-4.5, 2.25)])
+def test_patterns_beyond_the_region_see_its_mean(clean, build, shift):
+    """What a neighbouring pattern should look like, by loops on a region set into its own mean."""
+    model, data = build("unrolled", clean)
+    region = true_regions(data, GROUPS[:1])[0]
+    margin = 12
+    padded = np.full((len(region) + 2 * margin,) * 2, region.mean(), np.complex64)
+    padded[margin:-margin, margin:-margin] = region
+    position = np.array(shift) + (data.region_size - data.N) / 2 + margin
+    expected = reference.diffraction(padded, [position], data.model_probe)
+    found = model.predict_amplitudes(
+        tf.constant(region[None]), tf.constant([[shift]], tf.float32), tf.constant(data.model_probe)
+    )
+    np.testing.assert_allclose(found[0], expected, atol=2e-4 * expected.max())
+
+
+def test_neighbours_count_in_the_loss_as_patterns_do(built):
+    """The mean over own and neighbouring patterns; the object comes from its own patterns alone."""
+    model, data = built["unrolled"]
+    probe, f = tf.constant(data.model_probe), tf.constant(data.normalisation, tf.float32)
+    more = data.with_neighbours(2, 10.0, seed=0)
+    batch = more.batch(GROUPS)
+    patterns, positions = data.amplitudes[more.neighbours[GROUPS]], data.positions[more.neighbours[GROUPS]]
+    np.testing.assert_allclose(batch["near_x"], data.normalisation * patterns, rtol=1e-6)
+    np.testing.assert_array_equal(batch["near_offsets"], positions - data.centres[GROUPS][:, None])
+    regions = model(batch["x"], batch["offsets"], probe)
+    own = np.abs(model.predict_amplitudes(regions, batch["offsets"], probe) - batch["x"]).mean()
+    near = np.abs(model.predict_amplitudes(regions, batch["near_offsets"], probe) - batch["near_x"]).mean()
+    losses = model.losses_of(batch, probe, f)
+    C = data.group_size
+    assert float(losses["mae"]) == pytest.approx((C * own + 2 * near) / (C + 2), rel=1e-4)
+    assert float(model.losses_of(data.batch(GROUPS), probe, f)["mae"]) == pytest.approx(own, rel=1e-4)
+
+
+def test_the_true_object_explains_its_neighbours(clean, build):
+    """Offsets of neighbours have the sign and the order of the group's own."""
+    model, data = build("unrolled", clean)
+    more = data.with_neighbours(3, 4.0, seed=0)
+    batch = more.batch(GROUPS)
+    predicted = model.predict_amplitudes(
+        tf.constant(true_regions(data, GROUPS)), batch["near_offsets"], tf.constant(data.model_probe)
+    )
+    assert relative(predicted, batch["near_x"]) < 0.03
+
+
 def test_the_truth_is_a_fixed_point_of_the_untrained_iteration(clean, build):
     model, data = build("unrolled", clean)
     x, offsets, probe = arguments(data)
@@ -447,7 +492,7 @@ def test_every_registered_class_returns_every_argument_in_its_configuration(buil
 def test_support_of_unrolled_is_checked():
     for support in (0, 7, 34):
         with pytest.raises(ValueError, match=rf"support={support}: must be even and at most N=32"):
-            Unrolled(32, 36, 1, 4, 0, support, 0)
+            Unrolled(32, 36, 1, 4, 0, 1e-3, support, 0)
 
 
 LOAD = """

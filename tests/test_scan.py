@@ -7,7 +7,15 @@ import pytest
 import reference
 
 from ptycho.config import RunConfig, ScanConfig
-from ptycho.scan import Scan, draw_groups, group_centres, group_offsets, make_scan, nested_grid
+from ptycho.scan import (
+    Scan,
+    draw_groups,
+    draw_neighbours,
+    group_centres,
+    group_offsets,
+    make_scan,
+    nested_grid,
+)
 
 
 def scan_of(config, role, n_images=1):
@@ -146,3 +154,30 @@ def test_draw_groups():
     assert len(set(drawn)) == 30 and drawn.tolist() == sorted(drawn)
     assert drawn.max() >= 50 > drawn.min()
     assert drawn.tolist() != draw_groups(100, 30, rng).tolist()
+
+
+def test_neighbours_are_near_distinct_and_not_the_groups_own():
+    config = RunConfig(N=32, size=96, outer_offset_train=16)
+    scan = scan_of(config, "train", n_images=2)
+    centres = group_centres(scan.positions, scan.groups, config.region_size, config.N)
+    drawn = draw_neighbours(scan, centres, 5, 9.0, np.random.default_rng(0))
+    assert drawn.shape == (len(scan.groups), 5) and drawn.dtype == np.int32
+    for group, centre, near in zip(scan.groups, centres, drawn, strict=True):
+        candidates = [
+            k
+            for k in range(len(scan.positions))
+            if scan.image[k] == scan.image[group[0]]
+            and np.hypot(*(scan.positions[k] - centre)) <= 9.0
+            and k not in group
+        ]
+        assert set(near) <= set(candidates) and len(set(near)) == min(5, len(candidates))
+
+
+def test_a_group_without_neighbours_keeps_to_itself():
+    far_apart = Scan(
+        np.array([[0, 0], [50, 0], [0, 3]], np.float32),
+        np.array([0, 0, 1], np.int32),
+        np.array([[0], [1], [2]], np.int32),
+    )
+    drawn = draw_neighbours(far_apart, far_apart.positions, 2, 10.0, np.random.default_rng(0))
+    assert drawn.tolist() == [[0, 0], [1, 1], [2, 2]]

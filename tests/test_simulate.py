@@ -93,6 +93,18 @@ def test_mean_energy_of_the_training_scan_is_nphotons(small_config, nphotons):
     assert abs(counted.mean() - nphotons) < 5 * noise + 1e-5 * nphotons
 
 
+def test_another_probe_for_the_test_scan_alone(small_config, datasets):
+    """The photon scale stays that of training; the training scan knows nothing of the other probe."""
+    changed = simulate(small_config(test_probe=IdealDiskProbe(diameter_px64=30.0)))
+    for role in ("train", "val"):
+        assert_same(changed[role], datasets[role])
+    np.testing.assert_array_equal(changed["test"].objects, datasets["test"].objects)
+    assert changed["test"].photon_scale == datasets["test"].photon_scale
+    light = [np.sum(np.abs(changed[role].probe) ** 2) for role in ("train", "test")]
+    assert light[1] > 1.5 * light[0]
+    assert energies(changed["test"]).mean() > 1.5 * energies(changed["train"]).mean()
+
+
 def test_photon_scale_is_the_same_for_all_roles(datasets):
     assert len({data.photon_scale for data in datasets.values()}) == 1
 

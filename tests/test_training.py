@@ -116,6 +116,16 @@ def test_the_best_epoch_is_kept_not_the_last():
     assert history.compile_s > 0 and history.train_s >= 0
 
 
+def test_patience_ends_a_training_that_no_longer_improves():
+    model = Follower()
+    patient = TrainConfig(warmup_fraction=0.0, final_learning_rate_fraction=1.0, patience=2)
+    settings = {"batch_size": 4, "learning_rate": 0.1, "seed": 0, "compile_xla": False}
+    history = train(model, flat_data(9.0, 4), flat_data(0.32, 4), patient, epochs=6, **settings)
+    assert [row["epoch"] for row in history.rows] == [1, 2, 3, 4, 5] and history.best_epoch == 3
+    assert history.stopped == "no better validation loss in 2 epochs"
+    np.testing.assert_allclose(model.w.numpy(), 0.3, atol=1e-5)
+
+
 def test_losses_are_means_over_the_steps_of_an_epoch():
     model = Follower()
     history = follow(model, flat_data(9.0, 12), flat_data(9.0, 4), epochs=2)

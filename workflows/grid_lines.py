@@ -29,19 +29,36 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one of the compared models is made: its network, its view of a dataset, its learning rate."""
+    """How one of the compared models is made: its network, its views of the data, its learning rate.
+
+    ``view`` is what it reconstructs from, ``training_view`` makes of that what it is trained with.
+    """
 
     build: Callable[[RunConfig, Dataset], keras.Model]
     view: Callable[[RunConfig, Dataset], Dataset]
+    training_view: Callable[[RunConfig, Dataset], Dataset]
     learning_rate: Callable[[RunConfig], float]
     supervised: bool
 
 
+def with_neighbours(config: RunConfig, data: Dataset) -> Dataset:
+    """Groups with the neighbouring patterns that the PINN's loss compares with, too."""
+    radius = config.model.neighbour_distance_px64 * config.N / 64
+    return data.with_neighbours(config.model.neighbours, radius, config.seed)
+
+
 RECIPES = {
-    "pinn": Recipe(build_pinn, lambda c, data: data, lambda c: c.train.learning_rate, supervised=False),
+    "pinn": Recipe(
+        build_pinn,
+        lambda c, data: data,
+        with_neighbours,
+        lambda c: c.train.learning_rate,
+        supervised=False,
+    ),
     "baseline": Recipe(
         build_baseline,
         lambda c, data: data.single_patterns(c.baseline.patterns_per_group),
+        lambda c, data: data,
         lambda c: c.baseline.learning_rate,
         supervised=True,
     ),
@@ -98,7 +115,9 @@ def trained(
 ) -> tuple[keras.Model, History]:
     """Build and train a model and store it, also when its loss stops being finite."""
     recipe = RECIPES[name]
-    training, validation = (recipe.view(config, data[role]) for role in ("train", "val"))
+    training, validation = (
+        recipe.training_view(config, recipe.view(config, data[role])) for role in ("train", "val")
+    )
     model = recipe.build(config, training)
     log.info("%s: %d parameters, %d groups", name, parameter_count(model), training.n_groups)
     try:

@@ -13,6 +13,7 @@ from ptycho.models.baseline import PtychoNN
 from ptycho.models.pinn import PtychoPINN
 from ptycho.models.unet import UNet
 from ptycho.models.unrolled import Unrolled
+from ptycho.probe import make_probe
 
 NEGLIGIBLE = 1e-6  # of the probe's largest amplitude
 
@@ -25,10 +26,18 @@ def probe_support(probe: np.ndarray) -> int:
     return 2 * max(N // 2 - int(index.min()), int(index.max()) - N // 2 + 1)
 
 
+def _support(config: RunConfig, data: Dataset) -> int:
+    """Support of the probes of training and test."""
+    probes = [data.probe]
+    if config.test_probe is not None:
+        probes.append(make_probe(config.test_probe, config.N))
+    return max(probe_support(probe) for probe in probes)
+
+
 def build_pinn(config: RunConfig, data: Dataset) -> PtychoPINN:
     """The PINN that ``config`` names, for the geometry and probe of ``data``, with initial weights."""
     model, R = config.model, data.region_size
-    projective, support = not config.xla.translate, probe_support(data.probe)
+    projective, support = not config.xla.translate, _support(config, data)
     if isinstance(model, UnrolledModel):
         generator = Unrolled(
             data.N,
@@ -36,6 +45,7 @@ def build_pinn(config: RunConfig, data: Dataset) -> PtychoPINN:
             model.stages,
             model.width,
             model.blocks,
+            model.illumination_floor,
             support,
             config.seed,
             projective,

@@ -57,7 +57,17 @@ def _pinn(generator: Callable[[], keras.layers.Layer], curved: bool = False) -> 
 
 
 def _unrolled(model: UnrolledModel) -> Unrolled:
-    return Unrolled(N, REGION, model.stages, model.width, model.blocks, N, 0, name="generator")
+    return Unrolled(
+        N,
+        REGION,
+        model.stages,
+        model.width,
+        model.blocks,
+        model.illumination_floor,
+        N,
+        0,
+        name="generator",
+    )
 
 
 def _baseline() -> Probe:

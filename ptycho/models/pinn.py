@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from ptycho import physics
 from ptycho.losses import amplitude_mae, poisson_deviance, total_variation
@@ -56,17 +57,32 @@ class PtychoPINN(keras.Model):
         return self.generator(x, offsets, probe)
 
     def predict_amplitudes(self, objects, offsets, probe):
-        """Normalised amplitudes ``(B, C, N, N)`` that object regions ``(B, R, R)`` would give."""
+        """Normalised amplitudes ``(B, C, N, N)`` that object regions ``(B, R, R)`` would give.
+
+        Where a pattern reaches beyond the region, the object is taken as the region's mean.
+        """
         positions = offsets + (self.region_size - probe.shape[-1]) / 2
-        return physics.diffract(objects, positions, probe, self.support, self.projective)
+        mean = tf.stop_gradient(tf.reduce_mean(objects, axis=(1, 2), keepdims=True))
+        waves = physics.exit_waves(objects - mean, positions, probe, self.support, self.projective)
+        waves += physics.illuminate(mean[:, None], probe)
+        return physics.centre(physics.amplitude(physics.far_field(waves)))
 
     def losses_of(self, batch, probe, normalisation):
-        """The weighted total ``loss`` and its parts; parts of zero weight are left out."""
-        objects = self(batch["x"], batch["offsets"], probe)
-        predicted = self.predict_amplitudes(objects, batch["offsets"], probe)
+        """The weighted total ``loss`` and its parts; parts of zero weight are left out.
+
+        The object predicts the patterns it was made from and, where the batch has them, neighbouring
+        patterns that the generator has not seen. Overlap settles what a single pattern leaves open: a
+        pixel in the dim tail of one probe position is bright in another.
+        """
+        measured, offsets = batch["x"], batch["offsets"]
+        objects = self(measured, offsets, probe)
+        if "near_x" in batch:
+            measured = tf.concat([measured, batch["near_x"]], axis=1)
+            offsets = tf.concat([offsets, batch["near_offsets"]], axis=1)
+        predicted = self.predict_amplitudes(objects, offsets, probe)
         parts = {
-            "mae": (self.mae_weight, lambda: amplitude_mae(predicted, batch["x"])),
-            "nll": (self.nll_weight, lambda: poisson_deviance(predicted, batch["x"], normalisation)),
+            "mae": (self.mae_weight, lambda: amplitude_mae(predicted, measured)),
+            "nll": (self.nll_weight, lambda: poisson_deviance(predicted, measured, normalisation)),
             "tv": (self.realspace_weight, lambda: total_variation(objects)),
         }
         values = {name: value() for name, (weight, value) in parts.items() if weight > 0}

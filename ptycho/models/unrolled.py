@@ -11,7 +11,6 @@ from ptycho import physics
 from ptycho.models.layers import conv, register
 
 MODULUS_FLOOR = 1e-3  # ε₁, of the normalised amplitude
-ILLUMINATION_FLOOR = 1e-3  # ε₂, of the strongest illumination
 FEATURES = 5  # Re O, Im O, Re g, Im g, illumination
 
 
@@ -69,6 +68,7 @@ class Unrolled(keras.layers.Layer):
     Args:
         N, region_size: N, R.
         stages, width, blocks: K and the size of each stage's CNN; each stage has its own weights.
+        illumination_floor: ε₂; a weakly lit pixel is corrected the less the larger it is.
         support: even side of the central square outside which every probe it will be given is zero.
         seed: of the initial weights.
         projective: translate with TensorFlow's projective kernel.
@@ -81,6 +81,7 @@ class Unrolled(keras.layers.Layer):
         stages: int,
         width: int,
         blocks: int,
+        illumination_floor: float,
         support: int,
         seed: int,
         projective: bool = False,
@@ -91,7 +92,7 @@ class Unrolled(keras.layers.Layer):
             raise ValueError(f"support={support}: must be even and at most N={N}")
         self.N, self.region_size, self.support = N, region_size, support
         self.stages, self.width, self.blocks = stages, width, blocks
-        self.seed, self.projective = seed, projective
+        self.illumination_floor, self.seed, self.projective = illumination_floor, seed, projective
         self.cnns = [ResidualCNN(width, blocks, seed + 100 * k, name=f"stage_{k}") for k in range(stages)]
 
     @property
@@ -137,7 +138,7 @@ class Unrolled(keras.layers.Layer):
         change = physics.near_field(physics.scaled(far_fields, to_measured)) - waves
         shape = (self.side, self.side)
         change = physics.back_project(change, positions, probe, shape, self.support, self.projective)
-        floor = ILLUMINATION_FLOOR * tf.reduce_max(illumination, axis=(1, 2), keepdims=True)
+        floor = self.illumination_floor * tf.reduce_max(illumination, axis=(1, 2), keepdims=True)
         return physics.scaled(change, 1 / (illumination + floor))
 
     def _correction(self, cnn, objects, g, illumination):
@@ -147,5 +148,5 @@ class Unrolled(keras.layers.Layer):
         return tf.complex(correction[..., 0], correction[..., 1])
 
     def get_config(self):
-        keys = ("N", "region_size", "stages", "width", "blocks", "support", "seed", "projective")
-        return super().get_config() | {key: getattr(self, key) for key in keys}
+        keys = ("N", "region_size", "stages", "width", "blocks", "illumination_floor", "support", "seed")
+        return super().get_config() | {key: getattr(self, key) for key in (*keys, "projective")}
