@@ -114,6 +114,31 @@ def stitch(regions: Regions, data: Dataset, method: str, pitch: int) -> Stitched
     return Stitched(objects.astype(np.complex64), mask)
 
 
+def scan_pitch(data: Dataset) -> int:
+    """Distance in pixels of neighbouring groups: the median over the groups; N/2 for a single group."""
+    distances = []
+    for i in np.unique(data.image[data.groups[:, 0]]):
+        centres = data.centres[data.image[data.groups[:, 0]] == i]
+        if len(centres) > 1:
+            distances.append(cKDTree(centres).query(centres, k=2)[0][:, 1])
+    return max(1, round(float(np.median(np.concatenate(distances))))) if distances else data.N // 2
+
+
+def tiled_rectangle(data: Dataset, pitch: int) -> tuple[int, int, int, int]:
+    """``(top, left, height, width)`` of what the groups' central squares of side ``pitch`` tile.
+
+    Of several images, what all of them share; cut at the object's edge.
+    """
+    start = data.region_size // 2 - pitch // 2
+    layout = Layout(data)
+    corners = [layout.origins[layout.image == i] - layout.margin for i in np.unique(layout.image)]
+    low = np.max([c.min(axis=0) for c in corners], axis=0) + start
+    high = np.min([c.max(axis=0) for c in corners], axis=0) + start + pitch
+    low, high = np.maximum(low, 0), np.minimum(high, data.object_size)
+    (top, left), (height, width) = low.tolist(), np.maximum(high - low, 0).tolist()
+    return top, left, height, width
+
+
 def synchronise_phases(regions: Regions, layout: Layout) -> np.ndarray:
     """Unit factors ``c_g`` by which the regions agree best where neighbours overlap.
 

@@ -18,8 +18,10 @@ from ptycho.config import RunConfig
 from ptycho.conversion import to_mapping
 from ptycho.data import Dataset, to_arrays
 from ptycho.inference import predict_regions
+from ptycho.loaded import VIEWS
 from ptycho.models import build_baseline, build_pinn, get_weights, parameter_count
 from ptycho.report import RunFolder
+from ptycho.saved import setup_of
 from ptycho.simulate import simulate
 from ptycho.stitching import Stitched, stitch
 from ptycho.training import History, NonFiniteLossError, train
@@ -50,14 +52,14 @@ def with_neighbours(config: RunConfig, data: Dataset) -> Dataset:
 RECIPES = {
     "pinn": Recipe(
         build_pinn,
-        lambda c, data: data,
+        VIEWS["pinn"],
         with_neighbours,
         lambda c: c.train.learning_rate,
         supervised=False,
     ),
     "baseline": Recipe(
         build_baseline,
-        lambda c, data: data.single_patterns(c.baseline.patterns_per_group),
+        VIEWS["baseline"],
         lambda c, data: data,
         lambda c: c.baseline.learning_rate,
         supervised=True,
@@ -85,8 +87,9 @@ def run(config: RunConfig, folder: RunFolder) -> Result:
         for name in config.models:
             model, histories[name] = trained(name, config, data, folder)
             recons[name] = reconstructed(name, model, config, data["test"], folder)
-        scores = scored(config, data["test"], recons, folder)
-        drawn(config, data["test"], recons, histories, scores, folder)
+        truth, region = _truth(data["test"]), scored_region(config)
+        scores = scored(truth, region, recons, folder)
+        drawn(truth, region, data["test"].probe, recons, histories, scores, folder)
     folder.manifest(provenance(config, histories))
     log.info("results: %s", folder.path)
     return Result(scores, recons, folder.path)
@@ -119,6 +122,8 @@ def trained(
         recipe.training_view(config, recipe.view(config, data[role])) for role in ("train", "val")
     )
     model = recipe.build(config, training)
+    setup = setup_of(config, training, getattr(model, "support", None))
+    folder.arrays(f"{name}/setup.npz", setup.arrays())
     log.info("%s: %d parameters, %d groups", name, parameter_count(model), training.n_groups)
     try:
         with folder.timed(f"{name}_training"):
@@ -161,11 +166,11 @@ def reconstructed(
         regions = predict_regions(model, view, config.batch_size, config.xla.compile)
     with folder.timed("stitching"):
         stitched = stitch(regions, view, config.stitch.method, config.outer_pitch("test"))
-    _store_recon(name, stitched, folder)
+    store_recon(name, stitched, folder)
     return stitched
 
 
-def _store_recon(name: str, stitched: Stitched, folder: RunFolder) -> None:
+def store_recon(name: str, stitched: Stitched, folder: RunFolder) -> None:
     arrays = {
         "object": stitched.objects,
         "amp": np.abs(stitched.objects),
@@ -185,11 +190,10 @@ def scored_region(config: RunConfig) -> metrics.Region:
 
 
 def scored(
-    config: RunConfig, test: Dataset, recons: dict[str, Stitched], folder: RunFolder
+    truth: np.ndarray, region: metrics.Region, recons: dict[str, Stitched], folder: RunFolder
 ) -> dict[str, Any]:
-    """Score every reconstruction against the truth and write ``metrics.json``."""
-    truth, region = _truth(test), scored_region(config)
-    _store_recon("gt", Stitched(truth, np.ones(truth.shape, bool)), folder)
+    """Score every reconstruction against the truth ``(I, M, M)`` and write ``metrics.json``."""
+    store_recon("gt", Stitched(truth, np.ones(truth.shape, bool)), folder)
     with folder.timed("scoring"):
         scores = {
             name: metrics.score_images(recon.objects, truth, recon.mask, region)
@@ -216,16 +220,16 @@ def _number(value: float | None) -> str:
 
 
 def drawn(
-    config: RunConfig,
-    test: Dataset,
+    truths: np.ndarray,
+    region: metrics.Region,
+    probe: np.ndarray,
     recons: dict[str, Stitched],
     histories: dict[str, History],
     scores: dict[str, Any],
     folder: RunFolder,
 ) -> None:
-    """Draw image 0: comparison, reconstructions, errors, ring correlations; and the histories."""
-    region = scored_region(config)
-    truth = region.crop(_truth(test)[0])
+    """Draw image 0: comparison, reconstructions, errors, ring correlations; and histories, if there are."""
+    truth = region.crop(truths[0])
     with folder.timed("drawing"):
         aligned, curves = {}, {}
         for name, recon in recons.items():
@@ -237,10 +241,12 @@ def drawn(
             error = figures.amp_phase_error(name, aligned[name], truth)
             folder.figure(f"visuals/amp_phase_error_{name}.png", error)
         first = {name: scores[name]["per_image"][0] for name in recons}
-        comparison = figures.compare(truth, aligned, first, test.probe)
+        comparison = figures.compare(truth, aligned, first, probe)
         folder.figure("visuals/compare_amp_phase.png", comparison)
         folder.figure("visuals/frc_curves.png", figures.frc_curves(curves))
-        folder.figure("visuals/history.png", figures.history({name: h.rows for name, h in histories.items()}))
+        if histories:
+            rows = {name: history.rows for name, history in histories.items()}
+            folder.figure("visuals/history.png", figures.history(rows))
 
 
 def provenance(config: RunConfig, histories: dict[str, History]) -> dict[str, Any]:
