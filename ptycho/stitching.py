@@ -60,12 +60,17 @@ class Layout:
         return self.data.image[self.data.groups[:, 0]]
 
     def illumination(self, part: slice | np.ndarray) -> np.ndarray:
-        """``Σ_k |P_k|²`` on the regions of some groups, ``(K, R, R)`` float32."""
+        """``Σ_k |P_k|²`` on the regions of some groups, ``(K, R, R)`` float32.
+
+        On a regular grid every group has the same, which is computed once.
+        """
         data = self.data
-        positions = data.offsets[part] + (data.region_size - data.N) / 2
+        different, which = np.unique(data.offsets[part], axis=0, return_inverse=True)
+        positions = different + np.float32((data.region_size - data.N) / 2)
         intensity = np.broadcast_to(np.abs(data.probe) ** 2, (*positions.shape[:2], data.N, data.N))
         shape = (data.region_size, data.region_size)
-        return physics.place_patches(tf.constant(intensity), tf.constant(positions), shape).numpy()
+        placed = physics.place_patches(tf.constant(intensity), tf.constant(positions), shape)
+        return placed.numpy()[which.ravel()]
 
     def central_square(self, part: slice, pitch: int) -> np.ndarray:
         """One on the central square of side ``pitch`` of each region, zero elsewhere, ``(K, R, R)``."""
