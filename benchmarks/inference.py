@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Speed and memory of inference with a stored network, from the patterns' file to the stitched object.
 
-    python benchmarks/inference.py                 patterns/s after start-up and compilation; median of repeats
+    python benchmarks/inference.py                 patterns/s after start-up and compilation, medians
     python benchmarks/inference.py --memory        peak resident memory of scripts/infer.py for growing files
 
 The network has the architecture of a run (``--model``) and initial weights, which cost as much as trained

@@ -165,13 +165,15 @@ def read_all(path: str | Path, kinds: dict[str, str] | str) -> dict[str, np.ndar
 
 def _opened(path: Path) -> IO[bytes]:
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise NpzError("not a file")
-        return path.open("rb")
+        regular = stat.S_ISREG(path.stat().st_mode)  # a pipe or a device would never end
+        file = path.open("rb") if regular else None
     except FileNotFoundError as error:
         raise NpzError("no such file") from error
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         raise NpzError(f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if file is None:
+        raise NpzError("not a file")
+    return file
 
 
 def _why(path: Path, error: Exception) -> str:

@@ -23,6 +23,8 @@ from ptycho.saved import SavedNetwork, read_saved, read_saved_config
 
 log = logging.getLogger(__name__)
 
+SAME = 1e-6  # relative difference of probes that is rounding
+
 
 @dataclass(frozen=True)
 class InferConfig:
@@ -78,6 +80,8 @@ def infer_config(composed: DictConfig) -> InferConfig:
         raise ConfigError(one_line(str(error))) from error
     values = typing.cast(dict[str, Any], values)
     values.pop("hydra", None)
+    if isinstance(values.get("stitch"), dict):  # an option of the group that training has
+        values["stitch"] = values["stitch"].get("method")
     for key, value in values.items():
         if key not in KEYS:
             raise ConfigError(unknown_key(key, show(value)))
@@ -156,8 +160,10 @@ def describe_probe(data: Measurement, trained: np.ndarray) -> str:
     probe = data.values["probe"].astype(complex)
     scale = np.vdot(probe, trained) / np.vdot(probe, probe).real
     rest = np.linalg.norm(scale * probe - trained) / np.linalg.norm(trained)
+    if rest < SAME and abs(scale - 1) < SAME:
+        return "the file has the probe that the network was trained with"
     widths = [energy_diameter(p) for p in (probe, trained)]
     return (
-        f"the probe of the file is used: {widths[0]:.1f} pixels across, the run's {widths[1]:.1f}; apart from "
-        f"a factor {abs(scale):.3g} they differ by {100 * rest:.2g} %"
+        f"the probe of the file is used: {widths[0]:.1f} pixels across, the run's {widths[1]:.1f}; apart "
+        f"from a factor {abs(scale):.3g} they differ by {100 * rest:.2g} %"
     )
