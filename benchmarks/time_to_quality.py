@@ -44,7 +44,7 @@ from benchmarks.timing import machine
 from ptycho import metrics
 from ptycho.config import RunConfig
 from ptycho.data import Batch, Dataset, training_batches
-from ptycho.inference import make_predict_step, regions_of
+from ptycho.inference import make_predict_step, predict_into
 from ptycho.models import parameter_count
 from ptycho.simulate import simulate
 from ptycho.stitching import stitch
@@ -173,7 +173,9 @@ def curve(
                 break
         if rows and rows[-1]["steps"] == steps:  # a step was longer than the time between two evaluations
             continue
-        scores = exam.score(regions_of(predict, view, config.batch_size), view)
+        regions = np.empty((view.n_groups, view.region_size, view.region_size), np.complex64)
+        predict_into(regions, predict, view, config.batch_size)
+        scores = exam.score(regions, view)
         rows.append({"model": name, "seconds": seconds, "steps": steps, "loss": loss, **scores})
         shown = _short(scores["amplitude_ssim"], 4)
         print(f"{name}: {seconds:.1f} s, {steps} steps, loss {loss:.4g}, amplitude SSIM {shown}", flush=True)

@@ -27,4 +27,22 @@ The way of the data
     that list.
 """
 
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ptycho.loaded import LoadedModel
+
 __version__ = "0.1.0"
+
+
+def load_model(run: str | Path, name: str = "pinn") -> LoadedModel:
+    """The network ``name`` (``pinn`` or ``baseline``) trained by the run in folder ``run``.
+
+    See :class:`ptycho.loaded.LoadedModel`. TensorFlow is imported here, not with the package.
+    """
+    from ptycho.loaded import load_model as load
+
+    return load(run, name)

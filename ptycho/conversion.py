@@ -33,6 +33,11 @@ def from_mapping(values: Any) -> RunConfig:
     return _convert(RunConfig, values, "")
 
 
+def to_dataclass(cls: type, values: Any) -> Any:
+    """As :func:`from_mapping`, for another dataclass of plain values."""
+    return _convert(cls, values, "")
+
+
 def to_mapping(config: RunConfig) -> dict[str, Any]:
     """The configuration as plain values that YAML and JSON hold; :func:`from_mapping` reads them back."""
     values = asdict(config) | {"models": list(config.models)}

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from ptycho import physics
+from ptycho.checks import Statistics, blocks, problems
 from ptycho.config import ConfigError
+from ptycho.readers import NPZ_FORMAT, Measurement, inspect
 from ptycho.scan import Scan, draw_neighbours, group_centres, group_offsets
 
 Batch = dict[str, tf.Tensor]
+Patterns = Any  # np.ndarray, or Rows: what indexing by integers and slices needs
+VALUES = (
+    "positions",
+    "image",
+    "groups",
+    "probe",
+    "photon_scale",
+    "object_size",
+    "region_size",
+    "objects",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +37,7 @@ class Dataset:
     """Measured diffraction patterns of a scan.
 
     Attributes:
-        amplitudes: ``(P, N, N)`` float32, ``√counts``, zero frequency at ``N//2``.
+        amplitudes: ``(P, N, N)`` float32, ``√counts``, zero frequency at ``N//2``; in memory or in a file.
         positions: ``(P, 2)`` float32, (row, col) of the patch's top-left sample in object pixels.
         image: ``(P,)`` int32, the object a pattern belongs to.
         groups: ``(G, C)`` int32, indices into the patterns, row-major within the group.
@@ -33,9 +48,10 @@ class Dataset:
         objects: the truth, ``(I, M, M)`` complex64, or None where it is unknown.
         neighbours: ``(G, K)`` int32, patterns that a group's object must explain besides its own in
             training; None for none. A view for training only: not part of the NPZ form.
+        statistics: of the amplitudes, where they are known already.
     """
 
-    amplitudes: np.ndarray
+    amplitudes: Patterns
     positions: np.ndarray
     image: np.ndarray
     groups: np.ndarray
@@ -45,50 +61,16 @@ class Dataset:
     region_size: int
     objects: np.ndarray | None = None
     neighbours: np.ndarray | None = None
+    statistics: Statistics | None = None
 
     def __post_init__(self) -> None:
-        P, N = np.size(self.image), max(self.probe.shape, default=0)
-        wanted = {"amplitudes": (P, N, N), "positions": (P, 2), "image": (P,), "probe": (N, N)}
-        for key, shape in wanted.items():
-            found = getattr(self, key).shape
-            if found != shape:
-                raise ConfigError(f"dataset: {key} has shape {found}; must be {shape} (P={P}, N={N})")
-        if self.groups.ndim != 2 or len(self.groups) == 0:
-            raise ConfigError(f"dataset: groups has shape {self.groups.shape}; must be (G, C) with G >= 1")
-        if self.groups.min() < 0 or self.groups.max() >= P:
-            raise ConfigError(f"dataset: groups points outside the {P} patterns")
-        self._check_values()
-
-    def _check_values(self) -> None:
-        if not (np.isfinite(self.probe).all() and self.probe.any()):
-            raise ConfigError("dataset: probe is zero, or holds NaN or infinity; must be finite and not zero")
-        if not (np.isfinite(self.photon_scale) and self.photon_scale > 0):
-            raise ConfigError(f"dataset: photon_scale={self.photon_scale}; must be a finite number > 0")
-        M, objects = self.object_size, self.objects
-        if objects is not None and (objects.ndim != 3 or objects.shape[1:] != (M, M)):
-            raise ConfigError(f"dataset: objects has shape {objects.shape}; must be (I, {M}, {M})")
-        if self.image.min() < 0 or self.image.max() >= self.n_images:
-            raise ConfigError(f"dataset: image points outside the {self.n_images} objects")
-        if not np.isfinite(self.positions).all():
-            raise ConfigError("dataset: positions holds NaN or infinity; must be finite")
-        limit = self.object_size - self.N
-        if self.positions.min() < 0 or self.positions.max() > limit:
-            raise ConfigError(
-                f"dataset: positions reach from {self.positions.min():g} to {self.positions.max():g}; "
-                f"must lie within [0, {limit}] so that every patch is inside its object"
-            )
-        lowest, total = self.amplitudes.min(), self.amplitudes.sum(dtype=np.float64)
-        if not np.isfinite(total) or lowest < 0:
-            raise ConfigError("dataset: amplitudes holds NaN, infinity or negative numbers")
-        if total == 0:
-            raise ConfigError("dataset: amplitudes is zero everywhere; no photon was counted")
-        if np.any(self.image[self.groups] != self.image[self.groups[:, :1]]):
-            raise ConfigError("dataset: a group mixes patterns of different images")
-        margin = np.abs(self.offsets).max() - (self.region_size - self.N) / 2
-        if margin > 1e-3:
-            raise ConfigError(
-                f"dataset: region_size={self.region_size} does not cover the groups; {margin:g} px miss"
-            )
+        values = {key: getattr(self, key) for key in VALUES}
+        shape, statistics = np.shape(self.amplitudes), None
+        if len(shape) == 3:
+            statistics = self.statistics or Statistics.of(blocks(self.amplitudes))
+            object.__setattr__(self, "statistics", statistics)
+        if found := problems(values, shape, statistics):
+            raise ConfigError(f"dataset: {'; '.join(found)}")
 
     @property
     def N(self) -> int:
@@ -109,8 +91,8 @@ class Dataset:
     @cached_property
     def normalisation(self) -> float:
         """``f = √((N/2)² / ⟨Σ A²⟩)``, so that the mean energy of ``x = f·A`` is ``(N/2)²``."""
-        energy = np.sum(np.square(self.amplitudes, dtype=np.float64), axis=(1, 2)).mean()
-        return float(self.N / 2 / np.sqrt(energy))
+        assert self.statistics is not None
+        return float(self.N / 2 / np.sqrt(self.statistics.mean_energy))
 
     @property
     def model_probe(self) -> np.ndarray:
@@ -128,7 +110,7 @@ class Dataset:
         return group_offsets(self.positions, self.groups, self.region_size, self.N)
 
     def with_amplitudes(self, amplitudes: np.ndarray, photon_scale: float) -> Dataset:
-        return replace(self, amplitudes=amplitudes, photon_scale=photon_scale)
+        return replace(self, amplitudes=amplitudes, photon_scale=photon_scale, statistics=None)
 
     def single_patterns(self, per_group: int | None) -> Dataset:
         """The same patterns as groups of one: the first ``per_group`` of every group, or all."""
@@ -200,44 +182,27 @@ def padded_batches(data: Dataset, batch_size: int, truth: bool = False) -> Itera
         yield data.batch(np.minimum(indices, data.n_groups - 1), truth), real
 
 
-NPZ_FORMAT = 1
-_ARRAYS = {
-    "amplitudes": np.float32,
-    "positions": np.float32,
-    "image": np.int32,
-    "groups": np.int32,
-    "probe": np.complex64,
-}
-_SCALARS = {"photon_scale": float, "object_size": int, "region_size": int}
-
-
 def to_arrays(data: Dataset) -> dict[str, np.ndarray]:
     """The NPZ form of a dataset: its attributes by name, and ``format``."""
-    arrays = {key: np.asarray(getattr(data, key)) for key in (*_ARRAYS, *_SCALARS)}
-    if data.objects is not None:
-        arrays["objects"] = data.objects
+    arrays = {key: np.asarray(getattr(data, key)) for key in ("amplitudes", *VALUES)}
+    if data.objects is None:
+        del arrays["objects"]
     return arrays | {"format": np.asarray(NPZ_FORMAT)}
 
 
 def load_dataset(path: str | Path) -> Dataset:
-    """Read a dataset that :func:`to_arrays` described; nothing is unpickled.
+    """Read a dataset that :func:`to_arrays` described, patterns included; nothing is unpickled.
 
     Raises:
-        ConfigError: the file is missing, unreadable, incomplete, or holds impossible values.
+        ConfigError: one line with everything that is wrong with the file.
     """
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            missing = [key for key in ("format", *_ARRAYS, *_SCALARS) if key not in archive.files]
-            if missing:
-                raise ConfigError(f"{path}: lacks {', '.join(missing)} (it has {', '.join(archive.files)})")
-            if archive["format"] != NPZ_FORMAT:
-                raise ConfigError(f"{path}: has format {archive['format']}; must be {NPZ_FORMAT}")
-            values = {key: archive[key].astype(dtype, casting="same_kind") for key, dtype in _ARRAYS.items()}
-            if "objects" in archive.files:
-                values["objects"] = archive["objects"].astype(np.complex64, casting="same_kind")
-            scalars = {key: kind(archive[key]) for key, kind in _SCALARS.items()}
-    except ConfigError:
-        raise
-    except Exception as error:  # a damaged archive raises whatever its bytes lead to
-        raise ConfigError(f"{path}: not a readable dataset ({error})") from error
-    return Dataset(**values, **scalars)
+    with tempfile.TemporaryDirectory() as scratch:
+        found = inspect(path)
+        data = dataset_of(found, Path(scratch))
+        return replace(data, amplitudes=data.amplitudes[:])
+
+
+def dataset_of(found: Measurement, scratch: Path, **changes: Any) -> Dataset:
+    """The dataset in an inspected file; its patterns stay in a file, if need be one in ``scratch``."""
+    values = found.values | changes
+    return Dataset(amplitudes=found.amplitudes(scratch), statistics=found.statistics, **values)

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho.data import Dataset, padded_batches
+from ptycho.rows import Rows
 
 PredictStep = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
@@ -24,23 +25,20 @@ def make_predict_step(model: keras.Model, compile_xla: bool) -> PredictStep:
 
 
 def predict_regions(model: keras.Model, data: Dataset, batch_size: int, compile_xla: bool) -> np.ndarray:
-    """Object regions of all groups, in their order.
+    """Object regions of all groups, in their order, ``(G, R, R)`` complex64 in the object's own units."""
+    regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)
+    predict_into(regions, make_predict_step(model, compile_xla), data, batch_size)
+    return regions
+
+
+def predict_into(regions: np.ndarray | Rows, step: PredictStep, data: Dataset, batch_size: int) -> None:
+    """Write the object regions of all groups into ``regions (G, R, R)``, in memory or in a file.
 
     The groups run in batches of ``batch_size``, the last one filled up and cropped afterwards, so that one
     shape is compiled whatever their number.
-
-    Returns:
-        ``(G, R, R)`` complex64, in the object's own units.
     """
-    return regions_of(make_predict_step(model, compile_xla), data, batch_size)
-
-
-def regions_of(step: PredictStep, data: Dataset, batch_size: int) -> np.ndarray:
-    """:func:`predict_regions` by a step that may have been compiled already."""
     probe = tf.constant(data.model_probe)
-    regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)
     done = 0
     for batch, real in padded_batches(data, batch_size):
         regions[done : done + real] = step(batch["x"], batch["offsets"], probe).numpy()[:real]
         done += real
-    return regions

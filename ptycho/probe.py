@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 import numpy as np
 from scipy.ndimage import gaussian_filter, map_coordinates
 from skimage.restoration import unwrap_phase
 
 from ptycho.config import ConfigError, FileProbe, IdealDiskProbe, ProbeConfig, ZonePlateProbe
+from ptycho.npz import Archive, NpzError
 
 log = logging.getLogger(__name__)
 
+KEY = "probeGuess"  # of a probe in a file
 HC_KEV_NM = 1.239841984  # Planck's constant times the speed of light, keV·nm
 ZONE_PLATE_WINDOW_NM = 640.0  # field of view when no pixel size is given: 10 nm pixels at N = 64
 PADDING = 4  # the zone-plate wave is computed on a window this many times wider than N
@@ -113,26 +114,21 @@ def file_probe(config: FileProbe, N: int) -> np.ndarray:
 
 def load_probe(path: str) -> np.ndarray:
     """Read ``probeGuess`` from an NPZ file and check it; square, finite, not zero; complex128."""
-    file = Path(path)
     try:
-        with np.load(file, allow_pickle=False) as archive:
-            if "probeGuess" not in archive.files:
-                raise ConfigError(
-                    f"probe.file={path}: has no key probeGuess (it has {', '.join(archive.files) or 'none'})"
-                )
-            probe = archive["probeGuess"]
-    except ConfigError:
-        raise
-    except Exception as error:  # a damaged archive raises whatever its bytes lead to
-        reason = "no such file" if isinstance(error, FileNotFoundError) else "not a readable .npz of numbers"
-        raise ConfigError(f"probe.file={path}: {reason}; it must be an .npz with key probeGuess") from error
+        with Archive(path) as archive:
+            if KEY not in archive.keys:
+                held = ", ".join(archive.keys) or "none"
+                raise ConfigError(f"probe.file={path}: has no key {KEY} (it has {held})")
+            if KEY in archive.repeated:
+                raise NpzError(f"has {KEY} more than once")
+            probe = archive.read(archive.header(KEY, "cfiu"))
+    except NpzError as error:
+        raise ConfigError(f"probe.file={path}: {error}; it must be an .npz with key {KEY}") from error
     return _checked_probe(probe, path)
 
 
 def _checked_probe(probe: np.ndarray, path: str) -> np.ndarray:
     where = f"probe.file={path}: probeGuess"
-    if probe.dtype.kind not in "fciu":
-        raise ConfigError(f"{where} has dtype {probe.dtype}; must be complex or real numbers")
     if probe.ndim != 2 or probe.shape[0] != probe.shape[1] or probe.shape[0] < 8:
         raise ConfigError(f"{where} has shape {probe.shape}; must be (n, n) with n >= 8")
     probe = probe.astype(complex)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import tensorflow as tf
@@ -15,10 +15,13 @@ from scipy.spatial import cKDTree
 
 from ptycho import physics
 from ptycho.data import Dataset
+from ptycho.rows import Rows
 
 COVERED = 1e-3  # of the strongest summed weight
 CHUNK = 256
+KEPT = 4
 NEIGHBOURS = 8  # of a group, with which its phase is compared
+Regions = np.ndarray | Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +61,17 @@ class Layout:
         return self.data.image[self.data.groups[:, 0]]
 
     def illumination(self, part: slice | np.ndarray) -> np.ndarray:
-        """``Σ_k |P_k|²`` on the regions of some groups, ``(K, R, R)`` float32."""
+        """``Σ_k |P_k|²`` on the regions of some groups, ``(K, R, R)`` float32.
+
+        On a regular grid every group has the same, which is computed once.
+        """
         data = self.data
-        positions = data.offsets[part] + (data.region_size - data.N) / 2
+        different, which = np.unique(data.offsets[part], axis=0, return_inverse=True)
+        positions = different + np.float32((data.region_size - data.N) / 2)
         intensity = np.broadcast_to(np.abs(data.probe) ** 2, (*positions.shape[:2], data.N, data.N))
         shape = (data.region_size, data.region_size)
-        return physics.place_patches(tf.constant(intensity), tf.constant(positions), shape).numpy()
+        placed = physics.place_patches(tf.constant(intensity), tf.constant(positions), shape)
+        return placed.numpy()[which.ravel()]
 
     def central_square(self, part: slice, pitch: int) -> np.ndarray:
         """One on the central square of side ``pitch`` of each region, zero elsewhere, ``(K, R, R)``."""
@@ -74,7 +82,7 @@ class Layout:
         return square
 
 
-def stitch(regions: np.ndarray, data: Dataset, method: str, pitch: int) -> Stitched:
+def stitch(regions: Regions, data: Dataset, method: str, pitch: int) -> Stitched:
     """Weighted mean of the regions at their positions, ``O = Σ w_g·O_g / Σ w_g``.
 
     The measurement leaves the global phase of every group open; :func:`synchronise_phases` makes the groups
@@ -85,35 +93,35 @@ def stitch(regions: np.ndarray, data: Dataset, method: str, pitch: int) -> Stitc
     where the summed weight would be above ``COVERED`` of its maximum all the same.
 
     Args:
-        regions: ``(G, R, R)`` complex64.
+        regions: ``(G, R, R)`` complex64, in memory or in a file.
         data: the dataset they were inferred from.
         pitch: distance of neighbouring groups in pixels.
     """
     return stitch_each(regions, data, (method,), pitch)[method]
 
 
-def stitch_each(
-    regions: np.ndarray, data: Dataset, methods: Iterable[str], pitch: int
-) -> dict[str, Stitched]:
+def stitch_each(regions: Regions, data: Dataset, methods: Iterable[str], pitch: int) -> dict[str, Stitched]:
     """:func:`stitch` by several methods; the phases are synchronised once."""
     layout = Layout(data)
-    regions = regions * synchronise_phases(regions, layout)[:, None, None]
-    return {method: _weighted_mean(regions, layout, method, pitch) for method in methods}
+    factors = synchronise_phases(regions, layout)
+    return {method: _weighted_mean(regions, factors, layout, method, pitch) for method in methods}
 
 
-def _weighted_mean(regions: np.ndarray, layout: Layout, method: str, pitch: int) -> Stitched:
-    """``Σ w_g·O_g / Σ w_g`` of regions that agree in phase."""
-    data = layout.data
+def _weighted_mean(
+    regions: Regions, factors: np.ndarray, layout: Layout, method: str, pitch: int
+) -> Stitched:
+    """``Σ w_g·c_g·O_g / Σ w_g``."""
+    data, factors = layout.data, factors[:, None, None]
     shape = (data.n_images, layout.side, layout.side)
     total = np.zeros(shape, np.complex64)
     light, stated = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     for start in range(0, data.n_groups, CHUNK):
         part = slice(start, start + CHUNK)
         w = layout.illumination(part) if method == "probe" else layout.central_square(part, pitch)
-        image, origins = layout.image[part], layout.origins[part]
+        image, origins, turned = layout.image[part], layout.origins[part], regions[part] * factors[part]
         for i in np.unique(image):
             mine = image == i
-            inferred, where = regions[part][mine], origins[mine]
+            inferred, where = turned[mine], origins[mine]
             total[i] += physics.add_windows(w[mine] * inferred, where, shape[1:])
             light[i] += physics.add_windows(w[mine], where, shape[1:])
             stated[i] += physics.add_windows(w[mine] * (inferred != 0), where, shape[1:])
@@ -125,7 +133,32 @@ def _weighted_mean(regions: np.ndarray, layout: Layout, method: str, pitch: int)
     return Stitched(objects.astype(np.complex64), mask)
 
 
-def synchronise_phases(regions: np.ndarray, layout: Layout) -> np.ndarray:
+def scan_pitch(data: Dataset) -> int:
+    """Distance in pixels of neighbouring groups: the median over the groups; N/2 for a single group."""
+    distances = []
+    for i in np.unique(data.image[data.groups[:, 0]]):
+        centres = data.centres[data.image[data.groups[:, 0]] == i]
+        if len(centres) > 1:
+            distances.append(cKDTree(centres).query(centres, k=2)[0][:, 1])
+    return max(1, round(float(np.median(np.concatenate(distances))))) if distances else data.N // 2
+
+
+def tiled_rectangle(data: Dataset, pitch: int) -> tuple[int, int, int, int]:
+    """``(top, left, height, width)`` of what the groups' central squares of side ``pitch`` tile.
+
+    Of several images, what all of them share; cut at the object's edge.
+    """
+    start = data.region_size // 2 - pitch // 2
+    layout = Layout(data)
+    corners = [layout.origins[layout.image == i] - layout.margin for i in np.unique(layout.image)]
+    low = np.max([c.min(axis=0) for c in corners], axis=0) + start
+    high = np.min([c.max(axis=0) for c in corners], axis=0) + start + pitch
+    low, high = np.maximum(low, 0), np.minimum(high, data.object_size)
+    (top, left), (height, width) = low.tolist(), np.maximum(high - low, 0).tolist()
+    return top, left, height, width
+
+
+def synchronise_phases(regions: Regions, layout: Layout) -> np.ndarray:
     """Unit factors ``c_g`` by which the regions agree best where neighbours overlap.
 
     With the illuminations ``w``, ``A_gh = Σ w_g w_h O_g conj(O_h)`` over the overlap of neighbours g and h
@@ -135,14 +168,14 @@ def synchronise_phases(regions: np.ndarray, layout: Layout) -> np.ndarray:
     Source: Singer, Appl. Comput. Harmon. Anal. 30 (2011) 20-36.
 
     Args:
-        regions: ``(G, R, R)`` complex64.
+        regions: ``(G, R, R)`` complex64, in memory or in a file.
         layout: of the dataset they were inferred from.
 
     Returns:
         ``(G,)`` complex64, ``|c_g| = 1``.
     """
     factors = np.ones(len(regions), np.complex64)
-    if not np.isfinite(regions).all():
+    if not all(np.isfinite(regions[k : k + CHUNK]).all() for k in range(0, len(regions), CHUNK)):
         return factors
     for i in np.unique(layout.image):
         mine = np.flatnonzero(layout.image == i)
@@ -150,12 +183,10 @@ def synchronise_phases(regions: np.ndarray, layout: Layout) -> np.ndarray:
     return factors
 
 
-def _synchronised(regions: np.ndarray, mine: np.ndarray, layout: Layout) -> np.ndarray:
+def _synchronised(regions: Regions, mine: np.ndarray, layout: Layout) -> np.ndarray:
     """:func:`synchronise_phases` for the groups ``mine`` of one image."""
-    chunks = [mine[k : k + CHUNK] for k in range(0, len(mine), CHUNK)]
-    weighted = np.concatenate([layout.illumination(chunk) * regions[chunk] for chunk in chunks])
     pairs = _neighbours(layout.origins[mine])
-    products = np.array([_overlap(weighted, layout.origins[mine], g, h) for g, h in pairs], complex)
+    products = _products(regions, mine, layout, pairs)
     rows, cols = np.concatenate([pairs, pairs[:, ::-1]]).T
     agreement = coo_array(
         (np.concatenate([products, products.conj()]), (rows, cols)), (len(mine),) * 2
@@ -191,12 +222,32 @@ def _neighbours(origins: np.ndarray) -> np.ndarray:
     return np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0)
 
 
-def _overlap(weighted: np.ndarray, origins: np.ndarray, g: int, h: int) -> complex:
-    """``Σ weighted_g · conj(weighted_h)`` over the pixels that regions g and h share."""
-    R = weighted.shape[-1]
-    (row, col) = origins[h] - origins[g]
+def _products(regions: Regions, mine: np.ndarray, layout: Layout, pairs: np.ndarray) -> np.ndarray:
+    """``A_gh`` for pairs of the groups ``mine``; ``(K,)`` complex128.
+
+    Weighted regions are made chunk by chunk in the order of the scan, in which neighbours are a few chunks
+    apart at most; the last ``KEPT`` chunks stay in memory.
+    """
+
+    @lru_cache(KEPT)
+    def weighted(chunk: int) -> np.ndarray:
+        members = mine[chunk * CHUNK : (chunk + 1) * CHUNK]
+        return layout.illumination(members) * regions[members]
+
+    origins, products = layout.origins[mine], np.empty(len(pairs), complex)
+    chunks = pairs // CHUNK
+    for k in np.lexsort((chunks[:, 0], chunks[:, 1])):
+        g, h = pairs[k]
+        of_g, of_h = weighted(chunks[k, 0])[g % CHUNK], weighted(chunks[k, 1])[h % CHUNK]
+        products[k] = _overlap(of_g, of_h, *(origins[h] - origins[g]))
+    return products
+
+
+def _overlap(of_g: np.ndarray, of_h: np.ndarray, row: int, col: int) -> complex:
+    """``Σ of_g · conj(of_h)`` over the pixels that the two share; h lies at (row, col) from g."""
+    R = len(of_g)
     if max(abs(row), abs(col)) >= R:
         return 0j
-    of_g = weighted[g, max(row, 0) : R + min(row, 0), max(col, 0) : R + min(col, 0)]
-    of_h = weighted[h, max(-row, 0) : R - max(row, 0), max(-col, 0) : R - max(col, 0)]
+    of_g = of_g[max(row, 0) : R + min(row, 0), max(col, 0) : R + min(col, 0)]
+    of_h = of_h[max(-row, 0) : R - max(row, 0), max(-col, 0) : R - max(col, 0)]
     return complex(np.vdot(of_h, of_g))

@@ -1,13 +1,18 @@
 """What several test modules share: a small configuration, its datasets, and hand-made datasets."""
 
+import logging
 import os
+import runpy
+import sys
 
 import numpy as np
 import pytest
+import yaml
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from ptycho.config import LinesObject, RunConfig, TrainConfig
+from ptycho.config import LinesObject, RunConfig, TrainConfig, UnrolledModel, XlaConfig
+from ptycho.conversion import to_mapping
 
 SMALL = {
     "N": 32,
@@ -43,6 +48,47 @@ def datasets():
     from ptycho.simulate import simulate
 
     return simulate(small_run())
+
+
+@pytest.fixture(scope="session")
+def trained_run(tmp_path_factory):
+    """Folder of a small run with both networks and two test images; not to be changed."""
+    from ptycho.report import RunFolder
+    from workflows.grid_lines import run
+
+    config = small_run(
+        nimgs_test=2, model=UnrolledModel(stages=2, width=8), xla=XlaConfig(compile=False), overwrite=True
+    )
+    folder = RunFolder(tmp_path_factory.mktemp("trained") / "run")
+    run(config, folder)
+    folder.text("config.yaml", yaml.safe_dump(to_mapping(config), sort_keys=False))
+    return folder.path
+
+
+@pytest.fixture
+def in_process(tmp_path, monkeypatch, capfd):
+    """``in_process(script, *overrides)`` runs a script here, as in a process of its own.
+
+    Modules named in ``blocked`` cannot be imported. Returns exit code, stdout and stderr.
+    """
+    root = logging.getLogger()
+    level = root.level
+
+    def run(script, *overrides, blocked=()):
+        with monkeypatch.context() as patch:
+            patch.chdir(tmp_path)
+            patch.setattr(sys, "argv", [str(script), *map(str, overrides)])
+            for name in blocked:
+                patch.setitem(sys.modules, name, None)
+            patch.setattr(root, "handlers", [])
+            patch.setenv("HYDRA_FULL_ERROR", "")
+            capfd.readouterr()
+            with pytest.raises(SystemExit) as stop:
+                runpy.run_path(str(script), run_name="__main__")
+            return stop.value.code, *capfd.readouterr()
+
+    yield run
+    root.setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -169,7 +169,7 @@ PROBE_FILES = [
     ("small", {"probeGuess": np.ones((4, 4), complex)}, r"probeGuess has shape \(4, 4\); must be .* n >= 8"),
     ("zeros", {"probeGuess": 0 * disk()}, r"probeGuess is zero everywhere; must carry energy"),
     ("nan", {"probeGuess": np.nan * disk()}, r"probeGuess holds NaN or infinity; must be finite"),
-    ("text", {"probeGuess": np.full((64, 64), "a")}, r"probeGuess has dtype <U1; must be complex or real"),
+    ("text", {"probeGuess": np.full((64, 64), "a")}, r"probeGuess \(64, 64\) has dtype <U1; must be complex"),
     ("key", {"probe": disk()}, r"has no key probeGuess \(it has probe\)"),
     ("empty", {}, r"has no key probeGuess \(it has none\)"),
 ]
@@ -187,7 +187,7 @@ def test_probe_file(refused, tmp_path, name, arrays, message):
 def test_unreadable_probe_file(refused, tmp_path, content):
     (tmp_path / "torn.npz").write_bytes(content)
     line = refused("probe=npz", f"probe.file={tmp_path / 'torn.npz'}", OUT)
-    assert "not a readable .npz of numbers; it must be an .npz with key probeGuess" in line
+    assert re.search(r"not a readable .npz \(it is .*\); it must be an .npz with key probeGuess", line)
 
 
 def test_probe_file_that_is_cut_short(refused, tmp_path):
@@ -209,8 +209,8 @@ def test_pickles_in_probe_files_are_not_executed(refused, tmp_path):
     np.savez(tmp_path / "array.npz", probeGuess=trap)
     np.save(tmp_path / "bare.npy", trap)
     (tmp_path / "bare.npy").rename(tmp_path / "bare.npz")
-    for name in ("array.npz", "bare.npz"):
-        assert "not a readable .npz" in refused("probe=npz", f"probe.file={tmp_path / name}", OUT)
+    for name, why in {"array.npz": "holds Python objects", "bare.npz": "not a readable .npz"}.items():
+        assert why in refused("probe=npz", f"probe.file={tmp_path / name}", OUT)
     assert not (tmp_path / "sprung").exists()
 
 

@@ -21,8 +21,10 @@ from ptycho.data import Dataset, load_dataset, to_arrays
 from ptycho.history import History
 from ptycho.inference import predict_regions
 from ptycho.interrupt import StopRequest
+from ptycho.loaded import VIEWS
 from ptycho.models import build_baseline, build_pinn, get_weights, parameter_count, set_weights
 from ptycho.report import RunFolder
+from ptycho.saved import setup_of
 from ptycho.simulate import simulate
 from ptycho.stitching import Stitched, stitch_each
 from ptycho.stored import read_model
@@ -56,14 +58,14 @@ def with_neighbours(config: RunConfig, data: Dataset) -> Dataset:
 RECIPES = {
     "pinn": Recipe(
         build_pinn,
-        lambda c, data: data,
+        VIEWS["pinn"],
         with_neighbours,
         lambda c: c.train.learning_rate,
         supervised=False,
     ),
     "baseline": Recipe(
         build_baseline,
-        lambda c, data: data.single_patterns(c.baseline.patterns_per_group),
+        VIEWS["baseline"],
         lambda c, data: data,
         lambda c: c.baseline.learning_rate,
         supervised=True,
@@ -91,9 +93,10 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
         for name in config.models:
             model, histories[name] = trained(name, config, data, folder, stop)
             stitched[name] = reconstructed(name, model, config, data["test"], folder)
-        scores = scored(config, data["test"], stitched, folder)
+        truth, region = _truth(data["test"]), scored_region(config)
+        scores = scored(truth, region, stitched, config.stitch.method, folder)
         recons = {name: by_method[config.stitch.method] for name, by_method in stitched.items()}
-        drawn(config, data["test"], recons, histories, scores, folder)
+        drawn(truth, region, data["test"].probe, recons, histories, scores, folder)
     folder.manifest(provenance(config, histories) | {"resumed": folder.resumed})
     log.info("results: %s", folder.path)
     return Result(scores, recons, folder.path)
@@ -144,6 +147,8 @@ def trained(
         recipe.training_view(config, recipe.view(config, data[role])) for role in ("train", "val")
     )
     model = recipe.build(config, training)
+    setup = setup_of(config, training, getattr(model, "support", None))
+    folder.arrays(f"{name}/setup.npz", setup.arrays())
     log.info("%s: %d parameters, %d groups", name, parameter_count(model), training.n_groups)
     settings = result_settings(config)
     checkpoints = Checkpoints(folder.path / name / "checkpoints", settings, config.train.checkpoint_seconds)
@@ -235,11 +240,11 @@ def reconstructed(
         regions = predict_regions(model, view, config.batch_size, config.xla.compile)
     with folder.timed("stitching"):
         stitched = stitch_each(regions, view, StitchConfig.METHODS, config.outer_pitch("test"))
-    _store_recon(name, stitched[config.stitch.method], folder)
+    store_recon(name, stitched[config.stitch.method], folder)
     return stitched
 
 
-def _store_recon(name: str, stitched: Stitched, folder: RunFolder) -> None:
+def store_recon(name: str, stitched: Stitched, folder: RunFolder) -> None:
     arrays = {
         "object": stitched.objects,
         "amp": np.abs(stitched.objects),
@@ -259,15 +264,20 @@ def scored_region(config: RunConfig) -> metrics.Region:
 
 
 def scored(
-    config: RunConfig, test: Dataset, stitched: dict[str, dict[str, Stitched]], folder: RunFolder
+    truth: np.ndarray,
+    region: metrics.Region,
+    stitched: dict[str, dict[str, Stitched]],
+    chosen: str,
+    folder: RunFolder,
 ) -> dict[str, Any]:
-    """Score every model's objects, by stitching method, against the truth and write ``metrics.json``."""
-    truth, region = _truth(test), scored_region(config)
-    _store_recon("gt", Stitched(truth, np.ones(truth.shape, bool)), folder)
+    """Score every model's objects, by stitching method, against the truth ``(I, M, M)``.
+
+    Writes ``metrics.json``; what stands there under a model's name is by the ``chosen`` method.
+    """
+    store_recon("gt", Stitched(truth, np.ones(truth.shape, bool)), folder)
     with folder.timed("scoring"):
         scores = {
-            name: model_scores(by_method, config.stitch.method, truth, region)
-            for name, by_method in stitched.items()
+            name: model_scores(by_method, chosen, truth, region) for name, by_method in stitched.items()
         }
         scores |= metrics.reference_rows(truth, region)
     folder.json("metrics.json", scores | {"region": asdict(region), "conventions": metrics.CONVENTIONS})
@@ -303,16 +313,16 @@ def _number(value: float | None) -> str:
 
 
 def drawn(
-    config: RunConfig,
-    test: Dataset,
+    truths: np.ndarray,
+    region: metrics.Region,
+    probe: np.ndarray,
     recons: dict[str, Stitched],
     histories: dict[str, History],
     scores: dict[str, Any],
     folder: RunFolder,
 ) -> None:
-    """Draw image 0: comparison, reconstructions, errors, ring correlations; and the histories."""
-    region = scored_region(config)
-    truth = region.crop(_truth(test)[0])
+    """Draw image 0: comparison, reconstructions, errors, ring correlations; and histories, if there are."""
+    truth = region.crop(truths[0])
     with folder.timed("drawing"):
         aligned, curves = {}, {}
         for name, recon in recons.items():
@@ -324,10 +334,12 @@ def drawn(
             error = figures.amp_phase_error(name, aligned[name], truth)
             folder.figure(f"visuals/amp_phase_error_{name}.png", error)
         first = {name: scores[name]["per_image"][0] for name in recons}
-        comparison = figures.compare(truth, aligned, first, test.probe)
+        comparison = figures.compare(truth, aligned, first, probe)
         folder.figure("visuals/compare_amp_phase.png", comparison)
         folder.figure("visuals/frc_curves.png", figures.frc_curves(curves))
-        folder.figure("visuals/history.png", figures.history({name: h.rows for name, h in histories.items()}))
+        if histories:
+            rows = {name: history.rows for name, history in histories.items()}
+            folder.figure("visuals/history.png", figures.history(rows))
 
 
 def provenance(config: RunConfig, histories: dict[str, History]) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import keras
 import numpy as np
 
 from ptycho import variables
 from ptycho.config import RunConfig, UnrolledModel
-from ptycho.data import Dataset
 from ptycho.models.baseline import PtychoNN
 from ptycho.models.pinn import PtychoPINN
 from ptycho.models.unet import UNet
@@ -20,6 +20,19 @@ from ptycho.variables import Arrays
 NEGLIGIBLE = 1e-6  # of the probe's largest amplitude
 
 
+class Geometry(Protocol):
+    """What a network is built for: N, R, C and the probe ``(N, N)``, of a dataset or as stored with it."""
+
+    @property
+    def N(self) -> int: ...
+    @property
+    def region_size(self) -> int: ...
+    @property
+    def group_size(self) -> int: ...
+    @property
+    def probe(self) -> np.ndarray: ...
+
+
 def probe_support(probe: np.ndarray) -> int:
     """Even side of the central square outside which the probe's amplitude is negligible."""
     N = probe.shape[0]
@@ -28,7 +41,7 @@ def probe_support(probe: np.ndarray) -> int:
     return 2 * max(N // 2 - int(index.min()), int(index.max()) - N // 2 + 1)
 
 
-def _support(config: RunConfig, data: Dataset) -> int:
+def _support(config: RunConfig, data: Geometry) -> int:
     """Support of the probes of training and test."""
     probes = [data.probe]
     if config.test_probe is not None:
@@ -36,10 +49,13 @@ def _support(config: RunConfig, data: Dataset) -> int:
     return max(probe_support(probe) for probe in probes)
 
 
-def build_pinn(config: RunConfig, data: Dataset) -> PtychoPINN:
-    """The PINN that ``config`` names, for the geometry and probe of ``data``, with initial weights."""
+def build_pinn(config: RunConfig, data: Geometry, support: int | None = None) -> PtychoPINN:
+    """The PINN that ``config`` names, for the geometry and probe of ``data``, with initial weights.
+
+    ``support`` must hold every probe it will be given; by default that of training and the test's.
+    """
     model, R = config.model, data.region_size
-    projective, support = not config.xla.translate, _support(config, data)
+    projective, support = not config.xla.translate, support or _support(config, data)
     if isinstance(model, UnrolledModel):
         generator = Unrolled(
             data.N,
@@ -78,7 +94,7 @@ def build_pinn(config: RunConfig, data: Dataset) -> PtychoPINN:
     return pinn
 
 
-def build_baseline(config: RunConfig, data: Dataset) -> PtychoNN:
+def build_baseline(config: RunConfig, data: Geometry) -> PtychoNN:
     """PtychoNN for the single-pattern form of a dataset, with initial weights."""
     model = PtychoNN(
         data.N,

@@ -1,0 +1,165 @@
+#!/usr/bin/env python
+"""Speed and memory of inference with a stored network, from the patterns' file to the stitched object.
+
+    python benchmarks/inference.py                 patterns/s after start-up and compilation, medians
+    python benchmarks/inference.py --memory        peak resident memory of scripts/infer.py for growing files
+
+The network has the architecture of a run (``--model``) and initial weights, which cost as much as trained
+ones. Scans lie on one object of 278 pixels, so that a longer file is a denser scan.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+import yaml
+
+from ptycho.config import RunConfig, UNetModel, UnrolledModel
+from ptycho.conversion import to_mapping
+
+SIZE = 278
+PITCHES = (10, 5, 3, 2)  # of the groups; 484, 1849, 5041 and 11236 groups of four patterns
+MODELS = {"unrolled_fast": UnrolledModel(stages=3), "unrolled": UnrolledModel(), "unet": UNetModel()}
+SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "infer.py"
+
+
+def write_run(folder: Path, config: RunConfig) -> None:
+    """A run's folder with untrained networks."""
+    from ptycho.loaded import VIEWS
+    from ptycho.models import build_baseline, build_pinn, get_weights
+    from ptycho.report import RunFolder
+    from ptycho.saved import setup_of
+    from ptycho.simulate import simulate
+
+    training, run = simulate(config)["train"], RunFolder(folder, overwrite=True)
+    run.text("config.yaml", yaml.safe_dump(to_mapping(config)))
+    for name, build in {"pinn": build_pinn, "baseline": build_baseline}.items():
+        data = VIEWS[name](config, training)
+        network = build(config, data)
+        run.arrays(f"{name}/setup.npz", setup_of(config, data, getattr(network, "support", None)).arrays())
+        run.model(name, get_weights(network), {}, [])
+
+
+def write_scan(path: Path, config: RunConfig, pitch: int) -> int:
+    """A noise-free scan of one object, written pattern by pattern; returns the number of patterns."""
+    from ptycho.objects import make_object
+    from ptycho.probe import make_probe
+    from ptycho.scan import nested_grid
+    from ptycho.simulate import noise_free_amplitudes
+
+    grid, groups = nested_grid(config.size, config.N, config.gridsize, config.offset, pitch)
+    positions = grid[groups].reshape(-1, 2).astype(np.float32)  # every group has patterns of its own
+    probe = make_probe(config.probe, config.N)
+    truth = make_object(config.object, config.size, config.set_phi, np.random.default_rng(0))
+    arrays = {
+        "format": np.asarray(1),
+        "positions": positions,
+        "image": np.zeros(len(positions), np.int32),
+        "groups": np.arange(len(positions), dtype=np.int32).reshape(groups.shape),
+        "probe": probe,
+        "photon_scale": np.asarray(1.0),
+        "object_size": np.asarray(config.size),
+        "region_size": np.asarray(config.region_size),
+        "objects": truth[None],
+    }
+    np.savez(path, allow_pickle=False, **arrays)
+    shape = (len(positions), config.N, config.N)
+    with (
+        zipfile.ZipFile(path, "a", zipfile.ZIP_STORED) as archive,
+        archive.open("amplitudes.npy", "w", force_zip64=True) as member,
+    ):
+        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(member, header)
+        for start in range(0, len(positions), 512):
+            part = noise_free_amplitudes(truth, probe, positions[start : start + 512])
+            member.write(part.astype("<f4").tobytes())
+    return len(positions)
+
+
+def timed(run: Path, scan: Path, name: str, repeats: int) -> dict[str, float]:
+    """Patterns per second: validation of the file, prediction, stitching, and the last two together."""
+    from ptycho.data import dataset_of
+    from ptycho.loaded import load_model
+    from ptycho.readers import inspect
+    from ptycho.rows import Rows
+    from ptycho.stitching import scan_pitch, stitch
+
+    model, rows = load_model(run, name), []
+    with tempfile.TemporaryDirectory() as scratch:
+        for _ in range(repeats + 1):  # the first compiles
+            began = time.perf_counter()
+            data = dataset_of(inspect(scan), Path(scratch))
+            view = model.view(data)
+            regions = Rows.temporary(
+                Path(scratch), (view.n_groups, view.region_size, view.region_size), np.complex64
+            )
+            checked = time.perf_counter()
+            model.predict_regions(view, regions)
+            predicted = time.perf_counter()
+            stitch(regions, view, "probe", scan_pitch(data))
+            stitched = time.perf_counter()
+            rows.append((checked - began, predicted - checked, stitched - predicted, stitched - checked))
+    seconds = [statistics.median(column) for column in zip(*rows[1:], strict=True)]
+    names = ("checking the file", "prediction", "stitching", "prediction and stitching")
+    return {name: view.groups.size / s for name, s in zip(names, seconds, strict=True)}
+
+
+def speed(folder: Path, model: str, repeats: int) -> None:
+    config = RunConfig(size=SIZE, nimgs_train=1, max_groups_train=16, model=MODELS[model])
+    write_run(folder / "run", config)
+    patterns = write_scan(folder / "scan.npz", config, PITCHES[0])
+    print(f"{patterns} patterns, N={config.N}, gridsize {config.gridsize}, batch {config.batch_size}\n")
+    print("| network | checking the file | prediction | stitching | prediction and stitching |")
+    print("|---|---|---|---|---|")
+    for name in ("pinn", "baseline"):
+        row = timed(folder / "run", folder / "scan.npz", name, repeats)
+        label = model if name == "pinn" else "baseline"
+        print(f"| {label} | " + " | ".join(f"{value:.0f}" for value in row.values()) + " |", flush=True)
+
+
+def memory(folder: Path, model: str) -> None:
+    config = RunConfig(size=SIZE, nimgs_train=1, max_groups_train=16, model=MODELS[model])
+    write_run(folder / "run", config)
+    print("| patterns | file / MB | peak resident memory / MiB | patterns/s |\n|---|---|---|---|")
+    for pitch in PITCHES:
+        path = folder / "scan.npz"
+        patterns = write_scan(path, config, pitch)
+        size, out = path.stat().st_size, folder / "out"
+        command = [sys.executable, SCRIPT, f"run={folder / 'run'}", f"data={path}", f"output_dir={out}"]
+        options = ["overwrite=true", "models=[pinn]"]
+        subprocess.run([*map(str, command), *options], check=True, capture_output=True)
+        manifest = json.loads((out / "manifest.json").read_text())
+        rate = manifest["patterns_per_s"]["pinn"]
+        print(f"| {patterns} | {size / 1e6:.0f} | {manifest['peak_memory_mib']} | {rate:.0f} |", flush=True)
+        path.unlink()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--memory", action="store_true", help="peak memory against the size of the file")
+    parser.add_argument("--model", choices=MODELS, default="unrolled_fast")
+    parser.add_argument("--repeats", type=int, default=7)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        if arguments.memory:
+            memory(Path(folder), arguments.model)
+        else:
+            speed(Path(folder), arguments.model, arguments.repeats)
+
+
+if __name__ == "__main__":
+    main()

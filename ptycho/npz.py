@@ -1,0 +1,211 @@
+"""NPZ files from anyone: looked at before they are read, read only where asked, never unpickled.
+
+An NPZ is a ZIP archive whose members ``<key>.npy`` hold a short header (dtype, shape, order) and the bytes
+of one array. Everything that a member declares is compared with what the archive holds before memory is
+taken for it; ZIP's checksums are verified by every read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import stat
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.lib import format as npy
+
+IN_MEMORY = 2**32  # bytes of one array that may be read at once
+SMALL, MAX_EXPANSION = 2**26, 200  # a member larger than SMALL bytes may be so much larger than compressed
+CHUNK_BYTES = 2**24  # of an array that is read by rows
+HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+KINDS = {"f": "real numbers", "iu": "integers", "fiu": "real numbers", "cfiu": "complex or real numbers"}
+
+
+class NpzError(ValueError):
+    """What is wrong with an NPZ file or one of its arrays, in one line that does not name the file."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a member declares, checked against the archive; ``start`` bytes of header precede the array."""
+
+    key: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    fortran: bool
+    start: int
+    info: zipfile.ZipInfo
+
+    @property
+    def stored(self) -> bool:
+        """Not compressed: the array's bytes are in the file as they are."""
+        return self.info.compress_type == zipfile.ZIP_STORED
+
+
+class Archive:
+    """An open NPZ file; a context manager.
+
+    Raises:
+        NpzError: it is missing, not a file, or not an NPZ archive.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._file = _opened(self.path)
+        try:
+            self._zip = zipfile.ZipFile(self._file)
+        except Exception as error:  # a damaged archive raises whatever its bytes lead to
+            self._file.close()
+            raise NpzError(f"not a readable .npz ({_why(self.path, error)})") from error
+        names = [info.filename for info in self._zip.infolist()]
+        self.keys = [name.removesuffix(".npy") for name in names if name.endswith(".npy")]
+        self.repeated = [key for key, count in Counter(self.keys).items() if count > 1]
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._zip.close()
+        self._file.close()
+
+    def header(self, key: str, kinds: str) -> Header:
+        """What the member ``key`` declares; its dtype must be one of ``kinds`` (NumPy's letters).
+
+        Raises:
+            NpzError: it is not an array of such numbers, or declares another size than the archive holds.
+        """
+        info = self._zip.getinfo(f"{key}.npy")
+        with _problem(key), self._zip.open(info) as member:
+            version = npy.read_magic(member)
+            if version not in HEADERS:
+                raise NpzError(f"{key} has the unknown format {version}")
+            shape, fortran, dtype = HEADERS[version](member)
+            start = member.tell()
+        if dtype.hasobject:
+            raise NpzError(f"{key} {shape} holds Python objects; only numbers are read")
+        if dtype.kind not in kinds:
+            raise NpzError(f"{key} {shape} has dtype {dtype}; must be {KINDS[kinds]}")
+        size = math.prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or start + size != info.file_size:
+            held = info.file_size - start
+            raise NpzError(f"{key} declares {shape} of {dtype}, {size} bytes, but holds {held} bytes")
+        if info.file_size > SMALL and info.file_size > MAX_EXPANSION * info.compress_size:
+            grown = f"{info.compress_size} bytes that expand to {info.file_size}"
+            raise NpzError(f"{key} {shape}: {grown}; more than {MAX_EXPANSION}-fold is refused")
+        return Header(key, tuple(shape), dtype, fortran, start, info)
+
+    def read(self, header: Header) -> np.ndarray:
+        """The whole array, in native byte order and C order.
+
+        Raises:
+            NpzError: it is too large, damaged, or ends early.
+        """
+        size = header.info.file_size
+        if size > IN_MEMORY:
+            raise NpzError(f"{header.key} {header.shape} takes {size} bytes; at most {IN_MEMORY} are read")
+        with _problem(header.key), self._zip.open(header.info) as member:
+            member.read(header.start)
+            content = _exactly(member, size - header.start, header.key)
+        array = np.frombuffer(content, header.dtype)
+        array = array.reshape(header.shape[::-1]).T if header.fortran else array.reshape(header.shape)
+        return array.astype(header.dtype.newbyteorder("="), order="C")
+
+    def rows(self, header: Header) -> Iterator[np.ndarray]:
+        """The array by blocks of whole rows (first axis), in native byte order; memory holds one block."""
+        if header.fortran and len(header.shape) > 1:
+            raise NpzError(
+                f"{header.key} {header.shape} is in Fortran order, which cannot be read by rows; "
+                "save np.ascontiguousarray of it"
+            )
+        row = math.prod(header.shape[1:])
+        step = max(1, CHUNK_BYTES // max(1, row * header.dtype.itemsize))
+        with _problem(header.key), self._zip.open(header.info) as member:
+            member.read(header.start)
+            for first in range(0, header.shape[0], step):
+                count = min(step, header.shape[0] - first)
+                content = _exactly(member, count * row * header.dtype.itemsize, header.key)
+                block = np.frombuffer(content, header.dtype).reshape(count, *header.shape[1:])
+                yield block.astype(header.dtype.newbyteorder("="), copy=False)
+
+    def position(self, header: Header) -> int:
+        """Where the array's first byte lies in the file, for a member that is ``stored``."""
+        with _problem(header.key):
+            self._file.seek(header.info.header_offset)
+            local = self._file.read(30)  # of a local file header; name and extra field follow
+            lengths = int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
+            return header.info.header_offset + 30 + lengths + header.start
+
+
+def read_all(path: str | Path, kinds: dict[str, str] | str) -> dict[str, np.ndarray]:
+    """The arrays of an NPZ by key: those that ``kinds`` lists, or all if it is the kind of all.
+
+    Raises:
+        NpzError: one line with every problem.
+    """
+    with Archive(path) as archive:
+        wanted = dict.fromkeys(archive.keys, kinds) if isinstance(kinds, str) else kinds
+        problems = [f"{key} is there more than once" for key in archive.repeated if key in wanted]
+        problems += [f"lacks {key}" for key in wanted if key not in archive.keys]
+        arrays = {}
+        for key in wanted if not problems else ():
+            try:
+                arrays[key] = archive.read(archive.header(key, wanted[key]))
+            except NpzError as error:
+                problems.append(str(error))
+    if problems:
+        raise NpzError("; ".join(problems))
+    return arrays
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        regular = stat.S_ISREG(path.stat().st_mode)  # a pipe or a device would never end
+        file = path.open("rb") if regular else None
+    except FileNotFoundError as error:
+        raise NpzError("no such file") from error
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        raise NpzError(f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if file is None:
+        raise NpzError("not a file")
+    return file
+
+
+def _why(path: Path, error: Exception) -> str:
+    """What a file that is no archive seems to be."""
+    with contextlib.suppress(OSError):
+        if path.stat().st_size == 0:
+            return "it is empty"
+        with path.open("rb") as file:
+            magic = file.read(6)
+        if magic == b"\x93NUMPY":
+            return "it is a single .npy array"
+        if magic.startswith(b"PK"):
+            return "it is cut short or damaged"
+        return "it is no ZIP archive"
+    return str(error)
+
+
+def _exactly(member: IO[bytes], size: int, key: str) -> bytes:
+    content = member.read(size)
+    if len(content) != size:
+        raise NpzError(f"{key} ends early")
+    return content
+
+
+@contextlib.contextmanager
+def _problem(key: str) -> Iterator[None]:
+    """Whatever damaged bytes lead to, as a problem of ``key``."""
+    try:
+        yield
+    except (NpzError, GeneratorExit):
+        raise
+    except Exception as error:
+        raise NpzError(
+            f"{key} is damaged ({' '.join(str(error).split()) or type(error).__name__})"
+        ) from error

@@ -1,0 +1,158 @@
+"""Inference with the networks of a run: read, predict, stitch, score and draw where the truth is known."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from ptycho import figures, metrics
+from ptycho.data import Dataset, dataset_of
+from ptycho.loaded import LoadedModel
+from ptycho.report import RunFolder
+from ptycho.rows import Rows
+from ptycho.saved import Setup
+from ptycho.stitching import Stitched, scan_pitch, stitch, tiled_rectangle
+from workflows.grid_lines import drawn, prepare_tensorflow, provenance, scored, store_recon
+from workflows.infer_config import InferJob, describe_probe
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class InferResult:
+    """Reconstructions by name, scores if the truth is known, patterns per second, and the folder."""
+
+    recons: dict[str, Stitched]
+    metrics: dict[str, Any] | None
+    patterns_per_s: dict[str, float]
+    folder: Path
+
+
+def run(job: InferJob) -> InferResult:
+    """Do a planned inference and write everything into its folder.
+
+    Raises:
+        ConfigError: stored weights are not those of the network that the run's configuration describes;
+            nothing is written then.
+    """
+    prepare_tensorflow()
+    models = {saved.name: LoadedModel(saved) for saved in job.networks}
+    folder = RunFolder(job.path, job.config.overwrite)
+    with folder.logged(), folder.timed("total"):
+        folder.text("config.yaml", yaml.safe_dump(described(job), sort_keys=False))
+        data = opened(job, folder)
+        recons, speeds = {}, {}
+        for name, model in models.items():
+            recons[name], speeds[name] = reconstructed(name, model, data, job, folder)
+        scores = assessed(job, data, recons, folder)
+    folder.manifest(facts(job, data, speeds))
+    log.info("results: %s", folder.path)
+    return InferResult(recons, scores, speeds, folder.path)
+
+
+def described(job: InferJob) -> dict[str, Any]:
+    models = [saved.name for saved in job.networks]
+    values = asdict(job.config) | {"models": models, "stitch": job.method, "batch_size": job.batch_size}
+    return values | {"run": str(job.networks[0].run.resolve()), "data": str(job.data.path.resolve())}
+
+
+def opened(job: InferJob, folder: RunFolder) -> Dataset:
+    """The dataset of a job, its patterns still in a file."""
+    setup, found = job.networks[0].setup, job.data
+    log.info("%s: %d patterns in %d groups", found.path, found.shape[0], len(found.values["groups"]))
+    log.info("%s", describe_probe(found, setup.probe))
+    changes: dict[str, Any] = {"region_size": job.run.region_size}
+    if not found.counts:
+        changes["photon_scale"] = fitted_photon_scale(job, setup)
+        log.info(
+            "amplitudes are not counts and leave the scale of probe × object open; it is set so that the "
+            "mean transmission is that of the training data (photon_scale=%.4g)",
+            changes["photon_scale"],
+        )
+    with folder.timed("reading"):
+        return dataset_of(found, folder.path, **changes)
+
+
+def fitted_photon_scale(job: InferJob, setup: Setup) -> float:
+    """s for which the patterns imply the mean |O|² of the training data, ``√(⟨Σ A²⟩ / (|O|² Σ|P|²))``."""
+    light = np.sum(np.abs(job.data.values["probe"]) ** 2, dtype=float)
+    return float(np.sqrt(job.data.statistics.mean_energy / (setup.transmission * light)))
+
+
+def reconstructed(
+    name: str, model: LoadedModel, data: Dataset, job: InferJob, folder: RunFolder
+) -> tuple[Stitched, float]:
+    """Predict all regions into a temporary file, stitch and store; the objects, and patterns per second."""
+    view = model.view(data)
+    with folder.timed("compilation"):
+        first = view.batch(np.zeros(job.batch_size, int))
+        model.step_for(view)(first["x"], first["offsets"], view.model_probe)
+    regions = Rows.temporary(folder.path, (view.n_groups, view.region_size, view.region_size), np.complex64)
+    before = sum(folder.timings.get(phase, 0.0) for phase in WORK)
+    with folder.timed("inference"):
+        model.predict_regions(view, regions, job.batch_size)
+    with folder.timed("stitching"):
+        stitched = stitch(regions, view, job.method, scan_pitch(data))
+    seconds = sum(folder.timings[phase] for phase in WORK) - before
+    with folder.timed("writing"):
+        store_recon(name, stitched, folder)
+    speed = view.groups.size / seconds
+    log.info("%s: %d patterns, %.0f patterns/s, stitching included", name, view.groups.size, speed)
+    return stitched, speed
+
+
+WORK = ("inference", "stitching")
+
+
+def assessed(
+    job: InferJob, data: Dataset, recons: dict[str, Stitched], folder: RunFolder
+) -> dict[str, Any] | None:
+    """Score and draw against the truth where it is known; otherwise draw the reconstructions."""
+    rectangle = tiled_rectangle(data, scan_pitch(data))
+    if data.objects is None or min(rectangle[2:]) < metrics.SSIM_WINDOW:
+        why = "no true objects" if data.objects is None else "a scan too small to be scored"
+        log.info("the file has %s: no scores", why)
+        whole = metrics.Region(0, 0, data.object_size, data.object_size)
+        region = metrics.Region(*rectangle) if min(rectangle[2:]) > 0 else whole
+        for name, recon in recons.items():
+            figure = figures.amp_phase(name, recon.objects[0], region)
+            folder.figure(f"visuals/amp_phase_{name}.png", figure)
+        return None
+    truth, region = data.objects, metrics.Region(*rectangle)
+    if job.data.truth is not None:
+        log.info("the file has the truth of part of the first object; that part is scored")
+        truth, region, recons = _part(truth, metrics.Region(*job.data.truth), recons)
+    by_method = {name: {job.method: recon} for name, recon in recons.items()}
+    scores = scored(truth, region, by_method, job.method, folder)
+    drawn(truth, region, data.probe, recons, {}, scores, folder)
+    return scores
+
+
+def _part(
+    truth: np.ndarray, known: metrics.Region, recons: dict[str, Stitched]
+) -> tuple[np.ndarray, metrics.Region, dict[str, Stitched]]:
+    """The known rectangle of the first object alone."""
+    cut = {
+        name: Stitched(known.crop(recon.objects[:1]), known.crop(recon.mask[:1]))
+        for name, recon in recons.items()
+    }
+    return known.crop(truth[:1]), metrics.Region(0, 0, known.height, known.width), cut
+
+
+def facts(job: InferJob, data: Dataset, speeds: dict[str, float]) -> dict[str, Any]:
+    """What the manifest states besides environment and times."""
+    origin = provenance(job.run, {})
+    del origin["training"]
+    return origin | {
+        "run": str(job.networks[0].run.resolve()),
+        "data": str(job.data.path.resolve()),
+        "patterns": len(data.amplitudes),
+        "groups": data.n_groups,
+        "weights_sha256": {saved.name: saved.sha256 for saved in job.networks},
+        "patterns_per_s": {name: round(speed, 1) for name, speed in speeds.items()},
+    }

@@ -1,0 +1,169 @@
+"""What the inference script is asked to do, and whether it can be done; nothing here imports TensorFlow."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import typing
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ptycho.checks import overreach
+from ptycho.config import MODELS, ConfigError, RunConfig, StitchConfig, check
+from ptycho.conversion import one_line, show, to_dataclass
+from ptycho.probe import energy_diameter
+from ptycho.readers import Measurement, inspect
+from ptycho.report import CONTENTS, check_free
+from ptycho.saved import SavedNetwork, read_saved, read_saved_config
+
+log = logging.getLogger(__name__)
+
+SAME = 1e-6  # relative difference of probes that is rounding
+
+
+@dataclass(frozen=True)
+class InferConfig:
+    """The keys of ``conf/infer.yaml``."""
+
+    run: str | None = None
+    data: str | None = None
+    models: tuple[str, ...] | None = None
+    stitch: str | None = None
+    batch_size: int | None = None
+    output_dir: str | None = None
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        check(bool(self.run), "run", show(self.run), "the folder of a run")
+        check(bool(self.data), "data", show(self.data), "an .npz file with diffraction patterns")
+        check(bool(self.output_dir), "output_dir", show(self.output_dir), "the path of a folder")
+        for name in self.models or ():
+            check(name in MODELS, "models", f"[{name}]", f"drawn from [{', '.join(MODELS)}]")
+        if self.models is not None:
+            once = 0 < len(self.models) == len(set(self.models))
+            check(once, "models", list(self.models), "null, or a list of names, each once")
+        if self.stitch is not None:
+            check(self.stitch in StitchConfig.METHODS, "stitch", self.stitch, "null, probe or grid")
+        if self.batch_size is not None:
+            check(1 <= self.batch_size <= 2**16, "batch_size", self.batch_size, "null, or from 1 to 65536")
+
+
+@dataclass(frozen=True, eq=False)
+class InferJob:
+    """An inference that can start: verified networks, checked data, and the folder it will fill."""
+
+    config: InferConfig
+    path: Path
+    run: RunConfig
+    networks: tuple[SavedNetwork, ...]
+    data: Measurement
+
+    @property
+    def method(self) -> str:
+        return self.config.stitch or self.run.stitch.method
+
+    @property
+    def batch_size(self) -> int:
+        return self.config.batch_size or self.run.batch_size
+
+
+def infer_config(composed: DictConfig) -> InferConfig:
+    """The validated configuration in what Hydra composed."""
+    try:
+        values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(one_line(str(error))) from error
+    values = typing.cast(dict[str, Any], values)
+    values.pop("hydra", None)
+    if isinstance(values.get("stitch"), dict):  # an option of the group that training has
+        values["stitch"] = values["stitch"].get("method")
+    for key, value in values.items():
+        if key not in KEYS:
+            raise ConfigError(unknown_key(key, show(value)))
+    return to_dataclass(InferConfig, values)
+
+
+KEYS = tuple(field.name for field in fields(InferConfig))
+
+
+def unknown_key(key: str, value: str) -> str:
+    close = difflib.get_close_matches(key, KEYS, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(KEYS)}"
+    return f"{key}={value}: unknown key; {hint}"
+
+
+def plan(config: InferConfig, path: Path) -> InferJob:
+    """Read and check everything that an inference into the folder ``path`` needs.
+
+    Raises:
+        ConfigError: a file or the geometry cannot be used, or the folder is not free.
+    """
+    assert config.run is not None and config.data is not None
+    run = Path(config.run)
+    if not run.is_dir():
+        raise ConfigError(f"run={run}: no such folder; it must be the folder of a run")
+    settings = read_saved_config(run)
+    networks = tuple(read_saved(run, name) for name in _names(config, settings, run))
+    _keep_inputs(path, run, Path(config.data), config.overwrite)
+    check_free(path, config.overwrite)
+    data = inspect(config.data, networks[0].setup.probe)
+    _check_geometry(data, settings)
+    return InferJob(config, path, settings, networks, data)
+
+
+def _names(config: InferConfig, settings: RunConfig, run: Path) -> tuple[str, ...]:
+    """The networks that are asked for, or all that the run has trained."""
+    if config.models is not None:
+        return config.models
+    names = tuple(name for name in settings.models if (run / name / "model.json").exists())
+    if not names:
+        raise ConfigError(f"run={run}: holds no trained network; it must be the folder of a finished run")
+    return names
+
+
+def _keep_inputs(path: Path, run: Path, data: Path, overwrite: bool) -> None:
+    """Refuse to replace the run or the data that are to be used."""
+    for key, source in (("run", run / "config.yaml"), ("data", data)):
+        target, inside = path.resolve(), source.resolve()
+        within = inside.is_relative_to(target) and inside != target
+        if within and overwrite and inside.relative_to(target).parts[0] in CONTENTS:
+            raise ConfigError(f"output_dir={path}: holds {key}={source}, which overwrite=true would remove")
+
+
+def _check_geometry(data: Measurement, settings: RunConfig) -> None:
+    """One error if the data have another geometry than the networks were trained for."""
+    groups, N = data.values["groups"], data.shape[-1]
+    found = {"N": N, "gridsize²": groups.shape[1]}
+    wanted = {"N": settings.N, "gridsize²": settings.group_size}
+    if data.counts:
+        found["region_size"], wanted["region_size"] = data.values["region_size"], settings.region_size
+    if found != wanted:
+        has, needs = (", ".join(f"{key}={value}" for key, value in d.items()) for d in (found, wanted))
+        raise ConfigError(f"data={data.path}: has {has}; the run was trained for {needs}")
+    missing = overreach(data.values["positions"], groups, settings.region_size, N)
+    if missing > 1e-3:
+        raise ConfigError(
+            f"data={data.path}: its groups reach {missing:g} px beyond the run's regions of "
+            f"{settings.region_size} pixels; the step within a group must be the run's, {settings.offset}"
+        )
+
+
+def describe_probe(data: Measurement, trained: np.ndarray) -> str:
+    """How the probe of the data differs from the one that a network was trained with."""
+    if not data.own_probe:
+        return "the file has no probe; the run's is used"
+    probe = data.values["probe"].astype(complex)
+    scale = np.vdot(probe, trained) / np.vdot(probe, probe).real
+    rest = np.linalg.norm(scale * probe - trained) / np.linalg.norm(trained)
+    if rest < SAME and abs(scale - 1) < SAME:
+        return "the file has the probe that the network was trained with"
+    widths = [energy_diameter(p) for p in (probe, trained)]
+    return (
+        f"the probe of the file is used: {widths[0]:.1f} pixels across, the run's {widths[1]:.1f}; apart "
+        f"from a factor {abs(scale):.3g} they differ by {100 * rest:.2g} %"
+    )
