@@ -368,7 +368,7 @@ def reference(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reference")
     done = fresh(folder, SCRIPT, *COMMAND, "output_dir=run")
     assert done.returncode == 0, done.stderr
-    assert set(files(folder / "run" / "pinn")) == {"weights.npz", "model.json", "history.csv"}
+    assert set(files(folder / "run" / "pinn")) == {"setup.npz", "weights.npz", "model.json", "history.csv"}
     return results(folder / "run")
 
 

@@ -61,7 +61,11 @@ def test_the_tree(first):
     assert set(files(first[0])) == {
         "config.yaml",
         *(f"datasets/N32/gs2/{role}.npz" for role in ("train", "val", "test")),
-        *(f"{name}/{file}" for name in MODELS for file in ("weights.npz", "model.json", "history.csv")),
+        *(
+            f"{name}/{file}"
+            for name in MODELS
+            for file in ("setup.npz", "weights.npz", "model.json", "history.csv")
+        ),
         *(f"recons/{name}/recon.npz" for name in ("gt", *MODELS)),
         "visuals/compare_amp_phase.png",
         *(f"visuals/{kind}_{name}.png" for name in MODELS for kind in ("amp_phase", "amp_phase_error")),
