@@ -28,7 +28,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Target:
-    """Limits on medians: the ``AT_LEAST`` from below, the ``AT_MOST`` from above; None is no limit."""
+    """Limits: the ``AT_LEAST`` from below, the ``AT_MOST`` from above; None is no limit."""
 
     amplitude: float | None = None
     phase: float | None = None

@@ -70,7 +70,8 @@ def _caption(study: Study, results: Sequence[CellResult]) -> str:
         f"Median over the seeds (smallest–largest). Rows {', '.join(f'`{m}`' for m in study.stitching)}: the "
         f"reconstruction by each stitching; targets are judged on `{study.stitching[0]}`. `constant` and "
         "`truth_blurred_1px`: what a flat image and the truth blurred by one pixel score. Training: time of "
-        f"the steps, without compilation and simulation. {'; '.join(machines) or 'Nothing has run'}."
+        "the steps, without compilation and simulation, judged by its smallest. "
+        f"{'; '.join(machines) or 'Nothing has run'}."
     )
 
 
