@@ -7,7 +7,7 @@ import errno
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -59,10 +59,11 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def remove_temporary(folder: Path) -> None:
-    """Remove what a killed :func:`write_atomically` left below ``folder``."""
-    for path in folder.rglob(".*.tmp"):
-        path.unlink(missing_ok=True)
+def remove_temporary(folder: Path, names: Iterable[str]) -> None:
+    """Remove what killed calls of :func:`write_atomically` left of the files and in the folders ``names``."""
+    for name in names:
+        for path in (*folder.glob(f".{name}.*.tmp"), *(folder / name).rglob(".*.tmp")):
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -63,9 +63,9 @@ class RunFolder:
             probe = path / f".write-test-{os.getpid()}"
             probe.touch()
             probe.unlink()
-            remove_temporary(path)
             for name in held:
                 _remove(path / name)
+            remove_temporary(path, CONTENTS)
         except OSError as error:
             raise unusable(path, error.strerror or str(error)) from error
         self.timings: dict[str, float] = {}

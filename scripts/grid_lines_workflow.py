@@ -28,7 +28,7 @@ from ptycho.files import WriteError, locked
 from ptycho.interrupt import Stopped, StopRequest
 from ptycho.probe import make_probe
 from ptycho.report import RunFolder, check_free, check_writable
-from ptycho.stored import is_finished
+from ptycho.stored import CONFIG, is_finished
 from workflows.config import explained, resumed_config, run_config
 
 log = logging.getLogger("grid_lines")
@@ -208,7 +208,9 @@ def _attempt(job: Job, stop: StopRequest, wants_traceback: bool) -> int:
     except ConfigError as error:
         return _fail(error, EXIT_USAGE, wants_traceback)
     except WriteError as error:
-        return _fail(error, EXIT_FAILED, wants_traceback, f"; make room, then go on with: {job.resume}")
+        begun = (job.path / CONFIG).exists()
+        advice = f"; make room, then go on with: {job.resume if begun else job.start}"
+        return _fail(error, EXIT_FAILED, wants_traceback, advice)
     except Exception as error:
         return _fail(error, EXIT_FAILED, wants_traceback)
     return 0

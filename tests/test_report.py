@@ -178,6 +178,17 @@ def test_overwrite_removes_the_run_and_nothing_else(tmp_path):
     assert set(files(tmp_path)) == {"notes.txt", "metrics.json.bak"}
 
 
+def test_what_a_killed_run_was_writing_is_removed_and_nothing_else(tmp_path):
+    (tmp_path / "pinn" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "mine").mkdir()
+    stay = [".mine.tmp", "mine/.mine.npz.1.tmp", "config.yaml", "pinn/checkpoints/epoch00001-step0000000.npz"]
+    go = [".metrics.json.17.tmp", "pinn/.weights.npz.17.tmp", "pinn/checkpoints/.epoch00001.npz.17.tmp"]
+    for name in stay + go:
+        (tmp_path / name).write_text("")
+    RunFolder(tmp_path, resumed=True)
+    assert set(files(tmp_path)) == set(stay)
+
+
 def test_overwrite_does_not_follow_links(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "precious").write_text("mine")
