@@ -89,7 +89,10 @@ def write_scan(path: Path, config: RunConfig, pitch: int) -> int:
 
 
 def timed(run: Path, scan: Path, name: str, repeats: int) -> dict[str, float]:
-    """Patterns per second: validation of the file, prediction, stitching, and the last two together."""
+    """Patterns per second of each part, and the CPU time of prediction and stitching in seconds.
+
+    The CPU time, over all threads, is what a busy machine leaves comparable.
+    """
     from ptycho.data import dataset_of
     from ptycho.loaded import load_model
     from ptycho.readers import inspect
@@ -105,15 +108,16 @@ def timed(run: Path, scan: Path, name: str, repeats: int) -> dict[str, float]:
             regions = Rows.temporary(
                 Path(scratch), (view.n_groups, view.region_size, view.region_size), np.complex64
             )
-            checked = time.perf_counter()
+            checked, cpu = time.perf_counter(), time.process_time()
             model.predict_regions(view, regions)
             predicted = time.perf_counter()
             stitch(regions, view, "probe", scan_pitch(data))
             stitched = time.perf_counter()
-            rows.append((checked - began, predicted - checked, stitched - predicted, stitched - checked))
-    seconds = [statistics.median(column) for column in zip(*rows[1:], strict=True)]
+            parts = (checked - began, predicted - checked, stitched - predicted, stitched - checked)
+            rows.append((*parts, time.process_time() - cpu))
+    *seconds, cpu = [statistics.median(column) for column in zip(*rows[1:], strict=True)]
     names = ("checking the file", "prediction", "stitching", "prediction and stitching")
-    return {name: view.groups.size / s for name, s in zip(names, seconds, strict=True)}
+    return {name: view.groups.size / s for name, s in zip(names, seconds, strict=True)} | {"CPU / s": cpu}
 
 
 def speed(folder: Path, model: str, repeats: int) -> None:
@@ -121,12 +125,14 @@ def speed(folder: Path, model: str, repeats: int) -> None:
     write_run(folder / "run", config)
     patterns = write_scan(folder / "scan.npz", config, PITCHES[0])
     print(f"{patterns} patterns, N={config.N}, gridsize {config.gridsize}, batch {config.batch_size}\n")
-    print("| network | checking the file | prediction | stitching | prediction and stitching |")
-    print("|---|---|---|---|---|")
+    print(f"Patterns/s, after start-up and compilation; load average before: {os.getloadavg()[0]:.1f}\n")
+    print("| network | checking the file | prediction | stitching | prediction and stitching | CPU / s |")
+    print("|---|---|---|---|---|---|")
     for name in ("pinn", "baseline"):
         row = timed(folder / "run", folder / "scan.npz", name, repeats)
         label = model if name == "pinn" else "baseline"
-        print(f"| {label} | " + " | ".join(f"{value:.0f}" for value in row.values()) + " |", flush=True)
+        *speeds, cpu = row.values()
+        print(f"| {label} | " + " | ".join(f"{v:.0f}" for v in speeds) + f" | {cpu:.2f} |", flush=True)
 
 
 def memory(folder: Path, model: str) -> None:
