@@ -84,6 +84,8 @@ def main(words: Sequence[str] | None = None, conf: Path = CONF, workflow: Path =
     except (HydraException, OmegaConfBaseException, ValueError) as error:  # a ConfigError is a ValueError
         sys.stderr.write(f"error: {explained(error)}\n")
         return EXIT_USAGE
+    for signum in (signal.SIGINT, signal.SIGTERM):  # also where the shell had them ignored
+        signal.signal(signum, signal.default_int_handler)
     try:
         failed = run_all(due, runs, workflow, options.keep_datasets)
     except KeyboardInterrupt:
@@ -198,7 +200,6 @@ def last_line(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop as cleanly as on Ctrl-C
     try:
         sys.exit(main())
     except KeyboardInterrupt:

@@ -58,7 +58,10 @@ def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
     assert set(found) == names
     for name in MODELS:
         assert found[f"recons/{name}/recon.npz"] == theirs[f"recons/{name}/recon.npz"]
-    assert strict(out / "metrics.json") == strict(trained_run / "metrics.json")
+    scores = strict(trained_run / "metrics.json")
+    for name in MODELS:
+        del scores[name]["stitching"]["grid"]  # inference stitches by one method
+    assert strict(out / "metrics.json") == scores
     assert "the file has the probe that the network was trained with" in err
     manifest = strict(out / "manifest.json")
     assert (manifest["patterns"], manifest["groups"]) == (512, 128)
