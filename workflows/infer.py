@@ -12,6 +12,7 @@ import yaml
 
 from ptycho import figures, metrics
 from ptycho.data import Dataset, dataset_of
+from ptycho.files import locked
 from ptycho.loaded import LoadedModel
 from ptycho.report import RunFolder
 from ptycho.rows import Rows
@@ -37,12 +38,17 @@ def run(job: InferJob) -> InferResult:
     """Do a planned inference and write everything into its folder.
 
     Raises:
-        ConfigError: stored weights are not those of the network that the run's configuration describes;
-            nothing is written then.
+        ConfigError: stored weights are not those of the network that the run's configuration describes, or
+            another process writes into the folder; nothing is written then.
     """
     prepare_tensorflow()
     models = {saved.name: LoadedModel(saved) for saved in job.networks}
-    folder = RunFolder(job.path, job.config.overwrite)
+    with locked(job.path):
+        return written(job, models, RunFolder(job.path, job.config.overwrite))
+
+
+def written(job: InferJob, models: dict[str, LoadedModel], folder: RunFolder) -> InferResult:
+    """Read, reconstruct, score and draw into ``folder``."""
     with folder.logged(), folder.timed("total"):
         folder.text("config.yaml", yaml.safe_dump(described(job), sort_keys=False))
         data = opened(job, folder)
