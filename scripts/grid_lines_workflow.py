@@ -12,16 +12,14 @@ import logging
 import os
 import shlex
 import sys
-import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig
 
 from ptycho.config import ConfigError, RunConfig
 from ptycho.files import WriteError, locked
@@ -29,11 +27,10 @@ from ptycho.interrupt import Stopped, StopRequest
 from ptycho.probe import make_probe
 from ptycho.report import RunFolder, check_free, check_writable
 from ptycho.stored import CONFIG, is_finished
-from workflows.config import explained, resumed_config, run_config
+from workflows.command_line import attempt, in_turn, job_path, leave, plan_and_perform
+from workflows.config import resumed_config, run_config
 
 log = logging.getLogger("grid_lines")
-EXIT_FAILED, EXIT_USAGE = 1, 2
-MAX_NAME = 120
 
 
 @dataclass(frozen=True)
@@ -62,25 +59,13 @@ def command(*overrides: str) -> str:
     return shlex.join([sys.executable, sys.argv[0], *overrides])
 
 
-def planned() -> list[Job]:
-    """The run, or the runs of a sweep, that the command line asks for; none has started, all are valid."""
-    jobs: list[Job] = []
-    mistakes: list[Exception] = []
+def main() -> int:
+    """Exit code: 0 done, 1 a run failed, 2 the configuration or an input file cannot be used.
 
-    @hydra.main(version_base="1.3", config_path="../conf", config_name="grid_lines")
-    def collect(composed: DictConfig) -> None:
-        try:
-            jobs.append(validated(composed) if composed.resume is None else resumed(composed))
-        except (ConfigError, OmegaConfBaseException) as error:  # raised here, Hydra would add a line
-            mistakes.append(error)
-
+    128 and the number of the signal that stopped it: 130, 143.
+    """
     sys.argv[1:] = [_as_text(argument) for argument in sys.argv[1:]]
-    with tempfile.TemporaryDirectory() as scratch:  # Hydra insists on a folder for a sweep
-        OmegaConf.register_new_resolver("scratch", lambda _: scratch, replace=True)
-        collect()
-    if mistakes:
-        raise mistakes[0]
-    return jobs
+    return plan_and_perform("grid_lines", planned, perform)
 
 
 def _as_text(argument: str) -> str:
@@ -96,11 +81,18 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
+def planned(composed: DictConfig) -> Job:
+    """Check everything that needs no TensorFlow, for a new run or for one to go on with."""
+    return validated(composed) if composed.resume is None else resumed(composed)
+
+
 def validated(composed: DictConfig) -> Job:
-    """Check everything that needs no TensorFlow: configuration, probe and output folder."""
+    """Check configuration, probe and output folder."""
     overrides = list(HydraConfig.get().overrides.task)
     config = run_config(composed, overrides, os.environ)
-    path = run_path(config)
+    if not config.output_dir:
+        raise ConfigError("output_dir=null: must be the path of a folder")
+    path = job_path(config.output_dir)
     check_free(path, config.overwrite)
     check_probes(config)
     return Job(config, path, tuple(overrides))
@@ -130,17 +122,6 @@ def resumed(composed: DictConfig) -> Job:
     return Job(config, path, tuple(overrides), resumed=True)
 
 
-def run_path(config: RunConfig) -> Path:
-    """``output_dir``, or for job k of a sweep ``output_dir/<k>_<overrides>``."""
-    if not config.output_dir:
-        raise ConfigError("output_dir=null: must be the path of a folder")
-    path, hydra_config = Path(config.output_dir), HydraConfig.get()
-    if hydra_config.mode != RunMode.MULTIRUN:
-        return path
-    name = f"{hydra_config.job.num}_{hydra_config.job.override_dirname}".replace("/", "-")
-    return path / name[:MAX_NAME]
-
-
 def execute(job: Job, stop: StopRequest) -> None:
     """Run a job; TensorFlow is imported only now."""
     if job.resumed and is_finished(job.path):
@@ -156,36 +137,15 @@ def execute(job: Job, stop: StopRequest) -> None:
         run(job.config, folder, stop)
 
 
-def main() -> int:
-    """Exit code: 0 done, 1 a run failed, 2 the configuration or an input file cannot be used.
-
-    128 and the number of the signal that stopped it: 130, 143.
-    """
-    wants_traceback = os.environ.get("HYDRA_FULL_ERROR", "0") not in ("", "0")
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us, not to Hydra's printer
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    logging.getLogger("hydra._internal.core_plugins").setLevel(logging.WARNING)
-    try:
-        jobs = planned()
-    except (HydraException, OmegaConfBaseException, ValueError) as error:  # a ConfigError is a ValueError
-        return _fail(error, EXIT_USAGE, wants_traceback)
-    except Exception as error:
-        return _fail(error, EXIT_FAILED, wants_traceback)
-    return perform(jobs, wants_traceback)
-
-
-def perform(jobs: list[Job], wants_traceback: bool) -> int:
+def perform(jobs: list[Job]) -> int:
     """Run the jobs one after the other, until a signal stops them; the largest exit code."""
     codes = [0]
     stop = StopRequest()
     try:
         with stop:
-            for number, job in enumerate(jobs):
+            for number, job in enumerate(in_turn(jobs)):
                 stop.farewell = how_to_go_on(jobs[number:])
-                if len(jobs) > 1:
-                    log.info("job %d of %d: %s", number + 1, len(jobs), job.path.name)
-                codes.append(_attempt(job, stop, wants_traceback))
+                codes.append(attempt(partial(execute, job, stop), advice=partial(how_to_mend, job)))
     except Stopped as stopped:
         sys.stderr.write(f"{stopped}\n{stop.farewell}\n")
         return stopped.exit_code
@@ -201,33 +161,13 @@ def how_to_go_on(jobs: list[Job]) -> str:
     return "\n".join(lines)
 
 
-def _attempt(job: Job, stop: StopRequest, wants_traceback: bool) -> int:
-    """Run a job; if it fails, say so and let the rest of a sweep go on."""
-    try:
-        execute(job, stop)
-    except ConfigError as error:
-        return _fail(error, EXIT_USAGE, wants_traceback)
-    except WriteError as error:
-        begun = (job.path / CONFIG).exists()
-        advice = f"; make room, then go on with: {job.resume if begun else job.start}"
-        return _fail(error, EXIT_FAILED, wants_traceback, advice)
-    except Exception as error:
-        return _fail(error, EXIT_FAILED, wants_traceback)
-    return 0
-
-
-def _fail(error: Exception, code: int, wants_traceback: bool, advice: str = "") -> int:
-    if wants_traceback:
-        log.error("failed", exc_info=error)
-    hint = advice or ("" if code == EXIT_USAGE or wants_traceback else " (traceback: HYDRA_FULL_ERROR=1)")
-    kind = "" if advice or code == EXIT_USAGE else f"{type(error).__name__}: "
-    sys.stderr.write(f"error: {kind}{explained(error)}{hint}\n")
-    return code
+def how_to_mend(job: Job, error: Exception) -> str:
+    """What to do about an error; nothing is known of most."""
+    if not isinstance(error, WriteError):
+        return ""
+    begun = (job.path / CONFIG).exists()
+    return f"; make room, then go on with: {job.resume if begun else job.start}"
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        sys.exit(130)
+    leave(main)

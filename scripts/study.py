@@ -32,11 +32,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
-
 from ptycho.config import ConfigError
 from ptycho.report import RunFolder
+from workflows.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, MISTAKES, log_to_stderr
 from workflows.config import explained
 from workflows.study.definition import load_study
 from workflows.study.plan import COMPLETE, INCOMPLETE, OTHER, StudyRun, plan
@@ -46,7 +44,6 @@ from workflows.study.results import collect
 log = logging.getLogger("study")
 ROOT = Path(__file__).resolve().parent.parent
 CONF, WORKFLOW = ROOT / "conf", ROOT / "scripts" / "grid_lines_workflow.py"
-EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 PATIENCE_S = 30.0  # for an interrupted run to end by itself
 
 
@@ -73,7 +70,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None, conf: Path = CONF, workflow: Path = WORKFLOW) -> int:
     """See the module's text for the exit code."""
     options = arguments(words)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    log_to_stderr()
     command = shown_command(sys.argv[1:] if words is None else words)
     try:
         study = load_study(conf / "study.yaml").select(options.cells)
@@ -81,7 +78,7 @@ def main(words: Sequence[str] | None = None, conf: Path = CONF, workflow: Path =
         runs = plan(study, options.output, seeds, options.override, conf)
         folder = RunFolder(options.output)
         due = [] if options.report_only else to_run(runs, options.overwrite)
-    except (HydraException, OmegaConfBaseException, ValueError) as error:  # a ConfigError is a ValueError
+    except MISTAKES as error:
         sys.stderr.write(f"error: {explained(error)}\n")
         return EXIT_USAGE
     for signum in (signal.SIGINT, signal.SIGTERM):  # also where the shell had them ignored

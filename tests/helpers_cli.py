@@ -25,9 +25,8 @@ TINY_UNROLLED = ("model.stages=2", "model.width=8", "model.blocks=1")
 
 # Runs several command lines one after the other in one process; argv: one line of overrides each.
 SEVERAL = f"""
-import os, runpy, sys
+import runpy, sys
 for line in sys.argv[1:]:
-    os.environ.pop("HYDRA_FULL_ERROR", None)
     sys.argv = [{str(SCRIPT)!r}, *line.split()]
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")

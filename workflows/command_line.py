@@ -1,0 +1,169 @@
+"""What the programs in ``scripts/`` share: jobs planned by Hydra and done in turn, errors, exit codes.
+
+A program first plans every job that its command line asks for; none starts if one is wrong. Nothing here
+imports TensorFlow, so that a mistake is answered at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NoReturn, Protocol, TypeVar
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ptycho.config import ConfigError
+from workflows.config import explained
+
+log = logging.getLogger(__name__)
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+MISTAKES = (HydraException, OmegaConfBaseException, ValueError)  # in planning; a ConfigError is a ValueError
+MAX_NAME = 120
+
+
+class Job(Protocol):
+    """Something that is planned, and then done in a folder of its own."""
+
+    @property
+    def path(self) -> Path: ...
+
+
+AnyJob = TypeVar("AnyJob", bound=Job)
+
+
+def plan_and_perform(
+    config_name: str,
+    plan: Callable[[DictConfig], AnyJob],
+    perform: Callable[[list[AnyJob]], int],
+    explain: Callable[[Exception], str] = explained,
+) -> int:
+    """Plan all jobs, then perform them; the exit code.
+
+    Args:
+        config_name: of the primary configuration in ``conf/``.
+        plan: checks a composed configuration and makes a job of it.
+        perform: does the jobs, in this order, and returns the exit code.
+        explain: an error on one line.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported, by ``perform``
+    log_to_stderr()
+    try:
+        jobs = planned(config_name, plan)
+    except Exception as error:
+        return fail(error, MISTAKES, explain)
+    return perform(jobs)
+
+
+def log_to_stderr() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    logging.getLogger("hydra._internal.core_plugins").setLevel(logging.WARNING)
+
+
+def planned(config_name: str, plan: Callable[[DictConfig], AnyJob]) -> list[AnyJob]:
+    """The job, or those of a sweep, that the command line asks for; all are valid, none has started."""
+    jobs: list[AnyJob] = []
+    mistakes: list[Exception] = []
+
+    @hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)
+    def collect(composed: DictConfig) -> None:
+        try:
+            jobs.append(plan(composed))
+        except (ConfigError, OmegaConfBaseException) as error:  # raised here, Hydra would add a line
+            mistakes.append(error)
+
+    with tempfile.TemporaryDirectory() as scratch, _errors_raised():  # Hydra insists on a folder for a sweep
+        OmegaConf.register_new_resolver("scratch", lambda _: scratch, replace=True)
+        collect()
+    if mistakes:
+        raise mistakes[0]
+    return jobs
+
+
+@contextlib.contextmanager
+def _errors_raised() -> Iterator[None]:
+    """Let Hydra's errors come to us, not to its printer."""
+    before = os.environ.get("HYDRA_FULL_ERROR")
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        yield
+    finally:
+        del os.environ["HYDRA_FULL_ERROR"]
+        if before is not None:
+            os.environ["HYDRA_FULL_ERROR"] = before
+
+
+def job_path(output_dir: str) -> Path:
+    """``output_dir``, or for job k of a sweep ``output_dir/<k>_<overrides>``; to be called by a ``plan``."""
+    hydra_config = HydraConfig.get()
+    if hydra_config.mode != RunMode.MULTIRUN:
+        return Path(output_dir)
+    name = f"{hydra_config.job.num}_{hydra_config.job.override_dirname}".replace("/", "-")
+    return Path(output_dir) / name[:MAX_NAME]
+
+
+def in_turn(jobs: Sequence[AnyJob]) -> Iterator[AnyJob]:
+    """The jobs; each one of a sweep is announced."""
+    for number, job in enumerate(jobs):
+        if len(jobs) > 1:
+            log.info("job %d of %d: %s", number + 1, len(jobs), job.path.name)
+        yield job
+
+
+def attempt(
+    execute: Callable[[], None],
+    explain: Callable[[Exception], str] = explained,
+    advice: Callable[[Exception], str] = lambda error: "",
+) -> int:
+    """Do a job; if it fails, say so and let the rest of a sweep go on. The exit code.
+
+    Args:
+        execute: does the job.
+        explain: an error on one line.
+        advice: what to do about an error, where there is more to say.
+    """
+    try:
+        execute()
+    except Exception as error:
+        return fail(error, (ConfigError,), explain, advice(error))
+    return 0
+
+
+def fail(
+    error: Exception,
+    mistakes: tuple[type[Exception], ...],
+    explain: Callable[[Exception], str] = explained,
+    advice: str = "",
+) -> int:
+    """Say on one line what went wrong, after a traceback on demand; the exit code.
+
+    ``mistakes`` are the errors that tell of a wrong configuration or input file; others are failures.
+    """
+    wants_traceback = os.environ.get("HYDRA_FULL_ERROR", "0") not in ("", "0")
+    if wants_traceback:
+        log.error("failed", exc_info=error)
+    usage = isinstance(error, mistakes)
+    kind = "" if usage or advice else f"{type(error).__name__}: "
+    hint = advice or ("" if usage or wants_traceback else " (traceback: HYDRA_FULL_ERROR=1)")
+    sys.stderr.write(f"error: {kind}{explain(error)}{hint}\n")
+    return EXIT_USAGE if usage else EXIT_FAILED
+
+
+def leave(main: Callable[[], int]) -> NoReturn:
+    """End the process with the exit code of ``main``."""
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(EXIT_INTERRUPTED)
