@@ -13,6 +13,7 @@ import yaml
 
 from ptycho.config import ConfigError, RunConfig
 from ptycho.conversion import from_mapping, one_line, to_mapping
+from ptycho.npz import NpzError, read_all
 from ptycho.report import weights_hash
 
 CONFIG = "config.yaml"
@@ -68,8 +69,10 @@ def read_model(run: Path, name: str) -> StoredModel | None:
     if not all(path.exists() for path in paths):
         return None
     try:
-        with np.load(paths[0], allow_pickle=False) as archive:
-            weights = {key: archive[key] for key in archive.files}
+        weights = read_all(paths[0], "f")
+    except NpzError as error:
+        raise ConfigError(f"{paths[0]}: {error}") from error
+    try:
         with paths[1].open(newline="", encoding="utf-8") as file:
             rows = [_row(row) for row in csv.DictReader(file)]
         description = json.loads(paths[2].read_text(encoding="utf-8"))

@@ -1,14 +1,16 @@
-"""A stored configuration: read back exactly, and every way in which the file can be wrong."""
+"""A stored configuration or network: read back exactly, and every way in which the files can be wrong."""
 
 import dataclasses
 
+import numpy as np
 import pytest
 import yaml
 
 from ptycho import config as cfg
 from ptycho.config import ConfigError, RunConfig
 from ptycho.conversion import from_mapping, to_mapping
-from ptycho.stored import read_config
+from ptycho.report import RunFolder
+from ptycho.stored import read_config, read_model
 
 CONFIGS = [
     RunConfig(),
@@ -91,3 +93,56 @@ def test_every_key_of_the_configuration_is_stored():
     values = to_mapping(RunConfig())
     assert values.keys() == {field.name for field in dataclasses.fields(RunConfig)}
     assert values["probe"]["kind"] == "ideal_disk" and values["models"] == ["pinn", "baseline"]
+
+
+# ---- a stored network
+
+WEIGHTS = {"pinn/kernel": np.arange(6, dtype=np.float32).reshape(2, 3), "pinn/bias": np.float32([0.5])}
+ROWS = [{"epoch": 1, "loss": 0.25}]
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.model("pinn", WEIGHTS, {"complete": True}, ROWS)
+    return folder.path
+
+
+def test_a_network_survives_its_files(run):
+    stored = read_model(run, "pinn")
+    assert stored.weights.keys() == WEIGHTS.keys() and stored.rows == ROWS and stored.description["complete"]
+    for key, value in WEIGHTS.items():
+        assert stored.weights[key].dtype == np.float32
+        np.testing.assert_array_equal(stored.weights[key], value)
+
+
+@pytest.mark.parametrize("file", ["weights.npz", "history.csv", "model.json"])
+def test_a_network_that_lacks_a_file_is_not_there(run, file):
+    (run / "pinn" / file).unlink()
+    assert read_model(run, "pinn") is None
+
+
+DAMAGED = [
+    ("weights.npz", lambda content: content[:-30], r"/weights.npz: not a readable .npz \(it is cut short"),
+    ("weights.npz", lambda content: b"", r"/weights.npz: not a readable .npz \(it is empty\)"),
+    ("weights.npz", lambda content: content.replace(b"<f4", b"<i4"), r"/weights.npz: pinn/kernel is damaged"),
+    ("history.csv", lambda content: content + b"2,none\n", r": is damaged \(could not convert"),
+    ("model.json", lambda content: content[:20], r": is damaged \("),
+    ("model.json", lambda content: b"{}", r": is damaged \('weights_sha256'\)"),
+    ("model.json", lambda content: b'{"weights_sha256": "0"}', r": is damaged \(weights.npz has another SHA"),
+]
+
+
+@pytest.mark.parametrize("file, change, message", DAMAGED)
+def test_a_damaged_network_is_refused_in_one_line(run, file, change, message):
+    path = run / "pinn" / file
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(ConfigError, match=rf"^{run}/pinn{message}.*$"):
+        read_model(run, "pinn")
+
+
+def test_weights_that_are_no_real_numbers_are_refused(run):
+    for array, what in ((np.array([{}]), "holds Python objects"), (np.arange(3), "must be real numbers")):
+        np.savez(run / "pinn" / "weights.npz", kernel=array)
+        with pytest.raises(ConfigError, match=rf"^{run}/pinn/weights.npz: kernel \(\d,\) .*{what}"):
+            read_model(run, "pinn")
