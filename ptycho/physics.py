@@ -1,6 +1,7 @@
 """The measurement, in pure TensorFlow: patches → exit wave → far field → diffraction amplitude.
 
-    A_k = | F( P · O[r_k : r_k + N] ) |,   diffract = centre ∘ amplitude ∘ far_field ∘ exit_waves
+    A_k = | F( P · O[r_k : r_k + N] ) |,   diffract = detect ∘ exit_waves,
+                                           detect = centre ∘ amplitude ∘ far_field
 
 ``F`` is the unitary discrete Fourier transform, ``(F ψ)(q) = 1/N Σ ψ(x) exp(−2πi q·x/N)``, so
 ``Σ|Fψ|² = Σ|ψ|²``; diffraction patterns have their zero frequency at sample ``N//2``. Positions are
@@ -158,6 +159,18 @@ def amplitude(waves: tf.Tensor) -> tf.Tensor:
     return tf.abs(waves)
 
 
+def detect(waves: tf.Tensor) -> tf.Tensor:
+    """Diffraction amplitudes ``|F ψ|`` of exit waves, as they are measured.
+
+    Args:
+        waves: ``(…, H, W)`` complex64 or complex128.
+
+    Returns:
+        ``(…, H, W)`` in the real dtype of ``waves``, zero frequency at ``(H//2, W//2)``.
+    """
+    return centre(amplitude(far_field(waves)))
+
+
 def diffract(
     objects: tf.Tensor,
     positions: tf.Tensor,
@@ -176,7 +189,7 @@ def diffract(
     Returns:
         ``(B, C, N, N)`` float32, ``|F(P · patch)|``, zero frequency at ``N//2``.
     """
-    return centre(amplitude(far_field(exit_waves(objects, positions, probe, support, projective))))
+    return detect(exit_waves(objects, positions, probe, support, projective))
 
 
 def _same_batch(name: str, images: tf.Tensor, positions: tf.Tensor) -> None:

@@ -65,7 +65,7 @@ class PtychoPINN(keras.Model):
         mean = tf.stop_gradient(tf.reduce_mean(objects, axis=(1, 2), keepdims=True))
         waves = physics.exit_waves(objects - mean, positions, probe, self.support, self.projective)
         waves += physics.illuminate(mean[:, None], probe)
-        return physics.centre(physics.amplitude(physics.far_field(waves)))
+        return physics.detect(waves)
 
     def losses_of(self, batch, probe, normalisation):
         """The weighted total ``loss`` and its parts; parts of zero weight are left out.
