@@ -219,10 +219,12 @@ def test_neighbours_count_in_the_loss_as_patterns_do(built):
 def test_the_true_object_explains_its_neighbours(clean, build):
     """Offsets of neighbours have the sign and the order of the group's own."""
     model, data = build("unrolled", clean)
-    more = data.with_neighbours(3, 4.0, seed=0)
-    batch = more.batch(GROUPS)
+    more = data.with_neighbours(3, 7.0, seed=0)
+    groups = np.flatnonzero(more.neighbours[:, 0] != data.groups[:, 0])  # others have none so near
+    batch = more.batch(groups)
+    assert len(groups) > 3 and np.ptp(batch["near_offsets"], axis=(0, 1)).min() > 3
     predicted = model.predict_amplitudes(
-        tf.constant(true_regions(data, GROUPS)), batch["near_offsets"], tf.constant(data.model_probe)
+        tf.constant(true_regions(data, groups)), batch["near_offsets"], tf.constant(data.model_probe)
     )
     assert relative(predicted, batch["near_x"]) < 0.03
 
