@@ -34,6 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DRIVER, SCRIPT = ROOT / "benchmarks" / "kill_driver.py", ROOT / "scripts" / "grid_lines_workflow.py"
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.tables import markdown, write_csv
 from ptycho.stored import is_finished, read_model
 
 RUN = [
@@ -242,20 +243,12 @@ def cost(options: argparse.Namespace) -> None:
     write_table(options.out / "cost", table)
 
 
-def write_csv(path: Path, rows: list[dict[str, Any]], columns: list[str]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
     """Print a table, and write it as ``<path>_table.md`` and ``.csv``."""
-    write_csv(path.with_name(f"{path.name}_table.csv"), rows, list(rows[0]))
-    lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
-    lines += ["| " + " | ".join(map(str, row.values())) + " |" for row in rows]
-    path.with_name(f"{path.name}_table.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    write_csv(path.with_name(f"{path.name}_table.csv"), rows)
+    text = "\n".join(markdown(rows))
+    path.with_name(f"{path.name}_table.md").write_text(text + "\n")
+    print(text)
 
 
 def main() -> None:

@@ -18,7 +18,6 @@ Writes time_to_quality.csv (every evaluation), .md (when each model crosses .9, 
 from __future__ import annotations
 
 import argparse
-import csv
 import itertools
 import json
 import math
@@ -40,6 +39,7 @@ from hydra import compose, initialize_config_dir
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from benchmarks.tables import markdown, write_csv
 from benchmarks.timing import machine
 from ptycho import metrics
 from ptycho.config import RunConfig
@@ -237,14 +237,10 @@ def write(
 ) -> None:
     """The evaluations as CSV, the summary as Markdown, the plot."""
     out.mkdir(parents=True, exist_ok=True)
-    with (out / "time_to_quality.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    lines = ["| " + " | ".join(summaries[0]) + " |", "|" + "---|" * len(summaries[0])]
-    lines += ["| " + " | ".join(map(str, row.values())) + " |" for row in summaries]
+    write_csv(out / "time_to_quality.csv", rows)
     levels = ", ".join(f"`{name}` {_short(value, 4)}" for name, value in references.items())
-    text = "\n".join([f"{about}. References: {levels}.", "", *lines, "", f"Machine: {json.dumps(machine())}"])
+    lines = [f"{about}. References: {levels}.", "", *markdown(summaries)]
+    text = "\n".join([*lines, "", f"Machine: {json.dumps(machine())}"])
     (out / "time_to_quality.md").write_text(text + "\n")
     plot(rows, references, about).savefig(out / "time_to_quality.png", dpi=110)
     print(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import platform
 import time
@@ -18,6 +17,8 @@ import tensorflow as tf
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+
+from benchmarks.tables import write_csv
 
 SIZES, BATCHES, MOST_PIXELS = (32, 64, 84, 128, 256, 512), (16, 64, 256, 1024), 2**25
 MEASURES = {"forward": (), "with gradient": (0,), "with both gradients": (0, 1)}
@@ -148,10 +149,7 @@ def write(
 ) -> None:
     """``name.csv`` (every row), ``name.md`` (a table with variants as columns), ``name.json`` (machine)."""
     out.mkdir(parents=True, exist_ok=True)
-    with (out / f"{name}.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(out / f"{name}.csv", rows)
     about = machine()
     (out / f"{name}.json").write_text(json.dumps(about, indent=1))
     lines = [f"Images per second. Machine: {json.dumps(about)}", "", *notes, "", *table(rows, columns)]

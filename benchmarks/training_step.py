@@ -10,20 +10,23 @@ transfer of the patterns to TensorFlow and of the object regions back. Writes a 
 from __future__ import annotations
 
 import argparse
-import csv
+import json
 import os
-import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.tables import markdown, write_csv
+from benchmarks.timing import machine
 from ptycho.config import RunConfig, UnrolledModel, XlaConfig
 from ptycho.data import Dataset
 from ptycho.inference import make_predict_step
@@ -105,14 +108,8 @@ def main() -> None:
 
 def write(rows: list[dict[str, str]], out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    with (out / "table.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
-    lines += ["| " + " | ".join(row.values()) + " |" for row in rows]
-    lines.append(f"\n{platform.platform()}, {os.cpu_count()} CPUs, TensorFlow {tf.__version__}")
-    text = "\n".join(lines)
+    write_csv(out / "table.csv", rows)
+    text = "\n".join([*markdown(rows), "", f"Machine: {json.dumps(machine())}"])
     (out / "table.md").write_text(text + "\n")
     print(text)
 

@@ -11,7 +11,6 @@ Writes one row per run (wall time, memory, scores of the PINN) as Markdown and C
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import subprocess
 import sys
@@ -20,7 +19,12 @@ from pathlib import Path
 
 import psutil
 
-SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "grid_lines_workflow.py"
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPT = ROOT / "scripts" / "grid_lines_workflow.py"
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.tables import markdown, write_csv
+
 FULL = ["N=64", "gridsize=2", "nimgs_train=2", "nimgs_test=2", "nepochs=2", "max_groups_train=null"]
 RUNS: dict[str, list[str]] = {
     "default": [],
@@ -92,14 +96,10 @@ def main() -> None:
     rows = []
     for name in arguments.runs:
         rows.append(row(name, arguments.out))
-        with (arguments.out / "table.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
-    lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
-    lines += ["| " + " | ".join(r.values()) + " |" for r in rows]
-    (arguments.out / "table.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+        write_csv(arguments.out / "table.csv", rows)
+    text = "\n".join(markdown(rows))
+    (arguments.out / "table.md").write_text(text + "\n")
+    print(text)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,24 @@
+"""Rows of results as CSV and as Markdown; the columns are the keys of the first row."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def write_csv(path: Path, rows: Rows, columns: Sequence[str] = ()) -> None:
+    """``columns``: others than the keys of the first row, or their order."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns or list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def markdown(rows: Rows) -> list[str]:
+    """The lines of a table."""
+    lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
+    return lines + ["| " + " | ".join(map(str, row.values())) + " |" for row in rows]
