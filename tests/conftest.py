@@ -67,21 +67,22 @@ def trained_run(tmp_path_factory):
 
 @pytest.fixture
 def in_process(tmp_path, monkeypatch, capfd):
-    """``in_process(script, *overrides)`` runs a script here, as in a process of its own.
+    """``in_process(script, *overrides, **environment)`` runs a script here, as in a process of its own.
 
     Modules named in ``blocked`` cannot be imported. Returns exit code, stdout and stderr.
     """
     root = logging.getLogger()
     level = root.level
 
-    def run(script, *overrides, blocked=()):
+    def run(script, *overrides, blocked=(), cwd=tmp_path, **environment):
         with monkeypatch.context() as patch:
-            patch.chdir(tmp_path)
+            patch.chdir(cwd)
             patch.setattr(sys, "argv", [str(script), *map(str, overrides)])
             for name in blocked:
                 patch.setitem(sys.modules, name, None)
             patch.setattr(root, "handlers", [])
-            patch.setenv("HYDRA_FULL_ERROR", "")
+            for name in ("HYDRA_FULL_ERROR", "USE_XLA_COMPILE", "USE_XLA_TRANSLATE"):
+                patch.setenv(name, environment.get(name, ""))
             capfd.readouterr()
             with pytest.raises(SystemExit) as stop:
                 runpy.run_path(str(script), run_name="__main__")

@@ -1,11 +1,9 @@
 """Mistakes as a user meets them: one line on stderr, exit code 2, nothing written."""
 
 import json
-import logging
 import os
 import re
-import runpy
-import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,28 +12,11 @@ from helpers_cli import SCRIPT, SEVERAL, files, fresh
 
 
 @pytest.fixture
-def command(tmp_path, monkeypatch, capfd):
-    """``command(*overrides)`` runs the script in this process; returns exit code, stdout and stderr."""
+def command(in_process, tmp_path):
+    """``command(*overrides)`` runs the script; nothing here may get as far as a run."""
     folder = tmp_path / "cwd"
-    folder.mkdir(exist_ok=True)
-    root = logging.getLogger()
-    level = root.level
-
-    def run(*overrides, **environment):
-        with monkeypatch.context() as patch:
-            patch.chdir(folder)
-            patch.setattr(sys, "argv", [str(SCRIPT), *map(str, overrides)])
-            patch.setitem(sys.modules, "workflows.grid_lines", None)  # nothing here may get as far as a run
-            patch.setattr(root, "handlers", [])  # as in a process of its own
-            for name in ("HYDRA_FULL_ERROR", "USE_XLA_COMPILE", "USE_XLA_TRANSLATE"):
-                patch.setenv(name, environment.get(name, ""))
-            capfd.readouterr()
-            with pytest.raises(SystemExit) as stop:
-                runpy.run_path(str(SCRIPT), run_name="__main__")
-            return stop.value.code, *capfd.readouterr()
-
-    yield run
-    root.setLevel(level)
+    folder.mkdir()
+    return partial(in_process, SCRIPT, blocked=("workflows.grid_lines",), cwd=folder)
 
 
 @pytest.fixture
