@@ -129,6 +129,7 @@ class UnrolledModel:
     stages: int = 8
     width: int = 32
     blocks: int = 1
+    coarsening: int = 2
     illumination_floor: float = 0.01
     neighbours: int = 3
     neighbour_distance_px64: float = 12.0
@@ -138,6 +139,7 @@ class UnrolledModel:
         _at_least("model.stages", self.stages, 1)
         _at_least("model.width", self.width, 1)
         _at_least("model.blocks", self.blocks, 0)
+        _at_least("model.coarsening", self.coarsening, 1)
         _finite("model.illumination_floor", self.illumination_floor, above=True)
 
 

@@ -108,6 +108,7 @@ REFUSED = [
         {"illumination_floor": 0.0},
         "model.illumination_floor=0.0: must be a finite number > 0",
     ),
+    (cfg.UnrolledModel, {"coarsening": 0}, "model.coarsening=0: must be an integer >= 1"),
     (cfg.UnrolledModel, {"neighbours": -1}, "model.neighbours=-1: must be an integer >= 0"),
     (cfg.UNetModel, {"neighbours": -1}, "model.neighbours=-1: must be an integer >= 0"),
     (

@@ -114,10 +114,27 @@ def test_encoder_filters_of_the_published_network(N, scale, filters):
     assert encoder_filters(2 * N, scale) == [*filters, 2 * filters[-1]]
 
 
-def test_untrained_residual_cnn_is_zero_and_takes_odd_sides():
+@pytest.mark.parametrize("coarsening", [1, 2, 3])
+def test_untrained_residual_cnn_is_zero_and_takes_odd_sides(coarsening):
     features = tf.random.stateless_normal((2, 13, 13, 5), seed=(1, 2))
-    correction = ResidualCNN(width=4, blocks=1, seed=0)(features)
+    correction = ResidualCNN(width=4, blocks=1, coarsening=coarsening, seed=0)(features)
     np.testing.assert_array_equal(correction, np.zeros((2, 13, 13, 2)))
+
+
+@pytest.mark.parametrize("coarsening", [1, 2, 3])
+def test_residual_cnn_keeps_every_pixel_in_its_place(coarsening):
+    """With kernels that hand channels on, the output is the first two features, whatever the grid."""
+    features = tf.random.stateless_uniform((2, 13, 11, 5), seed=(1, 2))
+    cells = coarsening**2
+    cnn = ResidualCNN(width=5 * cells, blocks=0, coarsening=coarsening, seed=0)
+    cnn.build(features.shape)
+    head, tail = np.zeros(cnn.head.kernel.shape), np.zeros(cnn.tail.kernel.shape)
+    head[1, 1] = np.eye(5 * cells)
+    for cell in range(cells):
+        tail[1, 1, 5 * cell, 2 * cell] = tail[1, 1, 5 * cell + 1, 2 * cell + 1] = 1
+    cnn.head.kernel.assign(head)
+    cnn.tail.kernel.assign(tail)
+    np.testing.assert_allclose(cnn(features), features[..., :2], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -466,7 +483,7 @@ def layer_examples(built):
         ConvStack(3, 5, name="stack"),
         Encoder([2, 4], 7, name="encoder"),
         Decoder([4, 2], 3, 9, name="decoder"),
-        ResidualCNN(6, 2, 11, name="cnn"),
+        ResidualCNN(6, 2, 3, 11, name="cnn"),
     ]
     return examples
 
@@ -494,7 +511,7 @@ def test_every_registered_class_returns_every_argument_in_its_configuration(buil
 def test_support_of_unrolled_is_checked():
     for support in (0, 7, 34):
         with pytest.raises(ValueError, match=rf"support={support}: must be even and at most N=32"):
-            Unrolled(32, 36, 1, 4, 0, 1e-3, support, 0)
+            Unrolled(32, 36, 1, 4, 0, 2, 1e-3, support, 0)
 
 
 LOAD = """

@@ -63,6 +63,7 @@ def build_pinn(config: RunConfig, data: Geometry, support: int | None = None) ->
             model.stages,
             model.width,
             model.blocks,
+            model.coarsening,
             model.illumination_floor,
             support,
             config.seed,

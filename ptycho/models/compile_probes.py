@@ -63,6 +63,7 @@ def _unrolled(model: UnrolledModel) -> Unrolled:
         model.stages,
         model.width,
         model.blocks,
+        model.coarsening,
         model.illumination_floor,
         N,
         0,

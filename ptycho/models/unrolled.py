@@ -18,38 +18,49 @@ OBJECT_GAIN, UPDATE_GAIN, CORRECTION_GAIN = 4.0, 30.0, 0.3
 
 @register
 class ResidualCNN(keras.layers.Layer):
-    """Correction of an object estimate, computed at half resolution.
+    """Correction of an object estimate, computed on a grid that is ``coarsening`` times coarser.
 
     ``(B, h, h, 5)`` features → space-to-depth → 3 × 3 convolutions of ``width`` channels with ``blocks``
-    residual blocks → depth-to-space → ``(B, h, h, 2)``, real and imaginary part. An odd h is padded and
-    cropped by one. The last convolution starts at zero: untrained, this is the bare physics iteration.
+    residual blocks → depth-to-space → ``(B, h, h, 2)``, real and imaginary part. An h that the coarsening
+    does not divide is padded and cropped. The last convolution starts at zero: untrained, this is the bare
+    physics iteration.
     """
 
-    def __init__(self, width: int, blocks: int, seed: int, **kwargs: Any) -> None:
+    def __init__(self, width: int, blocks: int, coarsening: int, seed: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.width, self.blocks, self.seed = width, blocks, seed
+        self.width, self.blocks, self.coarsening, self.seed = width, blocks, coarsening, seed
         self.head = conv(width, seed, "head", "relu")
         self.first = [conv(width, seed + 2 * i + 1, f"first_{i}", "relu") for i in range(blocks)]
         self.second = [conv(width, seed + 2 * i + 2, f"second_{i}") for i in range(blocks)]
-        self.tail = conv(8, seed, "tail", zero=True)
+        self.tail = conv(2 * coarsening**2, seed, "tail", zero=True)
 
     def build(self, input_shape):
         batch, height, width, channels = input_shape
-        inner = (batch, (height + 1) // 2, (width + 1) // 2, self.width)
-        self.head.build((*inner[:3], 4 * channels))
+        inner = (batch, *(-(-side // self.coarsening) for side in (height, width)), self.width)
+        self.head.build((*inner[:3], self.coarsening**2 * channels))
         for layer in (*self.first, *self.second, self.tail):
             layer.build(inner)
 
     def call(self, features):
         height, width = features.shape[1:3]
-        even = tf.pad(features, [[0, 0], [0, height % 2], [0, width % 2], [0, 0]])
-        hidden = self.head(tf.nn.space_to_depth(even, 2))
+        hidden = self.head(self._coarse(features))
         for first, second in zip(self.first, self.second, strict=True):
             hidden = tf.nn.relu(hidden + second(first(hidden)))
-        return tf.nn.depth_to_space(self.tail(hidden), 2)[:, :height, :width]
+        return self._fine(self.tail(hidden))[:, :height, :width]
+
+    def _coarse(self, images):
+        """Space-to-depth, after zeros behind the last row and column where the coarsening needs them."""
+        if self.coarsening == 1:
+            return images
+        rows, cols = (-side % self.coarsening for side in images.shape[1:3])
+        return tf.nn.space_to_depth(tf.pad(images, [[0, 0], [0, rows], [0, cols], [0, 0]]), self.coarsening)
+
+    def _fine(self, images):
+        return images if self.coarsening == 1 else tf.nn.depth_to_space(images, self.coarsening)
 
     def get_config(self):
-        return super().get_config() | {"width": self.width, "blocks": self.blocks, "seed": self.seed}
+        keys = ("width", "blocks", "coarsening", "seed")
+        return super().get_config() | {key: getattr(self, key) for key in keys}
 
 
 @register
@@ -71,6 +82,7 @@ class Unrolled(keras.layers.Layer):
     Args:
         N, region_size: N, R.
         stages, width, blocks: K and the size of each stage's CNN; each stage has its own weights.
+        coarsening: of the grid that the CNNs work on.
         illumination_floor: ε₂; a weakly lit pixel is corrected the less the larger it is.
         support: even side of the central square outside which every probe it will be given is zero.
         seed: of the initial weights.
@@ -84,6 +96,7 @@ class Unrolled(keras.layers.Layer):
         stages: int,
         width: int,
         blocks: int,
+        coarsening: int,
         illumination_floor: float,
         support: int,
         seed: int,
@@ -94,9 +107,11 @@ class Unrolled(keras.layers.Layer):
         if support % 2 or not 0 < support <= N:
             raise ValueError(f"support={support}: must be even and at most N={N}")
         self.N, self.region_size, self.support = N, region_size, support
-        self.stages, self.width, self.blocks = stages, width, blocks
+        self.stages, self.width, self.blocks, self.coarsening = stages, width, blocks, coarsening
         self.illumination_floor, self.seed, self.projective = illumination_floor, seed, projective
-        self.cnns = [ResidualCNN(width, blocks, seed + 100 * k, name=f"stage_{k}") for k in range(stages)]
+        self.cnns = [
+            ResidualCNN(width, blocks, coarsening, seed + 100 * k, name=f"stage_{k}") for k in range(stages)
+        ]
 
     @property
     def side(self) -> int:
@@ -152,5 +167,7 @@ class Unrolled(keras.layers.Layer):
         return tf.complex(correction[..., 0], correction[..., 1])
 
     def get_config(self):
-        keys = ("N", "region_size", "stages", "width", "blocks", "illumination_floor", "support", "seed")
-        return super().get_config() | {key: getattr(self, key) for key in (*keys, "projective")}
+        keys = ("N", "region_size", "stages", "width", "blocks", "coarsening", "illumination_floor")
+        return super().get_config() | {
+            key: getattr(self, key) for key in (*keys, "support", "seed", "projective")
+        }
