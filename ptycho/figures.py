@@ -84,10 +84,11 @@ def amp_phase(name: str, image: np.ndarray, region: Region) -> Figure:
     _show(figure, axes[0], np.abs(image), AMPLITUDE_MAP, (0, float(amplitudes.max()) or 1.0), "amplitude")
     _show(figure, axes[1], phase(image), PHASE_MAP, phase_limits(inside), "phase / rad")
     for ax, kind in zip(axes, ("amplitude", "phase"), strict=True):
-        ax.set_title(f"{name}: {kind} as stitched; box = scored region")
+        ax.set_title(f"{name}: {kind}, as stitched")
         ax.add_patch(
             Rectangle((region.left, region.top), region.width, region.height, fill=False, ec="tab:orange")
         )
+    figure.supxlabel("box: scored region", fontsize="medium")
     return figure
 
 
