@@ -174,7 +174,7 @@ def test_states_of_a_folder(bench):
     assert run.state() == "complete"
     configured(run, bench, "model.stages=3", "stitch=grid")
     assert run.state() == "other"
-    assert run.differences() == ["model.stages=3, not 8", "stitch.method=grid, not probe"]
+    assert run.differences() == ["model.stages: 3 -> 8", "stitch.method: grid -> probe"]
 
 
 # ---- medians, verdicts, comparisons
@@ -315,7 +315,10 @@ def test_a_run_of_another_configuration_is_told_in_the_report(bench):
     configured(runs[0], bench, "nepochs=9")
     fill(runs[0].path)
     write_report(RunFolder(bench / "out"), study, collect(study, runs), "x")
-    assert "- first, seed 0 ran with nepochs=9, not 3\n" in (bench / "out/results.md").read_text()
+    assert (
+        "- first, seed 0 ran with another configuration (nepochs: 9 -> 3)\n"
+        in (bench / "out/results.md").read_text()
+    )
 
 
 def test_the_comparison_figure_shows_what_the_table_says(results):
@@ -367,7 +370,7 @@ def test_a_study_from_its_failure_to_its_end(bench, capsys, caplog):
     capsys.readouterr()
     assert main([*command[:-1], "batch_size=4"], bench / "conf", bench / "stub.py") == 2
     error = capsys.readouterr().err
-    assert "batch_size=8, not 4" in error and "--overwrite to replace it" in error and ran(bench) == []
+    assert "batch_size: 8 -> 4" in error and "--overwrite to replace it" in error and ran(bench) == []
 
 
 def test_an_interruption_stops_the_run_and_says_how_to_go_on(bench):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 
 from ptycho.config import ConfigError, RunConfig
+from ptycho.conversion import differences, result_settings
+from ptycho.stored import read_config
 from workflows.config import run_config
 from workflows.study.definition import Cell, Study
 
@@ -54,14 +54,11 @@ class StudyRun:
         return OTHER if self.differences() else COMPLETE
 
     def differences(self) -> list[str]:
-        """Keys whose value in the folder's configuration is not the expected one: ``key=found, not …``."""
+        """Keys of the folder's configuration that are not as expected: ``key: found -> expected``."""
         try:
-            stored = run_config(OmegaConf.load(self.path / "config.yaml"), [], {})  # type: ignore[arg-type]
-        except ValueError as error:
+            return differences(result_settings(read_config(self.path)), result_settings(self.config))
+        except ConfigError as error:
             return [str(error)]
-        found, wanted = _flat(_essence(stored)), _flat(_essence(self.config))
-        keys = list(dict.fromkeys([*wanted, *found]))
-        return [f"{k}={found.get(k)}, not {wanted.get(k)}" for k in keys if found.get(k) != wanted.get(k)]
 
 
 def plan(
@@ -104,19 +101,3 @@ def _composed(cell: Cell, overrides: Sequence[str], conf: Path) -> RunConfig:
             f"cell {cell.name}: shows the {cell.model}, but its experiment has models={list(config.models)}"
         )
     return config
-
-
-def _essence(config: RunConfig) -> RunConfig:
-    return replace(config, output_dir=None, overwrite=False)
-
-
-def _flat(config: RunConfig) -> dict[str, Any]:
-    """All values by their key as on the command line; sections of a table with their kind."""
-    values: dict[str, Any] = {}
-    for key, value in asdict(config).items():
-        if not isinstance(value, dict):
-            values[key] = value
-            continue
-        kind = getattr(getattr(config, key), "KIND", None)
-        values |= {f"{key}.kind": kind} | {f"{key}.{inner}": entry for inner, entry in value.items()}
-    return values

@@ -180,13 +180,7 @@ def _cell_json(study: Study, result: CellResult) -> dict[str, Any]:
         "seeds": [run.seed for run in result.runs],
         "failed": result.failed,
         "rows": {
-            row: {
-                score: {
-                    "values": result.values(row, score),
-                    "spread": _spread_json(result.spread(row, score)),
-                }
-                for score in HEADINGS
-            }
+            row: {score: _values_json(result, row, score) for score in HEADINGS}
             for row in (*study.stitching, *REFERENCES)
         },
         "verdicts": [asdict(verdict) for verdict in verdicts(result, study.stitching[0])],

@@ -93,7 +93,11 @@ def _cell_result(cell: Cell, runs: Sequence[StudyRun], stitching: Sequence[str])
         tuple(_run_result(run, stitching) for run in complete),
         len(broken),
         sum(_diverged(run) for run in broken),
-        tuple(f"{run.name} ran with {'; '.join(keys)}" for run, keys in differing if keys),
+        tuple(
+            f"{run.name} ran with another configuration ({'; '.join(keys)})"
+            for run, keys in differing
+            if keys
+        ),
     )
 
 
