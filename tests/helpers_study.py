@@ -5,8 +5,18 @@ import sys
 import time
 from pathlib import Path
 
+import yaml
 from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
+
+from ptycho.conversion import to_mapping
+from workflows.config import run_config
+
+
+def write_config(composed, folder):
+    """``config.yaml`` as the workflow writes it: every key, also those that the composition leaves out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    values = to_mapping(run_config(composed, [], {}))
+    (folder / "config.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
 
 
 def fill(folder, amplitude=0.9, rmse=0.02, frc50=0.6, flags=()):
@@ -50,8 +60,7 @@ def run(words, here):
     with initialize_config_dir(version_base="1.3", config_dir=str(here / "conf")):
         config = compose("grid_lines", words)
     folder = Path(config.output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    OmegaConf.save(config, folder / "config.yaml")
+    write_config(config, folder)
     if (here / "slow").exists():
         (here / "slow").write_text("begun")
         try:

@@ -13,10 +13,9 @@ import helpers_study
 import pytest
 import yaml
 from helpers_cli import ROOT
-from helpers_study import fill
+from helpers_study import fill, write_config
 from hydra import compose, initialize_config_dir
 from matplotlib.image import imread
-from omegaconf import OmegaConf
 
 from ptycho.config import ConfigError
 from ptycho.report import RunFolder
@@ -73,10 +72,9 @@ def planned(bench, seeds=(0, 1, 2), overrides=()):
 
 def configured(run, bench, *changes):
     """Write the folder's config.yaml as the workflow composes it."""
-    run.path.mkdir(parents=True, exist_ok=True)
     with initialize_config_dir(version_base="1.3", config_dir=str(bench / "conf")):
         composed = compose("grid_lines", [*run.arguments, *changes])
-    OmegaConf.save(composed, run.path / "config.yaml")
+    write_config(composed, run.path)
 
 
 # ---- the definition
