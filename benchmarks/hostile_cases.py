@@ -689,7 +689,7 @@ COMMANDS = [
     Case("added key", asked("+nn=3"), r"nn=3: unknown key"),
     Case("unknown model", asked("models=[gan]"), r"models=\[gan\]: must be drawn from"),
     Case("no model", asked("models=[]"), r"models=\[\]: must be null, or a list of names"),
-    Case("unknown stitching", asked("stitch=glue"), r"stitch=glue: must be one of grid, probe"),
+    Case("unknown stitching", asked("stitch=glue"), r"stitch=glue: must be one of grid, probe, refined"),
     Case("batch of nothing", asked("batch_size=0"), r"batch_size=0: must be null, or from 1"),
     Case("batch of words", asked("batch_size=many"), r"batch_size=many: must be an integer or null"),
     Case("perhaps overwrite", asked("overwrite=maybe"), r"overwrite=maybe: must be true or false"),

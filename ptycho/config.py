@@ -220,12 +220,18 @@ class XlaConfig:
 
 @dataclass(frozen=True)
 class StitchConfig:
-    """``probe``: illumination-weighted placement; ``grid``: tiles of the central squares."""
+    """How patches become objects.
+
+    ``probe``: illumination-weighted mean; ``grid``: tiles of the central squares; ``refined``: as ``probe``,
+    then corrected ``passes`` times by the measured patterns.
+    """
 
     method: str = "probe"
-    METHODS: ClassVar[tuple[str, ...]] = ("probe", "grid")
+    passes: int = 5
+    METHODS: ClassVar[tuple[str, ...]] = ("probe", "grid", "refined")
 
     def __post_init__(self) -> None:
+        check(1 <= self.passes <= 10_000, "stitch.passes", self.passes, "from 1 to 10000")
         check(self.method in self.METHODS, "stitch.method", self.method, f"one of {', '.join(self.METHODS)}")
 
 

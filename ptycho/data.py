@@ -136,17 +136,18 @@ class Dataset:
         ``truth``, also the true object patches ``target (B, C, N, N)`` complex64.
         """
         members = self.groups[indices]
-        batch = {"x": self._normalised(members), "offsets": tf.constant(self.offsets[indices])}
+        batch = {"x": self.normalised(members), "offsets": tf.constant(self.offsets[indices])}
         if self.neighbours is not None:
             near = self.neighbours[indices]
             offsets = self.positions[near] - self.centres[indices][:, None]
-            batch |= {"near_x": self._normalised(near), "near_offsets": tf.constant(offsets)}
+            batch |= {"near_x": self.normalised(near), "near_offsets": tf.constant(offsets)}
         if truth:
             patches = self.true_patches(members.ravel())
             batch["target"] = tf.reshape(patches, (*members.shape, self.N, self.N))
         return batch
 
-    def _normalised(self, patterns: np.ndarray) -> tf.Tensor:
+    def normalised(self, patterns: np.ndarray) -> tf.Tensor:
+        """``x = f·A`` of some patterns, ``(*patterns.shape, N, N)`` float32."""
         return tf.constant(np.float32(self.normalisation) * self.amplitudes[patterns])
 
     def true_patches(self, patterns: np.ndarray) -> tf.Tensor:

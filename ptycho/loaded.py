@@ -126,7 +126,8 @@ class LoadedModel:
         view = self.view(data)
         regions = np.empty((view.n_groups, view.region_size, view.region_size), np.complex64)
         self.predict_regions(view, regions)
-        return stitch(regions, view, method or self.config.stitch.method, scan_pitch(data))
+        asked = self.config.stitch
+        return stitch(regions, view, method or asked.method, scan_pitch(data), asked.passes)
 
     def _step(self, probe: np.ndarray, region_size: int) -> PredictStep:
         """A predict step; a probe broader than the run's needs a network that works on a larger square."""

@@ -19,6 +19,8 @@ import tensorflow as tf
 
 from ptycho.xla import hat_weights, resample, resample_adjoint
 
+MODULUS_FLOOR = 1e-3  # ε₁, of the normalised amplitude
+
 
 def extract_patches(objects: tf.Tensor, positions: tf.Tensor, N: int, projective: bool = False) -> tf.Tensor:
     """Patches ``O_b[r : r + N]`` at integer or sub-pixel positions, zero outside the object.
@@ -157,6 +159,23 @@ def intensity(waves: tf.Tensor) -> tf.Tensor:
 def amplitude(waves: tf.Tensor) -> tf.Tensor:
     """``|Ψ|``, real; its gradient at zero is zero."""
     return tf.abs(waves)
+
+
+def modulus_change(waves: tf.Tensor, measured: tf.Tensor) -> tf.Tensor:
+    """How exit waves change when their far field takes the measured amplitudes and keeps its phases.
+
+        F⁻¹[x Ψ / √(|Ψ|² + ε₁²)] − ψ,   Ψ = F ψ
+
+    Args:
+        waves: ψ, ``(…, H, W)`` complex64.
+        measured: x, normalised amplitudes ``(…, H, W)`` float32 with the zero frequency at sample 0.
+
+    Returns:
+        ``(…, H, W)`` complex64.
+    """
+    far_fields = far_field(waves)
+    to_measured = measured * tf.math.rsqrt(intensity(far_fields) + MODULUS_FLOOR**2)
+    return near_field(scaled(far_fields, to_measured)) - waves
 
 
 def detect(waves: tf.Tensor) -> tf.Tensor:

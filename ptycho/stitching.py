@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, lru_cache
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +14,9 @@ from scipy.sparse.linalg import eigsh
 from scipy.spatial import cKDTree
 
 from ptycho import physics
+from ptycho.config import StitchConfig
 from ptycho.data import Dataset
+from ptycho.refinement import refine
 from ptycho.rows import Rows
 
 COVERED = 1e-3  # of the strongest summed weight
@@ -82,13 +84,16 @@ class Layout:
         return square
 
 
-def stitch(regions: Regions, data: Dataset, method: str, pitch: int) -> Stitched:
+def stitch(
+    regions: Regions, data: Dataset, method: str, pitch: int, passes: int = StitchConfig.passes
+) -> Stitched:
     """Weighted mean of the regions at their positions, ``O = Σ w_g·O_g / Σ w_g``.
 
     The measurement leaves the global phase of every group open; :func:`synchronise_phases` makes the groups
     of an image agree first. ``method="probe"``: the weight is the illumination that the group put on its
     region, ``Σ_k |P_k|²``. ``method="grid"``: it is one on the central square of side ``pitch`` and zero
-    elsewhere, so that the squares of a regular grid tile (the published recipe). A pixel that a region leaves
+    elsewhere, so that the squares of a regular grid tile (the published recipe). ``method="refined"``:
+    as ``probe``, then corrected by :func:`ptycho.refinement.refine`. A pixel that a region leaves
     exactly zero, as a network does that covers the centre only, has no weight in the mean; the mask shows
     where the summed weight would be above ``COVERED`` of its maximum all the same.
 
@@ -96,15 +101,26 @@ def stitch(regions: Regions, data: Dataset, method: str, pitch: int) -> Stitched
         regions: ``(G, R, R)`` complex64, in memory or in a file.
         data: the dataset they were inferred from.
         pitch: distance of neighbouring groups in pixels.
+        passes: of the refinement.
     """
-    return stitch_each(regions, data, (method,), pitch)[method]
+    return stitch_each(regions, data, (method,), pitch, passes)[method]
 
 
-def stitch_each(regions: Regions, data: Dataset, methods: Iterable[str], pitch: int) -> dict[str, Stitched]:
+def stitch_each(
+    regions: Regions, data: Dataset, methods: Iterable[str], pitch: int, passes: int = StitchConfig.passes
+) -> dict[str, Stitched]:
     """:func:`stitch` by several methods; the phases are synchronised once."""
     layout = Layout(data)
     factors = synchronise_phases(regions, layout)
-    return {method: _weighted_mean(regions, factors, layout, method, pitch) for method in methods}
+
+    @cache
+    def by(method: str) -> Stitched:
+        if method == "refined":
+            start = by("probe")
+            return replace(start, objects=np.where(start.mask, refine(start.objects, data, passes), 0))
+        return _weighted_mean(regions, factors, layout, method, pitch)
+
+    return {method: by(method) for method in methods}
 
 
 def _weighted_mean(

@@ -122,7 +122,8 @@ REFUSED = [
         "model.neighbour_distance_px64=inf: must be a finite number > 0",
     ),
     (cfg.XlaConfig, {"compile": True, "translate": False}, "xla.translate=false with xla.compile=true"),
-    (cfg.StitchConfig, {"method": "glue"}, "stitch.method=glue: must be one of probe, grid"),
+    (cfg.StitchConfig, {"method": "glue"}, "stitch.method=glue: must be one of probe, grid, refined"),
+    (cfg.StitchConfig, {"passes": 0}, "stitch.passes=0: must be from 1 to 10000"),
     (RunConfig, {"N": 0}, "N=0: must be a power of two from 32 to 512"),
     (RunConfig, {"N": -64}, "N=-64: must be a power of two from 32 to 512"),
     (RunConfig, {"N": 16}, "N=16: must be a power of two from 32 to 512"),
@@ -353,7 +354,11 @@ def test_unrolled_fast_is_three_stages_of_width_32_with_one_block():
 
 
 def test_stitch_options():
-    assert [converted(f"stitch={m}").stitch.method for m in ("probe", "grid")] == ["probe", "grid"]
+    assert [converted(f"stitch={m}").stitch.method for m in ("probe", "grid", "refined")] == [
+        "probe",
+        "grid",
+        "refined",
+    ]
 
 
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
@@ -394,7 +399,7 @@ def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
         "baseline": {"ptychonn"},
         "train": {"default"},
         "xla": {"default"},
-        "stitch": {"probe", "grid"},
+        "stitch": {"probe", "grid", "refined"},
         "experiment": set(EXPERIMENTS),
     }
     assert set(defaults) - {"experiment", "resume"} == {field.name for field in dataclasses.fields(RunConfig)}

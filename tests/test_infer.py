@@ -60,7 +60,7 @@ def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
         assert found[f"recons/{name}/recon.npz"] == theirs[f"recons/{name}/recon.npz"]
     scores = strict(trained_run / "metrics.json")
     for name in MODELS:
-        del scores[name]["stitching"]["grid"]  # inference stitches by one method
+        scores[name]["stitching"] = {"probe": scores[name]["stitching"]["probe"]}  # inference has one
     assert strict(out / "metrics.json") == scores
     assert "the file has the probe that the network was trained with" in err
     manifest = strict(out / "manifest.json")
@@ -72,12 +72,23 @@ def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
         "run": str(trained_run),
         "data": str(trained_run / TEST),
         "models": list(MODELS),
-        "stitch": "probe",
+        "stitch": {"method": "probe", "passes": 5},
         "batch_size": 4,
         "output_dir": str(out),
         "overwrite": False,
     }
     assert (out / "run.log").read_text().count("patterns/s") == 2
+
+
+def test_refined_stitching_as_the_run_has_it_and_with_more_passes(infer, trained_run):
+    asked = (f"run={trained_run}", f"data={trained_run / TEST}", "models=[pinn]", "stitch=refined")
+    out, _ = infer(*asked)
+    ours, theirs = (strict(folder / "metrics.json")["pinn"]["stitching"] for folder in (out, trained_run))
+    assert ours == {"refined": theirs["refined"]}
+    assert theirs["refined"]["ssim"][0] > theirs["probe"]["ssim"][0]
+    out, _ = infer(*asked, "stitch.passes=9", "overwrite=true")
+    more = strict(out / "metrics.json")["pinn"]["stitching"]["refined"]
+    assert more != theirs["refined"]
 
 
 def test_without_the_truth_nothing_is_scored(infer, trained_run, saved):
@@ -217,4 +228,4 @@ def test_region_and_pitch_come_from_the_scan(trained_run, datasets):
 
 def test_the_plan_needs_no_probe_of_another_size(trained_run):
     job = plan(InferConfig(str(trained_run), str(trained_run / TEST), output_dir="o"), trained_run / "other")
-    assert job.data.shape == (512, N, N) and job.method == "probe" and job.batch_size == 4
+    assert job.data.shape == (512, N, N) and job.stitch.method == "probe" and job.batch_size == 4

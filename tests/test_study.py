@@ -83,7 +83,7 @@ def configured(run, bench, *changes):
 def test_the_shipped_study():
     study = load_study(ROOT / "conf/study.yaml")
     cells = {cell.name: cell for cell in study.cells}
-    assert len(cells) == 19 and study.stitching == ("probe", "grid")
+    assert len(cells) == 19 and study.stitching == ("probe", "grid", "refined")
     assert cells["gs1_curved"].published.amplitude == 0.904 and cells["gs1_curved"].target.amplitude == 0.97
     assert cells["lines128"].target.limits() == {
         "amplitude": 0.985,

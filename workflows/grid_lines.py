@@ -239,7 +239,9 @@ def reconstructed(
     with folder.timed(f"{name}_inference"):
         regions = predict_regions(model, view, config.batch_size, config.xla.compile)
     with folder.timed("stitching"):
-        stitched = stitch_each(regions, view, StitchConfig.METHODS, config.outer_pitch("test"))
+        stitched = stitch_each(
+            regions, view, StitchConfig.METHODS, config.outer_pitch("test"), config.stitch.passes
+        )
     store_recon(name, stitched[config.stitch.method], folder)
     return stitched
 

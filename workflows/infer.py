@@ -63,7 +63,11 @@ def written(job: InferJob, models: dict[str, LoadedModel], folder: RunFolder) ->
 
 def described(job: InferJob) -> dict[str, Any]:
     models = [saved.name for saved in job.networks]
-    values = asdict(job.config) | {"models": models, "stitch": job.method, "batch_size": job.batch_size}
+    values = asdict(job.config) | {
+        "models": models,
+        "stitch": asdict(job.stitch),
+        "batch_size": job.batch_size,
+    }
     return values | {"run": str(job.networks[0].run.resolve()), "data": str(job.data.path.resolve())}
 
 
@@ -103,7 +107,7 @@ def reconstructed(
     with folder.timed("inference"):
         model.predict_regions(view, regions, job.batch_size)
     with folder.timed("stitching"):
-        stitched = stitch(regions, view, job.method, scan_pitch(data))
+        stitched = stitch(regions, view, job.stitch.method, scan_pitch(data), job.stitch.passes)
     seconds = sum(folder.timings[phase] for phase in WORK) - before
     with folder.timed("writing"):
         store_recon(name, stitched, folder)
@@ -133,8 +137,8 @@ def assessed(
     if job.data.truth is not None:
         log.info("the file has the truth of part of the first object; that part is scored")
         truth, region, recons = _part(truth, metrics.Region(*job.data.truth), recons)
-    by_method = {name: {job.method: recon} for name, recon in recons.items()}
-    scores = scored(truth, region, by_method, job.method, folder)
+    by_method = {name: {job.stitch.method: recon} for name, recon in recons.items()}
+    scores = scored(truth, region, by_method, job.stitch.method, folder)
     drawn(truth, region, data.probe, recons, {}, scores, folder)
     return scores
 

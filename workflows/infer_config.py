@@ -33,7 +33,7 @@ class InferConfig:
     run: str | None = None
     data: str | None = None
     models: tuple[str, ...] | None = None
-    stitch: str | None = None
+    stitch: StitchConfig | None = None
     batch_size: int | None = None
     output_dir: str | None = None
     overwrite: bool = False
@@ -47,8 +47,6 @@ class InferConfig:
         if self.models is not None:
             once = 0 < len(self.models) == len(set(self.models))
             check(once, "models", list(self.models), "null, or a list of names, each once")
-        if self.stitch is not None:
-            check(self.stitch in StitchConfig.METHODS, "stitch", self.stitch, "null, probe or grid")
         if self.batch_size is not None:
             check(1 <= self.batch_size <= 2**16, "batch_size", self.batch_size, "null, or from 1 to 65536")
 
@@ -64,8 +62,8 @@ class InferJob:
     data: Measurement
 
     @property
-    def method(self) -> str:
-        return self.config.stitch or self.run.stitch.method
+    def stitch(self) -> StitchConfig:
+        return self.config.stitch or self.run.stitch
 
     @property
     def batch_size(self) -> int:
@@ -80,8 +78,6 @@ def infer_config(composed: DictConfig) -> InferConfig:
         raise ConfigError(one_line(str(error))) from error
     values = typing.cast(dict[str, Any], values)
     values.pop("hydra", None)
-    if isinstance(values.get("stitch"), dict):  # an option of the group that training has
-        values["stitch"] = values["stitch"].get("method")
     for key, value in values.items():
         if key not in KEYS:
             raise ConfigError(unknown_key(key, show(value)))

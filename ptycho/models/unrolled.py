@@ -10,7 +10,6 @@ import tensorflow as tf
 from ptycho import physics
 from ptycho.models.layers import conv, register
 
-MODULUS_FLOOR = 1e-3  # ε₁, of the normalised amplitude
 FEATURES = 5  # Re O, Im O, Re g, Im g, illumination
 # Objects are of order 0.3, their updates of order 0.03: the CNNs see, and give, numbers of order one.
 OBJECT_GAIN, UPDATE_GAIN, CORRECTION_GAIN = 4.0, 30.0, 0.3
@@ -151,9 +150,7 @@ class Unrolled(keras.layers.Layer):
     def _update(self, objects, measured, positions, probe, illumination):
         """``g`` on the part of the region that the probe can reach, ``(B, side, side)`` complex64."""
         waves = physics.exit_waves(objects, positions, probe, self.support, self.projective)
-        far_fields = physics.far_field(waves)
-        to_measured = measured * tf.math.rsqrt(physics.intensity(far_fields) + MODULUS_FLOOR**2)
-        change = physics.near_field(physics.scaled(far_fields, to_measured)) - waves
+        change = physics.modulus_change(waves, measured)
         shape = (self.side, self.side)
         change = physics.back_project(change, positions, probe, shape, self.support, self.projective)
         floor = self.illumination_floor * tf.reduce_max(illumination, axis=(1, 2), keepdims=True)

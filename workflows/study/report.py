@@ -77,7 +77,7 @@ def _caption(study: Study, results: Sequence[CellResult]) -> str:
 
 def _cell_lines(study: Study, result: CellResult) -> list[list[str]]:
     """The lines of one cell; what belongs to the cell as a whole is on the first."""
-    rows = (*study.stitching, *REFERENCES)
+    rows = _rows(study, result)
     scores = [[_cell_text(result.spread(row, score), score) for score in SCORES] for row in rows]
     costs = [_cell_text(result.spread(rows[0], cost), cost) for cost in COSTS]
     count = f"{len(result.runs)}" + (f", {result.failed} failed" if result.failed else "")
@@ -86,6 +86,12 @@ def _cell_lines(study: Study, result: CellResult) -> list[list[str]]:
     for row, texts in zip(rows[1:], scores[1:], strict=True):
         lines.append(["", row, "", *texts, *[""] * len(end)])
     return lines
+
+
+def _rows(study: Study, result: CellResult) -> list[str]:
+    """The rows of a cell: the stitchings that its runs have (before any has run, all) and the references."""
+    there = {row for run in result.runs for row in run.rows} or study.stitching
+    return [row for row in (*study.stitching, *REFERENCES) if row in there or row in REFERENCES]
 
 
 def _goal_texts(study: Study, result: CellResult) -> list[str]:
@@ -143,7 +149,7 @@ def table_rows(study: Study, results: Sequence[CellResult]) -> list[dict[str, An
     """One flat row for every cell and row of the table, with median, smallest and largest of each score."""
     rows = []
     for result in results:
-        for row in (*study.stitching, *REFERENCES):
+        for row in _rows(study, result):
             values: dict[str, Any] = {"cell": result.cell.name, "row": row, "runs": len(result.runs)}
             for score in HEADINGS:
                 found = result.spread(row, score)
@@ -181,7 +187,7 @@ def _cell_json(study: Study, result: CellResult) -> dict[str, Any]:
         "failed": result.failed,
         "rows": {
             row: {score: _values_json(result, row, score) for score in HEADINGS}
-            for row in (*study.stitching, *REFERENCES)
+            for row in _rows(study, result)
         },
         "verdicts": [asdict(verdict) for verdict in verdicts(result, study.stitching[0])],
         "notes": _notes(result),

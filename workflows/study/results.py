@@ -111,10 +111,11 @@ def _run_result(run: StudyRun, stitching: Sequence[str]) -> RunResult:
         "simulation_s": manifest["timings_s"].get("simulation"),
         "parameters": _json(run.path / name / "model.json")["parameters"],
     }
-    rows = {method: _scores(model["stitching"][method]) | costs for method in stitching}
+    stitched = model["stitching"]
+    rows = {method: _scores(stitched[method]) | costs for method in stitching if method in stitched}
     rows |= {reference: _scores(metrics[reference]) for reference in REFERENCES}
     histories = {trained: _history(run.path / trained / "history.csv") for trained in manifest["training"]}
-    flags = tuple(flag for flag in model["stitching"][stitching[0]]["flags"] if flag in ALARMS)
+    flags = tuple(flag for flag in stitched[stitching[0]]["flags"] if flag in ALARMS)
     return RunResult(run.seed, _machine(manifest), rows, flags, histories)
 
 

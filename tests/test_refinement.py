@@ -1,0 +1,129 @@
+"""Refinement: the update by loops, the truth as its fixed point, and less misfit with every pass."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import reference
+
+from ptycho.refinement import CHUNK, ILLUMINATION_FLOOR, refine
+from ptycho.rows import Rows
+from ptycho.stitching import stitch, stitch_each
+
+N, M = 16, 27
+
+
+def scan_of(dataset_of, rng, count=7):
+    """A scan of sub-pixel positions over two images with a complex probe; its last pattern is in no group."""
+    positions = rng.uniform(0, M - N, (count + 1, 2))
+    return dataset_of(
+        positions,
+        np.arange(count)[:, None],
+        object_size=M,
+        region_size=N + 2,
+        image=np.arange(count + 1) % 2,
+        probe=reference.random_complex(rng, (N, N)),
+    )
+
+
+def measured_on(objects, data):
+    """``data`` with the noise-free amplitudes of ``objects`` in counts."""
+    amplitudes = [
+        reference.diffraction(objects[i], [position], data.probe)[0]
+        for i, position in zip(data.image, data.positions, strict=True)
+    ]
+    return data.with_amplitudes(data.photon_scale * np.array(amplitudes, np.float32), data.photon_scale)
+
+
+def one_pass_by_loops(objects, data):
+    probe = data.model_probe.astype(complex)
+    updated = objects.astype(complex)
+    for i, image in enumerate(objects):
+        change, light = np.zeros((M, M), complex), np.zeros((M, M))
+        for k in data.groups.ravel():
+            if data.image[k] != i:
+                continue
+            wave = probe * reference.extract(image, data.positions[k], N)
+            far = np.fft.fft2(wave, norm="ortho")
+            x = np.fft.ifftshift(data.normalisation * data.amplitudes[k].astype(float))
+            revised = np.fft.ifft2(x * far / np.sqrt(np.abs(far) ** 2 + 1e-6), norm="ortho")
+            change += reference.place(probe.conj() * (revised - wave), data.positions[k], (M, M))
+            light += reference.place(np.abs(probe) ** 2, data.positions[k], (M, M)).real
+        updated[i] += change / (light + ILLUMINATION_FLOOR * light.max())
+    return updated
+
+
+def misfit(objects, data):
+    """RMS difference of normalised amplitudes."""
+    predicted = [
+        reference.diffraction(objects[data.image[k]], [data.positions[k]], data.model_probe)[0]
+        for k in data.groups.ravel()
+    ]
+    measured = data.normalisation * data.amplitudes[data.groups.ravel()]
+    return float(np.sqrt(np.mean((np.array(predicted) - measured) ** 2)))
+
+
+def test_one_pass_by_loops(dataset_of):
+    rng = np.random.default_rng(3)
+    data = scan_of(dataset_of, rng)
+    objects = reference.random_complex(rng, (2, M, M)).astype(np.complex64)
+    found = refine(objects, data, 1)
+    assert found.dtype == np.complex64
+    expected = one_pass_by_loops(objects, data)
+    assert np.abs(expected - objects).max() > 0.1
+    np.testing.assert_allclose(found, expected, atol=2e-4)
+
+
+def test_passes_are_repeated_updates_and_leave_their_input_alone(dataset_of):
+    rng = np.random.default_rng(4)
+    data = scan_of(dataset_of, rng, count=2 * CHUNK + 3)
+    objects = reference.random_complex(rng, (2, M, M)).astype(np.complex64)
+    before = objects.copy()
+    twice = refine(refine(objects, data, 1), data, 1)
+    np.testing.assert_array_equal(refine(objects, data, 2), twice)
+    np.testing.assert_array_equal(objects, before)
+
+
+def test_the_true_object_stays(dataset_of):
+    rng = np.random.default_rng(5)
+    truth = reference.random_complex(rng, (2, M, M)).astype(np.complex64)
+    data = measured_on(truth, scan_of(dataset_of, rng))
+    np.testing.assert_allclose(refine(truth, data, 3), truth, atol=1e-3)
+
+
+def test_every_pass_lowers_the_misfit(dataset_of):
+    rng = np.random.default_rng(6)
+    truth = reference.random_complex(rng, (2, M, M)).astype(np.complex64)
+    data = measured_on(truth, scan_of(dataset_of, rng, count=24))
+    objects = truth + 0.3 * reference.random_complex(rng, truth.shape).astype(np.complex64)
+    misfits = [misfit(objects, data)]
+    for _ in range(5):
+        objects = refine(objects, data, 1)
+        misfits.append(misfit(objects, data))
+    assert np.all(np.diff(misfits) < 0) and misfits[-1] < 0.5 * misfits[0]
+
+
+def test_patterns_in_a_file_give_the_same(dataset_of, tmp_path):
+    rng = np.random.default_rng(7)
+    data = scan_of(dataset_of, rng)
+    objects = reference.random_complex(rng, (2, M, M)).astype(np.complex64)
+    rows = Rows.temporary(tmp_path, data.amplitudes.shape, np.float32)
+    rows[:] = data.amplitudes
+    stored = replace(data, amplitudes=rows)
+    np.testing.assert_array_equal(refine(objects, stored, 2), refine(objects, data, 2))
+
+
+@pytest.mark.parametrize("view", [lambda data: data, lambda data: data.single_patterns(1)])
+def test_as_a_stitching(datasets, view):
+    """It starts from the probe stitching and keeps to the covered part."""
+    data = view(datasets["test"])
+    rng = np.random.default_rng(8)
+    shape = (data.n_groups, data.region_size, data.region_size)
+    regions = (0.5 + 0.1 * reference.random_complex(rng, shape)).astype(np.complex64)
+    found = stitch_each(regions, data, ("refined", "probe"), 8, passes=2)
+    probe, refined = found["probe"], found["refined"]
+    np.testing.assert_array_equal(refined.mask, probe.mask)
+    expected = np.where(probe.mask, refine(probe.objects, data, 2), 0)
+    np.testing.assert_array_equal(refined.objects, expected)
+    alone = stitch(regions, data, "refined", 8, passes=2)
+    np.testing.assert_array_equal(alone.objects, refined.objects)
