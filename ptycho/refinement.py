@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 import numpy as np
 import tensorflow as tf
 
@@ -30,14 +33,19 @@ def refine(objects: np.ndarray, data: Dataset, passes: int) -> np.ndarray:
     Returns:
         ``(I, M, M)`` complex64.
     """
+    return next(itertools.islice(refinements(objects, data), passes - 1, None))
+
+
+def refinements(objects: np.ndarray, data: Dataset) -> Iterator[np.ndarray]:
+    """The objects of :func:`refine` after one pass, after two, and so on without end."""
     used = np.unique(data.groups)
     members = [used[data.image[used] == i] for i in range(len(objects))]
     floored = [_illumination(data, of_image) for of_image in members]
     refined = objects.astype(np.complex64)
-    for _ in range(passes):
+    while True:
         for i, of_image in enumerate(members):
             refined[i] += _gradient(refined[i], data, of_image) / floored[i]
-    return refined
+        yield refined.copy()
 
 
 def _illumination(data: Dataset, patterns: np.ndarray) -> np.ndarray:

@@ -18,7 +18,8 @@ COLUMNS = 4
 def comparison(results: Sequence[CellResult], judged: str) -> Figure:
     """A panel for amplitude and one for phase: SSIM of every cell on a logarithmic scale of ``1 − SSIM``.
 
-    Filled: our median with smallest to largest. Hollow: published. Tick: target.
+    Filled: our median with smallest to largest, by the ``judged`` stitching. Diamond: the median by the
+    refined one. Hollow: published. Tick: target.
     """
     figure = Figure(figsize=(11, 2.0 + 0.34 * len(results)), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
@@ -42,6 +43,9 @@ def _cell_marks(ax: Axes, result: CellResult, judged: str, score: str, level: in
     if ours is not None:
         ax.plot([_place(ours.low), _place(ours.high)], [level, level], color="tab:blue", linewidth=2)
         ax.plot(_place(ours.median), level, "o", color="tab:blue")
+    refined = result.spread("refined", score)
+    if refined is not None:
+        ax.plot(_place(refined.median), level, "d", color="tab:green", markersize=5)
     published, target = (getattr(part, score) for part in (result.cell.published, result.cell.target))
     if published is not None:
         ax.plot(_place(published), level, "o", color="black", fillstyle="none")
@@ -55,11 +59,12 @@ def _place(ssim: float) -> float:
 
 
 def _legend(figure: Figure, ax: Axes) -> None:
-    """The three marks, drawn at no place."""
+    """The four marks, drawn at no place."""
     ax.plot([], [], "o-", color="tab:blue", label="ours: median, min–max")
+    ax.plot([], [], "d", color="tab:green", markersize=5, label="the same, refined stitching")
     ax.plot([], [], "o", color="black", fillstyle="none", label="published")
     ax.plot([], [], "|", color="tab:orange", markersize=14, markeredgewidth=2, linestyle="", label="target")
-    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4)
 
 
 def validation_losses(results: Sequence[CellResult]) -> Figure:

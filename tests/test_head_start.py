@@ -1,0 +1,55 @@
+"""The benchmark of what a network saves a solver: its start, its levels, and a short run."""
+
+import csv
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from benchmarks.head_start import constant_like, main, summary
+from ptycho import physics
+
+
+def test_the_constant_gives_the_measured_energy(datasets):
+    data = datasets["test"]
+    flat = constant_like(np.zeros((1, data.object_size, data.object_size), np.complex64), data)
+    wave = data.model_probe * flat[0, 0, 0]
+    measured = np.mean(np.sum((data.normalisation * data.amplitudes.astype(float)) ** 2, axis=(1, 2)))
+    assert np.sum(np.abs(wave) ** 2) == pytest.approx(measured, rel=1e-5)
+    assert np.sum(physics.detect(wave).numpy() ** 2) == pytest.approx(measured, rel=1e-5)
+
+
+def test_summary_names_the_first_pass_at_a_level():
+    rows = [
+        {"start": "here", "passes": k, "seconds": 2.0 * k, "amplitude_ssim": s, "phase_rmse_rad": 0}
+        for k, s in enumerate((0.9, 0.96, 0.97, 0.995))
+    ]
+    found = summary(rows)
+    assert found == {
+        "start": "here",
+        "before": "0.9000",
+        "0.95": "1 (2.0 s)",
+        "0.98": "3 (6.0 s)",
+        "0.99": "3 (6.0 s)",
+        "0.999": "–",
+    }
+
+
+def test_a_short_run(trained_run, tmp_path):
+    main([str(trained_run), "--passes", "2", "--out", str(tmp_path)])
+    with (tmp_path / "head_start.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["start"], row["passes"]) for row in rows] == [
+        (start, str(k)) for start in ("the pinn", "a constant") for k in range(3)
+    ]
+    first, last = float(rows[0]["amplitude_ssim"]), float(rows[2]["amplitude_ssim"])
+    assert last > first > float(rows[3]["amplitude_ssim"])
+    assert "a constant" in (tmp_path / "head_start.md").read_text()
+    assert imread(tmp_path / "head_start.png").std() > 0
+
+
+def test_a_refined_run_is_refused(trained_run, tmp_path):
+    text = (trained_run / "config.yaml").read_text()
+    (tmp_path / "config.yaml").write_text(text.replace("method: probe", "method: refined"))
+    with pytest.raises(SystemExit, match="was stitched by refined; it must be a run with stitch=probe"):
+        main([str(tmp_path)])
