@@ -23,8 +23,8 @@ Notation, used everywhere (arrays are ``(…, row, col)``; layers that need chan
 The way of the data
     ``objects`` · ``probe`` · ``scan`` → ``simulate`` (``physics``) → ``data`` (patterns stored once, groups
     by index) → ``models`` (generator + ``physics``) trained by ``training`` with ``losses`` → ``inference``
-    (padded batches) → ``stitching`` → ``metrics`` → ``figures``, ``report``. ``workflows.grid_lines.run`` is
-    that list.
+    (padded batches) → ``stitching`` (``refinement``) → ``metrics`` → ``figures``, ``report``.
+    ``workflows.grid_lines.run`` is that list.
 """
 
 from __future__ import annotations

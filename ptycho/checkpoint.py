@@ -26,6 +26,7 @@ from ptycho.variables import Arrays
 
 log = logging.getLogger(__name__)
 
+Settings = Callable[[dict[str, Any]], dict[str, Any]]
 FORMAT = 1
 KEPT = 2
 
@@ -51,10 +52,13 @@ class Checkpoints:
         folder: where they are; it is made with the first one.
         config: nested plain values; checkpoints made with others are refused.
         seconds: time between two checkpoints of an epoch.
+        completed: a stored ``config`` as it is compared, for example with keys that are newer than it.
     """
 
-    def __init__(self, folder: Path, config: dict[str, Any], seconds: float) -> None:
-        self.folder, self._config, self._seconds = folder, config, seconds
+    def __init__(
+        self, folder: Path, config: dict[str, Any], seconds: float, completed: Settings = dict
+    ) -> None:
+        self.folder, self._config, self._seconds, self._completed = folder, config, seconds, completed
         self._good: list[Path] = []  # oldest first; written or read by this process
         self._saved_at = time.monotonic()
 
@@ -111,7 +115,7 @@ class Checkpoints:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _check_config(self, path: Path, config: dict[str, Any]) -> None:
-        if found := differences(config, self._config):
+        if found := differences(self._completed(config), self._config):
             raise ConfigError(
                 f"{path}: was made with another configuration than config.yaml has ({'; '.join(found)}); "
                 f"restore config.yaml, or remove {self.folder} to train from the beginning"

@@ -52,6 +52,11 @@ def result_settings(config: RunConfig) -> dict[str, Any]:
     return {key: value for key, value in to_mapping(config).items() if key not in ("output_dir", "overwrite")}
 
 
+def completed(settings: dict[str, Any]) -> dict[str, Any]:
+    """Stored :func:`result_settings`; keys that are newer than they are have their defaults."""
+    return result_settings(from_mapping(settings))
+
+
 def differences(stored: dict[str, Any], asked: dict[str, Any]) -> list[str]:
     """``key: stored value -> asked value`` for every key, dotted, that two nested mappings do not share."""
     one, two = flat(stored), flat(asked)

@@ -266,8 +266,12 @@ def cut_windows(image: np.ndarray, starts: np.ndarray, side: int) -> np.ndarray:
     Returns:
         ``(K, side, side)`` in the dtype of ``image``.
     """
-    padded = np.pad(image, ((0, side), (0, side)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (side, side))
+    return inner_windows(np.pad(image, ((0, side), (0, side))), starts, side)
+
+
+def inner_windows(image: np.ndarray, starts: np.ndarray, side: int) -> np.ndarray:
+    """:func:`cut_windows` of windows wholly inside the image, without a copy of it."""
+    windows = np.lib.stride_tricks.sliding_window_view(image, (side, side))
     return windows[starts[:, 0], starts[:, 1]]
 
 
@@ -281,6 +285,12 @@ def add_windows(windows: np.ndarray, starts: np.ndarray, shape: tuple[int, int])
     """
     height, width = windows.shape[-2:]
     canvas = np.zeros((shape[0] + height, shape[1] + width), windows.dtype)
+    add_windows_to(canvas, windows, starts)
+    return canvas[: shape[0], : shape[1]]
+
+
+def add_windows_to(canvas: np.ndarray, windows: np.ndarray, starts: np.ndarray) -> None:
+    """Add ``windows (K, h, w)`` in place, each wholly inside ``canvas (H, W)`` at its whole-pixel start."""
+    height, width = windows.shape[-2:]
     for window, (row, col) in zip(windows, starts, strict=True):
         canvas[row : row + height, col : col + width] += window
-    return canvas[: shape[0], : shape[1]]

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho import physics
+from ptycho.config import check
 from ptycho.data import Dataset
 
 ILLUMINATION_FLOOR = 1e-2  # ε₂, of the strongest illumination; damps the correction of weakly lit pixels
@@ -27,51 +28,55 @@ def refine(objects: np.ndarray, data: Dataset, passes: int) -> np.ndarray:
 
     Args:
         objects: ``(I, M, M)`` complex64, in the units of the training data's objects.
-        data: the patterns, in memory or in a file, and the probe; patterns in no group are not used.
+        data: the patterns, in memory or in a file, their positions, and the probe.
         passes: number of updates, each of two transforms a pattern.
 
     Returns:
-        ``(I, M, M)`` complex64.
+        ``(I, M, M)`` complex64; an image without patterns stays as it is.
+
+    Raises:
+        ConfigError: ``passes`` is less than one, or the objects are not those of the data.
     """
+    check(passes >= 1, "passes", passes, "at least 1")
+    shape = (data.n_images, data.object_size, data.object_size)
+    check(objects.shape == shape, "shape of the objects", objects.shape, f"{shape}, as the data have it")
     return next(itertools.islice(refinements(objects, data), passes - 1, None))
 
 
 def refinements(objects: np.ndarray, data: Dataset) -> Iterator[np.ndarray]:
     """The objects of :func:`refine` after one pass, after two, and so on without end."""
-    used = np.unique(data.groups)
-    members = [used[data.image[used] == i] for i in range(len(objects))]
-    floored = [_illumination(data, of_image) for of_image in members]
+    members = {i: np.flatnonzero(data.image == i) for i in np.unique(data.image)}
+    floored = {i: _illumination(data, patterns) for i, patterns in members.items()}
     refined = objects.astype(np.complex64)
     while True:
-        for i, of_image in enumerate(members):
-            refined[i] += _gradient(refined[i], data, of_image) / floored[i]
+        for i, patterns in members.items():
+            refined[i] += _gradient(refined[i], data, patterns) / floored[i]
         yield refined.copy()
 
 
 def _illumination(data: Dataset, patterns: np.ndarray) -> np.ndarray:
-    """Its denominator, ``(M, M)`` float32."""
-    light = np.abs(data.model_probe[None, None]) ** 2
-    total = np.zeros((data.object_size,) * 2, np.float32)
+    """The denominator of the update of :func:`refine`, ``(M, M)`` float32."""
+    light = tf.constant(np.abs(data.model_probe[None, None]) ** 2)
+    total = np.zeros((data.object_size + 1,) * 2, np.float32)
     for chunk in _chunks(patterns):
         corners, fractions = _windows(data, chunk)
-        repeated = tf.repeat(tf.constant(light), len(chunk), axis=0)
-        placed = physics.place_patches(repeated, fractions, (data.N + 1,) * 2)
-        total += physics.add_windows(placed.numpy(), corners, total.shape)
-    return total + ILLUMINATION_FLOOR * total.max()
+        placed = physics.place_patches(tf.repeat(light, len(chunk), axis=0), fractions, (data.N + 1,) * 2)
+        physics.add_windows_to(total, placed.numpy(), corners)
+    return total[:-1, :-1] + ILLUMINATION_FLOOR * total.max()
 
 
 def _gradient(image: np.ndarray, data: Dataset, patterns: np.ndarray) -> np.ndarray:
-    """The numerator of the update of :func:`refine`, ``(M, M)`` complex64."""
-    probe = tf.constant(data.model_probe)
-    total = np.zeros_like(image)
+    """Its numerator, ``(M, M)`` complex64."""
+    probe, padded = tf.constant(data.model_probe), np.pad(image, (0, 1))
+    total = np.zeros_like(padded)
     for chunk in _chunks(patterns):
         corners, fractions = _windows(data, chunk)
-        windows = tf.constant(physics.cut_windows(image, corners, data.N + 1))
+        windows = tf.constant(physics.inner_windows(padded, corners, data.N + 1))
         waves = physics.exit_waves(windows, fractions, probe)
         change = physics.modulus_change(waves, physics.uncentre(data.normalised(chunk[:, None])))
         placed = physics.back_project(change, fractions, probe, (data.N + 1,) * 2)
-        total += physics.add_windows(placed.numpy(), corners, total.shape)
-    return total
+        physics.add_windows_to(total, placed.numpy(), corners)
+    return total[:-1, :-1]
 
 
 def _chunks(patterns: np.ndarray) -> list[np.ndarray]:
@@ -79,6 +84,9 @@ def _chunks(patterns: np.ndarray) -> list[np.ndarray]:
 
 
 def _windows(data: Dataset, patterns: np.ndarray) -> tuple[np.ndarray, tf.Tensor]:
-    """Whole-pixel corners ``(K, 2)`` of windows of side N + 1; the patches' places in them ``(K, 1, 2)``."""
+    """Whole-pixel corners ``(K, 2)`` of windows of side N + 1; the patches' places in them ``(K, 1, 2)``.
+
+    A patch lies inside its object, so that a window reaches one pixel beyond it at most.
+    """
     corners = np.floor(data.positions[patterns]).astype(np.int64)
     return corners, tf.constant((data.positions[patterns] - corners)[:, None], tf.float32)

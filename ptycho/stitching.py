@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +14,7 @@ from scipy.sparse.linalg import eigsh
 from scipy.spatial import cKDTree
 
 from ptycho import physics
-from ptycho.config import StitchConfig
+from ptycho.config import StitchConfig, check
 from ptycho.data import Dataset
 from ptycho.refinement import refine
 from ptycho.rows import Rows
@@ -110,17 +110,23 @@ def stitch_each(
     regions: Regions, data: Dataset, methods: Iterable[str], pitch: int, passes: int = StitchConfig.passes
 ) -> dict[str, Stitched]:
     """:func:`stitch` by several methods; the phases are synchronised once."""
+    methods = tuple(methods)
+    for method in methods:
+        check(method in StitchConfig.METHODS, "method", method, f"one of {', '.join(StitchConfig.METHODS)}")
     layout = Layout(data)
     factors = synchronise_phases(regions, layout)
+    means = {"probe" if method == "refined" else method for method in methods}
+    made = {method: _weighted_mean(regions, factors, layout, method, pitch) for method in means}
+    if "refined" in methods:
+        made["refined"] = _refined(made["probe"], data, passes)
+    return {method: made[method] for method in methods}
 
-    @cache
-    def by(method: str) -> Stitched:
-        if method == "refined":
-            start = by("probe")
-            return replace(start, objects=np.where(start.mask, refine(start.objects, data, passes), 0))
-        return _weighted_mean(regions, factors, layout, method, pitch)
 
-    return {method: by(method) for method in methods}
+def _refined(start: Stitched, data: Dataset, passes: int) -> Stitched:
+    """The covered part, refined; images that are not finite stay as they are."""
+    finite = np.isfinite(start.objects).all(axis=(1, 2), keepdims=True)
+    refined = refine(np.where(finite, start.objects, 0), data, passes)
+    return replace(start, objects=np.where(finite, np.where(start.mask, refined, 0), start.objects))
 
 
 def _weighted_mean(

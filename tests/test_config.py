@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from ptycho import config as cfg
 from ptycho.config import ConfigError, RunConfig
+from ptycho.conversion import completed, result_settings
 from ptycho.probe import energy_diameter, make_probe
 from workflows.config import run_config
 
@@ -351,6 +352,13 @@ def test_model_options(option):
 def test_unrolled_fast_is_three_stages_of_width_32_with_one_block():
     fast = converted("model=unrolled_fast").model
     assert (fast.stages, fast.width, fast.blocks) == (3, 32, 1)
+
+
+def test_stored_settings_are_completed_by_what_is_newer_than_they_are():
+    config = RunConfig(seed=5)
+    settings = result_settings(config)
+    del settings["stitch"]["passes"], settings["model"]["coarsening"]
+    assert completed(settings) == result_settings(config)
 
 
 def test_stitch_options():

@@ -248,6 +248,16 @@ def test_detect_gives_the_amplitude_of_the_defining_sum(rng):
     assert physics.detect(tf.constant(waves, tf.complex64)).dtype == tf.float32
 
 
+def test_modulus_change_takes_measured_amplitudes_and_keeps_phases(rng):
+    wave = reference.random_complex(rng, (2, 9, 14))
+    measured = rng.uniform(1, 2, (2, 9, 14))
+    change = physics.modulus_change(tf.constant(wave), tf.constant(measured)).numpy()
+    far, before = np.fft.fft2(wave + change, norm="ortho"), np.fft.fft2(wave, norm="ortho")
+    weight = np.abs(before) / np.sqrt(np.abs(before) ** 2 + 1e-6)
+    np.testing.assert_allclose(far, measured * weight * np.exp(1j * np.angle(before)), rtol=1e-10)
+    np.testing.assert_array_equal(physics.modulus_change(tf.zeros((4, 4), tf.complex64), tf.ones((4, 4))), 0)
+
+
 def test_a_phase_ramp_moves_the_pattern_in_its_own_direction():
     row, col = np.mgrid[:16, :16]
     wave = np.exp(2j * np.pi * (3 * row - 2 * col) / 16)

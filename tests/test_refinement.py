@@ -6,22 +6,24 @@ import numpy as np
 import pytest
 import reference
 
-from ptycho.refinement import CHUNK, ILLUMINATION_FLOOR, refine
+from ptycho.config import ConfigError
+from ptycho.refinement import ILLUMINATION_FLOOR, refine
 from ptycho.rows import Rows
 from ptycho.stitching import stitch, stitch_each
 
 N, M = 16, 27
 
 
-def scan_of(dataset_of, rng, count=7):
+def scan_of(dataset_of, rng, count=8):
     """A scan of sub-pixel positions over two images with a complex probe; its last pattern is in no group."""
-    positions = rng.uniform(0, M - N, (count + 1, 2))
+    positions = rng.uniform(0, M - N, (count, 2))
+    positions[0] = M - N  # the corner
     return dataset_of(
         positions,
-        np.arange(count)[:, None],
+        np.arange(count - 1)[:, None],
         object_size=M,
         region_size=N + 2,
-        image=np.arange(count + 1) % 2,
+        image=np.arange(count) % 2,
         probe=reference.random_complex(rng, (N, N)),
     )
 
@@ -40,9 +42,7 @@ def one_pass_by_loops(objects, data):
     updated = objects.astype(complex)
     for i, image in enumerate(objects):
         change, light = np.zeros((M, M), complex), np.zeros((M, M))
-        for k in data.groups.ravel():
-            if data.image[k] != i:
-                continue
+        for k in np.flatnonzero(data.image == i):
             wave = probe * reference.extract(image, data.positions[k], N)
             far = np.fft.fft2(wave, norm="ortho")
             x = np.fft.ifftshift(data.normalisation * data.amplitudes[k].astype(float))
@@ -57,13 +57,15 @@ def misfit(objects, data):
     """RMS difference of normalised amplitudes."""
     predicted = [
         reference.diffraction(objects[data.image[k]], [data.positions[k]], data.model_probe)[0]
-        for k in data.groups.ravel()
+        for k in range(len(data.image))
     ]
-    measured = data.normalisation * data.amplitudes[data.groups.ravel()]
+    measured = data.normalisation * data.amplitudes
     return float(np.sqrt(np.mean((np.array(predicted) - measured) ** 2)))
 
 
-def test_one_pass_by_loops(dataset_of):
+@pytest.mark.parametrize("chunk", [3, 64])
+def test_one_pass_by_loops(dataset_of, monkeypatch, chunk):
+    monkeypatch.setattr("ptycho.refinement.CHUNK", chunk)
     rng = np.random.default_rng(3)
     data = scan_of(dataset_of, rng)
     objects = reference.random_complex(rng, (2, M, M)).astype(np.complex64)
@@ -76,7 +78,7 @@ def test_one_pass_by_loops(dataset_of):
 
 def test_passes_are_repeated_updates_and_leave_their_input_alone(dataset_of):
     rng = np.random.default_rng(4)
-    data = scan_of(dataset_of, rng, count=2 * CHUNK + 3)
+    data = scan_of(dataset_of, rng)
     objects = reference.random_complex(rng, (2, M, M)).astype(np.complex64)
     before = objects.copy()
     twice = refine(refine(objects, data, 1), data, 1)
@@ -111,6 +113,32 @@ def test_patterns_in_a_file_give_the_same(dataset_of, tmp_path):
     rows[:] = data.amplitudes
     stored = replace(data, amplitudes=rows)
     np.testing.assert_array_equal(refine(objects, stored, 2), refine(objects, data, 2))
+
+
+def test_an_image_without_patterns_stays(dataset_of):
+    rng = np.random.default_rng(9)
+    both = scan_of(dataset_of, rng)
+    objects = reference.random_complex(rng, (2, M, M)).astype(np.complex64)
+    second = np.flatnonzero(both.image == 1)
+    data = replace(
+        both,
+        amplitudes=both.amplitudes[second],
+        positions=both.positions[second],
+        image=both.image[second],
+        groups=np.arange(len(second))[:, None],
+    )
+    found = refine(objects, data, 1)
+    np.testing.assert_array_equal(found[0], objects[0])
+    assert np.abs(found[1] - objects[1]).max() > 0.1
+
+
+def test_arguments_that_do_not_fit(dataset_of):
+    data = scan_of(dataset_of, np.random.default_rng(0))
+    objects = np.ones((2, M, M), np.complex64)
+    with pytest.raises(ConfigError, match="passes=0: must be at least 1"):
+        refine(objects, data, 0)
+    with pytest.raises(ConfigError, match=r"shape of the objects=\(2, 26, 27\): must be \(2, 27, 27\)"):
+        refine(objects[:, 1:], data, 1)
 
 
 @pytest.mark.parametrize("view", [lambda data: data, lambda data: data.single_patterns(1)])

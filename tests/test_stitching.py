@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import reference
 
-from ptycho.config import ScanConfig, ZonePlateProbe
+from ptycho.config import ConfigError, ScanConfig, ZonePlateProbe
 from ptycho.simulate import simulate
 from ptycho.stitching import COVERED, Layout, stitch, synchronise_phases
 
@@ -185,9 +185,16 @@ def test_a_collapsed_or_broken_network_still_stitches(datasets, value):
     data = datasets["test"]
     regions = np.full((64, 36, 36), value, np.complex64)
     np.testing.assert_array_equal(synchronise_phases(regions, Layout(data)), np.ones(64))
-    result = stitch(regions, data, "probe", PITCH)
-    assert result.mask.any()
-    np.testing.assert_array_equal(np.isnan(result.objects[result.mask]), np.isnan(value))
+    for method in ("probe", "refined"):
+        result = stitch(regions, data, method, PITCH)
+        assert result.mask.any()
+        np.testing.assert_array_equal(np.isnan(result.objects[result.mask]), np.isnan(value))
+
+
+def test_an_unknown_method_is_refused(datasets):
+    regions = np.ones((64, 36, 36), np.complex64)
+    with pytest.raises(ConfigError, match="method=glue: must be one of probe, grid, refined"):
+        stitch(regions, datasets["test"], "glue", PITCH)
 
 
 def test_noise_in_the_regions_only_perturbs_the_phases(datasets):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import helpers_study
@@ -23,7 +24,7 @@ from scripts.study import main
 from workflows.study import figures
 from workflows.study.definition import load_study
 from workflows.study.plan import plan
-from workflows.study.report import write_report
+from workflows.study.report import table_rows, write_report
 from workflows.study.results import Spread, claim_difference, collect, holds, spread, verdicts
 
 STUDY = {
@@ -176,6 +177,25 @@ def test_states_of_a_folder(bench):
 
 
 # ---- medians, verdicts, comparisons
+
+
+def test_a_stitching_is_a_row_where_all_runs_have_it(bench):
+    study, runs = planned(bench, seeds=(0, 1))
+    study = replace(study, stitching=("probe", "grid", "refined"))
+    for run in runs:
+        configured(run, bench)
+        fill(run.path)
+    for run in runs[:3]:  # both seeds of the first cell, one of the second
+        metrics = json.loads((run.path / "metrics.json").read_text())
+        better = metrics["pinn"]["stitching"]["probe"] | {"ssim": [0.99, 1.0]}
+        metrics["pinn"]["stitching"]["refined"] = metrics["baseline"]["stitching"]["refined"] = better
+        (run.path / "metrics.json").write_text(json.dumps(metrics))
+    rows = [
+        (row["cell"], row["row"], row["amplitude_median"]) for row in table_rows(study, collect(study, runs))
+    ]
+    refined = [row for row in rows if row[1] == "refined"]
+    assert refined == [("first", "refined", 0.99)]
+    assert len(rows) == 9
 
 
 def test_spread():

@@ -16,7 +16,7 @@ import tensorflow as tf
 from ptycho import figures, metrics
 from ptycho.checkpoint import Checkpoints
 from ptycho.config import ConfigError, RunConfig, StitchConfig
-from ptycho.conversion import differences, result_settings
+from ptycho.conversion import completed, differences, result_settings
 from ptycho.data import Dataset, load_dataset, to_arrays
 from ptycho.history import History
 from ptycho.inference import predict_regions
@@ -151,7 +151,8 @@ def trained(
     folder.arrays(f"{name}/setup.npz", setup.arrays())
     log.info("%s: %d parameters, %d groups", name, parameter_count(model), training.n_groups)
     settings = result_settings(config)
-    checkpoints = Checkpoints(folder.path / name / "checkpoints", settings, config.train.checkpoint_seconds)
+    place, seconds = folder.path / name / "checkpoints", config.train.checkpoint_seconds
+    checkpoints = Checkpoints(place, settings, seconds, completed)
     history = restored(name, model, settings, folder)
     if history is None:
         with folder.timed(f"{name}_training"), stored_if_it_diverges(name, model, settings, folder):
@@ -187,7 +188,7 @@ def restored(name: str, model: keras.Model, settings: dict[str, Any], folder: Ru
         return None
     if stored is None or not stored.description["complete"]:
         return None
-    if found := differences(stored.description["run_config"], settings):
+    if found := differences(completed(stored.description["run_config"]), settings):
         raise ConfigError(
             f"{folder.path / name}: was trained with another configuration than config.yaml has "
             f"({'; '.join(found)}); restore config.yaml, or remove this folder to train again"

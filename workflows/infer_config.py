@@ -13,6 +13,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from ptycho import conversion
 from ptycho.checks import overreach
 from ptycho.config import MODELS, ConfigError, RunConfig, StitchConfig, check
 from ptycho.conversion import one_line, show, to_dataclass
@@ -78,6 +79,10 @@ def infer_config(composed: DictConfig) -> InferConfig:
         raise ConfigError(one_line(str(error))) from error
     values = typing.cast(dict[str, Any], values)
     values.pop("hydra", None)
+    stitch = values.get("stitch")
+    if isinstance(stitch, dict) and "method" not in stitch:
+        key, value = next(iter(stitch.items()), ("method", None))
+        raise ConfigError(unknown_key(f"stitch.{key}", show(value)))
     for key, value in values.items():
         if key not in KEYS:
             raise ConfigError(unknown_key(key, show(value)))
@@ -88,6 +93,11 @@ KEYS = tuple(field.name for field in fields(InferConfig))
 
 
 def unknown_key(key: str, value: str) -> str:
+    """What to say about a key that does not exist, or not without the option of its group."""
+    if key == "stitch.passes":
+        return f"{key}={value}: needs stitch=refined beside it"
+    if key.startswith("stitch."):
+        return conversion.unknown_key(key, value)
     close = difflib.get_close_matches(key, KEYS, n=1)
     hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(KEYS)}"
     return f"{key}={value}: unknown key; {hint}"

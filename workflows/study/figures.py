@@ -13,6 +13,7 @@ from workflows.study.results import CellResult
 TICKS = (0.3, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
 BEST = 0.9995  # SSIM at the right edge; a constant phase scores 1 exactly
 COLUMNS = 4
+REFINED = "refined"  # the stitching that has a mark of its own
 
 
 def comparison(results: Sequence[CellResult], judged: str) -> Figure:
@@ -34,7 +35,7 @@ def comparison(results: Sequence[CellResult], judged: str) -> Figure:
         ax.grid(axis="x", alpha=0.3)
     panels[0].set_yticks(range(len(results)), [result.cell.name for result in results])
     panels[0].invert_yaxis()
-    _legend(figure, panels[0])
+    _legend(figure, panels[0], any(result.spread(REFINED, "amplitude") for result in results))
     return figure
 
 
@@ -43,7 +44,7 @@ def _cell_marks(ax: Axes, result: CellResult, judged: str, score: str, level: in
     if ours is not None:
         ax.plot([_place(ours.low), _place(ours.high)], [level, level], color="tab:blue", linewidth=2)
         ax.plot(_place(ours.median), level, "o", color="tab:blue")
-    refined = result.spread("refined", score)
+    refined = result.spread(REFINED, score)
     if refined is not None:
         ax.plot(_place(refined.median), level, "d", color="tab:green", markersize=5)
     published, target = (getattr(part, score) for part in (result.cell.published, result.cell.target))
@@ -58,10 +59,11 @@ def _place(ssim: float) -> float:
     return 1 - min(max(ssim, TICKS[0]), BEST)
 
 
-def _legend(figure: Figure, ax: Axes) -> None:
-    """The four marks, drawn at no place."""
+def _legend(figure: Figure, ax: Axes, refined: bool) -> None:
+    """The marks, drawn at no place."""
     ax.plot([], [], "o-", color="tab:blue", label="ours: median, min–max")
-    ax.plot([], [], "d", color="tab:green", markersize=5, label="the same, refined stitching")
+    if refined:
+        ax.plot([], [], "d", color="tab:green", markersize=5, label="the same, refined stitching")
     ax.plot([], [], "o", color="black", fillstyle="none", label="published")
     ax.plot([], [], "|", color="tab:orange", markersize=14, markeredgewidth=2, linestyle="", label="target")
     figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4)

@@ -89,9 +89,8 @@ def _cell_lines(study: Study, result: CellResult) -> list[list[str]]:
 
 
 def _rows(study: Study, result: CellResult) -> list[str]:
-    """The rows of a cell: the stitchings that its runs have (before any has run, all) and the references."""
-    there = {row for run in result.runs for row in run.rows} or study.stitching
-    return [row for row in (*study.stitching, *REFERENCES) if row in there or row in REFERENCES]
+    """The rows of a cell: the stitchings that all its runs have, and the references."""
+    return [row for row in (*study.stitching, *REFERENCES) if all(row in run.rows for run in result.runs)]
 
 
 def _goal_texts(study: Study, result: CellResult) -> list[str]:
