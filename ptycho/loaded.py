@@ -12,7 +12,8 @@ import tensorflow as tf
 from ptycho.config import ConfigError, RunConfig
 from ptycho.data import Dataset, load_dataset
 from ptycho.inference import PredictStep, make_predict_step, predict_into
-from ptycho.models import Geometry, build_baseline, build_pinn, probe_support, set_weights
+from ptycho.models import Geometry, build_baseline, build_pinn, set_weights
+from ptycho.probe import probe_support
 from ptycho.rows import Rows
 from ptycho.saved import SavedNetwork, Setup, read_saved
 from ptycho.stitching import Stitched, scan_pitch, stitch

@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 KEY = "probeGuess"  # of a probe in a file
 HC_KEV_NM = 1.239841984  # Planck's constant times the speed of light, keV·nm
 ZONE_PLATE_WINDOW_NM = 640.0  # field of view when no pixel size is given: 10 nm pixels at N = 64
+NEGLIGIBLE = 1e-6  # of the probe's largest amplitude
 PADDING = 4  # the zone-plate wave is computed on a window this many times wider than N
 
 
@@ -168,3 +169,11 @@ def energy_diameter(probe: np.ndarray, fraction: float = 0.9) -> float:
     order = np.argsort(radius, kind="stable")
     energy = np.cumsum((np.abs(probe) ** 2).ravel()[order])
     return 2.0 * float(np.interp(fraction * energy[-1], energy, radius[order]))
+
+
+def probe_support(probe: np.ndarray) -> int:
+    """Even side of the central square outside which the probe's amplitude is negligible."""
+    N = probe.shape[0]
+    rows, cols = np.nonzero(np.abs(probe) > NEGLIGIBLE * np.abs(probe).max())
+    index = np.concatenate([rows, cols])
+    return 2 * max(N // 2 - int(index.min()), int(index.max()) - N // 2 + 1)

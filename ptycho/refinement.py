@@ -11,6 +11,7 @@ import tensorflow as tf
 from ptycho import physics
 from ptycho.config import check
 from ptycho.data import Dataset
+from ptycho.probe import probe_support
 
 ILLUMINATION_FLOOR = 1e-2  # ε₂, of the strongest illumination; damps the correction of weakly lit pixels
 CHUNK = 64  # patterns at once
@@ -56,25 +57,29 @@ def refinements(objects: np.ndarray, data: Dataset) -> Iterator[np.ndarray]:
 
 def _illumination(data: Dataset, patterns: np.ndarray) -> np.ndarray:
     """The denominator of the update of :func:`refine`, ``(M, M)`` float32."""
-    light = tf.constant(np.abs(data.model_probe[None, None]) ** 2)
+    n = probe_support(data.probe)
+    light = tf.constant(np.abs(physics.crop_to(data.model_probe[None, None], n)) ** 2)
     total = np.zeros((data.object_size + 1,) * 2, np.float32)
     for chunk in _chunks(patterns):
-        corners, fractions = _windows(data, chunk)
-        placed = physics.place_patches(tf.repeat(light, len(chunk), axis=0), fractions, (data.N + 1,) * 2)
-        physics.add_windows_to(total, placed.numpy(), corners)
+        corners, fractions = _windows(data, chunk, n)
+        different, which = np.unique(fractions, axis=0, return_inverse=True)
+        repeated = tf.repeat(light, len(different), axis=0)
+        placed = physics.place_patches(repeated, tf.constant(different), (n + 1, n + 1)).numpy()
+        physics.add_windows_to(total, placed[which.ravel()], corners)
     return total[:-1, :-1] + ILLUMINATION_FLOOR * total.max()
 
 
 def _gradient(image: np.ndarray, data: Dataset, patterns: np.ndarray) -> np.ndarray:
     """Its numerator, ``(M, M)`` complex64."""
-    probe, padded = tf.constant(data.model_probe), np.pad(image, (0, 1))
+    n, probe, padded = probe_support(data.probe), tf.constant(data.model_probe), np.pad(image, (0, 1))
     total = np.zeros_like(padded)
     for chunk in _chunks(patterns):
-        corners, fractions = _windows(data, chunk)
-        windows = tf.constant(physics.inner_windows(padded, corners, data.N + 1))
-        waves = physics.exit_waves(windows, fractions, probe)
+        corners, fractions = _windows(data, chunk, n)
+        positions = tf.constant(fractions - np.float32((data.N - n) / 2))  # of the whole patch in its window
+        windows = tf.constant(physics.inner_windows(padded, corners, n + 1))
+        waves = physics.exit_waves(windows, positions, probe, n)
         change = physics.modulus_change(waves, physics.uncentre(data.normalised(chunk[:, None])))
-        placed = physics.back_project(change, fractions, probe, (data.N + 1,) * 2)
+        placed = physics.back_project(change, positions, probe, (n + 1, n + 1), n)
         physics.add_windows_to(total, placed.numpy(), corners)
     return total[:-1, :-1]
 
@@ -83,10 +88,12 @@ def _chunks(patterns: np.ndarray) -> list[np.ndarray]:
     return [patterns[k : k + CHUNK] for k in range(0, len(patterns), CHUNK)]
 
 
-def _windows(data: Dataset, patterns: np.ndarray) -> tuple[np.ndarray, tf.Tensor]:
-    """Whole-pixel corners ``(K, 2)`` of windows of side N + 1; the patches' places in them ``(K, 1, 2)``.
+def _windows(data: Dataset, patterns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Whole-pixel corners ``(K, 2)`` of windows that hold the central ``n × n`` of the patches and one pixel
+    more, and where in them those lie, ``(K, 1, 2)`` float32 from 0 to 1.
 
     A patch lies inside its object, so that a window reaches one pixel beyond it at most.
     """
     corners = np.floor(data.positions[patterns]).astype(np.int64)
-    return corners, tf.constant((data.positions[patterns] - corners)[:, None], tf.float32)
+    fractions = (data.positions[patterns] - corners)[:, None].astype(np.float32)
+    return corners + (data.N - n) // 2, fractions

@@ -27,7 +27,6 @@ from ptycho.models import (
     build_pinn,
     get_weights,
     parameter_count,
-    probe_support,
     set_weights,
 )
 from ptycho.models.baseline import PtychoNN
@@ -35,6 +34,7 @@ from ptycho.models.layers import ConvStack, Decoder, Encoder, MaxPool2x2
 from ptycho.models.pinn import PtychoPINN
 from ptycho.models.unet import UNet, encoder_filters
 from ptycho.models.unrolled import ResidualCNN, Unrolled
+from ptycho.probe import probe_support
 from ptycho.simulate import noise_free_amplitudes, simulate
 
 MODELS = {

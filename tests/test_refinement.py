@@ -63,11 +63,14 @@ def misfit(objects, data):
     return float(np.sqrt(np.mean((np.array(predicted) - measured) ** 2)))
 
 
-@pytest.mark.parametrize("chunk", [3, 64])
-def test_one_pass_by_loops(dataset_of, monkeypatch, chunk):
+@pytest.mark.parametrize("chunk, dark", [(3, 0), (64, 0), (64, 4)])
+def test_one_pass_by_loops(dataset_of, monkeypatch, chunk, dark):
+    """``dark``: width of the frame in which the probe is zero."""
     monkeypatch.setattr("ptycho.refinement.CHUNK", chunk)
     rng = np.random.default_rng(3)
     data = scan_of(dataset_of, rng)
+    lit = np.pad(np.ones((N - 2 * dark,) * 2, np.float32), dark)
+    data = replace(data, probe=data.probe * lit)
     objects = reference.random_complex(rng, (2, M, M)).astype(np.complex64)
     found = refine(objects, data, 1)
     assert found.dtype == np.complex64

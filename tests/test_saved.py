@@ -16,8 +16,8 @@ from ptycho.conversion import to_mapping
 from ptycho.data import load_dataset, to_arrays
 from ptycho.inference import predict_regions
 from ptycho.loaded import VIEWS
-from ptycho.models import build_baseline, build_pinn, get_weights, probe_support, set_weights
-from ptycho.probe import make_probe
+from ptycho.models import build_baseline, build_pinn, get_weights, set_weights
+from ptycho.probe import make_probe, probe_support
 from ptycho.report import RunFolder, weights_hash
 from ptycho.saved import read_saved, regular_offsets, setup_of
 

@@ -14,10 +14,8 @@ from ptycho.models.baseline import PtychoNN
 from ptycho.models.pinn import PtychoPINN
 from ptycho.models.unet import UNet
 from ptycho.models.unrolled import Unrolled
-from ptycho.probe import make_probe
+from ptycho.probe import make_probe, probe_support
 from ptycho.variables import Arrays
-
-NEGLIGIBLE = 1e-6  # of the probe's largest amplitude
 
 
 class Geometry(Protocol):
@@ -31,14 +29,6 @@ class Geometry(Protocol):
     def group_size(self) -> int: ...
     @property
     def probe(self) -> np.ndarray: ...
-
-
-def probe_support(probe: np.ndarray) -> int:
-    """Even side of the central square outside which the probe's amplitude is negligible."""
-    N = probe.shape[0]
-    rows, cols = np.nonzero(np.abs(probe) > NEGLIGIBLE * np.abs(probe).max())
-    index = np.concatenate([rows, cols])
-    return 2 * max(N // 2 - int(index.min()), int(index.max()) - N // 2 + 1)
 
 
 def _support(config: RunConfig, data: Geometry) -> int:
