@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import runpy
 import signal
 import sys
@@ -74,13 +75,14 @@ def announce_phases() -> None:
 def announce_steps() -> None:
     from ptycho.progress import Progress
 
-    real = Progress.step
+    real = Progress.advance
 
-    def step(self: Progress, epoch: int, step: int, loss: float) -> None:
-        say("step", epoch, step)
-        real(self, epoch, step, loss)
+    def advance(self: Progress, patterns: int, where: str = "") -> None:
+        if found := re.match(r"epoch (\d+)/\d+, step (\d+)/", where):
+            say("step", int(found[1]), int(found[2]))
+        real(self, patterns, where)
 
-    Progress.step = step  # type: ignore[method-assign]
+    Progress.advance = advance  # type: ignore[method-assign]
 
 
 def watch_writes(plan: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho.data import Dataset, padded_batches
+from ptycho.progress import Progress
 from ptycho.rows import Rows
 
 PredictStep = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
@@ -39,6 +40,8 @@ def predict_into(regions: np.ndarray | Rows, step: PredictStep, data: Dataset, b
     """
     probe = tf.constant(data.model_probe)
     done = 0
-    for batch, real in padded_batches(data, batch_size):
-        regions[done : done + real] = step(batch["x"], batch["offsets"], probe).numpy()[:real]
-        done += real
+    with Progress("inference", data.n_groups * data.group_size) as progress:
+        for batch, real in padded_batches(data, batch_size):
+            regions[done : done + real] = step(batch["x"], batch["offsets"], probe).numpy()[:real]
+            done += real
+            progress.advance(real * data.group_size)

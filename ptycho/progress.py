@@ -1,72 +1,71 @@
-"""Progress of a training: a bar on a terminal, plain lines in a log."""
+"""Progress of a long loop: a bar on a terminal, plain lines in a log."""
 
 from __future__ import annotations
 
 import logging
 import sys
 import time
+from types import TracebackType
 
 from tqdm import tqdm
 
 log = logging.getLogger(__name__)
 
 LINE_INTERVAL_S = 10.0
+BAR_DELAY_S = 2.0  # a loop that takes less shows no bar
 
 
 class Progress:
-    """Shows epoch, step, loss, patterns per second and time left.
+    """Shows how many diffraction patterns are done, how many a second, and the time left.
+
+    A line every ten seconds; nothing for a loop that takes less. Used as a context it closes itself.
 
     Args:
-        title: what is being trained.
-        epochs, steps: epochs, and steps in each.
-        patterns: diffraction patterns in a step.
-        done: steps that were done before, by another process.
+        title: what is being done.
+        total: patterns in all; one that is seen ten times counts ten times.
+        done: patterns that were done before, by another process.
     """
 
-    def __init__(self, title: str, epochs: int, steps: int, patterns: int, done: int = 0) -> None:
-        self._title, self._epochs, self._steps, self._patterns = title, epochs, steps, patterns
-        self._total, self._before, self._done = epochs * steps, done, done
+    def __init__(self, title: str, total: int, done: int = 0) -> None:
+        self._title, self._total, self._done = title, total, done
+        self._first: int | None = None  # done when the clock started
         self._bar = (
-            tqdm(
-                total=self._total * patterns,
-                initial=done * patterns,
-                desc=title,
-                unit="pattern",
-                unit_scale=True,
-            )
+            tqdm(total=total, initial=done, desc=title, unit="pattern", unit_scale=True, delay=BAR_DELAY_S)
             if sys.stderr.isatty()
             else None
         )
         self._start = self._last_line = time.monotonic()
 
-    def step(self, epoch: int, step: int, loss: float) -> None:
-        """One training step is done; ``epoch`` and ``step`` count from one."""
-        self._done += 1
-        if self._done == self._before + 1:  # the first step compiles; it says nothing about the speed
-            self._start = self._last_line = time.monotonic()
+    def advance(self, patterns: int, where: str = "") -> None:
+        """So many more are done; ``where`` says more precisely how far the loop is."""
+        self._done += patterns
+        if self._first is None:  # the first step compiles; it says nothing about the speed
+            self._first, self._start = self._done, time.monotonic()
+            self._last_line = self._start
         if self._bar is not None:
-            where = f"epoch {epoch}/{self._epochs}, step {step}/{self._steps}"
-            self._bar.set_postfix_str(f"{where}, loss {loss:.4g}", refresh=False)
-            self._bar.update(self._patterns)
-        elif self._done > self._before + 1 and time.monotonic() - self._last_line >= LINE_INTERVAL_S:
+            self._bar.set_postfix_str(where, refresh=False)
+            self._bar.update(patterns)
+        elif self._done > self._first and time.monotonic() - self._last_line >= LINE_INTERVAL_S:
             self._last_line = time.monotonic()
-            log.info(
-                "%s: epoch %d/%d, step %d/%d, loss %.4g, %s",
-                self._title,
-                epoch,
-                self._epochs,
-                step,
-                self._steps,
-                loss,
-                self._speed(),
-            )
+            reached = where or f"{self._done} of {self._total} patterns"
+            log.info("%s: %s, %s", self._title, reached, self._speed(self._first))
 
-    def _speed(self) -> str:
-        steps_per_s = (self._done - self._before - 1) / max(time.monotonic() - self._start, 1e-9)
-        left = (self._total - self._done) / steps_per_s
-        return f"{steps_per_s * self._patterns:.0f} patterns/s, {left:.0f} s left"
+    def _speed(self, first: int) -> str:
+        rate = (self._done - first) / max(time.monotonic() - self._start, 1e-9)
+        return f"{rate:.0f} patterns/s, {(self._total - self._done) / rate:.0f} s left"
 
     def close(self) -> None:
         """Release the terminal; safe to call twice."""
         if self._bar is not None:
             self._bar.close()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -12,9 +12,12 @@ from ptycho import physics
 from ptycho.config import check
 from ptycho.data import Dataset
 from ptycho.probe import probe_support
+from ptycho.progress import Progress
 
 ILLUMINATION_FLOOR = 1e-2  # ε₂, of the strongest illumination; damps the correction of weakly lit pixels
 CHUNK = 64  # patterns at once
+
+Advance = Callable[[int], object]  # is told of every so many patterns that were used
 
 
 def refine(objects: np.ndarray, data: Dataset, passes: int) -> np.ndarray:
@@ -41,17 +44,20 @@ def refine(objects: np.ndarray, data: Dataset, passes: int) -> np.ndarray:
     check(passes >= 1, "passes", passes, "at least 1")
     shape = (data.n_images, data.object_size, data.object_size)
     check(objects.shape == shape, "shape of the objects", objects.shape, f"{shape}, as the data have it")
-    return next(itertools.islice(refinements(objects, data), passes - 1, None))
+    with Progress("refinement", passes * len(data.amplitudes)) as progress:
+        return next(itertools.islice(refinements(objects, data, progress.advance), passes - 1, None))
 
 
-def refinements(objects: np.ndarray, data: Dataset) -> Iterator[np.ndarray]:
+def refinements(
+    objects: np.ndarray, data: Dataset, advance: Advance = lambda patterns: None
+) -> Iterator[np.ndarray]:
     """The objects of :func:`refine` after one pass, after two, and so on without end."""
     members = {i: np.flatnonzero(data.image == i) for i in np.unique(data.image)}
     floored = {i: _illumination(data, patterns) for i, patterns in members.items()}
     refined = objects.astype(np.complex64)
     while True:
         for i, patterns in members.items():
-            refined[i] += _gradient(refined[i], data, patterns) / floored[i]
+            refined[i] += _gradient(refined[i], data, patterns, advance) / floored[i]
         yield refined.copy()
 
 
@@ -69,7 +75,7 @@ def _illumination(data: Dataset, patterns: np.ndarray) -> np.ndarray:
     return total[:-1, :-1] + ILLUMINATION_FLOOR * total.max()
 
 
-def _gradient(image: np.ndarray, data: Dataset, patterns: np.ndarray) -> np.ndarray:
+def _gradient(image: np.ndarray, data: Dataset, patterns: np.ndarray, advance: Advance) -> np.ndarray:
     """Its numerator, ``(M, M)`` complex64."""
     n, probe, padded = probe_support(data.probe), tf.constant(data.model_probe), np.pad(image, (0, 1))
     total = np.zeros_like(padded)
@@ -81,6 +87,7 @@ def _gradient(image: np.ndarray, data: Dataset, patterns: np.ndarray) -> np.ndar
         change = physics.modulus_change(waves, physics.uncentre(data.normalised(chunk[:, None])))
         placed = physics.back_project(change, positions, probe, (n + 1, n + 1), n)
         physics.add_windows_to(total, placed.numpy(), corners)
+        advance(len(chunk))
     return total[:-1, :-1]
 
 

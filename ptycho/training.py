@@ -154,7 +154,8 @@ class Trainer:
             log.info("%s: goes on after epoch %d and %d steps more", self.model.name, epoch, step)
         self._clock, self._compiled = Clock(), False
         done = self.history.epoch * self.steps + self.history.step
-        self._progress = Progress(self.model.name, self.epochs, self.steps, self.patterns, done)
+        total = self.epochs * self.steps
+        self._progress = Progress(self.model.name, total * self.patterns, done * self.patterns)
         try:
             with self.stop.deferred():
                 while self.history.epoch < self.epochs and not self._out_of_patience():
@@ -203,7 +204,8 @@ class Trainer:
             history.running_s += seconds
             history.compile_s += 0.0 if self._compiled else seconds
             self._compiled = True
-            self._progress.step(epoch + 1, step + 1, losses["loss"])
+            where = f"epoch {epoch + 1}/{self.epochs}, step {step + 1}/{self.steps}"
+            self._progress.advance(self.patterns, f"{where}, loss {losses['loss']:.4g}")
             self._pause()
 
     def _validate(self) -> Losses:

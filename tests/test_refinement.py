@@ -1,11 +1,13 @@
 """Refinement: the update by loops, the truth as its fixed point, and less misfit with every pass."""
 
+import logging
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import reference
 
+from ptycho import progress, refinement
 from ptycho.config import ConfigError
 from ptycho.refinement import ILLUMINATION_FLOOR, refine
 from ptycho.rows import Rows
@@ -106,6 +108,18 @@ def test_every_pass_lowers_the_misfit(dataset_of):
         objects = refine(objects, data, 1)
         misfits.append(misfit(objects, data))
     assert np.all(np.diff(misfits) < 0) and misfits[-1] < 0.5 * misfits[0]
+
+
+def test_progress_is_shown(dataset_of, monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.0)
+    monkeypatch.setattr(refinement, "CHUNK", 3)
+    rng = np.random.default_rng(8)
+    data = scan_of(dataset_of, rng)  # four patterns of each of two images
+    refine(np.ones((2, M, M), np.complex64), data, 2)
+    lines = [record.getMessage().split(" patterns,")[0] for record in caplog.records]
+    assert lines == [f"refinement: {done} of 16" for done in (4, 7, 8, 11, 12, 15, 16)]
+    assert caplog.records[-1].getMessage().endswith(" patterns/s, 0 s left")
 
 
 def test_patterns_in_a_file_give_the_same(dataset_of, tmp_path):

@@ -1,12 +1,10 @@
 """Training, inference and progress: what is kept, what is compiled, what is random."""
 
-import io
 import json
 import logging
 import math
 import random
 import re
-import sys
 from dataclasses import replace
 
 import keras
@@ -370,62 +368,6 @@ def test_a_failure_is_raised(pinn, data):
 # ---- progress
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """A clock that ``clock.tick(seconds)`` moves."""
-
-    class Clock:
-        now = 1000.0
-
-        def monotonic(self):
-            return self.now
-
-        def tick(self, seconds):
-            self.now += seconds
-
-    made = Clock()
-    monkeypatch.setattr(progress, "time", made)
-    return made
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_a_log_gets_plain_lines(clock, monkeypatch, caplog):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    caplog.set_level(logging.INFO)
-    shown = progress.Progress("pinn", epochs=2, steps=4, patterns=16)
-    clock.tick(60)  # compiling
-    shown.step(1, 1, 0.5)
-    for k, loss in ((2, 0.25), (3, 0.125)):
-        clock.tick(8)
-        shown.step(1, k, loss)
-    shown.close()
-    # Since the first step: two steps of 16 patterns in 16 s; five steps of 8 s are left.
-    assert [record.getMessage() for record in caplog.records] == [
-        "pinn: epoch 1/2, step 3/4, loss 0.125, 2 patterns/s, 40 s left"
-    ]
-    assert sys.stderr.getvalue() == ""
-
-
-def test_a_terminal_gets_a_bar(monkeypatch, caplog):
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    caplog.set_level(logging.INFO)
-    shown = progress.Progress("pinn", epochs=2, steps=4, patterns=16)
-    for k in range(1, 5):
-        shown._bar.last_print_t = 0  # tqdm draws ten times a second at most
-        shown.step(2, k, 0.125)
-    shown.close()
-    shown.close()
-    text = sys.stderr.getvalue()
-    assert re.search(
-        r"pinn: +50%\|.*64.*/128.*\[.*<.*, .*pattern/s, epoch 2/2, step 4/4, loss 0.125\]", text
-    ), text
-    assert not caplog.records
-
-
 def test_training_shows_its_epochs(caplog, monkeypatch):
     monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.0)
     caplog.set_level(logging.INFO)
@@ -434,6 +376,17 @@ def test_training_shows_its_epochs(caplog, monkeypatch):
     assert re.search(r"^follower: epoch 1/2 done in \S+ s: loss 8.9, validation loss 0.02", text, re.M), text
     assert re.search(r"^follower: epoch 2/2, step 3/3, loss 8.5, \d+ patterns/s, 0 s left$", text, re.M), text
     assert "step 1/3" not in text.split("done in")[0]  # it compiled; its speed would mean nothing
+
+
+def test_inference_counts_its_patterns(pinn, data, caplog, monkeypatch):
+    monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.0)
+    caplog.set_level(logging.INFO)
+    test, B = data["test"], CONFIG.batch_size
+    groups, each = test.groups[: 2 * B + 1], test.group_size
+    predict_regions(pinn[0], replace(test, groups=groups), B, compile_xla=False)
+    lines = [record.getMessage().split(" patterns,")[0] for record in caplog.records]
+    total = (2 * B + 1) * each
+    assert lines == [f"inference: {done} of {total}" for done in (2 * B * each, total)]
 
 
 def test_a_failing_training_closes_its_bar(monkeypatch):

@@ -1,0 +1,83 @@
+"""Progress of a long loop: lines in a log, a bar on a terminal, speed and time left."""
+
+import io
+import logging
+import re
+import sys
+
+import pytest
+
+from ptycho import progress
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that ``clock.tick(seconds)`` moves."""
+
+    class Clock:
+        now = 1000.0
+
+        def monotonic(self):
+            return self.now
+
+        def tick(self, seconds):
+            self.now += seconds
+
+    made = Clock()
+    monkeypatch.setattr(progress, "time", made)
+    return made
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_log_gets_plain_lines(clock, monkeypatch, caplog):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    caplog.set_level(logging.INFO)
+    with progress.Progress("pinn", total=8 * 16) as shown:
+        clock.tick(60)  # compiling
+        for k in (1, 2, 3):
+            shown.advance(16, f"step {k}/8")
+            clock.tick(8)
+        shown.advance(16)
+    # Since the first step: two steps of 16 patterns in 16 s, five of 8 s are left. The last is 8 s later.
+    assert [record.getMessage() for record in caplog.records] == ["pinn: step 3/8, 2 patterns/s, 40 s left"]
+    assert sys.stderr.getvalue() == ""
+
+
+def test_patterns_are_counted_where_nothing_else_says_how_far_it_is(clock, monkeypatch, caplog):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    caplog.set_level(logging.INFO)
+    shown = progress.Progress("refinement", total=640, done=64)
+    shown.advance(64)
+    clock.tick(16)
+    shown.advance(32)
+    # 32 patterns in 16 s; 640 − 64 − 64 − 32 = 480 are left.
+    assert [record.getMessage() for record in caplog.records] == [
+        "refinement: 160 of 640 patterns, 2 patterns/s, 240 s left"
+    ]
+
+
+def test_a_terminal_gets_a_bar(monkeypatch, caplog):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(progress, "BAR_DELAY_S", 0.0)
+    caplog.set_level(logging.INFO)
+    shown = progress.Progress("pinn", total=128)
+    for k in range(1, 5):
+        shown._bar.last_print_t = 0  # tqdm draws ten times a second at most
+        shown.advance(16, f"step {k}/8")
+    shown.close()
+    shown.close()
+    text = sys.stderr.getvalue()
+    assert re.search(r"pinn: +50%\|.*64.*/128.*\[.*<.*, .*pattern/s, step 4/8\]", text), text
+    assert not caplog.records
+
+
+def test_a_short_loop_leaves_no_bar(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress.Progress("inference", total=32) as shown:
+        shown._bar.last_print_t = 0
+        shown.advance(32)
+    assert sys.stderr.getvalue() == ""
