@@ -15,7 +15,7 @@ from ptycho.probe import probe_support
 from ptycho.progress import Progress
 
 ILLUMINATION_FLOOR = 1e-2  # ε₂, of the strongest illumination; damps the correction of weakly lit pixels
-CHUNK = 64  # patterns at once
+CHUNK_PIXELS = 2**20  # of the patterns that are handled at once
 
 Advance = Callable[[int], object]  # is told of every so many patterns that were used
 
@@ -66,7 +66,7 @@ def _illumination(data: Dataset, patterns: np.ndarray) -> np.ndarray:
     n = probe_support(data.probe)
     light = tf.constant(np.abs(physics.crop_to(data.model_probe[None, None], n)) ** 2)
     total = np.zeros((data.object_size + 1,) * 2, np.float32)
-    for chunk in _chunks(patterns):
+    for chunk in _chunks(patterns, data.N):
         corners, fractions = _windows(data, chunk, n)
         different, which = np.unique(fractions, axis=0, return_inverse=True)
         repeated = tf.repeat(light, len(different), axis=0)
@@ -79,7 +79,7 @@ def _gradient(image: np.ndarray, data: Dataset, patterns: np.ndarray, advance: A
     """Its numerator, ``(M, M)`` complex64."""
     n, probe, padded = probe_support(data.probe), tf.constant(data.model_probe), np.pad(image, (0, 1))
     total = np.zeros_like(padded)
-    for chunk in _chunks(patterns):
+    for chunk in _chunks(patterns, data.N):
         corners, fractions = _windows(data, chunk, n)
         positions = tf.constant(fractions - np.float32((data.N - n) / 2))  # of the whole patch in its window
         windows = tf.constant(physics.inner_windows(padded, corners, n + 1))
@@ -91,8 +91,9 @@ def _gradient(image: np.ndarray, data: Dataset, patterns: np.ndarray, advance: A
     return total[:-1, :-1]
 
 
-def _chunks(patterns: np.ndarray) -> list[np.ndarray]:
-    return [patterns[k : k + CHUNK] for k in range(0, len(patterns), CHUNK)]
+def _chunks(patterns: np.ndarray, N: int) -> list[np.ndarray]:
+    count = max(1, CHUNK_PIXELS // N**2)
+    return [patterns[k : k + count] for k in range(0, len(patterns), count)]
 
 
 def _windows(data: Dataset, patterns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:

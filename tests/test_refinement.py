@@ -68,7 +68,7 @@ def misfit(objects, data):
 @pytest.mark.parametrize("chunk, dark", [(3, 0), (64, 0), (64, 4)])
 def test_one_pass_by_loops(dataset_of, monkeypatch, chunk, dark):
     """``dark``: width of the frame in which the probe is zero."""
-    monkeypatch.setattr("ptycho.refinement.CHUNK", chunk)
+    monkeypatch.setattr(refinement, "CHUNK_PIXELS", chunk * N**2)
     rng = np.random.default_rng(3)
     data = scan_of(dataset_of, rng)
     lit = np.pad(np.ones((N - 2 * dark,) * 2, np.float32), dark)
@@ -113,7 +113,7 @@ def test_every_pass_lowers_the_misfit(dataset_of):
 def test_progress_is_shown(dataset_of, monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.0)
-    monkeypatch.setattr(refinement, "CHUNK", 3)
+    monkeypatch.setattr(refinement, "CHUNK_PIXELS", 3 * N**2)
     rng = np.random.default_rng(8)
     data = scan_of(dataset_of, rng)  # four patterns of each of two images
     refine(np.ones((2, M, M), np.complex64), data, 2)
