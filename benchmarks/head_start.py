@@ -78,7 +78,7 @@ def curve(start: str, objects: np.ndarray, mask: np.ndarray, data: Dataset, regi
     for k in range(n + 1):
         if k:
             began = time.perf_counter()
-            objects = next(passes)
+            objects = next(passes).objects
             seconds += time.perf_counter() - began
         values = metrics.score_images(np.where(mask, objects, 0), data.objects, mask, region)
         scores = {"amplitude_ssim": values["ssim"][0], "phase_rmse_rad": values["phase_rmse_rad"]}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +16,8 @@ from ptycho.data import Dataset
 from ptycho.probe import probe_support
 from ptycho.progress import Progress
 
+log = logging.getLogger(__name__)
+
 ILLUMINATION_FLOOR = 1e-2  # ε₂, of the strongest illumination; damps the correction of weakly lit pixels
 CHUNK_PIXELS = 2**20  # of the patterns that are handled at once
 
@@ -21,19 +25,21 @@ Advance = Callable[[int], object]  # is told of every so many patterns that were
 
 
 def refine(objects: np.ndarray, data: Dataset, passes: int) -> np.ndarray:
-    """Objects that explain the measured patterns better: ``passes`` simultaneous updates
+    """Objects that explain the measured patterns better: at most ``passes`` simultaneous updates
 
-        O ← O + Σ_k P̄_k (F⁻¹[x_k Ψ_k / √(|Ψ_k|² + ε₁²)] − ψ_k) / (Σ_k |P_k|² + ε₂ max Σ_k |P_k|²),
-        ψ_k = P_k O,   Ψ_k = F ψ_k,
+        O ← O + Σ_k P̄_k F⁻¹ δΨ_k / (Σ_k |P_k|² + ε₂ max Σ_k |P_k|²),   Ψ_k = F (P_k O),
 
-    over all patterns of an image. But for ε₁ and ε₂ this is the illumination-weighted mean of patches that
-    agree with their patterns: "probe" stitching once more, of patches that were corrected knowing what their
-    neighbours saw. Source: Thibault et al., Ultramicroscopy 109 (2009), eq. 8, with the probe known.
+    over all patterns of an image, with the step δΨ of :func:`ptycho.physics.far_field_step`. With many
+    photons, and but for ε₂, this is the illumination-weighted mean of patches that agree with their patterns:
+    "probe" stitching once more, of patches that were corrected knowing what their neighbours saw. It ends
+    early where the objects explain the patterns as well as photon noise lets the true ones do,
+    ``Σ(n − λ)² ≤ Σ n`` over all pixels with ``n`` photons counted and ``λ`` expected: what is left is noise.
+    Source: Thibault et al., Ultramicroscopy 109 (2009), eq. 8, with the probe known.
 
     Args:
         objects: ``(I, M, M)`` complex64, in the units of the training data's objects.
         data: the patterns, in memory or in a file, their positions, and the probe.
-        passes: number of updates, each of two transforms a pattern.
+        passes: number of updates at most, each of two transforms a pattern.
 
     Returns:
         ``(I, M, M)`` complex64; an image without patterns stays as it is.
@@ -44,21 +50,39 @@ def refine(objects: np.ndarray, data: Dataset, passes: int) -> np.ndarray:
     check(passes >= 1, "passes", passes, "at least 1")
     shape = (data.n_images, data.object_size, data.object_size)
     check(objects.shape == shape, "shape of the objects", objects.shape, f"{shape}, as the data have it")
+    refined = objects.astype(np.complex64)
     with Progress("refinement", passes * len(data.amplitudes)) as progress:
-        return next(itertools.islice(refinements(objects, data, progress.advance), passes - 1, None))
+        for done, update in enumerate(itertools.islice(refinements(refined, data, progress.advance), passes)):
+            if update.misfit <= 1:
+                log.info("refinement: at the level of photon noise after %d of %d passes", done, passes)
+                break
+            refined = update.objects
+    return refined
+
+
+class Update(NamedTuple):
+    """A pass over the patterns: the ``objects`` after it, the ``misfit`` before it, ``Σ(n − λ)² / Σ n``."""
+
+    objects: np.ndarray
+    misfit: float
 
 
 def refinements(
     objects: np.ndarray, data: Dataset, advance: Advance = lambda patterns: None
-) -> Iterator[np.ndarray]:
-    """The objects of :func:`refine` after one pass, after two, and so on without end."""
+) -> Iterator[Update]:
+    """The updates of :func:`refine`, one pass after the other without end."""
     members = {i: np.flatnonzero(data.image == i) for i in np.unique(data.image)}
     floored = {i: _illumination(data, patterns) for i, patterns in members.items()}
     refined = objects.astype(np.complex64)
+    assert data.statistics is not None
+    photons = data.statistics.mean_energy * len(data.amplitudes)
     while True:
+        excess = 0.0
         for i, patterns in members.items():
-            refined[i] += _gradient(refined[i], data, patterns, advance) / floored[i]
-        yield refined.copy()
+            numerator, squares = _gradient(refined[i], data, patterns, advance)
+            refined[i] += numerator / floored[i]
+            excess += squares
+        yield Update(refined.copy(), excess / photons)
 
 
 def _illumination(data: Dataset, patterns: np.ndarray) -> np.ndarray:
@@ -75,20 +99,26 @@ def _illumination(data: Dataset, patterns: np.ndarray) -> np.ndarray:
     return total[:-1, :-1] + ILLUMINATION_FLOOR * total.max()
 
 
-def _gradient(image: np.ndarray, data: Dataset, patterns: np.ndarray, advance: Advance) -> np.ndarray:
-    """Its numerator, ``(M, M)`` complex64."""
-    n, probe, padded = probe_support(data.probe), tf.constant(data.model_probe), np.pad(image, (0, 1))
-    total = np.zeros_like(padded)
+def _gradient(
+    image: np.ndarray, data: Dataset, patterns: np.ndarray, advance: Advance
+) -> tuple[np.ndarray, float]:
+    """Its numerator, ``(M, M)`` complex64, and ``Σ(n − λ)²`` of the image before it."""
+    n, f = probe_support(data.probe), data.normalisation
+    probe, padded = tf.constant(data.model_probe), np.pad(image, (0, 1))
+    total, squares = np.zeros_like(padded), 0.0
     for chunk in _chunks(patterns, data.N):
         corners, fractions = _windows(data, chunk, n)
         positions = tf.constant(fractions - np.float32((data.N - n) / 2))  # of the whole patch in its window
         windows = tf.constant(physics.inner_windows(padded, corners, n + 1))
-        waves = physics.exit_waves(windows, positions, probe, n)
-        change = physics.modulus_change(waves, physics.uncentre(data.normalised(chunk[:, None])))
+        measured = physics.uncentre(data.normalised(chunk[:, None]))
+        far_fields = physics.far_field(physics.exit_waves(windows, positions, probe, n))
+        change = physics.near_field(physics.far_field_step(far_fields, measured, f))
         placed = physics.back_project(change, positions, probe, (n + 1, n + 1), n)
         physics.add_windows_to(total, placed.numpy(), corners)
+        counts = (tf.square(measured) - physics.intensity(far_fields)) / f**2
+        squares += float(tf.reduce_sum(tf.square(counts)))
         advance(len(chunk))
-    return total[:-1, :-1]
+    return total[:-1, :-1], squares
 
 
 def _chunks(patterns: np.ndarray, N: int) -> list[np.ndarray]:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference
+import scipy.stats
 import tensorflow as tf
 
 from ptycho import physics
@@ -256,6 +257,38 @@ def test_modulus_change_takes_measured_amplitudes_and_keeps_phases(rng):
     weight = np.abs(before) / np.sqrt(np.abs(before) ** 2 + 1e-6)
     np.testing.assert_allclose(far, measured * weight * np.exp(1j * np.angle(before)), rtol=1e-10)
     np.testing.assert_array_equal(physics.modulus_change(tf.zeros((4, 4), tf.complex64), tf.ones((4, 4))), 0)
+
+
+def test_far_field_step_by_hand():
+    """Steps of √λ in photons, times f = 1/2, along the phase of Ψ."""
+    f = 0.5
+    #         few photons                                           many       below the floor of 0.05
+    n = np.array([1.0, 0.0, 9.0, 10.0, 16.0, 100.0, 1.0])
+    root = np.array([0.5, 2.0, 3.0, 1.0, 2.0, 12.0, 0.1])
+    step = np.array([0.75, -1.0, 0.0, 4.5, 2.0, -2.0, 0.99 / (2 * np.sqrt(0.05))])
+    phase = np.exp(1j * np.linspace(-3, 3, 7))
+    found = physics.far_field_step(
+        tf.constant((f * root * phase).astype(np.complex64)),
+        tf.constant((f * np.sqrt(n)).astype(np.float32)),
+        f,
+    )
+    np.testing.assert_allclose(found, f * step * phase, atol=1e-3)
+    assert physics.far_field_step(tf.zeros(1, tf.complex64), tf.ones(1), f) == 0
+
+
+@pytest.mark.parametrize("expected", [0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 1000.0])
+def test_far_field_step_is_nearly_zero_in_the_mean_at_the_true_amplitude(expected):
+    counts = np.arange(2000)
+    probability = scipy.stats.poisson.pmf(counts, expected)
+    f = 0.01
+    wave = tf.fill(len(counts), tf.complex(np.float32(f * np.sqrt(expected)), np.float32(0)))
+    step = (
+        physics.far_field_step(wave, tf.constant(f * np.sqrt(counts, dtype=np.float32)), f).numpy().real / f
+    )
+    assert abs(probability @ step) < 0.04
+    assert probability @ step**2 < 0.35  # 1/4 where there are many photons
+    if expected < 1:  # the modulus is far off
+        assert probability @ (np.sqrt(counts) - np.sqrt(expected)) < -0.2
 
 
 def test_a_phase_ramp_moves_the_pattern_in_its_own_direction():

@@ -1,5 +1,6 @@
 """Refinement: the update by loops, the truth as its fixed point, and less misfit with every pass."""
 
+import itertools
 import logging
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import reference
 
 from ptycho import progress, refinement
 from ptycho.config import ConfigError
-from ptycho.refinement import ILLUMINATION_FLOOR, refine
+from ptycho.refinement import ILLUMINATION_FLOOR, refine, refinements
 from ptycho.rows import Rows
 from ptycho.stitching import stitch, stitch_each
 
@@ -40,19 +41,28 @@ def measured_on(objects, data):
 
 
 def one_pass_by_loops(objects, data):
-    probe = data.model_probe.astype(complex)
-    updated = objects.astype(complex)
+    """The objects after a pass, and ``Σ(n − λ)² / Σ n`` before it."""
+    probe, f = data.model_probe.astype(complex), data.normalisation
+    updated, squares = objects.astype(complex), 0.0
     for i, image in enumerate(objects):
         change, light = np.zeros((M, M), complex), np.zeros((M, M))
         for k in np.flatnonzero(data.image == i):
             wave = probe * reference.extract(image, data.positions[k], N)
             far = np.fft.fft2(wave, norm="ortho")
-            x = np.fft.ifftshift(data.normalisation * data.amplitudes[k].astype(float))
-            revised = np.fft.ifft2(x * far / np.sqrt(np.abs(far) ** 2 + 1e-6), norm="ortho")
-            change += reference.place(probe.conj() * (revised - wave), data.positions[k], (M, M))
+            n = np.fft.ifftshift(data.amplitudes[k].astype(float)) ** 2
+            root = np.abs(far) / f  # √λ
+            step = np.where(n > 10, np.sqrt(n) - root, (n - root**2) / (2 * np.maximum(root, np.sqrt(0.05))))
+            revised = np.fft.ifft2(f * step * far / np.sqrt(np.abs(far) ** 2 + 1e-6), norm="ortho")
+            change += reference.place(probe.conj() * revised, data.positions[k], (M, M))
             light += reference.place(np.abs(probe) ** 2, data.positions[k], (M, M)).real
+            squares += ((n - root**2) ** 2).sum()
         updated[i] += change / (light + ILLUMINATION_FLOOR * light.max())
-    return updated
+    return updated, squares / (data.amplitudes.astype(float) ** 2).sum()
+
+
+def after(passes, objects, data):
+    """The objects after some passes, whatever the misfit."""
+    return next(itertools.islice(refinements(objects, data), passes - 1, None)).objects
 
 
 def misfit(objects, data):
@@ -74,11 +84,15 @@ def test_one_pass_by_loops(dataset_of, monkeypatch, chunk, dark):
     lit = np.pad(np.ones((N - 2 * dark,) * 2, np.float32), dark)
     data = replace(data, probe=data.probe * lit)
     objects = reference.random_complex(rng, (2, M, M)).astype(np.complex64)
-    found = refine(objects, data, 1)
-    assert found.dtype == np.complex64
-    expected = one_pass_by_loops(objects, data)
+    few = data.amplitudes**2 <= 10
+    assert 0.05 < few.mean() < 0.5  # of both kinds of pixels there are enough
+    found = next(refinements(objects, data))
+    assert found.objects.dtype == np.complex64
+    expected, misfit_before = one_pass_by_loops(objects, data)
     assert np.abs(expected - objects).max() > 0.1
-    np.testing.assert_allclose(found, expected, atol=2e-4)
+    np.testing.assert_allclose(found.objects, expected, atol=2e-4)
+    assert found.misfit == pytest.approx(misfit_before, rel=1e-4)
+    np.testing.assert_array_equal(refine(objects, data, 1), found.objects)
 
 
 def test_passes_are_repeated_updates_and_leave_their_input_alone(dataset_of):
@@ -95,7 +109,37 @@ def test_the_true_object_stays(dataset_of):
     rng = np.random.default_rng(5)
     truth = reference.random_complex(rng, (2, M, M)).astype(np.complex64)
     data = measured_on(truth, scan_of(dataset_of, rng))
-    np.testing.assert_allclose(refine(truth, data, 3), truth, atol=1e-3)
+    np.testing.assert_allclose(after(3, truth, data), truth, atol=1e-3)
+
+
+@pytest.mark.parametrize("noise, stays", [(0.9, True), (1.1, False)])
+def test_it_ends_at_the_level_of_photon_noise(dataset_of, caplog, noise, stays):
+    """Counts that lie ``noise`` times their standard deviation above or below the expected ones."""
+    caplog.set_level(logging.INFO)
+    rng = np.random.default_rng(11)
+    truth = reference.random_complex(rng, (2, M, M)).astype(np.complex64)
+    exact = measured_on(truth, replace(scan_of(dataset_of, rng), photon_scale=100.0))
+    root = exact.amplitudes
+    sign = rng.choice([-1, 1], root.shape)
+    counts = np.maximum(root**2 + sign * noise * root, 0)
+    data = exact.with_amplitudes(np.sqrt(counts).astype(np.float32), 100.0)
+    found = refine(truth, data, 2)
+    assert np.array_equal(found, truth) == stays
+    line = "refinement: at the level of photon noise after 0 of 2 passes"
+    assert (line in [record.getMessage() for record in caplog.records]) == stays
+
+
+def test_a_step_in_the_middle_may_be_the_last(dataset_of, caplog):
+    caplog.set_level(logging.INFO)
+    rng = np.random.default_rng(12)
+    truth = reference.random_complex(rng, (2, M, M)).astype(np.complex64)
+    data = measured_on(truth, scan_of(dataset_of, rng, count=24))
+    objects = truth + 0.3 * reference.random_complex(rng, truth.shape).astype(np.complex64)
+    updates = list(itertools.islice(refinements(objects, data), 200))
+    good = next(k for k, update in enumerate(updates) if update.misfit <= 1)  # noise-free: there is one
+    assert good > 1
+    np.testing.assert_array_equal(refine(objects, data, 200), updates[good - 1].objects)
+    assert caplog.records[-1].getMessage().endswith(f"after {good} of 200 passes")
 
 
 def test_every_pass_lowers_the_misfit(dataset_of):
@@ -105,7 +149,7 @@ def test_every_pass_lowers_the_misfit(dataset_of):
     objects = truth + 0.3 * reference.random_complex(rng, truth.shape).astype(np.complex64)
     misfits = [misfit(objects, data)]
     for _ in range(5):
-        objects = refine(objects, data, 1)
+        objects = after(1, objects, data)
         misfits.append(misfit(objects, data))
     assert np.all(np.diff(misfits) < 0) and misfits[-1] < 0.5 * misfits[0]
 
