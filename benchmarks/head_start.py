@@ -7,7 +7,8 @@
 The test scan of a run is simulated again from its configuration. Refinement (`stitch=refined`,
 ptycho/refinement.py) starts once from the objects that the network gave, stitched with `probe`, and once
 from a constant of the amplitude that the energy of the patterns implies: that is an iterative solver with
-a known probe. Both are scored as the workflow scores, after every pass.
+a known probe. Both are scored as the workflow scores, after every pass. The passes go on at the level of
+photon noise, where `stitch=refined` ends.
 
 Seconds are of the passes alone: the network's inference and stitching, which `manifest.json` has, come
 before them.
@@ -72,13 +73,16 @@ def constant_like(objects: np.ndarray, data: Dataset) -> np.ndarray:
 
 def curve(start: str, objects: np.ndarray, mask: np.ndarray, data: Dataset, region: Any, n: int) -> list[Row]:
     """Scores after 0, 1 … n passes, and the seconds that the passes took."""
-    next(refinements(objects, data))  # what only the first call costs
+    every = {i: refinements(objects[i], data, i) for i in np.unique(data.image)}
+    for i in every:
+        next(refinements(objects[i], data, i))  # what only the first call costs
     rows: list[Row] = []
-    seconds, passes = 0.0, refinements(objects, data)
+    seconds, objects = 0.0, objects.copy()
     for k in range(n + 1):
         if k:
             began = time.perf_counter()
-            objects = next(passes).objects
+            for i, updates in every.items():
+                objects[i] = next(updates).object
             seconds += time.perf_counter() - began
         values = metrics.score_images(np.where(mask, objects, 0), data.objects, mask, region)
         scores = {"amplitude_ssim": values["ssim"][0], "phase_rmse_rad": values["phase_rmse_rad"]}

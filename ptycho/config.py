@@ -223,7 +223,7 @@ class StitchConfig:
     """How patches become objects.
 
     ``probe``: illumination-weighted mean; ``grid``: tiles of the central squares; ``refined``: as ``probe``,
-    then corrected ``passes`` times by the measured patterns.
+    then corrected by the measured patterns, ``passes`` times at most.
     """
 
     method: str = "probe"

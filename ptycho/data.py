@@ -49,6 +49,7 @@ class Dataset:
         neighbours: ``(G, K)`` int32, patterns that a group's object must explain besides its own in
             training; None for none. A view for training only: not part of the NPZ form.
         statistics: of the amplitudes, where they are known already.
+        counts: ``A²`` are photon counts; if not, they are in units of their own.
     """
 
     amplitudes: Patterns
@@ -62,6 +63,7 @@ class Dataset:
     objects: np.ndarray | None = None
     neighbours: np.ndarray | None = None
     statistics: Statistics | None = None
+    counts: bool = True
 
     def __post_init__(self) -> None:
         values = {key: getattr(self, key) for key in VALUES}
@@ -93,6 +95,11 @@ class Dataset:
         """``f = √((N/2)² / ⟨Σ A²⟩)``, so that the mean energy of ``x = f·A`` is ``(N/2)²``."""
         assert self.statistics is not None
         return float(self.N / 2 / np.sqrt(self.statistics.mean_energy))
+
+    @property
+    def photon_amplitude(self) -> float | None:
+        """Normalised amplitude of one photon, ``f``; None where the amplitudes are not those of counts."""
+        return self.normalisation if self.counts else None
 
     @property
     def model_probe(self) -> np.ndarray:
@@ -206,4 +213,5 @@ def load_dataset(path: str | Path) -> Dataset:
 def dataset_of(found: Measurement, scratch: Path, **changes: Any) -> Dataset:
     """The dataset in an inspected file; its patterns stay in a file, if need be one in ``scratch``."""
     values = found.values | changes
-    return Dataset(amplitudes=found.amplitudes(scratch), statistics=found.statistics, **values)
+    amplitudes = found.amplitudes(scratch)
+    return Dataset(amplitudes=amplitudes, statistics=found.statistics, counts=found.counts, **values)

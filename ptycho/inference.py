@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 import keras
 import numpy as np
@@ -40,7 +41,7 @@ def predict_into(regions: np.ndarray | Rows, step: PredictStep, data: Dataset, b
     """
     probe = tf.constant(data.model_probe)
     done = 0
-    with Progress("inference", data.n_groups * data.group_size) as progress:
+    with closing(Progress("inference", data.n_groups * data.group_size)) as progress:
         for batch, real in padded_batches(data, batch_size):
             regions[done : done + real] = step(batch["x"], batch["offsets"], probe).numpy()[:real]
             done += real

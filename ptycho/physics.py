@@ -20,8 +20,8 @@ import tensorflow as tf
 from ptycho.xla import hat_weights, resample, resample_adjoint
 
 MODULUS_FLOOR = 1e-3  # ε₁, of the normalised amplitude
-FEW_PHOTONS = 10  # in a pixel; with so few, √n is on average well below the expected amplitude
-COUNT_FLOOR = 0.05  # photons; a smaller expected count is taken as this where one divides by it
+FEW_PHOTONS = 10.5  # in a pixel, half-way between counts; below, √n is less than √λ on average
+COUNT_FLOOR = 0.05  # photons, or of those counted; a smaller expected count is taken as this as a divisor
 
 
 def extract_patches(objects: tf.Tensor, positions: tf.Tensor, N: int, projective: bool = False) -> tf.Tensor:
@@ -180,31 +180,35 @@ def modulus_change(waves: tf.Tensor, measured: tf.Tensor) -> tf.Tensor:
     return near_field(scaled(far_fields, to_measured)) - waves
 
 
-def far_field_step(far_fields: tf.Tensor, measured: tf.Tensor, normalisation: float) -> tf.Tensor:
-    """Step of far fields toward those that measured counts make most likely, with their phases kept.
+def far_field_step(far_fields: tf.Tensor, measured: tf.Tensor, photon: float | None) -> tf.Tensor:
+    """Step of far fields toward those that the measured patterns make most likely, with their phases kept.
 
-        δ Ψ / √(|Ψ|² + ε₁²),   δ = (x² − a²) / (2 max(a, f √0.05))   up to ten photons in the pixel,
-                               δ = x − a                              for more,          a = |Ψ|
+        ΔΨ = δ Ψ / √(|Ψ|² + ε₁²),   a = |Ψ|,
+        δ = (x² − a²) / (2 max(a, √0.05 max(f, x)))   up to ten photons in the pixel,
+        δ = x − a                                     for more, and where amplitudes are not those of counts
 
     The first is Fisher scoring of the Poisson likelihood: with ``n`` photons counted and ``λ = (a/f)²``
     expected, the score in ``√λ`` is ``2(n − λ)/√λ`` and its information 4, however few they are. Its mean is
-    zero at the true amplitude; that of ``√n − √λ`` is negative, and at less than a photon a pixel most of
-    ``√λ`` itself, so that taking the measured modulus darkens what is dim. Where there are many photons the
-    two agree, and ``x − a`` is safe far from the solution, too.
+    zero at the true amplitude. That of ``√n − √λ`` is negative, and more than half of ``√λ`` below a third of
+    a photon a pixel: taking the measured modulus darkens what is dim. With many photons the two agree, and
+    ``x − a`` is safe far from the solution; there the bound by ``x`` keeps the first below 2.3 x.
     Source: Thibault & Guizar-Sicairos, New J. Phys. 14 (2012) 063004, for the likelihood.
 
     Args:
         far_fields: Ψ, ``(…, H, W)`` complex64.
         measured: ``x = f √n``, normalised amplitudes ``(…, H, W)`` float32, ordered as Ψ.
-        normalisation: ``f``, amplitude of one photon.
+        photon: ``f``, normalised amplitude of one photon; None where ``x²`` are no counts.
 
     Returns:
         ``(…, H, W)`` complex64.
     """
     light = intensity(far_fields)
-    expected, few = tf.sqrt(light), measured <= normalisation * FEW_PHOTONS**0.5
-    floored = tf.maximum(expected, normalisation * COUNT_FLOOR**0.5)
-    step = (tf.square(measured) - light) / tf.where(few, 2 * floored, expected + measured)
+    expected = tf.sqrt(light)
+    step = measured - expected
+    if photon is not None:
+        floored = tf.maximum(expected, COUNT_FLOOR**0.5 * tf.maximum(measured, photon))
+        scored = (tf.square(measured) - light) / (2 * floored)
+        step = tf.where(measured < photon * FEW_PHOTONS**0.5, scored, step)
     return scaled(far_fields, step * tf.math.rsqrt(light + MODULUS_FLOOR**2))
 
 

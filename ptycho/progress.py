@@ -5,32 +5,32 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from types import TracebackType
 
 from tqdm import tqdm
 
 log = logging.getLogger(__name__)
 
 LINE_INTERVAL_S = 10.0
-BAR_DELAY_S = 2.0  # a loop that takes less shows no bar
+BAR_DELAY_S = 2.0
 
 
 class Progress:
     """Shows how many diffraction patterns are done, how many a second, and the time left.
 
-    A line every ten seconds; nothing for a loop that takes less. Used as a context it closes itself.
+    In a log a line every ten seconds, and none for a loop that takes less.
 
     Args:
         title: what is being done.
         total: patterns in all; one that is seen ten times counts ten times.
         done: patterns that were done before, by another process.
+        delay: seconds until there is a bar; a loop that takes less shows none.
     """
 
-    def __init__(self, title: str, total: int, done: int = 0) -> None:
+    def __init__(self, title: str, total: int, done: int = 0, delay: float = BAR_DELAY_S) -> None:
         self._title, self._total, self._done = title, total, done
         self._first: int | None = None  # done when the clock started
         self._bar = (
-            tqdm(total=total, initial=done, desc=title, unit="pattern", unit_scale=True, delay=BAR_DELAY_S)
+            tqdm(total=total, initial=done, desc=title, unit="pattern", unit_scale=True, delay=delay)
             if sys.stderr.isatty()
             else None
         )
@@ -58,14 +58,3 @@ class Progress:
         """Release the terminal; safe to call twice."""
         if self._bar is not None:
             self._bar.close()
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
@@ -21,20 +22,32 @@ log = logging.getLogger(__name__)
 ILLUMINATION_FLOOR = 1e-2  # ε₂, of the strongest illumination; damps the correction of weakly lit pixels
 CHUNK_PIXELS = 2**20  # of the patterns that are handled at once
 
-Advance = Callable[[int], object]  # is told of every so many patterns that were used
+Advance = Callable[[int], object]  # called with the number of patterns that were just used
+
+
+class Update(NamedTuple):
+    """A pass over the patterns: the object after it, and the misfit ``Σ(n − λ)² / Σ n`` before it.
+
+    ``n`` photons were counted in a pixel where the object lets ``λ`` expect. Where amplitudes are not those
+    of counts, the misfit has units and says nothing by itself.
+    """
+
+    object: np.ndarray
+    misfit: float
 
 
 def refine(objects: np.ndarray, data: Dataset, passes: int) -> np.ndarray:
     """Objects that explain the measured patterns better: at most ``passes`` simultaneous updates
 
-        O ← O + Σ_k P̄_k F⁻¹ δΨ_k / (Σ_k |P_k|² + ε₂ max Σ_k |P_k|²),   Ψ_k = F (P_k O),
+        O ← O + Σ_k P̄_k F⁻¹ ΔΨ_k / (Σ_k |P_k|² + ε₂ max Σ_k |P_k|²),   Ψ_k = F (P_k O),
 
-    over all patterns of an image, with the step δΨ of :func:`ptycho.physics.far_field_step`. With many
-    photons, and but for ε₂, this is the illumination-weighted mean of patches that agree with their patterns:
-    "probe" stitching once more, of patches that were corrected knowing what their neighbours saw. It ends
-    early where the objects explain the patterns as well as photon noise lets the true ones do,
-    ``Σ(n − λ)² ≤ Σ n`` over all pixels with ``n`` photons counted and ``λ`` expected: what is left is noise.
-    Source: Thibault et al., Ultramicroscopy 109 (2009), eq. 8, with the probe known.
+    over all patterns of an object, with the step ΔΨ of :func:`ptycho.physics.far_field_step`. With many
+    photons, and but for ε₁ and ε₂, this is the illumination-weighted mean of patches that agree with their
+    patterns: "probe" stitching once more, of patches that were corrected knowing what their neighbours saw.
+    An object is done early when it explains its patterns as well as photon noise lets the true one do,
+    ``Σ(n − λ)² ≤ Σ n`` (one pass more finds out); where amplitudes are not those of counts, it never is.
+    Sources: Thibault et al., Ultramicroscopy 109 (2009), eq. 8, with the probe known; Morozov, Soviet Math.
+    Dokl. 7 (1966) 414, for the end by the discrepancy.
 
     Args:
         objects: ``(I, M, M)`` complex64, in the units of the training data's objects.
@@ -42,7 +55,7 @@ def refine(objects: np.ndarray, data: Dataset, passes: int) -> np.ndarray:
         passes: number of updates at most, each of two transforms a pattern.
 
     Returns:
-        ``(I, M, M)`` complex64; an image without patterns stays as it is.
+        ``(I, M, M)`` complex64; an object without patterns stays as it is.
 
     Raises:
         ConfigError: ``passes`` is less than one, or the objects are not those of the data.
@@ -50,39 +63,35 @@ def refine(objects: np.ndarray, data: Dataset, passes: int) -> np.ndarray:
     check(passes >= 1, "passes", passes, "at least 1")
     shape = (data.n_images, data.object_size, data.object_size)
     check(objects.shape == shape, "shape of the objects", objects.shape, f"{shape}, as the data have it")
-    refined = objects.astype(np.complex64)
-    with Progress("refinement", passes * len(data.amplitudes)) as progress:
-        for done, update in enumerate(itertools.islice(refinements(refined, data, progress.advance), passes)):
-            if update.misfit <= 1:
-                log.info("refinement: at the level of photon noise after %d of %d passes", done, passes)
-                break
-            refined = update.objects
+    refined, ended = objects.astype(np.complex64), {}
+    with closing(Progress("refinement", passes * len(data.amplitudes))) as progress:
+        for i in np.unique(data.image):
+            updates = itertools.islice(refinements(refined[i], data, i, progress.advance), passes)
+            for done, update in enumerate(updates):
+                if data.counts and update.misfit <= 1:
+                    ended[i] = done
+                    break
+                refined[i] = update.object
+    for i, done in ended.items():
+        log.info(
+            "refinement: object %d is at the level of photon noise after %d of %d passes", i, done, passes
+        )
     return refined
 
 
-class Update(NamedTuple):
-    """A pass over the patterns: the ``objects`` after it, the ``misfit`` before it, ``Σ(n − λ)² / Σ n``."""
-
-    objects: np.ndarray
-    misfit: float
-
-
 def refinements(
-    objects: np.ndarray, data: Dataset, advance: Advance = lambda patterns: None
+    start: np.ndarray, data: Dataset, i: int, advance: Advance = lambda patterns: None
 ) -> Iterator[Update]:
-    """The updates of :func:`refine`, one pass after the other without end."""
-    members = {i: np.flatnonzero(data.image == i) for i in np.unique(data.image)}
-    floored = {i: _illumination(data, patterns) for i, patterns in members.items()}
-    refined = objects.astype(np.complex64)
+    """The updates of :func:`refine` of the i-th object ``(M, M)``, one pass after the other without end."""
+    patterns = np.flatnonzero(data.image == i)
+    floored = _illumination(data, patterns)
     assert data.statistics is not None
-    photons = data.statistics.mean_energy * len(data.amplitudes)
+    photons = float(data.statistics.energies[patterns].sum(dtype=float))
+    refined = start.astype(np.complex64)
     while True:
-        excess = 0.0
-        for i, patterns in members.items():
-            numerator, squares = _gradient(refined[i], data, patterns, advance)
-            refined[i] += numerator / floored[i]
-            excess += squares
-        yield Update(refined.copy(), excess / photons)
+        numerator, squares = _gradient(refined, data, patterns, advance)
+        refined = refined + numerator / floored
+        yield Update(refined, squares / photons if photons else np.inf)
 
 
 def _illumination(data: Dataset, patterns: np.ndarray) -> np.ndarray:
@@ -102,9 +111,8 @@ def _illumination(data: Dataset, patterns: np.ndarray) -> np.ndarray:
 def _gradient(
     image: np.ndarray, data: Dataset, patterns: np.ndarray, advance: Advance
 ) -> tuple[np.ndarray, float]:
-    """Its numerator, ``(M, M)`` complex64, and ``Σ(n − λ)²`` of the image before it."""
-    n, f = probe_support(data.probe), data.normalisation
-    probe, padded = tf.constant(data.model_probe), np.pad(image, (0, 1))
+    """Its numerator, ``(M, M)`` complex64, and ``Σ(n − λ)²`` of the object before it."""
+    n, probe, padded = probe_support(data.probe), tf.constant(data.model_probe), np.pad(image, (0, 1))
     total, squares = np.zeros_like(padded), 0.0
     for chunk in _chunks(patterns, data.N):
         corners, fractions = _windows(data, chunk, n)
@@ -112,11 +120,11 @@ def _gradient(
         windows = tf.constant(physics.inner_windows(padded, corners, n + 1))
         measured = physics.uncentre(data.normalised(chunk[:, None]))
         far_fields = physics.far_field(physics.exit_waves(windows, positions, probe, n))
-        change = physics.near_field(physics.far_field_step(far_fields, measured, f))
-        placed = physics.back_project(change, positions, probe, (n + 1, n + 1), n)
+        step = physics.far_field_step(far_fields, measured, data.photon_amplitude)
+        placed = physics.back_project(physics.near_field(step), positions, probe, (n + 1, n + 1), n)
         physics.add_windows_to(total, placed.numpy(), corners)
-        counts = (tf.square(measured) - physics.intensity(far_fields)) / f**2
-        squares += float(tf.reduce_sum(tf.square(counts)))
+        surplus = (tf.square(measured) - physics.intensity(far_fields)) / data.normalisation**2
+        squares += float(tf.reduce_sum(tf.square(surplus)))
         advance(len(chunk))
     return total[:-1, :-1], squares
 

@@ -101,7 +101,7 @@ def stitch(
         regions: ``(G, R, R)`` complex64, in memory or in a file.
         data: the dataset they were inferred from.
         pitch: distance of neighbouring groups in pixels.
-        passes: of the refinement.
+        passes: of the refinement, at most.
     """
     return stitch_each(regions, data, (method,), pitch, passes)[method]
 

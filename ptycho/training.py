@@ -154,8 +154,8 @@ class Trainer:
             log.info("%s: goes on after epoch %d and %d steps more", self.model.name, epoch, step)
         self._clock, self._compiled = Clock(), False
         done = self.history.epoch * self.steps + self.history.step
-        total = self.epochs * self.steps
-        self._progress = Progress(self.model.name, total * self.patterns, done * self.patterns)
+        total = self.epochs * self.steps * self.patterns
+        self._progress = Progress(self.model.name, total, done * self.patterns, delay=0)
         try:
             with self.stop.deferred():
                 while self.history.epoch < self.epochs and not self._out_of_patience():

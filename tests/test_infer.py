@@ -77,7 +77,7 @@ def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
         "output_dir": str(out),
         "overwrite": False,
     }
-    assert (out / "run.log").read_text().count("patterns/s") == 2
+    assert (out / "run.log").read_text().count("patterns/s, stitching included") == 2
 
 
 def test_refined_stitching_as_the_run_has_it_and_with_more_passes(infer, trained_run):

@@ -259,20 +259,20 @@ def test_modulus_change_takes_measured_amplitudes_and_keeps_phases(rng):
     np.testing.assert_array_equal(physics.modulus_change(tf.zeros((4, 4), tf.complex64), tf.ones((4, 4))), 0)
 
 
-def test_far_field_step_by_hand():
-    """Steps of √λ in photons, times f = 1/2, along the phase of Ψ."""
-    f = 0.5
-    #         few photons                                           many       below the floor of 0.05
-    n = np.array([1.0, 0.0, 9.0, 10.0, 16.0, 100.0, 1.0])
-    root = np.array([0.5, 2.0, 3.0, 1.0, 2.0, 12.0, 0.1])
-    step = np.array([0.75, -1.0, 0.0, 4.5, 2.0, -2.0, 0.99 / (2 * np.sqrt(0.05))])
-    phase = np.exp(1j * np.linspace(-3, 3, 7))
-    found = physics.far_field_step(
-        tf.constant((f * root * phase).astype(np.complex64)),
-        tf.constant((f * np.sqrt(n)).astype(np.float32)),
-        f,
-    )
-    np.testing.assert_allclose(found, f * step * phase, atol=1e-3)
+@pytest.mark.parametrize("f", [0.5, 0.3, 0.07])
+def test_far_field_step_by_hand(f):
+    """Steps of √λ in photons along the phase of Ψ; ``f`` is the amplitude of one."""
+    #         few photons          many         λ less than 0.05, than 0.05 n
+    n = np.array([1.0, 0.0, 9.0, 10.0, 16.0, 100.0, 1.0, 10.0])
+    root = np.array([0.5, 2.0, 3.0, 1.0, 2.0, 12.0, 0.1, 0.1])
+    step = np.array([0.75, -1.0, 0.0, 4.5, 2.0, -2.0, 0.99 / (2 * np.sqrt(0.05)), 9.99 / (2 * np.sqrt(0.5))])
+    phase = np.exp(1j * np.linspace(-3, 3, 8))
+    waves = tf.constant((f * root * phase).astype(np.complex64))
+    measured = tf.constant(np.float32(f) * np.sqrt(n).astype(np.float32))
+    expected = phase * f * step * root / np.sqrt(root**2 + (1e-3 / f) ** 2)
+    np.testing.assert_allclose(physics.far_field_step(waves, measured, f), expected, atol=1e-5)
+    to_measured = phase * f * (np.sqrt(n) - root) * root / np.sqrt(root**2 + (1e-3 / f) ** 2)
+    np.testing.assert_allclose(physics.far_field_step(waves, measured, None), to_measured, atol=1e-5)
     assert physics.far_field_step(tf.zeros(1, tf.complex64), tf.ones(1), f) == 0
 
 

@@ -4,6 +4,7 @@ import io
 import logging
 import re
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -36,7 +37,7 @@ class Terminal(io.StringIO):
 def test_a_log_gets_plain_lines(clock, monkeypatch, caplog):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     caplog.set_level(logging.INFO)
-    with progress.Progress("pinn", total=8 * 16) as shown:
+    with closing(progress.Progress("pinn", total=8 * 16)) as shown:
         clock.tick(60)  # compiling
         for k in (1, 2, 3):
             shown.advance(16, f"step {k}/8")
@@ -62,9 +63,9 @@ def test_patterns_are_counted_where_nothing_else_says_how_far_it_is(clock, monke
 
 def test_a_terminal_gets_a_bar(monkeypatch, caplog):
     monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setattr(progress, "BAR_DELAY_S", 0.0)
     caplog.set_level(logging.INFO)
-    shown = progress.Progress("pinn", total=128)
+    shown = progress.Progress("pinn", total=128, delay=0)
+    assert "0%" in sys.stderr.getvalue()  # before the first step, which compiles
     for k in range(1, 5):
         shown._bar.last_print_t = 0  # tqdm draws ten times a second at most
         shown.advance(16, f"step {k}/8")
@@ -77,7 +78,7 @@ def test_a_terminal_gets_a_bar(monkeypatch, caplog):
 
 def test_a_short_loop_leaves_no_bar(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with progress.Progress("inference", total=32) as shown:
+    with closing(progress.Progress("inference", total=32)) as shown:
         shown._bar.last_print_t = 0
         shown.advance(32)
     assert sys.stderr.getvalue() == ""

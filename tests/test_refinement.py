@@ -1,7 +1,9 @@
 """Refinement: the update by loops, the truth as its fixed point, and less misfit with every pass."""
 
+import io
 import itertools
 import logging
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -41,28 +43,36 @@ def measured_on(objects, data):
 
 
 def one_pass_by_loops(objects, data):
-    """The objects after a pass, and ``Σ(n − λ)² / Σ n`` before it."""
+    """The objects after a pass, and ``Σ(n − λ)² / Σ n`` of each before it."""
     probe, f = data.model_probe.astype(complex), data.normalisation
-    updated, squares = objects.astype(complex), 0.0
+    updated, misfits = objects.astype(complex), []
     for i, image in enumerate(objects):
         change, light = np.zeros((M, M), complex), np.zeros((M, M))
+        squares = photons = 0.0
         for k in np.flatnonzero(data.image == i):
             wave = probe * reference.extract(image, data.positions[k], N)
             far = np.fft.fft2(wave, norm="ortho")
             n = np.fft.ifftshift(data.amplitudes[k].astype(float)) ** 2
             root = np.abs(far) / f  # √λ
-            step = np.where(n > 10, np.sqrt(n) - root, (n - root**2) / (2 * np.maximum(root, np.sqrt(0.05))))
+            step = np.sqrt(n) - root
+            if data.counts:
+                least = np.sqrt(0.05 * np.maximum(n, 1))
+                step = np.where(n > 10.5, step, (n - root**2) / (2 * np.maximum(root, least)))
             revised = np.fft.ifft2(f * step * far / np.sqrt(np.abs(far) ** 2 + 1e-6), norm="ortho")
             change += reference.place(probe.conj() * revised, data.positions[k], (M, M))
             light += reference.place(np.abs(probe) ** 2, data.positions[k], (M, M)).real
-            squares += ((n - root**2) ** 2).sum()
+            squares, photons = squares + ((n - root**2) ** 2).sum(), photons + n.sum()
         updated[i] += change / (light + ILLUMINATION_FLOOR * light.max())
-    return updated, squares / (data.amplitudes.astype(float) ** 2).sum()
+        misfits.append(squares / photons)
+    return updated, misfits
 
 
 def after(passes, objects, data):
     """The objects after some passes, whatever the misfit."""
-    return next(itertools.islice(refinements(objects, data), passes - 1, None)).objects
+    every = [
+        itertools.islice(refinements(start, data, i), passes - 1, None) for i, start in enumerate(objects)
+    ]
+    return np.stack([next(updates).object for updates in every])
 
 
 def misfit(objects, data):
@@ -75,24 +85,25 @@ def misfit(objects, data):
     return float(np.sqrt(np.mean((np.array(predicted) - measured) ** 2)))
 
 
-@pytest.mark.parametrize("chunk, dark", [(3, 0), (64, 0), (64, 4)])
-def test_one_pass_by_loops(dataset_of, monkeypatch, chunk, dark):
+@pytest.mark.parametrize("chunk, dark, counts", [(3, 0, True), (64, 0, True), (64, 4, True), (64, 0, False)])
+def test_one_pass_by_loops(dataset_of, monkeypatch, chunk, dark, counts):
     """``dark``: width of the frame in which the probe is zero."""
     monkeypatch.setattr(refinement, "CHUNK_PIXELS", chunk * N**2)
     rng = np.random.default_rng(3)
     data = scan_of(dataset_of, rng)
     lit = np.pad(np.ones((N - 2 * dark,) * 2, np.float32), dark)
-    data = replace(data, probe=data.probe * lit)
+    photons = rng.poisson(8, data.amplitudes.shape)  # few, exactly ten, and more
+    amplitudes = np.sqrt(photons).astype(np.float32)
+    data = replace(data, probe=data.probe * lit, amplitudes=amplitudes, counts=counts, statistics=None)
     objects = reference.random_complex(rng, (2, M, M)).astype(np.complex64)
-    few = data.amplitudes**2 <= 10
-    assert 0.05 < few.mean() < 0.5  # of both kinds of pixels there are enough
-    found = next(refinements(objects, data))
-    assert found.objects.dtype == np.complex64
-    expected, misfit_before = one_pass_by_loops(objects, data)
+    expected, misfits = one_pass_by_loops(objects, data)
     assert np.abs(expected - objects).max() > 0.1
-    np.testing.assert_allclose(found.objects, expected, atol=2e-4)
-    assert found.misfit == pytest.approx(misfit_before, rel=1e-4)
-    np.testing.assert_array_equal(refine(objects, data, 1), found.objects)
+    for i in range(2):
+        found = next(refinements(objects[i], data, i))
+        assert found.object.dtype == np.complex64
+        np.testing.assert_allclose(found.object, expected[i], atol=2e-4)
+        assert found.misfit == pytest.approx(misfits[i], rel=1e-4)
+    np.testing.assert_allclose(refine(objects, data, 1), expected, atol=2e-4)
 
 
 def test_passes_are_repeated_updates_and_leave_their_input_alone(dataset_of):
@@ -112,34 +123,56 @@ def test_the_true_object_stays(dataset_of):
     np.testing.assert_allclose(after(3, truth, data), truth, atol=1e-3)
 
 
-@pytest.mark.parametrize("noise, stays", [(0.9, True), (1.1, False)])
-def test_it_ends_at_the_level_of_photon_noise(dataset_of, caplog, noise, stays):
-    """Counts that lie ``noise`` times their standard deviation above or below the expected ones."""
+def at_noise(data, objects, rng, levels):
+    """Counts that lie ``levels[i]`` times their standard deviation above or below those expected."""
+    exact = measured_on(objects, replace(data, photon_scale=100.0))
+    root, level = exact.amplitudes, np.array(levels)[data.image][:, None, None]
+    counts = np.maximum(root**2 + rng.choice([-1, 1], root.shape) * level * root, 0)
+    return exact.with_amplitudes(np.sqrt(counts).astype(np.float32), 100.0)
+
+
+def test_an_object_is_done_at_the_level_of_photon_noise(dataset_of, caplog):
     caplog.set_level(logging.INFO)
     rng = np.random.default_rng(11)
     truth = reference.random_complex(rng, (2, M, M)).astype(np.complex64)
-    exact = measured_on(truth, replace(scan_of(dataset_of, rng), photon_scale=100.0))
-    root = exact.amplitudes
-    sign = rng.choice([-1, 1], root.shape)
-    counts = np.maximum(root**2 + sign * noise * root, 0)
-    data = exact.with_amplitudes(np.sqrt(counts).astype(np.float32), 100.0)
+    data = at_noise(scan_of(dataset_of, rng), truth, rng, (0.9, 1.1))
+    found = refine(truth, data, 1)
+    np.testing.assert_array_equal(found[0], truth[0])
+    assert np.abs(found[1] - truth[1]).max() > 1e-4
+    assert [record.getMessage() for record in caplog.records] == [
+        "refinement: object 0 is at the level of photon noise after 0 of 1 passes"
+    ]
+
+
+def test_amplitudes_that_are_no_counts_have_no_such_level(dataset_of, caplog):
+    caplog.set_level(logging.INFO)
+    rng = np.random.default_rng(11)
+    truth = reference.random_complex(rng, (2, M, M)).astype(np.complex64)
+    data = replace(at_noise(scan_of(dataset_of, rng), truth, rng, (0.9, 0.9)), counts=False)
     found = refine(truth, data, 2)
-    assert np.array_equal(found, truth) == stays
-    line = "refinement: at the level of photon noise after 0 of 2 passes"
-    assert (line in [record.getMessage() for record in caplog.records]) == stays
+    assert np.abs(found - truth).max(axis=(1, 2)).min() > 1e-4 and not caplog.records
+    half = replace(
+        data, amplitudes=data.amplitudes / 1e3, photon_scale=data.photon_scale / 1e3, statistics=None
+    )
+    np.testing.assert_allclose(refine(truth, half, 2), found, atol=1e-4)  # their unit does not matter
 
 
-def test_a_step_in_the_middle_may_be_the_last(dataset_of, caplog):
+def test_the_pass_that_reaches_the_noise_is_the_last(dataset_of, caplog):
     caplog.set_level(logging.INFO)
     rng = np.random.default_rng(12)
     truth = reference.random_complex(rng, (2, M, M)).astype(np.complex64)
     data = measured_on(truth, scan_of(dataset_of, rng, count=24))
     objects = truth + 0.3 * reference.random_complex(rng, truth.shape).astype(np.complex64)
-    updates = list(itertools.islice(refinements(objects, data), 200))
-    good = next(k for k, update in enumerate(updates) if update.misfit <= 1)  # noise-free: there is one
-    assert good > 1
-    np.testing.assert_array_equal(refine(objects, data, 200), updates[good - 1].objects)
-    assert caplog.records[-1].getMessage().endswith(f"after {good} of 200 passes")
+    found = refine(objects, data, 200)
+    for i, record in enumerate(caplog.records):
+        updates = list(itertools.islice(refinements(objects[i], data, i), 200))
+        good = next(k for k, update in enumerate(updates) if update.misfit <= 1)  # noise-free: there is one
+        assert good > 1
+        np.testing.assert_array_equal(found[i], updates[good - 1].object)
+        assert record.getMessage().endswith(
+            f"object {i} is at the level of photon noise after {good} of 200 passes"
+        )
+    assert len(caplog.records) == 2
 
 
 def test_every_pass_lowers_the_misfit(dataset_of):
@@ -156,6 +189,7 @@ def test_every_pass_lowers_the_misfit(dataset_of):
 
 def test_progress_is_shown(dataset_of, monkeypatch, caplog):
     caplog.set_level(logging.INFO)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
     monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.0)
     monkeypatch.setattr(refinement, "CHUNK_PIXELS", 3 * N**2)
     rng = np.random.default_rng(8)
@@ -187,6 +221,7 @@ def test_an_image_without_patterns_stays(dataset_of):
         positions=both.positions[second],
         image=both.image[second],
         groups=np.arange(len(second))[:, None],
+        statistics=None,
     )
     found = refine(objects, data, 1)
     np.testing.assert_array_equal(found[0], objects[0])

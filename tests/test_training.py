@@ -1,10 +1,12 @@
 """Training, inference and progress: what is kept, what is compiled, what is random."""
 
+import io
 import json
 import logging
 import math
 import random
 import re
+import sys
 from dataclasses import replace
 
 import keras
@@ -379,6 +381,7 @@ def test_training_shows_its_epochs(caplog, monkeypatch):
 
 
 def test_inference_counts_its_patterns(pinn, data, caplog, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
     monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.0)
     caplog.set_level(logging.INFO)
     test, B = data["test"], CONFIG.batch_size
