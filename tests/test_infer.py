@@ -143,13 +143,15 @@ def test_a_part_of_the_truth_is_scored(infer, trained_run, saved, files_of_other
         assert recon["object"].shape == (2, 86, 86)  # the last patches end at 50 + 4 + 32
 
 
-def test_units_of_published_files_do_not_matter(infer, trained_run, saved, files_of_others, tmp_path):
+@pytest.mark.parametrize("stitch", ["probe", "refined"])
+def test_units_of_published_files_do_not_matter(infer, trained_run, saved, files_of_others, tmp_path, stitch):
     arrays = files_of_others[0][1]
     scaled = arrays | {"probeGuess": 50j * arrays["probeGuess"], "diffraction": arrays["diffraction"] / 8}
     recons = []
     for k, content in enumerate((arrays, scaled)):
         choice = (f"run={trained_run}", f"data={saved(content, f'{k}.npz')}", "models=[pinn]")
-        out, _ = infer(*choice, out=tmp_path / f"out{k}")
+        out, err = infer(*choice, f"stitch={stitch}", out=tmp_path / f"out{k}")
+        assert "photon noise" not in err
         with np.load(out / "recons/pinn/recon.npz") as recon:
             recons.append(recon["object"])
     assert 0.1 < np.abs(recons[0]).max() < 3
