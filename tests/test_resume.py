@@ -27,6 +27,7 @@ from ptycho.models import get_weights
 from ptycho.report import RunFolder, weights_hash
 from ptycho.training import NonFiniteLossError, Trainer, train
 from workflows.config import resumed_config
+from workflows.grid_lines import restored
 
 # ---- training, continued
 
@@ -345,6 +346,14 @@ def test_overrides_that_differ_are_refused(stored_run, overrides, message):
 def test_the_environment_is_compared_too(stored_run):
     with pytest.raises(ConfigError, match=r"\(xla.compile: true -> false\)"):
         resumed(stored_run, USE_XLA_COMPILE="0")
+
+
+def test_a_model_that_does_not_say_whether_it_is_complete_is_trained_again(tmp_path):
+    """Early versions stored it so."""
+    folder = RunFolder(tmp_path / "run")
+    folder.model("pinn", get_weights(Valley()), {"class": "Valley"}, [{"epoch": 1}])
+    again = RunFolder(tmp_path / "run", resumed=True)
+    assert restored("pinn", Valley(), {}, again) is None
 
 
 # ---- whole runs

@@ -186,7 +186,7 @@ def restored(name: str, model: keras.Model, settings: dict[str, Any], folder: Ru
     except ConfigError as error:
         log.warning("%s; it is trained again", error)
         return None
-    if stored is None or not stored.description["complete"]:
+    if stored is None or not stored.description.get("complete"):
         return None
     if found := differences(completed(stored.description["run_config"]), settings):
         raise ConfigError(
