@@ -374,7 +374,9 @@ EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("
 
 def test_the_experiment_changes_only_what_differs():
     changed = converted("experiment=gs2_curved_phase")
-    assert without_folder(changed) == RunConfig(set_phi=True, probe=cfg.ZonePlateProbe(), models=("pinn",))
+    assert without_folder(changed) == RunConfig(
+        set_phi=True, probe=cfg.ZonePlateProbe(), nepochs=3, models=("pinn",)
+    )
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

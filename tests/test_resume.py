@@ -306,13 +306,14 @@ AGREE = [
     ("nepochs=7", "set_phi=true", "model.stages=3"),
     ("model=unrolled_fast",),
     ("probe=zone_plate", "probe.energy_keV=8"),
-    ("experiment=gs2_curved_phase",),
+    ("experiment=gs2_curved_phase", "nepochs=7"),
     ("output_dir=elsewhere",),
     ("train.learning_rate=0.001", "models=[pinn]", "max_groups_train=2048"),
 ]
 DIFFER = [
     (("nepochs=8",), r"\(nepochs: 7 -> 8\)"),
     (("seed=1", "train.learning_rate=0.1"), r"\(seed: 0 -> 1; train.learning_rate: 0.001 -> 0.1\)"),
+    (("experiment=gs2_curved_phase",), r"\(nepochs: 7 -> 3\)"),
     (("model=unrolled",), r"\(model.stages: 3 -> 8\)"),
     (("probe=ideal_disk",), r"probe.kind: zone_plate -> ideal_disk; .*probe.diameter_px64: absent -> 22.0"),
     (("output_dir=out",), r"\(output_dir: elsewhere -> out\)"),
