@@ -354,6 +354,10 @@ def test_unrolled_fast_is_three_stages_of_width_32_with_one_block():
     assert (fast.stages, fast.width, fast.blocks) == (3, 32, 1)
 
 
+def test_unrolled_fine_has_cnns_of_width_16_at_full_resolution():
+    assert converted("model=unrolled_fine").model == cfg.UnrolledModel(width=16, coarsening=1)
+
+
 def test_stored_settings_are_completed_by_what_is_newer_than_they_are():
     config = RunConfig(seed=5)
     settings = result_settings(config)
@@ -405,7 +409,7 @@ def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
     assert options == {
         "object": {"lines"},
         "probe": {"ideal_disk", "zone_plate", "npz"},
-        "model": {"unrolled", "unrolled_fast", "unet"},
+        "model": {"unrolled", "unrolled_fast", "unrolled_fine", "unet"},
         "baseline": {"ptychonn"},
         "train": {"default"},
         "xla": {"default"},
