@@ -126,6 +126,24 @@ def pooling_gradient(repeats: int) -> dict[str, str]:
     }
 
 
+def narrow_convolutions(repeats: int) -> dict[str, str]:
+    def three_layers(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        for _ in range(3):
+            x = tf.nn.relu(tf.nn.conv2d(x, kernel, 1, "SAME"))
+        return x
+
+    variants = {"XLA": Variant(three_layers, True), "without": Variant(three_layers, False)}
+    return {
+        f"three 3 × 3 convolutions, 8 × {side} × {side}, {width} channels": milliseconds(
+            variants,
+            "with both gradients",
+            (normal(8, side, side, width), normal(3, 3, width, width)),
+            repeats,
+        )
+        for side, width in ((64, 16), (32, 32))
+    }
+
+
 def separable_resampling(repeats: int) -> dict[str, str]:
     tensors = normal(64, 84, 84), tf.constant(RNG.uniform(-5, 5, (64, 2)), tf.float32)
     chosen = {n: v for n, v in VARIANTS.items() if "XLA" in n}
@@ -238,6 +256,7 @@ RULES: dict[str, Callable[[int], dict[str, str]]] = {
     "dtypes": strict_dtypes,
     "static shapes": static_shapes,
     "pooling": pooling_gradient,
+    "narrow convolutions": narrow_convolutions,
     "resampling": separable_resampling,
     "fusion": repeated_fusion,
     "random numbers": random_numbers,
