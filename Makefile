@@ -1,7 +1,7 @@
 # make run             set up the environment if need be, then run the grid-lines workflow
 # make run ARGS="…"    the same with overrides, e.g. ARGS="probe=zone_plate set_phi=true"
 # make test            set up the environment with the development tools, then run the tests
-# make lint            ruff and mypy
+# make lint            ruff, mypy, and the contract of who may import whom
 # make clean           remove the environment
 
 VENV ?= .venv
@@ -26,6 +26,7 @@ lint: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
 
 clean:
 	rm -rf $(VENV)

@@ -35,13 +35,13 @@ from matplotlib.figure import Figure
 
 from benchmarks.tables import markdown, write_csv
 from benchmarks.timing import machine
-from ptycho import metrics
 from ptycho.config import MODELS, RunConfig
-from ptycho.data import Dataset
-from ptycho.npz import read_all
-from ptycho.refinement import refinements
-from ptycho.simulate import simulate
-from ptycho.stored import read_config
+from ptycho.evaluation import metrics
+from ptycho.files.npz import read_all
+from ptycho.reconstruction.refinement import refinements
+from ptycho.run.stored_config import read_config
+from ptycho.scan.dataset import Dataset
+from ptycho.simulation.simulate import simulate
 from workflows.grid_lines import scored_region
 
 LEVELS = (0.95, 0.98, 0.99, 0.999)

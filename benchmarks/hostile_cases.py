@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 import yaml
+from ptycho.run.saved import Setup, regular_offsets
 
 from ptycho.config import RunConfig, UnrolledModel
-from ptycho.conversion import to_mapping
-from ptycho.probe import make_probe
-from ptycho.report import weights_hash
-from ptycho.saved import Setup, regular_offsets
+from ptycho.config.mapping import to_mapping
+from ptycho.run.folder import weights_hash
+from ptycho.scan.probe import make_probe
 
 CONFIG = RunConfig(
     N=32,

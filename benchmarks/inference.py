@@ -27,7 +27,7 @@ import numpy as np
 import yaml
 
 from ptycho.config import RunConfig, UNetModel, UnrolledModel
-from ptycho.conversion import to_mapping
+from ptycho.config.mapping import to_mapping
 
 SIZE = 278
 PITCHES = (10, 5, 3, 2)  # of the groups; 484, 1849, 5041 and 11236 groups of four patterns
@@ -37,11 +37,12 @@ SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "infer.py"
 
 def write_run(folder: Path, config: RunConfig) -> None:
     """A run's folder with untrained networks."""
-    from ptycho.loaded import VIEWS
-    from ptycho.models import build_baseline, build_pinn, get_weights
-    from ptycho.report import RunFolder
-    from ptycho.saved import setup_of
-    from ptycho.simulate import simulate
+    from ptycho.run.saved import setup_of
+
+    from ptycho.networks import build_baseline, build_pinn, get_weights
+    from ptycho.run.folder import RunFolder
+    from ptycho.run.loaded import VIEWS
+    from ptycho.simulation.simulate import simulate
 
     training, run = simulate(config)["train"], RunFolder(folder, overwrite=True)
     run.text("config.yaml", yaml.safe_dump(to_mapping(config)))
@@ -54,10 +55,10 @@ def write_run(folder: Path, config: RunConfig) -> None:
 
 def write_scan(path: Path, config: RunConfig, pitch: int) -> int:
     """A noise-free scan of one object, written pattern by pattern; returns the number of patterns."""
-    from ptycho.objects import make_object
-    from ptycho.probe import make_probe
-    from ptycho.scan import nested_grid
-    from ptycho.simulate import noise_free_amplitudes
+    from ptycho.scan.positions import nested_grid
+    from ptycho.scan.probe import make_probe
+    from ptycho.simulation.objects import make_object
+    from ptycho.simulation.simulate import noise_free_amplitudes
 
     grid, groups = nested_grid(config.size, config.N, config.gridsize, config.offset, pitch)
     positions = grid[groups].reshape(-1, 2).astype(np.float32)  # every group has patterns of its own
@@ -93,11 +94,11 @@ def timed(run: Path, scan: Path, name: str, repeats: int) -> dict[str, float]:
 
     The CPU time, over all threads, is what a busy machine leaves comparable.
     """
-    from ptycho.data import dataset_of
-    from ptycho.loaded import load_model
-    from ptycho.readers import inspect
-    from ptycho.rows import Rows
-    from ptycho.stitching import scan_pitch, stitch
+    from ptycho.files.file_array import FileArray
+    from ptycho.readers.own import inspect
+    from ptycho.reconstruction.stitching import scan_pitch, stitch
+    from ptycho.run.loaded import load_model
+    from ptycho.scan.dataset import dataset_of
 
     model, rows = load_model(run, name), []
     with tempfile.TemporaryDirectory() as scratch:
@@ -105,7 +106,7 @@ def timed(run: Path, scan: Path, name: str, repeats: int) -> dict[str, float]:
             began = time.perf_counter()
             data = dataset_of(inspect(scan), Path(scratch))
             view = model.view(data)
-            regions = Rows.temporary(
+            regions = FileArray.temporary(
                 Path(scratch), (view.n_groups, view.region_size, view.region_size), np.complex64
             )
             checked, cpu = time.perf_counter(), time.process_time()

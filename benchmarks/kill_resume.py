@@ -35,7 +35,7 @@ DRIVER, SCRIPT = ROOT / "benchmarks" / "kill_driver.py", ROOT / "scripts" / "gri
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.tables import markdown, write_csv
-from ptycho.stored import is_finished, read_model
+from ptycho.run.stored_config import is_finished, read_model
 
 RUN = [
     *("N=32", "size=96", "nimgs_train=1", "nimgs_test=1", "max_groups_train=96", "train.val_groups=8"),

@@ -41,14 +41,14 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from benchmarks.tables import markdown, write_csv
 from benchmarks.timing import machine
-from ptycho import metrics
 from ptycho.config import RunConfig
-from ptycho.data import Batch, Dataset, training_batches
-from ptycho.inference import make_predict_step, predict_into
-from ptycho.models import parameter_count
-from ptycho.simulate import simulate
-from ptycho.stitching import stitch
-from ptycho.training import learning_rate_schedule, make_train_step
+from ptycho.evaluation import metrics
+from ptycho.networks import parameter_count
+from ptycho.reconstruction.inference import make_predict_step, predict_into
+from ptycho.reconstruction.stitching import stitch
+from ptycho.scan.dataset import Batch, Dataset, training_batches
+from ptycho.simulation.simulate import simulate
+from ptycho.training.loop import learning_rate_schedule, make_train_step
 from workflows.config import run_config
 from workflows.grid_lines import RECIPES
 

@@ -28,11 +28,11 @@ import tensorflow as tf
 from benchmarks.tables import markdown, write_csv
 from benchmarks.timing import machine
 from ptycho.config import RunConfig, UnrolledModel, XlaConfig
-from ptycho.data import Dataset
-from ptycho.inference import make_predict_step
-from ptycho.models import build_pinn
-from ptycho.simulate import simulate
-from ptycho.training import make_train_step
+from ptycho.networks import build_pinn
+from ptycho.reconstruction.inference import make_predict_step
+from ptycho.scan.dataset import Dataset
+from ptycho.simulation.simulate import simulate
+from ptycho.training.loop import make_train_step
 
 MODELS = {
     "unrolled_fast": UnrolledModel(stages=3, width=32, blocks=1),

@@ -26,8 +26,8 @@ from benchmarks.timing import Variant, alternated
 from benchmarks.translation import VARIANTS
 from ptycho.xla import crop_and_resize, resample, translate
 from ptycho.xla.noise import standard_normal
-from ptycho.xla.saved_model import inspect_saved_model
 from ptycho.xla.taps import TAPS, apply_taps, dense_weights
+from ptycho.xla_report.saved_model import inspect_saved_model
 
 RNG = np.random.default_rng(0)
 

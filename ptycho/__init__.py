@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ptycho.loaded import LoadedModel
+    from ptycho.run.loaded import LoadedModel
 
 __version__ = "0.1.0"
 
@@ -41,8 +41,8 @@ __version__ = "0.1.0"
 def load_model(run: str | Path, name: str = "pinn") -> LoadedModel:
     """The network ``name`` (``pinn`` or ``baseline``) trained by the run in folder ``run``.
 
-    See :class:`ptycho.loaded.LoadedModel`. TensorFlow is imported here, not with the package.
+    See :class:`ptycho.run.loaded.LoadedModel`. TensorFlow is imported here, not with the package.
     """
-    from ptycho.loaded import load_model as load
+    from ptycho.run.loaded import load_model as load
 
     return load(run, name)

@@ -22,11 +22,14 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from ptycho.config import ConfigError, RunConfig
-from ptycho.files import WriteError, locked
-from ptycho.interrupt import Stopped, StopRequest
-from ptycho.probe import make_probe
-from ptycho.report import RunFolder, check_free, check_writable
-from ptycho.stored import CONFIG, is_finished
+from ptycho.files.atomic import WriteError
+from ptycho.files.lock import locked
+from ptycho.run.folder import RunFolder, check_free, check_writable
+from ptycho.run.names import CONFIG
+from ptycho.run.record import damaged
+from ptycho.run.stored_config import is_finished
+from ptycho.scan.probe import make_probe
+from ptycho.training.interrupt import Stopped, StopRequest
 from workflows.command_line import attempt, in_turn, job_path, leave, plan_and_perform
 from workflows.config import resumed_config, run_config
 
@@ -125,8 +128,11 @@ def resumed(composed: DictConfig) -> Job:
 def execute(job: Job, stop: StopRequest) -> None:
     """Run a job; TensorFlow is imported only now."""
     if job.resumed and is_finished(job.path):
-        log.info("%s: is finished; nothing is left to do", job.path)
-        return
+        problems = damaged(job.path)
+        if not problems:
+            log.info("%s: is finished; nothing is left to do", job.path)
+            return
+        log.warning("%s: is finished, but %s; this is made again", job.path, "; ".join(problems))
     with locked(job.path):
         folder = RunFolder(job.path, job.config.overwrite, job.resumed)
         if not job.resumed:

@@ -33,7 +33,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ptycho.config import ConfigError
-from ptycho.report import RunFolder
+from ptycho.run.folder import RunFolder
 from workflows.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, MISTAKES, log_to_stderr
 from workflows.config import explained
 from workflows.study.definition import load_study

@@ -7,12 +7,10 @@ import sys
 
 import numpy as np
 import pytest
-import yaml
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from ptycho.config import LinesObject, RunConfig, TrainConfig, UnrolledModel, XlaConfig
-from ptycho.conversion import to_mapping
 
 SMALL = {
     "N": 32,
@@ -45,7 +43,7 @@ def small_config():
 @pytest.fixture(scope="session")
 def datasets():
     """Training, validation and test data of the small configuration; not to be changed."""
-    from ptycho.simulate import simulate
+    from ptycho.simulation.simulate import simulate
 
     return simulate(small_run())
 
@@ -53,7 +51,7 @@ def datasets():
 @pytest.fixture(scope="session")
 def trained_run(tmp_path_factory):
     """Folder of a small run with both networks and two test images; not to be changed."""
-    from ptycho.report import RunFolder
+    from ptycho.run.folder import RunFolder
     from workflows.grid_lines import run
 
     config = small_run(
@@ -61,7 +59,7 @@ def trained_run(tmp_path_factory):
     )
     folder = RunFolder(tmp_path_factory.mktemp("trained") / "run")
     run(config, folder)
-    folder.text("config.yaml", yaml.safe_dump(to_mapping(config), sort_keys=False))
+    folder.config(config)
     return folder.path
 
 
@@ -95,7 +93,7 @@ def in_process(tmp_path, monkeypatch, capfd):
 @pytest.fixture(scope="session")
 def dataset_of():
     """``dataset_of(positions, groups, …)``: a hand-made dataset of random patterns."""
-    from ptycho.data import Dataset
+    from ptycho.scan.dataset import Dataset
 
     def build(positions, groups, N=16, object_size=64, region_size=16, image=None, probe=None, **changes):
         positions = np.asarray(positions, np.float32)

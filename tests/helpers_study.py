@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 from hydra import compose, initialize_config_dir
 
-from ptycho.conversion import to_mapping
+from ptycho.config.mapping import to_mapping
 from workflows.config import run_config
 
 

@@ -10,10 +10,10 @@ import zipfile
 import numpy as np
 import pytest
 
-from ptycho import checkpoint
-from ptycho.checkpoint import Checkpoints, Snapshot, load
 from ptycho.config import ConfigError
-from ptycho.history import History
+from ptycho.training import checkpoint
+from ptycho.training.checkpoint import Checkpoints, Snapshot, load
+from ptycho.training.history import History
 
 CONFIG = {"N": 64, "train": {"learning_rate": 1e-3}, "models": ["pinn"], "max_groups_train": None}
 

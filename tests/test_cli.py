@@ -295,7 +295,7 @@ def test_mistakes_are_answered_before_tensorflow_is_imported(tmp_path):
 
 def interrupted(path, **changes):
     from ptycho.config import RunConfig
-    from ptycho.report import RunFolder
+    from ptycho.run.folder import RunFolder
 
     RunFolder(path).config(RunConfig(output_dir=str(path), **changes))
     return path

@@ -13,8 +13,8 @@ from omegaconf import OmegaConf
 
 from ptycho import config as cfg
 from ptycho.config import ConfigError, RunConfig
-from ptycho.conversion import completed, result_settings
-from ptycho.probe import energy_diameter, make_probe
+from ptycho.config.mapping import completed, result_settings
+from ptycho.scan.probe import energy_diameter, make_probe
 from workflows.config import run_config
 
 NAN, INF = float("nan"), float("inf")

@@ -1,15 +1,18 @@
-"""The dataset value: normalisation, checks, files and batches."""
+"""The dataset value: normalisation, patterns and their statistics, checks, files, other groupings."""
 
 from dataclasses import replace
-from itertools import chain
 
 import numpy as np
 import pytest
 import reference
 
-from ptycho.config import ConfigError, ScanConfig
-from ptycho.data import load_dataset, padded_batches, to_arrays, training_batches
-from ptycho.simulate import simulate
+from ptycho.config import ConfigError
+from ptycho.files.file_array import FileArray
+from ptycho.readers import load_dataset
+from ptycho.readers.own import to_arrays
+from ptycho.scan import patterns
+from ptycho.scan.batches import batch_of
+from ptycho.scan.patterns import Patterns, Statistics
 
 KEYS = ("amplitudes", "positions", "image", "groups", "probe", "objects")
 CORNERS = [[0, 0], [0, 4], [4, 0], [4, 4]]
@@ -27,8 +30,18 @@ def plain(dataset_of):
 
 def test_mean_energy_of_the_normalised_patterns_is_a_quarter_of_N_squared(datasets):
     for data in datasets.values():
-        x = data.normalisation * data.amplitudes.astype(np.float64)
+        x = data.normalisation * np.asarray(data.amplitudes, np.float64)
         assert np.mean(np.sum(x**2, axis=(1, 2))) == pytest.approx(data.N**2 / 4, rel=1e-9)
+
+
+def test_other_amplitudes_have_a_normalisation_of_their_own(datasets):
+    data = datasets["test"]
+    before = data.normalisation
+    doubled = replace(data, amplitudes=2 * data.amplitudes[:])
+    assert doubled.normalisation == pytest.approx(before / 2, rel=1e-6)
+    np.testing.assert_allclose(doubled.normalised(slice(3)), data.normalised(slice(3)), rtol=1e-6)
+    assert data.normalisation == before
+    assert replace(data, photon_scale=1.0).amplitudes is data.amplitudes, "shared, statistics and all"
 
 
 def test_model_probe_is_the_probe_in_the_units_of_the_network(datasets):
@@ -40,13 +53,13 @@ def test_model_probe_is_the_probe_in_the_units_of_the_network(datasets):
 
 def test_noise_free_data_do_not_depend_on_the_dose(datasets):
     data = datasets["val"]
-    waves = data.amplitudes / data.photon_scale
+    waves = data.amplitudes[:] / data.photon_scale
     weak, strong = (
-        data.with_amplitudes((s * waves).astype(np.float32), s)
+        replace(data, amplitudes=(s * waves).astype(np.float32), photon_scale=s)
         for s in (data.photon_scale * np.sqrt(dose) for dose in (1e4 / 1e6, 1e9 / 1e6))
     )
     everything = np.arange(data.n_groups)
-    x_weak, x_strong = (d.batch(everything)["x"].numpy() for d in (weak, strong))
+    x_weak, x_strong = (batch_of(d, everything)["x"].numpy() for d in (weak, strong))
     np.testing.assert_allclose(x_weak, x_strong, rtol=1e-6)
     np.testing.assert_allclose(weak.model_probe, strong.model_probe, rtol=1e-6)
 
@@ -55,9 +68,41 @@ def test_the_truth_and_the_model_probe_predict_the_normalised_amplitudes(dataset
     data = datasets["train"]
     pattern = int(data.groups[4, 2])
     predicted = reference.diffraction(data.objects[0], data.positions[pattern][None], data.model_probe)[0]
-    x = data.batch(np.array([4]))["x"].numpy()[0, 2]
+    x = batch_of(data, np.array([4]))["x"].numpy()[0, 2]
     noise = data.normalisation / 2  # of √n, for n large
     assert np.sqrt(np.mean((predicted - x) ** 2)) < 1.5 * noise
+
+
+# ---- patterns
+
+
+def test_patterns_are_the_rows_and_hand_out_no_way_to_change_them_unnoticed():
+    rows = np.arange(5 * 2 * 2, dtype=np.float32).reshape(5, 2, 2)
+    kept = Patterns(rows)
+    assert len(kept) == 5 and kept.shape == (5, 2, 2) and kept.dtype == np.float32
+    for index in (slice(1, 4), np.array([[3, 0], [0, 1]])):
+        np.testing.assert_array_equal(kept[index], rows[index])
+    assert np.asarray(kept, np.float64).dtype == np.float64
+    assert np.shares_memory(np.asarray(kept), rows) and not np.shares_memory(np.array(kept), rows)
+
+
+def test_statistics_by_loops_however_the_patterns_are_cut_and_kept(datasets, tmp_path, monkeypatch):
+    rows = np.random.default_rng(0).poisson(0.4, (17, 8, 8)).astype(np.float32)
+    rows[4] *= -1
+    rows[9, 3, 3], rows[11, 0, 0] = np.inf, np.nan
+    stored = FileArray.temporary(tmp_path, rows.shape, np.float32)
+    stored[:] = rows
+    blocks = [Statistics.of(rows[k : k + 5] for k in range(0, 17, 5))]
+    monkeypatch.setattr(patterns, "BLOCK", 3 * 64)
+    for found in (*blocks, Patterns(rows).statistics, Patterns(stored).statistics):
+        for k, row in enumerate(rows):
+            expected = sum(float(value) ** 2 for value in row.ravel())
+            np.testing.assert_equal(found.energies[k], expected)
+        assert found.negative == 1 and not found.whole
+    good = Patterns(rows[:9]).statistics
+    assert good.whole and good.mean_energy == np.sum(rows[:9].astype(float) ** 2) / 9
+    np.testing.assert_allclose(good.mean_intensity, np.mean(rows[:9].astype(float) ** 2, axis=0))
+    assert not Patterns(rows[:3] / 2).statistics.whole
 
 
 # ---- checks
@@ -128,7 +173,7 @@ def test_a_dataset_survives_its_file(datasets, saved, truth):
         np.testing.assert_array_equal(getattr(found, key), getattr(data, key), err_msg=key)
         if getattr(data, key) is not None:
             assert getattr(found, key).dtype == getattr(data, key).dtype
-    for key in ("photon_scale", "object_size", "region_size", "normalisation", "n_images"):
+    for key in ("photon_scale", "object_size", "region_size", "normalisation", "n_images", "tiling"):
         assert getattr(found, key) == getattr(data, key)
         assert type(getattr(found, key)) is type(getattr(data, key))
     np.testing.assert_array_equal(found.offsets, data.offsets)
@@ -190,97 +235,6 @@ def test_missing_and_damaged_files_are_refused(plain, saved, tmp_path):
         load_dataset(tmp_path / "bare.npy")
 
 
-# ---- groups and batches
-
-
-def test_batch_holds_the_patterns_of_its_groups_in_order(plain):
-    batch = plain.batch(np.array([5, 2]))
-    assert set(batch) == {"x", "offsets"} and batch["x"].shape == (2, 2, 16, 16)
-    for row, group in enumerate((5, 2)):
-        for k in range(2):
-            expected = plain.normalisation * plain.amplitudes[group + k]
-            np.testing.assert_allclose(batch["x"][row, k], expected, rtol=1e-6)
-    assert batch["offsets"].shape == (2, 2, 2)
-    step = batch["offsets"][:, 1] - batch["offsets"][:, 0]
-    np.testing.assert_array_equal(step, [[3, 2], [3, 2]])
-
-
-@pytest.mark.parametrize("jitter", [0.0, 0.9])
-def test_targets_are_the_true_patches(datasets, small_config, jitter):
-    data = (
-        simulate(small_config(nimgs_train=2, scan=ScanConfig(jitter)))["train"]
-        if jitter
-        else datasets["train"]
-    )
-    groups = np.array([0, data.n_groups - 1])
-    target = data.batch(groups, truth=True)["target"].numpy()
-    assert target.shape == (2, 4, 32, 32) and target.dtype == np.complex64
-    for row, group in enumerate(groups):
-        for k in (0, 3):
-            pattern = data.groups[group, k]
-            expected = reference.extract(data.objects[data.image[pattern]], data.positions[pattern], 32)
-            np.testing.assert_allclose(target[row, k], expected, atol=1e-6)
-
-
-def test_targets_need_the_truth(plain):
-    with pytest.raises(ValueError, match="no true objects"):
-        plain.batch(np.array([0]), truth=True)
-
-
-def visited(data, batches):
-    """The group of every row of every batch, recognised by its first pattern."""
-    keys = {
-        round(float(data.normalisation * data.amplitudes[g[0]].sum()), 1): i
-        for i, g in enumerate(data.groups)
-    }
-    assert len(keys) == data.n_groups
-    return [[keys[round(float(x.numpy()[0].sum()), 1)] for x in batch["x"]] for batch in batches]
-
-
-def order(data, seed, epoch):
-    return tuple(chain.from_iterable(visited(data, training_batches(data, data.n_groups, seed, epoch))))
-
-
-def test_training_batches_are_full_and_visit_groups_once(plain):
-    batches = visited(plain, training_batches(plain, 3, seed=0, epoch=0))
-    assert [len(b) for b in batches] == [3, 3]
-    assert len(set(chain.from_iterable(batches))) == 6
-
-
-def test_training_order_is_decided_by_seed_and_epoch(plain):
-    orders = {(seed, epoch): order(plain, seed, epoch) for seed in (0, 1) for epoch in (0, 1)}
-    assert len(set(orders.values())) == 4
-    assert all(sorted(groups) == list(range(7)) for groups in orders.values())
-    assert order(plain, 1, 1) == orders[1, 1]
-
-
-def test_fewer_groups_than_a_batch_give_no_training_batch(plain):
-    assert list(training_batches(plain, 8, 0, 0)) == []
-
-
-@pytest.mark.parametrize(
-    "batch_size, expected, real",
-    [
-        (3, [[0, 1, 2], [3, 4, 5], [6, 6, 6]], [3, 3, 1]),
-        (7, [[0, 1, 2, 3, 4, 5, 6]], [7]),
-        (9, [[0, 1, 2, 3, 4, 5, 6, 6, 6]], [7]),
-        (1, [[k] for k in range(7)], [1] * 7),
-    ],
-)
-def test_padded_batches(plain, batch_size, expected, real):
-    pairs = list(padded_batches(plain, batch_size))
-    assert [count for _, count in pairs] == real
-    assert visited(plain, [batch for batch, _ in pairs]) == expected
-
-
-def test_padded_batches_of_a_single_group(dataset_of):
-    data = dataset_of(CORNERS, [[0, 1, 2, 3]], region_size=20)
-    ((batch, real),) = padded_batches(data, 4)
-    assert real == 1 and batch["x"].shape == (4, 4, 16, 16)
-    for row in range(1, 4):
-        np.testing.assert_array_equal(batch["x"][row], batch["x"][0])
-
-
 # ---- single patterns
 
 
@@ -301,3 +255,22 @@ def test_single_patterns_at_sub_pixel_positions_leave_room(dataset_of):
     assert single.region_size == 18
     assert np.abs(single.offsets).max() <= 0.5
     np.testing.assert_allclose(single.centres + single.offsets[:, 0], data.positions, atol=1e-6)
+
+
+def test_regrouped_patterns(plain):
+    """Eight positions along a line: every pattern with its nearest ones, on the smallest region that holds
+    them, with the lattice of the groups they come from."""
+    found = plain.with_neighbours(2, 9.0, seed=0).regrouped(3)
+    assert [set(group) for group in found.groups.tolist()] == [
+        {0, 1, 2},
+        *({k - 1, k, k + 1} for k in range(1, 7)),
+        {5, 6, 7},
+    ]
+    assert found.groups[:, 0].tolist() == list(range(8))
+    assert found.region_size == 16 + 6 and found.neighbours is None
+    assert found.amplitudes is plain.amplitudes and found.tiling == plain.tiling
+
+
+def test_a_dataset_asks_for_groups_that_its_patterns_can_fill(plain):
+    with pytest.raises(ConfigError, match=r"group_size=9: must be from 1 to 8, the patterns of image 0"):
+        plain.regrouped(9)

@@ -9,8 +9,8 @@ import yaml
 from helpers_cli import INFER, files, fresh
 from test_readers import N, published, reference_disk, spot
 
-from ptycho.data import load_dataset, to_arrays
-from ptycho.stitching import scan_pitch, tiled_rectangle
+from ptycho.reconstruction.stitching import scan_pitch, tiled_rectangle
+from ptycho.scan.dataset import load_dataset, to_arrays
 from workflows.infer_config import InferConfig, plan
 
 TEST = "datasets/N32/gs2/test.npz"

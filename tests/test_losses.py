@@ -5,7 +5,7 @@ import pytest
 import reference
 import tensorflow as tf
 
-from ptycho.losses import amplitude_mae, poisson_deviance, total_variation
+from ptycho.networks.losses import amplitude_mae, poisson_deviance, total_variation
 
 
 def deviance(rate, counts, f):

@@ -10,9 +10,9 @@ import pytest
 from scipy.ndimage import gaussian_filter
 from scipy.signal import convolve2d
 
-from ptycho import metrics
-from ptycho.frc import frc, frc_crossing
-from ptycho.metrics import Region, align, score, score_images
+from ptycho.evaluation import metrics
+from ptycho.evaluation.frc import frc, frc_crossing
+from ptycho.evaluation.metrics import Region, align, score, score_images
 
 SHAPE = (41, 67)
 
@@ -473,6 +473,6 @@ def test_score_images_wants_stacks():
 
 
 def test_importing_the_module_does_not_import_tensorflow():
-    code = "import sys, ptycho.metrics; sys.exit('tensorflow' in sys.modules)"
+    code = "import sys, ptycho.evaluation.metrics; sys.exit('tensorflow' in sys.modules)"
     root = Path(__file__).resolve().parents[1]
     assert subprocess.run([sys.executable, "-c", code], cwd=root, timeout=60).returncode == 0

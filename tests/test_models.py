@@ -22,20 +22,20 @@ from ptycho.config import (
     XlaConfig,
     ZonePlateProbe,
 )
-from ptycho.models import (
+from ptycho.networks import (
     build_baseline,
     build_pinn,
     get_weights,
     parameter_count,
     set_weights,
 )
-from ptycho.models.baseline import PtychoNN
-from ptycho.models.layers import ConvStack, Decoder, Encoder, MaxPool2x2
-from ptycho.models.pinn import PtychoPINN
-from ptycho.models.unet import UNet, encoder_filters
-from ptycho.models.unrolled import ResidualCNN, Unrolled
-from ptycho.probe import probe_support
-from ptycho.simulate import noise_free_amplitudes, simulate
+from ptycho.networks.baseline import PtychoNN
+from ptycho.networks.layers import ConvStack, Decoder, Encoder, MaxPool2x2
+from ptycho.networks.pinn import PtychoPINN
+from ptycho.networks.unet import UNet, encoder_filters
+from ptycho.networks.unrolled import ResidualCNN, Unrolled
+from ptycho.scan.probe import probe_support
+from ptycho.simulation.simulate import noise_free_amplitudes, simulate
 
 MODELS = {
     "unrolled": UnrolledModel(stages=2, width=8, blocks=1),
@@ -493,7 +493,7 @@ def test_every_registered_class_returns_every_argument_in_its_configuration(buil
     registered = {
         cls
         for name, cls in keras.saving.get_custom_objects().items()
-        if name.startswith("ptycho>") and cls.__module__.startswith("ptycho.models.")
+        if name.startswith("ptycho>") and cls.__module__.startswith("ptycho.networks.")
     }
     assert registered == {type(e) for e in examples}
     assert {Unrolled, UNet, PtychoPINN, PtychoNN} <= registered
@@ -516,7 +516,7 @@ def test_support_of_unrolled_is_checked():
 
 LOAD = """
 import sys, keras, numpy as np, tensorflow as tf
-import ptycho.models
+import ptycho.networks
 folder = sys.argv[1]
 for name in sys.argv[2:]:
     model = keras.models.load_model(f"{folder}/{name}.keras", safe_mode=True)

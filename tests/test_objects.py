@@ -5,7 +5,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config import ConfigError, LinesObject
-from ptycho.objects import amplitude_to_phase, line_amplitude, make_object
+from ptycho.simulation.objects import amplitude_to_phase, line_amplitude, make_object
 
 
 def test_amplitude_is_in_the_unit_range_with_maximum_one():

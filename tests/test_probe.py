@@ -5,7 +5,14 @@ import pytest
 import reference
 
 from ptycho.config import ConfigError, FileProbe, IdealDiskProbe, ZonePlateProbe
-from ptycho.probe import energy_diameter, file_probe, load_probe, make_probe, zone_plate, zone_plate_far_field
+from ptycho.scan.probe import (
+    energy_diameter,
+    file_probe,
+    load_probe,
+    make_probe,
+    zone_plate,
+    zone_plate_far_field,
+)
 
 HC = 6.62607015e-34 * 299792458 / 1.602176634e-19 * 1e6  # keV·nm
 WAVELENGTH_NM = HC / 8.0

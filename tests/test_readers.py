@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import reference
 
-from ptycho.checks import Statistics
 from ptycho.config import ConfigError, UnrolledModel
-from ptycho.data import dataset_of, load_dataset, to_arrays
-from ptycho.npz import Archive, NpzError, read_all
-from ptycho.readers import inspect
-from ptycho.rows import Rows
+from ptycho.files.file_array import FileArray
+from ptycho.files.npz import Archive, NpzError, read_all
+from ptycho.readers.own import inspect
+from ptycho.scan.dataset import dataset_of, load_dataset, to_arrays
+from ptycho.scan.dataset_checks import Statistics
 
 N = 32
 
@@ -35,7 +35,7 @@ def save(tmp_path):
 def test_rows_are_those_of_the_array(tmp_path, dtype):
     array = np.arange(5 * 3 * 2).reshape(5, 3, 2).astype(dtype) * 1.5
     (tmp_path / "file").write_bytes(b"1234567" + array.tobytes())
-    rows = Rows((tmp_path / "file").open("rb"), array.shape, dtype, start=7)
+    rows = FileArray((tmp_path / "file").open("rb"), array.shape, dtype, start=7)
     assert len(rows) == 5 and rows.ndim == 3 and rows.shape == array.shape and rows.dtype == dtype
     for index in (slice(None), slice(1, 4), slice(4, 9), slice(3, 3), slice(-2, None)):
         np.testing.assert_array_equal(rows[index], array[index])
@@ -47,7 +47,7 @@ def test_rows_are_those_of_the_array(tmp_path, dtype):
 
 
 def test_temporary_rows_hold_what_is_written_and_leave_nothing(tmp_path):
-    rows = Rows.temporary(tmp_path, (6, 4), np.complex64)
+    rows = FileArray.temporary(tmp_path, (6, 4), np.complex64)
     assert list(tmp_path.iterdir()) == []
     assert not rows[:].any()
     values = np.arange(8).reshape(2, 4) * (1 - 2j)
@@ -59,7 +59,7 @@ def test_temporary_rows_hold_what_is_written_and_leave_nothing(tmp_path):
 
 def test_a_file_that_shrinks_is_an_error(tmp_path):
     (tmp_path / "file").write_bytes(bytes(40))
-    rows = Rows((tmp_path / "file").open("rb"), (10,), np.float32)
+    rows = FileArray((tmp_path / "file").open("rb"), (10,), np.float32)
     (tmp_path / "file").write_bytes(bytes(20))
     with pytest.raises(OSError, match="ends before row 10"):
         rows[:]
@@ -98,7 +98,7 @@ def test_a_member_is_located_in_the_file(save):
         header = archive.header("second", "f")
         assert header.stored and header.shape == (4, 3)
         start = archive.position(header)
-    np.testing.assert_array_equal(Rows(path.open("rb"), (4, 3), np.float32, start)[:], array)
+    np.testing.assert_array_equal(FileArray(path.open("rb"), (4, 3), np.float32, start)[:], array)
 
 
 # ---- a run's own dataset
@@ -232,9 +232,9 @@ def test_a_spot_is_reconstructed_where_it_is(save, disk):
     """Direction of both axes: an untrained unrolled network is a few iterations of the physics alone."""
     from conftest import small_run
 
-    from ptycho.inference import predict_regions
-    from ptycho.models import build_pinn
-    from ptycho.stitching import stitch
+    from ptycho.networks import build_pinn
+    from ptycho.reconstruction.inference import predict_regions
+    from ptycho.reconstruction.stitching import stitch
 
     found = load_dataset(save(published([spot(*where) for where in SPOTS], disk, STARTS)))
     found = replace(found, photon_scale=1 / 3)  # the factor of probeGuess

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import reference
 
-from ptycho import progress, refinement
+from ptycho import progress
 from ptycho.config import ConfigError
-from ptycho.refinement import ILLUMINATION_FLOOR, refine, refinements
-from ptycho.rows import Rows
-from ptycho.stitching import stitch, stitch_each
+from ptycho.files.file_array import FileArray
+from ptycho.reconstruction import refinement
+from ptycho.reconstruction.refinement import ILLUMINATION_FLOOR, refine, refinements
+from ptycho.reconstruction.stitching import stitch, stitch_each
 
 N, M = 16, 27
 
@@ -204,7 +205,7 @@ def test_patterns_in_a_file_give_the_same(dataset_of, tmp_path):
     rng = np.random.default_rng(7)
     data = scan_of(dataset_of, rng)
     objects = reference.random_complex(rng, (2, M, M)).astype(np.complex64)
-    rows = Rows.temporary(tmp_path, data.amplitudes.shape, np.float32)
+    rows = FileArray.temporary(tmp_path, data.amplitudes.shape, np.float32)
     rows[:] = data.amplitudes
     stored = replace(data, amplitudes=rows)
     np.testing.assert_array_equal(refine(objects, stored, 2), refine(objects, data, 2))

@@ -11,10 +11,10 @@ import pytest
 from helpers_cli import files
 from matplotlib.image import imread
 
-from ptycho import figures
 from ptycho.config import ConfigError
-from ptycho.metrics import Region, score
-from ptycho.report import CONTENTS, RunFolder, check_free, environment, weights_hash
+from ptycho.evaluation import figures
+from ptycho.evaluation.metrics import Region, score
+from ptycho.run.folder import CONTENTS, RunFolder, check_free, environment, weights_hash
 
 
 @pytest.fixture

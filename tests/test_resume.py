@@ -19,13 +19,13 @@ from test_config import composed
 from test_training import flat_data, order, poisoned
 
 from ptycho import config as cfg
-from ptycho.checkpoint import Checkpoints, load
 from ptycho.config import ConfigError, RunConfig, TrainConfig
-from ptycho.files import locked
-from ptycho.interrupt import Stopped, StopRequest
-from ptycho.models import get_weights
-from ptycho.report import RunFolder, weights_hash
-from ptycho.training import NonFiniteLossError, Trainer, train
+from ptycho.files.atomic import locked
+from ptycho.networks import get_weights
+from ptycho.run.folder import RunFolder, weights_hash
+from ptycho.training.checkpoint import Checkpoints, load
+from ptycho.training.interrupt import Stopped, StopRequest
+from ptycho.training.loop import NonFiniteLossError, Trainer, train
 from workflows.config import resumed_config
 from workflows.grid_lines import restored
 
@@ -212,7 +212,7 @@ def test_a_folder_is_held_by_one(tmp_path):
 def test_the_lock_of_a_killed_process_is_no_lock(tmp_path):
     code = (
         f"import sys, time; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from pathlib import Path; from ptycho.files import locked\n"
+        "from pathlib import Path; from ptycho.files.atomic import locked\n"
         f"with locked(Path({str(tmp_path)!r})): print('held', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
@@ -235,7 +235,7 @@ def heard(*lines):
     """Start a program that hears signals, and wait until it says that it is ready."""
     code = [
         f"import sys, time, hashlib; sys.path.insert(0, {str(ROOT)!r})",
-        "from ptycho.interrupt import StopRequest, Stopped",
+        "from ptycho.training.interrupt import StopRequest, Stopped",
         "stop = StopRequest(); stop.farewell = 'farewell'",
         "try:",
         "  with stop:",

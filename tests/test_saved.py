@@ -9,17 +9,17 @@ import pytest
 import yaml
 from conftest import small_run
 from helpers_cli import fresh
+from ptycho.run.saved import read_saved, regular_offsets, setup_of
 
 import ptycho
 from ptycho.config import ConfigError, UnrolledModel, XlaConfig, ZonePlateProbe
-from ptycho.conversion import to_mapping
-from ptycho.data import load_dataset, to_arrays
-from ptycho.inference import predict_regions
-from ptycho.loaded import VIEWS
-from ptycho.models import build_baseline, build_pinn, get_weights, set_weights
-from ptycho.probe import make_probe, probe_support
-from ptycho.report import RunFolder, weights_hash
-from ptycho.saved import read_saved, regular_offsets, setup_of
+from ptycho.config.mapping import to_mapping
+from ptycho.networks import build_baseline, build_pinn, get_weights, set_weights
+from ptycho.reconstruction.inference import predict_regions
+from ptycho.run.folder import RunFolder, weights_hash
+from ptycho.run.loaded import VIEWS
+from ptycho.scan.dataset import load_dataset, to_arrays
+from ptycho.scan.probe import make_probe, probe_support
 
 TEST = "datasets/N32/gs2/test.npz"
 NEEDED = ("config.yaml", "pinn/weights.npz", "pinn/model.json", "pinn/setup.npz")
@@ -60,7 +60,7 @@ RELOAD = """
 import sys
 import numpy as np
 import ptycho
-from ptycho.data import load_dataset
+from ptycho.scan.dataset import load_dataset
 run, scan, xla_run, xla_scan, target = sys.argv[1:]
 out = {name: ptycho.load_model(run, name).reconstruct(scan).objects for name in ("pinn", "baseline")}
 data = load_dataset(xla_scan)
@@ -176,7 +176,7 @@ def test_what_cannot_be_predicted(trained_run, call, message):
 
 
 def test_other_geometries_are_refused(trained_run, datasets, small_config):
-    from ptycho.simulate import simulate
+    from ptycho.simulation.simulate import simulate
 
     model = ptycho.load_model(trained_run)
     other = simulate(small_config(gridsize=1, nimgs_train=1))["val"]

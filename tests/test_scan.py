@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import reference
 
-from ptycho.config import RunConfig, ScanConfig
-from ptycho.scan import (
-    Scan,
+from ptycho.config import ConfigError, RunConfig, ScanConfig
+from ptycho.scan.groups import (
     draw_groups,
     draw_neighbours,
     group_centres,
     group_offsets,
-    make_scan,
-    nested_grid,
+    nearest_groups,
+    smallest_region,
 )
+from ptycho.scan.positions import Scan, make_scan, nested_grid
 
 
 def scan_of(config, role, n_images=1):
@@ -117,6 +117,70 @@ def test_regions_start_on_whole_pixels_and_hold_every_patch(gridsize, offset, ji
         assert origins[g].tolist() == reference.region_origin(scan.positions[scan.groups[g]], R, 32)
     inside_region = group_offsets(scan.positions, scan.groups, R, 32) + half
     assert inside_region.min() >= 0 and inside_region.max() <= R - 32
+
+
+@pytest.mark.parametrize("scale", [1, 0.37, 6.4])
+def test_smallest_region_by_trying_every_side(scale):
+    """The first side at which the region in the middle of every group holds its patches."""
+    N, rng = 16, np.random.default_rng(8)
+    for _ in range(40):
+        positions = np.round(rng.uniform(0, 5, (9, 2)) * scale, rng.integers(0, 3)).astype(np.float32)
+        groups = rng.permuted(np.tile(np.arange(9), (3, 1)), axis=1)[:, :3]
+
+        def holds(side, groups=groups, positions=positions):
+            inside = [
+                positions[group] - reference.region_origin(positions[group], side, N) for group in groups
+            ]
+            return np.min(inside) >= -1e-3 and np.max(inside) <= side - N + 1e-3
+
+        found = smallest_region(positions, groups, N)
+        assert found == next(side for side in itertools.count(N) if holds(side))
+
+
+# ---- groups of nearest patterns
+
+
+def nearest_by_loops(positions, image, group_size):
+    """For every pattern, the distances of the members of its group; itself first."""
+    groups = []
+    for k, where in enumerate(positions.astype(float)):
+        others = [j for j in range(len(positions)) if image[j] == image[k] and j != k]
+        distances = sorted(float(np.hypot(*(positions[j] - where))) for j in others)
+        groups.append([0.0, *distances[: group_size - 1]])
+    return groups
+
+
+@pytest.mark.parametrize("group_size", [1, 2, 4, 7])
+@pytest.mark.parametrize("lattice", [False, True], ids=["anywhere", "ties and equal positions"])
+def test_nearest_groups_by_loops(group_size, lattice):
+    rng = np.random.default_rng(9)
+    positions = rng.integers(0, 4, (60, 2)) if lattice else rng.uniform(0, 30, (60, 2))
+    positions, image = positions.astype(np.float32), rng.permutation(np.repeat([0, 1, 2], [30, 20, 10]))
+    found = nearest_groups(positions, image, group_size)
+    assert found.shape == (60, group_size) and found.dtype == np.int32
+    np.testing.assert_array_equal(found[:, 0], np.arange(60))
+    np.testing.assert_array_equal(image[found], np.broadcast_to(image[:, None], found.shape))
+    assert all(len(set(group)) == group_size for group in found.tolist())
+    distances = np.linalg.norm(positions[found].astype(float) - positions[:, None], axis=-1)
+    np.testing.assert_allclose(distances, nearest_by_loops(positions, image, group_size), atol=1e-6)
+
+
+def test_a_pattern_heads_its_group_also_among_many_at_one_place():
+    """More equal positions than a group has members: any others of them, but itself first."""
+    positions, image = np.zeros((6, 2), np.float32), np.zeros(6, np.int32)
+    for group_size in (1, 2, 3, 6):
+        found = nearest_groups(positions, image, group_size)
+        np.testing.assert_array_equal(found[:, 0], np.arange(6))
+        assert all(len(set(group)) == group_size for group in found.tolist())
+
+
+@pytest.mark.parametrize("group_size", [0, 3])
+def test_groups_that_an_image_cannot_fill_are_refused(group_size):
+    image = np.array([0, 0, 0, 1, 1])
+    with pytest.raises(
+        ConfigError, match=rf"group_size={group_size}: must be from 1 to [23], the patterns of image"
+    ):
+        nearest_groups(np.arange(10.0).reshape(5, 2), image, group_size)
 
 
 # ---- jitter

@@ -8,8 +8,8 @@ import reference
 import tensorflow as tf
 
 from ptycho.config import IdealDiskProbe, ScanConfig, TrainConfig, UNetModel, ZonePlateProbe
-from ptycho.probe import make_probe
-from ptycho.simulate import (
+from ptycho.scan.probe import make_probe
+from ptycho.simulation.simulate import (
     CHUNK,
     ROLES,
     _add_counting_noise,

@@ -7,8 +7,8 @@ import pytest
 import reference
 
 from ptycho.config import ConfigError, ScanConfig, ZonePlateProbe
-from ptycho.simulate import simulate
-from ptycho.stitching import COVERED, Layout, stitch, synchronise_phases
+from ptycho.reconstruction.stitching import COVERED, Layout, stitch, synchronise_phases
+from ptycho.simulation.simulate import simulate
 
 PITCH = 8
 VARIANTS = {

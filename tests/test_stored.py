@@ -8,9 +8,9 @@ import yaml
 
 from ptycho import config as cfg
 from ptycho.config import ConfigError, RunConfig
-from ptycho.conversion import from_mapping, to_mapping
-from ptycho.report import RunFolder
-from ptycho.stored import read_config, read_model
+from ptycho.config.mapping import from_mapping, to_mapping
+from ptycho.run.folder import RunFolder
+from ptycho.run.stored_config import read_config, read_model
 
 CONFIGS = [
     RunConfig(),

@@ -19,7 +19,7 @@ from hydra import compose, initialize_config_dir
 from matplotlib.image import imread
 
 from ptycho.config import ConfigError
-from ptycho.report import RunFolder
+from ptycho.run.folder import RunFolder
 from scripts.study import main
 from workflows.study import figures
 from workflows.study.definition import load_study

@@ -15,14 +15,16 @@ import pytest
 import tensorflow as tf
 from helpers_cli import ROOT, fresh
 
-from ptycho import inference, progress, training
+from ptycho import progress
 from ptycho.config import RunConfig, TrainConfig, UnrolledModel
-from ptycho.data import Dataset
-from ptycho.inference import predict_regions
-from ptycho.models import build_baseline, build_pinn, get_weights
-from ptycho.report import weights_hash
-from ptycho.simulate import simulate
-from ptycho.training import NonFiniteLossError, learning_rate_schedule, train
+from ptycho.networks import build_baseline, build_pinn, get_weights
+from ptycho.reconstruction import inference
+from ptycho.reconstruction.inference import predict_regions
+from ptycho.run.folder import weights_hash
+from ptycho.scan.dataset import Dataset
+from ptycho.simulation.simulate import simulate
+from ptycho.training import loop as training
+from ptycho.training.loop import NonFiniteLossError, learning_rate_schedule, train
 
 CONFIG = RunConfig(
     N=32,

@@ -11,9 +11,9 @@ from helpers_cli import SCRIPT, SEVERAL, TINY, TINY_UNROLLED, files, fresh
 from omegaconf import OmegaConf
 
 from ptycho.config import RunConfig, UnrolledModel
-from ptycho.data import load_dataset
-from ptycho.metrics import CONVENTIONS, SCORES
-from ptycho.report import weights_hash
+from ptycho.evaluation.metrics import CONVENTIONS, SCORES
+from ptycho.run.folder import weights_hash
+from ptycho.scan.dataset import load_dataset
 from workflows.config import run_config
 
 COMMAND = (*TINY, *TINY_UNROLLED)

@@ -153,12 +153,12 @@ def test_matrix_gradients_are_those_of_tensorflow_for_large_and_single_crops(met
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_gradient_at_whole_coordinates_is_finite_and_zero_to_the_boxes(path):
+def test_gradient_at_whole_coordinates_is_zero_to_the_boxes(path):
     boxes = np.array([[0.0, 0.0, 1.0, 1.0]], np.float32)
     crop = lambda i, b: crop_and_resize(i, b, [0], IMAGE.shape[1:3], path=path)  # noqa: E731
     by_image, by_boxes = gradients(crop, IMAGE, boxes, np.ones((1, *IMAGE.shape[1:]), np.float32))
-    np.testing.assert_allclose(by_image[0], 1.0, rtol=1e-6)
-    assert np.isfinite(by_boxes).all() and np.abs(by_boxes).max() < 1e-3
+    np.testing.assert_array_equal(by_image[0], 1.0)
+    np.testing.assert_array_equal(by_boxes, 0.0)
 
 
 METHOD_PATHS = [("bilinear", "exact"), ("bilinear", "matrix"), ("nearest", "exact"), ("nearest", "matrix")]
@@ -192,7 +192,7 @@ def test_gradient_to_boxes_by_finite_differences(method, path):
     for k in range(4):
         offset = np.eye(4, dtype=np.float32)[k] * step
         difference = (total(box + offset) - total(box - offset)) / (2 * step)
-        np.testing.assert_allclose(gradient[0, k], difference, rtol=5e-3, atol=5e-3 * np.abs(gradient).max())
+        np.testing.assert_allclose(gradient[0, k], difference, rtol=0, atol=5e-4 * np.abs(gradient).max())
 
 
 @pytest.mark.parametrize(("method", "kernel"), [("cubic", "keyscubic"), ("lanczos3", "lanczos3")])
@@ -277,6 +277,12 @@ def test_errors_name_the_argument_and_have_the_class_of_tensorflow(change, messa
 def test_while_tracing_a_wrong_argument_is_a_value_error():
     with pytest.raises(ValueError, match="method is 'area'"):
         tf.function(lambda: crop_and_resize(IMAGE, BOXES, WHICH, SIZE, "area"))()
+    for unknown in (lambda i: tf.shape(i)[1:3], lambda i: (tf.shape(i)[1], 5), lambda i: i.shape[1:3]):
+        crop = tf.function(lambda i, size=unknown: crop_and_resize(i, BOXES, WHICH, size(i)))
+        with pytest.raises(
+            ValueError, match="crop_size is not known while tracing; pass two Python integers"
+        ):
+            crop.get_concrete_function(tf.TensorSpec((3, None, None, 2)))
 
 
 def test_choice_of_path():
@@ -285,10 +291,13 @@ def test_choice_of_path():
     assert choose_path((512, 512), (16, 16), "cubic") == "matrix"
 
 
-def test_shapes_stay_static_and_dynamic_sizes_work():
+@pytest.mark.parametrize("compiled", [False, True])
+def test_shapes_stay_static_and_dynamic_sizes_work(compiled):
     spec = [tf.TensorSpec((None, None, None, 2)), tf.TensorSpec((None, 4)), tf.TensorSpec((None,), tf.int32)]
     for path in PATHS:
-        function = tf.function(lambda i, b, w, path=path: crop_and_resize(i, b, w, SIZE, path=path))
+        function = tf.function(
+            lambda i, b, w, path=path: crop_and_resize(i, b, w, SIZE, path=path), jit_compile=compiled
+        )
         concrete = function.get_concrete_function(*spec)
         assert concrete.structured_outputs.shape.as_list() == [None, *SIZE, 2]
         expected = tf.image.crop_and_resize(IMAGE, BOXES, WHICH, SIZE)

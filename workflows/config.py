@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptycho.config import ConfigError, RunConfig
-from ptycho.conversion import (
+from ptycho.config.mapping import (
     TABLES,
     differences,
     flat,
@@ -27,7 +27,7 @@ from ptycho.conversion import (
     to_mapping,
     unknown_key,
 )
-from ptycho.stored import read_config
+from ptycho.run.stored_config import read_config
 
 COMMANDS = ("hydra", "experiment", "resume")  # keys that say what to do; the configuration has none of them
 SWITCHES = {"USE_XLA_COMPILE": "xla.compile", "USE_XLA_TRANSLATE": "xla.translate"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,17 @@ from typing import Any
 import numpy as np
 import yaml
 
-from ptycho import figures, metrics
-from ptycho.data import Dataset, dataset_of
-from ptycho.files import locked
-from ptycho.loaded import LoadedModel
-from ptycho.report import RunFolder
-from ptycho.rows import Rows
-from ptycho.saved import Setup
-from ptycho.stitching import Stitched, scan_pitch, stitch, tiled_rectangle
-from workflows.grid_lines import drawn, prepare_tensorflow, provenance, scored, store_recon
+from ptycho.evaluation import figures, metrics
+from ptycho.files.file_array import FileArray
+from ptycho.files.lock import locked
+from ptycho.reconstruction.stitching import Stitched, stitch
+from ptycho.run import names
+from ptycho.run.folder import RunFolder
+from ptycho.run.loaded import LoadedModel
+from ptycho.run.network import Setup
+from ptycho.scan.dataset import Dataset
+from workflows.assess import drawn, probe_doubts, scored, store_recon
+from workflows.device import device_facts, prepare_tensorflow
 from workflows.infer_config import InferJob, describe_probe
 
 log = logging.getLogger(__name__)
@@ -42,27 +45,28 @@ def run(job: InferJob) -> InferResult:
             another process writes into the folder; nothing is written then.
     """
     prepare_tensorflow()
-    models = {saved.name: LoadedModel(saved) for saved in job.networks}
+    models = {stored.name: LoadedModel(stored) for stored in job.networks}
     with locked(job.path):
-        return written(job, models, RunFolder(job.path, job.config.overwrite))
+        return written(job, models, RunFolder(job.path, job.config.overwrite, contents=names.INFERENCE))
 
 
 def written(job: InferJob, models: dict[str, LoadedModel], folder: RunFolder) -> InferResult:
     """Read, reconstruct, score and draw into ``folder``."""
     with folder.logged(), folder.timed("total"):
-        folder.text("config.yaml", yaml.safe_dump(described(job), sort_keys=False))
+        folder.text(names.CONFIG, yaml.safe_dump(described(job), sort_keys=False))
         data = opened(job, folder)
         recons, speeds = {}, {}
         for name, model in models.items():
             recons[name], speeds[name] = reconstructed(name, model, data, job, folder)
-        scores = assessed(job, data, recons, folder)
-    folder.manifest(facts(job, data, speeds))
+        doubts = probe_doubts(data.probe, job.networks[0].setup.probe)
+        scores = assessed(job, data, recons, folder, doubts)
+    folder.manifest(facts(job, data, speeds) | {"flags": [*doubts]})
     log.info("results: %s", folder.path)
     return InferResult(recons, scores, speeds, folder.path)
 
 
 def described(job: InferJob) -> dict[str, Any]:
-    models = [saved.name for saved in job.networks]
+    models = [stored.name for stored in job.networks]
     values = asdict(job.config) | {
         "models": models,
         "stitch": asdict(job.stitch),
@@ -76,7 +80,7 @@ def opened(job: InferJob, folder: RunFolder) -> Dataset:
     setup, found = job.networks[0].setup, job.data
     log.info("%s: %d patterns in %d groups", found.path, found.shape[0], len(found.values["groups"]))
     log.info("%s", describe_probe(found, setup.probe))
-    changes: dict[str, Any] = {"region_size": job.run.region_size}
+    changes: dict[str, Any] = {}
     if not found.counts:
         changes["photon_scale"] = fitted_photon_scale(job, setup)
         log.info(
@@ -85,7 +89,8 @@ def opened(job: InferJob, folder: RunFolder) -> Dataset:
             changes["photon_scale"],
         )
     with folder.timed("reading"):
-        return dataset_of(found, folder.path, **changes)
+        data = found.dataset(folder.path, **changes)
+    return data if job.config.group_size is None else data.regrouped(job.config.group_size)
 
 
 def fitted_photon_scale(job: InferJob, setup: Setup) -> float:
@@ -100,14 +105,16 @@ def reconstructed(
     """Predict all regions into a temporary file, stitch and store; the objects, and patterns per second."""
     view = model.view(data)
     with folder.timed("compilation"):
-        first = view.batch(np.zeros(job.batch_size, int))
-        model.step_for(view)(first["x"], first["offsets"], view.model_probe)
-    regions = Rows.temporary(folder.path, (view.n_groups, view.region_size, view.region_size), np.complex64)
+        first = np.zeros(job.batch_size, int)
+        model.step_for(view)(view.normalised(view.groups[first]), view.offsets[first], view.model_probe)
+    regions = FileArray.temporary(
+        folder.path, (view.n_groups, view.region_size, view.region_size), np.complex64
+    )
     before = sum(folder.timings.get(phase, 0.0) for phase in WORK)
     with folder.timed("inference"):
         model.predict_regions(view, regions, job.batch_size)
     with folder.timed("stitching"):
-        stitched = stitch(regions, view, job.stitch.method, scan_pitch(data), job.stitch.passes)
+        stitched = stitch(regions, view, job.stitch.method, job.stitch.passes)
     seconds = sum(folder.timings[phase] for phase in WORK) - before
     with folder.timed("writing"):
         store_recon(name, stitched, folder)
@@ -120,10 +127,14 @@ WORK = ("inference", "stitching")
 
 
 def assessed(
-    job: InferJob, data: Dataset, recons: dict[str, Stitched], folder: RunFolder
+    job: InferJob,
+    data: Dataset,
+    recons: dict[str, Stitched],
+    folder: RunFolder,
+    doubts: Mapping[str, str],
 ) -> dict[str, Any] | None:
     """Score and draw against the truth where it is known; otherwise draw the reconstructions."""
-    rectangle = tiled_rectangle(data, scan_pitch(data))
+    rectangle = data.tiling.rectangle
     if data.objects is None or min(rectangle[2:]) < metrics.SSIM_WINDOW:
         why = "no true objects" if data.objects is None else "a scan too small to be scored"
         log.info("the file has %s: no scores", why)
@@ -131,14 +142,14 @@ def assessed(
         region = metrics.Region(*rectangle) if min(rectangle[2:]) > 0 else whole
         for name, recon in recons.items():
             figure = figures.amp_phase(name, recon.objects[0], region)
-            folder.figure(f"visuals/amp_phase_{name}.png", figure)
+            folder.figure(names.figure(f"amp_phase_{name}"), figure)
         return None
     truth, region = data.objects, metrics.Region(*rectangle)
     if job.data.truth is not None:
         log.info("the file has the truth of part of the first object; that part is scored")
         truth, region, recons = _part(truth, metrics.Region(*job.data.truth), recons)
     by_method = {name: {job.stitch.method: recon} for name, recon in recons.items()}
-    scores = scored(truth, region, by_method, job.stitch.method, folder)
+    scores = scored(truth, region, by_method, job.stitch.method, folder, doubts)
     drawn(truth, region, data.probe, recons, {}, scores, folder)
     return scores
 
@@ -156,13 +167,12 @@ def _part(
 
 def facts(job: InferJob, data: Dataset, speeds: dict[str, float]) -> dict[str, Any]:
     """What the manifest states besides environment and times."""
-    origin = provenance(job.run, {})
-    del origin["training"]
-    return origin | {
+    return device_facts(job.run.xla) | {
+        "seed": job.run.seed,
         "run": str(job.networks[0].run.resolve()),
         "data": str(job.data.path.resolve()),
         "patterns": len(data.amplitudes),
         "groups": data.n_groups,
-        "weights_sha256": {saved.name: saved.sha256 for saved in job.networks},
+        "weights_sha256": {stored.name: stored.sha256 for stored in job.networks},
         "patterns_per_s": {name: round(speed, 1) for name, speed in speeds.items()},
     }

@@ -13,14 +13,15 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ptycho import conversion
-from ptycho.checks import overreach
 from ptycho.config import MODELS, ConfigError, RunConfig, StitchConfig, check
-from ptycho.conversion import one_line, show, to_dataclass
-from ptycho.probe import energy_diameter
+from ptycho.config import mapping as conversion
+from ptycho.config.mapping import one_line, show, to_dataclass
 from ptycho.readers import Measurement, inspect
-from ptycho.report import CONTENTS, check_free
-from ptycho.saved import SavedNetwork, read_saved, read_saved_config
+from ptycho.run.folder import check_free
+from ptycho.run.names import INFERENCE
+from ptycho.run.network import StoredNetwork, is_stored, read_network
+from ptycho.run.stored_config import read_config
+from ptycho.scan.probe import described_widths, energy_diameter
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class InferConfig:
     models: tuple[str, ...] | None = None
     stitch: StitchConfig | None = None
     batch_size: int | None = None
+    group_size: int | None = None
     output_dir: str | None = None
     overwrite: bool = False
 
@@ -50,6 +52,8 @@ class InferConfig:
             check(once, "models", list(self.models), "null, or a list of names, each once")
         if self.batch_size is not None:
             check(1 <= self.batch_size <= 2**16, "batch_size", self.batch_size, "null, or from 1 to 65536")
+        if self.group_size is not None:
+            check(1 <= self.group_size <= 64, "group_size", self.group_size, "null, or from 1 to 64")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +63,7 @@ class InferJob:
     config: InferConfig
     path: Path
     run: RunConfig
-    networks: tuple[SavedNetwork, ...]
+    networks: tuple[StoredNetwork, ...]
     data: Measurement
 
     @property
@@ -113,12 +117,13 @@ def plan(config: InferConfig, path: Path) -> InferJob:
     run = Path(config.run)
     if not run.is_dir():
         raise ConfigError(f"run={run}: no such folder; it must be the folder of a run")
-    settings = read_saved_config(run)
-    networks = tuple(read_saved(run, name) for name in _names(config, settings, run))
+    settings = read_config(run)
+    networks = tuple(read_network(run, name) for name in _names(config, settings, run))
     _keep_inputs(path, run, Path(config.data), config.overwrite)
-    check_free(path, config.overwrite)
+    check_free(path, config.overwrite, INFERENCE)
     data = inspect(config.data, networks[0].setup.probe)
-    _check_geometry(data, settings)
+    for network in networks:
+        _check_sizes(network, data, config.group_size)
     return InferJob(config, path, settings, networks, data)
 
 
@@ -126,7 +131,7 @@ def _names(config: InferConfig, settings: RunConfig, run: Path) -> tuple[str, ..
     """The networks that are asked for, or all that the run has trained."""
     if config.models is not None:
         return config.models
-    names = tuple(name for name in settings.models if (run / name / "model.json").exists())
+    names = tuple(name for name in settings.models if is_stored(run, name))
     if not names:
         raise ConfigError(f"run={run}: holds no trained network; it must be the folder of a finished run")
     return names
@@ -137,26 +142,18 @@ def _keep_inputs(path: Path, run: Path, data: Path, overwrite: bool) -> None:
     for key, source in (("run", run / "config.yaml"), ("data", data)):
         target, inside = path.resolve(), source.resolve()
         within = inside.is_relative_to(target) and inside != target
-        if within and overwrite and inside.relative_to(target).parts[0] in CONTENTS:
+        if within and overwrite and inside.relative_to(target).parts[0] in INFERENCE:
             raise ConfigError(f"output_dir={path}: holds {key}={source}, which overwrite=true would remove")
 
 
-def _check_geometry(data: Measurement, settings: RunConfig) -> None:
-    """One error if the data have another geometry than the networks were trained for."""
-    groups, N = data.values["groups"], data.shape[-1]
-    found = {"N": N, "gridsize²": groups.shape[1]}
-    wanted = {"N": settings.N, "gridsize²": settings.group_size}
-    if data.counts:
-        found["region_size"], wanted["region_size"] = data.values["region_size"], settings.region_size
+def _check_sizes(network: StoredNetwork, data: Measurement, group_size: int | None) -> None:
+    """An error if the data have another N or group size than the network's weights are bound to."""
+    known = {"N": data.shape[-1], "group_size": group_size or data.values["groups"].shape[1]}
+    wanted = {key: getattr(network.setup, key) for key in network.config.fixed_sizes(network.name)}
+    found = {key: known[key] for key in wanted}
     if found != wanted:
         has, needs = (", ".join(f"{key}={value}" for key, value in d.items()) for d in (found, wanted))
-        raise ConfigError(f"data={data.path}: has {has}; the run was trained for {needs}")
-    missing = overreach(data.values["positions"], groups, settings.region_size, N)
-    if missing > 1e-3:
-        raise ConfigError(
-            f"data={data.path}: its groups reach {missing:g} px beyond the run's regions of "
-            f"{settings.region_size} pixels; the step within a group must be the run's, {settings.offset}"
-        )
+        raise ConfigError(f"data={data.path}: has {has}; {network.name} was trained for {needs}")
 
 
 def describe_probe(data: Measurement, trained: np.ndarray) -> str:
@@ -164,6 +161,9 @@ def describe_probe(data: Measurement, trained: np.ndarray) -> str:
     if not data.own_probe:
         return "the file has no probe; the run's is used"
     probe = data.values["probe"].astype(complex)
+    if probe.shape != trained.shape:
+        ours, theirs = described_widths(probe), described_widths(trained)
+        return f"the probe of the file is used: {ours}; the run's: {theirs}"
     scale = np.vdot(probe, trained) / np.vdot(probe, probe).real
     rest = np.linalg.norm(scale * probe - trained) / np.linalg.norm(trained)
     if rest < SAME and abs(scale - 1) < SAME:

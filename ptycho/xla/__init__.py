@@ -1,4 +1,10 @@
-"""Image operators that compile under XLA where TensorFlow's own do not."""
+"""Image operators that compile under XLA where TensorFlow's own do not.
+
+Here live the operators, what they share, and a Keras layer; nothing else of ``ptycho`` is imported. The
+physics uses ``hat_weights``, ``resample`` and ``resample_adjoint``; ``translate`` is of the same family. The
+rest (``crop_and_resize``, ``projective_warp``, the layer ``Translation``) is a product of its own: see
+``docs/xla.md``.
+"""
 
 from ptycho.xla.crop import choose_path, crop_and_resize
 from ptycho.xla.layers import Translation

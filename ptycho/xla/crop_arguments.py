@@ -8,13 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from ptycho.xla.precision import IMAGE_DTYPES, INTEGER_DTYPES
+
 METHODS = ("bilinear", "nearest", "cubic", "lanczos3")
 PATHS = ("auto", "exact", "matrix")
-REAL_DTYPES = (
-    *(tf.uint8, tf.uint16, tf.int8, tf.int16, tf.int32, tf.int64),
-    *(tf.float16, tf.bfloat16, tf.float32, tf.float64),
-)
-COMPLEX_DTYPES = (tf.complex64, tf.complex128)
+DTYPES = INTEGER_DTYPES + IMAGE_DTYPES
 
 
 class CropArguments(NamedTuple):
@@ -60,9 +58,8 @@ def _invalid(message: str) -> Exception:
 
 
 def _check_choices(image: tf.Tensor, method: str, extrapolation_value: complex, path: str) -> None:
-    allowed = REAL_DTYPES + COMPLEX_DTYPES
-    if image.dtype not in allowed:
-        raise _invalid(f"image has dtype {image.dtype.name}; allowed: {', '.join(d.name for d in allowed)}.")
+    if image.dtype not in DTYPES:
+        raise _invalid(f"image has dtype {image.dtype.name}; allowed: {', '.join(d.name for d in DTYPES)}.")
     if method not in METHODS:
         raise _invalid(f"method is {method!r}; allowed: {', '.join(METHODS)}.")
     if path not in PATHS:
@@ -91,7 +88,8 @@ def _check_shapes(image: tf.Tensor, boxes: tf.Tensor, box_indices: tf.Tensor) ->
 
 
 def _checked_crop_size(crop_size: Sequence[int]) -> tuple[int, int]:
-    size = np.asarray(tf.get_static_value(crop_size) if tf.is_tensor(crop_size) else crop_size)
+    known = tf.nest.map_structure(lambda n: tf.get_static_value(n) if tf.is_tensor(n) else n, crop_size)
+    size = np.asarray(known)
     if size.dtype == object:
         raise _invalid("crop_size is not known while tracing; pass two Python integers.")
     if size.shape != (2,) or size.dtype.kind not in "iu" or (size <= 0).any():

@@ -12,10 +12,12 @@ out is of the order of 2⁻²⁴, the rounding of float32 itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import tensorflow as tf
 
+INTEGER_DTYPES = (tf.uint8, tf.uint16, tf.int8, tf.int16, tf.int32, tf.int64)
 IMAGE_DTYPES = (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128)
 
 
@@ -24,11 +26,11 @@ def compute_dtype(dtype: tf.DType) -> tf.DType:
     return tf.float64 if dtype.real_dtype == tf.float64 else tf.float32
 
 
-def check_image_dtype(dtype: tf.DType, argument: str) -> None:
-    """Raise ``ValueError`` unless ``dtype`` is one of the floating and complex image dtypes."""
-    if dtype not in IMAGE_DTYPES:
-        allowed = ", ".join(d.name for d in IMAGE_DTYPES)
-        raise ValueError(f"{argument} has dtype {dtype.name}; allowed: {allowed}. Cast it first.")
+def check_image_dtype(dtype: tf.DType, argument: str, allowed: Sequence[tf.DType] = IMAGE_DTYPES) -> None:
+    """Raise ``ValueError`` unless ``dtype`` is ``allowed``, by default floating or complex."""
+    if dtype not in allowed:
+        names = ", ".join(d.name for d in allowed)
+        raise ValueError(f"{argument} has dtype {dtype.name}; allowed: {names}. Cast it first.")
 
 
 def by_parts(
@@ -55,9 +57,21 @@ def channels_as_real(images: tf.Tensor) -> tf.Tensor:
 
 def channels_as_complex(images: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """The inverse of :func:`channels_as_real`; a real ``dtype`` is a cast."""
+    if dtype.is_integer and images.dtype.is_floating:
+        return _as_integer(images, dtype)
     if not dtype.is_complex:
         return tf.cast(images, dtype)
     return tf.complex(*tf.split(images, 2, axis=-1))
+
+
+def _as_integer(images: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Floating images without their fraction; the end of the range for what lies beyond it.
+
+    There a cast gives whatever the device does, and ``tf.saturate_cast`` is wrong for int64.
+    """
+    top = np.asarray(dtype.max, images.dtype.as_numpy_dtype)
+    top = np.nextafter(top, 0) if int(top) > dtype.max else top  # 2³¹ − 1 is no float32
+    return tf.cast(tf.clip_by_value(images, dtype.min, top), dtype)
 
 
 def fill_as_real(fill_value: complex, channels: int | tf.Tensor, dtype: tf.DType) -> tf.Tensor:

@@ -9,6 +9,8 @@ import tensorflow as tf
 
 from ptycho.xla.gather import read_pixels, round_half_away
 from ptycho.xla.precision import (
+    IMAGE_DTYPES,
+    INTEGER_DTYPES,
     channels_as_complex,
     channels_as_real,
     check_image_dtype,
@@ -34,20 +36,24 @@ def projective_warp(
     c0, c1]`` with ``c2 = 1``, or the matrix ``[[a0, a1, a2], [b0, b1, b2], [c0, c1, c2]]``.
 
     Args:
-        images: ``(B, H, W, C)`` float16, bfloat16, float32, float64, complex64 or complex128; computed in
-            float32 (float64 for double precision).
+        images: ``(B, H, W, C)``, integer (8 to 64 bits), float16, bfloat16, float32, float64, complex64 or
+            complex128; computed in float32 (float64 for double precision). Sizes may be unknown while
+            tracing.
         transforms: ``(n, 8)`` or ``(n, 3, 3)`` real, n = 1 (one for all images) or B.
         interpolation: ``bilinear``, or ``nearest`` (halves away from zero).
         fill_mode: what lies outside the image: ``constant`` (every corner outside is ``fill_value``),
             ``nearest`` (the border pixel), ``reflect`` (abcd continues as dcba) or ``wrap`` (abcd continues
             as abcd, with the border pixel held over the seam, as in TensorFlow). Upper case is accepted.
         fill_value: value outside for ``constant``, and wherever a coordinate is infinite in any mode;
-            complex for complex images only.
-        output_shape: ``(h, w)``; that of the images by default.
+            complex for complex images only; for integer images without its fraction, and in their range.
+        output_shape: ``(h, w)``, two integers or an integer tensor; that of the images by default.
 
     Returns:
-        ``(B, h, w, C)`` in the dtype of ``images``, differentiable in ``images`` (the exact adjoint, where
-        TensorFlow applies the inverse transform) and, for ``bilinear``, in ``transforms``.
+        ``(B, h, w, C)`` in the dtype of ``images``, differentiable in floating and complex ``images`` (the
+        exact adjoint, where TensorFlow applies the inverse transform) and, for ``bilinear``, in
+        ``transforms``. Integer images come back bit for bit as TensorFlow's kernel gives them, compiled or
+        not: ``nearest`` copies pixels, ``bilinear`` interpolates in float32 and drops the fraction (towards
+        zero). Only what float32 rounds out of the dtype's range, where TensorFlow overflows, is saturated.
 
     Raises:
         ValueError: wrong rank, dtype, mode, output shape or number of transforms.
@@ -55,19 +61,38 @@ def projective_warp(
     images, transforms = tf.convert_to_tensor(images), tf.convert_to_tensor(transforms)
     interpolation, fill_mode = interpolation.lower(), fill_mode.lower()
     _check(images, transforms, interpolation, fill_mode, fill_value)
-    height, width = _checked_output_shape(images, output_shape)
-    work = tf.cast(channels_as_real(images), compute_dtype(images.dtype))
+    size = _checked_output_shape(images, output_shape)
+    work, fill = _pixels_and_fill(images, fill_value, interpolation)
+
+    rows, cols, finite = _source_points(_as_matrices(transforms, compute_dtype(images.dtype)), *size)
+    rows, cols = (FILL_MODES[fill_mode](p, s) for p, s in zip((rows, cols), _sizes(images), strict=True))
+    if interpolation == "nearest":
+        warped = _nearest(work, rows, cols, fill)
+    else:
+        warped = _bilinear(work, rows, cols, fill, _product if images.dtype.is_integer else tf.multiply)
+    warped = channels_as_complex(tf.where(finite[..., None], warped, fill), images.dtype)
+    shape = tf.stack([tf.shape(images)[0], *size, tf.shape(images)[3]])
+    warped = tf.reshape(warped, shape)  # refuses a number of transforms that broadcast
+    known = [None if tf.is_tensor(n) else n for n in size]
+    return tf.ensure_shape(warped, [images.shape[0], *known, images.shape[3]])
+
+
+def _pixels_and_fill(
+    images: tf.Tensor, fill_value: complex, interpolation: str
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Both real, in the dtype of the computation; integers stay what they are where none are blended."""
+    if images.dtype.is_integer:
+        fill_value = int(fill_value)
+        if interpolation == "nearest":
+            return images, tf.constant(fill_value, images.dtype)
     channels = tf.shape(images)[3] if images.shape[3] is None else images.shape[3]
     fill = fill_as_real(fill_value, channels, images.dtype)
+    return tf.cast(channels_as_real(images), compute_dtype(images.dtype)), fill
 
-    rows, cols, finite = _source_points(_as_matrices(transforms, work.dtype), height, width)
-    size = [work.shape[a] or tf.shape(work)[a] for a in (1, 2)]
-    rows, cols = (FILL_MODES[fill_mode](p, s) for p, s in zip((rows, cols), size, strict=True))
-    warped = _INTERPOLATE[interpolation](work, rows, cols, fill)
-    warped = channels_as_complex(tf.where(finite[..., None], warped, fill), images.dtype)
-    shape = tf.stack([tf.shape(images)[0], height, width, tf.shape(images)[3]])
-    warped = tf.reshape(warped, shape)  # refuses a number of transforms that broadcast
-    return tf.ensure_shape(warped, [images.shape[0], height, width, images.shape[3]])
+
+def _sizes(images: tf.Tensor) -> list[int | tf.Tensor]:
+    """Height and width, numbers where known."""
+    return [images.shape[a] or tf.shape(images)[a] for a in (1, 2)]
 
 
 def _as_matrices(transforms: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
@@ -78,13 +103,14 @@ def _as_matrices(transforms: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     return tf.concat([transforms, tf.ones_like(transforms[:, :1])], axis=1)
 
 
-def _source_points(matrices: tf.Tensor, height: int, width: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def _source_points(
+    matrices: tf.Tensor, height: int | tf.Tensor, width: int | tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Input rows and columns ``(n, h, w)`` of the output pixels, zero where not finite; where they are."""
     x, y = tf.range(width, dtype=matrices.dtype), tf.range(height, dtype=matrices.dtype)
 
-    def affine(
-        first: int,
-    ) -> tf.Tensor:  # each operation rounded by itself, in the order of TensorFlow's kernel
+    def affine(first: int) -> tf.Tensor:
+        """Each operation rounded by itself, in the order of TensorFlow's kernel."""
         along_x = _rounded(matrices[:, first : first + 1] * x)[:, None, :]
         along_y = _rounded(matrices[:, first + 1 : first + 2] * y)[:, :, None]
         return _rounded(along_x + along_y) + matrices[:, first + 2, None, None]
@@ -146,7 +172,7 @@ FILL_MODES: dict[str, Callable[..., tf.Tensor]] = {
 
 def _read_or_fill(work: tf.Tensor, rows: tf.Tensor, cols: tf.Tensor, fill: tf.Tensor) -> tf.Tensor:
     """``(B, h, w, C)`` pixels at whole rows and cols ``(n, h, w)``, ``fill`` outside."""
-    height, width = (work.shape[a] or tf.shape(work)[a] for a in (1, 2))
+    height, width = _sizes(work)
     rows, cols = tf.cast(rows, tf.int32), tf.cast(cols, tf.int32)
     inside = (rows >= 0) & (rows < height) & (cols >= 0) & (cols < width)
     rows, cols = tf.where(inside, rows, 0), tf.where(inside, cols, 0)
@@ -154,27 +180,39 @@ def _read_or_fill(work: tf.Tensor, rows: tf.Tensor, cols: tf.Tensor, fill: tf.Te
     return tf.where(inside[..., None], read_pixels(work, which, rows, cols), fill)
 
 
-def _bilinear(work: tf.Tensor, rows: tf.Tensor, cols: tf.Tensor, fill: tf.Tensor) -> tf.Tensor:
+def _bilinear(
+    work: tf.Tensor,
+    rows: tf.Tensor,
+    cols: tf.Tensor,
+    fill: tf.Tensor,
+    times: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+) -> tf.Tensor:
+    """Rows of two pixels blended by ``times``, then columns, in the order of TensorFlow's kernel."""
     top, left = tf.floor(rows), tf.floor(cols)
     bottom, right = top + 1, left + 1
     down, up = (rows - top)[..., None], (bottom - rows)[..., None]
     across, back = (cols - left)[..., None], (right - cols)[..., None]
-    upper = back * _read_or_fill(work, top, left, fill) + across * _read_or_fill(work, top, right, fill)
-    lower = back * _read_or_fill(work, bottom, left, fill) + across * _read_or_fill(work, bottom, right, fill)
-    return up * upper + down * lower
+
+    def along(row: tf.Tensor) -> tf.Tensor:
+        first, second = (_read_or_fill(work, row, col, fill) for col in (left, right))
+        return times(back, first) + times(across, second)
+
+    return times(up, along(top)) + times(down, along(bottom))
+
+
+def _product(weight: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
+    """Rounded before it is added: where a fraction is dropped, the last bit decides a whole number."""
+    return _rounded(weight * value)
 
 
 def _nearest(work: tf.Tensor, rows: tf.Tensor, cols: tf.Tensor, fill: tf.Tensor) -> tf.Tensor:
     return _read_or_fill(work, round_half_away(rows), round_half_away(cols), fill)
 
 
-_INTERPOLATE = {"bilinear": _bilinear, "nearest": _nearest}
-
-
 def _check(
     images: tf.Tensor, transforms: tf.Tensor, interpolation: str, fill_mode: str, fill: complex
 ) -> None:
-    check_image_dtype(images.dtype, "images")
+    check_image_dtype(images.dtype, "images", INTEGER_DTYPES + IMAGE_DTYPES)
     if images.shape.rank != 4 or 0 in images.shape[1:3]:
         raise ValueError(f"images has shape {images.shape}; allowed: (B, H, W, C) with positive H and W.")
     if interpolation not in INTERPOLATIONS:
@@ -183,6 +221,9 @@ def _check(
         raise ValueError(f"fill_mode is {fill_mode!r}; allowed: {', '.join(FILL_MODES)}.")
     if isinstance(fill, complex) and not images.dtype.is_complex:
         raise ValueError(f"fill_value is {fill} for {images.dtype.name} images; allowed: a real number.")
+    if images.dtype.is_integer and not images.dtype.min - 1 < fill < images.dtype.max + 1:
+        limits = f"{images.dtype.min} to {images.dtype.max}"
+        raise ValueError(f"fill_value is {fill} for {images.dtype.name} images; allowed: {limits}.")
     if transforms.shape.rank not in (2, 3) or list(transforms.shape[1:]) not in ([8], [3, 3]):
         raise ValueError(f"transforms has shape {transforms.shape}; allowed: (n, 8) or (n, 3, 3).")
     if not transforms.dtype.is_floating:
@@ -192,12 +233,16 @@ def _check(
         raise ValueError(f"transforms has {count} rows for {batch} images; allowed: 1 or one for each image.")
 
 
-def _checked_output_shape(images: tf.Tensor, output_shape: Sequence[int] | None) -> tuple[int, int]:
+def _checked_output_shape(images: tf.Tensor, output_shape: Sequence[int] | None) -> list[int | tf.Tensor]:
     """Height and width of the output: Python integers where they are known, else scalar tensors."""
     if output_shape is None:
-        dynamic = tf.shape(images)
-        return tuple(images.shape[a] if images.shape[a] is not None else dynamic[a] for a in (1, 2))
-    size = np.asarray(tf.get_static_value(output_shape) if tf.is_tensor(output_shape) else output_shape)
-    if size.shape != (2,) or size.dtype.kind not in "iu" or (size <= 0).any():
-        raise ValueError(f"output_shape is {size.tolist()}; allowed: two positive integers (height, width).")
-    return int(size[0]), int(size[1])
+        return _sizes(images)
+    allowed = "allowed: two positive integers (height, width)"
+    try:
+        size = tf.convert_to_tensor(output_shape)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"output_shape is {output_shape}; {allowed}.") from error
+    known = tf.get_static_value(size)
+    if size.shape != (2,) or not size.dtype.is_integer or (known is not None and (known <= 0).any()):
+        raise ValueError(f"output_shape is {output_shape if known is None else known.tolist()}; {allowed}.")
+    return tf.unstack(tf.cast(size, tf.int32)) if known is None else [int(n) for n in known]

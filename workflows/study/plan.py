@@ -10,8 +10,8 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 
 from ptycho.config import ConfigError, RunConfig
-from ptycho.conversion import differences, result_settings
-from ptycho.stored import read_config
+from ptycho.config.mapping import differences, result_settings
+from ptycho.run.stored_config import read_config
 from workflows.config import run_config
 from workflows.study.definition import Cell, Study
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ptycho.report import RunFolder
+from ptycho.run.folder import RunFolder
 from workflows.study import figures
 from workflows.study.definition import AT_LEAST, SCORES, Comparison, Study
 from workflows.study.results import (

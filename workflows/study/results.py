@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ptycho.metrics import ALARMS
+from ptycho.evaluation.metrics import ALARMS
 from workflows.study.definition import AT_LEAST, Cell, Claim, Comparison, Study
 from workflows.study.plan import ABSENT, INCOMPLETE, StudyRun
 

@@ -1,0 +1,82 @@
+"""One set of weights on scans of other geometries than the training's: scores without any training.
+
+    python benchmarks/geometry_free.py RUN        RUN: folder of a finished run with model=unrolled…
+
+Every scan is simulated anew with the run's own test object (role, seed and image decide it) unless N is
+another; the run's own test scan is the first row. Columns: amplitude and phase SSIM of the network alone
+(``stitch=probe``) and refined, R-factor excluded, and patterns per second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+
+from benchmarks.tables import markdown
+from ptycho.config import RunConfig
+from ptycho.evaluation import metrics
+from ptycho.reconstruction.stitching import stitch_each
+from ptycho.run.loaded import LoadedModel, load_model
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import is_far_from
+from ptycho.simulation.simulate import simulate
+
+
+def scans(config: RunConfig) -> dict[str, Dataset]:
+    """Name → test scan."""
+
+    def test(**changes: object) -> Dataset:
+        smaller = {"nimgs_train": 1, "max_groups_train": 64, "nimgs_test": 1, "nepochs": 1, "batch_size": 16}
+        return simulate(replace(config, **(smaller | changes)))["test"]
+
+    own = test()
+    jittered = test(scan=replace(config.scan, jitter=3.0))
+    wide = {"N": 2 * config.N, "size": config.size + 2 * config.N}
+    found = {"as in training": own, "positions moved by up to 3 px": jittered}
+    for count in (3, 4, 7):
+        found[f"groups of the {count} nearest patterns"] = own.regrouped(count)
+        found[f"groups of the {count} nearest, moved"] = jittered.regrouped(count)
+    return found | {f"N = {2 * config.N}": test(**wide), f"N = {2 * config.N}, moved": test(
+        **wide, scan=replace(config.scan, jitter=3.0)
+    )}
+
+
+def scored(model: LoadedModel, data: Dataset) -> dict[str, object]:
+    """A row of the table."""
+    began = time.perf_counter()
+    regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)
+    model.predict_regions(data, regions)
+    seconds = time.perf_counter() - began
+    row: dict[str, object] = {"R": data.region_size, "C": data.group_size, "patterns": len(data.amplitudes)}
+    region = metrics.Region(*data.tiling.rectangle)
+    for method, stitched in stitch_each(regions, data, ("probe", "refined")).items():
+        scores = metrics.score_images(stitched.objects, data.objects, stitched.mask, region)
+        row[method] = " / ".join("–" if s is None else f"{s:.4f}" for s in scores["ssim"])
+    far = is_far_from(data.probe, model.probe)
+    return row | {"probe far": "yes" if far else "no", "groups/s": f"{data.n_groups / seconds:.0f}"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path, help="folder of a finished run")
+    model = load_model(parser.parse_args().run)
+    rows = []
+    for name, data in scans(model.config).items():
+        rows.append({"scan": name} | scored(model, data))
+        print("\n".join(markdown(rows[-1:])[-1:]), flush=True)
+    print("\n" + "\n".join(markdown(rows)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""Configuration: frozen dataclasses that validate themselves, and their form as plain mappings.
+
+:mod:`~ptycho.config.sections` has the options of each group, :mod:`~ptycho.config.run_config` a whole run,
+:mod:`~ptycho.config.mapping` the way from and to nested plain values. Every error names the key as it is
+written on the command line, the value, and what is allowed. Imports nothing of ``ptycho``, and neither Hydra
+nor TensorFlow, so that a mistake is answered before anything heavy loads.
+"""
+
+from ptycho.config.errors import ConfigError, check
+from ptycho.config.run_config import RunConfig
+from ptycho.config.sections import (
+    GENERATORS,
+    MODELS,
+    OBJECTS,
+    PROBES,
+    BaselineConfig,
+    FileProbe,
+    GeneratorConfig,
+    IdealDiskProbe,
+    LinesObject,
+    ProbeConfig,
+    ScanConfig,
+    StitchConfig,
+    TrainConfig,
+    UNetModel,
+    UnrolledModel,
+    XlaConfig,
+    ZonePlateProbe,
+)
+
+__all__ = [
+    "GENERATORS",
+    "MODELS",
+    "OBJECTS",
+    "PROBES",
+    "BaselineConfig",
+    "ConfigError",
+    "FileProbe",
+    "GeneratorConfig",
+    "IdealDiskProbe",
+    "LinesObject",
+    "ProbeConfig",
+    "RunConfig",
+    "ScanConfig",
+    "StitchConfig",
+    "TrainConfig",
+    "UNetModel",
+    "UnrolledModel",
+    "XlaConfig",
+    "ZonePlateProbe",
+    "check",
+]

@@ -1,0 +1,228 @@
+"""The sections of a configuration and the options of its groups; a message names the key as it is written.
+
+To add an option to a group: a dataclass with its ``KIND`` here, an entry in the group's table below, a YAML
+file in ``conf/<group>/``, and an entry in the table of what builds it: :data:`ptycho.networks.GENERATORS`,
+:data:`ptycho.scan.probe.PROBES` or :data:`ptycho.simulation.objects.OBJECTS`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ptycho.config.errors import ConfigError, at_least, check, finite
+
+
+@dataclass(frozen=True)
+class LinesObject:
+    """Random line segments, blurred (the published "grid lines" object)."""
+
+    KIND: ClassVar[str] = "lines"
+    n_lines: int = 400
+
+    def __post_init__(self) -> None:
+        at_least("object.n_lines", self.n_lines, 1)
+
+
+@dataclass(frozen=True)
+class IdealDiskProbe:
+    """Gaussian-smoothed disk with a flat phase; lengths in pixels of a 64 × 64 window, scaled with N."""
+
+    KIND: ClassVar[str] = "ideal_disk"
+    diameter_px64: float = 22.0
+    smoothing_px64: float = 1.0
+    mask_diameter_px: float | None = None
+
+    def __post_init__(self) -> None:
+        finite("probe.diameter_px64", self.diameter_px64, above=True)
+        check(self.diameter_px64 <= 64, "probe.diameter_px64", self.diameter_px64, "at most 64 (the window)")
+        finite("probe.smoothing_px64", self.smoothing_px64)
+        _check_mask(self.mask_diameter_px)
+
+
+@dataclass(frozen=True)
+class ZonePlateProbe:
+    """Focus of a Fresnel zone plate with a central stop, propagated to the defocused sample plane."""
+
+    KIND: ClassVar[str] = "zone_plate"
+    energy_keV: float = 8.0
+    pixel_size_nm: float | None = None
+    zone_plate_diameter_um: float = 180.0
+    outermost_zone_width_nm: float = 30.0
+    central_stop_diameter_um: float = 60.0
+    defocus_um: float = 45.0
+    mask_diameter_px: float | None = None
+
+    def __post_init__(self) -> None:
+        finite("probe.energy_keV", self.energy_keV, above=True)
+        if self.pixel_size_nm is not None:
+            finite("probe.pixel_size_nm", self.pixel_size_nm, above=True)
+        finite("probe.zone_plate_diameter_um", self.zone_plate_diameter_um, above=True)
+        finite("probe.outermost_zone_width_nm", self.outermost_zone_width_nm, above=True)
+        finite("probe.central_stop_diameter_um", self.central_stop_diameter_um)
+        check(
+            self.central_stop_diameter_um < self.zone_plate_diameter_um,
+            "probe.central_stop_diameter_um",
+            self.central_stop_diameter_um,
+            f"smaller than probe.zone_plate_diameter_um={self.zone_plate_diameter_um}",
+        )
+        check(math.isfinite(self.defocus_um), "probe.defocus_um", self.defocus_um, "a finite number")
+        _check_mask(self.mask_diameter_px)
+
+
+@dataclass(frozen=True)
+class FileProbe:
+    """A probe from an NPZ file, key ``probeGuess``, brought to N × N."""
+
+    KIND: ClassVar[str] = "npz"
+    file: str = ""
+    resize: str = "interpolate"
+    mask_diameter_px: float | None = None
+    RESIZE: ClassVar[tuple[str, ...]] = ("interpolate", "pad", "pad_quadratic")
+
+    def __post_init__(self) -> None:
+        check(bool(self.file), "probe.file", repr(self.file), "the path of an .npz file with key probeGuess")
+        check(self.resize in self.RESIZE, "probe.resize", self.resize, f"one of {', '.join(self.RESIZE)}")
+        _check_mask(self.mask_diameter_px)
+
+
+def _check_mask(diameter: float | None) -> None:
+    if diameter is not None:
+        finite("probe.mask_diameter_px", diameter, above=True)
+
+
+@dataclass(frozen=True)
+class ScanConfig:
+    """Deviation of the scan from its grid: positions move uniformly within ±jitter pixels."""
+
+    jitter: float = 0.0
+
+    def __post_init__(self) -> None:
+        finite("scan.jitter", self.jitter)
+        check(self.jitter <= 16, "scan.jitter", self.jitter, "at most 16 pixels")
+
+
+@dataclass(frozen=True)
+class UnrolledModel:
+    """Unrolled physics iteration with small residual CNNs; see :mod:`ptycho.networks.unrolled`."""
+
+    KIND: ClassVar[str] = "unrolled"
+    FIXED: ClassVar[tuple[str, ...]] = ()  # sizes that the weights depend on
+    stages: int = 8
+    width: int = 32
+    blocks: int = 1
+    coarsening: int = 2
+    illumination_floor: float = 0.01
+    neighbours: int = 3
+    neighbour_distance_px64: float = 12.0
+
+    def __post_init__(self) -> None:
+        _check_neighbours(self.neighbours, self.neighbour_distance_px64)
+        at_least("model.stages", self.stages, 1)
+        at_least("model.width", self.width, 1)
+        at_least("model.blocks", self.blocks, 0)
+        at_least("model.coarsening", self.coarsening, 1)
+        finite("model.illumination_floor", self.illumination_floor, above=True)
+
+
+@dataclass(frozen=True)
+class UNetModel:
+    """The published PtychoPINN encoder with two decoders; see :mod:`ptycho.networks.unet`."""
+
+    KIND: ClassVar[str] = "unet"
+    FIXED: ClassVar[tuple[str, ...]] = ("N", "group_size")
+    filters_scale: int = 2
+    object_big: bool = False
+    neighbours: int = 0
+    neighbour_distance_px64: float = 12.0
+
+    def __post_init__(self) -> None:
+        _check_neighbours(self.neighbours, self.neighbour_distance_px64)
+        at_least("model.filters_scale", self.filters_scale, 1)
+
+
+def _check_neighbours(count: int, distance: float) -> None:
+    """``neighbours``: patterns near a group that its object must explain in training, besides its own."""
+    at_least("model.neighbours", count, 0)
+    finite("model.neighbour_distance_px64", distance, above=True)
+
+
+@dataclass(frozen=True)
+class BaselineConfig:
+    """PtychoNN, supervised; ``patterns_per_group`` = 1 is the published choice, null takes all."""
+
+    FIXED: ClassVar[tuple[str, ...]] = ("N",)
+    patterns_per_group: int | None = 1
+    filters_scale: int = 1
+    learning_rate: float = 1e-3
+
+    def __post_init__(self) -> None:
+        if self.patterns_per_group is not None:
+            at_least("baseline.patterns_per_group", self.patterns_per_group, 1)
+        at_least("baseline.filters_scale", self.filters_scale, 1)
+        finite("baseline.learning_rate", self.learning_rate, above=True)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Adam with a linear warm-up and a cosine decay; ``patience`` ends a training that no longer improves."""
+
+    learning_rate: float = 1e-3
+    final_learning_rate_fraction: float = 0.01
+    warmup_fraction: float = 0.05
+    clip_norm: float = 1.0
+    val_groups: int = 256
+    checkpoint_seconds: float = 30.0
+    patience: int | None = None
+
+    def __post_init__(self) -> None:
+        finite("train.learning_rate", self.learning_rate, above=True)
+        for key in ("final_learning_rate_fraction", "warmup_fraction"):
+            value = getattr(self, key)
+            check(math.isfinite(value) and 0 <= value <= 1, f"train.{key}", value, "between 0 and 1")
+        finite("train.clip_norm", self.clip_norm, above=True)
+        at_least("train.val_groups", self.val_groups, 1)
+        finite("train.checkpoint_seconds", self.checkpoint_seconds)
+        if self.patience is not None:
+            at_least("train.patience", self.patience, 1)
+
+
+@dataclass(frozen=True)
+class XlaConfig:
+    """Effective XLA switches, resolved once: compile the steps; separable translation or TensorFlow's."""
+
+    compile: bool = True
+    translate: bool = True
+
+    def __post_init__(self) -> None:
+        if self.compile and not self.translate:
+            raise ConfigError(
+                "xla.translate=false with xla.compile=true: TensorFlow's projective kernel has no XLA form; "
+                "set xla.compile=false too, or xla.translate=true"
+            )
+
+
+@dataclass(frozen=True)
+class StitchConfig:
+    """How patches become objects.
+
+    ``probe``: illumination-weighted mean; ``grid``: tiles of the central squares; ``refined``: as ``probe``,
+    then corrected by the measured patterns, ``passes`` times at most.
+    """
+
+    method: str = "probe"
+    passes: int = 5
+    METHODS: ClassVar[tuple[str, ...]] = ("probe", "grid", "refined")
+
+    def __post_init__(self) -> None:
+        check(1 <= self.passes <= 10_000, "stitch.passes", self.passes, "from 1 to 10000")
+        check(self.method in self.METHODS, "stitch.method", self.method, f"one of {', '.join(self.METHODS)}")
+
+
+OBJECTS: dict[str, type] = {LinesObject.KIND: LinesObject}
+PROBES: dict[str, type] = {probe.KIND: probe for probe in (IdealDiskProbe, ZonePlateProbe, FileProbe)}
+GENERATORS: dict[str, type] = {model.KIND: model for model in (UnrolledModel, UNetModel)}
+MODELS = ("pinn", "baseline")
+ProbeConfig = IdealDiskProbe | ZonePlateProbe | FileProbe
+GeneratorConfig = UnrolledModel | UNetModel

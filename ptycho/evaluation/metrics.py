@@ -1,0 +1,394 @@
+"""How good is a reconstruction? Alignment, SSIM, MS-SSIM, PSNR, MAE, MSE and Fourier ring correlation.
+
+Notation
+    o  reconstruction, complex ``(H, W)``    t  truth, complex ``(H, W)``, in the same object units
+    m  covered pixels, bool ``(H, W)``       r  (row, col) in pixels from the middle of the image
+    φ  phase in rad; zero where the complex value is zero, because nothing has no phase
+    q  spatial frequency as a fraction of Nyquist, which is half a cycle per pixel
+
+Scores come in pairs ``[amplitude, phase]``. A score that is not defined is ``None``, and a flag says why:
+the results go to JSON, which holds neither NaN nor infinity.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.ndimage import gaussian_filter
+from skimage.metrics import structural_similarity
+
+from ptycho.evaluation.frc import Curve, frc, frc_crossing
+
+Pair = list[float | None]
+
+CHANNELS = ("amplitude", "phase")
+FRC_THRESHOLDS = {"frc50": 0.5, "frc1over7": 1 / 7}
+SCORES = ("ssim", "ms_ssim", "psnr", "mae", "mse", *FRC_THRESHOLDS)
+SSIM_WINDOW = 7  # px; scikit-image's default
+MIN_SIDE = {"ssim": SSIM_WINDOW, "ms_ssim": 11 * 2**4, **dict.fromkeys(FRC_THRESHOLDS, SSIM_WINDOW)}
+CONSTANT = 1e-6  # max−min (of the largest amplitude, or in rad) below which an image is constant
+ALARMS = ("nan", "uncovered", "collapsed", "collapsed_phase")  # flags of a failed reconstruction
+COLLAPSED = 1e-2  # fraction of the truth's contrast below which a reconstruction has collapsed
+ROUNDING = 1e-14  # root-mean-square error (of the peak) that is only float64 rounding
+
+CONVENTIONS: dict[str, str] = {
+    "region": "one rectangle for every model and stitching, fixed by the scan alone (the grid-stitch "
+    "footprint); uncovered pixels inside it count as zero amplitude and zero phase",
+    "alignment": "over the covered pixels: one plane fitted to angle(reconstruction·conj(truth)), weighted "
+    "by |truth|², its slope (row, col) in rad/px taken off the reconstruction only; one complex least-"
+    "squares scale from that to the truth; amplitude_ratio = 1/|scale|, how large the raw reconstruction is",
+    "ssim": "scikit-image structural_similarity, uniform 7×7 window, sample covariance; amplitude data_range "
+    "= max−min of the true amplitude; phase mapped to (φ+π)/2π with data_range 1",
+    "ms_ssim": "tf.image.ssim_multiscale, five scales, 11 px Gaussian window (Wang 2003), ranges of ssim; "
+    "null if a side is below 176 px; negative structure at a scale is clipped to 0, and flagged",
+    "psnr": "10·log10(peak²/mse) in dB, peak = max of the true amplitude, 2π for phase; null if infinite",
+    "mae, mse": "plain means over the region: amplitude in object units, wrapped phase difference in rad",
+    "phase_rmse_rad": "root of the plain mean over the region of the squared wrapped phase difference",
+    "frc": "Fourier ring correlation of the amplitudes and of the phases; window-weighted mean removed, Hann "
+    "window on both axes, rings one frequency step of the shorter side wide, up to Nyquist, no smoothing; "
+    "frc50, frc1over7 = first fall below 0.5 and 1/7, linearly interpolated, as fractions of Nyquist; 1 and "
+    "flagged if never crossed, null if truth or reconstruction is constant; blind to pure attenuation",
+    "flags": "nan; uncovered (not one covered pixel); collapsed, collapsed_phase (contrast of the raw recon"
+    f"struction below {COLLAPSED:g} of the truth's); <score>_<channel>_<why> for what is null or limited",
+}
+
+
+@dataclass(frozen=True)
+class Region:
+    """The scored rectangle ``[top, top + height) × [left, left + width)``, in object pixels."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+
+    def __post_init__(self) -> None:
+        for name, least in (("top", 0), ("left", 0), ("height", 1), ("width", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"Region.{name} must be an integer of at least {least}, got {value!r}")
+
+    def crop(self, array: np.ndarray) -> np.ndarray:
+        """The rectangle cut from the last two axes, ``(…, M, M)`` to ``(…, height, width)``; a view."""
+        bottom, right = self.top + self.height, self.left + self.width
+        if array.ndim < 2 or array.shape[-2] < bottom or array.shape[-1] < right:
+            raise ValueError(f"array must be at least {bottom} × {right} to hold {self}, got {array.shape}")
+        return array[..., self.top : bottom, self.left : right]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """``object = scale · recon · exp(−i phase_slope·r)``, zero where uncovered.
+
+    Attributes:
+        object: aligned reconstruction, ``(H, W)`` complex128.
+        scale: least-squares scale from the flattened reconstruction to the truth.
+        amplitude_ratio: ``1/|scale|``: how large the raw reconstruction's amplitude is against the truth.
+        phase_slope: (row, col) in rad/px by which the raw reconstruction is tilted against the truth.
+    """
+
+    object: np.ndarray
+    scale: complex
+    amplitude_ratio: float
+    phase_slope: tuple[float, float]
+
+
+def align(recon: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> Alignment:
+    """Remove what diffraction leaves open: global phase, amplitude scale and a phase plane.
+
+    The plane ``c + g·r`` minimises ``Σ_m |t|² (angle(o·conj t) − c − g·r)²``, and the scale ``s`` then
+    ``Σ_m |t − s·o·exp(−i g·r)|²``: in this order, because under a ramp the terms of ``Σ conj(o)·t`` cancel
+    and the scale comes out too small.
+
+    Args:
+        recon, truth: complex ``(H, W)``.
+        mask: bool ``(H, W)``, the covered pixels; the others do not count and are zero in the result.
+
+    Raises:
+        ValueError: unlike shapes, wrong dtypes, values that are not finite, or nothing to align.
+    """
+    _check_images(recon, truth, mask)
+    recon = np.where(mask, recon, 0).astype(np.complex128)
+    truth = truth.astype(np.complex128)
+    for name, image in (("recon (on the covered pixels)", recon), ("truth", truth)):
+        if not (np.isfinite(image).all() and np.vdot(image, image).real > 0):
+            raise ValueError(f"{name} must be finite and not zero everywhere, got NaN, infinity or all zeros")
+    slope = _phase_slope(recon * truth.conj(), np.abs(truth) ** 2)
+    flat = recon * np.exp(-1j * _ramp(slope, recon.shape))
+    scale = complex(np.vdot(flat, truth) / np.vdot(flat, flat).real)
+    ratio = 1 / abs(scale) if scale else math.inf
+    return Alignment(np.where(mask, scale * flat, 0), scale, ratio, (float(slope[0]), float(slope[1])))
+
+
+def _phase_slope(product: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Slope (row, col), rad/px, of the plane fitted to ``angle(product)``, where ``product`` is not zero.
+
+    The mean phase step between neighbours and the mean phase come off before the fit: this changes nothing
+    for angles that stay inside (−π, π), and unwraps a steeper plane.
+    """
+    steps = np.vdot(product[:-1], product[1:]), np.vdot(product[:, :-1], product[:, 1:])
+    coarse = np.angle(np.array(steps))
+    residual = product * np.exp(-1j * _ramp(coarse, product.shape))
+    angle = np.angle(residual * np.conj(residual.sum()))
+    weight = np.where(product == 0, 0, weight)
+    rows, cols = (_ramp(unit, product.shape) for unit in np.eye(2))
+    basis = np.stack([rows, cols, np.ones_like(rows)])  # (3, H, W)
+    normal = np.einsum("iyx,jyx,yx->ij", basis, basis, weight)
+    plane = np.linalg.lstsq(normal, np.einsum("iyx,yx->i", basis, weight * angle), rcond=None)[0]
+    return coarse + plane[:2]
+
+
+def _ramp(slope: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """``slope·r`` in rad, ``(H, W)``."""
+    rows, cols = (np.arange(side) - (side - 1) / 2 for side in shape)
+    return slope[0] * rows[:, None] + slope[1] * cols[None, :]
+
+
+def phase(image: np.ndarray) -> np.ndarray:
+    """``angle(image)`` in (−π, π]; zero where the image is zero, though the angle of −0 is π."""
+    return np.where(image == 0, 0, np.angle(image))
+
+
+def _flat_phase(image: np.ndarray) -> np.ndarray:
+    """Phases of the non-zero pixels against the brightest one, ``(K,)``: a flat phase of π does not jump."""
+    values = image[image != 0]
+    return np.angle(values * np.conj(values[np.argmax(np.abs(values))])) if values.size else np.zeros(1)
+
+
+def _spread(image: np.ndarray) -> tuple[float, float]:
+    """Max−min of the amplitude and of the phase (rad); exactly zero if constant to rounding."""
+    amplitude = np.abs(image)
+    spreads = float(np.ptp(amplitude)), float(np.ptp(_flat_phase(image)))
+    limits = CONSTANT * float(amplitude.max()), CONSTANT
+    return spreads[0] * (spreads[0] > limits[0]), spreads[1] * (spreads[1] > limits[1])
+
+
+def amplitude_ssim(recon: np.ndarray, truth: np.ndarray) -> float | None:
+    """SSIM of the amplitudes (Wang et al. 2004, eq. 13), ``data_range = max|t| − min|t|``.
+
+    Args:
+        recon, truth: aligned complex images ``(H, W)``.
+
+    Returns:
+        A number in [−1, 1]; None if the true amplitude is constant or a side is below 7 px.
+    """
+    return _ssim(*_ssim_inputs(recon, truth)[0])
+
+
+def phase_ssim(recon: np.ndarray, truth: np.ndarray) -> float | None:
+    """As :func:`amplitude_ssim`, for the phases mapped to ``(φ + π) / 2π`` with ``data_range`` 1."""
+    return _ssim(*_ssim_inputs(recon, truth)[1])
+
+
+def _ssim_inputs(recon: np.ndarray, truth: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, float]]:
+    """(image, reference, data range) of the amplitudes and of the phases mapped to ``(φ + π) / 2π``."""
+    _check_images(recon, truth)
+    recon, truth = recon.astype(np.complex128), truth.astype(np.complex128)
+    unit_recon, unit_truth = ((phase(image) + np.pi) / (2 * np.pi) for image in (recon, truth))
+    return [(np.abs(recon), np.abs(truth), _spread(truth)[0]), (unit_recon, unit_truth, 1.0)]
+
+
+def _ssim(image: np.ndarray, reference: np.ndarray, data_range: float) -> float | None:
+    if data_range == 0 or min(image.shape) < MIN_SIDE["ssim"]:
+        return None
+    return float(structural_similarity(image, reference, win_size=SSIM_WINDOW, data_range=data_range))
+
+
+def ms_ssim(recon: np.ndarray, truth: np.ndarray) -> Pair:
+    """Multi-scale SSIM (Wang, Simoncelli & Bovik 2003, eq. 7), with the ranges of the SSIM above.
+
+    Args:
+        recon, truth: aligned complex images ``(H, W)``.
+
+    Returns:
+        ``[amplitude, phase]`` in [0, 1]; TensorFlow clips a scale of negative structure, and with it the
+        product, to 0. None if a side is below 176 px, the true amplitude is constant, or the value is NaN.
+    """
+    return [_ms_ssim(*inputs) for inputs in _ssim_inputs(recon, truth)]
+
+
+def _ms_ssim(image: np.ndarray, reference: np.ndarray, data_range: float) -> float | None:
+    if data_range == 0 or min(image.shape) < MIN_SIDE["ms_ssim"]:
+        return None
+    import tensorflow as tf
+
+    pair = (x[..., None].astype(np.float32) for x in (image, reference))  # (H, W, 1)
+    value = float(tf.image.ssim_multiscale(*pair, max_val=data_range))
+    return value if math.isfinite(value) else None
+
+
+def _errors(recon: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``|o| − |t|``, and ``φ_o − φ_t`` wrapped into (−π, π]."""
+    _check_images(recon, truth)
+    return np.abs(recon) - np.abs(truth), np.angle(np.exp(1j * (phase(recon) - phase(truth))))
+
+
+def mae(recon: np.ndarray, truth: np.ndarray) -> Pair:
+    """Mean absolute error ``[amplitude, phase]``, in object units and in rad (wrapped difference)."""
+    return [float(np.mean(np.abs(error))) for error in _errors(recon, truth)]
+
+
+def mse(recon: np.ndarray, truth: np.ndarray) -> Pair:
+    """Mean squared error ``[amplitude, phase]``, in object units² and in rad² (wrapped difference)."""
+    return [float(np.mean(error**2)) for error in _errors(recon, truth)]
+
+
+def psnr(recon: np.ndarray, truth: np.ndarray) -> Pair:
+    """``10·log10(peak² / mse)`` in dB, peak ``max|t|`` and 2π; None if the error is only rounding."""
+    roots = [float(np.sqrt(np.mean(error**2))) for error in _errors(recon, truth)]
+    peaks = float(np.abs(truth).max()), 2 * np.pi
+    if peaks[0] == 0:
+        raise ValueError("truth must not be zero everywhere: its largest amplitude is the peak")
+    pairs = zip(peaks, roots, strict=True)
+    return [20 * math.log10(peak / root) if root > ROUNDING * peak else None for peak, root in pairs]
+
+
+def phase_rmse_rad(recon: np.ndarray, truth: np.ndarray) -> float:
+    """``sqrt(⟨wrap(φ_o − φ_t)²⟩)`` in rad; every pixel has the same weight."""
+    return float(np.sqrt(np.mean(_errors(recon, truth)[1] ** 2)))
+
+
+def frc_curves(recon: np.ndarray, truth: np.ndarray) -> tuple[Curve | None, Curve | None]:
+    """Ring correlations of the amplitudes and of the phases of an aligned pair, as from :func:`frc`.
+
+    None where either image is constant, and for both channels if a side is below 7 px.
+    """
+    _check_images(recon, truth)
+    large = min(truth.shape) >= MIN_SIDE["frc50"]
+    amplitude, phases = (large and all(pair) for pair in zip(_spread(recon), _spread(truth), strict=True))
+    return (
+        frc(np.abs(recon), np.abs(truth)) if amplitude else None,
+        frc(phase(recon), phase(truth)) if phases else None,
+    )
+
+
+def score(recon: np.ndarray, truth: np.ndarray, mask: np.ndarray, region: Region) -> dict[str, Any]:
+    """Every score of one image, as plain JSON values; ``CONVENTIONS`` says how each is defined.
+
+    Args:
+        recon, truth: complex ``(M, M)``, not yet aligned.
+        mask: bool ``(M, M)``, the covered pixels.
+        region: the scored rectangle.
+
+    Returns:
+        ``ssim, ms_ssim, psnr, mae, mse, frc50, frc1over7`` as ``[amplitude, phase]``; ``phase_rmse_rad``,
+        ``amplitude_ratio``, ``phase_slope_rad_per_px`` (row, col); ``uncovered_fraction``, ``flags``. All but
+        the last two are None if the reconstruction is not finite, is zero, or covers nothing.
+
+    Raises:
+        ValueError: unlike shapes, wrong dtypes, a region that does not fit, a truth of zeros or not finite.
+    """
+    _check_images(recon, truth, mask)
+    finite = bool(np.isfinite(recon).all())
+    recon, truth = (region.crop(image).astype(np.complex128) for image in (recon, truth))
+    mask = region.crop(mask)
+    if not (np.isfinite(truth).all() and truth.any()):
+        raise ValueError("truth must be finite and not zero everywhere in the region")
+    uncovered = {"uncovered_fraction": float(1 - mask.mean())}
+    if not (finite and recon[mask].any()):
+        why = "nan" if not finite else "collapsed" if mask.any() else "uncovered"
+        blank = {name: [None, None] for name in (*SCORES, "phase_slope_rad_per_px")}
+        return {**blank, "phase_rmse_rad": None, "amplitude_ratio": None, **uncovered, "flags": [why]}
+    values = _scores(align(recon, truth, mask), truth)
+    return {**values, **uncovered, "flags": _collapses(recon[mask], truth[mask]) + _limits(values, truth)}
+
+
+def _scores(alignment: Alignment, truth: np.ndarray) -> dict[str, Any]:
+    aligned, ratio = alignment.object, alignment.amplitude_ratio
+    curves = frc_curves(aligned, truth)
+    return {
+        "ssim": [amplitude_ssim(aligned, truth), phase_ssim(aligned, truth)],
+        "ms_ssim": ms_ssim(aligned, truth),
+        "psnr": psnr(aligned, truth),
+        "mae": mae(aligned, truth),
+        "mse": mse(aligned, truth),
+        **{
+            name: [frc_crossing(*curve, threshold)[0] if curve else None for curve in curves]
+            for name, threshold in FRC_THRESHOLDS.items()
+        },
+        "phase_rmse_rad": phase_rmse_rad(aligned, truth),
+        "amplitude_ratio": ratio if math.isfinite(ratio) else None,
+        "phase_slope_rad_per_px": list(alignment.phase_slope),
+    }
+
+
+def _collapses(recon: np.ndarray, truth: np.ndarray) -> list[str]:
+    """Flags for a constant amplitude or phase where the truth's is not; covered pixels ``(K,)``, raw."""
+    (level, angles), (true_level, true_angles) = ((np.abs(x), _flat_phase(x)) for x in (recon, truth))
+    varies = _spread(truth)
+    flat = level.std() * true_level.mean() < COLLAPSED * true_level.std() * level.mean()
+    flat_phase = angles.std() < COLLAPSED * true_angles.std()
+    found = {"collapsed": varies[0] and flat, "collapsed_phase": varies[1] and flat_phase}
+    return [name for name, present in found.items() if present]
+
+
+def _limits(values: dict[str, Any], truth: np.ndarray) -> list[str]:
+    """A flag ``<score>_<channel>_<why>`` for every None, clipped MS-SSIM and FRC that is never crossed."""
+    flags = [] if values["amplitude_ratio"] is not None else ["amplitude_ratio_infinite"]
+    for name in SCORES:
+        small = min(truth.shape) < MIN_SIDE.get(name, 0)
+        for channel, value, spread in zip(CHANNELS, values[name], _spread(truth), strict=True):
+            why = ""
+            if value is None and name == "psnr":
+                why = "infinite"
+            elif value is None:
+                why = "region_too_small" if small else "undefined" if spread else "truth_constant"
+            elif name == "ms_ssim" and value == 0:
+                why = "clipped"
+            elif name in FRC_THRESHOLDS and value == 1:  # a crossing lies below the last ring
+                why = "never_crossed"
+            flags += [f"{name}_{channel}_{why}"] if why else []
+    return flags
+
+
+def score_images(recons: np.ndarray, truths: np.ndarray, masks: np.ndarray, region: Region) -> dict[str, Any]:
+    """The means over images ``(I, M, M)`` of every number of :func:`score`, None where any image has None.
+
+    ``per_image`` holds each image's own dictionary, and ``flags`` the union of theirs.
+    """
+    _check_images(recons, truths, masks, ndim=3)
+    rows = [score(*image, region) for image in zip(recons, truths, masks, strict=True)]
+    means = {name: _mean([row[name] for row in rows]) for name in rows[0] if name != "flags"}
+    flags = list(dict.fromkeys(flag for row in rows for flag in row["flags"]))
+    return {**means, "flags": flags, "per_image": rows}
+
+
+def _mean(values: list[Any]) -> Any:
+    """Mean of numbers, or of lists entry by entry; None where any is None."""
+    if isinstance(values[0], list):
+        return [_mean(list(entries)) for entries in zip(*values, strict=True)]
+    return None if any(value is None for value in values) else float(np.mean(values))
+
+
+def reference_rows(truths: np.ndarray, region: Region) -> dict[str, dict[str, Any]]:
+    """What a score is worth: ``constant`` and ``truth_blurred_1px``, scored as if they were reconstructions.
+
+    The constant is each image's mean amplitude in the region, at phase zero; the blur is a Gaussian of
+    σ = 1 px over the complex truths ``(I, M, M)``.
+    """
+    covered = np.ones(truths.shape, bool)
+    _check_images(truths, truths, covered, ndim=3)
+    level = np.abs(region.crop(truths)).mean(axis=(1, 2), keepdims=True)  # (I, 1, 1)
+    rows = {
+        "constant": np.broadcast_to(level, truths.shape).astype(np.complex128),
+        "truth_blurred_1px": gaussian_filter(truths.astype(np.complex128), (0, 1, 1), mode="nearest"),
+    }
+    return {name: score_images(images, truths, covered, region) for name, images in rows.items()}
+
+
+def _check_images(
+    recon: np.ndarray, truth: np.ndarray, mask: np.ndarray | None = None, ndim: int = 2
+) -> None:
+    """Complex reconstruction and truth and a boolean mask must share one non-empty shape."""
+    for name, image in (("recon", recon), ("truth", truth)):
+        if not np.iscomplexobj(image):
+            raise ValueError(f"{name} must be complex, got {image.dtype}; pass the object, not its amplitude")
+    if mask is not None and mask.dtype != np.bool_:
+        raise ValueError(f"mask must be bool, True where the object is covered, got {mask.dtype}")
+    shapes = {"recon": recon.shape, "truth": truth.shape} | ({} if mask is None else {"mask": mask.shape})
+    if recon.ndim != ndim or recon.size == 0 or len(set(shapes.values())) > 1:
+        layout = "(H, W)" if ndim == 2 else "(I, H, W)"
+        raise ValueError(f"{', '.join(shapes)} must share one non-empty shape {layout}, got {shapes}")

@@ -1,0 +1,67 @@
+"""Files that are either complete or absent, and the hash by which they are known."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import IO
+
+
+class WriteError(RuntimeError):
+    """A file could not be written; the message names it, and what stood there before still stands."""
+
+
+def write_atomically(target: Path, save: Callable[[IO[bytes]], object]) -> None:
+    """Write a file under a temporary name, flush it to the disk, and rename it.
+
+    Args:
+        target: where the file appears when it is complete; its folder is made if need be.
+        save: gets a binary file object.
+
+    Raises:
+        WriteError: the disk is full, or the folder cannot be written.
+    """
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            save(file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+        _sync_folder(target.parent)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise WriteError(f"{target}: cannot be written ({error.strerror or error})") from error
+        raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a renaming in ``folder`` survive a loss of power."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remove_temporary(folder: Path, names: Iterable[str]) -> None:
+    """Remove what killed calls of :func:`write_atomically` left of the files and in the folders ``names``."""
+    for name in names:
+        for path in (*folder.glob(f".{name}.*.tmp"), *(folder / name).rglob(".*.tmp")):
+            path.unlink(missing_ok=True)
+
+
+def sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal digits.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,62 @@
+"""The networks, built from a configuration for the sizes of a dataset.
+
+To add a generator of the PINN: a module with a Keras layer ``(x, offsets, probe) → (B, R, R)`` whose
+constructor takes the keywords below, an entry in :data:`GENERATORS`, its settings in
+:mod:`ptycho.config.sections`, and a YAML file in ``conf/model/``. To add a competitor: an entry in
+:data:`ptycho.networks.competitors.COMPETITORS`. Imports ``ptycho.scan`` and what lies below it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import keras
+
+from ptycho.config import RunConfig
+from ptycho.networks.baseline import PtychoNN
+from ptycho.networks.geometry import Geometry
+from ptycho.networks.losses import LOSSES
+from ptycho.networks.pinn import PtychoPINN
+from ptycho.networks.unet import UNet
+from ptycho.networks.unrolled import Unrolled
+from ptycho.physics import PROJECTIVE, SEPARABLE, PatchMover
+
+GENERATORS: dict[str, type[keras.layers.Layer]] = {"unrolled": Unrolled, "unet": UNet}
+
+
+def patch_mover(config: RunConfig) -> PatchMover:
+    """How this configuration moves patches."""
+    return SEPARABLE if config.xla.translate else PROJECTIVE
+
+
+def build_pinn(config: RunConfig, geometry: Geometry) -> PtychoPINN:
+    """The PINN that ``config`` names, with initial weights."""
+    mover, generator = patch_mover(config), GENERATORS[config.model.KIND]
+    pinn = PtychoPINN(
+        generator=generator(
+            settings=config.model, geometry=geometry, seed=config.seed, mover=mover, name="generator"
+        ),
+        geometry=geometry,
+        weights={key: getattr(config, key) for key in LOSSES},
+        mover=mover,
+        name="pinn",
+    )
+    pinn.build((config.batch_size, geometry.group_size, geometry.N, geometry.N))
+    return pinn
+
+
+def build_baseline(config: RunConfig, geometry: Geometry) -> PtychoNN:
+    """PtychoNN for single patterns, with initial weights."""
+    model = PtychoNN(
+        settings=config.baseline,
+        geometry=geometry,
+        seed=config.seed + 10_000,
+        mover=patch_mover(config),
+        name="baseline",
+    )
+    model.build((config.batch_size, 1, geometry.N, geometry.N))
+    return model
+
+
+def parameter_count(model: keras.Model) -> int:
+    return sum(math.prod(variable.shape) for variable in model.trainable_variables)

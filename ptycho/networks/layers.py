@@ -1,0 +1,103 @@
+"""Keras layers that several networks share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+
+def conv(
+    filters: int, seed: int, name: str, activation: str | None = None, zero: bool = False
+) -> keras.layers.Conv2D:
+    """A 3 × 3 "same" convolution with He-normal weights drawn from ``seed``, or with zero weights."""
+    kernel = keras.initializers.Zeros() if zero else keras.initializers.HeNormal(seed=seed)
+    return keras.layers.Conv2D(
+        filters, 3, padding="same", activation=activation, kernel_initializer=kernel, name=name
+    )
+
+
+class MaxPool2x2(keras.layers.Layer):
+    """2 × 2 max-pooling as elementwise maxima of four strided slices.
+
+    ``out[i, j] = max(in[2i, 2j], in[2i, 2j+1], in[2i+1, 2j], in[2i+1, 2j+1])``; equal to
+    ``MaxPooling2D(2)`` in value and gradient (ties go to the first), without the window gradient that
+    XLA compiles to a slow loop. ``(B, H, W, C)`` to ``(B, H//2, W//2, C)``.
+    """
+
+    def call(self, inputs):
+        rows, cols = inputs.shape[1] // 2 * 2, inputs.shape[2] // 2 * 2
+        corners = [inputs[:, i:rows:2, j:cols:2] for i in (0, 1) for j in (0, 1)]
+        return tf.maximum(tf.maximum(corners[0], corners[1]), tf.maximum(corners[2], corners[3]))
+
+
+class ConvStack(keras.layers.Layer):
+    """Two 3 × 3 convolutions with ReLU; ``(B, H, W, ·)`` to ``(B, H, W, filters)``."""
+
+    def __init__(self, filters: int, seed: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.filters, self.seed = filters, seed
+        self.first = conv(filters, seed, "first", "relu")
+        self.second = conv(filters, seed + 1, "second", "relu")
+
+    def build(self, input_shape):
+        self.first.build(input_shape)
+        self.second.build((*input_shape[:-1], self.filters))
+
+    def call(self, inputs):
+        return self.second(self.first(inputs))
+
+
+class Encoder(keras.layers.Layer):
+    """Convolution stacks, each followed by 2 × 2 max-pooling; the resolution falls by ``2**len(filters)``."""
+
+    def __init__(self, filters: list[int], seed: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.filters, self.seed = list(filters), seed
+        self.stacks = [ConvStack(n, seed + 10 * i, name=f"level_{i}") for i, n in enumerate(filters)]
+        self.pool = MaxPool2x2(name="pool")
+
+    def build(self, input_shape):
+        batch, height, width, channels = input_shape
+        for stack in self.stacks:
+            stack.build((batch, height, width, channels))
+            height, width, channels = height // 2, width // 2, stack.filters
+
+    def call(self, inputs):
+        for stack in self.stacks:
+            inputs = self.pool(stack(inputs))
+        return inputs
+
+
+class Decoder(keras.layers.Layer):
+    """Convolution stacks, each followed by nearest-neighbour upsampling by two, and a last convolution."""
+
+    def __init__(self, filters: list[int], channels: int, seed: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.filters, self.channels, self.seed = list(filters), channels, seed
+        self.stacks = [ConvStack(n, seed + 10 * i, name=f"level_{i}") for i, n in enumerate(filters)]
+        self.up = keras.layers.UpSampling2D(2, name="up")
+        self.last = conv(channels, seed + 10 * len(filters), "last")
+
+    def build(self, input_shape):
+        batch, height, width, channels = input_shape
+        for stack in self.stacks:
+            stack.build((batch, height, width, channels))
+            height, width, channels = 2 * height, 2 * width, stack.filters
+        self.last.build((batch, height, width, channels))
+
+    def call(self, inputs):
+        for stack in self.stacks:
+            inputs = self.up(stack(inputs))
+        return self.last(inputs)
+
+
+def channels_last(patterns: tf.Tensor) -> tf.Tensor:
+    """``(B, C, N, N)`` to ``(B, N, N, C)``."""
+    return tf.transpose(patterns, (0, 2, 3, 1))
+
+
+def channels_first(images: tf.Tensor) -> tf.Tensor:
+    """``(B, N, N, C)`` to ``(B, C, N, N)``."""
+    return tf.transpose(images, (0, 3, 1, 2))

@@ -1,0 +1,83 @@
+"""Losses of the PINN. None of them sees the true object.
+
+To add one: a function here, an entry in :data:`LOSSES`, and its weight among the keys of a run
+(:class:`ptycho.config.RunConfig` and ``conf/grid_lines.yaml``), under the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+FLOOR = 1e-6  # of a pixel's predicted count, where nothing else bounds the logarithm
+
+
+def amplitude_mae(predicted: tf.Tensor, measured: tf.Tensor) -> tf.Tensor:
+    """Mean of ``|x̂ − x|`` over normalised amplitudes; scalar."""
+    return tf.reduce_mean(tf.abs(predicted - measured))
+
+
+def poisson_deviance(predicted: tf.Tensor, measured: tf.Tensor, normalisation: tf.Tensor) -> tf.Tensor:
+    """Mean Poisson deviance per pixel, ``2[λ − n + n·log(n/λ)]``, counts ``n = (x/f)²``, ``λ = (x̂/f)²``.
+
+    With ``u = (λ − n)/n = (x̂ − x)(x̂ + x)/x²`` it is ``2n·[u − log(1 + u)]``: the difference of counts is
+    taken in amplitudes, and the bracket without cancellation, so that float32 holds at 10⁸ counts in a
+    pixel. Where ``n = 0`` it is ``2λ``. It is about one where the model fits to the noise.
+
+    Args:
+        predicted: ``x̂ ≥ 0``, any shape, float32.
+        measured: ``x ≥ 0``, the same shape.
+        normalisation: ``f``, scalar: amplitude of one count.
+    """
+    scale = 1 / normalisation
+    floor = tf.constant(FLOOR, predicted.dtype)
+    rate = tf.square(predicted * scale) + floor
+    counts = tf.square(measured * scale)
+    seen = counts > 0.25  # counts are whole numbers
+    safe = tf.where(seen, measured, tf.ones_like(measured))
+    u = (predicted - safe) * (predicted + safe) / tf.square(safe)
+    u = tf.where(seen, u, tf.zeros_like(u))
+    ratio = tf.where(seen, rate / tf.maximum(counts, 0.25), tf.ones_like(rate))
+    return tf.reduce_mean(2 * tf.where(seen, counts * _u_minus_log1p(u, ratio), rate))
+
+
+def _u_minus_log1p(u: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:
+    """``u − log(1 + u)`` for ``u ≥ −1``: near 0 by its series, near −1 from ``ratio = 1 + u > 0`` itself."""
+    small, low = tf.abs(u) < 1e-2, u < -0.5
+    one = tf.ones_like(u)
+    inside = tf.where(small, u, tf.zeros_like(u))
+    series = tf.square(inside) * (0.5 - inside * (1 / 3 - inside * (0.25 - inside * (0.2 - inside / 6))))
+    log1p = tf.where(
+        low, tf.math.log(tf.where(low, ratio, one)), tf.math.log1p(tf.where(small | low, one, u))
+    )
+    return tf.where(small, series, u - log1p)
+
+
+def total_variation(objects: tf.Tensor) -> tf.Tensor:
+    """Mean of ``|O[i+1, j] − O[i, j]| + |O[i, j+1] − O[i, j]|`` of complex objects ``(B, H, W)``; scalar."""
+    rows = tf.abs(objects[:, 1:, :] - objects[:, :-1, :])
+    cols = tf.abs(objects[:, :, 1:] - objects[:, :, :-1])
+    return tf.reduce_mean(rows) + tf.reduce_mean(cols)
+
+
+class Loss(NamedTuple):
+    """A loss under its name in ``history.csv``; ``value`` is called by keyword.
+
+    It is given ``predicted`` and ``measured`` amplitudes ``(B, C, N, N)``, the ``objects (B, R, R)`` and the
+    ``normalisation`` f, and gives a scalar.
+    """
+
+    column: str
+    value: Callable[..., tf.Tensor]
+
+
+LOSSES = {  # by the configuration's key of their weight
+    "mae_weight": Loss("mae", lambda predicted, measured, **_: amplitude_mae(predicted, measured)),
+    "nll_weight": Loss(
+        "nll",
+        lambda predicted, measured, normalisation, **_: poisson_deviance(predicted, measured, normalisation),
+    ),
+    "realspace_weight": Loss("tv", lambda objects, **_: total_variation(objects)),
+}

@@ -1,0 +1,86 @@
+"""The physics-informed network: a generator of object regions, followed by the measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from ptycho import physics
+from ptycho.networks.geometry import Geometry
+from ptycho.networks.losses import LOSSES
+from ptycho.physics import SEPARABLE, PatchMover
+
+
+class PtychoPINN(keras.Model):
+    """A generator, the physics that predicts the measured amplitudes, and the loss between the two.
+
+    Args:
+        generator: layer ``(x, offsets, probe) → (B, R, R)`` complex64.
+        geometry: sizes that the executable is built for.
+        weights: of the losses, by their key in :data:`ptycho.networks.losses.LOSSES`.
+        mover: how patches are moved.
+    """
+
+    def __init__(
+        self,
+        *,
+        generator: keras.layers.Layer,
+        geometry: Geometry,
+        weights: Mapping[str, float],
+        mover: PatchMover = SEPARABLE,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.generator, self.geometry, self.mover = generator, geometry, mover
+        self.weighted = {key: weight for key, weight in weights.items() if weight > 0}
+
+    def build(self, input_shape):
+        self.generator.build(input_shape)
+        self.built = True
+
+    def call(self, x, offsets, probe):
+        """Object regions ``(B, R, R)`` complex64.
+
+        Args:
+            x: normalised amplitudes ``(B, C, N, N)`` float32.
+            offsets: ``(B, C, 2)`` float32, positions relative to the region's centre.
+            probe: ``s·f·P``, ``(N, N)`` complex64.
+        """
+        return self.generator(x, offsets, probe)
+
+    def predict_amplitudes(self, objects, offsets, probe):
+        """Normalised amplitudes ``(B, C, N, N)`` that object regions ``(B, R, R)`` would give.
+
+        Where a pattern reaches beyond the region, the object is taken as the region's mean.
+        """
+        positions = offsets + (self.geometry.region_size - probe.shape[-1]) / 2
+        mean = tf.stop_gradient(tf.reduce_mean(objects, axis=(1, 2), keepdims=True))
+        waves = physics.exit_waves(objects - mean, positions, probe, self.geometry.support, self.mover)
+        waves += physics.illuminate(mean[:, None], probe)
+        return physics.detect(waves)
+
+    def losses_of(self, batch, probe, normalisation):
+        """The weighted total ``loss`` and its parts; parts of zero weight are left out.
+
+        The object predicts the patterns it was made from and, where the batch has them, neighbouring
+        patterns that the generator has not seen. Overlap settles what a single pattern leaves open: a
+        pixel in the dim tail of one probe position is bright in another.
+        """
+        measured, offsets = batch["x"], batch["offsets"]
+        objects = self(measured, offsets, probe)
+        if "near_x" in batch:
+            measured = tf.concat([measured, batch["near_x"]], axis=1)
+            offsets = tf.concat([offsets, batch["near_offsets"]], axis=1)
+        predicted = self.predict_amplitudes(objects, offsets, probe)
+        known = {
+            "predicted": predicted,
+            "measured": measured,
+            "objects": objects,
+            "normalisation": normalisation,
+        }
+        values = {key: LOSSES[key].value(**known) for key in self.weighted}
+        total = sum(self.weighted[key] * value for key, value in values.items())
+        return {"loss": total} | {LOSSES[key].column: value for key, value in values.items()}

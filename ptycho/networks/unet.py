@@ -1,0 +1,80 @@
+"""The ``unet`` generator: the published PtychoPINN encoder with two decoders."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from ptycho import physics
+from ptycho.config import UNetModel
+from ptycho.networks.geometry import Geometry
+from ptycho.networks.layers import Decoder, Encoder, channels_first, channels_last
+from ptycho.physics import SEPARABLE, PatchMover
+
+
+def encoder_filters(N: int, scale: int) -> list[int]:
+    """Filters of the encoder: 32·s, 64·s, 128·s at N = 64, one more doubling for each doubling of N."""
+    levels = max(2, int(math.log2(N)) - 3)
+    return [32 * scale * 2**i for i in range(levels)]
+
+
+class UNet(keras.layers.Layer):
+    """Encoder and two decoders; amplitude by a sigmoid, phase by ``π·tanh``, on the central N/2 × N/2.
+
+    With ``object_big`` false the network gives one image for the group, zero-padded to the region. With
+    ``object_big`` true it gives one for each pattern; they are moved to their positions and averaged where
+    they overlap. Source: Hoidn, Mishra & Mehta, Scientific Reports 13 (2023) 22789.
+
+    Args:
+        settings: s, and ``object_big``.
+        geometry: sizes that the executable is built for; the weights fit its N and C alone.
+        seed: of the initial weights.
+        mover: how patches are moved.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: UNetModel,
+        geometry: Geometry,
+        seed: int,
+        mover: PatchMover = SEPARABLE,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.settings, self.geometry, self.mover = settings, geometry, mover
+        filters = encoder_filters(geometry.N, settings.filters_scale)
+        channels = geometry.group_size if settings.object_big else 1
+        self.encoder = Encoder(filters, seed, name="encoder")
+        self.amplitude = Decoder(filters[1:][::-1], channels, seed + 1000, name="amplitude")
+        self.phase = Decoder(filters[1:][::-1], channels, seed + 2000, name="phase")
+
+    def build(self, input_shape):
+        batch = input_shape[0]
+        N = self.geometry.N
+        self.encoder.build((batch, N, N, self.geometry.group_size))
+        side = N // 2 ** len(self.encoder.filters)
+        for decoder in (self.amplitude, self.phase):
+            decoder.build((batch, side, side, self.encoder.filters[-1]))
+
+    def call(self, x, offsets, probe):
+        """Object regions ``(B, R, R)`` complex64 from ``x (B, C, N, N)`` and ``offsets (B, C, 2)``."""
+        code = self.encoder(channels_last(x))
+        amplitude = tf.sigmoid(self.amplitude(code))
+        phase = math.pi * tf.tanh(self.phase(code))
+        patches = channels_first(tf.complex(amplitude * tf.cos(phase), amplitude * tf.sin(phase)))
+        if self.settings.object_big:
+            return self._assemble(physics.pad_to(patches, self.geometry.N), offsets)
+        return physics.pad_to(patches[:, 0], self.geometry.region_size)
+
+    def _assemble(self, patches, offsets):
+        """Mean of placed patches ``(B, C, N, N)`` over those that support a pixel; zero where none does."""
+        N, R = self.geometry.N, self.geometry.region_size
+        positions = offsets + (R - N) / 2
+        support = physics.pad_to(tf.ones((*patches.shape[:2], N // 2, N // 2)), N)
+        total = self.mover.place(patches, positions, (R, R))
+        count = self.mover.place(support, positions, (R, R))
+        return physics.scaled(total, 1 / tf.maximum(count, 1.0))

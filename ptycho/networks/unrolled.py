@@ -1,0 +1,151 @@
+"""The ``unrolled`` generator: a few physics iterations, each corrected by a small residual CNN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from ptycho import physics
+from ptycho.config import UnrolledModel
+from ptycho.networks.geometry import Geometry
+from ptycho.networks.layers import conv
+from ptycho.physics import SEPARABLE, PatchMover
+
+FEATURES = 5  # Re O, Im O, Re g, Im g, illumination
+# Objects are of order 0.3, their updates of order 0.03: the CNNs see, and give, numbers of order one.
+OBJECT_GAIN, UPDATE_GAIN, CORRECTION_GAIN = 4.0, 30.0, 0.3
+
+
+class ResidualCNN(keras.layers.Layer):
+    """Correction of an object estimate, computed on a grid that is ``coarsening`` times coarser.
+
+    ``(B, h, h, 5)`` features → space-to-depth → 3 × 3 convolutions of ``width`` channels with ``blocks``
+    residual blocks → depth-to-space → ``(B, h, h, 2)``, real and imaginary part. An h that the coarsening
+    does not divide is padded and cropped. The last convolution starts at zero: untrained, this is the bare
+    physics iteration.
+    """
+
+    def __init__(self, width: int, blocks: int, coarsening: int, seed: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.width, self.blocks, self.coarsening, self.seed = width, blocks, coarsening, seed
+        self.head = conv(width, seed, "head", "relu")
+        self.first = [conv(width, seed + 2 * i + 1, f"first_{i}", "relu") for i in range(blocks)]
+        self.second = [conv(width, seed + 2 * i + 2, f"second_{i}") for i in range(blocks)]
+        self.tail = conv(2 * coarsening**2, seed, "tail", zero=True)
+
+    def build(self, input_shape):
+        batch, height, width, channels = input_shape
+        inner = (batch, *(-(-side // self.coarsening) for side in (height, width)), self.width)
+        self.head.build((*inner[:3], self.coarsening**2 * channels))
+        for layer in (*self.first, *self.second, self.tail):
+            layer.build(inner)
+
+    def call(self, features):
+        height, width = features.shape[1:3]
+        hidden = self.head(self._coarse(features))
+        for first, second in zip(self.first, self.second, strict=True):
+            hidden = tf.nn.relu(hidden + second(first(hidden)))
+        return self._fine(self.tail(hidden))[:, :height, :width]
+
+    def _coarse(self, images):
+        """Space-to-depth, after zeros behind the last row and column where the coarsening needs them."""
+        if self.coarsening == 1:
+            return images
+        rows, cols = (-side % self.coarsening for side in images.shape[1:3])
+        return tf.nn.space_to_depth(tf.pad(images, [[0, 0], [0, rows], [0, cols], [0, 0]]), self.coarsening)
+
+    def _fine(self, images):
+        return images if self.coarsening == 1 else tf.nn.depth_to_space(images, self.coarsening)
+
+
+class Unrolled(keras.layers.Layer):
+    """Unrolled physics iteration.
+
+    The object starts as a constant: the mean amplitude that the energy of the group's patterns implies,
+    ``√(Σx² / Σ|P|²)`` per pattern, times a trainable level. Each of K stages computes the simultaneous
+    object update of difference-map and PIE-type solvers,
+
+        g = Σ_k P̄_k (F⁻¹[x_k Ψ_k / √(|Ψ_k|² + ε₁²)] − ψ_k) / (Σ_k |P_k|² + ε₂ max Σ_k |P_k|²),
+
+    adds it, and adds the output of a :class:`ResidualCNN` fed with the object, g and the illumination, each
+    scaled to order one (which trains several times faster than the bare numbers do). All
+    this happens on the central part of the region that the probe can reach; outside it the start stands.
+    Sources: Thibault et al., Ultramicroscopy 109 (2009), eq. 8; Maiden & Rodenburg, Ultramicroscopy 109
+    (2009), eq. 6 (which divides by max |P|² instead).
+
+    No weight depends on N, R or C: those of one training serve any scan.
+
+    Args:
+        settings: K and the size of each stage's CNN, which has its own weights; the grid that the CNNs work
+            on; ε₂, a weakly lit pixel being corrected the less the larger it is.
+        geometry: sizes that the executable is built for.
+        seed: of the initial weights.
+        mover: how patches are moved.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: UnrolledModel,
+        geometry: Geometry,
+        seed: int,
+        mover: PatchMover = SEPARABLE,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.settings, self.geometry, self.mover = settings, geometry, mover
+        size = (settings.width, settings.blocks, settings.coarsening)
+        self.cnns = [ResidualCNN(*size, seed + 100 * k, name=f"stage_{k}") for k in range(settings.stages)]
+
+    @property
+    def side(self) -> int:
+        """Side of the part of the region that the probe can reach."""
+        return self.geometry.support + self.geometry.region_size - self.geometry.N
+
+    def build(self, input_shape):
+        self.level = self.add_weight(shape=(), initializer="ones", name="level")
+        for cnn in self.cnns:
+            cnn.build((input_shape[0], self.side, self.side, FEATURES))
+
+    def call(self, x, offsets, probe):
+        """Object regions ``(B, R, R)`` complex64 from ``x (B, C, N, N)``, ``offsets``, ``probe (N, N)``."""
+        measured = physics.uncentre(x)
+        positions = offsets + (self.side - self.geometry.N) / 2
+        illumination = self._illumination(positions, probe)
+        start = self._start(x, probe)  # (B, 1, 1)
+        objects = tf.broadcast_to(start, illumination.shape)
+        for cnn in self.cnns:
+            g = self._update(objects, measured, positions, probe, illumination)
+            objects = objects + g
+            objects = objects + self._correction(cnn, objects, g, illumination)
+        return physics.pad_to(objects - start, self.geometry.region_size) + start
+
+    def _start(self, x, probe):
+        energy = tf.reduce_mean(tf.reduce_sum(tf.square(x), axis=(2, 3)), axis=1)  # (B,)
+        level = self.level * tf.sqrt(energy / tf.reduce_sum(physics.intensity(probe)))
+        return tf.complex(level, tf.zeros_like(level))[:, None, None]
+
+    def _illumination(self, positions, probe):
+        """``Σ_k |P_k|²``, ``(B, side, side)`` float32."""
+        N, support = self.geometry.N, self.geometry.support
+        light = physics.intensity(physics.crop_to(probe, support))
+        light = tf.broadcast_to(light, (*positions.shape[:2], *light.shape))
+        return self.mover.place(light, positions + (N - support) / 2, (self.side, self.side))
+
+    def _update(self, objects, measured, positions, probe, illumination):
+        """``g`` on the part of the region that the probe can reach, ``(B, side, side)`` complex64."""
+        support, shape = self.geometry.support, (self.side, self.side)
+        waves = physics.exit_waves(objects, positions, probe, support, self.mover)
+        change = physics.modulus_change(waves, measured)
+        change = physics.back_project(change, positions, probe, shape, support, self.mover)
+        brightest = tf.reduce_max(illumination, axis=(1, 2), keepdims=True)
+        return physics.scaled(change, 1 / (illumination + self.settings.illumination_floor * brightest))
+
+    def _correction(self, cnn, objects, g, illumination):
+        light = illumination / tf.reduce_max(illumination, axis=(1, 2), keepdims=True)
+        objects, g = OBJECT_GAIN * objects, UPDATE_GAIN * g
+        parts = [tf.math.real(objects), tf.math.imag(objects), tf.math.real(g), tf.math.imag(g), light]
+        correction = CORRECTION_GAIN * cnn(tf.stack(parts, axis=-1))
+        return tf.complex(correction[..., 0], correction[..., 1])

@@ -1,0 +1,46 @@
+"""Whole-pixel windows of an image, in NumPy: the integer part of a scan position."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def cut_windows(image: np.ndarray, starts: np.ndarray, side: int) -> np.ndarray:
+    """Whole-pixel windows of one image, zero beyond its edge: the integer part of a sub-pixel position.
+
+    Args:
+        image: ``(H, W)``.
+        starts: ``(K, 2)`` integers (row, col), at least 0 and at most H, W.
+        side: side of a window.
+
+    Returns:
+        ``(K, side, side)`` in the dtype of ``image``.
+    """
+    return inner_windows(np.pad(image, ((0, side), (0, side))), starts, side)
+
+
+def inner_windows(image: np.ndarray, starts: np.ndarray, side: int) -> np.ndarray:
+    """:func:`cut_windows` of windows wholly inside the image, without a copy of it."""
+    windows = np.lib.stride_tricks.sliding_window_view(image, (side, side))
+    return windows[starts[:, 0], starts[:, 1]]
+
+
+def add_windows(windows: np.ndarray, starts: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Sum of windows placed at whole pixels: the adjoint of :func:`cut_windows`.
+
+    Args:
+        windows: ``(K, h, w)``.
+        starts: ``(K, 2)`` integers (row, col), at least 0.
+        shape: ``(H, W)`` of the result; what falls outside is dropped.
+    """
+    height, width = windows.shape[-2:]
+    canvas = np.zeros((shape[0] + height, shape[1] + width), windows.dtype)
+    add_windows_to(canvas, windows, starts)
+    return canvas[: shape[0], : shape[1]]
+
+
+def add_windows_to(canvas: np.ndarray, windows: np.ndarray, starts: np.ndarray) -> None:
+    """Add ``windows (K, h, w)`` in place, each wholly inside ``canvas (H, W)`` at its whole-pixel start."""
+    height, width = windows.shape[-2:]
+    for window, (row, col) in zip(windows, starts, strict=True):
+        canvas[row : row + height, col : col + width] += window

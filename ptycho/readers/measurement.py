@@ -1,0 +1,135 @@
+"""What every reader gives: a dataset in a file that has passed every check; and what readers share.
+
+A reader reads a whole file once, by blocks, and keeps everything but the patterns, which
+:meth:`Measurement.amplitudes` then gives by rows. Only keys that are needed are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptycho.files.file_array import FileArray
+from ptycho.files.npz import Archive, Header, NpzError
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.patterns import Patterns, Statistics
+
+NAMED = 12  # keys of a file that an error lists
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """A dataset in a file that has passed every check.
+
+    Attributes:
+        path, key: where its patterns are.
+        values: the attributes of a :class:`ptycho.scan.dataset.Dataset` but for the amplitudes.
+        statistics: of the patterns.
+        counts: amplitudes are square roots of photon counts, and ``photon_scale`` is known. Otherwise they
+            are in units of the file's own, and so is the product of probe and object.
+        own_probe: the file has a probe; if not, it is the one that was offered.
+        truth: ``(top, left, height, width)`` of the part of the first object that is all that is known of
+            the truth; None: all objects are, or none.
+    """
+
+    path: Path
+    key: str
+    values: dict[str, Any]
+    statistics: Statistics
+    counts: bool = True
+    own_probe: bool = True
+    truth: tuple[int, int, int, int] | None = None
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """``(P, N, N)``."""
+        N = len(self.values["probe"])
+        return len(self.values["image"]), N, N
+
+    def dataset(self, scratch: Path, **changes: Any) -> Dataset:
+        """The dataset, with ``changes`` of its values; its patterns stay in a file, see :meth:`amplitudes`."""
+        patterns = Patterns(self.amplitudes(scratch), self.statistics)
+        return Dataset(amplitudes=patterns, counts=self.counts, **(self.values | changes))
+
+    def amplitudes(self, scratch: Path) -> FileArray:
+        """The patterns ``(P, N, N)`` float32 by rows.
+
+        They stay where they are if the file holds them uncompressed and in this form; otherwise they are
+        copied to a nameless temporary file in the folder ``scratch``.
+        """
+        with Archive(self.path) as archive:
+            header = archive.header(self.key, "fiu")
+            as_needed = header.shape == self.shape and header.dtype == np.float32 and not header.fortran
+            if header.stored and as_needed:
+                return FileArray(self.path.open("rb"), self.shape, np.float32, archive.position(header))
+            copy, done = FileArray.temporary(scratch, self.shape, np.float32), 0
+            for block in patterns(archive, header):
+                copy[done : done + len(block)] = block
+                done += len(block)
+            return copy
+
+
+def listed_keys(archive: Archive) -> str:
+    more = ", …" if len(archive.keys) > NAMED else ""
+    return ", ".join(archive.keys[:NAMED]) + more or "none"
+
+
+def refuse(found: list[str]) -> None:
+    if found:
+        raise NpzError("; ".join(found))
+
+
+def headers_of(archive: Archive, kinds: dict[str, str], found: list[str]) -> dict[str, Header]:
+    """The headers of the keys that are there; what is wrong with one goes to ``found``."""
+    headers = {}
+    for key, kind in kinds.items():
+        if key in archive.keys:
+            try:
+                headers[key] = archive.header(key, kind)
+            except NpzError as error:
+                found.append(str(error))
+    return headers
+
+
+def read_into(
+    values: dict[str, Any], archive: Archive, header: Header, name: str, dtype: Any, found: list[str]
+) -> None:
+    """Put an array into ``values`` as ``dtype`` (None: as it is), or what is wrong with it into ``found``."""
+    try:
+        array = archive.read(header)
+        values[name] = array if dtype is None else _cast(array, header, dtype)
+    except NpzError as error:
+        found.append(str(error))
+
+
+def _cast(array: np.ndarray, header: Header, dtype: type) -> np.ndarray:
+    if np.issubdtype(dtype, np.integer) and array.size:
+        limits = np.iinfo(dtype)
+        if array.min() < limits.min or array.max() > limits.max:
+            raise NpzError(f"{header.key} {header.shape} holds numbers beyond {limits.max}")
+    with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinite is found later
+        return array.astype(dtype)
+
+
+def statistics_of(archive: Archive, header: Header | None, found: list[str]) -> Statistics | None:
+    """Statistics of the patterns, read by blocks; None, and what is wrong in ``found``, if they cannot be."""
+    if header is None or len(header.shape) not in (3, 4) or 0 in header.shape:
+        return None
+    try:
+        return Statistics.of(patterns(archive, header))
+    except NpzError as error:
+        found.append(str(error))
+        return None
+
+
+def patterns(archive: Archive, header: Header) -> Iterator[np.ndarray]:
+    """Patterns ``(K, N, N)`` float32 block by block; ``(G, N, N, C)`` becomes ``(G·C, N, N)``."""
+    for block in archive.rows(header):
+        if block.ndim == 4:
+            block = block.transpose(0, 3, 1, 2).reshape(-1, *block.shape[1:3])
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield np.ascontiguousarray(block, np.float32)

@@ -1,0 +1,273 @@
+"""From object regions of groups to objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+import numpy as np
+import tensorflow as tf
+from scipy.sparse import coo_array, csr_array, diags_array
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import eigsh
+from scipy.spatial import cKDTree
+
+from ptycho import physics
+from ptycho.config import StitchConfig, check
+from ptycho.files.file_array import FileArray
+from ptycho.reconstruction.refinement import refine
+from ptycho.scan.dataset import Dataset
+
+COVERED = 1e-3  # of the strongest summed weight
+CHUNK = 256
+KEPT = 4
+NEIGHBOURS = 8  # of a group, with which its phase is compared
+Regions = np.ndarray | FileArray
+
+
+@dataclass(frozen=True, eq=False)
+class Stitched:
+    """``objects (I, M, M)`` complex64, zero where not covered, and the covered ``mask (I, M, M)`` bool."""
+
+    objects: np.ndarray
+    mask: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where the regions of a dataset lie on its images.
+
+    A region may reach beyond its object by ``margin`` pixels (with jitter); ``origins (G, 2)`` are its
+    top-left samples on a canvas that is wider by the margin on every side.
+    """
+
+    data: Dataset
+
+    @property
+    def margin(self) -> int:
+        return (self.data.region_size - self.data.N + 1) // 2
+
+    @property
+    def side(self) -> int:
+        return self.data.object_size + 2 * self.margin
+
+    @cached_property
+    def origins(self) -> np.ndarray:
+        return self.data.origins + self.margin
+
+    @property
+    def image(self) -> np.ndarray:
+        """``(G,)``: the image of each group."""
+        return self.data.group_image
+
+    def illumination(self, part: slice | np.ndarray) -> np.ndarray:
+        """``Σ_k |P_k|²`` on the regions of some groups, ``(K, R, R)`` float32.
+
+        On a regular grid every group has the same, which is computed once.
+        """
+        data = self.data
+        different, which = np.unique(data.offsets[part], axis=0, return_inverse=True)
+        positions = different + np.float32((data.region_size - data.N) / 2)
+        intensity = np.broadcast_to(np.abs(data.probe) ** 2, (*positions.shape[:2], data.N, data.N))
+        shape = (data.region_size, data.region_size)
+        placed = physics.place_patches(tf.constant(intensity), tf.constant(positions), shape)
+        return placed.numpy()[which.ravel()]
+
+    def central_square(self, part: slice | np.ndarray) -> np.ndarray:
+        """One on the central square of each region whose side is the pitch, zero elsewhere, ``(K, R, R)``."""
+        R, pitch = self.data.region_size, self.data.tiling.pitch
+        square = np.zeros((len(self.origins[part]), R, R), np.float32)
+        start = R // 2 - pitch // 2
+        square[:, start : start + pitch, start : start + pitch] = 1
+        return square
+
+
+@dataclass(frozen=True)
+class Stitching:
+    """A way to make objects of regions: the mean under ``weights``, and then ``correct``, if there is that.
+
+    Attributes:
+        weights: ``(layout, part) → (K, R, R)``, weights of the regions of some groups.
+        correct: ``(objects, data, passes) → objects``, all ``(I, M, M)`` complex64.
+    """
+
+    weights: Callable[[Layout, slice], np.ndarray]
+    correct: Callable[[np.ndarray, Dataset, int], np.ndarray] | None = None
+
+
+STITCHINGS = {
+    "probe": Stitching(Layout.illumination),
+    "grid": Stitching(Layout.central_square),
+    "refined": Stitching(Layout.illumination, correct=refine),
+}
+
+
+def stitch(regions: Regions, data: Dataset, method: str, passes: int = StitchConfig.passes) -> Stitched:
+    """Weighted mean of the regions at their positions, ``O = Σ w_g·O_g / Σ w_g``.
+
+    The measurement leaves the global phase of every group open; :func:`synchronise_phases` makes the groups
+    of an image agree first. ``method="probe"``: the weight is the illumination that the group put on its
+    region, ``Σ_k |P_k|²``. ``method="grid"``: it is one on the central square whose side is the pitch of the
+    groups and zero elsewhere, so that the squares of a regular grid tile (the published recipe).
+    ``method="refined"``: as ``probe``, then corrected by :func:`ptycho.reconstruction.refinement.refine`. A
+    pixel that a region leaves exactly zero, as a network does that covers the centre only, has no weight in
+    the mean; the mask shows where the summed weight would be above ``COVERED`` of its maximum all the same.
+
+    Args:
+        regions: ``(G, R, R)`` complex64, in memory or in a file.
+        data: the dataset they were inferred from.
+        method: a key of :data:`STITCHINGS`.
+        passes: of the refinement, at most.
+    """
+    return stitch_each(regions, data, (method,), passes)[method]
+
+
+def stitch_each(
+    regions: Regions, data: Dataset, methods: Iterable[str], passes: int = StitchConfig.passes
+) -> dict[str, Stitched]:
+    """:func:`stitch` by several methods; the phases are synchronised once, and equal means are made once."""
+    methods = tuple(methods)
+    for method in methods:
+        check(method in STITCHINGS, "method", method, f"one of {', '.join(STITCHINGS)}")
+    layout = Layout(data)
+    factors = synchronise_phases(regions, layout)
+    every = [STITCHINGS[method] for method in methods]
+    means = {
+        weights: _weighted_mean(regions, factors, layout, weights)
+        for weights in dict.fromkeys(stitching.weights for stitching in every)
+    }
+    return {
+        method: _corrected(means[stitching.weights], stitching, data, passes)
+        for method, stitching in zip(methods, every, strict=True)
+    }
+
+
+def _corrected(mean: Stitched, stitching: Stitching, data: Dataset, passes: int) -> Stitched:
+    """The covered part, corrected; images that are not finite stay as they are."""
+    if stitching.correct is None:
+        return mean
+    finite = np.isfinite(mean.objects).all(axis=(1, 2), keepdims=True)
+    found = stitching.correct(np.where(finite, mean.objects, 0), data, passes)
+    return replace(mean, objects=np.where(finite, np.where(mean.mask, found, 0), mean.objects))
+
+
+def _weighted_mean(
+    regions: Regions, factors: np.ndarray, layout: Layout, weights: Callable[[Layout, slice], np.ndarray]
+) -> Stitched:
+    """``Σ w_g·c_g·O_g / Σ w_g``."""
+    data, factors = layout.data, factors[:, None, None]
+    shape = (data.n_images, layout.side, layout.side)
+    total = np.zeros(shape, np.complex64)
+    light, stated = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+    for start in range(0, data.n_groups, CHUNK):
+        part = slice(start, start + CHUNK)
+        w = weights(layout, part)
+        image, origins, turned = layout.image[part], layout.origins[part], regions[part] * factors[part]
+        for i in np.unique(image):
+            mine = image == i
+            inferred, where = turned[mine], origins[mine]
+            total[i] += physics.add_windows(w[mine] * inferred, where, shape[1:])
+            light[i] += physics.add_windows(w[mine], where, shape[1:])
+            stated[i] += physics.add_windows(w[mine] * (inferred != 0), where, shape[1:])
+    inner = slice(layout.margin, layout.side - layout.margin)
+    total, light, stated = total[:, inner, inner], light[:, inner, inner], stated[:, inner, inner]
+    mask = light > COVERED * light.max()
+    usable = mask & (stated > 0)
+    objects = np.where(usable, total / np.where(usable, stated, 1), 0)
+    return Stitched(objects.astype(np.complex64), mask)
+
+
+def synchronise_phases(regions: Regions, layout: Layout) -> np.ndarray:
+    """Unit factors ``c_g`` by which the regions agree best where neighbours overlap.
+
+    With the illuminations ``w``, ``A_gh = Σ w_g w_h O_g conj(O_h)`` over the overlap of neighbours g and h
+    has the phase ``θ_g − θ_h`` if region g carries the phase ``θ_g``. The leading eigenvector of ``A``,
+    normalised by its row sums, estimates ``exp(iθ_g)`` for all groups at once; ``c_g`` is its conjugate.
+    Groups that no chain of overlaps connects are solved apart; each such set keeps its own mean phase.
+    Source: Singer, Appl. Comput. Harmon. Anal. 30 (2011) 20-36.
+
+    Args:
+        regions: ``(G, R, R)`` complex64, in memory or in a file.
+        layout: of the dataset they were inferred from.
+
+    Returns:
+        ``(G,)`` complex64, ``|c_g| = 1``.
+    """
+    factors = np.ones(len(regions), np.complex64)
+    if not all(np.isfinite(regions[k : k + CHUNK]).all() for k in range(0, len(regions), CHUNK)):
+        return factors
+    for i in np.unique(layout.image):
+        mine = np.flatnonzero(layout.image == i)
+        factors[mine] = _synchronised(regions, mine, layout)
+    return factors
+
+
+def _synchronised(regions: Regions, mine: np.ndarray, layout: Layout) -> np.ndarray:
+    """:func:`synchronise_phases` for the groups ``mine`` of one image."""
+    pairs = _neighbours(layout.origins[mine])
+    products = _products(regions, mine, layout, pairs)
+    rows, cols = np.concatenate([pairs, pairs[:, ::-1]]).T
+    agreement = coo_array(
+        (np.concatenate([products, products.conj()]), (rows, cols)), (len(mine),) * 2
+    ).tocsr()
+    links = abs(agreement)
+    n_sets, member_of = connected_components(links > COVERED**2 * links.max(), directed=False)
+    factors = np.ones(len(mine), np.complex64)
+    for k in range(n_sets):
+        members = np.flatnonzero(member_of == k)
+        if len(members) > 1:
+            factors[members] = _leading_phases(agreement[members][:, members]).conj()
+    return factors
+
+
+def _leading_phases(agreement: csr_array) -> np.ndarray:
+    """``exp(iθ_g)`` of connected groups from their Hermitian ``A``; the mean of the phases is zero."""
+    n = agreement.shape[0]
+    scale = diags_array(1 / np.sqrt(np.asarray(abs(agreement).sum(axis=1)).ravel()))
+    matrix = scale @ agreement @ scale
+    if n < 3:  # too small for the iterative solver
+        _, vectors = np.linalg.eigh(matrix.toarray())
+    else:
+        _, vectors = eigsh(matrix, k=1, which="LA", v0=np.ones(n, complex))
+    leading = vectors[:, -1]
+    return np.exp(1j * (np.angle(leading) - np.angle(leading.sum())))
+
+
+def _neighbours(origins: np.ndarray) -> np.ndarray:
+    """Pairs ``(g, h)``, g < h, of every group with its nearest neighbours; ``(K, 2)``."""
+    count = min(NEIGHBOURS + 1, len(origins))
+    _, near = cKDTree(origins).query(origins, k=count)
+    pairs = np.stack([np.repeat(np.arange(len(origins)), count), near.ravel()], axis=1)
+    return np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0)
+
+
+def _products(regions: Regions, mine: np.ndarray, layout: Layout, pairs: np.ndarray) -> np.ndarray:
+    """``A_gh`` for pairs of the groups ``mine``; ``(K,)`` complex128.
+
+    Weighted regions are made chunk by chunk in the order of the scan, in which neighbours are a few chunks
+    apart at most; the last ``KEPT`` chunks stay in memory.
+    """
+
+    @lru_cache(KEPT)
+    def weighted(chunk: int) -> np.ndarray:
+        members = mine[chunk * CHUNK : (chunk + 1) * CHUNK]
+        return layout.illumination(members) * regions[members]
+
+    origins, products = layout.origins[mine], np.empty(len(pairs), complex)
+    chunks = pairs // CHUNK
+    for k in np.lexsort((chunks[:, 0], chunks[:, 1])):
+        g, h = pairs[k]
+        of_g, of_h = weighted(chunks[k, 0])[g % CHUNK], weighted(chunks[k, 1])[h % CHUNK]
+        products[k] = _overlap(of_g, of_h, *(origins[h] - origins[g]))
+    return products
+
+
+def _overlap(of_g: np.ndarray, of_h: np.ndarray, row: int, col: int) -> complex:
+    """``Σ of_g · conj(of_h)`` over the pixels that the two share; h lies at (row, col) from g."""
+    R = len(of_g)
+    if max(abs(row), abs(col)) >= R:
+        return 0j
+    of_g = of_g[max(row, 0) : R + min(row, 0), max(col, 0) : R + min(col, 0)]
+    of_h = of_h[max(-row, 0) : R - max(row, 0), max(-col, 0) : R - max(col, 0)]
+    return complex(np.vdot(of_h, of_g))

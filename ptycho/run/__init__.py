@@ -1,0 +1,4 @@
+"""A run's folder: the one place that knows its file names and hashes; networks read back from it.
+
+Imports everything below; only the workflows import it.
+"""

@@ -1,0 +1,197 @@
+"""The only writer of run outputs. Every file is written under a temporary name and renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import logging
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from matplotlib.figure import Figure
+
+from ptycho.config import ConfigError, RunConfig
+from ptycho.config.mapping import to_mapping
+from ptycho.files.atomic import remove_temporary, sha256, write_atomically
+from ptycho.files.lock import unusable
+from ptycho.run import names
+from ptycho.run.environment import environment
+from ptycho.run.record import read_record
+
+log = logging.getLogger(__name__)
+
+
+class RunFolder:
+    """A run's output folder; see the README for the tree.
+
+    Args:
+        path: the folder. It is made if need be, with its parents.
+        overwrite: remove the run that the folder holds; without it such a folder is refused.
+        resumed: go on with the run that the folder holds; nothing but temporary files is removed.
+        contents: what will be written, ``names.TRAINING`` or ``names.INFERENCE``.
+
+    Raises:
+        ConfigError: the folder holds a run, is no folder, or cannot be written.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        overwrite: bool = False,
+        resumed: bool = False,
+        contents: tuple[str, ...] = names.TRAINING,
+    ) -> None:
+        self.path, self.resumed = path, resumed
+        held = [] if resumed else check_free(path, overwrite, contents)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            trial = path / f".write-test-{os.getpid()}"
+            trial.touch()
+            trial.unlink()
+            for name in held:
+                _remove(path / name)
+            remove_temporary(path, contents)
+        except OSError as error:
+            raise unusable(path, error.strerror or str(error)) from error
+        self._record = read_record(path) if resumed else {}
+        self.timings: dict[str, float] = {}
+
+    def write(self, name: str, save: Callable[[Any], object]) -> Path:
+        """Write a file atomically: ``save`` gets a binary file object; the result appears when complete."""
+        target = self.path / name
+        write_atomically(target, save)
+        return target
+
+    def config(self, config: RunConfig) -> Path:
+        """Write ``config.yaml``, from which a run can be resumed."""
+        return self.text(names.CONFIG, yaml.safe_dump(to_mapping(config), sort_keys=False))
+
+    def text(self, name: str, content: str) -> Path:
+        return self.write(name, lambda file: file.write(content.encode()))
+
+    def json(self, name: str, value: Any) -> Path:
+        """Write JSON; NaN and infinity are refused."""
+        return self.text(name, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+    def arrays(self, name: str, arrays: dict[str, np.ndarray]) -> str:
+        """Write an uncompressed NPZ that holds no pickle, and record its SHA-256, which is returned."""
+        path = self.write(name, lambda file: np.savez(file, allow_pickle=False, **arrays))
+        self._record[name] = sha256(path)
+        self.json(names.RECORD, self._record)
+        return self._record[name]
+
+    def holds(self, name: str) -> bool:
+        """Whether a resumed folder has the file ``name`` just as this run wrote it."""
+        record = self._record
+        return (self.path / name).is_file() and record.get(name) == sha256(self.path / name)
+
+    def figure(self, name: str, figure: Figure) -> Path:
+        return self.write(name, lambda file: figure.savefig(file, format="png", dpi=110))
+
+    def table(self, name: str, rows: list[dict[str, Any]]) -> Path:
+        """Write rows of equal keys as CSV."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [])
+        writer.writeheader()
+        writer.writerows(rows)
+        return self.text(name, text.getvalue())
+
+    @contextlib.contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Add the wall time of a block to ``timings[phase]``, in seconds."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.timings[phase] = self.timings.get(phase, 0.0) + time.perf_counter() - began
+
+    @contextlib.contextmanager
+    def logged(self) -> Iterator[None]:
+        """Append the log to ``run.log`` while the block runs."""
+        handler = _LogFile(self.path / names.LOG)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        root = logging.getLogger()
+        root.addHandler(handler)
+        try:
+            yield
+        finally:
+            root.removeHandler(handler)
+            handler.close()
+
+    def manifest(self, entries: dict[str, Any]) -> Path:
+        """Write ``manifest.json``: what ran, on what, how long, and ``entries``."""
+        timings = {phase: round(seconds, 3) for phase, seconds in self.timings.items()}
+        return self.json(names.MANIFEST, environment() | entries | {"timings_s": timings})
+
+
+def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TRAINING) -> list[str]:
+    """What a folder holds of an earlier run; without touching anything.
+
+    Raises:
+        ConfigError: it holds something and ``overwrite`` is false; it holds a training run, which nothing
+            but a training run replaces; or it can be seen not to be writable.
+    """
+    held = [name for name in names.TRAINING if os.path.lexists(path / name)]
+    if held and contents != names.TRAINING and _holds_training(path, held):
+        raise ConfigError(
+            f"output_dir={path}: holds a training run ({', '.join(held)}), which results of an inference "
+            "never replace; choose another folder"
+        )
+    if held and not overwrite:
+        raise ConfigError(
+            f"output_dir={path}: holds another run ({', '.join(held)}); "
+            "choose another folder, or overwrite=true to replace it"
+        )
+    check_writable(path)
+    return held
+
+
+def _holds_training(path: Path, held: list[str]) -> bool:
+    """Datasets, networks, or a configuration that is not that of an inference (which names its run)."""
+    if set(held) - set(names.INFERENCE):
+        return True
+    try:
+        values = yaml.safe_load((path / names.CONFIG).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, yaml.YAMLError):
+        return True
+    return not (isinstance(values, dict) and "run" in values)
+
+
+def check_writable(path: Path) -> None:
+    """Raise ConfigError if an output folder, made or not, can be seen not to be writable."""
+    absolute = path.absolute()
+    nearest = next(folder for folder in (absolute, *absolute.parents) if os.path.exists(folder))
+    if not os.path.isdir(nearest):
+        raise unusable(path, f"{nearest} is no folder")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise unusable(path, f"no permission in {nearest}")
+
+
+class _LogFile(logging.FileHandler):
+    """``run.log``, without which a run goes on: a full disk loses lines, it does not stop the work."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            super().close()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()

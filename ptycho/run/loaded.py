@@ -1,0 +1,204 @@
+"""A trained network, loaded from a run's folder and used on new data."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from ptycho.config import ConfigError, check
+from ptycho.files.file_array import FileArray
+from ptycho.networks.competitors import COMPETITORS
+from ptycho.networks.geometry import Geometry
+from ptycho.networks.weights import set_weights
+from ptycho.readers import load_dataset
+from ptycho.reconstruction.inference import PredictStep, make_predict_step, predict_into, predict_scan
+from ptycho.reconstruction.stitching import Stitched, stitch
+from ptycho.run.network import StoredNetwork, read_network
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import probe_support
+
+LARGEST = 1e18  # amplitude; its square, summed over a pattern, is well inside float32
+
+
+def load_model(run: str | Path, name: str = "pinn") -> LoadedModel:
+    """The network ``name`` (``pinn`` or ``baseline``) that a run trained.
+
+    Raises:
+        ConfigError: the folder holds no such network, or its files are damaged.
+    """
+    check(name in COMPETITORS, "name", name, f"one of {', '.join(COMPETITORS)}")
+    return LoadedModel(read_network(Path(run), name))
+
+
+class LoadedModel:
+    """A network with the weights of a run.
+
+    Attributes:
+        config: the run's configuration.
+        setup: what it was trained for; ``probe`` is its probe.
+    """
+
+    def __init__(self, stored: StoredNetwork) -> None:
+        self.name, self.config, self.setup = stored.name, stored.config, stored.setup
+        self._stored, self._competitor = stored, COMPETITORS[stored.name]
+        self._steps: dict[Geometry, PredictStep] = {}
+        setup = self.setup  # weights of another network are refused now
+        self._step(Geometry(setup.N, setup.region_size, setup.group_size, setup.support))
+
+    @property
+    def probe(self) -> np.ndarray:
+        """The training probe, ``(N, N)`` complex64."""
+        return self.setup.probe
+
+    @property
+    def fixed(self) -> dict[str, int]:
+        """The sizes that its weights are bound to; a network whose weights fit any scan has none."""
+        return {key: getattr(self.setup, key) for key in self.config.fixed_sizes(self.name)}
+
+    def predict(
+        self,
+        patterns: np.ndarray,
+        offsets: np.ndarray | None = None,
+        probe: np.ndarray | None = None,
+        *,
+        photon_scale: float | None = None,
+        normalisation: float | None = None,
+        batch_size: int | None = None,
+    ) -> np.ndarray:
+        """Object regions of groups of diffraction patterns.
+
+        Args:
+            patterns: amplitudes ``√counts``, zero frequency at ``N//2``: ``(G, C, N, N)``, or ``(G, N, N)``
+                for C = 1. N and C are the run's where :attr:`fixed` has them.
+            offsets: ``(G, C, 2)`` or ``(C, 2)``, positions (row, col) in pixels relative to the group's
+                centre. None: those of the run's regular grid.
+            probe: ``(N, N)`` complex. None: the run's.
+            photon_scale: s, if it is another than the run's; > 0.
+            normalisation: f > 0. None: ``√((N/2)² / ⟨Σ A²⟩)`` over these patterns.
+            batch_size: groups in a batch, the last one padded. None: the run's.
+
+        Returns:
+            ``(G, R, R)`` complex64 in the object's own units; R is the run's, or as much as the offsets need.
+
+        Raises:
+            ConfigError: an argument cannot be used; the message names it.
+        """
+        setup = self.setup
+        amplitudes = self._checked(patterns)
+        groups, C, N = amplitudes.shape[:3]
+        energy = np.mean(np.sum(np.square(amplitudes, dtype=np.float64), axis=(2, 3)))
+        f = _positive("normalisation", normalisation, N / 2 / math.sqrt(energy))
+        s = _positive("photon_scale", photon_scale, setup.photon_scale)
+        B = self.config.batch_size if batch_size is None else batch_size
+        check(isinstance(B, int | np.integer) and B >= 1, "batch_size", B, "an integer >= 1")
+        light = _checked_probe(setup.probe if probe is None else probe, N)
+        shifts = _checked_offsets(setup.offsets if offsets is None else offsets, groups, C)
+        reach = float(np.abs(shifts).max())
+        check(reach <= N / 2, "offsets", f"up to {reach:g} px", f"at most N/2 = {N / 2:g} px from the centre")
+        R = N + max(setup.region_size - setup.N, math.ceil(2 * reach - 1e-3))
+        support = probe_support(light) if N != setup.N else max(probe_support(light), setup.support)
+        step = self._step(Geometry(N, R, C, support))
+        regions = np.empty((groups, R, R), np.complex64)
+        scaled = (s * f * light).astype(np.complex64)
+        predict_into(regions, step, lambda part: (np.float32(f) * amplitudes[part], shifts[part]), scaled, B)
+        return regions
+
+    def view(self, data: Dataset) -> Dataset:
+        """The dataset as this network takes it.
+
+        Raises:
+            ConfigError: its N or group size is another than the weights are bound to.
+        """
+        view = self._competitor.view(self.config, data)
+        found = {key: getattr(view, key) for key in self.fixed}
+        if found != self.fixed:
+            raise ConfigError(
+                f"the data have {_named(found)}; {self.name} was trained for {_named(self.fixed)}"
+            )
+        return view
+
+    def step_for(self, view: Dataset) -> PredictStep:
+        """The compiled step ``(x, offsets, probe) → (B, R, R)`` for the sizes and probe of ``view``."""
+        support = probe_support(view.probe)
+        if view.N == self.setup.N:
+            support = max(support, self.setup.support)
+        return self._step(Geometry(view.N, view.region_size, view.group_size, support))
+
+    def predict_regions(
+        self, view: Dataset, regions: np.ndarray | FileArray, batch_size: int | None = None
+    ) -> None:
+        """Write the regions of all groups of a :meth:`view` into ``regions (G, R, R)``."""
+        predict_scan(regions, self.step_for(view), view, batch_size or self.config.batch_size)
+
+    def reconstruct(self, data: Dataset | str | Path, method: str | None = None) -> Stitched:
+        """The stitched objects of a dataset, or of a run's dataset file; ``method`` as ``stitch.method``."""
+        data = data if isinstance(data, Dataset) else load_dataset(data)
+        view = self.view(data)
+        regions = np.empty((view.n_groups, view.region_size, view.region_size), np.complex64)
+        self.predict_regions(view, regions)
+        asked = self.config.stitch
+        return stitch(regions, view, method or asked.method, asked.passes)
+
+    def _step(self, geometry: Geometry) -> PredictStep:
+        """The network that ``config.yaml`` describes, with the stored weights and no others."""
+        if geometry not in self._steps:
+            network = self._competitor.build(self.config, geometry)
+            try:
+                set_weights(network, self._stored.weights)
+            except ValueError as error:
+                raise ConfigError(f"{self._stored.run / self.name}: {error}") from error
+            self._steps[geometry] = make_predict_step(network, self.config.xla.compile)
+        return self._steps[geometry]
+
+    def _checked(self, patterns: np.ndarray) -> np.ndarray:
+        amplitudes = np.asarray(patterns)
+        if amplitudes.ndim == 3:
+            amplitudes = amplitudes[:, None]
+        shape, fixed = amplitudes.shape, self.fixed
+        square = len(shape) == 4 and shape[2] == shape[3] and 0 not in shape
+        found = {"N": shape[-1], "group_size": shape[1]} if square else {}
+        if not square or found | fixed != found:
+            C, N = fixed.get("group_size", "C"), fixed.get("N", "N")
+            raise ConfigError(
+                f"patterns has shape {np.shape(patterns)}; must be (G, {C}, {N}, {N}), or (G, {N}, {N}) for C = 1"
+            )
+        if amplitudes.dtype.kind not in "fiu":
+            raise ConfigError(f"patterns has dtype {amplitudes.dtype}; must be real amplitudes")
+        if not np.isfinite(amplitudes).all() or amplitudes.min() < 0 or not amplitudes.any():
+            raise ConfigError("patterns is zero everywhere, or holds NaN, infinity or negative numbers")
+        if amplitudes.max() > LARGEST:
+            raise ConfigError(
+                f"patterns reaches {amplitudes.max():g}; must be at most {LARGEST:g}: amplitudes, √counts"
+            )
+        return amplitudes.astype(np.float32, copy=False)
+
+
+def _checked_offsets(offsets: np.ndarray, groups: int, group_size: int) -> np.ndarray:
+    shape = (groups, group_size, 2)
+    offsets = np.asarray(offsets, np.float32)
+    if offsets.shape not in (shape, shape[1:]) or not np.isfinite(offsets).all():
+        raise ConfigError(f"offsets has shape {offsets.shape}; must be {shape} or {shape[1:]}, finite")
+    return np.broadcast_to(offsets, shape)
+
+
+def _positive(name: str, value: float | None, default: float) -> float:
+    found = default if value is None else value
+    check(math.isfinite(found) and found > 0, name, found, "a finite number > 0")
+    return float(found)
+
+
+def _checked_probe(probe: np.ndarray, N: int) -> np.ndarray:
+    probe = np.asarray(probe)
+    if probe.shape != (N, N) or probe.dtype.kind not in "cfiu":
+        raise ConfigError(
+            f"probe has shape {probe.shape} and dtype {probe.dtype}; must be ({N}, {N}) numbers"
+        )
+    if not (np.isfinite(probe).all() and probe.any()):
+        raise ConfigError("probe is zero, or holds NaN or infinity")
+    return probe.astype(np.complex64)
+
+
+def _named(values: dict[str, int]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in values.items())

@@ -1,0 +1,231 @@
+"""A trained network in a run's folder: written, and read back verified; nothing here imports TensorFlow.
+
+``<name>/weights.npz`` holds the variables by path, ``<name>/setup.npz`` what the network was trained for,
+``<name>/model.json`` how the training went, ``<name>/history.csv`` its losses; ``config.yaml`` says how the
+network is built. No class is looked up by a name in a file, and nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptycho.config import ConfigError, RunConfig
+from ptycho.config.mapping import one_line
+from ptycho.files.npz import NpzError, read_all
+from ptycho.run.folder import RunFolder
+from ptycho.run.names import DESCRIPTION, HISTORY, SETUP, WEIGHTS
+from ptycho.run.record import problem, read_record
+from ptycho.run.stored_config import read_config
+from ptycho.scan.dataset import Dataset
+
+MAX_JSON = 2**24  # bytes of model.json
+KINDS = {  # of the arrays of setup.npz
+    "probe": "c",
+    "photon_scale": "f",
+    "normalisation": "f",
+    "region_size": "iu",
+    "group_size": "iu",
+    "offsets": "f",
+    "support": "iu",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """What a network was trained for.
+
+    Attributes:
+        probe: ``(N, N)`` complex64.
+        photon_scale: s of the training data.
+        normalisation: f of the training data.
+        region_size, group_size: R, C.
+        offsets: ``(C, 2)`` float32, of a group of the regular grid.
+        support: even side of the central square outside which its probes are negligible.
+    """
+
+    probe: np.ndarray
+    photon_scale: float
+    normalisation: float
+    region_size: int
+    group_size: int
+    offsets: np.ndarray
+    support: int
+
+    @property
+    def N(self) -> int:
+        return self.probe.shape[-1]
+
+    @property
+    def transmission(self) -> float:
+        """⟨Σ A²⟩ / (s² Σ|P|²) of the training data: the mean |O|² that its patterns imply."""
+        light = (self.photon_scale * self.normalisation) ** 2 * np.sum(np.abs(self.probe) ** 2, dtype=float)
+        return float((self.N / 2) ** 2 / light)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The form of ``setup.npz``."""
+        return {key: np.asarray(value) for key, value in asdict(self).items()}
+
+
+def setup_of(config: RunConfig, data: Dataset, support: int) -> Setup:
+    """The setup of a network trained on ``data``."""
+    return Setup(
+        data.probe,
+        data.photon_scale,
+        data.normalisation,
+        data.region_size,
+        data.group_size,
+        regular_offsets(config, data.group_size),
+        support,
+    )
+
+
+def regular_offsets(config: RunConfig, group_size: int) -> np.ndarray:
+    """Offsets ``(C, 2)`` float32 of a group of the regular grid, or of a single pattern."""
+    gridsize = config.gridsize if group_size == config.group_size else 1
+    steps = config.offset * (np.arange(gridsize) - (gridsize - 1) / 2)
+    return np.stack(np.meshgrid(steps, steps, indexing="ij"), -1).reshape(-1, 2).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredNetwork:
+    """The verified files of a trained network; not yet compared with the network that they are for.
+
+    Attributes:
+        description: what ``model.json`` holds.
+        sha256: of ``weights.npz``, as ``model.json`` states it.
+    """
+
+    run: Path
+    name: str
+    config: RunConfig
+    setup: Setup
+    weights: dict[str, np.ndarray]
+    description: dict[str, Any]
+
+    @property
+    def sha256(self) -> str:
+        return self.description["weights_sha256"]
+
+
+def write_network(
+    folder: RunFolder,
+    name: str,
+    weights: dict[str, np.ndarray],
+    description: dict[str, Any],
+    rows: list[dict[str, float]],
+) -> None:
+    """Write weights, history and, when these are complete, the description."""
+    sha256 = folder.arrays(f"{name}/{WEIGHTS}", weights)
+    folder.table(f"{name}/{HISTORY}", rows)
+    folder.json(f"{name}/{DESCRIPTION}", description | {"weights_sha256": sha256})
+
+
+def is_stored(run: Path, name: str) -> bool:
+    """Whether a network was written to the end."""
+    return (run / name / DESCRIPTION).exists()
+
+
+def read_network(run: Path, name: str) -> StoredNetwork:
+    """Read and verify the network ``name`` of a run.
+
+    Raises:
+        ConfigError: one line with every problem of its files.
+    """
+    config, folder, record = read_config(run), run / name, read_record(run)
+    if not folder.is_dir():
+        raise ConfigError(f"{run}: holds no trained network {name} ({folder} is no folder)")
+    found: list[str] = []
+    weights = _arrays(folder / WEIGHTS, "f", found)
+    arrays = _arrays(folder / SETUP, KINDS, found)
+    description = _description(folder / DESCRIPTION, found)
+    for file in (WEIGHTS, SETUP):
+        changed = problem(run, f"{name}/{file}", record)
+        if changed and not any(text.startswith(file) for text in found):
+            found.append(changed.removeprefix(f"{name}/"))
+    if weights is not None:
+        broken = [key for key, value in weights.items() if not np.isfinite(value).all()]
+        if broken:
+            found.append(f"{WEIGHTS}: {broken[0]} holds NaN or infinity ({len(broken)} arrays do)")
+    stated = (description or {}).get("weights_sha256")
+    if not found and record.get(f"{name}/{WEIGHTS}", stated) != stated:
+        found.append(f"{DESCRIPTION}: speaks of other weights than {WEIGHTS} holds")
+    setup = _setup(arrays, config, found) if arrays is not None else None
+    if found or weights is None or setup is None or description is None:
+        raise ConfigError(f"{folder}: {'; '.join(found)}")
+    return StoredNetwork(run, name, config, setup, weights, description)
+
+
+def read_history(run: Path, name: str) -> list[dict[str, float]]:
+    """The rows of ``history.csv`` as numbers.
+
+    Raises:
+        ConfigError: the file is missing or damaged.
+    """
+    path = run / name / HISTORY
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return [
+                {key: int(value) if key == "epoch" else float(value) for key, value in row.items()}
+                for row in csv.DictReader(file)
+            ]
+    except Exception as error:  # a damaged file raises whatever its bytes lead to
+        raise ConfigError(f"{path}: is damaged ({one_line(str(error))})") from error
+
+
+def _arrays(path: Path, kinds: dict[str, str] | str, found: list[str]) -> dict[str, np.ndarray] | None:
+    try:
+        return read_all(path, kinds)
+    except NpzError as error:
+        found.append(f"{path.name}: {error}")
+        return None
+
+
+def _description(path: Path, found: list[str]) -> dict[str, Any] | None:
+    try:
+        if path.stat().st_size > MAX_JSON:
+            raise ValueError(f"it has {path.stat().st_size} bytes")
+        description = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(description, dict) or not isinstance(description.get("weights_sha256"), str):
+            raise ValueError("it states no weights_sha256")
+        return description
+    except FileNotFoundError:
+        found.append(f"{path.name}: no such file")
+    except (OSError, ValueError, RecursionError) as error:
+        found.append(f"{path.name}: is damaged ({one_line(str(error))[:200]})")
+    return None
+
+
+def _setup(arrays: dict[str, np.ndarray], config: RunConfig, found: list[str]) -> Setup | None:
+    """The setup in the arrays of ``setup.npz``, if it is what the configuration makes of it."""
+    N, offsets = config.N, arrays["offsets"].shape
+    C = offsets[0] if offsets else 0
+    shapes = dict.fromkeys(KINDS, ()) | {"probe": (N, N), "offsets": (C, 2)}
+    wrong = [
+        f"{SETUP}: {key} has shape {arrays[key].shape}; must be {shape}"
+        for key, shape in shapes.items()
+        if arrays[key].shape != shape
+    ]
+    if wrong:
+        found += wrong
+        return None
+    values: dict[str, Any] = {key: array if array.shape else array.item() for key, array in arrays.items()}
+    setup = Setup(**values)
+    positive = (setup.photon_scale, setup.normalisation)
+    if not (np.isfinite(setup.probe).all() and setup.probe.any() and np.isfinite(setup.offsets).all()):
+        found.append(f"{SETUP}: probe or offsets hold NaN or infinity, or the probe is zero")
+    if not all(np.isfinite(value) and value > 0 for value in positive):
+        found.append(f"{SETUP}: photon_scale, normalisation = {positive}; must be finite numbers > 0")
+    if setup.group_size != C or C not in (1, config.group_size) or not N <= setup.region_size <= 4 * N:
+        found.append(
+            f"{SETUP}: group_size={setup.group_size}, region_size={setup.region_size}, {C} offsets; "
+            f"config.yaml makes groups of {config.group_size} on regions of {config.region_size}"
+        )
+    if not (0 < setup.support <= N and setup.support % 2 == 0):
+        found.append(f"{SETUP}: support={setup.support}; must be even and at most N={N}")
+    return setup

@@ -1,0 +1,54 @@
+"""The configuration that a run was made with, read back; nothing is guessed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import yaml
+
+from ptycho.config import ConfigError, RunConfig
+from ptycho.config.mapping import from_mapping, one_line, to_mapping
+from ptycho.run.names import CONFIG, MANIFEST, METRICS
+
+MAX_BYTES = 2**20
+
+
+def read_config(run: Path) -> RunConfig:
+    """The configuration of the run in folder ``run``, from its ``config.yaml``.
+
+    Keys that are newer than the file have their defaults; a file that lacks whole sections has been cut
+    short.
+
+    Raises:
+        ConfigError: the file is missing, unreadable, incomplete, or holds an unknown key or a wrong value.
+    """
+    path = run / CONFIG
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ValueError(f"it has {path.stat().st_size} bytes; a configuration has at most {MAX_BYTES}")
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{run}: holds no run; there is no {CONFIG} in it") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: not text; a date of month 13
+        raise ConfigError(f"{path}: is damaged ({one_line(str(error))})") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: is damaged (it must hold a configuration: lines of key: value)")
+    try:
+        config = from_mapping(values)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    sections = {key for key, value in to_mapping(RunConfig()).items() if isinstance(value, dict)}
+    if missing := sorted(sections - values.keys()):
+        raise ConfigError(f"{path}: is incomplete; it lacks {', '.join(missing)}")
+    return config
+
+
+def is_finished(run: Path) -> bool:
+    """Whether a run wrote its last files, ``metrics.json`` and ``manifest.json``, and they can be read."""
+    try:
+        return all(json.loads((run / name).read_text()) for name in (METRICS, MANIFEST))
+    except (OSError, ValueError):
+        return False

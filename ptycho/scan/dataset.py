@@ -1,0 +1,156 @@
+"""The dataset value: patterns stored once, groups by index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.scan.dataset_checks import problems
+from ptycho.scan.groups import draw_neighbours, group_centres, group_offsets, nearest_groups, smallest_region
+from ptycho.scan.patterns import Patterns
+from ptycho.scan.positions import Scan
+from ptycho.scan.tiling import Tiling, estimated_tiling
+
+VALUES = (
+    "positions",
+    "image",
+    "groups",
+    "probe",
+    "photon_scale",
+    "object_size",
+    "region_size",
+    "objects",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Measured diffraction patterns of a scan.
+
+    Attributes:
+        amplitudes: :class:`Patterns` ``(P, N, N)`` float32, ``√counts``, zero frequency at ``N//2``; an array
+            is taken, too.
+        positions: ``(P, 2)`` float32, (row, col) of the patch's top-left sample in object pixels.
+        image: ``(P,)`` int32, the object a pattern belongs to.
+        groups: ``(G, C)`` int32, indices into the patterns, row-major within the group.
+        probe: ``(N, N)`` complex64.
+        photon_scale: ``s``; counts have the mean ``s²|Ψ|²``.
+        object_size: ``M``, side of the objects.
+        region_size: ``R``, side of the object region that covers a group.
+        objects: the truth, ``(I, M, M)`` complex64, or None where it is unknown.
+        neighbours: ``(G, K)`` int32, patterns that a group's object must explain besides its own in
+            training; None for none. A view for training only: not part of the NPZ form.
+        counts: ``A²`` are photon counts; if not, they are in units of their own.
+        stated_tiling: the lattice of the groups, where who made the scan has stated it.
+    """
+
+    amplitudes: Patterns
+    positions: np.ndarray
+    image: np.ndarray
+    groups: np.ndarray
+    probe: np.ndarray
+    photon_scale: float
+    object_size: int
+    region_size: int
+    objects: np.ndarray | None = None
+    neighbours: np.ndarray | None = None
+    counts: bool = True
+    stated_tiling: Tiling | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.amplitudes, Patterns):
+            object.__setattr__(self, "amplitudes", Patterns(self.amplitudes))
+        values = {key: getattr(self, key) for key in VALUES}
+        shape = self.amplitudes.shape
+        statistics = self.amplitudes.statistics if len(shape) == 3 else None
+        if found := problems(values, shape, statistics):
+            raise ConfigError(f"dataset: {'; '.join(found)}")
+
+    @property
+    def N(self) -> int:
+        return self.probe.shape[-1]
+
+    @property
+    def n_images(self) -> int:
+        return int(self.image.max()) + 1 if self.objects is None else len(self.objects)
+
+    @property
+    def n_groups(self) -> int:
+        return self.groups.shape[0]
+
+    @property
+    def group_size(self) -> int:
+        return self.groups.shape[1]
+
+    @cached_property
+    def normalisation(self) -> float:
+        """``f = √((N/2)² / ⟨Σ A²⟩)``, so that the mean energy of ``x = f·A`` is ``(N/2)²``."""
+        return float(self.N / 2 / np.sqrt(self.amplitudes.statistics.mean_energy))
+
+    @property
+    def photon_amplitude(self) -> float | None:
+        """Normalised amplitude of one photon, ``f``; None where the amplitudes are not those of counts."""
+        return self.normalisation if self.counts else None
+
+    @property
+    def model_probe(self) -> np.ndarray:
+        """``s·f·P``: the probe with which an object in its own units predicts ``x``; complex64."""
+        return (self.photon_scale * self.normalisation * self.probe).astype(np.complex64)
+
+    @cached_property
+    def centres(self) -> np.ndarray:
+        """Centre of each group's region, as a position; ``(G, 2)`` float32."""
+        return group_centres(self.positions, self.groups, self.region_size, self.N)
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """``r_k − centre`` of the group; ``(G, C, 2)`` float32."""
+        return group_offsets(self.positions, self.groups, self.region_size, self.N)
+
+    @cached_property
+    def origins(self) -> np.ndarray:
+        """Top-left sample of each group's region on its object, ``(G, 2)`` int64; it may be negative."""
+        return np.round(self.centres - (self.region_size - self.N) / 2).astype(np.int64)
+
+    @cached_property
+    def group_image(self) -> np.ndarray:
+        """``(G,)``: the image of each group."""
+        return self.image[self.groups[:, 0]]
+
+    @cached_property
+    def tiling(self) -> Tiling:
+        """The lattice of the groups as it was stated, or else as they lie."""
+        return self.stated_tiling or estimated_tiling(
+            self.origins, self.group_image, self.N, self.region_size, self.object_size
+        )
+
+    def single_patterns(self, per_group: int | None) -> Dataset:
+        """The same patterns as groups of one: the first ``per_group`` of every group, or all."""
+        chosen = np.unique(self.groups[:, :per_group])
+        groups, side = chosen[:, None].astype(np.int32), self.N + 2 * self._slack
+        return replace(self, groups=groups, region_size=side, stated_tiling=self.tiling)
+
+    def regrouped(self, group_size: int) -> Dataset:
+        """The same patterns, each the first of a group with its nearest ones; see :func:`nearest_groups`."""
+        groups = nearest_groups(self.positions, self.image, group_size)
+        side = smallest_region(self.positions, groups, self.N)
+        return replace(self, groups=groups, region_size=side, neighbours=None, stated_tiling=self.tiling)
+
+    def with_neighbours(self, count: int, radius: float, seed: int) -> Dataset:
+        """The same groups, each with ``count`` neighbouring patterns; see :func:`draw_neighbours`."""
+        if count == 0:
+            return self
+        scan, rng = Scan(self.positions, self.image, self.groups), np.random.default_rng(seed)
+        return replace(self, neighbours=draw_neighbours(scan, self.centres, count, radius, rng))
+
+    @property
+    def _slack(self) -> int:
+        """Margin of a single-pattern region: one pixel when positions are not whole numbers."""
+        return int(np.any(self.positions != np.round(self.positions)))
+
+    def normalised(self, patterns: np.ndarray | slice) -> np.ndarray:
+        """``x = f·A`` of some patterns, ``(*patterns.shape, N, N)`` float32."""
+        return np.float32(self.normalisation) * self.amplitudes[patterns]

@@ -1,0 +1,167 @@
+"""What a dataset must satisfy, whether it was simulated or comes from a file: every problem, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ptycho.scan.groups import overreach
+from ptycho.scan.patterns import Statistics
+
+REAL_RANGE = np.finfo(np.float32)
+DARK = 100  # photons; a pattern that holds none beside a mean of so many was not measured
+MAX_PIXELS = 2**28  # of all objects together: 2 GiB of complex64
+Shape = tuple[int, ...]
+
+
+def problems(values: Mapping[str, Any], amplitudes: Shape | None, statistics: Statistics | None) -> list[str]:
+    """Everything that is wrong with a dataset.
+
+    Args:
+        values: the attributes of a :class:`ptycho.scan.dataset.Dataset` but for the amplitudes; what could
+            not be read is left out, and what depends on it is not checked.
+        amplitudes: their shape; None to check only what stands by itself, where shapes are known not to fit.
+        statistics: of the amplitudes; None if they could not be read.
+    """
+    given = {key: value for key, value in values.items() if value is not None}
+    found: list[str] = []
+    if amplitudes is not None:
+        shapes = {key: value.shape for key, value in given.items() if isinstance(value, np.ndarray)}
+        found += shape_problems(shapes | {"amplitudes": amplitudes}, given.get("object_size", 0)).values()
+    fitting = amplitudes is not None and not found
+    found += _number_problems(given) + _amplitude_problems(statistics)
+    if fitting:
+        found += _scan_problems(given)
+    if not found and statistics is not None and {"probe", "photon_scale"} <= given.keys():
+        found = _range_problems(given, statistics)
+    return found
+
+
+def shape_problems(shapes: Mapping[str, Shape], object_size: int) -> dict[str, str]:
+    """Which shapes do not fit, by key: one N (from the probe), one P (from image, else positions), one M."""
+    N, M = max(shapes.get("probe", ()), default=0), object_size
+    P = next(iter(shapes.get("image") or shapes.get("positions", ())), 0)
+    wanted: dict[str, Shape] = {
+        "amplitudes": (P, N, N),
+        "positions": (P, 2),
+        "image": (P,),
+        "probe": (N, N),
+    } | {"tiling": (5,)}
+    found = {
+        key: f"{key} has shape {shapes[key]}; must be {shape} (P={P}, N={N})"
+        for key, shape in wanted.items()
+        if key in shapes and (shapes[key] != shape or 0 in shape)
+    }
+    if "groups" in shapes and (len(shapes["groups"]) != 2 or 0 in shapes["groups"]):
+        found["groups"] = f"groups has shape {shapes['groups']}; must be (G, C) with G >= 1 and C >= 1"
+    objects = shapes.get("objects")
+    if objects is not None and (len(objects) != 3 or objects[1:] != (M, M) or not objects[0]):
+        found["objects"] = f"objects has shape {objects}; must be (I, {M}, {M})"
+    return found
+
+
+def _number_problems(given: Mapping[str, Any]) -> list[str]:
+    """Values that are impossible whatever the others are."""
+    found = []
+    probe, scale = given.get("probe"), given.get("photon_scale", 1.0)
+    if probe is not None and not (np.isfinite(probe).all() and probe.any()):
+        found.append("probe is zero, or holds NaN or infinity; must be finite and not zero")
+    if not (np.isfinite(scale) and scale > 0):
+        found.append(f"photon_scale={scale}; must be a finite number > 0")
+    for key in ("objects", "positions"):
+        if key in given and not np.isfinite(given[key]).all():
+            found.append(f"{key} holds NaN or infinity; must be finite")
+    return found
+
+
+def _amplitude_problems(statistics: Statistics | None) -> list[str]:
+    if statistics is None:
+        return []
+    bad = int(np.count_nonzero(~np.isfinite(statistics.energies)))
+    if bad or statistics.negative:
+        return [
+            f"amplitudes holds NaN, infinity or negative numbers (NaN or infinity in {bad} and negative "
+            f"numbers in {statistics.negative} of {len(statistics.energies)} patterns)"
+        ]
+    if not statistics.energies.any():
+        return ["amplitudes is zero everywhere; no photon was counted"]
+    return []
+
+
+def _scan_problems(given: Mapping[str, Any]) -> list[str]:
+    """What is wrong between positions, groups and images whose shapes fit."""
+    if not {"positions", "image", "groups", "probe", "object_size", "region_size"} <= given.keys():
+        return []
+    positions, image, groups, M = (given[key] for key in ("positions", "image", "groups", "object_size"))
+    P, N, found = len(positions), given["probe"].shape[0], []
+    if groups.min() < 0 or groups.max() >= P:
+        found.append(f"groups points outside the {P} patterns")
+    n_images = len(given["objects"]) if "objects" in given else int(image.max()) + 1
+    if image.min() < 0 or image.max() >= n_images:
+        found.append(f"image points outside the {n_images} objects")
+    if n_images * M**2 > MAX_PIXELS:
+        found.append(f"object_size={M}: {n_images} objects of {M} × {M} pixels; at most 2^28 pixels in all")
+    if np.isfinite(positions).all() and (positions.min() < 0 or positions.max() > M - N):
+        outside = int(np.any((positions < 0) | (positions > M - N), axis=1).sum())
+        found.append(
+            f"positions reach from {positions.min():g} to {positions.max():g}; must lie within [0, {M - N}] "
+            f"so that every patch is inside its object ({outside} of {P} do not)"
+        )
+    return found or _group_problems(positions, image, groups, given["region_size"], N)
+
+
+def _group_problems(
+    positions: np.ndarray, image: np.ndarray, groups: np.ndarray, region_size: int, N: int
+) -> list[str]:
+    if np.any(image[groups] != image[groups[:, :1]]):
+        return ["a group mixes patterns of different images"]
+    missing = overreach(positions, groups, region_size, N)
+    if missing > 1e-3:
+        return [f"region_size={region_size} does not cover the groups; {missing:g} px miss"]
+    return []
+
+
+def _range_problems(given: Mapping[str, Any], statistics: Statistics) -> list[str]:
+    """Whether what the network would be given can be represented."""
+    f = given["probe"].shape[0] / 2 / np.sqrt(statistics.mean_energy)
+    peak = f * given["photon_scale"] * float(np.abs(given["probe"]).max())
+    return [
+        f"{name} is out of the range of float32 once normalised (factor {value:g})"
+        for name, value in (("amplitudes", f), ("photon_scale times probe", peak))
+        if not REAL_RANGE.tiny < value < REAL_RANGE.max
+    ]
+
+
+def dark_frames(values: Mapping[str, Any], statistics: Statistics, counts: bool) -> list[str]:
+    """Patterns without a photon where there must have been some.
+
+    Args:
+        values: as for :func:`problems`, complete and without any.
+        counts: A² are photon counts, so that a weak dose may leave a pattern empty; the truth, where it is
+            known, may also explain an empty one.
+    """
+    dark = np.flatnonzero(statistics.energies == 0)
+    if not len(dark):
+        return []
+    mean = statistics.energies.sum() / (len(statistics.energies) - len(dark))
+    if counts and mean < DARK:
+        return []
+    lit = [int(k) for k in dark if not _dark_truth(values, int(k))]
+    if not lit:
+        return []
+    return [
+        f"amplitudes: {len(lit)} of {len(statistics.energies)} patterns hold no photon (the first is "
+        f"{lit[0]}) beside a mean of {mean:.3g}; leave such dead frames out"
+    ]
+
+
+def _dark_truth(values: Mapping[str, Any], pattern: int) -> bool:
+    """Whether the true object lets too little light through for a photon to be certain."""
+    if values.get("objects") is None:
+        return False
+    N = len(values["probe"])
+    row, col = np.floor(values["positions"][pattern]).astype(int)
+    patch = values["objects"][values["image"][pattern], row : row + N, col : col + N]
+    return bool(np.sum(np.abs(values["photon_scale"] * values["probe"] * patch) ** 2) < DARK)

@@ -1,0 +1,111 @@
+"""Groups of scan positions: their centres, their neighbours, and which of them are used."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from ptycho.config import check
+from ptycho.scan.positions import Scan
+
+
+def group_centres(positions: np.ndarray, groups: np.ndarray, region_size: int, N: int) -> np.ndarray:
+    """Centre of each group's region, in the coordinates of the positions.
+
+    The mean of the group's positions, moved by at most half a pixel so that the region of side R, whose
+    top-left sample is ``centre − (R − N)/2``, falls on the object's own pixels. On a regular grid this is
+    the mean itself.
+
+    Returns:
+        ``(G, 2)`` float32.
+    """
+    half = (region_size - N) / 2
+    mean = positions[groups].mean(axis=1)
+    return (np.round(mean - half) + half).astype(np.float32)
+
+
+def group_offsets(positions: np.ndarray, groups: np.ndarray, region_size: int, N: int) -> np.ndarray:
+    """``r_k − centre`` for every pattern of every group; ``(G, C, 2)`` float32 (row, col)."""
+    return positions[groups] - group_centres(positions, groups, region_size, N)[:, None]
+
+
+def overreach(positions: np.ndarray, groups: np.ndarray, region_size: int, N: int) -> float:
+    """Pixels by which a patch reaches out of a region of side R in the middle of its group."""
+    reach = np.abs(group_offsets(positions, groups, region_size, N)).max()
+    return float(reach - (region_size - N) / 2)
+
+
+def smallest_region(positions: np.ndarray, groups: np.ndarray, N: int) -> int:
+    """The smallest side R of a region that covers every group."""
+    spread = np.ptp(positions[groups], axis=1).max()
+    side = N + int(min(spread, 2.0**20))
+    while overreach(positions, groups, side, N) > 1e-3 and side <= N + spread + 4:
+        side += 1
+    return side
+
+
+def nearest_groups(positions: np.ndarray, image: np.ndarray, group_size: int) -> np.ndarray:
+    """For every pattern a group of itself and the nearest others of its image, nearest first.
+
+    Args:
+        positions: ``(P, 2)``.
+        image: ``(P,)``.
+        group_size: C, patterns in a group.
+
+    Returns:
+        ``(P, C)`` int32, indices into the positions.
+
+    Raises:
+        ConfigError: an image has fewer than C patterns.
+    """
+    groups = np.empty((len(positions), group_size), np.int32)
+    for i in np.unique(image):
+        mine = np.flatnonzero(image == i)
+        check(
+            1 <= group_size <= len(mine),
+            "group_size",
+            group_size,
+            f"from 1 to {len(mine)}, the patterns of image {i}",
+        )
+        distance, near = cKDTree(positions[mine]).query(positions[mine], k=[*range(1, group_size + 1)])
+        own = np.arange(len(mine))[:, None]
+        crowded = np.all(near != own, axis=1)  # more patterns at one place than a group has members
+        near[crowded, -1] = own[crowded, 0]
+        distance[near == own] = -1  # itself first, also among equal positions
+        order = np.argsort(distance, axis=1, kind="stable")
+        groups[mine] = mine[np.take_along_axis(near, order, axis=1)]
+    return groups
+
+
+def draw_neighbours(
+    scan: Scan, centres: np.ndarray, count: int, radius: float, rng: np.random.Generator
+) -> np.ndarray:
+    """For every group, ``count`` other patterns of its image whose positions lie within ``radius`` pixels.
+
+    Drawn at random without replacement. A group with fewer such neighbours has some of them repeatedly,
+    one without any has its own first pattern instead.
+
+    Args:
+        centres: ``(G, 2)``, as :func:`group_centres` gives them.
+
+    Returns:
+        ``(G, count)`` int32, indices into the positions.
+    """
+    image = scan.image[scan.groups[:, 0]]
+    drawn = np.empty((len(scan.groups), count), np.int32)
+    for i in np.unique(image):
+        mine = np.flatnonzero(scan.image == i)
+        tree = cKDTree(scan.positions[mine])
+        for g in np.flatnonzero(image == i):
+            near = mine[tree.query_ball_point(centres[g], radius)]
+            near = np.setdiff1d(near, scan.groups[g])
+            near = rng.permutation(near) if len(near) else scan.groups[g, :1]
+            drawn[g] = np.resize(near, count)
+    return drawn
+
+
+def draw_groups(n_groups: int, limit: int | None, rng: np.random.Generator) -> np.ndarray:
+    """Indices of at most ``limit`` groups, drawn without replacement, in ascending order."""
+    if limit is None or limit >= n_groups:
+        return np.arange(n_groups)
+    return np.sort(rng.choice(n_groups, limit, replace=False))

@@ -1,0 +1,93 @@
+"""The diffraction amplitudes of a scan, in memory or in a file, and what is known of them as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ptycho.files.file_array import FileArray
+
+BLOCK = 2**22  # pixels of patterns looked at together
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Of diffraction amplitudes ``A (P, N, N)``.
+
+    Attributes:
+        energies: ``Σ A²`` of each pattern, ``(P,)`` float64; NaN or infinite exactly if the pattern holds
+            NaN or infinity.
+        negative: how many patterns hold negative numbers.
+        mean_intensity: ``⟨A²⟩`` over the patterns, ``(N, N)`` float64.
+        whole: every number that was seen is a whole one.
+    """
+
+    energies: np.ndarray
+    negative: int
+    mean_intensity: np.ndarray
+    whole: bool
+
+    @classmethod
+    def of(cls, blocks: Iterable[np.ndarray]) -> Statistics:
+        """Of patterns ``(K, N, N)`` float32 that come block by block."""
+        energies, negative, total, whole = [np.zeros(0)], 0, np.zeros((1, 1)), True
+        for block in blocks:
+            squares = np.square(block, dtype=np.float64)
+            energies.append(np.sum(squares, axis=(1, 2)))
+            negative += int(np.count_nonzero(np.any(block < 0, axis=(1, 2))))
+            total = total + squares.sum(axis=0)
+            whole = whole and bool(np.array_equal(block, np.rint(block)))
+        found = np.concatenate(energies)
+        return cls(found, negative, total / max(len(found), 1), whole)
+
+    @property
+    def mean_energy(self) -> float:
+        return float(self.energies.mean())
+
+
+class Patterns:
+    """Diffraction amplitudes ``(P, N, N)`` float32, and their statistics, found when they are asked for.
+
+    Indexed by slices and integer arrays along the first axis. Values that share the patterns share the
+    statistics; other patterns are another object, so that statistics cannot be those of something else.
+
+    Args:
+        rows: in memory or in a file.
+        statistics: of these very rows, by who has just read them all.
+    """
+
+    def __init__(self, rows: np.ndarray | FileArray, statistics: Statistics | None = None) -> None:
+        self._rows = rows
+        if statistics is not None:
+            self.__dict__["statistics"] = statistics
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        return Statistics.of(self.blocks())
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._rows.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._rows.dtype
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return self._rows[index]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self._rows[:], dtype, copy=copy)
+
+    def blocks(self) -> Iterator[np.ndarray]:
+        """All patterns in order, block by block."""
+        step = max(1, BLOCK // max(1, self.shape[-1] * self.shape[-2]))
+        for start in range(0, len(self), step):
+            yield self._rows[start : start + step]

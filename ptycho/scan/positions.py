@@ -1,0 +1,70 @@
+"""Scan positions and the groups that share them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptycho.config import RunConfig
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """Positions of a scan over one or more images, and groups of them by index.
+
+    ``positions (P, 2)`` float32: (row, col) of the patch's top-left sample in object pixels; ``image (P,)``
+    int32; ``groups (G, C)`` int32: indices into the positions, row-major within the group, never across
+    images.
+    """
+
+    positions: np.ndarray
+    image: np.ndarray
+    groups: np.ndarray
+
+    def select(self, group_indices: np.ndarray) -> Scan:
+        """The scan reduced to some groups and the positions they use, renumbered."""
+        groups = self.groups[group_indices]
+        used, renumbered = np.unique(groups, return_inverse=True)
+        return Scan(self.positions[used], self.image[used], renumbered.reshape(groups.shape).astype(np.int32))
+
+
+def nested_grid(size: int, N: int, gridsize: int, offset: int, pitch: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions and groups of a nested grid on one image.
+
+    Groups start at ``(a·pitch, b·pitch)`` wherever they fit; within a group the positions are
+    ``start + offset·(i, j)``, i, j = 0 … gridsize − 1, row-major. A position that several groups share
+    is listed once.
+
+    Returns:
+        positions ``(P, 2)`` int64, sorted row-major; groups ``(G, C)`` int64 indices into them.
+    """
+    starts = np.arange(0, size - N - (gridsize - 1) * offset + 1, pitch)
+    inner = offset * np.arange(gridsize)
+    origin = np.stack(np.meshgrid(starts, starts, indexing="ij"), -1).reshape(-1, 1, 2)
+    within = np.stack(np.meshgrid(inner, inner, indexing="ij"), -1).reshape(1, -1, 2)
+    every = (origin + within).reshape(-1, 2)
+    positions, groups = np.unique(every, axis=0, return_inverse=True)
+    return positions, groups.reshape(origin.shape[0], within.shape[1])
+
+
+def make_scan(config: RunConfig, role: str, n_images: int, rngs: list[np.random.Generator]) -> Scan:
+    """The scan of a data split: the nested grid on every image, moved by jitter if asked for.
+
+    Args:
+        role: ``train``, ``val`` or ``test``; decides the pitch of the groups.
+        rngs: one generator for each image; used for its jitter only.
+    """
+    grid, groups = nested_grid(
+        config.size, config.N, config.gridsize, config.offset, config.outer_pitch(role)
+    )
+    positions, jitter = [], config.scan.jitter
+    for rng in rngs:
+        moved = grid + (rng.uniform(-jitter, jitter, grid.shape) if jitter else 0.0)
+        positions.append(np.clip(moved, 0, config.size - config.N))
+    shift = len(grid) * np.arange(n_images)
+    return Scan(
+        positions=np.concatenate(positions).astype(np.float32),
+        image=np.repeat(np.arange(n_images, dtype=np.int32), len(grid)),
+        groups=(groups[None] + shift[:, None, None]).reshape(-1, groups.shape[1]).astype(np.int32),
+    )

@@ -1,0 +1,204 @@
+"""Probes: the illumination in the sample plane, ``(N, N)`` complex64, centred at ``N//2``, maximum one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.ndimage import gaussian_filter, map_coordinates
+from skimage.restoration import unwrap_phase
+
+from ptycho.config import ConfigError, FileProbe, IdealDiskProbe, ProbeConfig, ZonePlateProbe
+from ptycho.files.npz import Archive, NpzError
+
+log = logging.getLogger(__name__)
+
+KEY = "probeGuess"  # of a probe in a file
+HC_KEV_NM = 1.239841984  # Planck's constant times the speed of light, keV·nm
+ZONE_PLATE_WINDOW_NM = 640.0  # field of view when no pixel size is given: 10 nm pixels at N = 64
+NEGLIGIBLE = 1e-6  # of the probe's largest amplitude
+FAR = 1.25  # ratio of widths beyond which a network is not known to serve another probe than its own
+PADDING = 4  # the zone-plate wave is computed on a window this many times wider than N
+
+
+def make_probe(config: ProbeConfig, N: int) -> np.ndarray:
+    """The probe that ``config`` describes, masked if asked for, scaled to a maximum amplitude of one."""
+    probe = PROBES[config.KIND](config, N)
+    if config.mask_diameter_px is not None:
+        probe = probe * (_radius(N) <= config.mask_diameter_px / 2)
+    peak = np.abs(probe).max()
+    if not peak > 0:
+        raise ConfigError("probe: zero everywhere; the probe must carry energy inside its mask")
+    return (probe / peak).astype(np.complex64)
+
+
+def _radius(N: int) -> np.ndarray:
+    """Distance from sample ``N//2`` in pixels, ``(N, N)``."""
+    axis = np.arange(N) - N // 2
+    return np.hypot(axis[:, None], axis[None, :])
+
+
+def ideal_disk(config: IdealDiskProbe, N: int) -> np.ndarray:
+    """A disk with anti-aliased, Gaussian-smoothed edge and flat phase; lengths scale with N/64."""
+    scale = N / 64
+    disk = np.clip(config.diameter_px64 * scale / 2 - _radius(N) + 0.5, 0, 1)
+    return gaussian_filter(disk, config.smoothing_px64 * scale).astype(complex)
+
+
+def zone_plate(config: ZonePlateProbe, N: int) -> np.ndarray:
+    """The first-order focus of a Fresnel zone plate at ``defocus_um`` behind the focal plane.
+
+    The zone plate of diameter D and outermost zone width Δr has the numerical aperture λ/(2Δr), so its
+    pupil is the annulus of spatial frequencies ``ν_stop ≤ |ν| ≤ ν_max = 1/(2Δr)``, with
+    ``ν_stop = ν_max · D_stop/D``. Free-space propagation by z (Fresnel, waves exp(+ikz)) multiplies it by
+    ``exp(−iπλz|ν|²)``:
+
+        P(x) = F⁻¹[ annulus(ν) · exp(−iπλz|ν|²) ].
+
+    Positive z: the sample is downstream of the focus and sees a diverging wave. Computed on a window
+    ``PADDING`` times wider and cropped to N; the energy that the crop loses is logged.
+    Source: Goodman, Introduction to Fourier Optics, 4.2 and 5.1; Attwood, Soft X-Rays, chapter 9.
+    """
+    wide = zone_plate_far_field(config, N, PADDING * N)
+    wave = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(wide)))
+    start = (PADDING * N - N) // 2
+    probe = wave[start : start + N, start : start + N]
+    lost = 1 - np.sum(np.abs(probe) ** 2) / np.sum(np.abs(wave) ** 2)
+    log.info("zone-plate probe: %.2f %% of its energy falls outside the %d-pixel window", 100 * lost, N)
+    return probe
+
+
+def zone_plate_far_field(config: ZonePlateProbe, N: int, window: int) -> np.ndarray:
+    """Pupil of :func:`zone_plate` with its defocus phase on ``window`` samples, ν = 0 at ``window//2``."""
+    wavelength_nm = HC_KEV_NM / config.energy_keV
+    pixel_nm = config.pixel_size_nm or ZONE_PLATE_WINDOW_NM / N
+    nu_max = 1 / (2 * config.outermost_zone_width_nm)
+    if nu_max >= 1 / (2 * pixel_nm):
+        raise ConfigError(
+            f"probe.outermost_zone_width_nm={config.outermost_zone_width_nm:g}: must be larger than the "
+            f"pixel size ({pixel_nm:g} nm), or the pupil does not fit on the detector"
+        )
+    nu = _radius(window) / (window * pixel_nm)
+    stop = nu_max * config.central_stop_diameter_um / config.zone_plate_diameter_um
+    annulus = (nu <= nu_max) & (nu >= stop)
+    if not annulus.any():
+        raise ConfigError(
+            f"probe.central_stop_diameter_um={config.central_stop_diameter_um:g}: leaves no open pupil at "
+            f"this sampling; must be clearly smaller than probe.zone_plate_diameter_um="
+            f"{config.zone_plate_diameter_um:g}"
+        )
+    return annulus * np.exp(-1j * np.pi * wavelength_nm * 1e3 * config.defocus_um * nu**2)
+
+
+def file_probe(config: FileProbe, N: int) -> np.ndarray:
+    """The probe in ``config.file`` (key ``probeGuess``), brought to N × N as ``config.resize`` says."""
+    probe = load_probe(config.file)
+    side = probe.shape[0]
+    if side == N:
+        return probe
+    if config.resize == "interpolate":
+        return _zoom(probe, N)
+    if side > N:
+        raise ConfigError(
+            f"probe.resize={config.resize}: the probe in {config.file} is {side} × {side}, larger than "
+            f"N={N}; use probe.resize=interpolate"
+        )
+    amplitude = _pad(np.abs(probe), N)
+    if config.resize == "pad":
+        return _pad(probe, N)
+    return amplitude * np.exp(1j * _quadratic_phase(probe, N))
+
+
+def load_probe(path: str) -> np.ndarray:
+    """Read ``probeGuess`` from an NPZ file and check it; square, finite, not zero; complex128."""
+    try:
+        with Archive(path) as archive:
+            if KEY not in archive.keys:
+                held = ", ".join(archive.keys) or "none"
+                raise ConfigError(f"probe.file={path}: has no key {KEY} (it has {held})")
+            if KEY in archive.repeated:
+                raise NpzError(f"has {KEY} more than once")
+            probe = archive.read(archive.header(KEY, "cfiu"))
+    except NpzError as error:
+        raise ConfigError(f"probe.file={path}: {error}; it must be an .npz with key {KEY}") from error
+    return _checked_probe(probe, path)
+
+
+def _checked_probe(probe: np.ndarray, path: str) -> np.ndarray:
+    where = f"probe.file={path}: probeGuess"
+    if probe.ndim != 2 or probe.shape[0] != probe.shape[1] or probe.shape[0] < 8:
+        raise ConfigError(f"{where} has shape {probe.shape}; must be (n, n) with n >= 8")
+    probe = probe.astype(complex)
+    if not np.all(np.isfinite(probe)):
+        raise ConfigError(f"{where} holds NaN or infinity; must be finite")
+    if not np.any(probe):
+        raise ConfigError(f"{where} is zero everywhere; must carry energy")
+    return probe
+
+
+def _zoom(probe: np.ndarray, N: int) -> np.ndarray:
+    """Interpolate to N × N by cubic splines so that sample ``n//2`` becomes sample ``N//2``."""
+    n = probe.shape[0]
+    axis = n // 2 + (np.arange(N) - N // 2) * n / N
+    return map_coordinates(probe, np.meshgrid(axis, axis, indexing="ij"), order=3, mode="nearest")
+
+
+def _pad(array: np.ndarray, N: int) -> np.ndarray:
+    """Zero-pad to N × N so that sample ``n//2`` becomes sample ``N//2``."""
+    before = N // 2 - array.shape[0] // 2
+    return np.pad(array, (before, N - array.shape[0] - before))
+
+
+def _quadratic_phase(probe: np.ndarray, N: int) -> np.ndarray:
+    """``c0 + c1·ρ²`` fitted to the unwrapped phase, weighted by intensity, on the N × N grid."""
+    n = probe.shape[0]
+    weight = np.abs(probe).ravel()
+    phase = unwrap_phase(np.angle(probe)).ravel()
+    basis = np.stack([np.ones(n * n), _radius(n).ravel() ** 2], axis=1)
+    coefficients, *_ = np.linalg.lstsq(basis * weight[:, None], phase * weight, rcond=None)
+    return coefficients[0] + coefficients[1] * _radius(N) ** 2
+
+
+PROBES: dict[str, Callable[[Any, int], np.ndarray]] = {
+    "ideal_disk": ideal_disk,
+    "zone_plate": zone_plate,
+    "npz": file_probe,
+}
+"""Kind to function: (its settings, N) → complex ``(N, N)`` of any scale, centred at ``N//2``."""
+
+
+def energy_diameter(probe: np.ndarray, fraction: float = 0.9) -> float:
+    """Diameter in pixels of the centred circle that holds ``fraction`` of the probe's energy."""
+    radius = _radius(probe.shape[0]).ravel()
+    order = np.argsort(radius, kind="stable")
+    energy = np.cumsum((np.abs(probe) ** 2).ravel()[order])
+    return 2.0 * float(np.interp(fraction * energy[-1], energy, radius[order]))
+
+
+def probe_support(probe: np.ndarray) -> int:
+    """Even side of the central square outside which the probe's amplitude is negligible."""
+    N = probe.shape[0]
+    rows, cols = np.nonzero(np.abs(probe) > NEGLIGIBLE * np.abs(probe).max())
+    index = np.concatenate([rows, cols])
+    return 2 * max(N // 2 - int(index.min()), int(index.max()) - N // 2 + 1)
+
+
+def probe_widths(probe: np.ndarray) -> tuple[float, float]:
+    """How wide a probe is in the sample plane, in pixels, and in the far field, in cycles per pixel.
+
+    Both are diameters of the centred circle that holds 90 % of the energy.
+    """
+    far_field = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(probe)))
+    return energy_diameter(probe), energy_diameter(far_field) / len(probe)
+
+
+def is_far_from(probe: np.ndarray, trained: np.ndarray) -> bool:
+    """Whether one of a probe's widths differs from the training probe's by more than a factor ``FAR``."""
+    pairs = zip(probe_widths(probe), probe_widths(trained), strict=True)
+    return any(not 1 / FAR <= ours / theirs <= FAR for ours, theirs in pairs)
+
+
+def described_widths(probe: np.ndarray) -> str:
+    return "{:.1f} pixels across, {:.2g} cycles/pixel in the far field".format(*probe_widths(probe))

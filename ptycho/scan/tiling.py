@@ -1,0 +1,71 @@
+"""The lattice of a scan's groups: the pitch of neighbours, and the rectangle that their squares tile."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ptycho.config import RunConfig
+
+
+class Tiling(NamedTuple):
+    """Squares of side ``pitch`` in the middle of the groups' regions tile a rectangle; all in object pixels.
+
+    The rectangle ``[top, top + height) × [left, left + width)`` is where every model and stitching is
+    scored, and the pitch is the side of the squares that ``stitch=grid`` lays side by side.
+    """
+
+    pitch: int
+    top: int
+    left: int
+    height: int
+    width: int
+
+    @property
+    def rectangle(self) -> tuple[int, int, int, int]:
+        """``(top, left, height, width)``."""
+        return self[1:]
+
+
+def nested_tiling(config: RunConfig, role: str) -> Tiling:
+    """The tiling of a simulated scan, which its jitter does not change."""
+    pitch = config.outer_pitch(role)
+    start = config.group_extent // 2 - pitch // 2
+    stop = min(start + pitch * config.groups_per_axis(role), config.size)
+    start = max(start, 0)
+    return Tiling(pitch, start, start, stop - start, stop - start)
+
+
+def estimated_tiling(
+    origins: np.ndarray, image: np.ndarray, N: int, region_size: int, object_size: int
+) -> Tiling:
+    """The tiling of groups whose lattice is not stored with them.
+
+    On each image, the pitch is that of the lattice of as many points that spans what the groups span, and
+    the lattice lies where its middle is theirs: jitter leaves both as they are. Of several images, the
+    median pitch, and what all rectangles share, cut at the object's edge.
+
+    Args:
+        origins: ``(G, 2)`` whole pixels, top-left sample of each group's region on its object.
+        image: ``(G,)``, the image of each group.
+    """
+    scans = [np.unique(origins[image == i], axis=0) for i in np.unique(image)]
+    pitch = max(1, round(float(np.median([_pitch(scan, N) for scan in scans]))))
+    start = region_size // 2 - pitch // 2
+    low, high = np.zeros(2, int), np.full(2, object_size)
+    for scan in scans:
+        steps = np.round(np.ptp(scan, axis=0) / pitch)
+        first = np.round(scan.mean(axis=0) - steps * pitch / 2).astype(int) + start
+        low, high = np.maximum(low, first), np.minimum(high, first + ((steps + 1) * pitch).astype(int))
+    (top, left), (height, width) = low.tolist(), np.maximum(high - low, 0).tolist()
+    return Tiling(pitch, top, left, height, width)
+
+
+def _pitch(points: np.ndarray, N: int) -> float:
+    """p with ``(h/p + 1)(w/p + 1) = n`` for n different points that span h × w; N/2 for a single one."""
+    n, (h, w) = len(points), np.ptp(points, axis=0).astype(float)
+    if n == 1:
+        return N / 2
+    half = (h + w) / 2
+    return (half + np.sqrt(half**2 + (n - 1) * h * w)) / (n - 1)

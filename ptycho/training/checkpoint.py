@@ -1,0 +1,159 @@
+"""Checkpoints of a training: atomic, checksummed, without pickle; the last two are kept.
+
+A checkpoint is one NPZ. ``weights/…``, ``best/…`` and ``optimizer/…`` are the variables by path, ``meta`` is
+JSON (format, history, configuration), and ``sha256`` is the digest of all the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.config.mapping import differences
+from ptycho.files.atomic import WriteError, write_atomically
+from ptycho.networks.weights import Arrays
+from ptycho.training.history import History
+
+log = logging.getLogger(__name__)
+
+Settings = Callable[[dict[str, Any]], dict[str, Any]]
+FORMAT = 1
+KEPT = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A training between two steps: current and best weights, optimizer variables, and the history."""
+
+    weights: Arrays
+    best: Arrays
+    optimizer: Arrays
+    history: History
+
+    def is_finite(self) -> bool:
+        groups = (self.weights, self.best, self.optimizer)
+        return all(np.isfinite(array).all() for group in groups for array in group.values())
+
+
+class Checkpoints:
+    """The checkpoints of one model's training.
+
+    Args:
+        folder: where they are; it is made with the first one.
+        config: nested plain values; checkpoints made with others are refused.
+        seconds: time between two checkpoints of an epoch.
+        completed: a stored ``config`` as it is compared, for example with keys that are newer than it.
+    """
+
+    def __init__(
+        self, folder: Path, config: dict[str, Any], seconds: float, completed: Settings = dict
+    ) -> None:
+        self.folder, self._config, self._seconds, self._completed = folder, config, seconds, completed
+        self._good: list[Path] = []  # oldest first; written or read by this process
+        self._saved_at = time.monotonic()
+
+    def due(self) -> bool:
+        """Is it time for the next one?"""
+        return time.monotonic() - self._saved_at >= self._seconds
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Store a snapshot and remove all but the last two; where that fails, warn and keep what there is."""
+        history = snapshot.history
+        path = self.folder / f"epoch{history.epoch:05d}-step{history.step:07d}.npz"
+        self._saved_at = time.monotonic()
+        if path in self._good:
+            return
+        if not snapshot.is_finite():
+            log.warning("%s: not written, because a weight is NaN or infinite; the last ones stay", path)
+            return
+        try:
+            write_atomically(path, lambda file: np.savez(file, allow_pickle=False, **self._packed(snapshot)))
+            self._good = [*self._good, path][-KEPT:]
+            for other in self.folder.glob("*.npz"):
+                if other not in self._good:
+                    other.unlink()
+        except (WriteError, OSError) as error:
+            log.warning("no new checkpoint, but training goes on: %s", error)
+
+    def restore(self, apply: Callable[[Snapshot], None]) -> bool:
+        """Hand the newest usable snapshot to ``apply``; False if there is none.
+
+        A file that is damaged, or that ``apply`` refuses with a ValueError, is passed over with a warning.
+
+        Raises:
+            ConfigError: a checkpoint was made with another configuration.
+        """
+        paths = sorted(self.folder.glob("*.npz"), reverse=True)
+        for path in paths:
+            try:
+                snapshot, config = load(path)
+                self._check_config(path, config)
+                apply(snapshot)
+            except ConfigError:
+                raise
+            except Exception as error:  # a damaged archive raises whatever its bytes lead to
+                log.warning("%s: cannot be used (%s); trying the checkpoint before it", path, error)
+            else:
+                self._good = [path]
+                return True
+        if paths:
+            log.warning("%s: no checkpoint can be used; training starts from the beginning", self.folder)
+        return False
+
+    def remove(self) -> None:
+        """Remove them all: the training is over and its result stored."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _check_config(self, path: Path, config: dict[str, Any]) -> None:
+        if found := differences(self._completed(config), self._config):
+            raise ConfigError(
+                f"{path}: was made with another configuration than config.yaml has ({'; '.join(found)}); "
+                f"restore config.yaml, or remove {self.folder} to train from the beginning"
+            )
+
+    def _packed(self, snapshot: Snapshot) -> Arrays:
+        meta = {"format": FORMAT, "history": asdict(snapshot.history), "config": self._config}
+        arrays = {"meta": np.frombuffer(json.dumps(meta).encode(), np.uint8)}
+        for group in ("weights", "best", "optimizer"):
+            arrays |= {f"{group}/{name}": array for name, array in getattr(snapshot, group).items()}
+        return arrays | {"sha256": np.asarray(digest(arrays))}
+
+
+def load(path: Path) -> tuple[Snapshot, dict[str, Any]]:
+    """The snapshot in a checkpoint file and the configuration it was made with.
+
+    Raises:
+        Exception: of any kind, where the file is damaged.
+    """
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    if str(arrays.pop("sha256")) != digest(arrays):
+        raise ValueError("its checksum is wrong")
+    meta = json.loads(arrays.pop("meta").tobytes())
+    if meta["format"] != FORMAT:
+        raise ValueError(f"it has format {meta['format']}; must be {FORMAT}")
+    groups: dict[str, Arrays] = {"weights": {}, "best": {}, "optimizer": {}}
+    for name, array in arrays.items():
+        group, _, path_in_group = name.partition("/")
+        groups[group][path_in_group] = array
+    return Snapshot(**groups, history=History(**meta["history"])), meta["config"]
+
+
+def digest(arrays: Arrays) -> str:
+    """SHA-256 over names, dtypes, shapes and bytes of arrays, in the order of their names."""
+    sha = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name])
+        sha.update(f"{name} {array.dtype.str} {array.shape};".encode())
+        sha.update(array.tobytes())
+    return sha.hexdigest()

@@ -1,0 +1,129 @@
+"""Reconstructions stored, scored and drawn, in one way for every workflow."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from ptycho.evaluation import figures, metrics
+from ptycho.reconstruction.stitching import Stitched
+from ptycho.run import names
+from ptycho.run.folder import RunFolder
+from ptycho.scan.probe import described_widths, is_far_from
+from ptycho.training.history import History
+
+log = logging.getLogger(__name__)
+
+STITCHING_SCORES = ("ssim", "frc50", "phase_rmse_rad", "uncovered_fraction", "flags")
+FAR_PROBE = "probe_far_from_training"
+FAR_PROBE_MEANS = (
+    "the probe is wider or narrower than the one of the training, in the sample plane or in the far field, "
+    "by more than a quarter: the network is not known to serve it"
+)
+
+
+def store_recon(name: str, stitched: Stitched, folder: RunFolder) -> None:
+    arrays = {
+        "object": stitched.objects,
+        "amp": np.abs(stitched.objects),
+        "phase": np.angle(stitched.objects),
+        "mask": stitched.mask,
+    }
+    folder.arrays(names.recon(name), arrays)
+
+
+def scored(
+    truth: np.ndarray,
+    region: metrics.Region,
+    stitched: dict[str, dict[str, Stitched]],
+    chosen: str,
+    folder: RunFolder,
+    doubts: Mapping[str, str],
+) -> dict[str, Any]:
+    """Score every model's objects, by stitching method, against the truth ``(I, M, M)``.
+
+    Writes ``metrics.json``; what stands there under a model's name is by the ``chosen`` method. ``doubts``
+    are flags that every network gets, each with its meaning.
+    """
+    store_recon("gt", Stitched(truth, np.ones(truth.shape, bool)), folder)
+    with folder.timed("scoring"):
+        scores = {
+            name: model_scores(by_method, chosen, truth, region) for name, by_method in stitched.items()
+        }
+        for values in scores.values():
+            values["flags"] += doubts
+        scores |= metrics.reference_rows(truth, region)
+    conventions = metrics.CONVENTIONS | dict(doubts)
+    folder.json(names.METRICS, scores | {"region": asdict(region), "conventions": conventions})
+    for name, values in scores.items():
+        amplitude, phase = values["ssim"]
+        alarms = [flag for flag in values["flags"] if flag in metrics.ALARMS]
+        note = f"  ! {', '.join(alarms)}" if alarms and name in stitched else ""
+        level = logging.WARNING if note else logging.INFO
+        log.log(level, "%-18s SSIM amplitude %s  phase %s%s", name, _number(amplitude), _number(phase), note)
+    return scores
+
+
+def model_scores(
+    by_method: dict[str, Stitched], chosen: str, truth: np.ndarray, region: metrics.Region
+) -> dict[str, Any]:
+    """All scores of the ``chosen`` stitching; under ``stitching`` the main ones of each method."""
+    each = {
+        method: metrics.score_images(recon.objects, truth, recon.mask, region)
+        for method, recon in by_method.items()
+    }
+    main = {method: {key: row[key] for key in STITCHING_SCORES} for method, row in each.items()}
+    return each[chosen] | {"stitching": main}
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4f}"
+
+
+def probe_doubts(probe: np.ndarray, trained: np.ndarray) -> dict[str, str]:
+    """The flag for a probe far from the one of the training, with a warning that names both; or none."""
+    if not is_far_from(probe, trained):
+        return {}
+    log.warning(
+        "the probe of the scan (%s) is far from the training's (%s): train with a probe like it, or trust "
+        "the result only as far as it explains the patterns",
+        described_widths(probe),
+        described_widths(trained),
+    )
+    return {FAR_PROBE: FAR_PROBE_MEANS}
+
+
+def drawn(
+    truths: np.ndarray,
+    region: metrics.Region,
+    probe: np.ndarray,
+    recons: dict[str, Stitched],
+    histories: dict[str, History],
+    scores: dict[str, Any],
+    folder: RunFolder,
+) -> None:
+    """Draw image 0: comparison, reconstructions, errors, ring correlations; and histories, if there are."""
+    truth = region.crop(truths[0])
+    with folder.timed("drawing"):
+        aligned, curves = {}, {}
+        for name, recon in recons.items():
+            image, mask = region.crop(recon.objects[0]), region.crop(recon.mask[0])
+            usable = np.isfinite(image).all() and image[mask].any()
+            aligned[name] = metrics.align(image, truth, mask).object if usable else np.zeros_like(truth)
+            curves[name] = metrics.frc_curves(aligned[name], truth)
+            folder.figure(
+                names.figure(f"amp_phase_{name}"), figures.amp_phase(name, recon.objects[0], region)
+            )
+            error = figures.amp_phase_error(name, aligned[name], truth)
+            folder.figure(names.figure(f"amp_phase_error_{name}"), error)
+        first = {name: scores[name]["per_image"][0] for name in recons}
+        comparison = figures.compare(truth, aligned, first, probe)
+        folder.figure(names.figure("compare_amp_phase"), comparison)
+        folder.figure(names.figure("frc_curves"), figures.frc_curves(curves))
+        if histories:
+            rows = {name: history.rows for name, history in histories.items()}
+            folder.figure(names.figure("history"), figures.history(rows))
