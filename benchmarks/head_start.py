@@ -5,10 +5,10 @@
     python benchmarks/head_start.py outputs/mine --model baseline --passes 60
 
 The test scan of a run is simulated again from its configuration. Refinement (`stitch=refined`,
-ptycho/refinement.py) starts once from the objects that the network gave, stitched with `probe`, and once
-from a constant of the amplitude that the energy of the patterns implies: that is an iterative solver with
-a known probe. Both are scored as the workflow scores, after every pass. The passes go on at the level of
-photon noise, where `stitch=refined` ends.
+ptycho/reconstruction/refinement.py) starts once from the objects that the network gave, stitched with
+`probe`, and once from a constant of the amplitude that the energy of the patterns implies: that is an
+iterative solver with a known probe. Both are scored as the workflow scores, after every pass. The passes
+go on at the level of photon noise, where `stitch=refined` ends.
 
 Seconds are of the passes alone: the network's inference and stitching, which `manifest.json` has, come
 before them.
@@ -42,7 +42,6 @@ from ptycho.reconstruction.refinement import refinements
 from ptycho.run.stored_config import read_config
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate
-from workflows.grid_lines import scored_region
 
 LEVELS = (0.95, 0.98, 0.99, 0.999)
 Row = dict[str, Any]
@@ -121,7 +120,8 @@ def plot(rows: Sequence[Row], title: str) -> Figure:
 def compared(config: RunConfig, options: argparse.Namespace) -> list[list[Row]]:
     """The curve from the network's objects and that from a constant."""
     objects, mask = reconstruction(options.run, options.model)
-    data, region = simulate(config)["test"], scored_region(config)
+    data = simulate(config)["test"]
+    region = metrics.Region(*data.tiling.rectangle)
     starts = {f"the {options.model}": objects, "a constant": constant_like(objects, data)}
     return [curve(name, start, mask, data, region, options.passes) for name, start in starts.items()]
 

@@ -24,10 +24,8 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
-import yaml
 
 from ptycho.config import RunConfig, UNetModel, UnrolledModel
-from ptycho.config.mapping import to_mapping
 
 SIZE = 278
 PITCHES = (10, 5, 3, 2)  # of the groups; 484, 1849, 5041 and 11236 groups of four patterns
@@ -37,20 +35,21 @@ SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "infer.py"
 
 def write_run(folder: Path, config: RunConfig) -> None:
     """A run's folder with untrained networks."""
-    from ptycho.run.saved import setup_of
-
-    from ptycho.networks import build_baseline, build_pinn, get_weights
+    from ptycho.networks.competitors import COMPETITORS, training_geometry
+    from ptycho.networks.weights import get_weights
     from ptycho.run.folder import RunFolder
-    from ptycho.run.loaded import VIEWS
+    from ptycho.run.names import SETUP
+    from ptycho.run.network import regular_offsets, setup_of, write_network
     from ptycho.simulation.simulate import simulate
 
     training, run = simulate(config)["train"], RunFolder(folder, overwrite=True)
-    run.text("config.yaml", yaml.safe_dump(to_mapping(config)))
-    for name, build in {"pinn": build_pinn, "baseline": build_baseline}.items():
-        data = VIEWS[name](config, training)
-        network = build(config, data)
-        run.arrays(f"{name}/setup.npz", setup_of(config, data, getattr(network, "support", None)).arrays())
-        run.model(name, get_weights(network), {}, [])
+    run.config(config)
+    for name, competitor in COMPETITORS.items():
+        data = competitor.view(config, training)
+        geometry = training_geometry(config, data)
+        offsets = regular_offsets(config, data.group_size)
+        run.arrays(f"{name}/{SETUP}", setup_of(data, offsets, geometry.support).arrays())
+        write_network(run, name, get_weights(competitor.build(config, geometry)), {}, [])
 
 
 def write_scan(path: Path, config: RunConfig, pitch: int) -> int:
@@ -95,24 +94,22 @@ def timed(run: Path, scan: Path, name: str, repeats: int) -> dict[str, float]:
     The CPU time, over all threads, is what a busy machine leaves comparable.
     """
     from ptycho.files.file_array import FileArray
-    from ptycho.readers.own import inspect
-    from ptycho.reconstruction.stitching import scan_pitch, stitch
+    from ptycho.readers import inspect
+    from ptycho.reconstruction.stitching import stitch
     from ptycho.run.loaded import load_model
-    from ptycho.scan.dataset import dataset_of
 
     model, rows = load_model(run, name), []
     with tempfile.TemporaryDirectory() as scratch:
         for _ in range(repeats + 1):  # the first compiles
             began = time.perf_counter()
-            data = dataset_of(inspect(scan), Path(scratch))
-            view = model.view(data)
+            view = model.view(inspect(scan).dataset(Path(scratch)))
             regions = FileArray.temporary(
                 Path(scratch), (view.n_groups, view.region_size, view.region_size), np.complex64
             )
             checked, cpu = time.perf_counter(), time.process_time()
             model.predict_regions(view, regions)
             predicted = time.perf_counter()
-            stitch(regions, view, "probe", scan_pitch(data))
+            stitch(regions, view, "probe")
             stitched = time.perf_counter()
             parts = (checked - began, predicted - checked, stitched - predicted, stitched - checked)
             rows.append((*parts, time.process_time() - cpu))

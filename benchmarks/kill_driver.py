@@ -86,7 +86,8 @@ def announce_steps() -> None:
 
 
 def watch_writes(plan: dict[str, Any]) -> None:
-    from ptycho import checkpoint, files
+    from ptycho.files.atomic import write_atomically
+    from ptycho.training import checkpoint
 
     count = 0
 
@@ -101,8 +102,8 @@ def watch_writes(plan: dict[str, Any]) -> None:
             whole = io.BytesIO()
             save(whole)
             limit = max(1, int(moment * whole.tell()))
-            files.write_atomically(target, lambda file: save(TornFile(file, limit)))
-        files.write_atomically(target, save)
+            write_atomically(target, lambda file: save(TornFile(file, limit)))
+        write_atomically(target, save)
         if moment == "renamed":
             die()
 

@@ -35,7 +35,9 @@ DRIVER, SCRIPT = ROOT / "benchmarks" / "kill_driver.py", ROOT / "scripts" / "gri
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.tables import markdown, write_csv
-from ptycho.run.stored_config import is_finished, read_model
+from ptycho.config import ConfigError
+from ptycho.run.network import read_history, read_network
+from ptycho.run.stored_config import is_finished
 
 RUN = [
     *("N=32", "size=96", "nimgs_train=1", "nimgs_test=1", "max_groups_train=96", "train.val_groups=8"),
@@ -123,15 +125,20 @@ def same(run: Path, reference: Path) -> str:
     if (run / "metrics.json").read_bytes() != (reference / "metrics.json").read_bytes():
         return "metrics.json differs"
     for name in ("pinn", "baseline"):
-        one, two = read_model(run, name), read_model(reference, name)
-        if one is None or two is None:
-            return f"{name} is missing"
-        if one.description["weights_sha256"] != two.description["weights_sha256"]:
+        try:
+            one, two = (read_network(path, name).sha256 for path in (run, reference))
+            rows = [without_times(path, name) for path in (run, reference)]
+        except ConfigError as error:
+            return str(error)
+        if one != two:
             return f"weights of {name} differ"
-        rows = [[{k: v for k, v in row.items() if k != "seconds"} for row in m.rows] for m in (one, two)]
         if rows[0] != rows[1]:
             return f"history of {name} differs"
     return "yes"
+
+
+def without_times(run: Path, name: str) -> list[dict[str, float]]:
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in read_history(run, name)]
 
 
 def missing(rows: list[dict[str, str]], kills: int) -> list[str]:

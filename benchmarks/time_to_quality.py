@@ -44,13 +44,15 @@ from benchmarks.timing import machine
 from ptycho.config import RunConfig
 from ptycho.evaluation import metrics
 from ptycho.networks import parameter_count
-from ptycho.reconstruction.inference import make_predict_step, predict_into
+from ptycho.networks.competitors import COMPETITORS, training_geometry
+from ptycho.reconstruction.inference import make_predict_step, predict_scan
 from ptycho.reconstruction.stitching import stitch
-from ptycho.scan.dataset import Batch, Dataset, training_batches
+from ptycho.scan.batches import Batch, training_batches
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.tiling import Tiling
 from ptycho.simulation.simulate import simulate
 from ptycho.training.loop import learning_rate_schedule, make_train_step
 from workflows.config import run_config
-from workflows.grid_lines import RECIPES
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 MODELS = ("unrolled", "unrolled_fast", "unet", "baseline")
@@ -61,15 +63,17 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Exam:
-    """The middle groups of a scan with the test pitch, and the rectangle that their central squares tile."""
+    """The middle groups of a scan with the test pitch, which state the rectangle that they tile."""
 
     data: Dataset
-    region: metrics.Region
-    pitch: int
+
+    @property
+    def region(self) -> metrics.Region:
+        return metrics.Region(*self.data.tiling.rectangle)
 
     def score(self, regions: np.ndarray, view: Dataset) -> Row:
         """Main scores of the object regions inferred from a ``view`` of the data."""
-        made = stitch(regions, view, "probe", self.pitch)
+        made = stitch(regions, view, "probe")
         values = metrics.score_images(made.objects, self.data.objects, made.mask, self.region)
         return {
             "amplitude_ssim": values["ssim"][0],
@@ -115,10 +119,10 @@ def middle(config: RunConfig, test: Dataset, per_axis: int) -> Exam:
     pitch, available = config.outer_pitch("test"), config.groups_per_axis("test")
     per_axis = min(per_axis, available)
     start = (available - per_axis) // 2 * pitch + config.group_extent // 2 - pitch // 2
-    region = metrics.Region(start, start, per_axis * pitch, per_axis * pitch)
+    tiling = Tiling(pitch, start, start, per_axis * pitch, per_axis * pitch)
     centres = test.centres + test.N / 2  # (G, 2)
     inside = np.all((centres >= start) & (centres < start + per_axis * pitch), axis=1)
-    return Exam(replace(test, groups=test.groups[inside]), region, pitch)
+    return Exam(replace(test, groups=test.groups[inside], stated_tiling=tiling))
 
 
 def exam_times(first: float, ratio: float, budget: float) -> list[float]:
@@ -151,9 +155,9 @@ def curve(
     name: str, config: RunConfig, train: Dataset, exam: Exam, times: Sequence[float]
 ) -> tuple[list[Row], Row]:
     """Train one model to the last of ``times``; a row for each evaluation, and what it cost."""
-    recipe = RECIPES["baseline" if name == "baseline" else "pinn"]
+    recipe = COMPETITORS["baseline" if name == "baseline" else "pinn"]
     data, view = recipe.training_view(config, recipe.view(config, train)), recipe.view(config, exam.data)
-    model = recipe.build(config, data)
+    model = recipe.build(config, training_geometry(config, data))
     optimizer = keras.optimizers.Adam(0.0, global_clipnorm=config.train.clip_norm)
     rate = learning_rate_schedule(config.train, recipe.learning_rate(config), TICKS)
     step = make_train_step(model, optimizer, config.xla.compile)
@@ -174,7 +178,7 @@ def curve(
         if rows and rows[-1]["steps"] == steps:  # a step was longer than the time between two evaluations
             continue
         regions = np.empty((view.n_groups, view.region_size, view.region_size), np.complex64)
-        predict_into(regions, predict, view, config.batch_size)
+        predict_scan(regions, predict, view, config.batch_size)
         scores = exam.score(regions, view)
         rows.append({"model": name, "seconds": seconds, "steps": steps, "loss": loss, **scores})
         shown = _short(scores["amplitude_ssim"], 4)

@@ -29,7 +29,9 @@ from benchmarks.tables import markdown, write_csv
 from benchmarks.timing import machine
 from ptycho.config import RunConfig, UnrolledModel, XlaConfig
 from ptycho.networks import build_pinn
+from ptycho.networks.competitors import training_geometry
 from ptycho.reconstruction.inference import make_predict_step
+from ptycho.scan.batches import batch_of
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate
 from ptycho.training.loop import make_train_step
@@ -42,17 +44,17 @@ MODELS = {
 
 def calls(config: RunConfig, data: Dataset, compile_xla: bool) -> dict[str, Callable[[], object]]:
     """A training step and a batch of inference, each from NumPy arrays to NumPy results."""
-    model = build_pinn(config, data)
+    model = build_pinn(config, training_geometry(config, data))
     step = make_train_step(model, keras.optimizers.Adam(1e-4, global_clipnorm=1.0), compile_xla)
     predict = make_predict_step(model, compile_xla)
     probe, f = tf.constant(data.model_probe), tf.constant(data.normalisation, tf.float32)
     indices = np.arange(config.batch_size)
 
     def train() -> float:
-        return float(step(data.batch(indices), probe, f)["loss"])
+        return float(step(batch_of(data, indices), probe, f)["loss"])
 
     def infer() -> np.ndarray:
-        batch = data.batch(indices)
+        batch = batch_of(data, indices)
         return predict(batch["x"], batch["offsets"], probe).numpy()
 
     return {"train": train, "infer": infer}

@@ -21,10 +21,10 @@ Notation, used everywhere (arrays are ``(…, row, col)``; layers that need chan
 ========= ====================================================================================
 
 The way of the data
-    ``objects`` · ``probe`` · ``scan`` → ``simulate`` (``physics``) → ``data`` (patterns stored once, groups
-    by index) → ``models`` (generator + ``physics``) trained by ``training`` with ``losses`` → ``inference``
-    (padded batches) → ``stitching`` (``refinement``) → ``metrics`` → ``figures``, ``report``.
-    ``workflows.grid_lines.run`` is that list.
+    ``simulation`` or ``readers`` → ``scan`` (patterns stored once, groups by index) → ``networks`` (generator
+    and ``physics``) trained by ``training`` → ``reconstruction`` (inference, stitching, refinement) →
+    ``evaluation`` → ``run`` (the folder). ``workflows.grid_lines.run`` is that list; ``docs/architecture.md``
+    draws it.
 """
 
 from __future__ import annotations

@@ -8,172 +8,28 @@ python scripts/grid_lines_workflow.py resume=outputs/curved
 
 from __future__ import annotations
 
-import logging
-import os
-import shlex
-import sys
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-
-import hydra
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
-from omegaconf import DictConfig
-
-from ptycho.config import ConfigError, RunConfig
-from ptycho.files.atomic import WriteError
-from ptycho.files.lock import locked
-from ptycho.run.folder import RunFolder, check_free, check_writable
-from ptycho.run.names import CONFIG
-from ptycho.run.record import damaged
-from ptycho.run.stored_config import is_finished
+from ptycho.config import NetworkConfig, RunConfig
+from ptycho.run.folder import RunFolder
 from ptycho.scan.probe import make_probe
-from ptycho.training.interrupt import Stopped, StopRequest
-from workflows.command_line import attempt, in_turn, job_path, leave, plan_and_perform
-from workflows.config import resumed_config, run_config
-
-log = logging.getLogger("grid_lines")
+from ptycho.training.interrupt import StopRequest
+from workflows.command_line import leave
+from workflows.training_jobs import Workflow, main
 
 
-@dataclass(frozen=True)
-class Job:
-    """A validated run, the folder that it will fill, and the overrides that ask for it."""
-
-    config: RunConfig
-    path: Path
-    overrides: tuple[str, ...]
-    resumed: bool = False
-
-    @property
-    def start(self) -> str:
-        """The command that starts this job alone."""
-        own = [text for text in self.overrides if not text.startswith(("output_dir=", "overwrite="))]
-        return command(*own, f"output_dir={_quoted(str(self.path))}")
-
-    @property
-    def resume(self) -> str:
-        """The command that goes on with it."""
-        return command(f"resume={self.path}")
-
-
-def command(*overrides: str) -> str:
-    """This program with other overrides, as typed into a shell."""
-    return shlex.join([sys.executable, sys.argv[0], *overrides])
-
-
-def main() -> int:
-    """Exit code: 0 done, 1 a run failed, 2 the configuration or an input file cannot be used.
-
-    128 and the number of the signal that stopped it: 130, 143.
-    """
-    sys.argv[1:] = [_as_text(argument) for argument in sys.argv[1:]]
-    return plan_and_perform("grid_lines", planned, perform)
-
-
-def _as_text(argument: str) -> str:
-    """Quote the folder in ``resume=<folder>``: those of a sweep have ``=`` and ``,`` in their names."""
-    key, _, value = argument.partition("=")
-    plain = key == "resume" and value not in ("", "null") and value[0] not in "'\""
-    return f"resume={_quoted(value)}" if plain else argument
-
-
-def _quoted(text: str) -> str:
-    """A text as Hydra's grammar wants it."""
-    escaped = text.replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-def planned(composed: DictConfig) -> Job:
-    """Check everything that needs no TensorFlow, for a new run or for one to go on with."""
-    return validated(composed) if composed.resume is None else resumed(composed)
-
-
-def validated(composed: DictConfig) -> Job:
-    """Check configuration, probe and output folder."""
-    overrides = list(HydraConfig.get().overrides.task)
-    config = run_config(composed, overrides, os.environ)
-    if not config.output_dir:
-        raise ConfigError("output_dir=null: must be the path of a folder")
-    path = job_path(config.output_dir)
-    check_free(path, config.overwrite)
-    check_probes(config)
-    return Job(config, path, tuple(overrides))
-
-
-def check_probes(config: RunConfig) -> None:
+def check(config: NetworkConfig) -> None:
     """Make the probes of training and test, to see that it can be done."""
+    assert isinstance(config, RunConfig)
     for role in ("train", "test"):
         make_probe(config.probe_of(role), config.N)
 
 
-def resumed(composed: DictConfig) -> Job:
-    """Check that ``resume`` names a run to go on with, and that nothing else asks for another."""
-    path, hydra_config = Path(str(composed.resume)), HydraConfig.get()
-    overrides = list(hydra_config.overrides.task)
-    if not composed.resume:
-        raise ConfigError("resume=: must be the folder of the run to go on with")
-    if hydra_config.mode == RunMode.MULTIRUN:
-        raise ConfigError(f"resume={path}: goes on with one run; leave out -m, and resume job by job")
-    if composed.overwrite:
-        raise ConfigError(
-            f"resume={path} and overwrite=true: go on with the run or replace it; drop one of them"
-        )
-    config = resumed_config(path, composed, hydra.compose("grid_lines"), overrides, os.environ)
-    check_writable(path)
-    check_probes(config)
-    return Job(config, path, tuple(overrides), resumed=True)
+def run(config: NetworkConfig, folder: RunFolder, stop: StopRequest) -> None:
+    """Run it; TensorFlow is imported only now."""
+    from workflows import grid_lines
 
-
-def execute(job: Job, stop: StopRequest) -> None:
-    """Run a job; TensorFlow is imported only now."""
-    if job.resumed and is_finished(job.path):
-        problems = damaged(job.path)
-        if not problems:
-            log.info("%s: is finished; nothing is left to do", job.path)
-            return
-        log.warning("%s: is finished, but %s; this is made again", job.path, "; ".join(problems))
-    with locked(job.path):
-        folder = RunFolder(job.path, job.config.overwrite, job.resumed)
-        if not job.resumed:
-            folder.config(job.config)
-
-        from workflows.grid_lines import run
-
-        run(job.config, folder, stop)
-
-
-def perform(jobs: list[Job]) -> int:
-    """Run the jobs one after the other, until a signal stops them; the largest exit code."""
-    codes = [0]
-    stop = StopRequest()
-    try:
-        with stop:
-            for number, job in enumerate(in_turn(jobs)):
-                stop.farewell = how_to_go_on(jobs[number:])
-                codes.append(attempt(partial(execute, job, stop), advice=partial(how_to_mend, job)))
-    except Stopped as stopped:
-        sys.stderr.write(f"{stopped}\n{stop.farewell}\n")
-        return stopped.exit_code
-    return max(codes)
-
-
-def how_to_go_on(jobs: list[Job]) -> str:
-    """What to tell a user who stopped the first of ``jobs``: the commands for it and for those after it."""
-    lines = ["go on with:", jobs[0].resume]
-    if len(jobs) > 1:
-        lines += [f"then, for the {len(jobs) - 1} jobs of the sweep that had not started:"]
-        lines += [job.start for job in jobs[1:]]
-    return "\n".join(lines)
-
-
-def how_to_mend(job: Job, error: Exception) -> str:
-    """What to do about an error; nothing is known of most."""
-    if not isinstance(error, WriteError):
-        return ""
-    begun = (job.path / CONFIG).exists()
-    return f"; make room, then go on with: {job.resume if begun else job.start}"
+    assert isinstance(config, RunConfig)
+    grid_lines.run(config, folder, stop)
 
 
 if __name__ == "__main__":
-    leave(main)
+    leave(lambda: main(Workflow("grid_lines", check, run)))

@@ -12,6 +12,8 @@ from functools import partial
 
 from omegaconf import DictConfig
 
+from ptycho.files.atomic import WriteError
+from ptycho.training.interrupt import StopRequest
 from workflows.command_line import attempt, in_turn, job_path, leave, plan_and_perform
 from workflows.config import NO_KEY, explained
 from workflows.infer_config import InferJob, infer_config, plan, unknown_key
@@ -20,10 +22,14 @@ PATHS = ("run", "data", "output_dir")
 
 
 def main() -> int:
-    """Exit code: 0 done, 1 an inference failed, 2 the configuration or an input file cannot be used."""
+    """Exit code: 0 done, 1 an inference failed, 2 the configuration or an input file cannot be used.
+
+    128 and the number of the signal that stopped it: 130, 143.
+    """
     if not {"-m", "--multirun"} & set(sys.argv):
         sys.argv[1:] = [_as_text(argument) for argument in sys.argv[1:]]
-    return plan_and_perform("infer", planned, perform, in_words)
+    with StopRequest() as stop:
+        return plan_and_perform("infer", planned, partial(perform, stop=stop), in_words)
 
 
 def _as_text(argument: str) -> str:
@@ -39,16 +45,22 @@ def planned(composed: DictConfig) -> InferJob:
     return plan(config, job_path(str(config.output_dir)))
 
 
-def perform(jobs: list[InferJob]) -> int:
+def perform(jobs: list[InferJob], stop: StopRequest) -> int:
     """Do one after the other; the largest exit code."""
-    return max((attempt(partial(execute, job), in_words) for job in in_turn(jobs)), default=0)
+    todo = (partial(execute, job, stop) for job in in_turn(jobs))
+    return max((attempt(each, in_words, how_to_mend) for each in todo), default=0)
 
 
-def execute(job: InferJob) -> None:
+def execute(job: InferJob, stop: StopRequest) -> None:
     """Do an inference; TensorFlow is imported only now."""
     from workflows.infer import run
 
-    run(job)
+    run(job, stop)
+
+
+def how_to_mend(error: Exception) -> str:
+    """What to do about an error; nothing is known of most."""
+    return "; make room and start again" if isinstance(error, WriteError) else ""
 
 
 def in_words(error: Exception) -> str:

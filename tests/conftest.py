@@ -10,7 +10,7 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from ptycho.config import LinesObject, RunConfig, TrainConfig, UnrolledModel, XlaConfig
+from ptycho.config import LinesObject, RunConfig, TrainConfig, UNetModel, UnrolledModel, XlaConfig
 
 SMALL = {
     "N": 32,
@@ -27,6 +27,12 @@ SMALL = {
     "set_phi": True,
     "object": LinesObject(n_lines=60),
     "train": TrainConfig(val_groups=3),
+}
+
+NETWORKS = {
+    "unrolled": UnrolledModel(stages=2, width=8, blocks=1),
+    "unet": UNetModel(filters_scale=1),
+    "unet_big": UNetModel(filters_scale=1, object_big=True),
 }
 
 
@@ -46,6 +52,23 @@ def datasets():
     from ptycho.simulation.simulate import simulate
 
     return simulate(small_run())
+
+
+@pytest.fixture(scope="session")
+def build_network(datasets):
+    """``build_network(name, data, …)``: a network for some training data, and the data as it takes them.
+
+    Names are those of :data:`NETWORKS`, and ``baseline``; further arguments change the small configuration.
+    """
+    from ptycho.networks.competitors import COMPETITORS, training_geometry
+
+    def build(name, data=None, **changes):
+        config = small_run(model=NETWORKS.get(name, UnrolledModel()), **changes)
+        competitor = COMPETITORS["baseline" if name == "baseline" else "pinn"]
+        view = competitor.view(config, datasets["train"] if data is None else data)
+        return competitor.build(config, training_geometry(config, view)), view
+
+    return build
 
 
 @pytest.fixture(scope="session")

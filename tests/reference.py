@@ -93,3 +93,23 @@ def cut(image, origin, side):
     """A square window by loops, zero outside."""
     rows, cols = range(origin[0], origin[0] + side), range(origin[1], origin[1] + side)
     return np.array([[pixel(image, r, c) for c in cols] for r in rows])
+
+
+def ring_correlation(a, b):
+    """Frequency and Fourier ring correlation: rings one by one, from a matrix Fourier transform."""
+    height, width = a.shape
+    hann = np.outer(*[0.5 - 0.5 * np.cos(2 * np.pi * (np.arange(n) + 0.5) / n) for n in a.shape])
+    dft = [np.exp(-2j * np.pi * np.outer(np.arange(n), np.arange(n)) / n) for n in a.shape]
+    fa, fb = (dft[0] @ (hann * (x - np.average(x, weights=hann))) @ dft[1] for x in (a, b))
+    step, curve = 1 / min(a.shape), []
+    for k in range(1, min(a.shape) // 2 + 1):
+        cross = power_a = power_b = 0.0
+        for i in range(height):
+            for j in range(width):
+                f = np.sqrt((min(i, height - i) / height) ** 2 + (min(j, width - j) / width) ** 2)
+                if abs(f - k * step) < step / 2:
+                    cross += (fa[i, j] * np.conj(fb[i, j])).real
+                    power_a += abs(fa[i, j]) ** 2
+                    power_b += abs(fb[i, j]) ** 2
+        curve.append((k * step / 0.5, cross / np.sqrt(power_a * power_b)))
+    return np.array(curve).T

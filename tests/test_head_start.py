@@ -14,7 +14,7 @@ def test_the_constant_gives_the_measured_energy(datasets):
     data = datasets["test"]
     flat = constant_like(np.zeros((1, data.object_size, data.object_size), np.complex64), data)
     wave = data.model_probe * flat[0, 0, 0]
-    measured = np.mean(np.sum((data.normalisation * data.amplitudes.astype(float)) ** 2, axis=(1, 2)))
+    measured = np.mean(np.sum((data.normalisation * np.asarray(data.amplitudes, float)) ** 2, axis=(1, 2)))
     assert np.sum(np.abs(wave) ** 2) == pytest.approx(measured, rel=1e-5)
     assert np.sum(physics.detect(wave).numpy() ** 2) == pytest.approx(measured, rel=1e-5)
 

@@ -3,16 +3,22 @@
 import numpy as np
 import pytest
 import reference
+from helpers_cli import ROOT
+from hydra import compose, initialize_config_dir
 
 from ptycho.config import ConfigError, FileProbe, IdealDiskProbe, ZonePlateProbe
 from ptycho.scan.probe import (
     energy_diameter,
     file_probe,
+    is_far_from,
     load_probe,
     make_probe,
+    probe_support,
+    probe_widths,
     zone_plate,
     zone_plate_far_field,
 )
+from workflows.config import run_config
 
 HC = 6.62607015e-34 * 299792458 / 1.602176634e-19 * 1e6  # keV·nm
 WAVELENGTH_NM = HC / 8.0
@@ -53,6 +59,71 @@ def test_energy_diameter_of_a_gaussian():
     for fraction in (0.5, 0.9, 0.99):
         expected = 2 * waist * np.sqrt(-np.log(1 - fraction) / 2)
         assert energy_diameter(probe, fraction) == pytest.approx(expected, abs=1.0)
+
+
+@pytest.mark.parametrize("curvature", [0.0, 0.01, -0.02])
+@pytest.mark.parametrize("N, waist", [(96, 14.0), (101, 9.0), (128, 6.0)])
+def test_widths_of_a_curved_gaussian_in_both_planes(N, waist, curvature):
+    """exp(−(1/w² − iκ)r²) has the far field exp(−π²ν²/(1/w² − iκ)): of the energy,
+    1 − exp(−2r²/w²) lies within r, and 1 − exp(−2π²w²ν²/(1 + κ²w⁴)) within ν."""
+    r2 = distance(N) ** 2
+    across, far = probe_widths(np.exp(-r2 / waist**2 + 1j * curvature * r2))
+    radius = np.sqrt(np.log(10) / 2)
+    assert across == pytest.approx(2 * waist * radius, abs=0.5)
+    expected = 2 * radius * np.sqrt(1 + curvature**2 * waist**4) / (np.pi * waist)
+    assert far == pytest.approx(expected, abs=0.5 / N)  # half a sample
+
+
+@pytest.mark.parametrize(
+    "probe, support",
+    [
+        (np.ones((32, 32)), 32),
+        (np.pad(np.ones((8, 8)), 12), 8),
+        (np.pad(np.ones((1, 1)), ((16, 15), (16, 15))), 2),
+        (np.pad(np.ones((1, 1)), ((10, 21), (16, 15))), 12),
+        (np.pad(np.ones((1, 1)), ((16, 15), (20, 11))), 10),
+    ],
+)
+def test_probe_support_holds_every_lit_sample(probe, support):
+    assert probe_support(probe) == support
+    start = (32 - support) // 2
+    assert probe[start : start + support, start : start + support].sum() == probe.sum()
+
+
+def test_what_is_negligible_is_no_support():
+    faint = np.pad(np.ones((8, 8)), 12) + 1e-7j
+    assert probe_support(faint) == 8 and probe_support(faint + 1e-5) == 32
+
+
+# ---- far from the training's
+
+
+@pytest.mark.parametrize("N", [32, 64, 128])
+def test_disks_of_other_sizes_and_kinds_are_far(N):
+    disk, large = (make_probe(IdealDiskProbe(diameter_px64=d), N) for d in (22.0, 46.0))
+    zone = make_probe(ZonePlateProbe(), N)
+    for one, other in ((disk, large), (disk, zone), (large, zone)):
+        assert is_far_from(one, other) and is_far_from(other, one)
+    for probe in (disk, large, zone):
+        assert not is_far_from(probe, probe) and not is_far_from(0.01j * probe, probe)
+
+
+def test_a_probe_as_wide_but_curved_is_far():
+    r2 = distance(64) ** 2
+    flat, curved = np.exp(-r2 / 100.0), np.exp(-r2 / 100.0 + 0.02j * r2)
+    assert probe_widths(flat)[0] == probe_widths(curved)[0] and is_far_from(curved, flat)
+
+
+@pytest.mark.parametrize("experiment", ["probe_in", "probe_minus", "probe_plus"])
+def test_probes_of_the_study_are_within_reach_of_its_training(experiment):
+    """A quarter less or more defocus."""
+    words = [f"experiment={experiment}", "output_dir=unused"]
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        config = run_config(compose("grid_lines", words), words, {})
+    trained, test = (make_probe(config.probe_of(role), config.N) for role in ("train", "test"))
+    change = probe_widths(test)[0] / probe_widths(trained)[0]
+    low, high = {"probe_in": (1, 1), "probe_minus": (0.8, 0.9), "probe_plus": (1.1, 1.25)}[experiment]
+    assert low <= change <= high and not is_far_from(test, trained)
 
 
 # ---- ideal disk

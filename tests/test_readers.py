@@ -11,9 +11,13 @@ import reference
 from ptycho.config import ConfigError, UnrolledModel
 from ptycho.files.file_array import FileArray
 from ptycho.files.npz import Archive, NpzError, read_all
-from ptycho.readers.own import inspect
-from ptycho.scan.dataset import dataset_of, load_dataset, to_arrays
-from ptycho.scan.dataset_checks import Statistics
+from ptycho.networks import build_pinn
+from ptycho.networks.competitors import training_geometry
+from ptycho.readers import inspect, load_dataset
+from ptycho.readers.own import to_arrays
+from ptycho.reconstruction.inference import predict_regions
+from ptycho.reconstruction.stitching import stitch
+from ptycho.scan.batches import batch_of
 
 N = 32
 
@@ -117,29 +121,29 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_patterns_come_from_every_form(datasets, save, tmp_path, form, compressed):
     data = datasets["test"]
-    data = replace(data, amplitudes=np.round(data.amplitudes / data.amplitudes.max() * 99), statistics=None)
-    path = save(to_arrays(data) | {"amplitudes": FORMS[form](data.amplitudes)}, compressed)
+    amplitudes = np.round(data.amplitudes[:] / data.amplitudes[:].max() * 99)
+    data = replace(data, amplitudes=amplitudes)
+    path = save(to_arrays(data) | {"amplitudes": FORMS[form](amplitudes)}, compressed)
     before = sorted(tmp_path.iterdir())
-    found = dataset_of(inspect(path), tmp_path)
+    found = inspect(path).dataset(tmp_path)
     assert sorted(tmp_path.iterdir()) == before, "patterns were copied under a name"
     in_place = form == "as written" and not compressed
-    assert (getattr(found.amplitudes._file, "name", None) == str(path)) == in_place
-    np.testing.assert_array_equal(found.amplitudes[:], data.amplitudes)
+    assert (getattr(found.amplitudes._rows._file, "name", None) == str(path)) == in_place
+    np.testing.assert_array_equal(found.amplitudes, amplitudes)
     assert found.normalisation == data.normalisation
     indices = np.array([3, 0, 40])
-    for key, value in data.batch(indices).items():
-        np.testing.assert_array_equal(found.batch(indices)[key], value)
-    np.testing.assert_array_equal(load_dataset(path).amplitudes, data.amplitudes)
+    for key, value in batch_of(data, indices).items():
+        np.testing.assert_array_equal(batch_of(found, indices)[key], value)
+    np.testing.assert_array_equal(load_dataset(path).amplitudes, amplitudes)
 
 
-def test_statistics_do_not_depend_on_the_blocks(datasets):
-    patterns = datasets["train"].amplitudes
-    whole, parts = (
-        Statistics.of(iter([patterns])),
-        Statistics.of(patterns[k : k + 3] for k in range(0, 56, 3)),
-    )
-    np.testing.assert_array_equal(whole.energies, np.sum(patterns.astype(np.float64) ** 2, axis=(1, 2)))
-    np.testing.assert_array_equal(whole.energies[:56], parts.energies[:56])
+def test_values_of_a_file_can_be_changed_as_it_is_read(datasets, save, tmp_path):
+    """The statistics that were found while it was checked stay with its patterns."""
+    found = inspect(save(to_arrays(datasets["test"])))
+    data = found.dataset(tmp_path, objects=None, photon_scale=2.0)
+    assert data.objects is None and data.photon_scale == 2
+    assert data.amplitudes.statistics is found.statistics
+    assert data.normalisation == datasets["test"].normalisation
 
 
 def test_empty_frames_are_accepted_where_the_dose_or_the_truth_explains_them(datasets, save):
@@ -147,7 +151,7 @@ def test_empty_frames_are_accepted_where_the_dose_or_the_truth_explains_them(dat
     weak = np.random.default_rng(0).poisson(0.02, data.amplitudes.shape).astype(np.float32)
     weak[5] = 0
     assert load_dataset(save(to_arrays(data) | {"amplitudes": weak})).amplitudes[5].sum() == 0
-    dark, objects = data.amplitudes.copy(), data.objects.copy()
+    dark, objects = np.array(data.amplitudes), data.objects.copy()
     dark[0] = 0
     with pytest.raises(ConfigError, match="1 of 256 patterns hold no photon"):
         load_dataset(save(to_arrays(data) | {"amplitudes": dark}))
@@ -196,10 +200,6 @@ SPOTS = [(22, 71), (60, 33)]
 
 @pytest.fixture(scope="module")
 def disk():
-    return reference_disk()
-
-
-def reference_disk():
     axis = np.arange(N) - N // 2
     return np.exp(-((np.hypot(axis[:, None], axis) / 7) ** 4))
 
@@ -228,19 +228,13 @@ def test_published_files_are_read_as_documented(save, disk):
         np.testing.assert_allclose(found.amplitudes[pattern], expected, atol=1e-5)
 
 
-def test_a_spot_is_reconstructed_where_it_is(save, disk):
+def test_a_spot_is_reconstructed_where_it_is(save, disk, small_config):
     """Direction of both axes: an untrained unrolled network is a few iterations of the physics alone."""
-    from conftest import small_run
-
-    from ptycho.networks import build_pinn
-    from ptycho.reconstruction.inference import predict_regions
-    from ptycho.reconstruction.stitching import stitch
-
     found = load_dataset(save(published([spot(*where) for where in SPOTS], disk, STARTS)))
     found = replace(found, photon_scale=1 / 3)  # the factor of probeGuess
-    config = small_run(model=UnrolledModel(stages=8, width=1))
-    regions = predict_regions(build_pinn(config, found), found, 4, compile_xla=False)
-    stitched = stitch(regions, found, "probe", 6)
+    config = small_config(model=UnrolledModel(stages=8, width=1))
+    model = build_pinn(config, training_geometry(config, found))
+    stitched = stitch(predict_regions(model, found, 4, compile_xla=False), found, "probe")
     for image, mask, where in zip(stitched.objects, stitched.mask, SPOTS, strict=True):
         amplitude = np.where(mask, np.abs(image), 0)[12:-12, 12:-12]
         peak = np.unravel_index(amplitude.argmax(), amplitude.shape)

@@ -10,7 +10,7 @@ from ptycho.config import ConfigError, ScanConfig, ZonePlateProbe
 from ptycho.reconstruction.stitching import COVERED, Layout, stitch, synchronise_phases
 from ptycho.simulation.simulate import simulate
 
-PITCH = 8
+PITCH = 8  # of the test scans' groups
 VARIANTS = {
     "gridsize_1": {"gridsize": 1},
     "gridsize_2": {"gridsize": 2},
@@ -58,7 +58,7 @@ def up_to_a_phase(found, truth):
 @pytest.mark.parametrize("method", ["probe", "grid"])
 def test_true_regions_stitch_to_the_true_object(scan, method):
     data, regions = scan
-    result = stitch(regions, data, method, PITCH)
+    result = stitch(regions, data, method)
     assert result.objects.shape == result.mask.shape == data.objects.shape
     assert result.objects.dtype == np.complex64 and result.mask.dtype == bool
     assert result.mask.mean(axis=(1, 2)).min() > 0.3
@@ -70,7 +70,7 @@ def test_true_regions_stitch_to_the_true_object(scan, method):
 def test_random_group_phases_are_removed(scan, method):
     data, regions = scan
     turned = regions * random_phases(len(regions))[:, None, None]
-    result = stitch(turned.astype(np.complex64), data, method, PITCH)
+    result = stitch(turned.astype(np.complex64), data, method)
     for found, mask, truth in zip(result.objects, result.mask, data.objects, strict=True):
         np.testing.assert_allclose(up_to_a_phase(found[mask], truth[mask]), truth[mask], atol=1e-4)
 
@@ -91,18 +91,19 @@ def test_factors_are_the_conjugate_phases(scan):
 @pytest.mark.parametrize("scan", ["gridsize_1", "gridsize_2", "odd_offset", "gridsize_3"], indirect=True)
 def test_grid_tiles_have_no_gap_and_no_overlap(scan):
     data, regions = scan
-    mask = stitch(regions, data, "grid", PITCH).mask
+    mask = stitch(regions, data, "grid").mask
     per_axis = round(np.sqrt(data.n_groups / data.n_images))
     first = data.region_size // 2 - PITCH // 2
     expected = np.zeros_like(mask)
     expected[:, first : first + PITCH * per_axis, first : first + PITCH * per_axis] = True
     np.testing.assert_array_equal(mask, expected)
+    assert data.tiling.rectangle == (first, first, PITCH * per_axis, PITCH * per_axis), "as it is scored"
 
 
 def test_grid_takes_every_pixel_from_the_group_whose_centre_is_nearest(datasets):
     data = datasets["test"]
     regions = np.broadcast_to(np.arange(1, 65)[:, None, None], (64, 36, 36)).astype(np.complex64)
-    found = stitch(regions, data, "grid", PITCH).objects[0].real
+    found = stitch(regions, data, "grid").objects[0].real
     assert np.unique(found).tolist() == list(range(65))
     for group in (0, 9, 63):
         row, col = origin_of(data, group)
@@ -120,7 +121,7 @@ def test_probe_mask_and_weights_by_loops(small_config):
         for k in group:
             light = reference.place(np.abs(data.probe) ** 2, data.positions[k], (48, 48)).real
             total, weight = total + value * light, weight + light
-    result = stitch(regions.astype(np.complex64), data, "probe", PITCH)
+    result = stitch(regions.astype(np.complex64), data, "probe")
     expected = weight > COVERED * weight.max()
     sure = np.abs(weight / (COVERED * weight.max()) - 1) > 1e-3
     np.testing.assert_array_equal(result.mask[0][sure], expected[sure])
@@ -130,7 +131,7 @@ def test_probe_mask_and_weights_by_loops(small_config):
 
 def test_a_scan_with_gaps_leaves_them_uncovered(small_config):
     data = simulate(small_config(gridsize=1, outer_offset_test=64))["test"]
-    result = stitch(true_regions(data), data, "probe", 32)
+    result = stitch(true_regions(data), data, "probe")
     assert data.n_groups == 9 and 0.05 < result.mask.mean() < 0.3
     np.testing.assert_allclose(result.objects[result.mask], data.objects[result.mask], atol=2e-5)
 
@@ -186,7 +187,7 @@ def test_a_collapsed_or_broken_network_still_stitches(datasets, value):
     regions = np.full((64, 36, 36), value, np.complex64)
     np.testing.assert_array_equal(synchronise_phases(regions, Layout(data)), np.ones(64))
     for method in ("probe", "refined"):
-        result = stitch(regions, data, method, PITCH)
+        result = stitch(regions, data, method)
         assert result.mask.any()
         np.testing.assert_array_equal(np.isnan(result.objects[result.mask]), np.isnan(value))
 
@@ -194,7 +195,7 @@ def test_a_collapsed_or_broken_network_still_stitches(datasets, value):
 def test_an_unknown_method_is_refused(datasets):
     regions = np.ones((64, 36, 36), np.complex64)
     with pytest.raises(ConfigError, match="method=glue: must be one of probe, grid, refined"):
-        stitch(regions, datasets["test"], "glue", PITCH)
+        stitch(regions, datasets["test"], "glue")
 
 
 def test_noise_in_the_regions_only_perturbs_the_phases(datasets):
@@ -220,7 +221,7 @@ def test_images_keep_phases_of_their_own(dataset_of):
 
 def test_layout_of_a_dataset_without_truth(datasets):
     data = replace(datasets["test"], objects=None)
-    assert stitch(np.ones((64, 36, 36), np.complex64), data, "probe", PITCH).objects.shape == (1, 96, 96)
+    assert stitch(np.ones((64, 36, 36), np.complex64), data, "probe").objects.shape == (1, 96, 96)
 
 
 def test_what_a_network_leaves_empty_does_not_darken_its_neighbours(small_config):
@@ -229,7 +230,7 @@ def test_what_a_network_leaves_empty_does_not_darken_its_neighbours(small_config
     centre_only = np.zeros_like(regions)
     inner = slice(data.N // 4, data.region_size - data.N // 4)
     centre_only[:, inner, inner] = regions[:, inner, inner]
-    result = stitch(centre_only, data, "probe", PITCH)
+    result = stitch(centre_only, data, "probe")
     found = result.objects != 0
     assert found.mean() > 0.3
     np.testing.assert_allclose(result.objects[found], data.objects[found], atol=2e-5)

@@ -39,7 +39,7 @@ def test_a_very_short_run(tmp_path):
         [
             *("--seconds", "0.4", "--first", "0.2", "--models", "unrolled_fast", "baseline", "--groups", "3"),
             *("--out", str(tmp_path), "--override", "N=32", "size=96", "nimgs_train=1", "batch_size=4"),
-            *("max_groups_train=8", "train.val_groups=4", "xla.compile=false"),
+            *("max_groups_train=8", "train.val_groups=4", "xla.compile=false", "model.stages=1"),
         ]
     )
     with (tmp_path / "time_to_quality.csv").open(newline="") as file:

@@ -15,7 +15,7 @@ from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ptycho.config import ConfigError, RunConfig
+from ptycho.config import ConfigError, NetworkConfig, RunConfig
 from ptycho.config.mapping import (
     TABLES,
     differences,
@@ -34,7 +34,7 @@ SWITCHES = {"USE_XLA_COMPILE": "xla.compile", "USE_XLA_TRANSLATE": "xla.translat
 TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")
 
 
-def run_config(composed: DictConfig, overrides: list[str], environ: Mapping[str, str]) -> RunConfig:
+def run_config(composed: DictConfig, overrides: list[str], environ: Mapping[str, str]) -> NetworkConfig:
     """The validated configuration of a run.
 
     Args:
@@ -51,7 +51,7 @@ def run_config(composed: DictConfig, overrides: list[str], environ: Mapping[str,
 
 def resumed_config(
     run: Path, composed: DictConfig, defaults: DictConfig, overrides: list[str], environ: Mapping[str, str]
-) -> RunConfig:
+) -> NetworkConfig:
     """The stored configuration of the run in folder ``run``, if nothing on the command line contradicts it.
 
     Args:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,27 +10,23 @@ from typing import Any
 import keras
 import numpy as np
 
-from ptycho.config import ConfigError, RunConfig
-from ptycho.config.mapping import completed, differences, result_settings
+from ptycho.config import RunConfig
 from ptycho.evaluation.metrics import Region
-from ptycho.networks import parameter_count
-from ptycho.networks.competitors import COMPETITORS, training_geometry
-from ptycho.networks.weights import get_weights, set_weights
+from ptycho.networks.competitors import COMPETITORS
 from ptycho.readers import load_dataset
 from ptycho.readers.own import to_arrays
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.reconstruction.stitching import STITCHINGS, Stitched, stitch_each
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
-from ptycho.run.network import is_stored, read_history, read_network, setup_of, write_network
+from ptycho.run.network import regular_offsets
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate
-from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
-from ptycho.training.loop import NonFiniteLossError, train
 from workflows.assess import drawn, probe_doubts, scored, store_recon
 from workflows.device import device_facts, prepare_tensorflow
+from workflows.train_network import trained, training_facts
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +49,10 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
         data = stored_data(config, folder) or simulated(config, folder)
         stitched, histories = {}, {}
         for name in config.models:
-            model, histories[name] = trained(name, config, data, folder, stop)
+            view = COMPETITORS[name].view
+            scans = view(config, data["train"]), view(config, data["val"])
+            offsets = regular_offsets(config, scans[0].group_size)
+            model, histories[name] = trained(name, config, scans, offsets, folder, stop)
             stitched[name] = reconstructed(name, model, config, data["test"], folder)
         test = data["test"]
         truth, region = _truth(test), Region(*test.tiling.rectangle)
@@ -92,104 +89,6 @@ def simulated(config: RunConfig, folder: RunFolder) -> dict[str, Dataset]:
     return data
 
 
-def trained(
-    name: str, config: RunConfig, data: dict[str, Dataset], folder: RunFolder, stop: StopRequest | None
-) -> tuple[keras.Model, History]:
-    """Build a model, and take it from the folder of an interrupted run or train and store it.
-
-    It is stored too when its loss stops being finite; its checkpoints stay then.
-    """
-    recipe = COMPETITORS[name]
-    training, validation = (
-        recipe.training_view(config, recipe.view(config, data[role])) for role in ("train", "val")
-    )
-    geometry = training_geometry(config, training)
-    model = recipe.build(config, geometry)
-    history = restored(name, model, config, folder)
-    folder.arrays(f"{name}/{names.SETUP}", setup_of(config, training, geometry.support).arrays())
-    log.info("%s: %d parameters, %d groups", name, parameter_count(model), training.n_groups)
-    settings = result_settings(config)
-    place, seconds = folder.path / name / names.CHECKPOINTS, config.train.checkpoint_seconds
-    checkpoints = Checkpoints(place, settings, seconds, completed)
-    if history is None:
-        with folder.timed(f"{name}_training"), stored_if_it_diverges(name, model, settings, folder):
-            history = train(
-                model,
-                training,
-                validation,
-                config.train,
-                epochs=config.nepochs,
-                batch_size=config.batch_size,
-                learning_rate=recipe.learning_rate(config),
-                seed=config.seed,
-                compile_xla=config.xla.compile,
-                supervised=recipe.supervised,
-                checkpoints=checkpoints,
-                stop=stop,
-            )
-        store(name, model, history, settings, folder)
-    checkpoints.remove()
-    return model, history
-
-
-def restored(name: str, model: keras.Model, config: RunConfig, folder: RunFolder) -> History | None:
-    """Give ``model`` the weights with which an interrupted run stored it; None if it must be trained.
-
-    Raises:
-        ConfigError: it was trained with another configuration.
-    """
-    if not (folder.resumed and is_stored(folder.path, name)):
-        return None
-    try:
-        stored, rows = read_network(folder.path, name), read_history(folder.path, name)
-    except ConfigError as error:
-        log.warning("%s; it is trained again", error)
-        return None
-    description = stored.description
-    if not description.get("complete"):
-        return None
-    if found := differences(completed(description["run_config"]), result_settings(config)):
-        raise ConfigError(
-            f"{folder.path / name}: was trained with another configuration than config.yaml has "
-            f"({'; '.join(found)}); restore config.yaml, or remove this folder to train again"
-        )
-    set_weights(model, stored.weights)
-    log.info("%s: is trained; its weights are loaded", name)
-    return History(rows, stopped=description["stopped"], **description["times_s"])
-
-
-@contextlib.contextmanager
-def stored_if_it_diverges(
-    name: str, model: keras.Model, settings: dict[str, Any], folder: RunFolder
-) -> Iterator[None]:
-    """Store the last good weights of a training whose loss is no longer finite."""
-    try:
-        yield
-    except NonFiniteLossError as error:
-        store(name, model, error.history, settings, folder, complete=False)
-        raise
-
-
-def store(
-    name: str,
-    model: keras.Model,
-    history: History,
-    settings: dict[str, Any],
-    folder: RunFolder,
-    complete: bool = True,
-) -> None:
-    """Store a model, how it was trained, whether that came to its proper end, and its history."""
-    description = {
-        "parameters": parameter_count(model),
-        "best_epoch": history.best_epoch,
-        "stopped": history.stopped,
-        "complete": complete,
-        "times_s": {"compile_s": history.compile_s, "checkpoint_s": history.checkpoint_s},
-        "run_config": settings,
-    }
-    write_network(folder, name, get_weights(model), description, history.rows)
-
-
 def reconstructed(
     name: str, model: keras.Model, config: RunConfig, test: Dataset, folder: RunFolder
 ) -> dict[str, Stitched]:
@@ -211,15 +110,4 @@ def _truth(test: Dataset) -> np.ndarray:
 
 def provenance(config: RunConfig, histories: dict[str, History]) -> dict[str, Any]:
     """Device, effective switches, seed, and training speed, for the manifest."""
-    return device_facts(config.xla) | {
-        "seed": config.seed,
-        "training": {
-            name: {
-                "compile_s": round(h.compile_s, 3),
-                "steps_s": round(h.train_s, 3),
-                "checkpoint_s": round(h.checkpoint_s, 3),
-                "best_epoch": h.best_epoch,
-            }
-            for name, h in histories.items()
-        },
-    }
+    return device_facts(config.xla) | {"seed": config.seed, "training": training_facts(histories)}

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
-from collections.abc import Mapping
+import os
+import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +17,23 @@ import numpy as np
 import yaml
 
 from ptycho.evaluation import figures, metrics
+from ptycho.files.atomic import WriteError
 from ptycho.files.file_array import FileArray
 from ptycho.files.lock import locked
 from ptycho.reconstruction.stitching import Stitched, stitch
 from ptycho.run import names
-from ptycho.run.folder import RunFolder
+from ptycho.run.folder import RunFolder, check_free
 from ptycho.run.loaded import LoadedModel
 from ptycho.run.network import Setup
 from ptycho.scan.dataset import Dataset
+from ptycho.training.interrupt import StopRequest, remove_traces
 from workflows.assess import drawn, probe_doubts, scored, store_recon
 from workflows.device import device_facts, prepare_tensorflow
 from workflows.infer_config import InferJob, describe_probe
 
 log = logging.getLogger(__name__)
+
+STAGING = ".inference"  # the number of the process and ".tmp" follow
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,17 +46,70 @@ class InferResult:
     folder: Path
 
 
-def run(job: InferJob) -> InferResult:
-    """Do a planned inference and write everything into its folder.
+def run(job: InferJob, stop: StopRequest | None = None) -> InferResult:
+    """Do a planned inference; its results appear in the job's folder when they are complete.
 
     Raises:
         ConfigError: stored weights are not those of the network that the run's configuration describes, or
             another process writes into the folder; nothing is written then.
+        WriteError: the disk is full, or the folder cannot be written; what it held still stands.
     """
     prepare_tensorflow()
     models = {stored.name: LoadedModel(stored) for stored in job.networks}
-    with locked(job.path):
-        return written(job, models, RunFolder(job.path, job.config.overwrite, contents=names.INFERENCE))
+    with staged(job.path, job.config.overwrite, stop or StopRequest()) as folder:
+        result = written(job, models, folder)
+    log.info("results: %s", job.path)
+    return result
+
+
+@contextlib.contextmanager
+def staged(path: Path, overwrite: bool, stop: StopRequest) -> Iterator[RunFolder]:
+    """A temporary folder in ``path``; what the block writes there is put in place at its end, or removed."""
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    staging = path / f"{STAGING}.{os.getpid()}.tmp"
+    stop.cleanup, stop.farewell = partial(_clear, path, made), lambda: f"nothing was written to {path}"
+    try:
+        with locked(path), _full_disk_explained(path, staging):
+            held = check_free(path, overwrite, names.INFERENCE)
+            for left in path.glob(f"{STAGING}.*.tmp"):  # by a process that was killed
+                shutil.rmtree(left, ignore_errors=True)
+            yield RunFolder(staging, contents=names.INFERENCE)
+            with stop.deferred():
+                _put_in_place(staging, path, held)
+                stop.farewell = lambda: f"results: {path}"
+    finally:
+        stop.cleanup()
+
+
+def _put_in_place(staging: Path, path: Path, held: list[str]) -> None:
+    """Exchange what ``path`` holds of an earlier inference for what was written into ``staging``."""
+    new = sorted(os.listdir(staging), key=lambda name: name == names.MANIFEST)  # says that all is there
+    (staging / "old").mkdir()
+    for name in held:
+        (path / name).rename(staging / "old" / name)
+    for name in new:
+        (staging / name).rename(path / name)
+
+
+def _clear(path: Path, made: list[Path]) -> None:
+    """Remove what this process left in ``path``, and the folders that it made, where they are empty."""
+    remove_traces(path)
+    for folder in made:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+@contextlib.contextmanager
+def _full_disk_explained(path: Path, staging: Path) -> Iterator[None]:
+    """Tell of a full disk with the names that the user knows: temporary arrays have none."""
+    try:
+        yield
+    except WriteError as error:
+        raise WriteError(str(error).replace(str(staging), str(path))) from error
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise WriteError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def written(job: InferJob, models: dict[str, LoadedModel], folder: RunFolder) -> InferResult:
@@ -61,8 +123,7 @@ def written(job: InferJob, models: dict[str, LoadedModel], folder: RunFolder) ->
         doubts = probe_doubts(data.probe, job.networks[0].setup.probe)
         scores = assessed(job, data, recons, folder, doubts)
     folder.manifest(facts(job, data, speeds) | {"flags": [*doubts]})
-    log.info("results: %s", folder.path)
-    return InferResult(recons, scores, speeds, folder.path)
+    return InferResult(recons, scores, speeds, job.path)
 
 
 def described(job: InferJob) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ptycho.config import MODELS, ConfigError, RunConfig, StitchConfig, check
+from ptycho.config import MODELS, ConfigError, NetworkConfig, StitchConfig, check
 from ptycho.config import mapping as conversion
 from ptycho.config.mapping import one_line, show, to_dataclass
 from ptycho.readers import Measurement, inspect
@@ -62,7 +62,7 @@ class InferJob:
 
     config: InferConfig
     path: Path
-    run: RunConfig
+    run: NetworkConfig
     networks: tuple[StoredNetwork, ...]
     data: Measurement
 
@@ -127,7 +127,7 @@ def plan(config: InferConfig, path: Path) -> InferJob:
     return InferJob(config, path, settings, networks, data)
 
 
-def _names(config: InferConfig, settings: RunConfig, run: Path) -> tuple[str, ...]:
+def _names(config: InferConfig, settings: NetworkConfig, run: Path) -> tuple[str, ...]:
     """The networks that are asked for, or all that the run has trained."""
     if config.models is not None:
         return config.models

@@ -7,7 +7,9 @@ nor TensorFlow, so that a mistake is answered before anything heavy loads.
 """
 
 from ptycho.config.errors import ConfigError, check
+from ptycho.config.network_config import NetworkConfig
 from ptycho.config.run_config import RunConfig
+from ptycho.config.scan_run_config import ScanRunConfig
 from ptycho.config.sections import (
     GENERATORS,
     MODELS,
@@ -39,9 +41,11 @@ __all__ = [
     "GeneratorConfig",
     "IdealDiskProbe",
     "LinesObject",
+    "NetworkConfig",
     "ProbeConfig",
     "RunConfig",
     "ScanConfig",
+    "ScanRunConfig",
     "StitchConfig",
     "TrainConfig",
     "UNetModel",

@@ -14,7 +14,8 @@ import typing
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
-from ptycho.config import GENERATORS, OBJECTS, PROBES, ConfigError, RunConfig
+from ptycho.config import GENERATORS, OBJECTS, PROBES, ConfigError, RunConfig, ScanRunConfig
+from ptycho.config.network_config import NetworkConfig
 
 TABLES: dict[str, dict[str, type]] = {
     "object": OBJECTS,
@@ -24,13 +25,16 @@ TABLES: dict[str, dict[str, type]] = {
 }
 
 
-def from_mapping(values: Any) -> RunConfig:
+def from_mapping(values: Any) -> RunConfig | ScanRunConfig:
     """The validated configuration that nested plain values describe; what is left out has its default.
+
+    A section ``data`` makes it that of a run on a measured scan.
 
     Raises:
         ConfigError: an unknown key, a value of the wrong type, or one that the configuration refuses.
     """
-    return _convert(RunConfig, values, "")
+    measured = isinstance(values, dict) and "data" in values
+    return _convert(ScanRunConfig if measured else RunConfig, values, "")
 
 
 def to_dataclass(cls: type, values: Any) -> Any:
@@ -38,16 +42,23 @@ def to_dataclass(cls: type, values: Any) -> Any:
     return _convert(cls, values, "")
 
 
-def to_mapping(config: RunConfig) -> dict[str, Any]:
+def to_mapping(config: NetworkConfig) -> dict[str, Any]:
     """The configuration as plain values that YAML and JSON hold; :func:`from_mapping` reads them back."""
-    values = asdict(config) | {"models": list(config.models)}
+    values = _listed(asdict(config))
     for group in TABLES:
-        if values[group] is not None:
+        if values.get(group) is not None:
             values[group] = {"kind": getattr(config, group).KIND} | values[group]
     return values
 
 
-def result_settings(config: RunConfig) -> dict[str, Any]:
+def _listed(value: Any) -> Any:
+    """Plain values whose tuples are lists."""
+    if isinstance(value, dict):
+        return {key: _listed(entry) for key, entry in value.items()}
+    return [_listed(entry) for entry in value] if isinstance(value, tuple) else value
+
+
+def result_settings(config: NetworkConfig) -> dict[str, Any]:
     """The plain values that decide what a run gives: all but where it is written."""
     return {key: value for key, value in to_mapping(config).items() if key not in ("output_dir", "overwrite")}
 
@@ -122,7 +133,10 @@ def _typed(hint: Any, value: Any, name: str) -> Any:
     if kind is str and isinstance(value, str):
         return value
     if typing.get_origin(kind) is tuple and isinstance(value, (list, str)):
-        return tuple(str(item) for item in ([value] if isinstance(value, str) else value))
+        items, kind_of = [value] if isinstance(value, str) else value, typing.get_args(kind)[0]
+        if kind_of is str:
+            return tuple(str(item) for item in items)
+        return tuple(_typed(kind_of, item, name) for item in items)
     if isinstance(kind, type) and is_dataclass(kind):
         return _convert(kind, value, f"{name}.")
     nothing = " or null" if type(None) in options else ""

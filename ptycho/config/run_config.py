@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from ptycho.config.errors import ConfigError, at_least, check, finite
-from ptycho.config.sections import (
-    MODELS,
-    BaselineConfig,
-    GeneratorConfig,
-    IdealDiskProbe,
-    LinesObject,
-    ProbeConfig,
-    ScanConfig,
-    StitchConfig,
-    TrainConfig,
-    UnrolledModel,
-    XlaConfig,
-)
+from ptycho.config.errors import at_least, check, finite
+from ptycho.config.network_config import NetworkConfig
+from ptycho.config.sections import IdealDiskProbe, LinesObject, ProbeConfig, ScanConfig
 
 
-@dataclass(frozen=True)
-class RunConfig:
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(NetworkConfig):
     """Everything one run of the grid-lines workflow depends on; lengths in object pixels."""
 
     N: int = 64
@@ -31,44 +20,30 @@ class RunConfig:
     nimgs_train: int = 2
     nimgs_test: int = 2
     nphotons: float = 1e9
-    nepochs: int = 4
-    batch_size: int = 16
     size: int = 392
     offset: int = 4
     outer_offset_train: int = 8
     outer_offset_test: int = 20
     max_groups_train: int | None = 2048
-    mae_weight: float = 1.0
-    nll_weight: float = 0.0
-    realspace_weight: float = 0.0
     set_phi: bool = False
-    seed: int = 0
-    models: tuple[str, ...] = MODELS
-    output_dir: str | None = None
-    overwrite: bool = False
     object: LinesObject = field(default_factory=LinesObject)
     probe: ProbeConfig = field(default_factory=IdealDiskProbe)
     test_probe: ProbeConfig | None = None
     scan: ScanConfig = field(default_factory=ScanConfig)
-    model: GeneratorConfig = field(default_factory=UnrolledModel)
-    baseline: BaselineConfig = field(default_factory=BaselineConfig)
-    train: TrainConfig = field(default_factory=TrainConfig)
-    xla: XlaConfig = field(default_factory=XlaConfig)
-    stitch: StitchConfig = field(default_factory=StitchConfig)
 
     def __post_init__(self) -> None:
         self._check_numbers()
         self._check_geometry()
+        self._check_network()
         self._check_training()
 
     def _check_numbers(self) -> None:
         power_of_two = self.N > 0 and self.N & (self.N - 1) == 0
         check(power_of_two and 32 <= self.N <= 512, "N", self.N, "a power of two from 32 to 512")
-        for key in ("gridsize", "nimgs_train", "nimgs_test", "nepochs", "batch_size", "size", "offset"):
+        for key in ("gridsize", "nimgs_train", "nimgs_test", "size", "offset"):
             at_least(key, getattr(self, key), 1)
         if self.max_groups_train is not None:
             at_least("max_groups_train", self.max_groups_train, 1)
-        check(0 <= self.seed < 2**32, "seed", self.seed, "an integer from 0 to 4294967295")
         finite("nphotons", self.nphotons, low=1)
         check(self.nphotons <= 1e15, "nphotons", self.nphotons, "at most 1e15 photons per pattern")
 
@@ -92,17 +67,6 @@ class RunConfig:
                 check(diameter <= limit, f"{key}.mask_diameter_px", diameter, f"at most 2·N={limit}")
 
     def _check_training(self) -> None:
-        for key in (f.name for f in fields(self) if f.name.endswith("_weight")):  # of the losses
-            finite(key, getattr(self, key))
-        if self.mae_weight == 0 and self.nll_weight == 0:
-            raise ConfigError(
-                f"mae_weight=0, nll_weight=0 (realspace_weight={self.realspace_weight:g}): at least one of "
-                "mae_weight and nll_weight must be > 0, or the loss never sees the data"
-            )
-        check(len(self.models) > 0, "models", "[]", f"a non-empty list drawn from [{', '.join(MODELS)}]")
-        for name in self.models:
-            check(name in MODELS, "models", f"[{name}]", f"drawn from [{', '.join(MODELS)}]")
-        check(len(set(self.models)) == len(self.models), "models", list(self.models), "free of repetition")
         groups = self.train_groups
         check(
             self.batch_size <= groups,
@@ -140,10 +104,6 @@ class RunConfig:
         if self.scan.jitter == 0:
             return 0
         return math.ceil(2 * self.scan.jitter * (1 - 1 / self.group_size) + 0.5)
-
-    def fixed_sizes(self, name: str) -> tuple[str, ...]:
-        """The sizes that the weights of the network ``name`` are bound to: of ``N``, ``group_size``."""
-        return {"pinn": self.model.FIXED, "baseline": self.baseline.FIXED}[name]
 
     def probe_of(self, role: str) -> ProbeConfig:
         """The probe that a role's scan uses."""

@@ -12,7 +12,7 @@ import math
 
 import keras
 
-from ptycho.config import RunConfig
+from ptycho.config import NetworkConfig
 from ptycho.networks.baseline import PtychoNN
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.losses import LOSSES
@@ -24,12 +24,12 @@ from ptycho.physics import PROJECTIVE, SEPARABLE, PatchMover
 GENERATORS: dict[str, type[keras.layers.Layer]] = {"unrolled": Unrolled, "unet": UNet}
 
 
-def patch_mover(config: RunConfig) -> PatchMover:
+def patch_mover(config: NetworkConfig) -> PatchMover:
     """How this configuration moves patches."""
     return SEPARABLE if config.xla.translate else PROJECTIVE
 
 
-def build_pinn(config: RunConfig, geometry: Geometry) -> PtychoPINN:
+def build_pinn(config: NetworkConfig, geometry: Geometry) -> PtychoPINN:
     """The PINN that ``config`` names, with initial weights."""
     mover, generator = patch_mover(config), GENERATORS[config.model.KIND]
     pinn = PtychoPINN(
@@ -45,7 +45,7 @@ def build_pinn(config: RunConfig, geometry: Geometry) -> PtychoPINN:
     return pinn
 
 
-def build_baseline(config: RunConfig, geometry: Geometry) -> PtychoNN:
+def build_baseline(config: NetworkConfig, geometry: Geometry) -> PtychoNN:
     """PtychoNN for single patterns, with initial weights."""
     model = PtychoNN(
         settings=config.baseline,

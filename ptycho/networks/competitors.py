@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import keras
 
-from ptycho.config import RunConfig
+from ptycho.config import NetworkConfig
 from ptycho.networks import build_baseline, build_pinn
 from ptycho.networks.geometry import Geometry
 from ptycho.scan.dataset import Dataset
@@ -26,16 +26,16 @@ class Competitor:
         supervised: it is given the true object in training.
     """
 
-    build: Callable[[RunConfig, Geometry], keras.Model]
-    view: Callable[[RunConfig, Dataset], Dataset]
-    training_view: Callable[[RunConfig, Dataset], Dataset]
-    learning_rate: Callable[[RunConfig], float]
+    build: Callable[[NetworkConfig, Geometry], keras.Model]
+    view: Callable[[NetworkConfig, Dataset], Dataset]
+    training_view: Callable[[NetworkConfig, Dataset], Dataset]
+    learning_rate: Callable[[NetworkConfig], float]
     supervised: bool
 
 
-def with_neighbours(config: RunConfig, data: Dataset) -> Dataset:
+def with_neighbours(config: NetworkConfig, data: Dataset) -> Dataset:
     """Groups with the neighbouring patterns that the PINN's loss compares with, too."""
-    radius = config.model.neighbour_distance_px64 * config.N / 64
+    radius = config.model.neighbour_distance_px64 * data.N / 64
     return data.with_neighbours(config.model.neighbours, radius, config.seed)
 
 
@@ -57,10 +57,15 @@ COMPETITORS = {
 }
 
 
-def training_geometry(config: RunConfig, data: Dataset) -> Geometry:
+def geometry_of(data: Dataset, support: int = 0) -> Geometry:
+    """Sizes for a dataset and its probe, with at least a given support."""
+    support = data.N if data.exact else max(support, probe_support(data.probe))
+    masked = data.good is not None and not data.good.all()
+    return Geometry(data.N, data.region_size, data.group_size, support, data.exact, masked)
+
+
+def training_geometry(config: NetworkConfig, data: Dataset) -> Geometry:
     """Sizes for the training on ``data``, with a support that holds the probes of training and test."""
-    probes = [data.probe]
-    if config.test_probe is not None:
-        probes.append(make_probe(config.test_probe, config.N))
-    support = max(probe_support(probe) for probe in probes)
-    return Geometry(data.N, data.region_size, data.group_size, support)
+    test_probe = getattr(config, "test_probe", None)
+    other = 0 if test_probe is None else probe_support(make_probe(test_probe, data.N))
+    return geometry_of(data, other)

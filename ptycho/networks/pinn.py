@@ -57,6 +57,8 @@ class PtychoPINN(keras.Model):
         Where a pattern reaches beyond the region, the object is taken as the region's mean.
         """
         positions = offsets + (self.geometry.region_size - probe.shape[-1]) / 2
+        if self.geometry.exact:
+            positions, probe = physics.split_positions(positions, probe)
         mean = tf.stop_gradient(tf.reduce_mean(objects, axis=(1, 2), keepdims=True))
         waves = physics.exit_waves(objects - mean, positions, probe, self.geometry.support, self.mover)
         waves += physics.illuminate(mean[:, None], probe)
@@ -75,6 +77,8 @@ class PtychoPINN(keras.Model):
             measured = tf.concat([measured, batch["near_x"]], axis=1)
             offsets = tf.concat([offsets, batch["near_offsets"]], axis=1)
         predicted = self.predict_amplitudes(objects, offsets, probe)
+        if self.geometry.masked:  # what was not measured is as predicted
+            measured = tf.where(measured < 0, tf.stop_gradient(predicted), measured)
         known = {
             "predicted": predicted,
             "measured": measured,

@@ -62,6 +62,7 @@ class UNet(keras.layers.Layer):
 
     def call(self, x, offsets, probe):
         """Object regions ``(B, R, R)`` complex64 from ``x (B, C, N, N)`` and ``offsets (B, C, 2)``."""
+        x = tf.maximum(x, 0.0) if self.geometry.masked else x
         code = self.encoder(channels_last(x))
         amplitude = tf.sigmoid(self.amplitude(code))
         phase = math.pi * tf.tanh(self.phase(code))

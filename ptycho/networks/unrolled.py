@@ -113,8 +113,10 @@ class Unrolled(keras.layers.Layer):
         """Object regions ``(B, R, R)`` complex64 from ``x (B, C, N, N)``, ``offsets``, ``probe (N, N)``."""
         measured = physics.uncentre(x)
         positions = offsets + (self.side - self.geometry.N) / 2
-        illumination = self._illumination(positions, probe)
         start = self._start(x, probe)  # (B, 1, 1)
+        if self.geometry.exact:
+            positions, probe = physics.split_positions(positions, probe)
+        illumination = self._illumination(positions, probe)
         objects = tf.broadcast_to(start, illumination.shape)
         for cnn in self.cnns:
             g = self._update(objects, measured, positions, probe, illumination)
@@ -123,6 +125,7 @@ class Unrolled(keras.layers.Layer):
         return physics.pad_to(objects - start, self.geometry.region_size) + start
 
     def _start(self, x, probe):
+        x = tf.maximum(x, 0.0) if self.geometry.masked else x
         energy = tf.reduce_mean(tf.reduce_sum(tf.square(x), axis=(2, 3)), axis=1)  # (B,)
         level = self.level * tf.sqrt(energy / tf.reduce_sum(physics.intensity(probe)))
         return tf.complex(level, tf.zeros_like(level))[:, None, None]
@@ -131,14 +134,14 @@ class Unrolled(keras.layers.Layer):
         """``Σ_k |P_k|²``, ``(B, side, side)`` float32."""
         N, support = self.geometry.N, self.geometry.support
         light = physics.intensity(physics.crop_to(probe, support))
-        light = tf.broadcast_to(light, (*positions.shape[:2], *light.shape))
+        light = tf.broadcast_to(light, (*positions.shape[:2], support, support))
         return self.mover.place(light, positions + (N - support) / 2, (self.side, self.side))
 
     def _update(self, objects, measured, positions, probe, illumination):
         """``g`` on the part of the region that the probe can reach, ``(B, side, side)`` complex64."""
         support, shape = self.geometry.support, (self.side, self.side)
         waves = physics.exit_waves(objects, positions, probe, support, self.mover)
-        change = physics.modulus_change(waves, measured)
+        change = physics.modulus_change(waves, measured, self.geometry.masked)
         change = physics.back_project(change, positions, probe, shape, support, self.mover)
         brightest = tf.reduce_max(illumination, axis=(1, 2), keepdims=True)
         return physics.scaled(change, 1 / (illumination + self.settings.illumination_floor * brightest))

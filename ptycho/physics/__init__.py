@@ -21,6 +21,8 @@ from ptycho.physics.measurement import (
     near_field,
     pad_to,
     scaled,
+    shifted_probe,
+    split_positions,
     uncentre,
 )
 from ptycho.physics.patches import PROJECTIVE, SEPARABLE, PatchMover, extract_patches, place_patches
@@ -51,5 +53,7 @@ __all__ = [
     "pad_to",
     "place_patches",
     "scaled",
+    "shifted_probe",
+    "split_positions",
     "uncentre",
 ]

@@ -12,10 +12,12 @@ on batches, eagerly, in a ``tf.function``, and under XLA; every one is linear in
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 from ptycho.physics.patches import SEPARABLE, PatchMover
 
+WHOLE = 1e-4  # of a pixel below a whole position; such a fraction is rounding
 MODULUS_FLOOR = 1e-3  # ε₁, of the normalised amplitude
 FEW_PHOTONS = 10.5  # in a pixel, half-way between counts; below, √n is less than √λ on average
 COUNT_FLOOR = 0.05  # photons, or of those counted; a smaller expected count is taken as this as a divisor
@@ -38,7 +40,7 @@ def exit_waves(
     Args:
         objects: ``(B, H, W)`` complex64.
         positions: ``(B, C, 2)`` float32, top-left samples of the patches of side N.
-        probe: ``(N, N)`` complex64.
+        probe: ``(N, N)`` complex64, or one for each pattern, ``(B, C, N, N)``.
         support: even side of the central square outside which the probe is zero; nothing is computed there.
             None: N.
         mover: how patches are moved.
@@ -120,7 +122,35 @@ def amplitude(waves: tf.Tensor) -> tf.Tensor:
     return tf.abs(waves)
 
 
-def modulus_change(waves: tf.Tensor, measured: tf.Tensor) -> tf.Tensor:
+def shifted_probe(probe: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
+    """The probe moved by fractions of a pixel: its far field times a phase ramp.
+
+        P_s = F⁻¹[ F P · exp(−2πi q·s) ],   q = −1/2 … 1/2 cycles per pixel
+
+    Exact where the probe is band-limited and zero at the window's edge; a positive shift moves it down and to
+    the right. ``P_s(x)·O[⌊r⌋ + x]`` is the exit wave at r = ⌊r⌋ + s, with the object cut at whole pixels.
+
+    Args:
+        probe: ``(N, N)`` complex64.
+        shifts: ``(…, 2)`` float32, (row, col) in pixels.
+
+    Returns:
+        ``(…, N, N)`` complex64.
+    """
+    rows, cols = (tf.constant(np.fft.fftfreq(side), shifts.dtype) for side in probe.shape)
+    angle = -2 * np.pi * (
+        shifts[..., 0, None, None] * rows[:, None] + shifts[..., 1, None, None] * cols[None, :]
+    )
+    return tf.signal.ifft2d(tf.signal.fft2d(probe) * tf.complex(tf.cos(angle), tf.sin(angle)))
+
+
+def split_positions(positions: tf.Tensor, probe: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Whole-pixel positions ``(…, 2)`` and, for each, the probe shifted by the fraction, ``(…, N, N)``."""
+    whole = tf.floor(positions + WHOLE)
+    return whole, shifted_probe(probe, positions - whole)
+
+
+def modulus_change(waves: tf.Tensor, measured: tf.Tensor, masked: bool = False) -> tf.Tensor:
     """How exit waves change when their far field takes the measured amplitudes and keeps its phases.
 
         F⁻¹[x Ψ / √(|Ψ|² + ε₁²)] − ψ,   Ψ = F ψ
@@ -128,12 +158,15 @@ def modulus_change(waves: tf.Tensor, measured: tf.Tensor) -> tf.Tensor:
     Args:
         waves: ψ, ``(…, H, W)`` complex64.
         measured: x, normalised amplitudes ``(…, H, W)`` float32 with the zero frequency at sample 0.
+        masked: a negative x was not measured; the far field stands there as it is.
 
     Returns:
         ``(…, H, W)`` complex64.
     """
     far_fields = far_field(waves)
     to_measured = measured * tf.math.rsqrt(intensity(far_fields) + MODULUS_FLOOR**2)
+    if masked:
+        to_measured = tf.where(measured < 0, tf.ones_like(to_measured), to_measured)
     return near_field(scaled(far_fields, to_measured)) - waves
 
 
@@ -148,7 +181,8 @@ def far_field_step(far_fields: tf.Tensor, measured: tf.Tensor, photon: float | N
     expected, the score in ``√λ`` is ``2(n − λ)/√λ`` and its information 4, however few they are. Its mean is
     zero at the true amplitude. That of ``√n − √λ`` is negative, and more than half of ``√λ`` below a third of
     a photon a pixel: taking the measured modulus darkens what is dim. With many photons the two agree, and
-    ``x − a`` is safe far from the solution; there the bound by ``x`` keeps the first below 2.3 x.
+    ``x − a`` is safe far from the solution; there the bound by ``x`` keeps the first below 2.3 x. Where x is
+    negative nothing was measured, and the step is zero.
     Source: Thibault & Guizar-Sicairos, New J. Phys. 14 (2012) 063004, for the likelihood.
 
     Args:
@@ -166,6 +200,7 @@ def far_field_step(far_fields: tf.Tensor, measured: tf.Tensor, photon: float | N
         floored = tf.maximum(expected, COUNT_FLOOR**0.5 * tf.maximum(measured, photon))
         scored = (tf.square(measured) - light) / (2 * floored)
         step = tf.where(measured < photon * FEW_PHOTONS**0.5, scored, step)
+    step = tf.where(measured < 0, tf.zeros_like(step), step)
     return scaled(far_fields, step * tf.math.rsqrt(light + MODULUS_FLOOR**2))
 
 

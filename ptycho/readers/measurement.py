@@ -51,7 +51,7 @@ class Measurement:
         return len(self.values["image"]), N, N
 
     def dataset(self, scratch: Path, **changes: Any) -> Dataset:
-        """The dataset, with ``changes`` of its values; its patterns stay in a file, see :meth:`amplitudes`."""
+        """The dataset, with ``changes`` of its values; its patterns stay in a file: :meth:`amplitudes`."""
         patterns = Patterns(self.amplitudes(scratch), self.statistics)
         return Dataset(amplitudes=patterns, counts=self.counts, **(self.values | changes))
 

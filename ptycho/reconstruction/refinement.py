@@ -95,7 +95,7 @@ def refinements(
 
 def _illumination(data: Dataset, patterns: np.ndarray) -> np.ndarray:
     """The denominator of the update of :func:`refine`, ``(M, M)`` float32."""
-    n = probe_support(data.probe)
+    n = _side(data)
     light = tf.constant(np.abs(physics.crop_to(data.model_probe[None, None], n)) ** 2)
     total = np.zeros((data.object_size + 1,) * 2, np.float32)
     for chunk in _chunks(patterns, data.N):
@@ -111,21 +111,64 @@ def _gradient(
     image: np.ndarray, data: Dataset, patterns: np.ndarray, advance: Advance
 ) -> tuple[np.ndarray, float]:
     """Its numerator, ``(M, M)`` complex64, and ``Σ(n − λ)²`` of the object before it."""
-    n, probe, padded = probe_support(data.probe), tf.constant(data.model_probe), np.pad(image, (0, 1))
-    total, squares = np.zeros_like(padded), 0.0
+    total, squares = np.zeros((data.object_size + 1,) * 2, np.complex64), 0.0
     for chunk in _chunks(patterns, data.N):
-        corners, fractions = _windows(data, chunk, n)
-        positions = tf.constant(fractions - np.float32((data.N - n) / 2))  # of the whole patch in its window
-        windows = tf.constant(physics.inner_windows(padded, corners, n + 1))
-        measured = physics.uncentre(data.normalised(chunk[:, None]))
-        far_fields = physics.far_field(physics.exit_waves(windows, positions, probe, n))
+        placed = _placed(data, chunk)
+        measured, far_fields = _compared(image, data, chunk, placed)
         step = physics.far_field_step(far_fields, measured, data.photon_amplitude)
-        placed = physics.back_project(physics.near_field(step), positions, probe, (n + 1, n + 1), n)
-        physics.add_windows_to(total, placed.numpy(), corners)
+        waves, side = physics.near_field(step), (placed.n + 1,) * 2
+        back = physics.back_project(waves, placed.positions, placed.probe, side, placed.n)
+        physics.add_windows_to(total, back.numpy(), placed.corners)
         surplus = (tf.square(measured) - physics.intensity(far_fields)) / data.normalisation**2
+        surplus = tf.where(measured < 0, tf.zeros_like(surplus), surplus)
         squares += float(tf.reduce_sum(tf.square(surplus)))
         advance(len(chunk))
     return total[:-1, :-1], squares
+
+
+def far_fields_of(
+    image: np.ndarray, data: Dataset, patterns: np.ndarray
+) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+    """Normalised amplitudes ``x (K, N, N)`` and the far fields that an object predicts, chunk by chunk.
+
+    Both have the zero frequency at sample 0; x is −1 where nothing was measured.
+    """
+    for chunk in _chunks(patterns, data.N):
+        measured, far_fields = _compared(image, data, chunk, _placed(data, chunk))
+        yield measured[:, 0], far_fields[:, 0]
+
+
+class _Placed(NamedTuple):
+    """Where some patches lie: at ``positions (K, 1, 2)`` in windows of side ``n + 1``, which lie at the whole
+    pixels ``corners (K, 2)`` of the object; and the ``probe`` that lights them."""
+
+    corners: np.ndarray
+    positions: tf.Tensor
+    probe: tf.Tensor
+    n: int
+
+
+def _placed(data: Dataset, patterns: np.ndarray) -> _Placed:
+    n, probe = _side(data), tf.constant(data.model_probe)
+    corners, fractions = _windows(data, patterns, n)
+    positions = tf.constant(fractions - np.float32((data.N - n) / 2))  # of the whole patch in its window
+    if data.exact:
+        positions, probe = physics.split_positions(positions, probe)
+    return _Placed(corners, positions, probe, n)
+
+
+def _compared(
+    image: np.ndarray, data: Dataset, patterns: np.ndarray, placed: _Placed
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Measured amplitudes and predicted far fields, ``(K, 1, N, N)``."""
+    windows = tf.constant(physics.inner_windows(np.pad(image, (0, 1)), placed.corners, placed.n + 1))
+    waves = physics.exit_waves(windows, placed.positions, placed.probe, placed.n)
+    return physics.uncentre(data.normalised(patterns[:, None])), physics.far_field(waves)
+
+
+def _side(data: Dataset) -> int:
+    """Side of the central square that the probe lights; a probe that is moved lights all of it."""
+    return data.N if data.exact else probe_support(data.probe)
 
 
 def _chunks(patterns: np.ndarray, N: int) -> list[np.ndarray]:

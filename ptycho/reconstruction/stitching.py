@@ -79,7 +79,8 @@ class Layout:
         R, pitch = self.data.region_size, self.data.tiling.pitch
         square = np.zeros((len(self.origins[part]), R, R), np.float32)
         start = R // 2 - pitch // 2
-        square[:, start : start + pitch, start : start + pitch] = 1
+        inside = slice(max(start, 0), start + pitch)  # a square larger than the region is all of it
+        square[:, inside, inside] = 1
         return square
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import yaml
 from matplotlib.figure import Figure
 
-from ptycho.config import ConfigError, RunConfig
+from ptycho.config import ConfigError, NetworkConfig
 from ptycho.config.mapping import to_mapping
 from ptycho.files.atomic import remove_temporary, sha256, write_atomically
 from ptycho.files.lock import unusable
@@ -71,7 +71,7 @@ class RunFolder:
         write_atomically(target, save)
         return target
 
-    def config(self, config: RunConfig) -> Path:
+    def config(self, config: NetworkConfig) -> Path:
         """Write ``config.yaml``, from which a run can be resumed."""
         return self.text(names.CONFIG, yaml.safe_dump(to_mapping(config), sort_keys=False))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ptycho.config import ConfigError, check
 from ptycho.files.file_array import FileArray
-from ptycho.networks.competitors import COMPETITORS
+from ptycho.networks.competitors import COMPETITORS, geometry_of
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.weights import set_weights
 from ptycho.readers import load_dataset
@@ -121,10 +121,7 @@ class LoadedModel:
 
     def step_for(self, view: Dataset) -> PredictStep:
         """The compiled step ``(x, offsets, probe) → (B, R, R)`` for the sizes and probe of ``view``."""
-        support = probe_support(view.probe)
-        if view.N == self.setup.N:
-            support = max(support, self.setup.support)
-        return self._step(Geometry(view.N, view.region_size, view.group_size, support))
+        return self._step(geometry_of(view, self.setup.support if view.N == self.setup.N else 0))
 
     def predict_regions(
         self, view: Dataset, regions: np.ndarray | FileArray, batch_size: int | None = None
@@ -162,7 +159,8 @@ class LoadedModel:
         if not square or found | fixed != found:
             C, N = fixed.get("group_size", "C"), fixed.get("N", "N")
             raise ConfigError(
-                f"patterns has shape {np.shape(patterns)}; must be (G, {C}, {N}, {N}), or (G, {N}, {N}) for C = 1"
+                f"patterns has shape {np.shape(patterns)}; must be (G, {C}, {N}, {N}), "
+                f"or (G, {N}, {N}) for C = 1"
             )
         if amplitudes.dtype.kind not in "fiu":
             raise ConfigError(f"patterns has dtype {amplitudes.dtype}; must be real amplitudes")

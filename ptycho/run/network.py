@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.config import ConfigError, RunConfig
+from ptycho.config import ConfigError, NetworkConfig, RunConfig, ScanRunConfig
 from ptycho.config.mapping import one_line
 from ptycho.files.npz import NpzError, read_all
 from ptycho.run.folder import RunFolder
@@ -72,15 +72,15 @@ class Setup:
         return {key: np.asarray(value) for key, value in asdict(self).items()}
 
 
-def setup_of(config: RunConfig, data: Dataset, support: int) -> Setup:
-    """The setup of a network trained on ``data``."""
+def setup_of(data: Dataset, offsets: np.ndarray, support: int) -> Setup:
+    """The setup of a network trained on ``data``, whose groups have typical ``offsets (C, 2)``."""
     return Setup(
         data.probe,
         data.photon_scale,
         data.normalisation,
         data.region_size,
         data.group_size,
-        regular_offsets(config, data.group_size),
+        offsets,
         support,
     )
 
@@ -103,7 +103,7 @@ class StoredNetwork:
 
     run: Path
     name: str
-    config: RunConfig
+    config: RunConfig | ScanRunConfig
     setup: Setup
     weights: dict[str, np.ndarray]
     description: dict[str, Any]
@@ -201,9 +201,10 @@ def _description(path: Path, found: list[str]) -> dict[str, Any] | None:
     return None
 
 
-def _setup(arrays: dict[str, np.ndarray], config: RunConfig, found: list[str]) -> Setup | None:
+def _setup(arrays: dict[str, np.ndarray], config: NetworkConfig, found: list[str]) -> Setup | None:
     """The setup in the arrays of ``setup.npz``, if it is what the configuration makes of it."""
-    N, offsets = config.N, arrays["offsets"].shape
+    side, offsets = arrays["probe"].shape[-1:], arrays["offsets"].shape
+    N = config.N if isinstance(config, RunConfig) else (*side, 0)[0]
     C = offsets[0] if offsets else 0
     shapes = dict.fromkeys(KINDS, ()) | {"probe": (N, N), "offsets": (C, 2)}
     wrong = [
@@ -221,10 +222,11 @@ def _setup(arrays: dict[str, np.ndarray], config: RunConfig, found: list[str]) -
         found.append(f"{SETUP}: probe or offsets hold NaN or infinity, or the probe is zero")
     if not all(np.isfinite(value) and value > 0 for value in positive):
         found.append(f"{SETUP}: photon_scale, normalisation = {positive}; must be finite numbers > 0")
-    if setup.group_size != C or C not in (1, config.group_size) or not N <= setup.region_size <= 4 * N:
+    known = (1, config.group_size) if isinstance(config, RunConfig | ScanRunConfig) else (C,)
+    if setup.group_size != C or C not in known or not N <= setup.region_size <= 4 * N:
         found.append(
             f"{SETUP}: group_size={setup.group_size}, region_size={setup.region_size}, {C} offsets; "
-            f"config.yaml makes groups of {config.group_size} on regions of {config.region_size}"
+            f"config.yaml makes groups of {known[-1]}"
         )
     if not (0 < setup.support <= N and setup.support % 2 == 0):
         found.append(f"{SETUP}: support={setup.support}; must be even and at most N={N}")

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import yaml
 
-from ptycho.config import ConfigError, RunConfig
+from ptycho.config import ConfigError, RunConfig, ScanRunConfig
 from ptycho.config.mapping import from_mapping, one_line, to_mapping
 from ptycho.run.names import CONFIG, MANIFEST, METRICS
 
 MAX_BYTES = 2**20
 
 
-def read_config(run: Path) -> RunConfig:
+def read_config(run: Path) -> RunConfig | ScanRunConfig:
     """The configuration of the run in folder ``run``, from its ``config.yaml``.
 
     Keys that are newer than the file have their defaults; a file that lacks whole sections has been cut
@@ -40,7 +40,7 @@ def read_config(run: Path) -> RunConfig:
         config = from_mapping(values)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-    sections = {key for key, value in to_mapping(RunConfig()).items() if isinstance(value, dict)}
+    sections = {key for key, value in to_mapping(type(config)()).items() if isinstance(value, dict)}
     if missing := sorted(sections - values.keys()):
         raise ConfigError(f"{path}: is incomplete; it lacks {', '.join(missing)}")
     return config

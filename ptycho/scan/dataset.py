@@ -45,6 +45,10 @@ class Dataset:
             training; None for none. A view for training only: not part of the NPZ form.
         counts: ``A²`` are photon counts; if not, they are in units of their own.
         stated_tiling: the lattice of the groups, where who made the scan has stated it.
+        good: ``(N, N)`` bool, pixels that were measured; None: all. The others hold zero here, and −1 once
+            normalised.
+        exact: fractions of a pixel move the probe rather than the object; see
+            :func:`ptycho.physics.split_positions`.
     """
 
     amplitudes: Patterns
@@ -59,6 +63,8 @@ class Dataset:
     neighbours: np.ndarray | None = None
     counts: bool = True
     stated_tiling: Tiling | None = None
+    good: np.ndarray | None = None
+    exact: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.amplitudes, Patterns):
@@ -139,6 +145,21 @@ class Dataset:
         side = smallest_region(self.positions, groups, self.N)
         return replace(self, groups=groups, region_size=side, neighbours=None, stated_tiling=self.tiling)
 
+    def subset(self, indices: np.ndarray, group_size: int) -> Dataset:
+        """Some of the patterns alone, each the first of a group with the nearest others of them."""
+        positions, image = self.positions[indices], self.image[indices]
+        groups = nearest_groups(positions, image, group_size)
+        return replace(
+            self,
+            amplitudes=self.amplitudes.some(indices),
+            positions=positions,
+            image=image,
+            groups=groups,
+            region_size=smallest_region(positions, groups, self.N),
+            neighbours=None,
+            stated_tiling=self.tiling,
+        )
+
     def with_neighbours(self, count: int, radius: float, seed: int) -> Dataset:
         """The same groups, each with ``count`` neighbouring patterns; see :func:`draw_neighbours`."""
         if count == 0:
@@ -152,5 +173,6 @@ class Dataset:
         return int(np.any(self.positions != np.round(self.positions)))
 
     def normalised(self, patterns: np.ndarray | slice) -> np.ndarray:
-        """``x = f·A`` of some patterns, ``(*patterns.shape, N, N)`` float32."""
-        return np.float32(self.normalisation) * self.amplitudes[patterns]
+        """``x = f·A`` of some patterns, ``(*patterns.shape, N, N)`` float32; −1: nothing was measured."""
+        x = np.float32(self.normalisation) * self.amplitudes[patterns]
+        return x if self.good is None else np.where(self.good, x, np.float32(-1))

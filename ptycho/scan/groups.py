@@ -36,12 +36,16 @@ def overreach(positions: np.ndarray, groups: np.ndarray, region_size: int, N: in
 
 
 def smallest_region(positions: np.ndarray, groups: np.ndarray, N: int) -> int:
-    """The smallest side R of a region that covers every group."""
-    spread = np.ptp(positions[groups], axis=1).max()
-    side = N + int(min(spread, 2.0**20))
-    while overreach(positions, groups, side, N) > 1e-3 and side <= N + spread + 4:
-        side += 1
-    return side
+    """The smallest side R of a region that covers every group.
+
+    Its centre is the mean of the group's positions, or up to half a pixel from it: ``R − N`` lies within
+    about one pixel of twice the distance of the farthest position from the mean.
+    """
+    members = positions[groups]
+    reach = np.abs(members - members.mean(axis=1, keepdims=True)).max()
+    first = N + int(min(max(2 * reach - 1, 0), 2.0**20))
+    last = first + 4
+    return next((R for R in range(first, last) if overreach(positions, groups, R, N) <= 1e-3), last)
 
 
 def nearest_groups(positions: np.ndarray, image: np.ndarray, group_size: int) -> np.ndarray:

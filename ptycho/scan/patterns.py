@@ -23,30 +23,48 @@ class Statistics:
             NaN or infinity.
         negative: how many patterns hold negative numbers.
         mean_intensity: ``⟨A²⟩`` over the patterns, ``(N, N)`` float64.
-        whole: every number that was seen is a whole one.
+        whole: every number is a whole one.
+        largest: of all numbers.
     """
 
     energies: np.ndarray
     negative: int
     mean_intensity: np.ndarray
     whole: bool
+    largest: float
 
     @classmethod
     def of(cls, blocks: Iterable[np.ndarray]) -> Statistics:
         """Of patterns ``(K, N, N)`` float32 that come block by block."""
-        energies, negative, total, whole = [np.zeros(0)], 0, np.zeros((1, 1)), True
+        energies, negative, total, whole, largest = [np.zeros(0)], 0, np.zeros((1, 1)), True, 0.0
         for block in blocks:
             squares = np.square(block, dtype=np.float64)
             energies.append(np.sum(squares, axis=(1, 2)))
             negative += int(np.count_nonzero(np.any(block < 0, axis=(1, 2))))
             total = total + squares.sum(axis=0)
             whole = whole and bool(np.array_equal(block, np.rint(block)))
+            largest = max(largest, float(block.max(initial=0)))
         found = np.concatenate(energies)
-        return cls(found, negative, total / max(len(found), 1), whole)
+        return cls(found, negative, total / max(len(found), 1), whole, largest)
 
     @property
     def mean_energy(self) -> float:
         return float(self.energies.mean())
+
+
+class SomeRows:
+    """Some rows of an array, in memory or in a file, by their indices."""
+
+    def __init__(self, rows: np.ndarray | FileArray | SomeRows, indices: np.ndarray) -> None:
+        self._rows, self._indices = rows, indices
+        self.shape: tuple[int, ...] = (len(indices), *rows.shape[1:])
+        self.dtype: np.dtype = rows.dtype
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return self._rows[self._indices[index]]
 
 
 class Patterns:
@@ -60,7 +78,7 @@ class Patterns:
         statistics: of these very rows, by who has just read them all.
     """
 
-    def __init__(self, rows: np.ndarray | FileArray, statistics: Statistics | None = None) -> None:
+    def __init__(self, rows: np.ndarray | FileArray | SomeRows, statistics: Statistics | None = None) -> None:
         self._rows = rows
         if statistics is not None:
             self.__dict__["statistics"] = statistics
@@ -85,6 +103,10 @@ class Patterns:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self._rows[:], dtype, copy=copy)
+
+    def some(self, indices: np.ndarray) -> Patterns:
+        """Those with these indices, in this order; they are not copied."""
+        return Patterns(SomeRows(self._rows, indices))
 
     def blocks(self) -> Iterator[np.ndarray]:
         """All patterns in order, block by block."""

@@ -1,17 +1,32 @@
-"""Stopping on SIGINT (Ctrl-C) and SIGTERM: the first asks, the second ends the process at once."""
+"""Stopping on SIGINT (Ctrl-C) and SIGTERM: at once, or where the training says so.
+
+No exception is raised where a signal happens to find the program: libraries swallow it there, in a
+``__del__``, in a callback that C calls, in a bare ``except``, and the program goes on as if nothing had come.
+A thread hears the signals, whatever the main thread does, and ends the process. It may do so at any moment,
+because every file that counts is written atomically; only a training asks for time, to save what it did since
+its last checkpoint.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
+import shutil
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
+from typing import NoReturn
+
+from ptycho.files.lock import LOCK
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+PATIENCE_S = 5  # for the last words and for cleaning up; then the kernel ends the process
+STDERR = 2
 
 
 class Stopped(BaseException):
@@ -21,23 +36,25 @@ class Stopped(BaseException):
         super().__init__(f"stopped by {signal.Signals(signum).name}")
         self.signum = signum
 
-    @property
-    def exit_code(self) -> int:
-        """130 for SIGINT, 143 for SIGTERM."""
-        return 128 + self.signum
-
 
 class StopRequest:
     """Whether the process was asked to stop. Signals are heard inside ``with request:``, in the main thread.
 
-    The first signal raises :class:`Stopped` wherever the program is, except inside :meth:`deferred`, where
-    :meth:`check` raises it. The second writes :attr:`farewell` to stderr and ends the process, even if
-    the main thread is inside a compilation: a thread listens for it.
+    The first signal ends the process, except inside :meth:`deferred`, where :meth:`check` raises
+    :class:`Stopped`; the second ends it anywhere, and so does ``Stopped`` where it leaves the ``with`` block.
+    The exit code is 128 and the number of the signal: 130 for SIGINT, 143 for SIGTERM.
+
+    Attributes:
+        signum: the first signal that came.
+        farewell: what to tell the user at the end, after what stopped the process.
+        cleanup: removes what must not stay behind. The main thread stands still meanwhile, perhaps with locks
+            in its hands: these two must not log, import, or use ``sys.stderr``.
     """
 
     def __init__(self) -> None:
         self.signum: int | None = None
-        self.farewell = ""
+        self.farewell: Callable[[], str] = lambda: ""
+        self.cleanup: Callable[[], None] = lambda: None
         self._deferred = False
 
     def check(self) -> None:
@@ -47,52 +64,84 @@ class StopRequest:
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
-        """Let the block decide, by calling :meth:`check`, where it stops."""
+        """Let the block decide, by calling :meth:`check`, where it stops: at its end at the latest."""
         self._deferred = True
         try:
             yield
-        finally:
+        finally:  # the listener notes a signal and then looks here, so one of the two acts on it
             self._deferred = False
-        self.check()
+            self.check()
 
     def __enter__(self) -> StopRequest:
-        self._receiver, self._sender = socket.socketpair()
+        self._ending, self._undecided = threading.Lock(), threading.Lock()
+        self._undecided.acquire()
+        receiver, self._sender = socket.socketpair()
         self._sender.setblocking(False)
-        self._old_wakeup = signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
-        self._old_handlers = {signum: signal.signal(signum, self._handle) for signum in SIGNALS}
-        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener = threading.Thread(target=self._listen, args=[receiver], daemon=True)
         self._listener.start()
+        self._old_wakeup = signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
+        self._old_handlers = {signum: signal.signal(signum, self._wait) for signum in SIGNALS}
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, Stopped):
+            self._end(error.signum)
         for signum, handler in self._old_handlers.items():
             signal.signal(signum, handler)
         signal.set_wakeup_fd(self._old_wakeup)
-        self._sender.close()
-        self._listener.join()
-        self._receiver.close()
+        self._sender.close()  # which ends the listener, unless it is ending the process
+        self._listener.join(PATIENCE_S)
 
-    def _handle(self, signum: int, _: FrameType | None) -> None:
-        first = self.signum is None
-        self.signum = self.signum or signum
-        if first and not self._deferred:
-            raise Stopped(signum)
+    def _wait(self, _: int, __: FrameType | None) -> None:
+        """Hold the main thread until the listener has decided; for ever if it ends the process."""
+        with self._undecided:
+            pass
 
-    def _listen(self) -> None:
-        """Count the signals as they arrive, whatever the main thread does."""
-        came = 0
-        while number := self._receiver.recv(1):
-            if number[0] not in SIGNALS:
-                continue
-            came += 1
-            if came == 1:
-                _say("stopping; a second signal stops at once")
-            else:
-                _say(self.farewell)
-                os._exit(128 + number[0])
+    def _listen(self, receiver: socket.socket) -> None:
+        with receiver:
+            while number := receiver.recv(1):
+                if number[0] in SIGNALS:
+                    self._heard(number[0])
+
+    def _heard(self, signum: int) -> None:
+        first, self.signum = self.signum is None, self.signum or signum
+        if not (first and self._deferred):
+            self._end(signum)
+        self._undecided.release()
+        _say("stopping after this step; a second signal stops at once")
+
+    def _end(self, signum: int) -> NoReturn:
+        """Say what happened, clean up, and end the process, whatever its threads are doing."""
+        with self._ending:
+            signal.alarm(PATIENCE_S)
+            try:
+                _say(f"{Stopped(signum)}\n{self.farewell()}".strip())
+                self.cleanup()
+                _remove_generated()
+            finally:
+                os._exit(128 + signum)
 
 
-def _say(line: str) -> None:
+def remove_traces(folder: Path) -> None:
+    """Remove this process's lock, temporary files and temporary folders from ``folder``."""
+    traces = [*folder.rglob(f".*.{os.getpid()}.tmp")]
+    with contextlib.suppress(OSError):
+        if (folder / LOCK).read_text() == f"{os.getpid()}\n":
+            traces.append(folder / LOCK)
+    for path in traces:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _remove_generated() -> None:
+    """Remove the modules that TensorFlow wrote into files; otherwise it does so when Python ends."""
+    for name, module in [*sys.modules.items()]:
+        if name.startswith("__autograph_generated_file"):
+            Path(str(module.__file__)).unlink(missing_ok=True)
+
+
+def _say(text: str) -> None:
+    """Write to stderr, past Python's buffers and their locks; give up if nobody reads it."""
     with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+        if select.select([], [STDERR], [], 1.0)[1]:
+            os.write(STDERR, f"{text}\n".encode())

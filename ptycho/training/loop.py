@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
@@ -159,7 +160,7 @@ class Trainer:
         total = self.epochs * self.steps * self.patterns
         self._progress = Progress(self.model.name, total, done * self.patterns, delay=0)
         try:
-            with self.stop.deferred():
+            with contextlib.ExitStack() as self._from_now_on:
                 while self.history.epoch < self.epochs and not self._out_of_patience():
                     self._epoch()
         except NonFiniteLossError as error:
@@ -218,6 +219,10 @@ class Trainer:
             _check_finite(losses["loss"], f"epoch {epoch + 1}, step {history.step + 1}")
             history.running.append(losses)
         seconds = self._clock.lap()
+        if (
+            not self._compiled
+        ):  # before the first step there was nothing to save, and a signal ended it at once
+            self._from_now_on.enter_context(self.stop.deferred())
         history.running_s += seconds
         history.compile_s += 0.0 if self._compiled else seconds
         self._compiled = True

@@ -36,8 +36,8 @@ def projective_warp(
     c0, c1]`` with ``c2 = 1``, or the matrix ``[[a0, a1, a2], [b0, b1, b2], [c0, c1, c2]]``.
 
     Args:
-        images: ``(B, H, W, C)``, integer (8 to 64 bits), float16, bfloat16, float32, float64, complex64 or
-            complex128; computed in float32 (float64 for double precision). Sizes may be unknown while
+        images: ``(B, H, W, C)`` uint8, uint16, int8 to int64, float16, bfloat16, float32, float64, complex64
+            or complex128; computed in float32 (float64 for double precision). Sizes may be unknown while
             tracing.
         transforms: ``(n, 8)`` or ``(n, 3, 3)`` real, n = 1 (one for all images) or B.
         interpolation: ``bilinear``, or ``nearest`` (halves away from zero).
@@ -56,7 +56,7 @@ def projective_warp(
         zero). Only what float32 rounds out of the dtype's range, where TensorFlow overflows, is saturated.
 
     Raises:
-        ValueError: wrong rank, dtype, mode, output shape or number of transforms.
+        ValueError: wrong rank, dtype, mode, fill value, output shape or number of transforms.
     """
     images, transforms = tf.convert_to_tensor(images), tf.convert_to_tensor(transforms)
     interpolation, fill_mode = interpolation.lower(), fill_mode.lower()
@@ -80,9 +80,9 @@ def projective_warp(
 def _pixels_and_fill(
     images: tf.Tensor, fill_value: complex, interpolation: str
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Both real, in the dtype of the computation; integers stay what they are where none are blended."""
+    """Both real, in the dtype of the computation; ``nearest`` blends no integers, so they stay exact."""
     if images.dtype.is_integer:
-        fill_value = int(fill_value)
+        fill_value = int(fill_value.real)
         if interpolation == "nearest":
             return images, tf.constant(fill_value, images.dtype)
     channels = tf.shape(images)[3] if images.shape[3] is None else images.shape[3]
@@ -138,10 +138,10 @@ def _clamp(points: tf.Tensor, size: int | tf.Tensor) -> tf.Tensor:
 def _reflect(points: tf.Tensor, size: int | tf.Tensor) -> tf.Tensor:
     """``dcba|abcd|dcba``: period 2S, mirrored at −½ and S − ½, clamped between border centres and mirrors."""
     length = tf.cast(size, points.dtype)
-    left = points + 2 * length * tf.floor(_divide(-points, 2 * length))
+    left = _rounded(points + 2 * length * tf.floor(_divide(-points, 2 * length)))
     left = tf.where(left < -length, left + 2 * length, -left - 1)
-    right = points - 2 * length * tf.floor(_divide(points, 2 * length))
-    right = tf.where(right >= length, 2 * length - right - 1, right)
+    right = _rounded(points - 2 * length * tf.floor(_divide(points, 2 * length)))
+    right = tf.where(right >= length, _rounded(2 * length - right) - 1, right)
     return _clamp(tf.where(points < 0, left, tf.where(points > length - 1, right, points)), size)
 
 

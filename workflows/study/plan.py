@@ -96,6 +96,7 @@ def _composed(cell: Cell, overrides: Sequence[str], conf: Path) -> RunConfig:
         raise ConfigError(f"cell {cell.name}: {conf}/experiment/{cell.name}.yaml does not exist")
     with initialize_config_dir(version_base="1.3", config_dir=str(conf.resolve())):
         config = run_config(compose("grid_lines", every), every, os.environ)
+    assert isinstance(config, RunConfig)  # grid_lines.yaml has no section data
     if cell.model not in config.models:
         raise ConfigError(
             f"cell {cell.name}: shows the {cell.model}, but its experiment has models={list(config.models)}"

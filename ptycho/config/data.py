@@ -1,0 +1,101 @@
+"""The section ``data``: which measured scan is read, and how it is to be understood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import ClassVar
+
+from ptycho.config.errors import at_least, check, finite
+
+
+@dataclass(frozen=True)
+class KeyMap:
+    """Where things are in a file of no known layout: HDF5 paths or NPZ keys."""
+
+    patterns: str | None = None
+    positions: str | None = None
+    positions_row: str | None = None
+    positions_col: str | None = None
+    probe: str | None = None
+    object: str | None = None
+    good: str | None = None
+    bad: str | None = None
+    dark: str | None = None
+    flat: str | None = None
+    energy_eV: str | None = None
+    distance_m: str | None = None
+    detector_pixel_m: str | None = None
+
+    def stated(self) -> dict[str, str]:
+        """Those that are set."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """A measured scan. What is null is taken from the file, or from its format's convention."""
+
+    file: str = ""
+    format: str | None = None
+    keys: KeyMap = field(default_factory=KeyMap)
+    patterns_file: str | None = None
+    positions_file: str | None = None
+    mask_file: str | None = None
+    N: int | None = None
+    bin: int = 1
+    domain: str | None = None
+    gain: float | None = None
+    zero_frequency: str | None = None
+    unit: str | None = None
+    position_axes: str | None = None
+    position_sign: int = 1
+    transpose: bool = False
+    flip_rows: bool = False
+    flip_cols: bool = False
+    energy_eV: float | None = None
+    distance_m: float | None = None
+    detector_pixel_m: float | None = None
+    saturation: float | None = None
+    hot_pixels: bool = True
+    stride: int = 1
+    frames: int | None = None
+    drop: tuple[int, ...] = ()
+    DOMAINS: ClassVar[tuple[str, ...]] = ("counts", "intensity", "amplitude")
+    UNITS: ClassVar[tuple[str, ...]] = ("m", "mm", "um", "nm", "angstrom", "px")
+
+    def __post_init__(self) -> None:
+        check(bool(self.file), "data.file", repr(self.file), "the path of a measured scan")
+        if self.domain is not None:
+            check(
+                self.domain in self.DOMAINS, "data.domain", self.domain, f"one of {', '.join(self.DOMAINS)}"
+            )
+        if self.unit is not None:
+            check(self.unit in self.UNITS, "data.unit", self.unit, f"one of {', '.join(self.UNITS)}")
+        if self.position_axes is not None:
+            check(self.position_axes in ("rc", "xy"), "data.position_axes", self.position_axes, "rc or xy")
+        check(self.position_sign in (1, -1), "data.position_sign", self.position_sign, "1 or -1")
+        if self.N is not None:
+            check(
+                self.N % 2 == 0 and 16 <= self.N <= 1024, "data.N", self.N, "even, from 16 to 1024, or null"
+            )
+        for key in ("bin", "stride"):
+            at_least(f"data.{key}", getattr(self, key), 1)
+        if self.frames is not None:
+            at_least("data.frames", self.frames, 1)
+        for key in ("gain", "energy_eV", "distance_m", "detector_pixel_m", "saturation"):
+            if getattr(self, key) is not None:
+                finite(f"data.{key}", getattr(self, key), above=True)
+        self.stated_zero_frequency()
+
+    def stated_zero_frequency(self) -> str | tuple[float, float] | None:
+        """``centre``, ``corner``, (row, col) in detector pixels, or None."""
+        text = self.zero_frequency
+        if text in (None, "centre", "corner"):
+            return text
+        try:
+            row, col = (float(part) for part in str(text).split(","))
+        except ValueError:
+            allowed = "centre, corner, or 'row,col' in detector pixels"
+            check(False, "data.zero_frequency", text, allowed)
+            raise
+        return row, col

@@ -1,0 +1,56 @@
+"""What the making of a network depends on, whatever it is trained with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+from ptycho.config.errors import ConfigError, at_least, check, finite
+from ptycho.config.sections import (
+    MODELS,
+    BaselineConfig,
+    GeneratorConfig,
+    StitchConfig,
+    TrainConfig,
+    UnrolledModel,
+    XlaConfig,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkConfig:
+    """The keys that every run with a network has."""
+
+    nepochs: int = 4
+    batch_size: int = 16
+    mae_weight: float = 1.0
+    nll_weight: float = 0.0
+    realspace_weight: float = 0.0
+    seed: int = 0
+    models: tuple[str, ...] = MODELS
+    output_dir: str | None = None
+    overwrite: bool = False
+    model: GeneratorConfig = field(default_factory=UnrolledModel)
+    baseline: BaselineConfig = field(default_factory=BaselineConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    xla: XlaConfig = field(default_factory=XlaConfig)
+    stitch: StitchConfig = field(default_factory=StitchConfig)
+
+    def _check_network(self) -> None:
+        for key in ("nepochs", "batch_size"):
+            at_least(key, getattr(self, key), 1)
+        check(0 <= self.seed < 2**32, "seed", self.seed, "an integer from 0 to 4294967295")
+        for key in (f.name for f in fields(self) if f.name.endswith("_weight")):  # of the losses
+            finite(key, getattr(self, key))
+        if self.mae_weight == 0 and self.nll_weight == 0:
+            raise ConfigError(
+                f"mae_weight=0, nll_weight=0 (realspace_weight={self.realspace_weight:g}): at least one of "
+                "mae_weight and nll_weight must be > 0, or the loss never sees the data"
+            )
+        check(len(self.models) > 0, "models", "[]", f"a non-empty list drawn from [{', '.join(MODELS)}]")
+        for name in self.models:
+            check(name in MODELS, "models", f"[{name}]", f"drawn from [{', '.join(MODELS)}]")
+        check(len(set(self.models)) == len(self.models), "models", list(self.models), "free of repetition")
+
+    def fixed_sizes(self, name: str) -> tuple[str, ...]:
+        """The sizes that the weights of the network ``name`` are bound to: of ``N``, ``group_size``."""
+        return {"pinn": self.model.FIXED, "baseline": self.baseline.FIXED}[name]

@@ -1,0 +1,40 @@
+"""The configuration of a run on a measured scan."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from ptycho.config.data import DataConfig
+from ptycho.config.errors import ConfigError, check
+from ptycho.config.network_config import NetworkConfig
+from ptycho.config.sections import ProbeConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanRunConfig(NetworkConfig):
+    """Everything a run on a measured scan depends on."""
+
+    data: DataConfig = field(default_factory=lambda: DataConfig(file="-"))
+    models: tuple[str, ...] = ("pinn",)
+    run: str | None = None
+    group_size: int = 4
+    free_fraction: float = 0.05
+    val_fraction: float = 0.05
+    probe: ProbeConfig | None = None
+
+    def __post_init__(self) -> None:
+        self._check_network()
+        check(1 <= self.group_size <= 64, "group_size", self.group_size, "from 1 to 64")
+        for key in ("free_fraction", "val_fraction"):
+            value = getattr(self, key)
+            check(math.isfinite(value) and 0 <= value <= 0.5, key, value, "from 0 to 0.5")
+        if tuple(self.models) != ("pinn",):
+            raise ConfigError(
+                f"models={list(self.models)}: a measured scan has no truth to train the baseline with; "
+                "must be [pinn]"
+            )
+        if self.stitch.method == "grid":
+            raise ConfigError(
+                "stitch=grid: tiles the squares of a regular grid; must be probe or refined"
+            )

@@ -1,0 +1,171 @@
+"""What a measured scan looks like before anything is reconstructed: arrays → Matplotlib figure."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+
+def inspected(
+    mean: np.ndarray,
+    good: np.ndarray,
+    centre: tuple[int, int],
+    window: int,
+    pattern: np.ndarray,
+    positions: np.ndarray,
+    probe: np.ndarray | None,
+    title: str,
+    length: str,
+) -> Figure:
+    """Mean frame with the window that is cut out, one pattern, the positions, and the probe if there is one.
+
+    Args:
+        mean, good: mean intensity and good pixels of the oriented frames, ``(H, W)``.
+        centre, window: zero frequency (row, col), and side of the window, in pixels of the frame.
+        pattern: one prepared pattern, intensity ``(N, N)``.
+        positions: ``(J, 2)`` in the unit that ``length`` names.
+        probe: complex ``(N, N)``, the strongest mode.
+    """
+    columns = 3 if probe is None else 4
+    figure = Figure(figsize=(4.4 * columns, 4.6), layout="constrained")
+    axes = figure.subplots(1, columns)
+    _logarithmic(figure, axes[0], np.where(good, mean, np.nan), "mean frame")
+    axes[0].set_facecolor("tab:red")
+    corner = (centre[1] - window / 2 - 0.5, centre[0] - window / 2 - 0.5)
+    axes[0].add_patch(Rectangle(corner, window, window, fill=False, ec="tab:orange", lw=1.5))
+    axes[0].plot(centre[1], centre[0], "+", color="tab:orange", markersize=10)
+    axes[0].set_xlabel(f"{good.size - good.sum()} bad pixels in red; box: the window of the patterns")
+    _logarithmic(figure, axes[1], pattern, f"one pattern, {len(pattern)} × {len(pattern)}")
+    axes[2].plot(positions[:, 1], positions[:, 0], "-", color="0.8", lw=0.6)
+    shown = axes[2].scatter(
+        positions[:, 1], positions[:, 0], c=np.arange(len(positions)), s=6, cmap="viridis"
+    )
+    figure.colorbar(shown, ax=axes[2], fraction=0.046, label="pattern")
+    axes[2].set(
+        title=f"{len(positions)} scan positions", xlabel=f"column / {length}", ylabel=f"row / {length}"
+    )
+    axes[2].set_aspect("equal")
+    axes[2].invert_yaxis()
+    if probe is not None:
+        shown = axes[3].imshow(_hue(probe), interpolation="nearest")
+        axes[3].set_title("probe: brightness amplitude, hue phase")
+        axes[3].set_xticks([])
+        axes[3].set_yticks([])
+    figure.suptitle(title)
+    return figure
+
+
+def _logarithmic(figure: Figure, axes: Axes, image: np.ndarray, title: str) -> None:
+    top = float(np.nanmax(image)) if np.isfinite(image).any() else 1.0
+    low = max(top * 1e-6, float(np.nanmin(np.where(image > 0, image, np.nan))) if (image > 0).any() else 1e-3)
+    shown = axes.imshow(
+        np.maximum(image, low), norm=LogNorm(low, max(top, low * 10)), cmap="magma", interpolation="nearest"
+    )
+    figure.colorbar(shown, ax=axes, fraction=0.046, label="intensity")
+    axes.set_title(title)
+
+
+def _hue(image: np.ndarray) -> np.ndarray:
+    """Complex ``(H, W)`` → RGB: the amplitude as brightness, the phase as hue."""
+    from matplotlib.colors import hsv_to_rgb
+
+    value = np.abs(image) / max(float(np.abs(image).max()), 1e-30)
+    hue = (np.angle(image) / (2 * np.pi)) % 1
+    return hsv_to_rgb(np.stack([hue, np.ones_like(hue), value], axis=-1))
+
+
+def reconstructed(
+    image: np.ndarray,
+    mask: np.ndarray,
+    probe: np.ndarray,
+    pixel_m: tuple[float, float] | None,
+    title: str,
+) -> Figure:
+    """Amplitude and phase of the covered part of an object ``(M, M)``, with a scale bar, and the probe."""
+    rows, cols = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
+    part = (slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1)) if len(rows) else np.s_[:, :]
+    image, mask = image[part], mask[part]
+    amplitude, phase = np.abs(image), np.where(mask, levelled_phase(image, mask), np.nan)
+    figure = Figure(figsize=(15, 5.2), layout="constrained")
+    axes = figure.subplots(1, 3, width_ratios=(1, 1, 0.7))
+    inside = amplitude[mask] if mask.any() else amplitude
+    shown = axes[0].imshow(
+        np.where(mask, amplitude, np.nan), cmap="gray", vmin=0, vmax=np.quantile(inside, 0.998)
+    )
+    figure.colorbar(shown, ax=axes[0], fraction=0.046, label="amplitude")
+    low, high = np.nanquantile(phase, (0.002, 0.998)) if mask.any() else (-1, 1)
+    shown = axes[1].imshow(phase, cmap="viridis", vmin=low, vmax=high, interpolation="nearest")
+    figure.colorbar(shown, ax=axes[1], fraction=0.046, label="phase / rad")
+    axes[2].imshow(_hue(probe), interpolation="nearest")
+    for ax, text in zip(axes, ("amplitude", "phase, its plane removed", "probe"), strict=True):
+        ax.set(title=text, xticks=[], yticks=[])
+    for ax in axes[:2]:
+        _scale_bar(ax, image.shape, pixel_m)
+    figure.suptitle(title)
+    return figure
+
+
+def levelled_phase(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Phase in rad with its mean slope and mean value over the mask taken off, ``(H, W)``, wrapped."""
+    inside = np.where(mask, image, 0)
+    rows, cols = (np.arange(side) for side in image.shape)
+    for _ in range(2):
+        slopes = [
+            np.angle(np.vdot(inside[:-1], inside[1:])),
+            np.angle(np.vdot(inside[:, :-1], inside[:, 1:])),
+        ]
+        ramp = np.exp(-1j * (slopes[0] * rows[:, None] + slopes[1] * cols[None, :]))
+        inside = inside * ramp
+    return np.angle(inside * np.conj(inside.sum()))
+
+
+def _scale_bar(axes: Axes, shape: tuple[int, ...], pixel_m: tuple[float, float] | None) -> None:
+    """A bar of a round length, about a fifth of the width."""
+    unit, per_pixel = ("px", 1.0) if pixel_m is None else ("nm", 1e9 * pixel_m[1])
+    wanted = shape[1] * per_pixel / 5
+    power = 10 ** np.floor(np.log10(max(wanted, 1e-9)))
+    length = power * max(step for step in (1, 2, 5) if step * power <= wanted)
+    text = f"{length / 1000:g} µm" if unit == "nm" and length >= 1000 else f"{length:g} {unit}"
+    x, y, width = 0.04 * shape[1], 0.95 * shape[0], length / per_pixel
+    axes.add_patch(Rectangle((x, y), width, max(0.012 * shape[0], 1), fc="white", ec="black", lw=0.6))
+    axes.text(x + width / 2, y - 0.02 * shape[0], text, color="white", ha="center", va="bottom").set_bbox(
+        {"fc": "black", "alpha": 0.4, "lw": 0, "pad": 1.5}
+    )
+
+
+def quality(
+    positions: np.ndarray,
+    r_factors: np.ndarray,
+    halves: tuple[np.ndarray, np.ndarray] | None,
+    histories: dict[str, list[dict[str, float]]],
+) -> Figure:
+    """R-factor of each pattern over the scan, ring correlation of half scans, and losses."""
+    figure = Figure(figsize=(15, 4.6), layout="constrained")
+    axes = figure.subplots(1, 3)
+    shown = axes[0].scatter(positions[:, 1], positions[:, 0], c=r_factors, s=14, cmap="inferno")
+    figure.colorbar(shown, ax=axes[0], fraction=0.046, label="R-factor")
+    axes[0].set(title="misfit of each pattern", xlabel="column / pixel", ylabel="row / pixel", aspect="equal")
+    axes[0].invert_yaxis()
+    if halves is not None:
+        axes[1].plot(*halves)
+    for value, style in ((0.5, "--"), (1 / 7, ":")):
+        axes[1].axhline(value, color="gray", linestyle=style, linewidth=1)
+    axes[1].set(
+        title="two half scans",
+        xlabel="spatial frequency / Nyquist",
+        ylabel="FRC",
+        xlim=(0, 1),
+        ylim=(-0.1, 1.05),
+    )
+    for name, rows in histories.items():
+        for key, label in (("loss", "training"), ("val_loss", "validation")):
+            axes[2].semilogy(
+                [r["epoch"] for r in rows], [r[key] for r in rows], "o-", label=f"{name}, {label}"
+            )
+    if histories:
+        axes[2].legend()
+    axes[2].set(title="losses" if histories else "no training", xlabel="epoch")
+    return figure

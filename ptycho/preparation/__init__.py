@@ -1,0 +1,5 @@
+"""From what a file says of a measured scan to a dataset: centred, cropped, masked, in object pixels.
+
+Every decision is a line in the report, with its reason, and a key of the section ``data`` overrides it.
+Imports ``ptycho.readers``, ``ptycho.scan`` and what lies below them; never TensorFlow.
+"""

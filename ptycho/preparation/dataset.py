@@ -1,0 +1,120 @@
+"""A measured scan as a dataset: frames dropped, probe scaled, groups of nearest patterns, some kept out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.preparation.geometry import lonely
+from ptycho.preparation.prepare import Finding, Understood
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.groups import nearest_groups, smallest_region
+from ptycho.scan.patterns import Patterns
+from ptycho.scan.probe import make_probe
+
+DARK = 0.05  # of the median energy: a pattern below it saw no beam
+WHOLE = 1e-3  # pixels; positions nearer than that to whole ones are whole
+
+
+def measured_dataset(
+    scan: Understood,
+    config: ScanRunConfig,
+    scratch: Path,
+    advance: Callable[[int], object] = lambda patterns: None,
+) -> tuple[Dataset, list[Finding]]:
+    """All usable patterns of a scan, each the first of a group with its nearest ones; and what was settled.
+
+    The probe is scaled so that the scan's mean transmission is one, ``Σ|P|² = ⟨Σ A²⟩``: amplitudes of the
+    object are against that. Patterns are copied to a nameless file in ``scratch``.
+    """
+    found: list[Finding] = []
+    patterns = Patterns(scan.copied(scratch, advance))
+    energies = patterns.statistics.energies
+    usable = energies > DARK * np.median(energies)
+    if not usable.all():
+        found.append(Finding("frames dropped", str(int((~usable).sum())), "dark: no beam"))
+    alone = np.zeros(len(usable), bool)
+    alone[lonely(scan.positions)] = True
+    if alone.any():
+        found.append(Finding("frames dropped", str(int(alone.sum())), "far from all others"))
+    kept = np.flatnonzero(usable & ~alone)
+    if len(kept) < max(2, config.group_size):
+        raise ConfigError(
+            f"patterns: only {len(kept)} are usable; at least group_size={config.group_size} must be"
+        )
+    positions = scan.positions[kept] - np.floor(scan.positions[kept].min(axis=0)) + 1
+    if np.abs(positions - np.round(positions)).max() < WHOLE:
+        positions = np.round(positions)
+    positions = positions.astype(np.float32)
+    probe, why = chosen_probe(scan, config)
+    some = patterns if len(kept) == len(usable) else patterns.some(kept)
+    light = np.sqrt(some.statistics.mean_energy / np.sum(np.abs(probe) ** 2, dtype=float))
+    found.append(Finding("probe used", f"{scan.N} × {scan.N}", why))
+    groups = nearest_groups(positions, np.zeros(len(kept), np.int32), config.group_size)
+    good = scan.detector.good_pixels
+    data = Dataset(
+        amplitudes=some,
+        positions=positions,
+        image=np.zeros(len(kept), np.int32),
+        groups=groups,
+        probe=(light * probe).astype(np.complex64),
+        photon_scale=1.0,
+        object_size=scan.N + int(np.ceil(positions.max())) + 2,
+        region_size=smallest_region(positions, groups, scan.N),
+        counts=scan.detector.domain == "counts" or config.data.gain is not None,
+        good=None if good.all() else good,
+        exact=bool(np.any(positions != np.round(positions))),
+    )
+    found.append(
+        Finding("groups", f"{data.n_groups} of {config.group_size}", f"regions of {data.region_size} px")
+    )
+    return data, found
+
+
+def chosen_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, str]:
+    """The probe, ``(N, N)`` of any scale, and where it comes from."""
+    if config.probe is not None:
+        return make_probe(config.probe, scan.N), f"probe={config.probe.KIND}"
+    if scan.probe is None:
+        raise ConfigError("probe: the file has none; give one by probe=zone_plate or probe=npz probe.file=…")
+    power = np.sum(np.abs(scan.probe) ** 2, axis=(1, 2))
+    strongest = int(np.argmax(power))
+    share = 100 * power[strongest] / power.sum()
+    modes = (
+        f"mode {strongest + 1} of {len(power)}, {share:.0f} % of the power"
+        if len(power) > 1
+        else "the file's"
+    )
+    return scan.probe[strongest], modes
+
+
+def kept_out(data: Dataset, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of patterns to keep, and of those kept out, drawn at random and spread over the scan.
+
+    The patterns are walked through row by row of the scanned area, back and forth, and one is drawn of every
+    1/fraction.
+    """
+    count = len(data.positions)
+    if fraction == 0 or count * fraction < 1:
+        return np.arange(count), np.zeros(0, int)
+    rows = np.floor(data.positions[:, 0] / max(np.ptp(data.positions[:, 0]) / np.sqrt(count), 1e-6)).astype(
+        int
+    )
+    along = np.where(rows % 2 == 0, data.positions[:, 1], -data.positions[:, 1])
+    order = np.lexsort((along, rows))
+    rng = np.random.default_rng([seed, 1])
+    out = np.sort([rng.choice(part) for part in np.array_split(order, round(count * fraction))])
+    return np.setdiff1d(np.arange(count), out), out
+
+
+def training_and_validation(data: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
+    """The groups that are trained on, and those that choose the best epoch; drawn by another stream."""
+    rng = np.random.default_rng([seed, 2])
+    count = min(max(round(fraction * data.n_groups), 1), data.n_groups - 1)
+    chosen = np.zeros(data.n_groups, bool)
+    chosen[rng.choice(data.n_groups, count, replace=False)] = True
+    return replace(data, groups=data.groups[~chosen]), replace(data, groups=data.groups[chosen])

@@ -1,0 +1,129 @@
+"""Lengths of a measured scan: the pixel of the object, positions in it, and the probe on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.readers.scans.raw_scan import UNITS, wavelength_m
+
+FAR = 5.0  # times the median distance to the nearest neighbour; a scan is expected to hang together
+LARGEST_SPAN_M = 0.05  # a scan wider than this was stated in another unit
+
+
+@dataclass(frozen=True)
+class PixelSize:
+    """Pitch (row, col) of the object's pixels in metres, or None where lengths stay in pixels."""
+
+    metres: tuple[float, float] | None
+
+    @property
+    def text(self) -> str:
+        if self.metres is None:
+            return "unknown: lengths are in pixels"
+        row, col = (1e9 * value for value in self.metres)
+        return f"{row:.4g} nm" if abs(row - col) < 1e-6 * row else f"{row:.4g} × {col:.4g} nm"
+
+
+def object_pixel(
+    energy_eV: float | None, distance_m: float | None, pixel_m: tuple[float, float] | None, side: int
+) -> PixelSize:
+    """``dx = λ z / (N p)`` for a pattern that spans ``side = N·bin`` detector pixels of pitch p."""
+    if energy_eV is None or distance_m is None or pixel_m is None:
+        return PixelSize(None)
+    length = wavelength_m(energy_eV) * distance_m / side
+    return PixelSize((length / pixel_m[0], length / pixel_m[1]))
+
+
+def positions_in_pixels(
+    positions: np.ndarray, unit: str, pixel: PixelSize, side: int, detector: tuple[int, int]
+) -> np.ndarray:
+    """Positions ``(J, 2)`` of any unit in object pixels, float64, of any origin.
+
+    Positions that a file states in pixels are those of an object pixel that belongs to its whole detector;
+    a pattern cut to ``side`` detector pixels has one that is larger by ``H / side``.
+
+    Raises:
+        ConfigError: metres cannot become pixels, or the scan is absurdly large.
+    """
+    factor = UNITS[unit]
+    if factor is None:
+        return positions * (side / np.array(detector, float))
+    metres = positions * factor
+    span = np.ptp(metres, axis=0)
+    if span.max() > LARGEST_SPAN_M:
+        raise ConfigError(
+            f"positions: the scan is {span[0]:.3g} m × {span[1]:.3g} m in the unit {unit}; "
+            "state the right one by data.unit"
+        )
+    if pixel.metres is None:
+        raise ConfigError(
+            "positions are in metres, and the object's pixel is unknown: set data.energy_eV, data.distance_m "
+            "and data.detector_pixel_m (those that the file lacks)"
+        )
+    return metres / np.array(pixel.metres)
+
+
+def placed(positions: np.ndarray, N: int) -> tuple[np.ndarray, int]:
+    """Top-left samples ``(J, 2)`` on the smallest square object that holds all patches, and its side.
+
+    One pixel is left on every side, for positions between pixels.
+    """
+    corners = positions - positions.min(axis=0) + 1
+    return corners, N + int(np.ceil(np.ptp(corners, axis=0).max())) + 2
+
+
+def resampled_probe(
+    probe: np.ndarray, probe_pixel: tuple[float, float] | None, pixel: PixelSize, N: int
+) -> tuple[np.ndarray, str]:
+    """Modes ``(K, N, N)`` complex64 of a probe ``(K, h, w)``, and what was done.
+
+    A probe of the same window (``h·dx`` fixed by the detector's pitch) is resampled by cutting or padding its
+    far field; one of another pixel size by cubic interpolation.
+    """
+    modes, h, w = probe.shape
+    if h != w:
+        raise ConfigError(f"probe has shape {probe.shape}; must be square")
+    if h == N:
+        return probe.astype(np.complex64), f"the file's, {modes} modes of {h} × {h}"
+    if probe_pixel is not None and pixel.metres is not None:
+        ratio = h * probe_pixel[0] / (N * pixel.metres[0])
+        if not 0.98 < ratio < 1.02:
+            return _zoomed(probe, N, pixel.metres[0] / probe_pixel[0]), "the file's, interpolated"
+    return _cut_far_field(probe, N), f"the file's, its far field cut or padded from {h} to {N}"
+
+
+def _cut_far_field(probe: np.ndarray, N: int) -> np.ndarray:
+    h = probe.shape[-1]
+    far = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(probe, axes=(-2, -1))), axes=(-2, -1))
+    start, width = abs(h - N) // 2 if (h - N) % 2 == 0 else abs(h // 2 - N // 2), N
+    if h > N:
+        far = far[:, start : start + width, start : start + width]
+    else:
+        before = N // 2 - h // 2
+        far = np.pad(far, [(0, 0), *[(before, N - h - before)] * 2])
+    back = np.fft.ifft2(np.fft.ifftshift(far, axes=(-2, -1))) * (N / h) ** 2
+    return np.fft.fftshift(back, axes=(-2, -1)).astype(np.complex64)
+
+
+def _zoomed(probe: np.ndarray, N: int, step: float) -> np.ndarray:
+    from scipy.ndimage import map_coordinates
+
+    h = probe.shape[-1]
+    axis = h // 2 + (np.arange(N) - N // 2) * step
+    grid = np.meshgrid(axis, axis, indexing="ij")
+    return np.stack([map_coordinates(mode, grid, order=3, mode="constant") for mode in probe]).astype(
+        np.complex64
+    )
+
+
+def lonely(positions: np.ndarray) -> np.ndarray:
+    """Indices of positions far from all others, in units of the median distance to the nearest one."""
+    from scipy.spatial import cKDTree
+
+    if len(positions) < 3:
+        return np.zeros(0, int)
+    nearest = cKDTree(positions).query(positions, k=2)[0][:, 1]
+    return np.flatnonzero(nearest > FAR * max(np.median(nearest), 1e-9))

@@ -1,0 +1,190 @@
+"""Diffraction patterns in HDF5 datasets, read as they are needed.
+
+=========================== ================================================================================
+one dataset (J, H, W)       patterns in the order of the file
+one dataset (A, B, H, W)    a raster: pattern ``a·B + b`` is ``[a, b]``
+several, each as above      one after the other: the files of a detector, the chunks of a ``.ptyd``
+=========================== ================================================================================
+
+Opening reads ``LOOKED_AT`` patterns at most, to tell counts from intensities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import h5py
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.readers.scans.domain import SMALL, told_domain
+from ptycho.readers.scans.hdf5 import DAMAGE, Hdf5File, one_line
+from ptycho.readers.scans.hdf5_storage import LOOKED_AT, examine
+
+LARGEST_FRAME = 2**30  # bytes of one pattern
+
+
+class Hdf5Patterns:
+    """Patterns ``(J, H, W)`` in datasets of an open file; a :class:`PatternSource`.
+
+    Args:
+        file: open; :meth:`close` closes it.
+        datasets: by their keys, of one dtype and one ``(H, W)``.
+        looked_at: a few patterns that were written.
+        frames: which of the datasets' patterns are meant, in which order; None: all, as they are.
+    """
+
+    def __init__(
+        self,
+        file: Hdf5File,
+        datasets: Mapping[str, h5py.Dataset],
+        looked_at: np.ndarray,
+        frames: np.ndarray | None = None,
+    ) -> None:
+        self._file, self._datasets, self.looked_at, self._frames = file, dict(datasets), looked_at, frames
+        self._parts = list(datasets.items())
+        parts = list(datasets.values())
+        self._stops = np.cumsum([math.prod(part.shape[:-2]) for part in parts])
+        count = int(self._stops[-1]) if frames is None else len(frames)
+        self.shape: tuple[int, int, int] = (count, *parts[0].shape[-2:])
+        self.dtype: np.dtype = parts[0].dtype.newbyteorder("=")
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """``(A, B)`` of a single raster."""
+        part = next(iter(self._datasets.values()))
+        single = len(self._datasets) == 1 and part.ndim == 4 and self._frames is None
+        return part.shape[:2] if single else None
+
+    @property
+    def frames(self) -> np.ndarray:
+        """Which of the datasets' patterns these are, ``(J,)``."""
+        return np.arange(self.shape[0]) if self._frames is None else self._frames
+
+    def select(self, frames: np.ndarray) -> Hdf5Patterns:
+        """Some of the patterns, in an order of one's own."""
+        kept = frames if self._frames is None else self._frames[frames]
+        looked_at = kept[np.unique(np.linspace(0, len(kept) - 1, LOOKED_AT).astype(int))]
+        return Hdf5Patterns(self._file, self._datasets, looked_at, kept)
+
+    def read(self, index: slice | np.ndarray) -> np.ndarray:
+        """Patterns ``(K, H, W)`` by a slice of step one or by integers.
+
+        Raises:
+            ConfigError: the file is damaged there.
+            IndexError: a pattern that is not there, or another step.
+        """
+        return self._gather(self._wanted(index))
+
+    def looked(self) -> Iterator[np.ndarray]:
+        """A few patterns, one at a time."""
+        for frame in self.looked_at:
+            yield self._gather(np.array([frame]))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _wanted(self, index: slice | np.ndarray) -> np.ndarray:
+        if isinstance(index, slice):
+            first, stop, step = index.indices(self.shape[0])
+            if step != 1:
+                raise IndexError("patterns are read in steps of one")
+            wanted = np.arange(first, max(first, stop))
+        else:
+            wanted = np.asarray(index, dtype=np.int64).reshape(-1)
+            if len(wanted) and not (wanted.min() >= 0 and wanted.max() < self.shape[0]):
+                raise IndexError(f"pattern {wanted.min()} or {wanted.max()} of {self.shape[0]}")
+        return wanted if self._frames is None else self._frames[wanted]
+
+    def _gather(self, frames: np.ndarray) -> np.ndarray:
+        order, place = np.unique(frames, return_inverse=True)
+        found = np.empty((len(order), *self.shape[1:]), self.dtype)
+        breaks = np.flatnonzero(np.diff(order) != 1) + 1  # runs of neighbours are read at once
+        for run in np.split(np.arange(len(order)), breaks):
+            done = 0
+            while done < len(run):
+                done += self._read(int(order[run[0] + done]), found[run[0] + done : run[-1] + 1])
+        return found if np.array_equal(order, frames) else found[place]
+
+    def _read(self, frame: int, into: np.ndarray) -> int:
+        """Fill ``into`` from ``frame`` on, as far as one reading goes; how many patterns that is."""
+        part = int(np.searchsorted(self._stops, frame, side="right"))
+        key, dataset = self._parts[part]
+        local = frame - (int(self._stops[part - 1]) if part else 0)
+        line = dataset.shape[-3]  # a reading stays within a line of a raster
+        lead, first = ((), local) if dataset.ndim == 3 else ((local // line,), local % line)
+        count = min(len(into), line - first)
+        try:
+            dataset.read_direct(into[:count], (*lead, slice(first, first + count)))
+        except DAMAGE as error:  # or the file was closed
+            where = f"{key}: patterns {local} to {local + count - 1} cannot be read"
+            raise ConfigError(f"{self._file.path}: {where} ({one_line(error)})") from error
+        return count
+
+
+def patterns(file: Hdf5File, *keys: str | None) -> Hdf5Patterns | None:
+    """The patterns at some keys, one after the other; None, and a problem, if that is not what they are."""
+    if not keys or None in keys:
+        return None
+    each = {key: _fitting(file, key) for key in keys if key is not None}
+    found = {key: dataset for key, dataset in each.items() if dataset is not None}
+    kinds = {(dataset.dtype, dataset.shape[-2:]) for dataset in found.values()}
+    if len(kinds) > 1:
+        file.complain(f"{', '.join(found)} differ in dtype or detector: {', '.join(map(str, kinds))}")
+    looked, start = [], 0
+    for dataset in found.values():
+        looked.append(examine(file, dataset, inner=2).some + start)
+        start += math.prod(dataset.shape[:-2])
+    if len(found) < len(keys) or file.problems:
+        return None
+    some = np.concatenate(looked)
+    source = Hdf5Patterns(file, found, some[np.unique(np.linspace(0, len(some) - 1, LOOKED_AT).astype(int))])
+    shapes = ", ".join(f"{key} {dataset.shape}" for key, dataset in list(found.items())[:3])
+    more = f", … ({len(found)} datasets)" if len(found) > 3 else ""
+    file.notes.append(f"patterns: {shapes}{more} of {source.dtype}")
+    return source
+
+
+def domain_of(file: Hdf5File, source: Hdf5Patterns | None, said: str | None = None) -> str | None:
+    """What the numbers are: told by themselves, else ``said`` by the format; None: neither."""
+    if source is None:
+        return None
+    if source.dtype.kind == "f" and not any(np.any(block) for block in source.looked()):
+        file.warnings.append(f"the {len(source.looked_at)} patterns looked at hold nothing but zeros")
+        return said
+    domain, note = told_domain(source.dtype, source.looked())
+    if domain is None and said is not None:
+        largest = max(float(np.nanmax(block)) for block in source.looked())
+        if said == "intensity" and largest <= SMALL:
+            file.warnings.append(f"the format says {said}, but {note}")
+        domain, note = said, f"patterns are {said}: the format says so"
+    elif said not in (None, domain) and (said, domain) != ("intensity", "counts"):
+        file.warnings.append(f"the format says {said}, but {note}")
+    file.notes.append(note)
+    return domain
+
+
+def _fitting(file: Hdf5File, key: str) -> h5py.Dataset | None:
+    """The dataset at ``key`` if it can be patterns; if not, why is a problem."""
+    before = len(file.problems)
+    dataset = file.dataset(key)
+    if dataset is None:
+        if len(file.problems) == before:
+            file.complain(f"lacks {key}; it has {file.listed()}")
+        return None
+    shape, problem = dataset.shape, ""
+    if shape is None or len(shape) not in (3, 4):
+        problem = (
+            f"{key} has shape {shape}; must be (patterns, rows, columns) or a raster (A, B, rows, columns)"
+        )
+    elif 0 in shape:
+        problem = f"{key} {shape} holds no patterns"
+    elif dataset.dtype.kind not in "fiu":
+        problem = f"{key} {shape} is {dataset.dtype}; must be real numbers"
+    elif math.prod(shape[-2:]) * dataset.dtype.itemsize > LARGEST_FRAME:
+        problem = f"{key} {shape} has patterns of more than {LARGEST_FRAME} bytes"
+    if not problem:
+        return dataset
+    file.complain(problem)
+    return None

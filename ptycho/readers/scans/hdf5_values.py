@@ -1,0 +1,234 @@
+"""Small things in an HDF5 file: arrays, complex arrays, text, and numbers with their units.
+
+A key is a path, ``entry/data/x``, or that of an attribute, ``entry/data@Pixel_size``; ``@name`` is one of the
+root. What is wrong becomes a problem of the file, and the value is None.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import h5py
+import numpy as np
+
+from ptycho.readers.scans.hdf5 import DAMAGE, Hdf5File, one_line
+from ptycho.readers.scans.hdf5_storage import examine
+
+IN_MEMORY = 2**31  # bytes of one array
+KINDS = {"fiu": "real numbers", "fiub": "numbers or truth values", "cfiu": "complex or real numbers"}
+ELECTRON = 1.602176634e-19  # joule in an electronvolt
+LENGTHS = {
+    "m": 1.0, "metre": 1.0, "metres": 1.0, "meter": 1.0, "meters": 1.0,
+    "cm": 1e-2,
+    "mm": 1e-3, "millimetre": 1e-3, "millimeter": 1e-3, "millimeters": 1e-3,
+    "um": 1e-6, "µm": 1e-6, "μm": 1e-6, "micron": 1e-6, "microns": 1e-6, "micrometer": 1e-6,
+    "micrometre": 1e-6, "micrometers": 1e-6,
+    "nm": 1e-9, "nanometer": 1e-9, "nanometre": 1e-9, "nanometers": 1e-9,
+    "angstrom": 1e-10, "angstroms": 1e-10, "å": 1e-10, "pm": 1e-12,
+}  # fmt: skip
+ENERGIES = {"ev": 1.0, "kev": 1e3, "j": 1 / ELECTRON, "joule": 1 / ELECTRON, "joules": 1 / ELECTRON}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What a number may be: from ``low`` to ``high`` in the unit ``base``, in which ``units`` are sizes."""
+
+    name: str
+    base: str
+    low: float
+    high: float
+    units: dict[str, float]
+
+
+ENERGY = Quantity("photon energy", "eV", 10, 5e5, ENERGIES)
+WAVELENGTH = Quantity("wavelength", "m", 2e-12, 1e-4, LENGTHS)
+DISTANCE = Quantity("distance", "m", 1e-6, 1e4, LENGTHS)
+PIXEL = Quantity("pixel size", "m", 1e-8, 1e-2, LENGTHS)
+OBJECT_PIXEL = Quantity("pixel size", "m", 1e-13, 1e-3, LENGTHS)
+
+
+def raw(file: Hdf5File, key: str, kinds: str) -> np.ndarray | None:
+    """The numbers at ``key``, in native byte order; ``kinds`` are NumPy's letters of dtypes that will do."""
+    path, _, attribute = key.partition("@")
+    try:
+        if attribute:
+            node = file.node(path or "/")
+            found = None if node is None or attribute not in node.attrs else np.asarray(node.attrs[attribute])
+        else:
+            dataset = file.dataset(path)
+            found = None if dataset is None else _whole(file, dataset, path)
+    except DAMAGE as error:
+        file.complain(f"{key} cannot be read ({one_line(error)})")
+        return None
+    if found is None:
+        return None
+    found = _complex(found) if "c" in kinds else found
+    if found.dtype.kind not in kinds:
+        file.complain(f"{key} {found.shape} is {_called(found.dtype)}; must be {KINDS[kinds]}")
+        return None
+    return found.astype(found.dtype.newbyteorder("="), copy=False)
+
+
+def array(file: Hdf5File, key: str | None, kinds: str = "fiu") -> np.ndarray | None:
+    """Real numbers as float64, truth values and integers as they are; every one of them finite."""
+    found = None if key is None else raw(file, key, kinds)
+    if found is None or found.dtype.kind not in "fc":
+        return found
+    wrong = np.argwhere(~np.isfinite(found))
+    if len(wrong):
+        at = ", ".join(map(str, wrong[0]))
+        file.complain(f"{key} {found.shape} has {len(wrong)} values that are not finite, the first at [{at}]")
+        return None
+    return found.astype(np.complex64 if found.dtype.kind == "c" else np.float64)
+
+
+def image(file: Hdf5File, key: str | None, kinds: str = "cfiu") -> np.ndarray | None:
+    """Complex numbers ``(…, h, w)`` complex64, such as a probe; text (NeXus: *x-ray*) is passed over."""
+    node = None if key is None else file.dataset(key)
+    if key is None or node is None:
+        return None
+    if h5py.check_string_dtype(node.dtype) is not None or node.dtype.kind in "SU":
+        file.notes.append(f"{key} is text and passed over")
+        return None
+    found = array(file, key, kinds)
+    if found is None:
+        return None
+    if found.ndim < 2 or 0 in found.shape:
+        file.complain(f"{key} has shape {found.shape}; must be (…, rows, columns)")
+        return None
+    return found.astype(np.complex64)
+
+
+def text(file: Hdf5File, key: str) -> str | None:
+    """A short text, or None."""
+    path, _, attribute = key.partition("@")
+    node = file.node(path or "/")
+    return text_in(node, attribute)
+
+
+def text_in(node: object, attribute: str = "") -> str | None:
+    """The text in a dataset, or in an attribute of a node; None if it is something else, or nothing."""
+    found: object = None
+    try:
+        if attribute:
+            found = node.attrs.get(attribute) if isinstance(node, h5py.HLObject) else None
+        elif isinstance(node, h5py.Dataset) and node.size == 1 and node.dtype.kind in "OSU":
+            found = node[()]
+    except DAMAGE:
+        return None
+    found = found.ravel()[0] if isinstance(found, np.ndarray) and found.size == 1 else found
+    found = found.decode("utf-8", "replace") if isinstance(found, bytes) else found
+    return found if isinstance(found, str) else None
+
+
+def unit_of(file: Hdf5File, key: str, units: dict[str, float]) -> tuple[str, float] | None:
+    """The ``units`` attribute of a dataset and its size; None: there is none, or it is a problem."""
+    said = None if "@" in key else text(file, f"{key}@units") or text(file, f"{key}@unit")
+    if said is None or not said.strip():
+        return None
+    size = units.get(said.strip().lower())
+    if size is None:
+        file.complain(f"{key}@units={said}: must be one of {', '.join(units)}")
+        return None
+    return said, size
+
+
+def number(file: Hdf5File, quantity: Quantity, unit: str, *keys: str) -> float | None:
+    """The first of some ``keys`` that is there, in the quantity's base.
+
+    Args:
+        unit: of a number without a ``units`` attribute.
+    """
+    for key in keys:
+        found = raw(file, key, "fiu")
+        if found is not None and found.size:
+            return _in_base(file, quantity, unit, key, found.astype(np.float64).ravel())
+    return None
+
+
+def plain(file: Hdf5File, *keys: str) -> float | None:
+    """The first of some ``keys`` that holds one finite number, of any sign and no unit."""
+    for key in keys:
+        found = raw(file, key, "fiu")
+        if found is not None and found.size == 1 and np.isfinite(found).all():
+            return float(found.ravel()[0])
+    return None
+
+
+def pair(file: Hdf5File, quantity: Quantity, unit: str, row: str, col: str) -> tuple[float, float] | None:
+    """(row, col) at two keys; one stands for both."""
+    found = number(file, quantity, unit, row), number(file, quantity, unit, col)
+    known = [value for value in found if value is not None]
+    if not known:
+        return None
+    if len(known) == 1:
+        file.notes.append(f"{row if found[0] is None else col} is not there: pixels taken as square")
+    return known[0], known[-1]
+
+
+def energy_of(wavelength: float | None) -> float | None:
+    """``E = h·c/λ``, in eV."""
+    return None if wavelength is None else 1.239841984e-6 / wavelength
+
+
+def _in_base(file: Hdf5File, quantity: Quantity, unit: str, key: str, found: np.ndarray) -> float | None:
+    before = len(file.problems)
+    said, size = unit_of(file, key, quantity.units) or (unit, quantity.units[unit.lower()])
+    value = float(np.median(found))
+    if len(file.problems) > before:
+        return None
+    if not (math.isfinite(value) and value > 0):
+        file.warnings.append(f"{key}={value:g}: no {quantity.name}; taken as not given")
+        return None
+    if np.ptp(found) > 1e-3 * value:
+        file.warnings.append(f"{key} varies from {found.min():g} to {found.max():g}: {value:g} is taken")
+    if not quantity.low <= value * size <= quantity.high:
+        likely = _likely(quantity, value)
+        file.complain(
+            f"{key}={value:g} {said}: a {quantity.name} must be from {quantity.low:g} to {quantity.high:g} "
+            f"{quantity.base}; {likely}correct it or its units attribute"
+        )
+        return None
+    return value * size
+
+
+def _likely(quantity: Quantity, value: float) -> str:
+    """The units, each by its first name, in which a number would be possible."""
+    names: dict[float, str] = {}
+    for name, size in quantity.units.items():
+        if quantity.low <= value * size <= quantity.high:
+            names.setdefault(size, {"ev": "eV", "kev": "keV", "j": "J"}.get(name, name))
+    return f"is it in {' or '.join(names.values())}? " if names else ""
+
+
+def _whole(file: Hdf5File, dataset: h5py.Dataset, key: str) -> np.ndarray | None:
+    if dataset.shape is None:
+        file.complain(f"{key} is empty")
+        return None
+    size = dataset.size * dataset.dtype.itemsize
+    if size > IN_MEMORY:
+        file.complain(f"{key} {dataset.shape} takes {size} bytes; at most {IN_MEMORY} are read at once")
+        return None
+    before = len(file.problems)
+    examine(file, dataset)
+    return np.asarray(dataset[()]) if len(file.problems) == before else None
+
+
+def _complex(found: np.ndarray) -> np.ndarray:
+    """A compound of two real numbers (MATLAB: ``real``, ``imag``) as complex numbers."""
+    names = found.dtype.names or ()
+    if [name.lower()[:1] for name in names] != ["r", "i"]:
+        return found
+    if any(found.dtype[name].kind not in "fiu" or found.dtype[name].shape for name in names):
+        return found
+    return np.asarray(found[names[0]] + 1j * found[names[1]])
+
+
+def _called(dtype: np.dtype[Any]) -> str:
+    if dtype.kind in "OSU":
+        return "text or references"
+    if dtype.names:
+        return f"a compound of {', '.join(dtype.names)}"
+    return str(dtype)

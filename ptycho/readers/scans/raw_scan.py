@@ -1,0 +1,103 @@
+"""A measured scan as a file has it: nothing is cropped, centred, masked or converted yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+DOMAINS = ("counts", "intensity", "amplitude")
+UNITS = {"m": 1.0, "mm": 1e-3, "um": 1e-6, "nm": 1e-9, "angstrom": 1e-10, "px": None}  # in metres
+
+
+class PatternSource(Protocol):
+    """Diffraction patterns ``(J, H, W)`` that are read as they are needed."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+    @property
+    def dtype(self) -> np.dtype: ...
+    def read(self, index: slice | np.ndarray) -> np.ndarray:
+        """Some patterns, ``(K, H, W)`` in the file's own numbers: a slice of step one, or integers ``(K,)``."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class RawScan:
+    """What a file says of a scan; what it does not say is None.
+
+    Attributes:
+        format: name of the format, a key of ``FORMATS``.
+        patterns: ``(J, H, W)``; row, column of the detector as stored.
+        domain: ``counts``, ``intensity`` (in units of its own) or ``amplitude``; None: cannot be told.
+        zero_frequency: ``centre`` (H//2, W//2), ``corner`` (sample 0), (row, col) in detector pixels, or None.
+        positions: ``(J, 2)`` float64, (row, col) of the probe on the object, increasing with the index of
+            the object's array, by the format's own convention; in ``unit``.
+        unit: a key of ``UNITS``.
+        energy_eV, distance_m: photon energy; from sample to detector.
+        detector_pixel_m: (row, col) pitch of the detector.
+        probe: modes ``(K, h, w)`` complex, zero-phase centre at (h//2, w//2).
+        probe_pixel_m: (row, col).
+        object: ``(h, w)`` complex, with ``object_pixel_m`` (row, col) and ``object_centre_m`` (row, col): the
+            position of its middle in the coordinates of ``positions``.
+        good: ``(H, W)`` bool, True where a detector pixel counts.
+        dark, flat: ``(H, W)``, to subtract from and to divide a pattern by.
+        scan_index: ``(J,)`` integers, which scan a pattern belongs to.
+        notes: what was found where and what was taken for granted, a line each, for the log.
+        warnings: what looks wrong, a line each.
+    """
+
+    format: str
+    patterns: PatternSource
+    domain: str | None
+    zero_frequency: str | tuple[float, float] | None
+    positions: np.ndarray
+    unit: str
+    energy_eV: float | None = None
+    distance_m: float | None = None
+    detector_pixel_m: tuple[float, float] | None = None
+    probe: np.ndarray | None = None
+    probe_pixel_m: tuple[float, float] | None = None
+    object: np.ndarray | None = None
+    object_pixel_m: tuple[float, float] | None = None
+    object_centre_m: tuple[float, float] | None = None
+    good: np.ndarray | None = None
+    dark: np.ndarray | None = None
+    flat: np.ndarray | None = None
+    scan_index: np.ndarray | None = None
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a user may say of a file before it is read.
+
+    Attributes:
+        format: force one of the formats; None: told by the file's content.
+        keys: where things are, for a file of no known layout: ``patterns``, ``positions`` (or ``positions_row``
+            and ``positions_col``), ``probe``, ``object``, ``good``, ``bad``, ``dark``, ``flat``,
+            ``energy_eV``, ``distance_m``, ``detector_pixel_m``; HDF5 paths or NPZ keys.
+        unit: of the positions.
+        axes: ``rc`` or ``xy``: what the columns of ``positions`` are, for a key map or a table.
+        positions_file: a table (CSV, TXT, NPY) or a second file with the positions, and a probe if it has one.
+        patterns_file: a second file with the patterns, for a file that has only positions.
+    """
+
+    format: str | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+    unit: str | None = None
+    axes: str | None = None
+    positions_file: str | None = None
+    patterns_file: str | None = None
+
+
+def wavelength_m(energy_eV: float) -> float:
+    """``λ = h·c/E``, in metres."""
+    return 1.239841984e-6 / energy_eV
+
+

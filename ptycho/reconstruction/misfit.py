@@ -1,0 +1,115 @@
+"""How well objects explain the measured patterns, without knowing the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import tensorflow as tf
+from scipy.stats import poisson
+
+from ptycho import physics
+from ptycho.reconstruction.refinement import Advance, far_fields_of, refinements
+from ptycho.scan.dataset import Dataset
+
+MANY = 60.0  # photons from which √n − √λ is normal with variance 1/4
+CONVENTIONS = {
+    "r_factor": "Σ| |Ψ| − √n | / Σ√n over the measured pixels of all patterns, Ψ predicted from the stitched "
+    "object and the probe, as both are",
+    "r_noise": "the r_factor that photon noise alone would give, Σ E|√n − √λ| / Σ√n with λ = |Ψ|² as "
+    "predicted; null where amplitudes are not those of counts",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Misfit:
+    """Of some patterns ``(J,)``: ``Σ| |Ψ| − √n |``, ``Σ√n``, and what photon noise makes of the first."""
+
+    residual: np.ndarray
+    measured: np.ndarray
+    noise: np.ndarray | None
+
+    @property
+    def r_factor(self) -> float:
+        """``Σ| |Ψ| − √n | / Σ√n``."""
+        return float(self.residual.sum() / self.measured.sum())
+
+    @property
+    def r_noise(self) -> float | None:
+        """The same, were photon noise all that is left; None where counts are not known."""
+        return None if self.noise is None else float(self.noise.sum() / self.measured.sum())
+
+
+def misfit(
+    objects: np.ndarray, data: Dataset, patterns: np.ndarray | None = None, advance: Advance = lambda n: None
+) -> Misfit:
+    """How objects ``(I, M, M)`` complex64 explain ``patterns`` (indices; None: all) of a dataset."""
+    chosen = np.arange(len(data.amplitudes)) if patterns is None else np.asarray(patterns)
+    residual, measured, noise = (np.zeros(len(chosen)) for _ in range(3))
+    photons = data.normalisation**-2
+    for i in np.unique(data.image[chosen]):
+        mine = np.flatnonzero(data.image[chosen] == i)
+        done = 0
+        for x, far_fields in far_fields_of(objects[i], data, chosen[mine]):
+            part = mine[done : done + len(x)]
+            done += len(part)
+            predicted = physics.amplitude(far_fields)
+            seen = x >= 0
+            residual[part] = _sums(tf.where(seen, tf.abs(predicted - x), 0.0))
+            measured[part] = _sums(tf.where(seen, x, 0.0))
+            if data.counts:
+                expected = expected_residual(np.square(predicted.numpy()) * photons) * data.normalisation
+                noise[part] = _sums(tf.where(seen, tf.constant(expected, tf.float32), 0.0))
+            advance(len(part))
+    return Misfit(residual, measured, noise if data.counts else None)
+
+
+def expected_residual(rate: np.ndarray) -> np.ndarray:
+    """``E|√n − √λ|`` for ``n ~ Poisson(λ)``, any shape: exact sums, interpolated; ``√(2/π)/2`` for many."""
+    rates, values = _table()
+    return np.where(rate > MANY, (2 / np.pi) ** 0.5 / 2, np.interp(np.sqrt(rate), np.sqrt(rates), values))
+
+
+@lru_cache(1)
+def _table() -> tuple[np.ndarray, np.ndarray]:
+    rates = np.linspace(0, MANY**0.5, 400) ** 2  # evenly in √λ, in which the values bend where few are counted
+    n = np.arange(200)
+    weights = poisson.pmf(n[None], rates[:, None])
+    return rates, (weights * abs(np.sqrt(n)[None] - np.sqrt(rates)[:, None])).sum(axis=1)
+
+
+def _sums(images: tf.Tensor) -> np.ndarray:
+    return tf.reduce_sum(tf.cast(images, tf.float64), axis=(-2, -1)).numpy().ravel()
+
+
+def refine_while_better(
+    objects: np.ndarray,
+    data: Dataset,
+    free: Dataset,
+    passes: int,
+    advance: Advance = lambda n: None,
+) -> tuple[np.ndarray, list[float]]:
+    """Objects after the passes of :func:`ptycho.reconstruction.refinement.refine` that served them best.
+
+    After every pass they are judged by patterns that the passes do not use; two passes in a row that explain
+    those worse end it. What is returned explains them best, the objects as given among the candidates.
+
+    Args:
+        objects: ``(1, M, M)`` complex64.
+        data: the patterns that are fitted.
+        free: patterns of the same scan that are not.
+        passes: at most.
+
+    Returns:
+        The objects, and the R-factor of the free patterns before and after every pass.
+    """
+    best, course = objects, [misfit(objects, free).r_factor]
+    for done, update in enumerate(refinements(objects[0], data, 0, advance), start=1):
+        candidate = update.object[None]
+        course.append(misfit(candidate, free).r_factor)
+        if course[-1] <= min(course):
+            best = candidate
+        if done == passes or min(course[-2:]) > min(course):
+            break
+    return best, course

@@ -1,0 +1,316 @@
+"""The learning itself: what a training is handed, what the network sees, and how good it becomes.
+
+The physics can be right, and every file in its place, while a network learns half of what it could: nothing
+fails then but the quality. Each test here says what would be lost.
+"""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ptycho.config import (
+    LinesObject,
+    RunConfig,
+    ScanConfig,
+    TrainConfig,
+    UnrolledModel,
+    XlaConfig,
+    ZonePlateProbe,
+)
+from ptycho.evaluation import metrics
+from ptycho.networks import build_pinn
+from ptycho.networks.competitors import COMPETITORS, training_geometry
+from ptycho.networks.geometry import Geometry
+from ptycho.networks.weights import get_weights, set_weights
+from ptycho.readers import load_dataset
+from ptycho.reconstruction.stitching import Layout, synchronise_phases
+from ptycho.run.folder import RunFolder
+from ptycho.run.loaded import load_model
+from ptycho.run.network import read_network
+from ptycho.run.record import damaged
+from ptycho.scan.probe import probe_support
+from ptycho.training.checkpoint import Checkpoints, Snapshot
+from ptycho.training.history import History
+from ptycho.training.loop import train
+from workflows import grid_lines, train_network
+
+MODEL = UnrolledModel(stages=4, width=16)
+# Single patterns at positions off the pixel grid, a curved probe, and a test scan with a broader one.
+CONFIG = RunConfig(
+    N=32,
+    size=128,
+    gridsize=1,
+    nimgs_train=1,
+    nimgs_test=1,
+    nphotons=1e8,
+    nepochs=4,
+    batch_size=8,
+    outer_offset_train=8,
+    outer_offset_test=16,
+    max_groups_train=256,
+    set_phi=True,
+    object=LinesObject(n_lines=100),
+    probe=ZonePlateProbe(),
+    test_probe=ZonePlateProbe(defocus_um=55.0),
+    scan=ScanConfig(jitter=1.0),
+    model=MODEL,
+    train=TrainConfig(learning_rate=2e-3, val_groups=32),
+    xla=XlaConfig(compile=False),
+    models=("pinn",),
+)
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """A complete run of ``CONFIG``, about 10 s: its result."""
+    folder = RunFolder(tmp_path_factory.mktemp("learned") / "run")
+    folder.config(CONFIG)
+    return grid_lines.run(CONFIG, folder)
+
+
+def test_a_short_training_comes_to_the_quality_it_has_always_had(learned):
+    """Reached: .960 / .985, refined .993. Without neighbours .951, with a neighbour radius that does not
+    follow N .953, with the CNNs' numbers not scaled to order one .945, untrained .871."""
+    scores = learned.metrics["pinn"]
+    amplitude, phase = scores["ssim"]
+    assert amplitude > 0.956
+    assert phase > 0.983
+    assert scores["phase_rmse_rad"] < 0.05
+    assert scores["stitching"]["refined"]["ssim"][0] > 0.992
+    assert "probe_far_from_training" not in scores["flags"]
+
+
+def test_the_network_works_where_the_probe_of_the_test_reaches(learned):
+    """A support taken from the training's probe alone would cut the broader one of the test scan."""
+    broader = load_dataset(learned.folder / "datasets/N32/gs1/test.npz").probe
+    own = load_dataset(learned.folder / "datasets/N32/gs1/train.npz").probe
+    support = read_network(learned.folder, "pinn").setup.support
+    assert probe_support(own) <= support
+    assert probe_support(broader) <= support
+
+
+def test_a_narrow_training_probe_does_not_decide_the_support(datasets, small_config):
+    narrow = replace(datasets["train"], probe=cut(datasets["train"].probe, 6))
+    wide = small_config(test_probe=small_config().probe)
+    assert training_geometry(small_config(), narrow).support <= 14
+    expected = probe_support(datasets["train"].probe)
+    assert training_geometry(wide, narrow).support == expected > 14
+
+
+def cut(probe, radius):
+    axis = np.arange(len(probe)) - len(probe) // 2
+    return np.where(np.hypot(axis[:, None], axis) <= radius, probe, 0)
+
+
+def test_inference_on_the_jittered_scan_of_a_run_is_the_runs_own(learned):
+    """From the folder alone: region, support, normalisation and tiling are those of the training process."""
+    model = load_model(learned.folder)
+    again = model.reconstruct(learned.folder / "datasets/N32/gs1/test.npz")
+    np.testing.assert_array_equal(again.objects, learned.recons["pinn"].objects)
+    np.testing.assert_array_equal(again.mask, learned.recons["pinn"].mask)
+    assert damaged(learned.folder) == []
+
+
+def test_weights_serve_other_groups_without_training(learned):
+    """Nothing in ``unrolled`` depends on C or R: groups of nearest patterns are reconstructed, too."""
+    model, test = load_model(learned.folder), load_dataset(learned.folder / "datasets/N32/gs1/test.npz")
+    truth, rectangle = test.objects, test.tiling.rectangle
+    for count in (3, 4):
+        grouped = test.regrouped(count)
+        found = model.reconstruct(grouped)
+        region = metrics.Region(*rectangle)
+        scores = metrics.score_images(found.objects, truth, found.mask, region)
+        assert scores["ssim"][0] > 0.95, count
+
+
+@pytest.fixture
+def handed(monkeypatch, tmp_path):
+    """``handed(config)``: what ``train`` is given for each network of a run, which is not trained."""
+
+    def run(config):
+        given = {}
+
+        def note(model, data, val, settings, **rest):
+            given[model.name] = {"data": data, "val": val, "settings": settings} | rest
+            row = {"epoch": 1, "loss": 1.0, "val_loss": 1.0, "learning_rate": 0.0, "seconds": 0.0}
+            return History([row])
+
+        monkeypatch.setattr(train_network, "train", note)
+        result = grid_lines.run(config, RunFolder(tmp_path / "run"))
+        stored = {
+            role: load_dataset(next(result.folder.glob(f"datasets/*/*/{role}.npz")))
+            for role in ("train", "val")
+        }
+        return given, stored
+
+    return run
+
+
+def test_what_a_training_is_handed(handed, small_config):
+    config = small_config(
+        outer_offset_train=4,
+        max_groups_train=64,
+        model=UnrolledModel(stages=1, width=8, neighbours=3),
+        xla=XlaConfig(compile=False),
+        train=TrainConfig(learning_rate=3e-3, clip_norm=0.5, val_groups=3),
+    )
+    given, stored = handed(config)
+    pinn, baseline = given["pinn"], given["baseline"]
+
+    # early stopping and the choice of the best weights mean nothing on patterns that were trained on
+    np.testing.assert_array_equal(np.asarray(pinn["val"].amplitudes), np.asarray(stored["val"].amplitudes))
+    assert not np.array_equal(stored["val"].objects[0], stored["train"].objects[0])
+    np.testing.assert_array_equal(np.asarray(pinn["data"].amplitudes), np.asarray(stored["train"].amplitudes))
+
+    # overlap with patterns that the generator has not seen is what settles a single pattern
+    groups, near = pinn["data"].groups, pinn["data"].neighbours
+    assert near.shape == (len(groups), 3)
+    assert np.mean([not set(a) & set(b) for a, b in zip(near, groups, strict=True)]) > 0.9
+    assert pinn["val"].neighbours.shape[1] == 3
+
+    # each network at its own rate, with clipping, and only the supervised one with the truth
+    assert pinn["learning_rate"] == config.train.learning_rate
+    assert baseline["learning_rate"] == config.baseline.learning_rate != config.train.learning_rate
+    assert pinn["settings"].clip_norm == 0.5
+    assert (pinn["supervised"], baseline["supervised"]) == (False, True)
+    assert pinn["seed"] == config.seed
+
+
+@pytest.mark.parametrize(("N", "reach"), [(32, 6.0), (64, 12.0)])
+def test_the_neighbour_radius_follows_the_probe(dataset_of, small_config, N, reach):
+    """12 px at N = 64, 6 px at N = 32: a fixed one would hand small probes patterns they do not overlap."""
+    grid = np.stack(np.meshgrid(np.arange(0, 41, 2), np.arange(0, 41, 2), indexing="ij"), -1).reshape(-1, 2)
+    data = dataset_of(grid, np.arange(len(grid))[:, None], N=N, region_size=N, object_size=N + 40)
+    config = small_config(N=N, size=160, model=UnrolledModel(neighbours=8))
+    with_them = COMPETITORS["pinn"].training_view(config, data)
+    apart = np.linalg.norm(data.positions[with_them.neighbours] - data.centres[:, None], axis=-1)
+    assert reach - 2 < apart.max() <= reach
+
+
+def test_gradients_are_clipped(datasets, small_config):
+    """With a bound far below Adam's ε no weight moves; without one each moves by about the rate."""
+    config = small_config(model=UnrolledModel(stages=1, width=4))
+    moved = {}
+    for bound in (1e-14, 1.0):
+        model = build_pinn(config, training_geometry(config, datasets["train"]))
+        before = get_weights(model)
+        train(
+            model,
+            datasets["train"],
+            datasets["train"],
+            TrainConfig(clip_norm=bound, warmup_fraction=0),
+            epochs=1,
+            batch_size=4,
+            learning_rate=1e-2,
+            seed=0,
+            compile_xla=False,
+        )
+        after = get_weights(model)
+        moved[bound] = max(np.abs(after[key] - before[key]).max() for key in before)
+    assert moved[1e-14] < 1e-7
+    assert moved[1.0] > 1e-3
+
+
+@pytest.fixture(scope="module")
+def unrolled():
+    """A PINN of one stage with random weights everywhere, and a batch for it."""
+    config = replace(CONFIG, gridsize=2, size=128, model=UnrolledModel(stages=1, width=8))
+    geometry = Geometry(32, 36, 4, 32)
+    pinn = build_pinn(config, geometry)
+    rng = np.random.default_rng(3)
+    set_weights(pinn, {k: rng.normal(0, 0.1, v.shape).astype("f4") for k, v in get_weights(pinn).items()})
+    x = tf.constant(rng.gamma(1.0, 1.0, (2, 4, 32, 32)), tf.float32)
+    axis = np.arange(32) - 16
+    probe = tf.constant(np.exp(-(axis[:, None] ** 2 + axis**2) / 40 + 0.05j * axis**2), tf.complex64)
+    steps = np.array([[-2, -2], [-2, 2], [2, -2], [2, 2]], np.float32)
+    return pinn, x, np.stack([steps, steps]), probe
+
+
+def test_the_cnns_see_the_update_g(unrolled):
+    """Fed with the object alone, a CNN would have to guess where the patterns disagree with it."""
+    pinn, x, offsets, probe = unrolled
+    head = "pinn/generator/stage_0/head/kernel"
+    weights = get_weights(pinn)
+    plain = pinn(x, offsets, probe).numpy()
+    kernel = weights[head].reshape(3, 3, -1, 5, 8)  # (row, col, place in the block, feature, filter)
+    for feature in range(5):
+        without = kernel.copy()
+        without[:, :, :, feature] = 0
+        set_weights(pinn, weights | {head: without.reshape(weights[head].shape)})
+        changed = np.abs(pinn(x, offsets, probe).numpy() - plain).max()
+        assert changed > 1e-4, f"feature {feature} of Re O, Im O, Re g, Im g, illumination has no effect"
+    set_weights(pinn, weights)
+
+
+def test_the_cnns_see_numbers_of_order_one(datasets, small_config, monkeypatch):
+    """Bare objects are of order 0.3 and their updates of 0.03; unscaled, they train several times slower."""
+    config = small_config(model=UnrolledModel(stages=1, width=4))
+    data = datasets["train"]
+    pinn = build_pinn(config, training_geometry(config, data))
+    seen = []
+    cnn = pinn.generator.cnns[0]
+    monkeypatch.setattr(
+        cnn, "call", lambda features: seen.append(features) or tf.ones_like(features)[..., :2]
+    )
+    x, offsets = data.normalised(data.groups[:8]), data.offsets[:8]
+    objects = pinn(x, offsets, data.model_probe).numpy()
+    real, _, g_real, g_imag, light = (np.sqrt(np.mean(np.square(f))) for f in np.moveaxis(seen[0], -1, 0))
+    assert 0.5 < real < 5
+    assert 0.2 < np.hypot(g_real, g_imag) < 5
+    assert 0.2 < light <= 1
+    # and what they give, of order one, corrects the object by about its own size
+    margin = (data.region_size - pinn.generator.side) // 2
+    centre = objects[:, margin:-margin, margin:-margin] if margin else objects
+    imaginary = np.median(centre.imag)
+    assert 0.1 < imaginary < 0.5
+
+
+def test_a_group_does_not_depend_on_what_else_is_in_its_batch(unrolled):
+    """The floor ε₂ is a fraction of the group's own strongest illumination, not of the batch's."""
+    pinn, x, offsets, probe = unrolled
+    together = offsets.copy()
+    together[1] = 0  # four patterns on one place light it more than the spread ones of the other group
+    alone = pinn(x[:1], offsets[:1], probe).numpy()
+    np.testing.assert_allclose(pinn(x, together, probe).numpy()[:1], alone, atol=1e-6)
+
+
+def test_dim_parts_of_regions_do_not_turn_their_phase(datasets):
+    """What the probe did not light is arbitrary in a region; weighed equally it would decide the phase."""
+    data, rng = datasets["test"], np.random.default_rng(5)
+    layout = Layout(data)
+    light = layout.illumination(slice(None))
+    truth = np.pad(data.objects[0], layout.margin)
+    R = data.region_size
+    regions = np.stack([truth[r : r + R, c : c + R] for r, c in layout.origins]).astype(np.complex64)
+    dim = light < 1e-2 * light.max()
+    assert dim.mean() > 0.2
+    nonsense = 20 * np.exp(1j * rng.uniform(-1, 1, (len(regions), 1, 1)))  # a phase of its own in each
+    regions = np.where(dim, nonsense, regions)
+    turned = np.exp(1j * rng.uniform(-np.pi, np.pi, len(regions))).astype(np.complex64)
+    factors = synchronise_phases(regions * turned[:, None, None], layout) * turned
+    assert np.abs(np.angle(factors * np.conj(factors[0]))).max() < 0.3
+
+
+def test_a_checkpoint_whose_numbers_were_changed_is_not_used(tmp_path, caplog):
+    """The archive's own checksums fit what was written; only the SHA-256 tells that it is something else."""
+    checkpoints = Checkpoints(tmp_path, {"seed": 0}, seconds=0)
+    weights = {"w": np.ones(3, np.float32)}
+    checkpoints.save(Snapshot(weights, weights, {}, History(running=[{"loss": 1.0}])))
+    path = next(tmp_path.glob("*.npz"))
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    arrays["weights/w"] = 2 * arrays["weights/w"]
+    np.savez(path, **arrays)
+    assert not Checkpoints(tmp_path, {"seed": 0}, seconds=0).restore(lambda snapshot: None)
+    assert "its checksum is wrong" in caplog.text
+
+
+def test_float32_keeps_its_digits_on_every_device(learned):
+    """TensorFloat-32, the default on recent GPUs, has three digits: phases would show it."""
+    tf.config.experimental.enable_tensor_float_32_execution(True)
+    grid_lines.prepare_tensorflow()
+    assert not tf.config.experimental.tensor_float_32_execution_enabled()
+    assert json.loads((learned.folder / "metrics.json").read_text())["pinn"]["flags"] is not None

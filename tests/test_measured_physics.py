@@ -1,0 +1,215 @@
+"""Positions between pixels, pixels that were not measured, and how well an object explains its patterns."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ptycho import physics
+from ptycho.config import RunConfig, UnrolledModel
+from ptycho.networks import build_pinn
+from ptycho.networks.competitors import geometry_of
+from ptycho.reconstruction.misfit import expected_residual, misfit, refine_while_better
+from ptycho.reconstruction.refinement import refine
+from ptycho.scan.batches import batch_of
+from ptycho.scan.dataset import Dataset
+
+N, M = 24, 60
+
+
+def gaussian(row=0.0, col=0.0):
+    """A curved Gaussian beam with its centre (row, col) px from the window's, not symmetric."""
+    axis = np.arange(N) - N // 2
+    r, c = axis[:, None] - row, axis[None, :] - col
+    return np.exp(-(r**2 + 1.3 * c**2) / 10 + 0.03j * (r**2 - 0.5 * c**2) + 0.1j * c)
+
+
+@pytest.mark.parametrize("shift", [(0.3, -0.4), (0.5, 0.9), (-0.25, 0.0), (2.0, -3.0)])
+def test_a_shifted_probe_is_the_beam_somewhere_else(shift):
+    moved = physics.shifted_probe(tf.constant(gaussian(), tf.complex64), tf.constant([shift], tf.float32))
+    np.testing.assert_allclose(moved.numpy()[0], gaussian(*shift), atol=1e-4)
+
+
+def test_whole_positions_leave_the_probe_alone():
+    probe = tf.constant(gaussian(), tf.complex64)
+    whole, probes = physics.split_positions(tf.constant([[[3.0, 5.0], [2.0, 0.0]]]), probe)
+    np.testing.assert_array_equal(whole, [[[3, 5], [2, 0]]])
+    np.testing.assert_allclose(probes.numpy()[0, 1], gaussian(), atol=2e-6)
+
+
+def test_a_position_just_below_a_whole_one_is_that_one():
+    """float32 offsets of 65.99999 must not cut another window and shift the probe by a whole pixel."""
+    whole, _ = physics.split_positions(
+        tf.constant([[[65.99999, 0.0]]]), tf.constant(gaussian(), tf.complex64)
+    )
+    assert whole.numpy().ravel().tolist() == [66, 0]
+
+
+def smooth_object(seed=0):
+    """Complex, band-limited, ``(M, M)``: amplitude 0.5 to 1, phase ±1 rad."""
+    rng = np.random.default_rng(seed)
+    q = np.hypot(*np.meshgrid(np.fft.fftfreq(M), np.fft.fftfreq(M), indexing="ij"))
+    noise = [
+        np.fft.ifft2(np.fft.fft2(rng.normal(size=(M, M))) * np.exp(-((q / 0.2) ** 2))).real for _ in "ab"
+    ]
+    amplitude, phase = (n / abs(n).max() for n in noise)
+    return ((0.75 + 0.25 * amplitude) * np.exp(1j * phase)).astype(np.complex64)
+
+
+def fourier_shifted(image, row, col):
+    """``image(x + r)`` by a phase ramp on its transform: exact for a periodic band-limited image."""
+    q = [np.fft.fftfreq(side) for side in image.shape]
+    return np.fft.ifft2(np.fft.fft2(image) * np.exp(2j * np.pi * (row * q[0][:, None] + col * q[1][None, :])))
+
+
+def test_a_moved_probe_is_a_moved_object():
+    """Against an oracle that moves the object instead, exactly; bilinear interpolation misses by far more."""
+    truth, probe = smooth_object(), gaussian()
+    position = np.array([14.37, 17.81])
+    window = fourier_shifted(truth, *position)[:N, :N]
+    expected = np.abs(np.fft.fftshift(np.fft.fft2(probe * window))) / N
+    objects, at = tf.constant(truth[None]), tf.constant(position[None, None], tf.float32)
+    light = tf.constant(probe, tf.complex64)
+    whole, probes = physics.split_positions(at, light)
+    exact = physics.diffract(objects, whole, probes).numpy()[0, 0]
+    bilinear = physics.diffract(objects, at, light).numpy()[0, 0]
+    scale = expected.max()
+    missed = np.abs(exact - expected).max()  # what the object has beyond the probe's window and Nyquist
+    assert missed < 3e-3 * scale
+    assert np.abs(bilinear - expected).max() > 5 * missed
+
+
+@pytest.fixture(scope="module")
+def scan():
+    """100 patterns at irregular positions, made with the oracle above, 10⁶ photons each; and the truth."""
+    truth, probe, rng = smooth_object(1), gaussian(), np.random.default_rng(2)
+    grid = np.stack(np.meshgrid(np.arange(10), np.arange(10), indexing="ij"), -1).reshape(-1, 2)
+    positions = np.clip(3.6 * grid + rng.uniform(-1, 1, grid.shape), 0, M - N - 1)
+    waves = np.stack([probe * fourier_shifted(truth, *p)[:N, :N] for p in positions])
+    clean = np.abs(np.fft.fftshift(np.fft.fft2(waves), axes=(-2, -1))) / N
+    scale = np.sqrt(1e6 / np.mean(np.sum(clean**2, axis=(1, 2))))
+    counts = rng.poisson((scale * clean) ** 2)
+    return Dataset(
+        amplitudes=np.sqrt(counts).astype(np.float32),
+        positions=positions.astype(np.float32),
+        image=np.zeros(100, np.int32),
+        groups=np.arange(100, dtype=np.int32)[:, None],
+        probe=probe.astype(np.complex64),
+        photon_scale=float(scale),
+        object_size=M,
+        region_size=N + 1,
+        objects=truth[None],
+        exact=True,
+    )
+
+
+def with_bad_pixels(data, value):
+    """The same scan on a detector with two dead columns and some dead pixels, which read ``value``."""
+    good = np.ones((N, N), bool)
+    good[:, 7:9] = False
+    good[3::8, 5::7] = False
+    amplitudes = np.where(good, np.asarray(data.amplitudes), np.float32(value))
+    return replace(data, amplitudes=amplitudes, good=good)
+
+
+def test_the_truth_explains_its_patterns_to_the_photon_noise(scan):
+    """What the residual should be comes from Poisson's law, what it is from drawn counts."""
+    found = misfit(scan.objects, scan)
+    assert found.r_factor == pytest.approx(found.r_noise, rel=0.03)
+    approximate = misfit(scan.objects, replace(scan, exact=False))
+    assert approximate.r_factor > 1.2 * found.r_factor
+
+
+def test_the_misfit_by_a_loop(scan):
+    patterns = np.array([3, 50, 97])
+    found = misfit(scan.objects, scan, patterns)
+    for k, j in enumerate(patterns):
+        window = fourier_shifted(scan.objects[0], *scan.positions[j].astype(float))[:N, :N]
+        predicted = scan.photon_scale * np.abs(np.fft.fftshift(np.fft.fft2(scan.probe * window))) / N
+        measured = np.asarray(scan.amplitudes)[j].astype(float)
+        f = scan.normalisation
+        assert found.residual[k] / f == pytest.approx(np.abs(predicted - measured).sum(), rel=0.03)
+        assert found.measured[k] / f == pytest.approx(measured.sum(), rel=1e-5)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.02, 0.7, 3.3, 11.0, 45.0, 2000.0])
+def test_expected_residual_against_draws(rate):
+    draws = np.random.default_rng(0).poisson(rate, 400_000)
+    assert float(expected_residual(np.array(rate))) == pytest.approx(
+        np.abs(np.sqrt(draws) - np.sqrt(rate)).mean(), rel=0.01, abs=1e-4
+    )
+
+
+def test_what_a_bad_pixel_reads_changes_nothing(scan):
+    """Zero, a hot value or anything: statistics apart, which a reader takes over good pixels, all is equal."""
+    dark, odd = with_bad_pixels(scan, 0), with_bad_pixels(scan, 0)
+    start = np.full((1, M, M), 0.7, np.complex64)
+    assert (dark.normalised(np.arange(3))[:, ~dark.good] == -1).all()
+    refined = refine(start, dark, 2)
+    hot = replace(odd, amplitudes=np.where(odd.good, np.asarray(odd.amplitudes), 50.0).astype(np.float32))
+    object.__setattr__(hot, "normalisation", dark.normalisation)
+    np.testing.assert_array_equal(refine(start, hot, 2), refined)
+    assert misfit(refined, hot).r_factor == misfit(refined, dark).r_factor
+
+
+def test_refinement_around_bad_pixels_reaches_the_photon_noise(scan):
+    """Taken as zeros they would pull the object down; left out they cost next to nothing."""
+    start = np.full((1, M, M), 0.75, np.complex64)
+    masked = with_bad_pixels(scan, 0)
+    honest, _ = refine_while_better(start, masked, masked, 60)
+    naive, _ = refine_while_better(start, replace(masked, good=None), masked, 60)
+    complete, _ = refine_while_better(start, scan, masked, 60)
+    assert misfit(honest, masked).r_factor < 1.05 * misfit(complete, masked).r_factor
+    assert misfit(naive, masked).r_factor > 1.5 * misfit(honest, masked).r_factor
+
+
+def test_refinement_returns_its_best_pass(scan):
+    """From the truth no pass can help for long: what comes back explains free patterns no worse."""
+    free, used = (
+        scan.subset(np.arange(0, 100, 10), 1),
+        scan.subset(np.setdiff1d(np.arange(100), np.arange(0, 100, 10)), 1),
+    )
+    wrong = replace(used, probe=np.roll(used.probe, 2, axis=0))  # every pass fits a wrong probe
+    judge = replace(free, probe=np.roll(free.probe, 2, axis=0))
+    start = scan.objects
+    best, course = refine_while_better(start, wrong, judge, 12)
+    assert misfit(best, judge).r_factor == pytest.approx(min(course), rel=1e-6)
+    assert min(course) <= course[0]
+    unchanged, rising = refine_while_better(start, wrong, free, 6)
+    if rising[1] > rising[0] and min(rising) == rising[0]:
+        np.testing.assert_array_equal(unchanged, start)
+
+
+def test_the_network_leaves_unmeasured_pixels_to_its_prediction(scan):
+    """The loss of a network does not depend on them, and at the truth no stage of it moves the object."""
+    data = with_bad_pixels(scan.subset(np.arange(100), 4), 0)
+    config = RunConfig(N=32, size=128, model=UnrolledModel(stages=1, width=4), batch_size=4)
+    geometry = geometry_of(data)
+    assert (geometry.masked, geometry.exact, geometry.support) == (True, True, N)
+    pinn = build_pinn(config, geometry)
+    batch = batch_of(data, np.arange(4))
+    assert float(tf.reduce_min(batch["x"])) == -1
+    probe = tf.constant(data.model_probe)
+    regions = tf.constant(
+        np.stack(
+            [
+                np.pad(scan.objects[0], 40)[
+                    r + 40 : r + 40 + data.region_size, c + 40 : c + 40 + data.region_size
+                ]
+                for r, c in data.origins[:4]
+            ]
+        )
+    )
+    predicted = pinn.predict_amplitudes(regions, batch["offsets"], probe)
+    seen = batch["x"] >= 0
+    error = tf.boolean_mask(tf.abs(predicted - batch["x"]), seen)
+    assert float(tf.reduce_mean(error)) < 0.01
+    losses = pinn.losses_of(batch, probe, tf.constant(data.normalisation, tf.float32))
+    assert np.isfinite(float(losses["loss"]))
+
+
+def test_a_network_with_all_pixels_good_is_the_plain_one(scan):
+    data = scan.subset(np.arange(100), 4)
+    assert not geometry_of(replace(data, good=np.ones((N, N), bool))).masked
+    assert not geometry_of(data).masked

@@ -1,0 +1,166 @@
+"""The lattice of the groups: stated by a simulated scan, stored with it, estimated for any other."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptycho.config import ConfigError, RunConfig, ScanConfig
+from ptycho.readers import load_dataset
+from ptycho.readers.own import to_arrays
+from ptycho.scan.positions import make_scan
+from ptycho.scan.tiling import Tiling, estimated_tiling, nested_tiling
+
+N = 32
+
+
+def scan_data(dataset_of, config, n_images=1, seed=0):
+    """The test scan of a configuration with patterns of no meaning."""
+    rngs = [np.random.default_rng([seed, i]) for i in range(n_images)]
+    scan = make_scan(config, "test", n_images, rngs)
+    return dataset_of(
+        scan.positions,
+        scan.groups,
+        N=config.N,
+        object_size=config.size,
+        region_size=config.region_size,
+        image=scan.image,
+        amplitudes=np.ones((len(scan.positions), config.N, config.N), np.float32),
+    )
+
+
+def lattice(rows, cols):
+    """``(K, 2)``: all pairs of two lists."""
+    return np.stack(np.meshgrid(rows, cols, indexing="ij"), -1).reshape(-1, 2)
+
+
+def estimate(scans, region_size, object_size=200):
+    """Of several images' origins."""
+    image = np.repeat(np.arange(len(scans)), [len(scan) for scan in scans])
+    return estimated_tiling(np.concatenate(scans), image, N, region_size, object_size)
+
+
+# ---- the nested grid
+
+
+def test_the_published_test_scan_by_hand():
+    """Groups of side 64 + 4 start at 0, 10 … 320; squares of side 10 in their middle begin at 34 − 5."""
+    assert nested_tiling(RunConfig(), "test") == Tiling(pitch=10, top=29, left=29, height=330, width=330)
+    assert nested_tiling(RunConfig(), "test").rectangle == (29, 29, 330, 330)
+    assert nested_tiling(RunConfig(), "train").pitch == 4
+    assert nested_tiling(RunConfig(scan=ScanConfig(2.0)), "test") == nested_tiling(RunConfig(), "test")
+
+
+@pytest.mark.parametrize("gridsize, offset", [(1, 4), (2, 4), (2, 3)])
+@pytest.mark.parametrize("pitch", [3, 8, 11])
+@pytest.mark.parametrize("size, n_images", [(96, 1), (111, 2)])
+def test_the_estimate_is_exact_on_the_nested_grid(dataset_of, gridsize, offset, pitch, size, n_images):
+    config = RunConfig(
+        N=N, size=size, gridsize=gridsize, offset=offset, outer_offset_test=2 * pitch, max_groups_train=16
+    )
+    data = scan_data(dataset_of, config, n_images)
+    assert data.stated_tiling is None and data.tiling == nested_tiling(config, "test")
+
+
+@pytest.mark.parametrize("region_size, pitch, side", [(32, 8, 12), (35, 5, 15), (36, 9, 14)])
+def test_a_part_of_a_lattice_that_is_not_square(region_size, pitch, side):
+    """Four rows of seven groups, the first at (21, 40); the squares begin ``side`` px further on."""
+    origins = lattice(21 + pitch * np.arange(4), 40 + pitch * np.arange(7))
+    expected = Tiling(pitch, 21 + side, 40 + side, 4 * pitch, 7 * pitch)
+    assert estimate([origins], region_size) == expected
+
+
+# ---- any other scan
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("size, n_images", [(220, 1), (392, 2)])
+def test_jitter_does_not_hide_the_lattice(dataset_of, seed, size, n_images):
+    """The nearest neighbour of a group is 7 px away then; 10 px is the pitch."""
+    config = RunConfig(
+        N=N, size=size, gridsize=1, outer_offset_test=20, scan=ScanConfig(3.0), max_groups_train=16
+    )
+    found, nominal = scan_data(dataset_of, config, n_images, seed).tiling, nested_tiling(config, "test")
+    assert found.pitch == 10
+    assert np.abs(np.subtract(found, nominal)).max() <= 1
+
+
+@pytest.mark.parametrize("region_size, first", [(32, 8), (36, 10)])
+def test_a_single_group_is_a_square_of_half_a_pattern(region_size, first):
+    assert estimate([np.array([[7, 20]])], region_size) == Tiling(16, 7 + first, 20 + first, 16, 16)
+    twice = np.array([[7, 20], [7, 20]])  # the same place again is no other group
+    assert estimate([twice], region_size) == estimate([twice[:1]], region_size)
+
+
+def test_groups_in_a_line():
+    """Regions of side 32 from 0, 9 … 36: squares of side 9 begin at 16 − 4."""
+    steps = 9 * np.arange(5)
+    assert estimate([lattice([5], steps)], 32) == Tiling(9, 5 + 12, 12, 9, 45)
+    assert estimate([lattice(steps, [5])], 32) == Tiling(9, 12, 5 + 12, 45, 9)
+
+
+def test_of_several_images_what_all_share_with_the_pitch_of_most():
+    wide = lattice(8 * np.arange(6), 8 * np.arange(9))
+    low = lattice(16 + 8 * np.arange(6), 8 * np.arange(4))
+    coarse = lattice(12 * np.arange(7), 12 * np.arange(7))
+    assert estimate([wide, low], 32) == Tiling(8, 12 + 16, 12, 4 * 8, 4 * 8)
+    assert estimate([wide, low, coarse], 32)[:3] == (8, 12 + 16, 12)
+
+
+def test_the_rectangle_ends_at_the_edge_of_the_object():
+    """Regions may reach beyond it, as with jitter; their squares of side 16 are cut there."""
+    origins = lattice([-10, 6, 22], [-10, 6, 22])
+    assert estimate([origins], 32, object_size=41) == Tiling(16, 0, 0, 41, 41)
+
+
+# ---- in files
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def save(arrays):
+        with (tmp_path / "data.npz").open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        return tmp_path / "data.npz"
+
+    return save
+
+
+def test_a_simulated_scan_states_its_lattice_and_stores_it(datasets, small_config, saved):
+    for role, data in datasets.items():
+        assert data.stated_tiling == nested_tiling(small_config(), role)
+        assert load_dataset(saved(to_arrays(data))).stated_tiling == data.stated_tiling
+
+
+def test_what_is_stated_stands_also_for_other_groups_of_the_patterns(datasets):
+    data = replace(datasets["test"], stated_tiling=Tiling(7, 10, 11, 70, 63))
+    for view in (data, data.single_patterns(1), data.regrouped(3)):
+        assert view.tiling == (7, 10, 11, 70, 63)
+
+
+def test_an_older_file_is_read_with_the_estimate(datasets, saved):
+    arrays = to_arrays(datasets["test"])
+    del arrays["tiling"]
+    found = load_dataset(saved(arrays))
+    assert found.stated_tiling is None and found.tiling == datasets["test"].tiling
+
+
+@pytest.mark.parametrize(
+    "tiling, message",
+    [
+        (
+            [0, 14, 14, 64, 64],
+            r"tiling is \[0, 14, 14, 64, 64\]; must be \(pitch, top, left, height, width\)",
+        ),
+        ([8, 14, -1, 64, 64], r"a rectangle inside the object of 96 × 96 pixels"),
+        ([8, 33, 14, 64, 64], r"tiling is \[8, 33, 14"),
+        ([8, 14, 33, 64, 64], r"tiling is \[8, 14, 33"),
+        ([8, 14, 14, 0, 64], r"tiling is \[8, 14, 14, 0, 64\]"),
+        ([8, 14, 14, 64, 0], r"tiling is \[8, 14, 14, 64, 0\]"),
+        ([8, 14, 14, 64], r"tiling has shape \(4,\); must be \(5,\)"),
+        ([8.0, 14, 14, 64, 64], r"tiling \(5,\) has dtype float64; must be integers"),
+    ],
+)
+def test_a_lattice_that_cannot_be_is_refused(datasets, saved, tiling, message):
+    with pytest.raises(ConfigError, match=message):
+        load_dataset(saved(to_arrays(datasets["test"]) | {"tiling": np.array(tiling)}))

@@ -1,0 +1,92 @@
+"""What is in a measured scan, how it is understood, and what is missing; nothing here imports TensorFlow."""
+
+from __future__ import annotations
+
+import logging
+import typing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+
+from ptycho.config.data import DataConfig
+from ptycho.config.mapping import to_dataclass
+from ptycho.evaluation.scan_figures import inspected
+from ptycho.files.atomic import write_atomically
+from ptycho.preparation.prepare import Understood, understand
+from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
+from ptycho.readers.scans.table import open_scan
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class InspectConfig:
+    """The keys of ``conf/inspect.yaml``."""
+
+    data: DataConfig
+    output: str | None = None
+
+
+def inspect_config(composed: DictConfig) -> InspectConfig:
+    values = typing.cast(dict[str, Any], OmegaConf.to_container(composed, resolve=True))
+    values["data"]["file"] = values["data"]["file"] or ""
+    return to_dataclass(InspectConfig, values)
+
+
+def opened(config: DataConfig) -> RawScan:
+    """The scan that the section ``data`` names, its patterns still in the file."""
+    options = ReadOptions(
+        format=config.format,
+        keys=config.keys.stated(),
+        unit=config.unit,
+        axes=config.position_axes,
+        positions_file=config.positions_file,
+        patterns_file=config.patterns_file,
+    )
+    return open_scan(config.file, options)
+
+
+def report(config: InspectConfig) -> list[str]:
+    """Read a scan, draw it, and say what was understood, a line each."""
+    raw = opened(config.data)
+    scan = understand(raw, config.data)
+    path = Path(config.output or f"outputs/inspect/{Path(config.data.file).stem}.png")
+    figure = drawn(scan, config.data)
+    write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=110))
+    return [*lines(scan, config.data), f"picture: {path}"]
+
+
+def lines(scan: Understood, config: DataConfig) -> list[str]:
+    found = [f"{config.file}: {scan.raw.format}, {scan.raw.patterns.shape[0]} patterns"]
+    found += [f"  {finding}" for finding in scan.findings]
+    found += [f"  note: {note}" for note in scan.raw.notes]
+    found += [f"  ! {warning}" for warning in scan.warnings]
+    if scan.probe is None:
+        found.append("  missing: a probe")
+    return found
+
+
+def drawn(scan: Understood, config: DataConfig) -> Any:
+    """The picture of a scan."""
+    middle = len(scan.frames) // 2
+    detector = scan.detector
+    pattern = np.square(scan.patterns(np.array([middle])))[0]
+    if scan.pixel.metres is None:
+        positions, length = scan.positions, "pixel"
+    else:
+        positions, length = scan.positions * np.array(scan.pixel.metres) * 1e6, "µm"
+    strongest = None if scan.probe is None else scan.probe[np.argmax(np.abs(scan.probe).sum(axis=(1, 2)))]
+    return inspected(
+        detector.oriented(scan.mean),
+        detector.oriented(detector.good),
+        detector.centre,
+        detector.N * detector.bin,
+        pattern,
+        positions,
+        strongest,
+        f"{Path(config.file).name}: {scan.raw.format}",
+        length,
+    )

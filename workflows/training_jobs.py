@@ -1,0 +1,176 @@
+"""A training run as a job of the command line: planned, started, stopped, gone on with; for every workflow.
+
+Nothing here imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from ptycho.config import ConfigError, NetworkConfig
+from ptycho.files.atomic import WriteError
+from ptycho.files.lock import locked
+from ptycho.run.folder import RunFolder, check_free, check_writable
+from ptycho.run.names import CONFIG
+from ptycho.run.record import damaged
+from ptycho.run.stored_config import is_finished
+from ptycho.training.interrupt import StopRequest, remove_traces
+from workflows.command_line import attempt, in_turn, job_path, plan_and_perform
+from workflows.config import resumed_config, run_config
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """A program that trains.
+
+    Attributes:
+        name: of its primary configuration in ``conf/``.
+        check: everything about a configuration that can be told without TensorFlow; raises ConfigError.
+        run: does it in a folder; what it needs of TensorFlow is imported only then.
+    """
+
+    name: str
+    check: Callable[[NetworkConfig], None]
+    run: Callable[[NetworkConfig, RunFolder, StopRequest], object]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A validated run, the folder that it will fill, and the overrides that ask for it."""
+
+    config: NetworkConfig
+    path: Path
+    overrides: tuple[str, ...]
+    resumed: bool = False
+
+    @property
+    def start(self) -> str:
+        """The command that starts this job alone."""
+        own = [text for text in self.overrides if not text.startswith(("output_dir=", "overwrite="))]
+        return command(*own, f"output_dir={_quoted(str(self.path))}")
+
+    @property
+    def go_on(self) -> str:
+        """The command that goes on with it, if it has begun, or starts it."""
+        return command(f"resume={self.path}") if (self.path / CONFIG).exists() else self.start
+
+
+def command(*overrides: str) -> str:
+    """This program with other overrides, as typed into a shell."""
+    return shlex.join([sys.executable, sys.argv[0], *overrides])
+
+
+def main(workflow: Workflow) -> int:
+    """Exit code: 0 done, 1 a run failed, 2 the configuration or an input file cannot be used.
+
+    128 and the number of the signal that stopped it: 130, 143.
+    """
+    sys.argv[1:] = [_as_text(argument) for argument in sys.argv[1:]]
+    with StopRequest() as stop:
+        return plan_and_perform(
+            workflow.name, partial(planned, workflow), partial(perform, workflow, stop=stop)
+        )
+
+
+def _as_text(argument: str) -> str:
+    """Quote the folder in ``resume=<folder>``: those of a sweep have ``=`` and ``,`` in their names."""
+    key, _, value = argument.partition("=")
+    plain = key == "resume" and value not in ("", "null") and value[0] not in "'\""
+    return f"resume={_quoted(value)}" if plain else argument
+
+
+def _quoted(text: str) -> str:
+    """A text as Hydra's grammar wants it."""
+    escaped = text.replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def planned(workflow: Workflow, composed: DictConfig) -> Job:
+    """Check everything that needs no TensorFlow, for a new run or for one to go on with."""
+    make = validated if composed.resume is None else resumed
+    return make(workflow, composed)
+
+
+def validated(workflow: Workflow, composed: DictConfig) -> Job:
+    """Check configuration and output folder."""
+    overrides = list(HydraConfig.get().overrides.task)
+    config = run_config(composed, overrides, os.environ)
+    if not config.output_dir:
+        raise ConfigError("output_dir=null: must be the path of a folder")
+    path = job_path(config.output_dir)
+    check_free(path, config.overwrite)
+    workflow.check(config)
+    return Job(config, path, tuple(overrides))
+
+
+def resumed(workflow: Workflow, composed: DictConfig) -> Job:
+    """Check that ``resume`` names a run to go on with, and that nothing else asks for another."""
+    path, hydra_config = Path(str(composed.resume)), HydraConfig.get()
+    overrides = list(hydra_config.overrides.task)
+    if not composed.resume:
+        raise ConfigError("resume=: must be the folder of the run to go on with")
+    if hydra_config.mode == RunMode.MULTIRUN:
+        raise ConfigError(f"resume={path}: goes on with one run; leave out -m, and resume job by job")
+    if composed.overwrite:
+        raise ConfigError(
+            f"resume={path} and overwrite=true: go on with the run or replace it; drop one of them"
+        )
+    config = resumed_config(path, composed, hydra.compose(workflow.name), overrides, os.environ)
+    check_writable(path)
+    workflow.check(config)
+    return Job(config, path, tuple(overrides), resumed=True)
+
+
+def execute(workflow: Workflow, job: Job, stop: StopRequest) -> None:
+    """Run a job; TensorFlow is imported only now."""
+    if job.resumed and is_finished(job.path):
+        problems = damaged(job.path)
+        if not problems:
+            log.info("%s: is finished; nothing is left to do", job.path)
+            return
+        log.warning("%s: is finished, but %s; this is made again", job.path, "; ".join(problems))
+    stop.cleanup = partial(remove_traces, job.path)
+    with locked(job.path):
+        folder = RunFolder(job.path, job.config.overwrite, job.resumed)
+        if not job.resumed:
+            folder.config(job.config)
+        workflow.run(job.config, folder, stop)
+
+
+def perform(workflow: Workflow, jobs: list[Job], stop: StopRequest) -> int:
+    """Run the jobs one after the other; the largest exit code."""
+    codes = [0]
+    for number, job in enumerate(in_turn(jobs)):
+        stop.farewell = partial(how_to_go_on, jobs[number:])
+        codes.append(attempt(partial(execute, workflow, job, stop), advice=partial(how_to_mend, job)))
+    return max(codes)
+
+
+def how_to_go_on(jobs: list[Job]) -> str:
+    """What to tell a user who stopped the first of ``jobs``: the commands for it and for those after it."""
+    lines = ["go on with:", jobs[0].go_on]
+    if len(jobs) > 1:
+        lines += [f"then, for the {len(jobs) - 1} jobs of the sweep that had not started:"]
+        lines += [job.start for job in jobs[1:]]
+    return "\n".join(lines)
+
+
+def how_to_mend(job: Job, error: Exception) -> str:
+    """What to do about an error; nothing is known of most."""
+    if not isinstance(error, WriteError):
+        return ""
+    return f"; make room, then go on with: {job.go_on}"
