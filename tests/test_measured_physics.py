@@ -142,7 +142,7 @@ def test_expected_residual_against_draws(rate):
 
 
 def test_what_a_bad_pixel_reads_changes_nothing(scan):
-    """Zero, a hot value or anything: statistics apart, which a reader takes over good pixels, all is equal."""
+    """Zero, a hot value or anything: statistics apart, all is equal."""
     dark, odd = with_bad_pixels(scan, 0), with_bad_pixels(scan, 0)
     start = np.full((1, M, M), 0.7, np.complex64)
     assert (dark.normalised(np.arange(3))[:, ~dark.good] == -1).all()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from helpers_scans import H, J, Made, W, equal, pinn, product, tike
 
+from ptycho.config import ConfigError
 from ptycho.readers.scans.raw_scan import ReadOptions
 from ptycho.readers.scans.table import CONTAINERS, FORMATS, open_scan
 
@@ -242,7 +243,7 @@ def test_key_map_says_its_guess_of_axes(made, save):
     path = save(a=made.counts, b=np.stack([made.row, made.col], axis=1), r=made.row, c=made.col)
     wanted = np.stack([made.row, made.col], axis=1)
     scan = open_scan(path, ReadOptions(keys={"patterns": "a", "positions": "b"}, unit="px"))
-    assert any("taken as (row, col); data.axes=xy" in note for note in scan.notes)
+    assert any("taken as (row, col); data.position_axes=xy" in note for note in scan.notes)
     np.testing.assert_array_equal(scan.positions, wanted)
     keys = {"patterns": "a", "positions_row": "r", "positions_col": "c"}
     np.testing.assert_array_equal(open_scan(path, ReadOptions(keys=keys, unit="px")).positions, wanted)
@@ -271,6 +272,22 @@ def test_formats_are_found_by_their_modules_names():
     assert set(FORMATS) == {name for names in CONTAINERS.values() for name in names}
     for name, module in FORMATS.items():
         assert name == importlib.import_module(f"ptycho.readers.scans.{module}").NAME
+
+
+def test_hdf5_goes_to_its_readers(made, tmp_path):
+    path = tmp_path / "scan.npz"  # the content decides, after a block of the user's
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file["a"], file["b"] = made.counts, np.stack([made.row, made.col], axis=1)
+    scan = open_scan(path, ReadOptions(keys={"patterns": "a", "positions": "b"}, unit="um"))
+    assert scan.format == "hdf5"
+    equal(scan.patterns, made.counts)
+    with pytest.raises(
+        ConfigError, match=r"has none of the layouts ptychodus, .*; it holds a, b; say what is where"
+    ):
+        open_scan(path)
+    with h5py.File(path, "a") as file:
+        file["dp"], file["ppX"], file["ppY"] = made.counts, made.col, made.row
+    assert open_scan(path).format == "foldslice"
 
 
 def test_reading_needs_no_tensorflow():

@@ -143,10 +143,10 @@ def test_archives_that_do_not_fit(made, save, arrays, match):
                 "unit": "m",
                 "axes": "xy",
             },
-            r"data\.axes=xy: positions_row",
+            r"data\.position_axes=xy: positions_row",
         ),
         ({"unit": "inch"}, r"data\.unit=inch: must be one of m, mm, um"),
-        ({"axes": "yx"}, r"data\.axes=yx: must be rc"),
+        ({"axes": "yx"}, r"data\.position_axes=yx: must be rc"),
         ({"format": "tikk"}, r"data\.format=tikk: must be one of .*tike"),
         ({"format": "cxi"}, r"data\.format=cxi: it is NPZ; must be one of ptychopinn"),
         ({"format": "tike"}, r"lacks data, scan; it has a, b"),
@@ -218,6 +218,6 @@ def test_what_is_declared_is_compared_with_what_is_there(made, save, tmp_path):
         ConfigError, match=r"diff3d declares \(7, 1000000, 1000000\) of float32.* holds 4 bytes"
     ):
         open_scan(path)
-    bomb = save("bomb.npz", compressed=True, **pinn(made, diff3d=np.zeros((J, 4096, 4096), np.uint8)))
-    with pytest.raises(ConfigError, match=r"diff3d \(7, 4096, 4096\): .* expand to .*-fold is refused"):
+    bomb = save("bomb.npz", compressed=True, **pinn(made, diff3d=np.zeros((5, 4096, 4096), np.uint8)))
+    with pytest.raises(ConfigError, match=r"diff3d \(5, 4096, 4096\): .* expand to .*-fold is refused"):
         open_scan(bomb)

@@ -202,12 +202,12 @@ def test_tables_that_cannot_be_read(tmp_path, content, match):
 
 def test_tables_that_ask(tmp_path):
     (tmp_path / "t").write_text("1 2\n3 4\n")
-    with pytest.raises(ConfigError, match=r"have no names; add data.axes=xy .* or data.axes=rc"):
+    with pytest.raises(ConfigError, match=r"have no names; add data.position_axes=xy or"):
         read_table(tmp_path / "t", "um")
     with pytest.raises(ConfigError, match=r"add data.unit="):
         read_table(tmp_path / "t", axes="xy")
     (tmp_path / "t").write_text("x_um y_um\n3 4\n")
-    with pytest.raises(ConfigError, match=r"data.axes=rc: its columns have names"):
+    with pytest.raises(ConfigError, match=r"data.position_axes=rc: its columns have names"):
         read_table(tmp_path / "t", axes="rc")
     with pytest.raises(ConfigError, match=r"data.positions_file=.*nowhere: cannot be read"):
         read_table(tmp_path / "nowhere")

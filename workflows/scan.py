@@ -13,11 +13,11 @@ import numpy as np
 from ptycho.config import ScanRunConfig
 from ptycho.evaluation import metrics, scan_figures
 from ptycho.evaluation.frc import frc, frc_crossing
+from ptycho.evaluation.registration import in_frame
 from ptycho.files.file_array import FileArray
 from ptycho.preparation.dataset import kept_out, measured_dataset, training_and_validation
 from ptycho.preparation.prepare import Finding, Understood
 from ptycho.progress import Progress
-from ptycho.reconstruction.inference import make_predict_step, predict_scan
 from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit, refine_while_better
 from ptycho.reconstruction.stitching import Stitched, stitch
 from ptycho.run import names
@@ -53,26 +53,6 @@ class ScanResult:
     folder: Path
 
 
-@dataclass(frozen=True, eq=False)
-class Reconstructor:
-    """Regions of any view of the scan, from a network that was trained or loaded."""
-
-    config: ScanRunConfig
-    model: Any
-    loaded: LoadedModel | None
-
-    def stitched(self, data: Dataset, scratch: Path) -> Stitched:
-        """The network's object, by ``stitch=probe``."""
-        shape = (data.n_groups, data.region_size, data.region_size)
-        regions = FileArray.temporary(scratch, shape, np.complex64)
-        if self.loaded is not None:
-            self.loaded.predict_regions(data, regions, self.config.batch_size)
-        else:
-            step = make_predict_step(self.model, self.config.xla.compile)
-            predict_scan(regions, step, data, self.config.batch_size)
-        return stitch(regions, data, "probe")
-
-
 def run(
     config: ScanRunConfig, scan: Understood, folder: RunFolder, stop: StopRequest | None = None
 ) -> ScanResult:
@@ -88,14 +68,16 @@ def run(
         kept, out = kept_out(whole, config.free_fraction, config.seed)
         data, free = whole.subset(kept, config.group_size), whole.subset(out, 1) if len(out) else None
         log.info("%d patterns are fitted, %d are kept out to judge the result by", len(kept), len(out))
-        maker, history = network(config, data, folder, stop)
+        model, history = network(config, data, folder, stop)
         with folder.timed("inference"):
-            recons = {NETWORK: maker.stitched(data, folder.path)}
+            recons = {NETWORK: reconstructed(model, data, config, folder.path)}
         if config.stitch.method == "refined":
             recons["refined"] = refined(recons[NETWORK], data, free, config, folder)
         fits = {name: judged(recon, data, free, folder) for name, recon in recons.items()}
-        halves = half_scans(maker, data, config, folder)
-        result = assembled(scan, found, data, recons, fits, halves, maker)
+        halves = half_scans(model, data, config, folder)
+        doubts = [*probe_doubts(data.probe, model.probe)]
+        truth = {name: compared(recon, scan, data, folder) for name, recon in recons.items()}
+        result = assembled(scan, found, data, recons, fits, halves, truth, doubts)
         for name, recon in recons.items():
             store_recon(name, recon, folder)
         folder.json(names.METRICS, result)
@@ -117,15 +99,22 @@ def prepared(scan: Understood, config: ScanRunConfig, folder: RunFolder) -> tupl
 
 def network(
     config: ScanRunConfig, data: Dataset, folder: RunFolder, stop: StopRequest | None
-) -> tuple[Reconstructor, dict[str, History]]:
-    """The network of another run, or one that is trained on the scan itself."""
+) -> tuple[LoadedModel, dict[str, History]]:
+    """The network of another run, or one that is trained on the scan itself, for groups of any size."""
     if config.run is not None:
-        loaded = load_model(config.run, NETWORK)
         log.info("the network of %s is used; no training", config.run)
-        return Reconstructor(config, None, loaded), {}
+        return load_model(config.run, NETWORK), {}
     scans = training_and_validation(data, config.val_fraction, config.seed)
-    model, history = trained(NETWORK, config, scans, data.offsets[0], folder, stop)
-    return Reconstructor(config, model, None), {NETWORK: history}
+    _, history = trained(NETWORK, config, scans, data.offsets[0], folder, stop)
+    return load_model(folder.path, NETWORK), {NETWORK: history}
+
+
+def reconstructed(model: LoadedModel, data: Dataset, config: ScanRunConfig, scratch: Path) -> Stitched:
+    """The network's object, by ``stitch=probe``."""
+    shape = (data.n_groups, data.region_size, data.region_size)
+    regions = FileArray.temporary(scratch, shape, np.complex64)
+    model.predict_regions(data, regions, config.batch_size)
+    return stitch(regions, data, "probe")
 
 
 def refined(
@@ -163,9 +152,7 @@ class Halves:
     crossings: dict[str, float | None]
 
 
-def half_scans(
-    maker: Reconstructor, data: Dataset, config: ScanRunConfig, folder: RunFolder
-) -> Halves | None:
+def half_scans(model: LoadedModel, data: Dataset, config: ScanRunConfig, folder: RunFolder) -> Halves | None:
     """The resolution by two random halves of the scan through the same network; None for a tiny scan."""
     rng = np.random.default_rng([config.seed, 3])
     order = rng.permutation(len(data.positions))
@@ -174,7 +161,9 @@ def half_scans(
     if min(len(part) for part in parts) <= config.group_size or min(region.height, region.width) < 32:
         return None
     with folder.timed("half_scans"):
-        made = [maker.stitched(data.subset(part, config.group_size), folder.path) for part in parts]
+        made = [
+            reconstructed(model, data.subset(part, config.group_size), config, folder.path) for part in parts
+        ]
         images = [region.crop(half.objects[0]) for half in made]
         mask = region.crop(made[0].mask[0]) & region.crop(made[1].mask[0])
         if not all(np.isfinite(image).all() and image[mask].any() for image in images):
@@ -188,6 +177,41 @@ def half_scans(
     return Halves(frequency, correlation, crossings)
 
 
+def compared(recon: Stitched, scan: Understood, data: Dataset, folder: RunFolder) -> dict[str, Any] | None:
+    """Scores against the object that the file brings, registered; None where it brings none of this scale."""
+    truth, size = scan.raw.object, scan.raw.object_pixel_m
+    if truth is None or (scan.pixel.metres and size and not _same(size, scan.pixel.metres)):
+        return None
+    region = metrics.Region(*data.tiling.rectangle)
+    with folder.timed("scoring"):
+        image, mask = region.crop(recon.objects[0]), region.crop(recon.mask[0])
+        if not np.isfinite(image).all() or not image[mask].any():
+            return None
+        flat = np.where(mask, np.abs(image) * np.exp(1j * scan_figures.levelled_phase(image, mask)), 0)
+        known, there = in_frame(truth, flat, mask)
+        part = _largest(there)
+        if part is None:
+            return None
+        return metrics.score(image[part], known[part], there[part], metrics.Region(0, 0, *known[part].shape))
+
+
+def _same(one: tuple[float, float], two: tuple[float, float]) -> bool:
+    return all(abs(a / b - 1) < 0.01 for a, b in zip(one, two, strict=True))
+
+
+def _largest(known: np.ndarray) -> tuple[slice, slice] | None:
+    """A rectangle of known pixels: the bounding box, cut on all sides until it holds nothing else."""
+    rows, cols = (np.flatnonzero(known.any(axis=axis)) for axis in (1, 0))
+    if not len(rows):
+        return None
+    top, bottom, left, right = rows[0], rows[-1] + 1, cols[0], cols[-1] + 1
+    while not known[top:bottom, left:right].all():
+        top, bottom, left, right = top + 1, bottom - 1, left + 1, right - 1
+        if min(bottom - top, right - left) < metrics.SSIM_WINDOW:
+            return None
+    return slice(top, bottom), slice(left, right)
+
+
 def assembled(
     scan: Understood,
     found: list[Finding],
@@ -195,13 +219,16 @@ def assembled(
     recons: dict[str, Stitched],
     fits: dict[str, dict[str, Misfit | None]],
     halves: Halves | None,
-    maker: Reconstructor,
+    truth: dict[str, dict[str, Any] | None],
+    doubts: list[str],
 ) -> dict[str, Any]:
     """``metrics.json``: how far the result can be trusted, and how the file was understood."""
-    doubts = [] if maker.loaded is None else [*probe_doubts(data.probe, maker.loaded.probe)]
     rows = {name: _row(fits[name], recons[name], data) for name in recons}
     for name, row in rows.items():
         row["flags"] += doubts
+        if (scores := truth[name]) is not None:
+            row["against_the_files_object"] = scores
+            log.info("%-8s SSIM amplitude %s  phase %s", name, *(_number(score) for score in scores["ssim"]))
         log.info(
             "%-8s r_factor %s  r_free %s  (photon noise alone %s)%s",
             name,

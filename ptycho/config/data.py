@@ -60,6 +60,7 @@ class DataConfig:
     stride: int = 1
     frames: int | None = None
     drop: tuple[int, ...] = ()
+    orientation: str = "format"
     DOMAINS: ClassVar[tuple[str, ...]] = ("counts", "intensity", "amplitude")
     UNITS: ClassVar[tuple[str, ...]] = ("m", "mm", "um", "nm", "angstrom", "px")
 
@@ -74,6 +75,8 @@ class DataConfig:
         if self.position_axes is not None:
             check(self.position_axes in ("rc", "xy"), "data.position_axes", self.position_axes, "rc or xy")
         check(self.position_sign in (1, -1), "data.position_sign", self.position_sign, "1 or -1")
+        allowed = "format or auto"
+        check(self.orientation in ("format", "auto"), "data.orientation", self.orientation, allowed)
         if self.N is not None:
             check(
                 self.N % 2 == 0 and 16 <= self.N <= 1024, "data.N", self.N, "even, from 16 to 1024, or null"

@@ -24,7 +24,13 @@ IN_MEMORY = 2**32  # bytes of one array that may be read at once
 SMALL, MAX_EXPANSION = 2**26, 200  # a member larger than SMALL bytes may be so much larger than compressed
 CHUNK_BYTES = 2**24  # of an array that is read by rows
 HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-KINDS = {"f": "real numbers", "iu": "integers", "fiu": "real numbers", "cfiu": "complex or real numbers"}
+KINDS = {
+    "biuf": "numbers or true and false",
+    "f": "real numbers",
+    "iu": "integers",
+    "fiu": "real numbers",
+    "cfiu": "complex or real numbers",
+}
 
 
 class NpzError(ValueError):

@@ -28,6 +28,7 @@ from ptycho.preparation.geometry import (
     positions_in_pixels,
     resampled_probe,
 )
+from ptycho.readers.scans.mask_file import read_mask
 from ptycho.readers.scans.raw_scan import RawScan
 
 READ_AT_ONCE = 2**25  # bytes of raw frames
@@ -175,8 +176,12 @@ def _good_pixels(
     intensity = np.square(sample) if domain == "amplitude" else sample
     shape = raw.patterns.shape[1:]
     good = np.ones(shape, bool) if raw.good is None else raw.good.copy()
-    negative = (sample < 0).any(axis=0)
     why = ["the file's mask"] if raw.good is not None else []
+    if config.mask_file is not None:
+        bad = read_mask(config.mask_file, (shape[0], shape[1]))
+        good &= ~bad
+        why.append(f"{bad.sum()} in data.mask_file")
+    negative = (sample < 0).any(axis=0)
     if negative.any():
         good &= ~negative
         why.append(f"{negative.sum()} negative")

@@ -73,7 +73,7 @@ def expected_residual(rate: np.ndarray) -> np.ndarray:
 
 @lru_cache(1)
 def _table() -> tuple[np.ndarray, np.ndarray]:
-    rates = np.linspace(0, MANY**0.5, 400) ** 2  # evenly in √λ, in which the values bend where few are counted
+    rates = np.linspace(0, MANY**0.5, 400) ** 2  # evenly in √λ: few counts need close points
     n = np.arange(200)
     weights = poisson.pmf(n[None], rates[:, None])
     return rates, (weights * abs(np.sqrt(n)[None] - np.sqrt(rates)[:, None])).sum(axis=1)

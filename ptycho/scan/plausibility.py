@@ -88,7 +88,8 @@ def doubts(statistics: Statistics, probe: np.ndarray) -> dict[str, str]:
     mean, light = _blurred(statistics.mean_intensity), _blurred(far_field_intensity(probe))
     likeness, found = _correlation(mean, light), {}
     row, col = displacement(mean, light)
-    if max(abs(row), abs(col)) > DISPLACED * len(probe):
+    moved_back = _correlation(np.roll(mean, (-row, -col), (0, 1)), light)
+    if max(abs(row), abs(col)) > DISPLACED * len(probe) and moved_back > LIKE:
         found[DISPLACEMENT] = f"the patterns lie {row} rows and {col} columns off the far field of the probe"
     for what, turned in ORIENTATIONS.items():
         asymmetry = 1 - _correlation(turned(light), light)

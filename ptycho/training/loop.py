@@ -160,7 +160,7 @@ class Trainer:
         total = self.epochs * self.steps * self.patterns
         self._progress = Progress(self.model.name, total, done * self.patterns, delay=0)
         try:
-            with contextlib.ExitStack() as self._from_now_on:
+            with contextlib.ExitStack() as self._from_now_on:  # that both steps are compiled
                 while self.history.epoch < self.epochs and not self._out_of_patience():
                     self._epoch()
         except NonFiniteLossError as error:
@@ -218,11 +218,11 @@ class Trainer:
             losses = _numbers(tensors)
             _check_finite(losses["loss"], f"epoch {epoch + 1}, step {history.step + 1}")
             history.running.append(losses)
-        seconds = self._clock.lap()
-        if (
-            not self._compiled
-        ):  # before the first step there was nothing to save, and a signal ended it at once
+        if not self._compiled:
+            self.eval_step(self.val_batches[0])
+            # Until now a signal ended the process at once: there was little to save, and much to wait for.
             self._from_now_on.enter_context(self.stop.deferred())
+        seconds = self._clock.lap()
         history.running_s += seconds
         history.compile_s += 0.0 if self._compiled else seconds
         self._compiled = True

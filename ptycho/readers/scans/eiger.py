@@ -13,8 +13,8 @@ in ``entry/instrument/detector``
 =================================== =============== ==========================================================
 
 There are no positions: they come in ``data.positions_file``, or by ``data.keys.positions``. The largest
-number of the dtype marks gaps and broken pixels; a pixel that holds it in every pattern looked at is left
-out.
+number of the dtype (Pilatus: a negative one) marks gaps and broken pixels; a pixel that holds it in every
+pattern looked at is left out.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _good(file: Hdf5File, good: np.ndarray | None, source: Hdf5Patterns | None) 
     largest = np.iinfo(source.dtype).max
     marked, peak = np.ones(source.shape[1:], bool), 0
     for block in source.looked():
-        marked &= (block == largest).all(axis=0)
+        marked &= ((block == largest) | (block < 0)).all(axis=0)
         lit = block[0] if good is None else block[0][good]
         peak = max(peak, int(np.max(lit[lit < largest], initial=0)))
     limit = plain(file, f"{SPECIFIC}/saturation_value", f"{SPECIFIC}/countrate_correction_count_cutoff")
@@ -129,11 +129,13 @@ def _good(file: Hdf5File, good: np.ndarray | None, source: Hdf5Patterns | None) 
         file.notes.append(f"the detector saturates at {limit:g} counts; those looked at reach {peak}")
     if limit is not None and peak >= limit > 0:
         file.warnings.append(
-            f"counts reach {peak}, and the detector saturates at {limit:g}: the beam is clipped"
+            f"counts reach {peak}, and the detector saturates at {limit:g}; add data.saturation={limit:g}"
         )
     if not marked.any():
         return good
-    file.notes.append(f"mask: {int(marked.sum())} pixels hold {largest} in the patterns looked at")
+    file.notes.append(
+        f"mask: {int(marked.sum())} pixels hold {largest}, or less than 0, in the patterns looked at"
+    )
     return ~marked if good is None else good & ~marked
 
 

@@ -22,13 +22,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
+import numpy as np
 
 from ptycho.config import ConfigError
 
 with contextlib.suppress(ImportError):
     import hdf5plugin  # noqa: F401 - registers its filters with HDF5
 
-CACHE = 2**26  # bytes of chunks that HDF5 keeps of each dataset
 DEEP = 16  # links that lead to links
 NAMED = 12  # datasets that an error lists
 DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError)  # what h5py makes of damaged bytes
@@ -98,11 +98,13 @@ class Hdf5File:
         if not isinstance(node, h5py.Dataset):
             return None
         try:
-            _ = node.dtype
+            sound = not _overlaps(node.dtype)
         except DAMAGE as error:
             self.complain(f"{key} cannot be read ({one_line(error)})")
             return None
-        return node
+        if not sound:
+            self.complain(f"{key} is damaged (the parts of its compound overlap)")
+        return node if sound else None
 
     def first(self, *keys: str) -> str | None:
         """The first of some paths at which a dataset is."""
@@ -190,7 +192,7 @@ class Hdf5File:
             if not real.is_file():  # a pipe or a device would never end
                 raise Hdf5Error("no such file" if not real.exists() else "not a file")
             try:
-                self._open[real] = h5py.File(real, "r", rdcc_nbytes=CACHE, locking="best-effort")
+                self._open[real] = h5py.File(real, "r", locking="best-effort")
             except DAMAGE as error:
                 raise Hdf5Error(_why(real, error)) from error
         return self._open[real]
@@ -214,7 +216,7 @@ def opened(path: str | Path) -> Iterator[Hdf5File]:
 
 
 def here(group: h5py.Group, path: str, left: int = DEEP) -> object | None:
-    """What is at ``path`` of the file itself, or an external link on the way, which is not followed; or None."""
+    """What is at ``path`` of the file itself; an external link on the way, which is not followed; or None."""
     node = group.file if path.startswith("/") else group
     parts = [part for part in path.split("/") if part]
     try:
@@ -240,6 +242,14 @@ def one_line(error: BaseException) -> str:
     """What an exception says; a ``KeyError`` would add quotes."""
     text = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
     return " ".join(text.split()) or type(error).__name__
+
+
+def _overlaps(dtype: np.dtype) -> bool:
+    """Whether the parts of a compound share bytes: reading it would write beyond the memory for it."""
+    parts = sorted((field[1], field[0].itemsize) for field in (dtype.fields or {}).values())
+    ends = [offset + size for offset, size in parts]
+    starts = [offset for offset, _ in parts[1:]] + [dtype.itemsize]
+    return any(end > start for end, start in zip(ends, starts, strict=False))
 
 
 def _why(path: Path, error: Exception) -> str:

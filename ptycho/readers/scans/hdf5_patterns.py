@@ -23,6 +23,7 @@ from ptycho.readers.scans.hdf5 import DAMAGE, Hdf5File, one_line
 from ptycho.readers.scans.hdf5_storage import LOOKED_AT, examine
 
 LARGEST_FRAME = 2**30  # bytes of one pattern
+CACHE = 2**27  # bytes of unpacked chunks that are kept, of all datasets together
 
 
 class Hdf5Patterns:
@@ -127,18 +128,20 @@ def patterns(file: Hdf5File, *keys: str | None) -> Hdf5Patterns | None:
     """The patterns at some keys, one after the other; None, and a problem, if that is not what they are."""
     if not keys or None in keys:
         return None
+    before = len(file.problems)
     each = {key: _fitting(file, key) for key in keys if key is not None}
     found = {key: dataset for key, dataset in each.items() if dataset is not None}
     kinds = {(dataset.dtype, dataset.shape[-2:]) for dataset in found.values()}
     if len(kinds) > 1:
         file.complain(f"{', '.join(found)} differ in dtype or detector: {', '.join(map(str, kinds))}")
     looked, start = [], 0
-    for dataset in found.values():
-        looked.append(examine(file, dataset, inner=2).some + start)
+    for key, dataset in found.items():
+        looked.append(examine(file, dataset, key, inner=2).some + start)
         start += math.prod(dataset.shape[:-2])
-    if len(found) < len(keys) or file.problems:
+    if len(found) < len(keys) or len(file.problems) > before:
         return None
     some = np.concatenate(looked)
+    found = {key: _cached(dataset, CACHE // len(found)) for key, dataset in found.items()}
     source = Hdf5Patterns(file, found, some[np.unique(np.linspace(0, len(some) - 1, LOOKED_AT).astype(int))])
     shapes = ", ".join(f"{key} {dataset.shape}" for key, dataset in list(found.items())[:3])
     more = f", … ({len(found)} datasets)" if len(found) > 3 else ""
@@ -150,12 +153,13 @@ def domain_of(file: Hdf5File, source: Hdf5Patterns | None, said: str | None = No
     """What the numbers are: told by themselves, else ``said`` by the format; None: neither."""
     if source is None:
         return None
-    if source.dtype.kind == "f" and not any(np.any(block) for block in source.looked()):
+    blocks = list(source.looked()) if source.dtype.kind == "f" else []
+    if blocks and not any(np.any(block) for block in blocks):
         file.warnings.append(f"the {len(source.looked_at)} patterns looked at hold nothing but zeros")
         return said
-    domain, note = told_domain(source.dtype, source.looked())
+    domain, note = told_domain(source.dtype, blocks)
     if domain is None and said is not None:
-        largest = max(float(np.nanmax(block)) for block in source.looked())
+        largest = max(float(np.max(block, initial=0, where=np.isfinite(block))) for block in blocks)
         if said == "intensity" and largest <= SMALL:
             file.warnings.append(f"the format says {said}, but {note}")
         domain, note = said, f"patterns are {said}: the format says so"
@@ -188,3 +192,22 @@ def _fitting(file: Hdf5File, key: str) -> h5py.Dataset | None:
         return dataset
     file.complain(problem)
     return None
+
+
+def _cached(dataset: h5py.Dataset, share: int) -> h5py.Dataset:
+    """The dataset with room for the chunks that a few neighbouring patterns are spread over.
+
+    Chunks that are small along the detector and long along the scan, as h5py makes them by itself, are
+    otherwise unpacked again for every pattern. HDF5 sets the room when nobody else has the dataset open.
+    """
+    if dataset.chunks is None:
+        return dataset
+    inner = [-(-size // step) for size, step in zip(dataset.shape[-2:], dataset.chunks[-2:], strict=True)]
+    layer = math.prod(dataset.chunks) * math.prod(inner) * dataset.dtype.itemsize
+    if layer <= 2**20:  # HDF5's own
+        return dataset
+    access = h5py.h5p.create(h5py.h5p.DATASET_ACCESS)
+    access.set_chunk_cache(100 * math.prod(inner) + 1, min(layer, share), 1.0)
+    holder, name = dataset.file, dataset.name
+    dataset.id.close()
+    return h5py.Dataset(h5py.h5d.open(holder.id, name.encode(), access))

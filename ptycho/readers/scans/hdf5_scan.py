@@ -15,21 +15,29 @@ from ptycho.readers.scans.hdf5_patterns import Hdf5Patterns
 from ptycho.readers.scans.hdf5_values import LENGTHS, array, raw, unit_of
 from ptycho.readers.scans.raw_scan import UNITS, RawScan, ReadOptions
 
-OPTIONS = ("keys", "unit", "axes", "positions_file", "patterns_file")
+OPTIONS = {  # of ReadOptions, with their names in the configuration
+    "keys": "data.keys",
+    "unit": "data.unit",
+    "axes": "data.position_axes",
+    "positions_file": "data.positions_file",
+    "patterns_file": "data.patterns_file",
+}
 CXI_GOOD = 0x1000  # of CXI's bits of a mask, this one says that a pixel has signal
 
 
 def only(path: str | Path, name: str, options: ReadOptions, *used: str) -> None:
     """Refuse options that a format has no use for, so that none is dropped in silence."""
-    for key in OPTIONS:
+    for key, said in OPTIONS.items():
         value = getattr(options, key)
         if value and key not in used:
             shown = ", ".join(value) if key == "keys" else value
-            raise ConfigError(f"{path}: data.{key}={shown}: the format {name} does not need it; leave it out")
+            raise ConfigError(f"{path}: {said}={shown}: the format {name} does not need it; leave it out")
     if options.unit is not None and options.unit not in UNITS:
         raise ConfigError(f"{path}: data.unit={options.unit}: must be one of {', '.join(UNITS)}")
     if options.axes not in (None, "rc", "xy"):
-        raise ConfigError(f"{path}: data.axes={options.axes}: must be rc (row first) or xy (x first)")
+        raise ConfigError(
+            f"{path}: data.position_axes={options.axes}: must be rc (row first) or xy (x first)"
+        )
 
 
 def lengths(
@@ -41,6 +49,8 @@ def lengths(
     said = unit_of(file, key, LENGTHS) if options.unit is None else None
     if found is None or len(file.problems) > before:
         return None
+    if options.unit is not None:
+        file.notes.append(f"{key} is in {options.unit}, as data.unit says")
     if said is not None:
         return found.astype(np.float64) * said[1], "m"
     if (options.unit or unit) is None:

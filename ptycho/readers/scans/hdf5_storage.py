@@ -43,13 +43,13 @@ class Stored:
     some: np.ndarray
 
 
-def examine(file: Hdf5File, dataset: h5py.Dataset, inner: int = 0) -> Stored:
+def examine(file: Hdf5File, dataset: h5py.Dataset, name: str, inner: int = 0) -> Stored:
     """Whether a dataset can be read, and how much of it is there; problems and warnings go to ``file``.
 
     Args:
+        name: what to call it.
         inner: its last axes that belong to one entry: 2 for patterns.
     """
-    name = (dataset.name or "a dataset").lstrip("/")
     before = len(file.problems)
     try:
         missing, some = _examined(file, dataset, inner, name, NESTED)
@@ -126,22 +126,23 @@ def _missing_of_sources(file: Hdf5File, dataset: h5py.Dataset, inner: int, name:
         file.complain(f"{name}: more than {NESTED} virtual datasets of virtual datasets")
         return 0
     entry = max(1, math.prod(dataset.shape[dataset.ndim - inner :]))
-    unfilled, lost, seen = dataset.size, 0, set()
+    unfilled, lost = dataset.size, 0
+    opened: dict[tuple[str, str], h5py.Dataset] = {}
     for source in dataset.virtual_sources():
         filled = _selected(source.vspace)
         unfilled -= unfilled if filled is None else min(unfilled, filled)
         if "%b" in source.file_name or "%b" in source.dset_name:
             file.warnings.append(f"{name}: that {source.file_name} is complete was not checked")
             continue
+        which = source.file_name, source.dset_name
         try:
-            found = _source(file, dataset, source, name)
+            if which not in opened:
+                opened[which] = _source(file, dataset, source, name)
+                said = f"{name}, from {source.file_name},"
+                lost += _examined(file, opened[which], inner, said, left - 1)[0]
+            lost += _short(source, opened[which].shape) // entry
         except Hdf5Error as error:
             file.complain(str(error))
-            continue
-        lost += _short(source, found.shape) // entry
-        if (source.file_name, source.dset_name) not in seen:
-            seen.add((source.file_name, source.dset_name))
-            lost += _examined(file, found, inner, f"{name}, from {source.file_name},", left - 1)[0]
     return lost + -(-unfilled // entry)
 
 

@@ -212,7 +212,7 @@ def _whole(file: Hdf5File, dataset: h5py.Dataset, key: str) -> np.ndarray | None
         file.complain(f"{key} {dataset.shape} takes {size} bytes; at most {IN_MEMORY} are read at once")
         return None
     before = len(file.problems)
-    examine(file, dataset)
+    examine(file, dataset, key)
     return np.asarray(dataset[()]) if len(file.problems) == before else None
 
 

@@ -3,7 +3,7 @@
 =============================== ==============================================================================
 ``patterns``                    (J, H, W) or a raster (A, B, H, W); if it is not said, one of :data:`PATTERNS`
 ``positions``                   (J, 2) or (2, J), in ``data.unit`` or its ``units``; **(row, col)** unless
-                                ``data.axes=xy``
+                                ``data.position_axes=xy``
 ``positions_row``, ``…_col``    (J,) each, (A, B) each, or the two axes of the raster
 ``probe``, ``object``           (h, w) with modes before it, and (h, w); complex, or MATLAB's real and imag
 ``good``, ``bad``               (H, W): other than nought where a pixel counts, or does not

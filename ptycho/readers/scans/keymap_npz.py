@@ -2,7 +2,7 @@
 
 =============================== ============================================================================
 ``patterns``                    (J, H, W), (1, J, H, W), a raster (A, B, H, W), or (H, W, J)
-``positions``                   (J, 2) or (2, J), in ``data.unit``; **(row, col)** unless ``data.axes=xy``
+``positions``                   (J, 2) or (2, J), in ``data.unit``; **(row, col)**; x, y: ``position_axes=xy``
 ``positions_row``, ``…_col``    (J,) each, instead
 ``probe``, ``object``           (h, w) with modes before it, and (h, w)
 ``good``, ``bad``               (H, W): other than nought where a pixel counts, or does not
@@ -97,7 +97,7 @@ def _check_map(path: str | Path, options: ReadOptions) -> None:
         )
     if options.axes is not None and ways[1]:
         raise ConfigError(
-            f"{path}: data.axes={options.axes}: positions_row and positions_col say this; leave it out"
+            f"{path}: data.position_axes={options.axes}: positions_row and positions_col say it; leave it out"
         )
 
 
@@ -119,7 +119,9 @@ def _positions(arrays: Arrays, path: str | Path, options: ReadOptions) -> tuple[
         raise NpzError(f"{key} has shape {listed.shape}; must be (J, 2) or (2, J)")
     listed = listed if listed.shape[1] == 2 else listed.T
     if options.axes is None:
-        arrays.notes.append(f"{key} is taken as (row, col); data.axes=xy if x, the column, comes first")
+        arrays.notes.append(
+            f"{key} is taken as (row, col); data.position_axes=xy if x, the column, comes first"
+        )
     first, second = listed.T if options.axes != "xy" else listed[:, ::-1].T
     return places(first, second, (key, key)), options.unit
 

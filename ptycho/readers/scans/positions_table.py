@@ -81,7 +81,9 @@ def read_table(path: str | Path, unit: str | None = None, axes: str | None = Non
         values, columns = _text(path, content)
     columns = columns or _unnamed(path, values.shape[1], axes)
     if columns.named and axes is not None:
-        raise ConfigError(f"{path}: data.axes={axes}: its columns have names that say this; leave it out")
+        raise ConfigError(
+            f"{path}: data.position_axes={axes}: its columns have names that say this; leave it out"
+        )
     positions, found, note = _in_one_unit(path, values[:, [columns.row, columns.col]], columns, unit)
     where = (
         f"{len(values)} positions from {path}: rows in column {columns.row + 1}, columns in {columns.col + 1}"
@@ -197,7 +199,7 @@ def _unnamed(path: Path, count: int, axes: str | None) -> Columns:
         )
     if axes is None:
         raise ConfigError(
-            f"{path}: its columns have no names; add data.axes=xy (x first) or data.axes=rc (row first)"
+            f"{path}: its columns have no names; add data.position_axes=xy or data.position_axes=rc"
         )
     return Columns(0, 1) if axes == "rc" else Columns(1, 0)
 

@@ -28,6 +28,7 @@ import numpy as np
 from ptycho.readers.scans.hdf5 import Hdf5File, has, opened
 from ptycho.readers.scans.hdf5_patterns import Hdf5Patterns, domain_of, patterns
 from ptycho.readers.scans.hdf5_scan import centre_of, good_of, only, scan, table
+from ptycho.readers.scans.hdf5_storage import LOOKED_AT
 from ptycho.readers.scans.hdf5_values import DISTANCE, ENERGY, PIXEL, number, raw, text
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
 
@@ -139,11 +140,12 @@ def _good(file: Hdf5File, chunks: list[str], source: Hdf5Patterns | None) -> np.
         return None
     common = file.first("meta/weight2d", "common/weight2d", "info/weight2d")
     good = good_of(file, common, "good")
-    own = [file.dataset(f"{chunk}/weights") for chunk in chunks]
+    some = chunks[:: max(1, len(chunks) // LOOKED_AT)]
+    own = [file.dataset(f"{chunk}/weights") for chunk in some]
     shown = [w[0] if w.ndim == 3 else w[()] for w in own if w is not None and w.size and w.ndim in (2, 3)]
     if good is not None or not shown:
         return good
     masks = np.array([mask != 0 for mask in shown])
     if (masks != masks[0]).any() or any(w is not None and w.ndim == 3 for w in own):
-        file.notes.append("mask: weights of the first pattern of each chunk")
+        file.notes.append(f"mask: weights of the first pattern of {', '.join(some)}")
     return np.asarray(masks.all(axis=0))

@@ -20,7 +20,7 @@ class PatternSource(Protocol):
     @property
     def dtype(self) -> np.dtype: ...
     def read(self, index: slice | np.ndarray) -> np.ndarray:
-        """Some patterns, ``(K, H, W)`` in the file's own numbers: a slice of step one, or integers ``(K,)``."""
+        """Some, ``(K, H, W)`` in the file's own numbers, by a slice of step one or integers ``(K,)``."""
         ...
 
     def close(self) -> None: ...
@@ -34,7 +34,7 @@ class RawScan:
         format: name of the format, a key of ``FORMATS``.
         patterns: ``(J, H, W)``; row, column of the detector as stored.
         domain: ``counts``, ``intensity`` (in units of its own) or ``amplitude``; None: cannot be told.
-        zero_frequency: ``centre`` (H//2, W//2), ``corner`` (sample 0), (row, col) in detector pixels, or None.
+        zero_frequency: ``centre`` (H//2, W//2), ``corner`` (sample 0), (row, col) in pixels, or None.
         positions: ``(J, 2)`` float64, (row, col) of the probe on the object, increasing with the index of
             the object's array, by the format's own convention; in ``unit``.
         unit: a key of ``UNITS``.
@@ -79,12 +79,12 @@ class ReadOptions:
 
     Attributes:
         format: force one of the formats; None: told by the file's content.
-        keys: where things are, for a file of no known layout: ``patterns``, ``positions`` (or ``positions_row``
-            and ``positions_col``), ``probe``, ``object``, ``good``, ``bad``, ``dark``, ``flat``,
-            ``energy_eV``, ``distance_m``, ``detector_pixel_m``; HDF5 paths or NPZ keys.
+        keys: where things are, for a file of no known layout: ``patterns``, ``positions`` (or
+            ``positions_row`` and ``positions_col``), ``probe``, ``object``, ``good``, ``bad``, ``dark``,
+            ``flat``, ``energy_eV``, ``distance_m``, ``detector_pixel_m``; HDF5 paths or NPZ keys.
         unit: of the positions.
         axes: ``rc`` or ``xy``: what the columns of ``positions`` are, for a key map or a table.
-        positions_file: a table (CSV, TXT, NPY) or a second file with the positions, and a probe if it has one.
+        positions_file: a table (CSV, TXT, NPY) or a second file with the positions, and perhaps a probe.
         patterns_file: a second file with the patterns, for a file that has only positions.
     """
 
@@ -99,5 +99,3 @@ class ReadOptions:
 def wavelength_m(energy_eV: float) -> float:
     """``λ = h·c/E``, in metres."""
     return 1.239841984e-6 / energy_eV
-
-

@@ -79,7 +79,7 @@ def _second(file: Hdf5File, path: str, options: ReadOptions, source: Hdf5Pattern
     other = Hdf5File(path)
     try:
         if options.axes is not None and "positions" not in options.keys:
-            other.complain(f"data.axes={options.axes}: its keys say this; leave it out")
+            other.complain(f"data.position_axes={options.axes}: its keys say this; leave it out")
         if has_positions(other.file):
             return read_product(other, options)
         if not any(key in options.keys for key in KEYS) and not all(has(other.file, key) for key in PP):

@@ -6,8 +6,9 @@ NPZ         a ZIP archive
 TIFF        the signature of TIFF, or a folder with such files
 =========== =================================================================================================
 
-Of the formats of one container the first that recognises the file reads it; the most specific come first. A
-map of keys (``data.keys``) or ``data.format`` goes before.
+Of the formats of one container the first that recognises the file reads it; the most specific come first.
+``data.format`` goes before, and so does a map of keys that says where the patterns are (some detectors' files
+want a map of the positions alone).
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def open_scan(path: str | Path, options: ReadOptions | None = None) -> RawScan:
     """
     path, options = Path(path), options or ReadOptions()
     check(options.unit in (None, *UNITS), "data.unit", options.unit, f"one of {', '.join(UNITS)}")
-    check(options.axes in (None, "rc", "xy"), "data.axes", options.axes, "rc (row, column) or xy")
+    check(options.axes in (None, "rc", "xy"), "data.position_axes", options.axes, "rc (row, column) or xy")
     container = _container(path)
     module = _module(_format(path, container, options))
     scan: RawScan = module.read(path, options)
@@ -114,7 +115,7 @@ def _format(path: Path, container: str, options: ReadOptions) -> str:
         return options.format
     if container == "TIFF":
         return "tiff"
-    if options.keys:
+    if options.keys and (container == "NPZ" or "patterns" in options.keys):
         return KEYMAPS[container]
     name, held = (_in_hdf5 if container == "HDF5" else _in_npz)(path)
     if name is None:

@@ -1,0 +1,59 @@
+"""A known object brought into the frame of a reconstruction, from wherever its array begins."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.ndimage import fourier_shift
+from skimage.registration import phase_cross_correlation
+
+UPSAMPLING = 50  # of the correlation's peak; a fiftieth of a pixel
+EDGE = 2  # pixels beside the truth's own edge that a shift by a fraction spoils
+
+
+def in_frame(truth: np.ndarray, recon: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The truth where the reconstruction has it, and where it is known there.
+
+    The shift is that of the largest correlation of the two, each without its mean; global phase and scale do
+    not matter to it, a phase plane does: take it off first. The truth is moved by the fraction of a pixel on
+    its Fourier transform, so that the reconstruction stays as it is.
+
+    Args:
+        truth: complex ``(H, W)`` of any size.
+        recon, mask: complex ``(M, M)`` and bool, the covered pixels.
+
+    Returns:
+        complex ``(M, M)``, zero where it is not known, and bool ``(M, M)``.
+    """
+    side = [max(a, b) for a, b in zip(truth.shape, recon.shape, strict=True)]
+    fixed = _padded(np.where(mask, recon - recon[mask].mean(), 0), side)
+    shift = _shift(fixed, _padded(truth - truth.mean(), side))
+    placed, there = _moved(truth, shift, side, recon.shape)
+    there &= mask
+    window = there * np.outer(*(np.hanning(n + 2)[1:-1] for n in recon.shape))  # the first saw unlike edges
+    parts = [window * (image - image[there].mean()) for image in (recon, placed)]
+    placed, known = _moved(truth, shift + _shift(*parts), side, recon.shape)
+    known &= mask
+    return np.where(known, placed, 0), known
+
+
+def _shift(fixed: np.ndarray, moving: np.ndarray) -> np.ndarray:
+    """(row, col) in pixels by which ``moving`` must go."""
+    found = phase_cross_correlation(fixed, moving, upsample_factor=UPSAMPLING, normalization=None)
+    return np.asarray(found[0], float)
+
+
+def _moved(
+    truth: np.ndarray, shift: np.ndarray, side: list[int], shape: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The truth moved, on an array of ``shape``, and where it is known there."""
+    known = np.zeros(side, bool)
+    known[EDGE : truth.shape[0] - EDGE, EDGE : truth.shape[1] - EDGE] = True
+    whole, level = np.round(shift).astype(int), truth.mean()
+    spectrum = np.fft.fft2(_padded(truth - level, side))
+    finer = np.fft.ifft2(fourier_shift(spectrum, shift - whole)) + level
+    placed, there = (np.roll(array, tuple(whole), axis=(0, 1)) for array in (finer, known))
+    return placed[: shape[0], : shape[1]], there[: shape[0], : shape[1]]
+
+
+def _padded(image: np.ndarray, side: list[int]) -> np.ndarray:
+    return np.pad(image, [(0, n - k) for n, k in zip(side, image.shape, strict=True)])

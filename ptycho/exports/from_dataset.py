@@ -1,0 +1,132 @@
+"""Our own values → :class:`ExportedScan`: a simulated dataset, or a measured scan with what was made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.exports.exported_scan import ExportedScan, Pair
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.patterns import Patterns
+
+if TYPE_CHECKING:
+    from ptycho.preparation.prepare import Understood
+
+ROUNDING = 1e-3  # photons, and 1e-6 of them: what float32 square roots may be off
+SAME_PLACE = 5e-3  # pixels, within which a dataset rounds positions
+
+
+@dataclass(frozen=True, eq=False)
+class Intensities:
+    """``A²`` of stored amplitudes, block by block; rounded to whole photons if ``dtype`` is an integer one."""
+
+    amplitudes: Patterns
+    dtype: np.dtype
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        for block in self.amplitudes.blocks():
+            squares = np.square(block, dtype=np.float64)
+            yield (np.rint(squares) if self.dtype.kind == "u" else squares).astype(self.dtype)
+
+
+def intensities(amplitudes: Patterns, counts: bool) -> Intensities:
+    """Photons as the smallest unsigned integers that hold them, where they are whole; else float32."""
+    if not (counts and all(_whole(block) for block in amplitudes.blocks())):
+        return Intensities(amplitudes, np.dtype(np.float32))
+    brightest = amplitudes.statistics.largest**2
+    return Intensities(amplitudes, np.dtype(np.uint16 if brightest < 2**16 - 1 else np.uint32))
+
+
+def from_dataset(data: Dataset, image: int, object_: np.ndarray) -> ExportedScan:
+    """The patterns of one image of a dataset, with an object ``(M, M)`` in its coordinates; units unknown.
+
+    Raises:
+        ConfigError: there is no such image, or the object is not one of this dataset.
+    """
+    if not 0 <= image < data.n_images:
+        raise ConfigError(f"image={image}: must be from 0 to {data.n_images - 1}")
+    side = data.object_size
+    if object_.shape != (side, side):
+        raise ConfigError(f"the object has shape {object_.shape}; that of the scan is {(side, side)}")
+    chosen = np.flatnonzero(data.image == image)
+    every = len(chosen) == len(data.image)
+    patterns = intensities(data.amplitudes if every else data.amplitudes.some(chosen), data.counts)
+    return ExportedScan(
+        positions=data.positions[chosen].astype(np.float64),
+        probe=(data.photon_scale * data.probe)[None].astype(np.complex64),
+        patterns=patterns,
+        dtype=patterns.dtype,
+        domain="counts" if data.counts else "intensity",
+        object=object_,
+        good=data.good,
+    )
+
+
+def from_measured(scan: Understood, data: Dataset, object_: np.ndarray) -> ExportedScan:
+    """A measured scan as it was prepared, with what was reconstructed from it."""
+    raw, binned = scan.raw, scan.detector.bin
+    pitch = raw.detector_pixel_m
+    return replace(
+        from_dataset(data, 0, object_),
+        pixel_m=scan.pixel.metres,
+        energy_eV=raw.energy_eV,
+        distance_m=raw.distance_m,
+        detector_pixel_m=None if pitch is None else (binned * pitch[0], binned * pitch[1]),
+        numbers=frames_of(scan, data),
+        comments=f"Read from a file of the format {raw.format}; cut to {scan.N} x {scan.N}, {binned} x {binned} "
+        "detector pixels each.",
+    )
+
+
+def product_of(
+    scan: Understood, data: Dataset, objects: np.ndarray, pixel: Pair | None, name: str = ""
+) -> ExportedScan:
+    """What a run keeps of a scan as ``product.h5``: positions, probe and object, without the patterns.
+
+    Its positions are numbered as in the measured file, which can be read as its ``data.patterns_file``.
+
+    Args:
+        scan: how the file was understood.
+        data: all of its patterns, or those that the object was made from.
+        objects: ``(M, M)``.
+        pixel: (row, col) pitch of the object's pixels in metres, if it is known.
+        name: of the product.
+    """
+    return replace(from_measured(scan, data, objects), patterns=None, pixel_m=pixel, name=name)
+
+
+def frames_of(scan: Understood, data: Dataset) -> np.ndarray | None:
+    """Which frames of the file a dataset's patterns are, told by their positions; None if these do not tell.
+
+    The dataset has some of the understood patterns in their order, and their positions moved by a whole
+    number of pixels.
+    """
+    places, wanted = scan.positions, data.positions.astype(np.float64)
+    left_out = len(places) - len(wanted)
+    if left_out == 0:
+        return scan.frames
+    least, most = places.min(axis=0) - wanted.min(axis=0), places.max(axis=0) - wanted.max(axis=0)
+    moves = np.unique(np.rint(places[: left_out + 1] - wanted[0]), axis=0)  # the first one's partner is there
+    inside = (moves > least - 0.5).all(axis=1) & (moves < most + 0.5).all(axis=1)
+    found = [_in_order(places - move, wanted) for move in moves[inside]]
+    fitting = [indices for indices in found if indices is not None]
+    return scan.frames[fitting[0]] if len(fitting) == 1 else None
+
+
+def _in_order(places: np.ndarray, wanted: np.ndarray) -> np.ndarray | None:
+    """Indices into ``places``, increasing, of those that are ``wanted``; None if one is not there."""
+    indices, at = [], 0
+    for index, place in enumerate(places):
+        if at < len(wanted) and np.abs(place - wanted[at]).max() < SAME_PLACE:
+            indices.append(index)
+            at += 1
+    return np.array(indices) if at == len(wanted) else None
+
+
+def _whole(amplitudes: np.ndarray) -> bool:
+    squares = np.square(amplitudes, dtype=np.float64)
+    return bool(np.all(np.abs(squares - np.rint(squares)) <= ROUNDING + 1e-6 * squares))

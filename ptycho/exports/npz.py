@@ -1,0 +1,87 @@
+"""The NPZ of the published PtychoPINN program (hoidn/PtychoPINN, its data contract).
+
+=========================== ============ ====================================================================
+``diff3d``                  (J, N, N)    **amplitudes** √n, float32, zero frequency at N//2
+``xcoords``, ``ycoords``    (J,)         column and row of the patch's middle, in pixels from the object's
+                                         corner
+``probeGuess``              (N, N)       the probe; of several modes the strongest
+``objectGuess``             (M, M)       the object, if there is one
+``scan_index``              (J,)         zeros
+``scale_contract_version``, text         ``legacy_v1``, ``normalized_amplitude``: the program's words for a
+``measurement_domain``                   ``diff3d`` of amplitudes
+``_metadata``               text         JSON: units, signs, and what else is known; nothing is pickled
+=========================== ============ ====================================================================
+
+There is no place for a mask: pixels that were not measured hold zero, and ``_metadata`` says how many.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from ptycho.exports.exported_scan import ExportedScan
+from ptycho.files.atomic import write_atomically
+
+CONTRACT = {"scale_contract_version": "legacy_v1", "measurement_domain": "normalized_amplitude"}
+
+
+def write(path: Path, scan: ExportedScan) -> None:
+    """Write an NPZ file; memory holds one block of patterns.
+
+    Raises:
+        ConfigError: the scan has no patterns.
+        WriteError: the file cannot be written.
+    """
+    write_atomically(path, lambda file: _fill(file, scan))
+
+
+def _fill(file: IO[bytes], scan: ExportedScan) -> None:
+    rows, cols = scan.from_corner.T
+    strongest = int(np.argmax(np.sum(np.abs(scan.probe) ** 2, axis=(1, 2))))
+    arrays = {
+        "xcoords": cols,
+        "ycoords": rows,
+        "probeGuess": scan.probe[strongest].astype(np.complex64),
+        "scan_index": np.zeros(len(scan.positions), np.int64),
+        "_metadata": np.array(json.dumps(_metadata(scan), ensure_ascii=False)),
+    }
+    arrays |= {key: np.array(text) for key, text in CONTRACT.items()}
+    if scan.object is not None:
+        arrays["objectGuess"] = scan.object.astype(np.complex64)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        _member(archive, "diff3d", scan.shape, np.dtype("<f4"), scan.amplitude_blocks())
+        for key, array in arrays.items():
+            _member(archive, key, array.shape, array.dtype, [array])
+
+
+def _member(
+    archive: zipfile.ZipFile, key: str, shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray]
+) -> None:
+    """An array in blocks that follow each other along its first axis."""
+    header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
+        npy.write_array_header_1_0(member, header)
+        for block in blocks:
+            member.write(np.ascontiguousarray(block, dtype).tobytes())
+
+
+def _metadata(scan: ExportedScan) -> dict[str, Any]:
+    return {
+        "name": scan.name,
+        "comments": (scan.blanked + scan.comments).strip(),
+        "diff3d": f"square roots of {scan.domain}; zero frequency at sample (N//2, N//2)",
+        "coords": "of the patch's middle in pixels from the corner of objectGuess: x is the column, y the "
+        "row; of the probe, increasing with the object's index",
+        "probeGuess": f"√photons; the strongest of {len(scan.probe)} incoherent modes",
+        "pixel_m": scan.pixel_m,
+        "energy_eV": scan.energy_eV,
+        "distance_m": scan.distance_m,
+        "detector_pixel_m": scan.detector_pixel_m,
+    }

@@ -1,0 +1,110 @@
+"""The product of ptychodus (AdvancedPhotonSource/ptychodus) in HDF5; patterns beside it, if there are any.
+
+=================================== ============== ==========================================================
+``probe_position_indexes``          (J,)           which pattern of ``raw_data`` each position is of; without
+                                                   patterns, which one of the measured file
+``probe_position_{x,y}_m``          (J,) metres    column, row of the patch's middle, from the object's middle
+``probe``, ``object``               (K, N, N);     ``pixel_{height,width}_m``; ``center_{x,y}_m`` of the
+                                    (M, M)         object, which is nought
+``opr_weights``                     (J, 1)         all one, at the root and as an attribute of ``probe``: the
+                                                   program writes the one and reads the other
+``tomography_angle_deg``            number         attribute and dataset of the root, for the same reason
+``@probe_energy_eV``, …             numbers        nought where unknown, as the program has it
+``raw_data/diffraction``            (J, N, N)      **amplitudes** √n, float32, zero frequency at N//2
+``raw_data/{xcoords,ycoords}``      (J,) pixels    column, row of the patch's middle, from the object's corner
+=================================== ============== ==========================================================
+
+Where the pixel size is unknown every length is in object pixels, one pixel "one metre" wide: the program
+divides by it. Attributes say so.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.exports.exported_scan import ExportedScan
+from ptycho.exports.hdf5_writing import write_hdf5, write_patterns
+
+IN_PIXELS = "The pixel size is unknown: all lengths are in object pixels, not in metres. "
+SIGN = "of the probe on the object: x increases with the object's column, y with its row"
+
+
+def write(path: Path, scan: ExportedScan) -> None:
+    """Write a product.
+
+    Raises:
+        ConfigError: the scan has no object.
+        WriteError: the file cannot be written.
+    """
+    if scan.object is None:
+        raise ConfigError(f"{path}: a product holds an object, and there is none; choose another format")
+    write_hdf5(path, lambda file: _fill(file, scan))
+
+
+def _fill(file: h5py.File, scan: ExportedScan) -> None:
+    _metadata(file, scan)
+    _positions(file, scan)
+    _images(file, scan)
+    for name in ("loss_values", "loss_epochs"):
+        file.create_dataset(name, data=np.zeros(0))
+    if scan.patterns is not None:
+        _raw_data(file.create_group("raw_data"), scan)
+
+
+def _metadata(file: h5py.File, scan: ExportedScan) -> None:
+    photons = float(np.sum(np.abs(scan.probe) ** 2, dtype=float)) if scan.domain == "counts" else 0.0
+    comments = (IN_PIXELS if scan.pixel_m is None else "") + scan.blanked + scan.comments
+    file.attrs.update(
+        {
+            "name": scan.name,
+            "comments": comments.strip(),
+            "detector_object_distance_m": scan.distance_m or 0.0,
+            "probe_energy_eV": scan.energy_eV or 0.0,
+            "probe_photon_count": photons,
+            "exposure_time_s": 0.0,
+            "mass_attenuation_m2_kg": 0.0,
+            "tomography_angle_deg": 0.0,
+        }
+    )
+    file["tomography_angle_deg"] = 0.0
+    if scan.detector_pixel_m is not None:
+        height, width = scan.detector_pixel_m
+        file.attrs.update({"detector_pixel_height_m": height, "detector_pixel_width_m": width})
+
+
+def _positions(file: h5py.File, scan: ExportedScan) -> None:
+    count = len(scan.positions)
+    numbers = np.arange(count) if scan.numbers is None or scan.patterns is not None else scan.numbers
+    file["probe_position_indexes"] = numbers.astype(np.int64)
+    lengths = scan.from_middle * np.array(scan.pixel_m or (1.0, 1.0))
+    for axis, values in zip("yx", lengths.T, strict=True):
+        file[f"probe_position_{axis}_m"] = values
+        file[f"probe_position_{axis}_m"].attrs.update({"units": _unit(scan), "sign": SIGN})
+
+
+def _images(file: h5py.File, scan: ExportedScan) -> None:
+    height, width = scan.pixel_m or (1.0, 1.0)
+    pixel = {"pixel_height_m": height, "pixel_width_m": width}
+    weights = np.ones((len(scan.positions), 1), np.float32)
+    file["probe"] = scan.probe.astype(np.complex64)
+    file["probe"].attrs.update(pixel | {"opr_weights": weights, "units": "√photons"})
+    file["opr_weights"] = weights
+    assert scan.object is not None
+    file["object"] = scan.object.astype(np.complex64)
+    file["object"].attrs.update(pixel | {"center_x_m": 0.0, "center_y_m": 0.0})
+    file["object_layer_spacing_m"] = np.zeros(0)
+
+
+def _raw_data(group: h5py.Group, scan: ExportedScan) -> None:
+    data = write_patterns(group, "diffraction", scan.shape, np.dtype(np.float32), scan.amplitude_blocks())
+    data.attrs.update({"domain": "amplitude", "square": scan.domain, "zero_frequency": "centre (N//2, N//2)"})
+    group["ycoords"], group["xcoords"] = scan.from_corner.T
+    group["scan_index"] = np.zeros(len(scan.positions), np.int64)
+
+
+def _unit(scan: ExportedScan) -> str:
+    return "px" if scan.pixel_m is None else "m"

@@ -1,0 +1,50 @@
+"""Which formats a scan can be written in, and by which name of a file a format is meant."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from ptycho.config import ConfigError, check
+from ptycho.exports import cxi, npz, product
+from ptycho.exports.exported_scan import ExportedScan
+
+FORMATS: dict[str, Callable[[Path, ExportedScan], None]] = {
+    "ptychodus": product.write,
+    "cxi": cxi.write,
+    "npz": npz.write,
+}
+SUFFIXES = {".h5": "ptychodus", ".hdf5": "ptychodus", ".cxi": "cxi", ".npz": "npz"}
+
+
+def format_of(name: str | None, output: str | None) -> str:
+    """The format that is asked for, or else the one that the output's name ends with.
+
+    Raises:
+        ConfigError: it is unknown, or cannot be told.
+    """
+    if name is None and output is not None:
+        name = SUFFIXES.get(Path(output).suffix.lower())
+        if name is None:
+            raise ConfigError(f"output={output}: does not tell the format; add format={' or '.join(FORMATS)}")
+    check(name in FORMATS, "format", name, f"one of {', '.join(FORMATS)}")
+    return str(name)
+
+
+def check_output(path: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
+    """Raise :class:`ConfigError` if a file is not to be written, or can be seen not to be writable.
+
+    Args:
+        inputs: files that are read, which are never replaced.
+    """
+    if path.is_dir():
+        raise ConfigError(f"output={path}: is a folder; name a file")
+    for source in inputs:
+        if path.exists() and source.exists() and path.samefile(source):
+            raise ConfigError(f"output={path}: is what is read; choose another file")
+    if path.exists() and not overwrite:
+        raise ConfigError(f"output={path}: is there already; choose another file, or overwrite=true")
+    nearest = next(folder for folder in path.absolute().parents if folder.exists())
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
+        raise ConfigError(f"output={path}: {nearest} is no folder that can be written")

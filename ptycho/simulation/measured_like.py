@@ -1,0 +1,247 @@
+"""A scan as a beamline measures it, with its truth, and without the operators that reconstruct it.
+
+The sample has structure finer than the detector resolves, positions are real numbers, and nothing is
+interpolated: who reconstructs such a scan is not helped by having simulated it ("inverse crime").
+
+======== ==================================================================================================
+``q``    ``oversampling``: the sample's pixels are q times finer than the object's
+``S``    sample, ``(qM, qM)`` complex; coarse sample i is fine sample q·i
+``P_q``  the probe on the fine grid: its far field padded with zeros to ``(qN, qN)``
+``r``    position (row, col) in coarse pixels; ``q·r = w + s``, w whole, s in [−½, ½)
+``Ψ``    ``1/(q²N) · crop_N Σ_x P_q(x − s) S[w + x] exp(−2πi k·x/(qN))``: the far field on the detector
+``O``    the truth: the sample's far field cut to what fits M coarse pixels
+``n``    photons, ``n ~ Poisson(λ)``, ``λ = c |Ψ|²``, c such that ``⟨Σ λ⟩ = nphotons``
+======== ==================================================================================================
+
+The shift by s is a phase ramp on the far field of the probe, which is exact. With q = 1, a probe that
+vanishes at the edge and whole positions this is ``|F(P·O[r : r + N])|²``. NumPy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from scipy.ndimage import gaussian_filter
+
+from ptycho.config import check
+from ptycho.simulation.objects import line_amplitude
+
+AT_ONCE = 2**21  # fine pixels of exit waves
+SAMPLED = 64  # patterns that the photon scale is taken from
+GOLDEN = np.pi * (3 - np.sqrt(5))  # angle between neighbours on a Fermat spiral
+LINES = 400
+DARKEST, PHASE = 0.6, 2.0  # amplitude of the thickest places; phases are from −PHASE to PHASE rad
+SATURATION = 2**32 - 1  # counts
+HOT = 10.0  # times the brightest expected count: what a hot pixel adds
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanSettings:
+    """What is scanned, how, and by how good a detector.
+
+    Attributes:
+        N: side of the patterns; ``n_positions`` of them, ``nphotons`` in each on average.
+        step_px64: mean distance of neighbouring positions in pixels at N = 64; it scales with N.
+        path: a key of :data:`PATHS`; sample: one of :data:`SAMPLES`.
+        oversampling: q.
+        bad_pixels: so many are dead, and known to be.
+        hot_pixels: so many shine in every pattern, and nobody says so.
+    """
+
+    N: int = 64
+    n_positions: int = 1000
+    nphotons: float = 1e6
+    step_px64: float = 5.0
+    path: str = "fermat"
+    sample: str = "lines"
+    oversampling: int = 2
+    bad_pixels: int = 0
+    hot_pixels: int = 0
+    seed: int = 0
+    STREAMS: ClassVar[tuple[str, ...]] = ("sample", "path", "photons", "detector")
+
+    def __post_init__(self) -> None:
+        check(self.N % 2 == 0 and 16 <= self.N <= 1024, "N", self.N, "even, from 16 to 1024")
+        check(2 <= self.n_positions <= 10**6, "n_positions", self.n_positions, "from 2 to 1000000")
+        check(1 <= self.nphotons <= 1e12, "nphotons", self.nphotons, "from 1 to 1e12")
+        check(0.1 <= self.step_px64 <= 64, "step_px64", self.step_px64, "from 0.1 to 64")
+        check(self.path in PATHS, "path", self.path, f"one of {', '.join(PATHS)}")
+        check(self.sample in SAMPLES, "sample", self.sample, f"one of {', '.join(SAMPLES)}")
+        check(1 <= self.oversampling <= 8, "oversampling", self.oversampling, "from 1 to 8")
+        for key in ("bad_pixels", "hot_pixels"):
+            most = self.N**2 // 4
+            check(0 <= getattr(self, key) <= most, key, getattr(self, key), f"from 0 to {most}, N²/4")
+        check(0 <= self.seed < 2**32, "seed", self.seed, "an integer from 0 to 4294967295")
+
+    def rng(self, stream: str) -> np.random.Generator:
+        """A generator of its own for each of ``STREAMS``."""
+        return np.random.default_rng([self.seed, self.STREAMS.index(stream)])
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredLike:
+    """A sample under a moving probe, in front of a detector.
+
+    Attributes:
+        sample: S, ``(qM, qM)`` complex128.
+        probe: ``(N, N)`` complex, of any scale.
+        positions: ``(J, 2)`` float64, top-left samples of the patches in coarse pixels, inside the object.
+        oversampling: q.
+        nphotons: mean of the patterns' sums.
+        good: ``(N, N)`` bool, pixels that work; the others read nothing.
+        hot: ``(N, N)`` bool, pixels that shine.
+    """
+
+    sample: np.ndarray
+    probe: np.ndarray
+    positions: np.ndarray
+    oversampling: int
+    nphotons: float
+    good: np.ndarray
+    hot: np.ndarray
+
+    def __post_init__(self) -> None:
+        last = len(self.sample) / self.oversampling - self.N
+        low, high = self.positions.min(), self.positions.max()
+        if not (0 <= low and high <= last):
+            raise ValueError(f"positions are from {low:g} to {high:g}; must be from 0 to M − N = {last:g}")
+
+    @property
+    def N(self) -> int:
+        return self.probe.shape[-1]
+
+    @property
+    def object(self) -> np.ndarray:
+        """The truth O, ``(M, M)`` complex128: the sample as far as the coarse pixels can show it."""
+        side, q = len(self.sample), self.oversampling
+        return np.fft.ifft2(np.fft.ifftshift(_cropped(_far(self.sample), side // q))) / q**2
+
+    @cached_property
+    def scale(self) -> float:
+        """c, photons for an intensity of one, from ``SAMPLED`` patterns spread over the scan."""
+        return self.nphotons / float(self._sampled.sum(axis=(1, 2)).mean())
+
+    @property
+    def photon_probe(self) -> np.ndarray:
+        """``√c·P``: the probe in √photons."""
+        return np.sqrt(self.scale) * self.probe
+
+    def intensities(self, positions: np.ndarray) -> np.ndarray:
+        """``|Ψ|²`` at some positions ``(n, 2)``: ``(n, N, N)`` float64, zero frequency at N//2."""
+        q, N = self.oversampling, self.N
+        whole = np.rint(q * positions).astype(int)
+        waves = self._probes(q * positions - whole)  # (n, qN, qN)
+        for wave, (row, col) in zip(waves, whole, strict=True):
+            wave *= self.sample[row : row + q * N, col : col + q * N]
+        return np.abs(_cropped(_far(waves), N) / (q**2 * N)) ** 2
+
+    def counts(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """The measured photons, blocks ``(n, N, N)`` uint32 in the order of the positions."""
+        glow = np.where(self.hot, HOT * self.scale * float(self._sampled.max()), 0.0)
+        step = max(1, AT_ONCE // (self.oversampling * self.N) ** 2)
+        for start in range(0, len(self.positions), step):
+            expected = self.scale * self.intensities(self.positions[start : start + step]) + glow
+            photons = np.minimum(rng.poisson(expected), SATURATION)
+            yield np.where(self.good, photons, 0).astype(np.uint32)
+
+    @cached_property
+    def _sampled(self) -> np.ndarray:
+        chosen = np.unique(np.linspace(0, len(self.positions) - 1, SAMPLED).astype(int))
+        return self.intensities(self.positions[chosen])
+
+    def _probes(self, shifts: np.ndarray) -> np.ndarray:
+        """``P_q(x − s)`` for shifts ``(n, 2)`` in fine pixels: ``(n, qN, qN)`` complex128."""
+        q, N = self.oversampling, self.N
+        nu = (np.arange(N) - N // 2) / (q * N)  # cycles per fine pixel
+        angle = shifts[:, 0, None, None] * nu[:, None] + shifts[:, 1, None, None] * nu
+        far = _padded(_far(self.probe) * np.exp(-2j * np.pi * angle), q * N)
+        return np.fft.ifft2(np.fft.ifftshift(far, axes=(-2, -1))) * q**2
+
+
+def measured_like(settings: ScanSettings, probe: np.ndarray) -> MeasuredLike:
+    """A scan by its settings under a probe ``(N, N)``; every random number comes from ``settings.seed``."""
+    N, q = settings.N, settings.oversampling
+    path = PATHS[settings.path](settings.n_positions, settings.step_px64 * N / 64, settings.rng("path"))
+    positions = path - path.min(axis=0) + 1
+    side = N + int(np.ceil(positions.max())) + 2
+    good, hot = _detector(settings)
+    return MeasuredLike(
+        sample=make_sample(settings.sample, q * side, settings.rng("sample")),
+        probe=probe.astype(complex),
+        positions=positions,
+        oversampling=q,
+        nphotons=settings.nphotons,
+        good=good,
+        hot=hot,
+    )
+
+
+def make_sample(kind: str, side: int, rng: np.random.Generator) -> np.ndarray:
+    """A material of thickness t from 0 to 1, ``(1 − 0.4 t)·exp(i(4t − 2))``; ``(side, side)`` complex128."""
+    thickness = SAMPLES[kind](side, rng)
+    return (1 - (1 - DARKEST) * thickness) * np.exp(1j * PHASE * (2 * thickness - 1))
+
+
+def _blobs(side: int, rng: np.random.Generator) -> np.ndarray:
+    """Random islands of two sizes with edges of a pixel or two; from 0 to 1."""
+    noise = rng.normal(size=(2, side, side))
+    islands = [gaussian_filter(n, sigma, mode="wrap") > 0 for n, sigma in zip(noise, (5, 12), strict=True)]
+    blurred = gaussian_filter(islands[0] + 1.0 * islands[1], 0.8, mode="wrap")
+    return (blurred - blurred.min()) / np.ptp(blurred)
+
+
+def fermat_spiral(count: int, step: float, rng: np.random.Generator) -> np.ndarray:
+    """``√k·step/√π`` at the angle ``k·GOLDEN``, turned at random; one position on each area of step²."""
+    k = np.arange(count) + 0.5
+    radius, angle = step / np.sqrt(np.pi) * np.sqrt(k), GOLDEN * k + rng.uniform(0, 2 * np.pi)
+    return np.stack([radius * np.sin(angle), radius * np.cos(angle)], axis=1)
+
+
+def jittered_grid(count: int, step: float, rng: np.random.Generator) -> np.ndarray:
+    """Rows of a square grid, each position moved by up to a third of the step in both directions."""
+    width = int(np.ceil(np.sqrt(count)))
+    grid = np.stack(np.divmod(np.arange(count), width), axis=1).astype(float)
+    return step * (grid + rng.uniform(-1 / 3, 1 / 3, grid.shape))
+
+
+SAMPLES: dict[str, Callable[[int, np.random.Generator], np.ndarray]] = {
+    "lines": lambda side, rng: line_amplitude(side, LINES, rng),
+    "blobs": _blobs,
+}
+"""Kind to function: (side, rng) → thickness ``(side, side)`` from 0 to 1."""
+PATHS: dict[str, Callable[[int, float, np.random.Generator], np.ndarray]] = {
+    "fermat": fermat_spiral,
+    "jittered": jittered_grid,
+}
+"""Kind to function: (positions, step, rng) → ``(positions, 2)`` of any origin, in coarse pixels."""
+
+
+def _detector(settings: ScanSettings) -> tuple[np.ndarray, np.ndarray]:
+    """Which pixels work, and which shine, both ``(N, N)`` bool; no pixel does neither."""
+    N, bad, hot = settings.N, settings.bad_pixels, settings.hot_pixels
+    chosen = settings.rng("detector").choice(N * N, bad + hot, replace=False)
+    marks = np.zeros((2, N * N), bool)
+    marks[0, chosen[:bad]] = marks[1, chosen[bad:]] = True
+    return ~marks[0].reshape(N, N), marks[1].reshape(N, N)
+
+
+def _far(waves: np.ndarray) -> np.ndarray:
+    """``Σ_x ψ(x) exp(−2πi k·x/n)``, k = 0 at n//2."""
+    return np.fft.fftshift(np.fft.fft2(waves), axes=(-2, -1))
+
+
+def _cropped(far: np.ndarray, side: int) -> np.ndarray:
+    """The central ``(…, side, side)``: zero frequency at n//2 before, at side//2 after."""
+    start = far.shape[-1] // 2 - side // 2
+    return far[..., start : start + side, start : start + side]
+
+
+def _padded(far: np.ndarray, side: int) -> np.ndarray:
+    """The adjoint of :func:`_cropped`."""
+    before = side // 2 - far.shape[-1] // 2
+    after = side - far.shape[-1] - before
+    return np.pad(far, [(0, 0)] * (far.ndim - 2) + [(before, after)] * 2)

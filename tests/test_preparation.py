@@ -1,0 +1,296 @@
+"""From detector frames, metres and a file's probe to a dataset: against frames and numbers made by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptycho.config import ConfigError, FileProbe, ScanRunConfig, ZonePlateProbe
+from ptycho.config.data import DataConfig
+from ptycho.preparation.dataset import kept_out, measured_dataset, training_and_validation
+from ptycho.preparation.detector import Detector, found_centre, oriented, suspicious_pixels
+from ptycho.preparation.geometry import object_pixel, positions_in_pixels, resampled_probe
+from ptycho.preparation.prepare import understand
+from ptycho.readers.scans.raw_scan import RawScan
+
+H, W, J = 45, 52, 60
+
+
+class Frames:
+    """Patterns in memory that count how many were read at once."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype, self.most = array, array.shape, array.dtype, 0
+
+    def read(self, index):
+        found = self.array[index]
+        self.most = max(self.most, len(found))
+        return found
+
+    def close(self):
+        pass
+
+
+def beam(centre, seed=0, count=J, photons=400.0):
+    """Counts of a broad spot around ``centre`` on a detector of H × W, differing from frame to frame."""
+    rng = np.random.default_rng(seed)
+    rows, cols = np.indices((H, W))
+    spot = np.exp(-((rows - centre[0]) ** 2 + 1.5 * (cols - centre[1]) ** 2) / 60)
+    return rng.poisson(photons * spot * rng.uniform(0.7, 1.3, (count, 1, 1))).astype(np.uint16)
+
+
+def raw(frames=None, centre=(22, 26), **changes):
+    frames = beam(centre) if frames is None else frames
+    grid = np.stack(np.meshgrid(np.arange(6), np.arange(10), indexing="ij"), -1).reshape(-1, 2)[: len(frames)]
+    axis = np.arange(32) - 16
+    probe = np.exp(-(axis[:, None] ** 2 + axis**2) / 40).astype(np.complex64)
+    values = {
+        "format": "made up",
+        "patterns": Frames(frames),
+        "domain": "counts",
+        "zero_frequency": None,
+        "positions": 1e-7 * grid.astype(float),
+        "unit": "m",
+        "energy_eV": 8000.0,
+        "distance_m": 2.0,
+        "detector_pixel_m": (75e-6, 75e-6),
+        "probe": probe[None],
+    }
+    return RawScan(**(values | changes))
+
+
+def config(**changes):
+    return DataConfig(file="scan", **({"N": 32} | changes))
+
+
+@pytest.mark.parametrize("centre", [(22, 26), (19, 30), (25, 21)])
+def test_the_centre_is_found_to_a_pixel(centre):
+    scan = understand(raw(centre=centre), config())
+    assert np.abs(np.subtract(scan.detector.centre, centre)).max() <= 1
+
+
+def test_a_background_that_is_not_centred_does_not_pull_the_centre_away():
+    mean = beam((22, 26)).mean(axis=0) + np.linspace(0, 3, W)
+    assert np.abs(np.subtract(found_centre(mean, np.ones((H, W), bool)), (22, 26))).max() <= 1
+
+
+def plain(**changes):
+    values = {
+        "centre": (22, 26),
+        "N": 8,
+        "bin": 1,
+        "good": np.ones((H, W), bool),
+        "dark": None,
+        "flat": None,
+        "domain": "counts",
+        "gain": 1.0,
+        "corner": False,
+        "transpose": False,
+        "flip_rows": False,
+        "flip_cols": False,
+    }
+    return Detector(**(values | changes))
+
+
+def test_a_frame_is_cut_around_its_centre_and_its_counts_become_amplitudes():
+    frame = np.arange(H * W).reshape(1, H, W)
+    found = plain().amplitudes(frame)
+    assert found.shape == (1, 8, 8)
+    assert found[0, 4, 4] == np.float32(np.sqrt(22 * W + 26))
+    assert found[0, 0, 0] == np.float32(np.sqrt(18 * W + 22))
+
+
+def test_binning_sums_counts_and_keeps_the_centre_in_the_middle_pixel():
+    frame = np.zeros((1, H, W))
+    frame[0, 22:24, 26:28] = [[1, 2], [3, 10]]
+    found = plain(N=6, bin=2).amplitudes(frame)
+    assert found[0, 3, 3] == 4 and np.count_nonzero(found) == 1
+    assert np.square(found.astype(float)).sum() == 16
+
+
+def test_a_window_that_reaches_over_the_detector_is_bad_there():
+    detector = plain(centre=(2, 50), N=8)
+    assert detector.amplitudes(np.ones((1, H, W)))[0, 0, 0] == 0
+    good = detector.good_pixels
+    assert good.sum() == 6 * 6 and good[2:, :6].all()
+
+
+def test_a_binned_pixel_with_one_bad_pixel_in_it_is_bad():
+    mask = np.ones((H, W), bool)
+    mask[23, 27] = False
+    good = plain(N=6, bin=2, good=mask).good_pixels
+    assert (~good).sum() == 1 and not good[3, 3]
+
+
+def test_dark_and_flat_and_gain():
+    frame = np.full((1, H, W), 50.0)
+    dark, flat = np.full((H, W), 10.0), np.full((H, W), 0.5)
+    found = plain(dark=dark, flat=flat, gain=20.0, domain="intensity").amplitudes(frame)
+    np.testing.assert_allclose(found, 2.0)  # √((50 − 10)/0.5/20)
+
+
+def test_amplitudes_are_squared_before_they_are_summed():
+    frame = np.zeros((1, H, W))
+    frame[0, 22:24, 26:28] = 3
+    assert plain(N=6, bin=2, domain="amplitude").amplitudes(frame)[0, 3, 3] == 6
+
+
+def test_the_orientation_is_a_transposition_and_then_flips():
+    frame = np.arange(6).reshape(1, 2, 3)
+    np.testing.assert_array_equal(oriented(frame, False, True, False, False)[0], [[0, 3], [1, 4], [2, 5]])
+    np.testing.assert_array_equal(oriented(frame, False, True, True, False)[0], [[2, 5], [1, 4], [0, 3]])
+    np.testing.assert_array_equal(oriented(frame, False, False, False, True)[0], [[2, 1, 0], [5, 4, 3]])
+
+
+def test_a_zero_frequency_in_the_corner_comes_to_the_middle():
+    frames = np.fft.ifftshift(beam((22, 26)), axes=(1, 2))
+    scan = understand(raw(frames, zero_frequency="corner"), config())
+    assert scan.detector.centre == (22, 26)
+    expected = plain(N=32).amplitudes(beam((22, 26))[:3])
+    np.testing.assert_array_equal(scan.patterns(np.arange(3)), expected)
+
+
+def test_hot_and_dead_pixels_are_found_and_no_others():
+    frames = beam((22, 26), photons=4000.0).astype(np.float64)
+    frames[:, 5, 40], frames[:, 24, 27], frames[:, 3, 3] = (
+        900,
+        0,
+        0,
+    )  # hot; dead in the light; dark is no sign
+    hot, dead = suspicious_pixels(frames.mean(axis=0), np.ones((H, W), bool))
+    assert np.argwhere(hot).tolist() == [[5, 40]]
+    assert np.argwhere(dead).tolist() == [[24, 27]]
+
+
+def test_the_pixel_size_is_lambda_z_over_N_p():
+    """8 keV is 0.155 nm; over 2 m and 128 pixels of 75 µm that is 32.28 nm. Binning changes nothing."""
+    pixel = object_pixel(8000.0, 2.0, (75e-6, 75e-6), 128)
+    assert pixel.metres[0] == pytest.approx(32.287e-9, rel=1e-4)
+    scan = understand(raw(), config(N=16, bin=2))
+    assert scan.pixel.metres[0] == pytest.approx(0.1549802e-9 * 2 / (32 * 75e-6), rel=1e-5)
+
+
+def test_metres_become_object_pixels_and_the_first_patch_lies_inside():
+    scan = understand(raw(), config())
+    step = 1e-7 / scan.pixel.metres[0]
+    corners = scan.positions
+    np.testing.assert_allclose(corners[10] - corners[0], [step, 0], rtol=1e-6)
+    np.testing.assert_allclose(corners[1] - corners[0], [0, step], rtol=1e-6)
+    assert corners.min() == 1 and corners.max() + 32 < scan.object_size
+
+
+def test_pixels_of_a_larger_detector_shrink_with_the_cut():
+    """A file's pixels belong to its whole detector; cut to half, an object pixel is twice as large."""
+    found = positions_in_pixels(
+        np.array([[10.0, 20.0]]), "px", object_pixel(None, None, None, 64), 64, (128, 128)
+    )
+    np.testing.assert_allclose(found, [[5, 10]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"domain": None}, "data.domain=counts, intensity or amplitude"),
+        ({"energy_eV": None}, "data.energy_eV"),
+        (
+            {"positions": 1e-1 * np.indices((6, 10)).reshape(2, -1).T},
+            "0.5 m × 0.9 m in the unit m; .*data.unit",
+        ),
+        ({"positions": np.ones((J, 2))}, "all 60 are equal"),
+        ({"patterns": Frames(np.full((J, H, W), np.nan))}, "NaN or infinity.*data.mask_file"),
+        ({"patterns": Frames(np.zeros((J, H, W), np.uint16))}, "dark"),
+        ({"good": np.zeros((H, W), bool)}, "no pixel is good; is it inverted"),
+    ],
+)
+def test_what_cannot_be_told_is_asked_for(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        understand(raw(**changes), config())
+
+
+def test_a_users_word_stands_above_the_files():
+    scan = understand(raw(domain=None), config(domain="intensity", energy_eV=16000.0, zero_frequency="20,27"))
+    assert scan.detector.domain == "intensity" and scan.detector.centre == (20, 27)
+    assert scan.pixel.metres[0] == pytest.approx(understand(raw(), config()).pixel.metres[0] / 2)
+    turned = understand(raw(), config(position_sign=-1))
+    np.testing.assert_allclose(turned.positions[0] - turned.positions[1], [0, 1e-7 / turned.pixel.metres[0]])
+
+
+def test_a_probe_is_resampled_by_its_far_field():
+    """Cutting the detector to half keeps the window: the same beam on half as many samples."""
+    axis = np.arange(64) - 32
+    fine = np.exp(-(axis[:, None] ** 2 + 1.4 * axis**2) / 120 + 0.01j * axis**2)[None]
+    coarse, _ = resampled_probe(fine, None, object_pixel(None, None, None, 32), 32)
+    np.testing.assert_allclose(coarse[0], fine[0, ::2, ::2], atol=2e-3)
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    frames = beam((22, 26))
+    frames[7] = 0
+    scan = understand(raw(frames), config())
+    return measured_dataset(scan, ScanRunConfig(data=config(), group_size=3), tmp_path)
+
+
+def test_the_dataset_of_a_scan(dataset):
+    data, found = dataset
+    assert len(data.amplitudes) == J - 1  # the dark frame is gone
+    assert any("dark" in finding.why for finding in found)
+    assert data.exact and data.counts and data.good is None
+    energy = np.mean(np.sum(np.square(np.asarray(data.amplitudes), dtype=float), axis=(1, 2)))
+    assert np.sum(np.abs(data.probe) ** 2) == pytest.approx(energy, rel=1e-5)
+    assert (data.groups[:, 0] == np.arange(J - 1)).all() and data.group_size == 3
+
+
+def test_patterns_are_read_in_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr("ptycho.preparation.prepare.READ_AT_ONCE", 4 * H * W * 8)
+    scan = understand(raw(), config())
+    scan.raw.patterns.most = 0
+    copy = scan.copied(tmp_path)
+    assert scan.raw.patterns.most == 4 and copy.shape == (J, 32, 32)
+    np.testing.assert_array_equal(copy[:], scan.patterns(np.arange(J)))
+
+
+def test_patterns_kept_out_are_spread_and_drawn_by_the_seed(dataset):
+    data, _ = dataset
+    kept, out = kept_out(data, 0.1, seed=1)
+    assert len(out) == 6 and set(kept) | set(out) == set(range(J - 1)) and not set(kept) & set(out)
+    np.testing.assert_array_equal(out, kept_out(data, 0.1, seed=1)[1])
+    assert not np.array_equal(out, kept_out(data, 0.1, seed=2)[1])
+    spread = np.ptp(data.positions[out], axis=0) / np.ptp(data.positions, axis=0)
+    assert spread.min() > 0.4
+    used = data.subset(kept, 3)
+    np.testing.assert_array_equal(np.asarray(used.amplitudes), np.asarray(data.amplitudes)[kept])
+    assert used.groups.max() < len(kept)
+
+
+def test_validation_groups_are_not_trained_on(dataset):
+    data, _ = dataset
+    training, validation = training_and_validation(data, 0.1, seed=0)
+    assert len(validation.groups) == 6 and len(training.groups) + 6 == data.n_groups
+    both = {tuple(g) for g in training.groups} & {tuple(g) for g in validation.groups}
+    assert not both
+
+
+def test_a_scan_without_a_probe_asks_for_one(tmp_path):
+    scan = understand(raw(probe=None), config())
+    with pytest.raises(ConfigError, match="probe: the file has none; give one by probe="):
+        measured_dataset(scan, ScanRunConfig(data=config()), tmp_path)
+    given, _ = measured_dataset(scan, ScanRunConfig(data=config(), probe=ZonePlateProbe()), tmp_path)
+    assert given.probe.shape == (32, 32)
+    assert FileProbe(file="x").KIND == "npz"
+
+
+def test_a_mask_file(tmp_path):
+    bad = np.zeros((H, W), bool)
+    bad[10, 10:13] = True
+    np.save(tmp_path / "mask.npy", bad)
+    np.savez(tmp_path / "mask.npz", mask=bad.astype(np.uint8), other=np.zeros(3))
+    for name in ("mask.npy", "mask.npz"):
+        scan = understand(raw(), config(mask_file=str(tmp_path / name)))
+        assert (~scan.detector.good).sum() == 3
+    with pytest.raises(ConfigError, match=r"data.mask_file=.*holds \(3, 4\)"):
+        np.save(tmp_path / "odd.npy", np.zeros((3, 4)))
+        understand(raw(), config(mask_file=str(tmp_path / "odd.npy")))
+    with pytest.raises(ConfigError, match=r"data\.mask_file=.*cannot be read"):
+        understand(raw(), config(mask_file=str(tmp_path / "none.npy")))
+    assert replace(raw(), good=~bad).good is not None

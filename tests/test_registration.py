@@ -1,0 +1,27 @@
+"""A known object is found again, to a fraction of a pixel, whatever part of it was reconstructed."""
+
+import numpy as np
+import pytest
+from scipy.ndimage import fourier_shift, gaussian_filter
+
+from ptycho.evaluation.registration import in_frame
+
+
+def image(shape=(90, 80)):
+    rng = np.random.default_rng(0)
+    amplitude, phase = (gaussian_filter(rng.normal(size=shape), 2.0) for _ in "ab")
+    return (1 + amplitude / np.ptp(amplitude)) * np.exp(2j * phase / np.ptp(phase))
+
+
+@pytest.mark.parametrize("shift", [(0.0, 0.0), (7.0, -4.0), (-5.3, 11.62)])
+def test_a_part_of_the_truth_is_put_where_it_belongs(shift):
+    truth = image()
+    moved = np.fft.ifft2(fourier_shift(np.fft.fft2(truth), shift))
+    recon = 0.7 * np.exp(0.4j) * moved[15:75, 15:75]  # another scale and phase, and a part only
+    mask = np.ones(recon.shape, bool)
+    mask[:5] = False
+    found, known = in_frame(truth, recon, mask)
+    assert known.sum() > 0.5 * mask.sum() and not known[:5].any()
+    inner = known.copy()
+    inner[:8], inner[-8:], inner[:, :8], inner[:, -8:] = False, False, False, False
+    assert np.abs(found - moved[15:75, 15:75])[inner].max() < 0.03

@@ -1,0 +1,193 @@
+"""A measured scan from its file to an image, as a user runs it; the file is made from a simulated scan."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers_cli import ROOT
+from PIL import Image
+
+from ptycho.config import LinesObject, RunConfig, ScanConfig, TrainConfig, ZonePlateProbe
+from ptycho.files.npz import read_all
+from ptycho.run.loaded import load_model
+from ptycho.simulation.simulate import simulate
+
+SCRIPT, INSPECT = ROOT / "scripts" / "scan_workflow.py", ROOT / "scripts" / "inspect_scan.py"
+SMALL = (
+    "group_size=2",
+    "nepochs=3",
+    "batch_size=8",
+    "model.stages=3",
+    "model.width=8",
+    "xla.compile=false",
+    "train.learning_rate=2e-3",
+    "stitch.passes=6",
+)
+
+
+@pytest.fixture(scope="module")
+def scan(tmp_path_factory):
+    """A file as the published program writes them: 200 patterns off the pixel grid, counts, probe, object."""
+    config = RunConfig(
+        N=32,
+        size=120,
+        gridsize=1,
+        nimgs_train=1,
+        nimgs_test=1,
+        nphotons=1e6,
+        outer_offset_train=12,
+        outer_offset_test=12,
+        max_groups_train=16,
+        set_phi=True,
+        object=LinesObject(n_lines=90),
+        probe=ZonePlateProbe(),
+        scan=ScanConfig(jitter=2.0),
+        train=TrainConfig(val_groups=8),
+    )
+    data = simulate(config)["test"]
+    path = tmp_path_factory.mktemp("scan") / "scan.npz"
+    middle = data.positions + 16
+    np.savez(
+        path,
+        diff3d=np.asarray(data.amplitudes),
+        xcoords=middle[:, 1].astype(float),
+        ycoords=middle[:, 0].astype(float),
+        probeGuess=data.probe,
+        objectGuess=data.objects[0],
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(scan, tmp_path_factory):
+    """The folder of a complete run on the scan."""
+    from omegaconf import OmegaConf
+
+    from ptycho.config.mapping import from_mapping
+    from ptycho.preparation.prepare import understand
+    from ptycho.run.folder import RunFolder
+    from workflows import scan as workflow
+    from workflows.inspect_scan import opened
+
+    values = {
+        "data": {"file": str(scan), "domain": "amplitude"},
+        "group_size": 2,
+        "nepochs": 3,
+        "batch_size": 8,
+    }
+    values |= {"model": {"kind": "unrolled", "stages": 3, "width": 8}, "xla": {"compile": False}}
+    values |= {"train": {"learning_rate": 2e-3}, "stitch": {"method": "refined", "passes": 6}}
+    config = from_mapping(OmegaConf.to_container(OmegaConf.create(values)))
+    folder = RunFolder(tmp_path_factory.mktemp("measured") / "run")
+    folder.config(config)
+    workflow.run(config, understand(opened(config.data), config.data), folder)
+    return folder.path
+
+
+def test_a_run_judges_itself_without_the_truth(finished):
+    metrics = json.loads((finished / "metrics.json").read_text())
+    network, refined = metrics["pinn"], metrics["refined"]
+    for row in (network, refined):
+        assert 0 < row["r_factor"] < 0.5 and 0 < row["r_free"] < 0.5
+        assert row["uncovered_fraction"] < 0.05
+    assert refined["r_free"] <= network["r_free"] + 1e-9  # the best pass is returned
+    assert metrics["half_scan_frc"]["frc50"] is None or metrics["half_scan_frc"]["frc50"] > 0.3
+    assert {"r_factor", "r_free", "r_noise", "half_scan_frc"} <= metrics["conventions"].keys()
+    assert metrics["understood"]["groups"][0].endswith("of 2")
+
+
+def test_the_object_of_the_file_is_scored_against(finished):
+    """The simulation interpolates the object, the reconstruction moves the probe: a little is lost by that."""
+    metrics = json.loads((finished / "metrics.json").read_text())
+    amplitude, phase = metrics["refined"]["against_the_files_object"]["ssim"]
+    assert amplitude > 0.9
+    assert phase > 0.9
+
+
+def test_what_a_run_leaves(finished):
+    names = {path.relative_to(finished).as_posix() for path in finished.rglob("*") if path.is_file()}
+    expected = {"config.yaml", "files.json", "manifest.json", "metrics.json", "run.log", "pinn/weights.npz"}
+    expected |= {"recons/pinn/recon.npz", "recons/refined/recon.npz", "visuals/quality.png"}
+    assert expected <= names
+    assert not any(".tmp" in name for name in names)
+    for picture in (finished / "visuals").glob("*.png"):
+        assert Image.open(picture).size[0] > 800
+    recon = read_all(finished / "recons/refined/recon.npz", {"object": "c"})["object"]
+    assert np.isfinite(recon).all() and recon.any()
+    assert load_model(finished).fixed == {}
+
+
+def test_the_same_command_gives_the_same_metrics(finished, scan, in_process, tmp_path):
+    code, _, err = in_process(
+        SCRIPT, f"data.file={scan}", "data.domain=amplitude", *SMALL, f"output_dir={tmp_path / 'again'}"
+    )
+    assert code == 0, err
+    one, two = (json.loads((run / "metrics.json").read_text()) for run in (finished, tmp_path / "again"))
+    assert one["pinn"] == two["pinn"] and one["refined"] == two["refined"]
+    code, _, err = in_process(SCRIPT, f"resume={tmp_path / 'again'}")
+    assert code == 0 and "nothing is left to do" in err
+
+
+def test_a_trained_network_reconstructs_without_training(finished, scan, in_process, tmp_path):
+    code, _, err = in_process(
+        SCRIPT,
+        f"data.file={scan}",
+        "data.domain=amplitude",
+        f"run={finished}",
+        "group_size=3",
+        "xla.compile=false",
+        "stitch=probe",
+        f"output_dir={tmp_path / 'quick'}",
+    )
+    assert code == 0, err
+    found = json.loads((tmp_path / "quick/metrics.json").read_text())
+    assert found["pinn"]["r_free"] < 0.5 and "refined" not in found
+    assert not (tmp_path / "quick/pinn").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["data.file=none.npz"], "none.npz"),
+        ([], "data.file=null"),
+        (["data.file={scan}", "data.unit=inch"], "data.unit=inch: must be one of m, mm"),
+        (["data.file={scan}", "data.domian=counts"], "domian"),
+        (["data.file={scan}", "data.N=33"], "data.N=33: must be even"),
+        (["data.file={scan}", "models=[baseline]"], "no truth to train the baseline"),
+        (["data.file={scan}", "stitch=grid"], "stitch=grid"),
+        (["data.file={scan}", "run=nowhere"], "nowhere"),
+        (["data.file={scan}", "data.drop=[100000]"], "data.drop=100000: must be from 0"),
+        (["data.file={scan}", "group_size=0"], "group_size=0: must be from 1 to 64"),
+        (["data.file={scan}", "free_fraction=0.9"], "free_fraction=0.9"),
+        (["data.file={scan}", "data.zero_frequency=left"], "data.zero_frequency=left"),
+        (["data.file={scan}", "data.mask_file=none.npy"], "data.mask_file=none.npy"),
+    ],
+)
+def test_mistakes_are_one_line_and_nothing_is_written(in_process, scan, tmp_path, changes, message):
+    given = [change.format(scan=scan) for change in changes]
+    code, _, err = in_process(SCRIPT, *given, "output_dir=out", blocked=("tensorflow",))
+    assert code == 2
+    lines = [line for line in err.splitlines() if line.startswith("error:")]
+    assert len(lines) == 1 and message in lines[0], err
+    assert not (tmp_path / "out").exists()
+
+
+def test_inspection_says_what_was_understood_and_changes_nothing(in_process, scan, tmp_path):
+    before = scan.read_bytes()
+    code, out, _ = in_process(
+        INSPECT, scan, "data.domain=amplitude", "output=look.png", blocked=("tensorflow",)
+    )
+    assert code == 0
+    for word in (
+        "ptychopinn",
+        "zero frequency",
+        "positions",
+        "probe",
+        "object pixel: unknown",
+        "picture: look.png",
+    ):
+        assert word in out
+    assert Image.open(tmp_path / "look.png").size[0] > 1000
+    assert scan.read_bytes() == before
+    code, _, err = in_process(INSPECT, tmp_path / "none.h5")
+    assert code == 2 and err.count("error:") == 1

@@ -1,0 +1,83 @@
+"""A scan as a beamline would measure it, with its truth, in a file of a measured scan's format.
+
+Nothing here imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ptycho.config import ProbeConfig, ZonePlateProbe, check
+from ptycho.exports.exported_scan import ExportedScan
+from ptycho.exports.table import FORMATS, check_output, format_of
+from ptycho.progress import Progress
+from ptycho.scan.probe import ZONE_PLATE_WINDOW_NM, make_probe
+from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, measured_like
+from workflows.export_scan import DETECTOR_PIXEL_M, distance_m, written
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulateConfig(ScanSettings):
+    """The keys of ``conf/simulate.yaml``."""
+
+    output: str | None = None
+    format: str | None = None
+    overwrite: bool = False
+    probe: ProbeConfig = field(default_factory=ZonePlateProbe)
+    detector_pixel_m: float = DETECTOR_PIXEL_M
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(bool(self.output), "output", self.output, "the path of the file to write")
+        pitch = self.detector_pixel_m
+        check(1e-7 <= pitch <= 1e-2, "detector_pixel_m", pitch, "from 1e-7 to 0.01 metres")
+
+
+def simulate_scan(config: SimulateConfig) -> list[str]:
+    """Simulate a scan and write it; what was written, a line each.
+
+    Raises:
+        ConfigError: one line with what is wrong with the configuration.
+        WriteError: the file cannot be written.
+    """
+    output, kind = Path(str(config.output)), format_of(config.format, config.output)
+    check_output(output, config.overwrite)
+    made = measured_like(config, make_probe(config.probe, config.N))
+    with closing(Progress("simulating", config.n_positions)) as progress:
+        scan = exported(config, made, progress)
+        FORMATS[kind](output, scan)
+    return written(output, scan)
+
+
+def exported(config: SimulateConfig, made: MeasuredLike, progress: Progress) -> ExportedScan:
+    """A simulated scan with its units: those of the zone plate, or for another probe those of the default one."""
+    plate = config.probe if isinstance(config.probe, ZonePlateProbe) else ZonePlateProbe()
+    pixel = 1e-9 * (plate.pixel_size_nm or ZONE_PLATE_WINDOW_NM / config.N)
+    energy, pitch = 1e3 * plate.energy_keV, config.detector_pixel_m
+
+    def shown() -> Iterator[np.ndarray]:
+        for block in made.counts(config.rng("photons")):
+            yield block
+            progress.advance(len(block))
+
+    return ExportedScan(
+        positions=made.positions,
+        probe=made.photon_probe[None].astype(np.complex64),
+        patterns=shown(),
+        dtype=np.dtype(np.uint32),
+        domain="counts",
+        object=made.object.astype(np.complex64),
+        good=made.good,
+        pixel_m=(pixel, pixel),
+        energy_eV=energy,
+        distance_m=distance_m(pixel, energy, pitch, config.N),
+        detector_pixel_m=(pitch, pitch),
+        name=Path(str(config.output)).stem,
+        comments=f"Simulated: {config.sample} on {config.path}, {config.oversampling} times finer than the "
+        f"object's pixels, {config.nphotons:g} photons a pattern, seed {config.seed}. The object is the truth.",
+    )
