@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import io
 import logging
 import os
@@ -25,9 +24,10 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from benchmarks.hostile_cases import CASES, Case, World
+from helpers_cli import files
+from hostile_cases import CASES, Case, World
 
 SCRIPT = ROOT / "scripts" / "infer.py"
 Outcome = tuple[int, str, float]
@@ -58,13 +58,6 @@ def fresh(overrides: list[str]) -> Outcome:
     return done.returncode, done.stderr, time.perf_counter() - began
 
 
-def contents(folder: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-        for path in folder.rglob("*")
-    }
-
-
 def tried(case: Case, alone: bool) -> tuple[bool, str, float]:
     """Whether a case ends as it must, the line that the user sees, and seconds."""
     with tempfile.TemporaryDirectory() as name:
@@ -72,10 +65,10 @@ def tried(case: Case, alone: bool) -> tuple[bool, str, float]:
         overrides = case.overrides(world)
         if not any(text.startswith("output_dir=") for text in overrides):
             overrides = [*overrides, f"output_dir={world.folder / 'out'}"]
-        before = contents(world.folder)
+        before = files(world.folder)
         code, said, seconds = (fresh if alone else here)(overrides)
         line = said.strip().replace(f"{name}/", "")
-        passed = code == 2 and said.count("\n") == 1 and contents(world.folder) == before
+        passed = code == 2 and said.count("\n") == 1 and files(world.folder) == before
         return passed and re.search(case.message, said.rstrip()) is not None, line, seconds
 
 

@@ -20,6 +20,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "grid_lines_workflow.py"
@@ -54,22 +55,22 @@ class TornFile:
 
 
 def announce_phases() -> None:
-    from workflows import grid_lines
+    from workflows import grid_lines, train_network
 
-    def announced(name: str, phase: Callable[..., str]) -> None:
-        real = getattr(grid_lines, name)
+    def announced(module: ModuleType, name: str, phase: Callable[..., str]) -> None:
+        real = getattr(module, name)
 
         def call(*args: Any, **kwargs: Any) -> Any:
             say("phase", phase(*args))
             return real(*args, **kwargs)
 
-        setattr(grid_lines, name, call)
+        setattr(module, name, call)
 
-    announced("simulated", lambda *_: "simulation")
-    announced("train", lambda model, *_: f"training_{model.name}")
-    announced("predict_regions", lambda *_: "inference")
-    announced("stitch_each", lambda *_: "stitching")
-    announced("scored", lambda *_: "reporting")
+    announced(grid_lines, "simulated", lambda *_: "simulation")
+    announced(train_network, "train", lambda model, *_: f"training_{model.name}")
+    announced(grid_lines, "predict_regions", lambda *_: "inference")
+    announced(grid_lines, "stitch_each", lambda *_: "stitching")
+    announced(grid_lines, "scored", lambda *_: "reporting")
 
 
 def announce_steps() -> None:

@@ -89,16 +89,16 @@ def cycle(run: Path, rng: np.random.Generator, whole: float, limit: int) -> list
         signum, delay = SIGNALS[rng.integers(2)], float(rng.random() * whole)
         found = stopped(overrides, signum, delay)
         if found is None:
-            break
+            return rows
         left = " ".join(path.name for path in run.rglob(".*")) if run.exists() else ""
         row = {"run": run.name, "signal": signal.Signals(signum).name, "delay_s": f"{delay:.2f}"}
         rows.append(
             row | {"seconds": f"{found.seconds:.2f}", "end": found.end, "left": left, "where": found.where}
         )
         print(", ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
-        overrides = [f"resume={run}"] if (run / "config.yaml").exists() else overrides
         if found.end == "finished":
-            break
+            return rows
+        overrides = [f"resume={run}"] if (run / "config.yaml").exists() else overrides
     if stopped(overrides, signal.SIGKILL, 600.0) is not None:
         raise SystemExit(f"{overrides} did not end by itself")
     return rows

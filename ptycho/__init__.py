@@ -8,11 +8,11 @@ Notation, used everywhere (arrays are ``(…, row, col)``; layers that need chan
 ========= ====================================================================================
 ``I, M``    number of objects (images) and their side in pixels
 ``N``       side of a diffraction pattern, of the probe and of a patch
-``P``       number of scan positions (= diffraction patterns)
+``J``       number of scan positions (= diffraction patterns)
 ``C``       patterns in a group, ``gridsize²``;  ``G`` groups;  ``B`` groups in a batch
 ``R``       side of the object region that covers a group, ``N + (gridsize − 1)·offset`` (+ jitter)
 ``r_k``     scan position (row, col): top-left sample of patch ``k`` in object pixels
-``O``       object, complex64, order-one amplitude;  ``P`` in a formula: the probe, complex64
+``O``       object, complex64, order-one amplitude;  ``P`` the probe, complex64
 ``ψ_k``     exit wave ``P · O[r_k : r_k + N]``
 ``F``       unitary 2-D Fourier transform;  ``Ψ_k = F ψ_k`` the far field, zero frequency at ``N//2``
 ``n_k``     photon counts, ``n_k ~ Poisson(s² |Ψ_k|²)``;  ``A = √n`` measured diffraction amplitude
@@ -29,6 +29,7 @@ The way of the data
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,9 @@ def load_model(run: str | Path, name: str = "pinn") -> LoadedModel:
 
     See :class:`ptycho.run.loaded.LoadedModel`. TensorFlow is imported here, not with the package.
     """
+    from ptycho.config.backend import require_tensorflow
+
+    require_tensorflow(os.environ)
     from ptycho.run.loaded import load_model as load
 
     return load(run, name)

@@ -5,8 +5,9 @@
     python scripts/export_scan.py run=outputs/mine output=mine.cxi recon=pinn
     python scripts/export_scan.py run=outputs/lines output=lines.npz source=train image=1
 
-The format is told by the name: .h5 is a product of ptychodus, .cxi CXI 1.6, .npz that of the published
-PtychoPINN. A run on a measured scan reads its patterns again from the measured file. All keys: conf/export.yaml.
+The format is told by the name: .h5 is a product of ptychodus, .cxi is CXI 1.6, .npz that of the published
+PtychoPINN. Of a run on a measured scan the patterns are read again from the measured file. All keys:
+conf/export.yaml.
 
 Exit code: 0 written, 1 it could not be written, 2 the run or the arguments cannot be used.
 """
@@ -14,16 +15,15 @@ Exit code: 0 written, 1 it could not be written, 2 the run or the arguments cann
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 
 from workflows.command_line import leave
 from workflows.export_scan import ExportConfig, export
 from workflows.one_shot import perform
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main() -> int:
     """See the module's text for the exit code."""
-    return perform("export", ExportConfig, export, __doc__, sys.argv[1:] if words is None else words)
+    return perform("export", ExportConfig, export, __doc__, sys.argv[1:])
 
 
 if __name__ == "__main__":

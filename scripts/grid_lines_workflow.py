@@ -8,7 +8,8 @@ python scripts/grid_lines_workflow.py resume=outputs/curved
 
 from __future__ import annotations
 
-from ptycho.config import NetworkConfig, RunConfig
+from ptycho.config import ConfigError, NetworkConfig, RunConfig
+from ptycho.config.memory import check_memory, run_memory
 from ptycho.run.folder import RunFolder
 from ptycho.scan.probe import make_probe
 from ptycho.training.interrupt import StopRequest
@@ -17,8 +18,10 @@ from workflows.training_jobs import Workflow, main
 
 
 def check(config: NetworkConfig) -> None:
-    """Make the probes of training and test, to see that it can be done."""
-    assert isinstance(config, RunConfig)
+    """See that the machine has the memory, and that the probes of training and test can be made."""
+    if not isinstance(config, RunConfig):
+        raise ConfigError("resume: is a run of the scan workflow; go on with its own script")
+    check_memory(run_memory(config))
     for role in ("train", "test"):
         make_probe(config.probe_of(role), config.N)
 

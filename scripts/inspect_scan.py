@@ -14,29 +14,18 @@ Exit code: 0 understood, 2 the file cannot be used as it is; the message names t
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 
-from hydra import compose, initialize_config_dir
-
-from workflows.command_line import CONF, EXIT_USAGE, MISTAKES, fail, leave, log_to_stderr
-from workflows.inspect_scan import inspect_config, report
+from workflows.command_line import leave
+from workflows.inspect_scan import InspectConfig, report
+from workflows.one_shot import perform
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main() -> int:
     """See the module's text for the exit code."""
-    words = sys.argv[1:] if words is None else list(words)
-    if not words or {"-h", "--help"} & set(words):
-        sys.stdout.write(f"{__doc__}\n")
-        return 0 if words else EXIT_USAGE
-    log_to_stderr()
-    file, *overrides = words
-    try:
-        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-            composed = compose("inspect", [*overrides, f"data.file={_quoted(file)}"])
-        print("\n".join(report(inspect_config(composed))))
-    except Exception as error:
-        return fail(error, MISTAKES)
-    return 0
+    words = sys.argv[1:]
+    if words and "=" not in words[0] and not words[0].startswith("-"):
+        words = [*words[1:], f"data.file={_quoted(words[0])}"]
+    return perform("inspect", InspectConfig, report, __doc__, words)
 
 
 def _quoted(text: str) -> str:

@@ -49,11 +49,13 @@ def fresh(cwd, *arguments, **environment):
 
 
 def files(folder):
-    """Every file below a folder and every empty folder, by relative path, with a hash of its content."""
+    """Every file, link and empty folder below a folder, by relative path, with a hash of its content."""
     found = {}
     for path in sorted(Path(folder).rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if path.is_file():
+        if path.is_symlink():
+            found[name] = str(path.readlink())
+        elif path.is_file():
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
         elif not any(path.iterdir()):
             found[name + "/"] = ""

@@ -13,17 +13,18 @@ import shutil
 import struct
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
-from ptycho.run.saved import Setup, regular_offsets
 
-from ptycho.config import RunConfig, UnrolledModel
+from ptycho.config import RunConfig, UNetModel, UnrolledModel
 from ptycho.config.mapping import to_mapping
-from ptycho.run.folder import weights_hash
+from ptycho.files.atomic import sha256
+from ptycho.run.folder import RunFolder
+from ptycho.run.network import Setup, regular_offsets, write_network
 from ptycho.scan.probe import make_probe
 
 CONFIG = RunConfig(
@@ -51,21 +52,26 @@ WEIGHTS = {"pinn/generator/level": np.ones((), np.float32), "pinn/generator/a/b"
 
 
 def scan_arrays() -> dict[str, Any]:
-    """A dataset as a run writes it: six groups of four patterns with about a million photons each."""
+    """A dataset as a run writes it: six groups of four patterns of some ten thousand photons each."""
     corners = np.array([[10 * g, 5 * g] for g in range(G)])
     inner = np.array([[0, 0], [0, 4], [4, 0], [4, 4]])
-    rng = np.random.default_rng(5)
+    positions = (corners[:, None] + inner).reshape(-1, 2)
+    y, x = np.mgrid[:M, :M]
+    truth = (0.6 + 0.3 * np.sin(y / 3) * np.cos(x / 5)).astype(np.complex64)
+    waves = np.stack([SETUP.probe * truth[row : row + N, col : col + N] for row, col in positions])
+    far_fields = np.fft.fftshift(np.fft.fft2(waves, norm="ortho"), axes=(1, 2))
+    counts = np.random.default_rng(5).poisson(np.abs(SETUP.photon_scale * far_fields) ** 2)
     return {
         "format": np.asarray(1),
-        "amplitudes": np.sqrt(rng.poisson(1e3, (P, N, N))).astype(np.float32),
-        "positions": (corners[:, None] + inner).reshape(-1, 2).astype(np.float32),
+        "amplitudes": np.sqrt(counts).astype(np.float32),
+        "positions": positions.astype(np.float32),
         "image": np.zeros(P, np.int32),
         "groups": np.arange(P, dtype=np.int32).reshape(G, C),
         "probe": SETUP.probe,
-        "photon_scale": np.asarray(30.0),
+        "photon_scale": np.asarray(SETUP.photon_scale),
         "object_size": np.asarray(M),
         "region_size": np.asarray(CONFIG.region_size),
-        "objects": np.ones((1, M, M), np.complex64),
+        "objects": truth[None],
     }
 
 
@@ -85,12 +91,10 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.run = folder, folder / "run"
-        network = self.run / "pinn"
-        network.mkdir(parents=True)
-        (self.run / "config.yaml").write_text(yaml.safe_dump(to_mapping(CONFIG), sort_keys=False))
-        np.savez(network / "weights.npz", **WEIGHTS)
-        np.savez(network / "setup.npz", **SETUP.arrays())
-        (network / "model.json").write_text(json.dumps({"weights_sha256": weights_hash(WEIGHTS)}))
+        run = RunFolder(self.run)
+        run.config(CONFIG)
+        write_network(run, "pinn", WEIGHTS, {}, [])
+        run.arrays("pinn/setup.npz", SETUP.arrays())
 
     def raw(self, content: bytes) -> Path:
         path = self.folder / "data.npz"
@@ -442,33 +446,78 @@ VALUES = [
         r"region_size=34 does not cover the groups; 1 px",
     ),
 ]
+
+
+def of_a_unet(**changes: Any) -> Callable[[World], list[str]]:
+    """A run whose weights are bound to N = 32 and groups of four, and a dataset of other sizes."""
+
+    def make(world: World) -> list[str]:
+        def spoil(run: Path) -> None:
+            settings = to_mapping(replace(CONFIG, model=UNetModel()))
+            (run / "config.yaml").write_text(yaml.safe_dump(settings))
+
+        asked = world.spoiled_run(spoil)
+        return [*asked[:1], f"data={world.scan(**changes)}"]
+
+    return make
+
+
 GEOMETRY = [
     Case(
-        "other region size",
-        scan_with(region_size=np.asarray(40)),
-        r"has N=32, .* region_size=40; the run was .*36",
-    ),
-    Case(
         "other N",
-        scan_with(
-            amplitudes=A["amplitudes"][:, :16, :16], probe=A["probe"][8:24, 8:24], region_size=np.asarray(20)
+        of_a_unet(
+            amplitudes=A["amplitudes"][:, 8:24, 8:24],
+            probe=A["probe"][8:24, 8:24],
+            region_size=np.asarray(20),
         ),
-        r"has N=16, gridsize²=4, region_size=20; the run was trained for N=32, gridsize²=4, region_size=36",
+        r"has N=16, group_size=4; pinn was trained for N=32, group_size=4",
     ),
     Case(
         "other gridsize",
-        scan_with(groups=A["groups"][:, :1], region_size=np.asarray(32)),
-        r"has N=32, gridsize²=1, region_size=32; the run was trained for",
+        of_a_unet(groups=A["groups"][:, :1], region_size=np.asarray(32)),
+        r"has N=32, group_size=1; pinn was trained for N=32, group_size=4",
     ),
     Case(
-        "published: wider groups",
-        published_with(coords_offsets=np.round(Q["coords_offsets"] * 1.5) + 0.5),
-        r"its groups reach 1 px beyond the run's regions of 36 pixels",
+        "regrouped",
+        lambda w: [*of_a_unet()(w), "group_size=2"],
+        r"has N=32, group_size=2; pinn was trained for N=32, group_size=4",
     ),
     Case(
-        "published: gridsize 1",
-        published_with(diffraction=Q["diffraction"][..., :1], coords_offsets=Q["coords_offsets"][..., :1]),
-        r"has N=32, gridsize²=1; the run was trained for N=32, gridsize²=4",
+        "more than there are",
+        lambda w: [*asked()(w), "group_size=25"],
+        r"group_size=25: must be from 1 to 24",
+    ),
+]
+IMPLAUSIBLE = [
+    Case(
+        "counts for their roots",
+        scan_with(amplitudes=np.rint(A["amplitudes"] ** 2)),
+        r"amplitudes holds whole numbers alone, up to \d+: .* must hold their square roots",
+    ),
+    Case(
+        "intensities of another scale",
+        scan_with(amplitudes=1.7 * A["amplitudes"] ** 2),
+        r"amplitudes holds .* times the light that photon_scale and the probe let expect: intensities",
+    ),
+    Case(
+        "zero frequency in the corner",
+        scan_with(amplitudes=np.fft.ifftshift(A["amplitudes"], axes=(1, 2))),
+        r"amplitudes has its zero frequency in the corner, .* apply np.fft.fftshift",
+    ),
+    Case(
+        "published: zero frequency in the corner",
+        published_with(diffraction=np.fft.ifftshift(Q["diffraction"], axes=(1, 2))),
+        r"diffraction has its zero frequency in the corner",
+    ),
+    Case(
+        "hot pixel",
+        spoilt_scan("amplitudes", (3, 4, 5), 1e15),
+        r"times the light that photon_scale and the probe let expect: .* a hot pixel",
+    ),
+    Case(
+        "published: a number of 1e30",
+        published_with(diffraction=changed(Q["diffraction"], (3, 16, 16, 0), 1e30)),
+        r"diffraction reaches 1e\+30; must be at most 1e\+18",
     ),
 ]
 PUBLISHED = [
@@ -559,26 +608,30 @@ def config_with(old: str, new: str) -> Callable[[World], list[str]]:
     return lambda world: world.spoiled_run(spoil)
 
 
+def recorded(run: Path) -> None:
+    """Make ``files.json`` and ``model.json`` agree with the files as they are."""
+    record = {f"pinn/{name}": sha256(run / "pinn" / name) for name in ("weights.npz", "setup.npz")}
+    (run / "files.json").write_text(json.dumps(record))
+    (run / "pinn" / "model.json").write_text(json.dumps({"weights_sha256": record["pinn/weights.npz"]}))
+
+
 def weights_with(rehash: bool = True, **changes: Any) -> Callable[[World], list[str]]:
-    """Other weights, with the checksum that goes with them if ``rehash``."""
+    """Other weights, with the hashes that go with them if ``rehash``."""
 
     def spoil(run: Path) -> None:
         weights = WEIGHTS | {key.replace("__", "/"): value for key, value in changes.items()}
         np.savez(run / "pinn" / "weights.npz", **weights)
         if rehash:
-            text = json.dumps({"weights_sha256": weights_hash(weights)})
-            (run / "pinn" / "model.json").write_text(text)
+            recorded(run)
 
     return lambda world: world.spoiled_run(spoil)
 
 
 def setup_with(rehash: bool = True, **changes: Any) -> Callable[[World], list[str]]:
     def spoil(run: Path) -> None:
-        from dataclasses import replace
-
-        arrays = replace(SETUP, **changes).arrays()
-        arrays |= {} if rehash else {"sha256": SETUP.arrays()["sha256"]}
-        np.savez(run / "pinn" / "setup.npz", **arrays)
+        np.savez(run / "pinn" / "setup.npz", **replace(SETUP, **changes).arrays())
+        if rehash:
+            recorded(run)
 
     return lambda world: world.spoiled_run(spoil)
 
@@ -599,7 +652,7 @@ RUNS = [
     Case("config.yaml is binary", written("config.yaml", b"\x00\xff\xfe"), r"config.yaml: is damaged"),
     Case("config.yaml runs code", written("config.yaml", "!!python/object/apply:os.abort []"), r"is damaged"),
     Case("config.yaml cut short", cut_file("config.yaml"), r"config.yaml: .*(incomplete|damaged|must be)"),
-    Case("config.yaml of 2 MB", written("config.yaml", "#" * 2**21), r"config.yaml: has 2097152 bytes"),
+    Case("config.yaml of 2 MB", written("config.yaml", "#" * 2**21), r"is damaged .it has 2097152 bytes; a"),
     Case(
         "config.yaml with another key",
         config_with("N: 32", "N: 32\nnn: 3"),
@@ -611,11 +664,6 @@ RUNS = [
         r"setup.npz: probe has shape \(32, 32\); must",
     ),
     Case("config.yaml with N=1000", config_with("N: 32", "N: 1000"), r"config.yaml: N=1000: must be a power"),
-    Case(
-        "config.yaml with other offset",
-        config_with("offset: 4", "offset: 6"),
-        r"region_size=36; config.yaml makes",
-    ),
     Case(
         "no network",
         lambda w: w.spoiled_run(lambda r: shutil.rmtree(r / "pinn")),
@@ -635,7 +683,7 @@ RUNS = [
     Case(
         "other weights",
         weights_with(False, pinn__generator__level=np.float32(2)),
-        r"has another SHA-256 than",
+        r"weights.npz: has another SHA-256 than files.json says",
     ),
     Case(
         "weights are objects", weights_with(False, pinn__x=OBJECTS), r"weights.npz: pinn/x .* Python objects"
@@ -646,13 +694,20 @@ RUNS = [
         written("pinn/model.json", "{}"),
         r"model.json: is damaged .*no weights_sha",
     ),
+    Case(
+        "model.json of another network",
+        written("pinn/model.json", '{"weights_sha256": "0"}'),
+        r"model.json: speaks of other weights than weights.npz holds",
+    ),
+    Case("files.json is garbage", written("files.json", "{"), r"files.json: is damaged"),
+    Case("files.json of numbers", written("files.json", '{"a": 1}'), r"is damaged .*names and hashes"),
     Case("model.json of brackets", written("pinn/model.json", "[" * 99999), r"model.json: is damaged"),
     Case("no setup", removed("pinn/setup.npz"), r"setup.npz: no such file"),
     Case("setup cut short", cut_file("pinn/setup.npz"), r"setup.npz: not a readable .npz"),
     Case(
         "changed setup",
         setup_with(False, photon_scale=31.0),
-        r"setup.npz: has another SHA-256 than it states",
+        r"setup.npz: has another SHA-256 than files.json says",
     ),
     Case(
         "setup with NaN", setup_with(photon_scale=np.nan), r"setup.npz: photon_scale, normalisation = \(nan"
@@ -675,10 +730,30 @@ def asked(*overrides: str) -> Callable[[World], list[str]]:
     return lambda world: [f"run={world.run}", f"data={world.scan()}", *overrides]
 
 
+def loop(world: World) -> Path:
+    """A link that leads to itself."""
+    (world.folder / "loop").symlink_to(world.folder / "loop")
+    return world.folder / "loop"
+
+
 def output_that_holds_a_run(world: World) -> list[str]:
     (world.folder / "held").mkdir()
     (world.folder / "held" / "metrics.json").write_text("{}")
     return [f"run={world.run}", f"data={world.scan()}", f"output_dir={world.folder / 'held'}"]
+
+
+def over_a_training(keep: str) -> Callable[[World], list[str]]:
+    """``overwrite=true`` into a copy of the run of which only ``keep`` is left."""
+
+    def make(world: World) -> list[str]:
+        other = world.folder / "other"
+        shutil.copytree(world.run, other)
+        for path in other.iterdir():
+            if path.name != keep:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return [*asked()(world), f"output_dir={other}", "overwrite=true"]
+
+    return make
 
 
 COMMANDS = [
@@ -694,6 +769,8 @@ COMMANDS = [
     Case("added passes", asked("+stitch.passes=9"), r"stitch.passes=9: needs stitch=refined beside it"),
     Case("misspelt passes", asked("stitch=refined", "stitch.pases=9"), r"did you mean stitch.passes\?"),
     Case("no passes", asked("stitch=refined", "stitch.passes=0"), r"stitch.passes=0: must be from 1"),
+    Case("groups of nothing", asked("group_size=0"), r"group_size=0: must be null, or from 1 to 64"),
+    Case("groups of a thousand", asked("group_size=1000"), r"group_size=1000: must be null, or from 1 to 64"),
     Case("batch of nothing", asked("batch_size=0"), r"batch_size=0: must be null, or from 1"),
     Case("batch of words", asked("batch_size=many"), r"batch_size=many: must be an integer or null"),
     Case("perhaps overwrite", asked("overwrite=maybe"), r"overwrite=maybe: must be true or false"),
@@ -705,7 +782,25 @@ COMMANDS = [
         r"output_dir=.*run: holds run=.*, which overwrite=true would remove",
     ),
     Case(
+        "overwrite another training run",
+        over_a_training("pinn"),
+        r"other: holds a training run \(pinn\), which results of an inference never replace",
+    ),
+    Case(
+        "overwrite a training run that has just begun",
+        over_a_training("config.yaml"),
+        r"other: holds a training run \(config.yaml\), which results of an inference never replace",
+    ),
+    Case(
         "output in a file", lambda w: [*asked()(w), f"output_dir={w.folder}/data.npz/x"], r"cannot be written"
     ),
+    Case("output in a loop", lambda w: [*asked()(w), f"output_dir={loop(w)}"], r"loop: cannot be written \("),
+    Case(
+        "output below a loop",
+        lambda w: [*asked()(w), f"output_dir={loop(w)}/x"],
+        r"loop/x: cannot be written \(",
+    ),
+    Case("data in a loop", lambda w: [f"run={w.run}", f"data={loop(w)}"], r"loop: cannot be read \(Too many"),
+    Case("run in a loop", lambda w: [f"run={loop(w)}", f"data={w.scan()}"], r"run=.*loop: no such folder"),
 ]
-CASES = [*FILES, *KEYS, *SHAPES, *VALUES, *GEOMETRY, *PUBLISHED, *RUNS, *COMMANDS]
+CASES = [*FILES, *KEYS, *SHAPES, *VALUES, *GEOMETRY, *IMPLAUSIBLE, *PUBLISHED, *RUNS, *COMMANDS]

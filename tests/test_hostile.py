@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 from helpers_cli import INFER, files
+from hostile_cases import CASES, World
 
-from benchmarks.hostile_cases import CASES, World
 from workflows.infer_config import InferConfig, plan
 
 

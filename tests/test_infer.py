@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import yaml
 from helpers_cli import INFER, files, fresh
-from test_readers import N, published, reference_disk, spot
+from test_readers import N, published, spot
 
-from ptycho.reconstruction.stitching import scan_pitch, tiled_rectangle
-from ptycho.scan.dataset import load_dataset, to_arrays
+from ptycho.config import ConfigError, ZonePlateProbe
+from ptycho.readers import load_dataset
+from ptycho.readers.own import to_arrays
+from ptycho.scan.probe import make_probe
 from workflows.infer_config import InferConfig, plan
 
 TEST = "datasets/N32/gs2/test.npz"
@@ -49,6 +51,7 @@ def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
         "manifest.json",
         "metrics.json",
         "run.log",
+        "files.json",
         "visuals/compare_amp_phase.png",
         "visuals/frc_curves.png",
         *(f"visuals/{kind}_{name}.png" for name in MODELS for kind in ("amp_phase", "amp_phase_error")),
@@ -64,7 +67,7 @@ def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
     assert strict(out / "metrics.json") == scores
     assert "the file has the probe that the network was trained with" in err
     manifest = strict(out / "manifest.json")
-    assert (manifest["patterns"], manifest["groups"]) == (512, 128)
+    assert (manifest["patterns"], manifest["groups"], manifest["flags"]) == (512, 128, [])
     assert set(manifest["patterns_per_s"]) == set(manifest["weights_sha256"]) == set(MODELS)
     phases = {"reading", "compilation", "inference", "stitching", "writing", "scoring", "drawing", "total"}
     assert set(manifest["timings_s"]) == phases
@@ -74,6 +77,7 @@ def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
         "models": list(MODELS),
         "stitch": {"method": "probe", "passes": 5},
         "batch_size": 4,
+        "group_size": None,
         "output_dir": str(out),
         "overwrite": False,
     }
@@ -98,7 +102,7 @@ def test_without_the_truth_nothing_is_scored(infer, trained_run, saved):
     out, err = infer(f"run={trained_run}", f"data={saved(arrays)}", *choice)
     assert "the file has no true objects: no scores" in err
     assert set(files(out)) == {
-        *("config.yaml", "manifest.json", "run.log"),
+        *("config.yaml", "manifest.json", "run.log", "files.json"),
         *("visuals/amp_phase_pinn.png", "recons/pinn/recon.npz"),
     }
     with np.load(out / "recons/pinn/recon.npz") as recon:
@@ -106,12 +110,74 @@ def test_without_the_truth_nothing_is_scored(infer, trained_run, saved):
         assert recon["mask"].sum(axis=(1, 2)).tolist() == [64 * 64] * 2  # 8 × 8 squares of side 8
 
 
+def test_every_pattern_with_its_nearest_ones(infer, trained_run):
+    """Groups of three that overlap: better covered than the file's groups of four."""
+    out, err = infer(f"run={trained_run}", f"data={trained_run / TEST}", "models=[pinn]", "group_size=3")
+    manifest = strict(out / "manifest.json")
+    assert (manifest["patterns"], manifest["groups"]) == (512, 512) and "512 patterns in 128 groups" in err
+    found, theirs = (strict(folder / "metrics.json")["pinn"]["ssim"][0] for folder in (out, trained_run))
+    assert found > theirs - 0.05
+    assert yaml.safe_load((out / "config.yaml").read_text())["group_size"] == 3
+
+
+# ---- doubts
+
+
+def test_a_far_probe_is_flagged_and_both_are_named(infer, trained_run, saved):
+    data = load_dataset(trained_run / TEST)
+    far = make_probe(ZonePlateProbe(), N)
+    out, err = infer(f"run={trained_run}", f"data={saved(to_arrays(data) | {'probe': far})}", "models=[pinn]")
+    warning = next(line for line in err.splitlines() if "far from the training's" in line)
+    for probe in (far, data.probe):
+        across = 2 * radius_of(probe)
+        assert f"({across:.1f} pixels across" in warning
+    metrics, manifest = strict(out / "metrics.json"), strict(out / "manifest.json")
+    assert "probe_far_from_training" in metrics["pinn"]["flags"] and manifest["flags"]
+    assert set(manifest["flags"]) <= set(metrics["conventions"])
+
+
+def radius_of(probe):
+    """Of the centred circle that holds 90 % of a probe's energy, by growing circles."""
+    distance = np.hypot(*(np.indices(probe.shape) - len(probe) // 2)).ravel()
+    order = np.argsort(distance, kind="stable")
+    energy = np.cumsum(np.abs(probe.ravel()[order]) ** 2)
+    return np.interp(0.9 * energy[-1], energy, distance[order])
+
+
+def test_noise_is_reconstructed_and_flagged(infer, trained_run, saved):
+    data = load_dataset(trained_run / TEST)
+    mean = data.amplitudes.statistics.mean_energy / N**2
+    noise = np.sqrt(np.random.default_rng(0).poisson(np.full(data.amplitudes.shape, mean)))
+    out, err = infer(
+        f"run={trained_run}", f"data={saved(to_arrays(data) | {'amplitudes': noise})}", "models=[pinn]"
+    )
+    assert "the patterns do not resemble the far field of the probe (correlation " in err
+    metrics = strict(out / "metrics.json")
+    assert "patterns_unlike_probe" in metrics["pinn"]["flags"]
+    assert metrics["conventions"]["patterns_unlike_probe"].startswith("the mean pattern does not resemble")
+    assert strict(out / "manifest.json")["flags"] == ["patterns_unlike_probe"]
+
+
+def test_a_scan_too_large_for_the_machine(trained_run, monkeypatch):
+    asked = InferConfig(str(trained_run), str(trained_run / TEST), output_dir="o", batch_size=65536)
+    monkeypatch.setattr("ptycho.config.memory.physical_memory", lambda: 8 * 10**9)
+    with pytest.raises(
+        ConfigError, match=r"^memory: needs about .* a batch, .*: lower batch_size or group_size"
+    ):
+        plan(asked, trained_run / "other")
+
+
+# ---- files of the published program
+
+
 @pytest.fixture(scope="module")
 def files_of_others():
     """Arrays of published files with one and with two images: 6 × 6 groups, 8 pixels apart."""
     starts = [(row, col) for row in range(10, 51, 8) for col in range(10, 51, 8)]
     objects = [spot(30, 60), spot(55, 40)]
-    return {n: published(objects[:n], reference_disk(), starts) for n in (1, 2)}, objects
+    axis = np.arange(N) - N // 2
+    disk = np.exp(-((np.hypot(axis[:, None], axis) / 7) ** 4))
+    return {n: published(objects[:n], disk, starts) for n in (1, 2)}, objects
 
 
 def test_published_files(infer, trained_run, saved, files_of_others):
@@ -214,18 +280,6 @@ def test_mistakes_are_answered_before_tensorflow_is_imported(trained_run, tmp_pa
     done = fresh(tmp_path, "-c", RUN_AND_TELL, INFER, f"run={trained_run}", "data=no.npz")
     assert done.stdout.split() == ["2", "False"], done.stdout + done.stderr
     assert done.stderr == "error: no.npz: no such file\n" and not list(tmp_path.iterdir())
-
-
-# ---- the scan decides the scored region
-
-
-def test_region_and_pitch_come_from_the_scan(trained_run, datasets):
-    test = datasets["test"]
-    assert scan_pitch(test) == 8
-    # 8 × 8 groups of side 36 from 0 to 60 in steps of 8, squares of side 8 in their middles
-    assert tiled_rectangle(test, 8) == (14, 14, 64, 64)
-    metrics = strict(trained_run / "metrics.json")
-    assert metrics["region"] == {"top": 14, "left": 14, "height": 64, "width": 64}
 
 
 def test_the_plan_needs_no_probe_of_another_size(trained_run):

@@ -35,6 +35,7 @@ from ptycho.training.loop import NonFiniteLossError, Trainer, train
 from workflows import grid_lines
 from workflows.config import resumed_config
 from workflows.infer import staged
+from workflows.train_network import restored
 
 # ---- training, continued
 
@@ -321,7 +322,7 @@ def test_a_model_that_does_not_say_whether_it_is_complete_is_trained_again(tmp_p
     folder = RunFolder(tmp_path / "run")
     write_network(folder, "pinn", get_weights(Valley()), {}, [{"epoch": 1}])
     again = RunFolder(tmp_path / "run", resumed=True)
-    assert grid_lines.restored("pinn", Valley(), {}, again) is None
+    assert restored("pinn", Valley(), {}, again) is None
 
 
 # ---- whole runs
@@ -497,7 +498,9 @@ def test_results_replace_earlier_ones_when_they_are_complete(earlier):
     assert (earlier / "config.yaml").read_text() == "run: new"
 
 
-@pytest.mark.parametrize("error", [ValueError, Killed, lambda: OSError(errno.EIO, "")], ids=str)
+@pytest.mark.parametrize(
+    "error", [ValueError, Killed, lambda: OSError(errno.EIO, "")], ids=["wrong", "killed", "disk"]
+)
 def test_an_inference_that_fails_leaves_nothing(tmp_path, earlier, error):
     before = files(tmp_path)
     for path in (earlier, tmp_path / "a" / "b"):

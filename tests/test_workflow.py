@@ -12,8 +12,8 @@ from omegaconf import OmegaConf
 
 from ptycho.config import RunConfig, UnrolledModel
 from ptycho.evaluation.metrics import CONVENTIONS, SCORES
-from ptycho.run.folder import weights_hash
-from ptycho.scan.dataset import load_dataset
+from ptycho.files.atomic import sha256
+from ptycho.readers import load_dataset
 from workflows.config import run_config
 
 COMMAND = (*TINY, *TINY_UNROLLED)
@@ -60,6 +60,7 @@ def sweep(tmp_path_factory):
 def test_the_tree(first):
     assert set(files(first[0])) == {
         "config.yaml",
+        "files.json",
         *(f"datasets/N32/gs2/{role}.npz" for role in ("train", "val", "test")),
         *(
             f"{name}/{file}"
@@ -148,7 +149,7 @@ def test_models_and_histories(first):
     for name in MODELS:
         description = strict(first[0] / name / "model.json")
         with np.load(first[0] / name / "weights.npz", allow_pickle=False) as weights:
-            assert weights_hash(dict(weights)) == description["weights_sha256"]
+            assert sha256(first[0] / name / "weights.npz") == description["weights_sha256"]
             assert all(np.isfinite(weights[key]).all() for key in weights.files)
         assert description["parameters"] > 0 and description["stopped"] is None
         with (first[0] / name / "history.csv").open(newline="") as file:

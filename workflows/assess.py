@@ -13,6 +13,8 @@ from ptycho.evaluation import figures, metrics
 from ptycho.reconstruction.stitching import Stitched
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
+from ptycho.scan import plausibility
+from ptycho.scan.patterns import Statistics
 from ptycho.scan.probe import described_widths, is_far_from
 from ptycho.training.history import History
 
@@ -95,6 +97,14 @@ def probe_doubts(probe: np.ndarray, trained: np.ndarray) -> dict[str, str]:
         described_widths(trained),
     )
     return {FAR_PROBE: FAR_PROBE_MEANS}
+
+
+def pattern_doubts(statistics: Statistics, probe: np.ndarray) -> dict[str, str]:
+    """The flag for patterns that are hardly those of the probe, with a warning; or none."""
+    found = plausibility.doubts(statistics, probe)
+    for sentence in found.values():
+        log.warning("%s: trust the result only as far as it explains them", sentence)
+    return {flag: plausibility.MEANINGS[flag] for flag in found}
 
 
 def drawn(

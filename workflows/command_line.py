@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptycho.config import ConfigError
+from ptycho.config.backend import require_tensorflow
 from workflows.config import explained
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ def plan_and_perform(
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported, by ``perform``
     log_to_stderr()
     try:
+        require_tensorflow(os.environ)
         jobs = planned(config_name, plan)
     except Exception as error:
         return fail(error, MISTAKES, explain)

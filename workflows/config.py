@@ -5,6 +5,7 @@ Every mistake becomes a :class:`ptycho.config.ConfigError` of one line. Nothing 
 
 from __future__ import annotations
 
+import os
 import re
 import typing
 from collections.abc import Mapping
@@ -65,7 +66,7 @@ def resumed_config(
     stored = read_config(run)
     asked = _with_overrides(to_mapping(stored), _plain(composed), _plain(defaults), overrides)
     _apply_switches(asked, overrides, environ)
-    if asked["output_dir"] and Path(asked["output_dir"]).resolve() == run.resolve():
+    if asked["output_dir"] and os.path.realpath(asked["output_dir"]) == os.path.realpath(run):
         asked["output_dir"] = stored.output_dir  # the folder may have been moved
     if found := differences(to_mapping(stored), to_mapping(from_mapping(asked))):
         raise ConfigError(

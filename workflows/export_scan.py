@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.config import ConfigError, RunConfig, ScanRunConfig, ZonePlateProbe, check
+from ptycho.config import ConfigError, ProbeConfig, RunConfig, ScanRunConfig, ZonePlateProbe, check
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.from_dataset import from_dataset, from_measured
 from ptycho.exports.table import FORMATS, check_output, format_of
@@ -67,16 +67,23 @@ def export(config: ExportConfig) -> list[str]:
     run, output = Path(str(config.run)), Path(str(config.output))
     kind = format_of(config.format, config.output)
     stored = read_config(run)
-    if isinstance(stored, ScanRunConfig):
-        read = [Path(name) for name in (stored.data.file, stored.data.patterns_file) if name]
-        check_output(output, config.overwrite, read)
-        scan = measured(run, stored, config)
-    else:
-        check_output(output, config.overwrite, [run / names.dataset(stored, role) for role in ROLES])
-        scan = simulated(run, stored, config)
-    scan = replace(scan, name=run.resolve().name)
+    check_output(output, config.overwrite, sources(run, stored))
+    scan = (
+        measured(run, stored, config) if isinstance(stored, ScanRunConfig) else simulated(run, stored, config)
+    )
+    scan = with_units(replace(scan, name=run.resolve().name), config)
     FORMATS[kind](output, scan)
     return written(output, scan)
+
+
+def sources(run: Path, stored: RunConfig | ScanRunConfig) -> list[Path]:
+    """The files that an export may read."""
+    found = [run / names.CONFIG, *(run / names.RECONS).glob("*/recon.npz")]
+    if isinstance(stored, RunConfig):
+        return found + [run / names.dataset(stored, role) for role in ROLES]
+    data = stored.data
+    measured_files = (data.file, data.patterns_file, data.positions_file, data.mask_file)
+    return found + [Path(name) for name in measured_files if name]
 
 
 def written(output: Path, scan: ExportedScan) -> list[str]:
@@ -98,9 +105,6 @@ def measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> Exported
         config.source,
         "null or scan: the run is of a measured scan",
     )
-    for key in ("pixel_m", "energy_eV", "detector_pixel_m"):
-        value = getattr(config, key)
-        check(value is None, key, value, "null: the run of a measured scan knows its units")
     name = config.recon or next((best for best in BEST if (run / names.recon(best)).exists()), BEST[-1])
     object_ = stored_object(run, name, 0)
     scan = understand(opened(stored.data), stored.data)
@@ -125,32 +129,52 @@ def simulated(run: Path, stored: RunConfig, config: ExportConfig) -> ExportedSca
     path = run / names.dataset(stored, role)
     _verify(run, names.dataset(stored, role))
     data = load_dataset(path)
-    if data.objects is None:
-        raise ConfigError(f"{path}: has no true object; choose recon=pinn")
     check(0 <= config.image < data.n_images, "image", config.image, f"from 0 to {data.n_images - 1}")
-    object_ = data.objects[config.image] if name == TRUTH else stored_object(run, name, config.image)
+    if name != TRUTH:
+        object_ = stored_object(run, name, config.image)
+    elif data.objects is None:
+        raise ConfigError(f"{path}: has no true object; choose recon=pinn")
+    else:
+        object_ = data.objects[config.image]
     found = from_dataset(data, config.image, object_)
     comments = f"Simulated ({role}, image {config.image}). Object: {name}."
-    return replace(found, comments=comments, **units(stored, config))
+    return replace(found, comments=comments, **plate_units(stored.probe_of(role), stored.N))
 
 
-def units(stored: RunConfig, config: ExportConfig) -> dict[str, Any]:
-    """Pixel, energy, distance and detector of a simulated scan, as far as its probe or the user tells them.
+def plate_units(probe: ProbeConfig, N: int) -> dict[str, Any]:
+    """Pixel and energy of a simulated scan, if its probe is one of a zone plate."""
+    if not isinstance(probe, ZonePlateProbe):
+        return {}
+    pixel = 1e-9 * (probe.pixel_size_nm or ZONE_PLATE_WINDOW_NM / N)
+    return {"pixel_m": (pixel, pixel), "energy_eV": 1e3 * probe.energy_keV}
 
-    ``z = dx·N·p/λ``, with the pitch p of ``detector_pixel_m``.
+
+def with_units(scan: ExportedScan, config: ExportConfig) -> ExportedScan:
+    """The scan with the units that it lacks, as far as the user says them: ``dx = λ z/(N p)``.
+
+    Where only the distance and the detector's pitch are unknown, the latter is ``DETECTOR_PIXEL_M``.
+
+    Raises:
+        ConfigError: the user says something that the run knows.
     """
-    probe, pixel, energy = stored.probe, config.pixel_m, config.energy_eV
-    if isinstance(probe, ZonePlateProbe):
-        pixel = pixel or 1e-9 * (probe.pixel_size_nm or ZONE_PLATE_WINDOW_NM / stored.N)
-        energy = energy or 1e3 * probe.energy_keV
-    found: dict[str, Any] = {"energy_eV": energy, "pixel_m": None if pixel is None else (pixel, pixel)}
-    if pixel is not None and energy is not None:
-        pitch = config.detector_pixel_m or DETECTOR_PIXEL_M
-        found |= {
-            "distance_m": distance_m(pixel, energy, pitch, stored.N),
-            "detector_pixel_m": (pitch, pitch),
-        }
-    return found
+    for key in ("pixel_m", "energy_eV", "detector_pixel_m"):
+        given, known = getattr(config, key), getattr(scan, key)
+        check(given is None or known is None, key, given, f"null: the run knows it, {known}")
+    pixel, pitch = scan.pixel_m or _square(config.pixel_m), scan.detector_pixel_m
+    pitch = pitch or _square(config.detector_pixel_m)
+    energy, distance = scan.energy_eV or config.energy_eV, scan.distance_m
+    if energy and distance and pitch and not pixel:
+        length = wavelength_m(energy) * distance / scan.N
+        pixel = length / pitch[0], length / pitch[1]
+    elif energy and pixel and not distance:
+        pitch = pitch or _square(DETECTOR_PIXEL_M)
+        assert pitch is not None
+        distance = distance_m(pixel[0], energy, pitch[0], scan.N)
+    return replace(scan, pixel_m=pixel, energy_eV=energy, distance_m=distance, detector_pixel_m=pitch)
+
+
+def _square(pitch: float | None) -> tuple[float, float] | None:
+    return None if pitch is None else (pitch, pitch)
 
 
 def distance_m(pixel_m: float, energy_eV: float, pitch_m: float, N: int) -> float:

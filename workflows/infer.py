@@ -27,7 +27,7 @@ from ptycho.run.loaded import LoadedModel
 from ptycho.run.network import Setup
 from ptycho.scan.dataset import Dataset
 from ptycho.training.interrupt import StopRequest, remove_traces
-from workflows.assess import drawn, probe_doubts, scored, store_recon
+from workflows.assess import drawn, pattern_doubts, probe_doubts, scored, store_recon
 from workflows.device import device_facts, prepare_tensorflow
 from workflows.infer_config import InferJob, describe_probe
 
@@ -121,6 +121,7 @@ def written(job: InferJob, models: dict[str, LoadedModel], folder: RunFolder) ->
         for name, model in models.items():
             recons[name], speeds[name] = reconstructed(name, model, data, job, folder)
         doubts = probe_doubts(data.probe, job.networks[0].setup.probe)
+        doubts |= pattern_doubts(data.amplitudes.statistics, data.probe)
         scores = assessed(job, data, recons, folder, doubts)
     folder.manifest(facts(job, data, speeds) | {"flags": [*doubts]})
     return InferResult(recons, scores, speeds, job.path)

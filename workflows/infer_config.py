@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import os
 import typing
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,11 +17,13 @@ from omegaconf.errors import OmegaConfBaseException
 from ptycho.config import MODELS, ConfigError, NetworkConfig, StitchConfig, check
 from ptycho.config import mapping as conversion
 from ptycho.config.mapping import one_line, show, to_dataclass
+from ptycho.config.memory import Phases, check_memory, inference_memory
 from ptycho.readers import Measurement, inspect
 from ptycho.run.folder import check_free
 from ptycho.run.names import INFERENCE
 from ptycho.run.network import StoredNetwork, is_stored, read_network
 from ptycho.run.stored_config import read_config
+from ptycho.scan.plausibility import contradictions
 from ptycho.scan.probe import described_widths, energy_diameter
 
 log = logging.getLogger(__name__)
@@ -124,7 +127,10 @@ def plan(config: InferConfig, path: Path) -> InferJob:
     data = inspect(config.data, networks[0].setup.probe)
     for network in networks:
         _check_sizes(network, data, config.group_size)
-    return InferJob(config, path, settings, networks, data)
+    job = InferJob(config, path, settings, networks, data)
+    _check_patterns(data)
+    check_memory(_memory(job))
+    return job
 
 
 def _names(config: InferConfig, settings: NetworkConfig, run: Path) -> tuple[str, ...]:
@@ -140,7 +146,7 @@ def _names(config: InferConfig, settings: NetworkConfig, run: Path) -> tuple[str
 def _keep_inputs(path: Path, run: Path, data: Path, overwrite: bool) -> None:
     """Refuse to replace the run or the data that are to be used."""
     for key, source in (("run", run / "config.yaml"), ("data", data)):
-        target, inside = path.resolve(), source.resolve()
+        target, inside = (Path(os.path.realpath(place)) for place in (path, source))
         within = inside.is_relative_to(target) and inside != target
         if within and overwrite and inside.relative_to(target).parts[0] in INFERENCE:
             raise ConfigError(f"output_dir={path}: holds {key}={source}, which overwrite=true would remove")
@@ -151,9 +157,28 @@ def _check_sizes(network: StoredNetwork, data: Measurement, group_size: int | No
     known = {"N": data.shape[-1], "group_size": group_size or data.values["groups"].shape[1]}
     wanted = {key: getattr(network.setup, key) for key in network.config.fixed_sizes(network.name)}
     found = {key: known[key] for key in wanted}
+    fewest = int(np.bincount(data.values["image"])[np.unique(data.values["image"])].min())
+    if group_size is not None:
+        check(group_size <= fewest, "group_size", group_size, f"from 1 to {fewest}, the patterns of an image")
     if found != wanted:
         has, needs = (", ".join(f"{key}={value}" for key, value in d.items()) for d in (found, wanted))
         raise ConfigError(f"data={data.path}: has {has}; {network.name} was trained for {needs}")
+
+
+def _check_patterns(data: Measurement) -> None:
+    """An error if the patterns cannot be the amplitudes that a network takes."""
+    scale = data.values["photon_scale"] if data.counts else None
+    found = contradictions(data.statistics, data.values["probe"], scale, data.key)
+    if found:
+        raise ConfigError(f"data={data.path}: {'; '.join(found)}")
+
+
+def _memory(job: InferJob) -> Phases:
+    values = job.data.values
+    C = job.config.group_size or values["groups"].shape[1]
+    shape, images = (C, job.data.shape[-1], values["region_size"]), int(values["image"].max()) + 1
+    truth = values.get("objects") is not None
+    return inference_memory(job.run, job.batch_size, shape, images, values["object_size"], truth)
 
 
 def describe_probe(data: Measurement, trained: np.ndarray) -> str:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-import typing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
 
 from ptycho.config.data import DataConfig
-from ptycho.config.mapping import to_dataclass
 from ptycho.evaluation.scan_figures import inspected
 from ptycho.files.atomic import write_atomically
 from ptycho.preparation.prepare import Understood, understand
@@ -28,12 +25,6 @@ class InspectConfig:
 
     data: DataConfig
     output: str | None = None
-
-
-def inspect_config(composed: DictConfig) -> InspectConfig:
-    values = typing.cast(dict[str, Any], OmegaConf.to_container(composed, resolve=True))
-    values["data"]["file"] = values["data"]["file"] or ""
-    return to_dataclass(InspectConfig, values)
 
 
 def opened(config: DataConfig) -> RawScan:
@@ -65,7 +56,7 @@ def lines(scan: Understood, config: DataConfig) -> list[str]:
     found += [f"  note: {note}" for note in scan.raw.notes]
     found += [f"  ! {warning}" for warning in scan.warnings]
     if scan.probe is None:
-        found.append("  missing: a probe")
+        found.append("  missing: a probe (probe=zone_plate, or probe=npz probe.file=…)")
     return found
 
 

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.ndimage import binary_erosion
 
 from ptycho.config import ScanRunConfig
 from ptycho.evaluation import metrics, scan_figures
 from ptycho.evaluation.frc import frc, frc_crossing
 from ptycho.evaluation.registration import in_frame
+from ptycho.exports import product
+from ptycho.exports.from_dataset import product_of
 from ptycho.files.file_array import FileArray
 from ptycho.preparation.dataset import kept_out, measured_dataset, training_and_validation
 from ptycho.preparation.prepare import Finding, Understood
@@ -24,6 +27,7 @@ from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import energy_diameter
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
 from workflows.assess import FAR_PROBE, FAR_PROBE_MEANS, probe_doubts, store_recon
@@ -80,6 +84,9 @@ def run(
         result = assembled(scan, found, data, recons, fits, halves, truth, doubts)
         for name, recon in recons.items():
             store_recon(name, recon, folder)
+        last = recons[next(reversed(recons))]
+        made = product_of(scan, whole, last.objects[0], scan.pixel.metres, folder.path.name)
+        product.write(folder.path / names.PRODUCT, made)
         folder.json(names.METRICS, result)
         drawn(scan, data, recons, fits, halves, history, result, folder)
     facts = {"seed": config.seed, "training": training_facts(history), "resumed": folder.resumed}
@@ -178,7 +185,10 @@ def half_scans(model: LoadedModel, data: Dataset, config: ScanRunConfig, folder:
 
 
 def compared(recon: Stitched, scan: Understood, data: Dataset, folder: RunFolder) -> dict[str, Any] | None:
-    """Scores against the object that the file brings, registered; None where it brings none of this scale."""
+    """Scores against the object that the file brings, registered; None where it brings none of this scale.
+
+    Scored is a rectangle of the covered part, without the rim, half a probe wide, that the scan lit poorly.
+    """
     truth, size = scan.raw.object, scan.raw.object_pixel_m
     if truth is None or (scan.pixel.metres and size and not _same(size, scan.pixel.metres)):
         return None
@@ -189,7 +199,8 @@ def compared(recon: Stitched, scan: Understood, data: Dataset, folder: RunFolder
             return None
         flat = np.where(mask, np.abs(image) * np.exp(1j * scan_figures.levelled_phase(image, mask)), 0)
         known, there = in_frame(truth, flat, mask)
-        part = _largest(there)
+        rim = round(energy_diameter(data.probe) / 2)
+        part = _largest(binary_erosion(there, iterations=rim))
         if part is None:
             return None
         return metrics.score(image[part], known[part], there[part], metrics.Region(0, 0, *known[part].shape))

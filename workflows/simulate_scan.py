@@ -16,9 +16,9 @@ from ptycho.config import ProbeConfig, ZonePlateProbe, check
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.table import FORMATS, check_output, format_of
 from ptycho.progress import Progress
-from ptycho.scan.probe import ZONE_PLATE_WINDOW_NM, make_probe
+from ptycho.scan.probe import make_probe
 from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, measured_like
-from workflows.export_scan import DETECTOR_PIXEL_M, distance_m, written
+from workflows.export_scan import DETECTOR_PIXEL_M, distance_m, plate_units, written
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +55,10 @@ def simulate_scan(config: SimulateConfig) -> list[str]:
 
 
 def exported(config: SimulateConfig, made: MeasuredLike, progress: Progress) -> ExportedScan:
-    """A simulated scan with its units: those of the zone plate, or for another probe those of the default one."""
+    """A simulated scan in units of its zone plate; with another probe, in those of the default one."""
     plate = config.probe if isinstance(config.probe, ZonePlateProbe) else ZonePlateProbe()
-    pixel = 1e-9 * (plate.pixel_size_nm or ZONE_PLATE_WINDOW_NM / config.N)
-    energy, pitch = 1e3 * plate.energy_keV, config.detector_pixel_m
+    units, pitch = plate_units(plate, config.N), config.detector_pixel_m
+    distance = distance_m(units["pixel_m"][0], units["energy_eV"], pitch, config.N)
 
     def shown() -> Iterator[np.ndarray]:
         for block in made.counts(config.rng("photons")):
@@ -73,11 +73,10 @@ def exported(config: SimulateConfig, made: MeasuredLike, progress: Progress) -> 
         domain="counts",
         object=made.object.astype(np.complex64),
         good=made.good,
-        pixel_m=(pixel, pixel),
-        energy_eV=energy,
-        distance_m=distance_m(pixel, energy, pitch, config.N),
+        distance_m=distance,
         detector_pixel_m=(pitch, pitch),
         name=Path(str(config.output)).stem,
         comments=f"Simulated: {config.sample} on {config.path}, {config.oversampling} times finer than the "
-        f"object's pixels, {config.nphotons:g} photons a pattern, seed {config.seed}. The object is the truth.",
+        f"object's pixels, {config.nphotons:g} photons a pattern, seed {config.seed}; with its truth.",
+        **units,
     )

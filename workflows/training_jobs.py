@@ -22,8 +22,8 @@ from omegaconf import DictConfig
 from ptycho.config import ConfigError, NetworkConfig
 from ptycho.files.atomic import WriteError
 from ptycho.files.lock import locked
-from ptycho.run.folder import RunFolder, check_free, check_writable
-from ptycho.run.names import CONFIG
+from ptycho.run.folder import RunFolder, check_free, check_places, check_writable
+from ptycho.run.names import CONFIG, training_files
 from ptycho.run.record import damaged
 from ptycho.run.stored_config import is_finished
 from ptycho.training.interrupt import StopRequest, remove_traces
@@ -131,6 +131,7 @@ def resumed(workflow: Workflow, composed: DictConfig) -> Job:
         )
     config = resumed_config(path, composed, hydra.compose(workflow.name), overrides, os.environ)
     check_writable(path)
+    check_places(path, training_files(config))
     workflow.check(config)
     return Job(config, path, tuple(overrides), resumed=True)
 

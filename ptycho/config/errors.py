@@ -24,3 +24,8 @@ def finite(key: str, value: float, low: float = 0.0, *, above: bool = False) -> 
 
 def at_least(key: str, value: int, low: int) -> None:
     check(value >= low, key, value, f"an integer >= {low}")
+
+
+def at_most(key: str, value: int, high: int) -> None:
+    """For numbers that no machine could serve; what this one can is :mod:`ptycho.config.memory`'s to say."""
+    check(value <= high, key, value, f"at most {high}")

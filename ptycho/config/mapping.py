@@ -169,7 +169,9 @@ def _classes(section: str) -> list[type]:
     """The dataclasses that a section of the configuration may become."""
     if section in TABLES:
         return list(TABLES[section].values())
-    kind = typing.get_type_hints(RunConfig).get(section)
+    kind: Any = ScanRunConfig if section.startswith("data") else RunConfig
+    for part in section.split("."):
+        kind = typing.get_type_hints(kind).get(part) if isinstance(kind, type) else None
     return [kind] if isinstance(kind, type) and is_dataclass(kind) else []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
-from ptycho.config.errors import ConfigError, at_least, check, finite
+from ptycho.config.errors import ConfigError, at_least, at_most, check, finite
 from ptycho.config.sections import (
     MODELS,
     BaselineConfig,
@@ -36,8 +36,9 @@ class NetworkConfig:
     stitch: StitchConfig = field(default_factory=StitchConfig)
 
     def _check_network(self) -> None:
-        for key in ("nepochs", "batch_size"):
+        for key, most in (("nepochs", 1_000_000), ("batch_size", 65_536)):
             at_least(key, getattr(self, key), 1)
+            at_most(key, getattr(self, key), most)
         check(0 <= self.seed < 2**32, "seed", self.seed, "an integer from 0 to 4294967295")
         for key in (f.name for f in fields(self) if f.name.endswith("_weight")):  # of the losses
             finite(key, getattr(self, key))

@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ptycho.config.errors import at_least, check, finite
+from ptycho.config.errors import at_least, at_most, check, finite
 from ptycho.config.network_config import NetworkConfig
 from ptycho.config.sections import IdealDiskProbe, LinesObject, ProbeConfig, ScanConfig
+
+MOST = {"gridsize": 64, "nimgs_train": 1_000_000, "nimgs_test": 1_000_000, "size": 16_384}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,8 @@ class RunConfig(NetworkConfig):
         check(power_of_two and 32 <= self.N <= 512, "N", self.N, "a power of two from 32 to 512")
         for key in ("gridsize", "nimgs_train", "nimgs_test", "size", "offset"):
             at_least(key, getattr(self, key), 1)
+        for key, most in MOST.items():
+            at_most(key, getattr(self, key), most)
         if self.max_groups_train is not None:
             at_least("max_groups_train", self.max_groups_train, 1)
         finite("nphotons", self.nphotons, low=1)

@@ -35,6 +35,4 @@ class ScanRunConfig(NetworkConfig):
                 "must be [pinn]"
             )
         if self.stitch.method == "grid":
-            raise ConfigError(
-                "stitch=grid: tiles the squares of a regular grid; must be probe or refined"
-            )
+            raise ConfigError("stitch=grid: tiles the squares of a regular grid; must be probe or refined")

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ptycho.config.errors import ConfigError, at_least, check, finite
+from ptycho.config.errors import ConfigError, at_least, at_most, check, finite
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class LinesObject:
 
     def __post_init__(self) -> None:
         at_least("object.n_lines", self.n_lines, 1)
+        at_most("object.n_lines", self.n_lines, 10_000_000)
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,14 @@ class UnrolledModel:
 
     def __post_init__(self) -> None:
         _check_neighbours(self.neighbours, self.neighbour_distance_px64)
-        at_least("model.stages", self.stages, 1)
-        at_least("model.width", self.width, 1)
-        at_least("model.blocks", self.blocks, 0)
-        at_least("model.coarsening", self.coarsening, 1)
+        for key, low, high in (
+            ("stages", 1, 1000),
+            ("width", 1, 4096),
+            ("blocks", 0, 1000),
+            ("coarsening", 1, 512),
+        ):
+            at_least(f"model.{key}", getattr(self, key), low)
+            at_most(f"model.{key}", getattr(self, key), high)
         finite("model.illumination_floor", self.illumination_floor, above=True)
 
 
@@ -140,11 +145,13 @@ class UNetModel:
     def __post_init__(self) -> None:
         _check_neighbours(self.neighbours, self.neighbour_distance_px64)
         at_least("model.filters_scale", self.filters_scale, 1)
+        at_most("model.filters_scale", self.filters_scale, 64)
 
 
 def _check_neighbours(count: int, distance: float) -> None:
     """``neighbours``: patterns near a group that its object must explain in training, besides its own."""
     at_least("model.neighbours", count, 0)
+    at_most("model.neighbours", count, 10_000)
     finite("model.neighbour_distance_px64", distance, above=True)
 
 
@@ -161,6 +168,7 @@ class BaselineConfig:
         if self.patterns_per_group is not None:
             at_least("baseline.patterns_per_group", self.patterns_per_group, 1)
         at_least("baseline.filters_scale", self.filters_scale, 1)
+        at_most("baseline.filters_scale", self.filters_scale, 256)
         finite("baseline.learning_rate", self.learning_rate, above=True)
 
 
@@ -183,6 +191,7 @@ class TrainConfig:
             check(math.isfinite(value) and 0 <= value <= 1, f"train.{key}", value, "between 0 and 1")
         finite("train.clip_norm", self.clip_norm, above=True)
         at_least("train.val_groups", self.val_groups, 1)
+        at_most("train.val_groups", self.val_groups, 1_000_000)
         finite("train.checkpoint_seconds", self.checkpoint_seconds)
         if self.patience is not None:
             at_least("train.patience", self.patience, 1)

@@ -1,20 +1,20 @@
 """CXI 1.6 (CXIDB), for cdtools, PyNX, ptychodus and beamlines.
 
-================================== ====================== ===================================================
+=================================== ====================== ==================================================
 under ``entry_1``
-================================== ====================== ===================================================
-``instrument_1/detector_1/data``   (J, N, N)              counts or intensities; ``data_1/data`` links to it
-``…/{x,y}_pixel_size, distance``   metres
-``…/basis_vectors``                (2, 3) metres          step of a row, (0, −p, 0), and of a column,
-                                                          (−p, 0, 0): y is up, z along the beam
-``…/corner_position``              (3,) metres            outer corner of the first pixel
-``…/beam_center_{x,y}``            pixels                 zero frequency, N//2
-``…/mask``                         (N, N) uint32          0 good, 1 invalid
-``instrument_1/source_1/energy``   joule
-``…/illumination``                 (K, N, N) complex64    probe
-``sample_1/geometry_1/translation``(J, 3) metres          **the sample's**; ``data_1`` and ``detector_1`` link
-``image_1/data``                   (M, M) complex64       object; its middle is where the translation is nought
-================================== ====================== ===================================================
+=================================== ====================== ==================================================
+``instrument_1/detector_1/data``    (J, N, N)              counts or intensities; ``data_1/data`` links to it
+``…/{x,y}_pixel_size, distance``    metres
+``…/basis_vectors``                 (2, 3) metres          step of a row, (0, −p, 0), and of a column,
+                                                           (−p, 0, 0): y is up, z along the beam
+``…/corner_position``               (3,) metres            outer corner of the first pixel
+``…/beam_center_{x,y}``             pixels                 zero frequency, N//2
+``…/mask``                          (N, N) uint32          0 good, 1 invalid
+``instrument_1/source_1/energy``    joule
+``…/illumination``                  (K, N, N) complex64    probe
+``sample_1/geometry_1/translation`` (J, 3) metres          **of the sample**; ``data_1``, ``detector_1`` link
+``image_1/data``                    (M, M) complex64       object; its middle at translation nought
+=================================== ====================== ==================================================
 
 A probe at a larger row, lower on the sample, is reached by lifting the sample: ``y = +row``; likewise
 ``x = +col``. Who projects the negated translation on the basis vectors has the probe's (row, col) again.

@@ -10,6 +10,7 @@ import numpy as np
 from ptycho.config import ConfigError
 
 DOMAINS = ("counts", "intensity")
+FLOAT32 = np.dtype(np.float32)
 Pair = tuple[float, float]
 
 
@@ -41,7 +42,7 @@ class ExportedScan:
     positions: np.ndarray
     probe: np.ndarray
     patterns: Iterable[np.ndarray] | None = None
-    dtype: np.dtype = np.dtype(np.float32)
+    dtype: np.dtype = FLOAT32
     domain: str = "intensity"
     object: np.ndarray | None = None
     origin: Pair = (0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Our own values → :class:`ExportedScan`: a simulated dataset, or a measured scan with what was made of it."""
+"""Our own values → :class:`ExportedScan`: a simulated dataset, or a measured scan with its object."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SAME_PLACE = 5e-3  # pixels, within which a dataset rounds positions
 
 @dataclass(frozen=True, eq=False)
 class Intensities:
-    """``A²`` of stored amplitudes, block by block; rounded to whole photons if ``dtype`` is an integer one."""
+    """``A²`` of stored amplitudes, block by block; whole photons if ``dtype`` is one of integers."""
 
     amplitudes: Patterns
     dtype: np.dtype
@@ -77,8 +77,8 @@ def from_measured(scan: Understood, data: Dataset, object_: np.ndarray) -> Expor
         distance_m=raw.distance_m,
         detector_pixel_m=None if pitch is None else (binned * pitch[0], binned * pitch[1]),
         numbers=frames_of(scan, data),
-        comments=f"Read from a file of the format {raw.format}; cut to {scan.N} x {scan.N}, {binned} x {binned} "
-        "detector pixels each.",
+        comments=f"Read from a file of the format {raw.format}; cut to {scan.N} x {scan.N} pixels, of "
+        f"{binned} x {binned} detector pixels each.",
     )
 
 

@@ -46,7 +46,7 @@ class Measurement:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """``(P, N, N)``."""
+        """``(J, N, N)``."""
         N = len(self.values["probe"])
         return len(self.values["image"]), N, N
 
@@ -56,7 +56,7 @@ class Measurement:
         return Dataset(amplitudes=patterns, counts=self.counts, **(self.values | changes))
 
     def amplitudes(self, scratch: Path) -> FileArray:
-        """The patterns ``(P, N, N)`` float32 by rows.
+        """The patterns ``(J, N, N)`` float32 by rows.
 
         They stay where they are if the file holds them uncompressed and in this form; otherwise they are
         copied to a nameless temporary file in the folder ``scratch``.

@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +156,7 @@ def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TR
 
 
 def _holds_training(path: Path, held: list[str]) -> bool:
-    """Datasets, networks, or a configuration that is not that of an inference (which names its run)."""
+    """Datasets, networks, or a configuration that is not that of an inference, which trains nothing."""
     if set(held) - set(names.INFERENCE):
         return True
     try:
@@ -165,17 +165,28 @@ def _holds_training(path: Path, held: list[str]) -> bool:
         return False
     except (OSError, ValueError, yaml.YAMLError):
         return True
-    return not (isinstance(values, dict) and "run" in values)
+    return not (isinstance(values, dict) and "run" in values and "train" not in values)
 
 
 def check_writable(path: Path) -> None:
     """Raise ConfigError if an output folder, made or not, can be seen not to be writable."""
     absolute = path.absolute()
-    nearest = next(folder for folder in (absolute, *absolute.parents) if os.path.exists(folder))
+    nearest = next(folder for folder in (absolute, *absolute.parents) if os.path.lexists(folder))
     if not os.path.isdir(nearest):
         raise unusable(path, f"{nearest} is no folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise unusable(path, f"no permission in {nearest}")
+
+
+def check_places(path: Path, files: Iterable[str]) -> None:
+    """Raise ConfigError if a folder stands where one of ``files`` shall be, or a file where its folder."""
+    for name in files:
+        file = path / name
+        for folder in (folder for folder in file.parents if folder.is_relative_to(path)):
+            if os.path.lexists(folder) and not folder.is_dir():
+                raise ConfigError(f"{folder}: must be a folder; remove it, and its files are made again")
+        if file.is_dir():
+            raise ConfigError(f"{file}: must be a file, not a folder; remove it, and it is made again")
 
 
 class _LogFile(logging.FileHandler):

@@ -17,9 +17,8 @@ from ptycho.reconstruction.inference import PredictStep, make_predict_step, pred
 from ptycho.reconstruction.stitching import Stitched, stitch
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.plausibility import LARGEST
 from ptycho.scan.probe import probe_support
-
-LARGEST = 1e18  # amplitude; its square, summed over a pattern, is well inside float32
 
 
 def load_model(run: str | Path, name: str = "pinn") -> LoadedModel:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from ptycho.config import MODELS, RunConfig
+from ptycho.config import MODELS, NetworkConfig, RunConfig
 
 CONFIG = "config.yaml"
 RECORD = "files.json"
 METRICS = "metrics.json"
 MANIFEST = "manifest.json"
+PRODUCT = "product.h5"
 LOG = "run.log"
 DATASETS = "datasets"
 RECONS = "recons"
@@ -15,7 +16,7 @@ VISUALS = "visuals"
 WEIGHTS, SETUP, HISTORY, DESCRIPTION = "weights.npz", "setup.npz", "history.csv", "model.json"
 CHECKPOINTS = "checkpoints"
 
-INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, LOG)
+INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, LOG)
 """What an inference writes."""
 TRAINING = (*INFERENCE, DATASETS, *MODELS)
 """What a training run writes."""
@@ -31,3 +32,15 @@ def recon(name: str) -> str:
 
 def figure(name: str) -> str:
     return f"{VISUALS}/{name}.png"
+
+
+def training_files(config: NetworkConfig) -> list[str]:
+    """The files that a training run writes besides checkpoints and some figures."""
+    roles = ("train", "val", "test")
+    return [
+        *(CONFIG, RECORD, METRICS, MANIFEST, LOG),
+        *(dataset(config, role) for role in roles if isinstance(config, RunConfig)),
+        *(f"{name}/{file}" for name in config.models for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION)),
+        *(recon(name) for name in ("gt", *config.models)),
+        figure("history"),
+    ]

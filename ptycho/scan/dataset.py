@@ -31,10 +31,10 @@ class Dataset:
     """Measured diffraction patterns of a scan.
 
     Attributes:
-        amplitudes: :class:`Patterns` ``(P, N, N)`` float32, ``√counts``, zero frequency at ``N//2``; an array
+        amplitudes: :class:`Patterns` ``(J, N, N)`` float32, ``√counts``, zero frequency at ``N//2``; an array
             is taken, too.
-        positions: ``(P, 2)`` float32, (row, col) of the patch's top-left sample in object pixels.
-        image: ``(P,)`` int32, the object a pattern belongs to.
+        positions: ``(J, 2)`` float32, (row, col) of the patch's top-left sample in object pixels.
+        image: ``(J,)`` int32, the object a pattern belongs to.
         groups: ``(G, C)`` int32, indices into the patterns, row-major within the group.
         probe: ``(N, N)`` complex64.
         photon_scale: ``s``; counts have the mean ``s²|Ψ|²``.

@@ -40,17 +40,17 @@ def problems(values: Mapping[str, Any], amplitudes: Shape | None, statistics: St
 
 
 def shape_problems(shapes: Mapping[str, Shape], object_size: int) -> dict[str, str]:
-    """Which shapes do not fit, by key: one N (from the probe), one P (from image, else positions), one M."""
+    """Which shapes do not fit, by key: one N (from the probe), one J (from image, else positions), one M."""
     N, M = max(shapes.get("probe", ()), default=0), object_size
-    P = next(iter(shapes.get("image") or shapes.get("positions", ())), 0)
+    J = next(iter(shapes.get("image") or shapes.get("positions", ())), 0)
     wanted: dict[str, Shape] = {
-        "amplitudes": (P, N, N),
-        "positions": (P, 2),
-        "image": (P,),
+        "amplitudes": (J, N, N),
+        "positions": (J, 2),
+        "image": (J,),
         "probe": (N, N),
     } | {"tiling": (5,)}
     found = {
-        key: f"{key} has shape {shapes[key]}; must be {shape} (P={P}, N={N})"
+        key: f"{key} has shape {shapes[key]}; must be {shape} (J={J}, N={N})"
         for key, shape in wanted.items()
         if key in shapes and (shapes[key] != shape or 0 in shape)
     }
@@ -95,9 +95,9 @@ def _scan_problems(given: Mapping[str, Any]) -> list[str]:
     if not {"positions", "image", "groups", "probe", "object_size", "region_size"} <= given.keys():
         return []
     positions, image, groups, M = (given[key] for key in ("positions", "image", "groups", "object_size"))
-    P, N, found = len(positions), given["probe"].shape[0], []
-    if groups.min() < 0 or groups.max() >= P:
-        found.append(f"groups points outside the {P} patterns")
+    J, N, found = len(positions), given["probe"].shape[0], []
+    if groups.min() < 0 or groups.max() >= J:
+        found.append(f"groups points outside the {J} patterns")
     n_images = len(given["objects"]) if "objects" in given else int(image.max()) + 1
     if image.min() < 0 or image.max() >= n_images:
         found.append(f"image points outside the {n_images} objects")
@@ -107,7 +107,7 @@ def _scan_problems(given: Mapping[str, Any]) -> list[str]:
         outside = int(np.any((positions < 0) | (positions > M - N), axis=1).sum())
         found.append(
             f"positions reach from {positions.min():g} to {positions.max():g}; must lie within [0, {M - N}] "
-            f"so that every patch is inside its object ({outside} of {P} do not)"
+            f"so that every patch is inside its object ({outside} of {J} do not)"
         )
     return found or _group_problems(positions, image, groups, given["region_size"], N)
 

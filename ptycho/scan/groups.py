@@ -52,12 +52,12 @@ def nearest_groups(positions: np.ndarray, image: np.ndarray, group_size: int) ->
     """For every pattern a group of itself and the nearest others of its image, nearest first.
 
     Args:
-        positions: ``(P, 2)``.
-        image: ``(P,)``.
+        positions: ``(J, 2)``.
+        image: ``(J,)``.
         group_size: C, patterns in a group.
 
     Returns:
-        ``(P, C)`` int32, indices into the positions.
+        ``(J, C)`` int32, indices into the positions.
 
     Raises:
         ConfigError: an image has fewer than C patterns.

@@ -16,10 +16,10 @@ BLOCK = 2**22  # pixels of patterns looked at together
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Of diffraction amplitudes ``A (P, N, N)``.
+    """Of diffraction amplitudes ``A (J, N, N)``.
 
     Attributes:
-        energies: ``Σ A²`` of each pattern, ``(P,)`` float64; NaN or infinite exactly if the pattern holds
+        energies: ``Σ A²`` of each pattern, ``(J,)`` float64; NaN or infinite exactly if the pattern holds
             NaN or infinity.
         negative: how many patterns hold negative numbers.
         mean_intensity: ``⟨A²⟩`` over the patterns, ``(N, N)`` float64.
@@ -68,7 +68,7 @@ class SomeRows:
 
 
 class Patterns:
-    """Diffraction amplitudes ``(P, N, N)`` float32, and their statistics, found when they are asked for.
+    """Diffraction amplitudes ``(J, N, N)`` float32, and their statistics, found when they are asked for.
 
     Indexed by slices and integer arrays along the first axis. Values that share the patterns share the
     statistics; other patterns are another object, so that statistics cannot be those of something else.

@@ -1,18 +1,22 @@
-"""Whether patterns can be what they are taken for: amplitudes of counts, diffracted by the probe they come with.
+"""Whether patterns can be what they are taken for: amplitudes, diffracted by the probe that comes with them.
 
 The mean of the patterns of a scan, ⟨A²⟩, is the far field of the probe, |F P|², blurred by what the object
-scatters. Both are compared after a Gaussian blur of N/32 pixels, by their correlation coefficient r. Measured
-on simulated scans (flat and curved probes of every width, 10⁴ to 10⁹ photons, with and without a phase, N = 32
-to 128), the limits below leave this room:
+scatters. Both are blurred (by N/32 pixels; for orientations by one) and compared by their correlation r.
+Measured on simulated scans (flat and curved probes of every width, 10⁴ to 10⁹ photons, with and without a
+phase, N = 32 to 128) of one pattern, and of 16 and more:
 
-======================== ============================= ============================= =======
-what                     of right patterns             of wrong ones                 limit
-======================== ============================= ============================= =======
-r                        0.93, from 16 patterns 0.98   at most 0.34 (noise)          0.7
-r, shifted less as it is at most −0.94                 at least 0.94 (corner)        0.5
-displacement             2 pixels, 1 from 16 patterns  what it is                    N/16
-transmission ⟨|O|²⟩      at most 0.72                  —                             10
-======================== ============================= ============================= =======
+=============================== ========================= =========================== ==================
+what                            of right patterns         of wrong ones               limit
+=============================== ========================= =========================== ==================
+r                               ≥ 0.93, of many 0.98      noise: ≤ 0.34               0.7
+r gained by an fftshift         ≤ −0.94                   corner: ≥ 0.94              0.5
+displacement in pixels          N/64, of many N/128       what it is                  N/32, at least 2
+r gained by turning, a part of  ≤ −0.60, of many −0.88    turned: ≥ 0.60, many 0.88   0.25
+1 − r of the turned far field
+transmission ⟨|O|²⟩             ≤ 0.72                    intensities: > 10 or whole  10
+=============================== ========================= =========================== ==================
+
+Intensities in units of their own (files of the published program) look like amplitudes of another object.
 """
 
 from __future__ import annotations
@@ -26,14 +30,16 @@ from ptycho.scan.patterns import Statistics
 
 BLUR = 1 / 32  # of N: standard deviation
 LIKE = 0.7  # r of patterns that the probe explains
-BETTER = 0.5  # by which r must be better for patterns whose zero frequency is in the corner
-TELLING = 0.1  # 1 − r of a far field and its own mirror image that can be told apart
-DISPLACED = 1 / 16  # of N
+BETTER = 0.5  # r gained, where the zero frequency is in the corner
+TELLING = 0.03  # 1 − r of a far field and its own mirror image that can be told apart
+TURNED = 0.25  # of that, where a pattern is turned
+DISPLACED = 1 / 32  # of N
 MAX_TRANSMISSION = 10.0
+LARGEST = 1e18  # amplitude; its square, summed over a pattern, is well inside float32
 
 NOISE, DISPLACEMENT, ORIENTATION = "patterns_unlike_probe", "patterns_displaced", "patterns_mirrored"
 MEANINGS = {
-    NOISE: "the mean pattern does not resemble the far field of the probe: noise, a hot pixel, or another probe",
+    NOISE: "the mean pattern does not resemble the probe's far field: noise, a hot pixel, or another probe",
     DISPLACEMENT: "the mean pattern lies off the middle of the window, against the far field of the probe",
     ORIENTATION: "the mean pattern resembles the far field of the probe better when transposed or mirrored",
 }
@@ -50,17 +56,12 @@ def contradictions(
         photon_scale: s, where A² are photon counts; None where they are in units of their own.
         name: of the patterns in their file.
     """
+    if statistics.largest > LARGEST:
+        return [f"{name} reaches {statistics.largest:g}; must be at most {LARGEST:g}: amplitudes, √counts"]
     found = []
     if photon_scale is not None:
         found += _no_roots(statistics, name) or _too_bright(statistics, probe, photon_scale, name)
-    mean, light = _blurred(statistics.mean_intensity), _blurred(far_field_intensity(probe))
-    shifted = _correlation(np.fft.fftshift(mean), light)
-    if shifted > LIKE and shifted - _correlation(mean, light) > BETTER:
-        found.append(
-            f"{name} has its zero frequency in the corner, sample 0; it must be at N//2 in the middle of the "
-            "window: apply np.fft.fftshift to each pattern"
-        )
-    return found
+    return found + _in_the_corner(statistics, probe, name)
 
 
 def _no_roots(statistics: Statistics, name: str) -> list[str]:
@@ -68,8 +69,8 @@ def _no_roots(statistics: Statistics, name: str) -> list[str]:
     if not (statistics.whole and statistics.largest >= 2):
         return []
     return [
-        f"{name} holds whole numbers alone, up to {statistics.largest:g}: counts or intensities; it must hold "
-        "their square roots"
+        f"{name} holds whole numbers alone, up to {statistics.largest:g}: counts or intensities; it must "
+        "hold their square roots"
     ]
 
 
@@ -83,22 +84,51 @@ def _too_bright(statistics: Statistics, probe: np.ndarray, s: float, name: str) 
     ]
 
 
+def _in_the_corner(statistics: Statistics, probe: np.ndarray, name: str) -> list[str]:
+    mean, light = (_blurred(image, BLUR * len(probe)) for image in _compared(statistics, probe))
+    shifted = _correlation(np.fft.fftshift(mean), light)
+    if shifted < LIKE or shifted - _correlation(mean, light) < BETTER:
+        return []
+    return [
+        f"{name} has its zero frequency in the corner, sample 0; it must be at N//2 in the middle of the "
+        "window: apply np.fft.fftshift to each pattern"
+    ]
+
+
 def doubts(statistics: Statistics, probe: np.ndarray) -> dict[str, str]:
-    """What makes the patterns doubtful: flags, each with a sentence of what was found."""
-    mean, light = _blurred(statistics.mean_intensity), _blurred(far_field_intensity(probe))
-    likeness, found = _correlation(mean, light), {}
+    """What makes the patterns doubtful: a flag, with a sentence of what was found; or none."""
+    N = len(probe)
+    mean, light = (_blurred(image, BLUR * N) for image in _compared(statistics, probe))
     row, col = displacement(mean, light)
-    moved_back = _correlation(np.roll(mean, (-row, -col), (0, 1)), light)
-    if max(abs(row), abs(col)) > DISPLACED * len(probe) and moved_back > LIKE:
-        found[DISPLACEMENT] = f"the patterns lie {row} rows and {col} columns off the far field of the probe"
-    for what, turned in ORIENTATIONS.items():
+    likeness = _correlation(np.roll(mean, (-row, -col), (0, 1)), light)
+    if likeness > LIKE and max(abs(row), abs(col)) > max(2, DISPLACED * N):
+        return {DISPLACEMENT: f"the patterns lie {row} rows and {col} columns off the far field of the probe"}
+    if better := _better_turned(statistics, probe):
+        return {ORIENTATION: f"the patterns fit the far field of the probe better {better}"}
+    likeness = _correlation(mean, light)
+    if likeness < LIKE:
+        return {
+            NOISE: f"the patterns do not resemble the far field of the probe (correlation {likeness:.2f})"
+        }
+    return {}
+
+
+def _better_turned(statistics: Statistics, probe: np.ndarray) -> str | None:
+    """The orientation in which the patterns fit clearly better, if the far field is one that can tell."""
+    mean, light = (_blurred(image, 1) for image in _compared(statistics, probe))
+    gains = {}
+    for name, turned in ORIENTATIONS.items():
         asymmetry = 1 - _correlation(turned(light), light)
-        if asymmetry > TELLING and _correlation(turned(mean), light) - likeness > asymmetry / 2:
-            found[ORIENTATION] = f"the patterns fit the far field of the probe better when {what}"
-            break
-    if likeness < LIKE and not found:
-        found[NOISE] = f"the patterns do not resemble the far field of the probe (correlation {likeness:.2f})"
-    return found
+        likeness = _correlation(turned(mean), light)
+        gain = likeness - _correlation(mean, light)
+        if asymmetry > TELLING and likeness > LIKE and gain > TURNED * asymmetry:
+            gains[name] = gain
+    return max(gains, key=lambda name: gains[name], default=None)
+
+
+def _compared(statistics: Statistics, probe: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """⟨A²⟩ and |F P|²."""
+    return statistics.mean_intensity, far_field_intensity(probe)
 
 
 def far_field_intensity(probe: np.ndarray) -> np.ndarray:
@@ -126,14 +156,14 @@ def _mirrored(*axes: int) -> Callable[[np.ndarray], np.ndarray]:
 
 ORIENTATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "transposed": np.transpose,
-    "the rows are reversed": _mirrored(0),
-    "the columns are reversed": _mirrored(1),
+    "with their rows reversed": _mirrored(0),
+    "with their columns reversed": _mirrored(1),
     "turned by 180°": _mirrored(0, 1),
 }
 
 
-def _blurred(image: np.ndarray) -> np.ndarray:
-    return gaussian_filter(image.astype(float), BLUR * len(image), mode="wrap")
+def _blurred(image: np.ndarray, pixels: float) -> np.ndarray:
+    return gaussian_filter(image.astype(float), pixels, mode="wrap")
 
 
 def _correlation(one: np.ndarray, two: np.ndarray) -> float:

@@ -13,7 +13,7 @@ from ptycho.config import RunConfig
 class Scan:
     """Positions of a scan over one or more images, and groups of them by index.
 
-    ``positions (P, 2)`` float32: (row, col) of the patch's top-left sample in object pixels; ``image (P,)``
+    ``positions (J, 2)`` float32: (row, col) of the patch's top-left sample in object pixels; ``image (J,)``
     int32; ``groups (G, C)`` int32: indices into the positions, row-major within the group, never across
     images.
     """
@@ -37,7 +37,7 @@ def nested_grid(size: int, N: int, gridsize: int, offset: int, pitch: int) -> tu
     is listed once.
 
     Returns:
-        positions ``(P, 2)`` int64, sorted row-major; groups ``(G, C)`` int64 indices into them.
+        positions ``(J, 2)`` int64, sorted row-major; groups ``(G, C)`` int64 indices into them.
     """
     starts = np.arange(0, size - N - (gridsize - 1) * offset + 1, pitch)
     inner = offset * np.arange(gridsize)

@@ -33,7 +33,6 @@ from ptycho.simulation.objects import line_amplitude
 AT_ONCE = 2**21  # fine pixels of exit waves
 SAMPLED = 64  # patterns that the photon scale is taken from
 GOLDEN = np.pi * (3 - np.sqrt(5))  # angle between neighbours on a Fermat spiral
-LINES = 400
 DARKEST, PHASE = 0.6, 2.0  # amplitude of the thickest places; phases are from −PHASE to PHASE rad
 SATURATION = 2**32 - 1  # counts
 HOT = 10.0  # times the brightest expected count: what a hot pixel adds
@@ -107,7 +106,7 @@ class MeasuredLike:
     def __post_init__(self) -> None:
         last = len(self.sample) / self.oversampling - self.N
         low, high = self.positions.min(), self.positions.max()
-        if not (0 <= low and high <= last):
+        if low < 0 or high > last:
             raise ValueError(f"positions are from {low:g} to {high:g}; must be from 0 to M − N = {last:g}")
 
     @property
@@ -182,16 +181,16 @@ def measured_like(settings: ScanSettings, probe: np.ndarray) -> MeasuredLike:
 
 def make_sample(kind: str, side: int, rng: np.random.Generator) -> np.ndarray:
     """A material of thickness t from 0 to 1, ``(1 − 0.4 t)·exp(i(4t − 2))``; ``(side, side)`` complex128."""
-    thickness = SAMPLES[kind](side, rng)
+    drawn = SAMPLES[kind](side, rng)
+    thickness = (drawn - drawn.min()) / np.ptp(drawn)
     return (1 - (1 - DARKEST) * thickness) * np.exp(1j * PHASE * (2 * thickness - 1))
 
 
 def _blobs(side: int, rng: np.random.Generator) -> np.ndarray:
-    """Random islands of two sizes with edges of a pixel or two; from 0 to 1."""
+    """Random islands of two sizes, with edges of a pixel or two."""
     noise = rng.normal(size=(2, side, side))
     islands = [gaussian_filter(n, sigma, mode="wrap") > 0 for n, sigma in zip(noise, (5, 12), strict=True)]
-    blurred = gaussian_filter(islands[0] + 1.0 * islands[1], 0.8, mode="wrap")
-    return (blurred - blurred.min()) / np.ptp(blurred)
+    return gaussian_filter(islands[0] + 1.0 * islands[1], 0.8, mode="wrap")
 
 
 def fermat_spiral(count: int, step: float, rng: np.random.Generator) -> np.ndarray:
@@ -209,10 +208,10 @@ def jittered_grid(count: int, step: float, rng: np.random.Generator) -> np.ndarr
 
 
 SAMPLES: dict[str, Callable[[int, np.random.Generator], np.ndarray]] = {
-    "lines": lambda side, rng: line_amplitude(side, LINES, rng),
+    "lines": lambda side, rng: line_amplitude(side, side, rng),
     "blobs": _blobs,
 }
-"""Kind to function: (side, rng) → thickness ``(side, side)`` from 0 to 1."""
+"""Kind to function: (side, rng) → thickness ``(side, side)`` of any scale."""
 PATHS: dict[str, Callable[[int, float, np.random.Generator], np.ndarray]] = {
     "fermat": fermat_spiral,
     "jittered": jittered_grid,

@@ -107,8 +107,8 @@ class StopRequest:
         first, self.signum = self.signum is None, self.signum or signum
         if not (first and self._deferred):
             self._end(signum)
-        self._undecided.release()
         _say("stopping after this step; a second signal stops at once")
+        self._undecided.release()
 
     def _end(self, signum: int) -> NoReturn:
         """Say what happened, clean up, and end the process, whatever its threads are doing."""

@@ -30,7 +30,7 @@ import numpy as np
 
 from ptycho.readers.scans.hdf5 import Hdf5File, has, opened
 from ptycho.readers.scans.hdf5_patterns import Hdf5Patterns, domain_of, patterns
-from ptycho.readers.scans.hdf5_scan import frame_of, good_of, layer_of, modes_of, only, scan, table
+from ptycho.readers.scans.hdf5_scan import centre_of, frame_of, good_of, layer_of, modes_of, only, scan, table
 from ptycho.readers.scans.hdf5_values import (
     DISTANCE,
     ENERGY,
@@ -41,6 +41,7 @@ from ptycho.readers.scans.hdf5_values import (
     image,
     number,
     pair,
+    plain,
 )
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
 from ptycho.readers.scans.second_hdf5 import place
@@ -97,9 +98,10 @@ def translation(
 def _values(file: Hdf5File, source: Hdf5Patterns | None) -> dict[str, Any]:
     energy = number(file, ENERGY, "J", f"{SOURCE}/energy")
     probe = file.first(*PROBES)
+    centre = plain(file, f"{DETECTOR}/beam_center_y"), plain(file, f"{DETECTOR}/beam_center_x")
     return {
         "domain": domain_of(file, source, "intensity"),
-        "zero_frequency": None,
+        "zero_frequency": centre_of(file, centre, source),
         "energy_eV": energy or energy_of(number(file, WAVELENGTH, "m", f"{SOURCE}/wavelength")),
         "distance_m": number(file, DISTANCE, "m", f"{DETECTOR}/distance"),
         "detector_pixel_m": pair(file, PIXEL, "m", f"{DETECTOR}/y_pixel_size", f"{DETECTOR}/x_pixel_size")

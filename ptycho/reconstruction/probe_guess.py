@@ -1,0 +1,120 @@
+"""A first guess of the probe of a scan whose file has none: that which lets the patterns be explained best.
+
+The modulus of its far field comes from the mean pattern, its phase from an optic with one number
+(:mod:`ptycho.preparation.probe_guess`). For every number in a sensible range, most patterns in the middle of
+the scan make an object; what is judged is the sum of the R-factors of those, and of some patterns between
+them that were kept out. Each alone errs: with too narrow a probe the patterns no longer overlap, and whatever
+is in them can be explained; with too wide a one, those kept out are predicted with less contrast, and so less
+badly.
+
+A curvature and its negative differ by the sign of the positions (or a turn of the detector by 180°): a
+guess is right only if those are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptycho.preparation.prepare import Finding
+from ptycho.preparation.probe_guess import OPTICS, Optic, pupil
+from ptycho.reconstruction.misfit import misfit
+from ptycho.reconstruction.orientation import middle, reconstructed
+from ptycho.scan.dataset import Dataset
+
+COUNT = 60
+PASSES = 8
+EVERY = 8  # one of so many patterns is kept out
+HALVINGS = 3  # of the step between two numbers, once the best of the coarse scan is known
+
+
+@dataclass(frozen=True)
+class Fit:
+    """An optic's number, and the R-factors of the patterns that were fitted and of those kept out."""
+
+    optic: str
+    number: float
+    r_factor: float
+    r_free: float
+
+    @property
+    def badness(self) -> float:
+        return self.r_factor + self.r_free
+
+
+@dataclass(frozen=True, eq=False)
+class Guess:
+    """A probe ``(N, N)`` complex64 in the dataset's units, centred; its fit, and all that were tried."""
+
+    probe: np.ndarray
+    fit: Fit
+    tried: tuple[Fit, ...]
+
+    @property
+    def finding(self) -> Finding:
+        """What was settled, and why."""
+        others = sorted(fit.badness for fit in self.tried)
+        why = (
+            f"guessed from the mean pattern: the best of {len(self.tried)} in a short reconstruction, "
+            f"R-factor {self.fit.r_factor:.3f}, of patterns kept out {self.fit.r_free:.3f} (their sum is "
+            f"{self.fit.badness:.3f}, in the median {others[len(others) // 2]:.3f})"
+        )
+        return Finding("probe", OPTICS[self.fit.optic].text(self.fit.number), why)
+
+
+def guessed_probe(
+    data: Dataset,
+    count: int = COUNT,
+    passes: int = PASSES,
+    advance: Callable[[int], object] = lambda patterns: None,
+) -> Guess:
+    """The probe of a scan, from its patterns and positions; that of ``data`` only decides which are used.
+
+    A coarse scan of every optic, then ``HALVINGS`` times the two numbers half-way to the neighbours of its
+    best. Each number takes ``2·passes + 1`` Fourier transforms a pattern.
+
+    Args:
+        data: a scan, read the right way.
+        count: so many patterns in its middle are used.
+        passes: updates of an object.
+        advance: called with the number of patterns that were just used.
+    """
+    some = middle(data, count)
+    modulus = pupil(data.amplitudes.statistics.mean_intensity, data.good)
+    tried: list[Fit] = []
+    for name, optic in OPTICS.items():
+        numbers = optic.numbers(modulus)
+        tried += [fitted(some, modulus, name, number, passes, advance) for number in numbers]
+        step = numbers[1] - numbers[0]
+        for _ in range(HALVINGS):
+            step /= 2
+            best = min((fit for fit in tried if fit.optic == name), key=lambda fit: fit.badness)
+            tried += [
+                fitted(some, modulus, name, best.number + side * step, passes, advance) for side in (-1, 1)
+            ]
+    best = min(tried, key=lambda fit: fit.badness)
+    return Guess(scaled(OPTICS[best.optic], modulus, best.number, data), best, tuple(tried))
+
+
+def fitted(
+    data: Dataset,
+    modulus: np.ndarray,
+    name: str,
+    number: float,
+    passes: int,
+    advance: Callable[[int], object] = lambda patterns: None,
+) -> Fit:
+    """How well a probe explains patterns, and others that lie between them."""
+    lit = replace(data, probe=scaled(OPTICS[name], modulus, number, data))
+    every = np.arange(len(data.positions))
+    out = every[EVERY // 2 :: EVERY]
+    used, free = lit.subset(np.setdiff1d(every, out), 1), lit.subset(out, 1)
+    image, _ = reconstructed(used, passes, False, advance)
+    return Fit(name, float(number), misfit(image, used).r_factor, misfit(image, free).r_factor)
+
+
+def scaled(optic: Optic, modulus: np.ndarray, number: float, data: Dataset) -> np.ndarray:
+    """The probe that lets an object of transmission one expect the mean pattern's energy."""
+    return (optic.probe(modulus, number) / data.photon_scale).astype(np.complex64)

@@ -1,0 +1,135 @@
+"""Figures: they show the arrays that they are given, with limits that let them be compared."""
+
+import io
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from ptycho.evaluation import figures
+from ptycho.evaluation.metrics import Region, score
+
+TRUTH = np.array([[1.0, 2, 3], [4, 5, 6]])[:, :, None, None] * np.ones((8, 8))
+TRUTH = TRUTH.transpose(0, 2, 1, 3).reshape(16, 24) / 6 * np.exp(0.5j * np.linspace(-1, 1, 24))
+PROBE = np.exp(-0.05 * ((np.arange(9) - 4) ** 2 + (np.arange(9)[:, None] - 4) ** 2)).astype(np.complex64)
+WHOLE = Region(0, 0, 16, 24)
+
+
+def scored(image):
+    return score(image, TRUTH, np.ones(TRUTH.shape, bool), WHOLE)
+
+
+def panels(figure):
+    """Title → axes, for all axes that show an image with a title."""
+    return {axes.get_title(): axes for axes in figure.axes if axes.images and axes.get_title()}
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    recons = {"pinn": TRUTH * 1.1 * np.exp(1j), "baseline": np.ones_like(TRUTH)}
+    scores = {name: scored(image) for name, image in recons.items()}
+    return figures.compare(TRUTH, recons, scores, PROBE), scores
+
+
+def test_comparison_shows_every_column_with_its_ssim(comparison):
+    figure, scores = comparison
+    assert list(panels(figure)) == [
+        "truth, amplitude",
+        f"pinn, amplitude: SSIM {scores['pinn']['ssim'][0]:.4f}",
+        f"baseline, amplitude: SSIM {scores['baseline']['ssim'][0]:.4f}\n! collapsed, collapsed_phase",
+        "probe, amplitude",
+        "truth, phase",
+        f"pinn, phase: SSIM {scores['pinn']['ssim'][1]:.4f}",
+        f"baseline, phase: SSIM {scores['baseline']['ssim'][1]:.4f}\n! collapsed, collapsed_phase",
+        "probe, phase",
+    ]
+
+
+def test_the_titles_of_a_failed_reconstruction_are_red(comparison):
+    colours = {title.split(",")[0]: set() for title in panels(comparison[0])}
+    for title, axes in panels(comparison[0]).items():
+        colours[title.split(",")[0]].add(axes.title.get_color())
+    assert colours == {"truth": {"black"}, "pinn": {"black"}, "baseline": {"red"}, "probe": {"black"}}
+
+
+def test_comparison_shares_colour_limits_and_has_colour_bars(comparison):
+    figure, _ = comparison
+    shown = panels(figure)
+    for kind in ("amplitude", "phase"):
+        limits = {
+            axes.images[0].get_clim()
+            for title, axes in shown.items()
+            if title.split(":")[0].endswith(kind) and not title.startswith("probe")
+        }
+        assert len(limits) == 1, kind
+    assert shown["truth, amplitude"].images[0].get_clim() == (0, 1)
+    low, high = shown["truth, phase"].images[0].get_clim()
+    assert -low == high == pytest.approx(0.5, abs=0.01)
+    bars = [axes for axes in figure.axes if axes.get_label() == "<colorbar>"]
+    assert len(bars) == len(shown)
+    assert sorted({bar.get_ylabel() for bar in bars}) == ["amplitude", "phase / rad"]
+
+
+def test_comparison_shows_the_arrays_it_was_given(comparison):
+    shown = panels(comparison[0])
+    np.testing.assert_allclose(shown["truth, amplitude"].images[0].get_array(), np.abs(TRUTH))
+    np.testing.assert_allclose(shown["truth, phase"].images[0].get_array(), np.angle(TRUTH))
+    np.testing.assert_allclose(shown["probe, amplitude"].images[0].get_array(), np.abs(PROBE))
+    pinn = next(axes for title, axes in shown.items() if title.startswith("pinn, amplitude"))
+    np.testing.assert_allclose(pinn.images[0].get_array(), 1.1 * np.abs(TRUTH))
+
+
+def test_a_reconstruction_that_is_nan_is_flagged_and_drawn():
+    scores = {"pinn": scored(np.full_like(TRUTH, np.nan))}
+    figure = figures.compare(TRUTH, {"pinn": np.zeros_like(TRUTH)}, scores, PROBE)
+    assert "pinn, amplitude: SSIM none\n! nan" in panels(figure)
+    assert "pinn, phase: SSIM none\n! nan" in panels(figure)
+
+
+def test_a_flat_phase_is_not_blown_up():
+    assert figures.phase_limits(np.ones((4, 4)) * np.exp(1e-7j)) == (-0.1, 0.1)
+
+
+def test_error_map_is_signed_and_wraps_the_phase():
+    aligned = 1.5 * TRUTH * np.exp(1j * (2 * np.pi - 0.2))
+    figure = figures.amp_phase_error("pinn", aligned, TRUTH)
+    amplitude, phase = (axes.images[0] for axes in panels(figure).values())
+    np.testing.assert_allclose(amplitude.get_array(), 0.5 * np.abs(TRUTH))
+    np.testing.assert_allclose(phase.get_array(), -0.2, atol=1e-12)
+    for image in (amplitude, phase):
+        low, high = image.get_clim()
+        assert low == -high
+    assert "phase error / rad, RMS 0.2" in list(panels(figure))[1]
+
+
+def test_reconstruction_outlines_the_scored_region():
+    figure = figures.amp_phase("pinn", TRUTH, Region(2, 3, 10, 12))
+    for axes in panels(figure).values():
+        (box,) = axes.patches
+        assert (box.get_y(), box.get_x(), box.get_height(), box.get_width()) == (2, 3, 10, 12)
+
+
+def test_history_has_a_panel_for_each_model_and_both_losses():
+    rows = [{"epoch": k, "loss": 1 / k, "val_loss": 2 / k} for k in (1, 2, 3)]
+    figure = figures.history({"pinn": rows, "baseline": rows[:1]})
+    assert [axes.get_title() for axes in figure.axes] == ["pinn", "baseline"]
+    training, validation = figure.axes[0].lines
+    np.testing.assert_allclose(training.get_ydata(), [1, 1 / 2, 1 / 3])
+    np.testing.assert_allclose(validation.get_ydata(), [2, 1, 2 / 3])
+
+
+def test_ring_correlations_say_when_they_are_not_defined():
+    axis = np.linspace(0, 1, 5)
+    figure = figures.frc_curves({"pinn": ((axis, 1 - axis), None)})
+    amplitude, phase = figure.axes
+    np.testing.assert_allclose(amplitude.lines[0].get_ydata(), 1 - axis)
+    assert {line.get_ydata()[0] for line in amplitude.lines[1:]} == {0.5, 1 / 7}
+    assert [text.get_text() for text in phase.texts] == ["not defined: a constant image"]
+
+
+def test_a_figure_can_be_drawn(comparison):
+    file = io.BytesIO()
+    comparison[0].savefig(file, format="png", dpi=50)
+    file.seek(0)
+    image = imread(file)
+    assert image.ndim == 3 and image.std() > 0.05

@@ -1,0 +1,189 @@
+"""A simulated measurement: what the detector sees of a sample finer than it resolves, and how it counts."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.spatial import cKDTree
+
+from ptycho.config import ConfigError
+from ptycho.simulation import measured_like as module
+from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, make_sample, measured_like
+
+
+def scan_of(sample, probe, positions, q=2, **changes):
+    """A scan with a perfect detector."""
+    N = len(probe)
+    good, hot = np.ones((N, N), bool), np.zeros((N, N), bool)
+    made = MeasuredLike(sample, probe, np.asarray(positions, float), q, 1e4, good, hot)
+    return replace(made, **changes)
+
+
+@pytest.mark.parametrize("q", [1, 2, 3])
+def test_a_band_limited_object_on_whole_pixels_gives_the_coarse_far_field(q):
+    rng, N, M = np.random.default_rng(2), 16, 48
+    k = np.arange(-3, 4)
+    coefficients = rng.normal(size=(2, 7, 7)) + 1j * rng.normal(size=(2, 7, 7))
+
+    def at(points, c):  # Σ_k c_k exp(2πi k·x/N)
+        each = np.exp(2j * np.pi * np.outer(points, k) / N)
+        return each @ c @ each.T
+
+    sample, coarse = (at(points, coefficients[0]) for points in (np.arange(q * M) / q, np.arange(M)))
+    probe = at(np.arange(N), coefficients[1])
+    positions = rng.integers(0, M - N + 1, (5, 2))
+    made = scan_of(sample, probe, positions, q)
+    np.testing.assert_allclose(made.object, coarse, atol=1e-11)
+    for (row, col), seen in zip(positions, made.intensities(made.positions), strict=True):
+        far = np.fft.fftshift(np.fft.fft2(probe * coarse[row : row + N, col : col + N])) / N
+        np.testing.assert_allclose(seen, np.abs(far) ** 2, atol=1e-10 * np.max(np.abs(far) ** 2))
+
+
+@pytest.mark.parametrize(("N", "q", "M"), [(8, 2, 13), (6, 3, 11), (5, 2, 9)])
+def test_between_pixels_the_pattern_is_the_sum_over_the_fine_sample(N, q, M):
+    """By brute force: the probe as a trigonometric polynomial at its place, every far-field sample a sum."""
+    rng = np.random.default_rng(N)
+    sample, probe = (rng.normal(size=(s, s)) + 1j * rng.normal(size=(s, s)) for s in (q * M, N))
+    position = np.array([2.3, 1.85])
+    k, coarse, fine = np.arange(N) - N // 2, np.arange(N), np.arange(q * N)
+    spectrum = sum(
+        probe[a, b] * np.outer(np.exp(-2j * np.pi * k * a / N), np.exp(-2j * np.pi * k * b / N))
+        for a in coarse
+        for b in coarse
+    )
+    whole = np.rint(q * position).astype(int)
+    shift = position - whole / q  # in coarse pixels
+    rows, cols = (np.exp(2j * np.pi * np.outer(fine / q - s, k) / N) for s in shift)
+    moved = rows @ spectrum @ cols.T / N**2
+    wave = moved * sample[whole[0] : whole[0] + q * N, whole[1] : whole[1] + q * N]
+    back = np.exp(-2j * np.pi * np.outer(k, fine) / (q * N))
+    far = back @ wave @ back.T / (q**2 * N)
+    seen = scan_of(sample, probe, [position], q).intensities(position[None])[0]
+    np.testing.assert_allclose(seen, np.abs(far) ** 2, rtol=1e-9)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_position_further_on_sees_the_object_further_on(axis):
+    """A narrow probe is darkest where its middle, N//2 beyond the position, is at an absorber."""
+    N, q, M, at = 16, 2, 48, (20.0, 27.5)
+    fine = np.arange(q * M) / q
+    sample = 1 - 0.9 * np.exp(-((fine[:, None] - at[0]) ** 2 + (fine - at[1]) ** 2) / 8) + 0j
+    grid = np.arange(N) - N // 2
+    probe = np.exp(-(grid[:, None] ** 2 + grid**2) / 8)
+    steps = np.arange(5, 28, 0.5)
+    positions = np.tile(np.array(at) - N // 2, (len(steps), 1))
+    positions[:, axis] = steps
+    light = scan_of(sample, probe, positions, q).intensities(positions).sum(axis=(1, 2))
+    assert steps[np.argmin(light)] == at[axis] - N // 2
+
+
+def test_structure_finer_than_the_coarse_pixels_leaves_the_detector():
+    """A grating of two fine pixels scatters beyond the detector: its mean alone is seen and is the truth."""
+    N, q, M = 16, 2, 40
+    grating = 1 + 0.5 * (-1.0) ** np.add.outer(np.arange(q * M), np.arange(q * M)) + 0j
+    grid = np.arange(N) - N // 2
+    probe = np.exp(-(grid[:, None] ** 2 + grid**2) / 8)
+    made = scan_of(grating, probe, [[3, 4.0]], q)
+    np.testing.assert_allclose(made.object, np.ones((M, M)), atol=1e-12)
+    empty = scan_of(np.ones_like(grating), probe, [[3, 4.0]], q)
+    np.testing.assert_allclose(
+        made.intensities(made.positions), empty.intensities(empty.positions), atol=1e-8
+    )
+
+
+SETTINGS = ScanSettings(N=32, n_positions=60, nphotons=5e5, seed=3)
+
+
+@pytest.fixture(scope="module")
+def made():
+    grid = np.arange(32) - 16
+    probe = np.exp(-(grid[:, None] ** 2 + grid**2) / 60 * (1 - 0.8j))
+    return measured_like(SETTINGS, probe)
+
+
+def counts(made, stream=0):
+    return np.concatenate([*made.counts(np.random.default_rng(stream))])
+
+
+def test_counts_are_those_of_poisson_around_the_expected_ones(made):
+    n, expected = counts(made), made.scale * made.intensities(made.positions)
+    assert n.dtype == np.uint32 and n.shape == (60, 32, 32)
+    assert expected.sum(axis=(1, 2)).mean() == pytest.approx(5e5)  # of 60 ≤ SAMPLED patterns
+    assert n.sum(axis=(1, 2)).mean() == pytest.approx(5e5, abs=5 * np.sqrt(5e5 / 60))
+    bright = expected > 20
+    z = (n[bright] - expected[bright]) / np.sqrt(expected[bright])
+    assert bright.sum() > 5000
+    assert abs(z.mean()) < 5 / np.sqrt(z.size) and abs(z.var() - 1) < 5 * np.sqrt(2 / z.size)
+
+
+def test_the_probe_in_photons_has_as_many_as_reach_an_empty_sample(made):
+    empty = replace(made, sample=np.ones_like(made.sample), nphotons=made.nphotons)
+    assert np.sum(np.abs(empty.photon_probe) ** 2) == pytest.approx(5e5)
+
+
+def test_a_seed_gives_the_same_scan_however_it_is_cut_into_chunks(made, monkeypatch):
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    again = measured_like(SETTINGS, made.probe)
+    np.testing.assert_array_equal(again.sample, made.sample)
+    np.testing.assert_array_equal(again.positions, made.positions)
+    whole = counts(made)
+    monkeypatch.setattr(module, "AT_ONCE", 7 * 64**2)
+    assert [len(block) for block in made.counts(np.random.default_rng(0))] == [7] * 8 + [4]
+    np.testing.assert_array_equal(counts(made), whole)
+    other = measured_like(replace(SETTINGS, seed=4), made.probe)
+    assert not np.array_equal(other.sample, made.sample[: len(other.sample), : len(other.sample)])
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+def test_dead_pixels_read_nothing_and_hot_ones_shine(made):
+    bad = measured_like(replace(SETTINGS, bad_pixels=5, hot_pixels=2), made.probe)
+    assert (~bad.good).sum() == 5 and bad.hot.sum() == 2 and bad.good[bad.hot].all()
+    n, expected = counts(bad), bad.scale * bad.intensities(bad.positions)
+    assert not n[:, ~bad.good].any()
+    assert n[:, bad.hot].min() > 5 * expected.max()
+
+
+@pytest.mark.parametrize("path", module.PATHS)
+def test_positions_are_irregular_and_as_dense_as_asked_for(path):
+    rng = np.random.default_rng(1)
+    places = module.PATHS[path](2000, 4.0, rng)
+    nearest = cKDTree(places).query(places, k=2)[0][:, 1]
+    assert places.shape == (2000, 2) and nearest.min() > 1.0 and 2.4 < np.median(nearest) < 4.2
+    middle = places - (places.max(axis=0) + places.min(axis=0)) / 2
+    inner = np.abs(middle).max(axis=1) < 50
+    assert inner.sum() == pytest.approx(100**2 / 4.0**2, rel=0.05)
+    assert np.abs(places - np.rint(places)).max() > 0.4
+
+
+@pytest.mark.parametrize("kind", module.SAMPLES)
+def test_a_sample_has_amplitudes_and_phases_of_the_stated_range(kind):
+    sample = make_sample(kind, 120, np.random.default_rng(0))
+    assert sample.shape == (120, 120)
+    assert np.abs(sample).min() >= 0.6 - 1e-12 and np.abs(sample).max() <= 1 + 1e-12
+    assert np.ptp(np.angle(sample)) > 3 and np.abs(np.angle(sample)).max() <= 2 + 1e-12
+
+
+def test_patches_lie_inside_the_object(made):
+    side = len(made.object)
+    assert made.positions.min() == 1 and made.positions.max() + 32 < side
+    with pytest.raises(ValueError, match=r"positions are from 1 to .*; must be from 0 to M − N = 20"):
+        replace(made, sample=made.sample[: 2 * 52, : 2 * 52])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"N": 63}, "N=63: must be even, from 16 to 1024"),
+        ({"n_positions": 1}, "n_positions=1: must be from 2 to 1000000"),
+        ({"nphotons": float("nan")}, "nphotons=nan: must be from 1 to 1e12"),
+        ({"step_px64": 0.0}, "step_px64=0.0: must be from 0.1 to 64"),
+        ({"path": "snake"}, "path=snake: must be one of fermat, jittered"),
+        ({"sample": "cat"}, "sample=cat: must be one of lines, blobs"),
+        ({"oversampling": 0}, "oversampling=0: must be from 1 to 8"),
+        ({"hot_pixels": 257}, "hot_pixels=257: must be from 0 to 256, N²/4"),
+        ({"seed": -1}, "seed=-1: must be an integer from 0"),
+    ],
+)
+def test_settings_are_checked(change, message):
+    with pytest.raises(ConfigError, match=message):
+        replace(SETTINGS, **change)
