@@ -45,9 +45,10 @@ def scans(config: RunConfig) -> dict[str, Dataset]:
     for count in (3, 4, 7):
         found[f"groups of the {count} nearest patterns"] = own.regrouped(count)
         found[f"groups of the {count} nearest, moved"] = jittered.regrouped(count)
-    return found | {f"N = {2 * config.N}": test(**wide), f"N = {2 * config.N}, moved": test(
-        **wide, scan=replace(config.scan, jitter=3.0)
-    )}
+    return found | {
+        f"N = {2 * config.N}": test(**wide),
+        f"N = {2 * config.N}, moved": test(**wide, scan=replace(config.scan, jitter=3.0)),
+    }
 
 
 def scored(model: LoadedModel, data: Dataset) -> dict[str, object]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptycho.config import ConfigError, FileProbe, ScanRunConfig, ZonePlateProbe
+from ptycho.config import ConfigError, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import kept_out, measured_dataset, training_and_validation
 from ptycho.preparation.detector import Detector, found_centre, oriented, suspicious_pixels
@@ -271,13 +271,13 @@ def test_validation_groups_are_not_trained_on(dataset):
     assert not both
 
 
-def test_a_scan_without_a_probe_asks_for_one(tmp_path):
+def test_a_scan_without_a_probe_begins_with_the_pupil_in_focus(tmp_path):
     scan = understand(raw(probe=None), config())
-    with pytest.raises(ConfigError, match="probe: the file has none; give one by probe="):
-        measured_dataset(scan, ScanRunConfig(data=config()), tmp_path)
+    data, found = measured_dataset(scan, ScanRunConfig(data=config()), tmp_path)
+    assert any("to be guessed" in finding.why for finding in found)
+    assert np.abs(data.probe[16, 16]) == np.abs(data.probe).max()
     given, _ = measured_dataset(scan, ScanRunConfig(data=config(), probe=ZonePlateProbe()), tmp_path)
     assert given.probe.shape == (32, 32)
-    assert FileProbe(file="x").KIND == "npz"
 
 
 def test_a_mask_file(tmp_path):

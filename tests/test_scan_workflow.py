@@ -97,7 +97,7 @@ def test_a_run_judges_itself_without_the_truth(finished):
 
 
 def test_the_object_of_the_file_is_scored_against(finished):
-    """The simulation interpolates the object, the reconstruction moves the probe: a little is lost by that."""
+    """The simulation interpolates the object, the reconstruction moves the probe: a little is lost."""
     metrics = json.loads((finished / "metrics.json").read_text())
     amplitude, phase = metrics["refined"]["against_the_files_object"]["ssim"]
     assert amplitude > 0.9

@@ -56,7 +56,7 @@ def lines(scan: Understood, config: DataConfig) -> list[str]:
     found += [f"  note: {note}" for note in scan.raw.notes]
     found += [f"  ! {warning}" for warning in scan.warnings]
     if scan.probe is None:
-        found.append("  missing: a probe (probe=zone_plate, or probe=npz probe.file=…)")
+        found.append("  no probe: one will be guessed; or probe=zone_plate, probe=npz probe.file=…")
     return found
 
 

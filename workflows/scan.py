@@ -19,9 +19,11 @@ from ptycho.exports import product
 from ptycho.exports.from_dataset import product_of
 from ptycho.files.file_array import FileArray
 from ptycho.preparation.dataset import kept_out, measured_dataset, training_and_validation
-from ptycho.preparation.prepare import Finding, Understood
+from ptycho.preparation.prepare import Finding, Understood, understand
 from ptycho.progress import Progress
 from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit, refine_while_better
+from ptycho.reconstruction.orientation import advice, better, orientations
+from ptycho.reconstruction.probe_guess import guessed_probe
 from ptycho.reconstruction.stitching import Stitched, stitch
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
@@ -32,6 +34,7 @@ from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
 from workflows.assess import FAR_PROBE, FAR_PROBE_MEANS, probe_doubts, store_recon
 from workflows.device import device_facts, prepare_tensorflow
+from workflows.inspect_scan import opened
 from workflows.train_network import trained, training_facts
 
 log = logging.getLogger(__name__)
@@ -45,6 +48,8 @@ FLAGS = {
     "overfit": f"r_free is above {OVERFIT:g} times r_factor: the object fits the patterns it was made from "
     "better than the others",
     FAR_PROBE: FAR_PROBE_MEANS,
+    "orientation_doubtful": "another orientation of the detector, or sign of the positions, explains the "
+    "patterns clearly better; see warnings",
 }
 
 
@@ -68,7 +73,7 @@ def run(
             log.info("%s", finding)
         for warning in scan.warnings:
             log.warning("%s", warning)
-        whole, found = prepared(scan, config, folder)
+        scan, whole, found, doubts = settled(scan, config, folder)
         kept, out = kept_out(whole, config.free_fraction, config.seed)
         data, free = whole.subset(kept, config.group_size), whole.subset(out, 1) if len(out) else None
         log.info("%d patterns are fitted, %d are kept out to judge the result by", len(kept), len(out))
@@ -79,7 +84,7 @@ def run(
             recons["refined"] = refined(recons[NETWORK], data, free, config, folder)
         fits = {name: judged(recon, data, free, folder) for name, recon in recons.items()}
         halves = half_scans(model, data, config, folder)
-        doubts = [*probe_doubts(data.probe, model.probe)]
+        doubts += probe_doubts(data.probe, model.probe)
         truth = {name: compared(recon, scan, data, folder) for name, recon in recons.items()}
         result = assembled(scan, found, data, recons, fits, halves, truth, doubts)
         for name, recon in recons.items():
@@ -93,6 +98,33 @@ def run(
     folder.manifest(device_facts(config.xla) | facts)
     log.info("results: %s", folder.path)
     return ScanResult(result, recons, folder.path)
+
+
+def settled(
+    scan: Understood, config: ScanRunConfig, folder: RunFolder
+) -> tuple[Understood, Dataset, list[Finding], list[str]]:
+    """The scan with a probe, if need be a guessed one, read the way that explains it; flags of doubt."""
+    data, found = prepared(scan, config, folder)
+    with folder.timed("probe_and_orientation"):
+        if scan.probe is None and config.probe is None:
+            guess = guessed_probe(data)
+            data = replace(data, probe=guess.probe)
+            found.append(guess.finding)
+            log.info("%s", guess.finding)
+        trials = orientations(data)
+        clear = better(trials)
+    if clear is None:
+        return scan, data, found, []
+    told = advice(clear, trials, config.data)
+    if config.data.orientation != "auto":
+        log.warning("%s; or data.orientation=auto", told)
+        return replace(scan, warnings=(*scan.warnings, told)), data, found, ["orientation_doubtful"]
+    log.info("data.orientation=auto: %s", told)
+    turned = clear.orientation.on(config.data)
+    scan = understand(opened(turned), turned)
+    data, again = prepared(scan, replace(config, data=turned), folder)
+    found = [*again, Finding("orientation", clear.orientation.keys(config.data), told)]
+    return scan, data, found, []
 
 
 def prepared(scan: Understood, config: ScanRunConfig, folder: RunFolder) -> tuple[Dataset, list[Finding]]:

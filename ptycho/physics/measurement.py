@@ -138,8 +138,8 @@ def shifted_probe(probe: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
         ``(…, N, N)`` complex64.
     """
     rows, cols = (tf.constant(np.fft.fftfreq(side), shifts.dtype) for side in probe.shape)
-    angle = -2 * np.pi * (
-        shifts[..., 0, None, None] * rows[:, None] + shifts[..., 1, None, None] * cols[None, :]
+    angle = (
+        -2 * np.pi * (shifts[..., 0, None, None] * rows[:, None] + shifts[..., 1, None, None] * cols[None, :])
     )
     return tf.signal.ifft2d(tf.signal.fft2d(probe) * tf.complex(tf.cos(angle), tf.sin(angle)))
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.preparation.detector import SAMPLED
 from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Finding, Understood
+from ptycho.preparation.probe_guess import lens, pupil
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import nearest_groups, smallest_region
 from ptycho.scan.patterns import Patterns
@@ -80,7 +82,9 @@ def chosen_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, s
     if config.probe is not None:
         return make_probe(config.probe, scan.N), f"probe={config.probe.KIND}"
     if scan.probe is None:
-        raise ConfigError("probe: the file has none; give one by probe=zone_plate or probe=npz probe.file=…")
+        good = scan.detector.good_pixels
+        mean = np.square(scan.patterns(slice(0, SAMPLED)).astype(float)).mean(axis=0)
+        return lens(pupil(mean, good), 0.0), "none is known: one is to be guessed from the patterns"
     power = np.sum(np.abs(scan.probe) ** 2, axis=(1, 2))
     strongest = int(np.argmax(power))
     share = 100 * power[strongest] / power.sum()

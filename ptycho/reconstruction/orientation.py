@@ -50,9 +50,8 @@ ALIKE = 0.9999  # correlation of a probe and its image from which they count as 
 SPACING = 0.1  # of the probe's diameter: of two patterns nearer to each other one is left out
 COUNT = 60
 PASSES = 10
-EXPLAINED = 0.75  # of what is unexplained as the scan was read: a way that leaves less is clearly better
+EXPLAINED = 0.8  # of what is unexplained as the scan was read: a way that leaves less is clearly better
 SIGNIFICANT = 5.0  # standard errors
-AS_GOOD = 1.1  # times the least R-factor
 FLOOR = 0.01  # ε: of the strongest light; damps what little lights
 HAIR = 1e-4  # of a pixel below a whole position; such a fraction is rounding
 FEWEST = 12  # patterns, for any claim
@@ -319,15 +318,24 @@ def _floored(light: np.ndarray) -> np.ndarray:
 def better(trials: list[Trial]) -> Trial | None:
     """The way that explains a scan clearly better than the one it was read in; None where none does.
 
-    Among those about as good as the best, the one that changes least.
+    Of those that are as good as the best, the one that changes least; None also if they are not the best
+    turned by 180° or negated: then the patterns contradict the way they were read, but do not say which is
+    right.
     """
     own = as_read(trials)
     clear = [trial for trial in trials if clearly_better(trial.misfit, own.misfit)]
     if not clear:
         return None
-    least = min(trial.r_factor for trial in clear)
-    good = [trial for trial in clear if trial.r_factor <= AS_GOOD * least]
-    return min(good, key=lambda trial: (trial.orientation.changes, trial.r_factor))
+    best = clear[0]
+    good = [trial for trial in clear if not _surely_better(best.misfit, trial.misfit)]
+    if any(_axes(trial.orientation) != _axes(best.orientation) for trial in good):
+        return None
+    return min(good, key=lambda trial: trial.orientation.changes)
+
+
+def _axes(way: Orientation) -> tuple[bool, bool]:
+    """What a turn by 180° and a negation leave as it is."""
+    return way.transpose, way.flip_rows != way.flip_cols
 
 
 def as_read(trials: list[Trial]) -> Trial:
@@ -343,9 +351,12 @@ def clearly_better(one: Misfit, other: Misfit) -> bool:
     ``SIGNIFICANT`` standard errors, so that noise is not taken for an explanation.
     """
     noise = one.r_noise or 0.0
+    less = one.r_factor - noise < EXPLAINED * (other.r_factor - noise)
+    return less and len(one.residual) >= FEWEST and _surely_better(one, other)
+
+
+def _surely_better(one: Misfit, other: Misfit) -> bool:
     gain = other.residual - one.residual
-    if len(gain) < FEWEST or one.r_factor - noise >= EXPLAINED * (other.r_factor - noise):
-        return False
     return bool(gain.mean() > SIGNIFICANT * gain.std() / np.sqrt(len(gain)))
 
 

@@ -1,0 +1,89 @@
+"""The first guess of a probe: modulus, phase and sign of its parts, and how near it comes on simulated scans."""
+
+import numpy as np
+import pytest
+from test_orientation import scan_with
+
+from ptycho.config import IdealDiskProbe, ZonePlateProbe
+from ptycho.preparation.probe_guess import OPTICS, frequency, lens, pinhole, pupil
+from ptycho.reconstruction.probe_guess import guessed_probe
+from ptycho.scan.plausibility import far_field_intensity
+from ptycho.scan.probe import make_probe
+
+N = 32
+PIXEL_NM, WAVELENGTH_NM = 20.0, 0.15498  # of the zone plate's default at N = 32, 8 keV
+
+
+def overlap(one, two):
+    """``|⟨P, G⟩| / |P||G|``."""
+    return abs(np.vdot(one, two)) / np.linalg.norm(one) / np.linalg.norm(two)
+
+
+def test_the_pupil_is_the_root_of_the_mean():
+    mean = np.arange(25.0).reshape(5, 5) ** 2
+    np.testing.assert_array_equal(pupil(mean), np.arange(25.0).reshape(5, 5))
+    good = np.ones((5, 5), bool)
+    good[2, 2:] = False
+    found = pupil(mean, good)
+    np.testing.assert_array_equal(found[good], pupil(mean)[good])
+    assert found[2, 4] in (9, 19) and np.isin(found[2, 2:], pupil(mean)[good]).all()
+
+
+def test_a_ray_through_a_lens_arrives_where_its_curvature_says():
+    """A part of the pupil around q arrives at x = −c q/π: c < 0 is a wave that diverges from its focus."""
+    q, curvature = np.array([0.15, -0.1]), -60.0
+    axis = (np.arange(N) - N // 2) / N
+    part = np.exp(-(((axis[:, None] - q[0]) ** 2) + (axis - q[1]) ** 2) / (2 * 0.04**2))
+    light = np.abs(lens(part, curvature)) ** 2
+    index = np.arange(N) - N // 2
+    centroid = [np.sum(index[:, None] * light), np.sum(index * light)] / light.sum()
+    np.testing.assert_allclose(centroid, -curvature * q / np.pi, atol=0.05)
+
+
+@pytest.mark.parametrize("defocus_um", [-30.0, 0.0, 20.0])
+def test_a_zone_plate_is_a_lens(defocus_um):
+    probe = make_probe(ZonePlateProbe(defocus_um=defocus_um), N)
+    curvature = -np.pi * WAVELENGTH_NM * 1e3 * defocus_um / PIXEL_NM**2
+    guess = lens(np.sqrt(far_field_intensity(probe)), curvature)
+    assert overlap(guess, probe) > 0.98 and guess.dtype == np.complex64
+
+
+def test_a_disk_is_a_pinhole():
+    probe = make_probe(IdealDiskProbe(), N)
+    guess = pinhole(np.sqrt(far_field_intensity(probe)), np.log(11.0))
+    assert overlap(guess, probe) > 0.995
+    np.testing.assert_allclose(guess.imag, 0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", list(OPTICS))
+@pytest.mark.parametrize("side", [16, 17])
+def test_an_optic_keeps_the_modulus(name, side):
+    modulus = np.exp(-((frequency(side) / 0.2) ** 2))
+    numbers = OPTICS[name].numbers(modulus)
+    assert len(numbers) > 3 and np.ptp(np.diff(numbers)) < 1e-9
+    if name == "lens":
+        np.testing.assert_allclose(numbers, -numbers[::-1], atol=1e-9)
+    for number in numbers[[0, len(numbers) // 2, -1]]:
+        probe = OPTICS[name].probe(modulus, number)
+        far = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(probe), norm="ortho"))
+        np.testing.assert_allclose(np.abs(far), modulus, atol=1e-5)
+        assert OPTICS[name].text(number)
+
+
+@pytest.mark.parametrize(
+    "settings, optic",
+    [(ZonePlateProbe(), "lens"), (ZonePlateProbe(defocus_um=-30.0), "lens"), (IdealDiskProbe(), "pinhole")],
+)
+def test_probes_of_simulated_scans(settings, optic):
+    probe = make_probe(settings, N)
+    data = scan_with(probe, seed=1, side=7, step=3)
+    found = guessed_probe(data, count=49, passes=4)
+    assert found.fit.optic == optic and overlap(found.probe, probe) > 0.95
+    assert np.sum(np.abs(found.probe) ** 2) * data.photon_scale**2 == pytest.approx(
+        data.amplitudes.statistics.mean_energy, rel=1e-4
+    )
+    if optic == "lens":
+        expected = -np.pi * WAVELENGTH_NM * 1e3 * settings.defocus_um / PIXEL_NM**2
+        assert found.fit.number == pytest.approx(expected, rel=0.25)
+    assert found.fit.badness == min(fit.badness for fit in found.tried)
+    assert found.finding.what == "probe" and f"the best of {len(found.tried)}" in found.finding.why
