@@ -158,13 +158,19 @@ def test_noise_is_reconstructed_and_flagged(infer, trained_run, saved):
     assert strict(out / "manifest.json")["flags"] == ["patterns_unlike_probe"]
 
 
-def test_a_scan_too_large_for_the_machine(trained_run, monkeypatch):
-    asked = InferConfig(str(trained_run), str(trained_run / TEST), output_dir="o", batch_size=65536)
+def test_a_scan_too_large_for_the_machine(trained_run, saved, monkeypatch, tmp_path):
+    """Before anything is written: what a batch or the objects of the scan would take."""
+    arrays = to_arrays(load_dataset(trained_run / TEST)) | {"object_size": np.asarray(11_000)}
+    del arrays["objects"], arrays["tiling"]
+    large = saved(arrays)
     monkeypatch.setattr("ptycho.config.memory.physical_memory", lambda: 8 * 10**9)
-    with pytest.raises(
-        ConfigError, match=r"^memory: needs about .* a batch, .*: lower batch_size or group_size"
+    for data, batch_size, most in (
+        (trained_run / TEST, 65536, r"a batch, .*: lower batch_size or group_size"),
+        (large, 4, r"the objects, 24.2 GB: give data of a smaller object_size"),
     ):
-        plan(asked, trained_run / "other")
+        asked = InferConfig(str(trained_run), str(data), output_dir="o", batch_size=batch_size)
+        with pytest.raises(ConfigError, match=rf"^memory: needs about .* while it reconstructs.* {most}"):
+            plan(asked, tmp_path / "out")
 
 
 # ---- files of the published program

@@ -68,7 +68,7 @@ def test_the_parts_of_a_small_run_by_hand():
     }
     training = found["trains the pinn"]
     stage = (9 * 20 + 1) * 8 + 4 * (9 * 8 + 1) * 8 + (9 * 8 + 1) * 8  # head, two blocks, tail
-    assert training["the weights of the pinn and their optimizer"] == 8 * 4 * (3 * stage + 1)
+    assert training["the weights of the pinn and their optimizer"] == 9 * 4 * (3 * stage + 1)
     assert training["the patterns of a batch and their neighbours"] == 4 * (4 + 6) * 5 * 8 * 32**2
     layers = 3 * (1.5 * 4 * (8 + 4 * 8 + 8) * 18**2 + 2 * 8 * 4 * 32**2)  # on half of the 36 pixels
     assert training["the layers of a batch"] == 4 * layers

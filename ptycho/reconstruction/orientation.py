@@ -50,8 +50,10 @@ ALIKE = 0.9999  # correlation of a probe and its image from which they count as 
 SPACING = 0.1  # of the probe's diameter: of two patterns nearer to each other one is left out
 COUNT = 60
 PASSES = 10
-EXPLAINED = 0.8  # of what is unexplained as the scan was read: a way that leaves less is clearly better
-SIGNIFICANT = 5.0  # standard errors
+EXPLAINED = 0.8  # these limits: see :func:`clearly_better`
+LESS = 0.97
+LESS_TURNED = 0.9
+SIGNIFICANT = 5.0
 FLOOR = 0.01  # ε: of the strongest light; damps what little lights
 HAIR = 1e-4  # of a pixel below a whole position; such a fraction is rounding
 FEWEST = 12  # patterns, for any claim
@@ -318,24 +320,15 @@ def _floored(light: np.ndarray) -> np.ndarray:
 def better(trials: list[Trial]) -> Trial | None:
     """The way that explains a scan clearly better than the one it was read in; None where none does.
 
-    Of those that are as good as the best, the one that changes least; None also if they are not the best
-    turned by 180° or negated: then the patterns contradict the way they were read, but do not say which is
-    right.
+    Of the best and those that are as good, the one that changes least; None also if not all of these are the
+    best turned by 180° or negated: then the patterns contradict the way they were read, but do not say which
+    is right.
     """
-    own = as_read(trials)
-    clear = [trial for trial in trials if clearly_better(trial.misfit, own.misfit)]
-    if not clear:
-        return None
-    best = clear[0]
-    good = [trial for trial in clear if not _surely_better(best.misfit, trial.misfit)]
-    if any(_axes(trial.orientation) != _axes(best.orientation) for trial in good):
+    own, best = as_read(trials), trials[0]
+    good = [trial for trial in trials if not _surely_better(best, trial)]
+    if not clearly_better(best, own) or any(not _same_axes(trial, best) for trial in good):
         return None
     return min(good, key=lambda trial: trial.orientation.changes)
-
-
-def _axes(way: Orientation) -> tuple[bool, bool]:
-    """What a turn by 180° and a negation leave as it is."""
-    return way.transpose, way.flip_rows != way.flip_cols
 
 
 def as_read(trials: list[Trial]) -> Trial:
@@ -343,21 +336,36 @@ def as_read(trials: list[Trial]) -> Trial:
     return next(trial for trial in trials if AS_READ in (trial.orientation, *trial.alike))
 
 
-def clearly_better(one: Misfit, other: Misfit) -> bool:
-    """Whether ``one`` leaves clearly less unexplained than ``other``, of the same patterns in the same order.
+def clearly_better(one: Trial, other: Trial) -> bool:
+    """Whether ``one`` leaves clearly less unexplained than ``other``; measured limits, by simulated scans.
 
     What is unexplained is the R-factor less what photon noise alone would give, where that is known: it must
-    be less than ``EXPLAINED`` of the other's. And the mean difference of the patterns' residuals must be
-    ``SIGNIFICANT`` standard errors, so that noise is not taken for an explanation.
+    be less than ``EXPLAINED`` of the other's. The R-factor itself must be less than ``LESS`` of the other's,
+    and if the two differ by a turn of 180° or a negation, ``LESS_TURNED``: a wrong probe, lopsided by chance,
+    has its preference among ways that the true one could not tell apart. And the mean difference of the
+    patterns' residuals must be ``SIGNIFICANT`` standard errors, lest noise be taken for an explanation.
     """
-    noise = one.r_noise or 0.0
-    less = one.r_factor - noise < EXPLAINED * (other.r_factor - noise)
-    return less and len(one.residual) >= FEWEST and _surely_better(one, other)
+    noise = one.misfit.r_noise or 0.0
+    limit = LESS_TURNED if _same_axes(one, other) else LESS
+    return (
+        len(one.misfit.residual) >= FEWEST
+        and one.r_factor < limit * other.r_factor
+        and one.r_factor - noise < EXPLAINED * (other.r_factor - noise)
+        and _surely_better(one, other)
+    )
 
 
-def _surely_better(one: Misfit, other: Misfit) -> bool:
-    gain = other.residual - one.residual
+def _surely_better(one: Trial, other: Trial) -> bool:
+    """Of the same patterns in the same order."""
+    gain = other.misfit.residual - one.misfit.residual
     return bool(gain.mean() > SIGNIFICANT * gain.std() / np.sqrt(len(gain)))
+
+
+def _same_axes(one: Trial, other: Trial) -> bool:
+    """Whether one is the other turned by 180° or negated, or both, or neither."""
+    first, second = one.orientation, other.orientation
+    mirrored = [way.flip_rows != way.flip_cols for way in (first, second)]
+    return first.transpose == second.transpose and mirrored[0] == mirrored[1]
 
 
 def advice(found: Trial, trials: list[Trial], config: DataConfig) -> str:
