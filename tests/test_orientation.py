@@ -1,4 +1,4 @@
-"""Orientation of the detector: what turning means, what cannot be told apart, what is found, no false alarm."""
+"""Orientation of the detector: what turning means, what cannot be told apart, what is found."""
 
 import itertools
 from dataclasses import replace
@@ -45,7 +45,7 @@ def phase_object(side, rng):
 
 
 def aberrated(probe, rng, strength):
-    """A probe times ``1 + strength·f``, f a smooth random complex function of variance one where it is bright."""
+    """A probe times ``1 + strength·f``, f smooth, random, complex, of variance one where it is bright."""
     f = reference.random_complex(rng, probe.shape)
     f = gaussian_filter(f.real, N / 10) + 1j * gaussian_filter(f.imag, N / 10)
     light = np.abs(probe) ** 2
@@ -90,7 +90,7 @@ def undoes(way, other):
 @pytest.mark.parametrize("side", [6, 7])
 @pytest.mark.parametrize("way", [way for way in WAYS if way.position_sign == 1])
 def test_patterns_are_turned_about_the_zero_frequency(side, way):
-    """Sample by sample, by the frequencies that belong to them; −side/2 of an even side is its own negative."""
+    """Sample by sample, by their frequencies; −side/2 of an even side is its own negative."""
     image = np.random.default_rng(1).normal(size=(2, side, side))
     turned = way.patterns(image)
     for i, j in itertools.product(range(side), repeat=2):
@@ -229,21 +229,21 @@ def test_two_passes_with_a_free_probe_by_loops():
         counts=False,
     )
     P = data.model_probe.astype(complex)
-    O = np.full((M, M), np.sqrt((n / 2) ** 2 / np.sum(np.abs(P) ** 2)), complex)
+    image = np.full((M, M), np.sqrt((n / 2) ** 2 / np.sum(np.abs(P) ** 2)), complex)
     for done in range(2):
         change, light, back, lit = (np.zeros((side, side), complex) for side in (M, M, n, n))
         for A, (r, c) in zip(data.normalised(slice(None)), positions, strict=True):
-            patch = O[r : r + n, c : c + n]
+            patch = image[r : r + n, c : c + n]
             far = np.fft.fft2(P * patch, norm="ortho")
             step = np.fft.ifftshift(A) - np.abs(far)
             wave = np.fft.ifft2(step * far / np.sqrt(np.abs(far) ** 2 + 1e-6), norm="ortho")
             change += reference.place(P.conj() * wave, (r, c), (M, M))
             light += reference.place(np.abs(P) ** 2, (r, c), (M, M))
             back, lit = back + patch.conj() * wave, lit + np.abs(patch) ** 2
-        O = O + change / (light + 0.01 * light.real.max())
+        image = image + change / (light + 0.01 * light.real.max())
         P = P + (done > 0) * back / (lit + 0.01 * lit.real.max())
-    image, found = reconstructed(data, 2, True)
-    np.testing.assert_allclose(image[0], O, atol=1e-4)
+    found_image, found = reconstructed(data, 2, True)
+    np.testing.assert_allclose(found_image[0], image, atol=1e-4)
     np.testing.assert_allclose(found.model_probe, P, atol=1e-4)
 
 

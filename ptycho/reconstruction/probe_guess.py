@@ -7,6 +7,8 @@ them that were kept out. Each alone errs: with too narrow a probe the patterns n
 is in them can be explained; with too wide a one, those kept out are predicted with less contrast, and so less
 badly.
 
+Then object and probe are free together for some passes, which corrects what the mean pattern has blurred.
+
 A curvature and its negative differ by the sign of the positions (or a turn of the detector by 180°): a
 guess is right only if those are.
 """
@@ -19,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptycho.preparation.prepare import Finding
-from ptycho.preparation.probe_guess import OPTICS, Optic, pupil
+from ptycho.preparation.probe_guess import OPTICS, pupil
 from ptycho.reconstruction.misfit import misfit
 from ptycho.reconstruction.orientation import middle, reconstructed
 from ptycho.scan.dataset import Dataset
@@ -28,6 +30,7 @@ COUNT = 60
 PASSES = 8
 EVERY = 8  # one of so many patterns is kept out
 HALVINGS = 3  # of the step between two numbers, once the best of the coarse scan is known
+FREE_PASSES = 40
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,21 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class Guess:
-    """A probe ``(N, N)`` complex64 in the dataset's units, centred; its fit, and all that were tried."""
+    """What was guessed.
+
+    Attributes:
+        probe: ``(N, N)`` complex64, in the dataset's units: an object of transmission one and this probe give
+            patterns of the mean energy.
+        optic_probe: the same before its free passes.
+        fit: of the optic's probe; ``tried``: of all.
+        r_factor: after the free passes, of the patterns in the middle.
+    """
 
     probe: np.ndarray
+    optic_probe: np.ndarray
     fit: Fit
     tried: tuple[Fit, ...]
+    r_factor: float
 
     @property
     def finding(self) -> Finding:
@@ -58,8 +71,9 @@ class Guess:
         others = sorted(fit.badness for fit in self.tried)
         why = (
             f"guessed from the mean pattern: the best of {len(self.tried)} in a short reconstruction, "
-            f"R-factor {self.fit.r_factor:.3f}, of patterns kept out {self.fit.r_free:.3f} (their sum is "
-            f"{self.fit.badness:.3f}, in the median {others[len(others) // 2]:.3f})"
+            f"R-factor of patterns used + kept out {self.fit.badness:.3f}, "
+            f"in the median {others[len(others) // 2]:.3f}; then free, "
+            f"{self.fit.r_factor:.3f} → {self.r_factor:.3f}"
         )
         return Finding("probe", OPTICS[self.fit.optic].text(self.fit.number), why)
 
@@ -73,7 +87,7 @@ def guessed_probe(
     """The probe of a scan, from its patterns and positions; that of ``data`` only decides which are used.
 
     A coarse scan of every optic, then ``HALVINGS`` times the two numbers half-way to the neighbours of its
-    best. Each number takes ``2·passes + 1`` Fourier transforms a pattern.
+    best. Each number takes ``2·passes + 1`` Fourier transforms a pattern, some fifty numbers in all.
 
     Args:
         data: a scan, read the right way.
@@ -95,7 +109,9 @@ def guessed_probe(
                 fitted(some, modulus, name, best.number + side * step, passes, advance) for side in (-1, 1)
             ]
     best = min(tried, key=lambda fit: fit.badness)
-    return Guess(scaled(OPTICS[best.optic], modulus, best.number, data), best, tuple(tried))
+    start = scaled(OPTICS[best.optic].probe(modulus, best.number), data)
+    image, freed = reconstructed(replace(some, probe=start), FREE_PASSES, True, advance)
+    return Guess(scaled(freed.probe, data), start, best, tuple(tried), misfit(image, freed).r_factor)
 
 
 def fitted(
@@ -107,7 +123,7 @@ def fitted(
     advance: Callable[[int], object] = lambda patterns: None,
 ) -> Fit:
     """How well a probe explains patterns, and others that lie between them."""
-    lit = replace(data, probe=scaled(OPTICS[name], modulus, number, data))
+    lit = replace(data, probe=scaled(OPTICS[name].probe(modulus, number), data))
     every = np.arange(len(data.positions))
     out = every[EVERY // 2 :: EVERY]
     used, free = lit.subset(np.setdiff1d(every, out), 1), lit.subset(out, 1)
@@ -115,6 +131,7 @@ def fitted(
     return Fit(name, float(number), misfit(image, used).r_factor, misfit(image, free).r_factor)
 
 
-def scaled(optic: Optic, modulus: np.ndarray, number: float, data: Dataset) -> np.ndarray:
-    """The probe that lets an object of transmission one expect the mean pattern's energy."""
-    return (optic.probe(modulus, number) / data.photon_scale).astype(np.complex64)
+def scaled(probe: np.ndarray, data: Dataset) -> np.ndarray:
+    """A probe, so that an object of transmission one lets it expect the patterns' mean energy."""
+    light = data.amplitudes.statistics.mean_energy / np.sum(np.abs(probe) ** 2, dtype=float)
+    return (np.sqrt(light) / data.photon_scale * probe).astype(np.complex64)
