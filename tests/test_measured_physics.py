@@ -213,3 +213,45 @@ def test_a_network_with_all_pixels_good_is_the_plain_one(scan):
     data = scan.subset(np.arange(100), 4)
     assert not geometry_of(replace(data, good=np.ones((N, N), bool))).masked
     assert not geometry_of(data).masked
+
+
+def test_the_generator_moves_the_probe_not_the_object(scan):
+    """A position between pixels is the whole pixel below it, lit by the probe moved by the rest."""
+    data = scan.subset(np.arange(100), 1)
+    config = RunConfig(N=32, size=128, model=UnrolledModel(stages=2, width=4), batch_size=1)
+    exact = geometry_of(data)
+    plain = replace(exact, exact=False)
+    k = int(np.argmax(np.abs(data.positions % 1 - 0.5).sum(axis=1) < 0.4))  # far from whole in both
+    x, offsets = tf.constant(data.normalised(data.groups[k : k + 1])), data.offsets[k : k + 1]
+    room = (data.region_size - N) / 2
+    fraction = (offsets + room) - np.floor(offsets + room)
+    assert fraction.max() > 0.2
+    moved = physics.shifted_probe(tf.constant(data.model_probe), tf.constant(fraction[0, 0]))
+    found = build_pinn(config, exact)(x, offsets, data.model_probe)
+    expected = build_pinn(config, plain)(x, offsets - fraction, moved)
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+    interpolated = build_pinn(config, plain)(x, offsets, data.model_probe)
+    assert np.abs(interpolated.numpy() - found.numpy()).max() > 1e-3
+
+
+def test_an_unmeasured_pixel_keeps_its_far_field():
+    rng = np.random.default_rng(0)
+    waves = (rng.normal(size=(2, N, N)) + 1j * rng.normal(size=(2, N, N))).astype(np.complex64)
+    measured = rng.uniform(0.5, 2, (2, N, N)).astype(np.float32)
+    measured[:, 4:9, 3] = -1
+    change = physics.modulus_change(tf.constant(waves), tf.constant(measured), masked=True).numpy()
+    before, after = (np.fft.fft2(w) / N for w in (waves, waves + change))
+    bad = measured < 0
+    np.testing.assert_allclose(after[bad], before[bad], atol=1e-5)
+    np.testing.assert_allclose(np.abs(after[~bad]), measured[~bad], atol=2e-3)
+
+
+def test_the_loss_is_that_of_the_measured_pixels(scan):
+    data = with_bad_pixels(scan.subset(np.arange(100), 4), 0)
+    config = RunConfig(N=32, size=128, model=UnrolledModel(stages=1, width=4), batch_size=4)
+    pinn, batch = build_pinn(config, geometry_of(data)), batch_of(data, np.arange(4))
+    probe = tf.constant(data.model_probe)
+    predicted = pinn.predict_amplitudes(pinn(batch["x"], batch["offsets"], probe), batch["offsets"], probe)
+    errors = np.where(batch["x"] >= 0, np.abs(predicted - batch["x"]), 0)
+    found = pinn.losses_of(batch, probe, tf.constant(data.normalisation, tf.float32))
+    assert float(found["mae"]) == pytest.approx(errors.mean(), rel=1e-4)

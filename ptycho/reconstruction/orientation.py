@@ -4,7 +4,7 @@
 
 A scan is read in sixteen ways: patterns transposed, then their rows and their columns reversed (2³),
 positions as they are or negated (2). The wrong ones make neighbouring patterns contradict each other, as long
-as patches overlap and the probe is about right.
+as patches overlap and the probe is about right; it is corrected along with the object.
 
 **What cannot be told apart.** Write ``P*`` for the conjugate and ``P(−x)`` for the probe turned by 180°. With
 another object (its conjugate, turned, or both), the following describe the same measurement:
@@ -24,8 +24,8 @@ that the probe cannot tell apart share one trial, of the one that changes least.
 
 - Positions whose rows and columns are exchanged look like transposed patterns, seen by a round probe.
 - A scan along one line, or without overlap, tells little or nothing; then all are explained alike.
-- A probe that was itself guessed from these data has chosen its curvature for the positions as read: their
-  sign, and a turn by 180°, are then no longer tested.
+- A probe that was itself guessed from these data has chosen its curvature for the scan as read: the sign of
+  the positions and a turn by 180° are then not tested at all, and a transposition is often missed.
 """
 
 from __future__ import annotations
@@ -140,8 +140,9 @@ def orientations(
 ) -> list[Trial]:
     """Every way to read a scan that the probe can tell from the others, the best explained first.
 
-    Each starts from a constant object and takes ``2·passes + 1`` Fourier transforms of ``(N, N)`` a pattern:
-    20 160 in all sixteen ways of 60 patterns in 10 passes, half of them or a quarter with a round probe.
+    Each starts from a constant object and takes ``2·passes + 1`` Fourier transforms of ``(N, N)`` a pattern,
+    or ``5·passes`` where positions are no whole pixels: 20 160, or 48 000, in all sixteen ways of 60 patterns
+    in 10 passes, and half of them or a quarter with a round probe.
 
     Args:
         data: a scan as it was read.
