@@ -84,6 +84,24 @@ def finished(scan, tmp_path_factory):
     return folder.path
 
 
+def test_no_pattern_is_both_fitted_and_kept_out(scan, tmp_path):
+    """A free R-factor of patterns that were fitted would praise every overfit."""
+    from ptycho.config import ScanRunConfig
+    from ptycho.config.data import DataConfig
+    from ptycho.preparation.dataset import measured_dataset
+    from ptycho.preparation.prepare import understand
+    from workflows.inspect_scan import opened
+    from workflows.scan import split
+
+    config = ScanRunConfig(data=DataConfig(file=str(scan), domain="amplitude"), group_size=3)
+    whole, _ = measured_dataset(understand(opened(config.data), config.data), config, tmp_path)
+    data, free = split(whole, config)
+    fitted, kept_out = ({tuple(position) for position in part.positions} for part in (data, free))
+    assert len(kept_out) == round(0.05 * len(whole.positions)) > 3
+    assert not fitted & kept_out and len(fitted | kept_out) == len(whole.positions)
+    assert data.group_size == 3 and free.group_size == 1
+
+
 def test_a_run_judges_itself_without_the_truth(finished):
     metrics = json.loads((finished / "metrics.json").read_text())
     network, refined = metrics["pinn"], metrics["refined"]

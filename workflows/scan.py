@@ -74,9 +74,7 @@ def run(
         for warning in scan.warnings:
             log.warning("%s", warning)
         scan, whole, found, doubts = settled(scan, config, folder)
-        kept, out = kept_out(whole, config.free_fraction, config.seed)
-        data, free = whole.subset(kept, config.group_size), whole.subset(out, 1) if len(out) else None
-        log.info("%d patterns are fitted, %d are kept out to judge the result by", len(kept), len(out))
+        data, free = split(whole, config)
         model, history = network(config, data, folder, stop)
         with folder.timed("inference"):
             recons = {NETWORK: reconstructed(model, data, config, folder.path)}
@@ -98,6 +96,13 @@ def run(
     folder.manifest(device_facts(config.xla) | facts)
     log.info("results: %s", folder.path)
     return ScanResult(result, recons, folder.path)
+
+
+def split(whole: Dataset, config: ScanRunConfig) -> tuple[Dataset, Dataset | None]:
+    """The patterns that are fitted, and those that are kept out of everything to judge the result by."""
+    kept, out = kept_out(whole, config.free_fraction, config.seed)
+    log.info("%d patterns are fitted, %d are kept out to judge the result by", len(kept), len(out))
+    return whole.subset(kept, config.group_size), whole.subset(out, 1) if len(out) else None
 
 
 def settled(
