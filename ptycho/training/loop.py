@@ -105,12 +105,13 @@ def train(
     steps = data.n_groups // batch_size
     schedule = learning_rate_schedule(config, learning_rate, steps * epochs)
     optimizer = keras.optimizers.Adam(schedule, global_clipnorm=config.clip_norm, name="adam")
+    feed = made_ahead if tf.config.list_physical_devices("GPU") else iter  # on a CPU it costs 6 %
     trainer = Trainer(
         model,
         optimizer,
         _on(data, make_train_step(model, optimizer, compile_xla)),
         _on(val, make_eval_step(model, compile_xla)),
-        lambda epoch, first: made_ahead(training_batches(data, batch_size, seed, epoch, supervised, first)),
+        lambda epoch, first: feed(training_batches(data, batch_size, seed, epoch, supervised, first)),
         _validation_batches(val, batch_size, supervised),
         epochs,
         config.patience,
