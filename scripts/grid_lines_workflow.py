@@ -17,13 +17,14 @@ from workflows.command_line import leave
 from workflows.training_jobs import Workflow, main
 
 
-def check(config: NetworkConfig) -> None:
+def check(config: NetworkConfig) -> NetworkConfig:
     """See that the machine has the memory, and that the probes of training and test can be made."""
     if not isinstance(config, RunConfig):
         raise ConfigError("resume: is a run of the scan workflow; go on with its own script")
     check_memory(run_memory(config))
     for role in ("train", "test"):
         make_probe(config.probe_of(role), config.N)
+    return config
 
 
 def run(config: NetworkConfig, folder: RunFolder, stop: StopRequest) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import reference
 
-from ptycho.evaluation.frc import frc, frc_crossing
+from ptycho.evaluation.frc import frc, frc_crossing, half_bit
 
 
 @pytest.mark.parametrize("kind", ["real", "complex"])
@@ -60,6 +60,21 @@ def test_crossing_interpolates_and_takes_the_first_fall():
     assert frc_crossing(q, np.array([0.9, 0.7, 0.3, 0.8]), 0.5) == (pytest.approx(0.5), True)
     assert frc_crossing(q, np.array([0.0, 0.7, 0.3, 0.8]), 0.5) == (pytest.approx(0.1), True)
     assert frc_crossing(q, np.array([0.9, 0.7, 0.6, 0.5]), 0.5) == (1.0, False)
+
+
+def test_half_bit_is_that_of_the_paper():
+    """Of a ring of n samples: .2071 + 1.9102/√n over 1.2071 + .9102/√n; ring 10 of 64 × 64 has 20π."""
+    n = 20 * np.pi
+    expected = (0.2071 + 1.9102 / n**0.5) / (1.2071 + 0.9102 / n**0.5)
+    assert half_bit(np.array([10 / 32]), (64, 64))[0] == pytest.approx(expected)
+    assert half_bit(np.array([0.5]), (64, 128))[0] < half_bit(np.array([0.5]), (64, 64))[0]
+
+
+def test_a_threshold_may_differ_from_ring_to_ring():
+    """From (0.4, above by .2) to (0.6, below by .1): two thirds of the way."""
+    q, each = np.array([0.2, 0.4, 0.6]), np.array([0.5, 0.5, 0.4])
+    found = frc_crossing(q, np.array([0.9, 0.7, 0.3]), each)
+    assert found == (pytest.approx(0.4 + 0.2 * 2 / 3), True)
 
 
 @pytest.mark.parametrize(

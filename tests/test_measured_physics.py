@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy.special import xlogy
 
 from ptycho import physics
 from ptycho.config import RunConfig, UnrolledModel
 from ptycho.networks import build_pinn
 from ptycho.networks.competitors import geometry_of
 from ptycho.reconstruction.misfit import expected_residual, misfit, refine_while_better
-from ptycho.reconstruction.refinement import refine
+from ptycho.reconstruction.refinement import far_fields_of, refine
 from ptycho.scan.batches import batch_of
 from ptycho.scan.dataset import Dataset
 
@@ -119,6 +120,30 @@ def test_the_truth_explains_its_patterns_to_the_photon_noise(scan):
     assert found.r_factor == pytest.approx(found.r_noise, rel=0.03)
     approximate = misfit(scan.objects, replace(scan, exact=False))
     assert approximate.r_factor > 1.2 * found.r_factor
+
+
+def test_the_deviance_of_the_truth_is_that_of_poisson_counts(scan):
+    """By a slow sum over one pattern; and over all of them what Poisson counts of the rates give."""
+    good = np.random.default_rng(4).random((N, N)) > 0.1
+    found = misfit(scan.objects, replace(scan, good=good), np.array([17]))
+    x, far_fields = next(far_fields_of(scan.objects[0], scan, np.array([17])))
+    counts, rates = (
+        np.square(abs(v.numpy().astype(complex))) / scan.normalisation**2 for v in (x, far_fields)
+    )
+    total = 0.0
+    for n, rate, seen in zip(counts.ravel(), rates.ravel(), np.fft.ifftshift(good).ravel(), strict=True):
+        if seen:
+            total += 2 * (rate - n + (n * np.log(n / rate) if n > 0.5 else 0))
+    assert found.pixels[0] == good.sum()
+    assert found.mean_deviance == pytest.approx(total / good.sum(), rel=1e-3)
+    whole = misfit(scan.objects, scan)
+    rates = np.concatenate(
+        [abs(f.numpy()) ** 2 for _, f in far_fields_of(scan.objects[0], scan, np.arange(30))]
+    )
+    rates = rates.ravel() / scan.normalisation**2
+    drawn = np.random.default_rng(6).poisson(rates)
+    expected = np.mean(2 * (xlogy(drawn, drawn / np.maximum(rates, 1e-9)) - drawn + rates))
+    assert whole.mean_deviance == pytest.approx(expected, rel=0.12)
 
 
 def test_the_misfit_by_a_loop(scan):

@@ -80,7 +80,7 @@ def finished(scan, tmp_path_factory):
     config = from_mapping(OmegaConf.to_container(OmegaConf.create(values)))
     folder = RunFolder(tmp_path_factory.mktemp("measured") / "run")
     folder.config(config)
-    workflow.run(config, understand(opened(config.data), config.data), folder)
+    workflow.run(config, [understand(opened(config.data), config.data)], folder)
     return folder.path
 
 
@@ -163,11 +163,91 @@ def test_a_trained_network_reconstructs_without_training(finished, scan, in_proc
     assert not (tmp_path / "quick/pinn").exists()
 
 
+@pytest.fixture(scope="module")
+def another(scan):
+    """Every other pattern of the scan, in a file of its own."""
+    arrays = dict(np.load(scan))
+    path = scan.with_name("another.npz")
+    each = {key: arrays[key][::2] for key in ("diff3d", "xcoords", "ycoords")}
+    np.savez(path, probeGuess=arrays["probeGuess"], objectGuess=arrays["objectGuess"], **each)
+    return path
+
+
+def test_several_scans_share_a_network_and_get_an_image_each(scan, another, in_process, tmp_path):
+    files, out = f"data.file=[{scan},{another}]", tmp_path / "both"
+    code, _, err = in_process(SCRIPT, files, "data.domain=amplitude", *SMALL, f"output_dir={out}")
+    assert code == 0, err
+    scans = json.loads((out / "metrics.json").read_text())["scans"]
+    assert list(scans) == ["scan", "another"]
+    for name, found in scans.items():
+        assert found["pinn"]["r_free"] < 0.5 and found["refined"]["r_free"] <= found["pinn"]["r_free"] + 1e-9
+        assert found["refined"]["against_the_files_object"]["ssim"][0] > 0.8
+        held = {path.name for path in (out / "scans" / name).iterdir()}
+        assert held == {"recons", "visuals", "product.h5"}
+    assert (out / "pinn/weights.npz").exists() and not (out / "recons").exists()
+    record = json.loads((out / "files.json").read_text())
+    assert "scans/another/recons/refined/recon.npz" in record
+    weights = read_all(out / "pinn/setup.npz", {"probe": "c"})["probe"]
+    mean = np.mean([np.sum(np.square(np.load(file)["diff3d"]), axis=(1, 2)).mean() for file in (scan,)])
+    assert np.sum(np.abs(weights) ** 2) == pytest.approx(mean, rel=0.05)
+    EXPORT = ROOT / "scripts" / "export_scan.py"
+    code, _, err = in_process(EXPORT, f"run={out}", "scan=another", f"output={tmp_path / 'b.npz'}")
+    assert code == 0, err
+
+
+def test_a_trained_network_is_trained_on(finished, scan, in_process, tmp_path):
+    """One epoch more starts where the other run ended, not where a new network does."""
+    code, _, err = in_process(
+        SCRIPT,
+        f"data.file={scan}",
+        "data.domain=amplitude",
+        f"run={finished}",
+        "nepochs=1",
+        *(text for text in SMALL if not text.startswith(("model.", "nepochs="))),
+        f"output_dir={tmp_path / 'tuned'}",
+    )
+    assert code == 0, err
+    first, after = (_losses(run) for run in (finished, tmp_path / "tuned"))
+    assert after[0] < 0.5 * (first[0] + first[-1])
+    stored = (tmp_path / "tuned/config.yaml").read_text()
+    assert "stages: 3" in stored and "nepochs: 1" in stored
+
+
+def _losses(run):
+    lines = (run / "pinn/history.csv").read_text().splitlines()
+    column = lines[0].split(",").index("loss")
+    return [float(line.split(",")[column]) for line in lines[1:]]
+
+
+def test_a_network_of_another_build_is_refused(finished, scan, in_process):
+    code, _, err = in_process(
+        SCRIPT,
+        f"data.file={scan}",
+        "data.domain=amplitude",
+        f"run={finished}",
+        "model=unet",
+        "output_dir=out",
+        blocked=("tensorflow",),
+    )
+    assert code == 2 and "leave out the keys of model" in err
+
+
+def test_a_run_that_needs_more_memory_than_there_is_is_refused(scan, in_process, monkeypatch):
+    monkeypatch.setattr("ptycho.config.memory.physical_memory", lambda: 2 * 10**9)
+    code, _, err = in_process(
+        SCRIPT, f"data.file={scan}", "data.domain=amplitude", "batch_size=4096", "output_dir=out"
+    )
+    assert code == 2 and "lower" in err and "batch_size" in err
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         (["data.file=none.npz"], "none.npz"),
-        ([], "data.file=null"),
+        ([], "data.file='': must be the path"),
+        (["data.file=[{scan},{scan}]"], "must be free of repetition"),
+        (["data.file=[{scan},none.npz]"], "none.npz"),
+        (["data.file=[{scan},b]", "data.positions_file=p.csv"], "belongs to one scan; data.file names 2"),
         (["data.file={scan}", "data.unit=inch"], "data.unit=inch: must be one of m, mm"),
         (["data.file={scan}", "data.domian=counts"], "domian"),
         (["data.file={scan}", "data.N=33"], "data.N=33: must be even"),

@@ -43,6 +43,7 @@ class ExportConfig:
     format: str | None = None
     source: str | None = None
     recon: str | None = None
+    scan: str | None = None
     image: int = 0
     pixel_m: float | None = None
     energy_eV: float | None = None
@@ -78,11 +79,11 @@ def export(config: ExportConfig) -> list[str]:
 
 def sources(run: Path, stored: RunConfig | ScanRunConfig) -> list[Path]:
     """The files that an export may read."""
-    found = [run / names.CONFIG, *(run / names.RECONS).glob("*/recon.npz")]
+    found = [run / names.CONFIG, *run.rglob("recon.npz")]
     if isinstance(stored, RunConfig):
         return found + [run / names.dataset(stored, role) for role in ROLES]
     data = stored.data
-    measured_files = (data.file, data.patterns_file, data.positions_file, data.mask_file)
+    measured_files = (*data.file, data.patterns_file, data.positions_file, data.mask_file)
     return found + [Path(name) for name in measured_files if name]
 
 
@@ -98,15 +99,22 @@ def written(output: Path, scan: ExportedScan) -> list[str]:
 
 
 def measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> ExportedScan:
-    """The scan of a measured run, its patterns read again from the measured file."""
+    """A scan of a measured run, its patterns read again from the measured file."""
+    held = stored.data.names()
+    wanted = config.scan or held[0]
+    check(wanted in held, "scan", wanted, f"one of {', '.join(held)}")
+    stored = replace(stored, data=stored.data.each()[held.index(wanted)])
+    part = f"{names.SCANS}/{wanted}/" if len(held) > 1 else ""
     check(
         config.source in (None, "scan"),
         "source",
         config.source,
         "null or scan: the run is of a measured scan",
     )
-    name = config.recon or next((best for best in BEST if (run / names.recon(best)).exists()), BEST[-1])
-    object_ = stored_object(run, name, 0)
+    name = config.recon or next(
+        (best for best in BEST if (run / part / names.recon(best)).exists()), BEST[-1]
+    )
+    object_ = stored_object(run, name, 0, part)
     scan = understand(opened(stored.data), stored.data)
     scratch = Path(str(config.output)).parent
     scratch.mkdir(parents=True, exist_ok=True)
@@ -114,7 +122,7 @@ def measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> Exported
         data, _ = measured_dataset(scan, stored, scratch, progress.advance)
     if object_.shape != (data.object_size, data.object_size):
         raise ConfigError(
-            f"{stored.data.file}: is another file than the run had: the object of {name} is {object_.shape}, "
+            f"{stored.data.path}: is another file than the run had: the object of {name} is {object_.shape}, "
             f"and the scan now needs {data.object_size} × {data.object_size}"
         )
     found = from_measured(scan, data, object_)
@@ -182,17 +190,17 @@ def distance_m(pixel_m: float, energy_eV: float, pitch_m: float, N: int) -> floa
     return pixel_m * N * pitch_m / wavelength_m(energy_eV)
 
 
-def stored_object(run: Path, name: str, image: int) -> np.ndarray:
-    """The object ``(M, M)`` that a run has stored as ``recons/<name>``.
+def stored_object(run: Path, name: str, image: int, part: str = "") -> np.ndarray:
+    """The object ``(M, M)`` that a run, or a part of it, has stored as ``recons/<name>``.
 
     Raises:
         ConfigError: there is none, or it is damaged.
     """
-    path = run / names.recon(name)
+    path = run / part / names.recon(name)
     if not path.is_file():
-        held = sorted(each.parent.name for each in (run / names.RECONS).glob("*/recon.npz"))
+        held = sorted(each.parent.name for each in (run / part / names.RECONS).glob("*/recon.npz"))
         raise ConfigError(f"recon={name}: the run has {', '.join(held) or 'none'}")
-    _verify(run, names.recon(name))
+    _verify(run, f"{part}{names.recon(name)}")
     try:
         objects = read_all(path, {"object": "cfiu"})["object"]
     except NpzError as error:

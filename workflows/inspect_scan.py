@@ -37,21 +37,21 @@ def opened(config: DataConfig) -> RawScan:
         positions_file=config.positions_file,
         patterns_file=config.patterns_file,
     )
-    return open_scan(config.file, options)
+    return open_scan(config.path, options)
 
 
 def report(config: InspectConfig) -> list[str]:
     """Read a scan, draw it, and say what was understood, a line each."""
     raw = opened(config.data)
     scan = understand(raw, config.data)
-    path = Path(config.output or f"outputs/inspect/{Path(config.data.file).stem}.png")
+    path = Path(config.output or f"outputs/inspect/{Path(config.data.path).stem}.png")
     figure = drawn(scan, config.data)
     write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=110))
     return [*lines(scan, config.data), f"picture: {path}"]
 
 
 def lines(scan: Understood, config: DataConfig) -> list[str]:
-    found = [f"{config.file}: {scan.raw.format}, {scan.raw.patterns.shape[0]} patterns"]
+    found = [f"{config.path}: {scan.raw.format}, {scan.raw.patterns.shape[0]} patterns"]
     found += [f"  {finding}" for finding in scan.findings]
     found += [f"  note: {note}" for note in scan.raw.notes]
     found += [f"  ! {warning}" for warning in scan.warnings]
@@ -78,6 +78,6 @@ def drawn(scan: Understood, config: DataConfig) -> Any:
         pattern,
         positions,
         strongest,
-        f"{Path(config.file).name}: {scan.raw.format}",
+        f"{Path(config.path).name}: {scan.raw.format}",
         length,
     )

@@ -34,6 +34,7 @@ def trained(
     offsets: np.ndarray,
     folder: RunFolder,
     stop: StopRequest | None,
+    start: dict[str, np.ndarray] | None = None,
 ) -> tuple[keras.Model, History]:
     """Build a model, and take it from the folder of an interrupted run or train and store it.
 
@@ -42,11 +43,14 @@ def trained(
     Args:
         scans: for training and for validation, as the network views them.
         offsets: ``(C, 2)`` float32, of a typical group.
+        start: weights of a trained network to go on from; None: new ones.
     """
     recipe = COMPETITORS[name]
     training, validation = (recipe.training_view(config, scan) for scan in scans)
     geometry = training_geometry(config, training)
     model = recipe.build(config, geometry)
+    if start is not None:
+        set_weights(model, start)
     history = restored(name, model, config, folder)
     folder.arrays(f"{name}/{names.SETUP}", setup_of(training, offsets, geometry.support).arrays())
     log.info("%s: %d parameters, %d groups", name, parameter_count(model), training.n_groups)

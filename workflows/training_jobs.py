@@ -40,11 +40,12 @@ class Workflow:
     Attributes:
         name: of its primary configuration in ``conf/``.
         check: everything about a configuration that can be told without TensorFlow; raises ConfigError.
+            What it gives is the configuration of the run, with what follows from other files filled in.
         run: does it in a folder; what it needs of TensorFlow is imported only then.
     """
 
     name: str
-    check: Callable[[NetworkConfig], None]
+    check: Callable[[NetworkConfig], NetworkConfig]
     run: Callable[[NetworkConfig, RunFolder, StopRequest], object]
 
 
@@ -113,8 +114,7 @@ def validated(workflow: Workflow, composed: DictConfig) -> Job:
         raise ConfigError("output_dir=null: must be the path of a folder")
     path = job_path(config.output_dir)
     check_free(path, config.overwrite)
-    workflow.check(config)
-    return Job(config, path, tuple(overrides))
+    return Job(workflow.check(config), path, tuple(overrides))
 
 
 def resumed(workflow: Workflow, composed: DictConfig) -> Job:
@@ -132,8 +132,7 @@ def resumed(workflow: Workflow, composed: DictConfig) -> Job:
     config = resumed_config(path, composed, hydra.compose(workflow.name), overrides, os.environ)
     check_writable(path)
     check_places(path, training_files(config))
-    workflow.check(config)
-    return Job(config, path, tuple(overrides), resumed=True)
+    return Job(workflow.check(config), path, tuple(overrides), resumed=True)
 
 
 def execute(workflow: Workflow, job: Job, stop: StopRequest) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import ClassVar
 
-from ptycho.config.errors import at_least, check, finite
+from ptycho.config.errors import ConfigError, at_least, check, finite
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,12 @@ class KeyMap:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """A measured scan. What is null is taken from the file, or from its format's convention."""
+    """A measured scan, or several of one instrument: ``file`` names one or more.
 
-    file: str = ""
+    What is null is taken from the file, or from its format's convention.
+    """
+
+    file: tuple[str, ...] = ()
     format: str | None = None
     keys: KeyMap = field(default_factory=KeyMap)
     patterns_file: str | None = None
@@ -65,7 +69,17 @@ class DataConfig:
     UNITS: ClassVar[tuple[str, ...]] = ("m", "mm", "um", "nm", "angstrom", "px")
 
     def __post_init__(self) -> None:
-        check(bool(self.file), "data.file", repr(self.file), "the path of a measured scan")
+        if isinstance(self.file, str):
+            object.__setattr__(self, "file", (self.file,) if self.file else ())
+        files = list(self.file)
+        check(
+            bool(files) and all(files), "data.file", files or "''", "the path of a measured scan, or a list"
+        )
+        check(len(set(files)) == len(files), "data.file", files, "free of repetition")
+        if len(files) > 1:
+            for key in ("patterns_file", "positions_file"):
+                if getattr(self, key) is not None:
+                    raise ConfigError(f"data.{key}: belongs to one scan; data.file names {len(files)}")
         if self.domain is not None:
             check(
                 self.domain in self.DOMAINS, "data.domain", self.domain, f"one of {', '.join(self.DOMAINS)}"
@@ -89,6 +103,29 @@ class DataConfig:
             if getattr(self, key) is not None:
                 finite(f"data.{key}", getattr(self, key), above=True)
         self.stated_zero_frequency()
+
+    @property
+    def path(self) -> str:
+        """The file of the only scan.
+
+        Raises:
+            ConfigError: there are several.
+        """
+        if len(self.file) > 1:
+            raise ConfigError(f"data.file={list(self.file)}: must be one scan here")
+        return self.file[0]
+
+    def each(self) -> tuple[DataConfig, ...]:
+        """One section for every scan."""
+        return tuple(replace(self, file=(file,)) for file in self.file)
+
+    def names(self) -> list[str]:
+        """A name for every scan: that of its file, with a number where several files have the same."""
+        stems = [Path(file).stem for file in self.file]
+        return [
+            stem if stems.count(stem) == 1 else f"{stem}_{stems[: i + 1].count(stem)}"
+            for i, stem in enumerate(stems)
+        ]
 
     def stated_zero_frequency(self) -> str | tuple[float, float] | None:
         """``centre``, ``corner``, (row, col) in detector pixels, or None."""

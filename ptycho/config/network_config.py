@@ -35,9 +35,9 @@ class NetworkConfig:
     xla: XlaConfig = field(default_factory=XlaConfig)
     stitch: StitchConfig = field(default_factory=StitchConfig)
 
-    def _check_network(self) -> None:
-        for key, most in (("nepochs", 1_000_000), ("batch_size", 65_536)):
-            at_least(key, getattr(self, key), 1)
+    def _check_network(self, fewest_epochs: int = 1) -> None:
+        for key, least, most in (("nepochs", fewest_epochs, 1_000_000), ("batch_size", 1, 65_536)):
+            at_least(key, getattr(self, key), least)
             at_most(key, getattr(self, key), most)
         check(0 <= self.seed < 2**32, "seed", self.seed, "an integer from 0 to 4294967295")
         for key in (f.name for f in fields(self) if f.name.endswith("_weight")):  # of the losses

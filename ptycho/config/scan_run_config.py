@@ -10,12 +10,18 @@ from ptycho.config.errors import ConfigError, check
 from ptycho.config.network_config import NetworkConfig
 from ptycho.config.sections import ProbeConfig
 
+EPOCHS = 8
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScanRunConfig(NetworkConfig):
-    """Everything a run on a measured scan depends on."""
+    """Everything a run on a measured scan depends on.
 
-    data: DataConfig = field(default_factory=lambda: DataConfig(file="-"))
+    ``nepochs`` is 8 unless it is stated, and 0 where ``run`` names a trained network.
+    """
+
+    nepochs: int | None = None  # type: ignore[assignment]  # never None once made
+    data: DataConfig = field(default_factory=lambda: DataConfig(file=("-",)))
     models: tuple[str, ...] = ("pinn",)
     run: str | None = None
     group_size: int = 4
@@ -24,7 +30,9 @@ class ScanRunConfig(NetworkConfig):
     probe: ProbeConfig | None = None
 
     def __post_init__(self) -> None:
-        self._check_network()
+        if self.nepochs is None:
+            object.__setattr__(self, "nepochs", 0 if self.run is not None else EPOCHS)
+        self._check_network(fewest_epochs=0 if self.run is not None else 1)
         check(1 <= self.group_size <= 64, "group_size", self.group_size, "from 1 to 64")
         for key in ("free_fraction", "val_fraction"):
             value = getattr(self, key)

@@ -43,12 +43,28 @@ def _spectrum(image: np.ndarray) -> np.ndarray:
     return np.fft.fft2(window * (image - np.sum(window * image) / np.sum(window)))
 
 
-def frc_crossing(frequency: np.ndarray, correlation: np.ndarray, threshold: float) -> tuple[float, bool]:
+def half_bit(frequency: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """The ring correlation at which each image carries half a bit of information per sample.
+
+        T = (0.2071 + 1.9102/√n) / (1.2071 + 0.9102/√n),   n samples in the ring
+
+    Source: van Heel & Schatz, J. Struct. Biol. 151 (2005) 250, eq. 17. ``n = 2πk·L/S`` is the area of ring k
+    of a complex image whose sides are S ≤ L.
+    """
+    k = frequency * min(shape) / 2
+    root = np.sqrt(2 * np.pi * k * max(shape) / min(shape))
+    return (0.2071 + 1.9102 / root) / (1.2071 + 0.9102 / root)
+
+
+def frc_crossing(
+    frequency: np.ndarray, correlation: np.ndarray, threshold: float | np.ndarray
+) -> tuple[float, bool]:
     """Where a ring correlation first falls below a threshold, by linear interpolation between rings.
 
     Args:
         frequency, correlation: ``(K,)``, as from :func:`frc`; the curve starts at correlation 1, frequency 0.
-        threshold: in (0, 1); 0.5, or the 1/7 of Rosenthal & Henderson 2003.
+        threshold: in (0, 1), one for all rings or one for each; 0.5, the 1/7 of Rosenthal & Henderson 2003,
+            or :func:`half_bit`.
 
     Returns:
         The frequency and True; 1.0 and False if the curve never falls below the threshold.
@@ -56,11 +72,12 @@ def frc_crossing(frequency: np.ndarray, correlation: np.ndarray, threshold: floa
     if frequency.ndim != 1 or frequency.shape != correlation.shape:
         shapes = f"{frequency.shape} and {correlation.shape}"
         raise ValueError(f"frequency and correlation must share one shape (K,), got {shapes}")
-    if not 0 < threshold < 1:
+    if np.min(threshold) <= 0 or np.max(threshold) >= 1:
         raise ValueError(f"threshold must lie in (0, 1), got {threshold}")
-    q, c = np.r_[0.0, frequency], np.r_[1.0, correlation]
-    below = np.flatnonzero(c < threshold)
+    each = np.broadcast_to(threshold, frequency.shape)
+    q, above = np.r_[0.0, frequency], np.r_[1.0 - each[0], correlation - each]
+    below = np.flatnonzero(above < 0)
     if not below.size:
         return 1.0, False
     k = below[0]
-    return float(q[k - 1] + (q[k] - q[k - 1]) * (c[k - 1] - threshold) / (c[k - 1] - c[k])), True
+    return float(q[k - 1] + (q[k] - q[k - 1]) * above[k - 1] / (above[k - 1] - above[k])), True

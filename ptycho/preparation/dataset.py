@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -113,6 +113,37 @@ def kept_out(data: Dataset, fraction: float, seed: int) -> tuple[np.ndarray, np.
     rng = np.random.default_rng([seed, 1])
     out = np.sort([rng.choice(part) for part in np.array_split(order, round(count * fraction))])
     return np.setdiff1d(np.arange(count), out), out
+
+
+def joined(scans: Sequence[Dataset]) -> Dataset:
+    """Several scans of one instrument as one dataset to train with, an object each, under the first's probe.
+
+    A pixel that is bad in one of them is bad in all.
+    """
+    first = scans[0]
+    if len(scans) == 1:
+        return first
+    counts = [len(scan.positions) for scan in scans]
+    starts = np.cumsum([0, *counts[:-1]])
+    patterns = first.amplitudes.joined([scan.amplitudes for scan in scans[1:]])
+    good = np.all([np.ones((first.N,) * 2, bool) if s.good is None else s.good for s in scans], axis=0)
+    light = np.sqrt(patterns.statistics.mean_energy / np.sum(np.abs(first.probe) ** 2, dtype=float))
+    return replace(
+        first,
+        amplitudes=patterns,
+        positions=np.concatenate([scan.positions for scan in scans]),
+        image=np.repeat(np.arange(len(scans), dtype=np.int32), counts),
+        groups=np.concatenate([s.groups + start for s, start in zip(scans, starts, strict=True)]).astype(
+            np.int32
+        ),
+        probe=(light * first.probe).astype(np.complex64),
+        object_size=max(scan.object_size for scan in scans),
+        region_size=max(scan.region_size for scan in scans),
+        counts=all(scan.counts for scan in scans),
+        stated_tiling=None,
+        good=None if good.all() else good,
+        exact=any(scan.exact for scan in scans),
+    )
 
 
 def training_and_validation(data: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:

@@ -7,28 +7,41 @@ from functools import lru_cache
 
 import numpy as np
 import tensorflow as tf
+from scipy.special import kl_div
 from scipy.stats import poisson
 
 from ptycho import physics
 from ptycho.reconstruction.refinement import Advance, far_fields_of, refinements
 from ptycho.scan.dataset import Dataset
 
+RATE_FLOOR = 1e-6  # photons expected in a pixel, at least
 MANY = 60.0  # photons from which √n − √λ is normal with variance 1/4
 CONVENTIONS = {
     "r_factor": "Σ| |Ψ| − √n | / Σ√n over the measured pixels of all patterns, Ψ predicted from the stitched "
     "object and the probe, as both are",
     "r_noise": "the r_factor that photon noise alone would give, Σ E|√n − √λ| / Σ√n with λ = |Ψ|² as "
     "predicted; null where amplitudes are not those of counts",
+    "deviance": "mean over the measured pixels of Poisson's deviance 2[λ − n + n·log(n/λ)]: about 1 where "
+    "photon noise is all that is left and photons are many, less where they are few; deviance_free: of the "
+    "patterns that were kept out",
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Misfit:
-    """Of some patterns ``(J,)``: ``Σ| |Ψ| − √n |``, ``Σ√n``, and what photon noise makes of the first."""
+    """Of some patterns ``(J,)``, sums over their measured pixels.
+
+    Attributes:
+        residual: ``Σ| |Ψ| − √n |``; measured: ``Σ√n``.
+        noise: what photon noise makes of the residual; deviance: Poisson's. None where counts are not known.
+        pixels: how many were measured.
+    """
 
     residual: np.ndarray
     measured: np.ndarray
     noise: np.ndarray | None
+    deviance: np.ndarray | None
+    pixels: np.ndarray
 
     @property
     def r_factor(self) -> float:
@@ -40,13 +53,18 @@ class Misfit:
         """The same, were photon noise all that is left; None where counts are not known."""
         return None if self.noise is None else float(self.noise.sum() / self.measured.sum())
 
+    @property
+    def mean_deviance(self) -> float | None:
+        """``⟨2[λ − n + n·log(n/λ)]⟩``, λ = |Ψ|²; None where counts are not known."""
+        return None if self.deviance is None else float(self.deviance.sum() / max(self.pixels.sum(), 1))
+
 
 def misfit(
     objects: np.ndarray, data: Dataset, patterns: np.ndarray | None = None, advance: Advance = lambda n: None
 ) -> Misfit:
     """How objects ``(I, M, M)`` complex64 explain ``patterns`` (indices; None: all) of a dataset."""
     chosen = np.arange(len(data.amplitudes)) if patterns is None else np.asarray(patterns)
-    residual, measured, noise = (np.zeros(len(chosen)) for _ in range(3))
+    residual, measured, noise, deviance, pixels = (np.zeros(len(chosen)) for _ in range(5))
     photons = data.normalisation**-2
     for i in np.unique(data.image[chosen]):
         mine = np.flatnonzero(data.image[chosen] == i)
@@ -58,11 +76,18 @@ def misfit(
             seen = x >= 0
             residual[part] = _sums(tf.where(seen, tf.abs(predicted - x), 0.0))
             measured[part] = _sums(tf.where(seen, x, 0.0))
+            pixels[part] = np.count_nonzero(seen, axis=(1, 2))
             if data.counts:
-                expected = expected_residual(np.square(predicted.numpy()) * photons) * data.normalisation
+                rate = np.square(predicted.numpy().astype(float)) * photons
+                counted = np.square(x.numpy().astype(float)) * photons
+                each = 2 * kl_div(counted, np.maximum(rate, RATE_FLOOR))
+                deviance[part] = np.where(seen, each, 0).sum(axis=(1, 2))
+                expected = expected_residual(rate) * data.normalisation
                 noise[part] = _sums(tf.where(seen, tf.constant(expected, tf.float32), 0.0))
             advance(len(part))
-    return Misfit(residual, measured, noise if data.counts else None)
+    if not data.counts:
+        return Misfit(residual, measured, None, None, pixels)
+    return Misfit(residual, measured, noise, deviance, pixels)
 
 
 def expected_residual(rate: np.ndarray) -> np.ndarray:

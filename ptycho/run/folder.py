@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import csv
 import io
 import json
@@ -63,10 +64,24 @@ class RunFolder:
         except OSError as error:
             raise unusable(path, error.strerror or str(error)) from error
         self._record = read_record(path) if resumed else {}
+        self._part = ""
         self.timings: dict[str, float] = {}
+
+    def inside(self, part: str) -> RunFolder:
+        """The same run, of which what follows is written into the subfolder ``part``."""
+        other = copy.copy(self)
+        other._part = f"{self._part}{part}/"
+        return other
+
+    def place(self, name: str) -> Path:
+        """Where a file of this part is, or will be."""
+        return self.path / f"{self._part}{name}"
 
     def write(self, name: str, save: Callable[[Any], object]) -> Path:
         """Write a file atomically: ``save`` gets a binary file object; the result appears when complete."""
+        return self._write(f"{self._part}{name}", save)
+
+    def _write(self, name: str, save: Callable[[Any], object]) -> Path:
         target = self.path / name
         write_atomically(target, save)
         return target
@@ -80,19 +95,19 @@ class RunFolder:
 
     def json(self, name: str, value: Any) -> Path:
         """Write JSON; NaN and infinity are refused."""
-        return self.text(name, json.dumps(value, indent=2, allow_nan=False) + "\n")
+        return self.write(name, lambda file: file.write(_as_json(value)))
 
     def arrays(self, name: str, arrays: dict[str, np.ndarray]) -> str:
         """Write an uncompressed NPZ that holds no pickle, and record its SHA-256, which is returned."""
         path = self.write(name, lambda file: np.savez(file, allow_pickle=False, **arrays))
-        self._record[name] = sha256(path)
-        self.json(names.RECORD, self._record)
-        return self._record[name]
+        found = self._record[f"{self._part}{name}"] = sha256(path)
+        self._write(names.RECORD, lambda file: file.write(_as_json(self._record)))
+        return found
 
     def holds(self, name: str) -> bool:
         """Whether a resumed folder has the file ``name`` just as this run wrote it."""
-        record = self._record
-        return (self.path / name).is_file() and record.get(name) == sha256(self.path / name)
+        path = self.place(name)
+        return path.is_file() and self._record.get(f"{self._part}{name}") == sha256(path)
 
     def figure(self, name: str, figure: Figure) -> Path:
         return self.write(name, lambda file: figure.savefig(file, format="png", dpi=110))
@@ -131,6 +146,10 @@ class RunFolder:
         """Write ``manifest.json``: what ran, on what, how long, and ``entries``."""
         timings = {phase: round(seconds, 3) for phase, seconds in self.timings.items()}
         return self.json(names.MANIFEST, environment() | entries | {"timings_s": timings})
+
+
+def _as_json(value: Any) -> bytes:
+    return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
 
 
 def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TRAINING) -> list[str]:

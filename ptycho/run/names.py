@@ -10,6 +10,7 @@ METRICS = "metrics.json"
 MANIFEST = "manifest.json"
 PRODUCT = "product.h5"
 LOG = "run.log"
+SCANS = "scans"
 DATASETS = "datasets"
 RECONS = "recons"
 VISUALS = "visuals"
@@ -18,7 +19,7 @@ CHECKPOINTS = "checkpoints"
 
 INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, LOG)
 """What an inference writes."""
-TRAINING = (*INFERENCE, DATASETS, *MODELS)
+TRAINING = (*INFERENCE, DATASETS, SCANS, *MODELS)
 """What a training run writes."""
 
 

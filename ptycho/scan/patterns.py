@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -55,7 +55,7 @@ class Statistics:
 class SomeRows:
     """Some rows of an array, in memory or in a file, by their indices."""
 
-    def __init__(self, rows: np.ndarray | FileArray | SomeRows, indices: np.ndarray) -> None:
+    def __init__(self, rows: np.ndarray | FileArray | SomeRows | JoinedRows, indices: np.ndarray) -> None:
         self._rows, self._indices = rows, indices
         self.shape: tuple[int, ...] = (len(indices), *rows.shape[1:])
         self.dtype: np.dtype = rows.dtype
@@ -65,6 +65,28 @@ class SomeRows:
 
     def __getitem__(self, index: Any) -> np.ndarray:
         return self._rows[self._indices[index]]
+
+
+class JoinedRows:
+    """The rows of several arrays, in memory or in files, one array after the other."""
+
+    def __init__(self, parts: Sequence[np.ndarray | FileArray | SomeRows | Patterns]) -> None:
+        self._parts = parts
+        self._starts = np.cumsum([0, *(len(part) for part in parts)])
+        self.shape: tuple[int, ...] = (int(self._starts[-1]), *parts[0].shape[1:])
+        self.dtype: np.dtype = parts[0].dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        wanted = np.arange(len(self))[index]
+        found = np.empty((*wanted.shape, *self.shape[1:]), self.dtype)
+        part_of = np.searchsorted(self._starts, wanted, side="right") - 1
+        for number in np.unique(part_of):
+            mine = part_of == number
+            found[mine] = self._parts[number][wanted[mine] - self._starts[number]]
+        return found
 
 
 class Patterns:
@@ -78,7 +100,9 @@ class Patterns:
         statistics: of these very rows, by who has just read them all.
     """
 
-    def __init__(self, rows: np.ndarray | FileArray | SomeRows, statistics: Statistics | None = None) -> None:
+    def __init__(
+        self, rows: np.ndarray | FileArray | SomeRows | JoinedRows, statistics: Statistics | None = None
+    ) -> None:
         self._rows = rows
         if statistics is not None:
             self.__dict__["statistics"] = statistics
@@ -107,6 +131,10 @@ class Patterns:
     def some(self, indices: np.ndarray) -> Patterns:
         """Those with these indices, in this order; they are not copied."""
         return Patterns(SomeRows(self._rows, indices))
+
+    def joined(self, others: Sequence[Patterns]) -> Patterns:
+        """These and others of the same size, one after the other; they are not copied."""
+        return Patterns(JoinedRows([self, *others])) if others else self
 
     def blocks(self) -> Iterator[np.ndarray]:
         """All patterns in order, block by block."""

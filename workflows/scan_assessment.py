@@ -1,0 +1,230 @@
+"""How far a reconstruction of a measured scan can be trusted: judged, compared, put together, drawn."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.ndimage import binary_erosion
+
+from ptycho.config import ScanRunConfig
+from ptycho.evaluation import metrics, scan_figures
+from ptycho.evaluation.frc import frc, frc_crossing, half_bit
+from ptycho.evaluation.registration import in_frame
+from ptycho.preparation.prepare import Finding, Understood
+from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
+from ptycho.reconstruction.stitching import Stitched
+from ptycho.run import names
+from ptycho.run.folder import RunFolder
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import energy_diameter
+from ptycho.training.history import History
+from workflows.assess import FAR_PROBE, FAR_PROBE_MEANS
+
+log = logging.getLogger(__name__)
+
+PROBE_WRONG = 2.0  # r_free above so many times r_noise is more than photons can explain
+OVERFIT = 1.2  # r_free above so many times r_factor
+FLAGS = {
+    "probe_wrong": f"r_free is above {PROBE_WRONG:g} times r_noise: more than photon noise is wrong, most "
+    "often the probe, or positions, or the orientation",
+    "overfit": f"r_free is above {OVERFIT:g} times r_factor: the object fits the patterns it was made from "
+    "better than the others",
+    FAR_PROBE: FAR_PROBE_MEANS,
+    "orientation_doubtful": "another orientation of the detector, or sign of the positions, explains the "
+    "patterns clearly better; see warnings",
+}
+EXPLAINED = (
+    CONVENTIONS
+    | {
+        "r_free": "r_factor of the patterns that were kept out of training, stitching and refinement",
+        "half_scan_frc": "Fourier ring correlation of two objects, each from a random half of the "
+        "patterns through the same network, without refinement, aligned by one scale and one phase "
+        "plane; where it falls below 0.5, 1/7, and the half-bit curve (van Heel & Schatz 2005), as a "
+        "fraction of Nyquist, and as a half period in object pixels and in metres; null: never",
+    }
+    | FLAGS
+)
+
+
+def judged(recon: Stitched, data: Dataset, free: Dataset | None) -> dict[str, Misfit | None]:
+    """How an object explains the patterns that it was made from, and those that were kept out."""
+    return {
+        "used": misfit(recon.objects, data),
+        "free": None if free is None else misfit(recon.objects, free),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """Ring correlation of two reconstructions, each from half of the patterns, and where it falls."""
+
+    frequency: np.ndarray
+    correlation: np.ndarray
+    crossings: dict[str, float | None]
+
+
+def half_scans(infer: Callable[[Dataset], Stitched], data: Dataset, config: ScanRunConfig) -> Halves | None:
+    """The resolution by two random halves of the scan through the same network; None for a tiny scan."""
+    rng = np.random.default_rng([config.seed, 3])
+    order = rng.permutation(len(data.positions))
+    parts = [np.sort(half) for half in np.array_split(order, 2)]
+    region = metrics.Region(*data.tiling.rectangle)
+    if min(len(part) for part in parts) <= config.group_size or min(region.height, region.width) < 32:
+        return None
+    made = [infer(data.subset(part, config.group_size)) for part in parts]
+    images = [region.crop(half.objects[0]) for half in made]
+    mask = region.crop(made[0].mask[0]) & region.crop(made[1].mask[0])
+    if not all(np.isfinite(image).all() and image[mask].any() for image in images):
+        return None
+    first = np.where(mask, images[0], 0)
+    frequency, correlation = frc(metrics.align(images[1], first, mask).object, first)
+    crossings = {}
+    thresholds: dict[str, float | np.ndarray] = {
+        "frc50": 0.5,
+        "frc1over7": 1 / 7,
+        "frc_half_bit": half_bit(frequency, first.shape),
+    }
+    for name, threshold in thresholds.items():
+        value, crossed = frc_crossing(frequency, correlation, threshold)
+        crossings[name] = value if crossed else None
+    return Halves(frequency, correlation, crossings)
+
+
+def compared(recon: Stitched, scan: Understood, data: Dataset) -> dict[str, Any] | None:
+    """Scores against the object that the file brings, registered; None where it brings none of this scale.
+
+    Scored is a rectangle of the covered part, without the rim, half a probe wide, that the scan lit poorly.
+    """
+    truth, size = scan.raw.object, scan.raw.object_pixel_m
+    if truth is None or (scan.pixel.metres and size and not _same(size, scan.pixel.metres)):
+        return None
+    region = metrics.Region(*data.tiling.rectangle)
+    image, mask = region.crop(recon.objects[0]), region.crop(recon.mask[0])
+    if not np.isfinite(image).all() or not image[mask].any():
+        return None
+    flat = np.where(mask, np.abs(image) * np.exp(1j * scan_figures.levelled_phase(image, mask)), 0)
+    known, there = in_frame(truth, flat, mask)
+    rim = round(energy_diameter(data.probe) / 2)
+    part = _largest(binary_erosion(there, iterations=rim))
+    if part is None:
+        return None
+    return metrics.score(image[part], known[part], there[part], metrics.Region(0, 0, *known[part].shape))
+
+
+def _same(one: tuple[float, float], two: tuple[float, float]) -> bool:
+    return all(abs(a / b - 1) < 0.01 for a, b in zip(one, two, strict=True))
+
+
+def _largest(known: np.ndarray) -> tuple[slice, slice] | None:
+    """A rectangle of known pixels: the bounding box, cut on all sides until it holds nothing else."""
+    rows, cols = (np.flatnonzero(known.any(axis=axis)) for axis in (1, 0))
+    if not len(rows):
+        return None
+    top, bottom, left, right = rows[0], rows[-1] + 1, cols[0], cols[-1] + 1
+    while not known[top:bottom, left:right].all():
+        top, bottom, left, right = top + 1, bottom - 1, left + 1, right - 1
+        if min(bottom - top, right - left) < metrics.SSIM_WINDOW:
+            return None
+    return slice(top, bottom), slice(left, right)
+
+
+def assembled(
+    scan: Understood,
+    found: list[Finding],
+    data: Dataset,
+    recons: dict[str, Stitched],
+    fits: dict[str, dict[str, Misfit | None]],
+    halves: Halves | None,
+    truth: dict[str, dict[str, Any] | None],
+    doubts: list[str],
+) -> dict[str, Any]:
+    """``metrics.json``: how far the result can be trusted, and how the file was understood."""
+    rows = {name: _row(fits[name], recons[name], data) for name in recons}
+    for name, row in rows.items():
+        row["flags"] += doubts
+        if (scores := truth[name]) is not None:
+            row["against_the_files_object"] = scores
+            log.info("%-8s SSIM amplitude %s  phase %s", name, *(_number(score) for score in scores["ssim"]))
+        log.info(
+            "%-8s r_factor %s  r_free %s  (photon noise alone %s)%s",
+            name,
+            *(_number(row[key]) for key in ("r_factor", "r_free", "r_noise")),
+            f"  ! {', '.join(row['flags'])}" if row["flags"] else "",
+        )
+    pixel = scan.pixel.metres
+    resolution = None if halves is None else _resolution(halves, pixel)
+    return rows | {
+        "half_scan_frc": resolution,
+        "pixel_m": None if pixel is None else list(pixel),
+        "understood": {finding.what: [finding.value, finding.why] for finding in (*scan.findings, *found)},
+        "warnings": list(scan.warnings),
+    }
+
+
+def _row(fit: dict[str, Misfit | None], recon: Stitched, data: Dataset) -> dict[str, Any]:
+    used, free = fit["used"], fit["free"]
+    assert used is not None
+    judge = used if free is None else free
+    region = metrics.Region(*data.tiling.rectangle)
+    flags = []
+    if judge.r_noise is not None and judge.r_factor > PROBE_WRONG * judge.r_noise:
+        flags.append("probe_wrong")
+    if free is not None and free.r_factor > OVERFIT * used.r_factor:
+        flags.append("overfit")
+    return {
+        "r_factor": used.r_factor,
+        "r_free": None if free is None else free.r_factor,
+        "r_noise": used.r_noise,
+        "deviance": used.mean_deviance,
+        "deviance_free": None if free is None else free.mean_deviance,
+        "uncovered_fraction": float(1 - region.crop(recon.mask[0]).mean()),
+        "flags": flags,
+    }
+
+
+def _resolution(halves: Halves, pixel: tuple[float, float] | None) -> dict[str, Any]:
+    lengths = {}
+    for name, value in halves.crossings.items():
+        half_period = None if value is None else 1 / max(value, 1e-6)
+        lengths[f"{name}_px"] = half_period
+        lengths[f"{name}_m"] = None if half_period is None or pixel is None else half_period * max(pixel)
+    return halves.crossings | lengths
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def drawn(
+    scan: Understood,
+    data: Dataset,
+    recons: dict[str, Stitched],
+    fits: dict[str, dict[str, Misfit | None]],
+    halves: Halves | None,
+    histories: dict[str, History],
+    result: dict[str, Any],
+    folder: RunFolder,
+) -> None:
+    """The objects with a scale bar, the probe, the misfit over the scan, the half-scan FRC and the losses."""
+    pixel = None if scan.pixel.metres is None else scan.pixel.metres
+    with folder.timed("drawing"):
+        for name, recon in recons.items():
+            shown = _title(name, result[name])
+            image = scan_figures.reconstructed(recon.objects[0], recon.mask[0], data.probe, pixel, shown)
+            folder.figure(names.figure(f"amp_phase_{name}"), image)
+        last = next(reversed(recons))
+        used = fits[last]["used"]
+        assert used is not None
+        each = used.residual / np.maximum(used.measured, 1e-30)
+        curve = None if halves is None else (halves.frequency, halves.correlation)
+        rows = {name: history.rows for name, history in histories.items()}
+        folder.figure(names.figure("quality"), scan_figures.quality(data.positions, each, curve, rows))
+
+
+def _title(name: str, row: dict[str, Any]) -> str:
+    text = f"{name}: R {row['r_factor']:.3f}, free {_number(row['r_free'])}, noise {_number(row['r_noise'])}"
+    return text + (f"   ! {', '.join(row['flags'])}" if row["flags"] else "")

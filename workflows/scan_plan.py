@@ -1,0 +1,100 @@
+"""A run on measured scans, seen through before it begins; nothing here imports TensorFlow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ptycho.config import ConfigError, NetworkConfig, ScanRunConfig, UnrolledModel
+from ptycho.config.memory import Part, check_memory, training_parts
+from ptycho.config.sections import GeneratorConfig
+from ptycho.preparation.dataset import chosen_probe
+from ptycho.preparation.geometry import lonely
+from ptycho.preparation.prepare import Understood, understand
+from ptycho.run.network import StoredNetwork, read_network
+from ptycho.scan.groups import nearest_groups, smallest_region
+from workflows.inspect_scan import opened
+
+NETWORK = "pinn"
+
+
+def understood(config: NetworkConfig) -> tuple[ScanRunConfig, list[Understood]]:
+    """The scans that a configuration names, their patterns still in the files."""
+    if not isinstance(config, ScanRunConfig):
+        raise ConfigError("resume: is a run of the grid-lines workflow; go on with its own script")
+    scans = []
+    for section in config.data.each():
+        try:
+            scans.append(understand(opened(section), section))
+        except ConfigError as error:
+            if len(config.data.file) == 1 or section.path in str(error):
+                raise
+            raise ConfigError(f"{section.path}: {error}") from error
+    return config, scans
+
+
+def planned(config: NetworkConfig) -> ScanRunConfig:
+    """The configuration of the run: everything that can be told before it is checked.
+
+    A network that is trained on keeps the build that it was trained with.
+
+    Raises:
+        ConfigError: a scan cannot be understood, the scans do not fit one network, the network of ``run``
+            cannot be read or does not fit, or the machine has too little memory.
+    """
+    own, scans = understood(config)
+    for scan in scans:
+        chosen_probe(scan, own)
+    _same_size(own, scans)
+    if own.run is not None:
+        stored = read_network(Path(own.run), NETWORK)
+        own = replace(own, model=_model_of(stored, own))
+        _fits(stored, own, scans[0].N)
+    _check_memory(own, scans)
+    return own
+
+
+def _same_size(config: ScanRunConfig, scans: list[Understood]) -> None:
+    sizes = dict(zip(config.data.names(), (scan.N for scan in scans), strict=True))
+    if len(set(sizes.values())) > 1:
+        told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        raise ConfigError(f"data.file: patterns of several sizes ({told}); set data.N to one of them")
+
+
+def _model_of(stored: StoredNetwork, config: ScanRunConfig) -> GeneratorConfig:
+    """The section ``model`` of the run whose network is used; refused if another was asked for."""
+    found = stored.config.model
+    if config.model not in (found, UnrolledModel()):
+        raise ConfigError(
+            f"model={config.model.KIND} and run={config.run}: the network of that run is built otherwise "
+            f"({found}); leave out the keys of model"
+        )
+    return found
+
+
+def _fits(stored: StoredNetwork, config: ScanRunConfig, N: int) -> None:
+    """Refuse a network whose weights are bound to other sizes."""
+    asked = {"N": N, "group_size": config.group_size}
+    bound = {key: getattr(stored.setup, key) for key in stored.config.fixed_sizes(NETWORK)}
+    wrong = {key: size for key, size in bound.items() if asked[key] != size}
+    if wrong:
+        key, size = next(iter(wrong.items()))
+        name = "data.N" if key == "N" else key
+        raise ConfigError(f"run={config.run}: its network is bound to {key}={size}; set {name}={size}")
+
+
+def _check_memory(config: ScanRunConfig, scans: list[Understood]) -> None:
+    """Refuse a run that needs more memory than there is; patterns and regions stay in files."""
+    phases = {}
+    for name, scan in zip(config.data.names(), scans, strict=True):
+        near = np.delete(scan.positions, lonely(scan.positions), axis=0)
+        groups = nearest_groups(near, np.zeros(len(near), np.int32), min(config.group_size, len(near)))
+        R, M = smallest_region(near, groups, scan.N), scan.object_size
+        fewer = "leave out the positions far from the others with data.drop, or raise data.bin"
+        phases[f"trains on {name}"] = training_parts(config, NETWORK, scan.N, config.group_size, R)
+        phases[f"reconstructs {name}"] = [
+            Part("the object, its stitching and its figures", 400 * M**2, fewer)
+        ]
+    check_memory(phases)
