@@ -1,11 +1,12 @@
 #!/usr/bin/env python
-"""What a user is told about hostile files, run folders and settings: one Markdown row for each case.
+"""What a user is told about hostile files, measured scans, run folders and settings: one Markdown row each.
 
     python benchmarks/hostile.py                  all cases in this process, a few in processes of their own
     python benchmarks/hostile.py --fresh 1000     every case in a process of its own (slow)
 
 A case passes if the program ends with code 2 and one line on stderr that says what is wrong, and leaves every
-file as it was. Exit code 1 if one does not.
+file as it was; a scan that is only doubtful, if its inspection ends with code 0 and a warning that says so.
+Exit code 1 if one does not.
 """
 
 from __future__ import annotations
@@ -28,34 +29,36 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from helpers_cli import files
 from hostile_cases import CASES, Case, World
+from hostile_scans import SCAN_CASES, ScanCase, ScanWorld
 
-SCRIPT = ROOT / "scripts" / "infer.py"
-Outcome = tuple[int, str, float]
+SCRIPTS = ROOT / "scripts"
+INFER, SCAN, INSPECT = SCRIPTS / "infer.py", SCRIPTS / "scan_workflow.py", SCRIPTS / "inspect_scan.py"
+Outcome = tuple[int, str, str, float]
 
 
-def here(overrides: list[str]) -> Outcome:
-    """Exit code, stderr and seconds of the script in this process."""
-    said, began, code = io.StringIO(), time.perf_counter(), 0
+def here(script: Path, overrides: list[str]) -> Outcome:
+    """Exit code, stdout, stderr and seconds of a script in this process."""
+    told, said, began, code = io.StringIO(), io.StringIO(), time.perf_counter(), 0
     logging.getLogger().handlers.clear()
     os.environ.pop("HYDRA_FULL_ERROR", None)
-    arguments, sys.argv = sys.argv, [str(SCRIPT), *overrides]
+    arguments, sys.argv = sys.argv, [str(script), *overrides]
     try:
-        with contextlib.redirect_stderr(said):
-            runpy.run_path(str(SCRIPT), run_name="__main__")
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(told):
+            runpy.run_path(str(script), run_name="__main__")
     except SystemExit as stop:
         code = int(stop.code or 0)
     finally:
         sys.argv = arguments
-    return code, said.getvalue(), time.perf_counter() - began
+    return code, told.getvalue(), said.getvalue(), time.perf_counter() - began
 
 
-def fresh(overrides: list[str]) -> Outcome:
+def fresh(script: Path, overrides: list[str]) -> Outcome:
     """The same in a process of its own."""
     began = time.perf_counter()
     clean = {key: value for key, value in os.environ.items() if key != "HYDRA_FULL_ERROR"}
-    command = [sys.executable, SCRIPT, *overrides]
+    command = [sys.executable, script, *overrides]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=clean)
-    return done.returncode, done.stderr, time.perf_counter() - began
+    return done.returncode, done.stdout, done.stderr, time.perf_counter() - began
 
 
 def tried(case: Case, alone: bool) -> tuple[bool, str, float]:
@@ -66,10 +69,30 @@ def tried(case: Case, alone: bool) -> tuple[bool, str, float]:
         if not any(text.startswith("output_dir=") for text in overrides):
             overrides = [*overrides, f"output_dir={world.folder / 'out'}"]
         before = files(world.folder)
-        code, said, seconds = (fresh if alone else here)(overrides)
+        code, _, said, seconds = (fresh if alone else here)(INFER, overrides)
         line = said.strip().replace(f"{name}/", "")
         passed = code == 2 and said.count("\n") == 1 and files(world.folder) == before
         return passed and re.search(case.message, said.rstrip()) is not None, line, seconds
+
+
+def tried_scan(case: ScanCase, alone: bool) -> tuple[bool, str, float]:
+    """The same of a measured scan: refused by the workflow, or inspected with a warning."""
+    with tempfile.TemporaryDirectory() as name:
+        world = ScanWorld(Path(name))
+        overrides = case.make(world)
+        before, start = files(world.folder), fresh if alone else here
+        if case.doubtful:
+            code, told, said, seconds = start(INSPECT, [*overrides, f"output={name}/picture.png"])
+            lines = [line[4:] for line in told.splitlines() if line.startswith("  ! ")]
+            passed = code == 0 and not said and 0 < len(lines) <= 2
+            line = next((line for line in lines if re.search(case.message, line)), "")
+            passed = passed and bool(line)
+        else:
+            code, told, said, seconds = start(SCAN, [*overrides, f"output_dir={name}/out"])
+            line = said.strip()
+            passed = code == 2 and said.count("\n") == 1 and re.search(case.message, line) is not None
+            passed = passed and not (Path(name) / "out").exists()
+        return passed and files(world.folder) == before, line.replace(f"{name}/", ""), seconds
 
 
 def main() -> int:
@@ -78,17 +101,19 @@ def main() -> int:
     )
     parser.add_argument("--fresh", type=int, default=8, help="cases in processes of their own, spread evenly")
     arguments = parser.parse_args()
-    alone = {k * len(CASES) // arguments.fresh for k in range(min(arguments.fresh, len(CASES)))}
-    alone = set(range(len(CASES))) if arguments.fresh >= len(CASES) else alone
+    cases = [*CASES, *SCAN_CASES]
+    alone = {k * len(cases) // arguments.fresh for k in range(min(arguments.fresh, len(cases)))}
+    alone = set(range(len(cases))) if arguments.fresh >= len(cases) else alone
     failed, slowest = 0, 0.0
     print("| case | the line that the user sees | |\n|---|---|---|")
-    for number, case in enumerate(CASES):
-        passed, line, seconds = tried(case, number in alone)
+    for number, case in enumerate(cases):
+        try_it = tried_scan if isinstance(case, ScanCase) else tried
+        passed, line, seconds = try_it(case, number in alone)
         failed, slowest = failed + (not passed), max(slowest, seconds)
         cell = line.replace("|", "\\|").replace("\n", "<br>")
         mark = ("own process, " if number in alone else "") + ("passed" if passed else "**FAILED**")
         print(f"| {case.name} | {cell} | {mark} |", flush=True)
-    print(f"\n{len(CASES)} cases, {failed} failed, {len(alone)} in processes of their own")
+    print(f"\n{len(cases)} cases, {failed} failed, {len(alone)} in processes of their own")
     print(f"slowest: {slowest:.1f} s")
     return int(failed > 0)
 

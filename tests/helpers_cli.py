@@ -57,6 +57,8 @@ def files(folder):
             found[name] = str(path.readlink())
         elif path.is_file():
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        elif not path.is_dir():
+            found[name] = "neither a file nor a folder"
         elif not any(path.iterdir()):
             found[name + "/"] = ""
     return found

@@ -53,7 +53,7 @@ def written(path, arrays):
 
 def cxi_arrays(made, **changes):
     """What a CXI file holds."""
-    x, y = -made.metres[:, 1], -made.metres[:, 0]  # the sample goes against the probe
+    x, y = made.metres[:, 1], made.metres[:, 0]  # the sample goes up, the probe down on it
     return {
         "cxi_version": 160,
         "entry_1/data_1/data": made.counts,

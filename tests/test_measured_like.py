@@ -177,7 +177,7 @@ def test_patches_lie_inside_the_object(made):
         ({"n_positions": 1}, "n_positions=1: must be from 2 to 1000000"),
         ({"nphotons": float("nan")}, "nphotons=nan: must be from 1 to 1e12"),
         ({"step_px64": 0.0}, "step_px64=0.0: must be from 0.1 to 64"),
-        ({"path": "snake"}, "path=snake: must be one of fermat, jittered"),
+        ({"path": "zigzag"}, "path=zigzag: must be one of fermat, jittered, snake"),
         ({"sample": "cat"}, "sample=cat: must be one of lines, blobs"),
         ({"oversampling": 0}, "oversampling=0: must be from 1 to 8"),
         ({"hot_pixels": 257}, "hot_pixels=257: must be from 0 to 256, N²/4"),

@@ -218,6 +218,9 @@ def test_a_damaged_history_is_refused(run):
     path.write_text(path.read_text() + "3,none\n")
     with pytest.raises(ConfigError, match=rf"^{path}: is damaged \(could not convert"):
         read_history(run, "pinn")
+    path.write_text("no history\n")
+    with pytest.raises(ConfigError, match=rf"^{path}: is damaged \(it has no column epoch"):
+        read_history(run, "pinn")
     path.unlink()
     with pytest.raises(ConfigError, match=rf"^{path}: is damaged \(.*No such file"):
         read_history(run, "pinn")

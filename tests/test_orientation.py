@@ -333,7 +333,15 @@ def trial(way, r_factor, alike=(), noise=None, count=20, spread=0.01, seed=0):
     error = np.random.default_rng(seed).normal(size=count)
     residual = r_factor * (1 + spread * (error - error.mean()) / error.std())
     return Trial(
-        way, alike, Misfit(residual, np.ones(count), None if noise is None else np.full(count, noise))
+        way,
+        alike,
+        Misfit(
+            residual,
+            np.ones(count),
+            None if noise is None else np.full(count, noise),
+            None,
+            np.ones(count),
+        ),
     )
 
 

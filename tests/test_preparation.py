@@ -9,7 +9,7 @@ from ptycho.config import ConfigError, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import kept_out, measured_dataset, training_and_validation
 from ptycho.preparation.detector import Detector, found_centre, oriented, suspicious_pixels
-from ptycho.preparation.geometry import object_pixel, positions_in_pixels, resampled_probe
+from ptycho.preparation.geometry import lonely, object_pixel, positions_in_pixels, resampled_probe
 from ptycho.preparation.prepare import understand
 from ptycho.readers.scans.raw_scan import RawScan
 
@@ -197,9 +197,9 @@ def test_pixels_of_a_larger_detector_shrink_with_the_cut():
             "0.5 m × 0.9 m in the unit m; .*data.unit",
         ),
         ({"positions": np.ones((J, 2))}, "all 60 are equal"),
-        ({"patterns": Frames(np.full((J, H, W), np.nan))}, "NaN or infinity.*data.mask_file"),
+        ({"patterns": Frames(np.full((J, H, W), np.nan))}, "no pixel is good .[0-9]+ never finite"),
         ({"patterns": Frames(np.zeros((J, H, W), np.uint16))}, "dark"),
-        ({"good": np.zeros((H, W), bool)}, "no pixel is good; is it inverted"),
+        ({"good": np.zeros((H, W), bool)}, "no pixel is good .the file's mask.; is it inverted"),
     ],
 )
 def test_what_cannot_be_told_is_asked_for(changes, message):
@@ -250,6 +250,40 @@ def test_patterns_are_read_in_blocks(tmp_path, monkeypatch):
     np.testing.assert_array_equal(copy[:], scan.patterns(np.arange(J)))
 
 
+def test_what_is_not_finite_is_found_when_all_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("ptycho.preparation.prepare.SAMPLED", 4)
+    frames = beam((22, 26)).astype(float)
+    frames[7, 22, 26] = np.nan
+    with pytest.raises(ConfigError, match=r"NaN or infinity in frame 7; .*data\.drop=\[7\]"):
+        understand(raw(frames, domain="counts"), config()).copied(tmp_path)
+    assert len(understand(raw(frames, domain="counts"), config(drop=(7,))).copied(tmp_path)) == J - 1
+
+
+def test_a_pixel_that_is_never_finite_is_bad():
+    frames = beam((22, 26)).astype(float)
+    frames[:, 3, 4] = np.nan
+    assert not understand(raw(frames, domain="counts"), config()).detector.good[3, 4]
+
+
+@pytest.mark.parametrize(
+    ("factor", "unit", "message"),
+    [
+        (1e6, "m", r"in the unit m; are they in um\? set data.unit=um"),
+        (1e-6, "m", r"spans .* object pixels in the unit m; set the right data.unit="),
+        (1.0, "um", r"spans .* object pixels in the unit um; are they in m\? set data.unit=m"),
+        (1e3, "m", r"neighbours are .* object pixels apart .* are they in mm\?"),
+    ],
+)
+def test_a_wrong_unit_is_named(factor, unit, message):
+    with pytest.raises(ConfigError, match=message):
+        understand(raw(positions=factor * raw().positions, unit=unit), config())
+
+
+def test_positions_taken_twice_make_no_others_lonely():
+    places = np.array([[0.0, 0], [0, 0], [0, 1], [0, 1], [0, 2], [1, 2]])
+    assert not len(lonely(places)) and list(lonely(np.vstack([places, [50, 50]]))) == [6]
+
+
 def test_patterns_kept_out_are_spread_and_drawn_by_the_seed(dataset):
     data, _ = dataset
     kept, out = kept_out(data, 0.1, seed=1)
@@ -269,6 +303,22 @@ def test_validation_groups_are_not_trained_on(dataset):
     assert len(validation.groups) == 6 and len(training.groups) + 6 == data.n_groups
     both = {tuple(g) for g in training.groups} & {tuple(g) for g in validation.groups}
     assert not both
+
+
+def test_validation_is_drawn_by_the_seed_and_apart_from_what_is_kept_out(dataset):
+    """A group is known by its first pattern; what is kept out has a random stream of its own."""
+    data, _ = dataset
+
+    def drawn(seed):
+        return training_and_validation(data, 0.1, seed)[1].groups[:, 0].tolist()
+
+    assert drawn(3) == drawn(3)
+    assert len({tuple(drawn(seed)) for seed in range(8)}) == 8
+    for seed in range(8):
+        out = kept_out(data, 0.1, seed)[1]
+        same_stream = np.random.default_rng([seed, 1]).choice(data.n_groups, len(out), replace=False)
+        assert len(drawn(seed)) == len(out)
+        assert set(drawn(seed)) not in (set(out.tolist()), set(same_stream.tolist()))
 
 
 def test_a_scan_without_a_probe_begins_with_the_pupil_in_focus(tmp_path):

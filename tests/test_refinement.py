@@ -132,6 +132,23 @@ def at_noise(data, objects, rng, levels):
     return replace(exact, amplitudes=np.sqrt(counts).astype(np.float32))
 
 
+def test_weakly_lit_pixels_are_corrected_less(dataset_of):
+    """A single pattern a tenth too strong asks for ΔΨ = 0.1 Ψ: O grows by 0.1 |P|² / (|P|² + ε₂ max |P|²) of
+    itself, 0.1/1.01 under full light, 0.1/2 under the hundredth ε₂ of it, 0.1/101 under a ten-thousandth."""
+    rng = np.random.default_rng(13)
+    levels = rng.choice([1.0, 0.1, 0.01], (N, N), p=[0.4, 0.3, 0.3])
+    probe = levels * np.exp(2j * np.pi * rng.random((N, N)))
+    data = dataset_of([[3, 5]], [[0]], object_size=M, region_size=N, probe=probe, counts=False)
+    truth = (2 + reference.random_complex(rng, (1, M, M))).astype(np.complex64)
+    exact = measured_on(truth, data)
+    strong = replace(exact, amplitudes=np.float32(1.1) * exact.amplitudes[:])
+    growth = after(1, truth, strong)[0] / truth[0] - 1
+    inside = growth[3 : 3 + N, 5 : 5 + N]
+    for level, expected in ((1.0, 0.1 / 1.01), (0.1, 0.05), (0.01, 0.1 / 101)):
+        np.testing.assert_allclose(inside[levels == level], expected, atol=3e-4)
+    assert np.count_nonzero(np.abs(growth) > 1e-6) <= N**2
+
+
 def test_an_object_is_done_at_the_level_of_photon_noise(dataset_of, caplog):
     caplog.set_level(logging.INFO)
     rng = np.random.default_rng(11)

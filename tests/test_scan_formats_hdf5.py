@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from helpers_hdf5 import (
     DET,
+    EV,
     NO,
     SRC,
     H,
@@ -19,7 +20,17 @@ from helpers_hdf5 import (
     written,
 )
 
-from ptycho.readers.scans import cxi, eiger, foldslice, keymap_hdf5, nexus, ptychodus, ptyd, ptylab
+from ptycho.readers.scans import (
+    cxi,
+    eiger,
+    foldslice,
+    keymap_hdf5,
+    nexus,
+    ptychodus,
+    ptychodus_patterns,
+    ptyd,
+    ptylab,
+)
 from ptycho.readers.scans.raw_scan import ReadOptions
 
 
@@ -85,23 +96,43 @@ def test_cxi(tmp_path, made):
 
 
 def test_cxi_sample_moves_against_the_probe(tmp_path, made):
-    """By hand: the sample goes to +x, the probe to −x on it, and the column decreases; so with y and row."""
+    """By hand: y is up; the sample goes up, the probe down on it, to a later row; so with x and columns."""
     moves = np.zeros((J, 3))
     moves[1], moves[2] = (1e-6, 0, 0), (0, 1e-6, 0)
     path = written(tmp_path / "a.cxi", cxi_arrays(made, **{"entry_1/data_1/translation": moves}))
     positions = cxi.read(path, NO).positions
-    np.testing.assert_array_equal(positions[1], [0, -1e-6])
-    np.testing.assert_array_equal(positions[2], [-1e-6, 0])
+    np.testing.assert_array_equal(positions[1], [0, 1e-6])
+    np.testing.assert_array_equal(positions[2], [1e-6, 0])
 
 
-def test_cxi_along_the_detectors_axes(tmp_path, made):
-    """By hand: rows of the detector go down (−y), columns along −x: both signs turn once more."""
-    basis = np.array([[0, -55e-6, 0], [-75e-6, 0, 0]])
-    arrays = cxi_arrays(made, **{f"{DET}/basis_vectors": basis})
+@pytest.mark.parametrize("turned", [False, True], ids=["(2, 3)", "(3, 2) of cdtools"])
+def test_cxi_along_the_detectors_axes(tmp_path, made, turned):
+    """By hand: rows of the detector go along +x, columns along −y; the probe goes against the sample."""
+    basis = np.array([[55e-6, 0, 0], [0, -75e-6, 0]])
+    arrays = cxi_arrays(made, **{f"{DET}/basis_vectors": basis.T if turned else basis})
     del arrays[f"{DET}/x_pixel_size"], arrays[f"{DET}/y_pixel_size"]
     scan = cxi.read(written(tmp_path / "a.cxi", arrays), NO)
-    np.testing.assert_allclose(scan.positions, -made.metres, rtol=1e-12)
+    sample = arrays["entry_1/data_1/translation"]
+    np.testing.assert_allclose(scan.positions, np.stack([-sample[:, 0], sample[:, 1]], axis=1), rtol=1e-12)
     assert scan.detector_pixel_m == pytest.approx((55e-6, 75e-6))
+
+
+def test_cxi_patterns_beside_the_product_that_ptychodus_writes(tmp_path, made):
+    """The first image is the probe, the second the object; some patterns have no position."""
+    kept = np.array([2, 3, 7, 11, 12])
+    arrays = cxi_arrays(made)
+    moves = arrays.pop("entry_1/data_1/translation")[kept]
+    data = written(tmp_path / "d.cxi", arrays)
+    parts = {"entry_1/sample_1/geometry_1/translation": moves, f"{SRC}/energy": 8000 * EV}
+    parts |= {"entry_1/ptychodus/probe_position_indexes": kept, f"{DET}/distance": 1.25}
+    parts |= {"entry_1/image_1/data": made.probe[None], "entry_1/image_2/data": made.object[None]}
+    parts |= {f"{SRC}/illumination": h5py.SoftLink("/entry_1/image_1/data")}
+    own = written(tmp_path / "p.cxi", parts)
+    scan = cxi.read(data, ReadOptions(positions_file=str(own)))
+    assert scan.energy_eV == pytest.approx(8000)
+    np.testing.assert_array_equal(scan.probe, made.probe)
+    np.testing.assert_array_equal(scan.object, made.object)
+    same(scan, made, index=kept)
 
 
 @pytest.mark.parametrize("place", ["entry_1/sample_1/geometry_1", DET])
@@ -124,7 +155,7 @@ def test_nxcxi_raster(tmp_path, made):
         "entry_1/definition": "NXcxi_ptycho",
         "cxi_version": 160,
         f"{DET}/data": made.counts.reshape(5, 3, H, W),
-        f"{DET}/translation": np.stack([-made.metres[:, 1], -made.metres[:, 0], 0 * made.metres[:, 0]], 1)
+        f"{DET}/translation": np.stack([made.metres[:, 1], made.metres[:, 0], 0 * made.metres[:, 0]], 1)
         * 1e3,
         f"{DET}/translation@units": "mm",
         f"{DET}/distance": 1250.0,
@@ -249,6 +280,18 @@ def test_ptylab(tmp_path, made, turned):
     same(scan, made)
 
 
+@pytest.mark.parametrize(
+    ("code", "keys"),
+    [(0, None), (1, "data.flip_cols=true"), (6, "data.transpose=true data.flip_rows=true")],
+)
+def test_ptylab_that_turns_its_patterns(tmp_path, made, code, keys):
+    arrays = {"ptychogram": made.counts, "encoder": made.metres, "orientation": code}
+    scan = ptylab.read(written(tmp_path / "a.h5", arrays), NO)
+    assert scan.warnings == (
+        () if keys is None else (f"orientation is {code}: PtyLab turns the patterns; add {keys}",)
+    )
+
+
 def test_ptylab_refuses_lamps(tmp_path, made):
     arrays = {"ptychogram": made.counts, "encoder": made.metres, "zled": 0.1}
     refused(ptylab, written(tmp_path / "a.h5", arrays), "zled: Fourier ptychography")
@@ -290,6 +333,72 @@ def test_product_beside_patterns(tmp_path, made, swapped):
         assert scan.format == "ptychodus"
     assert (scan.energy_eV, scan.distance_m) == (8000, 1.9)
     same(scan, made, index=kept)
+
+
+def test_product_of_version_17(tmp_path, made):
+    """The energy has another name since; a product is not taken for the second file of a pair."""
+    energy = {"@probe_energy_eV": None, "@photon_energy_eV": 9000.0, "raw_data/diffraction": made.counts}
+    path = product(tmp_path / "p.h5", made, **energy)
+    with h5py.File(path) as file:
+        assert [module.NAME for module in FORMATS if module.detect(file)] == ["ptychodus"]
+    scan = ptychodus.read(path, NO)
+    assert scan.energy_eV == 9000
+    same(scan, made)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_patterns_of_ptychodus_beside_a_product(tmp_path, made, swapped):
+    """Patterns 30, 28, … 2 are in the file; the product has 4, 30, 28 and one that is not there."""
+    bad = np.zeros((H, W), bool)
+    bad[2, 3] = True
+    numbers = np.arange(30, 0, -2)
+    arrays = {"patterns": made.counts, "indexes": numbers, "bad_pixels": bad}
+    arrays |= {"patterns@detector_pixel_height_m": 55e-6, "patterns@detector_pixel_width_m": 75e-6}
+    data = written(tmp_path / "d.h5", arrays)
+    rows = np.array([13, 0, 1])
+    metres = np.concatenate([made.metres[rows], [[9.0, 9.0]]])
+    changes = {"probe_position_indexes": np.array([4, 30, 28, 5])}
+    changes |= {"probe_position_x_m": metres[:, 1], "probe_position_y_m": metres[:, 0]}
+    own = product(tmp_path / "p.h5", made, **changes)
+    if swapped:
+        scan = ptychodus.read(own, ReadOptions(patterns_file=str(data)))
+    else:
+        scan = ptychodus_patterns.read(data, ReadOptions(positions_file=str(own)))
+    assert (scan.zero_frequency, scan.domain, scan.energy_eV) == ("centre", "counts", 8000)
+    assert scan.detector_pixel_m == (55e-6, 75e-6)
+    np.testing.assert_array_equal(scan.good, ~bad)
+    np.testing.assert_array_equal(scan.patterns.read(slice(0, 3)), made.counts[rows])
+    np.testing.assert_allclose(scan.positions, made.metres[rows], rtol=1e-12)
+    assert "1 of 4 positions are left out" in scan.warnings[0]
+
+
+def test_patterns_of_ptychodus_alone(tmp_path, made):
+    data = written(tmp_path / "d.h5", {"patterns": made.counts, "indexes": np.arange(J)})
+    refused(ptychodus_patterns, data, "without positions; add data.positions_file=, the product")
+    data = written(tmp_path / "e.h5", {"patterns": made.counts, "indexes": np.arange(J - 1)})
+    own = product(tmp_path / "p.h5", made)
+    options = ReadOptions(positions_file=str(own))
+    refused(ptychodus_patterns, data, rf"indexes has shape \({J - 1},\); must be \({J},\)", options)
+
+
+def test_training_data_of_ptychodus(tmp_path, made):
+    """Pitch by hand: λz/(N·dx) = 1.239841984e-10 m · 2 m/(11 · 20 nm), and 14 · 30 nm along columns."""
+    places = made.metres / [2e-8, 3e-8]
+    arrays = {"patterns": made.counts, "bad_pixels": np.zeros((H, W), bool), "probe": made.probe}
+    arrays |= {"probe_position_y_px": places[:, 0] + 14, "probe_position_x_px": places[:, 1] + 15}
+    arrays |= {"object": made.object, "object_pixel_height_m": 2e-8, "object_pixel_width_m": 3e-8}
+    arrays |= {"photon_energy_eV": 10000.0, "detector_object_distance_m": 2.0}
+    path = written(tmp_path / "t.h5", arrays)
+    with h5py.File(path) as file:
+        known = [module.NAME for module in (*FORMATS, ptychodus_patterns) if module.detect(file)]
+        assert known == ["ptychodus_patterns"]
+    scan = ptychodus_patterns.read(path, NO)
+    assert (scan.unit, scan.object_centre_m, scan.distance_m) == ("px", (0, 0), 2)
+    np.testing.assert_allclose(scan.positions, places, atol=1e-9)  # of the middle of 29 × 31 pixels, (14, 15)
+    assert scan.detector_pixel_m == pytest.approx((1.1271290764e-3, 5.9040094476e-4) * np.array(1.0))
+    assert scan.good.all()
+    np.testing.assert_array_equal(scan.probe, made.probe)
+    np.testing.assert_array_equal(scan.object, made.object)
 
 
 @pytest.mark.parametrize("key", ["opr_weights", "probe@opr_weights"])

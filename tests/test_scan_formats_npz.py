@@ -109,7 +109,7 @@ def test_ptychopinn_positions_in_metres_are_told(made, save):
 def test_a_probe_beyond_complex64_is_passed_over(made, save):
     scan = open_scan(save(**pinn(made, probeGuess=made.probe[0] * np.complex128(1e300))))
     assert scan.probe is None and "probeGuess (9, 12) has 108 values that are not finite" in "".join(
-        scan.notes
+        scan.warnings
     )
 
 
@@ -118,7 +118,9 @@ def test_ptychopinn_probe(made, save, shape):
     probe = made.probe[0][..., None] if shape == "(H, W, 1)" else np.array(None)
     scan = open_scan(save(**pinn(made, probeGuess=probe, objectGuess=np.array(None))))
     if shape == "None":
-        assert scan.probe is None and "passed over: probeGuess () holds Python objects" in "".join(scan.notes)
+        assert scan.probe is None and "passed over: probeGuess () holds Python objects" in "".join(
+            scan.warnings
+        )
     else:
         np.testing.assert_array_equal(scan.probe, made.probe[:1])
 
@@ -149,6 +151,13 @@ def test_tike_without_batch_and_of_intensities(made, save):
     assert scan.domain == "intensity" and scan.probe.shape == (2, H, W)
 
 
+def test_pinn_bad_pixels(made, save):
+    """As ptychodus exports them; of another shape they are of no use."""
+    np.testing.assert_array_equal(open_scan(save(**pinn(made, bad_pixels=made.bad))).good, ~made.bad)
+    scan = open_scan(save(**pinn(made, bad_pixels=made.bad[1:])))
+    assert scan.good is None and any("bad_pixels" in note for note in scan.notes)
+
+
 # ---------------------------------------------------------------- ptychodus
 
 
@@ -171,6 +180,17 @@ def test_ptychodus_product_and_patterns(made, save):
         assert scan.object_centre_m == (2e-7, -5e-7)
         assert (scan.energy_eV, scan.distance_m) == (8000, 1.5)
         assert not scan.warnings
+
+
+def test_ptychodus_product_of_version_17(made, save):
+    """The energy has another name since. Pitch by hand: λz/(N·dx), λ = 1.239841984e-10 m, z = 1.5 m."""
+    arrays = product(made, probe_energy_eV=None, photon_energy_eV=10000.0)
+    scan = open_scan(save(**arrays, patterns=made.counts))
+    assert scan.energy_eV == 10000
+    length = 1.859762976e-10
+    assert scan.detector_pixel_m == pytest.approx((length / (H * 2e-8), length / (W * 3e-8)))
+    arrays["probe"] = made.probe[:, :-1]
+    assert open_scan(save(**arrays, patterns=made.counts)).detector_pixel_m is None
 
 
 def test_ptychodus_pairs_by_number(made, save):

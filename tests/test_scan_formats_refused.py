@@ -150,7 +150,7 @@ def test_archives_that_do_not_fit(made, save, arrays, match):
         ({"format": "tikk"}, r"data\.format=tikk: must be one of .*tike"),
         ({"format": "cxi"}, r"data\.format=cxi: it is NPZ; must be one of ptychopinn"),
         ({"format": "tike"}, r"lacks data, scan; it has a, b"),
-        ({"format": "tike", "unit": "um"}, r"data\.unit=um: the format tike says this itself"),
+        ({"format": "tike", "axes": "xy"}, r"data\.position_axes=xy: the format tike says this itself"),
         ({"format": "ptychopinn", "keys": {"a": "b"}}, r"data\.keys=a: the format ptychopinn"),
     ],
 )

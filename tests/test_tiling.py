@@ -85,6 +85,24 @@ def test_jitter_does_not_hide_the_lattice(dataset_of, seed, size, n_images):
     assert np.abs(np.subtract(found, nominal)).max() <= 1
 
 
+@pytest.mark.parametrize(
+    "rows, cols, jitter, off", [(6, 6, 3, 0), (6, 6, 4, 0), (3, 7, 2, 0), (4, 4, 3, 0.2), (3, 3, 2, 0.2)]
+)
+def test_strong_jitter_of_few_groups_does_not_widen_the_pitch(rows, cols, jitter, off):
+    """The outermost of a few groups are up to twice the jitter further apart than their lattice of 10 px."""
+    found = []
+    for seed in range(60):
+        moves = np.random.default_rng(seed).integers(-jitter, jitter + 1, (rows * cols, 2))
+        found.append(estimate([50 + lattice(10 * np.arange(rows), 10 * np.arange(cols)) + moves], 32))
+    pitches = np.array([tiling.pitch for tiling in found])
+    assert abs(pitches.mean() - 10) <= off and np.ptp(pitches) <= (2 if off else 0)
+    for pitch, top, left, height, width in found:
+        assert (height, width) == (rows * pitch, cols * pitch)
+        middle = np.array([top + height / 2, left + width / 2])
+        expected = 50 + 5 * np.array([rows, cols]) - 5 + 16  # of the regions' middles
+        assert np.abs(middle - expected).max() <= 1 + 3 * jitter / np.sqrt(rows * cols)
+
+
 @pytest.mark.parametrize("region_size, first", [(32, 8), (36, 10)])
 def test_a_single_group_is_a_square_of_half_a_pattern(region_size, first):
     assert estimate([np.array([[7, 20]])], region_size) == Tiling(16, 7 + first, 20 + first, 16, 16)

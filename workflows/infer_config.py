@@ -20,8 +20,8 @@ from ptycho.config.mapping import one_line, show, to_dataclass
 from ptycho.config.memory import Phases, check_memory, inference_memory
 from ptycho.readers import Measurement, inspect
 from ptycho.run.folder import check_free
-from ptycho.run.names import INFERENCE
-from ptycho.run.network import StoredNetwork, is_stored, read_network
+from ptycho.run.names import HISTORY, INFERENCE
+from ptycho.run.network import StoredNetwork, is_stored, read_history, read_network
 from ptycho.run.stored_config import read_config
 from ptycho.scan.plausibility import contradictions
 from ptycho.scan.probe import described_widths, energy_diameter
@@ -130,6 +130,8 @@ def plan(config: InferConfig, path: Path) -> InferJob:
     job = InferJob(config, path, settings, networks, data)
     _check_patterns(data)
     check_memory(_memory(job))
+    for network in networks:
+        _warn_of_history(run, network.name)
     return job
 
 
@@ -141,6 +143,15 @@ def _names(config: InferConfig, settings: NetworkConfig, run: Path) -> tuple[str
     if not names:
         raise ConfigError(f"run={run}: holds no trained network; it must be the folder of a finished run")
     return names
+
+
+def _warn_of_history(run: Path, name: str) -> None:
+    """A damaged history takes nothing away from a network, but tells of what happened to its folder."""
+    try:
+        if (run / name / HISTORY).exists():
+            read_history(run, name)
+    except ConfigError as error:
+        log.warning("%s; it is passed over: an inference has no use for it", error)
 
 
 def _keep_inputs(path: Path, run: Path, data: Path, overwrite: bool) -> None:

@@ -36,6 +36,7 @@ def opened(config: DataConfig) -> RawScan:
         axes=config.position_axes,
         positions_file=config.positions_file,
         patterns_file=config.patterns_file,
+        stated=config.stated_quantities(),
     )
     return open_scan(config.path, options)
 

@@ -6,7 +6,7 @@ import difflib
 import sys
 import typing
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from hydra import compose, initialize_config_dir
@@ -66,12 +66,16 @@ def _explained(cls: type, error: Exception) -> str:
     """An error on one line, with the keys of ``cls``."""
     found = NO_KEY.search(str(error))
     section = "" if found is None else found[1].rpartition(".")[0]
+    kind = typing.get_type_hints(cls).get(section)
+    if found is not None and is_dataclass(kind):
+        return _unknown(typing.cast(type, kind), *found.groups())
     return explained(error) if found is None or section in _keys(cls) else _unknown(cls, *found.groups())
 
 
 def _unknown(cls: type, key: str, value: str) -> str:
-    close = difflib.get_close_matches(key, _keys(cls), n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(_keys(cls))}"
+    section, dot, name = key.rpartition(".")
+    close = difflib.get_close_matches(name, _keys(cls), n=1)
+    hint = f"did you mean {section}{dot}{close[0]}?" if close else f"known are {', '.join(_keys(cls))}"
     return f"{key}={value}: unknown key; {hint}"
 
 

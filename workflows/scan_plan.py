@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptycho.config import ConfigError, NetworkConfig, ScanRunConfig, UnrolledModel
+from ptycho.config import ConfigError, NetworkConfig, ScanRunConfig, UnrolledModel, check
 from ptycho.config.memory import Part, check_memory, training_parts
 from ptycho.config.sections import GeneratorConfig
 from ptycho.preparation.dataset import chosen_probe
@@ -47,6 +47,12 @@ def planned(config: NetworkConfig) -> ScanRunConfig:
     own, scans = understood(config)
     for scan in scans:
         chosen_probe(scan, own)
+        check(
+            own.group_size <= len(scan.frames),
+            "group_size",
+            own.group_size,
+            f"at most {len(scan.frames)}, the number of patterns",
+        )
     _same_size(own, scans)
     if own.run is not None:
         stored = read_network(Path(own.run), NETWORK)

@@ -8,6 +8,12 @@ from typing import ClassVar
 
 from ptycho.config.errors import ConfigError, at_least, check, finite
 
+RANGES = {  # of what a measurement can have, with its unit
+    "energy_eV": (10.0, 5e5, "eV"),
+    "distance_m": (1e-6, 1e4, "m"),
+    "detector_pixel_m": (1e-8, 1e-2, "m"),
+}
+
 
 @dataclass(frozen=True)
 class KeyMap:
@@ -99,10 +105,18 @@ class DataConfig:
             at_least(f"data.{key}", getattr(self, key), 1)
         if self.frames is not None:
             at_least("data.frames", self.frames, 1)
-        for key in ("gain", "energy_eV", "distance_m", "detector_pixel_m", "saturation"):
+        for key in ("gain", "saturation"):
             if getattr(self, key) is not None:
                 finite(f"data.{key}", getattr(self, key), above=True)
+        for key, value in self.stated_quantities().items():
+            low, high, unit = RANGES[key]
+            check(low <= value <= high, f"data.{key}", value, f"from {low:g} to {high:g} {unit}")
         self.stated_zero_frequency()
+
+    def stated_quantities(self) -> dict[str, float]:
+        """Energy, distance and pitch, as far as the user says them."""
+        keys = ("energy_eV", "distance_m", "detector_pixel_m")
+        return {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
 
     @property
     def path(self) -> str:

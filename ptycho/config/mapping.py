@@ -143,7 +143,7 @@ def _typed(hint: Any, value: Any, name: str) -> Any:
     raise ConfigError(f"{name}={show(value)}: must be {_WORDS.get(kind, 'a list of names')}{nothing}")
 
 
-_WORDS = {bool: "true or false", int: "an integer", float: "a number", str: "a text"}
+_WORDS = {bool: "true or false", int: "an integer", float: "a number", str: "a text", tuple[float, ...]: "a list of numbers"}
 
 
 def show(value: Any) -> str:
@@ -169,7 +169,7 @@ def _classes(section: str) -> list[type]:
     """The dataclasses that a section of the configuration may become."""
     if section in TABLES:
         return list(TABLES[section].values())
-    kind: Any = ScanRunConfig if section.startswith("data") else RunConfig
+    kind: Any = RunConfig if section.split(".")[0] in keys(RunConfig) else ScanRunConfig
     for part in section.split("."):
         kind = typing.get_type_hints(kind).get(part) if isinstance(kind, type) else None
     return [kind] if isinstance(kind, type) and is_dataclass(kind) else []

@@ -116,7 +116,7 @@ def inference_memory(
         truth: they are known, and are scored.
     """
     C, N, R = shape
-    layers = max(layer_numbers(config, name, N, C, R, kept=False) for name in config.models)
+    layers = max(layer_numbers(config, name, N, C, R, kept=False) for name in config.networks)
     batch = batch_size * (KEPT * layers + (WAVES + PLANES) * C * N**2)
     parts = [
         Part("the objects", (100 + 8 * truth) * images * M**2, OF_THE_DATA),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from typing import ClassVar
 
 from ptycho.config.errors import ConfigError, at_least, at_most, check, finite
 from ptycho.config.sections import (
@@ -18,8 +19,9 @@ from ptycho.config.sections import (
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
-    """The keys that every run with a network has."""
+    """The keys that every run with a network has; ``MODELS`` are those that it may compare."""
 
+    MODELS: ClassVar[tuple[str, ...]] = MODELS
     nepochs: int = 4
     batch_size: int = 16
     mae_weight: float = 1.0
@@ -47,10 +49,16 @@ class NetworkConfig:
                 f"mae_weight=0, nll_weight=0 (realspace_weight={self.realspace_weight:g}): at least one of "
                 "mae_weight and nll_weight must be > 0, or the loss never sees the data"
             )
-        check(len(self.models) > 0, "models", "[]", f"a non-empty list drawn from [{', '.join(MODELS)}]")
+        known = f"drawn from [{', '.join(self.MODELS)}]"
+        check(len(self.models) > 0, "models", "[]", f"a non-empty list {known}")
         for name in self.models:
-            check(name in MODELS, "models", f"[{name}]", f"drawn from [{', '.join(MODELS)}]")
+            check(name in self.MODELS, "models", f"[{name}]", known)
         check(len(set(self.models)) == len(self.models), "models", list(self.models), "free of repetition")
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """The models that are networks: those that are trained."""
+        return tuple(name for name in self.models if name in MODELS)
 
     def fixed_sizes(self, name: str) -> tuple[str, ...]:
         """The sizes that the weights of the network ``name`` are bound to: of ``N``, ``group_size``."""

@@ -69,13 +69,12 @@ def from_dataset(data: Dataset, image: int, object_: np.ndarray) -> ExportedScan
 def from_measured(scan: Understood, data: Dataset, object_: np.ndarray) -> ExportedScan:
     """A measured scan as it was prepared, with what was reconstructed from it."""
     raw, binned = scan.raw, scan.detector.bin
-    pitch = raw.detector_pixel_m
     return replace(
         from_dataset(data, 0, object_),
         pixel_m=scan.pixel.metres,
         energy_eV=raw.energy_eV,
         distance_m=raw.distance_m,
-        detector_pixel_m=None if pitch is None else (binned * pitch[0], binned * pitch[1]),
+        detector_pixel_m=scan.pitch_m,
         numbers=frames_of(scan, data),
         comments=f"Read from a file of the format {raw.format}; cut to {scan.N} x {scan.N} pixels, of "
         f"{binned} x {binned} detector pixels each.",
@@ -87,7 +86,8 @@ def product_of(
 ) -> ExportedScan:
     """What a run keeps of a scan as ``product.h5``: positions, probe and object, without the patterns.
 
-    Its positions are numbered as in the measured file, which can be read as its ``data.patterns_file``.
+    Its positions are numbered as in the measured file, which can be read as its ``data.patterns_file``; so
+    the detector's pixels are those of that file, neither turned nor binned.
 
     Args:
         scan: how the file was understood.
@@ -96,7 +96,24 @@ def product_of(
         pixel: (row, col) pitch of the object's pixels in metres, if it is known.
         name: of the product.
     """
-    return replace(from_measured(scan, data, objects), patterns=None, pixel_m=pixel, name=name)
+    made, raw, frames = from_measured(scan, data, objects), scan.raw, frames_of(scan, data)
+    return replace(
+        made,
+        patterns=None,
+        pixel_m=pixel,
+        detector_pixel_m=raw.detector_pixel_m,
+        detector_side=scan.N * scan.detector.bin,
+        numbers=frames if frames is None or raw.numbers is None else raw.numbers[frames],
+        name=name,
+        comments=" ".join([made.comments, *_to_state(scan)]),
+    )
+
+
+def _to_state(scan: Understood) -> list[str]:
+    """What is to be said again when the measured file is read beside the product, a sentence at most."""
+    detector = scan.detector
+    keys = [f"data.{key}=true" for key in ("transpose", "flip_rows", "flip_cols") if getattr(detector, key)]
+    return [f"The measured frames are turned as by {' '.join(keys)}."] if keys else []
 
 
 def frames_of(scan: Understood, data: Dataset) -> np.ndarray | None:

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 
 from ptycho.files.atomic import write_atomically
+from ptycho.simulation.truth import GROUP, Truth
 
 CHUNK_BYTES = 2**18  # of patterns that are packed together
 VERSIONS = ("v108", "latest")  # HDF5 1.8 (2008) reads it; attributes may be larger than 64 KiB
@@ -54,3 +55,14 @@ def write_patterns(
         dataset[done : done + len(block)] = block
         done += len(block)
     return dataset
+
+
+def write_truth(file: h5py.File, truth: Truth | None, object_: h5py.Dataset | None) -> None:
+    """Add the truth of a simulated scan, if there is one, in a group of its own; its object is the file's."""
+    if truth is None:
+        return
+    group = file.create_group(GROUP)
+    for key, array in truth.arrays().items():
+        group[key] = array
+    if object_ is not None:
+        group["object"] = object_

@@ -10,8 +10,14 @@
                                                    program writes the one and reads the other
 ``tomography_angle_deg``            number         attribute and dataset of the root, for the same reason
 ``@probe_energy_eV``, …             numbers        nought where unknown, as the program has it
+``@detector_pixel_{height,width}_m``  metres       not of the program, which passes it over: with energy and
+                                                   distance the pixel of patterns beside the product
+``@detector_side_px``               number         the same: detector pixels of the measured file that a
+                                                   pattern spans, where that is beside the product
 ``raw_data/diffraction``            (J, N, N)      **amplitudes** √n, float32, zero frequency at N//2
 ``raw_data/{xcoords,ycoords}``      (J,) pixels    column, row of the patch's middle, from the object's corner
+``truth``                                          of a simulated scan with imperfections, see
+                                                   :mod:`ptycho.simulation.truth`
 =================================== ============== ==========================================================
 
 Where the pixel size is unknown every length is in object pixels, one pixel "one metre" wide: the program
@@ -27,7 +33,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan
-from ptycho.exports.hdf5_writing import write_hdf5, write_patterns
+from ptycho.exports.hdf5_writing import write_hdf5, write_patterns, write_truth
 
 IN_PIXELS = "The pixel size is unknown: all lengths are in object pixels, not in metres. "
 SIGN = "of the probe on the object: x increases with the object's column, y with its row"
@@ -53,6 +59,7 @@ def _fill(file: h5py.File, scan: ExportedScan) -> None:
         file.create_dataset(name, data=np.zeros(0))
     if scan.patterns is not None:
         _raw_data(file.create_group("raw_data"), scan)
+    write_truth(file, scan.truth, file["object"])
 
 
 def _metadata(file: h5py.File, scan: ExportedScan) -> None:
@@ -74,6 +81,8 @@ def _metadata(file: h5py.File, scan: ExportedScan) -> None:
     if scan.detector_pixel_m is not None:
         height, width = scan.detector_pixel_m
         file.attrs.update({"detector_pixel_height_m": height, "detector_pixel_width_m": width})
+    if scan.detector_side is not None:
+        file.attrs["detector_side_px"] = scan.detector_side
 
 
 def _positions(file: h5py.File, scan: ExportedScan) -> None:

@@ -20,6 +20,8 @@ from typing import IO
 import numpy as np
 from numpy.lib import format as npy
 
+from ptycho.files.text import shown
+
 IN_MEMORY = 2**32  # bytes of one array that may be read at once
 SMALL, MAX_EXPANSION = 2**26, 200  # a member larger than SMALL bytes may be so much larger than compressed
 CHUNK_BYTES = 2**24  # of an array that is read by rows
@@ -96,7 +98,7 @@ class Archive:
         if dtype.hasobject:
             raise NpzError(f"{key} {shape} holds Python objects; only numbers are read")
         if dtype.kind not in kinds:
-            raise NpzError(f"{key} {shape} has dtype {dtype}; must be {KINDS[kinds]}")
+            raise NpzError(f"{key} {shape} has dtype {shown(str(dtype))}; must be {KINDS[kinds]}")
         size = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or start + size != info.file_size:
             held = info.file_size - start
@@ -194,7 +196,7 @@ def _why(path: Path, error: Exception) -> str:
         if magic.startswith(b"PK"):
             return "it is cut short or damaged"
         return "it is no ZIP archive"
-    return str(error)
+    return shown(str(error))
 
 
 def _exactly(member: IO[bytes], size: int, key: str) -> bytes:
@@ -212,6 +214,4 @@ def _problem(key: str) -> Iterator[None]:
     except (NpzError, GeneratorExit):
         raise
     except Exception as error:
-        raise NpzError(
-            f"{key} is damaged ({' '.join(str(error).split()) or type(error).__name__})"
-        ) from error
+        raise NpzError(f"{key} is damaged ({shown(str(error)) or type(error).__name__})") from error

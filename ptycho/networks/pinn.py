@@ -62,7 +62,7 @@ class PtychoPINN(keras.Model):
         mean = tf.stop_gradient(tf.reduce_mean(objects, axis=(1, 2), keepdims=True))
         waves = physics.exit_waves(objects - mean, positions, probe, self.geometry.support, self.mover)
         waves += physics.illuminate(mean[:, None], probe)
-        return physics.detect(waves)
+        return physics.detect(waves, physics.has_modes(probe))
 
     def losses_of(self, batch, probe, normalisation):
         """The weighted total ``loss`` and its parts; parts of zero weight are left out.

@@ -134,6 +134,7 @@ class Unrolled(keras.layers.Layer):
         """``Σ_k |P_k|²``, ``(B, side, side)`` float32."""
         N, support = self.geometry.N, self.geometry.support
         light = physics.intensity(physics.crop_to(probe, support))
+        light = physics.over_modes(light, physics.has_modes(probe))
         light = tf.broadcast_to(light, (*positions.shape[:2], support, support))
         return self.mover.place(light, positions + (N - support) / 2, (self.side, self.side))
 
@@ -141,7 +142,8 @@ class Unrolled(keras.layers.Layer):
         """``g`` on the part of the region that the probe can reach, ``(B, side, side)`` complex64."""
         support, shape = self.geometry.support, (self.side, self.side)
         waves = physics.exit_waves(objects, positions, probe, support, self.mover)
-        change = physics.modulus_change(waves, measured, self.geometry.masked)
+        modes = physics.has_modes(probe)
+        change = physics.modulus_change(waves, measured, self.geometry.masked, modes)
         change = physics.back_project(change, positions, probe, shape, support, self.mover)
         brightest = tf.reduce_max(illumination, axis=(1, 2), keepdims=True)
         return physics.scaled(change, 1 / (illumination + self.settings.illumination_floor * brightest))

@@ -3,6 +3,11 @@
     A_k = | F( P · O[r_k : r_k + N] ) |,   diffract = detect ∘ exit_waves,
                                            detect = centre ∘ amplitude ∘ far_field
 
+With a partially coherent probe ``P (K, N, N)`` of K modes, ``A_k² = Σ_m |F(P_m · O_k)|² + b``: their
+intensities add, and so does a background b that does not depend on the position. A probe ``(K, N, N)``, or
+one for each pattern, ``(B, C, K, N, N)``, has modes; one of even rank has none. Waves have the axis K of
+their probe.
+
 ``F`` is the unitary discrete Fourier transform, ``(F ψ)(q) = 1/N Σ ψ(x) exp(−2πi q·x/N)``, so
 ``Σ|Fψ|² = Σ|ψ|²``; diffraction patterns have their zero frequency at sample ``N//2``. Positions are
 (row, col) in pixels; integer positions copy samples, others interpolate bilinearly. Every function works
@@ -24,8 +29,18 @@ COUNT_FLOOR = 0.05  # photons, or of those counted; a smaller expected count is 
 
 
 def illuminate(patches: tf.Tensor, probe: tf.Tensor) -> tf.Tensor:
-    """``P · patch``; ``patches (…, n, n)``, ``probe (n, n)``, complex."""
-    return probe * patches
+    """``P_m · patch``; ``patches (B, C, n, n)``, ``probe (n, n)`` or with modes, complex."""
+    return probe * (patches[..., None, :, :] if has_modes(probe) else patches)
+
+
+def has_modes(probe: tf.Tensor) -> bool:
+    """Whether a probe ``(N, N)``, ``(K, N, N)``, ``(B, C, N, N)`` or ``(B, C, K, N, N)`` has modes."""
+    return probe.shape.rank % 2 == 1
+
+
+def over_modes(images: tf.Tensor, modes: bool) -> tf.Tensor:
+    """The sum over the modes, ``(…, K, H, W)`` → ``(…, H, W)``; as they are where there are none."""
+    return tf.reduce_sum(images, axis=-3) if modes else images
 
 
 def exit_waves(
@@ -40,13 +55,13 @@ def exit_waves(
     Args:
         objects: ``(B, H, W)`` complex64.
         positions: ``(B, C, 2)`` float32, top-left samples of the patches of side N.
-        probe: ``(N, N)`` complex64, or one for each pattern, ``(B, C, N, N)``.
+        probe: ``(N, N)`` complex64, or one for each pattern, ``(B, C, N, N)``; with modes or without.
         support: even side of the central square outside which the probe is zero; nothing is computed there.
             None: N.
         mover: how patches are moved.
 
     Returns:
-        ``(B, C, N, N)`` complex64.
+        ``(B, C, N, N)`` complex64, with modes ``(B, C, K, N, N)``.
     """
     N = probe.shape[-1]
     n = support or N
@@ -62,10 +77,10 @@ def back_project(
     support: int | None = None,
     mover: PatchMover = SEPARABLE,
 ) -> tf.Tensor:
-    """``Σ_k P̄ · ψ_k`` placed at the positions: the adjoint of :func:`exit_waves`, ``(B, H, W)``."""
+    """``Σ_k Σ_m P̄_m · ψ_km`` placed at the positions: the adjoint of :func:`exit_waves`, ``(B, H, W)``."""
     N = probe.shape[-1]
     n = support or N
-    patches = illuminate(crop_to(waves, n), tf.math.conj(crop_to(probe, n)))
+    patches = over_modes(crop_to(waves, n) * tf.math.conj(crop_to(probe, n)), has_modes(probe))
     return mover.place(patches, positions + (N - n) / 2, shape)
 
 
@@ -131,49 +146,76 @@ def shifted_probe(probe: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
     the right. ``P_s(x)·O[⌊r⌋ + x]`` is the exit wave at r = ⌊r⌋ + s, with the object cut at whole pixels.
 
     Args:
-        probe: ``(N, N)`` complex64.
+        probe: ``(N, N)`` complex64, or ``(K, N, N)``.
         shifts: ``(…, 2)`` float32, (row, col) in pixels.
 
     Returns:
-        ``(…, N, N)`` complex64.
+        ``(…, N, N)`` complex64, or ``(…, K, N, N)``.
     """
-    rows, cols = (tf.constant(np.fft.fftfreq(side), shifts.dtype) for side in probe.shape)
-    angle = (
-        -2 * np.pi * (shifts[..., 0, None, None] * rows[:, None] + shifts[..., 1, None, None] * cols[None, :])
-    )
-    return tf.signal.ifft2d(tf.signal.fft2d(probe) * tf.complex(tf.cos(angle), tf.sin(angle)))
+    return tf.signal.ifft2d(tf.signal.fft2d(probe) * shift_ramp(shifts, probe))
+
+
+def shift_ramp(shifts: tf.Tensor, probe: tf.Tensor) -> tf.Tensor:
+    """``exp(−2πi q·s)``, zero frequency at sample 0: ``(…, N, N)`` complex64, with modes ``(…, 1, N, N)``."""
+    sides = [tf.constant(np.fft.fftfreq(side), shifts.dtype) for side in probe.shape[-2:]]
+    angles = [-2 * np.pi * shifts[..., axis, None] * sides[axis] for axis in (0, 1)]
+    rows, cols = (tf.complex(tf.cos(angle), tf.sin(angle)) for angle in angles)
+    ramp = rows[..., :, None] * cols[..., None, :]
+    return ramp[..., None, :, :] if has_modes(probe) else ramp
 
 
 def split_positions(positions: tf.Tensor, probe: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Whole-pixel positions ``(…, 2)`` and, for each, the probe shifted by the fraction, ``(…, N, N)``."""
+    """Whole-pixel positions ``(…, 2)`` and, for each, the probe shifted by the fraction, ``(…, N, N)``.
+
+    A probe with modes gives ``(…, K, N, N)``.
+    """
     whole = tf.floor(positions + WHOLE)
     return whole, shifted_probe(probe, positions - whole)
 
 
-def modulus_change(waves: tf.Tensor, measured: tf.Tensor, masked: bool = False) -> tf.Tensor:
+def modulus_change(
+    waves: tf.Tensor,
+    measured: tf.Tensor,
+    masked: bool = False,
+    modes: bool = False,
+    background: tf.Tensor | None = None,
+) -> tf.Tensor:
     """How exit waves change when their far field takes the measured amplitudes and keeps its phases.
 
-        F⁻¹[x Ψ / √(|Ψ|² + ε₁²)] − ψ,   Ψ = F ψ
+        F⁻¹[x Ψ_m / √(Σ_m |Ψ_m|² + b + ε₁²)] − ψ_m,   Ψ = F ψ
+
+    All modes are scaled alike, which is the smallest change that gives the measured sum.
 
     Args:
-        waves: ψ, ``(…, H, W)`` complex64.
+        waves: ψ, ``(…, H, W)`` complex64, with modes ``(…, K, H, W)``.
         measured: x, normalised amplitudes ``(…, H, W)`` float32 with the zero frequency at sample 0.
         masked: a negative x was not measured; the far field stands there as it is.
+        modes: the waves have an axis of modes.
+        background: b, ``(H, W)`` float32, normalised intensity, ordered as x; None: zero.
 
     Returns:
-        ``(…, H, W)`` complex64.
+        As ``waves``.
     """
     far_fields = far_field(waves)
-    to_measured = measured * tf.math.rsqrt(intensity(far_fields) + MODULUS_FLOOR**2)
+    light = over_modes(intensity(far_fields), modes)
+    light = light if background is None else light + background
+    to_measured = measured * tf.math.rsqrt(light + MODULUS_FLOOR**2)
     if masked:
         to_measured = tf.where(measured < 0, tf.ones_like(to_measured), to_measured)
+    to_measured = to_measured[..., None, :, :] if modes else to_measured
     return near_field(scaled(far_fields, to_measured)) - waves
 
 
-def far_field_step(far_fields: tf.Tensor, measured: tf.Tensor, photon: float | None) -> tf.Tensor:
+def far_field_step(
+    far_fields: tf.Tensor,
+    measured: tf.Tensor,
+    photon: float | None,
+    modes: bool = False,
+    background: tf.Tensor | None = None,
+) -> tf.Tensor:
     """Step of far fields toward those that the measured patterns make most likely, with their phases kept.
 
-        ΔΨ = δ Ψ / √(|Ψ|² + ε₁²),   a = |Ψ|,
+        ΔΨ = δ Ψ / √(a² + ε₁²),   a² = Σ_m |Ψ_m|² + b,
         δ = (x² − a²) / (2 max(a, √0.05 max(f, x)))   up to ten photons in the pixel,
         δ = x − a                                     for more, and where amplitudes are not those of counts
 
@@ -186,14 +228,17 @@ def far_field_step(far_fields: tf.Tensor, measured: tf.Tensor, photon: float | N
     Source: Thibault & Guizar-Sicairos, New J. Phys. 14 (2012) 063004, for the likelihood.
 
     Args:
-        far_fields: Ψ, ``(…, H, W)`` complex64.
+        far_fields: Ψ, ``(…, H, W)`` complex64, with modes ``(…, K, H, W)``.
         measured: ``x = f √n``, normalised amplitudes ``(…, H, W)`` float32, ordered as Ψ.
         photon: ``f``, normalised amplitude of one photon; None where ``x²`` are no counts.
+        modes: the far fields have an axis of modes, which share the step.
+        background: b, ``(H, W)`` float32, normalised intensity; None: zero.
 
     Returns:
-        ``(…, H, W)`` complex64.
+        As ``far_fields``.
     """
-    light = intensity(far_fields)
+    light = over_modes(intensity(far_fields), modes)
+    light = light if background is None else light + background
     expected = tf.sqrt(light)
     step = measured - expected
     if photon is not None:
@@ -201,19 +246,32 @@ def far_field_step(far_fields: tf.Tensor, measured: tf.Tensor, photon: float | N
         scored = (tf.square(measured) - light) / (2 * floored)
         step = tf.where(measured < photon * FEW_PHOTONS**0.5, scored, step)
     step = tf.where(measured < 0, tf.zeros_like(step), step)
-    return scaled(far_fields, step * tf.math.rsqrt(light + MODULUS_FLOOR**2))
+    factor = step * tf.math.rsqrt(light + MODULUS_FLOOR**2)
+    return scaled(far_fields, factor[..., None, :, :] if modes else factor)
 
 
-def detect(waves: tf.Tensor) -> tf.Tensor:
-    """Diffraction amplitudes ``|F ψ|`` of exit waves, as they are measured.
+def detect(waves: tf.Tensor, modes: bool = False, background: tf.Tensor | None = None) -> tf.Tensor:
+    """Diffraction amplitudes ``|F ψ|``, or ``√(Σ_m |F ψ_m|² + b)``, of exit waves, as they are measured.
 
     Args:
-        waves: ``(…, H, W)`` complex64 or complex128.
+        waves: ``(…, H, W)`` complex64 or complex128, with modes ``(…, K, H, W)``.
+        modes: the waves have an axis of modes.
+        background: b, ``(H, W)``, zero frequency at sample 0; None: zero.
 
     Returns:
         ``(…, H, W)`` in the real dtype of ``waves``, zero frequency at ``(H//2, W//2)``.
     """
-    return centre(amplitude(far_field(waves)))
+    far_fields = far_field(waves)
+    if not modes and background is None:
+        return centre(amplitude(far_fields))
+    light = over_modes(intensity(far_fields), modes)
+    return centre(root(light if background is None else light + background))
+
+
+def root(light: tf.Tensor) -> tf.Tensor:
+    """``√light``; its gradient at zero is zero."""
+    some = light > 0
+    return tf.where(some, tf.sqrt(tf.where(some, light, tf.ones_like(light))), tf.zeros_like(light))
 
 
 def diffract(
@@ -234,7 +292,7 @@ def diffract(
     Returns:
         ``(B, C, N, N)`` float32, ``|F(P · patch)|``, zero frequency at ``N//2``.
     """
-    return detect(exit_waves(objects, positions, probe, support, mover))
+    return detect(exit_waves(objects, positions, probe, support, mover), has_modes(probe))
 
 
 def _root_samples(waves: tf.Tensor) -> tf.Tensor:

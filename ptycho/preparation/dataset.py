@@ -67,7 +67,7 @@ def measured_dataset(
         photon_scale=1.0,
         object_size=scan.N + int(np.ceil(positions.max())) + 2,
         region_size=smallest_region(positions, groups, scan.N),
-        counts=scan.detector.domain == "counts" or config.data.gain is not None,
+        counts=scan.counts,
         good=None if good.all() else good,
         exact=bool(np.any(positions != np.round(positions))),
     )

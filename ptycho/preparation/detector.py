@@ -101,6 +101,16 @@ def oriented(
     return frames[..., ::-1] if flip_cols else frames
 
 
+def turned(
+    centre: tuple[int, int], shape: tuple[int, ...], transpose: bool, flip_rows: bool, flip_cols: bool
+) -> tuple[int, int]:
+    """Where the pixel ``centre`` of a stored frame of some shape, (row, col), lies in the oriented one."""
+    (row, col), (height, width) = centre, shape
+    if transpose:
+        row, col, height, width = col, row, width, height
+    return (height - 1 - row if flip_rows else row), (width - 1 - col if flip_cols else col)
+
+
 def found_centre(mean: np.ndarray, good: np.ndarray) -> tuple[int, int]:
     """(row, col) of the zero frequency of a mean pattern ``(H, W)``, to a pixel.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,14 +11,19 @@ from ptycho.config import ConfigError
 from ptycho.readers.scans.raw_scan import UNITS, wavelength_m
 
 FAR = 5.0  # times the median distance to the nearest neighbour; a scan is expected to hang together
+LARGEST_PROBE = 1e15  # its square is summed in single precision
 LARGEST_SPAN_M = 0.05  # a scan wider than this was stated in another unit
 
 
 @dataclass(frozen=True)
 class PixelSize:
-    """Pitch (row, col) of the object's pixels in metres, or None where lengths stay in pixels."""
+    """Pitch (row, col) of the object's pixels in metres, or None where lengths stay in pixels.
+
+    ``missing``: the keys of the values that it would take.
+    """
 
     metres: tuple[float, float] | None
+    missing: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -32,18 +38,25 @@ def object_pixel(
 ) -> PixelSize:
     """``dx = λ z / (N p)`` for a pattern that spans ``side = N·bin`` detector pixels of pitch p."""
     if energy_eV is None or distance_m is None or pixel_m is None:
-        return PixelSize(None)
+        known = {"data.energy_eV": energy_eV, "data.distance_m": distance_m, "data.detector_pixel_m": pixel_m}
+        return PixelSize(None, tuple(key for key, value in known.items() if value is None))
     length = wavelength_m(energy_eV) * distance_m / side
     return PixelSize((length / pixel_m[0], length / pixel_m[1]))
 
 
 def positions_in_pixels(
-    positions: np.ndarray, unit: str, pixel: PixelSize, side: int, detector: tuple[int, int]
+    positions: np.ndarray,
+    unit: str,
+    pixel: PixelSize,
+    side: int,
+    detector: tuple[int, int],
+    remarks: Sequence[str] = (),
 ) -> np.ndarray:
     """Positions ``(J, 2)`` of any unit in object pixels, float64, of any origin.
 
     Positions that a file states in pixels are those of an object pixel that belongs to its whole detector;
-    a pattern cut to ``side`` detector pixels has one that is larger by ``H / side``.
+    a pattern cut to ``side`` detector pixels has one that is larger by ``H / side``. ``remarks`` on the file
+    are told if a length is missing.
 
     Raises:
         ConfigError: metres cannot become pixels, or the scan is absurdly large.
@@ -56,14 +69,65 @@ def positions_in_pixels(
     if span.max() > LARGEST_SPAN_M:
         raise ConfigError(
             f"positions: the scan is {span[0]:.3g} m × {span[1]:.3g} m in the unit {unit}; "
-            "state the right one by data.unit"
+            f"{other_unit(positions, pixel, side)}"
         )
     if pixel.metres is None:
         raise ConfigError(
-            "positions are in metres, and the object's pixel is unknown: set data.energy_eV, data.distance_m "
-            "and data.detector_pixel_m (those that the file lacks)"
+            "positions are in metres, and the object's pixel is unknown: set "
+            f"{', '.join(f'{key}=' for key in pixel.missing)}{''.join(f' ({line})' for line in remarks)}"
         )
     return metres / np.array(pixel.metres)
+
+
+def check_steps(
+    positions: np.ndarray, stated: np.ndarray, unit: str, pixel: PixelSize, side: int, N: int
+) -> None:
+    """Refuse positions between which nothing was scanned, or nothing overlaps.
+
+    Args:
+        positions: ``(J, 2)`` in object pixels; ``stated``: as the file has them, in ``unit``.
+        side: detector pixels that a pattern spans; ``N``: its width in object pixels.
+
+    Raises:
+        ConfigError: naming the unit that is more likely.
+    """
+    if len(positions) < 2:
+        raise ConfigError("positions: there is only one; a scan has several, which overlap")
+    span, step = np.ptp(positions, axis=0), _step(positions)
+    if not span.any():
+        raise ConfigError(f"positions: all {len(positions)} are equal; nothing was scanned")
+    if span.max() < 1:
+        raise ConfigError(
+            f"positions: the scan spans {span[0]:.2g} × {span[1]:.2g} object pixels in the unit {unit}; "
+            f"{other_unit(stated, pixel, side)}"
+        )
+    if step > N:
+        raise ConfigError(
+            f"positions: neighbours are {step:.4g} object pixels apart in the unit {unit}, and patterns are "
+            f"{N} wide, so that nothing overlaps; {other_unit(stated, pixel, side)}"
+        )
+
+
+def other_unit(stated: np.ndarray, pixel: PixelSize, side: int) -> str:
+    """What to do about positions of an impossible unit: the units in which neighbours overlap, if any."""
+    step = _step(stated)
+    low, high = (1e-9, 1e-4) if pixel.metres is None else (0.2 * min(pixel.metres), side * max(pixel.metres))
+    likely = [unit for unit, size in UNITS.items() if size is not None and low <= step * size <= high]
+    if pixel.metres is None and 0.2 <= step <= side:
+        likely.append("px")
+    return (
+        f"are they in {' or '.join(likely)}? set data.unit={likely[0]}"
+        if likely
+        else "set the right data.unit="
+    )
+
+
+def _step(positions: np.ndarray) -> float:
+    """The median distance from a position to the nearest other one, of those ``(J, 2)`` that are apart."""
+    from scipy.spatial import cKDTree
+
+    apart = np.unique(positions, axis=0)
+    return float(np.median(cKDTree(apart).query(apart, k=2)[0][:, 1])) if len(apart) > 1 else 0.0
 
 
 def placed(positions: np.ndarray, N: int) -> tuple[np.ndarray, int]:
@@ -73,6 +137,20 @@ def placed(positions: np.ndarray, N: int) -> tuple[np.ndarray, int]:
     """
     corners = positions - positions.min(axis=0) + 1
     return corners, N + int(np.ceil(np.ptp(corners, axis=0).max())) + 2
+
+
+def unfit_probe(probe: np.ndarray) -> str | None:
+    """Why a probe ``(K, h, w)`` of a file cannot be used, or None."""
+    if probe.shape[1] != probe.shape[2]:
+        return f"has shape {probe.shape} and is not square"
+    largest = float(np.abs(probe).max())
+    if largest == 0:
+        return "is zero"
+    return (
+        f"reaches {largest:.3g}, and more than {LARGEST_PROBE:g} is refused"
+        if largest > LARGEST_PROBE
+        else None
+    )
 
 
 def resampled_probe(
@@ -126,4 +204,4 @@ def lonely(positions: np.ndarray) -> np.ndarray:
     if len(positions) < 3:
         return np.zeros(0, int)
     nearest = cKDTree(positions).query(positions, k=2)[0][:, 1]
-    return np.flatnonzero(nearest > FAR * max(np.median(nearest), 1e-9))
+    return np.flatnonzero(nearest > FAR * max(_step(positions), 1e-9))

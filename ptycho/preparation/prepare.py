@@ -17,20 +17,27 @@ from ptycho.preparation.detector import (
     Detector,
     checked_frames,
     found_centre,
-    oriented,
     suspicious_pixels,
+    turned,
 )
 from ptycho.preparation.geometry import (
     PixelSize,
+    check_steps,
     lonely,
     object_pixel,
     placed,
     positions_in_pixels,
     resampled_probe,
+    unfit_probe,
 )
+from ptycho.preparation.photon_gain import Gain, photon_gain
 from ptycho.readers.scans.mask_file import read_mask
 from ptycho.readers.scans.raw_scan import RawScan
 
+NOT_FINITE = (
+    "patterns: {0} that should count hold NaN or infinity in frame {1}; mark such pixels as bad "
+    "(data.mask_file=), or leave the frame out (data.drop=[{1}])"
+)
 READ_AT_ONCE = 2**25  # bytes of raw frames
 DARK = 0.05  # of the median pattern's energy: a frame below it saw no beam
 
@@ -60,6 +67,7 @@ class Understood:
         object_size: side of the object.
         probe: modes ``(K, N, N)`` complex64, or None.
         mean: mean intensity of some frames, ``(H, W)``, as stored.
+        counts: squares of the amplitudes are photons.
         findings, warnings: for the log and for ``metrics.json``.
     """
 
@@ -71,12 +79,19 @@ class Understood:
     object_size: int
     probe: np.ndarray | None
     mean: np.ndarray
+    counts: bool
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...]
 
     @property
     def N(self) -> int:
         return self.detector.N
+
+    @property
+    def pitch_m(self) -> tuple[float, float] | None:
+        """(row, col) of the patterns' pixels, turned and binned as they are."""
+        pitch, b = _exchanged(self.raw.detector_pixel_m, self.detector.transpose), self.detector.bin
+        return None if pitch is None else (b * pitch[0], b * pitch[1])
 
     def patterns(self, chosen: np.ndarray | slice) -> np.ndarray:
         """Amplitudes ``(K, N, N)`` float32 of some of the used frames, by their place among them."""
@@ -89,6 +104,9 @@ class Understood:
         step = max(1, READ_AT_ONCE // (height * width * 8))
         for start in range(0, len(self.frames), step):
             block = self.patterns(slice(start, start + step))
+            wrong = np.flatnonzero(~np.isfinite(block).all(axis=(1, 2)))
+            if len(wrong):
+                raise ConfigError(NOT_FINITE.format("some pixels", self.frames[start + wrong[0]]))
             copy[start : start + len(block)] = block
             advance(len(block))
         return copy
@@ -104,32 +122,52 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     warnings = list(raw.warnings)
     raw = _stated(raw, config)
     frames = checked_frames(config, raw.patterns.shape[0])
-    domain, sample = _domain(raw, config, frames, found)
-    good, mean = _good_pixels(raw, config, sample, domain, found, warnings)
-    turning = (raw.zero_frequency == "corner", config.transpose, config.flip_rows, config.flip_cols)
-    seen = oriented(mean, *turning)
-    centre = _centre(raw, config, seen, oriented(good, *turning), found)
-    N = _side(raw, config, seen.shape, centre, found)
+    domain, looked_at, sample = _domain(raw, config, frames, found)
+    warnings += _repeated(sample, looked_at)
+    good, mean = _good_pixels(raw, config, looked_at, sample, domain, found, warnings)
+    turning = config.transpose, config.flip_rows, config.flip_cols
+    gain = _gain(raw, config, sample, good, found)
+    stored = _centre(raw, config, mean, good, found)
+    N = _side(raw, config, stored, found)
     detector = Detector(
-        centre,
+        turned(stored, mean.shape, *turning),
         N,
         config.bin,
         good,
         raw.dark,
         raw.flat,
         domain,
-        config.gain or 1.0,
+        gain or 1.0,
+        raw.zero_frequency == "corner",
         *turning,
     )
-    pixel = object_pixel(raw.energy_eV, raw.distance_m, raw.detector_pixel_m, N * config.bin)
-    found.append(Finding("object pixel", pixel.text, _pixel_reason(raw, N * config.bin)))
+    pitch = _exchanged(raw.detector_pixel_m, config.transpose)
+    pixel = object_pixel(raw.energy_eV, raw.distance_m, pitch, N * config.bin)
+    found.append(Finding("object pixel", pixel.text, _pixel_reason(raw, pixel, N * config.bin)))
     positions = _positions(raw, config, frames, pixel, N * config.bin, found, warnings)
     corners, size = placed(positions, N)
     probe = None
-    if raw.probe is not None:
+    unfit = None if raw.probe is None else unfit_probe(raw.probe)
+    if unfit is not None:
+        warnings.append(
+            f"the file's probe {unfit}; one is guessed, unless probe=zone_plate or probe=npz says"
+        )
+    elif raw.probe is not None:
         probe, how = resampled_probe(raw.probe, raw.probe_pixel_m, pixel, N)
         found.append(Finding("probe", f"{len(probe)} modes, {N} × {N}", how))
-    return Understood(raw, detector, frames, pixel, corners, size, probe, mean, tuple(found), tuple(warnings))
+    return Understood(
+        raw,
+        detector,
+        frames,
+        pixel,
+        corners,
+        size,
+        probe,
+        mean,
+        gain is not None,
+        tuple(found),
+        tuple(warnings),
+    )
 
 
 def _stated(raw: RawScan, config: DataConfig) -> RawScan:
@@ -148,32 +186,52 @@ def _stated(raw: RawScan, config: DataConfig) -> RawScan:
 
 def _domain(
     raw: RawScan, config: DataConfig, frames: np.ndarray, found: list[Finding]
-) -> tuple[str, np.ndarray]:
-    """What the frames hold, and some of them, spread over the scan."""
+) -> tuple[str, np.ndarray, np.ndarray]:
+    """What the frames hold; the indices of some, spread over the scan, and these themselves."""
     spread = frames[np.unique(np.linspace(0, len(frames) - 1, min(SAMPLED, len(frames))).astype(int))]
     sample = raw.patterns.read(spread).astype(np.float64)
-    if not np.isfinite(sample).all():
-        raise ConfigError("patterns hold NaN or infinity; mark such pixels as bad (data.mask_file=…)")
+    largest = float(np.max(sample, initial=0, where=np.isfinite(sample)))
     if raw.domain is None:
         raise ConfigError(
-            f"patterns are {raw.patterns.dtype} up to {sample.max():.4g}: counts, intensities or amplitudes "
+            f"patterns are {raw.patterns.dtype} up to {largest:.4g}: counts, intensities or amplitudes "
             "cannot be told apart; set data.domain=counts, intensity or amplitude"
         )
-    why = "data.domain" if config.domain else f"{raw.patterns.dtype}, the largest of some {sample.max():.6g}"
+    why = "data.domain" if config.domain else f"{raw.patterns.dtype}, the largest of some {largest:.6g}"
     found.append(Finding("patterns", f"{len(frames)} of {raw.patterns.shape}, {raw.domain}", why))
-    return raw.domain, sample
+    return raw.domain, spread, sample
+
+
+def _repeated(sample: np.ndarray, looked_at: np.ndarray) -> list[str]:
+    """A warning of frames that are the same to the last photon; dark ones are none."""
+    seen: dict[bytes, int] = {}
+    twins = []
+    for frame, index in zip(sample, looked_at, strict=True):
+        if np.any(frame[np.isfinite(frame)]):
+            before = seen.setdefault(frame.tobytes(), index)
+            twins += [(before, index)] if before != index else []
+    if len(sample) > 1 and len(twins) == len(sample) - 1:
+        raise ConfigError(
+            f"patterns: all {len(sample)} that were looked at are the same; nothing was scanned"
+        )
+    if not twins:
+        return []
+    first, second = twins[0]
+    more = f" ({len(twins)} such pairs in {len(sample)} that were looked at)" if len(twins) > 1 else ""
+    return [f"frames {first} and {second} are the same{more}; if one was not measured: data.drop=[{second}]"]
 
 
 def _good_pixels(
     raw: RawScan,
     config: DataConfig,
+    looked_at: np.ndarray,
     sample: np.ndarray,
     domain: str,
     found: list[Finding],
     warnings: list[str],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Good pixels and the mean intensity, both ``(H, W)`` as stored."""
-    intensity = np.square(sample) if domain == "amplitude" else sample
+    finite = np.isfinite(sample)
+    intensity = np.where(finite, np.square(sample) if domain == "amplitude" else sample, 0)
     shape = raw.patterns.shape[1:]
     good = np.ones(shape, bool) if raw.good is None else raw.good.copy()
     why = ["the file's mask"] if raw.good is not None else []
@@ -181,8 +239,21 @@ def _good_pixels(
         bad = read_mask(config.mask_file, (shape[0], shape[1]))
         good &= ~bad
         why.append(f"{bad.sum()} in data.mask_file")
+    never = ~finite.any(axis=0)
+    if never.any():
+        good &= ~never
+        why.append(f"{never.sum()} never finite")
+    spoilt = np.argwhere(~finite & good)
+    if len(spoilt):
+        count = len(np.unique(spoilt[:, 1:], axis=0))
+        raise ConfigError(NOT_FINITE.format(f"{count} of the pixels", looked_at[spoilt[0, 0]]))
     negative = (sample < 0).any(axis=0)
     if negative.any():
+        if negative.all():
+            raise ConfigError(
+                f"patterns: every pixel is negative in some of the {len(sample)} that were looked at; is a "
+                "background subtracted? give the patterns without that, and the background as data.keys.dark"
+            )
         good &= ~negative
         why.append(f"{negative.sum()} negative")
     if config.saturation is not None:
@@ -195,18 +266,50 @@ def _good_pixels(
         good &= ~(hot | dead)
         if hot.any() or dead.any():
             why.append(f"{hot.sum()} hot, {dead.sum()} dead in the data (data.hot_pixels=false keeps them)")
-    if good.mean() < 0.5:
-        warnings.append(f"only {100 * good.mean():.0f} % of the pixels are good: is the mask inverted?")
+    said = ", ".join(why)
     if not good.any():
-        raise ConfigError("mask: no pixel is good; is it inverted?")
-    found.append(Finding("bad pixels", f"{(~good).sum()} of {good.size}", ", ".join(why) or "none known"))
+        raise ConfigError(f"mask: no pixel is good ({said}); is it inverted? turn it over where it is stored")
+    if not mean[good].any():
+        raise ConfigError(f"patterns: dark, nothing but zeros in the {len(sample)} that were looked at")
+    if good.mean() < 0.5:
+        warnings.append(
+            f"only {100 * good.mean():.0f} % of the pixels are good ({said}): is the mask inverted?"
+        )
+    found.append(Finding("bad pixels", f"{(~good).sum()} of {good.size}", said or "none known"))
     return good, np.where(good, mean, 0)
+
+
+def _gain(
+    raw: RawScan, config: DataConfig, sample: np.ndarray, good: np.ndarray, found: list[Finding]
+) -> float | None:
+    """Intensity per photon, or None if it is unknown: stated, one for counts, or clear from the patterns."""
+    if config.gain is not None:
+        found.append(Finding("photon gain", f"{config.gain:g}", "data.gain"))
+        return config.gain
+    if raw.domain == "counts":
+        return 1.0
+    if raw.dark is None and raw.flat is None:
+        intensity = np.square(sample) if raw.domain == "amplitude" else sample
+        told = photon_gain(intensity, good, 8 * max(_rounding(raw.patterns.dtype), _rounding(np.float32)))
+    else:
+        told = Gain(None, "a dark or flat field changes the intensities")
+    if told.value is None:
+        why = f"{told.why}; patterns are not taken as counts, data.gain=… would state it"
+        found.append(Finding("photon gain", "unknown", why))
+    else:
+        found.append(Finding("photon gain", f"{told.value:.6g}", f"{told.why}; data.gain=… says otherwise"))
+    return told.value
+
+
+def _rounding(dtype: np.typing.DTypeLike) -> float:
+    """Relative, of numbers of a dtype."""
+    return float(np.finfo(dtype).eps) if np.dtype(dtype).kind == "f" else 0.0
 
 
 def _centre(
     raw: RawScan, config: DataConfig, mean: np.ndarray, good: np.ndarray, found: list[Finding]
 ) -> tuple[int, int]:
-    """(row, col) of the zero frequency in the oriented frame."""
+    """(row, col) of the zero frequency in the frame as stored, or with its corner brought to the middle."""
     zero = raw.zero_frequency
     if zero in ("centre", "corner"):
         centre = (mean.shape[0] // 2, mean.shape[1] // 2)
@@ -218,19 +321,25 @@ def _centre(
     else:
         centre, why = found_centre(mean, good), "centre of mass of the mean pattern"
     if not all(0 <= c < n for c, n in zip(centre, mean.shape, strict=True)):
-        raise ConfigError(f"data.zero_frequency={centre}: must lie on the detector of {mean.shape}")
+        raise ConfigError(
+            f"data.zero_frequency={centre}: must lie on the detector of {mean.shape}, (row, column) as stored"
+        )
+    if config.transpose or config.flip_rows or config.flip_cols:
+        why += "; in the frame as stored, before it is turned"
     found.append(Finding("zero frequency", f"row {centre[0]}, column {centre[1]}", why))
     return centre
 
 
-def _side(
-    raw: RawScan, config: DataConfig, shape: tuple[int, ...], centre: tuple[int, int], found: list[Finding]
-) -> int:
-    """N: as asked for, or the largest power of two up to 256 that fits on the detector around the centre."""
+def _side(raw: RawScan, config: DataConfig, centre: tuple[int, int], found: list[Finding]) -> int:
+    """N: as asked for, or the largest power of two up to 256 that fits on the detector around the centre.
+
+    Of the frame as stored: a flipped one of even size has its first row or column one pixel too late, and
+    the pattern's first is bad there.
+    """
     if config.N is not None:
         found.append(Finding("N", str(config.N), f"data.N, {config.bin} × {config.bin} pixels each"))
         return config.N
-    room = 2 * min(min(c, n - c) for c, n in zip(centre, shape, strict=True)) // config.bin
+    room = 2 * min(min(c, n - c) for c, n in zip(centre, raw.patterns.shape[1:], strict=True)) // config.bin
     if room < 16:
         raise ConfigError(f"data.N: only {room} pixels fit around the zero frequency at {centre}; set data.N")
     N = min(2 ** int(np.log2(room)), 256)
@@ -238,15 +347,14 @@ def _side(
     return N
 
 
-def _pixel_reason(raw: RawScan, side: int) -> str:
-    known = {
-        "data.energy_eV": raw.energy_eV,
-        "data.distance_m": raw.distance_m,
-        "data.detector_pixel_m": raw.detector_pixel_m,
-    }
-    missing = [key for key, value in known.items() if value is None]
-    if missing:
-        return f"{', '.join(missing)} not known"
+def _exchanged(pair: tuple[float, float] | None, transpose: bool) -> tuple[float, float] | None:
+    """(row, col) of the detector as stored → of the oriented frames."""
+    return (pair[1], pair[0]) if pair is not None and transpose else pair
+
+
+def _pixel_reason(raw: RawScan, pixel: PixelSize, side: int) -> str:
+    if pixel.missing:
+        return f"{', '.join(pixel.missing)} not known"
     assert raw.detector_pixel_m is not None
     pitch = f"{1e6 * raw.detector_pixel_m[0]:.4g} µm"
     return f"λz/(N·p) of {raw.energy_eV:.6g} eV, {raw.distance_m:.4g} m, {side} × {pitch}"
@@ -263,16 +371,16 @@ def _positions(
 ) -> np.ndarray:
     """Positions of the used frames in object pixels, of any origin."""
     height, width = raw.patterns.shape[1:]
-    positions = positions_in_pixels(raw.positions[frames], raw.unit, pixel, side, (height, width))
-    why = [f"in {raw.unit}", f"convention of {raw.format}"]
+    shape = (width, height) if config.transpose else (height, width)
+    positions, why = raw.positions[frames], [f"in {raw.unit}", f"convention of {raw.format}"]
     if config.position_axes == "xy" and not raw.format.startswith(("keymap", "tiff")):
         positions = positions[:, ::-1]
         why.append("columns exchanged: data.position_axes=xy")
+    positions = positions_in_pixels(positions, raw.unit, pixel, side, shape, raw.warnings)
     if config.position_sign == -1:
         positions = -positions
         why.append("negated: data.position_sign=-1")
-    if len(positions) > 1 and not np.ptp(positions, axis=0).any():
-        raise ConfigError(f"positions: all {len(positions)} are equal; nothing was scanned")
+    check_steps(positions, raw.positions[frames], raw.unit, pixel, side, side // config.bin)
     alone = lonely(positions)
     if len(alone):
         warnings.append(

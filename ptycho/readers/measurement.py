@@ -15,6 +15,7 @@ import numpy as np
 
 from ptycho.files.file_array import FileArray
 from ptycho.files.npz import Archive, Header, NpzError
+from ptycho.files.text import shown
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns, Statistics
 
@@ -75,7 +76,7 @@ class Measurement:
 
 def listed_keys(archive: Archive) -> str:
     more = ", …" if len(archive.keys) > NAMED else ""
-    return ", ".join(archive.keys[:NAMED]) + more or "none"
+    return ", ".join(shown(key, 60) for key in archive.keys[:NAMED]) + more or "none"
 
 
 def refuse(found: list[str]) -> None:

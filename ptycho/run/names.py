@@ -41,7 +41,7 @@ def training_files(config: NetworkConfig) -> list[str]:
     return [
         *(CONFIG, RECORD, METRICS, MANIFEST, LOG),
         *(dataset(config, role) for role in roles if isinstance(config, RunConfig)),
-        *(f"{name}/{file}" for name in config.models for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION)),
+        *(f"{name}/{file}" for name in config.networks for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION)),
         *(recon(name) for name in ("gt", *config.models)),
         figure("history"),
     ]

@@ -18,6 +18,7 @@ import numpy as np
 from ptycho.config import ConfigError, NetworkConfig, RunConfig, ScanRunConfig
 from ptycho.config.mapping import one_line
 from ptycho.files.npz import NpzError, read_all
+from ptycho.files.text import shown
 from ptycho.run.folder import RunFolder
 from ptycho.run.names import DESCRIPTION, HISTORY, SETUP, WEIGHTS
 from ptycho.run.record import problem, read_record
@@ -170,12 +171,15 @@ def read_history(run: Path, name: str) -> list[dict[str, float]]:
     path = run / name / HISTORY
     try:
         with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            if reader.fieldnames and "epoch" not in reader.fieldnames:
+                raise ValueError("it has no column epoch")
             return [
                 {key: int(value) if key == "epoch" else float(value) for key, value in row.items()}
-                for row in csv.DictReader(file)
+                for row in reader
             ]
     except Exception as error:  # a damaged file raises whatever its bytes lead to
-        raise ConfigError(f"{path}: is damaged ({one_line(str(error))})") from error
+        raise ConfigError(f"{path}: is damaged ({shown(str(error))})") from error
 
 
 def _arrays(path: Path, kinds: dict[str, str] | str, found: list[str]) -> dict[str, np.ndarray] | None:

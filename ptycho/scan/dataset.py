@@ -49,6 +49,9 @@ class Dataset:
             normalised.
         exact: fractions of a pixel move the probe rather than the object; see
             :func:`ptycho.physics.split_positions`.
+        weaker_modes: ``(K − 1, N, N)`` complex64, further modes of a partially coherent probe; None: none.
+        background: b, ``(N, N)`` float32, expected counts that do not depend on the position; None: none.
+        flux: c, ``(J,)`` float32, factor of the probe's amplitude in each pattern; None: one.
     """
 
     amplitudes: Patterns
@@ -65,6 +68,9 @@ class Dataset:
     stated_tiling: Tiling | None = None
     good: np.ndarray | None = None
     exact: bool = False
+    weaker_modes: np.ndarray | None = None
+    background: np.ndarray | None = None
+    flux: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.amplitudes, Patterns):
@@ -103,8 +109,21 @@ class Dataset:
 
     @property
     def model_probe(self) -> np.ndarray:
-        """``s·f·P``: the probe with which an object in its own units predicts ``x``; complex64."""
-        return (self.photon_scale * self.normalisation * self.probe).astype(np.complex64)
+        """``s·f·P``: the probe with which an object in its own units predicts ``x``; complex64.
+
+        ``(N, N)``; with modes ``(K, N, N)``, the strongest first.
+        """
+        scale = self.photon_scale * self.normalisation
+        if self.weaker_modes is None:
+            return (scale * self.probe).astype(np.complex64)
+        return (scale * np.concatenate([self.probe[None], self.weaker_modes])).astype(np.complex64)
+
+    @property
+    def model_background(self) -> np.ndarray | None:
+        """``f²·b``, in the units of ``x²``, zero frequency at sample 0; ``(N, N)`` float32, or None."""
+        if self.background is None:
+            return None
+        return (self.normalisation**2 * np.fft.ifftshift(self.background)).astype(np.float32)
 
     @cached_property
     def centres(self) -> np.ndarray:
@@ -152,6 +171,7 @@ class Dataset:
         return replace(
             self,
             amplitudes=self.amplitudes.some(indices),
+            flux=None if self.flux is None else self.flux[indices],
             positions=positions,
             image=image,
             groups=groups,

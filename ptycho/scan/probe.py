@@ -20,6 +20,7 @@ HC_KEV_NM = 1.239841984  # Planck's constant times the speed of light, keV·nm
 ZONE_PLATE_WINDOW_NM = 640.0  # field of view when no pixel size is given: 10 nm pixels at N = 64
 NEGLIGIBLE = 1e-6  # of the probe's largest amplitude
 FAR = 1.25  # ratio of widths beyond which a network is not known to serve another probe than its own
+FINER, LARGEST = 4, 2048  # samples of a far field between two of the detector, and at most in all
 PADDING = 4  # the zone-plate wave is computed on a window this many times wider than N
 
 
@@ -188,10 +189,12 @@ def probe_support(probe: np.ndarray) -> int:
 def probe_widths(probe: np.ndarray) -> tuple[float, float]:
     """How wide a probe is in the sample plane, in pixels, and in the far field, in cycles per pixel.
 
-    Both are diameters of the centred circle that holds 90 % of the energy.
+    Both are diameters of the centred circle that holds 90 % of the energy. The far field is sampled more
+    finely than the detector does, so that its width follows a probe that changes little by little.
     """
-    far_field = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(probe)))
-    return energy_diameter(probe), energy_diameter(far_field) / len(probe)
+    window = len(probe) * max(1, min(FINER, LARGEST // len(probe)))
+    far_field = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(_pad(probe, window))))
+    return energy_diameter(probe), energy_diameter(far_field) / window
 
 
 def is_far_from(probe: np.ndarray, trained: np.ndarray) -> bool:

@@ -8,6 +8,8 @@ import numpy as np
 
 from ptycho.config import RunConfig
 
+LIKE = 0.2  # of the logarithm: a lattice of other rows or columns than points of its pitch would span
+
 
 class Tiling(NamedTuple):
     """Squares of side ``pitch`` in the middle of the groups' regions tile a rectangle; all in object pixels.
@@ -42,27 +44,46 @@ def estimated_tiling(
 ) -> Tiling:
     """The tiling of groups whose lattice is not stored with them.
 
-    On each image, the pitch is that of the lattice of as many points that spans what the groups span, and
-    the lattice lies where its middle is theirs: jitter leaves both as they are. Of several images, the
-    median pitch, and what all rectangles share, cut at the object's edge.
+    On each image, the groups are taken for a lattice of as many points whose places have jitter. Of several
+    images, the median pitch, and what all rectangles share, cut at the object's edge.
 
     Args:
         origins: ``(G, 2)`` whole pixels, top-left sample of each group's region on its object.
         image: ``(G,)``, the image of each group.
     """
     scans = [np.unique(origins[image == i], axis=0) for i in np.unique(image)]
-    pitch = max(1, round(float(np.median([_pitch(scan, N) for scan in scans]))))
+    lattices = [_lattice(scan, N) for scan in scans]
+    pitch = max(1, round(float(np.median([found for found, _ in lattices]))))
     start = region_size // 2 - pitch // 2
     low, high = np.zeros(2, int), np.full(2, object_size)
-    for scan in scans:
-        steps = np.round(np.ptp(scan, axis=0) / pitch)
+    for scan, (own, its_steps) in zip(scans, lattices, strict=True):
+        steps = np.round(its_steps * own / pitch)
         first = np.round(scan.mean(axis=0) - steps * pitch / 2).astype(int) + start
         low, high = np.maximum(low, first), np.minimum(high, first + ((steps + 1) * pitch).astype(int))
     (top, left), (height, width) = low.tolist(), np.maximum(high - low, 0).tolist()
     return Tiling(pitch, top, left, height, width)
 
 
-def _pitch(points: np.ndarray, N: int) -> float:
+def _lattice(points: np.ndarray, N: int) -> tuple[float, np.ndarray]:
+    """Pitch of the lattice that different points ``(n, 2)`` are of, and its steps along rows and columns.
+
+    With a number of points that is rows times columns, these are told by what they span, and the pitch p is
+    the slope of places against ranks, ``r_k = r_0 + p ⌊k/columns⌋`` in the order of the rows, and so along
+    the columns. That jitter widens the span by up to twice its size does not matter then, as it does for any
+    other number of points.
+    """
+    n, p = len(points), _spanning_pitch(points, N)
+    extent = np.ptp(points, axis=0) / p + 1
+    rows = min((k for k in range(1, n + 1) if n % k == 0), key=lambda k: abs(np.log(k / extent[0])))
+    shape = np.array([rows, n // rows])
+    if n == 1 or np.abs(np.log(shape / extent)).max() > LIKE:
+        return p, np.round(extent - 1)
+    ranks = np.arange(n)[:, None] // shape[::-1]
+    ranks, places = ranks - ranks.mean(axis=0), np.sort(points, axis=0)
+    return float(np.sum(ranks * places) / np.sum(ranks**2)), shape - 1
+
+
+def _spanning_pitch(points: np.ndarray, N: int) -> float:
     """p with ``(h/p + 1)(w/p + 1) = n`` for n different points that span h × w; N/2 for a single one."""
     n, (h, w) = len(points), np.ptp(points, axis=0).astype(float)
     if n == 1:

@@ -29,16 +29,8 @@ import numpy as np
 from ptycho.readers.scans.hdf5 import Hdf5File, has, here, opened
 from ptycho.readers.scans.hdf5_patterns import Hdf5Patterns, domain_of, patterns
 from ptycho.readers.scans.hdf5_scan import centre_of, good_of, only, scan
-from ptycho.readers.scans.hdf5_values import (
-    DISTANCE,
-    ENERGY,
-    PIXEL,
-    WAVELENGTH,
-    energy_of,
-    number,
-    pair,
-    plain,
-)
+from ptycho.readers.scans.hdf5_values import energy_of, number, pair, plain
+from ptycho.readers.scans.quantities import DISTANCE, ENERGY, PIXEL, WAVELENGTH
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
 from ptycho.readers.scans.second_hdf5 import KEYS, by_keys, check_keys, place
 
@@ -70,7 +62,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
     """
     only(path, NAME, options, "keys", "unit", "axes", "positions_file")
     check_keys(path, options, KEYS)
-    with opened(path) as file:
+    with opened(path, options.stated) as file:
         source = patterns(file, *_patterns(file))
         values = _values(file, source)
         if options.positions_file:

@@ -25,7 +25,7 @@ import h5py
 from ptycho.readers.scans.hdf5 import Hdf5File, has, opened
 from ptycho.readers.scans.hdf5_patterns import Hdf5Patterns, domain_of, patterns
 from ptycho.readers.scans.hdf5_scan import columns, only, scan
-from ptycho.readers.scans.product_hdf5 import INDEXES, has_positions
+from ptycho.readers.scans.product_hdf5 import INDEXES, has_energy, has_positions
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
 from ptycho.readers.scans.second_hdf5 import PP, place
 
@@ -36,7 +36,7 @@ PATTERNS = ("dp", "diffraction/dp")
 def detect(file: h5py.File) -> bool:
     """Patterns of that name, or positions of those names without patterns."""
     alone = all(has(file, key) for key in PP) or (has_positions(file) and not has(file, INDEXES))
-    return any(has(file, key) for key in PATTERNS) or (alone and "probe_energy_eV" not in file.attrs)
+    return any(has(file, key) for key in PATTERNS) or (alone and not has_energy(file))
 
 
 def read(path: str | Path, options: ReadOptions) -> RawScan:
@@ -46,7 +46,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         ConfigError: one line with what is missing or does not fit.
     """
     only(path, NAME, options, "unit", "axes", "positions_file", "patterns_file")
-    with opened(path) as file:
+    with opened(path, options.stated) as file:
         if not any(has(file.file, key) for key in PATTERNS):
             beside = options.patterns_file or _beside(file.path, "_para", "_dp")
             if beside is None:

@@ -18,19 +18,22 @@ line. Filters beyond HDF5's own (bitshuffle, LZ4, Blosc, Zstandard: Eiger and Ju
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.files.text import shown
 
 with contextlib.suppress(ImportError):
     import hdf5plugin  # noqa: F401 - registers its filters with HDF5
 
 DEEP = 16  # links that lead to links
 NAMED = 12  # datasets that an error lists
+TOLD = 5  # problems that an error tells of
+LONGEST = 600  # letters of a line; names and texts in a file may have any length
 DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError)  # what h5py makes of damaged bytes
 
 
@@ -45,13 +48,15 @@ class Hdf5File:
         path: as it was given.
         root: the folder that links must not leave.
         problems, warnings, notes: a line each.
+        stated: values that the user puts in place of the file's, see :class:`ReadOptions`.
 
     Raises:
         ConfigError: it is missing, cut short, being written, or no HDF5.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, stated: Mapping[str, float] | None = None) -> None:
         self.path = Path(path)
+        self.stated: Mapping[str, float] = stated or {}
         self.problems: list[str] = []
         self.warnings: list[str] = []
         self.notes: list[str] = []
@@ -68,20 +73,23 @@ class Hdf5File:
         self._open = {}
 
     def complain(self, problem: str) -> None:
+        problem = shown(problem, LONGEST)
         if problem not in self.problems:
             self.problems.append(problem)
 
     def refuse(self) -> None:
-        """Raise :class:`ConfigError` with every problem, if there are any."""
+        """Raise :class:`ConfigError` with the problems, if there are any."""
         if self.problems:
-            raise ConfigError(f"{self.path}: {'; '.join(self.problems)}")
+            more = f"; and {len(self.problems) - TOLD} more" if len(self.problems) > TOLD else ""
+            raise ConfigError(f"{self.path}: {'; '.join(self.problems[:TOLD])}{more}")
 
     def absorb(self, other: Hdf5File) -> None:
         """Take over what was found in a second file, and close it."""
+        where = "" if other.path == self.path else f"{other.path}: "
         for problem in other.problems:
-            self.complain(f"{other.path}: {problem}")
-        self.warnings += [f"{other.path}: {line}" for line in other.warnings]
-        self.notes += [f"{other.path}: {line}" for line in other.notes]
+            self.complain(f"{where}{problem}")
+        self.warnings += [f"{where}{line}" for line in other.warnings]
+        self.notes += [f"{where}{line}" for line in other.notes]
         other.close()
 
     def node(self, key: str) -> h5py.Group | h5py.Dataset | None:
@@ -124,7 +132,7 @@ class Hdf5File:
 
         def visit(name: str | bytes, node: object) -> bool | None:
             if isinstance(node, h5py.Dataset):
-                found.append(name if isinstance(name, str) else ascii(name))
+                found.append(shown(name if isinstance(name, str) else ascii(name), 60))
             return True if len(found) > NAMED else None
 
         with contextlib.suppress(*DAMAGE):  # a damaged part ends the list
@@ -199,13 +207,13 @@ class Hdf5File:
 
 
 @contextlib.contextmanager
-def opened(path: str | Path) -> Iterator[Hdf5File]:
-    """An open file, which stays open for its patterns unless the block raises.
+def opened(path: str | Path, stated: Mapping[str, float] | None = None) -> Iterator[Hdf5File]:
+    """An open file, which stays open for its patterns unless the block raises; ``stated`` by the user.
 
     Raises:
         ConfigError: it cannot be opened, or is damaged where the block reads.
     """
-    file = Hdf5File(path)
+    file = Hdf5File(path, stated)
     try:
         yield file
     except BaseException as error:

@@ -119,6 +119,8 @@ class Hdf5Patterns:
         try:
             dataset.read_direct(into[:count], (*lead, slice(first, first + count)))
         except DAMAGE as error:  # or the file was closed
+            if count > 1 and self._file.file:  # one at a time, to name the one that is damaged
+                return self._read(frame, into[:1])
             where = f"{key}: patterns {local} to {local + count - 1} cannot be read"
             raise ConfigError(f"{self._file.path}: {where} ({one_line(error)})") from error
         return count

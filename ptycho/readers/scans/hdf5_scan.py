@@ -10,18 +10,14 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.scans.hdf5 import Hdf5File
+from ptycho.files.text import shown
+from ptycho.readers.scans.hdf5 import LONGEST, Hdf5File
 from ptycho.readers.scans.hdf5_patterns import Hdf5Patterns
-from ptycho.readers.scans.hdf5_values import LENGTHS, array, raw, unit_of
-from ptycho.readers.scans.raw_scan import UNITS, RawScan, ReadOptions
+from ptycho.readers.scans.hdf5_values import array, raw, text, unit_of
+from ptycho.readers.scans.quantities import LENGTHS
+from ptycho.readers.scans.raw_scan import OPTIONS, UNITS, RawScan, ReadOptions
 
-OPTIONS = {  # of ReadOptions, with their names in the configuration
-    "keys": "data.keys",
-    "unit": "data.unit",
-    "axes": "data.position_axes",
-    "positions_file": "data.positions_file",
-    "patterns_file": "data.patterns_file",
-}
+PIXELS = ("px", "pixel", "pixels")
 CXI_GOOD = 0x1000  # of CXI's bits of a mask, this one says that a pixel has signal
 
 
@@ -46,6 +42,8 @@ def lengths(
     """Positions of one key and their unit: the user's; metres, by the ``units`` attribute; else ``unit``."""
     before = len(file.problems)
     found = array(file, key)
+    if options.unit is None and (text(file, f"{key}@units") or "").strip().lower() in PIXELS:
+        return None if found is None else (found.astype(np.float64), "px")
     said = unit_of(file, key, LENGTHS) if options.unit is None else None
     if found is None or len(file.problems) > before:
         return None
@@ -77,7 +75,8 @@ def columns(
     if pair is None:
         file.complain(
             f"{keys[0]} {row[0].shape} and {keys[1]} {col[0].shape} do not fit "
-            f"{source.shape[0]} patterns{f' of a raster {source.grid}' if source.grid else ''}"
+            f"{source.shape[0]} patterns{f' of a raster {source.grid}' if source.grid else ''}; "
+            "leave out what has no counterpart"
         )
         return None
     file.notes.append(f"positions: row is {keys[0]}, col is {keys[1]}, in {row[1]}")
@@ -126,8 +125,6 @@ def good_of(file: Hdf5File, key: str | None, kind: str) -> np.ndarray | None:
                 f"{key} {mask.shape}: {differ} pixels are bad in some patterns, and left out of all"
             )
     file.notes.append(f"mask: {key}, {int(np.count_nonzero(~good))} of {good.size} pixels are bad")
-    if 2 * np.count_nonzero(good) < good.size:
-        file.warnings.append(f"{key} leaves out more than half of the detector; is it inverted?")
     return good
 
 
@@ -190,17 +187,25 @@ def scan(
     """
     if source is not None and positions is not None:
         _check_positions(file, positions[0], source)
-        for key in ("good", "dark", "flat"):
+        for key, what in (("good", "mask"), ("dark", "dark field"), ("flat", "flat field")):
             found = values.get(key)
             if found is not None and found.shape != source.shape[1:]:
-                file.complain(f"{key} has shape {found.shape}; must be {source.shape[1:]}, that of a pattern")
+                file.complain(
+                    f"the {what} has shape {found.shape}; must be {source.shape[1:]}, that of a pattern"
+                )
     elif not file.problems:
         file.complain("lacks patterns" if source is None else "lacks positions; add data.positions_file=")
     file.refuse()
     assert source is not None and positions is not None
-    notes, warnings = tuple(file.notes), tuple(file.warnings)
+    notes, warnings = ([shown(line, LONGEST) for line in lines] for lines in (file.notes, file.warnings))
     return RawScan(
-        name, source, positions=positions[0], unit=positions[1], notes=notes, warnings=warnings, **values
+        name,
+        source,
+        positions=positions[0],
+        unit=positions[1],
+        notes=tuple(notes),
+        warnings=tuple(warnings),
+        **values,
     )
 
 
@@ -209,8 +214,6 @@ def _check_positions(file: Hdf5File, positions: np.ndarray, source: Hdf5Patterns
         file.complain(
             f"{source.shape[0]} patterns, but {len(positions)} positions; leave out those without a partner"
         )
-    elif len(positions) > 1 and not np.ptp(positions, axis=0).any():
-        file.warnings.append("all positions are the same")
 
 
 def _spread(row: np.ndarray, col: np.ndarray, source: Hdf5Patterns) -> tuple[np.ndarray, np.ndarray] | None:

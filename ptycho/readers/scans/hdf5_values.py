@@ -7,7 +7,6 @@ root. What is wrong becomes a problem of the file, and the value is None.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import h5py
@@ -15,38 +14,10 @@ import numpy as np
 
 from ptycho.readers.scans.hdf5 import DAMAGE, Hdf5File, one_line
 from ptycho.readers.scans.hdf5_storage import examine
+from ptycho.readers.scans.quantities import Quantity, first_names
 
 IN_MEMORY = 2**31  # bytes of one array
 KINDS = {"fiu": "real numbers", "fiub": "numbers or truth values", "cfiu": "complex or real numbers"}
-ELECTRON = 1.602176634e-19  # joule in an electronvolt
-LENGTHS = {
-    "m": 1.0, "metre": 1.0, "metres": 1.0, "meter": 1.0, "meters": 1.0,
-    "cm": 1e-2,
-    "mm": 1e-3, "millimetre": 1e-3, "millimeter": 1e-3, "millimeters": 1e-3,
-    "um": 1e-6, "µm": 1e-6, "μm": 1e-6, "micron": 1e-6, "microns": 1e-6, "micrometer": 1e-6,
-    "micrometre": 1e-6, "micrometers": 1e-6,
-    "nm": 1e-9, "nanometer": 1e-9, "nanometre": 1e-9, "nanometers": 1e-9,
-    "angstrom": 1e-10, "angstroms": 1e-10, "å": 1e-10, "pm": 1e-12,
-}  # fmt: skip
-ENERGIES = {"ev": 1.0, "kev": 1e3, "j": 1 / ELECTRON, "joule": 1 / ELECTRON, "joules": 1 / ELECTRON}
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """What a number may be: from ``low`` to ``high`` in the unit ``base``, in which ``units`` are sizes."""
-
-    name: str
-    base: str
-    low: float
-    high: float
-    units: dict[str, float]
-
-
-ENERGY = Quantity("photon energy", "eV", 10, 5e5, ENERGIES)
-WAVELENGTH = Quantity("wavelength", "m", 2e-12, 1e-4, LENGTHS)
-DISTANCE = Quantity("distance", "m", 1e-6, 1e4, LENGTHS)
-PIXEL = Quantity("pixel size", "m", 1e-8, 1e-2, LENGTHS)
-OBJECT_PIXEL = Quantity("pixel size", "m", 1e-13, 1e-3, LENGTHS)
 
 
 def raw(file: Hdf5File, key: str, kinds: str) -> np.ndarray | None:
@@ -128,19 +99,23 @@ def unit_of(file: Hdf5File, key: str, units: dict[str, float]) -> tuple[str, flo
     said = None if "@" in key else text(file, f"{key}@units") or text(file, f"{key}@unit")
     if said is None or not said.strip():
         return None
-    size = units.get(said.strip().lower())
+    said = said.strip()
+    size = units.get(said.lower())
     if size is None:
-        file.complain(f"{key}@units={said}: must be one of {', '.join(units)}")
+        file.complain(f"{key}@units={said}: must be one of {', '.join(first_names(units))}")
         return None
     return said, size
 
 
 def number(file: Hdf5File, quantity: Quantity, unit: str, *keys: str) -> float | None:
-    """The first of some ``keys`` that is there, in the quantity's base.
+    """The first of some ``keys`` that is there, in the quantity's base; what the user states goes before.
 
     Args:
         unit: of a number without a ``units`` attribute.
     """
+    stated = file.stated.get(quantity.option or "")
+    if stated is not None:
+        return quantity.from_option(stated)
     for key in keys:
         found = raw(file, key, "fiu")
         if found is not None and found.size:
@@ -184,23 +159,10 @@ def _in_base(file: Hdf5File, quantity: Quantity, unit: str, key: str, found: np.
         return None
     if np.ptp(found) > 1e-3 * value:
         file.warnings.append(f"{key} varies from {found.min():g} to {found.max():g}: {value:g} is taken")
-    if not quantity.low <= value * size <= quantity.high:
-        likely = _likely(quantity, value)
-        file.complain(
-            f"{key}={value:g} {said}: a {quantity.name} must be from {quantity.low:g} to {quantity.high:g} "
-            f"{quantity.base}; {likely}correct it or its units attribute"
-        )
+    if problem := quantity.problem(key, value, said, "correct it or its units attribute"):
+        file.complain(problem)
         return None
     return value * size
-
-
-def _likely(quantity: Quantity, value: float) -> str:
-    """The units, each by its first name, in which a number would be possible."""
-    names: dict[float, str] = {}
-    for name, size in quantity.units.items():
-        if quantity.low <= value * size <= quantity.high:
-            names.setdefault(size, {"ev": "eV", "kev": "keV", "j": "J"}.get(name, name))
-    return f"is it in {' or '.join(names.values())}? " if names else ""
 
 
 def _whole(file: Hdf5File, dataset: h5py.Dataset, key: str) -> np.ndarray | None:

@@ -27,8 +27,9 @@ import h5py
 from ptycho.readers.scans.hdf5 import Hdf5File, has, opened
 from ptycho.readers.scans.hdf5_patterns import Hdf5Patterns, domain_of, patterns
 from ptycho.readers.scans.hdf5_scan import frame_of, good_of, layer_of, modes_of, only, scan
-from ptycho.readers.scans.hdf5_values import DISTANCE, ENERGY, image, number
+from ptycho.readers.scans.hdf5_values import image, number
 from ptycho.readers.scans.ptylab import pixels_at
+from ptycho.readers.scans.quantities import DISTANCE, ENERGY
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
 from ptycho.readers.scans.second_hdf5 import KEYS as POSITIONS
 from ptycho.readers.scans.second_hdf5 import by_keys, check_keys, place
@@ -52,10 +53,10 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
     """
     only(path, NAME, options, "keys", "unit", "axes", "positions_file", "patterns_file")
     check_keys(path, options, KEYS)
-    with opened(options.patterns_file or path) as file:
+    with opened(options.patterns_file or path, options.stated) as file:
         key = options.keys.get("patterns")
         source = patterns(file, file.need("patterns", *([key] if key else PATTERNS)))
-        described = file if options.patterns_file is None else Hdf5File(path)
+        described = file if options.patterns_file is None else Hdf5File(path, options.stated)
         try:
             values = _values(described, options, source)
             own = source is not None and not options.positions_file

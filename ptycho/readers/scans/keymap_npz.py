@@ -30,6 +30,7 @@ from ptycho.readers.scans.domain import told_domain
 from ptycho.readers.scans.npz_arrays import Arrays, flattened, opened, order_of, places
 from ptycho.readers.scans.npz_patterns import NpzPatterns
 from ptycho.readers.scans.positions_table import read_table
+from ptycho.readers.scans.quantities import DISTANCE, ENERGY, PIXEL
 from ptycho.readers.scans.raw_scan import UNITS, RawScan, ReadOptions
 
 NAME = "npz"
@@ -52,7 +53,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
     """
     _check_map(path, options)
     keys, holder = options.keys, options.patterns_file or path
-    with opened(path, strict=True) as arrays:
+    with opened(path, strict=True, stated=options.stated) as arrays:
         arrays.require([key for name, key in keys.items() if not (name == "patterns" and holder != path)])
         positions, unit = _positions(arrays, path, options)
         values = _values(arrays, keys)
@@ -141,21 +142,29 @@ def _values(arrays: Arrays, keys: Mapping[str, str]) -> dict[str, Any]:
         raise NpzError(
             f"{keys['good']} {masks[0].shape} and {keys['bad']} {masks[1].shape} must have one shape"
         )
-    pitch = arrays.finite(keys["detector_pixel_m"]).ravel() if "detector_pixel_m" in keys else None
-    if pitch is not None and not (len(pitch) in (1, 2) and np.all(pitch > 0)):
-        raise NpzError(
-            f"{keys['detector_pixel_m']} is {pitch.tolist()[:4]}; must be one length in metres, or (row, col)"
-        )
     return {
         "probe": arrays.probe(keys["probe"]) if "probe" in keys else None,
         "object": arrays.object(keys["object"]) if "object" in keys else None,
         "good": np.logical_and.reduce(masks) if masks else None,
         "dark": images.get("dark"),
         "flat": images.get("flat"),
-        "energy_eV": arrays.scalar(keys["energy_eV"]) if "energy_eV" in keys else None,
-        "distance_m": arrays.scalar(keys["distance_m"]) if "distance_m" in keys else None,
-        "detector_pixel_m": None if pitch is None else (float(pitch[0]), float(pitch[-1])),
+        "energy_eV": arrays.quantity(keys["energy_eV"], ENERGY) if "energy_eV" in keys else None,
+        "distance_m": arrays.quantity(keys["distance_m"], DISTANCE) if "distance_m" in keys else None,
+        "detector_pixel_m": _pitch(arrays, keys["detector_pixel_m"]) if "detector_pixel_m" in keys else None,
     }
+
+
+def _pitch(arrays: Arrays, key: str) -> tuple[float, float]:
+    """(row, col) of the detector, metres; what the user states goes before."""
+    if (stated := arrays.stated.get("detector_pixel_m")) is not None:
+        return stated, stated
+    pitch = arrays.finite(key).ravel()
+    if len(pitch) not in (1, 2) or np.any(pitch <= 0):
+        raise NpzError(f"{key} is {pitch.tolist()[:4]}; must be one length in metres, or (row, col)")
+    for value in pitch:
+        if problem := PIXEL.problem(key, float(value), PIXEL.base):
+            raise NpzError(problem)
+    return float(pitch[0]), float(pitch[-1])
 
 
 def _fits(key: str, image: np.ndarray | None, wanted: tuple[int, ...]) -> None:

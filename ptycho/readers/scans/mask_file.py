@@ -11,6 +11,7 @@ import tifffile
 
 from ptycho.config import ConfigError
 from ptycho.files.npz import NpzError, read_all
+from ptycho.files.text import shown
 
 TOO_LARGE = 2**28  # pixels
 
@@ -22,16 +23,20 @@ def read_mask(path: str | Path, shape: tuple[int, int]) -> np.ndarray:
         ConfigError: it cannot be read, holds no single image, or one of another shape.
     """
     try:
+        if Path(path).exists() and not Path(path).is_file():  # a pipe or a device would never end
+            raise ConfigError(f"data.mask_file={path}: is no file")
         image = _image(Path(path), shape)
     except ConfigError:
         raise
     except Exception as error:  # whatever a damaged file leads to
-        raise ConfigError(f"data.mask_file={path}: cannot be read ({error})") from error
+        raise ConfigError(f"data.mask_file={path}: cannot be read ({shown(str(error))})") from error
     if image.shape != shape or image.dtype.kind not in "biuf":
         raise ConfigError(
             f"data.mask_file={path}: holds {image.shape} of {image.dtype}; must be an image of {shape}, "
             "true or not zero where a pixel is bad"
         )
+    if image.dtype.kind == "f" and not np.isfinite(image).all():
+        raise ConfigError(f"data.mask_file={path}: holds NaN; must be true or not zero where a pixel is bad")
     return image != 0
 
 

@@ -28,21 +28,12 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ptycho.readers.scans.cxi import translation
+from ptycho.readers.scans.cxi_parts import translation
 from ptycho.readers.scans.hdf5 import Hdf5File, has, here, opened
 from ptycho.readers.scans.hdf5_patterns import Hdf5Patterns, domain_of, patterns
 from ptycho.readers.scans.hdf5_scan import centre_of, columns, frame_of, good_of, only, scan
-from ptycho.readers.scans.hdf5_values import (
-    DISTANCE,
-    ENERGY,
-    LENGTHS,
-    PIXEL,
-    number,
-    pair,
-    plain,
-    text_in,
-    unit_of,
-)
+from ptycho.readers.scans.hdf5_values import number, pair, plain, text_in, unit_of
+from ptycho.readers.scans.quantities import DISTANCE, ENERGY, LENGTHS, PIXEL
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
 from ptycho.readers.scans.second_hdf5 import place
 
@@ -63,7 +54,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         ConfigError: one line with what is missing or does not fit.
     """
     only(path, NAME, options, "unit", "axes", "positions_file")
-    with opened(path) as file:
+    with opened(path, options.stated) as file:
         known = [entry for entry in ENTRIES if _defined(file.file, entry) or _diamond(file.file, entry)]
         entry = known[0] if known else ENTRIES[0]
         detector = f"{entry}/instrument_1/detector_1"
@@ -88,7 +79,8 @@ def _positions(
     )
     sample = _defined(file.file, entry)
     if file.first(*moved) or motors is None:
-        return translation(file, options, source, moved, f"{groups[0]}/basis_vectors")
+        count = None if source is None else source.shape[0]
+        return translation(file, options, count, moved, f"{groups[0]}/basis_vectors")
     if source is None:
         return None
     found = columns(file, (f"{motors}/y", f"{motors}/x"), options, source)

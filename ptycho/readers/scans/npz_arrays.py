@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,8 +11,10 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.npz import Archive, Header, NpzError
+from ptycho.files.text import shown
 from ptycho.readers.measurement import listed_keys
-from ptycho.readers.scans.raw_scan import ReadOptions
+from ptycho.readers.scans.quantities import Quantity
+from ptycho.readers.scans.raw_scan import OPTIONS, ReadOptions
 
 LONGEST = 300  # letters of a reason: those of a damaged archive may have the archive's bytes in them
 
@@ -23,12 +25,14 @@ class Arrays:
 
     Attributes:
         archive: open.
-        strict: what is there and cannot be used is an error; otherwise it is passed over with a note.
+        strict: what is there and cannot be used is an error; otherwise it is passed over with a warning.
+        stated: values that the user puts in place of the file's, see :class:`ReadOptions`.
         notes, warnings: lines for a :class:`RawScan`, which reading adds to.
     """
 
     archive: Archive
     strict: bool = False
+    stated: Mapping[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -77,10 +81,21 @@ class Arrays:
             return None
 
     def pass_over(self, why: str) -> None:
-        """Note that something is of no use, or raise."""
+        """Warn that something is of no use, or raise."""
         if self.strict:
             raise NpzError(why)
-        self.notes.append(f"passed over: {why}")
+        if (line := f"passed over: {why}") not in self.warnings:
+            self.warnings.append(line)
+
+    def quantity(self, key: str, quantity: Quantity) -> float | None:
+        """A number that may be missing, in the quantity's base; what the user states goes before."""
+        stated = self.stated.get(quantity.option or "")
+        if stated is not None:
+            return quantity.from_option(stated)
+        value = self.scalar(key)
+        if value is not None and (problem := quantity.problem(key, value, quantity.base)):
+            raise NpzError(problem)
+        return value
 
     def scalar(self, key: str, low: float = 0.0) -> float | None:
         """A number above ``low`` that may be missing."""
@@ -130,7 +145,9 @@ class Arrays:
 
 
 @contextlib.contextmanager
-def opened(path: str | Path, strict: bool = False) -> Iterator[Arrays]:
+def opened(
+    path: str | Path, strict: bool = False, stated: Mapping[str, float] | None = None
+) -> Iterator[Arrays]:
     """The arrays of an NPZ archive; whatever is wrong with it becomes one line that names the file.
 
     Raises:
@@ -138,26 +155,23 @@ def opened(path: str | Path, strict: bool = False) -> Iterator[Arrays]:
     """
     try:
         with Archive(path) as archive:
-            yield Arrays(archive, strict)
+            yield Arrays(archive, strict, stated or {})
     except NpzError as error:
         raise ConfigError(f"{path}: {reason(error)}") from error
 
 
 def reason(error: Exception) -> str:
     """Why a file could not be read, in one line of ``LONGEST`` letters at most."""
-    text = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
-    return text if len(text) <= LONGEST else text[:LONGEST] + "…"
+    return shown(str(getattr(error, "strerror", None) or error), LONGEST) or type(error).__name__
 
 
 def only(path: str | Path, name: str, options: ReadOptions, *used: str) -> None:
     """Refuse options that a format has no use for, so that none is dropped in silence."""
-    given = {
-        key: getattr(options, key) for key in ("keys", "unit", "axes", "positions_file", "patterns_file")
-    }
-    for key, value in given.items():
+    for key, said in OPTIONS.items():
+        value = getattr(options, key)
         if value and key not in used:
             value = ", ".join(value) if key == "keys" else value
-            raise ConfigError(f"{path}: data.{key}={value}: the format {name} says this itself; leave it out")
+            raise ConfigError(f"{path}: {said}={value}: the format {name} says this itself; leave it out")
 
 
 def flattened(header: Header, raster: bool = False) -> Header:

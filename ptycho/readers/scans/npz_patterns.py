@@ -65,6 +65,7 @@ class NpzPatterns:
         """
         try:
             array = self._array or self._open()
+            index = _as_slice(index)
             found = self._joined(array, index) if self._last else array[index]
             if self._sum is not None and isinstance(index, slice):
                 self._sum.follow(index.indices(len(array))[0], found)
@@ -130,6 +131,14 @@ class NpzPatterns:
         parts = array[np.arange(0, len(array), count)[:, None] + wanted]  # (B, K, a, W)
         joined = parts.swapaxes(0, 1).reshape(len(wanted), len(parts) * parts.shape[2], width)  # (K, B·a, W)
         return joined[:, :rows]
+
+
+def _as_slice(index: slice | np.ndarray) -> slice | np.ndarray:
+    """Integers that follow on one another, as a slice."""
+    if isinstance(index, slice) or not len(index) or index.dtype.kind not in "iu":
+        return index
+    first, stop = int(index[0]), int(index[0]) + len(index)
+    return slice(first, stop) if first >= 0 and np.array_equal(index, np.arange(first, stop)) else index
 
 
 class _Checksum:

@@ -8,6 +8,7 @@
 ``xcoords``, ``ycoords``    (J,)                     column and row of the probe's centre in pixels of the
                                                      object, from its corner
 ``xcoords_start``, …        (J,)                     where it was sent; used if the others are missing
+``bad_pixels``              (H, W)                   **True where a pixel does not count**
 ``probeGuess``              (H, W), (K, H, W),       probe
                             (H, W, 1)
 ``objectGuess``             (h, w)                   object
@@ -74,6 +75,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
             zero_frequency="centre",
             positions=positions,
             unit=unit,
+            good=_good(arrays, patterns.shape[1:]),
             probe=arrays.probe("probeGuess"),
             object=object_,
             object_centre_m=(0.0, 0.0) if centred else None,
@@ -130,6 +132,15 @@ def _text(arrays: Arrays, key: str) -> str | None:
         return None
     short = header.shape == () and 0 < header.dtype.itemsize < 1000
     return str(arrays.archive.read(header)) if short else None
+
+
+def _good(arrays: Arrays, shape: tuple[int, ...]) -> np.ndarray | None:
+    """``(H, W)``, or None with a note."""
+    bad = arrays.offered("bad_pixels", "bfiu")
+    if bad is None or bad.shape == shape:
+        return None if bad is None else bad == 0
+    arrays.notes.append(f"bad_pixels {bad.shape} is passed over: must be {shape}, that of a pattern")
+    return None
 
 
 def _scan_index(arrays: Arrays, count: int) -> np.ndarray | None:

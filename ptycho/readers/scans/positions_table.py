@@ -95,8 +95,12 @@ def read_table(path: str | Path, unit: str | None = None, axes: str | None = Non
 
 def _content(path: Path) -> bytes:
     try:
+        if path.exists() and not path.is_file():  # a pipe or a device would never end
+            raise ConfigError(f"data.positions_file={path}: is no file")
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
+    except ConfigError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"data.positions_file={path}: cannot be read ({reason})") from error

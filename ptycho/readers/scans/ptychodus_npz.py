@@ -6,11 +6,11 @@ in the product
 ``probe_position_{x,y}_m``        (J,)         metres; the probe's place on the object
 ``probe``                         (C, K, h, w) K incoherent modes, C coherent ones; or (K, h, w), (h, w)
 ``opr_weights``                   (n, C)       of the coherent modes, which are summed with their mean
-``probe_pixel_{height,width}_m``  ()           metres
+``probe_pixel_{height,width}_m``  ()           metres; the pitch of the detector follows from it
 ``object``                        (L, h, w)    L layers, whose product is taken; or (h, w)
 ``object_center_{x,y}_m``         ()           place of its middle ``(h/2, w/2)``
 ``object_pixel_{height,width}_m`` ()           metres
-``probe_energy_eV``               ()
+``photon_energy_eV``              ()           before version 1.7 ``probe_energy_eV``
 ``detector_object_distance_m``    ()
 in the file of patterns
 ``patterns``                      (J, H, W)    intensities; zero frequency in the centre
@@ -40,11 +40,13 @@ from ptycho.readers.scans.npz_arrays import Arrays, flattened, only, opened, pla
 from ptycho.readers.scans.npz_patterns import NpzPatterns, Selected
 from ptycho.readers.scans.positions_table import read_table
 from ptycho.readers.scans.product_hdf5 import read_product as read_hdf5
-from ptycho.readers.scans.raw_scan import PatternSource, RawScan, ReadOptions
+from ptycho.readers.scans.quantities import DISTANCE, ENERGY
+from ptycho.readers.scans.raw_scan import PatternSource, RawScan, ReadOptions, detector_pitch_m
 
 NAME = "ptychodus_npz"
 ZIP, HDF5 = b"PK", b"\x89H"  # how the files begin
 PRODUCT = ("probe_position_x_m", "probe_position_y_m")
+ENERGY_KEYS = ("photon_energy_eV", "probe_energy_eV")
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +88,9 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         has_patterns, has_positions = "patterns" in arrays, PRODUCT[0] in arrays
     measured = read_patterns(_other(path, has_patterns, "patterns_file", options))
     positions_path = _other(path, has_positions, "positions_file", options)
-    placed = _placed(path, positions_path, options)
-    patterns, positions, warnings = _paired(path, measured, placed)
+    placed = placed_by(path, positions_path, options, measured.patterns.shape[1:])
+    patterns, positions, numbers, warnings = paired(path, measured.numbers, measured.patterns, placed)
+    values = {"detector_pixel_m": _pitch(placed.values, patterns.shape[1:])} | placed.values
     return RawScan(
         format=NAME,
         patterns=patterns,
@@ -96,9 +99,10 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         positions=positions,
         unit=placed.unit,
         good=measured.good,
+        numbers=numbers,
         notes=(*measured.notes, *placed.notes),
         warnings=(*placed.warnings, *warnings),
-        **placed.values,
+        **values,
     )
 
 
@@ -130,13 +134,13 @@ def read_patterns(path: str | Path) -> Measured:
         )
 
 
-def read_product(path: str | Path) -> Placed:
+def read_product(path: str | Path, options: ReadOptions) -> Placed:
     """What a product holds.
 
     Raises:
         ConfigError: it cannot be used.
     """
-    with opened(path) as arrays:
+    with opened(path, stated=options.stated) as arrays:
         arrays.require(PRODUCT)
         col, row = (arrays.finite(key) for key in PRODUCT)
         positions = places(row, col, (PRODUCT[1], PRODUCT[0]))
@@ -149,10 +153,14 @@ def read_product(path: str | Path) -> Placed:
             "object": arrays.object("object"),
             "object_pixel_m": arrays.pair("object_pixel_height_m", "object_pixel_width_m"),
             "object_centre_m": arrays.pair("object_center_y_m", "object_center_x_m", low=-math.inf),
-            "energy_eV": arrays.scalar("probe_energy_eV"),
-            "distance_m": arrays.scalar("detector_object_distance_m"),
+            "energy_eV": arrays.quantity(ENERGY_KEYS[ENERGY_KEYS[0] not in arrays], ENERGY),
+            "distance_m": arrays.quantity("detector_object_distance_m", DISTANCE),
         }
-        return Placed(numbers, positions, "m", values, tuple(arrays.notes), tuple(arrays.warnings))
+        if options.unit == "px":  # the pixel is the unit, and no length is known
+            values |= {"probe_pixel_m": None, "object_pixel_m": None}
+        return Placed(
+            numbers, positions, options.unit or "m", values, tuple(arrays.notes), tuple(arrays.warnings)
+        )
 
 
 def _other(path: str | Path, here: bool, option: str, options: ReadOptions) -> str | Path:
@@ -165,27 +173,32 @@ def _other(path: str | Path, here: bool, option: str, options: ReadOptions) -> s
     return other or path
 
 
-def _placed(path: str | Path, positions_path: str | Path, options: ReadOptions) -> Placed:
-    """Positions from a product, NPZ or HDF5, or from a table."""
-    magic = _magic(positions_path)
+def placed_by(
+    path: str | Path, positions_path: str | Path, options: ReadOptions, shape: tuple[int, ...]
+) -> Placed:
+    """Positions from a product, NPZ or HDF5, or from a table, of patterns of a ``shape``."""
+    magic = magic_of(positions_path)
     if magic not in (ZIP, HDF5):
         table = read_table(positions_path, options.unit, options.axes)
         return Placed(np.arange(len(table.positions)), table.positions, table.unit, notes=table.notes)
-    only(path, NAME, options, "positions_file", "patterns_file")
+    only(path, NAME, options, "unit", "positions_file", "patterns_file")
     if magic == ZIP:
-        return read_product(positions_path)
-    with opened_hdf5(positions_path) as file:
+        return read_product(positions_path, options)
+    with opened_hdf5(positions_path, options.stated) as file:
         found = read_hdf5(file, options)
         file.refuse()
         file.close()
     assert found is not None  # else there are problems
     numbers = np.arange(len(found.positions)) if found.indexes is None else found.indexes
-    return Placed(numbers, found.positions, found.unit, found.values, tuple(file.notes), tuple(file.warnings))
+    positions = found.positions_on(shape)
+    return Placed(numbers, positions, found.unit, found.values, tuple(file.notes), tuple(file.warnings))
 
 
-def _magic(path: str | Path) -> bytes:
+def magic_of(path: str | Path) -> bytes:
     """How a file begins; one that cannot be read is left to the reader of tables."""
     try:
+        if not Path(path).is_file():  # a pipe would never end
+            return b""
         with Path(path).open("rb") as file:
             return file.read(2)
     except (OSError, ValueError):
@@ -203,6 +216,16 @@ def _probe(arrays: Arrays) -> np.ndarray | None:
     return np.tensordot(mean, probe, axes=1).astype(np.complex64)
 
 
+def _pitch(values: dict[str, Any], shape: tuple[int, ...]) -> tuple[float, float] | None:
+    """The detector's, which no file says, from the probe's pixel, if the probe has the patterns' size."""
+    probe = values.get("probe")
+    if probe is None or probe.shape[1:] != shape:
+        return None
+    return detector_pitch_m(
+        values.get("probe_pixel_m"), values.get("energy_eV"), values.get("distance_m"), shape
+    )
+
+
 def _numbers(arrays: Arrays, key: str, count: int) -> np.ndarray:
     numbers = arrays.finite(key, "iu")
     if numbers.shape != (count,):
@@ -210,24 +233,29 @@ def _numbers(arrays: Arrays, key: str, count: int) -> np.ndarray:
     return numbers
 
 
-def _paired(
-    path: str | Path, measured: Measured, placed: Placed
-) -> tuple[PatternSource, np.ndarray, tuple[str, ...]]:
-    """Patterns and positions of the same numbers, in the order of the patterns; and warnings."""
-    mine, theirs = measured.numbers, placed.numbers
+def paired(
+    path: str | Path, mine: np.ndarray, patterns: PatternSource, placed: Placed
+) -> tuple[PatternSource, np.ndarray, np.ndarray | None, tuple[str, ...]]:
+    """Patterns and positions of the same numbers, in the order of the patterns; the numbers; and warnings.
+
+    Args:
+        mine: ``(J,)`` of the patterns.
+    """
+    theirs = placed.numbers
     if len(np.unique(mine)) < len(mine) or len(np.unique(theirs)) < len(theirs):
         if len(mine) != len(theirs):
             counts = f"{len(mine)} patterns and {len(theirs)} positions"
             raise ConfigError(f"{path}: {counts} have numbers that repeat; give each a number of its own")
         warning = "numbers of patterns or positions repeat: they are paired in the order of the files"
-        return measured.patterns, placed.positions, (warning,)
+        return patterns, placed.positions, None, (warning,)
     shared, of_mine, of_theirs = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
     if not len(shared):
         ranges = f"{mine.min()} to {mine.max()}, those of the positions {theirs.min()} to {theirs.max()}"
         raise ConfigError(f"{path}: no pattern has a position: the numbers of the patterns are {ranges}")
     order = np.argsort(of_mine)
     rows, positions = of_mine[order], placed.positions[of_theirs[order]]
+    numbers = shared[order]
     if len(rows) == len(mine) == len(theirs):
-        return measured.patterns, positions, ()
+        return patterns, positions, numbers, ()
     left = f"{len(mine) - len(rows)} of {len(mine)} patterns and {len(theirs) - len(rows)} of {len(theirs)}"
-    return Selected(measured.patterns, rows), positions, (f"{left} positions are left out: no partner",)
+    return Selected(patterns, rows), positions, numbers, (f"{left} positions are left out: no partner",)

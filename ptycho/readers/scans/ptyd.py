@@ -29,7 +29,9 @@ from ptycho.readers.scans.hdf5 import Hdf5File, has, opened
 from ptycho.readers.scans.hdf5_patterns import Hdf5Patterns, domain_of, patterns
 from ptycho.readers.scans.hdf5_scan import centre_of, good_of, only, scan, table
 from ptycho.readers.scans.hdf5_storage import LOOKED_AT
-from ptycho.readers.scans.hdf5_values import DISTANCE, ENERGY, PIXEL, number, raw, text
+from ptycho.readers.scans.hdf5_values import number, raw, text
+from ptycho.readers.scans.ptylab import pixels_at
+from ptycho.readers.scans.quantities import DISTANCE, ENERGY
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
 
 NAME = "ptyd"
@@ -47,7 +49,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         ConfigError: one line with what is missing or does not fit.
     """
     only(path, NAME, options, "unit")
-    with opened(path) as file:
+    with opened(path, options.stated) as file:
         chunks = _chunks(file)
         source = patterns(file, *[f"{chunk}/data" for chunk in chunks])
         positions = _positions(file, options, chunks, source)
@@ -111,14 +113,8 @@ def _keys(file: Hdf5File, name: str) -> list[str]:
 
 
 def _pixel(file: Hdf5File) -> tuple[float, float] | None:
-    for key in _keys(file, "psize")[:1]:
-        found = raw(file, key, "fiu")
-        size = number(file, PIXEL, "m", key)
-        if found is None or size is None:
-            return None
-        row, col = np.broadcast_to(found.astype(np.float64).ravel(), 2)
-        return float(row), float(col)
-    return None
+    keys = _keys(file, "psize")
+    return pixels_at(file, keys[0]) if keys else None
 
 
 def _centre(file: Hdf5File, source: Hdf5Patterns | None) -> str | tuple[float, float] | None:

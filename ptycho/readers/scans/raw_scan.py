@@ -11,6 +11,14 @@ import numpy as np
 DOMAINS = ("counts", "intensity", "amplitude")
 UNITS = {"m": 1.0, "mm": 1e-3, "um": 1e-6, "nm": 1e-9, "angstrom": 1e-10, "px": None}  # in metres
 
+OPTIONS = {  # of ReadOptions, that some formats have no use for, with their keys in the configuration
+    "keys": "data.keys",
+    "unit": "data.unit",
+    "axes": "data.position_axes",
+    "positions_file": "data.positions_file",
+    "patterns_file": "data.patterns_file",
+}
+
 
 class PatternSource(Protocol):
     """Diffraction patterns ``(J, H, W)`` that are read as they are needed."""
@@ -47,6 +55,8 @@ class RawScan:
         good: ``(H, W)`` bool, True where a detector pixel counts.
         dark, flat: ``(H, W)``, to subtract from and to divide a pattern by.
         scan_index: ``(J,)`` integers, which scan a pattern belongs to.
+        numbers: ``(J,)`` integers, by which a product refers to the file's patterns; None: all are there,
+            counted from nought.
         notes: what was found where and what was taken for granted, a line each, for the log.
         warnings: what looks wrong, a line each.
     """
@@ -69,6 +79,7 @@ class RawScan:
     dark: np.ndarray | None = None
     flat: np.ndarray | None = None
     scan_index: np.ndarray | None = None
+    numbers: np.ndarray | None = None
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -86,6 +97,8 @@ class ReadOptions:
         axes: ``rc`` or ``xy``: what the columns of ``positions`` are, for a key map or a table.
         positions_file: a table (CSV, TXT, NPY) or a second file with the positions, and perhaps a probe.
         patterns_file: a second file with the patterns, for a file that has only positions.
+        stated: ``energy_eV``, ``distance_m``, ``detector_pixel_m``, as far as the user says them: what the
+            file has instead is not looked at.
     """
 
     format: str | None = None
@@ -94,8 +107,22 @@ class ReadOptions:
     axes: str | None = None
     positions_file: str | None = None
     patterns_file: str | None = None
+    stated: Mapping[str, float] = field(default_factory=dict)
 
 
 def wavelength_m(energy_eV: float) -> float:
     """``λ = h·c/E``, in metres."""
     return 1.239841984e-6 / energy_eV
+
+
+def detector_pitch_m(
+    pixel: tuple[float, float] | None,
+    energy_eV: float | None,
+    distance_m: float | None,
+    shape: tuple[int, ...],
+) -> tuple[float, float] | None:
+    """``λz/(N·dx)``, (row, col), of a detector with ``shape`` pixels that goes with an object's ``pixel``."""
+    if pixel is None or energy_eV is None or distance_m is None:
+        return None
+    length = wavelength_m(energy_eV) * distance_m
+    return length / (shape[0] * pixel[0]), length / (shape[1] * pixel[1])

@@ -21,12 +21,14 @@ import h5py
 
 from ptycho.config import ConfigError, check
 from ptycho.files.npz import Archive, NpzError
+from ptycho.files.text import shown
 from ptycho.readers.scans import tiff
 from ptycho.readers.scans.npz_arrays import reason
 from ptycho.readers.scans.raw_scan import UNITS, RawScan, ReadOptions
 
 HDF5 = {
     "ptychodus": "ptychodus",
+    "ptychodus_patterns": "ptychodus_patterns",
     "ptyd": "ptyd",
     "ptylab": "ptylab",
     "nexus": "nexus",
@@ -141,9 +143,9 @@ def _arrays(archive: Archive) -> str:
     for key in archive.keys[:LISTED]:
         try:
             header = archive.header(key, "cfiu")
-            found.append(f"{key} {header.shape} {header.dtype}")
+            found.append(f"{shown(key, 60)} {header.shape} {header.dtype}")
         except (NpzError, KeyError):  # KeyError: a kind that Archive has no word for
-            found.append(f"{key} (no numbers)")
+            found.append(f"{shown(key, 60)} (no numbers)")
     return ", ".join(found + ["…"] * (len(archive.keys) > LISTED)) or "no arrays"
 
 

@@ -13,6 +13,7 @@ increasing with the index of the object's array. Data that are not compressed ar
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
 
 NAME = "tiff"
 SUFFIXES = (".tif", ".tiff")
+logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # it logs what is then raised, and is told once here
 
 
 def detect(path: Path) -> bool:
@@ -194,7 +196,8 @@ def _series(path: Path, number: int, series: Any, order: Any, size: int) -> Seri
     start = series.dataoffset
     if start is not None and start + needs > size:
         raise ConfigError(
-            f"{path}: declares {shape} of {dtype}, and is cut short: {size} of {start + needs} bytes"
+            f"{path}: declares {shape} of {dtype}, and is cut short: {size} of {start + needs} bytes; "
+            "copy it anew"
         )
     if needs > SMALL and needs > MAX_EXPANSION * size:
         raise ConfigError(

@@ -37,14 +37,15 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
     Raises:
         ConfigError: one line with what is missing or does not fit.
     """
-    only(path, NAME, options)
+    only(path, NAME, options, "unit")
     with opened(path) as arrays:
         arrays.require(["data", "scan"])
         positions, header = _scan(arrays), _data(arrays)
         same_number(header, len(positions))
         patterns = NpzPatterns(path, header)
         object_ = arrays.object("psi")
-        if object_ is None:
+        unit = options.unit or "px"
+        if object_ is None or unit != "px":
             arrays.notes.append("positions are those of the probe's first sample")
         else:
             positions = positions + np.array(patterns.shape[1:]) // 2 - np.array(object_.shape) / 2
@@ -58,10 +59,10 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
             domain=domain,
             zero_frequency="corner",
             positions=positions,
-            unit="px",
+            unit=unit,
             probe=arrays.probe("probe"),
             object=object_,
-            object_centre_m=None if object_ is None else (0.0, 0.0),
+            object_centre_m=None if object_ is None or unit != "px" else (0.0, 0.0),
             notes=(f"{domain}: {reason}", *arrays.notes),
             warnings=tuple(arrays.warnings),
         )

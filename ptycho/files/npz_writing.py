@@ -1,0 +1,34 @@
+"""NPZ files whose large arrays are written block by block."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable, Mapping
+from typing import IO, NamedTuple
+
+import numpy as np
+from numpy.lib import format as npy
+
+
+class Blocks(NamedTuple):
+    """An array in blocks that follow each other along its first axis."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    blocks: Iterable[np.ndarray]
+
+
+def write_npz(file: IO[bytes], arrays: Mapping[str, np.ndarray | Blocks]) -> None:
+    """Write an NPZ, not compressed; memory holds one block at a time."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for key, array in arrays.items():
+            whole = array if isinstance(array, Blocks) else Blocks(array.shape, array.dtype, [array])
+            _write_member(archive, key, whole)
+
+
+def _write_member(archive: zipfile.ZipFile, key: str, array: Blocks) -> None:
+    header = {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
+    with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
+        npy.write_array_header_1_0(member, header)
+        for block in array.blocks:
+            member.write(np.ascontiguousarray(block, array.dtype).tobytes())

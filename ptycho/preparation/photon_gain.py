@@ -1,0 +1,136 @@
+"""The intensity of one photon, from patterns that may be photon counts times a constant.
+
+Two things must both be seen before a gain is claimed:
+
+1. **A quantum.** All intensities are whole multiples ``v = q n`` of one number q.
+2. **Photon noise of that quantum.** q may as well be a step of the detector's converter, or the last decimal
+   that was written. For the second difference d of 3 × 3 pixels along both axes, of weights
+   ``w = (1, −2, 1) ⊗ (1, −2, 1)``, Poisson counts n of means λ have
+
+       E d² = Σ w² λ + (Σ w λ)²,     d = Σ w n,
+
+   so that ``R = Σ d² / Σ (Σ w² n)`` is one where patterns are smooth, and larger elsewhere. That holds also
+   among those blocks alone that have the same sum, as their counts are multinomial then. Patterns without
+   noise have an R that grows in proportion to the sum, and vanishes where they are smooth; steps of which a
+   photon makes several have an R of that number.
+
+Intensities that are no multiples of one number (read noise, interpolation, a scale of each frame's own) leave
+the gain open: a variance that grows with the mean does not tell it apart from other noise of the kind.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+VALUES = 2**22  # intensities that are looked at
+LEVELS = 6  # different whole numbers that must occur
+LIT = 1000  # intensities that are not zero
+ROUNDING = 1e-6  # relative, of an intensity after a few operations in single precision
+OFF = 0.005  # from a whole number, of an intensity of the lattice
+STRAY = 1e-3  # share of the intensities that may be off it: interpolated bad pixels
+SUMS = 4 * 2 ** np.arange(12)  # classes of the sum of a block: 5–8, 9–16, …
+BLOCKS = 2000  # that a class needs
+CLASSES = 4  # the lowest ones, over which the sum grows tenfold
+LOW, HIGH = 0.9, 1.25  # of R: in all classes, in the lowest ones
+WEIGHTS = np.outer([1.0, -2.0, 1.0], [1.0, -2.0, 1.0])
+
+
+class Gain(NamedTuple):
+    """Intensity per photon, or None where it is not clear; and why."""
+
+    value: float | None
+    why: str
+
+
+def photon_gain(intensities: np.ndarray, good: np.ndarray, precision: float = ROUNDING) -> Gain:
+    """The gain of intensities ``(K, H, W)``, on the pixels ``good (H, W)``.
+
+    Args:
+        precision: relative error of an intensity.
+    """
+    some = intensities[:: max(1, -(-intensities.size // VALUES))]
+    some, lit = np.where(good, some, 0), some[:, good]
+    if np.mean(lit < 0) > STRAY:
+        return Gain(None, "there are negative values: read noise")
+    lit = lit[lit > 0]
+    q = quantum(lit, precision)
+    if q is None:
+        return Gain(None, "the intensities are no multiples of one number")
+    ratios = noise_ratios(np.rint(some / q), good)
+    low = ratios[:CLASSES]
+    said = (
+        f"multiples of {q:.6g}, noise over that of photons {', '.join(f'{r:.2f}' for r in low) or 'unknown'}"
+    )
+    if len(low) < CLASSES or min(ratios) < LOW or max(low) > HIGH:
+        return Gain(None, f"{said}: not clearly photon noise")
+    return Gain(q, f"{said}: photon noise")
+
+
+def quantum(values: np.ndarray, precision: float = ROUNDING) -> float | None:
+    """The largest q of which positive ``values (n,)`` are whole multiples; None if there is none."""
+    if len(values) < LIT:
+        return None
+    different, often = _different(values, precision)
+    if len(different) < LEVELS:
+        return None
+    gaps = np.diff(different)
+    candidates = np.concatenate([different[np.argsort(often)[-3:]], _most_common(gaps)])
+    tried = np.unique((candidates[:, None] / np.arange(1, 5)).ravel())[::-1]
+    return next((q for q in (_refined(q, different, often, precision) for q in tried) if q is not None), None)
+
+
+def _different(values: np.ndarray, precision: float) -> tuple[np.ndarray, np.ndarray]:
+    """The values that occur, those closer than their error as one, and how often each does."""
+    ordered = np.sort(values)
+    first = np.flatnonzero(np.diff(ordered, prepend=-1.0) > precision * ordered)
+    often = np.diff(np.append(first, len(ordered)))
+    return np.add.reduceat(ordered, first) / often, often
+
+
+def _most_common(gaps: np.ndarray) -> np.ndarray:
+    """The gap that most others are within 1 % of."""
+    logs = np.sort(np.log(gaps))
+    within = np.searchsorted(logs, logs + 0.01) - np.arange(len(logs))
+    start = int(np.argmax(within))
+    return np.exp(np.median(logs[start : start + within[start]]))[None]
+
+
+def _refined(q: float, different: np.ndarray, often: np.ndarray, precision: float) -> float | None:
+    """q to the precision of all values, if they are multiples of it."""
+    top, reach = different[-1] / q, 8.0
+    limit = 0.1 / precision  # beyond, a multiple cannot be told from another number
+    while True:
+        near = different < reach * q
+        n, weight = np.rint(different[near] / q), often[near]
+        if np.any(n > 0):
+            q = float(np.sum(weight * n * different[near]) / np.sum(weight * n * n))
+        off = np.abs(different[near] / q - n) > OFF + precision * n
+        if np.sum(weight[off]) > STRAY * np.sum(weight):
+            return None
+        if reach > min(top, limit):
+            return q if len(np.unique(n)) >= LEVELS else None
+        reach *= 2
+
+
+def noise_ratios(counts: np.ndarray, good: np.ndarray) -> list[float]:
+    """R of the module for classes of rising sums, of counts ``(K, H, W)``; classes of few blocks left out."""
+    if min(good.shape) < 3:
+        return []
+    usable = _blocks(good[None], np.ones((3, 3)))[0] == 9
+    sums, differences, variances = (
+        _blocks(counts, weights)[:, usable].ravel()
+        for weights in (np.ones((3, 3)), WEIGHTS, np.square(WEIGHTS))
+    )
+    which, n = np.searchsorted(SUMS, sums), len(SUMS) + 1
+    above, below = np.bincount(which, differences**2, n), np.bincount(which, variances, n)
+    enough = np.bincount(which, minlength=n) >= BLOCKS
+    return [float(above[i] / below[i]) for i in range(1, n - 1) if enough[i]]
+
+
+def _blocks(images: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Weighted sums of all 3 × 3 pixels, ``(K, H − 2, W − 2)`` of ``(K, H, W)``."""
+    height, width = images.shape[1] - 2, images.shape[2] - 2
+    shifts = ((i, j) for i in range(3) for j in range(3))
+    return sum(weights[i, j] * images[:, i : i + height, j : j + width] for i, j in shifts)

@@ -1,0 +1,459 @@
+"""Joint solver: object, probe modes, positions, flux and background that explain the patterns of one scan.
+
+With ``ψ_jm = c_j P_m(x − s_j) O[w_j + x]``, the position being ``r_j = w_j + s_j`` with w whole,
+
+    λ_j = Σ_m |F ψ_jm|² + b,   χ_jm = F⁻¹ ΔΨ_jm,
+
+where ΔΨ is the step of :func:`ptycho.physics.far_field_step` toward the measured pattern, a batch gives
+
+    ΔO = Σ_j Σ_m c_j P̄_m χ_jm / (L + β max L),       L = Σ_j Σ_m |c_j P_m|²
+    ΔP_m = Σ_j c_j Ō_j χ_jm / (Q + β max Q),          Q = Σ_j |c_j O_j|²
+    Δr_j = Re Σ conj(P ∂O) χ / Σ |P ∂O|²,   c_j ← c_j Σ x√λ / Σ λ,   b ← b ⟨x²/λ⟩
+
+``O ← O + v_O`` with ``v_O ← μ v_O + α_O ΔO``, and the probe alike; the step lengths (α_O, α_P) solve the
+least squares problem ``min Σ |χ − α_O P ΔO − α_P ΔP O|²`` over the batch. Early passes have small batches and no
+momentum μ; late ones the whole scan as one batch. Sources: Odstrčil, Menzel & Guizar-Sicairos, Opt. Express
+26 (2018) 3108, for the step lengths and the incoherent modes; Thibault & Menzel, Nature 494 (2013) 68, for
+the modes; Zhang et al., Opt. Express 21 (2013) 13592, for positions found with the object; the background's
+update is that of expectation maximisation.
+
+What the data leave open is kept: the power ``Σ|P|²`` (the object takes the rest), the mean of c² (one), the
+mean of the positions; modes are orthogonal and ordered by power.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import tensorflow as tf
+
+from ptycho import physics
+from ptycho.scan.dataset import Dataset
+
+DAMPING = 0.5  # β
+CHUNK = 2**20  # pixels of patterns that are handled at once
+UPDATES = 12  # batches of an early pass
+MOVE = 0.3  # pixels, the largest change of a position in a pass
+WEAK = 0.03  # power of a mode that is made where none is known
+RESTART = 1.02  # without momentum, when a pass has met an R-factor so much above that of the one before
+DARKEST = 0.02  # quantile of a pixel's counts over the scan at which its background starts
+
+Advance = Callable[[int], object]
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What explains the patterns of a scan, in the normalised units of its dataset.
+
+    Attributes:
+        object: ``(M, M)`` complex64.
+        modes: ``s·f·P``, ``(K, N, N)`` complex64, the strongest first.
+        positions: ``(J, 2)`` float64, top-left samples.
+        flux: c, ``(J,)`` float32.
+        background: b, ``(N, N)`` float32, normalised intensity, zero frequency at sample 0.
+    """
+
+    object: np.ndarray
+    modes: np.ndarray
+    positions: np.ndarray
+    flux: np.ndarray
+    background: np.ndarray
+
+    @classmethod
+    def of(cls, data: Dataset, object_: np.ndarray, modes: int | None = None) -> State:
+        """That of a dataset, with an object ``(M, M)`` and so many modes; None: those that it has."""
+        known = data.model_probe.reshape(-1, data.N, data.N)
+        wanted = len(known) if modes is None else modes
+        return cls(
+            object_.astype(np.complex64),
+            more_modes(known, wanted)[:wanted],
+            data.positions.astype(np.float64),
+            np.ones(len(data.positions), np.float32) if data.flux is None else data.flux,
+            _background(data),
+        )
+
+
+@dataclass(frozen=True)
+class Freedom:
+    """What is found besides the object; the rest is taken as known."""
+
+    probe: bool = True
+    positions: bool = False
+    flux: bool = False
+    background: bool = False
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One way through all patterns: in so many batches, with momentum μ, and what is free in it."""
+
+    batches: int
+    momentum: float
+    free: Freedom
+
+
+def from_scratch(passes: int, free: Freedom) -> list[Pass]:
+    """Passes from a constant object: the object alone, then with the probe, then everything that is free."""
+    known, probe = Freedom(False), Freedom(free.probe)
+    early = [Pass(UPDATES, 0.0, known)] + [Pass(UPDATES, 0.0, probe)] * 2
+    middle = [Pass(UPDATES // 4, 0.6, probe)] * 3
+    return (early + middle + [Pass(1, 0.9, free)] * max(passes - 6, 0))[:passes]
+
+
+def from_an_object(passes: int, free: Freedom) -> list[Pass]:
+    """Passes from an object that explains the patterns well already."""
+    return [Pass(1, 0.9, free)] * passes
+
+
+def more_modes(known: np.ndarray, count: int) -> np.ndarray:
+    """At least ``count`` modes ``(K, N, N)``: the known ones, and products of the strongest with x, y, xy, ….
+
+    Each new one has ``WEAK`` of the strongest one's power; all are orthogonal.
+    """
+    N, modes = known.shape[-1], list(known)
+    axis = np.arange(N) - N / 2
+    powers = [(p, total - p) for total in range(1, 8) for p in range(total + 1)]
+    for row, col in powers[: max(count - len(known), 0)]:
+        made = known[0] * (axis[:, None] ** row * axis[None, :] ** col)
+        for mode in modes:
+            made = made - mode * (np.vdot(mode, made) / max(np.vdot(mode, mode).real, 1e-30))
+        scale = np.sqrt(WEAK * np.sum(np.abs(known[0]) ** 2) / np.sum(np.abs(made) ** 2))
+        modes.append(scale * made)
+    return np.stack(modes).astype(np.complex64)
+
+
+def orthogonal(modes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same partially coherent probe in orthogonal modes, the strongest first; and the unitary ``(K, K)``.
+
+    ``P'_k = Σ_m U_km P_m`` leaves ``Σ_m P_m(x) P̄_m(y)`` as it is.
+    """
+    flat = modes.reshape(len(modes), -1)
+    values, vectors = np.linalg.eigh((flat @ flat.conj().T).astype(np.complex128))
+    unitary = vectors[:, np.argsort(-values)].conj().T
+    return np.tensordot(unitary, modes, 1).astype(np.complex64), unitary
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What a run of the solver gives.
+
+    Attributes:
+        state: the best one.
+        judging: the same, with the positions and the flux of the judging patterns.
+        course: the R-factor of the judging patterns before and after every pass.
+    """
+
+    state: State
+    judging: State
+    course: list[float]
+
+
+@dataclass(eq=False)
+class JointSolver:
+    """The passes over one scan.
+
+    Args:
+        data: the patterns that are fitted, all of one object.
+        judge: patterns of the same scan that are not. Their positions and flux are fitted where those of the
+            others are, nothing else.
+        seed: of the order of the patterns.
+    """
+
+    data: Dataset
+    judge: Dataset
+    seed: int
+
+    def __post_init__(self) -> None:
+        fitting = max(1, CHUNK // self.data.N**2)
+        self.chunk = min(fitting, -(-len(self.data.positions) // UPDATES))
+        self._steps: dict[tuple[bool, bool], Callable] = {}
+
+    def run(
+        self, start: State, plan: list[Pass], patience: int, advance: Advance = lambda patterns: None
+    ) -> Solution:
+        """The state that explains the judging patterns best, the start among the candidates.
+
+        It ends early when none of the last ``patience`` passes was the best.
+        """
+        state, motion, rng = start, _Motion.none(start), np.random.default_rng([self.seed, 4])
+        power, before = float(np.sum(np.abs(start.modes) ** 2)), np.inf
+        places = State.of(self.judge, start.object)
+        course, places = self._judged(places, start, Freedom(False))
+        best, best_places, courses = start, places, [course]
+        for step in plan:
+            state, motion, fitted = self._pass(state, motion, step, rng, advance)
+            state, motion = _settled(state, motion, power)
+            if fitted > RESTART * before:
+                motion = _Motion.none(state)
+            before = fitted
+            found, places = self._judged(places, state, step.free)
+            courses.append(found)
+            if found <= min(courses):
+                best, best_places = state, places
+            if min(courses[-patience:]) > min(courses):
+                break
+        return Solution(best, best_places, courses)
+
+    # ---- one pass
+
+    def _pass(
+        self, state: State, motion: _Motion, step: Pass, rng: np.random.Generator, advance: Advance
+    ) -> tuple[State, _Motion, float]:
+        """The state after a pass, and the R-factor on the way."""
+        count, free = len(state.positions), step.free
+        order = rng.permutation(count)
+        object_, modes, background = state.object.copy(), state.modes.copy(), state.background
+        positions, flux = state.positions.copy(), state.flux.copy()
+        ratio, residual, measured = np.zeros_like(background), 0.0, 0.0
+        seen = np.zeros_like(background)
+        moving, turning = motion.object, motion.modes
+        for batch in np.array_split(order, min(step.batches, count)):
+            total = _Sums.zeros(object_.shape, modes.shape)
+            for k in range(0, len(batch), self.chunk):
+                part = batch[k : k + self.chunk]
+                here = State(object_, modes, state.positions[part], state.flux[part], background)
+                found = self._contribution(self.data, part, here, free, total)
+                residual, measured = residual + found.residual, measured + found.measured
+                ratio, seen = ratio + found.ratio, seen + found.seen
+                if free.positions:
+                    positions[part] += np.clip(found.moves, -MOVE, MOVE) / 2
+                if free.flux:
+                    flux[part] *= 1 + (found.brighter - 1) / 2
+                advance(len(part))
+            change, turn = self._steps_of(total, object_, modes, batch, state.positions, free)
+            moving = step.momentum * moving + change
+            object_ = object_ + moving
+            if free.probe:
+                turning = step.momentum * turning + turn
+                modes = modes + turning
+        if free.positions:
+            positions += (state.positions - positions).mean(axis=0)
+            positions = np.clip(positions, 0, object_.shape[0] - self.data.N - 1e-3)
+        if free.flux:
+            flux /= np.sqrt(np.mean(flux**2))
+        if free.background:
+            background = background * np.where(seen > 0, ratio / np.maximum(seen, 1), 1).astype(np.float32)
+        after = State(object_, modes, positions, flux, background)
+        return after, _Motion(moving, turning), residual / measured
+
+    def _steps_of(
+        self,
+        total: _Sums,
+        object_: np.ndarray,
+        modes: np.ndarray,
+        batch: np.ndarray,
+        positions: np.ndarray,
+        free: Freedom,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """``α_O ΔO`` and ``α_P ΔP`` of a batch."""
+        change = total.back / (total.light + DAMPING * total.light.max())
+        of_object = np.vdot(change, total.back).real, float(np.sum(np.abs(change) ** 2 * total.light))
+        if not free.probe:
+            return np.complex64(of_object[0] / max(of_object[1], 1e-30)) * change, np.zeros_like(modes)
+        turn = total.turned / (total.seen_object + DAMPING * total.seen_object.max())
+        of_probe = np.vdot(turn, total.turned).real, float(np.sum(np.abs(turn) ** 2 * total.seen_object))
+        both = np.sum(modes.conj() * turn, axis=0)
+        cross, whole = 0.0, _corners(positions[batch])
+        for k in range(0, len(batch), self.chunk):
+            corners = whole[k : k + self.chunk]
+            changes = physics.inner_windows(change, corners, self.data.N)
+            windows = physics.inner_windows(object_, corners, self.data.N)
+            cross += float(np.vdot(np.einsum("jyx,jyx->yx", changes, windows.conj()), both).real)
+        matrix = np.array([[of_object[1], cross], [cross, of_probe[1]]])
+        matrix += np.diag(1e-3 * np.diag(matrix) + 1e-30)
+        lengths = np.linalg.solve(matrix, [of_object[0], of_probe[0]]).astype(np.float32)
+        return lengths[0] * change, lengths[1] * turn
+
+    def _contribution(
+        self, data: Dataset, part: np.ndarray, here: State, free: Freedom, total: _Sums | None = None
+    ) -> _Found:
+        """What some patterns say, added to a total; the chunk is filled up with patterns of no light."""
+        short = self.chunk - len(part)
+        corners = _corners(here.positions)
+        windows = physics.inner_windows(here.object, corners, data.N)
+        x = np.fft.ifftshift(data.normalised(part), axes=(-2, -1))
+        arrays = (
+            windows,
+            (here.positions - corners).astype(np.float32),
+            here.flux.astype(np.float32),
+            x.astype(np.float32),
+        )
+        filled = arrays
+        if short:
+            filled = tuple(np.concatenate([a, np.zeros((short, *a.shape[1:]), a.dtype)]) for a in arrays)
+        step = self._compiled(data, free)
+        out = step(*map(tf.constant, filled), tf.constant(here.modes), tf.constant(here.background))
+        values = {key: value.numpy() for key, value in out.items()}
+        n = len(part)
+        if total is not None:
+            physics.add_windows_to(total.back, values["back"][:n], corners)
+            physics.add_windows_to(total.light, values["light"][:n], corners)
+            total.turned += values["turned"]
+            total.seen_object += values["seen_object"]
+        return _Found(
+            values["moves"][:n].astype(np.float64),
+            values["brighter"][:n],
+            values["ratio"],
+            values["seen"],
+            float(values["residual"]),
+            float(values["measured"]),
+        )
+
+    def _compiled(self, data: Dataset, free: Freedom) -> Callable:
+        key = (free.probe, free.positions)
+        if key not in self._steps:
+            step = partial(contribution, photon=data.photon_amplitude, probe=key[0], moves=key[1])
+            self._steps[key] = tf.function(step, jit_compile=True, reduce_retracing=False)
+        return self._steps[key]
+
+    def _judged(self, places: State, state: State, free: Freedom) -> tuple[float, State]:
+        """The R-factor of the judging patterns, and where they are and how bright, fitted if that is free."""
+        data, residual, measured = self.judge, 0.0, 0.0
+        positions, flux = places.positions.copy(), places.flux.copy()
+        for k in range(0, len(positions), self.chunk):
+            part = np.arange(k, min(k + self.chunk, len(positions)))
+            here = replace(state, positions=places.positions[part], flux=places.flux[part])
+            found = self._contribution(data, part, here, Freedom(False, free.positions))
+            residual, measured = residual + found.residual, measured + found.measured
+            if free.positions:
+                positions[part] += np.clip(found.moves, -MOVE, MOVE) / 2
+            if free.flux:
+                flux[part] *= 1 + (found.brighter - 1) / 2
+        positions = np.clip(positions, 0, state.object.shape[0] - data.N - 1e-3)
+        return residual / measured, replace(state, positions=positions, flux=flux)
+
+
+def contribution(
+    windows: tf.Tensor,
+    fractions: tf.Tensor,
+    flux: tf.Tensor,
+    measured: tf.Tensor,
+    modes: tf.Tensor,
+    background: tf.Tensor,
+    *,
+    photon: float | None,
+    probe: bool,
+    moves: bool,
+) -> dict[str, tf.Tensor]:
+    """What patterns say about the object, the probe, their positions, their flux and the background.
+
+    Args:
+        windows: the object at their whole pixels, ``(B, N, N)`` complex64.
+        fractions: ``(B, 2)``, what is left of the positions; flux: ``(B,)``, zero where there is no pattern.
+        measured: x, ``(B, N, N)`` float32, zero frequency at sample 0; negative: not measured.
+        modes: ``(K, N, N)`` complex64; background: ``(N, N)``.
+        photon: as in :func:`ptycho.physics.far_field_step`.
+        probe, moves: compute what the probe and the positions need; zeros are given without.
+    """
+    ramp = physics.shift_ramp(fractions, modes)  # (B, 1, N, N)
+    moved = tf.signal.ifft2d(tf.signal.fft2d(modes) * ramp)
+    lit = physics.scaled(moved, flux[:, None, None, None])
+    far_fields = physics.far_field(lit * windows[:, None])
+    light = physics.over_modes(physics.intensity(far_fields), True) + background
+    expected = tf.sqrt(light)
+    seen = tf.cast((measured >= 0) & (flux > 0)[:, None, None], tf.float32)
+    step = physics.far_field_step(far_fields, measured, photon, True, background)
+    change = physics.near_field(step)  # χ
+    x = seen * measured
+    found = {
+        "back": physics.over_modes(tf.math.conj(lit) * change, True),
+        "light": physics.over_modes(physics.intensity(lit), True),
+        "residual": tf.reduce_sum(seen * tf.abs(expected - measured)),
+        "measured": tf.reduce_sum(x),
+        "brighter": tf.reduce_sum(x * expected, (1, 2)) / (tf.reduce_sum(seen * light, (1, 2)) + 1e-20),
+        "ratio": tf.reduce_sum(tf.square(x) / tf.maximum(light, 1e-12), 0),
+        "seen": tf.reduce_sum(seen, 0),
+        "turned": tf.zeros_like(modes),
+        "seen_object": tf.zeros_like(background),
+        "moves": tf.zeros_like(fractions),
+    }
+    if probe:
+        weight = flux[:, None, None, None]
+        turned = tf.signal.fft2d(physics.scaled(tf.math.conj(windows)[:, None] * change, weight))
+        found["turned"] = tf.signal.ifft2d(tf.reduce_sum(turned * tf.math.conj(ramp), 0))
+        found["seen_object"] = tf.reduce_sum(physics.intensity(windows) * tf.square(weight[:, 0]), 0)
+    if moves:
+        found["moves"] = tf.stack([_move(windows, lit, change, axis) for axis in (1, 2)], -1)
+    return found
+
+
+def _move(windows: tf.Tensor, lit: tf.Tensor, change: tf.Tensor, axis: int) -> tf.Tensor:
+    """``Re Σ conj(P ∂O) χ / Σ |P ∂O|²`` along one axis, ``(B,)``."""
+    slope = lit * ((tf.roll(windows, -1, axis) - tf.roll(windows, 1, axis)) / 2)[:, None]
+    along = tf.reduce_sum(tf.math.real(tf.math.conj(slope) * change), (1, 2, 3))
+    return along / (tf.reduce_sum(physics.intensity(slope), (1, 2, 3)) + 1e-6)
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """Of some patterns: for each, for each pixel, and altogether; see :func:`contribution`."""
+
+    moves: np.ndarray
+    brighter: np.ndarray
+    ratio: np.ndarray
+    seen: np.ndarray
+    residual: float
+    measured: float
+
+
+@dataclass(eq=False)
+class _Sums:
+    """Over a batch: numerators and denominators of ΔO ``(M, M)`` and ΔP ``(K, N, N)``."""
+
+    back: np.ndarray
+    light: np.ndarray
+    turned: np.ndarray
+    seen_object: np.ndarray
+
+    @classmethod
+    def zeros(cls, canvas: tuple[int, ...], modes: tuple[int, ...]) -> _Sums:
+        return cls(
+            np.zeros(canvas, np.complex64),
+            np.zeros(canvas, np.float32),
+            np.zeros(modes, np.complex64),
+            np.zeros(modes[1:], np.float32),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Motion:
+    """The last changes of object and modes."""
+
+    object: np.ndarray
+    modes: np.ndarray
+
+    @classmethod
+    def none(cls, state: State) -> _Motion:
+        return cls(np.zeros_like(state.object), np.zeros_like(state.modes))
+
+
+def _settled(state: State, motion: _Motion, power: float) -> tuple[State, _Motion]:
+    """The same far fields with the power that the probe had, and modes orthogonal."""
+    modes, turning = state.modes, motion.modes
+    if len(modes) > 1:
+        modes, unitary = orthogonal(modes)
+        turning = np.tensordot(unitary, turning, 1).astype(np.complex64)
+    scale = np.float32(np.sqrt(power / np.sum(np.abs(modes) ** 2)))
+    changed = replace(state, object=state.object / scale, modes=scale * modes)
+    return changed, _Motion(motion.object / scale, scale * turning)
+
+
+def _corners(positions: np.ndarray) -> np.ndarray:
+    return np.floor(positions + physics.WHOLE).astype(np.int64)
+
+
+def _background(data: Dataset) -> np.ndarray:
+    """The dataset's, or a small one where none is known: what the darkest patterns hold in each pixel."""
+    if data.background is None:
+        return np.zeros((data.N, data.N), np.float32)
+    return (data.normalisation**2 * np.fft.ifftshift(data.background)).astype(np.float32)
+
+
+def first_background(data: Dataset, sampled: int = 512) -> np.ndarray:
+    """Counts ``(N, N)`` float32, zero frequency at N//2, from which a background is found: few, not none."""
+    chosen = np.unique(np.linspace(0, len(data.positions) - 1, sampled).astype(int))
+    counts = np.square(np.asarray(data.amplitudes[chosen], np.float64))
+    return (0.5 * np.quantile(counts, DARKEST, axis=0) + 1e-3 * counts.mean()).astype(np.float32)
