@@ -430,6 +430,8 @@ def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
         "train": {"default"},
         "xla": {"default"},
         "stitch": {"probe", "grid", "refined"},
+        "iterative": {"lsqml"},
+        "imperfections": {"none", "probe", "positions", "modes", "detector", "beamline"},
         "experiment": set(EXPERIMENTS),
     }
     assert set(defaults) - {"experiment", "resume"} == {field.name for field in dataclasses.fields(RunConfig)}

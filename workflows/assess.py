@@ -28,14 +28,17 @@ FAR_PROBE_MEANS = (
 )
 
 
-def store_recon(name: str, stitched: Stitched, folder: RunFolder) -> None:
+def store_recon(
+    name: str, stitched: Stitched, folder: RunFolder, more: Mapping[str, np.ndarray] | None = None
+) -> None:
+    """Write an object, with whatever else belongs to it."""
     arrays = {
         "object": stitched.objects,
         "amp": np.abs(stitched.objects),
         "phase": np.angle(stitched.objects),
         "mask": stitched.mask,
     }
-    folder.arrays(names.recon(name), arrays)
+    folder.arrays(names.recon(name), arrays | dict(more or {}))
 
 
 def scored(

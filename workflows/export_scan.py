@@ -125,7 +125,7 @@ def measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> Exported
             f"{stored.data.path}: is another file than the run had: the object of {name} is {object_.shape}, "
             f"and the scan now needs {data.object_size} × {data.object_size}"
         )
-    found = from_measured(scan, data, object_)
+    found = from_measured(scan, data, object_, _stored_beam(run / part / names.recon(name)))
     return replace(found, comments=f"Object: {name} of the run {run.resolve().name}. {found.comments}")
 
 
@@ -210,6 +210,14 @@ def stored_object(run: Path, name: str, image: int, part: str = "") -> np.ndarra
             f"{path}: object has shape {objects.shape}; must be (images, M, M) with image {image}"
         )
     return np.asarray(objects[image], np.complex64)
+
+
+def _stored_beam(path: Path) -> dict[str, np.ndarray] | None:
+    """Probe and positions that go with a stored object; None for a run that kept none."""
+    try:
+        return read_all(path, {"probe": "c", "positions": "f"})
+    except NpzError:
+        return None
 
 
 def _verify(run: Path, name: str) -> None:

@@ -17,7 +17,16 @@ from ptycho.files.file_array import FileArray
 from ptycho.preparation.dataset import joined, kept_out, measured_dataset, training_and_validation
 from ptycho.preparation.prepare import Finding, Understood, understand
 from ptycho.progress import Progress
-from ptycho.reconstruction.misfit import refine_while_better
+from ptycho.reconstruction.joint import (
+    Freedom,
+    JointSolver,
+    Pass,
+    Solution,
+    State,
+    explained,
+    from_an_object,
+    from_scratch,
+)
 from ptycho.reconstruction.orientation import advice, better, orientations
 from ptycho.reconstruction.probe_guess import guessed_probe
 from ptycho.reconstruction.stitching import Stitched, stitch
@@ -55,19 +64,30 @@ class Prepared:
     Attributes:
         name: of the scan, unique in its run.
         scan: how its file was understood.
-        whole: all usable patterns.
-        data: those that are fitted.
-        free: those that are kept out to judge the result by, or None.
+        whole: all usable patterns, as the file describes them.
+        kept, out: indices of those that are fitted, and of those that are kept out to judge the result by.
+        data, free: the same with the probe, positions, … that explain them; free is None where none are out.
         found, doubts: what was settled, and flags that the results get.
     """
 
     name: str
     scan: Understood
     whole: Dataset
+    kept: np.ndarray
+    out: np.ndarray
     data: Dataset
     free: Dataset | None
     found: list[Finding]
     doubts: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Recon:
+    """An object, and the patterns with the probe, positions, … that go with it: the fitted and the free."""
+
+    object: Stitched
+    data: Dataset
+    free: Dataset | None
 
 
 def run(
@@ -104,15 +124,67 @@ def prepared(name: str, scan: Understood, config: ScanRunConfig, folder: RunFold
     for warning in scan.warnings:
         log.warning("%s", warning)
     scan, whole, found, doubts = settled(scan, config, folder)
-    data, free = split(whole, config)
-    return Prepared(name, scan, whole, data, free, found, doubts)
-
-
-def split(whole: Dataset, config: ScanRunConfig) -> tuple[Dataset, Dataset | None]:
-    """The patterns that are fitted, and those that are kept out of everything to judge the result by."""
     kept, out = kept_out(whole, config.free_fraction, config.seed)
     log.info("%d patterns are fitted, %d are kept out to judge the result by", len(kept), len(out))
-    return whole.subset(kept, config.group_size), whole.subset(out, 1) if len(out) else None
+    data = whole.subset(kept, config.group_size)
+    free = whole.subset(out, 1) if len(out) else None
+    ready = Prepared(name, scan, whole, kept, out, data, free, found, doubts)
+    return begun(ready, config, folder) if config.solver.passes else ready
+
+
+def begun(each: Prepared, config: ScanRunConfig, folder: RunFolder) -> Prepared:
+    """A few passes of the joint solver, from a constant object: the probe, positions, … that explain it."""
+    plan = from_scratch(config.solver.passes, _freedom(config))
+    flat = np.ones((each.data.object_size,) * 2, np.complex64)
+    start = State.of(each.data, flat, _modes(each.data, config))
+    patience = len(plan)  # the R-factor of a probe that is far off rises before it falls
+    found = solved("solver", start, each.data, each.free, plan, patience, ["amplitude"], config, folder)
+    data, free = _explained(each.data, each.free, found, config)
+    return replace(each, data=data, free=free)
+
+
+def solved(
+    what: str,
+    start: State,
+    data: Dataset,
+    free: Dataset | None,
+    plan: list[Pass],
+    patience: int,
+    noise: list[str],
+    config: ScanRunConfig,
+    folder: RunFolder,
+) -> Solution:
+    """The best that the joint solver makes of a start, by one model of the noise or another."""
+    tries: list[Solution] = []
+    with folder.timed(what):
+        for kind in noise:
+            if tries and min(tries[-1].course) < tries[-1].course[0]:
+                break
+            with closing(Progress(what, len(plan) * len(data.positions))) as progress:
+                solver = JointSolver(data, free or data, config.seed, kind)
+                tries.append(solver.run(start, plan, patience, progress.advance))
+            told = " → ".join(f"{value:.4f}" for value in tries[-1].course)
+            log.info("%s (%s): R of the free patterns %s", what, kind, told)
+    return min(tries, key=lambda found: min(found.course))
+
+
+def _explained(
+    data: Dataset, free: Dataset | None, found: Solution, config: ScanRunConfig
+) -> tuple[Dataset, Dataset | None]:
+    f = data.normalisation
+    judging = None if free is None else explained(free, found.judging, f, 1)
+    return explained(data, found.state, f, config.group_size), judging
+
+
+def _modes(data: Dataset, config: ScanRunConfig) -> int:
+    """As many as were asked for, or as the probe has; two at least where it is to be found."""
+    fewest = 2 if config.solver.probe else 1
+    return config.solver.modes or max(len(data.modes), fewest)
+
+
+def _freedom(config: ScanRunConfig) -> Freedom:
+    wanted = config.solver
+    return Freedom(wanted.probe, wanted.positions, wanted.flux, wanted.background)
 
 
 def settled(
@@ -123,10 +195,10 @@ def settled(
     with folder.timed("probe_and_orientation"):
         if scan.probe is None and config.probe is None:
             guess = guessed_probe(data)
-            data = replace(data, probe=guess.probe)
+            data = replace(data, probe=guess.probe, weaker_modes=None)
             found.append(guess.finding)
             log.info("%s", guess.finding)
-        trials = orientations(data)
+        trials = orientations(replace(data, weaker_modes=None))
         clear = better(trials)
     if clear is None:
         return scan, data, found, []
@@ -171,26 +243,42 @@ def reconstructed(
     each: Prepared, model: LoadedModel, history: dict[str, History], config: ScanRunConfig, folder: RunFolder
 ) -> tuple[dict[str, Any], dict[str, Stitched]]:
     """One scan: its objects by the network and refined, judged, stored and drawn; its metrics."""
-    data, free = each.data, each.free
+    data = each.data
     with folder.timed("inference"):
-        recons = {NETWORK: inferred(model, data, config, folder.path)}
+        first = Recon(inferred(model, data, config, folder.path), data, each.free)
+    recons = {NETWORK: first}
     if config.stitch.method == "refined":
-        recons["refined"] = refined(recons[NETWORK], data, free, config, folder)
+        recons["refined"] = refined(first, config, folder)
     with folder.timed("judging"):
-        fits = {name: judged(recon, data, free) for name, recon in recons.items()}
+        fits = {name: judged(recon.object, recon.data, recon.free) for name, recon in recons.items()}
     with folder.timed("half_scans"):
         halves = half_scans(lambda part: inferred(model, part, config, folder.path), data, config)
     with folder.timed("scoring"):
-        truth = {name: compared(recon, each.scan, data) for name, recon in recons.items()}
+        truth = {name: compared(recon.object, each.scan, recon.data) for name, recon in recons.items()}
     doubts = [*each.doubts, *probe_doubts(data.probe, model.probe)]
-    result = assembled(each.scan, each.found, data, recons, fits, halves, truth, doubts)
+    objects = {name: recon.object for name, recon in recons.items()}
+    result = assembled(each.scan, each.found, data, objects, fits, halves, truth, doubts)
+    beams = {name: beam_of(recon, each) for name, recon in recons.items()}
     for name, recon in recons.items():
-        store_recon(name, recon, folder)
-    last = recons[next(reversed(recons))]
-    made = product_of(each.scan, each.whole, last.objects[0], each.scan.pixel.metres, each.name)
+        store_recon(name, recon.object, folder, beams[name])
+    name = next(reversed(recons))
+    last, image, pixel = recons[name], objects[name].objects[0], each.scan.pixel.metres
+    made = product_of(each.scan, each.whole, image, pixel, each.name, beams[name])
     product.write(folder.place(names.PRODUCT), made)
-    drawn(each.scan, data, recons, fits, halves, history, result, folder)
-    return result, recons
+    drawn(each.scan, last.data, objects, fits, halves, history, result, folder)
+    return result, objects
+
+
+def beam_of(recon: Recon, each: Prepared) -> dict[str, np.ndarray]:
+    """The probe ``(K, N, N)``, the positions ``(J, 2)`` of all usable patterns, and their flux ``(J,)``."""
+    data = recon.data
+    positions, flux = each.whole.positions.copy(), np.ones(len(each.whole.positions), np.float32)
+    for part, where in ((data, each.kept), (recon.free, each.out)):
+        if part is not None:
+            positions[where] = part.positions
+            flux[where] = 1 if part.flux is None else part.flux
+    found = {"probe": data.modes, "positions": positions, "flux": flux}
+    return found if data.background is None else found | {"background": data.background}
 
 
 def inferred(model: LoadedModel, data: Dataset, config: ScanRunConfig, scratch: Path) -> Stitched:
@@ -202,16 +290,14 @@ def inferred(model: LoadedModel, data: Dataset, config: ScanRunConfig, scratch: 
     return stitch(regions, view, "probe")
 
 
-def refined(
-    start: Stitched, data: Dataset, free: Dataset | None, config: ScanRunConfig, folder: RunFolder
-) -> Stitched:
-    """The network's object, refined as long as the patterns that were kept out are explained better."""
-    passes = config.stitch.passes
-    with (
-        folder.timed("refinement"),
-        closing(Progress("refinement", passes * len(data.amplitudes))) as progress,
-    ):
-        judge = free if free is not None else data
-        objects, course = refine_while_better(start.objects, data, judge, passes, progress.advance)
-    log.info("refinement: R of the free patterns %s", " → ".join(f"{value:.4f}" for value in course))
-    return replace(start, objects=np.where(start.mask, objects, 0).astype(np.complex64))
+def refined(start: Recon, config: ScanRunConfig, folder: RunFolder) -> Recon:
+    """The network's object and its beam, corrected as long as the free patterns are explained better."""
+    plan = from_an_object(config.stitch.passes, _freedom(config))
+    state, noise = State.of(start.data, start.object.objects[0]), ["poisson", "robust"]
+    kinds = noise if start.data.counts else ["amplitude"]
+    found = solved(
+        "refinement", state, start.data, start.free, plan, config.solver.patience, kinds, config, folder
+    )
+    data, free = _explained(start.data, start.free, found, config)
+    image = np.where(start.object.mask, found.state.object[None], 0).astype(np.complex64)
+    return Recon(replace(start.object, objects=image), data, free)

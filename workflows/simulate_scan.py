@@ -13,11 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ProbeConfig, ZonePlateProbe, check
+from ptycho.config.mapping import show
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.table import FORMATS, check_output, format_of
 from ptycho.progress import Progress
+from ptycho.readers.scans.raw_scan import wavelength_m
 from ptycho.scan.probe import make_probe
-from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, measured_like
+from ptycho.simulation.imperfections import Imperfections, given_probe
+from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, measured_like, recorded
+from ptycho.simulation.truth import truth_of
 from workflows.export_scan import DETECTOR_PIXEL_M, distance_m, plate_units, written
 
 
@@ -55,10 +59,16 @@ def simulate_scan(config: SimulateConfig) -> list[str]:
 
 
 def exported(config: SimulateConfig, made: MeasuredLike, progress: Progress) -> ExportedScan:
-    """A simulated scan in units of its zone plate; with another probe, in those of the default one."""
+    """A simulated scan in units of its zone plate; with another probe, in those of the default one.
+
+    It says what a beamline would know, and where that is not the truth, the truth beside it.
+    """
     plate = config.probe if isinstance(config.probe, ZonePlateProbe) else ZonePlateProbe()
     units, pitch = plate_units(plate, config.N), config.detector_pixel_m
     distance = distance_m(units["pixel_m"][0], units["energy_eV"], pitch, config.N)
+    wrong = config.imperfections
+    micrometre = 1e-6 * wavelength_m(units["energy_eV"]) / units["pixel_m"][0] ** 2  # its Fresnel number
+    first = made.photon_probe.reshape(-1, made.N, made.N)[0]
 
     def shown() -> Iterator[np.ndarray]:
         for block in made.counts(config.rng("photons")):
@@ -66,8 +76,8 @@ def exported(config: SimulateConfig, made: MeasuredLike, progress: Progress) -> 
             progress.advance(len(block))
 
     return ExportedScan(
-        positions=made.positions,
-        probe=made.photon_probe[None].astype(np.complex64),
+        positions=recorded(config, made.positions),
+        probe=given_probe(first, wrong, micrometre, config.seed)[None].astype(np.complex64),
         patterns=shown(),
         dtype=np.dtype(np.uint32),
         domain="counts",
@@ -77,6 +87,14 @@ def exported(config: SimulateConfig, made: MeasuredLike, progress: Progress) -> 
         detector_pixel_m=(pitch, pitch),
         name=Path(str(config.output)).stem,
         comments=f"Simulated: {config.sample} on {config.path}, {config.oversampling} times finer than the "
-        f"object's pixels, {config.nphotons:g} photons a pattern, seed {config.seed}; with its truth.",
+        f"object's pixels, {config.nphotons:g} photons a pattern, seed {config.seed}; with its "
+        f"truth.{_said(wrong)}",
+        truth=truth_of(made) if wrong.changed else None,
         **units,
     )
+
+
+def _said(wrong: Imperfections) -> str:
+    """A sentence on the imperfections, if there are any."""
+    listed = ", ".join(f"{key} {show(value)}" for key, value in wrong.changed.items())
+    return f" Imperfections: {listed}; what is true is under truth." if listed else ""

@@ -143,7 +143,13 @@ def _typed(hint: Any, value: Any, name: str) -> Any:
     raise ConfigError(f"{name}={show(value)}: must be {_WORDS.get(kind, 'a list of names')}{nothing}")
 
 
-_WORDS = {bool: "true or false", int: "an integer", float: "a number", str: "a text", tuple[float, ...]: "a list of numbers"}
+_WORDS = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a text",
+    tuple[float, ...]: "a list of numbers",
+}
 
 
 def show(value: Any) -> str:

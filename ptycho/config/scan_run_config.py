@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from ptycho.config.data import DataConfig
 from ptycho.config.errors import ConfigError, check
 from ptycho.config.network_config import NetworkConfig
-from ptycho.config.sections import ProbeConfig
+from ptycho.config.sections import SCAN_MODELS, LsqmlConfig, ProbeConfig, SolverConfig
 
 EPOCHS = 8
 
@@ -20,6 +21,7 @@ class ScanRunConfig(NetworkConfig):
     ``nepochs`` is 8 unless it is stated, and 0 where ``run`` names a trained network.
     """
 
+    MODELS: ClassVar[tuple[str, ...]] = SCAN_MODELS
     nepochs: int | None = None  # type: ignore[assignment]  # never None once made
     data: DataConfig = field(default_factory=lambda: DataConfig(file=("-",)))
     models: tuple[str, ...] = ("pinn",)
@@ -28,19 +30,21 @@ class ScanRunConfig(NetworkConfig):
     free_fraction: float = 0.05
     val_fraction: float = 0.05
     probe: ProbeConfig | None = None
+    solver: SolverConfig = field(default_factory=SolverConfig)
+    iterative: LsqmlConfig = field(default_factory=LsqmlConfig)
 
     def __post_init__(self) -> None:
         if self.nepochs is None:
             object.__setattr__(self, "nepochs", 0 if self.run is not None else EPOCHS)
+        if "baseline" in self.models:
+            raise ConfigError(
+                f"models={list(self.models)}: a measured scan has no truth to train the baseline with; "
+                f"must be drawn from [{', '.join(self.MODELS)}]"
+            )
         self._check_network(fewest_epochs=0 if self.run is not None else 1)
         check(1 <= self.group_size <= 64, "group_size", self.group_size, "from 1 to 64")
         for key in ("free_fraction", "val_fraction"):
             value = getattr(self, key)
             check(math.isfinite(value) and 0 <= value <= 0.5, key, value, "from 0 to 0.5")
-        if tuple(self.models) != ("pinn",):
-            raise ConfigError(
-                f"models={list(self.models)}: a measured scan has no truth to train the baseline with; "
-                "must be [pinn]"
-            )
         if self.stitch.method == "grid":
             raise ConfigError("stitch=grid: tiles the squares of a regular grid; must be probe or refined")

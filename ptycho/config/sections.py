@@ -229,9 +229,53 @@ class StitchConfig:
         check(self.method in self.METHODS, "stitch.method", self.method, f"one of {', '.join(self.METHODS)}")
 
 
+@dataclass(frozen=True)
+class LsqmlConfig:
+    """LSQ-ML of pty-chi; its probe is always refined, ``positions`` after ``start_positions`` epochs.
+
+    ``python`` is the interpreter that has pty-chi; null: this one. ``threads`` null: as many as it likes.
+    """
+
+    epochs: int = 100
+    modes: int = 1
+    positions: bool = True
+    start_positions: int = 10
+    python: str | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        for key, low, high in (("epochs", 1, 100_000), ("modes", 1, 64), ("start_positions", 0, 100_000)):
+            at_least(f"iterative.{key}", getattr(self, key), low)
+            at_most(f"iterative.{key}", getattr(self, key), high)
+        if self.threads is not None:
+            at_least("iterative.threads", self.threads, 1)
+            at_most("iterative.threads", self.threads, 4096)
+        check(self.python != "", "iterative.python", "''", "null, or the path of a Python that has pty-chi")
+
+
+@dataclass(frozen=True)
+class SolverConfig:
+    """The joint solver of a measured scan: what it finds besides the object, and for how long."""
+
+    passes: int = 15
+    patience: int = 5
+    modes: int | None = None
+    probe: bool = True
+    positions: bool = True
+    flux: bool = True
+    background: bool = False
+
+    def __post_init__(self) -> None:
+        at_least("solver.passes", self.passes, 0)
+        at_least("solver.patience", self.patience, 1)
+        if self.modes is not None:
+            check(1 <= self.modes <= 8, "solver.modes", self.modes, "from 1 to 8, or null")
+
+
 OBJECTS: dict[str, type] = {LinesObject.KIND: LinesObject}
 PROBES: dict[str, type] = {probe.KIND: probe for probe in (IdealDiskProbe, ZonePlateProbe, FileProbe)}
 GENERATORS: dict[str, type] = {model.KIND: model for model in (UnrolledModel, UNetModel)}
-MODELS = ("pinn", "baseline")
+MODELS = ("pinn", "baseline")  # networks
+SCAN_MODELS = ("pinn", "lsqml")  # of a measured scan: a network, and what needs no training
 ProbeConfig = IdealDiskProbe | ZonePlateProbe | FileProbe
 GeneratorConfig = UnrolledModel | UNetModel

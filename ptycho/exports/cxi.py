@@ -14,6 +14,8 @@ under ``entry_1``
 ``…/illumination``                  (K, N, N) complex64    probe
 ``sample_1/geometry_1/translation`` (J, 3) metres          **of the sample**; ``data_1``, ``detector_1`` link
 ``image_1/data``                    (M, M) complex64       object; its middle at translation nought
+``/truth``                                                 of a simulated scan with imperfections, see
+                                                           :mod:`ptycho.simulation.truth`
 =================================== ====================== ==================================================
 
 A probe at a larger row, lower on the sample, is reached by lifting the sample: ``y = +row``; likewise
@@ -29,7 +31,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan
-from ptycho.exports.hdf5_writing import write_hdf5, write_patterns
+from ptycho.exports.hdf5_writing import write_hdf5, write_patterns, write_truth
 
 VERSION = 160
 ELECTRON = 1.602176634e-19  # joule in an electronvolt
@@ -69,6 +71,7 @@ def _fill(file: h5py.File, scan: ExportedScan) -> None:
     }
     for name, target in links.items():
         entry[name] = h5py.SoftLink(f"/entry_1/{target}")
+    write_truth(file, scan.truth, entry.get("image_1/data"))
 
 
 def _detector(group: h5py.Group, scan: ExportedScan) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.simulation.truth import Truth
 
 DOMAINS = ("counts", "intensity")
 FLOAT32 = np.dtype(np.float32)
@@ -32,8 +33,10 @@ class ExportedScan:
         pixel_m: (row, col) pitch of the object's pixels; None: unknown, and lengths stay in pixels.
         energy_eV, distance_m: photon energy; from sample to detector.
         detector_pixel_m: (row, col) pitch of the patterns' pixels.
+        detector_side: pixels of the measured detector that a pattern spans; None: as many as it has.
         numbers: ``(J,)`` integers, which pattern of the measured file each one is; None: unknown.
         name, comments: for who opens the file.
+        truth: of a simulated scan that is not as its file says; readers pass it over.
 
     Raises:
         ValueError: shapes that do not fit.
@@ -51,9 +54,11 @@ class ExportedScan:
     energy_eV: float | None = None
     distance_m: float | None = None
     detector_pixel_m: Pair | None = None
+    detector_side: int | None = None
     numbers: np.ndarray | None = None
     name: str = ""
     comments: str = ""
+    truth: Truth | None = None
 
     def __post_init__(self) -> None:
         count, N = len(self.positions), self.probe.shape[-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -57,7 +57,7 @@ def from_dataset(data: Dataset, image: int, object_: np.ndarray) -> ExportedScan
     patterns = intensities(data.amplitudes if every else data.amplitudes.some(chosen), data.counts)
     return ExportedScan(
         positions=data.positions[chosen].astype(np.float64),
-        probe=(data.photon_scale * data.probe)[None].astype(np.complex64),
+        probe=(data.photon_scale * data.modes).astype(np.complex64),
         patterns=patterns,
         dtype=patterns.dtype,
         domain="counts" if data.counts else "intensity",
@@ -66,11 +66,20 @@ def from_dataset(data: Dataset, image: int, object_: np.ndarray) -> ExportedScan
     )
 
 
-def from_measured(scan: Understood, data: Dataset, object_: np.ndarray) -> ExportedScan:
-    """A measured scan as it was prepared, with what was reconstructed from it."""
-    raw, binned = scan.raw, scan.detector.bin
+def from_measured(
+    scan: Understood, data: Dataset, object_: np.ndarray, beam: Mapping[str, np.ndarray] | None = None
+) -> ExportedScan:
+    """A measured scan as it was prepared, with what was reconstructed from it.
+
+    Args:
+        beam: the ``probe (K, N, N)`` and ``positions (J, 2)`` that go with the object, where they are not
+            those of the dataset.
+    """
+    raw, binned, made = scan.raw, scan.detector.bin, from_dataset(data, 0, object_)
+    if beam is not None:
+        made = replace(made, probe=beam["probe"], positions=beam["positions"].astype(np.float64))
     return replace(
-        from_dataset(data, 0, object_),
+        made,
         pixel_m=scan.pixel.metres,
         energy_eV=raw.energy_eV,
         distance_m=raw.distance_m,
@@ -82,7 +91,12 @@ def from_measured(scan: Understood, data: Dataset, object_: np.ndarray) -> Expor
 
 
 def product_of(
-    scan: Understood, data: Dataset, objects: np.ndarray, pixel: Pair | None, name: str = ""
+    scan: Understood,
+    data: Dataset,
+    objects: np.ndarray,
+    pixel: Pair | None,
+    name: str = "",
+    beam: Mapping[str, np.ndarray] | None = None,
 ) -> ExportedScan:
     """What a run keeps of a scan as ``product.h5``: positions, probe and object, without the patterns.
 
@@ -95,8 +109,9 @@ def product_of(
         objects: ``(M, M)``.
         pixel: (row, col) pitch of the object's pixels in metres, if it is known.
         name: of the product.
+        beam: as for :func:`from_measured`.
     """
-    made, raw, frames = from_measured(scan, data, objects), scan.raw, frames_of(scan, data)
+    made, raw, frames = from_measured(scan, data, objects, beam), scan.raw, frames_of(scan, data)
     return replace(
         made,
         patterns=None,

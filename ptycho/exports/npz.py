@@ -10,6 +10,8 @@
 ``scale_contract_version``, text         ``legacy_v1``, ``normalized_amplitude``: the program's words for a
 ``measurement_domain``                   ``diff3d`` of amplitudes
 ``_metadata``               text         JSON: units, signs, and what else is known; nothing is pickled
+``truth_…``                              of a simulated scan with imperfections, see
+                                         :mod:`ptycho.simulation.truth`
 =========================== ============ ====================================================================
 
 There is no place for a mask: pixels that were not measured hold zero, and ``_metadata`` says how many.
@@ -18,16 +20,15 @@ There is no place for a mask: pixels that were not measured hold zero, and ``_me
 from __future__ import annotations
 
 import json
-import zipfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.lib import format as npy
 
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.files.atomic import write_atomically
+from ptycho.files.npz_writing import Blocks, write_npz
+from ptycho.simulation.truth import PREFIX
 
 CONTRACT = {"scale_contract_version": "legacy_v1", "measurement_domain": "normalized_amplitude"}
 
@@ -55,21 +56,10 @@ def _fill(file: IO[bytes], scan: ExportedScan) -> None:
     arrays |= {key: np.array(text) for key, text in CONTRACT.items()}
     if scan.object is not None:
         arrays["objectGuess"] = scan.object.astype(np.complex64)
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        _member(archive, "diff3d", scan.shape, np.dtype("<f4"), scan.amplitude_blocks())
-        for key, array in arrays.items():
-            _member(archive, key, array.shape, array.dtype, [array])
-
-
-def _member(
-    archive: zipfile.ZipFile, key: str, shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray]
-) -> None:
-    """An array in blocks that follow each other along its first axis."""
-    header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
-        npy.write_array_header_1_0(member, header)
-        for block in blocks:
-            member.write(np.ascontiguousarray(block, dtype).tobytes())
+    if scan.truth is not None:
+        arrays |= {PREFIX + key: array for key, array in scan.truth.arrays().items()}
+    patterns = Blocks(scan.shape, np.dtype("<f4"), scan.amplitude_blocks())
+    write_npz(file, {"diff3d": patterns} | arrays)
 
 
 def _metadata(scan: ExportedScan) -> dict[str, Any]:

@@ -6,7 +6,6 @@ Imports the operators of ``ptycho.xla`` alone.
 """
 
 from ptycho.physics.measurement import (
-    WHOLE,
     amplitude,
     back_project,
     centre,
@@ -35,7 +34,6 @@ from ptycho.physics.windows import add_windows, add_windows_to, cut_windows, inn
 __all__ = [
     "PROJECTIVE",
     "SEPARABLE",
-    "WHOLE",
     "PatchMover",
     "add_windows",
     "add_windows_to",

@@ -22,7 +22,6 @@ import tensorflow as tf
 
 from ptycho.physics.patches import SEPARABLE, PatchMover
 
-WHOLE = 1e-4  # of a pixel below a whole position; such a fraction is rounding
 MODULUS_FLOOR = 1e-3  # ε₁, of the normalised amplitude
 FEW_PHOTONS = 10.5  # in a pixel, half-way between counts; below, √n is less than √λ on average
 COUNT_FLOOR = 0.05  # photons, or of those counted; a smaller expected count is taken as this as a divisor
@@ -165,11 +164,11 @@ def shift_ramp(shifts: tf.Tensor, probe: tf.Tensor) -> tf.Tensor:
 
 
 def split_positions(positions: tf.Tensor, probe: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Whole-pixel positions ``(…, 2)`` and, for each, the probe shifted by the fraction, ``(…, N, N)``.
+    """The nearest whole positions ``(…, 2)`` and, for each, the probe shifted by the rest, ``(…, N, N)``.
 
     A probe with modes gives ``(…, K, N, N)``.
     """
-    whole = tf.floor(positions + WHOLE)
+    whole = tf.floor(positions + 0.5)
     return whole, shifted_probe(probe, positions - whole)
 
 
@@ -212,6 +211,7 @@ def far_field_step(
     photon: float | None,
     modes: bool = False,
     background: tf.Tensor | None = None,
+    limit: float | None = None,
 ) -> tf.Tensor:
     """Step of far fields toward those that the measured patterns make most likely, with their phases kept.
 
@@ -233,6 +233,8 @@ def far_field_step(
         photon: ``f``, normalised amplitude of one photon; None where ``x²`` are no counts.
         modes: the far fields have an axis of modes, which share the step.
         background: b, ``(H, W)`` float32, normalised intensity; None: zero.
+        limit: h; δ is cut to ±h, so that a residual beyond it counts by its size and not by its square
+            (Huber, Ann. Math. Stat. 35 (1964) 73). None: it is not cut.
 
     Returns:
         As ``far_fields``.
@@ -245,6 +247,8 @@ def far_field_step(
         floored = tf.maximum(expected, COUNT_FLOOR**0.5 * tf.maximum(measured, photon))
         scored = (tf.square(measured) - light) / (2 * floored)
         step = tf.where(measured < photon * FEW_PHOTONS**0.5, scored, step)
+    if limit is not None:
+        step = tf.clip_by_value(step, -limit, limit)
     step = tf.where(measured < 0, tf.zeros_like(step), step)
     factor = step * tf.math.rsqrt(light + MODULUS_FLOOR**2)
     return scaled(far_fields, factor[..., None, :, :] if modes else factor)

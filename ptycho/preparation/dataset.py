@@ -19,6 +19,7 @@ from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import make_probe
 
 DARK = 0.05  # of the median energy: a pattern below it saw no beam
+MARGIN = 6  # pixels around the scan, into which corrected positions may move
 WHOLE = 1e-3  # pixels; positions nearer than that to whole ones are whole
 
 
@@ -48,13 +49,13 @@ def measured_dataset(
         raise ConfigError(
             f"patterns: only {len(kept)} are usable; at least group_size={config.group_size} must be"
         )
-    positions = scan.positions[kept] - np.floor(scan.positions[kept].min(axis=0)) + 1
+    positions = scan.positions[kept] - np.floor(scan.positions[kept].min(axis=0)) + MARGIN
     if np.abs(positions - np.round(positions)).max() < WHOLE:
         positions = np.round(positions)
     positions = positions.astype(np.float32)
-    probe, why = chosen_probe(scan, config)
+    modes, why = chosen_probe(scan, config)
     some = patterns if len(kept) == len(usable) else patterns.some(kept)
-    light = np.sqrt(some.statistics.mean_energy / np.sum(np.abs(probe) ** 2, dtype=float))
+    light = np.sqrt(some.statistics.mean_energy / np.sum(np.abs(modes) ** 2, dtype=float))
     found.append(Finding("probe used", f"{scan.N} × {scan.N}", why))
     groups = nearest_groups(positions, np.zeros(len(kept), np.int32), config.group_size)
     good = scan.detector.good_pixels
@@ -63,9 +64,10 @@ def measured_dataset(
         positions=positions,
         image=np.zeros(len(kept), np.int32),
         groups=groups,
-        probe=(light * probe).astype(np.complex64),
+        probe=(light * modes[0]).astype(np.complex64),
+        weaker_modes=(light * modes[1:]).astype(np.complex64) if len(modes) > 1 else None,
         photon_scale=1.0,
-        object_size=scan.N + int(np.ceil(positions.max())) + 2,
+        object_size=scan.N + int(np.ceil(positions.max())) + 1 + MARGIN,
         region_size=smallest_region(positions, groups, scan.N),
         counts=scan.counts,
         good=None if good.all() else good,
@@ -78,22 +80,17 @@ def measured_dataset(
 
 
 def chosen_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, str]:
-    """The probe, ``(N, N)`` of any scale, and where it comes from."""
+    """The modes of the probe, ``(K, N, N)`` of any scale, the strongest first, and where they come from."""
     if config.probe is not None:
-        return make_probe(config.probe, scan.N), f"probe={config.probe.KIND}"
+        return make_probe(config.probe, scan.N)[None], f"probe={config.probe.KIND}"
     if scan.probe is None:
         good = scan.detector.good_pixels
         mean = np.square(scan.patterns(slice(0, SAMPLED)).astype(float)).mean(axis=0)
-        return lens(pupil(mean, good), 0.0), "none is known: one is to be guessed from the patterns"
+        return lens(pupil(mean, good), 0.0)[None], "none is known: one is to be guessed from the patterns"
     power = np.sum(np.abs(scan.probe) ** 2, axis=(1, 2))
-    strongest = int(np.argmax(power))
-    share = 100 * power[strongest] / power.sum()
-    modes = (
-        f"mode {strongest + 1} of {len(power)}, {share:.0f} % of the power"
-        if len(power) > 1
-        else "the file's"
-    )
-    return scan.probe[strongest], modes
+    share = 100 * power.max() / power.sum()
+    several = f"the file's, {len(power)} modes, {share:.0f} % of the power in the strongest"
+    return scan.probe[np.argsort(-power)], several if len(power) > 1 else "the file's"
 
 
 def kept_out(data: Dataset, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

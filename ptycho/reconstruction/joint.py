@@ -11,11 +11,11 @@ where ΔΨ is the step of :func:`ptycho.physics.far_field_step` toward the measu
     Δr_j = Re Σ conj(P ∂O) χ / Σ |P ∂O|²,   c_j ← c_j Σ x√λ / Σ λ,   b ← b ⟨x²/λ⟩
 
 ``O ← O + v_O`` with ``v_O ← μ v_O + α_O ΔO``, and the probe alike; the step lengths (α_O, α_P) solve the
-least squares problem ``min Σ |χ − α_O P ΔO − α_P ΔP O|²`` over the batch. Early passes have small batches and no
-momentum μ; late ones the whole scan as one batch. Sources: Odstrčil, Menzel & Guizar-Sicairos, Opt. Express
-26 (2018) 3108, for the step lengths and the incoherent modes; Thibault & Menzel, Nature 494 (2013) 68, for
-the modes; Zhang et al., Opt. Express 21 (2013) 13592, for positions found with the object; the background's
-update is that of expectation maximisation.
+least squares problem ``min Σ |χ − α_O P ΔO − α_P ΔP O|²`` over the batch. Early passes have small batches and
+no momentum μ; late ones the whole scan as one batch. Sources: Odstrčil, Menzel & Guizar-Sicairos, Opt.
+Express 26 (2018) 3108, for the step lengths and the incoherent modes; Thibault & Menzel, Nature 494 (2013)
+68, for the modes; Zhang et al., Opt. Express 21 (2013) 13592, for positions found with the object; the
+background's update is that of expectation maximisation.
 
 What the data leave open is kept: the power ``Σ|P|²`` (the object takes the rest), the mean of c² (one), the
 mean of the positions; modes are orthogonal and ordered by power.
@@ -40,6 +40,12 @@ MOVE = 0.3  # pixels, the largest change of a position in a pass
 WEAK = 0.03  # power of a mode that is made where none is known
 RESTART = 1.02  # without momentum, when a pass has met an R-factor so much above that of the one before
 DARKEST = 0.02  # quantile of a pixel's counts over the scan at which its background starts
+
+NOISE = {
+    "amplitude": "√n is normal, with one variance: the fastest from afar, biased where photons are few",
+    "poisson": "photons are what they are; as amplitude where they are many, or not known",
+    "robust": "as amplitude, but what photons cannot explain counts by its size, not by its square",
+}
 
 Advance = Callable[[int], object]
 
@@ -76,14 +82,37 @@ class State:
         )
 
 
+def explained(data: Dataset, state: State, normalisation: float, group_size: int) -> Dataset:
+    """A dataset with the probe, positions, flux and background of a state; groups of the nearest ones.
+
+    Args:
+        normalisation: f of the dataset in whose units the state is.
+    """
+    scale = data.photon_scale * normalisation
+    weaker, dark = state.modes[1:] / scale, state.background / normalisation**2
+    positions = state.positions.astype(np.float32)
+    changed = replace(
+        data,
+        probe=(state.modes[0] / scale).astype(np.complex64),
+        weaker_modes=weaker.astype(np.complex64) if len(weaker) else None,
+        positions=positions,
+        flux=None if np.all(state.flux == 1) else state.flux.astype(np.float32),
+        background=np.fft.fftshift(dark).astype(np.float32) if dark.any() else None,
+        exact=data.exact or bool(np.any(positions != np.round(positions))),
+        neighbours=None,
+    )
+    return changed.regrouped(group_size)
+
+
 @dataclass(frozen=True)
 class Freedom:
-    """What is found besides the object; the rest is taken as known."""
+    """What is found; the rest is taken as known."""
 
     probe: bool = True
     positions: bool = False
     flux: bool = False
     background: bool = False
+    object: bool = True
 
 
 @dataclass(frozen=True)
@@ -97,15 +126,16 @@ class Pass:
 
 def from_scratch(passes: int, free: Freedom) -> list[Pass]:
     """Passes from a constant object: the object alone, then with the probe, then everything that is free."""
-    known, probe = Freedom(False), Freedom(free.probe)
-    early = [Pass(UPDATES, 0.0, known)] + [Pass(UPDATES, 0.0, probe)] * 2
-    middle = [Pass(UPDATES // 4, 0.6, probe)] * 3
-    return (early + middle + [Pass(1, 0.9, free)] * max(passes - 6, 0))[:passes]
+    probe = replace(free, positions=False)
+    early = [Pass(UPDATES, 0.0, Freedom(False))] + [Pass(UPDATES, 0.0, probe)] * 4
+    return (early + [Pass(3, 0.8, probe)] * 5 + [Pass(3, 0.8, free)] * max(passes - 10, 0))[:passes]
 
 
 def from_an_object(passes: int, free: Freedom) -> list[Pass]:
-    """Passes from an object that explains the patterns well already."""
-    return [Pass(1, 0.9, free)] * passes
+    """Passes from an object that explains the patterns well: all else is fitted to it, then it is free, too."""
+    others = replace(free, object=False)
+    first = 6 if others != Freedom(False, object=False) else 0
+    return ([Pass(1, 0.5, others)] * first + [Pass(1, 0.9, free)] * max(passes - first, 0))[:passes]
 
 
 def more_modes(known: np.ndarray, count: int) -> np.ndarray:
@@ -160,11 +190,13 @@ class JointSolver:
         judge: patterns of the same scan that are not. Their positions and flux are fitted where those of the
             others are, nothing else.
         seed: of the order of the patterns.
+        noise: a key of :data:`NOISE`.
     """
 
     data: Dataset
     judge: Dataset
     seed: int
+    noise: str = "poisson"
 
     def __post_init__(self) -> None:
         fitting = max(1, CHUNK // self.data.N**2)
@@ -251,6 +283,9 @@ class JointSolver:
         """``α_O ΔO`` and ``α_P ΔP`` of a batch."""
         change = total.back / (total.light + DAMPING * total.light.max())
         of_object = np.vdot(change, total.back).real, float(np.sum(np.abs(change) ** 2 * total.light))
+        if not free.object:
+            of_object = 0.0, of_object[1]
+            change = np.zeros_like(change)
         if not free.probe:
             return np.complex64(of_object[0] / max(of_object[1], 1e-30)) * change, np.zeros_like(modes)
         turn = total.turned / (total.seen_object + DAMPING * total.seen_object.max())
@@ -274,17 +309,18 @@ class JointSolver:
         short = self.chunk - len(part)
         corners = _corners(here.positions)
         windows = physics.inner_windows(here.object, corners, data.N)
-        x = np.fft.ifftshift(data.normalised(part), axes=(-2, -1))
+        ours = np.float32(self.data.normalisation / data.normalisation)
+        x = ours * np.fft.ifftshift(data.measured(part), axes=(-2, -1))
         arrays = (
             windows,
             (here.positions - corners).astype(np.float32),
             here.flux.astype(np.float32),
             x.astype(np.float32),
         )
-        filled = arrays
+        filled = list(arrays)
         if short:
-            filled = tuple(np.concatenate([a, np.zeros((short, *a.shape[1:]), a.dtype)]) for a in arrays)
-        step = self._compiled(data, free)
+            filled = [np.concatenate([a, np.zeros((short, *a.shape[1:]), a.dtype)]) for a in arrays]
+        step = self._compiled(free)
         out = step(*map(tf.constant, filled), tf.constant(here.modes), tf.constant(here.background))
         values = {key: value.numpy() for key, value in out.items()}
         n = len(part)
@@ -302,10 +338,14 @@ class JointSolver:
             float(values["measured"]),
         )
 
-    def _compiled(self, data: Dataset, free: Freedom) -> Callable:
+    def _compiled(self, free: Freedom) -> Callable:
         key = (free.probe, free.positions)
         if key not in self._steps:
-            step = partial(contribution, photon=data.photon_amplitude, probe=key[0], moves=key[1])
+            photon = self.data.photon_amplitude if self.poisson else None
+            f = self.data.photon_amplitude
+            photon = f if self.noise == "poisson" else None
+            limit = f / 2 if self.noise == "robust" and f is not None else None  # √n has the spread ½
+            step = partial(contribution, photon=photon, limit=limit, probe=key[0], moves=key[1])
             self._steps[key] = tf.function(step, jit_compile=True, reduce_retracing=False)
         return self._steps[key]
 
@@ -335,6 +375,7 @@ def contribution(
     background: tf.Tensor,
     *,
     photon: float | None,
+    limit: float | None,
     probe: bool,
     moves: bool,
 ) -> dict[str, tf.Tensor]:
@@ -345,7 +386,7 @@ def contribution(
         fractions: ``(B, 2)``, what is left of the positions; flux: ``(B,)``, zero where there is no pattern.
         measured: x, ``(B, N, N)`` float32, zero frequency at sample 0; negative: not measured.
         modes: ``(K, N, N)`` complex64; background: ``(N, N)``.
-        photon: as in :func:`ptycho.physics.far_field_step`.
+        photon, limit: as in :func:`ptycho.physics.far_field_step`.
         probe, moves: compute what the probe and the positions need; zeros are given without.
     """
     ramp = physics.shift_ramp(fractions, modes)  # (B, 1, N, N)
@@ -355,7 +396,7 @@ def contribution(
     light = physics.over_modes(physics.intensity(far_fields), True) + background
     expected = tf.sqrt(light)
     seen = tf.cast((measured >= 0) & (flux > 0)[:, None, None], tf.float32)
-    step = physics.far_field_step(far_fields, measured, photon, True, background)
+    step = physics.far_field_step(far_fields, measured, photon, True, background, limit)
     change = physics.near_field(step)  # χ
     x = seen * measured
     found = {
@@ -442,7 +483,7 @@ def _settled(state: State, motion: _Motion, power: float) -> tuple[State, _Motio
 
 
 def _corners(positions: np.ndarray) -> np.ndarray:
-    return np.floor(positions + physics.WHOLE).astype(np.int64)
+    return np.floor(positions + 0.5).astype(np.int64)
 
 
 def _background(data: Dataset) -> np.ndarray:

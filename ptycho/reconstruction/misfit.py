@@ -10,8 +10,7 @@ import tensorflow as tf
 from scipy.special import kl_div
 from scipy.stats import poisson
 
-from ptycho import physics
-from ptycho.reconstruction.refinement import Advance, far_fields_of, refinements
+from ptycho.reconstruction.refinement import Advance, predictions, refinements
 from ptycho.scan.dataset import Dataset
 
 RATE_FLOOR = 1e-6  # photons expected in a pixel, at least
@@ -69,10 +68,9 @@ def misfit(
     for i in np.unique(data.image[chosen]):
         mine = np.flatnonzero(data.image[chosen] == i)
         done = 0
-        for x, far_fields in far_fields_of(objects[i], data, chosen[mine]):
+        for x, predicted in predictions(objects[i], data, chosen[mine]):
             part = mine[done : done + len(x)]
             done += len(part)
-            predicted = physics.amplitude(far_fields)
             seen = x >= 0
             residual[part] = _sums(tf.where(seen, tf.abs(predicted - x), 0.0))
             measured[part] = _sums(tf.where(seen, x, 0.0))

@@ -96,7 +96,8 @@ def refinements(
 def _illumination(data: Dataset, patterns: np.ndarray) -> np.ndarray:
     """The denominator of the update of :func:`refine`, ``(M, M)`` float32."""
     n = _side(data)
-    light = tf.constant(np.abs(physics.crop_to(data.model_probe[None, None], n)) ** 2)
+    every = data.model_probe.reshape(1, -1, data.N, data.N)
+    light = tf.constant(np.sum(np.abs(physics.crop_to(every, n)) ** 2, axis=1, keepdims=True))
     total = np.zeros((data.object_size + 1,) * 2, np.float32)
     for chunk in _chunks(patterns, data.N):
         corners, fractions = _windows(data, chunk, n)
@@ -115,27 +116,36 @@ def _gradient(
     for chunk in _chunks(patterns, data.N):
         placed = _placed(data, chunk)
         measured, far_fields = _compared(image, data, chunk, placed)
-        step = physics.far_field_step(far_fields, measured, data.photon_amplitude)
+        modes, dark = physics.has_modes(placed.probe), data.model_background
+        step = physics.far_field_step(far_fields, measured, data.photon_amplitude, modes, dark)
         waves, side = physics.near_field(step), (placed.n + 1,) * 2
         back = physics.back_project(waves, placed.positions, placed.probe, side, placed.n)
         physics.add_windows_to(total, back.numpy(), placed.corners)
-        surplus = (tf.square(measured) - physics.intensity(far_fields)) / data.normalisation**2
+        surplus = (tf.square(measured) - _light(far_fields, modes, dark)) / data.normalisation**2
         surplus = tf.where(measured < 0, tf.zeros_like(surplus), surplus)
         squares += float(tf.reduce_sum(tf.square(surplus)))
         advance(len(chunk))
     return total[:-1, :-1], squares
 
 
-def far_fields_of(
+def predictions(
     image: np.ndarray, data: Dataset, patterns: np.ndarray
 ) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-    """Normalised amplitudes ``x (K, N, N)`` and the far fields that an object predicts, chunk by chunk.
+    """Amplitudes ``f·A (K, N, N)`` as measured, and those that an object predicts, chunk by chunk.
 
-    Both have the zero frequency at sample 0; x is −1 where nothing was measured.
+    Both have the zero frequency at sample 0; the first is −1 where nothing was measured.
     """
     for chunk in _chunks(patterns, data.N):
-        measured, far_fields = _compared(image, data, chunk, _placed(data, chunk))
-        yield measured[:, 0], far_fields[:, 0]
+        placed = _placed(data, chunk)
+        measured, far_fields = _compared(image, data, chunk, placed)
+        light = _light(far_fields, physics.has_modes(placed.probe), data.model_background)
+        yield measured[:, 0], tf.sqrt(light)[:, 0]
+
+
+def _light(far_fields: tf.Tensor, modes: bool, background: np.ndarray | None) -> tf.Tensor:
+    """``Σ_m |Ψ_m|² + b``."""
+    light = physics.over_modes(physics.intensity(far_fields), modes)
+    return light if background is None else light + background
 
 
 class _Placed(NamedTuple):
@@ -154,16 +164,20 @@ def _placed(data: Dataset, patterns: np.ndarray) -> _Placed:
     positions = tf.constant(fractions - np.float32((data.N - n) / 2))  # of the whole patch in its window
     if data.exact:
         positions, probe = physics.split_positions(positions, probe)
+    if data.flux is not None:
+        axes = 2 + physics.has_modes(probe)  # behind those of the patterns
+        flux = tf.constant(data.flux[patterns].reshape(-1, *[1] * (axes + 1)))
+        probe = physics.scaled(tf.broadcast_to(probe, (len(patterns), 1, *probe.shape[-axes:])), flux)
     return _Placed(corners, positions, probe, n)
 
 
 def _compared(
     image: np.ndarray, data: Dataset, patterns: np.ndarray, placed: _Placed
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Measured amplitudes and predicted far fields, ``(K, 1, N, N)``."""
+    """Normalised amplitudes ``(K, 1, N, N)``, and predicted far fields, with modes ``(K, 1, M, N, N)``."""
     windows = tf.constant(physics.inner_windows(np.pad(image, (0, 1)), placed.corners, placed.n + 1))
     waves = physics.exit_waves(windows, placed.positions, placed.probe, placed.n)
-    return physics.uncentre(data.normalised(patterns[:, None])), physics.far_field(waves)
+    return physics.uncentre(data.measured(patterns[:, None])), physics.far_field(waves)
 
 
 def _side(data: Dataset) -> int:

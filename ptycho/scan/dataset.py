@@ -113,10 +113,14 @@ class Dataset:
 
         ``(N, N)``; with modes ``(K, N, N)``, the strongest first.
         """
-        scale = self.photon_scale * self.normalisation
-        if self.weaker_modes is None:
-            return (scale * self.probe).astype(np.complex64)
-        return (scale * np.concatenate([self.probe[None], self.weaker_modes])).astype(np.complex64)
+        found = self.probe if self.weaker_modes is None else self.modes
+        return (self.photon_scale * self.normalisation * found).astype(np.complex64)
+
+    @property
+    def modes(self) -> np.ndarray:
+        """All modes of the probe, ``(K, N, N)``, the strongest first."""
+        weaker = self.weaker_modes
+        return self.probe[None] if weaker is None else np.concatenate([self.probe[None], weaker])
 
     @property
     def model_background(self) -> np.ndarray | None:
@@ -193,6 +197,23 @@ class Dataset:
         return int(np.any(self.positions != np.round(self.positions)))
 
     def normalised(self, patterns: np.ndarray | slice) -> np.ndarray:
-        """``x = f·A`` of some patterns, ``(*patterns.shape, N, N)`` float32; −1: nothing was measured."""
+        """What a network is shown of some patterns: flux and background are taken off :meth:`measured`.
+
+            x = √max(f² (A² − b), 0) / c
+
+        Returns:
+            ``(*patterns.shape, N, N)`` float32; −1: nothing was measured.
+        """
+        x = self.measured(patterns)
+        if self.flux is None and self.background is None:
+            return x
+        if self.background is not None:
+            x = np.sqrt(np.maximum(np.square(x) - np.float32(self.normalisation**2) * self.background, 0))
+        if self.flux is not None:
+            x = x / self.flux[patterns][..., None, None]
+        return x if self.good is None else np.where(self.good, x, np.float32(-1))
+
+    def measured(self, patterns: np.ndarray | slice) -> np.ndarray:
+        """``f·A`` of some patterns, ``(*patterns.shape, N, N)`` float32; −1: nothing was measured."""
         x = np.float32(self.normalisation) * self.amplitudes[patterns]
         return x if self.good is None else np.where(self.good, x, np.float32(-1))

@@ -11,6 +11,7 @@ interpolated: who reconstructs such a scan is not helped by having simulated it 
 ``Ψ``    ``1/(q²N) · crop_N Σ_x P_q(x − s) S[w + x] exp(−2πi k·x/(qN))``: the far field on the detector
 ``O``    the truth: the sample's far field cut to what fits M coarse pixels
 ``n``    photons, ``n ~ Poisson(λ)``, ``λ = c |Ψ|²``, c such that ``⟨Σ λ⟩ = nphotons``
+         with imperfections ``λ = f_j c (Σ_m |Ψ_m|²) ∗ h + b``: flux, modes, point spread, background
 ======== ==================================================================================================
 
 The shift by s is a phase ramp on the far field of the probe, which is exact. With q = 1, a probe that
@@ -20,7 +21,7 @@ vanishes at the edge and whole positions this is ``|F(P·O[r : r + N])|²``. Num
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
@@ -28,6 +29,15 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config import check
+from ptycho.simulation.imperfections import (
+    Imperfections,
+    blurred,
+    flux,
+    incoherent_modes,
+    recorded_positions,
+    stream,
+    working,
+)
 from ptycho.simulation.objects import line_amplitude
 
 AT_ONCE = 2**21  # fine pixels of exit waves
@@ -49,6 +59,7 @@ class ScanSettings:
         oversampling: q.
         bad_pixels: so many are dead, and known to be.
         hot_pixels: so many shine in every pattern, and nobody says so.
+        imperfections: what else is not as the file says.
     """
 
     N: int = 64
@@ -61,6 +72,7 @@ class ScanSettings:
     bad_pixels: int = 0
     hot_pixels: int = 0
     seed: int = 0
+    imperfections: Imperfections = field(default_factory=Imperfections)
     STREAMS: ClassVar[tuple[str, ...]] = ("sample", "path", "photons", "detector")
 
     def __post_init__(self) -> None:
@@ -75,6 +87,12 @@ class ScanSettings:
             most = self.N**2 // 4
             check(0 <= getattr(self, key) <= most, key, getattr(self, key), f"from 0 to {most}, N²/4")
         check(0 <= self.seed < 2**32, "seed", self.seed, "an integer from 0 to 4294967295")
+        wrong = self.imperfections
+        for key in ("gap_rows", "gap_columns"):
+            width, most = getattr(wrong, key), self.N // 4
+            check(width <= most, f"imperfections.{key}", width, f"from 0 to {most}, N/4")
+        turns, lag = self.path == "snake", wrong.backlash_px
+        check(turns or lag == 0, "imperfections.backlash_px", lag, f"0 with path={self.path}, not snake")
 
     def rng(self, stream: str) -> np.random.Generator:
         """A generator of its own for each of ``STREAMS``."""
@@ -87,12 +105,16 @@ class MeasuredLike:
 
     Attributes:
         sample: S, ``(qM, qM)`` complex128.
-        probe: ``(N, N)`` complex, of any scale.
+        probe: ``(N, N)`` complex, of any scale; or incoherent modes ``(K, N, N)``.
         positions: ``(J, 2)`` float64, top-left samples of the patches in coarse pixels, inside the object.
         oversampling: q.
         nphotons: mean of the patterns' sums.
         good: ``(N, N)`` bool, pixels that work; the others read nothing.
         hot: ``(N, N)`` bool, pixels that shine.
+        flux: ``(J,)``, light in each pattern, one on average; None: the same in all.
+        background: counts per pixel, on average, from elsewhere.
+        point_spread_px: standard deviation of the detector's point spread.
+        saturation: counts that no pixel exceeds.
     """
 
     sample: np.ndarray
@@ -102,6 +124,10 @@ class MeasuredLike:
     nphotons: float
     good: np.ndarray
     hot: np.ndarray
+    flux: np.ndarray | None = None
+    background: float = 0.0
+    point_spread_px: float = 0.0
+    saturation: int = SATURATION
 
     def __post_init__(self) -> None:
         last = len(self.sample) / self.oversampling - self.N
@@ -130,34 +156,52 @@ class MeasuredLike:
         return np.sqrt(self.scale) * self.probe
 
     def intensities(self, positions: np.ndarray) -> np.ndarray:
-        """``|Ψ|²`` at some positions ``(n, 2)``: ``(n, N, N)`` float64, zero frequency at N//2."""
+        """``Σ_m |Ψ_m|²`` at some positions ``(n, 2)``: ``(n, N, N)`` float64, zero frequency at N//2."""
+        first, *others = self.probe.reshape(-1, self.N, self.N)
+        total = self._intensities(first, positions)
+        for mode in others:
+            total += self._intensities(mode, positions)
+        return total
+
+    def _intensities(self, mode: np.ndarray, positions: np.ndarray) -> np.ndarray:
         q, N = self.oversampling, self.N
         whole = np.rint(q * positions).astype(int)
-        waves = self._probes(q * positions - whole)  # (n, qN, qN)
+        waves = self._moved(mode, q * positions - whole)  # (n, qN, qN)
         for wave, (row, col) in zip(waves, whole, strict=True):
             wave *= self.sample[row : row + q * N, col : col + q * N]
         return np.abs(_cropped(_far(waves), N) / (q**2 * N)) ** 2
 
     def counts(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """The measured photons, blocks ``(n, N, N)`` uint32 in the order of the positions."""
+        """The measured photons, blocks ``(n, N, N)`` uint32 in the order of the positions.
+
+        Background is drawn by a generator of its own: the photons of the sample are those without it.
+        """
         glow = np.where(self.hot, HOT * self.scale * float(self._sampled.max()), 0.0)
+        elsewhere = rng.spawn(1)[0] if self.background else None
         step = max(1, AT_ONCE // (self.oversampling * self.N) ** 2)
         for start in range(0, len(self.positions), step):
-            expected = self.scale * self.intensities(self.positions[start : start + step]) + glow
-            photons = np.minimum(rng.poisson(expected), SATURATION)
+            photons = rng.poisson(self.expected(slice(start, start + step)) + glow)
+            if elsewhere is not None:
+                photons += elsewhere.poisson(self.background, photons.shape)
+            photons = np.minimum(photons, self.saturation)
             yield np.where(self.good, photons, 0).astype(np.uint32)
+
+    def expected(self, chosen: slice) -> np.ndarray:
+        """Photons of the sample in some of the patterns, on average, ``(n, N, N)``: λ without background."""
+        light = blurred(self.scale * self.intensities(self.positions[chosen]), self.point_spread_px)
+        return light if self.flux is None else light * self.flux[chosen, None, None]
 
     @cached_property
     def _sampled(self) -> np.ndarray:
         chosen = np.unique(np.linspace(0, len(self.positions) - 1, SAMPLED).astype(int))
         return self.intensities(self.positions[chosen])
 
-    def _probes(self, shifts: np.ndarray) -> np.ndarray:
+    def _moved(self, mode: np.ndarray, shifts: np.ndarray) -> np.ndarray:
         """``P_q(x − s)`` for shifts ``(n, 2)`` in fine pixels: ``(n, qN, qN)`` complex128."""
         q, N = self.oversampling, self.N
         nu = (np.arange(N) - N // 2) / (q * N)  # cycles per fine pixel
         angle = shifts[:, 0, None, None] * nu[:, None] + shifts[:, 1, None, None] * nu
-        far = _padded(_far(self.probe) * np.exp(-2j * np.pi * angle), q * N)
+        far = _padded(_far(mode) * np.exp(-2j * np.pi * angle), q * N)
         return np.fft.ifft2(np.fft.ifftshift(far, axes=(-2, -1))) * q**2
 
 
@@ -168,15 +212,27 @@ def measured_like(settings: ScanSettings, probe: np.ndarray) -> MeasuredLike:
     positions = path - path.min(axis=0) + 1
     side = N + int(np.ceil(positions.max())) + 2
     good, hot = _detector(settings)
+    wrong, seed = settings.imperfections, settings.seed
+    modes = incoherent_modes(probe.astype(complex), wrong.modes, wrong.coherence)
+    gap = working(N, wrong.gap_rows, wrong.gap_columns, stream(seed, "gap"))
     return MeasuredLike(
         sample=make_sample(settings.sample, q * side, settings.rng("sample")),
-        probe=probe.astype(complex),
+        probe=modes if wrong.modes > 1 else modes[0],
         positions=positions,
         oversampling=q,
         nphotons=settings.nphotons,
-        good=good,
-        hot=hot,
+        good=good & gap,
+        hot=hot & gap,
+        flux=flux(len(positions), wrong.flux_rms, stream(seed, "flux")) if wrong.flux_rms else None,
+        background=wrong.background,
+        point_spread_px=wrong.point_spread_px,
+        saturation=wrong.saturation or SATURATION,
     )
+
+
+def recorded(settings: ScanSettings, positions: np.ndarray) -> np.ndarray:
+    """The positions ``(J, 2)`` that are written down for the true ones."""
+    return recorded_positions(positions, settings.imperfections, row_of(len(positions)), settings.seed)
 
 
 def make_sample(kind: str, side: int, rng: np.random.Generator) -> np.ndarray:
@@ -202,9 +258,21 @@ def fermat_spiral(count: int, step: float, rng: np.random.Generator) -> np.ndarr
 
 def jittered_grid(count: int, step: float, rng: np.random.Generator) -> np.ndarray:
     """Rows of a square grid, each position moved by up to a third of the step in both directions."""
-    width = int(np.ceil(np.sqrt(count)))
-    grid = np.stack(np.divmod(np.arange(count), width), axis=1).astype(float)
+    grid = np.stack(np.divmod(np.arange(count), row_of(count)), axis=1).astype(float)
     return step * (grid + rng.uniform(-1 / 3, 1 / 3, grid.shape))
+
+
+def snake(count: int, step: float, rng: np.random.Generator) -> np.ndarray:
+    """A jittered grid whose every second row is scanned backwards."""
+    width = row_of(count)
+    rows, cols = np.divmod(np.arange(count), width)
+    grid = np.stack([rows, np.where(rows % 2, width - 1 - cols, cols)], axis=1).astype(float)
+    return step * (grid + rng.uniform(-1 / 3, 1 / 3, grid.shape))
+
+
+def row_of(count: int) -> int:
+    """Positions in each row of a grid."""
+    return int(np.ceil(np.sqrt(count)))
 
 
 SAMPLES: dict[str, Callable[[int, np.random.Generator], np.ndarray]] = {
@@ -215,6 +283,7 @@ SAMPLES: dict[str, Callable[[int, np.random.Generator], np.ndarray]] = {
 PATHS: dict[str, Callable[[int, float, np.random.Generator], np.ndarray]] = {
     "fermat": fermat_spiral,
     "jittered": jittered_grid,
+    "snake": snake,
 }
 """Kind to function: (positions, step, rng) → ``(positions, 2)`` of any origin, in coarse pixels."""
 

@@ -1,0 +1,1 @@
+"""An iterative program of others as a competitor; it runs in a process of its own."""

@@ -1,0 +1,261 @@
+"""LSQ-ML of pty-chi on a dataset: the very same patterns, probe and positions, in a process of its own.
+
+The process (:mod:`ptycho.iterative.lsqml_process`) may be of another Python than this one, where pty-chi is
+installed and TensorFlow is not; its threads and its memory are its own. Letters as in :mod:`ptycho`; what
+goes there and comes back is
+
+    patterns A²,  probe k·s·P,  k² = Σ n / Σ |F(s·P)|² over measured pixels    (pty-chi starts with |O| = 1)
+    object O_p → k·O_p,   probe P_p → P_p / (k·s)                              so that s·P·O is what it was
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptycho.config import LsqmlConfig, check
+from ptycho.files.npz import NpzError, read_all
+from ptycho.files.npz_writing import Blocks, write_npz
+from ptycho.scan.dataset import Dataset
+
+log = logging.getLogger(__name__)
+
+PROGRAM = Path(__file__).with_name("lsqml_process.py")
+INSTALL = 'pip install "ptychopinn[iterative]"'
+KINDS = {"object": "c", "origin": "iu", "probe": "c", "positions": "f", "r_factors": "f", "seconds": "f"}
+TOOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # whose threads a variable sets
+COVERED = 1e-3  # of the strongest illumination; as in stitching
+Advance = Callable[[int], object]  # called with the number of patterns that were just used
+
+
+class LsqmlError(RuntimeError):
+    """pty-chi failed; one line with its last words."""
+
+
+@dataclass(frozen=True, eq=False)
+class LsqmlResult:
+    """What LSQ-ML found, in the units of the dataset it was given.
+
+    Attributes:
+        object: ``(M, M)`` complex64, on the dataset's canvas.
+        mask: ``(M, M)`` bool, what the probe lit; the rest of the object is as it began.
+        probe: ``(K, N, N)`` complex64, modes, the strongest first.
+        positions: ``(J, 2)`` float32.
+        seconds: of pty-chi alone, without its imports and without the judging of its epochs.
+        r_factors: ``(E,)`` float64, ``Σ| |Ψ| − √n | / Σ√n`` of the fitted patterns after each epoch.
+    """
+
+    object: np.ndarray
+    mask: np.ndarray
+    probe: np.ndarray
+    positions: np.ndarray
+    seconds: float
+    r_factors: np.ndarray
+
+    def explained(self, data: Dataset) -> Dataset:
+        """The dataset with this probe and these positions, as the object is to be judged with.
+
+        Its groups are single patterns. pty-chi moves its first mode by fractions of a pixel, so the dataset
+        is ``exact``; a position that left the canvas is brought back to its edge.
+        """
+        inside = np.clip(self.positions, 0, data.object_size - data.N)
+        return replace(
+            self._seen(data),
+            positions=inside.astype(np.float32),
+            groups=np.arange(len(inside), dtype=np.int32)[:, None],
+            region_size=data.N + 2,
+            neighbours=None,
+            stated_tiling=data.tiling,
+        )
+
+    def unfitted(self, data: Dataset) -> Dataset:
+        """Patterns that were kept out, with this probe, at their own positions."""
+        return self._seen(data)
+
+    def _seen(self, data: Dataset) -> Dataset:
+        weaker = self.probe[1:] if len(self.probe) > 1 else None
+        return replace(data, probe=self.probe[0], weaker_modes=weaker, background=None, flux=None, exact=True)
+
+
+def available(python: str | None = None) -> str | None:
+    """None where ``python`` (None: this interpreter) can import pty-chi; else what to do, in one line."""
+    interpreter = python or sys.executable
+    command = [interpreter, str(PROGRAM), "--check"]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=_environment(python, None)
+        )
+    except OSError as error:
+        return f"iterative.python={interpreter}: cannot be run ({error.strerror}); {_advice()}"
+    if done.returncode == 0:
+        return None
+    return f"lsqml: {interpreter} cannot import pty-chi ({_last_words(done.stderr)}); {_advice()}"
+
+
+def reconstruct(
+    data: Dataset,
+    settings: LsqmlConfig,
+    seed: int,
+    advance: Advance = lambda patterns: None,
+    scratch: Path | None = None,
+) -> LsqmlResult:
+    """The object, probe and positions that LSQ-ML finds, from the dataset's own probe and positions.
+
+    A background and a flux that the dataset knows are not used: pty-chi gets the patterns as measured.
+
+    Args:
+        data: patterns of one object.
+        settings: the section ``iterative``.
+        seed: of the order of the patterns.
+        advance: called after each epoch, with the number of patterns.
+        scratch: where a folder for the exchange is made, as large as the patterns; None: the system's.
+
+    Raises:
+        ConfigError: the patterns are of several objects.
+        LsqmlError: pty-chi cannot be run, or failed.
+    """
+    images = len(np.unique(data.image))
+    check(images == 1, "data", f"patterns of {images} objects", "patterns of one object")
+    probe, scale = _starting_probe(data, settings.modes)
+    with tempfile.TemporaryDirectory(prefix="lsqml-", dir=scratch) as folder:
+        source, target = Path(folder, "in.npz"), Path(folder, "out.npz")
+        _write(source, data, probe, settings, seed)
+        _run([str(PROGRAM), str(source), str(target)], settings, lambda: advance(len(data.positions)))
+        try:
+            arrays = read_all(target, KINDS)
+        except NpzError as error:
+            raise LsqmlError(f"lsqml: its result cannot be read: {error}") from error
+    return _result(arrays, data, scale)
+
+
+def _starting_probe(data: Dataset, modes: int) -> tuple[np.ndarray, float]:
+    """Modes ``k·s·P`` that pty-chi starts from, and ``k·s``."""
+    given = data.probe[None]
+    if data.weaker_modes is not None and modes > 1:
+        given = np.concatenate([given, data.weaker_modes])
+    given = given[:modes] if modes <= len(given) else given[:1]  # pty-chi makes all but the first
+    good = np.ones(data.probe.shape, bool) if data.good is None else data.good
+    far = np.abs(np.fft.fftshift(np.fft.fft2(given.astype(complex), norm="ortho"), axes=(-2, -1))) ** 2
+    measured = data.amplitudes.statistics.mean_intensity[good].sum()
+    scale = float(np.sqrt(measured / far[:, good].sum()))
+    return (scale * given).astype(np.complex64), scale
+
+
+def _write(target: Path, data: Dataset, probe: np.ndarray, settings: LsqmlConfig, seed: int) -> None:
+    """``in.npz``; memory holds one block of patterns."""
+    keys = {
+        "epochs": settings.epochs,
+        "modes": settings.modes,
+        "refine_positions": settings.positions,
+        "start_positions": settings.start_positions,
+        "threads": settings.threads,
+        "seed": seed,
+    }
+    squares = (np.square(block) for block in data.amplitudes.blocks())
+    arrays: dict[str, np.ndarray | Blocks] = {
+        "patterns": Blocks(data.amplitudes.shape, np.dtype("<f4"), squares),
+        "positions": data.positions.astype(np.float64),
+        "probe": probe,
+        "good": np.ones(data.probe.shape, bool) if data.good is None else data.good,
+        "settings": np.array(json.dumps(keys)),
+    }
+    with target.open("wb") as file:
+        write_npz(file, arrays)
+
+
+def _run(arguments: list[str], settings: LsqmlConfig, after_epoch: Callable[[], object]) -> None:
+    """Run the process to its end; it ends with this one, whose end closes its standard input."""
+    command = [settings.python or sys.executable, *arguments]
+    with tempfile.TemporaryFile("w+") as words:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=words,
+                text=True,
+                env=_environment(settings.python, settings.threads),
+            )
+        except OSError as error:
+            raise LsqmlError(f"iterative.python={command[0]}: cannot be run ({error.strerror})") from error
+        with process:
+            assert process.stdout is not None
+            try:
+                for epoch in _epochs(process.stdout):
+                    log.debug("lsqml: epoch %d, R %.4f", epoch["epoch"], epoch["r_factor"])
+                    after_epoch()
+                code = process.wait()
+            finally:
+                process.kill()
+        words.seek(0)
+        if code != 0:
+            raise LsqmlError(f"lsqml: pty-chi ended with code {code}: {_last_words(words.read())}")
+
+
+def _epochs(lines: Any) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        if line.startswith("{"):
+            yield json.loads(line)
+
+
+def _environment(python: str | None, threads: int | None) -> dict[str, str]:
+    """Of the process: another interpreter does not get this one's packages."""
+    inherited = {"PYTHONPATH", "PYTHONHOME"} if python is not None else set()
+    kept = {key: value for key, value in os.environ.items() if key not in inherited}
+    return kept | ({} if threads is None else dict.fromkeys(TOOLS, str(threads)))
+
+
+def _result(arrays: dict[str, np.ndarray], data: Dataset, scale: float) -> LsqmlResult:
+    """What came back, on the dataset's canvas and in its units; ``scale`` is k·s."""
+    light = scale / data.photon_scale
+    positions = arrays["positions"].astype(np.float32)
+    probe = (arrays["probe"] / scale).astype(np.complex64)
+    image = _cut(arrays["object"], arrays["origin"], data.object_size)
+    return LsqmlResult(
+        object=(light * image).astype(np.complex64),
+        mask=_lit(positions, probe, data.object_size),
+        probe=probe,
+        positions=positions,
+        seconds=float(arrays["seconds"]),
+        r_factors=arrays["r_factors"].astype(np.float64),
+    )
+
+
+def _cut(image: np.ndarray, origin: np.ndarray, side: int) -> np.ndarray:
+    """``image[origin : origin + side]``, ``(side, side)``; one where it does not reach."""
+    cut = np.ones((side, side), image.dtype)
+    here, there = [], []
+    for start, length in zip(origin.tolist(), image.shape, strict=True):
+        first, last = max(start, 0), min(start + side, length)
+        there.append(slice(first, last))
+        here.append(slice(first - start, last - start))
+    cut[tuple(here)] = image[tuple(there)]
+    return cut
+
+
+def _lit(positions: np.ndarray, probe: np.ndarray, side: int) -> np.ndarray:
+    """``(side, side)`` bool: where the summed illumination is above ``COVERED`` of its maximum."""
+    N, light = probe.shape[-1], np.zeros((side, side))
+    once = np.sum(np.abs(probe) ** 2, axis=0)
+    for row, col in np.clip(np.rint(positions), 0, side - N).astype(int):
+        light[row : row + N, col : col + N] += once
+    return light > COVERED * light.max()
+
+
+def _last_words(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"
+
+
+def _advice() -> str:
+    return f"install it with {INSTALL}, or name a Python that has it: iterative.python=/path/to/python"

@@ -1,0 +1,218 @@
+"""LSQ-ML of pty-chi for one scan: a program of its own, which needs NumPy and ptychi alone.
+
+    python lsqml_process.py in.npz out.npz
+    python lsqml_process.py --check              only: can ptychi be imported?
+
+=============== ============ =============================================================================
+in.npz
+``patterns``    (J, N, N)    counts n, zero frequency at N//2; pixels that were not measured hold anything
+``positions``   (J, 2)       (row, col) of the patch's top-left sample in object pixels, of any origin
+``probe``       (K, N, N)    √counts of a unitary transform; fewer modes than asked for are added to
+``good``        (N, N)       bool, pixels that were measured
+``settings``    text         JSON: ``epochs``, ``modes``, ``refine_positions``, ``start_positions``,
+                             ``threads``, ``seed``
+out.npz
+``object``      (H, W)       complex64
+``origin``      (2,)         whole numbers: the sample of ``object`` at position (0, 0)
+``probe``       (K, N, N)    as above
+``positions``   (J, 2)       as above
+``r_factors``   (E,)         R = Σ| √I − √n | / Σ√n over good pixels after each epoch, I by pty-chi's model
+``seconds``     ()           of pty-chi alone: without imports and without the making of ``r_factors``
+``version``     text         of pty-chi
+=============== ============ =============================================================================
+
+After each epoch the standard output gets a line ``{"epoch": 3, "r_factor": 0.21, "seconds": 4.2}``. It ends
+early once R has improved by less than 0.1 % in five epochs, and at once when its standard input is closed.
+
+The settings are those of pty-chi's examples: random batches of a tenth of the patterns, steps of one with the
+length of the joint least-squares problem, the noise model of amplitudes, a probe that is scaled to the
+patterns, untouched in the first epoch, its modes kept orthogonal; positions by the object's gradient. As
+pty-chi has it, patches lie at whole pixels, and only the first mode is moved by the fractions that are left.
+
+Method: Odstrčil, Menzel & Guizar-Sicairos, Opt. Express 26, 3108 (2018).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+from types import ModuleType
+from typing import IO, Any
+
+import numpy as np
+
+WINDOW, LEAST = 5, 1e-3  # it is over once R has fallen by less than LEAST of itself in WINDOW epochs
+PROBE_START = 1  # epochs that leave the probe as it is
+BATCHES = 10  # in an epoch
+MARGIN = 100  # pixels that the object is larger than the scan, as pty-chi's examples have it
+AT_ONCE = 100  # patterns that are predicted together
+
+
+def import_ptychi() -> None:
+    """Import pty-chi, if need be without torchvision.
+
+    It wants a blur of it for random objects, which are not used here, and by pip it comes with gigabytes.
+    """
+    if find_spec("torchvision") is None:
+        stand_in = ModuleType("torchvision.transforms")
+        stand_in.GaussianBlur = None  # type: ignore[attr-defined]
+        sys.modules["torchvision"] = ModuleType("torchvision")
+        sys.modules["torchvision.transforms"] = stand_in
+    import_module("ptychi.api")
+
+
+def reconstruct(scan: dict[str, np.ndarray], settings: dict[str, Any], tell: Any) -> dict[str, Any]:
+    """The arrays of ``out.npz``; ``tell(epoch, r_factor, seconds)`` is called after each epoch."""
+    import torch
+    from ptychi.api.task import PtychographyTask
+
+    if settings["threads"] is not None:
+        torch.set_num_threads(settings["threads"])
+    began = time.perf_counter()
+    middle = np.rint((scan["positions"].max(axis=0) + scan["positions"].min(axis=0)) / 2)
+    arrays = starting_arrays(scan, scan["positions"] - middle, settings["modes"])
+    task = PtychographyTask(options_of(settings, len(scan["patterns"])), **arrays)
+    seconds = time.perf_counter() - began
+    r_factors: list[float] = []
+    # R before positions are refined says nothing of what they will bring
+    first = max(PROBE_START, settings["start_positions"] if settings["refine_positions"] else 0)
+    while len(r_factors) < settings["epochs"] and not converged(r_factors[first:]):
+        began = time.perf_counter()
+        task.run(1)
+        seconds += time.perf_counter() - began
+        r_factors.append(r_factor(task))
+        if not np.isfinite(r_factors[-1]):
+            raise FloatingPointError(f"R is {r_factors[-1]} after {len(r_factors)} epochs")
+        tell(len(r_factors), r_factors[-1], seconds)
+    return ending_arrays(task, middle) | {"r_factors": np.array(r_factors), "seconds": seconds}
+
+
+def converged(r_factors: list[float]) -> bool:
+    """Whether R has improved by less than ``LEAST`` of itself in the last ``WINDOW`` epochs."""
+    if len(r_factors) <= WINDOW:
+        return False
+    before, now = r_factors[-1 - WINDOW], r_factors[-1]
+    return before - now < LEAST * before
+
+
+def starting_arrays(scan: dict[str, np.ndarray], centred: np.ndarray, modes: int) -> dict[str, Any]:
+    """What pty-chi starts from: an object of ones; positions are relative to a place near its middle."""
+    import torch
+
+    good = scan["good"].astype(bool)
+    side = scan["probe"].shape[-1]
+    shape = (np.ceil(np.ptp(centred, axis=0)) + side + MARGIN).astype(int)
+    return {
+        "diffraction_data": np.where(good, scan["patterns"], 0).astype(np.float32),
+        "valid_pixel_mask": good,
+        "object_data": torch.ones([1, *shape.tolist()], dtype=torch.complex64),
+        "probe_data": starting_probe(scan["probe"], modes),
+        "probe_position_y_px": centred[:, 0],
+        "probe_position_x_px": centred[:, 1],
+    }
+
+
+def starting_probe(given: np.ndarray, modes: int) -> Any:
+    """``(1, modes, N, N)``, in the units of pty-chi, whose transform is not unitary.
+
+    Where modes are missing, all but the first are made: Hermite polynomials times it.
+    """
+    import torch
+    from ptychi.utils import orthogonalize_initial_probe
+
+    probe = np.zeros((1, modes, *given.shape[-2:]), np.complex64)
+    probe[0, : min(modes, len(given))] = given[:modes] / given.shape[-1]
+    start = torch.as_tensor(probe)
+    return orthogonalize_initial_probe(start) if modes > len(given) else start
+
+
+def options_of(settings: dict[str, Any], count: int) -> Any:
+    """The options of pty-chi for a scan of ``count`` patterns."""
+    import ptychi.api as api
+
+    options = api.LSQMLOptions()
+    for part in (options.object_options, options.probe_options, options.probe_position_options):
+        part.optimizer, part.step_size = api.Optimizers.SGD, 1
+    options.probe_options.optimizable = True
+    options.probe_options.optimization_plan.start = PROBE_START
+    options.probe_options.orthogonalize_incoherent_modes.method = api.OrthogonalizationMethods.SVD
+    positions = options.probe_position_options
+    positions.optimizable = settings["refine_positions"]
+    positions.optimization_plan.start = settings["start_positions"]
+    positions.correction_options.correction_type = api.PositionCorrectionTypes.GRADIENT
+    positions.correction_options.differentiation_method = api.ImageGradientMethods.GAUSSIAN
+    solver = options.reconstructor_options
+    solver.batching_mode = api.BatchingModes.RANDOM
+    solver.batch_size = max(1, count // BATCHES)
+    solver.noise_model = api.NoiseModels.GAUSSIAN
+    solver.num_epochs, solver.random_seed = settings["epochs"], settings["seed"]
+    solver.default_device = api.Devices.CPU
+    options.data_options.save_data_on_device = False
+    return options
+
+
+def r_factor(task: Any) -> float:
+    """``Σ| √I − √n | / Σ√n`` over the good pixels of all patterns."""
+    import torch
+
+    good = task.dataset.valid_pixel_mask
+    away = whole = 0.0
+    with torch.no_grad():
+        for indices in torch.arange(len(task.dataset)).split(AT_ONCE):
+            roots = task.dataset.patterns[indices].sqrt()[:, good]
+            predicted = task.reconstructor.forward_model(indices).sqrt()[:, good]
+            away += float((predicted - roots).abs().sum(dtype=torch.float64))
+            whole += float(roots.sum(dtype=torch.float64))
+    return away / whole
+
+
+def ending_arrays(task: Any, middle: np.ndarray) -> dict[str, Any]:
+    """Object, probe and positions, as ``out.npz`` has them."""
+    probe = task.get_data_to_cpu("probe", as_numpy=True)[0]
+    corner = task.object.pos_origin_coords.cpu().numpy() - (np.array(probe.shape[-2:]) - 1) / 2
+    return {
+        "object": task.get_data_to_cpu("object", as_numpy=True)[0],
+        "origin": np.rint(corner - middle).astype(int),
+        "probe": probe * probe.shape[-1],
+        "positions": task.get_data_to_cpu("probe_positions", as_numpy=True) + middle,
+        "version": version("ptychi"),
+    }
+
+
+def end_with_input() -> None:
+    """End this process when its standard input is closed: who started it is gone.
+
+    Not by ``sys.stdin``, whose lock a thread would hold when Python ends.
+    """
+    while os.read(0, 1024):
+        pass
+    os._exit(1)
+
+
+def main(arguments: list[str]) -> None:
+    channel: IO[str] = sys.stdout
+    sys.stdout = sys.stderr  # what pty-chi prints does not come between
+    import_ptychi()
+    if arguments == ["--check"]:
+        return
+    threading.Thread(target=end_with_input, daemon=True).start()
+    source, target = arguments
+
+    def tell(epoch: int, r: float, seconds: float) -> None:
+        channel.write(json.dumps({"epoch": epoch, "r_factor": r, "seconds": seconds}) + "\n")
+        channel.flush()
+
+    with np.load(source) as file:
+        scan = {key: file[key] for key in file.files}
+    settings = json.loads(str(scan.pop("settings")))
+    np.savez(target, **reconstruct(scan, settings, tell))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

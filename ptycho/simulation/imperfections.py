@@ -1,0 +1,302 @@
+"""What is not as a beamline thinks it is: probe, positions, coherence, detector and flux, a function each.
+
+Some change what is *measured*: incoherent modes, flux, a detector that blurs, has gaps, adds counts and
+saturates. The others change what is *said* of it: the given probe and the recorded positions.
+
+============ ==============================================================================================
+``P``        probe ``(N, N)`` complex, centre at N//2; all modes in √photons
+``ν``        spatial frequency (row, col) in cycles per pixel, ``(k − N//2)/N``
+``ρ, θ``     ``|ν|`` in units of the pupil's edge, and its angle: the edge is the radius that holds
+             ``EDGE`` of the far field's energy
+``φ(ν)``     what the given probe has in its far field and the true one has not, rad
+``r``        position (row, col) in pixels; ``r̄`` the mean of a scan's
+``λ̄``        Fresnel number of one micrometre: wavelength · 1 µm / pixel², pixels² a cycle²
+============ ==============================================================================================
+
+Every function that draws has a stream of its own (:func:`stream`), so that one imperfection does not change
+another. NumPy and SciPy alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+import numpy as np
+from scipy.ndimage import gaussian_filter
+
+from ptycho.config import check
+from ptycho.scan.probe import energy_diameter
+
+STREAMS = ("aberrations", "blob", "position", "drift", "gap", "flux")
+BRANCH = 100  # of a scan's seed; the scan's own streams are branches below it
+EDGE = 0.99  # of the far field's energy lies within the pupil's edge
+MOST_MODES = 4
+SLOW = 3  # half waves, at most, in the drift of a scan
+BLOB_SIZE = 1 / 8  # standard deviation of the blob over the probe's diameter
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imperfections:
+    """How far a simulated measurement is from what its file says. The default: not at all.
+
+    Attributes:
+        defocus_um: the given probe is that of a plane so much further downstream.
+        astigmatism_waves, coma_waves: aberrations of the given probe at the pupil's edge, in directions
+            drawn at random.
+        blob: norm of a smooth blob in the given probe, of the probe's norm.
+        probe_power: power of the given probe over that of the true first mode.
+        probe_shift_px: (row, col) that the given probe is off.
+        position_px: standard deviation of each recorded coordinate, independent from position to position.
+        drift_px: rms of a slow drift in each coordinate.
+        scale_error: recorded distances are too large by this share, 0.01 for 1 %.
+        rotation_deg: recorded positions are turned by this angle, from rows to columns.
+        backlash_px: columns of every other row are recorded so much too far on; for snake scans.
+        modes: incoherent modes of the true probe; the given one is the first of them.
+        coherence: share of the first mode in the power.
+        background: counts per pixel and pattern, on average, that are not the sample's.
+        gap_rows, gap_columns: widths of a dead row and column between detector modules; the mask knows.
+        saturation: no pixel counts further; null: it is not reached.
+        point_spread_px: standard deviation of the detector's Gaussian point spread.
+        flux_rms: standard deviation of the flux from pattern to pattern, of its mean.
+
+    Raises:
+        ConfigError: a value that is out of range, or that has no meaning beside another.
+    """
+
+    defocus_um: float = 0.0
+    astigmatism_waves: float = 0.0
+    coma_waves: float = 0.0
+    blob: float = 0.0
+    probe_power: float = 1.0
+    probe_shift_px: tuple[float, ...] = (0.0, 0.0)
+    position_px: float = 0.0
+    drift_px: float = 0.0
+    scale_error: float = 0.0
+    rotation_deg: float = 0.0
+    backlash_px: float = 0.0
+    modes: int = 1
+    coherence: float = 1.0
+    background: float = 0.0
+    gap_rows: int = 0
+    gap_columns: int = 0
+    saturation: int | None = None
+    point_spread_px: float = 0.0
+    flux_rms: float = 0.0
+
+    def __post_init__(self) -> None:
+        for key, (low, high) in RANGES.items():
+            value = getattr(self, key)
+            _check(low <= value <= high, key, value, f"from {low:g} to {high:g}")
+        shift = self.probe_shift_px
+        _check(
+            len(shift) == 2 and all(abs(s) <= 100 for s in shift),
+            "probe_shift_px",
+            list(shift),
+            "two numbers [row, col] from -100 to 100",
+        )
+        limit = self.saturation
+        _check(limit is None or 1 <= limit < 2**32, "saturation", limit, "from 1 to 4294967295, or null")
+        if self.modes == 1:
+            _check(self.coherence == 1, "coherence", self.coherence, "1 with modes=1; say modes=2, 3 or 4")
+        else:
+            allowed = f"from 0.5 to below 1 with modes={self.modes}"
+            _check(0.5 <= self.coherence < 1, "coherence", self.coherence, allowed)
+
+    @property
+    def changed(self) -> dict[str, object]:
+        """The settings that differ from the default, which is perfection."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        }
+
+
+RANGES: dict[str, tuple[float, float]] = {
+    "defocus_um": (-1e6, 1e6),
+    "astigmatism_waves": (-10, 10),
+    "coma_waves": (-10, 10),
+    "blob": (0, 10),
+    "probe_power": (1e-6, 1e6),
+    "position_px": (0, 100),
+    "drift_px": (0, 100),
+    "scale_error": (-0.5, 0.5),
+    "rotation_deg": (-180, 180),
+    "backlash_px": (-100, 100),
+    "modes": (1, MOST_MODES),
+    "background": (0, 1e6),
+    "gap_rows": (0, 256),
+    "gap_columns": (0, 256),
+    "point_spread_px": (0, 10),
+    "flux_rms": (0, 1),
+}
+
+
+def _check(ok: bool, key: str, value: object, allowed: str) -> None:
+    check(ok, f"imperfections.{key}", value, allowed)
+
+
+def stream(seed: int, name: str) -> np.random.Generator:
+    """The generator of one of ``STREAMS``; a scan with the same seed has others."""
+    return np.random.default_rng([seed, BRANCH, 1 + STREAMS.index(name)])
+
+
+# What is measured
+
+
+def incoherent_modes(probe: np.ndarray, count: int, coherence: float) -> np.ndarray:
+    """Modes ``(count, N, N)`` of a probe whose source is not a point: orthogonal, with the probe's power.
+
+    A source of some size moves the probe about, so that besides P there is some of ``∂P/∂col``, ``∂P/∂row``
+    and ``∂²P/∂row∂col`` (derivatives of the trigonometric polynomial; made orthogonal in this order). The
+    first mode is P with the share ``coherence`` of the power; of the others each has half as much as the one
+    before. Source: Thibault & Menzel, Nature 494, 68 (2013), for the modes.
+    """
+    if count == 1:
+        return probe[None]
+    row, col = (2j * np.pi * nu for nu in _frequencies(len(probe)))
+    wanted = [probe, *(with_far_factor(probe, factor) for factor in (col, row, row * col)[: count - 1])]
+    columns, _ = np.linalg.qr(np.stack([mode.ravel() for mode in wanted], axis=1))
+    basis = columns.T.reshape(count, *probe.shape)  # (K, N, N), orthonormal
+    rest = 0.5 ** np.arange(count - 1)
+    shares = np.concatenate([[coherence], (1 - coherence) * rest / rest.sum()])
+    modes = np.sqrt(shares * np.sum(np.abs(probe) ** 2))[:, None, None] * basis
+    modes[0] = math.sqrt(coherence) * probe  # without the sign that the basis has
+    return modes
+
+
+def flux(count: int, rms: float, rng: np.random.Generator) -> np.ndarray:
+    """Light in each pattern, ``(count,)``: log-normal about one with standard deviation ``rms``."""
+    sigma = math.sqrt(math.log1p(rms**2))
+    return np.exp(sigma * rng.normal(size=count) - sigma**2 / 2)
+
+
+def blurred(intensities: np.ndarray, sigma: float) -> np.ndarray:
+    """``(…, N, N)`` after a Gaussian point spread; what leaves at an edge comes back, none is lost."""
+    return gaussian_filter(intensities, sigma, mode="reflect", axes=(-2, -1)) if sigma else intensities
+
+
+def working(N: int, gap_rows: int, gap_columns: int, rng: np.random.Generator) -> np.ndarray:
+    """``(N, N)`` bool, False between modules: N/16 to N/4 from the centre, on either side."""
+    good = np.ones((N, N), bool)
+    starts = N // 2 + rng.integers(N // 16, N // 4, 2)
+    for axis, (width, start, mirrored) in enumerate(
+        zip((gap_rows, gap_columns), starts, rng.random(2) < 0.5, strict=True)
+    ):
+        lines = np.arange(start, start + width)
+        np.moveaxis(good, axis, 0)[N - lines if mirrored else lines] = False
+    return good
+
+
+# What is said of it
+
+
+def given_probe(probe: np.ndarray, settings: Imperfections, fresnel: float, seed: int) -> np.ndarray:
+    """The probe ``(N, N)`` that a beamline believes to have.
+
+    Args:
+        probe: the true one, or its first mode.
+        fresnel: λ̄.
+        seed: of the scan.
+    """
+    phase = defocus(len(probe), settings.defocus_um, fresnel)
+    phase = phase + aberrations(probe, settings, stream(seed, "aberrations"))
+    phase = phase + displacement(len(probe), settings.probe_shift_px)
+    given = with_far_factor(probe, np.exp(1j * phase)) if phase.any() else probe
+    if settings.blob:
+        given = with_blob(given, settings.blob, stream(seed, "blob"))
+    return given if settings.probe_power == 1 else math.sqrt(settings.probe_power) * given
+
+
+def defocus(N: int, distance_um: float, fresnel: float) -> np.ndarray:
+    """``φ = −π λ̄ z |ν|²``: propagation by z (Fresnel); the sign of :func:`ptycho.scan.probe.zone_plate`."""
+    row, col = _frequencies(N)
+    return -np.pi * fresnel * distance_um * (row**2 + col**2)
+
+
+def aberrations(probe: np.ndarray, settings: Imperfections, rng: np.random.Generator) -> np.ndarray:
+    """``φ = 2π (a ρ² cos 2(θ − θ_a) + c (3ρ³ − 2ρ) cos(θ − θ_c))``, a and c in waves, directions drawn.
+
+    Zernike's terms; that of coma moves the probe little. Source: Born & Wolf, Principles of Optics, 9.2.
+    """
+    row, col = _frequencies(len(probe))
+    rho, theta = np.hypot(row, col) / pupil_edge(probe), np.arctan2(row, col)
+    turned = rng.uniform(0, 2 * np.pi, 2)
+    astigmatism = rho**2 * np.cos(2 * (theta - turned[0]))
+    coma = (3 * rho**3 - 2 * rho) * np.cos(theta - turned[1])
+    return 2 * np.pi * (settings.astigmatism_waves * astigmatism + settings.coma_waves * coma)
+
+
+def pupil_edge(probe: np.ndarray) -> float:
+    """Radius of the centred circle that holds ``EDGE`` of the far field's energy, cycles per pixel."""
+    return energy_diameter(np.fft.fftshift(np.fft.fft2(probe)), EDGE) / 2 / len(probe)
+
+
+def displacement(N: int, shift: tuple[float, ...]) -> np.ndarray:
+    """``φ = −2π ν·s``: the probe moved by s (row, col)."""
+    row, col = _frequencies(N)
+    return -2 * np.pi * (shift[0] * row + shift[1] * col)
+
+
+def with_blob(probe: np.ndarray, strength: float, rng: np.random.Generator) -> np.ndarray:
+    """The probe and a Gaussian of ``strength`` times its norm, half-way from its middle, and of its power."""
+    N, diameter = len(probe), energy_diameter(probe)
+    angle, phase = rng.uniform(0, 2 * np.pi, 2)
+    axis = np.arange(N) - N // 2
+    rows, cols = axis[:, None] - diameter / 4 * np.sin(angle), axis - diameter / 4 * np.cos(angle)
+    blob = np.exp(-(rows**2 + cols**2) / (2 * (BLOB_SIZE * diameter) ** 2) + 1j * phase)
+    norm = np.linalg.norm(probe)
+    mixed = probe + strength * norm / np.linalg.norm(blob) * blob
+    return norm / np.linalg.norm(mixed) * mixed
+
+
+def recorded_positions(positions: np.ndarray, settings: Imperfections, width: int, seed: int) -> np.ndarray:
+    """The positions ``(J, 2)`` that a beamline writes down for the true ones.
+
+    Args:
+        width: positions in a row of the scan, for the backlash.
+        seed: of the scan.
+    """
+    count = len(positions)
+    recorded = positions
+    if settings.scale_error or settings.rotation_deg:
+        recorded = scaled_and_turned(positions, 1 + settings.scale_error, settings.rotation_deg)
+    if settings.position_px:
+        recorded = recorded + stream(seed, "position").normal(0, settings.position_px, (count, 2))
+    if settings.drift_px:
+        recorded = recorded + slow_drift(count, settings.drift_px, stream(seed, "drift"))
+    if settings.backlash_px:
+        recorded = recorded + backlash(count, width, settings.backlash_px)
+    return recorded
+
+
+def scaled_and_turned(positions: np.ndarray, scale: float, angle_deg: float) -> np.ndarray:
+    """``r̄ + m R (r − r̄)``: the row's direction is turned towards the column's by a positive angle."""
+    middle, angle = positions.mean(axis=0), math.radians(angle_deg)
+    turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
+    return middle + scale * (positions - middle) @ turn
+
+
+def slow_drift(count: int, rms: float, rng: np.random.Generator) -> np.ndarray:
+    """``Σ_m a_m/m cos(π m t)``, t from 0 to 1 over the scan, m to ``SLOW``; mean nought, rms as asked for."""
+    time = (np.arange(count) + 0.5) / count
+    waves = np.arange(1, min(SLOW, count - 1) + 1)
+    moved = np.cos(np.pi * np.outer(time, waves)) / waves @ rng.normal(size=(len(waves), 2))
+    return rms * moved / np.sqrt(np.mean(moved**2, axis=0))
+
+
+def backlash(count: int, width: int, amount: float) -> np.ndarray:
+    """``(count, 2)``: columns of every second row, of ``width`` positions each, are ``amount`` further on."""
+    return np.outer(np.arange(count) // width % 2, (0.0, amount))
+
+
+def with_far_factor(probe: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """The probe whose far field is multiplied by ``factor``, ``(N, N)`` with ν = 0 at N//2."""
+    return np.fft.ifft2(np.fft.fft2(probe) * np.fft.ifftshift(factor))
+
+
+def _frequencies(N: int) -> tuple[np.ndarray, np.ndarray]:
+    """ν of rows ``(N, 1)`` and of columns ``(1, N)``."""
+    nu = (np.arange(N) - N // 2) / N
+    return nu[:, None], nu[None, :]

@@ -1,0 +1,90 @@
+"""What is true of a simulated scan that is not as its file says, kept in the file where readers do not look.
+
+HDF5 files have a group ``truth``, NPZ files keys ``truth_…``:
+
+================ =================== ================================================================
+``probe``        (K, N, N) complex64 the incoherent modes, √photons
+``positions``    (J, 2) float64      (row, col) of the first sample of each patch, in pixels from the
+                                     object's corner; its middle is N/2 further
+``flux``         (J,) float64        light in each pattern, one on average
+``background``   number              counts per pixel and pattern that are not the sample's
+``hot``          (N, N) bool         pixels that shine, which the file's mask does not know
+``object``       (M, M) complex64    in HDF5 a link to the file's object; in NPZ it is ``objectGuess``
+================ =================== ================================================================
+
+Patterns have the mean ``flux_j · Σ_k |F(P_k·O)|² + background``, as far as the object's pixels can show the
+sample; a point spread and a saturation are in the file's comment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.files.npz import NpzError, read_all
+from ptycho.simulation.measured_like import MeasuredLike
+
+GROUP, PREFIX = "truth", "truth_"
+KINDS = {"probe": "c", "positions": "f", "flux": "f", "background": "f", "hot": "b"}
+OBJECT = "objectGuess"  # of an NPZ file
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """See the module's text; ``object`` may be None where it is kept by the file itself."""
+
+    probe: np.ndarray
+    positions: np.ndarray
+    flux: np.ndarray
+    background: float
+    hot: np.ndarray
+    object: np.ndarray | None = None
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What is written, by name, all but the object."""
+        return {key: np.asarray(getattr(self, key)) for key in KINDS}
+
+
+def truth_of(made: MeasuredLike) -> Truth:
+    """The truth of a scan that was simulated."""
+    count, N = len(made.positions), made.N
+    return Truth(
+        probe=made.photon_probe.reshape(-1, N, N).astype(np.complex64),
+        positions=made.positions,
+        flux=np.ones(count) if made.flux is None else made.flux,
+        background=float(made.background),
+        hot=made.hot,
+    )
+
+
+def read_truth(path: str | Path) -> Truth:
+    """The truth in a file that ``scripts/simulate_scan.py`` has written with imperfections.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds no truth: it was measured, or simulated without
+            imperfections, and then its own probe and positions are true.
+    """
+    try:
+        found = _from_hdf5(path) if h5py.is_hdf5(path) else _from_npz(path)
+    except (NpzError, OSError, KeyError) as error:
+        why = " ".join(str(error).split())
+        raise ConfigError(
+            f"{path}: holds no truth of a scan simulated with imperfections ({why}); without them the file's "
+            "own probe and positions are true"
+        ) from error
+    background = float(found.pop("background"))
+    return Truth(background=background, **found)
+
+
+def _from_hdf5(path: str | Path) -> dict[str, np.ndarray]:
+    with h5py.File(path, "r") as file:
+        return {key: file[f"{GROUP}/{key}"][()] for key in (*KINDS, "object")}
+
+
+def _from_npz(path: str | Path) -> dict[str, np.ndarray]:
+    read = read_all(path, {PREFIX + key: kind for key, kind in KINDS.items()} | {OBJECT: "c"})
+    return {key: read[PREFIX + key] for key in KINDS} | {"object": read[OBJECT]}
