@@ -1,5 +1,8 @@
 """What several test modules share: a small configuration, its datasets, and hand-made datasets."""
 
+import contextlib
+import fcntl
+import io
 import logging
 import os
 import runpy
@@ -71,43 +74,91 @@ def build_network(datasets):
     return build
 
 
+def without_pictures(patch):
+    """Figures are made, and their files appear, but empty: to lay out and draw one takes half a second."""
+    from ptycho.run.folder import RunFolder
+
+    def empty(folder, name, figure):
+        return folder.write(name, lambda file: None)
+
+    patch.setattr(RunFolder, "figure", empty)
+
+
 @pytest.fixture(scope="session")
 def trained_run(tmp_path_factory):
-    """Folder of a small run with both networks and two test images; not to be changed."""
+    """Folder of a small run with both networks and two test images; not to be changed.
+
+    Made once, by whichever test process is the first to need it.
+    """
     from ptycho.run.folder import RunFolder
     from workflows.grid_lines import run
 
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
     config = small_run(
         nimgs_test=2, model=UnrolledModel(stages=2, width=8), xla=XlaConfig(compile=False), overwrite=True
     )
-    folder = RunFolder(tmp_path_factory.mktemp("trained") / "run")
-    run(config, folder)
-    folder.config(config)
-    return folder.path
+    with (shared / "trained.lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        path = shared / "trained" / "run"
+        if not (path / "config.yaml").exists():  # which is written last
+            without_pictures(patch)
+            folder = RunFolder(path, overwrite=True)
+            run(config, folder)
+            folder.config(config)
+        return path
+
+
+def run_script(patch, script, overrides, cwd, blocked=(), pictures=False, **environment):
+    """Run a script in this process as in one of its own; its exit code. What is changed ``patch`` undoes.
+
+    Modules named in ``blocked`` cannot be imported; pictures stay empty files unless they are asked for.
+    """
+    patch.chdir(cwd)
+    patch.setattr(sys, "argv", [str(script), *map(str, overrides)])
+    for name in blocked:
+        patch.setitem(sys.modules, name, None)
+    if not pictures:
+        without_pictures(patch)
+    patch.setattr(logging.getLogger(), "handlers", [])
+    for name in ("HYDRA_FULL_ERROR", "USE_XLA_COMPILE", "USE_XLA_TRANSLATE"):
+        patch.setenv(name, environment.get(name, ""))
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_path(str(script), run_name="__main__")
+    return stop.value.code
 
 
 @pytest.fixture
 def in_process(tmp_path, monkeypatch, capfd):
-    """``in_process(script, *overrides, **environment)`` runs a script here, as in a process of its own.
-
-    Modules named in ``blocked`` cannot be imported. Returns exit code, stdout and stderr.
-    """
+    """``in_process(script, *overrides, …)``: :func:`run_script`, as exit code, stdout and stderr."""
     root = logging.getLogger()
     level = root.level
 
-    def run(script, *overrides, blocked=(), cwd=tmp_path, **environment):
+    def run(script, *overrides, cwd=tmp_path, **settings):
+        capfd.readouterr()
         with monkeypatch.context() as patch:
-            patch.chdir(cwd)
-            patch.setattr(sys, "argv", [str(script), *map(str, overrides)])
-            for name in blocked:
-                patch.setitem(sys.modules, name, None)
-            patch.setattr(root, "handlers", [])
-            for name in ("HYDRA_FULL_ERROR", "USE_XLA_COMPILE", "USE_XLA_TRANSLATE"):
-                patch.setenv(name, environment.get(name, ""))
-            capfd.readouterr()
-            with pytest.raises(SystemExit) as stop:
-                runpy.run_path(str(script), run_name="__main__")
-            return stop.value.code, *capfd.readouterr()
+            code = run_script(patch, script, overrides, cwd, **settings)
+        return code, *capfd.readouterr()
+
+    yield run
+    root.setLevel(level)
+
+
+@pytest.fixture(scope="module")
+def in_process_once():
+    """The same for what a module's tests share: ``in_process_once(script, *overrides, cwd=…)``."""
+    root = logging.getLogger()
+    level = root.level
+
+    def run(script, *overrides, cwd, **settings):
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            code = run_script(patch, script, overrides, cwd, **settings)
+        return code, out.getvalue(), err.getvalue()
 
     yield run
     root.setLevel(level)

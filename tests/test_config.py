@@ -430,6 +430,7 @@ def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
         "train": {"default"},
         "xla": {"default"},
         "stitch": {"probe", "grid", "refined"},
+        "solver": {"default"},
         "iterative": {"lsqml"},
         "imperfections": {"none", "probe", "positions", "modes", "detector", "beamline"},
         "experiment": set(EXPERIMENTS),

@@ -23,8 +23,8 @@ MODELS = ("pinn", "baseline")
 def infer(in_process, tmp_path):
     """``infer(*overrides)`` runs the script and returns the folder of results and what it said."""
 
-    def run(*overrides, code=0, out=tmp_path / "out"):
-        found, stdout, err = in_process(INFER, *overrides, f"output_dir={out}")
+    def run(*overrides, code=0, out=tmp_path / "out", **settings):
+        found, stdout, err = in_process(INFER, *overrides, f"output_dir={out}", **settings)
         assert (found, stdout) == (code, ""), err
         return out, err
 
@@ -45,7 +45,7 @@ def saved(tmp_path):
 
 
 def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
-    out, err = infer(f"run={trained_run}", f"data={trained_run / TEST}")
+    out, err = infer(f"run={trained_run}", f"data={trained_run / TEST}", pictures=True)
     names = {
         "config.yaml",
         "manifest.json",
@@ -59,6 +59,7 @@ def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
     }
     found, theirs = files(out), files(trained_run)
     assert set(found) == names
+    assert all(path.stat().st_size > 0 for path in (out / "visuals").iterdir())
     for name in MODELS:
         assert found[f"recons/{name}/recon.npz"] == theirs[f"recons/{name}/recon.npz"]
     scores = strict(trained_run / "metrics.json")

@@ -32,7 +32,6 @@ from ptycho.training import loop
 from ptycho.training.checkpoint import Checkpoints, digest, load
 from ptycho.training.interrupt import Stopped, StopRequest
 from ptycho.training.loop import NonFiniteLossError, Trainer, train
-from workflows import grid_lines
 from workflows.config import resumed_config
 from workflows.infer import staged
 from workflows.train_network import restored
@@ -377,9 +376,8 @@ def small_disk(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_run_through_everything(tmp_path, in_process, monkeypatch):
+def test_a_run_through_everything(tmp_path, in_process):
     """A full disk, kill -9, a damaged dataset, SIGTERM in training: the end is that of a run left alone."""
-    monkeypatch.setattr(grid_lines, "drawn", lambda *_: None)  # which takes longest, and changes nothing
     code, _, err = in_process(SCRIPT, *COMMAND, "output_dir=reference")
     assert code == 0, err
     reference = tmp_path / "reference"

@@ -88,18 +88,23 @@ def test_no_pattern_is_both_fitted_and_kept_out(scan, tmp_path):
     """A free R-factor of patterns that were fitted would praise every overfit."""
     from ptycho.config import ScanRunConfig
     from ptycho.config.data import DataConfig
-    from ptycho.preparation.dataset import measured_dataset
+    from ptycho.config.sections import SolverConfig
     from ptycho.preparation.prepare import understand
+    from ptycho.run.folder import RunFolder
     from workflows.inspect_scan import opened
-    from workflows.scan import split
+    from workflows.scan import prepared
 
-    config = ScanRunConfig(data=DataConfig(file=str(scan), domain="amplitude"), group_size=3)
-    whole, _ = measured_dataset(understand(opened(config.data), config.data), config, tmp_path)
-    data, free = split(whole, config)
-    fitted, kept_out = ({tuple(position) for position in part.positions} for part in (data, free))
-    assert len(kept_out) == round(0.05 * len(whole.positions)) > 3
-    assert not fitted & kept_out and len(fitted | kept_out) == len(whole.positions)
-    assert data.group_size == 3 and free.group_size == 1
+    data_of_file = DataConfig(file=str(scan), domain="amplitude")
+    config = ScanRunConfig(data=data_of_file, group_size=3, solver=SolverConfig(passes=0))
+    understood = understand(opened(config.data), config.data)
+    each = prepared("scan", understood, config, RunFolder(tmp_path / "run"))
+    fitted, kept_out = ({tuple(position) for position in part.positions} for part in (each.data, each.free))
+    count = len(each.whole.positions)
+    assert len(kept_out) == round(0.05 * count) > 3
+    assert not fitted & kept_out and len(fitted | kept_out) == count
+    assert sorted([*each.kept, *each.out]) == list(range(count))
+    np.testing.assert_array_equal(each.whole.positions[each.out], each.free.positions)
+    assert each.data.group_size == 3 and each.free.group_size == 1
 
 
 def test_a_run_judges_itself_without_the_truth(finished):

@@ -1,4 +1,8 @@
-"""The whole workflow, as a user runs it: fresh processes, the smallest sizes, a working folder of its own."""
+"""The whole workflow, as a user runs it: the smallest sizes, a working folder of its own.
+
+The first run, from which most is read, has a process of its own; others share this one and draw nothing.
+Two variants are compiled by XLA, which takes most of the time: a PINN and a baseline.
+"""
 
 import csv
 import json
@@ -7,17 +11,17 @@ from datetime import datetime
 
 import numpy as np
 import pytest
-from helpers_cli import SCRIPT, SEVERAL, TINY, TINY_UNROLLED, files, fresh
+from helpers_cli import SCRIPT, TINY, TINY_UNROLLED, files, fresh
 from omegaconf import OmegaConf
 
-from ptycho.config import RunConfig, UnrolledModel
+from ptycho.config import RunConfig, UnrolledModel, XlaConfig
 from ptycho.evaluation.metrics import CONVENTIONS, SCORES
 from ptycho.files.atomic import sha256
 from ptycho.readers import load_dataset
 from ptycho.run.record import read_record
 from workflows.config import run_config
 
-COMMAND = (*TINY, *TINY_UNROLLED)
+COMMAND = (*TINY, *TINY_UNROLLED, "xla.compile=false")
 MODELS = ("pinn", "baseline")
 
 
@@ -30,24 +34,27 @@ def strict(path):
     return json.loads(path.read_text(), parse_constant=refuse)
 
 
-def run(folder, *overrides):
-    """Run the script in a fresh process with ``folder/cwd`` as working folder, which must stay empty."""
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """The folder of a run in a fresh process, and that process; its working folder must stay empty."""
+    folder = tmp_path_factory.mktemp("first")
     cwd = folder / "cwd"
     cwd.mkdir()
-    done = fresh(cwd, SCRIPT, *overrides, f"output_dir={folder / 'out'}")
+    done = fresh(cwd, SCRIPT, *COMMAND, f"output_dir={folder / 'out'}")
     assert done.returncode == 0, done.stderr
     assert not list(cwd.iterdir())
     return folder / "out", done
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory):
-    return run(tmp_path_factory.mktemp("first"), *COMMAND)
-
-
-@pytest.fixture(scope="module")
-def sweep(tmp_path_factory):
-    return run(tmp_path_factory.mktemp("sweep"), "-m", "gridsize=1,2", "models=[pinn]", *COMMAND)
+def sweep(tmp_path_factory, in_process_once):
+    """The folder of a sweep in this process, and what it wrote to stderr."""
+    folder = tmp_path_factory.mktemp("sweep")
+    overrides = ("-m", "gridsize=1,2", "models=[pinn]", *COMMAND, f"output_dir={folder / 'out'}")
+    code, _, err = in_process_once(SCRIPT, *overrides, cwd=folder)
+    assert code == 0, err
+    assert [path.name for path in folder.iterdir()] == ["out"]
+    return folder / "out", err
 
 
 # ---- what a run leaves
@@ -107,6 +114,7 @@ def test_the_configuration_can_be_fed_back(first):
         max_groups_train=16,
         train=type(config.train)(val_groups=4),
         model=UnrolledModel(stages=2, width=8, blocks=1),
+        xla=XlaConfig(compile=False),
         output_dir=str(first[0]),
     )
 
@@ -116,7 +124,7 @@ def test_the_manifest(first):
     assert {"versions", "platform", "cpu_count", "peak_memory_mib", "device", "seed", "training"} <= set(
         manifest
     )
-    assert manifest["xla"] == {"compile": True, "translate": True}
+    assert manifest["xla"] == {"compile": False, "translate": True}
     assert {"python", "tensorflow", "keras", "numpy", "ptychopinn"} <= set(manifest["versions"])
     timings = manifest["timings_s"]
     parts = {f"{name}_{phase}" for name in MODELS for phase in ("training", "inference")}
@@ -167,7 +175,7 @@ def test_the_log_is_kept_and_shown(first):
     folder, done = first
     log = (folder / "run.log").read_text()
     for text in (
-        "XLA: compile=True, translate=True",
+        "XLA: compile=False, translate=True",
         "pinn: epoch 1/1 done in",
         "baseline: epoch 1/1 done in",
     ):
@@ -188,9 +196,9 @@ def test_a_second_run_into_the_same_folder_is_refused(first):
 
 def test_a_job_of_a_sweep_gives_what_it_gives_alone(first, sweep):
     """In another process, behind another job, and without the baseline: the same bits."""
-    folder, done = sweep
+    folder, err = sweep
     jobs = sorted(path.name for path in folder.iterdir())
-    assert [name.split("_")[0] for name in jobs] == ["0", "1"] and "job 2 of 2" in done.stderr
+    assert [name.split("_")[0] for name in jobs] == ["0", "1"] and "job 2 of 2" in err
     assert re.match(r"0_.*gridsize=1(,|$)", jobs[0]) and re.match(r"1_.*gridsize=2(,|$)", jobs[1])
     alone, swept = read_record(first[0]), read_record(folder / jobs[1])
     assert {name for name in alone.items() if "baseline" not in name[0]} == set(swept.items())
@@ -217,16 +225,16 @@ VARIANTS = {
 
 
 @pytest.fixture(scope="module")
-def variants(tmp_path_factory):
+def variants(tmp_path_factory, in_process_once):
     """Exit code by variant, the folder of their results, and what they wrote to stderr."""
     folder = tmp_path_factory.mktemp("variants")
-    lines = [" ".join((*PINN, *extra, f"output_dir={name}")) for name, extra in VARIANTS.items()]
-    lines.append(
-        " ".join(("models=[baseline]", "baseline.patterns_per_group=null", "xla.compile=false", *TINY))
-    )
-    done = fresh(folder, "-c", SEVERAL, *lines)
-    codes = [int(line.split()[1]) for line in done.stdout.splitlines()]
-    return dict(zip((*VARIANTS, "default_folder"), codes, strict=True)), folder, done.stderr
+    lines = {name: (*PINN, *extra, f"output_dir={name}") for name, extra in VARIANTS.items()}
+    baseline = ("models=[baseline]", "baseline.patterns_per_group=null", *TINY)
+    lines["default_folder"] = baseline
+    done = {name: in_process_once(SCRIPT, *line, cwd=folder) for name, line in lines.items()}
+    codes, outs, errs = zip(*done.values(), strict=True)
+    assert not any(outs)
+    return dict(zip(done, codes, strict=True)), folder, "".join(errs)
 
 
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name != "diverging"])
@@ -270,3 +278,4 @@ def test_the_default_folder_is_named_after_the_time(variants):
     )
     assert {path.name for path in folder.iterdir()} == {"outputs", *VARIANTS}
     assert set(strict(made / "metrics.json")) >= {"baseline"}
+    assert strict(made / "manifest.json")["xla"]["compile"]

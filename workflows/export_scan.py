@@ -15,7 +15,7 @@ import numpy as np
 from ptycho.config import ConfigError, ProbeConfig, RunConfig, ScanRunConfig, ZonePlateProbe, check
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.from_dataset import from_dataset, from_measured
-from ptycho.exports.table import FORMATS, check_output, format_of
+from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
 from ptycho.files.npz import NpzError, read_all
 from ptycho.preparation.dataset import measured_dataset
 from ptycho.preparation.prepare import understand
@@ -52,7 +52,7 @@ class ExportConfig:
 
     def __post_init__(self) -> None:
         check(bool(self.run), "run", self.run, "the folder of a run")
-        check(bool(self.output), "output", self.output, "the path of the file to write")
+        check(self.output != "", "output", "''", "the path of the file to write, or null")
         for key in ("pixel_m", "energy_eV", "detector_pixel_m"):
             value = getattr(self, key)
             check(value is None or 0 < value < np.inf, key, value, "a finite number > 0, or null")
@@ -65,8 +65,9 @@ def export(config: ExportConfig) -> list[str]:
         ConfigError: one line with what is wrong with the run or the configuration.
         WriteError: the file cannot be written.
     """
-    run, output = Path(str(config.run)), Path(str(config.output))
-    kind = format_of(config.format, config.output)
+    run, kind = Path(str(config.run)), format_of(config.format, config.output)
+    output = Path(config.output or default_output(run, config.scan, kind))
+    config = replace(config, output=str(output))
     stored = read_config(run)
     check_output(output, config.overwrite, sources(run, stored))
     scan = (
@@ -75,6 +76,12 @@ def export(config: ExportConfig) -> list[str]:
     scan = with_units(replace(scan, name=run.resolve().name), config)
     FORMATS[kind](output, scan)
     return written(output, scan)
+
+
+def default_output(run: Path, scan: str | None, kind: str) -> str:
+    """``outputs/export/<run>[_<scan>].<suffix of the format>``."""
+    suffix = next(end for end, name in SUFFIXES.items() if name == kind)
+    return f"outputs/export/{'_'.join(filter(None, (run.resolve().name, scan)))}{suffix}"
 
 
 def sources(run: Path, stored: RunConfig | ScanRunConfig) -> list[Path]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from ptycho.config import ScanRunConfig
 from ptycho.exports import product
 from ptycho.exports.from_dataset import product_of
 from ptycho.files.file_array import FileArray
+from ptycho.iterative import lsqml
 from ptycho.preparation.dataset import joined, kept_out, measured_dataset, training_and_validation
 from ptycho.preparation.prepare import Finding, Understood, understand
 from ptycho.progress import Progress
@@ -29,7 +32,7 @@ from ptycho.reconstruction.joint import (
 )
 from ptycho.reconstruction.orientation import advice, better, orientations
 from ptycho.reconstruction.probe_guess import guessed_probe
-from ptycho.reconstruction.stitching import Stitched, stitch
+from ptycho.reconstruction.stitching import Stitched, covered, stitch
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
@@ -40,12 +43,12 @@ from ptycho.training.interrupt import StopRequest
 from workflows.assess import probe_doubts, store_recon
 from workflows.device import device_facts, prepare_tensorflow
 from workflows.inspect_scan import opened
-from workflows.scan_assessment import EXPLAINED, assembled, compared, drawn, half_scans, judged
+from workflows.scan_assessment import EXPLAINED, Recon, assembled, compared, drawn, half_scans, judged
 from workflows.train_network import trained, training_facts
 
 log = logging.getLogger(__name__)
 
-NETWORK = "pinn"
+NETWORK, SOLVER, ITERATIVE, REFINED = "pinn", "solver", "lsqml", "refined"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +56,7 @@ class ScanResult:
     """What a run gives: ``metrics.json``, reconstructions by scan and name, and where all was written."""
 
     metrics: dict[str, Any]
-    recons: dict[str, dict[str, Stitched]]
+    recons: dict[str, dict[str, Recon]]
     folder: Path
 
 
@@ -67,6 +70,7 @@ class Prepared:
         whole: all usable patterns, as the file describes them.
         kept, out: indices of those that are fitted, and of those that are kept out to judge the result by.
         data, free: the same with the probe, positions, … that explain them; free is None where none are out.
+        solved: what the joint solver made of them before any network; None: it was not asked to.
         found, doubts: what was settled, and flags that the results get.
     """
 
@@ -79,15 +83,7 @@ class Prepared:
     free: Dataset | None
     found: list[Finding]
     doubts: list[str]
-
-
-@dataclass(frozen=True, eq=False)
-class Recon:
-    """An object, and the patterns with the probe, positions, … that go with it: the fitted and the free."""
-
-    object: Stitched
-    data: Dataset
-    free: Dataset | None
+    solved: Recon | None = None
 
 
 def run(
@@ -110,7 +106,11 @@ def run(
             results[each.name], recons[each.name] = reconstructed(each, model, history, config, place)
         rows = results[ready[0].name] if len(ready) == 1 else {"scans": results}
         folder.json(names.METRICS, rows | {"conventions": EXPLAINED})
+    seconds = {
+        name: {key: round(recon.seconds, 2) for key, recon in made.items()} for name, made in recons.items()
+    }
     facts = {"seed": config.seed, "training": training_facts(history), "resumed": folder.resumed}
+    facts |= {"reconstruction_s": seconds}
     folder.manifest(device_facts(config.xla) | facts)
     log.info("results: %s", folder.path)
     return ScanResult(rows, recons, folder.path)
@@ -138,9 +138,13 @@ def begun(each: Prepared, config: ScanRunConfig, folder: RunFolder) -> Prepared:
     flat = np.ones((each.data.object_size,) * 2, np.complex64)
     start = State.of(each.data, flat, _modes(each.data, config))
     patience = len(plan)  # the R-factor of a probe that is far off rises before it falls
-    found = solved("solver", start, each.data, each.free, plan, patience, ["amplitude"], config, folder)
+    began = time.perf_counter()
+    found = solved(SOLVER, start, each.data, each.free, plan, patience, ["amplitude"], config, folder)
     data, free = _explained(each.data, each.free, found, config)
-    return replace(each, data=data, free=free)
+    mask = covered(data)
+    image = Stitched(np.where(mask, found.state.object, 0), mask)
+    recon = Recon(image, data, free, time.perf_counter() - began)
+    return replace(each, data=data, free=free, solved=recon)
 
 
 def solved(
@@ -163,7 +167,7 @@ def solved(
             with closing(Progress(what, len(plan) * len(data.positions))) as progress:
                 solver = JointSolver(data, free or data, config.seed, kind)
                 tries.append(solver.run(start, plan, patience, progress.advance))
-            told = " → ".join(f"{value:.4f}" for value in tries[-1].course)
+            told = " → ".join(f"{value:.4f}" for value in tries[-1].r_factors)
             log.info("%s (%s): R of the free patterns %s", what, kind, told)
     return min(tries, key=lambda found: min(found.course))
 
@@ -225,8 +229,10 @@ def read(scan: Understood, config: ScanRunConfig, folder: RunFolder) -> tuple[Da
 
 def network(
     config: ScanRunConfig, scans: list[Dataset], folder: RunFolder, stop: StopRequest | None
-) -> tuple[LoadedModel, dict[str, History]]:
+) -> tuple[LoadedModel | None, dict[str, History]]:
     """The network of another run as it is, or one that is trained on the scans, from that or from nothing."""
+    if NETWORK not in config.models:
+        return None, {}
     if not config.nepochs:
         log.info("the network of %s is used; no training", config.run)
         return load_model(str(config.run), NETWORK), {}
@@ -240,33 +246,59 @@ def network(
 
 
 def reconstructed(
-    each: Prepared, model: LoadedModel, history: dict[str, History], config: ScanRunConfig, folder: RunFolder
-) -> tuple[dict[str, Any], dict[str, Stitched]]:
-    """One scan: its objects by the network and refined, judged, stored and drawn; its metrics."""
-    data = each.data
-    with folder.timed("inference"):
-        first = Recon(inferred(model, data, config, folder.path), data, each.free)
-    recons = {NETWORK: first}
-    if config.stitch.method == "refined":
-        recons["refined"] = refined(first, config, folder)
+    each: Prepared,
+    model: LoadedModel | None,
+    history: dict[str, History],
+    config: ScanRunConfig,
+    folder: RunFolder,
+) -> tuple[dict[str, Any], dict[str, Recon]]:
+    """One scan: its objects by solver, network and both, judged, stored and drawn; its metrics."""
+    recons, halves, doubts = {}, None, list(each.doubts)
+    if each.solved is not None:
+        recons[SOLVER] = each.solved
+    if ITERATIVE in config.models:
+        recons[ITERATIVE] = iterative(each, config, folder)
+    if model is not None:
+        infer = partial(inferred, model, config=config, scratch=folder.path)
+        with folder.timed("inference"):
+            began = time.perf_counter()
+            image = infer(each.data)
+            recons[NETWORK] = Recon(image, each.data, each.free, time.perf_counter() - began)
+        with folder.timed("half_scans"):
+            halves = half_scans(infer, each.data, config)
+        doubts += probe_doubts(each.data.probe, model.probe)
     with folder.timed("judging"):
-        fits = {name: judged(recon.object, recon.data, recon.free) for name, recon in recons.items()}
-    with folder.timed("half_scans"):
-        halves = half_scans(lambda part: inferred(model, part, config, folder.path), data, config)
+        fits = {name: judged(recon) for name, recon in recons.items()}
+    ours = [name for name in (SOLVER, NETWORK) if name in recons]
+    if config.stitch.method == "refined" and ours:
+        best = min(ours, key=lambda name: fits[name].decisive)
+        log.info("refinement: begins with the object of %s, which explains the patterns best", best)
+        recons[REFINED] = refined(recons[best], config, folder)
+        fits[REFINED] = judged(recons[REFINED])
     with folder.timed("scoring"):
-        truth = {name: compared(recon.object, each.scan, recon.data) for name, recon in recons.items()}
-    doubts = [*each.doubts, *probe_doubts(data.probe, model.probe)]
-    objects = {name: recon.object for name, recon in recons.items()}
-    result = assembled(each.scan, each.found, data, objects, fits, halves, truth, doubts)
+        truth = {name: compared(recon, each.scan) for name, recon in recons.items()}
+    result = assembled(each.scan, each.found, recons, fits, halves, truth, doubts)
     beams = {name: beam_of(recon, each) for name, recon in recons.items()}
     for name, recon in recons.items():
         store_recon(name, recon.object, folder, beams[name])
-    name = next(reversed(recons))
-    last, image, pixel = recons[name], objects[name].objects[0], each.scan.pixel.metres
-    made = product_of(each.scan, each.whole, image, pixel, each.name, beams[name])
+    last = REFINED if REFINED in recons else next(reversed(recons))
+    image, pixel = recons[last].object.objects[0], each.scan.pixel.metres
+    made = product_of(each.scan, each.whole, image, pixel, each.name, beams[last])
     product.write(folder.place(names.PRODUCT), made)
-    drawn(each.scan, last.data, objects, fits, halves, history, result, folder)
-    return result, objects
+    drawn(each.scan, recons, fits, halves, history, result, folder)
+    return result, recons
+
+
+def iterative(each: Prepared, config: ScanRunConfig, folder: RunFolder) -> Recon:
+    """pty-chi's LSQ-ML on the same patterns, from the file's probe and positions."""
+    data = each.whole.subset(each.kept, 1)
+    free = each.whole.subset(each.out, 1) if len(each.out) else None
+    patterns = config.iterative.epochs * len(data.positions)
+    with folder.timed(ITERATIVE), closing(Progress(ITERATIVE, patterns)) as progress:
+        found = lsqml.reconstruct(data, config.iterative, config.seed, progress.advance, folder.path)
+    log.info("lsqml: %d epochs, R %.4f, %.1f s", len(found.r_factors), found.r_factors[-1], found.seconds)
+    image = Stitched(np.where(found.mask, found.object, 0)[None], found.mask[None])
+    return Recon(image, found.explained(data), None if free is None else found.unfitted(free), found.seconds)
 
 
 def beam_of(recon: Recon, each: Prepared) -> dict[str, np.ndarray]:
@@ -281,7 +313,7 @@ def beam_of(recon: Recon, each: Prepared) -> dict[str, np.ndarray]:
     return found if data.background is None else found | {"background": data.background}
 
 
-def inferred(model: LoadedModel, data: Dataset, config: ScanRunConfig, scratch: Path) -> Stitched:
+def inferred(model: LoadedModel, data: Dataset, *, config: ScanRunConfig, scratch: Path) -> Stitched:
     """The network's object, by ``stitch=probe``."""
     view = model.view(data)
     shape = (view.n_groups, view.region_size, view.region_size)
@@ -291,13 +323,13 @@ def inferred(model: LoadedModel, data: Dataset, config: ScanRunConfig, scratch: 
 
 
 def refined(start: Recon, config: ScanRunConfig, folder: RunFolder) -> Recon:
-    """The network's object and its beam, corrected as long as the free patterns are explained better."""
+    """An object and its beam, corrected as long as the free patterns are explained better."""
+    began = time.perf_counter()
     plan = from_an_object(config.stitch.passes, _freedom(config))
-    state, noise = State.of(start.data, start.object.objects[0]), ["poisson", "robust"]
-    kinds = noise if start.data.counts else ["amplitude"]
-    found = solved(
-        "refinement", state, start.data, start.free, plan, config.solver.patience, kinds, config, folder
-    )
+    state = State.of(start.data, start.object.objects[0])
+    kinds = ["poisson", "robust"] if start.data.counts else ["amplitude"]
+    patience = config.solver.patience
+    found = solved("refinement", state, start.data, start.free, plan, patience, kinds, config, folder)
     data, free = _explained(start.data, start.free, found, config)
     image = np.where(start.object.mask, found.state.object[None], 0).astype(np.complex64)
-    return Recon(replace(start.object, objects=image), data, free)
+    return Recon(replace(start.object, objects=image), data, free, time.perf_counter() - began)

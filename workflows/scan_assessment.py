@@ -50,12 +50,33 @@ EXPLAINED = (
 )
 
 
-def judged(recon: Stitched, data: Dataset, free: Dataset | None) -> dict[str, Misfit | None]:
+@dataclass(frozen=True, eq=False)
+class Recon:
+    """An object, the patterns with the probe, positions, … that go with it, fitted and free; and its time."""
+
+    object: Stitched
+    data: Dataset
+    free: Dataset | None
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
     """How an object explains the patterns that it was made from, and those that were kept out."""
-    return {
-        "used": misfit(recon.objects, data),
-        "free": None if free is None else misfit(recon.objects, free),
-    }
+
+    used: Misfit
+    free: Misfit | None
+
+    @property
+    def decisive(self) -> float:
+        """What the joint solver judges by: the deviance where photons were counted, else the R-factor."""
+        judge = self.free or self.used
+        return judge.r_factor if judge.mean_deviance is None else judge.mean_deviance
+
+
+def judged(recon: Recon) -> Fit:
+    objects, free = recon.object.objects, recon.free
+    return Fit(misfit(objects, recon.data), None if free is None else misfit(objects, free))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +115,7 @@ def half_scans(infer: Callable[[Dataset], Stitched], data: Dataset, config: Scan
     return Halves(frequency, correlation, crossings)
 
 
-def compared(recon: Stitched, scan: Understood, data: Dataset) -> dict[str, Any] | None:
+def compared(recon: Recon, scan: Understood) -> dict[str, Any] | None:
     """Scores against the object that the file brings, registered; None where it brings none of this scale.
 
     Scored is a rectangle of the covered part, without the rim, half a probe wide, that the scan lit poorly.
@@ -102,8 +123,9 @@ def compared(recon: Stitched, scan: Understood, data: Dataset) -> dict[str, Any]
     truth, size = scan.raw.object, scan.raw.object_pixel_m
     if truth is None or (scan.pixel.metres and size and not _same(size, scan.pixel.metres)):
         return None
+    data, made = recon.data, recon.object
     region = metrics.Region(*data.tiling.rectangle)
-    image, mask = region.crop(recon.objects[0]), region.crop(recon.mask[0])
+    image, mask = region.crop(made.objects[0]), region.crop(made.mask[0])
     if not np.isfinite(image).all() or not image[mask].any():
         return None
     flat = np.where(mask, np.abs(image) * np.exp(1j * scan_figures.levelled_phase(image, mask)), 0)
@@ -135,15 +157,14 @@ def _largest(known: np.ndarray) -> tuple[slice, slice] | None:
 def assembled(
     scan: Understood,
     found: list[Finding],
-    data: Dataset,
-    recons: dict[str, Stitched],
-    fits: dict[str, dict[str, Misfit | None]],
+    recons: dict[str, Recon],
+    fits: dict[str, Fit],
     halves: Halves | None,
     truth: dict[str, dict[str, Any] | None],
     doubts: list[str],
 ) -> dict[str, Any]:
     """``metrics.json``: how far the result can be trusted, and how the file was understood."""
-    rows = {name: _row(fits[name], recons[name], data) for name in recons}
+    rows = {name: _row(fits[name], recon) for name, recon in recons.items()}
     for name, row in rows.items():
         row["flags"] += doubts
         if (scores := truth[name]) is not None:
@@ -165,11 +186,10 @@ def assembled(
     }
 
 
-def _row(fit: dict[str, Misfit | None], recon: Stitched, data: Dataset) -> dict[str, Any]:
-    used, free = fit["used"], fit["free"]
-    assert used is not None
-    judge = used if free is None else free
-    region = metrics.Region(*data.tiling.rectangle)
+def _row(fit: Fit, recon: Recon) -> dict[str, Any]:
+    used, free = fit.used, fit.free
+    judge = free or used
+    region = metrics.Region(*recon.data.tiling.rectangle)
     flags = []
     if judge.r_noise is not None and judge.r_factor > PROBE_WRONG * judge.r_noise:
         flags.append("probe_wrong")
@@ -181,7 +201,7 @@ def _row(fit: dict[str, Misfit | None], recon: Stitched, data: Dataset) -> dict[
         "r_noise": used.r_noise,
         "deviance": used.mean_deviance,
         "deviance_free": None if free is None else free.mean_deviance,
-        "uncovered_fraction": float(1 - region.crop(recon.mask[0]).mean()),
+        "uncovered_fraction": float(1 - region.crop(recon.object.mask[0]).mean()),
         "flags": flags,
     }
 
@@ -201,9 +221,8 @@ def _number(value: float | None) -> str:
 
 def drawn(
     scan: Understood,
-    data: Dataset,
-    recons: dict[str, Stitched],
-    fits: dict[str, dict[str, Misfit | None]],
+    recons: dict[str, Recon],
+    fits: dict[str, Fit],
     halves: Halves | None,
     histories: dict[str, History],
     result: dict[str, Any],
@@ -214,15 +233,15 @@ def drawn(
     with folder.timed("drawing"):
         for name, recon in recons.items():
             shown = _title(name, result[name])
-            image = scan_figures.reconstructed(recon.objects[0], recon.mask[0], data.probe, pixel, shown)
+            made, probe = recon.object, recon.data.probe
+            image = scan_figures.reconstructed(made.objects[0], made.mask[0], probe, pixel, shown)
             folder.figure(names.figure(f"amp_phase_{name}"), image)
         last = next(reversed(recons))
-        used = fits[last]["used"]
-        assert used is not None
+        used, positions = fits[last].used, recons[last].data.positions
         each = used.residual / np.maximum(used.measured, 1e-30)
         curve = None if halves is None else (halves.frequency, halves.correlation)
         rows = {name: history.rows for name, history in histories.items()}
-        folder.figure(names.figure("quality"), scan_figures.quality(data.positions, each, curve, rows))
+        folder.figure(names.figure("quality"), scan_figures.quality(positions, each, curve, rows))
 
 
 def _title(name: str, row: dict[str, Any]) -> str:

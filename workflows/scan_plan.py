@@ -10,6 +10,7 @@ import numpy as np
 from ptycho.config import ConfigError, NetworkConfig, ScanRunConfig, UnrolledModel, check
 from ptycho.config.memory import Part, check_memory, training_parts
 from ptycho.config.sections import GeneratorConfig
+from ptycho.iterative.lsqml import available
 from ptycho.preparation.dataset import chosen_probe
 from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Understood, understand
@@ -59,6 +60,8 @@ def planned(config: NetworkConfig) -> ScanRunConfig:
         own = replace(own, model=_model_of(stored, own))
         _fits(stored, own, scans[0].N)
     _check_memory(own, scans)
+    if "lsqml" in own.models and (missing := available(own.iterative.python)):
+        raise ConfigError(missing)
     return own
 
 

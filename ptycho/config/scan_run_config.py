@@ -11,14 +11,14 @@ from ptycho.config.errors import ConfigError, check
 from ptycho.config.network_config import NetworkConfig
 from ptycho.config.sections import SCAN_MODELS, LsqmlConfig, ProbeConfig, SolverConfig
 
-EPOCHS = 8
+EPOCHS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScanRunConfig(NetworkConfig):
     """Everything a run on a measured scan depends on.
 
-    ``nepochs`` is 8 unless it is stated, and 0 where ``run`` names a trained network.
+    ``nepochs`` is 10 unless it is stated, and 0 where ``run`` names a trained network.
     """
 
     MODELS: ClassVar[tuple[str, ...]] = SCAN_MODELS
@@ -26,7 +26,7 @@ class ScanRunConfig(NetworkConfig):
     data: DataConfig = field(default_factory=lambda: DataConfig(file=("-",)))
     models: tuple[str, ...] = ("pinn",)
     run: str | None = None
-    group_size: int = 4
+    group_size: int = 1
     free_fraction: float = 0.05
     val_fraction: float = 0.05
     probe: ProbeConfig | None = None

@@ -115,7 +115,7 @@ def kept_out(data: Dataset, fraction: float, seed: int) -> tuple[np.ndarray, np.
 def joined(scans: Sequence[Dataset]) -> Dataset:
     """Several scans of one instrument as one dataset to train with, an object each, under the first's probe.
 
-    A pixel that is bad in one of them is bad in all.
+    A pixel that is bad in one of them is bad in all; of backgrounds the mean is taken.
     """
     first = scans[0]
     if len(scans) == 1:
@@ -124,7 +124,11 @@ def joined(scans: Sequence[Dataset]) -> Dataset:
     starts = np.cumsum([0, *counts[:-1]])
     patterns = first.amplitudes.joined([scan.amplitudes for scan in scans[1:]])
     good = np.all([np.ones((first.N,) * 2, bool) if s.good is None else s.good for s in scans], axis=0)
-    light = np.sqrt(patterns.statistics.mean_energy / np.sum(np.abs(first.probe) ** 2, dtype=float))
+    light = np.sqrt(patterns.statistics.mean_energy / np.sum(np.abs(first.modes) ** 2, dtype=float))
+    modes = (light * first.modes).astype(np.complex64)
+    dark = [np.zeros((first.N,) * 2, np.float32) if s.background is None else s.background for s in scans]
+    background = np.average(dark, axis=0, weights=counts).astype(np.float32)
+    flux = [np.ones(len(s.positions), np.float32) if s.flux is None else s.flux for s in scans]
     return replace(
         first,
         amplitudes=patterns,
@@ -133,7 +137,10 @@ def joined(scans: Sequence[Dataset]) -> Dataset:
         groups=np.concatenate([s.groups + start for s, start in zip(scans, starts, strict=True)]).astype(
             np.int32
         ),
-        probe=(light * first.probe).astype(np.complex64),
+        probe=modes[0],
+        weaker_modes=modes[1:] if len(modes) > 1 else None,
+        flux=None if all(s.flux is None for s in scans) else np.concatenate(flux),
+        background=background if background.any() else None,
         object_size=max(scan.object_size for scan in scans),
         region_size=max(scan.region_size for scan in scans),
         counts=all(scan.counts for scan in scans),

@@ -31,6 +31,7 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho import physics
+from ptycho.networks.losses import poisson_deviance
 from ptycho.scan.dataset import Dataset
 
 DAMPING = 0.5  # β
@@ -132,7 +133,7 @@ def from_scratch(passes: int, free: Freedom) -> list[Pass]:
 
 
 def from_an_object(passes: int, free: Freedom) -> list[Pass]:
-    """Passes from an object that explains the patterns well: all else is fitted to it, then it is free, too."""
+    """Passes from an object that explains the patterns well: all else is fitted to it, then it is free."""
     others = replace(free, object=False)
     first = 6 if others != Freedom(False, object=False) else 0
     return ([Pass(1, 0.5, others)] * first + [Pass(1, 0.9, free)] * max(passes - first, 0))[:passes]
@@ -141,14 +142,14 @@ def from_an_object(passes: int, free: Freedom) -> list[Pass]:
 def more_modes(known: np.ndarray, count: int) -> np.ndarray:
     """At least ``count`` modes ``(K, N, N)``: the known ones, and products of the strongest with x, y, xy, ….
 
-    Each new one has ``WEAK`` of the strongest one's power; all are orthogonal.
+    Each new one has ``WEAK`` of the strongest one's power and is orthogonal to all others.
     """
     N, modes = known.shape[-1], list(known)
     axis = np.arange(N) - N / 2
     powers = [(p, total - p) for total in range(1, 8) for p in range(total + 1)]
     for row, col in powers[: max(count - len(known), 0)]:
         made = known[0] * (axis[:, None] ** row * axis[None, :] ** col)
-        for mode in modes:
+        for mode in orthogonal(np.stack(modes))[0]:
             made = made - mode * (np.vdot(mode, made) / max(np.vdot(mode, mode).real, 1e-30))
         scale = np.sqrt(WEAK * np.sum(np.abs(known[0]) ** 2) / np.sum(np.abs(made) ** 2))
         modes.append(scale * made)
@@ -173,12 +174,15 @@ class Solution:
     Attributes:
         state: the best one.
         judging: the same, with the positions and the flux of the judging patterns.
-        course: the R-factor of the judging patterns before and after every pass.
+        course: what decided, before and after every pass: Poisson's deviance per pixel of the judging
+            patterns where photons were counted, else their R-factor.
+        r_factors: their R-factors.
     """
 
     state: State
     judging: State
     course: list[float]
+    r_factors: list[float]
 
 
 @dataclass(eq=False)
@@ -213,21 +217,25 @@ class JointSolver:
         state, motion, rng = start, _Motion.none(start), np.random.default_rng([self.seed, 4])
         power, before = float(np.sum(np.abs(start.modes) ** 2)), np.inf
         places = State.of(self.judge, start.object)
-        course, places = self._judged(places, start, Freedom(False))
-        best, best_places, courses = start, places, [course]
+        score, r_factor, places = self._judged(places, start, Freedom(False))
+        best, best_places, course, r_factors = start, places, [score], [r_factor]
+        if any(step.free.background for step in plan) and not start.background.any():
+            state = replace(start, background=_some_background(self.data))
         for step in plan:
             state, motion, fitted = self._pass(state, motion, step, rng, advance)
             state, motion = _settled(state, motion, power)
             if fitted > RESTART * before:
                 motion = _Motion.none(state)
             before = fitted
-            found, places = self._judged(places, state, step.free)
-            courses.append(found)
-            if found <= min(courses):
-                best, best_places = state, places
-            if min(courses[-patience:]) > min(courses):
+            judging = replace(state, positions=places.positions, flux=places.flux)
+            score, r_factor, places = self._judged(places, state, step.free)
+            course.append(score)
+            r_factors.append(r_factor)
+            if score <= min(course):
+                best, best_places = state, judging
+            if min(course[-patience:]) > min(course):
                 break
-        return Solution(best, best_places, courses)
+        return Solution(best, best_places, course, r_factors)
 
     # ---- one pass
 
@@ -334,6 +342,7 @@ class JointSolver:
             values["brighter"][:n],
             values["ratio"],
             values["seen"],
+            float(values["deviance"]),
             float(values["residual"]),
             float(values["measured"]),
         )
@@ -341,29 +350,32 @@ class JointSolver:
     def _compiled(self, free: Freedom) -> Callable:
         key = (free.probe, free.positions)
         if key not in self._steps:
-            photon = self.data.photon_amplitude if self.poisson else None
             f = self.data.photon_amplitude
             photon = f if self.noise == "poisson" else None
             limit = f / 2 if self.noise == "robust" and f is not None else None  # √n has the spread ½
-            step = partial(contribution, photon=photon, limit=limit, probe=key[0], moves=key[1])
+            one = self.data.normalisation if self.data.counts else None
+            step = partial(contribution, photon=photon, limit=limit, one=one, probe=key[0], moves=key[1])
             self._steps[key] = tf.function(step, jit_compile=True, reduce_retracing=False)
         return self._steps[key]
 
-    def _judged(self, places: State, state: State, free: Freedom) -> tuple[float, State]:
-        """The R-factor of the judging patterns, and where they are and how bright, fitted if that is free."""
-        data, residual, measured = self.judge, 0.0, 0.0
+    def _judged(self, places: State, state: State, free: Freedom) -> tuple[float, float, State]:
+        """What decides about the judging patterns, their R-factor, and where they are and how bright."""
+        data, residual, measured, deviance, pixels = self.judge, 0.0, 0.0, 0.0, 0.0
         positions, flux = places.positions.copy(), places.flux.copy()
         for k in range(0, len(positions), self.chunk):
             part = np.arange(k, min(k + self.chunk, len(positions)))
             here = replace(state, positions=places.positions[part], flux=places.flux[part])
             found = self._contribution(data, part, here, Freedom(False, free.positions))
             residual, measured = residual + found.residual, measured + found.measured
+            deviance, pixels = deviance + found.deviance, pixels + float(found.seen.sum())
             if free.positions:
                 positions[part] += np.clip(found.moves, -MOVE, MOVE) / 2
             if free.flux:
                 flux[part] *= 1 + (found.brighter - 1) / 2
         positions = np.clip(positions, 0, state.object.shape[0] - data.N - 1e-3)
-        return residual / measured, replace(state, positions=positions, flux=flux)
+        r_factor = residual / measured
+        score = deviance / max(pixels, 1) if self.data.counts else r_factor
+        return score, r_factor, replace(state, positions=positions, flux=flux)
 
 
 def contribution(
@@ -376,6 +388,7 @@ def contribution(
     *,
     photon: float | None,
     limit: float | None,
+    one: float | None,
     probe: bool,
     moves: bool,
 ) -> dict[str, tf.Tensor]:
@@ -387,6 +400,7 @@ def contribution(
         measured: x, ``(B, N, N)`` float32, zero frequency at sample 0; negative: not measured.
         modes: ``(K, N, N)`` complex64; background: ``(N, N)``.
         photon, limit: as in :func:`ptycho.physics.far_field_step`.
+        one: amplitude of one photon, for the deviance; None: there is none.
         probe, moves: compute what the probe and the positions need; zeros are given without.
     """
     ramp = physics.shift_ramp(fractions, modes)  # (B, 1, N, N)
@@ -404,6 +418,7 @@ def contribution(
         "light": physics.over_modes(physics.intensity(lit), True),
         "residual": tf.reduce_sum(seen * tf.abs(expected - measured)),
         "measured": tf.reduce_sum(x),
+        "deviance": tf.zeros(()),
         "brighter": tf.reduce_sum(x * expected, (1, 2)) / (tf.reduce_sum(seen * light, (1, 2)) + 1e-20),
         "ratio": tf.reduce_sum(tf.square(x) / tf.maximum(light, 1e-12), 0),
         "seen": tf.reduce_sum(seen, 0),
@@ -411,6 +426,10 @@ def contribution(
         "seen_object": tf.zeros_like(background),
         "moves": tf.zeros_like(fractions),
     }
+    if one is not None:
+        as_seen = tf.where(seen > 0, measured, expected)
+        mean = poisson_deviance(expected, as_seen, tf.constant(one, tf.float32))
+        found["deviance"] = mean * tf.cast(tf.size(measured), tf.float32)
     if probe:
         weight = flux[:, None, None, None]
         turned = tf.signal.fft2d(physics.scaled(tf.math.conj(windows)[:, None] * change, weight))
@@ -436,6 +455,7 @@ class _Found:
     brighter: np.ndarray
     ratio: np.ndarray
     seen: np.ndarray
+    deviance: float
     residual: float
     measured: float
 
@@ -487,14 +507,14 @@ def _corners(positions: np.ndarray) -> np.ndarray:
 
 
 def _background(data: Dataset) -> np.ndarray:
-    """The dataset's, or a small one where none is known: what the darkest patterns hold in each pixel."""
-    if data.background is None:
-        return np.zeros((data.N, data.N), np.float32)
-    return (data.normalisation**2 * np.fft.ifftshift(data.background)).astype(np.float32)
+    """The dataset's, in the units of a state; zero where none is known."""
+    known = data.model_background
+    return np.zeros((data.N, data.N), np.float32) if known is None else known
 
 
-def first_background(data: Dataset, sampled: int = 512) -> np.ndarray:
-    """Counts ``(N, N)`` float32, zero frequency at N//2, from which a background is found: few, not none."""
+def _some_background(data: Dataset, sampled: int = 512) -> np.ndarray:
+    """What the search for one starts from, as its steps multiply: half of a pixel's darkest patterns."""
     chosen = np.unique(np.linspace(0, len(data.positions) - 1, sampled).astype(int))
-    counts = np.square(np.asarray(data.amplitudes[chosen], np.float64))
-    return (0.5 * np.quantile(counts, DARKEST, axis=0) + 1e-3 * counts.mean()).astype(np.float32)
+    light = np.square(np.maximum(data.measured(chosen), 0, dtype=np.float64))
+    darkest = 0.5 * np.quantile(light, DARKEST, axis=0) + 1e-3 * light.mean()
+    return np.fft.ifftshift(darkest).astype(np.float32)
