@@ -20,7 +20,7 @@ run: $(VENV)/.installed
 	$(IN_VENV) scripts/grid_lines_workflow.py $(ARGS)
 
 test: $(VENV)/.installed-dev
-	$(IN_VENV) -m pytest --numprocesses auto --dist loadfile $(PYTEST_ARGS)
+	$(IN_VENV) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff check .

@@ -39,6 +39,15 @@ NETWORKS = {
 }
 
 
+# The files that take longest, longest first: begun last, one would keep all other test processes waiting.
+LONGEST = ("workflow", "xla_crop", "resume", "xla_warp", "infer", "scan_workflow", "learning", "training")
+
+
+def pytest_collection_modifyitems(items):
+    place = {f"test_{name}.py": k for k, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(place)))
+
+
 def small_run(**changes):
     """A :class:`RunConfig` that simulates in well under a second; 8 × 8 groups on the test image."""
     return RunConfig(**(SMALL | changes))

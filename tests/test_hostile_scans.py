@@ -56,7 +56,7 @@ def test_the_good_files_are_accepted(world, form):
 def test_refused(world, case, caplog):
     data = config(case.make(world))
     before = files(world.folder.parent)
-    asked = [lambda: planned(ScanRunConfig(data=data))]
+    asked = [lambda: planned(ScanRunConfig(data=data, group_size=4))]
     if not case.message.startswith("group_size"):  # of which an inspection knows nothing
         asked.append(lambda: report(InspectConfig(data, str(world.folder / "picture.png"))))
     for ask in asked:

@@ -586,7 +586,7 @@ def test_the_judge_is_taken_in_the_units_of_the_fit(counts):
     data = replace(data, flux=bright, counts=counts)
     fitted, free = data.subset(IN, 1), data.subset(OUT, 1)
     assert fitted.normalisation > 1.5 * free.normalisation
-    found = JointSolver(fitted, free, 0).run(State.of(fitted, data.objects[0]), [], 1)
+    found = JointSolver(fitted, free, 0, by_deviance=True).run(State.of(fitted, data.objects[0]), [], 1)
     expected = misfit(data.objects, free)
     assert found.r_factors == [pytest.approx(expected.r_factor, rel=1e-4)] and expected.r_factor < 0.3
     decides = expected.mean_deviance if counts else expected.r_factor
@@ -642,13 +642,13 @@ def test_two_modes_are_found():
 
 def test_the_flux_is_found():
     flux = np.clip(1 + 0.2 * np.random.default_rng(9).normal(size=100), 0.5, 1.6)
-    data = scan_of([beam(35.0)], flux=flux / np.sqrt(np.mean(flux**2)))
+    flux = (flux / np.sqrt(np.mean(flux**2))).astype(np.float32)
+    data = scan_of([beam(35.0)], flux=flux)
     found, _, _ = solved(data, from_scratch(25, Freedom(True, False, True)))
     for got, true in ((found.state.flux, flux[IN]), (found.judging.flux, flux[OUT])):
         assert np.std(got / true) / np.mean(got / true) < 0.06 < 0.13 < np.std(true) / np.mean(true)
     assert np.mean(found.state.flux**2) == pytest.approx(1, rel=1e-4)
-    fixed, _, _ = solved(data, from_scratch(12, Freedom(True)))
-    assert min(found.r_factors) < 0.6 * min(fixed.r_factors)
+    assert min(found.r_factors) < 2.5 * misfit(data.objects, replace(data, flux=flux)).r_noise
 
 
 @pytest.fixture(scope="module")
@@ -674,10 +674,10 @@ def test_the_background_is_found(dark):
 def test_a_background_that_is_not_free_stays(dark):
     data, truth = dark
     known = replace(data, background=truth.astype(np.float32))
-    found, _, _ = solved(known, [Pass(3, 0.0, Freedom(True))] * 2)
+    found, _, _ = solved(known, [Pass(3, 0.0, Freedom(True))], noise="poisson")
     expected = known.subset(IN, 1).model_background
     np.testing.assert_array_equal(found.state.background, expected)
-    none, _, _ = solved(data, [Pass(3, 0.0, Freedom(True))] * 2)
+    none, _, _ = solved(data, [Pass(3, 0.0, Freedom(True))], noise="poisson")
     assert not none.state.background.any()
 
 
@@ -713,10 +713,9 @@ def test_the_explained_dataset_has_the_r_factor_of_the_course(short, scan):
     _, (found, fitted, free) = short
     f = fitted.normalisation
     judging = explained(free, found.judging, f, 1)
-    assert found.course[-1] == min(found.course)
+    assert found.course == found.r_factors
     again = misfit(found.state.object[None], judging)
-    assert again.r_factor == pytest.approx(found.r_factors[-1], rel=1e-4)
-    assert again.mean_deviance == pytest.approx(found.course[-1], rel=3e-3)  # other floors of λ
+    assert again.r_factor == pytest.approx(min(found.course), rel=1e-4)
     data = explained(fitted, found.state, f, 3)
     assert data.group_size == 3 and data.weaker_modes.shape == (1, N, N)
     assert data.flux is not None and data.background is not None

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import without_pictures
 
 from ptycho.config import (
     LinesObject,
@@ -65,10 +66,12 @@ CONFIG = RunConfig(
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
-    """A complete run of ``CONFIG``, about 10 s: its result."""
+    """A complete run of ``CONFIG`` but for its pictures, about 10 s: its result."""
     folder = RunFolder(tmp_path_factory.mktemp("learned") / "run")
     folder.config(CONFIG)
-    return grid_lines.run(CONFIG, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        return grid_lines.run(CONFIG, folder)
 
 
 def test_a_short_training_comes_to_the_quality_it_has_always_had(learned):
@@ -139,6 +142,7 @@ def handed(monkeypatch, tmp_path):
             return History([row])
 
         monkeypatch.setattr(train_network, "train", note)
+        without_pictures(monkeypatch)
         result = grid_lines.run(config, RunFolder(tmp_path / "run"))
         stored = {
             role: load_dataset(next(result.folder.glob(f"datasets/*/*/{role}.npz")))

@@ -70,7 +70,7 @@ def test_what_is_damaged_in_a_finished_run_is_made_again(in_process, run, traine
 
 def test_the_valid_dataset_of_another_seed_is_not_taken(in_process, run, trained_run):
     """Training that has not begun would learn from it; without its hash nothing would tell."""
-    for name in (*LAST, "pinn", "baseline", "recons"):
+    for name in (*LAST, "pinn", "recons"):
         path = run / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     with (run / DATA / "train.npz").open("wb") as file:

@@ -74,10 +74,11 @@ def test_a_broken_environment_ends_with_advice(monkeypatch):
     assert "Step that fails" in done.stdout and "unset both" in done.stdout
 
 
-def test_the_script_writes_json_and_markdown(tmp_path):
+def test_the_script_writes_json_and_markdown(in_process, tmp_path):
+    """In this process, but for the steps of the diagnosis, which has a fresh one for each."""
     options = ["--only", "nearest (exact)", "--dtypes", "float32", "--repeats", "1", "--out", str(tmp_path)]
-    done = subprocess.run([sys.executable, str(SCRIPT), *options], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    code, _, errors = in_process(SCRIPT, *options)
+    assert code == 0, errors
     rows = json.loads((tmp_path / "xla_report.json").read_text())["rows"]
     assert [(r["case"], r["compiles"]) for r in rows] == [("crop_and_resize nearest (exact)", True)]
     assert "crop_and_resize nearest (exact)" in (tmp_path / "xla_report.md").read_text()

@@ -26,6 +26,7 @@ from ptycho.reconstruction.joint import (
     Pass,
     Solution,
     State,
+    continued,
     explained,
     from_an_object,
     from_scratch,
@@ -165,7 +166,7 @@ def solved(
             if tries and min(tries[-1].course) < tries[-1].course[0]:
                 break
             with closing(Progress(what, len(plan) * len(data.positions))) as progress:
-                solver = JointSolver(data, free or data, config.seed, kind)
+                solver = JointSolver(data, free or data, config.seed, kind, config.solver.judge == "deviance")
                 tries.append(solver.run(start, plan, patience, progress.advance))
             told = " → ".join(f"{value:.4f}" for value in tries[-1].r_factors)
             log.info("%s (%s): R of the free patterns %s", what, kind, told)
@@ -271,9 +272,10 @@ def reconstructed(
         fits = {name: judged(recon) for name, recon in recons.items()}
     ours = [name for name in (SOLVER, NETWORK) if name in recons]
     if config.stitch.method == "refined" and ours:
-        best = min(ours, key=lambda name: fits[name].decisive)
+        best = min(ours, key=lambda name: fits[name].score(config.solver.judge))
         log.info("refinement: begins with the object of %s, which explains the patterns best", best)
-        recons[REFINED] = refined(recons[best], config, folder)
+        plan = continued if best == SOLVER else from_an_object
+        recons[REFINED] = refined(recons[best], plan(config.stitch.passes, _freedom(config)), config, folder)
         fits[REFINED] = judged(recons[REFINED])
     with folder.timed("scoring"):
         truth = {name: compared(recon, each.scan) for name, recon in recons.items()}
@@ -322,12 +324,13 @@ def inferred(model: LoadedModel, data: Dataset, *, config: ScanRunConfig, scratc
     return stitch(regions, view, "probe")
 
 
-def refined(start: Recon, config: ScanRunConfig, folder: RunFolder) -> Recon:
+def refined(start: Recon, plan: list[Pass], config: ScanRunConfig, folder: RunFolder) -> Recon:
     """An object and its beam, corrected as long as the free patterns are explained better."""
     began = time.perf_counter()
-    plan = from_an_object(config.stitch.passes, _freedom(config))
     state = State.of(start.data, start.object.objects[0])
-    kinds = ["poisson", "robust"] if start.data.counts else ["amplitude"]
+    from_afar = plan[0].batches > 1  # as the solver left it, by amplitudes
+    kinds = ["amplitude"] if from_afar and config.solver.judge == "r_free" else ["poisson", "robust"]
+    kinds = kinds if start.data.counts else ["amplitude"]
     patience = config.solver.patience
     found = solved("refinement", state, start.data, start.free, plan, patience, kinds, config, folder)
     data, free = _explained(start.data, start.free, found, config)

@@ -67,11 +67,11 @@ class Fit:
     used: Misfit
     free: Misfit | None
 
-    @property
-    def decisive(self) -> float:
-        """What the joint solver judges by: the deviance where photons were counted, else the R-factor."""
+    def score(self, by: str) -> float:
+        """What decides, ``solver.judge``: the R-factor, or the deviance where photons were counted."""
         judge = self.free or self.used
-        return judge.r_factor if judge.mean_deviance is None else judge.mean_deviance
+        deviance = judge.mean_deviance if by == "deviance" else None
+        return judge.r_factor if deviance is None else deviance
 
 
 def judged(recon: Recon) -> Fit:

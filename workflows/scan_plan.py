@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ptycho.config import ConfigError, NetworkConfig, ScanRunConfig, UnrolledModel, check
+from ptycho.config import ConfigError, NetworkConfig, ScanRunConfig, check
 from ptycho.config.memory import Part, check_memory, training_parts
+from ptycho.config.scan_run_config import FAST
 from ptycho.config.sections import GeneratorConfig
 from ptycho.iterative.lsqml import available
 from ptycho.preparation.dataset import chosen_probe
@@ -75,7 +76,7 @@ def _same_size(config: ScanRunConfig, scans: list[Understood]) -> None:
 def _model_of(stored: StoredNetwork, config: ScanRunConfig) -> GeneratorConfig:
     """The section ``model`` of the run whose network is used; refused if another was asked for."""
     found = stored.config.model
-    if config.model not in (found, UnrolledModel()):
+    if config.model not in (found, FAST):
         raise ConfigError(
             f"model={config.model.KIND} and run={config.run}: the network of that run is built otherwise "
             f"({found}); leave out the keys of model"

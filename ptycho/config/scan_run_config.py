@@ -9,9 +9,17 @@ from typing import ClassVar
 from ptycho.config.data import DataConfig
 from ptycho.config.errors import ConfigError, check
 from ptycho.config.network_config import NetworkConfig
-from ptycho.config.sections import SCAN_MODELS, LsqmlConfig, ProbeConfig, SolverConfig
+from ptycho.config.sections import (
+    SCAN_MODELS,
+    GeneratorConfig,
+    LsqmlConfig,
+    ProbeConfig,
+    SolverConfig,
+    UnrolledModel,
+)
 
 EPOCHS = 10
+FAST = UnrolledModel(stages=3)  # model=unrolled_fast
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +32,8 @@ class ScanRunConfig(NetworkConfig):
     MODELS: ClassVar[tuple[str, ...]] = SCAN_MODELS
     nepochs: int | None = None  # type: ignore[assignment]  # never None once made
     data: DataConfig = field(default_factory=lambda: DataConfig(file=("-",)))
+    batch_size: int = 8
+    model: GeneratorConfig = field(default_factory=lambda: FAST)
     models: tuple[str, ...] = ("pinn",)
     run: str | None = None
     group_size: int = 1

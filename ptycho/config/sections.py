@@ -264,10 +264,13 @@ class SolverConfig:
     positions: bool = True
     flux: bool = True
     background: bool = False
+    judge: str = "r_free"
+    JUDGES: ClassVar[tuple[str, ...]] = ("r_free", "deviance")
 
     def __post_init__(self) -> None:
         at_least("solver.passes", self.passes, 0)
         at_least("solver.patience", self.patience, 1)
+        check(self.judge in self.JUDGES, "solver.judge", self.judge, f"one of {', '.join(self.JUDGES)}")
         if self.modes is not None:
             check(1 <= self.modes <= 8, "solver.modes", self.modes, "from 1 to 8, or null")
 

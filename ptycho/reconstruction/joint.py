@@ -40,7 +40,7 @@ UPDATES = 12  # batches of an early pass
 MOVE = 0.3  # pixels, the largest change of a position in a pass
 WEAK = 0.03  # power of a mode that is made where none is known
 RESTART = 1.02  # without momentum, when a pass has met an R-factor so much above that of the one before
-DARKEST = 0.02  # quantile of a pixel's counts over the scan at which its background starts
+DARKEST = 0.05  # of the pixels, that a background is first told by
 
 NOISE = {
     "amplitude": "√n is normal, with one variance: the fastest from afar, biased where photons are few",
@@ -132,6 +132,11 @@ def from_scratch(passes: int, free: Freedom) -> list[Pass]:
     return (early + [Pass(3, 0.8, probe)] * 5 + [Pass(3, 0.8, free)] * max(passes - 10, 0))[:passes]
 
 
+def continued(passes: int, free: Freedom) -> list[Pass]:
+    """Passes that go on from :func:`from_scratch`."""
+    return ([Pass(3, 0.8, free)] * (passes // 2) + [Pass(1, 0.9, free)] * passes)[:passes]
+
+
 def from_an_object(passes: int, free: Freedom) -> list[Pass]:
     """Passes from an object that explains the patterns well: all else is fitted to it, then it is free."""
     others = replace(free, object=False)
@@ -174,8 +179,8 @@ class Solution:
     Attributes:
         state: the best one.
         judging: the same, with the positions and the flux of the judging patterns.
-        course: what decided, before and after every pass: Poisson's deviance per pixel of the judging
-            patterns where photons were counted, else their R-factor.
+        course: what decided, before and after every pass: the R-factor of the judging patterns, or Poisson's
+            deviance per pixel.
         r_factors: their R-factors.
     """
 
@@ -195,12 +200,14 @@ class JointSolver:
             others are, nothing else.
         seed: of the order of the patterns.
         noise: a key of :data:`NOISE`.
+        by_deviance: Poisson's deviance decides which state is best, where photons were counted.
     """
 
     data: Dataset
     judge: Dataset
     seed: int
     noise: str = "poisson"
+    by_deviance: bool = False
 
     def __post_init__(self) -> None:
         fitting = max(1, CHUNK // self.data.N**2)
@@ -374,7 +381,7 @@ class JointSolver:
                 flux[part] *= 1 + (found.brighter - 1) / 2
         positions = np.clip(positions, 0, state.object.shape[0] - data.N - 1e-3)
         r_factor = residual / measured
-        score = deviance / max(pixels, 1) if self.data.counts else r_factor
+        score = deviance / max(pixels, 1) if self.by_deviance and self.data.counts else r_factor
         return score, r_factor, replace(state, positions=positions, flux=flux)
 
 
@@ -512,9 +519,9 @@ def _background(data: Dataset) -> np.ndarray:
     return np.zeros((data.N, data.N), np.float32) if known is None else known
 
 
-def _some_background(data: Dataset, sampled: int = 512) -> np.ndarray:
-    """What the search for one starts from, as its steps multiply: half of a pixel's darkest patterns."""
-    chosen = np.unique(np.linspace(0, len(data.positions) - 1, sampled).astype(int))
-    light = np.square(np.maximum(data.measured(chosen), 0, dtype=np.float64))
-    darkest = 0.5 * np.quantile(light, DARKEST, axis=0) + 1e-3 * light.mean()
-    return np.fft.ifftshift(darkest).astype(np.float32)
+def _some_background(data: Dataset) -> np.ndarray:
+    """What the search for one starts from, as its steps multiply: half of the darkest pixels, uniform."""
+    mean = data.normalisation**2 * data.amplitudes.statistics.mean_intensity
+    seen = mean if data.good is None else mean[data.good]
+    start = 0.5 * np.quantile(seen, DARKEST) + 1e-6 * seen.mean()
+    return np.full((data.N, data.N), start, np.float32)
