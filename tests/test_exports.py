@@ -472,7 +472,7 @@ def corners_of(raw):
 MISTAKES = [
     ("export_scan", ["output=a.h5"], "run=None: must be the folder of a run"),
     ("export_scan", ["run=RUNS/none", "output=a.h5"], "RUNS/none: holds no run"),
-    ("export_scan", ["run=RUNS/lines"], "output=None: must be the path of the file"),
+    ("export_scan", ["run=RUNS/lines"], "format=None: must be one of ptychodus, cxi, npz"),
     ("export_scan", ["run=RUNS/lines", "output=a.tif"], "output=a.tif: does not tell the format"),
     ("export_scan", ["run=RUNS/lines", "output=a.cxi"], "a.cxi: CXI states lengths in metres, and pixel_m, "),
     ("export_scan", ["run=RUNS/lines", "output=a.h5", "image=2"], "image=2: must be from 0 to 1"),

@@ -22,6 +22,7 @@ SMALL = (
     "xla.compile=false",
     "train.learning_rate=2e-3",
     "stitch.passes=6",
+    "solver.passes=6",
 )
 
 
@@ -76,7 +77,11 @@ def finished(scan, tmp_path_factory):
         "batch_size": 8,
     }
     values |= {"model": {"kind": "unrolled", "stages": 3, "width": 8}, "xla": {"compile": False}}
-    values |= {"train": {"learning_rate": 2e-3}, "stitch": {"method": "refined", "passes": 6}}
+    values |= {
+        "train": {"learning_rate": 2e-3},
+        "stitch": {"method": "refined", "passes": 6},
+        "solver": {"passes": 6},
+    }
     config = from_mapping(OmegaConf.to_container(OmegaConf.create(values)))
     folder = RunFolder(tmp_path_factory.mktemp("measured") / "run")
     folder.config(config)

@@ -166,7 +166,14 @@ def solved(
             if tries and min(tries[-1].course) < tries[-1].course[0]:
                 break
             with closing(Progress(what, len(plan) * len(data.positions))) as progress:
-                solver = JointSolver(data, free or data, config.seed, kind, config.solver.judge == "deviance")
+                solver = JointSolver(
+                    data,
+                    free or data,
+                    config.seed,
+                    kind,
+                    by_deviance=config.solver.judge == "deviance",
+                    compile_xla=config.xla.compile,
+                )
                 tries.append(solver.run(start, plan, patience, progress.advance))
             told = " → ".join(f"{value:.4f}" for value in tries[-1].r_factors)
             log.info("%s (%s): R of the free patterns %s", what, kind, told)

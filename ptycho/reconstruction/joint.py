@@ -200,6 +200,7 @@ class JointSolver:
             others are, nothing else.
         seed: of the order of the patterns.
         noise: a key of :data:`NOISE`.
+        compile_xla: compile the passes with XLA.
         by_deviance: Poisson's deviance decides which state is best, where photons were counted.
     """
 
@@ -208,6 +209,7 @@ class JointSolver:
     seed: int
     noise: str = "poisson"
     by_deviance: bool = False
+    compile_xla: bool = True
 
     def __post_init__(self) -> None:
         fitting = max(1, CHUNK // self.data.N**2)
@@ -362,7 +364,7 @@ class JointSolver:
             limit = f / 2 if self.noise == "robust" and f is not None else None  # √n has the spread ½
             one = self.data.normalisation if self.data.counts else None
             step = partial(contribution, photon=photon, limit=limit, one=one, probe=key[0], moves=key[1])
-            self._steps[key] = tf.function(step, jit_compile=True, reduce_retracing=False)
+            self._steps[key] = tf.function(step, jit_compile=self.compile_xla, reduce_retracing=False)
         return self._steps[key]
 
     def _judged(self, places: State, state: State, free: Freedom) -> tuple[float, float, State]:
