@@ -49,6 +49,7 @@ from workflows.train_network import trained, training_facts
 
 log = logging.getLogger(__name__)
 
+GAIN = 0.99  # a model of the noise that explains free patterns so much better is kept; else another is tried
 NETWORK, SOLVER, ITERATIVE, REFINED = "pinn", "solver", "lsqml", "refined"
 
 
@@ -163,7 +164,7 @@ def solved(
     tries: list[Solution] = []
     with folder.timed(what):
         for kind in noise:
-            if tries and min(tries[-1].course) < tries[-1].course[0]:
+            if tries and min(tries[-1].course) < GAIN * tries[-1].course[0]:
                 break
             with closing(Progress(what, len(plan) * len(data.positions))) as progress:
                 solver = JointSolver(
@@ -335,9 +336,8 @@ def refined(start: Recon, plan: list[Pass], config: ScanRunConfig, folder: RunFo
     """An object and its beam, corrected as long as the free patterns are explained better."""
     began = time.perf_counter()
     state = State.of(start.data, start.object.objects[0])
-    from_afar = plan[0].batches > 1  # as the solver left it, by amplitudes
-    kinds = ["amplitude"] if from_afar and config.solver.judge == "r_free" else ["poisson", "robust"]
-    kinds = kinds if start.data.counts else ["amplitude"]
+    from_solver = plan[0].free.object  # which went by amplitudes
+    kinds = ["poisson", "amplitude" if from_solver else "robust"] if start.data.counts else ["amplitude"]
     patience = config.solver.patience
     found = solved("refinement", state, start.data, start.free, plan, patience, kinds, config, folder)
     data, free = _explained(start.data, start.free, found, config)
