@@ -11,7 +11,7 @@ from ptycho import physics
 from ptycho.config import RunConfig, UnrolledModel
 from ptycho.networks import build_pinn
 from ptycho.networks.competitors import geometry_of
-from ptycho.reconstruction.misfit import expected_residual, misfit, refine_while_better
+from ptycho.reconstruction.misfit import expected_residual, misfit
 from ptycho.reconstruction.refinement import predictions, refine
 from ptycho.scan.batches import batch_of
 from ptycho.scan.dataset import Dataset
@@ -178,28 +178,11 @@ def test_refinement_around_bad_pixels_reaches_the_photon_noise(scan):
     """Taken as zeros they would pull the object down; left out they cost next to nothing."""
     start = np.full((1, M, M), 0.75, np.complex64)
     masked = with_bad_pixels(scan, 0)
-    honest, _ = refine_while_better(start, masked, masked, 60)
-    naive, _ = refine_while_better(start, replace(masked, good=None), masked, 60)
-    complete, _ = refine_while_better(start, scan, masked, 60)
+    honest = refine(start, masked, 60)
+    naive = refine(start, replace(masked, good=None), 60)
+    complete = refine(start, scan, 60)
     assert misfit(honest, masked).r_factor < 1.05 * misfit(complete, masked).r_factor
     assert misfit(naive, masked).r_factor > 1.5 * misfit(honest, masked).r_factor
-
-
-def test_refinement_returns_its_best_pass(scan):
-    """From the truth no pass can help for long: what comes back explains free patterns no worse."""
-    free, used = (
-        scan.subset(np.arange(0, 100, 10), 1),
-        scan.subset(np.setdiff1d(np.arange(100), np.arange(0, 100, 10)), 1),
-    )
-    wrong = replace(used, probe=np.roll(used.probe, 2, axis=0))  # every pass fits a wrong probe
-    judge = replace(free, probe=np.roll(free.probe, 2, axis=0))
-    start = scan.objects
-    best, course = refine_while_better(start, wrong, judge, 12)
-    assert misfit(best, judge).r_factor == pytest.approx(min(course), rel=1e-6)
-    assert min(course) <= course[0]
-    unchanged, rising = refine_while_better(start, wrong, free, 6)
-    if rising[1] > rising[0] and min(rising) == rising[0]:
-        np.testing.assert_array_equal(unchanged, start)
 
 
 def test_the_network_leaves_unmeasured_pixels_to_its_prediction(scan):

@@ -45,12 +45,13 @@ from workflows.assess import probe_doubts, store_recon
 from workflows.device import device_facts, prepare_tensorflow
 from workflows.inspect_scan import opened
 from workflows.scan_assessment import EXPLAINED, Recon, assembled, compared, drawn, half_scans, judged
+from workflows.scan_plan import ITERATIVE, NETWORK
 from workflows.train_network import trained, training_facts
 
 log = logging.getLogger(__name__)
 
 GAIN = 0.99  # a model of the noise that explains free patterns so much better is kept; else another is tried
-NETWORK, SOLVER, ITERATIVE, REFINED = "pinn", "solver", "lsqml", "refined"
+SOLVER, REFINED = "solver", "refined"
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +267,10 @@ def reconstructed(
     if each.solved is not None:
         recons[SOLVER] = each.solved
     if ITERATIVE in config.models:
-        recons[ITERATIVE] = iterative(each, config, folder)
+        try:
+            recons[ITERATIVE] = iterative(each, config, folder)
+        except lsqml.LsqmlError as error:
+            log.warning("%s; the table goes without it", error)
     if model is not None:
         infer = partial(inferred, model, config=config, scratch=folder.path)
         with folder.timed("inference"):
@@ -282,8 +286,9 @@ def reconstructed(
     if config.stitch.method == "refined" and ours:
         best = min(ours, key=lambda name: fits[name].score(config.solver.judge))
         log.info("refinement: begins with the object of %s, which explains the patterns best", best)
-        plan = continued if best == SOLVER else from_an_object
-        recons[REFINED] = refined(recons[best], plan(config.stitch.passes, _freedom(config)), config, folder)
+        planned, second = (continued, "amplitude") if best == SOLVER else (from_an_object, "robust")
+        plan, noise = planned(config.stitch.passes, _freedom(config)), ["poisson", second]
+        recons[REFINED] = refined(recons[best], plan, noise, config, folder)
         fits[REFINED] = judged(recons[REFINED])
     with folder.timed("scoring"):
         truth = {name: compared(recon, each.scan) for name, recon in recons.items()}
@@ -332,12 +337,13 @@ def inferred(model: LoadedModel, data: Dataset, *, config: ScanRunConfig, scratc
     return stitch(regions, view, "probe")
 
 
-def refined(start: Recon, plan: list[Pass], config: ScanRunConfig, folder: RunFolder) -> Recon:
+def refined(
+    start: Recon, plan: list[Pass], noise: list[str], config: ScanRunConfig, folder: RunFolder
+) -> Recon:
     """An object and its beam, corrected as long as the free patterns are explained better."""
     began = time.perf_counter()
     state = State.of(start.data, start.object.objects[0])
-    from_solver = plan[0].free.object  # which went by amplitudes
-    kinds = ["poisson", "amplitude" if from_solver else "robust"] if start.data.counts else ["amplitude"]
+    kinds = noise if start.data.counts else ["amplitude"]
     patience = config.solver.patience
     found = solved("refinement", state, start.data, start.free, plan, patience, kinds, config, folder)
     data, free = _explained(start.data, start.free, found, config)

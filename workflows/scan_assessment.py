@@ -40,7 +40,8 @@ FLAGS = {
 EXPLAINED = (
     CONVENTIONS
     | {
-        "r_free": "r_factor of the patterns that were kept out of training, stitching and refinement",
+        "r_free": "r_factor of the patterns that were kept out of training, stitching and refinement; their "
+        "positions and their flux are fitted where those of the others are, nothing else",
         "half_scan_frc": "Fourier ring correlation of two objects, each from a random half of the "
         "patterns through the same network, without refinement, aligned by one scale and one phase "
         "plane; where it falls below 0.5, 1/7, and the half-bit curve (van Heel & Schatz 2005), as a "
@@ -229,7 +230,7 @@ def drawn(
     folder: RunFolder,
 ) -> None:
     """The objects with a scale bar, the probe, the misfit over the scan, the half-scan FRC and the losses."""
-    pixel = None if scan.pixel.metres is None else scan.pixel.metres
+    pixel = scan.pixel.metres
     with folder.timed("drawing"):
         for name, recon in recons.items():
             shown = _title(name, result[name])

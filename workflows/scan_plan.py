@@ -19,7 +19,7 @@ from ptycho.run.network import StoredNetwork, read_network
 from ptycho.scan.groups import nearest_groups, smallest_region
 from workflows.inspect_scan import opened
 
-NETWORK = "pinn"
+NETWORK, ITERATIVE = "pinn", "lsqml"
 
 
 def understood(config: NetworkConfig) -> tuple[ScanRunConfig, list[Understood]]:
@@ -61,7 +61,7 @@ def planned(config: NetworkConfig) -> ScanRunConfig:
         own = replace(own, model=_model_of(stored, own))
         _fits(stored, own, scans[0].N)
     _check_memory(own, scans)
-    if "lsqml" in own.models and (missing := available(own.iterative.python)):
+    if ITERATIVE in own.models and (missing := available(own.iterative.python)):
         raise ConfigError(missing)
     return own
 

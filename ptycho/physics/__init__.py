@@ -26,6 +26,7 @@ from ptycho.physics.measurement import (
     shift_ramp,
     shifted_probe,
     split_positions,
+    total_light,
     uncentre,
 )
 from ptycho.physics.patches import PROJECTIVE, SEPARABLE, PatchMover, extract_patches, place_patches
@@ -61,5 +62,6 @@ __all__ = [
     "shift_ramp",
     "shifted_probe",
     "split_positions",
+    "total_light",
     "uncentre",
 ]

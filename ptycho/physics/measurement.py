@@ -131,6 +131,12 @@ def intensity(waves: tf.Tensor) -> tf.Tensor:
     return tf.square(tf.math.real(waves)) + tf.square(tf.math.imag(waves))
 
 
+def total_light(far_fields: tf.Tensor, modes: bool = False, background: tf.Tensor | None = None) -> tf.Tensor:
+    """``Σ_m |Ψ_m|² + b``, ``(…, H, W)`` real; a background ``(H, W)`` is ordered as the far fields."""
+    light = over_modes(intensity(far_fields), modes)
+    return light if background is None else light + background
+
+
 def amplitude(waves: tf.Tensor) -> tf.Tensor:
     """``|Ψ|``, real; its gradient at zero is zero."""
     return tf.abs(waves)
@@ -177,11 +183,10 @@ def modulus_change(
     measured: tf.Tensor,
     masked: bool = False,
     modes: bool = False,
-    background: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """How exit waves change when their far field takes the measured amplitudes and keeps its phases.
 
-        F⁻¹[x Ψ_m / √(Σ_m |Ψ_m|² + b + ε₁²)] − ψ_m,   Ψ = F ψ
+        F⁻¹[x Ψ_m / √(Σ_m |Ψ_m|² + ε₁²)] − ψ_m,   Ψ = F ψ
 
     All modes are scaled alike, which is the smallest change that gives the measured sum.
 
@@ -190,15 +195,12 @@ def modulus_change(
         measured: x, normalised amplitudes ``(…, H, W)`` float32 with the zero frequency at sample 0.
         masked: a negative x was not measured; the far field stands there as it is.
         modes: the waves have an axis of modes.
-        background: b, ``(H, W)`` float32, normalised intensity, ordered as x; None: zero.
 
     Returns:
         As ``waves``.
     """
     far_fields = far_field(waves)
-    light = over_modes(intensity(far_fields), modes)
-    light = light if background is None else light + background
-    to_measured = measured * tf.math.rsqrt(light + MODULUS_FLOOR**2)
+    to_measured = measured * tf.math.rsqrt(total_light(far_fields, modes) + MODULUS_FLOOR**2)
     if masked:
         to_measured = tf.where(measured < 0, tf.ones_like(to_measured), to_measured)
     to_measured = to_measured[..., None, :, :] if modes else to_measured
@@ -239,8 +241,7 @@ def far_field_step(
     Returns:
         As ``far_fields``.
     """
-    light = over_modes(intensity(far_fields), modes)
-    light = light if background is None else light + background
+    light = total_light(far_fields, modes, background)
     expected = tf.sqrt(light)
     step = measured - expected
     if photon is not None:
@@ -254,22 +255,18 @@ def far_field_step(
     return scaled(far_fields, factor[..., None, :, :] if modes else factor)
 
 
-def detect(waves: tf.Tensor, modes: bool = False, background: tf.Tensor | None = None) -> tf.Tensor:
-    """Diffraction amplitudes ``|F ψ|``, or ``√(Σ_m |F ψ_m|² + b)``, of exit waves, as they are measured.
+def detect(waves: tf.Tensor, modes: bool = False) -> tf.Tensor:
+    """Diffraction amplitudes ``|F ψ|``, or ``√(Σ_m |F ψ_m|²)``, of exit waves, as they are measured.
 
     Args:
         waves: ``(…, H, W)`` complex64 or complex128, with modes ``(…, K, H, W)``.
         modes: the waves have an axis of modes.
-        background: b, ``(H, W)``, zero frequency at sample 0; None: zero.
 
     Returns:
         ``(…, H, W)`` in the real dtype of ``waves``, zero frequency at ``(H//2, W//2)``.
     """
     far_fields = far_field(waves)
-    if not modes and background is None:
-        return centre(amplitude(far_fields))
-    light = over_modes(intensity(far_fields), modes)
-    return centre(root(light if background is None else light + background))
+    return centre(root(total_light(far_fields, True)) if modes else amplitude(far_fields))
 
 
 def root(light: tf.Tensor) -> tf.Tensor:

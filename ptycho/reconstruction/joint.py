@@ -32,10 +32,10 @@ import tensorflow as tf
 
 from ptycho import physics
 from ptycho.networks.losses import poisson_deviance
+from ptycho.reconstruction.refinement import CHUNK_PIXELS, Advance
 from ptycho.scan.dataset import Dataset
 
 DAMPING = 0.5  # β
-CHUNK = 2**20  # pixels of patterns that are handled at once
 UPDATES = 12  # batches of an early pass
 MOVE = 0.3  # pixels, the largest change of a position in a pass
 WEAK = 0.03  # power of a mode that is made where none is known
@@ -47,8 +47,6 @@ NOISE = {
     "poisson": "photons are what they are; as amplitude where they are many, or not known",
     "robust": "as amplitude, but what photons cannot explain counts by its size, not by its square",
 }
-
-Advance = Callable[[int], object]
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +210,7 @@ class JointSolver:
     compile_xla: bool = True
 
     def __post_init__(self) -> None:
-        fitting = max(1, CHUNK // self.data.N**2)
+        fitting = max(1, CHUNK_PIXELS // self.data.N**2)
         self.chunk = min(fitting, -(-len(self.data.positions) // UPDATES))
         self._steps: dict[tuple[bool, bool], Callable] = {}
 
@@ -267,10 +265,7 @@ class JointSolver:
                 found = self._contribution(self.data, part, here, free, total)
                 residual, measured = residual + found.residual, measured + found.measured
                 ratio, seen = ratio + found.ratio, seen + found.seen
-                if free.positions:
-                    positions[part] += np.clip(found.moves, -MOVE, MOVE) / 2
-                if free.flux:
-                    flux[part] *= 1 + (found.brighter - 1) / 2
+                _follow(positions, flux, part, found, free)
                 advance(len(part))
             change, turn = self._steps_of(total, object_, modes, batch, state.positions, free)
             moving = step.momentum * moving + change
@@ -328,17 +323,17 @@ class JointSolver:
         windows = physics.inner_windows(here.object, corners, data.N)
         ours = np.float32(self.data.normalisation / data.normalisation)
         x = ours * np.fft.ifftshift(data.measured(part), axes=(-2, -1))
-        arrays = (
+        arrays: tuple[np.ndarray, ...] = (
             windows,
             (here.positions - corners).astype(np.float32),
-            here.flux.astype(np.float32),
-            x.astype(np.float32),
+            here.flux,
+            x,
         )
-        filled = list(arrays)
         if short:
-            filled = [np.concatenate([a, np.zeros((short, *a.shape[1:]), a.dtype)]) for a in arrays]
-        step = self._compiled(free)
-        out = step(*map(tf.constant, filled), tf.constant(here.modes), tf.constant(here.background))
+            arrays = tuple(np.concatenate([a, np.zeros((short, *a.shape[1:]), a.dtype)]) for a in arrays)
+        out = self._compiled(free)(
+            *map(tf.constant, arrays), tf.constant(here.modes), tf.constant(here.background)
+        )
         values = {key: value.numpy() for key, value in out.items()}
         n = len(part)
         if total is not None:
@@ -377,10 +372,7 @@ class JointSolver:
             found = self._contribution(data, part, here, Freedom(False, free.positions))
             residual, measured = residual + found.residual, measured + found.measured
             deviance, pixels = deviance + found.deviance, pixels + float(found.seen.sum())
-            if free.positions:
-                positions[part] += np.clip(found.moves, -MOVE, MOVE) / 2
-            if free.flux:
-                flux[part] *= 1 + (found.brighter - 1) / 2
+            _follow(positions, flux, part, found, free)
         positions = np.clip(positions, 0, state.object.shape[0] - data.N - 1e-3)
         r_factor = residual / measured
         score = deviance / max(pixels, 1) if self.by_deviance and self.data.counts else r_factor
@@ -416,7 +408,7 @@ def contribution(
     moved = tf.signal.ifft2d(tf.signal.fft2d(modes) * ramp)
     lit = physics.scaled(moved, flux[:, None, None, None])
     far_fields = physics.far_field(lit * windows[:, None])
-    light = physics.over_modes(physics.intensity(far_fields), True) + background
+    light = physics.total_light(far_fields, True, background)
     expected = tf.sqrt(light)
     seen = tf.cast((measured >= 0) & (flux > 0)[:, None, None], tf.float32)
     step = physics.far_field_step(far_fields, measured, photon, True, background, limit)
@@ -509,6 +501,14 @@ def _settled(state: State, motion: _Motion, power: float) -> tuple[State, _Motio
     scale = np.float32(np.sqrt(power / np.sum(np.abs(modes) ** 2)))
     changed = replace(state, object=state.object / scale, modes=scale * modes)
     return changed, _Motion(motion.object / scale, scale * turning)
+
+
+def _follow(positions: np.ndarray, flux: np.ndarray, part: np.ndarray, found: _Found, free: Freedom) -> None:
+    """Move some patterns, and change their flux, half-way to where they fit best; in place."""
+    if free.positions:
+        positions[part] += np.clip(found.moves, -MOVE, MOVE) / 2
+    if free.flux:
+        flux[part] *= 1 + (found.brighter - 1) / 2
 
 
 def _corners(positions: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from scipy.special import kl_div
 from scipy.stats import poisson
 
-from ptycho.reconstruction.refinement import Advance, predictions, refinements
+from ptycho.reconstruction.refinement import Advance, predictions
 from ptycho.scan.dataset import Dataset
 
 RATE_FLOOR = 1e-6  # photons expected in a pixel, at least
@@ -104,35 +104,3 @@ def _table() -> tuple[np.ndarray, np.ndarray]:
 
 def _sums(images: tf.Tensor) -> np.ndarray:
     return tf.reduce_sum(tf.cast(images, tf.float64), axis=(-2, -1)).numpy().ravel()
-
-
-def refine_while_better(
-    objects: np.ndarray,
-    data: Dataset,
-    free: Dataset,
-    passes: int,
-    advance: Advance = lambda n: None,
-) -> tuple[np.ndarray, list[float]]:
-    """Objects after the passes of :func:`ptycho.reconstruction.refinement.refine` that served them best.
-
-    After every pass they are judged by patterns that the passes do not use; two passes in a row that explain
-    those worse end it. What is returned explains them best, the objects as given among the candidates.
-
-    Args:
-        objects: ``(1, M, M)`` complex64.
-        data: the patterns that are fitted.
-        free: patterns of the same scan that are not.
-        passes: at most.
-
-    Returns:
-        The objects, and the R-factor of the free patterns before and after every pass.
-    """
-    best, course = objects, [misfit(objects, free).r_factor]
-    for done, update in enumerate(refinements(objects[0], data, 0, advance), start=1):
-        candidate = update.object[None]
-        course.append(misfit(candidate, free).r_factor)
-        if course[-1] <= min(course):
-            best = candidate
-        if done == passes or min(course[-2:]) > min(course):
-            break
-    return best, course

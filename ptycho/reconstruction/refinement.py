@@ -121,7 +121,7 @@ def _gradient(
         waves, side = physics.near_field(step), (placed.n + 1,) * 2
         back = physics.back_project(waves, placed.positions, placed.probe, side, placed.n)
         physics.add_windows_to(total, back.numpy(), placed.corners)
-        surplus = (tf.square(measured) - _light(far_fields, modes, dark)) / data.normalisation**2
+        surplus = (tf.square(measured) - physics.total_light(far_fields, modes, dark)) / data.normalisation**2
         surplus = tf.where(measured < 0, tf.zeros_like(surplus), surplus)
         squares += float(tf.reduce_sum(tf.square(surplus)))
         advance(len(chunk))
@@ -138,14 +138,8 @@ def predictions(
     for chunk in _chunks(patterns, data.N):
         placed = _placed(data, chunk)
         measured, far_fields = _compared(image, data, chunk, placed)
-        light = _light(far_fields, physics.has_modes(placed.probe), data.model_background)
+        light = physics.total_light(far_fields, physics.has_modes(placed.probe), data.model_background)
         yield measured[:, 0], tf.sqrt(light)[:, 0]
-
-
-def _light(far_fields: tf.Tensor, modes: bool, background: np.ndarray | None) -> tf.Tensor:
-    """``Σ_m |Ψ_m|² + b``."""
-    light = physics.over_modes(physics.intensity(far_fields), modes)
-    return light if background is None else light + background
 
 
 class _Placed(NamedTuple):
