@@ -72,9 +72,10 @@ def constant_like(objects: np.ndarray, data: Dataset) -> np.ndarray:
 
 def curve(start: str, objects: np.ndarray, mask: np.ndarray, data: Dataset, region: Any, n: int) -> list[Row]:
     """Scores after 0, 1 … n passes, and the seconds that the passes took."""
-    every = {i: refinements(objects[i], data, i) for i in np.unique(data.image)}
-    for i in every:
-        next(refinements(objects[i], data, i))  # what only the first call costs
+    scans = {i: data.subset(np.flatnonzero(data.image == i), 1) for i in np.unique(data.image)}
+    every = {i: refinements(objects[i], scan) for i, scan in scans.items()}
+    for i, scan in scans.items():
+        next(refinements(objects[i], scan))  # what only the first call costs
     rows: list[Row] = []
     seconds, objects = 0.0, objects.copy()
     for k in range(n + 1):

@@ -51,7 +51,8 @@ from ptycho.scan.batches import Batch, training_batches
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.tiling import Tiling
 from ptycho.simulation.simulate import simulate
-from ptycho.training.loop import learning_rate_schedule, make_train_step
+from ptycho.training.loop import make_train_step
+from ptycho.training.optimizers import learning_rate_schedule
 from workflows.config import run_config
 
 CONF = Path(__file__).resolve().parents[1] / "conf"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Callable
 
 from tqdm import tqdm
 
 log = logging.getLogger(__name__)
 
+Advance = Callable[[int], object]  # called with the number of patterns that were just used
 LINE_INTERVAL_S = 10.0
 BAR_DELAY_S = 2.0
 

@@ -76,6 +76,15 @@ REFUSED = [
         {"mask_diameter_px": 0.0},
         "probe.mask_diameter_px=0.0: must be a finite number > 0",
     ),
+    (cfg.IdealDiskProbe, {"modes": 9}, "probe.modes=9: must be from 1 to 8, or null"),
+    (cfg.IdealDiskProbe, {"rate": -1.0}, "probe.rate=-1.0: must be a finite number >= 0"),
+    (cfg.IdealDiskProbe, {"start_epoch": -1}, "probe.start_epoch=-1: must be an integer >= 0"),
+    (RunConfig, {"probe": cfg.OwnProbe()}, "probe=own: must be zone_plate, npz or ideal_disk"),
+    (
+        RunConfig,
+        {"probe": cfg.IdealDiskProbe(start_epoch=4)},
+        "probe.start_epoch=4: must be less than nepochs=4",
+    ),
     (cfg.ZonePlateProbe, {"energy_keV": 0.0}, "probe.energy_keV=0.0: must be a finite number > 0"),
     (cfg.ZonePlateProbe, {"pixel_size_nm": -1.0}, "probe.pixel_size_nm=-1.0: must be a finite number > 0"),
     (cfg.ZonePlateProbe, {"zone_plate_diameter_um": INF}, "probe.zone_plate_diameter_um=inf"),
@@ -201,7 +210,18 @@ def test_dataclass_refuses(cls, values, message):
 
 def test_every_field_is_refused_somewhere():
     """A new key needs a check, or a reason to be listed here."""
-    free = {"set_phi", "output_dir", "overwrite", "object_big", "compile", "realspace_weight"}
+    free = {
+        "learn",
+        "modes",
+        "rate",
+        "start_epoch",
+        "set_phi",
+        "output_dir",
+        "overwrite",
+        "object_big",
+        "compile",
+        "realspace_weight",
+    }
     sections = {"object", "probe", "test_probe", "scan", "model", "baseline", "train", "xla", "stitch"}
     checked = {(cls, key) for cls, values, _ in REFUSED for key in values or ("file",)}
     for cls in {cls for cls, _, _ in REFUSED}:
@@ -256,8 +276,8 @@ WRONG = [
     ({"models": None}, "models=null: must be a list of names"),
     ({"scan": 1.5}, "scan=1.5: must be a section of keys"),
     ({"train": None}, "train=null: must be a section of keys"),
-    ({"probe": "zone_plate"}, "probe.kind=zone_plate: must be one of ideal_disk, zone_plate, npz"),
-    ({"probe__kind": "laser"}, "probe.kind=laser: must be one of ideal_disk, zone_plate, npz"),
+    ({"probe": "zone_plate"}, "probe.kind=zone_plate: must be one of own, ideal_disk, zone_plate, npz"),
+    ({"probe__kind": "laser"}, "probe.kind=laser: must be one of own, ideal_disk, zone_plate, npz"),
     ({"object": {}}, "object.kind=None: must be one of lines"),
     ({"model__kind": None}, "model.kind=None: must be one of unrolled, unet"),
     ({"train__clip_norm": [1]}, r"train.clip_norm=\[1\]: must be a number"),
@@ -423,7 +443,7 @@ def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
         options[path.parent.name].add(path.stem)
     assert options == {
         "object": {"lines"},
-        "probe": {"ideal_disk", "zone_plate", "npz"},
+        "probe": {"own", "ideal_disk", "zone_plate", "npz"},
         "measured": {"default"},
         "model": {"unrolled", "unrolled_fast", "unrolled_fine", "unet"},
         "baseline": {"ptychonn"},

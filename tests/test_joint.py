@@ -23,10 +23,10 @@ from ptycho.reconstruction.joint import (
     from_an_object,
     from_scratch,
     more_modes,
-    orthogonal,
 )
 from ptycho.reconstruction.misfit import misfit
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import orthogonal_modes
 
 N, M = 32, 72
 EVERYTHING = Freedom(True, True, True, True)
@@ -62,7 +62,7 @@ def density(modes):
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_orthogonal_modes_are_the_same_light(count):
     modes = complex64(np.random.default_rng(0), count, 5, 5)
-    found, unitary = orthogonal(modes)
+    found, unitary = orthogonal_modes(modes)
     np.testing.assert_allclose(density(found), density(modes), atol=1e-4)
     gram = np.einsum("kyx,lyx->kl", found.conj(), found)
     np.testing.assert_allclose(gram, np.diag(power(found)), atol=1e-3)
@@ -126,6 +126,8 @@ def slow_contribution(values, photon=None, limit=None, one=None):
         "light": np.zeros((count, side, side)),
         "residual": 0.0,
         "measured": 0.0,
+        "surplus": 0.0,
+        "energy": 0.0,
         "deviance": 0.0,
         "brighter": np.zeros(count),
         "ratio": np.zeros((side, side)),
@@ -155,6 +157,8 @@ def slow_contribution(values, photon=None, limit=None, one=None):
                 n, rate = x**2 / one**2, total / one**2
                 found["deviance"] += 2 * (rate - n + (n * np.log(n / rate) if n else 0))
             found["measured"] += x
+            found["surplus"] += (x**2 - total) ** 2
+            found["energy"] += x**2
             found["ratio"][p, q] += x**2 / total
             found["seen"][p, q] += 1
             above, below = above + x * a, below + total
@@ -176,7 +180,7 @@ def slow_contribution(values, photon=None, limit=None, one=None):
     return found
 
 
-def fast_contribution(values, photon=None, limit=None, one=None, probe=True, moves=True):
+def fast_contribution(values, photon=None, limit=None, one=None, probe=True, moves=True, shifted=True):
     out = contribution(
         **{key: tf.constant(value) for key, value in values.items()},
         photon=photon,
@@ -184,6 +188,7 @@ def fast_contribution(values, photon=None, limit=None, one=None, probe=True, mov
         one=one,
         probe=probe,
         moves=moves,
+        shifted=shifted,
     )
     return {key: value.numpy() for key, value in out.items()}
 
@@ -199,6 +204,14 @@ def test_every_sum_by_loops(modes, photon, limit):
         scale = np.abs(value).max()
         np.testing.assert_allclose(found[key], value, atol=2e-5 * scale, rtol=1e-4, err_msg=key)
         assert scale > 1e-3 or (key, one) == ("deviance", None), key
+
+
+def test_whole_positions_need_no_shift():
+    values = chunk_of(np.random.default_rng(8))
+    values["fractions"] = np.zeros_like(values["fractions"])
+    expected, found = fast_contribution(values), fast_contribution(values, shifted=False)
+    for key, value in expected.items():
+        np.testing.assert_allclose(found[key], value, rtol=1e-3, atol=2e-4 * np.abs(value).max(), err_msg=key)
 
 
 def test_what_is_not_wanted_is_zero():
@@ -442,7 +455,7 @@ def test_a_pass_by_loops(dataset_of, free):
     lengths = np.linalg.solve(matrix, goal)
     np.testing.assert_allclose(found.object, state.object + lengths[0] * change, atol=2e-3)
     np.testing.assert_allclose(found.modes, state.modes + lengths[1] * turn, rtol=1e-3, atol=2e-3)
-    assert fitted == pytest.approx(residual / values["measured"].sum(), rel=1e-4)
+    assert fitted.r_factor == pytest.approx(residual / values["measured"].sum(), rel=1e-4)
     assert free.object == bool(np.abs(found.object - state.object).max() > 1e-2)
     assert free.probe == bool(np.abs(found.modes - state.modes).max() > 1e-2)
 
@@ -480,7 +493,9 @@ def test_what_a_pass_does_with_moves_flux_and_background(scan, monkeypatch):
     def told(data, part, here, free, total=None):
         if total is not None:
             total.light += 1
-        return joint._Found(ask[part], bright[part], 3.0 * seen * len(part), seen * len(part), 9.0, 1.0, 4.0)
+        return joint._Found(
+            ask[part], bright[part], 3.0 * seen * len(part), seen * len(part), 9.0, 1.0, 4.0, 8.0, 2.0
+        )
 
     monkeypatch.setattr(solver, "_contribution", told)
     nothing = joint._Motion.none(state)
@@ -494,7 +509,7 @@ def test_what_a_pass_does_with_moves_flux_and_background(scan, monkeypatch):
     expected = np.full((N, N), 6.0)
     expected[3, 4] = 2.0
     np.testing.assert_allclose(found.background, expected)
-    assert fitted == 0.25
+    assert fitted.r_factor == 0.25 and fitted.misfit(0.5) == 16
     ask[:] = [0.2, 0.2]
     found, _, _ = solver._pass(state, nothing, Pass(4, 0.0, free), rng, lambda n: None)
     np.testing.assert_allclose(found.positions, state.positions, atol=1e-9)
@@ -534,7 +549,8 @@ def told_run(scan, monkeypatch, judged, fitted, patience=100):
     def one_pass(state, motion, step, rng, advance):
         moving.append(bool(np.abs(motion.object).max() > 0))
         after = replace(state, object=state.object + 1)
-        return after, joint._Motion(np.ones_like(state.object), motion.modes), next(fitted)
+        moved = joint._Motion(np.ones_like(state.object), motion.modes)
+        return after, moved, joint._Fit(next(fitted), 1.0)
 
     def judge(places, state, free):
         return next(judged), 0.5, replace(state, positions=places.positions + 1, flux=places.flux)
@@ -626,7 +642,9 @@ def test_positions_are_found(scan):
 
 def test_two_modes_are_found():
     """From one mode and the object: what the second one is, and how strong; one alone explains far less."""
-    modes, _ = orthogonal(np.stack([beam(35.0), 0.5 * beam(35.0, col=5.0, tilt=0.05)]).astype(np.complex64))
+    modes, _ = orthogonal_modes(
+        np.stack([beam(35.0), 0.5 * beam(35.0, col=5.0, tilt=0.05)]).astype(np.complex64)
+    )
     data, plan = scan_of(modes.astype(complex)), [Pass(12, 0.0, Freedom(True, object=False))] * 20
     start = data.objects[0]
     found, fitted, _ = solved(data, plan, 2, start=start)

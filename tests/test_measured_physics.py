@@ -11,8 +11,8 @@ from ptycho import physics
 from ptycho.config import RunConfig, UnrolledModel
 from ptycho.networks import build_pinn
 from ptycho.networks.competitors import geometry_of
-from ptycho.reconstruction.misfit import expected_residual, misfit
-from ptycho.reconstruction.refinement import predictions, refine
+from ptycho.reconstruction.misfit import expected_residual, misfit, predictions
+from ptycho.reconstruction.refinement import refine
 from ptycho.scan.batches import batch_of
 from ptycho.scan.dataset import Dataset
 

@@ -27,7 +27,8 @@ from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate
 from ptycho.training import loop
 from ptycho.training.checkpoint import digest
-from ptycho.training.loop import NonFiniteLossError, learning_rate_schedule, train
+from ptycho.training.loop import NonFiniteLossError, train
+from ptycho.training.optimizers import learning_rate_schedule
 
 CONFIG = RunConfig(
     N=32,

@@ -47,14 +47,16 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
         log.info("the run goes on" if folder.resumed else "the run begins")
         log.info("XLA: compile=%s, translate=%s", config.xla.compile, config.xla.translate)
         data = stored_data(config, folder) or simulated(config, folder)
-        stitched, histories = {}, {}
+        stitched: dict[str, dict[str, Stitched]] = {}
+        histories: dict[str, History] = {}
+        test = data["test"]
         for name in config.models:
             view = COMPETITORS[name].view
             scans = view(config, data["train"]), view(config, data["val"])
             offsets = regular_offsets(config, scans[0].group_size)
-            model, histories[name] = trained(name, config, scans, offsets, folder, stop)
-            stitched[name] = reconstructed(name, model, config, data["test"], folder)
-        test = data["test"]
+            model, histories[name], modes = trained(name, config, scans, offsets, folder, stop)
+            seen = test if modes is None or config.test_probe is not None else test.under(modes)
+            stitched[name] = reconstructed(name, model, config, seen, folder)
         truth, region = _truth(test), Region(*test.tiling.rectangle)
         doubts = probe_doubts(test.probe, data["train"].probe)
         scores = scored(truth, region, stitched, config.stitch.method, folder, doubts)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.config import ScanRunConfig
+from ptycho.config import OwnProbe, ScanRunConfig
 from ptycho.exports import product
 from ptycho.exports.from_dataset import product_of
 from ptycho.files.file_array import FileArray
@@ -39,6 +39,7 @@ from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import lit_part, masked
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
 from workflows.assess import probe_doubts, store_recon
@@ -74,6 +75,7 @@ class Prepared:
         kept, out: indices of those that are fitted, and of those that are kept out to judge the result by.
         data, free: the same with the probe, positions, … that explain them; free is None where none are out.
         solved: what the joint solver made of them before any network; None: it was not asked to.
+        learned: modes of the probe that were found in the training, ``(K, N, N)``; None: those of ``data``.
         found, doubts: what was settled, and flags that the results get.
     """
 
@@ -87,6 +89,13 @@ class Prepared:
     found: list[Finding]
     doubts: list[str]
     solved: Recon | None = None
+    learned: np.ndarray | None = None
+
+    def for_network(self) -> tuple[Dataset, Dataset | None]:
+        """``data`` and ``free`` with the probe that the network was trained with."""
+        if self.learned is None:
+            return self.data, self.free
+        return self.data.under(self.learned), None if self.free is None else self.free.under(self.learned)
 
 
 def run(
@@ -102,11 +111,12 @@ def run(
             prepared(name, scan, replace(config, data=section), folder)
             for name, scan, section in zip(config.data.names(), scans, config.data.each(), strict=True)
         ]
-        model, history = network(config, [each.data for each in ready], folder, stop)
+        model, history, modes = network(config, [each.data for each in ready], folder, stop)
         results, recons = {}, {}
         for each in ready:
             place = folder if len(ready) == 1 else folder.inside(f"{names.SCANS}/{each.name}")
-            results[each.name], recons[each.name] = reconstructed(each, model, history, config, place)
+            learned = each if modes is None else replace(each, learned=modes)
+            results[each.name], recons[each.name] = reconstructed(learned, model, history, config, place)
         rows = results[ready[0].name] if len(ready) == 1 else {"scans": results}
         folder.json(names.METRICS, rows | {"conventions": EXPLAINED})
     seconds = {
@@ -174,6 +184,7 @@ def solved(
                     config.seed,
                     kind,
                     by_deviance=config.solver.judge == "deviance",
+                    lit=lit_part(config.probe, data.N),
                     compile_xla=config.xla.compile,
                 )
                 tries.append(solver.run(start, plan, patience, progress.advance))
@@ -192,13 +203,13 @@ def _explained(
 
 def _modes(data: Dataset, config: ScanRunConfig) -> int:
     """As many as were asked for, or as the probe has; two at least where it is to be found."""
-    fewest = 2 if config.solver.probe else 1
-    return config.solver.modes or max(len(data.modes), fewest)
+    fewest = 2 if config.learns_probe else 1
+    return config.probe.modes or max(len(data.modes), fewest)
 
 
 def _freedom(config: ScanRunConfig) -> Freedom:
     wanted = config.solver
-    return Freedom(wanted.probe, wanted.positions, wanted.flux, wanted.background)
+    return Freedom(config.learns_probe, wanted.positions, wanted.flux, wanted.background)
 
 
 def settled(
@@ -207,9 +218,9 @@ def settled(
     """The scan with a probe, if need be a guessed one, read the way that explains it; flags of doubt."""
     data, found = read(scan, config, folder)
     with folder.timed("probe_and_orientation"):
-        if scan.probe is None and config.probe is None:
+        if scan.probe is None and isinstance(config.probe, OwnProbe):
             guess = guessed_probe(data)
-            data = replace(data, probe=guess.probe, weaker_modes=None)
+            data = replace(data, probe=masked(guess.probe, config.probe), weaker_modes=None)
             found.append(guess.finding)
             log.info("%s", guess.finding)
         trials = orientations(replace(data, weaker_modes=None))
@@ -239,20 +250,23 @@ def read(scan: Understood, config: ScanRunConfig, folder: RunFolder) -> tuple[Da
 
 def network(
     config: ScanRunConfig, scans: list[Dataset], folder: RunFolder, stop: StopRequest | None
-) -> tuple[LoadedModel | None, dict[str, History]]:
-    """The network of another run as it is, or one that is trained on the scans, from that or from nothing."""
+) -> tuple[LoadedModel | None, dict[str, History], np.ndarray | None]:
+    """The network of another run as it is, or one that is trained on the scans, from that or from nothing.
+
+    The third is the probe that was learned in the training, if it was.
+    """
     if NETWORK not in config.models:
-        return None, {}
+        return None, {}, None
     if not config.nepochs:
         log.info("the network of %s is used; no training", config.run)
-        return load_model(str(config.run), NETWORK), {}
+        return load_model(str(config.run), NETWORK), {}, None
     start = None
     if config.run is not None:
         log.info("the network of %s is trained on", config.run)
         start = read_network(Path(config.run), NETWORK).weights
     parts = training_and_validation(joined(scans), config.val_fraction, config.seed)
-    _, history = trained(NETWORK, config, parts, parts[0].offsets[0], folder, stop, start)
-    return load_model(folder.path, NETWORK), {NETWORK: history}
+    _, history, modes = trained(NETWORK, config, parts, parts[0].offsets[0], folder, stop, start)
+    return load_model(folder.path, NETWORK), {NETWORK: history}, modes
 
 
 def reconstructed(
@@ -273,13 +287,14 @@ def reconstructed(
             log.warning("%s; the table goes without it", error)
     if model is not None:
         infer = partial(inferred, model, config=config, scratch=folder.path)
+        data, free = each.for_network()
         with folder.timed("inference"):
             began = time.perf_counter()
-            image = infer(each.data)
-            recons[NETWORK] = Recon(image, each.data, each.free, time.perf_counter() - began)
+            image = infer(data)
+            recons[NETWORK] = Recon(image, data, free, time.perf_counter() - began)
         with folder.timed("half_scans"):
-            halves = half_scans(infer, each.data, config)
-        doubts += probe_doubts(each.data.probe, model.probe)
+            halves = half_scans(infer, data, config)
+        doubts += probe_doubts(data.probe, model.probe)
     with folder.timed("judging"):
         fits = {name: judged(recon) for name, recon in recons.items()}
     ours = [name for name in (SOLVER, NETWORK) if name in recons]

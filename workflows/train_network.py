@@ -14,11 +14,20 @@ from ptycho.config import ConfigError, NetworkConfig
 from ptycho.config.mapping import completed, differences, result_settings
 from ptycho.networks import parameter_count
 from ptycho.networks.competitors import COMPETITORS, training_geometry
+from ptycho.networks.probe_learning import ProbeLearner
 from ptycho.networks.weights import get_weights, set_weights
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
-from ptycho.run.network import is_stored, read_history, read_network, setup_of, write_network
+from ptycho.run.network import (
+    is_stored,
+    read_history,
+    read_network,
+    read_probe,
+    setup_of,
+    write_network,
+)
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import lit_part
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
@@ -35,10 +44,11 @@ def trained(
     folder: RunFolder,
     stop: StopRequest | None,
     start: dict[str, np.ndarray] | None = None,
-) -> tuple[keras.Model, History]:
+) -> tuple[keras.Model, History, np.ndarray | None]:
     """Build a model, and take it from the folder of an interrupted run or train and store it.
 
-    It is stored too when its loss stops being finite; its checkpoints stay then.
+    It is stored too when its loss stops being finite; its checkpoints stay then. Where the PINN learns the
+    probe, the modes that it found, ``(K, N, N)`` of any scale, are the third.
 
     Args:
         scans: for training and for validation, as the network views them.
@@ -51,6 +61,7 @@ def trained(
     model = recipe.build(config, geometry)
     if start is not None:
         set_weights(model, start)
+    learner = probe_learner(model, training, config) if name == "pinn" and config.learns_probe else None
     history = restored(name, model, config, folder)
     folder.arrays(f"{name}/{names.SETUP}", setup_of(training, offsets, geometry.support).arrays())
     log.info("%s: %d parameters, %d groups", name, parameter_count(model), training.n_groups)
@@ -60,7 +71,7 @@ def trained(
     if history is None:
         with folder.timed(f"{name}_training"), stored_if_it_diverges(name, model, settings, folder):
             history = train(
-                model,
+                learner or model,
                 training,
                 validation,
                 config.train,
@@ -72,10 +83,23 @@ def trained(
                 supervised=recipe.supervised,
                 checkpoints=checkpoints,
                 stop=stop,
+                probe_rate=config.probe.rate,
+                probe_start=config.probe.start_epoch,
             )
+        if learner is not None:
+            found = training.under(learner.modes(training.model_probe))
+            folder.arrays(f"{name}/{names.PROBE}", {"modes": found.modes})
+            folder.arrays(f"{name}/{names.SETUP}", setup_of(found, offsets, geometry.support).arrays())
         store(name, model, history, settings, folder)
     checkpoints.remove()
-    return model, history
+    modes = None if learner is None else read_probe(folder.path, name)
+    return model, history, modes
+
+
+def probe_learner(model: keras.Model, training: Dataset, config: NetworkConfig) -> ProbeLearner:
+    """The network with its training probe as a variable."""
+    lit = lit_part(config.probe, training.N)
+    return ProbeLearner(network=model, probe=training.model_probe, mask=lit, name=model.name)
 
 
 def restored(name: str, model: keras.Model, config: NetworkConfig, folder: RunFolder) -> History | None:

@@ -10,6 +10,8 @@ from ptycho.config.sections import (
     MODELS,
     BaselineConfig,
     GeneratorConfig,
+    IdealDiskProbe,
+    ProbeConfig,
     StitchConfig,
     TrainConfig,
     UnrolledModel,
@@ -31,6 +33,7 @@ class NetworkConfig:
     models: tuple[str, ...] = MODELS
     output_dir: str | None = None
     overwrite: bool = False
+    probe: ProbeConfig = field(default_factory=IdealDiskProbe)
     model: GeneratorConfig = field(default_factory=UnrolledModel)
     baseline: BaselineConfig = field(default_factory=BaselineConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -59,6 +62,11 @@ class NetworkConfig:
     def networks(self) -> tuple[str, ...]:
         """The models that are networks: those that are trained."""
         return tuple(name for name in self.models if name in MODELS)
+
+    @property
+    def learns_probe(self) -> bool:
+        """Whether the data may correct the probe."""
+        raise NotImplementedError
 
     def fixed_sizes(self, name: str) -> tuple[str, ...]:
         """The sizes that the weights of the network ``name`` are bound to: of ``N``, ``group_size``."""

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ptycho.config.errors import at_least, at_most, check, finite
 from ptycho.config.network_config import NetworkConfig
-from ptycho.config.sections import IdealDiskProbe, LinesObject, ProbeConfig, ScanConfig
+from ptycho.config.sections import IdealDiskProbe, LinesObject, OwnProbe, ProbeConfig, ScanConfig
 
 MOST = {"gridsize": 64, "nimgs_train": 1_000_000, "nimgs_test": 1_000_000, "size": 16_384}
 
@@ -65,12 +65,16 @@ class RunConfig(NetworkConfig):
             f"offset={self.offset}): the object must hold one group",
         )
         for key in ("probe", "test_probe"):
+            own = isinstance(getattr(self, key), OwnProbe)
+            check(not own, key, "own", "zone_plate, npz or ideal_disk: only a measured scan has its own")
             diameter = getattr(getattr(self, key), "mask_diameter_px", None)
             if diameter is not None:
                 limit = 2 * self.N
                 check(diameter <= limit, f"{key}.mask_diameter_px", diameter, f"at most 2·N={limit}")
 
     def _check_training(self) -> None:
+        start = self.probe.start_epoch
+        check(start < self.nepochs, "probe.start_epoch", start, f"less than nepochs={self.nepochs}")
         groups = self.train_groups
         check(
             self.batch_size <= groups,
@@ -108,6 +112,11 @@ class RunConfig(NetworkConfig):
         if self.scan.jitter == 0:
             return 0
         return math.ceil(2 * self.scan.jitter * (1 - 1 / self.group_size) + 0.5)
+
+    @property
+    def learns_probe(self) -> bool:
+        """Whether the data may correct the probe."""
+        return self.probe.learn is True
 
     def probe_of(self, role: str) -> ProbeConfig:
         """The probe that a role's scan uses."""

@@ -13,6 +13,7 @@ from ptycho.config.sections import (
     SCAN_MODELS,
     GeneratorConfig,
     LsqmlConfig,
+    OwnProbe,
     ProbeConfig,
     SolverConfig,
     UnrolledModel,
@@ -39,7 +40,7 @@ class ScanRunConfig(NetworkConfig):
     group_size: int = 1
     free_fraction: float = 0.05
     val_fraction: float = 0.05
-    probe: ProbeConfig | None = None
+    probe: ProbeConfig = field(default_factory=OwnProbe)
     solver: SolverConfig = field(default_factory=SolverConfig)
     iterative: LsqmlConfig = field(default_factory=LsqmlConfig)
 
@@ -56,5 +57,13 @@ class ScanRunConfig(NetworkConfig):
         for key in ("free_fraction", "val_fraction"):
             value = getattr(self, key)
             check(math.isfinite(value) and 0 <= value <= 0.5, key, value, "from 0 to 0.5")
+        if self.nepochs:
+            least = f"less than nepochs={self.nepochs}"
+            check(self.probe.start_epoch < self.nepochs, "probe.start_epoch", self.probe.start_epoch, least)
         if self.stitch.method == "grid":
             raise ConfigError("stitch=grid: tiles the squares of a regular grid; must be probe or refined")
+
+    @property
+    def learns_probe(self) -> bool:
+        """Whether the data may correct the probe."""
+        return self.probe.learn is not False

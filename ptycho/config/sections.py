@@ -26,24 +26,55 @@ class LinesObject:
         at_most("object.n_lines", self.n_lines, 10_000_000)
 
 
+@dataclass(frozen=True, kw_only=True)
+class LearnedProbe:
+    """What every option of the group ``probe`` has: whether the data may correct it, and how.
+
+    ``learn`` null: where the scan was measured. ``modes`` null: those it has, two at least where a measured
+    one is learned. In the training ``rate`` is that of the probe against the network's, from epoch
+    ``start_epoch`` on. Nothing is lit outside the centred disk ``mask_diameter_px``.
+    """
+
+    learn: bool | None = None
+    modes: int | None = None
+    rate: float = 3.0
+    start_epoch: int = 0
+    mask_diameter_px: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.modes is not None:
+            check(1 <= self.modes <= 8, "probe.modes", self.modes, "from 1 to 8, or null")
+        finite("probe.rate", self.rate)
+        at_least("probe.start_epoch", self.start_epoch, 0)
+        at_most("probe.start_epoch", self.start_epoch, 1_000_000)
+        if self.mask_diameter_px is not None:
+            finite("probe.mask_diameter_px", self.mask_diameter_px, above=True)
+
+
 @dataclass(frozen=True)
-class IdealDiskProbe:
+class OwnProbe(LearnedProbe):
+    """The probe that the file of a measured scan holds; one is guessed where it has none."""
+
+    KIND: ClassVar[str] = "own"
+
+
+@dataclass(frozen=True)
+class IdealDiskProbe(LearnedProbe):
     """Gaussian-smoothed disk with a flat phase; lengths in pixels of a 64 × 64 window, scaled with N."""
 
     KIND: ClassVar[str] = "ideal_disk"
     diameter_px64: float = 22.0
     smoothing_px64: float = 1.0
-    mask_diameter_px: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         finite("probe.diameter_px64", self.diameter_px64, above=True)
         check(self.diameter_px64 <= 64, "probe.diameter_px64", self.diameter_px64, "at most 64 (the window)")
         finite("probe.smoothing_px64", self.smoothing_px64)
-        _check_mask(self.mask_diameter_px)
 
 
 @dataclass(frozen=True)
-class ZonePlateProbe:
+class ZonePlateProbe(LearnedProbe):
     """Focus of a Fresnel zone plate with a central stop, propagated to the defocused sample plane."""
 
     KIND: ClassVar[str] = "zone_plate"
@@ -53,9 +84,9 @@ class ZonePlateProbe:
     outermost_zone_width_nm: float = 30.0
     central_stop_diameter_um: float = 60.0
     defocus_um: float = 45.0
-    mask_diameter_px: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         finite("probe.energy_keV", self.energy_keV, above=True)
         if self.pixel_size_nm is not None:
             finite("probe.pixel_size_nm", self.pixel_size_nm, above=True)
@@ -69,28 +100,21 @@ class ZonePlateProbe:
             f"smaller than probe.zone_plate_diameter_um={self.zone_plate_diameter_um}",
         )
         check(math.isfinite(self.defocus_um), "probe.defocus_um", self.defocus_um, "a finite number")
-        _check_mask(self.mask_diameter_px)
 
 
 @dataclass(frozen=True)
-class FileProbe:
+class FileProbe(LearnedProbe):
     """A probe from an NPZ file, key ``probeGuess``, brought to N × N."""
 
     KIND: ClassVar[str] = "npz"
     file: str = ""
     resize: str = "interpolate"
-    mask_diameter_px: float | None = None
     RESIZE: ClassVar[tuple[str, ...]] = ("interpolate", "pad", "pad_quadratic")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check(bool(self.file), "probe.file", repr(self.file), "the path of an .npz file with key probeGuess")
         check(self.resize in self.RESIZE, "probe.resize", self.resize, f"one of {', '.join(self.RESIZE)}")
-        _check_mask(self.mask_diameter_px)
-
-
-def _check_mask(diameter: float | None) -> None:
-    if diameter is not None:
-        finite("probe.mask_diameter_px", diameter, above=True)
 
 
 @dataclass(frozen=True)
@@ -255,12 +279,10 @@ class LsqmlConfig:
 
 @dataclass(frozen=True)
 class SolverConfig:
-    """The joint solver of a measured scan: what it finds besides the object, and for how long."""
+    """The joint solver of a measured scan: what it finds besides object and probe, and for how long."""
 
     passes: int = 15
     patience: int = 5
-    modes: int | None = None
-    probe: bool = True
     positions: bool = True
     flux: bool = True
     background: bool = False
@@ -271,14 +293,14 @@ class SolverConfig:
         at_least("solver.passes", self.passes, 0)
         at_least("solver.patience", self.patience, 1)
         check(self.judge in self.JUDGES, "solver.judge", self.judge, f"one of {', '.join(self.JUDGES)}")
-        if self.modes is not None:
-            check(1 <= self.modes <= 8, "solver.modes", self.modes, "from 1 to 8, or null")
 
 
 OBJECTS: dict[str, type] = {LinesObject.KIND: LinesObject}
-PROBES: dict[str, type] = {probe.KIND: probe for probe in (IdealDiskProbe, ZonePlateProbe, FileProbe)}
+PROBES: dict[str, type] = {
+    probe.KIND: probe for probe in (OwnProbe, IdealDiskProbe, ZonePlateProbe, FileProbe)
+}
 GENERATORS: dict[str, type] = {model.KIND: model for model in (UnrolledModel, UNetModel)}
 MODELS = ("pinn", "baseline")  # networks
 SCAN_MODELS = ("pinn", "lsqml")  # of a measured scan: a network, and what needs no training
-ProbeConfig = IdealDiskProbe | ZonePlateProbe | FileProbe
+ProbeConfig = OwnProbe | IdealDiskProbe | ZonePlateProbe | FileProbe
 GeneratorConfig = UnrolledModel | UNetModel

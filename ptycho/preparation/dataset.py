@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.config import ConfigError, OwnProbe, ScanRunConfig, check
 from ptycho.preparation.detector import SAMPLED
 from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Finding, Understood
@@ -16,7 +16,7 @@ from ptycho.preparation.probe_guess import lens, pupil
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import nearest_groups, smallest_region
 from ptycho.scan.patterns import Patterns
-from ptycho.scan.probe import make_probe
+from ptycho.scan.probe import make_probe, masked
 
 DARK = 0.05  # of the median energy: a pattern below it saw no beam
 MARGIN = 6  # pixels around the scan, into which corrected positions may move
@@ -81,16 +81,25 @@ def measured_dataset(
 
 def chosen_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, str]:
     """The modes of the probe, ``(K, N, N)`` of any scale, the strongest first, and where they come from."""
-    if config.probe is not None:
+    if not isinstance(config.probe, OwnProbe):
         return make_probe(config.probe, scan.N)[None], f"probe={config.probe.KIND}"
     if scan.probe is None:
         good = scan.detector.good_pixels
         mean = np.square(scan.patterns(slice(0, SAMPLED)).astype(float)).mean(axis=0)
-        return lens(pupil(mean, good), 0.0)[None], "none is known: one is to be guessed from the patterns"
+        return masked(
+            lens(pupil(mean, good), 0.0)[None], config.probe
+        ), "none is known: one is to be guessed from the patterns"
     power = np.sum(np.abs(scan.probe) ** 2, axis=(1, 2))
     share = 100 * power.max() / power.sum()
     several = f"the file's, {len(power)} modes, {share:.0f} % of the power in the strongest"
-    return scan.probe[np.argsort(-power)], several if len(power) > 1 else "the file's"
+    modes = masked(scan.probe[np.argsort(-power)], config.probe)
+    check(
+        modes[0].any(),
+        "probe.mask_diameter_px",
+        config.probe.mask_diameter_px,
+        "larger: the probe lies outside",
+    )
+    return modes, several if len(power) > 1 else "the file's"
 
 
 def kept_out(data: Dataset, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

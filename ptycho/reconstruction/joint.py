@@ -32,11 +32,14 @@ import tensorflow as tf
 
 from ptycho import physics
 from ptycho.networks.losses import poisson_deviance
-from ptycho.reconstruction.refinement import CHUNK_PIXELS, Advance
+from ptycho.progress import Advance
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import orthogonal_modes
 
+CHUNK_PIXELS = 2**20  # of the patterns that are handled at once
 DAMPING = 0.5  # β
-UPDATES = 12  # batches of an early pass
+UPDATES = 24  # batches of an early pass
+FEWEST = 8  # patterns in a batch
 MOVE = 0.3  # pixels, the largest change of a position in a pass
 WEAK = 0.03  # power of a mode that is made where none is known
 RESTART = 1.02  # without momentum, when a pass has met an R-factor so much above that of the one before
@@ -152,22 +155,11 @@ def more_modes(known: np.ndarray, count: int) -> np.ndarray:
     powers = [(p, total - p) for total in range(1, 8) for p in range(total + 1)]
     for row, col in powers[: max(count - len(known), 0)]:
         made = known[0] * (axis[:, None] ** row * axis[None, :] ** col)
-        for mode in orthogonal(np.stack(modes))[0]:
+        for mode in orthogonal_modes(np.stack(modes))[0]:
             made = made - mode * (np.vdot(mode, made) / max(np.vdot(mode, mode).real, 1e-30))
         scale = np.sqrt(WEAK * np.sum(np.abs(known[0]) ** 2) / np.sum(np.abs(made) ** 2))
         modes.append(scale * made)
     return np.stack(modes).astype(np.complex64)
-
-
-def orthogonal(modes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same partially coherent probe in orthogonal modes, the strongest first; and the unitary ``(K, K)``.
-
-    ``P'_k = Σ_m U_km P_m`` leaves ``Σ_m P_m(x) P̄_m(y)`` as it is.
-    """
-    flat = modes.reshape(len(modes), -1)
-    values, vectors = np.linalg.eigh((flat @ flat.conj().T).astype(np.complex128))
-    unitary = vectors[:, np.argsort(-values)].conj().T
-    return np.tensordot(unitary, modes, 1).astype(np.complex64), unitary
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,6 +192,9 @@ class JointSolver:
         noise: a key of :data:`NOISE`.
         compile_xla: compile the passes with XLA.
         by_deviance: Poisson's deviance decides which state is best, where photons were counted.
+        lit: ``(N, N)`` bool, where a probe that is found may be other than zero; None: everywhere.
+        damping: β.
+        batches: the most of a pass.
     """
 
     data: Dataset
@@ -208,11 +203,14 @@ class JointSolver:
     noise: str = "poisson"
     by_deviance: bool = False
     compile_xla: bool = True
+    lit: np.ndarray | None = None
+    damping: float = DAMPING
+    batches: int = UPDATES
 
     def __post_init__(self) -> None:
         fitting = max(1, CHUNK_PIXELS // self.data.N**2)
-        self.chunk = min(fitting, -(-len(self.data.positions) // UPDATES))
-        self._steps: dict[tuple[bool, bool], Callable] = {}
+        self.chunk = min(fitting, -(-len(self.data.positions) // self.batches))
+        self._steps: dict[tuple[bool, bool, bool], Callable] = {}
 
     def run(
         self, start: State, plan: list[Pass], patience: int, advance: Advance = lambda patterns: None
@@ -231,9 +229,9 @@ class JointSolver:
         for step in plan:
             state, motion, fitted = self._pass(state, motion, step, rng, advance)
             state, motion = _settled(state, motion, power)
-            if fitted > RESTART * before:
+            if fitted.r_factor > RESTART * before:
                 motion = _Motion.none(state)
-            before = fitted
+            before = fitted.r_factor
             judging = replace(state, positions=places.positions, flux=places.flux)
             score, r_factor, places = self._judged(places, state, step.free)
             course.append(score)
@@ -244,26 +242,46 @@ class JointSolver:
                 break
         return Solution(best, best_places, course, r_factors)
 
+    def corrected(
+        self, state: State, batches: int, rng: np.random.Generator, advance: Advance
+    ) -> tuple[State, float]:
+        """A pass in which the object alone is free, without momentum, and the misfit ``Σ(n − λ)² / Σ n``.
+
+        That is what each batch finds before it changes the object: with one batch, the misfit of ``state``.
+        """
+        step = Pass(batches, 0.0, Freedom(False))
+        after, _, fitted = self._pass(state, _Motion.none(state), step, rng, advance)
+        return after, fitted.misfit(self.data.normalisation)
+
+    def misfit(self, state: State, part: np.ndarray) -> float:
+        """``Σ(n − λ)² / Σ n`` of some patterns: about one where photon noise is all that is left."""
+        fitted = _Fit()
+        for k in range(0, len(part), self.chunk):
+            some = part[k : k + self.chunk]
+            here = replace(state, positions=state.positions[some], flux=state.flux[some])
+            fitted.add(self._contribution(self.data, some, here, Freedom(False)))
+        return fitted.misfit(self.data.normalisation)
+
     # ---- one pass
 
     def _pass(
         self, state: State, motion: _Motion, step: Pass, rng: np.random.Generator, advance: Advance
-    ) -> tuple[State, _Motion, float]:
-        """The state after a pass, and the R-factor on the way."""
+    ) -> tuple[State, _Motion, _Fit]:
+        """The state after a pass, and how well the patterns were explained on the way."""
         count, free = len(state.positions), step.free
         order = rng.permutation(count)
         object_, modes, background = state.object.copy(), state.modes.copy(), state.background
         positions, flux = state.positions.copy(), state.flux.copy()
-        ratio, residual, measured = np.zeros_like(background), 0.0, 0.0
+        ratio, fitted = np.zeros_like(background), _Fit()
         seen = np.zeros_like(background)
         moving, turning = motion.object, motion.modes
-        for batch in np.array_split(order, min(step.batches, count)):
+        for batch in np.array_split(order, min(step.batches, max(1, count // FEWEST))):
             total = _Sums.zeros(object_.shape, modes.shape)
             for k in range(0, len(batch), self.chunk):
                 part = batch[k : k + self.chunk]
                 here = State(object_, modes, state.positions[part], state.flux[part], background)
                 found = self._contribution(self.data, part, here, free, total)
-                residual, measured = residual + found.residual, measured + found.measured
+                fitted.add(found)
                 ratio, seen = ratio + found.ratio, seen + found.seen
                 _follow(positions, flux, part, found, free)
                 advance(len(part))
@@ -272,7 +290,7 @@ class JointSolver:
             object_ = object_ + moving
             if free.probe:
                 turning = step.momentum * turning + turn
-                modes = modes + turning
+                modes = modes + turning if self.lit is None else (modes + turning) * self.lit
         if free.positions:
             positions += (state.positions - positions).mean(axis=0)
             positions = np.clip(positions, 0, object_.shape[0] - self.data.N - 1e-3)
@@ -281,7 +299,7 @@ class JointSolver:
         if free.background:
             background = background * np.where(seen > 0, ratio / np.maximum(seen, 1), 1).astype(np.float32)
         after = State(object_, modes, positions, flux, background)
-        return after, _Motion(moving, turning), residual / measured
+        return after, _Motion(moving, turning), fitted
 
     def _steps_of(
         self,
@@ -293,14 +311,14 @@ class JointSolver:
         free: Freedom,
     ) -> tuple[np.ndarray, np.ndarray]:
         """``α_O ΔO`` and ``α_P ΔP`` of a batch."""
-        change = total.back / (total.light + DAMPING * total.light.max())
+        change = total.back / (total.light + self.damping * total.light.max())
         of_object = np.vdot(change, total.back).real, float(np.sum(np.abs(change) ** 2 * total.light))
         if not free.object:
             of_object = 0.0, of_object[1]
             change = np.zeros_like(change)
         if not free.probe:
             return np.complex64(of_object[0] / max(of_object[1], 1e-30)) * change, np.zeros_like(modes)
-        turn = total.turned / (total.seen_object + DAMPING * total.seen_object.max())
+        turn = total.turned / (total.seen_object + self.damping * total.seen_object.max())
         of_probe = np.vdot(turn, total.turned).real, float(np.sum(np.abs(turn) ** 2 * total.seen_object))
         both = np.sum(modes.conj() * turn, axis=0)
         cross, whole = 0.0, _corners(positions[batch])
@@ -331,7 +349,7 @@ class JointSolver:
         )
         if short:
             arrays = tuple(np.concatenate([a, np.zeros((short, *a.shape[1:]), a.dtype)]) for a in arrays)
-        out = self._compiled(free)(
+        out = self._compiled(free, bool(arrays[1].any()))(
             *map(tf.constant, arrays), tf.constant(here.modes), tf.constant(here.background)
         )
         values = {key: value.numpy() for key, value in out.items()}
@@ -347,36 +365,36 @@ class JointSolver:
             values["ratio"],
             values["seen"],
             float(values["deviance"]),
-            float(values["residual"]),
-            float(values["measured"]),
+            *(float(values[key]) for key in ("residual", "measured", "surplus", "energy")),
         )
 
-    def _compiled(self, free: Freedom) -> Callable:
-        key = (free.probe, free.positions)
+    def _compiled(self, free: Freedom, shifted: bool) -> Callable:
+        key = (free.probe, free.positions, shifted)
         if key not in self._steps:
             f = self.data.photon_amplitude
             photon = f if self.noise == "poisson" else None
             limit = f / 2 if self.noise == "robust" and f is not None else None  # √n has the spread ½
             one = self.data.normalisation if self.data.counts else None
-            step = partial(contribution, photon=photon, limit=limit, one=one, probe=key[0], moves=key[1])
+            step = partial(
+                contribution, photon=photon, limit=limit, one=one, probe=key[0], moves=key[1], shifted=shifted
+            )
             self._steps[key] = tf.function(step, jit_compile=self.compile_xla, reduce_retracing=False)
         return self._steps[key]
 
     def _judged(self, places: State, state: State, free: Freedom) -> tuple[float, float, State]:
         """What decides about the judging patterns, their R-factor, and where they are and how bright."""
-        data, residual, measured, deviance, pixels = self.judge, 0.0, 0.0, 0.0, 0.0
+        data, fitted, deviance, pixels = self.judge, _Fit(), 0.0, 0.0
         positions, flux = places.positions.copy(), places.flux.copy()
         for k in range(0, len(positions), self.chunk):
             part = np.arange(k, min(k + self.chunk, len(positions)))
             here = replace(state, positions=places.positions[part], flux=places.flux[part])
             found = self._contribution(data, part, here, Freedom(False, free.positions))
-            residual, measured = residual + found.residual, measured + found.measured
+            fitted.add(found)
             deviance, pixels = deviance + found.deviance, pixels + float(found.seen.sum())
             _follow(positions, flux, part, found, free)
         positions = np.clip(positions, 0, state.object.shape[0] - data.N - 1e-3)
-        r_factor = residual / measured
-        score = deviance / max(pixels, 1) if self.by_deviance and self.data.counts else r_factor
-        return score, r_factor, replace(state, positions=positions, flux=flux)
+        score = deviance / max(pixels, 1) if self.by_deviance and self.data.counts else fitted.r_factor
+        return score, fitted.r_factor, replace(state, positions=positions, flux=flux)
 
 
 def contribution(
@@ -392,6 +410,7 @@ def contribution(
     one: float | None,
     probe: bool,
     moves: bool,
+    shifted: bool = True,
 ) -> dict[str, tf.Tensor]:
     """What patterns say about the object, the probe, their positions, their flux and the background.
 
@@ -403,9 +422,9 @@ def contribution(
         photon, limit: as in :func:`ptycho.physics.far_field_step`.
         one: amplitude of one photon, for the deviance; None: there is none.
         probe, moves: compute what the probe and the positions need; zeros are given without.
+        shifted: some of the fractions are not zero.
     """
-    ramp = physics.shift_ramp(fractions, modes)  # (B, 1, N, N)
-    moved = tf.signal.ifft2d(tf.signal.fft2d(modes) * ramp)
+    moved = physics.shifted_probe(modes, fractions) if shifted else modes[None]
     lit = physics.scaled(moved, flux[:, None, None, None])
     far_fields = physics.far_field(lit * windows[:, None])
     light = physics.total_light(far_fields, True, background)
@@ -419,6 +438,8 @@ def contribution(
         "light": physics.over_modes(physics.intensity(lit), True),
         "residual": tf.reduce_sum(seen * tf.abs(expected - measured)),
         "measured": tf.reduce_sum(x),
+        "surplus": tf.reduce_sum(seen * tf.square(tf.square(measured) - light)),
+        "energy": tf.reduce_sum(tf.square(x)),
         "deviance": tf.zeros(()),
         "brighter": tf.reduce_sum(x * expected, (1, 2)) / (tf.reduce_sum(seen * light, (1, 2)) + 1e-20),
         "ratio": tf.reduce_sum(tf.square(x) / tf.maximum(light, 1e-12), 0),
@@ -433,8 +454,11 @@ def contribution(
         found["deviance"] = mean * tf.cast(tf.size(measured), tf.float32)
     if probe:
         weight = flux[:, None, None, None]
-        turned = tf.signal.fft2d(physics.scaled(tf.math.conj(windows)[:, None] * change, weight))
-        found["turned"] = tf.signal.ifft2d(tf.reduce_sum(turned * tf.math.conj(ramp), 0))
+        turned = physics.scaled(tf.math.conj(windows)[:, None] * change, weight)
+        if shifted:
+            back = tf.math.conj(physics.shift_ramp(fractions, modes))  # (B, 1, N, N)
+            turned = tf.signal.ifft2d(tf.reduce_sum(tf.signal.fft2d(turned) * back, 0))
+        found["turned"] = turned if shifted else tf.reduce_sum(turned, 0)
         found["seen_object"] = tf.reduce_sum(physics.intensity(windows) * tf.square(weight[:, 0]), 0)
     if moves:
         found["moves"] = tf.stack([_move(windows, lit, change, axis) for axis in (1, 2)], -1)
@@ -459,6 +483,32 @@ class _Found:
     deviance: float
     residual: float
     measured: float
+    surplus: float
+    energy: float
+
+
+@dataclass(eq=False)
+class _Fit:
+    """Sums over patterns: ``Σ|√λ − x|``, ``Σ x``, ``Σ (x² − λ)²`` and ``Σ x²``, in normalised units."""
+
+    residual: float = 0.0
+    measured: float = 0.0
+    surplus: float = 0.0
+    energy: float = 0.0
+
+    def add(self, found: _Found) -> None:
+        self.residual += found.residual
+        self.measured += found.measured
+        self.surplus += found.surplus
+        self.energy += found.energy
+
+    @property
+    def r_factor(self) -> float:
+        return self.residual / self.measured
+
+    def misfit(self, one: float) -> float:
+        """``Σ(n − λ)² / Σ n`` of counts, one photon having the normalised amplitude ``one``."""
+        return self.surplus / (one**2 * max(self.energy, 1e-30))
 
 
 @dataclass(eq=False)
@@ -496,7 +546,7 @@ def _settled(state: State, motion: _Motion, power: float) -> tuple[State, _Motio
     """The same far fields with the power that the probe had, and modes orthogonal."""
     modes, turning = state.modes, motion.modes
     if len(modes) > 1:
-        modes, unitary = orthogonal(modes)
+        modes, unitary = orthogonal_modes(modes)
         turning = np.tensordot(unitary, turning, 1).astype(np.complex64)
     scale = np.float32(np.sqrt(power / np.sum(np.abs(modes) ** 2)))
     changed = replace(state, object=state.object / scale, modes=scale * modes)

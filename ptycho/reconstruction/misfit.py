@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from scipy.special import kl_div
 from scipy.stats import poisson
 
-from ptycho.reconstruction.refinement import Advance, predictions
+from ptycho import physics
+from ptycho.progress import Advance
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import probe_support
 
+CHUNK_PIXELS = 2**20  # of the patterns that are handled at once
 RATE_FLOOR = 1e-6  # photons expected in a pixel, at least
 MANY = 60.0  # photons from which √n − √λ is normal with variance 1/4
 CONVENTIONS = {
@@ -104,3 +109,70 @@ def _table() -> tuple[np.ndarray, np.ndarray]:
 
 def _sums(images: tf.Tensor) -> np.ndarray:
     return tf.reduce_sum(tf.cast(images, tf.float64), axis=(-2, -1)).numpy().ravel()
+
+
+def predictions(
+    image: np.ndarray, data: Dataset, patterns: np.ndarray
+) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+    """Amplitudes ``f·A (K, N, N)`` as measured, and those that an object predicts, chunk by chunk.
+
+    Both have the zero frequency at sample 0; the first is −1 where nothing was measured.
+    """
+    for chunk in _chunks(patterns, data.N):
+        placed = _placed(data, chunk)
+        measured, far_fields = _compared(image, data, chunk, placed)
+        light = physics.total_light(far_fields, physics.has_modes(placed.probe), data.model_background)
+        yield measured[:, 0], tf.sqrt(light)[:, 0]
+
+
+class _Placed(NamedTuple):
+    """Where some patches lie: at ``positions (K, 1, 2)`` in windows of side ``n + 1``, which lie at the whole
+    pixels ``corners (K, 2)`` of the object; and the ``probe`` that lights them."""
+
+    corners: np.ndarray
+    positions: tf.Tensor
+    probe: tf.Tensor
+    n: int
+
+
+def _placed(data: Dataset, patterns: np.ndarray) -> _Placed:
+    n, probe = _side(data), tf.constant(data.model_probe)
+    corners, fractions = _windows(data, patterns, n)
+    positions = tf.constant(fractions - np.float32((data.N - n) / 2))  # of the whole patch in its window
+    if data.exact:
+        positions, probe = physics.split_positions(positions, probe)
+    if data.flux is not None:
+        axes = 2 + physics.has_modes(probe)  # behind those of the patterns
+        flux = tf.constant(data.flux[patterns].reshape(-1, *[1] * (axes + 1)))
+        probe = physics.scaled(tf.broadcast_to(probe, (len(patterns), 1, *probe.shape[-axes:])), flux)
+    return _Placed(corners, positions, probe, n)
+
+
+def _compared(
+    image: np.ndarray, data: Dataset, patterns: np.ndarray, placed: _Placed
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Normalised amplitudes ``(K, 1, N, N)``, and predicted far fields, with modes ``(K, 1, M, N, N)``."""
+    windows = tf.constant(physics.inner_windows(np.pad(image, (0, 1)), placed.corners, placed.n + 1))
+    waves = physics.exit_waves(windows, placed.positions, placed.probe, placed.n)
+    return physics.uncentre(data.measured(patterns[:, None])), physics.far_field(waves)
+
+
+def _side(data: Dataset) -> int:
+    """Side of the central square that the probe lights; a probe that is moved lights all of it."""
+    return data.N if data.exact else probe_support(data.probe)
+
+
+def _chunks(patterns: np.ndarray, N: int) -> list[np.ndarray]:
+    count = max(1, CHUNK_PIXELS // N**2)
+    return [patterns[k : k + count] for k in range(0, len(patterns), count)]
+
+
+def _windows(data: Dataset, patterns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Whole-pixel corners ``(K, 2)`` of windows that hold the central ``n × n`` of the patches and one pixel
+    more, and where in them those lie, ``(K, 1, 2)`` float32 from 0 to 1.
+
+    A patch lies inside its object, so that a window reaches one pixel beyond it at most.
+    """
+    corners = np.floor(data.positions[patterns]).astype(np.int64)
+    fractions = (data.positions[patterns] - corners)[:, None].astype(np.float32)
+    return corners + (data.N - n) // 2, fractions

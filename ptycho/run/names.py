@@ -15,6 +15,7 @@ DATASETS = "datasets"
 RECONS = "recons"
 VISUALS = "visuals"
 WEIGHTS, SETUP, HISTORY, DESCRIPTION = "weights.npz", "setup.npz", "history.csv", "model.json"
+PROBE = "probe.npz"
 CHECKPOINTS = "checkpoints"
 
 INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, LOG)

@@ -20,7 +20,7 @@ from ptycho.config.mapping import one_line
 from ptycho.files.npz import NpzError, read_all
 from ptycho.files.text import shown
 from ptycho.run.folder import RunFolder
-from ptycho.run.names import DESCRIPTION, HISTORY, SETUP, WEIGHTS
+from ptycho.run.names import DESCRIPTION, HISTORY, PROBE, SETUP, WEIGHTS
 from ptycho.run.record import problem, read_record
 from ptycho.run.stored_config import read_config
 from ptycho.scan.dataset import Dataset
@@ -180,6 +180,19 @@ def read_history(run: Path, name: str) -> list[dict[str, float]]:
             ]
     except Exception as error:  # a damaged file raises whatever its bytes lead to
         raise ConfigError(f"{path}: is damaged ({shown(str(error))})") from error
+
+
+def read_probe(run: Path, name: str) -> np.ndarray:
+    """The modes ``(K, N, N)`` of the probe that was learned with a network, complex64, the strongest first.
+
+    Raises:
+        ConfigError: the file is missing or damaged.
+    """
+    path = run / name / PROBE
+    try:
+        return read_all(path, {"modes": "c"})["modes"]
+    except NpzError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def _arrays(path: Path, kinds: dict[str, str] | str, found: list[str]) -> dict[str, np.ndarray] | None:

@@ -122,6 +122,12 @@ class Dataset:
         weaker = self.weaker_modes
         return self.probe[None] if weaker is None else np.concatenate([self.probe[None], weaker])
 
+    def under(self, modes: np.ndarray) -> Dataset:
+        """The same patterns under modes ``(K, N, N)`` of any scale, with the power that the probe has."""
+        power = np.sum(np.abs(self.modes) ** 2, dtype=float) / np.sum(np.abs(modes) ** 2, dtype=float)
+        found = (np.sqrt(power) * modes).astype(np.complex64)
+        return replace(self, probe=found[0], weaker_modes=found[1:] if len(found) > 1 else None)
+
     @property
     def model_background(self) -> np.ndarray | None:
         """``f²·b``, in the units of ``x²``, zero frequency at sample 0; ``(N, N)`` float32, or None."""

@@ -26,19 +26,44 @@ PADDING = 4  # the zone-plate wave is computed on a window this many times wider
 
 def make_probe(config: ProbeConfig, N: int) -> np.ndarray:
     """The probe that ``config`` describes, masked if asked for, scaled to a maximum amplitude of one."""
-    probe = PROBES[config.KIND](config, N)
-    if config.mask_diameter_px is not None:
-        probe = probe * (_radius(N) <= config.mask_diameter_px / 2)
+    if config.KIND not in PROBES:
+        raise ConfigError(
+            f"probe={config.KIND}: only a measured scan has it; must be one of {', '.join(PROBES)}"
+        )
+    probe = masked(PROBES[config.KIND](config, N), config)
     peak = np.abs(probe).max()
     if not peak > 0:
         raise ConfigError("probe: zero everywhere; the probe must carry energy inside its mask")
     return (probe / peak).astype(np.complex64)
 
 
+def masked(probe: np.ndarray, config: ProbeConfig) -> np.ndarray:
+    """A probe, or its modes ``(…, N, N)``, that is zero outside the mask, if one is asked for."""
+    inside = lit_part(config, probe.shape[-1])
+    return probe if inside is None else probe * inside
+
+
+def lit_part(config: ProbeConfig, N: int) -> np.ndarray | None:
+    """The disk ``probe.mask_diameter_px``, ``(N, N)`` bool; None: no mask is asked for."""
+    diameter = config.mask_diameter_px
+    return None if diameter is None else _radius(N) <= diameter / 2
+
+
 def _radius(N: int) -> np.ndarray:
     """Distance from sample ``N//2`` in pixels, ``(N, N)``."""
     axis = np.arange(N) - N // 2
     return np.hypot(axis[:, None], axis[None, :])
+
+
+def orthogonal_modes(modes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same partially coherent probe in orthogonal modes, the strongest first; and the unitary ``(K, K)``.
+
+    ``P'_k = Σ_m U_km P_m`` leaves ``Σ_m P_m(x) P̄_m(y)`` as it is.
+    """
+    flat = modes.reshape(len(modes), -1)
+    values, vectors = np.linalg.eigh((flat @ flat.conj().T).astype(np.complex128))
+    unitary = vectors[:, np.argsort(-values)].conj().T
+    return np.tensordot(unitary, modes, 1).astype(np.complex64), unitary
 
 
 def ideal_disk(config: IdealDiskProbe, N: int) -> np.ndarray:

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import keras
 import numpy as np
@@ -15,6 +16,7 @@ import tensorflow as tf
 
 from ptycho.config import TrainConfig
 from ptycho.networks import weights as variables
+from ptycho.networks.probe_learning import ProbeLearner
 from ptycho.networks.weights import Arrays, get_weights, set_weights
 from ptycho.progress import Progress
 from ptycho.scan.batches import Batch, made_ahead, padded_batches, training_batches
@@ -22,11 +24,13 @@ from ptycho.scan.dataset import Dataset
 from ptycho.training.checkpoint import Checkpoints, Snapshot
 from ptycho.training.history import History, Losses
 from ptycho.training.interrupt import StopRequest
+from ptycho.training.optimizers import Later, TwoOptimizers, learning_rate_schedule
 
 log = logging.getLogger(__name__)
 
 LossTensors = dict[str, tf.Tensor]
 Step = Callable[[Batch, tf.Tensor, tf.Tensor], LossTensors]
+Optimizer: TypeAlias = keras.optimizers.Optimizer | TwoOptimizers
 READ_S = 0.5  # between two readings of the losses; to read one waits for its step
 
 
@@ -36,21 +40,7 @@ class NonFiniteLossError(RuntimeError):
     history: History
 
 
-def learning_rate_schedule(
-    config: TrainConfig, peak: float, steps: int
-) -> keras.optimizers.schedules.LearningRateSchedule:
-    """Linear warm-up from zero to ``peak``, then half a cosine down to its final fraction."""
-    warmup = round(config.warmup_fraction * steps)
-    return keras.optimizers.schedules.CosineDecay(
-        initial_learning_rate=0.0 if warmup else peak,
-        decay_steps=max(steps - warmup, 1),
-        alpha=config.final_learning_rate_fraction,
-        warmup_target=peak if warmup else None,
-        warmup_steps=warmup,
-    )
-
-
-def make_train_step(model: keras.Model, optimizer: keras.optimizers.Optimizer, compile_xla: bool) -> Step:
+def make_train_step(model: keras.Model, optimizer: Optimizer, compile_xla: bool) -> Step:
     """One optimizer step as a ``tf.function``; XLA-compiled exactly if ``compile_xla``."""
     variables = model.trainable_variables
     optimizer.build(variables)
@@ -89,12 +79,16 @@ def train(
     supervised: bool = False,
     checkpoints: Checkpoints | None = None,
     stop: StopRequest | None = None,
+    probe_rate: float = 0.0,
+    probe_start: int = 0,
 ) -> History:
     """Train ``model`` in place; at the end it holds the weights of the best validation loss.
 
     Every epoch visits the full batches of a permutation decided by (seed, epoch). Only a ``supervised``
     model is given the true object. A training that ``checkpoints`` holds is continued, to the very
-    weights and losses that it would have had without the interruption.
+    weights and losses that it would have had without the interruption. The probe of a
+    :class:`ptycho.networks.probe_learning.ProbeLearner` is trained at ``probe_rate`` times the learning rate,
+    from epoch ``probe_start`` on.
 
     Raises:
         NonFiniteLossError: a loss was NaN or infinite. The model is left with its best weights so far
@@ -104,7 +98,11 @@ def train(
     """
     steps = data.n_groups // batch_size
     schedule = learning_rate_schedule(config, learning_rate, steps * epochs)
-    optimizer = keras.optimizers.Adam(schedule, global_clipnorm=config.clip_norm, name="adam")
+    optimizer: Optimizer = keras.optimizers.Adam(schedule, global_clipnorm=config.clip_norm, name="adam")
+    if isinstance(model, ProbeLearner):
+        later = Later(schedule, probe_rate, probe_start * steps)
+        own = keras.optimizers.Adam(later, name="probe_adam")
+        optimizer = TwoOptimizers(optimizer, own, model.change)
     feed = made_ahead if tf.config.list_physical_devices("GPU") else iter  # on a CPU it costs 6 %
     trainer = Trainer(
         model,
@@ -136,7 +134,7 @@ class Trainer:
     """
 
     model: keras.Model
-    optimizer: keras.optimizers.Optimizer
+    optimizer: Optimizer
     train_step: Callable[[Batch], LossTensors]
     eval_step: Callable[[Batch], LossTensors]
     batches: Callable[[int, int], Iterator[Batch]]
