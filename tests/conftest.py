@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+if "PYTEST_XDIST_WORKER" in os.environ:  # one process a core: more threads would wait for each other
+    for tool in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
+        os.environ.setdefault(tool, "1")
 
 from ptycho.config import LinesObject, RunConfig, TrainConfig, UNetModel, UnrolledModel, XlaConfig
 

@@ -129,6 +129,7 @@ def test_gradient_to_transforms_by_finite_differences(mode, matrix):
     x, y = complex_images(), complex_images()
     t = np.concatenate([T, np.ones((2, 1))], axis=1).reshape(2, 3, 3) if matrix else T
 
+    @graph
     def loss(t):
         return tf.reduce_sum(
             tf.math.real(tf.math.conj(y) * projective_warp(x, t, fill_mode=mode, fill_value=0.5))
@@ -186,9 +187,13 @@ OUTPUTS = {
 }
 
 
-@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize(
-    ("output", "interpolation"), [*((output, "bilinear") for output in OUTPUTS), ("mixed", "nearest")]
+    ("output", "interpolation", "compiled"),
+    [
+        *((output, "bilinear", False) for output in OUTPUTS),
+        ("mixed", "nearest", False),
+        *((output, "bilinear", True) for output in ("that of the images", "mixed")),
+    ],
 )
 def test_sizes_unknown_while_tracing(output, interpolation, compiled):
     def warp(images, t):

@@ -359,7 +359,9 @@ class JointSolver:
             limit = f / 2 if self.noise == "robust" and f is not None else None  # √n has the spread ½
             one = self.data.normalisation if self.data.counts else None
             step = partial(contribution, photon=photon, limit=limit, one=one, probe=key[0], moves=key[1])
-            self._steps[key] = tf.function(step, jit_compile=self.compile_xla, reduce_retracing=False)
+            self._steps[key] = tf.function(
+                step, jit_compile=self.compile_xla, reduce_retracing=False, autograph=False
+            )
         return self._steps[key]
 
     def _judged(self, places: State, state: State, free: Freedom) -> tuple[float, float, State]:
