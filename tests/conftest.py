@@ -43,7 +43,8 @@ NETWORKS = {
 
 
 # The files that take longest, longest first: begun last, one would keep all other test processes waiting.
-LONGEST = ("workflow", "xla_crop", "resume", "xla_warp", "infer", "scan_workflow", "learning", "training")
+LONGEST = ("workflow", "scan_workflow", "resume", "infer", "xla_warp", "training", "cli", "xla_crop", "joint")
+LONGEST += ("loaded", "learning", "resume_files")
 
 
 def pytest_collection_modifyitems(items):
