@@ -4,8 +4,8 @@
     python benchmarks/scan_memory.py                      # 2 000 and 50 000 patterns of 128²: half an hour
     python benchmarks/scan_memory.py --counts 500 4000 --gigabytes 0.5
 
-Two scans of one area, with few and with many patterns, are simulated and go through the whole workflow: one
-pass of the solver, one epoch of a tiny network, inference, stitching, one pass of refinement, figures. What
+Two scans of one area, with few and with many patterns, are simulated and go through the whole workflow: two
+passes of the solver, one epoch of a tiny network, inference, stitching, one pass of refinement, figures. What
 is compared is the peak of the process's resident memory, with ``VmHWM`` of Linux. Then ``inspect_scan.py`` is
 timed on an HDF5 file of the given size, whose patterns are zero but for the first and some in between.
 """

@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+if "PYTEST_XDIST_WORKER" in os.environ:  # one process a core: more threads would wait for each other
+    for tool in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
+        os.environ.setdefault(tool, "1")
 
 from ptycho.config import LinesObject, RunConfig, TrainConfig, UNetModel, UnrolledModel, XlaConfig
 
@@ -40,7 +43,8 @@ NETWORKS = {
 
 
 # The files that take longest, longest first: begun last, one would keep all other test processes waiting.
-LONGEST = ("workflow", "xla_crop", "resume", "xla_warp", "infer", "scan_workflow", "learning", "training")
+LONGEST = ("workflow", "scan_workflow", "resume", "infer", "xla_warp", "training", "cli", "xla_crop", "joint")
+LONGEST += ("loaded", "learning", "resume_files")
 
 
 def pytest_collection_modifyitems(items):

@@ -21,10 +21,10 @@ NAN, INF = float("nan"), float("inf")
 
 
 @functools.cache
-def composed(*overrides):
+def composed(*overrides, name="grid_lines"):
     GlobalHydra.instance().clear()
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        return compose("grid_lines", list(overrides))
+        return compose(name, list(overrides))
 
 
 def converted(*overrides, **environment):
@@ -363,6 +363,8 @@ def without_folder(config):
 
 def test_yaml_defaults_equal_the_dataclass_defaults():
     assert without_folder(converted()) == RunConfig()
+    scan = run_config(composed("data.file='-'", name="scan"), [], {})
+    assert without_folder(scan) == cfg.ScanRunConfig()  # model=unrolled_fast, too
 
 
 @pytest.mark.parametrize("option", ["lines"])

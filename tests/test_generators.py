@@ -186,7 +186,7 @@ def test_object_small_is_one_padded_image(build_network):
     assert np.abs(regions[:, lit]).min() > 0 and np.abs(regions).max() <= 1
 
 
-@pytest.mark.parametrize("name", ["unrolled", "unet_big"])
+@pytest.mark.parametrize("name", ["unrolled", "unet_big", "baseline"])
 def test_eager_and_xla_agree_on_regions(build_network, name):
     model, data = build_network(name)
     compiled = tf.function(lambda *a: model(*a), jit_compile=True)

@@ -45,7 +45,7 @@ def saved(tmp_path):
 
 
 def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
-    out, err = infer(f"run={trained_run}", f"data={trained_run / TEST}", pictures=True)
+    out, err = infer(f"run={trained_run}", f"data={trained_run / TEST}")
     names = {
         "config.yaml",
         "manifest.json",
@@ -59,7 +59,6 @@ def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
     }
     found, theirs = files(out), files(trained_run)
     assert set(found) == names
-    assert all(path.stat().st_size > 0 for path in (out / "visuals").iterdir())
     for name in MODELS:
         assert found[f"recons/{name}/recon.npz"] == theirs[f"recons/{name}/recon.npz"]
     scores = strict(trained_run / "metrics.json")
@@ -238,13 +237,12 @@ def test_the_runs_probe_stands_in(infer, trained_run, saved, files_of_others):
     assert "the file has no probe; the run's is used" in err
 
 
-def test_any_number_of_groups(infer, trained_run, saved, tmp_path):
+def test_a_single_group(infer, trained_run, saved):
     data = load_dataset(trained_run / TEST)
-    for n in (1, 5):
-        arrays = to_arrays(data) | {"groups": data.groups[:n]}
-        out, _ = infer(f"run={trained_run}", f"data={saved(arrays)}", "models=[pinn]", out=tmp_path / str(n))
-        with np.load(out / "recons/pinn/recon.npz") as recon:
-            assert recon["mask"][0].any() and not recon["mask"][1].any()
+    arrays = to_arrays(data) | {"groups": data.groups[:1]}
+    out, _ = infer(f"run={trained_run}", f"data={saved(arrays)}", "models=[pinn]")
+    with np.load(out / "recons/pinn/recon.npz") as recon:
+        assert recon["mask"][0].any() and not recon["mask"][1].any()
 
 
 def test_a_sweep_over_files(infer, trained_run, tmp_path):

@@ -377,7 +377,7 @@ def test_filling_up_a_chunk_changes_nothing(scan, noise):
     state = replace(state, flux=np.linspace(0.8, 1.2, 100, dtype=np.float32))
     state = replace(state, background=np.full((N, N), 0.01, np.float32))
     part = np.array([3, 50, 97, 4, 20])
-    solver = JointSolver(scan, scan, 0, noise)
+    solver = JointSolver(scan, scan, 0, noise, compile_xla=False)
     solver.chunk = 8
     total = joint._Sums.zeros((M, M), state.modes.shape)
     here = replace(state, positions=state.positions[part], flux=state.flux[part])
@@ -418,7 +418,7 @@ def test_a_pass_by_loops(dataset_of, free):
     """``α_O ΔO`` and ``α_P ΔP`` of one batch; the lengths from the least squares problem written out."""
     rng = np.random.default_rng(5)
     data, state = tiny(dataset_of, rng)
-    solver = JointSolver(data, data, 0, "amplitude")
+    solver = JointSolver(data, data, 0, "amplitude", compile_xla=False)
     found, _, fitted = solver._pass(
         state, joint._Motion.none(state), Pass(1, 0.0, free), np.random.default_rng(0), lambda n: None
     )
@@ -468,7 +468,7 @@ def waves_of_side(values, j):
 def test_momentum_adds_to_the_last_change(dataset_of):
     rng = np.random.default_rng(6)
     data, state = tiny(dataset_of, rng)
-    solver = JointSolver(data, data, 0, "amplitude")
+    solver = JointSolver(data, data, 0, "amplitude", compile_xla=False)
     last = joint._Motion(0.1 * complex64(rng, 14, 14), 0.1 * complex64(rng, 2, 8, 8))
     plain, _, _ = solver._pass(state, last, Pass(1, 0.0, Freedom()), np.random.default_rng(0), lambda n: None)
     found, motion, _ = solver._pass(
@@ -602,7 +602,8 @@ def test_the_judge_is_taken_in_the_units_of_the_fit(counts):
     data = replace(data, flux=bright, counts=counts)
     fitted, free = data.subset(IN, 1), data.subset(OUT, 1)
     assert fitted.normalisation > 1.5 * free.normalisation
-    found = JointSolver(fitted, free, 0, by_deviance=True).run(State.of(fitted, data.objects[0]), [], 1)
+    solver = JointSolver(fitted, free, 0, by_deviance=True, compile_xla=False)
+    found = solver.run(State.of(fitted, data.objects[0]), [], 1)
     expected = misfit(data.objects, free)
     assert found.r_factors == [pytest.approx(expected.r_factor, rel=1e-4)] and expected.r_factor < 0.3
     decides = expected.mean_deviance if counts else expected.r_factor
@@ -710,8 +711,7 @@ def test_bad_pixels_have_no_influence(scan):
         for part in (fitted, free):
             object.__setattr__(part, "normalisation", scan.normalisation)
         plan = [Pass(3, 0.0, EVERYTHING), Pass(1, 0.5, EVERYTHING)]
-        solver = JointSolver(fitted, free, 0)
-        solver._steps = COMPILED.setdefault(("poisson", scan.normalisation), {})
+        solver = JointSolver(fitted, free, 0, compile_xla=False)
         results.append(solver.run(State.of(fitted, FLAT), plan, 9))
     assert results[0].course == results[1].course
     np.testing.assert_array_equal(results[0].state.object, results[1].state.object)

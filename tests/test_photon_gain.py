@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers_scans import Frames
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config import ScanRunConfig
@@ -16,19 +17,6 @@ from ptycho.readers.scans.raw_scan import RawScan
 N, J = 64, 40
 GOOD = np.ones((N, N), bool)
 WIDTHS = (3.0, 5.0, 8.0)  # of Gaussian probes, in pixels of 64
-
-
-class Frames:
-    """Patterns in memory."""
-
-    def __init__(self, array):
-        self.array, self.shape, self.dtype = array, array.shape, array.dtype
-
-    def read(self, index):
-        return self.array[index]
-
-    def close(self):
-        pass
 
 
 def means(photons, width=5.0, seed=0, curvature=0.0):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers_scans import Frames
 
 from ptycho.config import ConfigError, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
@@ -14,21 +15,6 @@ from ptycho.preparation.prepare import understand
 from ptycho.readers.scans.raw_scan import RawScan
 
 H, W, J = 45, 52, 60
-
-
-class Frames:
-    """Patterns in memory that count how many were read at once."""
-
-    def __init__(self, array):
-        self.array, self.shape, self.dtype, self.most = array, array.shape, array.dtype, 0
-
-    def read(self, index):
-        found = self.array[index]
-        self.most = max(self.most, len(found))
-        return found
-
-    def close(self):
-        pass
 
 
 def beam(centre, seed=0, count=J, photons=400.0):

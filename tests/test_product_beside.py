@@ -3,7 +3,7 @@
 import h5py
 import numpy as np
 import pytest
-from helpers_scans import H, J, Made, W, pinn, save, tike
+from helpers_scans import Frames, H, J, Made, W, pinn, save, tike
 
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
@@ -114,19 +114,6 @@ def test_a_product_of_others_in_pixels(made, tmp_path):
 
 
 # ---- our own product, from a run on a measured file
-
-
-class Frames:
-    """Patterns in memory."""
-
-    def __init__(self, array):
-        self.array, self.shape, self.dtype = array, array.shape, array.dtype
-
-    def read(self, index):
-        return self.array[index]
-
-    def close(self):
-        pass
 
 
 COUNT, SIDE = 30, 40

@@ -15,14 +15,14 @@ from ptycho.simulation.simulate import simulate
 SCRIPT, INSPECT = ROOT / "scripts" / "scan_workflow.py", ROOT / "scripts" / "inspect_scan.py"
 SMALL = (
     "group_size=2",
-    "nepochs=3",
+    "nepochs=2",
     "batch_size=8",
-    "model.stages=3",
+    "model.stages=1",
     "model.width=8",
     "xla.compile=false",
     "train.learning_rate=2e-3",
-    "stitch.passes=6",
-    "solver.passes=6",
+    "stitch.passes=4",
+    "solver.passes=4",
 )
 
 
@@ -60,33 +60,13 @@ def scan(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def finished(scan, tmp_path_factory):
-    """The folder of a complete run on the scan."""
-    from omegaconf import OmegaConf
-
-    from ptycho.config.mapping import from_mapping
-    from ptycho.preparation.prepare import understand
-    from ptycho.run.folder import RunFolder
-    from workflows import scan as workflow
-    from workflows.inspect_scan import opened
-
-    values = {
-        "data": {"file": str(scan), "domain": "amplitude"},
-        "group_size": 2,
-        "nepochs": 3,
-        "batch_size": 8,
-    }
-    values |= {"model": {"kind": "unrolled", "stages": 3, "width": 8}, "xla": {"compile": False}}
-    values |= {
-        "train": {"learning_rate": 2e-3},
-        "stitch": {"method": "refined", "passes": 6},
-        "solver": {"passes": 6},
-    }
-    config = from_mapping(OmegaConf.to_container(OmegaConf.create(values)))
-    folder = RunFolder(tmp_path_factory.mktemp("measured") / "run")
-    folder.config(config)
-    workflow.run(config, [understand(opened(config.data), config.data)], folder)
-    return folder.path
+def finished(scan, tmp_path_factory, in_process_once):
+    """The folder of a complete run on the scan, with its pictures."""
+    folder = tmp_path_factory.mktemp("measured")
+    overrides = (f"data.file={scan}", "data.domain=amplitude", *SMALL, f"output_dir={folder / 'run'}")
+    code, _, err = in_process_once(SCRIPT, *overrides, cwd=folder, pictures=True)
+    assert code == 0, err
+    return folder / "run"
 
 
 def test_no_pattern_is_both_fitted_and_kept_out(scan, tmp_path):
@@ -165,6 +145,7 @@ def test_a_trained_network_reconstructs_without_training(finished, scan, in_proc
         "group_size=3",
         "xla.compile=false",
         "stitch=probe",
+        "solver.passes=4",
         f"output_dir={tmp_path / 'quick'}",
     )
     assert code == 0, err
@@ -185,7 +166,9 @@ def another(scan):
 
 def test_several_scans_share_a_network_and_get_an_image_each(scan, another, in_process, tmp_path):
     files, out = f"data.file=[{scan},{another}]", tmp_path / "both"
-    code, _, err = in_process(SCRIPT, files, "data.domain=amplitude", *SMALL, f"output_dir={out}")
+    less = (text for text in SMALL if not text.startswith(("nepochs=", "stitch.")))
+    few = ("nepochs=1", "stitch.passes=2", f"output_dir={out}")
+    code, _, err = in_process(SCRIPT, files, "data.domain=amplitude", *less, *few)
     assert code == 0, err
     scans = json.loads((out / "metrics.json").read_text())["scans"]
     assert list(scans) == ["scan", "another"]
@@ -213,14 +196,15 @@ def test_a_trained_network_is_trained_on(finished, scan, in_process, tmp_path):
         "data.domain=amplitude",
         f"run={finished}",
         "nepochs=1",
-        *(text for text in SMALL if not text.startswith(("model.", "nepochs="))),
+        *(text for text in SMALL if not text.startswith(("model.", "nepochs=", "stitch."))),
+        "stitch=probe",
         f"output_dir={tmp_path / 'tuned'}",
     )
     assert code == 0, err
     first, after = (_losses(run) for run in (finished, tmp_path / "tuned"))
     assert after[0] < 0.5 * (first[0] + first[-1])
     stored = (tmp_path / "tuned/config.yaml").read_text()
-    assert "stages: 3" in stored and "nepochs: 1" in stored
+    assert "stages: 1" in stored and "nepochs: 1" in stored
 
 
 def _losses(run):

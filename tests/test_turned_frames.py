@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from helpers_scans import Frames
 
 from ptycho.config.data import DataConfig
 from ptycho.preparation.prepare import understand
@@ -13,19 +14,6 @@ J, N = 6, 16
 SHAPES = [(24, 30), (25, 31), (24, 31), (31, 24)]
 WAYS = list(itertools.product((False, True), repeat=3))  # transposed, rows flipped, columns flipped
 FRINGES = (3, -5)  # periods of the source's modulation over the frame, in rows and in columns
-
-
-class Frames:
-    """Patterns in memory."""
-
-    def __init__(self, array):
-        self.array, self.shape, self.dtype = array, array.shape, array.dtype
-
-    def read(self, index):
-        return self.array[index]
-
-    def close(self):
-        pass
 
 
 def far_field(shape):

@@ -123,7 +123,10 @@ def run(
         name: {key: round(recon.seconds, 2) for key, recon in made.items()} for name, made in recons.items()
     }
     facts = {"seed": config.seed, "training": training_facts(history), "resumed": folder.resumed}
-    facts |= {"reconstruction_s": seconds}
+    programs = {
+        key: recon.program for made in recons.values() for key, recon in made.items() if recon.program
+    }
+    facts |= {"reconstruction_s": seconds, "programs": programs}
     folder.manifest(device_facts(config.xla) | facts)
     log.info("results: %s", folder.path)
     return ScanResult(rows, recons, folder.path)
@@ -326,9 +329,12 @@ def iterative(each: Prepared, config: ScanRunConfig, folder: RunFolder) -> Recon
     patterns = config.iterative.epochs * len(data.positions)
     with folder.timed(ITERATIVE), closing(Progress(ITERATIVE, patterns)) as progress:
         found = lsqml.reconstruct(data, config.iterative, config.seed, progress.advance, folder.path)
-    log.info("lsqml: %d epochs, R %.4f, %.1f s", len(found.r_factors), found.r_factors[-1], found.seconds)
-    image = Stitched(np.where(found.mask, found.object, 0)[None], found.mask[None])
-    return Recon(image, found.explained(data), None if free is None else found.unfitted(free), found.seconds)
+    program, epochs, r_factor = f"pty-chi {found.version}", len(found.r_factors), found.r_factors[-1]
+    log.info("lsqml: %s, %d epochs, R %.4f, %.1f s", program, epochs, r_factor, found.seconds)
+    seen, judging = found.explained(data), None if free is None else found.unfitted(free)
+    mask = covered(seen)
+    image = Stitched(np.where(mask, found.object, 0), mask)
+    return Recon(image, seen, judging, found.seconds, program)
 
 
 def beam_of(recon: Recon, each: Prepared) -> dict[str, np.ndarray]:

@@ -40,8 +40,9 @@ FLAGS = {
 EXPLAINED = (
     CONVENTIONS
     | {
-        "r_free": "r_factor of the patterns that were kept out of training, stitching and refinement; their "
-        "positions and their flux are fitted where those of the others are, nothing else",
+        "r_free": "r_factor of the patterns that object, probe and network are never fitted to; they choose "
+        "which pass of solver and refinement is the best, and their own positions and flux are fitted where "
+        "those of the others are (of LSQ-ML's row neither)",
         "half_scan_frc": "Fourier ring correlation of two objects, each from a random half of the "
         "patterns through the same network, without refinement, aligned by one scale and one phase "
         "plane; where it falls below 0.5, 1/7, and the half-bit curve (van Heel & Schatz 2005), as a "
@@ -53,12 +54,16 @@ EXPLAINED = (
 
 @dataclass(frozen=True, eq=False)
 class Recon:
-    """An object, the patterns with the probe, positions, … that go with it, fitted and free; and its time."""
+    """An object, the patterns with the probe, positions, … that go with it, fitted and free; and its time.
+
+    Where a program of others made it, ``program`` is its name and version.
+    """
 
     object: Stitched
     data: Dataset
     free: Dataset | None
     seconds: float
+    program: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

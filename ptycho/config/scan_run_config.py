@@ -16,6 +16,7 @@ from ptycho.config.sections import (
     OwnProbe,
     ProbeConfig,
     SolverConfig,
+    StitchConfig,
     UnrolledModel,
 )
 
@@ -36,6 +37,7 @@ class ScanRunConfig(NetworkConfig):
     batch_size: int = 8
     model: GeneratorConfig = field(default_factory=lambda: FAST)
     models: tuple[str, ...] = ("pinn",)
+    stitch: StitchConfig = field(default_factory=lambda: StitchConfig("refined", passes=40))
     run: str | None = None
     group_size: int = 1
     free_fraction: float = 0.05

@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 
 PROGRAM = Path(__file__).with_name("lsqml_process.py")
 INSTALL = 'pip install "ptychopinn[iterative]"'
-KINDS = {"object": "c", "origin": "iu", "probe": "c", "positions": "f", "r_factors": "f", "seconds": "f"}
+KINDS = {"object": "c", "origin": "iu", "probe": "c", "positions": "f", "r_factors": "f"}
+KINDS |= {"seconds": "f", "version": "U"}
 TOOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # whose threads a variable sets
-COVERED = 1e-3  # of the strongest illumination; as in stitching
 Advance = Callable[[int], object]  # called with the number of patterns that were just used
 
 
@@ -47,20 +47,20 @@ class LsqmlResult:
     """What LSQ-ML found, in the units of the dataset it was given.
 
     Attributes:
-        object: ``(M, M)`` complex64, on the dataset's canvas.
-        mask: ``(M, M)`` bool, what the probe lit; the rest of the object is as it began.
+        object: ``(M, M)`` complex64, on the dataset's canvas; where the probe did not light it, as it began.
         probe: ``(K, N, N)`` complex64, modes, the strongest first.
         positions: ``(J, 2)`` float32.
         seconds: of pty-chi alone, without its imports and without the judging of its epochs.
         r_factors: ``(E,)`` float64, ``Σ| |Ψ| − √n | / Σ√n`` of the fitted patterns after each epoch.
+        version: of pty-chi.
     """
 
     object: np.ndarray
-    mask: np.ndarray
     probe: np.ndarray
     positions: np.ndarray
     seconds: float
     r_factors: np.ndarray
+    version: str
 
     def explained(self, data: Dataset) -> Dataset:
         """The dataset with this probe and these positions, as the object is to be judged with.
@@ -79,7 +79,7 @@ class LsqmlResult:
         )
 
     def unfitted(self, data: Dataset) -> Dataset:
-        """Patterns that were kept out, with this probe, at their own positions."""
+        """Patterns that were kept out, with this probe, at the file's positions and of one brightness."""
         return self._seen(data)
 
     def _seen(self, data: Dataset) -> Dataset:
@@ -223,11 +223,11 @@ def _result(arrays: dict[str, np.ndarray], data: Dataset, scale: float) -> Lsqml
     image = _cut(arrays["object"], arrays["origin"], data.object_size)
     return LsqmlResult(
         object=(light * image).astype(np.complex64),
-        mask=_lit(positions, probe, data.object_size),
         probe=probe,
         positions=positions,
         seconds=float(arrays["seconds"]),
         r_factors=arrays["r_factors"].astype(np.float64),
+        version=str(arrays["version"]),
     )
 
 
@@ -241,15 +241,6 @@ def _cut(image: np.ndarray, origin: np.ndarray, side: int) -> np.ndarray:
         here.append(slice(first - start, last - start))
     cut[tuple(here)] = image[tuple(there)]
     return cut
-
-
-def _lit(positions: np.ndarray, probe: np.ndarray, side: int) -> np.ndarray:
-    """``(side, side)`` bool: where the summed illumination is above ``COVERED`` of its maximum."""
-    N, light = probe.shape[-1], np.zeros((side, side))
-    once = np.sum(np.abs(probe) ** 2, axis=0)
-    for row, col in np.clip(np.rint(positions), 0, side - N).astype(int):
-        light[row : row + N, col : col + N] += once
-    return light > COVERED * light.max()
 
 
 def _last_words(text: str) -> str:

@@ -21,8 +21,8 @@ out.npz
 ``version``     text         of pty-chi
 =============== ============ =============================================================================
 
-After each epoch the standard output gets a line ``{"epoch": 3, "r_factor": 0.21, "seconds": 4.2}``. It ends
-early once R has improved by less than 0.1 % in five epochs, and at once when its standard input is closed.
+After each epoch the standard output gets a line ``{"epoch": 3, "r_factor": 0.21}``. It ends early
+once R has improved by less than 0.1 % in five epochs, and at once when its standard input is closed.
 
 The settings are those of pty-chi's examples: random batches of a tenth of the patterns, steps of one with the
 length of the joint least-squares problem, the noise model of amplitudes, a probe that is scaled to the
@@ -68,7 +68,7 @@ def import_ptychi() -> None:
 
 
 def reconstruct(scan: dict[str, np.ndarray], settings: dict[str, Any], tell: Any) -> dict[str, Any]:
-    """The arrays of ``out.npz``; ``tell(epoch, r_factor, seconds)`` is called after each epoch."""
+    """The arrays of ``out.npz``; ``tell(epoch, r_factor)`` is called after each epoch."""
     import torch
     from ptychi.api.task import PtychographyTask
 
@@ -89,7 +89,7 @@ def reconstruct(scan: dict[str, np.ndarray], settings: dict[str, Any], tell: Any
         r_factors.append(r_factor(task))
         if not np.isfinite(r_factors[-1]):
             raise FloatingPointError(f"R is {r_factors[-1]} after {len(r_factors)} epochs")
-        tell(len(r_factors), r_factors[-1], seconds)
+        tell(len(r_factors), r_factors[-1])
     return ending_arrays(task, middle) | {"r_factors": np.array(r_factors), "seconds": seconds}
 
 
@@ -204,8 +204,8 @@ def main(arguments: list[str]) -> None:
     threading.Thread(target=end_with_input, daemon=True).start()
     source, target = arguments
 
-    def tell(epoch: int, r: float, seconds: float) -> None:
-        channel.write(json.dumps({"epoch": epoch, "r_factor": r, "seconds": seconds}) + "\n")
+    def tell(epoch: int, r: float) -> None:
+        channel.write(json.dumps({"epoch": epoch, "r_factor": r}) + "\n")
         channel.flush()
 
     with np.load(source) as file:

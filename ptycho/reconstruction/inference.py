@@ -20,7 +20,7 @@ Inputs = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 def make_predict_step(model: keras.Model, compile_xla: bool) -> PredictStep:
     """``(x, offsets, probe) → (B, R, R)`` as a ``tf.function``; XLA-compiled exactly if ``compile_xla``."""
 
-    @tf.function(jit_compile=compile_xla, reduce_retracing=False)
+    @tf.function(jit_compile=compile_xla, reduce_retracing=False, autograph=False)
     def predict_step(x: tf.Tensor, offsets: tf.Tensor, probe: tf.Tensor) -> tf.Tensor:
         return model(x, offsets, probe)
 

@@ -378,7 +378,9 @@ class JointSolver:
             step = partial(
                 contribution, photon=photon, limit=limit, one=one, probe=key[0], moves=key[1], shifted=shifted
             )
-            self._steps[key] = tf.function(step, jit_compile=self.compile_xla, reduce_retracing=False)
+            self._steps[key] = tf.function(
+                step, jit_compile=self.compile_xla, reduce_retracing=False, autograph=False
+            )
         return self._steps[key]
 
     def _judged(self, places: State, state: State, free: Freedom) -> tuple[float, float, State]:

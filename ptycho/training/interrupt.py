@@ -15,7 +15,6 @@ import select
 import shutil
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -117,7 +116,6 @@ class StopRequest:
             try:
                 _say(f"{Stopped(signum)}\n{self.farewell()}".strip())
                 self.cleanup()
-                _remove_generated()
             finally:
                 os._exit(128 + signum)
 
@@ -131,13 +129,6 @@ def remove_traces(folder: Path) -> None:
     for path in traces:
         with contextlib.suppress(OSError):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def _remove_generated() -> None:
-    """Remove the modules that TensorFlow wrote into files; otherwise it does so when Python ends."""
-    for name, module in [*sys.modules.items()]:
-        if name.startswith("__autograph_generated_file"):
-            Path(str(module.__file__)).unlink(missing_ok=True)
 
 
 def _say(text: str) -> None:

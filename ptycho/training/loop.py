@@ -45,7 +45,7 @@ def make_train_step(model: keras.Model, optimizer: Optimizer, compile_xla: bool)
     variables = model.trainable_variables
     optimizer.build(variables)
 
-    @tf.function(jit_compile=compile_xla, reduce_retracing=False)
+    @tf.function(jit_compile=compile_xla, reduce_retracing=False, autograph=False)
     def train_step(batch: Batch, probe: tf.Tensor, normalisation: tf.Tensor) -> dict[str, tf.Tensor]:
         with tf.GradientTape() as tape:
             losses = model.losses_of(batch, probe, normalisation)
@@ -58,7 +58,7 @@ def make_train_step(model: keras.Model, optimizer: Optimizer, compile_xla: bool)
 def make_eval_step(model: keras.Model, compile_xla: bool) -> Step:
     """The losses of a batch without an update."""
 
-    @tf.function(jit_compile=compile_xla, reduce_retracing=False)
+    @tf.function(jit_compile=compile_xla, reduce_retracing=False, autograph=False)
     def eval_step(batch: Batch, probe: tf.Tensor, normalisation: tf.Tensor) -> dict[str, tf.Tensor]:
         return model.losses_of(batch, probe, normalisation)
 
