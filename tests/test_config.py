@@ -176,8 +176,12 @@ REFUSED = [
         {"mae_weight": 0.0, "realspace_weight": 1.0},
         r"mae_weight=0, nll_weight=0 \(realspace_weight=1\): at least one of mae_weight and nll_weight",
     ),
-    (RunConfig, {"models": ()}, r"models=\[\]: must be a non-empty list drawn from \[pinn, baseline\]"),
-    (RunConfig, {"models": ("pinn", "x")}, r"models=\[x\]: must be drawn from \[pinn, baseline\]"),
+    (
+        RunConfig,
+        {"models": ()},
+        r"models=\[\]: must be a non-empty list drawn from \[pinn, baseline, lsqml\]",
+    ),
+    (RunConfig, {"models": ("pinn", "x")}, r"models=\[x\]: must be drawn from \[pinn, baseline, lsqml\]"),
     (RunConfig, {"models": ("pinn", "pinn")}, "models=.*: must be free of repetition"),
     (
         RunConfig,
