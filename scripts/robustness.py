@@ -5,7 +5,7 @@
     python scripts/robustness.py --panels probe modes        part of it
     python scripts/robustness.py --override iterative.python=/opt/ptychi/bin/python
     python scripts/robustness.py --override models=[pinn]    without pty-chi's LSQ-ML
-    python scripts/robustness.py --simulate seed=8 --output outputs/robustness8
+    python scripts/robustness.py --simulate seed=8 --output outputs/imperfections8
     python scripts/robustness.py --report-only               table and figure of what there is so far
 
 conf/robustness.yaml has the imperfections, each with its strengths. A cell is a simulated scan and a run of
@@ -53,7 +53,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--output", type=Path, default=Path("outputs/robustness"), help="folder (outputs/robustness)"
+        "--output", type=Path, default=Path("outputs/imperfections"), help="folder (outputs/imperfections)"
     )
     parser.add_argument(
         "--definition", type=Path, default=CONF / "robustness.yaml", help="the study (conf/robustness.yaml)"

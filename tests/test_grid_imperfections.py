@@ -113,7 +113,6 @@ def test_a_run_from_before_is_read(tmp_path):
     [
         ({"imperfections": Imperfections(backlash_px=1.0)}, "backlash_px=1.0: must be 0: grid lines are not"),
         ({"imperfections": Imperfections(gap_rows=17)}, "gap_rows=17: must be from 0 to 16, N/4"),
-        ({"hot_pixels": 1025}, "hot_pixels=1025: must be from 0 to 1024, N²/4"),
     ],
 )
 def test_what_is_refused(changes, message):

@@ -30,7 +30,7 @@ from workflows.study.report import table
 
 Values = Sequence[int | float | str]
 CLEAN, SCAN, RUN, WORDS = "clean", "scan.cxi", "run", "cell.json"
-TIMES = ("solver", "training", "network", "refinement", "LSQ-ML")  # seconds; "network": its inference
+TIMES = ("solver", "training", "inference", "refinement", "LSQ-ML")  # steps, in seconds
 OURS = ("output", "overwrite", "data.file", "output_dir", "resume")  # keys that the study sets
 
 
