@@ -287,7 +287,5 @@ def drawn(study: Definition, found: Mapping[tuple[str, float], Outcome | None]) 
         ax.minorticks_off()
         ax.grid(alpha=0.3)
     axes[0].set_ylabel("SSIM")
-    figure.legend(
-        *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(study.curves) * 2
-    )
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2 * min(3, count))
     return figure
