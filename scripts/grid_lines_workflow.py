@@ -3,13 +3,15 @@
 
 python scripts/grid_lines_workflow.py probe=zone_plate set_phi=true output_dir=outputs/curved
 python scripts/grid_lines_workflow.py -m gridsize=1,2 seed=0,1
+python scripts/grid_lines_workflow.py imperfections=beamline models=[pinn,lsqml] iterative.modes=2
 python scripts/grid_lines_workflow.py resume=outputs/curved
 """
 
 from __future__ import annotations
 
-from ptycho.config import ConfigError, NetworkConfig, RunConfig
+from ptycho.config import ITERATIVE, ConfigError, NetworkConfig, RunConfig
 from ptycho.config.memory import check_memory, run_memory
+from ptycho.iterative.lsqml import available
 from ptycho.run.folder import RunFolder
 from ptycho.scan.probe import make_probe
 from ptycho.training.interrupt import StopRequest
@@ -18,12 +20,14 @@ from workflows.training_jobs import Workflow, main
 
 
 def check(config: NetworkConfig) -> NetworkConfig:
-    """See that the machine has the memory, and that the probes of training and test can be made."""
+    """See that the machine has the memory, that the probes can be made, and pty-chi is there if need be."""
     if not isinstance(config, RunConfig):
         raise ConfigError("resume: is a run of the scan workflow; go on with its own script")
     check_memory(run_memory(config))
     for role in ("train", "test"):
         make_probe(config.probe_of(role), config.N)
+    if ITERATIVE in config.models and (missing := available(config.iterative.python)):
+        raise ConfigError(missing)
     return config
 
 

@@ -19,14 +19,12 @@ Exit code: 0 done, 1 a run failed, 2 the study cannot be run as asked, 130 inter
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import logging
 import shlex
 import shutil
 import signal
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -38,13 +36,13 @@ from workflows.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, MI
 from workflows.config import explained
 from workflows.study.definition import load_study
 from workflows.study.plan import COMPLETE, INCOMPLETE, OTHER, StudyRun, plan
+from workflows.study.processes import execute, last_line
 from workflows.study.report import write_report
 from workflows.study.results import collect
 
 log = logging.getLogger("study")
 ROOT = Path(__file__).resolve().parent.parent
 CONF, WORKFLOW = ROOT / "conf", ROOT / "scripts" / "grid_lines_workflow.py"
-PATIENCE_S = 30.0  # for an interrupted run to end by itself
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -124,7 +122,9 @@ def run_all(
     for number, run in enumerate(due):
         log.info("[%d/%d] %s%s", number + 1, len(due), run.name, time_left(due[number:], runs))
         began = time.perf_counter()
-        code = execute(run, workflow)
+        log_path(run).parent.mkdir(parents=True, exist_ok=True)
+        with log_path(run).open("w") as file:
+            code = execute([str(workflow), *run.arguments], file)
         seconds = time.perf_counter() - began
         if code == 0 and run.state() == COMPLETE:
             log.info("    done in %.0f s: %s", seconds, first_scores(run))
@@ -135,34 +135,6 @@ def run_all(
             why = last_line(log_path(run))
             log.error("    failed after %.0f s with exit code %d: %s", seconds, code, why)
     return failed
-
-
-def execute(run: StudyRun, workflow: Path) -> int:
-    """Run the workflow in a fresh process; its exit code. An interruption is handed on to it once.
-
-    The process has a session of its own, so that Ctrl-C reaches it through us alone.
-    """
-    run.path.parent.mkdir(parents=True, exist_ok=True)
-    with log_path(run).open("w") as file:
-        process = subprocess.Popen(
-            [sys.executable, str(workflow), *run.arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            log.info("    stopping")
-            process.send_signal(signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(PATIENCE_S)
-            raise
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
 
 
 def time_left(due: Sequence[StudyRun], runs: Sequence[StudyRun]) -> str:
@@ -189,11 +161,6 @@ def first_scores(run: StudyRun) -> str:
 def log_path(run: StudyRun) -> Path:
     """What the run's process prints."""
     return run.path.with_name(f"{run.path.name}.log")
-
-
-def last_line(path: Path) -> str:
-    lines = path.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ MISTAKES = [
     (["stitch=glue"], r"stitch=glue: must be one of grid, probe, refined"),
     (["experiment=none"], r"experiment=none: must be one of few_pinn, gs1_curved, .*, sparse_scan"),
     (["probe=3"], r"must be a string"),
-    (["models=[gan]"], r"models=\[gan\]: must be drawn from \[pinn, baseline\]"),
+    (["models=[gan]"], r"models=\[gan\]: must be drawn from \[pinn, baseline, lsqml\]"),
     (["models=[]"], r"models=\[\]: must be a non-empty list"),
     (["stitch.method=glue"], r"stitch.method=glue: must be one of probe, grid, refined"),
     (["seed=[1"], r"seed=\[1: must be key=value"),

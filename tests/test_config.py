@@ -63,6 +63,8 @@ REFUSED = [
     (cfg.TrainConfig, {"val_groups": 10**9}, "train.val_groups=1000000000: must be at most 1000000"),
     (RunConfig, {"nepochs": 10**9}, "nepochs=1000000000: must be at most 1000000"),
     (RunConfig, {"batch_size": 65537}, "batch_size=65537: must be at most 65536"),
+    (RunConfig, {"bad_pixels": -1}, "bad_pixels=-1: must be from 0 to 1024, N²/4"),
+    (RunConfig, {"hot_pixels": 1025}, "hot_pixels=1025: must be from 0 to 1024, N²/4"),
     (RunConfig, {"gridsize": 65}, "gridsize=65: must be at most 64"),
     (RunConfig, {"nimgs_train": 10**12}, "nimgs_train=1000000000000: must be at most 1000000"),
     (RunConfig, {"nimgs_test": 10**7}, "nimgs_test=10000000: must be at most 1000000"),
@@ -185,8 +187,12 @@ REFUSED = [
         {"mae_weight": 0.0, "realspace_weight": 1.0},
         r"mae_weight=0, nll_weight=0 \(realspace_weight=1\): at least one of mae_weight and nll_weight",
     ),
-    (RunConfig, {"models": ()}, r"models=\[\]: must be a non-empty list drawn from \[pinn, baseline\]"),
-    (RunConfig, {"models": ("pinn", "x")}, r"models=\[x\]: must be drawn from \[pinn, baseline\]"),
+    (
+        RunConfig,
+        {"models": ()},
+        r"models=\[\]: must be a non-empty list drawn from \[pinn, baseline, lsqml\]",
+    ),
+    (RunConfig, {"models": ("pinn", "x")}, r"models=\[x\]: must be drawn from \[pinn, baseline, lsqml\]"),
     (RunConfig, {"models": ("pinn", "pinn")}, "models=.*: must be free of repetition"),
     (
         RunConfig,
@@ -223,6 +229,7 @@ def test_every_field_is_refused_somewhere():
         "realspace_weight",
     }
     sections = {"object", "probe", "test_probe", "scan", "model", "baseline", "train", "xla", "stitch"}
+    sections |= {"imperfections", "iterative"}
     checked = {(cls, key) for cls, values, _ in REFUSED for key in values or ("file",)}
     for cls in {cls for cls, _, _ in REFUSED}:
         for field in dataclasses.fields(cls):
@@ -255,7 +262,7 @@ def test_an_object_that_just_holds_one_group_is_enough():
 # ---- strict conversion
 
 WRONG = [
-    ({"nn": 3}, "nn=3: unknown key; known are N, baseline"),
+    ({"nn": 3}, "nn=3: unknown key; known are N, bad_pixels, baseline"),
     ({"nepoch": 3}, r"nepoch=3: unknown key; did you mean nepochs\?"),
     ({"probe__diameter_px": 3}, r"probe.diameter_px=3: unknown key; did you mean probe.diameter_px64\?"),
     ({"probe__energy_keV": 3}, "probe.energy_keV=3: unknown key; only probe=zone_plate has it"),

@@ -11,12 +11,12 @@ from hydra import compose, initialize_config_dir
 from scipy.ndimage import center_of_mass
 from scipy.special import xlogy
 
-from ptycho.config import ConfigError, ZonePlateProbe
+from ptycho.config import ConfigError, Imperfections, ZonePlateProbe
 from ptycho.readers.scans.table import open_scan
 from ptycho.scan.probe import make_probe
 from ptycho.simulation import imperfections as module
-from ptycho.simulation.imperfections import Imperfections, given_probe, recorded_positions, stream
-from ptycho.simulation.measured_like import HOT, PATHS, MeasuredLike, ScanSettings, measured_like, recorded
+from ptycho.simulation.imperfections import HOT, given_probe, recorded_positions, stream
+from ptycho.simulation.measured_like import PATHS, MeasuredLike, ScanSettings, measured_like, recorded
 from ptycho.simulation.truth import read_truth
 from workflows.one_shot import config_of
 from workflows.simulate_scan import SimulateConfig, exported, simulate_scan

@@ -227,9 +227,9 @@ def test_what_the_configuration_refuses(values, message):
         from_mapping({"data": {"file": "x"}} | values)
 
 
-def test_the_grid_lines_workflow_refuses_it():
-    with pytest.raises(ConfigError, match=r"models=\[lsqml\]: must be drawn from \[pinn, baseline\]"):
-        from_mapping({"models": ["lsqml"]})
+def test_the_grid_lines_workflow_has_it_beside_its_networks():
+    config = from_mapping({"models": ["pinn", "baseline", "lsqml"], "iterative": {"epochs": 9}})
+    assert config.networks == ("pinn", "baseline") and config.iterative.epochs == 9
 
 
 @pytest.mark.iterative

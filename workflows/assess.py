@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.evaluation import figures, metrics
+from ptycho.evaluation.registration import in_frame
 from ptycho.reconstruction.stitching import Stitched
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
@@ -48,22 +49,30 @@ def scored(
     chosen: str,
     folder: RunFolder,
     doubts: Mapping[str, str],
+    moved: Mapping[str, np.ndarray] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Score every model's objects, by stitching method, against the truth ``(I, M, M)``.
 
-    Writes ``metrics.json``; what stands there under a model's name is by the ``chosen`` method. ``doubts``
-    are flags that every network gets, each with its meaning.
+    Writes ``metrics.json``; what stands there under a model's name is by the ``chosen`` method.
+
+    Args:
+        doubts: flags that every network gets, each with its meaning.
+        moved: by model, the truth in the frame of its objects; of other models it is in their frame.
+        more: entries of the file besides the scores; ``conventions`` are added to those of the scores.
     """
     store_recon("gt", Stitched(truth, np.ones(truth.shape, bool)), folder)
     with folder.timed("scoring"):
         scores = {
-            name: model_scores(by_method, chosen, truth, region) for name, by_method in stitched.items()
+            name: model_scores(by_method, chosen, (moved or {}).get(name, truth), region)
+            for name, by_method in stitched.items()
         }
         for values in scores.values():
             values["flags"] += doubts
         scores |= metrics.reference_rows(truth, region)
-    conventions = metrics.CONVENTIONS | dict(doubts)
-    folder.json(names.METRICS, scores | {"region": asdict(region), "conventions": conventions})
+    rest = dict(more or {})
+    conventions = metrics.CONVENTIONS | dict(doubts) | rest.pop("conventions", {})
+    folder.json(names.METRICS, scores | rest | {"region": asdict(region), "conventions": conventions})
     for name, values in scores.items():
         amplitude, phase = values["ssim"]
         alarms = [flag for flag in values["flags"] if flag in metrics.ALARMS]
@@ -82,7 +91,21 @@ def model_scores(
         for method, recon in by_method.items()
     }
     main = {method: {key: row[key] for key in STITCHING_SCORES} for method, row in each.items()}
-    return each[chosen] | {"stitching": main}
+    return each[chosen] | ({"stitching": main} if len(main) > 1 else {})
+
+
+def in_its_frame(truth: np.ndarray, made: Stitched, region: metrics.Region) -> np.ndarray:
+    """The truth ``(I, M, M)``, each image moved in the region to where a reconstruction has it.
+
+    Who finds probe and positions, or believes wrong ones, is free to move the whole object.
+    """
+    moved = truth.copy()
+    for image, mask, target in zip(region.crop(made.objects), region.crop(made.mask), moved, strict=True):
+        if np.isfinite(image).all() and image[mask].any():
+            inside = region.crop(target)  # a view
+            placed, known = in_frame(target.copy(), metrics.align(image, inside, mask).object, mask)
+            inside[known] = placed[known]
+    return moved
 
 
 def _number(value: float | None) -> str:
@@ -118,20 +141,25 @@ def drawn(
     histories: dict[str, History],
     scores: dict[str, Any],
     folder: RunFolder,
+    moved: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """Draw image 0: comparison, reconstructions, errors, ring correlations; and histories, if there are."""
+    """Draw image 0: comparison, reconstructions, errors, ring correlations; and histories, if there are.
+
+    ``moved``: as for :func:`scored`.
+    """
     truth = region.crop(truths[0])
     with folder.timed("drawing"):
         aligned, curves = {}, {}
         for name, recon in recons.items():
             image, mask = region.crop(recon.objects[0]), region.crop(recon.mask[0])
             usable = np.isfinite(image).all() and image[mask].any()
-            aligned[name] = metrics.align(image, truth, mask).object if usable else np.zeros_like(truth)
-            curves[name] = metrics.frc_curves(aligned[name], truth)
+            known = region.crop((moved or {}).get(name, truths)[0])
+            aligned[name] = metrics.align(image, known, mask).object if usable else np.zeros_like(known)
+            curves[name] = metrics.frc_curves(aligned[name], known)
             folder.figure(
                 names.figure(f"amp_phase_{name}"), figures.amp_phase(name, recon.objects[0], region)
             )
-            error = figures.amp_phase_error(name, aligned[name], truth)
+            error = figures.amp_phase_error(name, aligned[name], known)
             folder.figure(names.figure(f"amp_phase_error_{name}"), error)
         first = {name: scores[name]["per_image"][0] for name in recons}
         comparison = figures.compare(truth, aligned, first, probe)

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 
-from ptycho.config import RunConfig
+from ptycho.config import ITERATIVE, RunConfig
+from ptycho.evaluation.beam import CONVENTIONS, position_error_px, probe_error
 from ptycho.evaluation.metrics import Region
+from ptycho.iterative import lsqml
 from ptycho.networks.competitors import COMPETITORS
+from ptycho.preparation.detector import suspicious_pixels
+from ptycho.progress import Progress
 from ptycho.readers import load_dataset
 from ptycho.readers.own import to_arrays
 from ptycho.reconstruction.inference import predict_regions
-from ptycho.reconstruction.stitching import STITCHINGS, Stitched, stitch_each
+from ptycho.reconstruction.stitching import STITCHINGS, Stitched, covered, stitch_each
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import regular_offsets
 from ptycho.scan.dataset import Dataset
-from ptycho.simulation.simulate import simulate
+from ptycho.scan.patterns import Patterns
+from ptycho.simulation.simulate import simulate_with_truth
+from ptycho.simulation.truth import Truth, read_truth
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
-from workflows.assess import drawn, probe_doubts, scored, store_recon
+from workflows.assess import drawn, in_its_frame, probe_doubts, scored, store_recon
 from workflows.device import device_facts, prepare_tensorflow
 from workflows.train_network import trained, training_facts
 
@@ -47,22 +54,28 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
         log.info("the run goes on" if folder.resumed else "the run begins")
         log.info("XLA: compile=%s, translate=%s", config.xla.compile, config.xla.translate)
         data = stored_data(config, folder) or simulated(config, folder)
+        test, found = data["test"], None
         stitched: dict[str, dict[str, Stitched]] = {}
         histories: dict[str, History] = {}
-        test = data["test"]
-        for name in config.models:
+        for name in config.networks:
             view = COMPETITORS[name].view
             scans = view(config, data["train"]), view(config, data["val"])
             offsets = regular_offsets(config, scans[0].group_size)
             model, histories[name], modes = trained(name, config, scans, offsets, folder, stop)
             seen = test if modes is None or config.test_probe is not None else test.under(modes)
             stitched[name] = reconstructed(name, model, config, seen, folder)
+        if ITERATIVE in config.models and (found := iterative(config, test, folder)):
+            stitched[ITERATIVE] = {config.stitch.method: found.object}
         truth, region = _truth(test), Region(*test.tiling.rectangle)
         doubts = probe_doubts(test.probe, data["train"].probe)
-        scores = scored(truth, region, stitched, config.stitch.method, folder, doubts)
         recons = {name: by_method[config.stitch.method] for name, by_method in stitched.items()}
-        drawn(truth, region, test.probe, recons, histories, scores, folder)
-    folder.manifest(provenance(config, histories) | {"resumed": folder.resumed})
+        loose = [name for name in recons if config.imperfect or name == ITERATIVE]
+        moved = {name: in_its_frame(truth, recons[name], region) for name in loose}
+        beams = beam_errors(folder, test, found) if config.imperfect else {}
+        scores = scored(truth, region, stitched, config.stitch.method, folder, doubts, moved, beams)
+        drawn(truth, region, test.probe, recons, histories, scores, folder, moved)
+    facts = provenance(config, histories) | {"resumed": folder.resumed}
+    folder.manifest(facts if found is None else facts | {ITERATIVE: found.facts})
     log.info("results: %s", folder.path)
     return Result(scores, recons, folder.path)
 
@@ -72,7 +85,8 @@ def stored_data(config: RunConfig, folder: RunFolder) -> dict[str, Dataset] | No
     if not folder.resumed:
         return None
     files = {role: names.dataset(config, role) for role in ("train", "val", "test")}
-    other = [name for name in files.values() if not folder.holds(name)]
+    needed = [*files.values(), *([names.TRUTH] if config.imperfect else [])]
+    other = [name for name in needed if not folder.holds(name)]
     if other:
         log.warning("%s: missing, changed or damaged; the datasets are simulated again", ", ".join(other))
         return None
@@ -80,15 +94,32 @@ def stored_data(config: RunConfig, folder: RunFolder) -> dict[str, Dataset] | No
 
 
 def simulated(config: RunConfig, folder: RunFolder) -> dict[str, Dataset]:
-    """Simulate the three datasets and store them."""
+    """Simulate the three datasets and store them, with what is true where they do not say it."""
     with folder.timed("simulation"):
-        data = simulate(config)
+        data, truth = simulate_with_truth(config)
+        if config.hot_pixels:
+            data = without_hot_pixels(data)
     for role, part in data.items():
         log.info("%s: %d patterns in %d groups", role, len(part.amplitudes), part.n_groups)
     with folder.timed("writing"):
         for role, part in data.items():
             folder.arrays(names.dataset(config, role), to_arrays(part))
+        if truth is not None:
+            folder.arrays(names.TRUTH, truth.keyed())
     return data
+
+
+def without_hot_pixels(data: dict[str, Dataset]) -> dict[str, Dataset]:
+    """Pixels that shine in the mean training pattern are taken for bad, as those of a measured scan are."""
+    train = data["train"]
+    good = np.ones((train.N, train.N), bool) if train.good is None else train.good
+    hot, _ = suspicious_pixels(train.amplitudes.statistics.mean_intensity, good)
+    log.info("%d hot pixels found; they are left out", hot.sum())
+    good = good & ~hot
+    return {
+        role: replace(part, amplitudes=Patterns(np.where(good, part.amplitudes[:], 0)), good=good)
+        for role, part in data.items()
+    }
 
 
 def reconstructed(
@@ -102,6 +133,68 @@ def reconstructed(
         stitched = stitch_each(regions, view, STITCHINGS, config.stitch.passes)
     store_recon(name, stitched[config.stitch.method], folder)
     return stitched
+
+
+@dataclass(frozen=True, eq=False)
+class Iterated:
+    """What LSQ-ML made of the test scan: its objects, and of each image the run that found them."""
+
+    object: Stitched
+    runs: dict[int, lsqml.LsqmlResult]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For the manifest; seconds are of the solver alone."""
+        return {
+            "seconds": round(sum(run.seconds for run in self.runs.values()), 2),
+            "epochs": [len(run.r_factors) for run in self.runs.values()],
+            "r_factor": [float(run.r_factors[-1]) for run in self.runs.values()],
+        }
+
+
+def iterative(config: RunConfig, test: Dataset, folder: RunFolder) -> Iterated | None:
+    """pty-chi's LSQ-ML on the very same patterns, from the same probe and positions; None where it fails."""
+    M, runs = test.object_size, {}
+    objects, mask = np.zeros((test.n_images, M, M), np.complex64), np.zeros((test.n_images, M, M), bool)
+    count = config.iterative.epochs * len(test.positions)
+    with folder.timed(ITERATIVE), closing(Progress(ITERATIVE, count)) as progress:
+        for i in np.unique(test.image):
+            part = test.subset(np.flatnonzero(test.image == i), 1)
+            try:
+                run = lsqml.reconstruct(part, config.iterative, config.seed, progress.advance, folder.path)
+            except lsqml.LsqmlError as error:
+                log.warning("%s; the table goes without it", error)
+                return None
+            lit = covered(run.explained(part))[i]
+            runs[int(i)], objects[i], mask[i] = run, np.where(lit, run.object, 0), lit
+            log.info("lsqml: %d epochs, R %.4f, %.1f s", len(run.r_factors), run.r_factors[-1], run.seconds)
+    found = Iterated(Stitched(objects, mask), runs)
+    beam = {
+        "probe": np.stack([run.probe for run in runs.values()]),
+        "positions": np.concatenate([run.positions for run in runs.values()]),
+    }
+    store_recon(ITERATIVE, found.object, folder, beam)
+    return found
+
+
+def beam_errors(folder: RunFolder, test: Dataset, found: Iterated | None) -> dict[str, Any]:
+    """How far probe and positions are from the true ones: as they are given, and as LSQ-ML has found them."""
+    truth = read_truth(folder.path / names.TRUTH)
+    errors = {"given": _errors(truth, test, [test.probe], test.positions)}
+    if found is not None:
+        runs = found.runs.values()
+        positions = np.concatenate([run.positions for run in runs])  # images follow one another
+        errors[ITERATIVE] = _errors(truth, test, [run.probe[0] for run in runs], positions)
+    for name, values in errors.items():
+        log.info("%s: probe error %.3f, position error %.3f px", name, *values.values())
+    return {"beam": errors, "conventions": CONVENTIONS}
+
+
+def _errors(truth: Truth, test: Dataset, probes: list[np.ndarray], positions: np.ndarray) -> dict[str, float]:
+    return {
+        "probe_error": float(np.mean([probe_error(probe, truth.probe[0]) for probe in probes])),
+        "position_error_px": position_error_px(positions, truth.positions, test.image),
+    }
 
 
 def _truth(test: Dataset) -> np.ndarray:

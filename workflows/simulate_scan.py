@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ProbeConfig, ZonePlateProbe, check
+from ptycho.config.imperfections import Imperfections
 from ptycho.config.mapping import show
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.table import FORMATS, check_output, format_of
 from ptycho.progress import Progress
-from ptycho.readers.scans.raw_scan import wavelength_m
-from ptycho.scan.probe import make_probe
-from ptycho.simulation.imperfections import Imperfections, given_probe
+from ptycho.scan.probe import fresnel_number, make_probe
+from ptycho.simulation.imperfections import given_probe
 from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, measured_like, recorded
 from ptycho.simulation.truth import truth_of
 from workflows.export_scan import DETECTOR_PIXEL_M, distance_m, plate_units, written
@@ -67,7 +67,7 @@ def exported(config: SimulateConfig, made: MeasuredLike, progress: Progress) -> 
     units, pitch = plate_units(plate, config.N), config.detector_pixel_m
     distance = distance_m(units["pixel_m"][0], units["energy_eV"], pitch, config.N)
     wrong = config.imperfections
-    micrometre = 1e-6 * wavelength_m(units["energy_eV"]) / units["pixel_m"][0] ** 2  # its Fresnel number
+    micrometre = fresnel_number(config.probe, config.N)
     first = made.photon_probe.reshape(-1, made.N, made.N)[0]
 
     def shown() -> Iterator[np.ndarray]:

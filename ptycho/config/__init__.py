@@ -7,11 +7,13 @@ nor TensorFlow, so that a mistake is answered before anything heavy loads.
 """
 
 from ptycho.config.errors import ConfigError, check
+from ptycho.config.imperfections import Imperfections
 from ptycho.config.network_config import NetworkConfig
 from ptycho.config.run_config import RunConfig
 from ptycho.config.scan_run_config import ScanRunConfig
 from ptycho.config.sections import (
     GENERATORS,
+    ITERATIVE,
     MODELS,
     OBJECTS,
     PROBES,
@@ -35,6 +37,7 @@ from ptycho.config.sections import (
 
 __all__ = [
     "GENERATORS",
+    "ITERATIVE",
     "MODELS",
     "OBJECTS",
     "PROBES",
@@ -44,6 +47,7 @@ __all__ = [
     "FileProbe",
     "GeneratorConfig",
     "IdealDiskProbe",
+    "Imperfections",
     "LinesObject",
     "LsqmlConfig",
     "NetworkConfig",

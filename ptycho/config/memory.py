@@ -73,7 +73,7 @@ def run_memory(config: RunConfig) -> Phases:
             Part("the lines of an object", 64 * config.object.n_lines, "lower object.n_lines"),
         ]
     }
-    for name in config.models:
+    for name in config.networks:
         parts = training_parts(config, name, config.N, config.group_size, config.region_size)
         phases[f"trains the {name}"] = [*patterns, objects, *parts, _validation(config, name)]
     phases["reconstructs"] = [

@@ -24,6 +24,7 @@ class NetworkConfig:
     """The keys that every run with a network has; ``MODELS`` are those that it may compare."""
 
     MODELS: ClassVar[tuple[str, ...]] = MODELS
+    NEWER: ClassVar[tuple[str, ...]] = ()  # sections that older runs have not stored
     nepochs: int = 4
     batch_size: int = 16
     mae_weight: float = 1.0

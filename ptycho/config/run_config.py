@@ -5,10 +5,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 from ptycho.config.errors import at_least, at_most, check, finite
+from ptycho.config.imperfections import Imperfections, check_detector
 from ptycho.config.network_config import NetworkConfig
-from ptycho.config.sections import IdealDiskProbe, LinesObject, OwnProbe, ProbeConfig, ScanConfig
+from ptycho.config.sections import (
+    ITERATIVE,
+    MODELS,
+    IdealDiskProbe,
+    LinesObject,
+    LsqmlConfig,
+    OwnProbe,
+    ProbeConfig,
+    ScanConfig,
+)
 
 MOST = {"gridsize": 64, "nimgs_train": 1_000_000, "nimgs_test": 1_000_000, "size": 16_384}
 
@@ -17,6 +28,8 @@ MOST = {"gridsize": 64, "nimgs_train": 1_000_000, "nimgs_test": 1_000_000, "size
 class RunConfig(NetworkConfig):
     """Everything one run of the grid-lines workflow depends on; lengths in object pixels."""
 
+    MODELS: ClassVar[tuple[str, ...]] = (*MODELS, ITERATIVE)
+    NEWER: ClassVar[tuple[str, ...]] = ("imperfections", "iterative")
     N: int = 64
     gridsize: int = 2
     nimgs_train: int = 2
@@ -31,6 +44,10 @@ class RunConfig(NetworkConfig):
     object: LinesObject = field(default_factory=LinesObject)
     probe: ProbeConfig = field(default_factory=IdealDiskProbe)
     test_probe: ProbeConfig | None = None
+    bad_pixels: int = 0
+    hot_pixels: int = 0
+    imperfections: Imperfections = field(default_factory=Imperfections)
+    iterative: LsqmlConfig = field(default_factory=LsqmlConfig)
     scan: ScanConfig = field(default_factory=ScanConfig)
 
     def __post_init__(self) -> None:
@@ -50,6 +67,9 @@ class RunConfig(NetworkConfig):
             at_least("max_groups_train", self.max_groups_train, 1)
         finite("nphotons", self.nphotons, low=1)
         check(self.nphotons <= 1e15, "nphotons", self.nphotons, "at most 1e15 photons per pattern")
+        check_detector(self.N, self.bad_pixels, self.hot_pixels, self.imperfections)
+        lag = self.imperfections.backlash_px
+        check(lag == 0, "imperfections.backlash_px", lag, "0: grid lines are not scanned as a snake")
 
     def _check_geometry(self) -> None:
         for key in ("outer_offset_train", "outer_offset_test"):
@@ -117,6 +137,11 @@ class RunConfig(NetworkConfig):
     def learns_probe(self) -> bool:
         """Whether the data may correct the probe."""
         return self.probe.learn is True
+
+    @property
+    def imperfect(self) -> bool:
+        """Whether anything is not as the network is told."""
+        return bool(self.imperfections.changed or self.bad_pixels or self.hot_pixels)
 
     def probe_of(self, role: str) -> ProbeConfig:
         """The probe that a role's scan uses."""

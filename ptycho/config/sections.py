@@ -301,6 +301,7 @@ PROBES: dict[str, type] = {
 }
 GENERATORS: dict[str, type] = {model.KIND: model for model in (UnrolledModel, UNetModel)}
 MODELS = ("pinn", "baseline")  # networks
-SCAN_MODELS = ("pinn", "lsqml")  # of a measured scan: a network, and what needs no training
+ITERATIVE = "lsqml"  # beside them: needs no training
+SCAN_MODELS = ("pinn", ITERATIVE)  # of a measured scan
 ProbeConfig = OwnProbe | IdealDiskProbe | ZonePlateProbe | FileProbe
 GeneratorConfig = UnrolledModel | UNetModel

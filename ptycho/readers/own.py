@@ -27,10 +27,14 @@ def to_arrays(data: Dataset) -> dict[str, np.ndarray]:
     arrays = {key: np.asarray(getattr(data, key)) for key in ("amplitudes", *VALUES)}
     if data.objects is None:
         del arrays["objects"]
+    if data.good is not None:
+        arrays["good"] = data.good
+    if data.exact:
+        arrays["exact"] = np.asarray(True)
     return arrays | {"tiling": np.asarray(data.tiling), "format": np.asarray(NPZ_FORMAT)}
 
 
-SCALARS = ("format", "photon_scale", "object_size", "region_size")
+SCALARS = ("format", "photon_scale", "object_size", "region_size", "exact")
 OWN: dict[str, tuple[str, Any]] = {  # NumPy's kinds that are accepted, and what they become
     "format": ("iu", int),
     "amplitudes": ("fiu", np.float32),
@@ -43,8 +47,10 @@ OWN: dict[str, tuple[str, Any]] = {  # NumPy's kinds that are accepted, and what
     "region_size": ("iu", int),
     "objects": ("cfiu", np.complex64),
     "tiling": ("iu", int),
+    "good": ("b", bool),
+    "exact": ("b", bool),
 }
-OPTIONAL = ("objects", "tiling")  # the truth may be unknown; runs before 0.2 stated no tiling
+OPTIONAL = ("objects", "tiling", "good", "exact")  # the truth may be unknown; early runs stated no tiling
 
 
 def read_own(archive: Archive, probe: np.ndarray | None) -> Measurement:

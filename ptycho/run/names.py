@@ -17,6 +17,7 @@ VISUALS = "visuals"
 WEIGHTS, SETUP, HISTORY, DESCRIPTION = "weights.npz", "setup.npz", "history.csv", "model.json"
 PROBE = "probe.npz"
 CHECKPOINTS = "checkpoints"
+TRUTH = f"{RECONS}/gt/truth.npz"  # of a test scan that is not as it says
 
 INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, LOG)
 """What an inference writes."""
@@ -43,6 +44,7 @@ def training_files(config: NetworkConfig) -> list[str]:
         *(CONFIG, RECORD, METRICS, MANIFEST, LOG),
         *(dataset(config, role) for role in roles if isinstance(config, RunConfig)),
         *(f"{name}/{file}" for name in config.networks for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION)),
+        *([TRUTH] if isinstance(config, RunConfig) and config.imperfect else []),
         *(recon(name) for name in ("gt", *config.models)),
         figure("history"),
     ]

@@ -41,7 +41,7 @@ def read_config(run: Path) -> RunConfig | ScanRunConfig:
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     sections = {key for key, value in to_mapping(type(config)()).items() if isinstance(value, dict)}
-    if missing := sorted(sections - values.keys()):
+    if missing := sorted(sections - values.keys() - {*config.NEWER}):
         raise ConfigError(f"{path}: is incomplete; it lacks {', '.join(missing)}")
     return config
 

@@ -48,6 +48,7 @@ def shape_problems(shapes: Mapping[str, Shape], object_size: int) -> dict[str, s
         "positions": (J, 2),
         "image": (J,),
         "probe": (N, N),
+        "good": (N, N),
     } | {"tiling": (5,)}
     found = {
         key: f"{key} has shape {shapes[key]}; must be {shape} (J={J}, N={N})"

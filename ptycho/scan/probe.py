@@ -118,6 +118,12 @@ def zone_plate_far_field(config: ZonePlateProbe, N: int, window: int) -> np.ndar
     return annulus * np.exp(-1j * np.pi * wavelength_nm * 1e3 * config.defocus_um * nu**2)
 
 
+def fresnel_number(config: ProbeConfig, N: int) -> float:
+    """λ̄ of one micrometre, wavelength · 1 µm / pixel²; of the default zone plate for a probe of no units."""
+    plate = config if isinstance(config, ZonePlateProbe) else ZonePlateProbe()
+    return 1e3 * HC_KEV_NM / plate.energy_keV / (plate.pixel_size_nm or ZONE_PLATE_WINDOW_NM / N) ** 2
+
+
 def file_probe(config: FileProbe, N: int) -> np.ndarray:
     """The probe in ``config.file`` (key ``probeGuess``), brought to N × N as ``config.resize`` says."""
     probe = load_probe(config.file)

@@ -29,9 +29,12 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config import check
+from ptycho.config.imperfections import Imperfections, check_detector
 from ptycho.simulation.imperfections import (
-    Imperfections,
-    blurred,
+    HOT,
+    Detector,
+    arriving,
+    faulty,
     flux,
     incoherent_modes,
     recorded_positions,
@@ -45,7 +48,6 @@ SAMPLED = 64  # patterns that the photon scale is taken from
 GOLDEN = np.pi * (3 - np.sqrt(5))  # angle between neighbours on a Fermat spiral
 DARKEST, PHASE = 0.6, 2.0  # amplitude of the thickest places; phases are from −PHASE to PHASE rad
 SATURATION = 2**32 - 1  # counts
-HOT = 10.0  # times the brightest expected count: what a hot pixel adds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,15 +85,9 @@ class ScanSettings:
         check(self.path in PATHS, "path", self.path, f"one of {', '.join(PATHS)}")
         check(self.sample in SAMPLES, "sample", self.sample, f"one of {', '.join(SAMPLES)}")
         check(1 <= self.oversampling <= 8, "oversampling", self.oversampling, "from 1 to 8")
-        for key in ("bad_pixels", "hot_pixels"):
-            most = self.N**2 // 4
-            check(0 <= getattr(self, key) <= most, key, getattr(self, key), f"from 0 to {most}, N²/4")
         check(0 <= self.seed < 2**32, "seed", self.seed, "an integer from 0 to 4294967295")
-        wrong = self.imperfections
-        for key in ("gap_rows", "gap_columns"):
-            width, most = getattr(wrong, key), self.N // 4
-            check(width <= most, f"imperfections.{key}", width, f"from 0 to {most}, N/4")
-        turns, lag = self.path == "snake", wrong.backlash_px
+        check_detector(self.N, self.bad_pixels, self.hot_pixels, self.imperfections)
+        turns, lag = self.path == "snake", self.imperfections.backlash_px
         check(turns or lag == 0, "imperfections.backlash_px", lag, f"0 with path={self.path}, not snake")
 
     def rng(self, stream: str) -> np.random.Generator:
@@ -172,24 +168,19 @@ class MeasuredLike:
         return np.abs(_cropped(_far(waves), N) / (q**2 * N)) ** 2
 
     def counts(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """The measured photons, blocks ``(n, N, N)`` uint32 in the order of the positions.
-
-        Background is drawn by a generator of its own: the photons of the sample are those without it.
-        """
+        """The measured photons, blocks ``(n, N, N)`` uint32 in the order of the positions."""
         glow = np.where(self.hot, HOT * self.scale * float(self._sampled.max()), 0.0)
+        detector = Detector(self.good, glow, self.background, self.saturation)
         elsewhere = rng.spawn(1)[0] if self.background else None
         step = max(1, AT_ONCE // (self.oversampling * self.N) ** 2)
         for start in range(0, len(self.positions), step):
-            photons = rng.poisson(self.expected(slice(start, start + step)) + glow)
-            if elsewhere is not None:
-                photons += elsewhere.poisson(self.background, photons.shape)
-            photons = np.minimum(photons, self.saturation)
-            yield np.where(self.good, photons, 0).astype(np.uint32)
+            light = self.expected(slice(start, start + step))
+            yield detector.counts(light, rng, elsewhere).astype(np.uint32)
 
     def expected(self, chosen: slice) -> np.ndarray:
         """Photons of the sample in some of the patterns, on average, ``(n, N, N)``: λ without background."""
-        light = blurred(self.scale * self.intensities(self.positions[chosen]), self.point_spread_px)
-        return light if self.flux is None else light * self.flux[chosen, None, None]
+        light = self.scale * self.intensities(self.positions[chosen])
+        return arriving(light, None if self.flux is None else self.flux[chosen], self.point_spread_px)
 
     @cached_property
     def _sampled(self) -> np.ndarray:
@@ -211,7 +202,7 @@ def measured_like(settings: ScanSettings, probe: np.ndarray) -> MeasuredLike:
     path = PATHS[settings.path](settings.n_positions, settings.step_px64 * N / 64, settings.rng("path"))
     positions = path - path.min(axis=0) + 1
     side = N + int(np.ceil(positions.max())) + 2
-    good, hot = _detector(settings)
+    good, hot = faulty(N, settings.bad_pixels, settings.hot_pixels, settings.rng("detector"))
     wrong, seed = settings.imperfections, settings.seed
     modes = incoherent_modes(probe.astype(complex), wrong.modes, wrong.coherence)
     gap = working(N, wrong.gap_rows, wrong.gap_columns, stream(seed, "gap"))
@@ -286,15 +277,6 @@ PATHS: dict[str, Callable[[int, float, np.random.Generator], np.ndarray]] = {
     "snake": snake,
 }
 """Kind to function: (positions, step, rng) → ``(positions, 2)`` of any origin, in coarse pixels."""
-
-
-def _detector(settings: ScanSettings) -> tuple[np.ndarray, np.ndarray]:
-    """Which pixels work, and which shine, both ``(N, N)`` bool; no pixel does neither."""
-    N, bad, hot = settings.N, settings.bad_pixels, settings.hot_pixels
-    chosen = settings.rng("detector").choice(N * N, bad + hot, replace=False)
-    marks = np.zeros((2, N * N), bool)
-    marks[0, chosen[:bad]] = marks[1, chosen[bad:]] = True
-    return ~marks[0].reshape(N, N), marks[1].reshape(N, N)
 
 
 def _far(waves: np.ndarray) -> np.ndarray:

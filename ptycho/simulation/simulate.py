@@ -14,21 +14,17 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import draw_groups
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.positions import make_scan
-from ptycho.scan.probe import energy_diameter, make_probe
+from ptycho.scan.probe import energy_diameter
 from ptycho.scan.tiling import nested_tiling
+from ptycho.simulation.imperfections import PERFECT, Detector, arriving
+from ptycho.simulation.instrument import as_told, true_detector, true_flux, true_modes
 from ptycho.simulation.objects import make_object
+from ptycho.simulation.streams import ROLES, STREAMS, child_rng
+from ptycho.simulation.truth import Truth
 
 log = logging.getLogger(__name__)
 
-ROLES = ("train", "val", "test")
-STREAMS = ("object", "jitter", "noise", "draw")
 CHUNK = 512
-
-
-def child_rng(seed: int, role: str, image: int, stream: str) -> np.random.Generator:
-    """A generator of its own for every (seed, role, image, stream), independent of all the others."""
-    key = (ROLES.index(role), image, STREAMS.index(stream))
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
 def simulate(config: RunConfig) -> dict[str, Dataset]:
@@ -36,18 +32,41 @@ def simulate(config: RunConfig) -> dict[str, Dataset]:
 
     The photon scale is set by the training scan, ``s² = nphotons / ⟨Σ|Ψ|²⟩``, and used for all three.
     """
-    probes = {role: make_probe(config.probe_of(role), config.N) for role in ROLES}
-    log.info("probe: %.1f pixels across (90 %% of its energy)", energy_diameter(probes["train"]))
+    return simulate_with_truth(config)[0]
+
+
+def simulate_with_truth(config: RunConfig) -> tuple[dict[str, Dataset], Truth | None]:
+    """The datasets of :func:`simulate`, and what is true of the test scan where they do not say it."""
+    modes, spread = {role: true_modes(config, role) for role in ROLES}, config.imperfections.point_spread_px
+    log.info("probe: %.1f pixels across (90 %% of its energy)", energy_diameter(modes["train"][0]))
     if config.test_probe is not None:
-        log.info("probe of the test scan: %.1f pixels across", energy_diameter(probes["test"]))
-    clean = {role: _noise_free(config, role, probes[role]) for role in ROLES}
+        log.info("probe of the test scan: %.1f pixels across", energy_diameter(modes["test"][0]))
+    clean = {role: _noise_free(config, role, modes[role]) for role in ROLES}
     mean_energy = np.mean(np.sum(np.square(clean["train"].amplitudes, dtype=np.float64), axis=(1, 2)))
     scale = float(np.sqrt(config.nphotons / mean_energy))
-    return {role: _add_counting_noise(data, scale, config.seed, role) for role, data in clean.items()}
+    flux = {role: true_flux(config, role, data.image) for role, data in clean.items()}
+    detector = true_detector(config, scale**2 * clean["train"].amplitudes.statistics.largest ** 2)
+    counted = {
+        role: _add_counting_noise(data, scale, config.seed, role, flux[role], spread, detector)
+        for role, data in clean.items()
+    }
+    if not config.imperfect:
+        return counted, None
+    told, margin = as_told(config, counted, detector.good)
+    positions = clean["test"].positions.astype(np.float64) + margin
+    truth = Truth(
+        probe=(scale * modes["test"]).astype(np.complex64),
+        positions=positions,
+        flux=np.ones(len(positions)) if flux["test"] is None else flux["test"],
+        background=detector.background,
+        hot=np.broadcast_to(detector.glow, detector.good.shape) > 0,
+        object=told["test"].objects,
+    )
+    return told, truth
 
 
-def _noise_free(config: RunConfig, role: str, probe: np.ndarray) -> Dataset:
-    """The dataset of one role with amplitudes |Ψ| and a photon scale of one."""
+def _noise_free(config: RunConfig, role: str, modes: np.ndarray) -> Dataset:
+    """The dataset of one role with amplitudes |Ψ|, the first of the modes, and a photon scale of one."""
     n_images = {"train": config.nimgs_train, "val": 1, "test": config.nimgs_test}[role]
     limit = {"train": config.max_groups_train, "val": config.train.val_groups, "test": None}[role]
     rngs = {s: [child_rng(config.seed, role, i, s) for i in range(n_images)] for s in STREAMS}
@@ -59,13 +78,15 @@ def _noise_free(config: RunConfig, role: str, probe: np.ndarray) -> Dataset:
     amplitudes = np.empty((len(scan.positions), config.N, config.N), np.float32)
     for image, truth in enumerate(objects):
         chosen = np.flatnonzero(scan.image == image)
-        amplitudes[chosen] = noise_free_amplitudes(truth, probe, scan.positions[chosen])
+        amplitudes[chosen] = noise_free_amplitudes(
+            truth, modes if len(modes) > 1 else modes[0], scan.positions[chosen], config.imperfect
+        )
     return Dataset(
         amplitudes=Patterns(amplitudes),
         positions=scan.positions,
         image=scan.image,
         groups=scan.groups,
-        probe=probe,
+        probe=modes[0],
         photon_scale=1.0,
         object_size=config.size,
         region_size=config.region_size,
@@ -74,37 +95,52 @@ def _noise_free(config: RunConfig, role: str, probe: np.ndarray) -> Dataset:
     )
 
 
-def noise_free_amplitudes(truth: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """``|F(P · O[r : r + N])|`` at every position.
+def noise_free_amplitudes(
+    truth: np.ndarray, probe: np.ndarray, positions: np.ndarray, exact: bool = False
+) -> np.ndarray:
+    """``|F(P · O[r : r + N])|`` at every position; of several modes ``√(Σ_m |F(P_m · …)|²)``.
 
     Args:
         truth: the object, ``(M, M)`` complex64.
-        probe: ``(N, N)`` complex64.
+        probe: ``(N, N)`` complex64, or modes ``(K, N, N)``.
         positions: ``(K, 2)`` float32, within ``[0, M − N]``.
+        exact: fractions of a pixel move the probe rather than the object, which is not interpolated then.
 
     Returns:
         ``(K, N, N)`` float32.
     """
-    N = probe.shape[0]
+    N = probe.shape[-1]
     amplitudes = np.empty((len(positions), N, N), np.float32)
     for start in range(0, len(positions), CHUNK):
         chunk = positions[start : start + CHUNK]
         whole = np.floor(chunk).astype(np.int64)
         windows = physics.cut_windows(truth, whole, N + 1)
-        fraction = tf.constant((chunk - whole)[:, None], tf.float32)
-        waves = physics.diffract(tf.constant(windows), fraction, tf.constant(probe))
+        fraction, light = tf.constant((chunk - whole)[:, None], tf.float32), tf.constant(probe)
+        if exact and np.any(chunk != whole):
+            fraction, light = physics.split_positions(fraction, light)
+        waves = physics.diffract(tf.constant(windows), fraction, light)
         amplitudes[start : start + CHUNK] = waves.numpy()[:, 0]
     return amplitudes
 
 
-def _add_counting_noise(clean: Dataset, scale: float, seed: int, role: str) -> Dataset:
-    """Replace |Ψ| by ``√n``, ``n ~ Poisson(s²|Ψ|²)``, drawn image by image."""
+def _add_counting_noise(
+    clean: Dataset,
+    scale: float,
+    seed: int,
+    role: str,
+    flux: np.ndarray | None = None,
+    point_spread_px: float = 0.0,
+    detector: Detector = PERFECT,
+) -> Dataset:
+    """Replace |Ψ| by ``√n``, ``n ~ Poisson(s²|Ψ|²)`` if nothing is imperfect, drawn image by image."""
     amplitudes = np.empty_like(clean.amplitudes)
     for image in range(clean.n_images):
         chosen = np.flatnonzero(clean.image == image)
         rng = child_rng(seed, role, image, "noise")
+        elsewhere = child_rng(seed, role, image, "elsewhere") if detector.background else None
         for start in range(0, len(chosen), CHUNK):
             part = chosen[start : start + CHUNK]
-            mean_counts = np.square(scale * clean.amplitudes[part].astype(np.float64))
-            amplitudes[part] = np.sqrt(rng.poisson(mean_counts))
+            light = np.square(scale * clean.amplitudes[part].astype(np.float64))
+            light = arriving(light, None if flux is None else flux[part], point_spread_px)
+            amplitudes[part] = np.sqrt(detector.counts(light, rng, elsewhere))
     return replace(clean, amplitudes=Patterns(amplitudes), photon_scale=scale)

@@ -48,6 +48,11 @@ class Truth:
         """What is written, by name, all but the object."""
         return {key: np.asarray(getattr(self, key)) for key in KINDS}
 
+    def keyed(self) -> dict[str, np.ndarray]:
+        """The NPZ form, with the object."""
+        named = {PREFIX + key: value for key, value in self.arrays().items()}
+        return named | {OBJECT: np.asarray(self.object)}
+
 
 def truth_of(made: MeasuredLike) -> Truth:
     """The truth of a scan that was simulated."""

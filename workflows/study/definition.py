@@ -103,16 +103,20 @@ def load_study(path: Path) -> Study:
     Raises:
         ConfigError: the file is missing or no YAML; a key is unknown or missing; a name means nothing.
     """
-    try:
-        values = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: cannot be read ({one_line(str(error))})") from error
-    study = _made(Study, values, str(path))
+    study = made(Study, loaded(path), str(path))
     cells = tuple(_cell(cell, f"{path}, cells") for cell in study.cells)
     comparisons = tuple(_comparison(entry, f"{path}, comparisons") for entry in study.comparisons)
-    made = Study(tuple(study.stitching), cells, comparisons)
-    _check_names(made)
-    return made
+    read = Study(tuple(study.stitching), cells, comparisons)
+    _check_names(read)
+    return read
+
+
+def loaded(path: Path) -> Any:
+    """What a YAML file holds; a ConfigError of one line where it cannot be read."""
+    try:
+        return yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: cannot be read ({one_line(str(error))})") from error
 
 
 def _cell(values: Any, where: str) -> Cell:
@@ -121,20 +125,20 @@ def _cell(values: Any, where: str) -> Cell:
         where = f"{where}, {values.get('name')}"
         for key, cls in (("published", Published), ("target", Target)):
             if key in values:
-                values[key] = _made(cls, values[key], f"{where}, {key}")
-    return _made(Cell, values, where)
+                values[key] = made(cls, values[key], f"{where}, {key}")
+    return made(Cell, values, where)
 
 
 def _comparison(values: Any, where: str) -> Comparison:
-    made = _made(Comparison, values, where)
-    where = f"{where}, {made.title}"
-    return Comparison(made.title, tuple(_made(Claim, claim, where) for claim in made.any))
+    read = made(Comparison, values, where)
+    where = f"{where}, {read.title}"
+    return Comparison(read.title, tuple(made(Claim, claim, where) for claim in read.any))
 
 
 Made = TypeVar("Made")
 
 
-def _made(cls: type[Made], values: Any, where: str) -> Made:
+def made(cls: type[Made], values: Any, where: str) -> Made:
     """A dataclass from a mapping that has its keys and no others."""
     if not isinstance(values, dict):
         raise ConfigError(f"{where}: {values!r} must be a section of keys")

@@ -54,11 +54,11 @@ def results_markdown(study: Study, results: Sequence[CellResult], command: str) 
     parts = [
         _caption(study, results),
         f"    {command}",
-        _table(headings, [line for result in results for line in _cell_lines(study, result)]),
+        table(headings, [line for result in results for line in _cell_lines(study, result)]),
     ]
     if study.comparisons:
         lines = [line for entry in study.comparisons for line in _comparison_lines(study, entry, results)]
-        parts.append(_table(["comparison", "claim", "difference", "holds"], lines))
+        parts.append(table(["comparison", "claim", "difference", "holds"], lines))
     parts += ["![Published values and ours](comparison.png)", "![Validation losses](validation_loss.png)"]
     notes = [f"- {note}" for result in results for note in _notes(result)]
     return "\n\n".join([*parts, "\n".join(notes)] if notes else parts) + "\n"
@@ -104,7 +104,7 @@ def _goal_texts(study: Study, result: CellResult) -> list[str]:
     return [values if published.source else "", target, f"miss: {', '.join(missed)}" if missed else met]
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
@@ -223,4 +223,4 @@ def spread_markdown(results: Sequence[CellResult], judged: str, command: str) ->
             parts = (found.median, found.low, found.high) if found else (None,) * 3
             rows[-1] += ["–" if part is None else format(part, style) for part in parts]
     caption = f"Spread over the seeds, `{judged}` stitching. `failed`: begun and not complete."
-    return "\n\n".join([caption, f"    {command}", _table(headings, rows)]) + "\n"
+    return "\n\n".join([caption, f"    {command}", table(headings, rows)]) + "\n"

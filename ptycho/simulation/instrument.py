@@ -1,0 +1,113 @@
+"""The instrument of a run of grid lines: what is true of it, and what the networks are told of it.
+
+All roles have one detector, one source and one belief about the probe; positions and flux go wrong anew on
+every image. See :mod:`ptycho.simulation.imperfections`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from ptycho.config import RunConfig
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.groups import smallest_region
+from ptycho.scan.probe import fresnel_number, make_probe
+from ptycho.simulation.imperfections import (
+    HOT,
+    Detector,
+    faulty,
+    flux,
+    given_probe,
+    incoherent_modes,
+    recorded_positions,
+    stream,
+    working,
+)
+from ptycho.simulation.streams import child_rng
+
+
+def true_modes(config: RunConfig, role: str) -> np.ndarray:
+    """The incoherent modes of a role's probe, ``(K, N, N)`` complex64; together they have its power."""
+    wrong, probe = config.imperfections, make_probe(config.probe_of(role), config.N)
+    if wrong.modes == 1:
+        return probe[None]
+    return incoherent_modes(probe.astype(complex), wrong.modes, wrong.coherence).astype(np.complex64)
+
+
+def true_flux(config: RunConfig, role: str, image: np.ndarray) -> np.ndarray | None:
+    """Light in each pattern, one on average, ``(J,)``, of patterns of images ``image (J,)``; None: one."""
+    rms, found = config.imperfections.flux_rms, np.ones(len(image))
+    for i in np.unique(image):
+        mine = image == i
+        found[mine] = flux(int(mine.sum()), rms, stream(_seed(config, role, i), "flux"))
+    return found if rms else None
+
+
+def true_detector(config: RunConfig, brightest: float) -> Detector:
+    """The detector; ``brightest`` is the largest count that the sample lets expect."""
+    wrong = config.imperfections
+    good, hot = faulty(config.N, config.bad_pixels, config.hot_pixels, stream(config.seed, "faults"))
+    gap = working(config.N, wrong.gap_rows, wrong.gap_columns, stream(config.seed, "gap"))
+    glow = np.where(hot & gap, HOT * brightest, 0.0)
+    return Detector(good & gap, glow, wrong.background, wrong.saturation)
+
+
+def as_told(config: RunConfig, data: dict[str, Dataset], good: np.ndarray) -> tuple[dict[str, Dataset], int]:
+    """The datasets with the probe and the positions that are believed, and the pixels that are known to work.
+
+    Where recorded positions leave the objects, these get a margin that no light has reached. Fractions of a
+    pixel move the probe then, so that nothing is interpolated.
+
+    Args:
+        data: by role, with the first mode of the true probe and the true positions.
+        good: ``(N, N)`` bool.
+
+    Returns:
+        The datasets, which share R and M, and the margin in pixels.
+    """
+    places = {role: _recorded(config, role, part) for role, part in data.items()}
+    low, high = min(r.min() for r in places.values()), max(r.max() for r in places.values())
+    margin = math.ceil(max(0.0, -low, high - (config.size - config.N)))
+    places = {role: (r + margin).astype(np.float32) for role, r in places.items()}
+    exact = any(np.any(r != np.round(r)) for r in places.values())
+    side = config.region_size
+    if exact:
+        side = max(smallest_region(places[role], part.groups, config.N) for role, part in data.items())
+    told = {}
+    for role, part in data.items():
+        pitch, top, left, height, width = part.tiling
+        assert part.objects is not None  # they have just been made
+        told[role] = replace(
+            part,
+            positions=places[role],
+            probe=_given(config, role, part.probe),
+            objects=np.pad(part.objects, [(0, 0), (margin, margin), (margin, margin)], mode="edge"),
+            object_size=config.size + 2 * margin,
+            region_size=side,
+            stated_tiling=type(part.tiling)(pitch, top + margin, left + margin, height, width),
+            good=None if good.all() else good,
+            exact=exact,
+        )
+    return told, margin
+
+
+def _given(config: RunConfig, role: str, first_mode: np.ndarray) -> np.ndarray:
+    fresnel = fresnel_number(config.probe_of(role), config.N)
+    return given_probe(first_mode, config.imperfections, fresnel, config.seed).astype(np.complex64)
+
+
+def _recorded(config: RunConfig, role: str, data: Dataset) -> np.ndarray:
+    """``(J, 2)`` float64."""
+    found = data.positions.astype(np.float64)
+    for i in np.unique(data.image):
+        mine = data.image == i
+        found[mine] = recorded_positions(found[mine], config.imperfections, 1, _seed(config, role, i))
+    return found
+
+
+def _seed(config: RunConfig, role: str, image: int) -> int:
+    """Of what goes wrong on one image alone."""
+    return int(child_rng(config.seed, role, int(image), "recorded").integers(2**32))
