@@ -56,6 +56,23 @@ def far_field(wave):
     return kernel(wave.shape[0]) @ wave @ kernel(wave.shape[1]).T
 
 
+def moved(wave, shift):
+    """A periodic wave moved by fractions of a pixel: each of its frequencies turns by a phase of its own."""
+    rows, cols = (np.fft.fftfreq(side) for side in wave.shape)
+    ramp = np.exp(-2j * np.pi * (shift[0] * rows[:, None] + shift[1] * cols))
+    return np.fft.ifft2(np.fft.fft2(wave) * ramp)
+
+
+def exact_diffraction(image, positions, probe):
+    """``|F(P_s · O[w : w + N])|`` at every position w + s, the probe moved by s, ``(K, N, N)``."""
+    N, found = probe.shape[0], []
+    for position in positions:
+        row, col = np.floor(np.asarray(position, float) + 0.5).astype(int)
+        light = moved(probe, np.asarray(position, float) - (row, col))
+        found.append(np.abs(far_field(light * image[row : row + N, col : col + N])))
+    return np.array(found)
+
+
 def diffraction(image, positions, probe):
     """``|F(P · patch)|`` at every position, ``(K, N, N)``."""
     N = probe.shape[0]

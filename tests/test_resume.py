@@ -332,6 +332,7 @@ def test_a_model_that_does_not_say_whether_it_is_complete_is_trained_again(tmp_p
 COMMAND = (
     *(*TINY, "nepochs=2", "gridsize=1", "xla.compile=false", "train.checkpoint_seconds=0"),
     *("model.stages=1", "model.width=8", "model.blocks=1", "model.neighbours=0"),
+    *("probe.learn=true", "probe.rate=10"),
 )
 
 
@@ -343,7 +344,9 @@ def results(run):
         with (run / name / "history.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
         found[f"{name} history"] = [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
-    return found | {name: digest for name, digest in files(run).items() if name.endswith("recon.npz")}
+    return found | {
+        name: digest for name, digest in files(run).items() if name.endswith(("recon.npz", "probe.npz"))
+    }
 
 
 def start(cwd, script, *arguments):
@@ -384,7 +387,8 @@ def test_a_run_through_everything(tmp_path, in_process):
     code, _, err = in_process(SCRIPT, *COMMAND, "output_dir=reference")
     assert code == 0, err
     reference = tmp_path / "reference"
-    assert set(files(reference / "pinn")) == {"setup.npz", "weights.npz", "model.json", "history.csv"}
+    kept = {"setup.npz", "weights.npz", "model.json", "history.csv", "probe.npz"}
+    assert set(files(reference / "pinn")) == kept
 
     run = tmp_path / "run"
     with small_disk(200_000):

@@ -78,9 +78,8 @@ def _noise_free(config: RunConfig, role: str, modes: np.ndarray) -> Dataset:
     amplitudes = np.empty((len(scan.positions), config.N, config.N), np.float32)
     for image, truth in enumerate(objects):
         chosen = np.flatnonzero(scan.image == image)
-        amplitudes[chosen] = noise_free_amplitudes(
-            truth, modes if len(modes) > 1 else modes[0], scan.positions[chosen], config.imperfect
-        )
+        probe = modes if len(modes) > 1 else modes[0]
+        amplitudes[chosen] = noise_free_amplitudes(truth, probe, scan.positions[chosen])
     return Dataset(
         amplitudes=Patterns(amplitudes),
         positions=scan.positions,
@@ -92,19 +91,19 @@ def _noise_free(config: RunConfig, role: str, modes: np.ndarray) -> Dataset:
         region_size=config.region_size,
         objects=objects,
         stated_tiling=nested_tiling(config, role),
+        exact=bool(np.any(scan.positions != np.round(scan.positions))),
     )
 
 
-def noise_free_amplitudes(
-    truth: np.ndarray, probe: np.ndarray, positions: np.ndarray, exact: bool = False
-) -> np.ndarray:
+def noise_free_amplitudes(truth: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """``|F(P · O[r : r + N])|`` at every position; of several modes ``√(Σ_m |F(P_m · …)|²)``.
+
+    Fractions of a pixel move the probe, exactly; the object is not interpolated.
 
     Args:
         truth: the object, ``(M, M)`` complex64.
         probe: ``(N, N)`` complex64, or modes ``(K, N, N)``.
         positions: ``(K, 2)`` float32, within ``[0, M − N]``.
-        exact: fractions of a pixel move the probe rather than the object, which is not interpolated then.
 
     Returns:
         ``(K, N, N)`` float32.
@@ -116,7 +115,7 @@ def noise_free_amplitudes(
         whole = np.floor(chunk).astype(np.int64)
         windows = physics.cut_windows(truth, whole, N + 1)
         fraction, light = tf.constant((chunk - whole)[:, None], tf.float32), tf.constant(probe)
-        if exact and np.any(chunk != whole):
+        if np.any(chunk != whole):
             fraction, light = physics.split_positions(fraction, light)
         waves = physics.diffract(tf.constant(windows), fraction, light)
         amplitudes[start : start + CHUNK] = waves.numpy()[:, 0]
