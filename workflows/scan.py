@@ -310,8 +310,10 @@ def reconstructed(
         fits[REFINED] = judged(recons[REFINED])
     with folder.timed("scoring"):
         truth = {name: compared(recon, each.scan) for name, recon in recons.items()}
-    result = assembled(each.scan, each.found, recons, fits, halves, truth, doubts)
     beams = {name: beam_of(recon, each) for name, recon in recons.items()}
+    result = assembled(
+        each.scan, each.found, recons, fits, halves, truth, doubts, beams, each.whole.positions
+    )
     for name, recon in recons.items():
         store_recon(name, recon.object, folder, beams[name])
     last = REFINED if REFINED in recons else next(reversed(recons))

@@ -48,6 +48,11 @@ EXPLAINED = (
         "plane; where it falls below 0.5, 1/7, and the half-bit curve (van Heel & Schatz 2005), as a "
         "fraction of Nyquist, and as a half period in object pixels and in metres; null: never",
     }
+    | {
+        "beam": "what goes with the object: share of the power in each mode of the probe; rms change of each "
+        "coordinate of the positions against the file's, without their common shift; standard deviation of "
+        "the flux, its mean being one; mean background in the units of the patterns"
+    }
     | FLAGS
 )
 
@@ -168,10 +173,16 @@ def assembled(
     halves: Halves | None,
     truth: dict[str, dict[str, Any] | None],
     doubts: list[str],
+    beams: dict[str, dict[str, np.ndarray]],
+    positions: np.ndarray,
 ) -> dict[str, Any]:
-    """``metrics.json``: how far the result can be trusted, and how the file was understood."""
+    """``metrics.json``: how far the result can be trusted, and how the file was understood.
+
+    ``beams`` are the probes, positions, … that go with the reconstructions; ``positions`` are the file's.
+    """
     rows = {name: _row(fits[name], recon) for name, recon in recons.items()}
     for name, row in rows.items():
+        row["beam"] = beam_facts(beams[name], positions)
         row["flags"] += doubts
         if (scores := truth[name]) is not None:
             row["against_the_files_object"] = scores
@@ -212,6 +223,19 @@ def _row(fit: Fit, recon: Recon) -> dict[str, Any]:
     }
 
 
+def beam_facts(beam: dict[str, np.ndarray], given: np.ndarray) -> dict[str, Any]:
+    """What was found besides the object, in numbers; ``given``: the file's positions ``(J, 2)``."""
+    power = np.sum(np.abs(beam["probe"]) ** 2, axis=(1, 2), dtype=float)
+    moves = (beam["positions"] - given).astype(float)
+    dark = beam.get("background")
+    return {
+        "mode_shares": (power / power.sum()).tolist(),
+        "moved_px": float(np.sqrt(np.mean((moves - moves.mean(axis=0)) ** 2))),
+        "flux_rms": float(np.std(beam["flux"].astype(float) ** 2)),
+        "background_per_pixel": None if dark is None else float(dark.mean()),
+    }
+
+
 def _resolution(halves: Halves, pixel: tuple[float, float] | None) -> dict[str, Any]:
     lengths = {}
     for name, value in halves.crossings.items():
@@ -242,6 +266,12 @@ def drawn(
             made, probe = recon.object, recon.data.probe
             image = scan_figures.reconstructed(made.objects[0], made.mask[0], probe, pixel, shown)
             folder.figure(names.figure(f"amp_phase_{name}"), image)
+        if len(recons) > 1 and all(recon.object.mask.any() for recon in recons.values()):
+            each = {
+                _title(name, result[name]): (recon.object.objects[0], recon.object.mask[0], recon.data.probe)
+                for name, recon in recons.items()
+            }
+            folder.figure(names.figure("side_by_side"), scan_figures.side_by_side(each, pixel))
         last = next(reversed(recons))
         used, positions = fits[last].used, recons[last].data.positions
         each = used.residual / np.maximum(used.measured, 1e-30)

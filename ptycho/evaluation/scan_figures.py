@@ -85,16 +85,11 @@ def reconstructed(
     title: str,
 ) -> Figure:
     """Amplitude and phase of the covered part of an object ``(M, M)``, with a scale bar, and the probe."""
-    rows, cols = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
-    part = (slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1)) if len(rows) else np.s_[:, :]
-    image, mask = image[part], mask[part]
-    amplitude, phase = np.abs(image), np.where(mask, levelled_phase(image, mask), np.nan)
+    amplitude, phase = _levelled(image, mask)
     figure = Figure(figsize=(15, 5.2), layout="constrained")
     axes = figure.subplots(1, 3, width_ratios=(1, 1, 0.7))
-    inside = amplitude[mask] if mask.any() else amplitude
-    shown = axes[0].imshow(
-        np.where(mask, amplitude, np.nan), cmap="gray", vmin=0, vmax=np.quantile(inside, 0.998)
-    )
+    top = np.nanquantile(amplitude, 0.998) if mask.any() else 1
+    shown = axes[0].imshow(amplitude, cmap="gray", vmin=0, vmax=top)
     figure.colorbar(shown, ax=axes[0], fraction=0.046, label="amplitude")
     low, high = np.nanquantile(phase, (0.002, 0.998)) if mask.any() else (-1, 1)
     shown = axes[1].imshow(phase, cmap="viridis", vmin=low, vmax=high, interpolation="nearest")
@@ -103,9 +98,44 @@ def reconstructed(
     for ax, text in zip(axes, ("amplitude", "phase, its plane removed", "probe"), strict=True):
         ax.set(title=text, xticks=[], yticks=[])
     for ax in axes[:2]:
-        _scale_bar(ax, image.shape, pixel_m)
+        _scale_bar(ax, phase.shape, pixel_m)
     figure.suptitle(title)
     return figure
+
+
+def side_by_side(
+    recons: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]], pixel_m: tuple[float, float] | None
+) -> Figure:
+    """Amplitude, phase and strongest probe mode of several reconstructions of one scan, a column each.
+
+    Args:
+        recons: by title, the object ``(M, M)``, its covered part ``(M, M)``, and the probe ``(N, N)``. All
+            amplitudes have one grey scale and all phases one colour scale: those of the last.
+    """
+    prepared = {title: (*_levelled(image, mask), probe) for title, (image, mask, probe) in recons.items()}
+    amplitude, phase, _ = next(reversed(prepared.values()))
+    top, (low, high) = np.nanquantile(amplitude, 0.998), np.nanquantile(phase, (0.002, 0.998))
+    figure = Figure(figsize=(4.6 * len(recons), 13), layout="constrained")
+    axes = figure.subplots(3, len(recons), squeeze=False)
+    for column, (title, (amplitude, phase, probe)) in zip(axes.T, prepared.items(), strict=True):
+        column[0].imshow(amplitude, cmap="gray", vmin=0, vmax=top)
+        column[1].imshow(phase, cmap="viridis", vmin=low, vmax=high, interpolation="nearest")
+        column[2].imshow(_hue(probe), interpolation="nearest")
+        column[0].set_title(title)
+        for ax in column:
+            ax.set(xticks=[], yticks=[])
+        _scale_bar(column[0], amplitude.shape, pixel_m)
+    for ax, label in zip(axes[:, 0], ("amplitude", "phase", "probe"), strict=True):
+        ax.set_ylabel(label)
+    return figure
+
+
+def _levelled(image: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Amplitude and levelled phase of the bounding box of the covered part, NaN outside of that."""
+    rows, cols = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
+    part = (slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1)) if len(rows) else np.s_[:, :]
+    image, mask = image[part], mask[part]
+    return np.where(mask, np.abs(image), np.nan), np.where(mask, levelled_phase(image, mask), np.nan)
 
 
 def levelled_phase(image: np.ndarray, mask: np.ndarray) -> np.ndarray:

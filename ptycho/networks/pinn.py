@@ -72,7 +72,7 @@ class PtychoPINN(keras.Model):
         pixel in the dim tail of one probe position is bright in another.
         """
         measured, offsets = batch["x"], batch["offsets"]
-        objects = self(measured, offsets, probe)
+        objects = self(measured, offsets, tf.stop_gradient(probe))
         if "near_x" in batch:
             measured = tf.concat([measured, batch["near_x"]], axis=1)
             offsets = tf.concat([offsets, batch["near_offsets"]], axis=1)

@@ -213,11 +213,17 @@ class JointSolver:
         self._steps: dict[tuple[bool, bool, bool], Callable] = {}
 
     def run(
-        self, start: State, plan: list[Pass], patience: int, advance: Advance = lambda patterns: None
+        self,
+        start: State,
+        plan: list[Pass],
+        patience: int,
+        advance: Advance = lambda patterns: None,
+        watch: Callable[[State, float], object] = lambda state, r_factor: None,
     ) -> Solution:
         """The state that explains the judging patterns best, the start among the candidates.
 
-        It ends early when none of the last ``patience`` passes was the best.
+        It ends early when none of the last ``patience`` passes was the best. ``watch`` is called after every
+        pass with the state and the R-factor of the judging patterns.
         """
         state, motion, rng = start, _Motion.none(start), np.random.default_rng([self.seed, 4])
         power, before = float(np.sum(np.abs(start.modes) ** 2)), np.inf
@@ -236,6 +242,7 @@ class JointSolver:
             score, r_factor, places = self._judged(places, state, step.free)
             course.append(score)
             r_factors.append(r_factor)
+            watch(state, r_factor)
             if score <= min(course):
                 best, best_places = state, judging
             if min(course[-patience:]) > min(course):
