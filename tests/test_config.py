@@ -283,8 +283,8 @@ WRONG = [
     ({"models": None}, "models=null: must be a list of names"),
     ({"scan": 1.5}, "scan=1.5: must be a section of keys"),
     ({"train": None}, "train=null: must be a section of keys"),
-    ({"probe": "zone_plate"}, "probe.kind=zone_plate: must be one of own, ideal_disk, zone_plate, npz"),
-    ({"probe__kind": "laser"}, "probe.kind=laser: must be one of own, ideal_disk, zone_plate, npz"),
+    ({"probe": "zone_plate"}, "probe.kind=zone_plate: must be one of own, run, ideal_disk, zone_plate, npz"),
+    ({"probe__kind": "laser"}, "probe.kind=laser: must be one of own, run, ideal_disk, zone_plate, npz"),
     ({"object": {}}, "object.kind=None: must be one of lines"),
     ({"model__kind": None}, "model.kind=None: must be one of unrolled, unet"),
     ({"train__clip_norm": [1]}, r"train.clip_norm=\[1\]: must be a number"),
@@ -452,7 +452,7 @@ def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
         options[path.parent.name].add(path.stem)
     assert options == {
         "object": {"lines"},
-        "probe": {"own", "ideal_disk", "zone_plate", "npz"},
+        "probe": {"own", "run", "ideal_disk", "zone_plate", "npz"},
         "measured": {"default"},
         "model": {"unrolled", "unrolled_fast", "unrolled_fine", "unet"},
         "baseline": {"ptychonn"},

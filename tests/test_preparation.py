@@ -4,11 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import reference
 from helpers_scans import Frames
 
-from ptycho.config import ConfigError, ScanRunConfig, ZonePlateProbe
+from ptycho.config import ConfigError, OwnProbe, RunProbe, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
-from ptycho.preparation.dataset import joined, kept_out, measured_dataset, training_and_validation
+from ptycho.preparation.dataset import (
+    joined,
+    kept_out,
+    measured_dataset,
+    probe_of_run,
+    training_and_validation,
+)
 from ptycho.preparation.detector import Detector, found_centre, oriented, suspicious_pixels
 from ptycho.preparation.geometry import lonely, object_pixel, positions_in_pixels, resampled_probe
 from ptycho.preparation.prepare import understand
@@ -350,3 +357,41 @@ def test_a_mask_file(tmp_path):
     with pytest.raises(ConfigError, match=r"data\.mask_file=.*cannot be read"):
         understand(raw(), config(mask_file=str(tmp_path / "none.npy")))
     assert replace(raw(), good=~bad).good is not None
+
+
+def stored_probe(folder, modes, name="pinn"):
+    (folder / "recons" / name).mkdir(parents=True)
+    np.savez(folder / "recons" / name / "recon.npz", probe=modes, object=np.ones((1, 4, 4), np.complex64))
+    return folder
+
+
+def test_the_probe_of_an_earlier_run(tmp_path):
+    """The refined one before the network's; all modes, at the power of this scan."""
+    rng = np.random.default_rng(1)
+    modes = reference.random_complex(rng, (2, 32, 32)).astype(np.complex64)
+    run = stored_probe(stored_probe(tmp_path / "run", modes[::-1]), modes, "refined")
+    settings = ScanRunConfig(data=config(), run=str(run), probe=RunProbe())
+    data, _ = measured_dataset(understand(raw(), config()), settings, tmp_path)
+    scale = data.modes[0, 0, 0] / modes[0, 0, 0]
+    np.testing.assert_allclose(data.modes, scale * modes, rtol=1e-4)
+    assert np.sum(np.abs(data.modes) ** 2) == pytest.approx(data.amplitudes.statistics.mean_energy, rel=1e-4)
+
+
+def test_the_probe_of_an_earlier_run_that_does_not_fit(tmp_path):
+    with pytest.raises(ConfigError, match=r"probe=run: is that of the run which run=… names; set run"):
+        ScanRunConfig(data=config(), probe=RunProbe())
+    with pytest.raises(ConfigError, match=r"probe=run: .* holds no reconstruction of a measured scan"):
+        probe_of_run(tmp_path, 32)
+    run = stored_probe(tmp_path / "run", np.ones((1, 16, 16), np.complex64))
+    with pytest.raises(
+        ConfigError, match=r"a probe of shape \(1, 16, 16\) in .*: must be modes \(K, 32, 32\)"
+    ):
+        probe_of_run(run, 32)
+
+
+def test_nothing_is_lit_outside_the_mask(tmp_path):
+    settings = ScanRunConfig(data=config(), probe=OwnProbe(mask_diameter_px=10))
+    data, _ = measured_dataset(understand(raw(), config()), settings, tmp_path)
+    axis = np.arange(32) - 16
+    outside = np.hypot(axis[:, None], axis) > 5
+    assert not data.probe[outside].any() and data.probe[~outside].all()

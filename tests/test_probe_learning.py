@@ -164,16 +164,13 @@ def test_a_wrong_probe_becomes_right(data):
     told = wrong(data, given)
     views = [with_neighbours(CONFIG, told[role]) for role in ("train", "val")]
     settings = {"batch_size": 8, "learning_rate": 2e-3, "seed": 0, "compile_xla": False}
-    losses, errors = [], []
+    errors = []
     for rate, start in ((40.0, 0), (40.0, 6)):
         learner = learner_of(views[0])
-        history = train(
-            learner, *views, CONFIG.train, epochs=6, probe_rate=rate, probe_start=start, **settings
-        )
-        losses.append(history.rows[-1]["val_loss"])
+        train(learner, *views, CONFIG.train, epochs=6, probe_rate=rate, probe_start=start, **settings)
         errors.append(error(learner.modes(views[0].model_probe)[0], true))
     assert errors[1] == pytest.approx(error(given, true), rel=1e-3) and errors[1] > 0.3
-    assert errors[0] < 0.8 * errors[1] and losses[0] < losses[1]
+    assert errors[0] < 0.8 * errors[1]
 
 
 def test_a_dataset_under_other_modes_keeps_the_power(data):

@@ -18,6 +18,7 @@ from ptycho.config.sections import (
     LsqmlConfig,
     OwnProbe,
     ProbeConfig,
+    RunProbe,
     ScanConfig,
 )
 
@@ -85,8 +86,9 @@ class RunConfig(NetworkConfig):
             f"offset={self.offset}): the object must hold one group",
         )
         for key in ("probe", "test_probe"):
-            own = isinstance(getattr(self, key), OwnProbe)
-            check(not own, key, "own", "zone_plate, npz or ideal_disk: only a measured scan has its own")
+            kind = getattr(getattr(self, key), "KIND", None)
+            other = kind not in (OwnProbe.KIND, RunProbe.KIND)
+            check(other, key, kind, "zone_plate, npz or ideal_disk: only a measured scan has that one")
             diameter = getattr(getattr(self, key), "mask_diameter_px", None)
             if diameter is not None:
                 limit = 2 * self.N

@@ -15,6 +15,7 @@ from ptycho.config.sections import (
     LsqmlConfig,
     OwnProbe,
     ProbeConfig,
+    RunProbe,
     SolverConfig,
     StitchConfig,
     UnrolledModel,
@@ -59,6 +60,8 @@ class ScanRunConfig(NetworkConfig):
         for key in ("free_fraction", "val_fraction"):
             value = getattr(self, key)
             check(math.isfinite(value) and 0 <= value <= 0.5, key, value, "from 0 to 0.5")
+        if self.run is None and isinstance(self.probe, RunProbe):
+            raise ConfigError("probe=run: is that of the run which run=… names; set run, or another probe")
         if self.nepochs:
             least = f"less than nepochs={self.nepochs}"
             check(self.probe.start_epoch < self.nepochs, "probe.start_epoch", self.probe.start_epoch, least)

@@ -59,6 +59,13 @@ class OwnProbe(LearnedProbe):
 
 
 @dataclass(frozen=True)
+class RunProbe(LearnedProbe):
+    """The probe that the run ``run`` found: that of an earlier scan of the same instrument."""
+
+    KIND: ClassVar[str] = "run"
+
+
+@dataclass(frozen=True)
 class IdealDiskProbe(LearnedProbe):
     """Gaussian-smoothed disk with a flat phase; lengths in pixels of a 64 × 64 window, scaled with N."""
 
@@ -297,11 +304,11 @@ class SolverConfig:
 
 OBJECTS: dict[str, type] = {LinesObject.KIND: LinesObject}
 PROBES: dict[str, type] = {
-    probe.KIND: probe for probe in (OwnProbe, IdealDiskProbe, ZonePlateProbe, FileProbe)
+    probe.KIND: probe for probe in (OwnProbe, RunProbe, IdealDiskProbe, ZonePlateProbe, FileProbe)
 }
 GENERATORS: dict[str, type] = {model.KIND: model for model in (UnrolledModel, UNetModel)}
 MODELS = ("pinn", "baseline")  # networks
 ITERATIVE = "lsqml"  # beside them: needs no training
 SCAN_MODELS = ("pinn", ITERATIVE)  # of a measured scan
-ProbeConfig = OwnProbe | IdealDiskProbe | ZonePlateProbe | FileProbe
+ProbeConfig = OwnProbe | RunProbe | IdealDiskProbe | ZonePlateProbe | FileProbe
 GeneratorConfig = UnrolledModel | UNetModel

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ptycho.config import ConfigError, OwnProbe, ScanRunConfig, check
+from ptycho.config import ConfigError, OwnProbe, RunProbe, ScanRunConfig, check
+from ptycho.files.npz import NpzError, read_all
 from ptycho.preparation.detector import SAMPLED
 from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Finding, Understood
@@ -19,6 +20,7 @@ from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import make_probe, masked
 
 DARK = 0.05  # of the median energy: a pattern below it saw no beam
+LAST = ("refined", "pinn", "solver")  # of the reconstructions of a run
 MARGIN = 6  # pixels around the scan, into which corrected positions may move
 WHOLE = 1e-3  # pixels; positions nearer than that to whole ones are whole
 
@@ -81,6 +83,8 @@ def measured_dataset(
 
 def chosen_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, str]:
     """The modes of the probe, ``(K, N, N)`` of any scale, the strongest first, and where they come from."""
+    if isinstance(config.probe, RunProbe):
+        return masked(probe_of_run(Path(str(config.run)), scan.N), config.probe), f"that of {config.run}"
     if not isinstance(config.probe, OwnProbe):
         return make_probe(config.probe, scan.N)[None], f"probe={config.probe.KIND}"
     if scan.probe is None:
@@ -100,6 +104,26 @@ def chosen_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, s
         "larger: the probe lies outside",
     )
     return modes, several if len(power) > 1 else "the file's"
+
+
+def probe_of_run(run: Path, N: int) -> np.ndarray:
+    """The modes ``(K, N, N)`` that the last reconstruction of a measured scan in a run's folder goes with.
+
+    Raises:
+        ConfigError: there is none, or not of this size.
+    """
+    places = [run, *sorted((run / "scans").glob("*"))]
+    files = [place / "recons" / name / "recon.npz" for place in places for name in LAST]
+    path = next((file for file in files if file.is_file()), None)
+    if path is None:
+        raise ConfigError(f"probe=run: {run} holds no reconstruction of a measured scan")
+    try:
+        modes = read_all(path, {"probe": "c"})["probe"]
+    except NpzError as error:
+        raise ConfigError(f"probe=run: {path}: {error}") from error
+    wrong = modes.ndim != 3 or modes.shape[1:] != (N, N) or not np.isfinite(modes).all() or not modes[0].any()
+    check(not wrong, "probe=run", f"a probe of shape {modes.shape} in {path}", f"modes (K, {N}, {N})")
+    return modes
 
 
 def kept_out(data: Dataset, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
