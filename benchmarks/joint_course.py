@@ -38,7 +38,8 @@ from ptycho.evaluation.beam import position_error_px, probe_error
 from ptycho.iterative import lsqml
 from ptycho.preparation.dataset import kept_out, measured_dataset
 from ptycho.preparation.prepare import Understood, understand
-from ptycho.reconstruction.joint import Freedom, JointSolver, State, continued, from_scratch
+from ptycho.reconstruction.joint import JointSolver
+from ptycho.reconstruction.joint_state import Freedom, State, continued, from_scratch
 from ptycho.reconstruction.stitching import Stitched, covered
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.truth import Truth, read_truth

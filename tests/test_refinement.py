@@ -13,6 +13,7 @@ from ptycho import progress
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.reconstruction import joint, refinement
+from ptycho.reconstruction.joint_state import State
 from ptycho.reconstruction.refinement import DAMPING, corrected, refine
 from ptycho.reconstruction.stitching import stitch, stitch_each
 
@@ -115,7 +116,7 @@ def test_one_pass_by_loops(dataset_of, monkeypatch, fractions, counts):
     for i in range(2):
         one = data.subset(np.flatnonzero(data.image == i), 1)
         solver = joint.JointSolver(one, one, 0, compile_xla=False)
-        state = joint.State.of(one, objects[i])
+        state = State.of(one, objects[i])
         every = np.arange(len(one.positions))
         assert solver.misfit(state, every) == pytest.approx(misfits[i], rel=1e-4)
 
@@ -197,9 +198,9 @@ def test_the_pass_that_reaches_the_noise_is_the_last(dataset_of):
     found, done = corrected(start, data, 200)
     assert 1 < done < 200
     solver, every = joint.JointSolver(data, data, 0, compile_xla=False), np.arange(24)
-    assert solver.misfit(joint.State.of(data, found), every) <= 1
+    assert solver.misfit(State.of(data, found), every) <= 1
     earlier, fewer = corrected(start, data, done - 1)
-    assert fewer == done - 1 and solver.misfit(joint.State.of(data, earlier), every) > 1
+    assert fewer == done - 1 and solver.misfit(State.of(data, earlier), every) > 1
 
 
 def test_progress_is_shown(dataset_of, monkeypatch, caplog):

@@ -20,11 +20,10 @@ from ptycho.iterative import lsqml
 from ptycho.preparation.dataset import joined, kept_out, measured_dataset, training_and_validation
 from ptycho.preparation.prepare import Finding, Understood, understand
 from ptycho.progress import Progress
-from ptycho.reconstruction.joint import (
+from ptycho.reconstruction.joint import JointSolver, Solution
+from ptycho.reconstruction.joint_state import (
     Freedom,
-    JointSolver,
     Pass,
-    Solution,
     State,
     continued,
     explained,
@@ -188,6 +187,7 @@ def solved(
                     kind,
                     by_deviance=config.solver.judge == "deviance",
                     lit=lit_part(config.probe, data.N),
+                    affine=config.solver.position_model == "affine",
                     compile_xla=config.xla.compile,
                 )
                 tries.append(solver.run(start, plan, patience, progress.advance))

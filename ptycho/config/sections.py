@@ -291,14 +291,20 @@ class SolverConfig:
     passes: int = 15
     patience: int = 5
     positions: bool = True
+    position_model: str = "free"
     flux: bool = True
     background: bool = False
     judge: str = "r_free"
+    POSITION_MODELS: ClassVar[tuple[str, ...]] = ("free", "affine")
     JUDGES: ClassVar[tuple[str, ...]] = ("r_free", "deviance")
 
     def __post_init__(self) -> None:
         at_least("solver.passes", self.passes, 0)
         at_least("solver.patience", self.patience, 1)
+        models = f"one of {', '.join(self.POSITION_MODELS)}"
+        check(
+            self.position_model in self.POSITION_MODELS, "solver.position_model", self.position_model, models
+        )
         check(self.judge in self.JUDGES, "solver.judge", self.judge, f"one of {', '.join(self.JUDGES)}")
 
 

@@ -31,17 +31,17 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho import physics
-from ptycho.networks.losses import poisson_deviance
 from ptycho.progress import Advance
+from ptycho.reconstruction.contribution import Fit, Found, Sums, contribution
+from ptycho.reconstruction.joint_state import UPDATES, Freedom, Pass, State
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import orthogonal_modes
 
 CHUNK_PIXELS = 2**20  # of the patterns that are handled at once
 DAMPING = 0.5  # β
-UPDATES = 24  # batches of an early pass
 FEWEST = 8  # patterns in a batch
 MOVE = 0.3  # pixels, the largest change of a position in a pass
-WEAK = 0.03  # power of a mode that is made where none is known
+AFFINE_MOMENTUM = 0.8  # of positions that move as a whole: a scale is found slowly, pass by pass
 RESTART = 1.02  # without momentum, when a pass has met an R-factor so much above that of the one before
 DARKEST = 0.05  # of the pixels, that a background is first told by
 
@@ -50,116 +50,6 @@ NOISE = {
     "poisson": "photons are what they are; as amplitude where they are many, or not known",
     "robust": "as amplitude, but what photons cannot explain counts by its size, not by its square",
 }
-
-
-@dataclass(frozen=True, eq=False)
-class State:
-    """What explains the patterns of a scan, in the normalised units of its dataset.
-
-    Attributes:
-        object: ``(M, M)`` complex64.
-        modes: ``s·f·P``, ``(K, N, N)`` complex64, the strongest first.
-        positions: ``(J, 2)`` float64, top-left samples.
-        flux: c, ``(J,)`` float32.
-        background: b, ``(N, N)`` float32, normalised intensity, zero frequency at sample 0.
-    """
-
-    object: np.ndarray
-    modes: np.ndarray
-    positions: np.ndarray
-    flux: np.ndarray
-    background: np.ndarray
-
-    @classmethod
-    def of(cls, data: Dataset, object_: np.ndarray, modes: int | None = None) -> State:
-        """That of a dataset, with an object ``(M, M)`` and so many modes; None: those that it has."""
-        known = data.model_probe.reshape(-1, data.N, data.N)
-        wanted = len(known) if modes is None else modes
-        return cls(
-            object_.astype(np.complex64),
-            more_modes(known, wanted)[:wanted],
-            data.positions.astype(np.float64),
-            np.ones(len(data.positions), np.float32) if data.flux is None else data.flux,
-            _background(data),
-        )
-
-
-def explained(data: Dataset, state: State, normalisation: float, group_size: int) -> Dataset:
-    """A dataset with the probe, positions, flux and background of a state; groups of the nearest ones.
-
-    Args:
-        normalisation: f of the dataset in whose units the state is.
-    """
-    scale = data.photon_scale * normalisation
-    weaker, dark = state.modes[1:] / scale, state.background / normalisation**2
-    positions = state.positions.astype(np.float32)
-    changed = replace(
-        data,
-        probe=(state.modes[0] / scale).astype(np.complex64),
-        weaker_modes=weaker.astype(np.complex64) if len(weaker) else None,
-        positions=positions,
-        flux=None if np.all(state.flux == 1) else state.flux.astype(np.float32),
-        background=np.fft.fftshift(dark).astype(np.float32) if dark.any() else None,
-        exact=data.exact or bool(np.any(positions != np.round(positions))),
-        neighbours=None,
-    )
-    return changed.regrouped(group_size)
-
-
-@dataclass(frozen=True)
-class Freedom:
-    """What is found; the rest is taken as known."""
-
-    probe: bool = True
-    positions: bool = False
-    flux: bool = False
-    background: bool = False
-    object: bool = True
-
-
-@dataclass(frozen=True)
-class Pass:
-    """One way through all patterns: in so many batches, with momentum μ, and what is free in it."""
-
-    batches: int
-    momentum: float
-    free: Freedom
-
-
-def from_scratch(passes: int, free: Freedom) -> list[Pass]:
-    """Passes from a constant object: the object alone, then with the probe, then everything that is free."""
-    probe = replace(free, positions=False)
-    early = [Pass(UPDATES, 0.0, Freedom(False))] + [Pass(UPDATES, 0.0, probe)] * 4
-    return (early + [Pass(3, 0.8, probe)] * 5 + [Pass(3, 0.8, free)] * max(passes - 10, 0))[:passes]
-
-
-def continued(passes: int, free: Freedom) -> list[Pass]:
-    """Passes that go on from :func:`from_scratch`."""
-    return ([Pass(3, 0.8, free)] * (passes // 2) + [Pass(1, 0.9, free)] * passes)[:passes]
-
-
-def from_an_object(passes: int, free: Freedom) -> list[Pass]:
-    """Passes from an object that explains the patterns well: all else is fitted to it, then it is free."""
-    others = replace(free, object=False)
-    first = 6 if others != Freedom(False, object=False) else 0
-    return ([Pass(1, 0.5, others)] * first + [Pass(1, 0.9, free)] * max(passes - first, 0))[:passes]
-
-
-def more_modes(known: np.ndarray, count: int) -> np.ndarray:
-    """At least ``count`` modes ``(K, N, N)``: the known ones, and products of the strongest with x, y, xy, ….
-
-    Each new one has ``WEAK`` of the strongest one's power and is orthogonal to all others.
-    """
-    N, modes = known.shape[-1], list(known)
-    axis = np.arange(N) - N / 2
-    powers = [(p, total - p) for total in range(1, 8) for p in range(total + 1)]
-    for row, col in powers[: max(count - len(known), 0)]:
-        made = known[0] * (axis[:, None] ** row * axis[None, :] ** col)
-        for mode in orthogonal_modes(np.stack(modes))[0]:
-            made = made - mode * (np.vdot(mode, made) / max(np.vdot(mode, mode).real, 1e-30))
-        scale = np.sqrt(WEAK * np.sum(np.abs(known[0]) ** 2) / np.sum(np.abs(made) ** 2))
-        modes.append(scale * made)
-    return np.stack(modes).astype(np.complex64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +85,7 @@ class JointSolver:
         lit: ``(N, N)`` bool, where a probe that is found may be other than zero; None: everywhere.
         damping: β.
         batches: the most of a pass.
+        affine: positions may be scaled, rotated and sheared, as a whole; if not, each moves by itself.
     """
 
     data: Dataset
@@ -206,6 +97,7 @@ class JointSolver:
     lit: np.ndarray | None = None
     damping: float = DAMPING
     batches: int = UPDATES
+    affine: bool = False
 
     def __post_init__(self) -> None:
         fitting = max(1, CHUNK_PIXELS // self.data.N**2)
@@ -227,19 +119,22 @@ class JointSolver:
         """
         state, motion, rng = start, _Motion.none(start), np.random.default_rng([self.seed, 4])
         power, before = float(np.sum(np.abs(start.modes) ** 2)), np.inf
-        places = State.of(self.judge, start.object)
+        places, map_ = State.of(self.judge, start.object), _Map(np.zeros((3, 2)), np.zeros((3, 2)))
         score, r_factor, places = self._judged(places, start, Freedom(False))
         best, best_places, course, r_factors = start, places, [score], [r_factor]
         if any(step.free.background for step in plan) and not start.background.any():
             state = replace(start, background=_some_background(self.data))
         for step in plan:
             state, motion, fitted = self._pass(state, motion, step, rng, advance)
+            if self.affine and step.free.positions:
+                state, places, map_ = self._as_a_whole(state, places, map_)
             state, motion = _settled(state, motion, power)
             if fitted.r_factor > RESTART * before:
                 motion = _Motion.none(state)
             before = fitted.r_factor
             judging = replace(state, positions=places.positions, flux=places.flux)
-            score, r_factor, places = self._judged(places, state, step.free)
+            alone = replace(step.free, positions=step.free.positions and not self.affine)
+            score, r_factor, places = self._judged(places, state, alone)
             course.append(score)
             r_factors.append(r_factor)
             watch(state, r_factor)
@@ -262,28 +157,47 @@ class JointSolver:
 
     def misfit(self, state: State, part: np.ndarray) -> float:
         """``Σ(n − λ)² / Σ n`` of some patterns: about one where photon noise is all that is left."""
-        fitted = _Fit()
+        fitted = Fit()
         for k in range(0, len(part), self.chunk):
             some = part[k : k + self.chunk]
             here = replace(state, positions=state.positions[some], flux=state.flux[some])
             fitted.add(self._contribution(self.data, some, here, Freedom(False)))
         return fitted.misfit(self.data.normalisation)
 
+    def _as_a_whole(self, state: State, places: State, map_: _Map) -> tuple[State, State, _Map]:
+        """All patterns at an affine image of their first positions, which follows the moves with momentum."""
+        given = self.data.positions.astype(float)
+        centre, span = given.mean(axis=0), max(float(np.ptp(given, axis=0).max()), 1.0)
+
+        def terms(positions: np.ndarray) -> np.ndarray:
+            return np.column_stack([np.ones(len(positions)), (positions - centre) / span])
+
+        nearest, *_ = np.linalg.lstsq(terms(given), state.positions - given, rcond=None)
+        change = AFFINE_MOMENTUM * map_.change + nearest - map_.factors
+        factors, found = map_.factors + change, []
+        for one, first in ((state, given), (places, self.judge.positions.astype(float))):
+            moved = first + terms(first) @ factors
+            found.append(replace(one, positions=self._inside(moved, state)))
+        return found[0], found[1], _Map(factors, change)
+
+    def _inside(self, positions: np.ndarray, state: State) -> np.ndarray:
+        return np.clip(positions, 0, state.object.shape[0] - self.data.N - 1e-3)
+
     # ---- one pass
 
     def _pass(
         self, state: State, motion: _Motion, step: Pass, rng: np.random.Generator, advance: Advance
-    ) -> tuple[State, _Motion, _Fit]:
+    ) -> tuple[State, _Motion, Fit]:
         """The state after a pass, and how well the patterns were explained on the way."""
         count, free = len(state.positions), step.free
         order = rng.permutation(count)
         object_, modes, background = state.object.copy(), state.modes.copy(), state.background
         positions, flux = state.positions.copy(), state.flux.copy()
-        ratio, fitted = np.zeros_like(background), _Fit()
+        ratio, fitted = np.zeros_like(background), Fit()
         seen = np.zeros_like(background)
         moving, turning = motion.object, motion.modes
         for batch in np.array_split(order, min(step.batches, max(1, count // FEWEST))):
-            total = _Sums.zeros(object_.shape, modes.shape)
+            total = Sums.zeros(object_.shape, modes.shape)
             for k in range(0, len(batch), self.chunk):
                 part = batch[k : k + self.chunk]
                 here = State(object_, modes, state.positions[part], state.flux[part], background)
@@ -300,7 +214,7 @@ class JointSolver:
                 modes = modes + turning if self.lit is None else (modes + turning) * self.lit
         if free.positions:
             positions += (state.positions - positions).mean(axis=0)
-            positions = np.clip(positions, 0, object_.shape[0] - self.data.N - 1e-3)
+            positions = self._inside(positions, state)
         if free.flux:
             flux /= np.sqrt(np.mean(flux**2))
         if free.background:
@@ -310,7 +224,7 @@ class JointSolver:
 
     def _steps_of(
         self,
-        total: _Sums,
+        total: Sums,
         object_: np.ndarray,
         modes: np.ndarray,
         batch: np.ndarray,
@@ -340,8 +254,8 @@ class JointSolver:
         return lengths[0] * change, lengths[1] * turn
 
     def _contribution(
-        self, data: Dataset, part: np.ndarray, here: State, free: Freedom, total: _Sums | None = None
-    ) -> _Found:
+        self, data: Dataset, part: np.ndarray, here: State, free: Freedom, total: Sums | None = None
+    ) -> Found:
         """What some patterns say, added to a total; the chunk is filled up with patterns of no light."""
         short = self.chunk - len(part)
         corners = _corners(here.positions)
@@ -366,7 +280,7 @@ class JointSolver:
             physics.add_windows_to(total.light, values["light"][:n], corners)
             total.turned += values["turned"]
             total.seen_object += values["seen_object"]
-        return _Found(
+        return Found(
             values["moves"][:n].astype(np.float64),
             values["brighter"][:n],
             values["ratio"],
@@ -392,7 +306,7 @@ class JointSolver:
 
     def _judged(self, places: State, state: State, free: Freedom) -> tuple[float, float, State]:
         """What decides about the judging patterns, their R-factor, and where they are and how bright."""
-        data, fitted, deviance, pixels = self.judge, _Fit(), 0.0, 0.0
+        data, fitted, deviance, pixels = self.judge, Fit(), 0.0, 0.0
         positions, flux = places.positions.copy(), places.flux.copy()
         for k in range(0, len(positions), self.chunk):
             part = np.arange(k, min(k + self.chunk, len(positions)))
@@ -401,142 +315,17 @@ class JointSolver:
             fitted.add(found)
             deviance, pixels = deviance + found.deviance, pixels + float(found.seen.sum())
             _follow(positions, flux, part, found, free)
-        positions = np.clip(positions, 0, state.object.shape[0] - data.N - 1e-3)
+        positions = self._inside(positions, state)
         score = deviance / max(pixels, 1) if self.by_deviance and self.data.counts else fitted.r_factor
         return score, fitted.r_factor, replace(state, positions=positions, flux=flux)
 
 
-def contribution(
-    windows: tf.Tensor,
-    fractions: tf.Tensor,
-    flux: tf.Tensor,
-    measured: tf.Tensor,
-    modes: tf.Tensor,
-    background: tf.Tensor,
-    *,
-    photon: float | None,
-    limit: float | None,
-    one: float | None,
-    probe: bool,
-    moves: bool,
-    shifted: bool = True,
-) -> dict[str, tf.Tensor]:
-    """What patterns say about the object, the probe, their positions, their flux and the background.
-
-    Args:
-        windows: the object at their whole pixels, ``(B, N, N)`` complex64.
-        fractions: ``(B, 2)``, what is left of the positions; flux: ``(B,)``, zero where there is no pattern.
-        measured: x, ``(B, N, N)`` float32, zero frequency at sample 0; negative: not measured.
-        modes: ``(K, N, N)`` complex64; background: ``(N, N)``.
-        photon, limit: as in :func:`ptycho.physics.far_field_step`.
-        one: amplitude of one photon, for the deviance; None: there is none.
-        probe, moves: compute what the probe and the positions need; zeros are given without.
-        shifted: some of the fractions are not zero.
-    """
-    moved = physics.shifted_probe(modes, fractions) if shifted else modes[None]
-    lit = physics.scaled(moved, flux[:, None, None, None])
-    far_fields = physics.far_field(lit * windows[:, None])
-    light = physics.total_light(far_fields, True, background)
-    expected = tf.sqrt(light)
-    seen = tf.cast((measured >= 0) & (flux > 0)[:, None, None], tf.float32)
-    step = physics.far_field_step(far_fields, measured, photon, True, background, limit)
-    change = physics.near_field(step)  # χ
-    x = seen * measured
-    found = {
-        "back": physics.over_modes(tf.math.conj(lit) * change, True),
-        "light": physics.over_modes(physics.intensity(lit), True),
-        "residual": tf.reduce_sum(seen * tf.abs(expected - measured)),
-        "measured": tf.reduce_sum(x),
-        "surplus": tf.reduce_sum(seen * tf.square(tf.square(measured) - light)),
-        "energy": tf.reduce_sum(tf.square(x)),
-        "deviance": tf.zeros(()),
-        "brighter": tf.reduce_sum(x * expected, (1, 2)) / (tf.reduce_sum(seen * light, (1, 2)) + 1e-20),
-        "ratio": tf.reduce_sum(tf.square(x) / tf.maximum(light, 1e-12), 0),
-        "seen": tf.reduce_sum(seen, 0),
-        "turned": tf.zeros_like(modes),
-        "seen_object": tf.zeros_like(background),
-        "moves": tf.zeros_like(fractions),
-    }
-    if one is not None:
-        as_seen = tf.where(seen > 0, measured, expected)
-        mean = poisson_deviance(expected, as_seen, tf.constant(one, tf.float32))
-        found["deviance"] = mean * tf.cast(tf.size(measured), tf.float32)
-    if probe:
-        weight = flux[:, None, None, None]
-        turned = physics.scaled(tf.math.conj(windows)[:, None] * change, weight)
-        if shifted:
-            back = tf.math.conj(physics.shift_ramp(fractions, modes))  # (B, 1, N, N)
-            turned = tf.signal.ifft2d(tf.reduce_sum(tf.signal.fft2d(turned) * back, 0))
-        found["turned"] = turned if shifted else tf.reduce_sum(turned, 0)
-        found["seen_object"] = tf.reduce_sum(physics.intensity(windows) * tf.square(weight[:, 0]), 0)
-    if moves:
-        found["moves"] = tf.stack([_move(windows, lit, change, axis) for axis in (1, 2)], -1)
-    return found
-
-
-def _move(windows: tf.Tensor, lit: tf.Tensor, change: tf.Tensor, axis: int) -> tf.Tensor:
-    """``Re Σ conj(P ∂O) χ / Σ |P ∂O|²`` along one axis, ``(B,)``."""
-    slope = lit * ((tf.roll(windows, -1, axis) - tf.roll(windows, 1, axis)) / 2)[:, None]
-    along = tf.reduce_sum(tf.math.real(tf.math.conj(slope) * change), (1, 2, 3))
-    return along / (tf.reduce_sum(physics.intensity(slope), (1, 2, 3)) + 1e-6)
-
-
 @dataclass(frozen=True, eq=False)
-class _Found:
-    """Of some patterns: for each, for each pixel, and altogether; see :func:`contribution`."""
+class _Map:
+    """Positions less the first ones as a linear function of 1, row and column, ``(3, 2)``; its last change."""
 
-    moves: np.ndarray
-    brighter: np.ndarray
-    ratio: np.ndarray
-    seen: np.ndarray
-    deviance: float
-    residual: float
-    measured: float
-    surplus: float
-    energy: float
-
-
-@dataclass(eq=False)
-class _Fit:
-    """Sums over patterns: ``Σ|√λ − x|``, ``Σ x``, ``Σ (x² − λ)²`` and ``Σ x²``, in normalised units."""
-
-    residual: float = 0.0
-    measured: float = 0.0
-    surplus: float = 0.0
-    energy: float = 0.0
-
-    def add(self, found: _Found) -> None:
-        self.residual += found.residual
-        self.measured += found.measured
-        self.surplus += found.surplus
-        self.energy += found.energy
-
-    @property
-    def r_factor(self) -> float:
-        return self.residual / self.measured
-
-    def misfit(self, one: float) -> float:
-        """``Σ(n − λ)² / Σ n`` of counts, one photon having the normalised amplitude ``one``."""
-        return self.surplus / (one**2 * max(self.energy, 1e-30))
-
-
-@dataclass(eq=False)
-class _Sums:
-    """Over a batch: numerators and denominators of ΔO ``(M, M)`` and ΔP ``(K, N, N)``."""
-
-    back: np.ndarray
-    light: np.ndarray
-    turned: np.ndarray
-    seen_object: np.ndarray
-
-    @classmethod
-    def zeros(cls, canvas: tuple[int, ...], modes: tuple[int, ...]) -> _Sums:
-        return cls(
-            np.zeros(canvas, np.complex64),
-            np.zeros(canvas, np.float32),
-            np.zeros(modes, np.complex64),
-            np.zeros(modes[1:], np.float32),
-        )
+    factors: np.ndarray
+    change: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -562,7 +351,7 @@ def _settled(state: State, motion: _Motion, power: float) -> tuple[State, _Motio
     return changed, _Motion(motion.object / scale, scale * turning)
 
 
-def _follow(positions: np.ndarray, flux: np.ndarray, part: np.ndarray, found: _Found, free: Freedom) -> None:
+def _follow(positions: np.ndarray, flux: np.ndarray, part: np.ndarray, found: Found, free: Freedom) -> None:
     """Move some patterns, and change their flux, half-way to where they fit best; in place."""
     if free.positions:
         positions[part] += np.clip(found.moves, -MOVE, MOVE) / 2
@@ -572,12 +361,6 @@ def _follow(positions: np.ndarray, flux: np.ndarray, part: np.ndarray, found: _F
 
 def _corners(positions: np.ndarray) -> np.ndarray:
     return np.floor(positions + 0.5).astype(np.int64)
-
-
-def _background(data: Dataset) -> np.ndarray:
-    """The dataset's, in the units of a state; zero where none is known."""
-    known = data.model_background
-    return np.zeros((data.N, data.N), np.float32) if known is None else known
 
 
 def _some_background(data: Dataset) -> np.ndarray:

@@ -12,7 +12,8 @@ import numpy as np
 
 from ptycho.config import check
 from ptycho.progress import Advance, Progress
-from ptycho.reconstruction.joint import JointSolver, State
+from ptycho.reconstruction.joint import JointSolver
+from ptycho.reconstruction.joint_state import State
 from ptycho.scan.dataset import Dataset
 
 log = logging.getLogger(__name__)
