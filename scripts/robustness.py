@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """How far may probe, positions, coherence, detector and flux of a scan be wrong? Run a study, and draw it.
 
-    python scripts/robustness.py                             the whole study: 17 cells, a minute or two each
+    python scripts/robustness.py                             the whole study: 12 cells, a minute or two each
     python scripts/robustness.py --panels probe modes        part of it
     python scripts/robustness.py --override iterative.python=/opt/ptychi/bin/python
     python scripts/robustness.py --override models=[pinn]    without pty-chi's LSQ-ML

@@ -80,7 +80,7 @@ def test_the_study_of_the_repository_can_be_composed(tmp_path):
     study = load_definition(ROOT / "conf/robustness.yaml")
     cells = cells_of(study, tmp_path, [], ["models=[pinn]"])
     assert [panel.name for panel in study.panels] == ["probe", "positions", "modes", "detector", "flux"]
-    assert len(cells) == 20 and len(set(cells.values())) == 17
+    assert len(cells) == 15 and len(set(cells.values())) == 12
     assert sum(cell.name == "clean" for cell in cells.values()) == 4, "the detector's runs are others"
     check_cells(list(cells.values()), ROOT / "conf")
 
