@@ -16,6 +16,7 @@ from ptycho.config import check
 from ptycho.progress import Progress
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import probe_support
+from ptycho.scan.windows import add_windows_to, inner_windows
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ def _illumination(data: Dataset, patterns: np.ndarray) -> np.ndarray:
         different, which = np.unique(fractions, axis=0, return_inverse=True)
         repeated = tf.repeat(light, len(different), axis=0)
         placed = physics.place_patches(repeated, tf.constant(different), (n + 1, n + 1)).numpy()
-        physics.add_windows_to(total, placed[which.ravel()], corners)
+        add_windows_to(total, placed[which.ravel()], corners)
     return total[:-1, :-1] + ILLUMINATION_FLOOR * total.max()
 
 
@@ -120,7 +121,7 @@ def _gradient(
         step = physics.far_field_step(far_fields, measured, data.photon_amplitude, modes, dark)
         waves, side = physics.near_field(step), (placed.n + 1,) * 2
         back = physics.back_project(waves, placed.positions, placed.probe, side, placed.n)
-        physics.add_windows_to(total, back.numpy(), placed.corners)
+        add_windows_to(total, back.numpy(), placed.corners)
         surplus = (tf.square(measured) - physics.total_light(far_fields, modes, dark)) / data.normalisation**2
         surplus = tf.where(measured < 0, tf.zeros_like(surplus), surplus)
         squares += float(tf.reduce_sum(tf.square(surplus)))
@@ -169,7 +170,7 @@ def _compared(
     image: np.ndarray, data: Dataset, patterns: np.ndarray, placed: _Placed
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Normalised amplitudes ``(K, 1, N, N)``, and predicted far fields, with modes ``(K, 1, M, N, N)``."""
-    windows = tf.constant(physics.inner_windows(np.pad(image, (0, 1)), placed.corners, placed.n + 1))
+    windows = tf.constant(inner_windows(np.pad(image, (0, 1)), placed.corners, placed.n + 1))
     waves = physics.exit_waves(windows, placed.positions, placed.probe, placed.n)
     return physics.uncentre(data.measured(patterns[:, None])), physics.far_field(waves)
 

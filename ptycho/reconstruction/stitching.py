@@ -18,6 +18,7 @@ from ptycho.config import StitchConfig, check
 from ptycho.files.file_array import FileArray
 from ptycho.reconstruction.refinement import refine
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.windows import add_windows
 
 COVERED = 1e-3  # of the strongest summed weight
 CHUNK = 256
@@ -177,9 +178,9 @@ def _weighted_mean(
         for i in np.unique(image):
             mine = image == i
             inferred, where = turned[mine], origins[mine]
-            total[i] += physics.add_windows(w[mine] * inferred, where, shape[1:])
-            light[i] += physics.add_windows(w[mine], where, shape[1:])
-            stated[i] += physics.add_windows(w[mine] * (inferred != 0), where, shape[1:])
+            total[i] += add_windows(w[mine] * inferred, where, shape[1:])
+            light[i] += add_windows(w[mine], where, shape[1:])
+            stated[i] += add_windows(w[mine] * (inferred != 0), where, shape[1:])
     inner = slice(layout.margin, layout.side - layout.margin)
     total, light, stated = total[:, inner, inner], light[:, inner, inner], stated[:, inner, inner]
     mask = light > COVERED * light.max()

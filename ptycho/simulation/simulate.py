@@ -16,6 +16,7 @@ from ptycho.scan.patterns import Patterns
 from ptycho.scan.positions import make_scan
 from ptycho.scan.probe import energy_diameter, make_probe
 from ptycho.scan.tiling import nested_tiling
+from ptycho.scan.windows import cut_windows
 from ptycho.simulation.objects import make_object
 
 log = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ def noise_free_amplitudes(truth: np.ndarray, probe: np.ndarray, positions: np.nd
     for start in range(0, len(positions), CHUNK):
         chunk = positions[start : start + CHUNK]
         whole = np.floor(chunk).astype(np.int64)
-        windows = physics.cut_windows(truth, whole, N + 1)
+        windows = cut_windows(truth, whole, N + 1)
         fraction = tf.constant((chunk - whole)[:, None], tf.float32)
         waves = physics.diffract(tf.constant(windows), fraction, tf.constant(probe))
         amplitudes[start : start + CHUNK] = waves.numpy()[:, 0]
