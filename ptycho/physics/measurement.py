@@ -12,7 +12,7 @@ their probe.
 ``Σ|Fψ|² = Σ|ψ|²``; diffraction patterns have their zero frequency at sample ``N//2``. Positions are
 (row, col) in pixels; integer positions copy samples, others interpolate bilinearly. Every function works
 on batches, eagerly, in a ``tf.function``, and under XLA; every one is linear in the object but for
-``amplitude``. What a generator uses takes pairs of real tensors for complex ones (:mod:`~ptycho.physics.waves`).
+``amplitude``. What a generator uses takes pairs of real tensors, too (:mod:`~ptycho.physics.waves`).
 """
 
 from __future__ import annotations

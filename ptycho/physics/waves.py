@@ -1,20 +1,15 @@
 """Waves: complex tensors or, for consumers that have no complex numbers, pairs of real ones.
 
-The physics and the generators are written once, for both: what they are given a complex probe for they compute
-in complex tensors, and with a probe that is a :class:`Pair` every wave is one. A pair has no Fourier transform
-but by matrix products,
-
-    M ψ Mᵀ = ([Re ψ, Im ψ] B)…,   B = [[Re Mᵀ, Im Mᵀ], [−Im Mᵀ, Re Mᵀ]],
-
-first along the rows, then along the columns; all is float32, and none of it needs an operation beyond matrix
-products, sums and products.
+The physics and the generators are written once, for both: with a complex probe every wave is a complex
+tensor, and with a probe that is a :class:`Pair` every wave is one. Pairs need no operation beyond those on
+real tensors; their Fourier transform is two matrix products.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -56,7 +51,8 @@ class Pair:
         return Pair(factor * self.real, factor * self.imag)
 
 
-Waves = tf.Tensor | Pair
+Waves: TypeAlias = Any
+"""A complex ``tf.Tensor`` or a :class:`Pair`; who gives one kind gets that kind."""
 
 
 def of_parts(real: tf.Tensor, imag: tf.Tensor, like: Waves) -> Waves:
@@ -85,8 +81,8 @@ def fourier_matrix(side: int, inner: int | None = None) -> np.ndarray:
     """The unitary transform of a signal that is zero but for its central ``inner`` samples.
 
     Returns:
-        ``M[q, x] = exp(−2πi q (x + start)/side)/√side``, ``(side, inner)`` complex128, with the place ``start``
-        of the first inner sample; zero frequency at q = 0. Its adjoint gives the inner samples back.
+        ``M[q, x] = exp(−2πi q (x + x₀)/side)/√side``, ``(side, inner)`` complex128; the inner samples begin
+        at ``x₀``, and the zero frequency is q = 0. Its adjoint gives the inner samples back.
     """
     inner = side if inner is None else inner
     x = np.arange(inner) + (side - inner) // 2
@@ -94,10 +90,15 @@ def fourier_matrix(side: int, inner: int | None = None) -> np.ndarray:
 
 
 def transformed(waves: Pair, matrix: np.ndarray) -> Pair:
-    """``M ψ Mᵀ`` for ``ψ (…, n, n)`` and a complex matrix ``(m, n)``: ``(…, m, m)``."""
+    """``M ψ Mᵀ`` for ``ψ (…, n, n)`` and a complex matrix ``(m, n)``: ``(…, m, m)``.
+
+    The complex products are real ones of blocks, with ``B = [[Re Mᵀ, Im Mᵀ], [−Im Mᵀ, Re Mᵀ]]``:
+
+        [Re Mψ; Im Mψ] = Bᵀ [Re ψ; Im ψ],   [Re MψMᵀ, Im MψMᵀ] = [Re Mψ, Im Mψ] B.
+    """
     M = matrix.T
-    columns = np.block([[M.real, M.imag], [-M.imag, M.real]])
-    along = tf.matmul(tf.concat([waves.real, waves.imag], axis=-1), tf.constant(columns, waves.dtype))
-    stacked = tf.concat(tf.split(along, 2, axis=-1), axis=-2)  # (…, 2n, m)
-    both = tf.matmul(tf.constant(columns.T, waves.dtype), stacked)  # (…, 2m, m)
-    return Pair(*tf.split(both, 2, axis=-2))
+    B = np.block([[M.real, M.imag], [-M.imag, M.real]])
+    stacked = tf.concat([waves.real, waves.imag], axis=-2)  # (…, 2n, n)
+    along = tf.matmul(tf.constant(B.T, waves.dtype), stacked)  # (…, 2m, n)
+    beside = tf.concat(tf.split(along, 2, axis=-2), axis=-1)  # (…, m, 2n)
+    return Pair(*tf.split(tf.matmul(beside, tf.constant(B, waves.dtype)), 2, axis=-1))

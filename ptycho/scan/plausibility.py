@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.ndimage import gaussian_filter
 
 from ptycho.scan.patterns import Statistics
 
@@ -163,6 +162,8 @@ ORIENTATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def _blurred(image: np.ndarray, pixels: float) -> np.ndarray:
+    from scipy.ndimage import gaussian_filter
+
     return gaussian_filter(image.astype(float), pixels, mode="wrap")
 
 
