@@ -143,12 +143,12 @@ def near_field(far_fields: Waves, side: int | None = None) -> Waves:
 
 def centre(far_fields: tf.Tensor) -> tf.Tensor:
     """Move the zero frequency from sample 0 to ``N//2``, as patterns are stored and shown."""
-    return tf.signal.fftshift(far_fields, axes=(-2, -1))
+    return tf.roll(far_fields, [side // 2 for side in far_fields.shape[-2:]], (-2, -1))
 
 
 def uncentre(patterns: tf.Tensor) -> tf.Tensor:
     """The inverse of :func:`centre`."""
-    return tf.signal.ifftshift(patterns, axes=(-2, -1))
+    return tf.roll(patterns, [-(side // 2) for side in patterns.shape[-2:]], (-2, -1))
 
 
 def scaled(waves: Waves, factor: tf.Tensor) -> Waves:

@@ -37,7 +37,8 @@ def write_saved_model(network: Portable, target: Path) -> None:
 def save(serve: Any, folder: Path) -> None:
     module = tf.Module()
     module.serve = serve
-    tf.saved_model.save(module, str(folder), signatures=serve)
+    with _quiet("absl", "tensorflow"):
+        tf.saved_model.save(module, str(folder), signatures=serve)
 
 
 def write_litert(network: Portable, target: Path) -> None:
@@ -50,7 +51,7 @@ def write_litert(network: Portable, target: Path) -> None:
 
 def to_tflite(serve: Any) -> bytes:
     """The flatbuffer; what is not among the built-in operations is an error of the converter."""
-    with tempfile.TemporaryDirectory() as scratch, _quiet("tensorflow", "absl"):
+    with tempfile.TemporaryDirectory() as scratch, _quiet("absl", "tensorflow"):
         save(serve, Path(scratch) / "model")
         converter = tf.lite.TFLiteConverter.from_saved_model(f"{scratch}/model")
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
