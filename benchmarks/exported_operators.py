@@ -51,8 +51,8 @@ def parts_of(value: tf.Tensor) -> tf.Tensor:
 def real_function(function: Callable, inputs: tuple, as_channels: bool) -> tuple[Callable, list[np.ndarray]]:
     """The function with real tensors in the place of complex ones, and its inputs.
 
-    Inside, the parts become complex numbers again; or they stay what they are, channels of a real image, which
-    the operators treat alike.
+    Inside, the parts become complex numbers again; or they stay channels of a real image, which the operators
+    treat alike.
     """
     complex_ = [value.dtype.is_complex and not as_channels for value in inputs]
 

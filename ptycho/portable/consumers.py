@@ -87,6 +87,7 @@ def tried(consumer: str, serve: Any, inputs: Arrays, expected: np.ndarray) -> tu
         return None, f"{type(error).__name__}: {' '.join(str(error).split())}"
     if found.shape != expected.shape:
         return None, f"gives the shape {found.shape} and not {expected.shape}"
-    largest = float(np.abs(expected.astype(float)).max(initial=0)) or 1.0
-    difference = np.abs(found.astype(float) - expected.astype(float)).max(initial=0)
+    values, expected = np.asarray(found, complex), np.asarray(expected, complex)
+    largest = float(np.abs(expected).max(initial=0)) or 1.0
+    difference = np.abs(values - expected).max(initial=0)
     return float(difference / largest), ""
