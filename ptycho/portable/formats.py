@@ -74,7 +74,21 @@ def to_onnx(serve: Any) -> Any:
         model, _ = tf2onnx.convert.from_function(
             serve, input_signature=serve.input_signature, opset=ONNX_OPSET
         )
+    _share_constants(model.graph)
     return model
+
+
+def _share_constants(graph: Any) -> None:
+    """Store equal constants once: every transform has brought its own copy of its matrices."""
+    names: dict[tuple, str] = {}
+    instead = {}
+    for tensor in list(graph.initializer):
+        content = (tensor.data_type, tuple(tensor.dims), tensor.raw_data)
+        if tensor.raw_data and names.setdefault(content, tensor.name) != tensor.name:
+            instead[tensor.name] = names[content]
+            graph.initializer.remove(tensor)
+    for node in graph.node:
+        node.input[:] = [instead.get(name, name) for name in node.input]
 
 
 def write_stablehlo(network: Portable, target: Path) -> None:
