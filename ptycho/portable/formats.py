@@ -37,7 +37,7 @@ def write_saved_model(network: Portable, target: Path) -> None:
 def save(serve: Any, folder: Path) -> None:
     module = tf.Module()
     module.serve = serve
-    with _quiet("absl", "tensorflow"):
+    with _Quiet("absl", "tensorflow"):
         tf.saved_model.save(module, str(folder), signatures=serve)
 
 
@@ -51,7 +51,7 @@ def write_litert(network: Portable, target: Path) -> None:
 
 def to_tflite(serve: Any) -> bytes:
     """The flatbuffer; what is not among the built-in operations is an error of the converter."""
-    with tempfile.TemporaryDirectory() as scratch, _quiet("absl", "tensorflow"):
+    with tempfile.TemporaryDirectory() as scratch, _Quiet("absl", "tensorflow"):
         save(serve, Path(scratch) / "model")
         converter = tf.lite.TFLiteConverter.from_saved_model(f"{scratch}/model")
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
@@ -70,7 +70,7 @@ def to_onnx(serve: Any) -> Any:
     """The ONNX ModelProto."""
     import tf2onnx
 
-    with _quiet("tf2onnx", "tensorflow"):
+    with _Quiet("tf2onnx", "tensorflow"):
         model, _ = tf2onnx.convert.from_function(
             serve, input_signature=serve.input_signature, opset=ONNX_OPSET
         )
@@ -123,7 +123,7 @@ WRITERS: dict[str, Callable[[Portable, Path], None]] = {
 """``(network, target)``, for each of :data:`ptycho.portable.table.FORMATS`; targets appear whole or not."""
 
 
-class _quiet:
+class _Quiet:
     """Converters speak a lot; their warnings are kept from the terminal, their errors are raised."""
 
     def __init__(self, *names: str) -> None:
