@@ -236,7 +236,7 @@ def modulus_change(
     far_fields = far_field(waves, measured.shape[-1])
     to_measured = measured * tf.math.rsqrt(total_light(far_fields, modes) + MODULUS_FLOOR**2)
     if masked:
-        to_measured = tf.where(measured < 0, tf.ones_like(to_measured), to_measured)
+        to_measured = tf.where(measured < 0, tf.ones((), to_measured.dtype), to_measured)
     to_measured = to_measured[..., None, :, :] if modes else to_measured
     return near_field(scaled(far_fields, to_measured), waves.shape[-1]) - waves
 

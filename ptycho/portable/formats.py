@@ -109,7 +109,7 @@ def to_stablehlo(serve: Any) -> str:
     examples = [tf.zeros(spec.shape, spec.dtype) for spec in serve.input_signature]
     text = compiled.experimental_get_compiler_ir(*examples)(stage="stablehlo")
     text = re.sub(r"^#loc.*\n", "", text, flags=re.M)
-    text = re.sub(r' loc\((?:#loc\d*|"[^"]*")\)', "", text)
+    text = re.sub(r' loc\((?:"[^"]*"|[^()"]|\([^()]*\))*\)', "", text)
     text = re.sub(r" \{mhlo\.frontend_attributes = \{[^}]*\}\}", "", text)
     return re.sub(r"module @\S+ attributes \{.*\} \{", "module @ptycho {", text)
 
