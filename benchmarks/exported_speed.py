@@ -34,7 +34,7 @@ from ptycho.evaluation.metrics import Region, score
 from ptycho.portable.formats import WRITERS
 from ptycho.portable.network import portable, trained_generator
 from ptycho.portable.runtimes import open_exported
-from ptycho.portable.table import FORMATS
+from ptycho.portable.table import FORMATS, PRECISIONS
 from ptycho.readers import load_dataset
 from ptycho.reconstruction.regions import predict_scan
 from ptycho.reconstruction.stitching import stitch
@@ -92,21 +92,21 @@ def predicted(step: Step, data: Dataset) -> np.ndarray:
     return regions
 
 
-def agreement(runs: list[Path]) -> None:
+def agreement(runs: list[Path], weights: list[str]) -> None:
     head = ("run", "network", "consumer", "weights", "MB", "regions differ", "SSIM differs")
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for run, name in networks(runs):
-        for cells in agreements(run, name):
+        for cells in agreements(run, name, weights):
             print(f"| {run.name} | {name} | {' | '.join(cells)} |", flush=True)
 
 
-def agreements(run: Path, name: str) -> Iterator[tuple[str, ...]]:
+def agreements(run: Path, name: str, weights: list[str]) -> Iterator[tuple[str, ...]]:
     """Consumer, weights, size of the file, and differences from the original, as text."""
     stored, data, description = opened(run, name)
     expected = predicted(original(stored, description("litert"), False), data)
     with tempfile.TemporaryDirectory() as scratch:
         for form in ("saved_model", "litert", "onnx"):
-            for precision in FORMATS[form].precisions:
+            for precision in (each for each in FORMATS[form].precisions if each in weights):
                 network = portable(stored, description(form, precision))
                 target = Path(scratch) / f"{precision}{FORMATS[form].suffix}"
                 WRITERS[form](network, target)
@@ -124,7 +124,7 @@ def amplitude_ssim(regions: np.ndarray, data: Dataset) -> float:
     return score(stitched.objects[0], data.objects[0], stitched.mask[0], region)["ssim"][0]
 
 
-def speed(runs: list[Path]) -> None:
+def speed(runs: list[Path], _: list[str]) -> None:
     head = ("run", "network", "TF patterns/s", "TF XLA", "TF, pairs", "XLA, pairs", "LiteRT", "ONNX")
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for run, name in networks(runs):
@@ -159,7 +159,7 @@ def speed(runs: list[Path]) -> None:
         print(f"| {run.name} | {name} | {patterns:.0f} | {cells} |", flush=True)
 
 
-def startup(runs: list[Path]) -> None:
+def startup(runs: list[Path], _: list[str]) -> None:
     """Seconds until the first regions, of the light environment and of the full one."""
     stored, _, description = opened(runs[0], "pinn")
     data = next(runs[0].glob("datasets/*/*/test.npz"))
@@ -192,9 +192,12 @@ def main() -> None:
     )
     parser.add_argument("what", choices=("agreement", "speed", "startup"))
     parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--weights", default=",".join(PRECISIONS), help="of the agreement, comma-separated")
     args = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
-    {"agreement": agreement, "speed": speed, "startup": startup}[args.what](args.runs)
+    {"agreement": agreement, "speed": speed, "startup": startup}[args.what](
+        args.runs, args.weights.split(",")
+    )
 
 
 if __name__ == "__main__":

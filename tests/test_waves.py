@@ -73,6 +73,15 @@ def test_transformed_takes_any_matrix(rng):
     np.testing.assert_allclose(number(transformed(pair(wave), matrix)), matrix @ wave @ matrix.T, rtol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(16, 1), (1, 4), (3, 1, 1), ()])
+def test_transformed_of_batches_with_axes_of_length_one(rng, shape):
+    """In a graph, where TensorFlow's kernel for batches of products with one matrix goes wrong on some."""
+    wave, matrix = reference.random_complex(rng, (*shape, 64, 64)), reference.random_complex(rng, (64, 64))
+    graph = tf.function(lambda real, imag: vars(transformed(Pair(real, imag), matrix / 64)))
+    found = Pair(**graph(tf.constant(wave.real, tf.float32), tf.constant(wave.imag, tf.float32)))
+    np.testing.assert_allclose(number(found), matrix / 64 @ wave @ matrix.T / 64, atol=1e-5)
+
+
 def test_pairs_give_the_diffraction_of_the_loops(rng):
     image, probe = reference.random_complex(rng, (21, 18)), reference.random_complex(rng, (12, 12))
     positions = np.array([[1.0, 2.0], [3.25, 0.5], [8.9, 6.0]], np.float32)

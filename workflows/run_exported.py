@@ -65,14 +65,14 @@ def run_exported(config: RunExportedConfig) -> list[str]:
         from ptycho.reconstruction.stitching import stitch  # SciPy's solvers: after the first region
 
         stitched = stitch(regions, data, config.stitch)
-    content, picture = io.BytesIO(), shown(stitched.objects[0], stitched.mask[0])
+    content, (picture, ranges) = io.BytesIO(), shown(stitched.objects[0], stitched.mask[0])
     np.savez(content, object=stitched.objects, mask=stitched.mask)
     write_atomically(Path(config.output_dir) / PICTURE, lambda file: file.write(grey_png(picture)))
     write_atomically(target, lambda file: file.write(content.getvalue()))
     speed = data.groups.size / seconds
     return [
         f"{config.data}: {data.groups.size} patterns in {data.n_groups} groups, {speed:.0f} patterns/s",
-        f"{target}: object {stitched.objects.shape} and mask; {PICTURE}: amplitude and phase",
+        f"{target}: object {stitched.objects.shape} and mask; {PICTURE}: {ranges} rad",
     ]
 
 
@@ -127,14 +127,18 @@ def predicted(exported: Exported, data: Dataset) -> tuple[np.ndarray, float]:
     return regions, time.monotonic() - start
 
 
-def shown(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Amplitude beside phase of the covered part, each from black to white; the phase's mean is taken off."""
+def shown(image: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, str]:
+    """Amplitude beside phase of the covered part, each from black to white, and their ranges as text.
+
+    The mean phase, which is arbitrary, is taken off.
+    """
     rows, cols = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
     part = (slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1))
     image, mask = image[part], mask[part]
-    turned = image * np.exp(-1j * np.angle(image[mask].sum()))
-    pictures = []
-    for values in (np.abs(image), np.where(mask, np.angle(turned), 0)):
+    phase = np.where(mask, np.angle(image * np.exp(-1j * np.angle(image[mask].sum()))), 0)
+    pictures, ranges = [], []
+    for name, values in (("amplitude", np.abs(image)), ("phase", phase)):
         low, high = np.percentile(values[mask], (0.5, 99.5))
         pictures.append((np.clip(values, low, high) - low) / ((high - low) or 1))
-    return np.concatenate(pictures, axis=1)
+        ranges.append(f"{name} {low:.3g} to {high:.3g}")
+    return np.concatenate(pictures, axis=1), ", ".join(ranges)

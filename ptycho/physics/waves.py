@@ -101,4 +101,15 @@ def transformed(waves: Pair, matrix: np.ndarray) -> Pair:
     stacked = tf.concat([waves.real, waves.imag], axis=-2)  # (…, 2n, n)
     along = tf.matmul(tf.constant(B.T, waves.dtype), stacked)  # (…, 2m, n)
     beside = tf.concat(tf.split(along, 2, axis=-2), axis=-1)  # (…, m, 2n)
-    return Pair(*tf.split(tf.matmul(beside, tf.constant(B, waves.dtype)), 2, axis=-1))
+    return Pair(*tf.split(_times_matrix(beside, tf.constant(B, waves.dtype)), 2, axis=-1))
+
+
+def _times_matrix(images: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
+    """``images @ matrix`` for one matrix, as a product of two matrices.
+
+    As a product of batches, TensorFlow 2.21's kernel of oneDNN writes beyond its result where an axis has the
+    length one: ``(16, 1, 64, 64)`` times ``(64, 128)``.
+    """
+    shape = [-1 if n is None else n for n in images.shape[:-1]]  # a batch may be of any size
+    product = tf.matmul(tf.reshape(images, (-1, images.shape[-1])), matrix)
+    return tf.reshape(product, (*shape, matrix.shape[-1]))
