@@ -1,16 +1,19 @@
 # make run             set up the environment if need be, then run the grid-lines workflow
 # make run ARGS="…"    the same with overrides, e.g. ARGS="probe=zone_plate set_phi=true"
 # make test            set up the environment with the development tools, then run the tests
+# make lite            .venv-lite: runs exported networks, has no TensorFlow (RUNTIME=onnxruntime: runs .onnx)
 # make lint            ruff, mypy, and the contract of who may import whom
-# make clean           remove the environment
+# make clean           remove the environments
 
 VENV ?= .venv
+LITE_VENV ?= .venv-lite
+RUNTIME ?= ai-edge-litert
 ARGS ?=
 PYTEST_ARGS ?=
 PIP_FLAGS ?= --quiet --disable-pip-version-check
 IN_VENV := $(VENV)/bin/python
 
-.PHONY: run test lint clean
+.PHONY: run test lite lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,8 +31,13 @@ lint: $(VENV)/.installed-dev
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
+lite:
+	$(MAKE) --no-print-directory VENV=$(LITE_VENV) $(LITE_VENV)/bin/python
+	$(LITE_VENV)/bin/python -m pip install $(PIP_FLAGS) --constraint constraints.txt --requirement requirements-lite.txt $(RUNTIME)
+	$(LITE_VENV)/bin/python -m pip install $(PIP_FLAGS) --no-deps --editable .
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(LITE_VENV)
 
 # The first Python on the PATH that is 3.11 to 3.13 and can make environments; PYTHON=… overrides.
 $(IN_VENV):

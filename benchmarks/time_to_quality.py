@@ -45,7 +45,8 @@ from ptycho.config import RunConfig
 from ptycho.evaluation import metrics
 from ptycho.networks import parameter_count
 from ptycho.networks.competitors import COMPETITORS, training_geometry
-from ptycho.reconstruction.inference import make_predict_step, predict_scan
+from ptycho.reconstruction.inference import make_predict_step
+from ptycho.reconstruction.regions import predict_scan
 from ptycho.reconstruction.stitching import stitch
 from ptycho.scan.batches import Batch, training_batches
 from ptycho.scan.dataset import Dataset

@@ -652,7 +652,7 @@ def test_positions_are_scaled_and_turned_together(scan):
     moved = replace(scan, positions=told)
     found, fitted, free = solved(moved, from_scratch(40, Freedom(True, True)), affine=True)
     assert distance(told, scan.positions) > 0.6
-    for part, state, true in ((fitted, found.state, IN), (free, found.judging, OUT)):
+    for state, true in ((found.state, IN), (found.judging, OUT)):
         assert distance(state.positions, scan.positions[true]) < 0.6 * distance(told, scan.positions)
     both = np.vstack([found.state.positions, found.judging.positions])
     terms = np.column_stack([np.ones(100), np.vstack([fitted.positions, free.positions])])

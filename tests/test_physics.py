@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from ptycho import physics
 from ptycho.physics import PROJECTIVE, SEPARABLE
+from ptycho.scan.windows import add_windows, cut_windows
 from ptycho.xla import hat_weights, resample, resample_adjoint, translate
 
 SHAPE = (33, 41)
@@ -126,7 +127,7 @@ def test_projective_needs_a_known_batch_size():
 
 
 def test_cut_windows_copies_and_fills_with_zero(objects):
-    windows = physics.cut_windows(objects[0], np.array([[4, 30], [25, 0]]), N)
+    windows = cut_windows(objects[0], np.array([[4, 30], [25, 0]]), N)
     np.testing.assert_array_equal(windows[0], reference.cut(objects[0], (4, 30), N))
     np.testing.assert_array_equal(windows[1], reference.cut(objects[0], (25, 0), N))
     assert np.all(windows[1][8:] == 0)
@@ -135,8 +136,8 @@ def test_cut_windows_copies_and_fills_with_zero(objects):
 def test_add_windows_is_the_adjoint_of_cut_windows(rng, objects):
     starts = np.array([[0, 0], [3, 1], [25, 33], [33, 41]])
     windows = reference.random_complex(rng, (4, N, N))
-    forward = physics.cut_windows(objects[0], starts, N)
-    backward = physics.add_windows(windows, starts, SHAPE)
+    forward = cut_windows(objects[0], starts, N)
+    backward = add_windows(windows, starts, SHAPE)
     assert backward.shape == SHAPE
     assert dot(forward, windows) == pytest.approx(dot(objects[0], backward), rel=1e-12)
 

@@ -24,7 +24,6 @@ from ptycho.reconstruction.stitching import Stitched, stitch
 from ptycho.run import names
 from ptycho.run.folder import RunFolder, check_free
 from ptycho.run.loaded import LoadedModel
-from ptycho.run.network import Setup
 from ptycho.scan.dataset import Dataset
 from ptycho.training.interrupt import StopRequest, remove_traces
 from workflows.assess import drawn, pattern_doubts, probe_doubts, scored, store_recon
@@ -144,7 +143,7 @@ def opened(job: InferJob, folder: RunFolder) -> Dataset:
     log.info("%s", describe_probe(found, setup.probe))
     changes: dict[str, Any] = {}
     if not found.counts:
-        changes["photon_scale"] = fitted_photon_scale(job, setup)
+        changes["photon_scale"] = found.fitted_photon_scale(setup.transmission)
         log.info(
             "amplitudes are not counts and leave the scale of probe × object open; it is set so that the "
             "mean transmission is that of the training data (photon_scale=%.4g)",
@@ -153,12 +152,6 @@ def opened(job: InferJob, folder: RunFolder) -> Dataset:
     with folder.timed("reading"):
         data = found.dataset(folder.path, **changes)
     return data if job.config.group_size is None else data.regrouped(job.config.group_size)
-
-
-def fitted_photon_scale(job: InferJob, setup: Setup) -> float:
-    """s for which the patterns imply the mean |O|² of the training data, ``√(⟨Σ A²⟩ / (|O|² Σ|P|²))``."""
-    light = np.sum(np.abs(job.data.values["probe"]) ** 2, dtype=float)
-    return float(np.sqrt(job.data.statistics.mean_energy / (setup.transmission * light)))
 
 
 def reconstructed(

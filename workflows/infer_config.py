@@ -23,7 +23,6 @@ from ptycho.run.folder import check_free
 from ptycho.run.names import HISTORY, INFERENCE
 from ptycho.run.network import StoredNetwork, is_stored, read_history, read_network
 from ptycho.run.stored_config import read_config
-from ptycho.scan.plausibility import contradictions
 from ptycho.scan.probe import described_widths, energy_diameter
 
 log = logging.getLogger(__name__)
@@ -128,7 +127,7 @@ def plan(config: InferConfig, path: Path) -> InferJob:
     for network in networks:
         _check_sizes(network, data, config.group_size)
     job = InferJob(config, path, settings, networks, data)
-    _check_patterns(data)
+    data.check_patterns()
     check_memory(_memory(job))
     for network in networks:
         _warn_of_history(run, network.name)
@@ -174,14 +173,6 @@ def _check_sizes(network: StoredNetwork, data: Measurement, group_size: int | No
     if found != wanted:
         has, needs = (", ".join(f"{key}={value}" for key, value in d.items()) for d in (found, wanted))
         raise ConfigError(f"data={data.path}: has {has}; {network.name} was trained for {needs}")
-
-
-def _check_patterns(data: Measurement) -> None:
-    """An error if the patterns cannot be the amplitudes that a network takes."""
-    scale = data.values["photon_scale"] if data.counts else None
-    found = contradictions(data.statistics, data.values["probe"], scale, data.key)
-    if found:
-        raise ConfigError(f"data={data.path}: {'; '.join(found)}")
 
 
 def _memory(job: InferJob) -> Phases:

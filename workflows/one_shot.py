@@ -39,8 +39,9 @@ def perform(
         return 0 if words else EXIT_USAGE
     log_to_stderr()
     try:
-        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-            composed = compose(name, list(words))
+        path = CONF / name  # in a folder of its own where a key has the name of a group
+        with initialize_config_dir(version_base="1.3", config_dir=str(path.parent)):
+            composed = compose(path.name, list(words))
         lines = do(config_of(cls, composed))
     except Exception as error:
         return fail(error, MISTAKES, lambda found: _explained(cls, found))

@@ -100,11 +100,15 @@ def _convert(cls: type, values: Any, prefix: str) -> Any:
     converted = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
-        if not prefix and key in TABLES and value is not None:
+        if not prefix and key in TABLES and _has_dataclass(hints[key]) and value is not None:
             converted[key] = _variant(key, value)
         else:
             converted[key] = _typed(hints[key], value, name)
     return cls(**converted)
+
+
+def _has_dataclass(hint: Any) -> bool:
+    return any(is_dataclass(option) for option in typing.get_args(hint) or (hint,))
 
 
 def _variant(group: str, values: Any) -> Any:

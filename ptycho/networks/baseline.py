@@ -55,7 +55,7 @@ class PtychoNN(keras.Model):
     def call(self, x, offsets, probe):
         """Object regions ``(B, R, R)`` complex64 from single patterns ``x (B, 1, N, N)``."""
         amplitude, phase = self._amplitude_and_phase(x)
-        patches = tf.complex(amplitude * tf.cos(phase), amplitude * tf.sin(phase))
+        patches = physics.of_parts(amplitude * tf.cos(phase), amplitude * tf.sin(phase), probe)
         N, R = self.geometry.N, self.geometry.region_size
         return self.mover.place(patches, offsets + (R - N) / 2, (R, R))
 

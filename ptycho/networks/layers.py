@@ -93,6 +93,11 @@ class Decoder(keras.layers.Layer):
         return self.last(inputs)
 
 
+def sizes(tensor: tf.Tensor) -> list[int | tf.Tensor]:
+    """The shape: numbers where known, as all are but for a batch of any size."""
+    return [tf.shape(tensor)[axis] if n is None else n for axis, n in enumerate(tensor.shape)]
+
+
 def channels_last(patterns: tf.Tensor) -> tf.Tensor:
     """``(B, C, N, N)`` to ``(B, N, N, C)``."""
     return tf.transpose(patterns, (0, 2, 3, 1))

@@ -11,7 +11,7 @@ import tensorflow as tf
 from ptycho import physics
 from ptycho.config import UNetModel
 from ptycho.networks.geometry import Geometry
-from ptycho.networks.layers import Decoder, Encoder, channels_first, channels_last
+from ptycho.networks.layers import Decoder, Encoder, channels_first, channels_last, sizes
 from ptycho.physics import SEPARABLE, PatchMover
 
 
@@ -66,7 +66,8 @@ class UNet(keras.layers.Layer):
         code = self.encoder(channels_last(x))
         amplitude = tf.sigmoid(self.amplitude(code))
         phase = math.pi * tf.tanh(self.phase(code))
-        patches = channels_first(tf.complex(amplitude * tf.cos(phase), amplitude * tf.sin(phase)))
+        patches = physics.of_parts(amplitude * tf.cos(phase), amplitude * tf.sin(phase), probe)
+        patches = physics.by_part(channels_first, patches)
         if self.settings.object_big:
             return self._assemble(physics.pad_to(patches, self.geometry.N), offsets)
         return physics.pad_to(patches[:, 0], self.geometry.region_size)
@@ -75,7 +76,7 @@ class UNet(keras.layers.Layer):
         """Mean of placed patches ``(B, C, N, N)`` over those that support a pixel; zero where none does."""
         N, R = self.geometry.N, self.geometry.region_size
         positions = offsets + (R - N) / 2
-        support = physics.pad_to(tf.ones((*patches.shape[:2], N // 2, N // 2)), N)
+        support = physics.pad_to(tf.ones((*sizes(offsets)[:2], N // 2, N // 2)), N)
         total = self.mover.place(patches, positions, (R, R))
         count = self.mover.place(support, positions, (R, R))
         return physics.scaled(total, 1 / tf.maximum(count, 1.0))

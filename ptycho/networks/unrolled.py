@@ -10,7 +10,7 @@ import tensorflow as tf
 from ptycho import physics
 from ptycho.config import UnrolledModel
 from ptycho.networks.geometry import Geometry
-from ptycho.networks.layers import conv
+from ptycho.networks.layers import conv, sizes
 from ptycho.physics import SEPARABLE, PatchMover
 
 FEATURES = 5  # Re O, Im O, Re g, Im g, illumination
@@ -117,7 +117,8 @@ class Unrolled(keras.layers.Layer):
         if self.geometry.exact:
             positions, probe = physics.split_positions(positions, probe)
         illumination = self._illumination(positions, probe)
-        objects = tf.broadcast_to(start, illumination.shape)
+        shape = sizes(illumination)
+        objects = physics.by_part(lambda part: tf.broadcast_to(part, shape), start)
         for cnn in self.cnns:
             g = self._update(objects, measured, positions, probe, illumination)
             objects = objects + g
@@ -128,20 +129,20 @@ class Unrolled(keras.layers.Layer):
         x = tf.maximum(x, 0.0) if self.geometry.masked else x
         energy = tf.reduce_mean(tf.reduce_sum(tf.square(x), axis=(2, 3)), axis=1)  # (B,)
         level = self.level * tf.sqrt(energy / tf.reduce_sum(physics.intensity(probe)))
-        return tf.complex(level, tf.zeros_like(level))[:, None, None]
+        return physics.of_parts(level, tf.zeros_like(level), probe)[:, None, None]
 
     def _illumination(self, positions, probe):
         """``Σ_k |P_k|²``, ``(B, side, side)`` float32."""
         N, support = self.geometry.N, self.geometry.support
         light = physics.intensity(physics.crop_to(probe, support))
         light = physics.over_modes(light, physics.has_modes(probe))
-        light = tf.broadcast_to(light, (*positions.shape[:2], support, support))
+        light = tf.broadcast_to(light, (*sizes(positions)[:2], support, support))
         return self.mover.place(light, positions + (N - support) / 2, (self.side, self.side))
 
     def _update(self, objects, measured, positions, probe, illumination):
         """``g`` on the part of the region that the probe can reach, ``(B, side, side)`` complex64."""
         support, shape = self.geometry.support, (self.side, self.side)
-        waves = physics.exit_waves(objects, positions, probe, support, self.mover)
+        waves = physics.lit_waves(objects, positions, probe, support, self.mover)
         modes = physics.has_modes(probe)
         change = physics.modulus_change(waves, measured, self.geometry.masked, modes)
         change = physics.back_project(change, positions, probe, shape, support, self.mover)
@@ -151,6 +152,6 @@ class Unrolled(keras.layers.Layer):
     def _correction(self, cnn, objects, g, illumination):
         light = illumination / tf.reduce_max(illumination, axis=(1, 2), keepdims=True)
         objects, g = OBJECT_GAIN * objects, UPDATE_GAIN * g
-        parts = [tf.math.real(objects), tf.math.imag(objects), tf.math.real(g), tf.math.imag(g), light]
-        correction = CORRECTION_GAIN * cnn(tf.stack(parts, axis=-1))
-        return tf.complex(correction[..., 0], correction[..., 1])
+        parts = [part(waves) for waves in (objects, g) for part in (physics.real, physics.imag)]
+        correction = CORRECTION_GAIN * cnn(tf.stack([*parts, light], axis=-1))
+        return physics.of_parts(correction[..., 0], correction[..., 1], g)

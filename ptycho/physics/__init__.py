@@ -1,8 +1,7 @@
 """The measurement: patches → exit wave → far field → diffraction amplitude, and the steps back.
 
-:mod:`~ptycho.physics.patches` and :mod:`~ptycho.physics.measurement` are TensorFlow, for simulation,
-networks, losses and solver alike; :mod:`~ptycho.physics.windows` cuts and adds whole-pixel windows in NumPy.
-Imports the operators of ``ptycho.xla`` alone.
+All TensorFlow, for simulation, networks, losses and solver alike, in complex numbers or in pairs of reals
+(:mod:`~ptycho.physics.waves`). Imports the operators of ``ptycho.xla`` alone.
 """
 
 from ptycho.physics.measurement import (
@@ -18,6 +17,7 @@ from ptycho.physics.measurement import (
     has_modes,
     illuminate,
     intensity,
+    lit_waves,
     modulus_change,
     near_field,
     over_modes,
@@ -30,19 +30,19 @@ from ptycho.physics.measurement import (
     uncentre,
 )
 from ptycho.physics.patches import PROJECTIVE, SEPARABLE, PatchMover, extract_patches, place_patches
-from ptycho.physics.windows import add_windows, add_windows_to, cut_windows, inner_windows
+from ptycho.physics.waves import Pair, Waves, by_part, imag, of_parts, real
 
 __all__ = [
     "PROJECTIVE",
     "SEPARABLE",
+    "Pair",
     "PatchMover",
-    "add_windows",
-    "add_windows_to",
+    "Waves",
     "amplitude",
     "back_project",
+    "by_part",
     "centre",
     "crop_to",
-    "cut_windows",
     "detect",
     "diffract",
     "exit_waves",
@@ -51,13 +51,16 @@ __all__ = [
     "far_field_step",
     "has_modes",
     "illuminate",
-    "inner_windows",
+    "imag",
     "intensity",
+    "lit_waves",
     "modulus_change",
     "near_field",
+    "of_parts",
     "over_modes",
     "pad_to",
     "place_patches",
+    "real",
     "scaled",
     "shift_ramp",
     "shifted_probe",

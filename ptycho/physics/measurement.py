@@ -12,7 +12,7 @@ their probe.
 ``Σ|Fψ|² = Σ|ψ|²``; diffraction patterns have their zero frequency at sample ``N//2``. Positions are
 (row, col) in pixels; integer positions copy samples, others interpolate bilinearly. Every function works
 on batches, eagerly, in a ``tf.function``, and under XLA; every one is linear in the object but for
-``amplitude``.
+``amplitude``. What a generator uses takes pairs of real tensors, too (:mod:`~ptycho.physics.waves`).
 """
 
 from __future__ import annotations
@@ -21,34 +21,35 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho.physics.patches import SEPARABLE, PatchMover
+from ptycho.physics.waves import Pair, Waves, by_part, conj, fourier_matrix, imag, of_parts, real, transformed
 
 MODULUS_FLOOR = 1e-3  # ε₁, of the normalised amplitude
 FEW_PHOTONS = 10.5  # in a pixel, half-way between counts; below, √n is less than √λ on average
 COUNT_FLOOR = 0.05  # photons, or of those counted; a smaller expected count is taken as this as a divisor
 
 
-def illuminate(patches: tf.Tensor, probe: tf.Tensor) -> tf.Tensor:
+def illuminate(patches: Waves, probe: Waves) -> Waves:
     """``P_m · patch``; ``patches (B, C, n, n)``, ``probe (n, n)`` or with modes, complex."""
     return probe * (patches[..., None, :, :] if has_modes(probe) else patches)
 
 
-def has_modes(probe: tf.Tensor) -> bool:
+def has_modes(probe: Waves) -> bool:
     """Whether a probe ``(N, N)``, ``(K, N, N)``, ``(B, C, N, N)`` or ``(B, C, K, N, N)`` has modes."""
     return probe.shape.rank % 2 == 1
 
 
-def over_modes(images: tf.Tensor, modes: bool) -> tf.Tensor:
+def over_modes(images: Waves, modes: bool) -> Waves:
     """The sum over the modes, ``(…, K, H, W)`` → ``(…, H, W)``; as they are where there are none."""
-    return tf.reduce_sum(images, axis=-3) if modes else images
+    return by_part(lambda part: tf.reduce_sum(part, axis=-3), images) if modes else images
 
 
 def exit_waves(
-    objects: tf.Tensor,
+    objects: Waves,
     positions: tf.Tensor,
-    probe: tf.Tensor,
+    probe: Waves,
     support: int | None = None,
     mover: PatchMover = SEPARABLE,
-) -> tf.Tensor:
+) -> Waves:
     """Exit waves ``ψ = P · O[r : r + N]``.
 
     Args:
@@ -62,76 +63,105 @@ def exit_waves(
     Returns:
         ``(B, C, N, N)`` complex64, with modes ``(B, C, K, N, N)``.
     """
+    return pad_to(lit_waves(objects, positions, probe, support, mover), probe.shape[-1])
+
+
+def lit_waves(
+    objects: Waves,
+    positions: tf.Tensor,
+    probe: Waves,
+    support: int | None = None,
+    mover: PatchMover = SEPARABLE,
+) -> Waves:
+    """:func:`exit_waves` on the central square of side ``support``, outside which they are zero."""
     N = probe.shape[-1]
     n = support or N
     patches = mover.extract(objects, positions + (N - n) / 2, n)
-    return pad_to(illuminate(patches, crop_to(probe, n)), N)
+    return illuminate(patches, crop_to(probe, n))
 
 
 def back_project(
-    waves: tf.Tensor,
+    waves: Waves,
     positions: tf.Tensor,
-    probe: tf.Tensor,
+    probe: Waves,
     shape: tuple[int, int],
     support: int | None = None,
     mover: PatchMover = SEPARABLE,
-) -> tf.Tensor:
+) -> Waves:
     """``Σ_k Σ_m P̄_m · ψ_km`` placed at the positions: the adjoint of :func:`exit_waves`, ``(B, H, W)``."""
     N = probe.shape[-1]
     n = support or N
-    patches = over_modes(crop_to(waves, n) * tf.math.conj(crop_to(probe, n)), has_modes(probe))
+    patches = over_modes(crop_to(waves, n) * conj(crop_to(probe, n)), has_modes(probe))
     return mover.place(patches, positions + (N - n) / 2, shape)
 
 
-def pad_to(images: tf.Tensor, side: int) -> tf.Tensor:
+def pad_to(images: Waves, side: int) -> Waves:
     """Centre ``(…, n, n)`` in zeros of side ``side``; the surplus of an odd difference goes behind."""
     before = (side - images.shape[-1]) // 2
     after = side - images.shape[-1] - before
-    return tf.pad(images, [[0, 0]] * (images.shape.rank - 2) + [[before, after]] * 2)
+    padding = [[0, 0]] * (images.shape.rank - 2) + [[before, after]] * 2
+    return by_part(lambda part: tf.pad(part, padding), images)
 
 
-def crop_to(images: tf.Tensor, side: int) -> tf.Tensor:
+def crop_to(images: Waves, side: int) -> Waves:
     """The central ``(…, side, side)`` of images: the adjoint of :func:`pad_to`."""
     start = (images.shape[-1] - side) // 2
     return images[..., start : start + side, start : start + side]
 
 
-def far_field(exit_waves: tf.Tensor) -> tf.Tensor:
-    """``Ψ = F ψ`` over the last two axes; complex, shape unchanged, zero frequency at sample 0.
+def far_field(exit_waves: Waves, side: int | None = None) -> Waves:
+    """``Ψ = F ψ`` over the last two axes; zero frequency at sample 0.
 
     :func:`centre` brings the zero frequency to ``N//2``. It is left where the transform puts it because
     iterations go back and forth many times, and because an amplitude does not depend on where the exit
     wave's origin lies.
+
+    Args:
+        exit_waves: ``(…, n, n)``, the centre of zeros of side ``side``, N.
+        side: None: n.
+
+    Returns:
+        ``(…, N, N)``.
     """
+    side = side or exit_waves.shape[-1]
+    if isinstance(exit_waves, Pair):
+        return transformed(exit_waves, fourier_matrix(side, exit_waves.shape[-1]))
+    if exit_waves.shape[-1] < side:
+        exit_waves = pad_to(exit_waves, side)
     return tf.signal.fft2d(exit_waves) / _root_samples(exit_waves)
 
 
-def near_field(far_fields: tf.Tensor) -> tf.Tensor:
-    """``ψ = F⁻¹ Ψ``: the inverse, and the adjoint, of :func:`far_field`."""
-    return tf.signal.ifft2d(far_fields) * _root_samples(far_fields)
+def near_field(far_fields: Waves, side: int | None = None) -> Waves:
+    """``ψ = F⁻¹ Ψ``, of which the central square of side ``side``: the adjoint of :func:`far_field`."""
+    N = far_fields.shape[-1]
+    side = side or N
+    if isinstance(far_fields, Pair):
+        return transformed(far_fields, fourier_matrix(N, side).conj().T)
+    waves = tf.signal.ifft2d(far_fields) * _root_samples(far_fields)
+    return crop_to(waves, side) if side < N else waves
 
 
 def centre(far_fields: tf.Tensor) -> tf.Tensor:
     """Move the zero frequency from sample 0 to ``N//2``, as patterns are stored and shown."""
-    return tf.signal.fftshift(far_fields, axes=(-2, -1))
+    return tf.roll(far_fields, [side // 2 for side in far_fields.shape[-2:]], (-2, -1))
 
 
 def uncentre(patterns: tf.Tensor) -> tf.Tensor:
     """The inverse of :func:`centre`."""
-    return tf.signal.ifftshift(patterns, axes=(-2, -1))
+    return tf.roll(patterns, [-(side // 2) for side in patterns.shape[-2:]], (-2, -1))
 
 
-def scaled(waves: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
+def scaled(waves: Waves, factor: tf.Tensor) -> Waves:
     """Complex ``waves`` times a real ``factor``, without the cost of a complex product."""
-    return tf.complex(tf.math.real(waves) * factor, tf.math.imag(waves) * factor)
+    return of_parts(real(waves) * factor, imag(waves) * factor, waves)
 
 
-def intensity(waves: tf.Tensor) -> tf.Tensor:
+def intensity(waves: Waves) -> tf.Tensor:
     """``|Ψ|²``, real."""
-    return tf.square(tf.math.real(waves)) + tf.square(tf.math.imag(waves))
+    return tf.square(real(waves)) + tf.square(imag(waves))
 
 
-def total_light(far_fields: tf.Tensor, modes: bool = False, background: tf.Tensor | None = None) -> tf.Tensor:
+def total_light(far_fields: Waves, modes: bool = False, background: tf.Tensor | None = None) -> tf.Tensor:
     """``Σ_m |Ψ_m|² + b``, ``(…, H, W)`` real; a background ``(H, W)`` is ordered as the far fields."""
     light = over_modes(intensity(far_fields), modes)
     return light if background is None else light + background
@@ -142,7 +172,7 @@ def amplitude(waves: tf.Tensor) -> tf.Tensor:
     return tf.abs(waves)
 
 
-def shifted_probe(probe: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
+def shifted_probe(probe: Waves, shifts: tf.Tensor) -> Waves:
     """The probe moved by fractions of a pixel: its far field times a phase ramp.
 
         P_s = F⁻¹[ F P · exp(−2πi q·s) ],   q = −1/2 … 1/2 cycles per pixel
@@ -157,19 +187,22 @@ def shifted_probe(probe: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
     Returns:
         ``(…, N, N)`` complex64, or ``(…, K, N, N)``.
     """
-    return tf.signal.ifft2d(tf.signal.fft2d(probe) * shift_ramp(shifts, probe))
+    ramp = shift_ramp(shifts, probe)
+    if isinstance(probe, Pair):
+        return near_field(far_field(probe) * ramp)
+    return tf.signal.ifft2d(tf.signal.fft2d(probe) * ramp)
 
 
-def shift_ramp(shifts: tf.Tensor, probe: tf.Tensor) -> tf.Tensor:
+def shift_ramp(shifts: tf.Tensor, probe: Waves) -> Waves:
     """``exp(−2πi q·s)``, zero frequency at sample 0: ``(…, N, N)`` complex64, with modes ``(…, 1, N, N)``."""
     sides = [tf.constant(np.fft.fftfreq(side), shifts.dtype) for side in probe.shape[-2:]]
     angles = [-2 * np.pi * shifts[..., axis, None] * sides[axis] for axis in (0, 1)]
-    rows, cols = (tf.complex(tf.cos(angle), tf.sin(angle)) for angle in angles)
+    rows, cols = (of_parts(tf.cos(angle), tf.sin(angle), probe) for angle in angles)
     ramp = rows[..., :, None] * cols[..., None, :]
     return ramp[..., None, :, :] if has_modes(probe) else ramp
 
 
-def split_positions(positions: tf.Tensor, probe: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def split_positions(positions: tf.Tensor, probe: Waves) -> tuple[tf.Tensor, Waves]:
     """The nearest whole positions ``(…, 2)`` and, for each, the probe shifted by the rest, ``(…, N, N)``.
 
     A probe with modes gives ``(…, K, N, N)``.
@@ -179,11 +212,11 @@ def split_positions(positions: tf.Tensor, probe: tf.Tensor) -> tuple[tf.Tensor, 
 
 
 def modulus_change(
-    waves: tf.Tensor,
+    waves: Waves,
     measured: tf.Tensor,
     masked: bool = False,
     modes: bool = False,
-) -> tf.Tensor:
+) -> Waves:
     """How exit waves change when their far field takes the measured amplitudes and keeps its phases.
 
         F⁻¹[x Ψ_m / √(Σ_m |Ψ_m|² + ε₁²)] − ψ_m,   Ψ = F ψ
@@ -191,20 +224,21 @@ def modulus_change(
     All modes are scaled alike, which is the smallest change that gives the measured sum.
 
     Args:
-        waves: ψ, ``(…, H, W)`` complex64, with modes ``(…, K, H, W)``.
-        measured: x, normalised amplitudes ``(…, H, W)`` float32 with the zero frequency at sample 0.
+        waves: ψ, ``(…, n, n)`` complex64, with modes ``(…, K, n, n)``: all, or the central square outside
+            which they are zero, of which the change is given then.
+        measured: x, normalised amplitudes ``(…, N, N)`` float32 with the zero frequency at sample 0.
         masked: a negative x was not measured; the far field stands there as it is.
         modes: the waves have an axis of modes.
 
     Returns:
         As ``waves``.
     """
-    far_fields = far_field(waves)
+    far_fields = far_field(waves, measured.shape[-1])
     to_measured = measured * tf.math.rsqrt(total_light(far_fields, modes) + MODULUS_FLOOR**2)
     if masked:
-        to_measured = tf.where(measured < 0, tf.ones_like(to_measured), to_measured)
+        to_measured = tf.where(measured < 0, tf.ones((), to_measured.dtype), to_measured)
     to_measured = to_measured[..., None, :, :] if modes else to_measured
-    return near_field(scaled(far_fields, to_measured)) - waves
+    return near_field(scaled(far_fields, to_measured), waves.shape[-1]) - waves
 
 
 def far_field_step(

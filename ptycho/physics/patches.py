@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from ptycho.physics.waves import Waves, by_part
 from ptycho.xla import hat_weights, resample, resample_adjoint
 
 
@@ -24,22 +25,22 @@ class PatchMover(NamedTuple):
             the patches at their positions; what falls outside is dropped.
     """
 
-    extract: Callable[[tf.Tensor, tf.Tensor, int], tf.Tensor]
-    place: Callable[[tf.Tensor, tf.Tensor, tuple[int, int]], tf.Tensor]
+    extract: Callable[[Waves, tf.Tensor, int], Waves]
+    place: Callable[[Waves, tf.Tensor, tuple[int, int]], Waves]
 
 
-def extract_patches(objects: tf.Tensor, positions: tf.Tensor, N: int) -> tf.Tensor:
+def extract_patches(objects: Waves, positions: tf.Tensor, N: int) -> Waves:
     """``PatchMover.extract`` by separable weights, in the dtype of ``objects``, complex or real."""
     _same_batch("objects", objects, positions)
     wy, wx = _window_weights(positions, N, objects.shape[-2:], objects.dtype.real_dtype)
-    return resample(objects[:, None], wy, wx)
+    return by_part(lambda part: resample(part[:, None], wy, wx), objects)
 
 
-def place_patches(patches: tf.Tensor, positions: tf.Tensor, shape: tuple[int, int]) -> tf.Tensor:
+def place_patches(patches: Waves, positions: tf.Tensor, shape: tuple[int, int]) -> Waves:
     """``PatchMover.place`` by separable weights, in the dtype of ``patches``, complex or real."""
     _same_batch("patches", patches, positions)
     wy, wx = _window_weights(positions, patches.shape[-1], shape, patches.dtype.real_dtype)
-    return tf.reduce_sum(resample_adjoint(patches, wy, wx), axis=1)
+    return by_part(lambda part: tf.reduce_sum(resample_adjoint(part, wy, wx), axis=1), patches)
 
 
 def _extract_projective(objects: tf.Tensor, positions: tf.Tensor, N: int) -> tf.Tensor:
@@ -56,7 +57,7 @@ SEPARABLE = PatchMover(extract_patches, place_patches)
 PROJECTIVE = PatchMover(_extract_projective, _place_projective)
 
 
-def _same_batch(name: str, images: tf.Tensor, positions: tf.Tensor) -> None:
+def _same_batch(name: str, images: Waves, positions: tf.Tensor) -> None:
     """Refuse what would broadcast: one object for many sets of positions, or the reverse."""
     if images.shape[0] != positions.shape[0]:
         raise ValueError(

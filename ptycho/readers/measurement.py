@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.files.npz import Archive, Header, NpzError
 from ptycho.files.text import shown
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns, Statistics
+from ptycho.scan.plausibility import contradictions
 
 NAMED = 12  # keys of a file that an error lists
 
@@ -50,6 +52,17 @@ class Measurement:
         """``(J, N, N)``."""
         N = len(self.values["probe"])
         return len(self.values["image"]), N, N
+
+    def check_patterns(self) -> None:
+        """Raise :class:`ConfigError` if the patterns cannot be the amplitudes that a network takes."""
+        scale = self.values["photon_scale"] if self.counts else None
+        if found := contradictions(self.statistics, self.values["probe"], scale, self.key):
+            raise ConfigError(f"data={self.path}: {'; '.join(found)}")
+
+    def fitted_photon_scale(self, transmission: float) -> float:
+        """s for which the patterns imply a mean |O|², ``√(⟨Σ A²⟩ / (|O|² Σ|P|²))``."""
+        light = np.sum(np.abs(self.values["probe"]) ** 2, dtype=float)
+        return float(np.sqrt(self.statistics.mean_energy / (transmission * light)))
 
     def dataset(self, scratch: Path, **changes: Any) -> Dataset:
         """The dataset, with ``changes`` of its values; its patterns stay in a file: :meth:`amplitudes`."""

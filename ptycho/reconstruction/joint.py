@@ -30,12 +30,12 @@ from functools import partial
 import numpy as np
 import tensorflow as tf
 
-from ptycho import physics
 from ptycho.progress import Advance
 from ptycho.reconstruction.contribution import Fit, Found, Sums, contribution
 from ptycho.reconstruction.joint_state import UPDATES, Freedom, Pass, State
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import orthogonal_modes
+from ptycho.scan.windows import add_windows_to, inner_windows
 
 CHUNK_PIXELS = 2**20  # of the patterns that are handled at once
 DAMPING = 0.5  # β
@@ -245,8 +245,8 @@ class JointSolver:
         cross, whole = 0.0, _corners(positions[batch])
         for k in range(0, len(batch), self.chunk):
             corners = whole[k : k + self.chunk]
-            changes = physics.inner_windows(change, corners, self.data.N)
-            windows = physics.inner_windows(object_, corners, self.data.N)
+            changes = inner_windows(change, corners, self.data.N)
+            windows = inner_windows(object_, corners, self.data.N)
             cross += float(np.vdot(np.einsum("jyx,jyx->yx", changes, windows.conj()), both).real)
         matrix = np.array([[of_object[1], cross], [cross, of_probe[1]]])
         matrix += np.diag(1e-3 * np.diag(matrix) + 1e-30)
@@ -259,7 +259,7 @@ class JointSolver:
         """What some patterns say, added to a total; the chunk is filled up with patterns of no light."""
         short = self.chunk - len(part)
         corners = _corners(here.positions)
-        windows = physics.inner_windows(here.object, corners, data.N)
+        windows = inner_windows(here.object, corners, data.N)
         ours = np.float32(self.data.normalisation / data.normalisation)
         x = ours * np.fft.ifftshift(data.measured(part), axes=(-2, -1))
         arrays: tuple[np.ndarray, ...] = (
@@ -276,8 +276,8 @@ class JointSolver:
         values = {key: value.numpy() for key, value in out.items()}
         n = len(part)
         if total is not None:
-            physics.add_windows_to(total.back, values["back"][:n], corners)
-            physics.add_windows_to(total.light, values["light"][:n], corners)
+            add_windows_to(total.back, values["back"][:n], corners)
+            add_windows_to(total.light, values["light"][:n], corners)
             total.turned += values["turned"]
             total.seen_object += values["seen_object"]
         return Found(
@@ -322,7 +322,7 @@ class JointSolver:
 
 @dataclass(frozen=True, eq=False)
 class _Map:
-    """Positions less the first ones as a linear function of 1, row and column, ``(3, 2)``; its last change."""
+    """Positions less the first ones as a linear function of 1, row, column, ``(3, 2)``; its last change."""
 
     factors: np.ndarray
     change: np.ndarray

@@ -16,6 +16,7 @@ from ptycho import physics
 from ptycho.progress import Advance
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import probe_support
+from ptycho.scan.windows import inner_windows
 
 CHUNK_PIXELS = 2**20  # of the patterns that are handled at once
 RATE_FLOOR = 1e-6  # photons expected in a pixel, at least
@@ -152,7 +153,7 @@ def _compared(
     image: np.ndarray, data: Dataset, patterns: np.ndarray, placed: _Placed
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Normalised amplitudes ``(K, 1, N, N)``, and predicted far fields, with modes ``(K, 1, M, N, N)``."""
-    windows = tf.constant(physics.inner_windows(np.pad(image, (0, 1)), placed.corners, placed.n + 1))
+    windows = tf.constant(inner_windows(np.pad(image, (0, 1)), placed.corners, placed.n + 1))
     waves = physics.exit_waves(windows, placed.positions, placed.probe, placed.n)
     return physics.uncentre(data.measured(patterns[:, None])), physics.far_field(waves)
 

@@ -45,6 +45,7 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import smallest_region
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
+from ptycho.scan.windows import add_windows, inner_windows
 
 ALIKE = 0.9999  # correlation of a probe and its image from which they count as equal
 SPACING = 0.1  # of the probe's diameter: of two patterns nearer to each other one is left out
@@ -288,11 +289,11 @@ def reconstructed(
     image = np.full((M, M), bright, np.complex64)
     for done in range(passes):
         lit = probe if ramps is None else _filtered(probe, ramps)
-        patches = physics.inner_windows(image, corners, N)
+        patches = inner_windows(image, corners, N)
         step = physics.far_field_step(physics.far_field(lit * patches), measured, data.photon_amplitude)
         change = physics.near_field(step).numpy()
-        light = physics.add_windows(np.broadcast_to(np.abs(lit) ** 2, change.shape), corners, (M, M))
-        image = image + physics.add_windows(lit.conj() * change, corners, (M, M)) / _floored(light)
+        light = add_windows(np.broadcast_to(np.abs(lit) ** 2, change.shape), corners, (M, M))
+        image = image + add_windows(lit.conj() * change, corners, (M, M)) / _floored(light)
         if free_probe and done > 0:
             back = patches.conj() * change
             back = back if ramps is None else _filtered(back, ramps.conj())

@@ -1,4 +1,4 @@
-"""From object regions of groups to objects."""
+"""From object regions of groups to objects; nothing here imports TensorFlow but the correction."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
-import tensorflow as tf
 from scipy.sparse import coo_array, csr_array, diags_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import eigsh
 from scipy.spatial import cKDTree
 
-from ptycho import physics
 from ptycho.config import StitchConfig, check
 from ptycho.files.file_array import FileArray
-from ptycho.reconstruction.refinement import refine
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.windows import add_windows, placed_windows
 
 COVERED = 1e-3  # of the strongest summed weight
 CHUNK = 256
@@ -78,10 +76,8 @@ class Layout:
         data = self.data
         different, which = np.unique(data.offsets[part], axis=0, return_inverse=True)
         positions = different + np.float32((data.region_size - data.N) / 2)
-        intensity = np.broadcast_to(np.abs(data.probe) ** 2, (*positions.shape[:2], data.N, data.N))
-        shape = (data.region_size, data.region_size)
-        placed = physics.place_patches(tf.constant(intensity), tf.constant(positions), shape)
-        return placed.numpy()[which.ravel()]
+        intensity = (np.abs(data.probe) ** 2).astype(np.float32)
+        return placed_windows(intensity, positions, data.region_size)[which.ravel()]
 
     def central_square(self, part: slice | np.ndarray) -> np.ndarray:
         """One on the central square of each region whose side is the pitch, zero elsewhere, ``(K, R, R)``."""
@@ -106,10 +102,16 @@ class Stitching:
     correct: Callable[[np.ndarray, Dataset, int], np.ndarray] | None = None
 
 
+def _refined(objects: np.ndarray, data: Dataset, passes: int) -> np.ndarray:
+    from ptycho.reconstruction.refinement import refine  # which alone needs TensorFlow
+
+    return refine(objects, data, passes)
+
+
 STITCHINGS = {
     "probe": Stitching(Layout.illumination),
     "grid": Stitching(Layout.central_square),
-    "refined": Stitching(Layout.illumination, correct=refine),
+    "refined": Stitching(Layout.illumination, correct=_refined),
 }
 
 
@@ -177,9 +179,9 @@ def _weighted_mean(
         for i in np.unique(image):
             mine = image == i
             inferred, where = turned[mine], origins[mine]
-            total[i] += physics.add_windows(w[mine] * inferred, where, shape[1:])
-            light[i] += physics.add_windows(w[mine], where, shape[1:])
-            stated[i] += physics.add_windows(w[mine] * (inferred != 0), where, shape[1:])
+            total[i] += add_windows(w[mine] * inferred, where, shape[1:])
+            light[i] += add_windows(w[mine], where, shape[1:])
+            stated[i] += add_windows(w[mine] * (inferred != 0), where, shape[1:])
     inner = slice(layout.margin, layout.side - layout.margin)
     total, light, stated = total[:, inner, inner], light[:, inner, inner], stated[:, inner, inner]
     mask = light > COVERED * light.max()

@@ -13,7 +13,8 @@ from ptycho.networks.competitors import COMPETITORS, geometry_of
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.weights import set_weights
 from ptycho.readers import load_dataset
-from ptycho.reconstruction.inference import PredictStep, make_predict_step, predict_into, predict_scan
+from ptycho.reconstruction.inference import make_predict_step
+from ptycho.reconstruction.regions import PredictStep, predict_into, predict_scan
 from ptycho.reconstruction.stitching import Stitched, stitch
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.scan.dataset import Dataset

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from ptycho import physics
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.windows import cut_windows
 
 Batch = dict[str, tf.Tensor]
 AHEAD = 2  # batches that are made while the device works on another
@@ -41,7 +42,7 @@ def true_patches(data: Dataset, patterns: np.ndarray) -> tf.Tensor:
     windows = np.empty((len(patterns), data.N + 1, data.N + 1), np.complex64)
     for image in np.unique(data.image[patterns]):
         chosen = data.image[patterns] == image
-        windows[chosen] = physics.cut_windows(data.objects[image], whole[chosen], data.N + 1)
+        windows[chosen] = cut_windows(data.objects[image], whole[chosen], data.N + 1)
     fraction = tf.constant((data.positions[patterns] - whole)[:, None], tf.float32)
     return physics.extract_patches(tf.constant(windows), fraction, data.N)[:, 0]
 

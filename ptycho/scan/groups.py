@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from ptycho.config import check
 from ptycho.scan.positions import Scan
@@ -62,6 +61,8 @@ def nearest_groups(positions: np.ndarray, image: np.ndarray, group_size: int) ->
     Raises:
         ConfigError: an image has fewer than C patterns.
     """
+    from scipy.spatial import cKDTree  # takes a third of a second, which most programs never need
+
     groups = np.empty((len(positions), group_size), np.int32)
     for i in np.unique(image):
         mine = np.flatnonzero(image == i)
@@ -95,6 +96,8 @@ def draw_neighbours(
     Returns:
         ``(G, count)`` int32, indices into the positions.
     """
+    from scipy.spatial import cKDTree
+
     image = scan.image[scan.groups[:, 0]]
     drawn = np.empty((len(scan.groups), count), np.int32)
     for i in np.unique(image):

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.ndimage import gaussian_filter, map_coordinates
-from skimage.restoration import unwrap_phase
 
 from ptycho.config import ConfigError, FileProbe, IdealDiskProbe, ProbeConfig, ZonePlateProbe
 from ptycho.files.npz import Archive, NpzError
@@ -68,6 +66,8 @@ def orthogonal_modes(modes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def ideal_disk(config: IdealDiskProbe, N: int) -> np.ndarray:
     """A disk with anti-aliased, Gaussian-smoothed edge and flat phase; lengths scale with N/64."""
+    from scipy.ndimage import gaussian_filter
+
     scale = N / 64
     disk = np.clip(config.diameter_px64 * scale / 2 - _radius(N) + 0.5, 0, 1)
     return gaussian_filter(disk, config.smoothing_px64 * scale).astype(complex)
@@ -172,6 +172,8 @@ def _checked_probe(probe: np.ndarray, path: str) -> np.ndarray:
 
 def _zoom(probe: np.ndarray, N: int) -> np.ndarray:
     """Interpolate to N × N by cubic splines so that sample ``n//2`` becomes sample ``N//2``."""
+    from scipy.ndimage import map_coordinates
+
     n = probe.shape[0]
     axis = n // 2 + (np.arange(N) - N // 2) * n / N
     return map_coordinates(probe, np.meshgrid(axis, axis, indexing="ij"), order=3, mode="nearest")
@@ -185,6 +187,8 @@ def _pad(array: np.ndarray, N: int) -> np.ndarray:
 
 def _quadratic_phase(probe: np.ndarray, N: int) -> np.ndarray:
     """``c0 + c1·ρ²`` fitted to the unwrapped phase, weighted by intensity, on the N × N grid."""
+    from skimage.restoration import unwrap_phase
+
     n = probe.shape[0]
     weight = np.abs(probe).ravel()
     phase = unwrap_phase(np.angle(probe)).ravel()

@@ -16,6 +16,7 @@ from ptycho.scan.patterns import Patterns
 from ptycho.scan.positions import make_scan
 from ptycho.scan.probe import energy_diameter
 from ptycho.scan.tiling import nested_tiling
+from ptycho.scan.windows import cut_windows
 from ptycho.simulation.imperfections import PERFECT, Detector, arriving
 from ptycho.simulation.instrument import as_told, true_detector, true_flux, true_modes
 from ptycho.simulation.objects import make_object
@@ -113,7 +114,7 @@ def noise_free_amplitudes(truth: np.ndarray, probe: np.ndarray, positions: np.nd
     for start in range(0, len(positions), CHUNK):
         chunk = positions[start : start + CHUNK]
         whole = np.floor(chunk).astype(np.int64)
-        windows = physics.cut_windows(truth, whole, N + 1)
+        windows = cut_windows(truth, whole, N + 1)
         fraction, light = tf.constant((chunk - whole)[:, None], tf.float32), tf.constant(probe)
         if np.any(chunk != whole):
             fraction, light = physics.split_positions(fraction, light)

@@ -1,4 +1,4 @@
-"""Whole-pixel windows of an image, in NumPy: the integer part of a scan position."""
+"""Windows of an image, in NumPy: whole-pixel ones, and one image placed at many sub-pixel positions."""
 
 from __future__ import annotations
 
@@ -44,3 +44,21 @@ def add_windows_to(canvas: np.ndarray, windows: np.ndarray, starts: np.ndarray) 
     height, width = windows.shape[-2:]
     for window, (row, col) in zip(windows, starts, strict=True):
         canvas[row : row + height, col : col + width] += window
+
+
+def placed_windows(image: np.ndarray, positions: np.ndarray, side: int) -> np.ndarray:
+    """One image at several positions, summed; bilinear at fractions of a pixel, zero outside.
+
+    Args:
+        image: ``(N, N)`` real.
+        positions: ``(G, C, 2)`` float32, (row, col) of its first sample.
+        side: R, of the results.
+
+    Returns:
+        ``Σ_c Wyᵀ · image · Wx`` with ``W[i, m] = max(0, 1 − |r_c + i − m|)``, ``(G, R, R)`` in the dtype of
+        ``image``.
+    """
+    points = positions[..., None] + np.arange(len(image), dtype=positions.dtype)  # (G, C, 2, N)
+    weights = np.maximum(0, 1 - np.abs(points[..., None] - np.arange(side, dtype=positions.dtype)))
+    wy, wx = np.moveaxis(weights.astype(image.dtype), 2, 0)  # (G, C, N, R) each
+    return np.sum(np.swapaxes(wy, -1, -2) @ (image @ wx), axis=1)

@@ -1,0 +1,204 @@
+#!/usr/bin/env python
+"""Exported networks of finished runs: agreement, sizes of files, speed against TensorFlow, start-up.
+
+    python benchmarks/exported_speed.py agreement RUN [RUN …]     # of regions and objects
+    taskset -c 0,1 python benchmarks/exported_speed.py speed RUN [RUN …]
+    python benchmarks/exported_speed.py startup RUN              # needs "make lite" for its own Python
+
+Speeds are ratios of times measured in turn, so that a busy machine slows all alike; the first of a round
+changes from round to round. Runs are those of scripts/grid_lines_workflow.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["KERAS_BACKEND"] = "tensorflow"
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import numpy as np
+import tensorflow as tf
+
+from ptycho.evaluation.metrics import Region, score
+from ptycho.portable.formats import WRITERS
+from ptycho.portable.network import portable, trained_generator
+from ptycho.portable.runtimes import open_exported
+from ptycho.portable.table import FORMATS, PRECISIONS
+from ptycho.readers import load_dataset
+from ptycho.reconstruction.regions import predict_scan
+from ptycho.reconstruction.stitching import stitch
+from ptycho.run.network import is_stored, read_network
+from ptycho.scan.dataset import Dataset
+from workflows.export_model import ExportModelConfig, described
+
+BATCH, ROUNDS = 16, 9
+Step = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+def networks(runs: list[Path]) -> list[tuple[Path, str]]:
+    return [(run, name) for run in runs for name in ("pinn", "baseline") if is_stored(run, name)]
+
+
+def opened(run: Path, name: str) -> tuple:
+    """The stored network, its test data as it takes them, and the writer of descriptions."""
+    stored = read_network(run, name)
+    data = load_dataset(next(run.glob("datasets/*/*/test.npz")))
+    if name == "baseline":
+        data = data.single_patterns(stored.config.baseline.patterns_per_group)
+
+    def description(form: str, precision: str = "float32"):
+        config = ExportModelConfig(run=str(run), batch_size=BATCH, precision=precision)
+        return described(config, stored, FORMATS[form])
+
+    return stored, data, description
+
+
+def original(stored, description, compiled: bool) -> Step:
+    """The network in complex tensors, as the run has it."""
+    network = trained_generator(stored, description)
+
+    @tf.function(jit_compile=compiled, autograph=False)
+    def regions(x, offsets, probe):
+        return network.call(x, offsets, probe)
+
+    return lambda *inputs: regions(*map(tf.constant, inputs)).numpy()
+
+
+def of_pairs(network) -> Step:
+    """The exported graph in TensorFlow."""
+
+    def regions(x, offsets, probe):
+        parts = np.stack([probe.real, probe.imag]).astype(np.float32)
+        found = network.serve(*map(tf.constant, (x, offsets, parts)))["regions"].numpy()
+        return found[:, 0] + 1j * found[:, 1]
+
+    return regions
+
+
+def predicted(step: Step, data: Dataset) -> np.ndarray:
+    regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)
+    predict_scan(regions, step, data, BATCH)
+    return regions
+
+
+def agreement(runs: list[Path], weights: list[str]) -> None:
+    head = ("run", "network", "consumer", "weights", "MB", "regions differ", "SSIM differs")
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for run, name in networks(runs):
+        for cells in agreements(run, name, weights):
+            print(f"| {run.name} | {name} | {' | '.join(cells)} |", flush=True)
+
+
+def agreements(run: Path, name: str, weights: list[str]) -> Iterator[tuple[str, ...]]:
+    """Consumer, weights, size of the file, and differences from the original, as text."""
+    stored, data, description = opened(run, name)
+    expected = predicted(original(stored, description("litert"), False), data)
+    with tempfile.TemporaryDirectory() as scratch:
+        for form in ("saved_model", "litert", "onnx"):
+            for precision in (each for each in FORMATS[form].precisions if each in weights):
+                network = portable(stored, description(form, precision))
+                target = Path(scratch) / f"{precision}{FORMATS[form].suffix}"
+                WRITERS[form](network, target)
+                files = [target] if target.is_file() else [p for p in target.rglob("*") if p.is_file()]
+                size = sum(file.stat().st_size for file in files) / 1e6
+                found = predicted(open_exported(target) if FORMATS[form].suffix else of_pairs(network), data)
+                differs = np.abs(found - expected).max() / np.abs(expected).max()
+                scores = [amplitude_ssim(regions, data) for regions in (found, expected)]
+                yield form, precision, f"{size:.2f}", f"{differs:.1e}", f"{abs(scores[0] - scores[1]):.5f}"
+
+
+def amplitude_ssim(regions: np.ndarray, data: Dataset) -> float:
+    """Of the stitched object, on the rectangle that runs are scored on."""
+    stitched, region = stitch(regions, data, "probe"), Region(*data.tiling.rectangle)
+    return score(stitched.objects[0], data.objects[0], stitched.mask[0], region)["ssim"][0]
+
+
+def speed(runs: list[Path], _: list[str]) -> None:
+    head = ("run", "network", "TF patterns/s", "TF XLA", "TF, pairs", "XLA, pairs", "LiteRT", "ONNX")
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for run, name in networks(runs):
+        stored, data, description = opened(run, name)
+        network = portable(stored, description("litert"))
+        with tempfile.TemporaryDirectory() as scratch:
+            steps = {
+                "tf": original(stored, network.description, False),
+                "xla": original(stored, network.description, True),
+                "pairs": of_pairs(network),
+                "pairs, xla": of_pairs(replace(network, serve=tf.function(network.serve, jit_compile=True))),
+            }
+            for form in ("litert", "onnx"):
+                target = Path(scratch) / f"model{FORMATS[form].suffix}"
+                WRITERS[form](network, target)
+                steps[form] = open_exported(target)
+        indices = np.arange(BATCH) % data.n_groups
+        inputs = data.normalised(data.groups[indices]), data.offsets[indices], data.model_probe
+        for step in steps.values():
+            step(*inputs)
+        times: dict[str, list[float]] = {key: [] for key in steps}
+        order = list(steps)
+        for k in range(ROUNDS):
+            for key in order[k % len(order) :] + order[: k % len(order)]:
+                start = time.perf_counter()
+                steps[key](*inputs)
+                times[key].append(time.perf_counter() - start)
+        reference = np.array(times["tf"])
+        ratios = [np.median(reference / np.array(times[key])) for key in order[1:]]
+        patterns = BATCH * data.group_size / np.median(reference)
+        cells = " | ".join(f"{ratio:.2f}" for ratio in ratios)
+        print(f"| {run.name} | {name} | {patterns:.0f} | {cells} |", flush=True)
+
+
+def startup(runs: list[Path], _: list[str]) -> None:
+    """Seconds until the first regions, of the light environment and of the full one."""
+    stored, _, description = opened(runs[0], "pinn")
+    data = next(runs[0].glob("datasets/*/*/test.npz"))
+    print("| environment | model | seconds to the first regions |\n|---|---|---|")
+    with tempfile.TemporaryDirectory() as scratch:
+        for form in ("litert", "onnx"):
+            target = Path(scratch) / f"model{FORMATS[form].suffix}"
+            WRITERS[form](portable(stored, description(form)), target)
+            for python in (ROOT / ".venv-lite/bin/python", Path(sys.executable)):
+                words = [f"model={target}", f"data={data}", f"output_dir={scratch}/out", "overwrite=true"]
+                command = [str(python), str(ROOT / "scripts/run_exported.py"), *words]
+                seconds = [seconds_until(command, "first regions") for _ in range(5)]
+                if None not in seconds:
+                    print(f"| {python.parent.parent.name} | {form} | {np.median(seconds):.2f} |", flush=True)
+
+
+def seconds_until(command: list[str], text: str) -> float | None:
+    """From the start of a process until it says so."""
+    start = time.perf_counter()
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        assert process.stderr is not None
+        found = next((time.perf_counter() - start for line in process.stderr if text in line), None)
+        process.kill()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("agreement", "speed", "startup"))
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--weights", default=",".join(PRECISIONS), help="of the agreement, comma-separated")
+    args = parser.parse_args()
+    logging.basicConfig(level=logging.ERROR)
+    {"agreement": agreement, "speed": speed, "startup": startup}[args.what](
+        args.runs, args.weights.split(",")
+    )
+
+
+if __name__ == "__main__":
+    main()

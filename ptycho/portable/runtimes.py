@@ -1,0 +1,136 @@
+"""Exported files, run by the consumer's own runtime; nothing here imports TensorFlow.
+
+Each runtime is a function ``(path, threads) → Exported``; its package is imported when it is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.files.text import shown
+from ptycho.portable.description import ENTRY, KEY, Description
+
+INPUTS = ("amplitudes", "offsets", "probe")
+OUTPUT = "regions"
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Exported:
+    """An exported network, ready to run.
+
+    Attributes:
+        description: what it states about itself.
+        run: inputs by name → ``regions (B, 2, R, R)`` float32, real and imaginary parts.
+    """
+
+    description: Description
+    run: Callable[[Arrays], np.ndarray]
+
+    def __call__(self, amplitudes: np.ndarray, offsets: np.ndarray, probe: np.ndarray) -> np.ndarray:
+        """Object regions ``(B, R, R)`` complex64 of one batch.
+
+        Args:
+            amplitudes: x, ``(B, C, N, N)`` float32; below zero: not measured.
+            offsets: ``(B, C, 2)`` float32.
+            probe: ``s·f·P``, ``(N, N)`` or ``(K, N, N)`` complex64.
+
+        Raises:
+            ConfigError: an input has another shape than the file was exported for.
+        """
+        d = self.description
+        parts = np.stack([probe.real, probe.imag]).astype(np.float32)
+        groups = (d.batch_size or len(amplitudes), d.group_size)
+        inputs = dict(zip(INPUTS, (amplitudes, offsets, parts), strict=True))
+        shapes = dict(zip(INPUTS, ((*groups, d.N, d.N), (*groups, 2), d.probe_shape), strict=True))
+        for key, shape in shapes.items():
+            if inputs[key].shape != shape:
+                raise ConfigError(f"{key} has shape {inputs[key].shape}; the model takes {shape}")
+        regions = self.run({key: np.ascontiguousarray(value, np.float32) for key, value in inputs.items()})
+        return regions[:, 0] + 1j * regions[:, 1]
+
+
+def open_exported(path: str | Path, threads: int | None = None) -> Exported:
+    """The network in an exported file.
+
+    Args:
+        path: of a ``.tflite`` or ``.onnx`` file.
+        threads: of the runtime; None: one for each processor that this process may use.
+
+    Raises:
+        ConfigError: there is no such file, it is damaged or of another version, or its runtime is missing.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in RUNTIMES:
+        known = " or ".join(RUNTIMES)
+        raise ConfigError(
+            f"model={path}: cannot be run here; it must be a {known} file. A SavedModel is run by "
+            "TensorFlow, StableHLO by the compiler that reads it"
+        )
+    if not path.is_file():
+        raise ConfigError(f"model={path}: no such file")
+    return RUNTIMES[path.suffix.lower()](path, threads or len(os.sched_getaffinity(0)))
+
+
+def _litert(path: Path, threads: int) -> Exported:
+    description = Description.from_json(_last_archive(path), path)
+    try:
+        from ai_edge_litert.interpreter import Interpreter
+    except ImportError as error:
+        raise _missing(path, "ai-edge-litert") from error
+    try:
+        interpreter = Interpreter(model_path=str(path), num_threads=threads)
+        runner = interpreter.get_signature_runner()
+    except (ValueError, RuntimeError) as error:
+        raise _damaged(path, error) from error
+    return Exported(description, lambda inputs: runner(**inputs)[OUTPUT])
+
+
+def _last_archive(path: Path) -> bytes:
+    """The description behind the model in a LiteRT file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.read(ENTRY)
+    except (zipfile.BadZipFile, KeyError, OSError, EOFError) as error:
+        raise ConfigError(
+            f"model={path}: is cut short, or was not written by scripts/export_model.py ({shown(str(error))})"
+        ) from error
+
+
+def _onnx(path: Path, threads: int) -> Exported:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise _missing(path, "onnxruntime") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = threads, 4
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads take no time
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        stated = session.get_modelmeta().custom_metadata_map.get(KEY)
+    except Exception as error:  # onnxruntime's errors share no class of their own
+        raise _damaged(path, error) from error
+    if stated is None:
+        raise ConfigError(f"model={path}: was not written by scripts/export_model.py")
+    return Exported(Description.from_json(stated, path), lambda inputs: session.run([OUTPUT], inputs)[0])
+
+
+def _missing(path: Path, package: str) -> ConfigError:
+    return ConfigError(
+        f"model={path}: needs {package}, which is not installed; pip install -c constraints.txt "
+        "-r requirements-lite.txt"
+    )
+
+
+def _damaged(path: Path, error: Exception) -> ConfigError:
+    return ConfigError(f"model={path}: is damaged ({shown(str(error))}); export it again")
+
+
+RUNTIMES: dict[str, Callable[[Path, int], Exported]] = {".tflite": _litert, ".onnx": _onnx}

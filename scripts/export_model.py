@@ -1,0 +1,31 @@
+#!/usr/bin/env python
+"""Write a run's trained network for consumers that have no XLA, or no TensorFlow.
+
+    python scripts/export_model.py run=outputs/mine output=mine.tflite
+    python scripts/export_model.py run=outputs/mine output=mine.onnx precision=float16 batch_size=1
+    python scripts/export_model.py run=outputs/mine format=saved_model output=mine_model
+    python scripts/export_model.py run=outputs/mine audit=true     # each operation and who takes it
+
+The file takes normalised amplitudes, offsets and the probe, all real, and gives object regions;
+scripts/run_exported.py runs .tflite and .onnx without TensorFlow. docs/export.md says what each format is
+for. All keys: conf/export_model.yaml.
+
+Exit code: 0 written, 1 it could not be written, 2 the run or the arguments cannot be used.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from workflows.command_line import leave
+from workflows.export_model import ExportModelConfig, export_model
+from workflows.one_shot import perform
+
+
+def main() -> int:
+    """See the module's text for the exit code."""
+    return perform("export_model", ExportModelConfig, export_model, __doc__, sys.argv[1:])
+
+
+if __name__ == "__main__":
+    leave(main)

@@ -1,0 +1,29 @@
+#!/usr/bin/env python
+"""Reconstruct new data with an exported network, by its own runtime: no TensorFlow is needed.
+
+    python scripts/run_exported.py model=mine.tflite data=new.npz output_dir=outputs/new
+    python scripts/run_exported.py model=mine.onnx data=new.npz threads=1 stitch=grid overwrite=true
+
+The file is what scripts/export_model.py wrote; .tflite is run by ai-edge-litert, .onnx by onnxruntime. The
+data are diffraction patterns in an .npz, as for scripts/infer.py. Written are recon.npz (object and mask) and
+recon.png. All keys: conf/lite/run_exported.yaml.
+
+Exit code: 0 done, 1 it failed, 2 the model, the data or the arguments cannot be used.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from workflows.command_line import leave
+from workflows.one_shot import perform
+from workflows.run_exported import RunExportedConfig, run_exported
+
+
+def main() -> int:
+    """See the module's text for the exit code."""
+    return perform("lite/run_exported", RunExportedConfig, run_exported, __doc__, sys.argv[1:])
+
+
+if __name__ == "__main__":
+    leave(main)

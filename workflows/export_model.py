@@ -1,0 +1,184 @@
+"""A run's network for consumers without XLA and without TensorFlow; checked before TensorFlow is imported."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptycho.config import MODELS, ConfigError, NetworkConfig, ScanRunConfig, check
+from ptycho.config.backend import require_tensorflow
+from ptycho.config.mapping import show
+from ptycho.exports.table import check_output
+from ptycho.portable.description import Description
+from ptycho.portable.table import FORMATS, PRECISIONS, Format
+from ptycho.run.network import StoredNetwork, is_stored, read_network
+from ptycho.run.stored_config import read_config
+
+log = logging.getLogger(__name__)
+
+SIZES = {  # key: least, most
+    "batch_size": (1, 2**16),
+    "group_size": (1, 64),
+    "region_size": (1, 4096),
+    "support": (2, 512),
+}
+
+
+@dataclass(frozen=True)
+class ExportModelConfig:
+    """The keys of ``conf/export_model.yaml``."""
+
+    run: str | None = None
+    network: str | None = None
+    format: str | None = None
+    output: str | None = None
+    batch_size: int | None = None
+    precision: str = "float32"
+    group_size: int | None = None
+    region_size: int | None = None
+    support: int | None = None
+    modes: int = 0
+    exact: bool | None = None
+    audit: bool = False
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        check(bool(self.run), "run", show(self.run), "the folder of a run")
+        check(self.output != "", "output", "''", "a path, or null")
+        if self.network is not None:
+            check(self.network in MODELS, "network", self.network, f"one of {', '.join(MODELS)}")
+        if self.format is not None:
+            check(self.format in FORMATS, "format", self.format, f"one of {', '.join(FORMATS)}")
+        check(self.precision in PRECISIONS, "precision", self.precision, f"one of {', '.join(PRECISIONS)}")
+        check(0 <= self.modes <= 64, "modes", self.modes, "from 0 to 64")
+        for key, (least, most) in SIZES.items():
+            value = getattr(self, key)
+            check(value is None or least <= value <= most, key, value, f"null, or from {least} to {most}")
+
+
+def export_model(config: ExportModelConfig) -> list[str]:
+    """Write the exported network, or audit it; what was done, a line each.
+
+    Raises:
+        ConfigError: the run, the format or the sizes cannot be used.
+        WriteError: the file cannot be written.
+    """
+    run = Path(str(config.run))
+    if not run.is_dir():
+        raise ConfigError(f"run={run}: no such folder; it must be the folder of a run")
+    settings = read_config(run)
+    stored = read_network(run, config.network or _first(run, settings))
+    name = "litert" if config.audit and config.format is None else _format(config)
+    output = Path(
+        config.output or f"outputs/exported/{run.resolve().name}_{stored.name}{FORMATS[name].suffix}"
+    )
+    _check(config, name, output, run)
+    description = described(config, stored, FORMATS[name])
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    require_tensorflow(os.environ)
+    from ptycho.portable.network import portable
+
+    network = portable(stored, description)
+    if config.audit:
+        from ptycho.portable.audit import audited
+
+        return audited(network)
+    from ptycho.portable.formats import WRITERS
+
+    output.parent.mkdir(parents=True, exist_ok=True)
+    WRITERS[name](network, output)
+    return written(output, description)
+
+
+def _first(run: Path, settings: NetworkConfig) -> str:
+    names = [name for name in MODELS if is_stored(run, name)]
+    if not names:
+        raise ConfigError(f"run={run}: holds no trained network; it must be the folder of a finished run")
+    return names[0]
+
+
+def _format(config: ExportModelConfig) -> str:
+    """The format that is asked for, or else the one that the output's name ends with."""
+    if config.format is not None:
+        return config.format
+    suffix = Path(config.output or "").suffix
+    found = [name for name, form in FORMATS.items() if form.suffix and form.suffix == suffix]
+    if not found:
+        raise ConfigError(
+            f"output={show(config.output)}: does not tell the format; add format={' or '.join(FORMATS)}"
+        )
+    return found[0]
+
+
+def _check(config: ExportModelConfig, name: str, output: Path, run: Path) -> None:
+    form = FORMATS[name]
+    if config.precision not in form.precisions:
+        others = [key for key, other in FORMATS.items() if config.precision in other.precisions]
+        raise ConfigError(
+            f"precision={config.precision}: {name} holds {' or '.join(form.precisions)}; "
+            f"{' and '.join(others)} hold it"
+        )
+    if form.package is not None and importlib.util.find_spec(form.package) is None:
+        raise ConfigError(
+            f"format={name}: needs {form.package}, which is not installed; it is in the extra: "
+            "pip install -c constraints.txt -e '.[export]'"
+        )
+    if config.audit:
+        return
+    if form.suffix:
+        check_output(output, config.overwrite, [run / "config.yaml"])
+    elif output.exists() and not (config.overwrite and (output / "saved_model.pb").is_file()):
+        advice = "overwrite=true" if (output / "saved_model.pb").is_file() else "a path where nothing is yet"
+        raise ConfigError(f"output={output}: is there already; choose another path, or {advice}")
+
+
+def described(config: ExportModelConfig, stored: StoredNetwork, form: Format) -> Description:
+    """What will be exported.
+
+    Raises:
+        ConfigError: a size does not fit the network.
+    """
+    setup, settings = stored.setup, stored.config
+    N, fixed = setup.N, settings.fixed_sizes(stored.name)
+    group_size = config.group_size or setup.group_size
+    if "group_size" in fixed or stored.name == "baseline":
+        wanted = f"{setup.group_size}, or null: {stored.name} was trained for that"
+        check(group_size == setup.group_size, "group_size", group_size, wanted)
+    region_size = config.region_size or setup.region_size
+    check(N <= region_size <= 4 * N, "region_size", region_size, f"from N={N} to 4·N={4 * N}")
+    exact = isinstance(settings, ScanRunConfig) if config.exact is None else config.exact
+    support = config.support or (N if exact else setup.support)
+    check(support % 2 == 0 and support <= N, "support", support, f"even, and at most N={N}")
+    check(not exact or support == N, "support", support, f"{N} with exact=true: a moved probe fills it")
+    return Description(
+        name=stored.name,
+        kind=settings.model.KIND if stored.name == "pinn" else stored.name,
+        run=stored.run.resolve().name,
+        N=N,
+        group_size=group_size,
+        region_size=region_size,
+        batch_size=config.batch_size or (None if form.any_batch else settings.batch_size),
+        modes=config.modes,
+        support=support,
+        exact=exact,
+        precision=config.precision,
+        patterns_per_group=settings.baseline.patterns_per_group if stored.name == "baseline" else None,
+        transmission=setup.transmission,
+        probe=setup.probe,
+        weights_sha256=stored.sha256,
+    )
+
+
+def written(output: Path, d: Description) -> list[str]:
+    """What an exported file holds, in two lines."""
+    files = [output] if output.is_file() else [path for path in output.rglob("*") if path.is_file()]
+    size, B = sum(path.stat().st_size for path in files), d.batch_size or "any"
+    probe = " × ".join(map(str, d.probe_shape))
+    return [
+        f"{output}: {d.name} ({d.kind}) of {d.run}, weights {d.precision}, {size / 1e6:.2f} MB",
+        f"  amplitudes {B} × {d.group_size} × {d.N} × {d.N}, offsets {B} × {d.group_size} × 2, "
+        f"probe {probe} → regions {B} × 2 × {d.region_size} × {d.region_size}",
+    ]

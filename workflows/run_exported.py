@@ -1,0 +1,144 @@
+"""An exported network on new data: read, predict, stitch, write; nothing here imports TensorFlow."""
+
+from __future__ import annotations
+
+import io
+import logging
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ptycho.config import ConfigError, check
+from ptycho.config.mapping import show
+from ptycho.files.atomic import write_atomically
+from ptycho.files.png import grey_png
+from ptycho.portable.description import Description
+from ptycho.portable.runtimes import Exported, open_exported
+from ptycho.readers import Measurement, inspect
+from ptycho.reconstruction.regions import predict_scan
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import probe_support
+
+log = logging.getLogger(__name__)
+
+STITCHINGS = ("probe", "grid")  # a correction by the measured patterns needs TensorFlow
+RECON, PICTURE = "recon.npz", "recon.png"
+
+
+@dataclass(frozen=True)
+class RunExportedConfig:
+    """The keys of ``conf/lite/run_exported.yaml``."""
+
+    model: str | None = None
+    data: str | None = None
+    output_dir: str = "outputs/exported"
+    stitch: str = "probe"
+    threads: int | None = None
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        check(bool(self.model), "model", show(self.model), "a .tflite or .onnx file of export_model.py")
+        check(bool(self.data), "data", show(self.data), "an .npz file with diffraction patterns")
+        check(bool(self.output_dir), "output_dir", "''", "the path of a folder")
+        check(self.stitch in STITCHINGS, "stitch", self.stitch, f"one of {', '.join(STITCHINGS)}")
+        check(self.threads is None or self.threads >= 1, "threads", self.threads, "null, or at least 1")
+
+
+def run_exported(config: RunExportedConfig) -> list[str]:
+    """Reconstruct; what was written, a line each.
+
+    Raises:
+        ConfigError: the exported file, the data or the output folder cannot be used.
+        WriteError: the results cannot be written.
+    """
+    target = Path(config.output_dir) / RECON
+    if target.exists() and not config.overwrite:
+        raise ConfigError(f"output_dir={config.output_dir}: holds {RECON}; choose another, or overwrite=true")
+    exported = open_exported(str(config.model), config.threads)
+    found = inspect(str(config.data), exported.description.probe)
+    with tempfile.TemporaryDirectory() as scratch:
+        data = suited(found, exported.description, Path(scratch))
+        regions, seconds = predicted(exported, data)
+        from ptycho.reconstruction.stitching import stitch  # SciPy's solvers: after the first region
+
+        stitched = stitch(regions, data, config.stitch)
+    content, (picture, ranges) = io.BytesIO(), shown(stitched.objects[0], stitched.mask[0])
+    np.savez(content, object=stitched.objects, mask=stitched.mask)
+    write_atomically(Path(config.output_dir) / PICTURE, lambda file: file.write(grey_png(picture)))
+    write_atomically(target, lambda file: file.write(content.getvalue()))
+    speed = data.groups.size / seconds
+    return [
+        f"{config.data}: {data.groups.size} patterns in {data.n_groups} groups, {speed:.0f} patterns/s",
+        f"{target}: object {stitched.objects.shape} and mask; {PICTURE}: {ranges} rad",
+    ]
+
+
+def suited(found: Measurement, d: Description, scratch: Path) -> Dataset:
+    """The data in groups and regions of the exported network's sizes.
+
+    Raises:
+        ConfigError: they cannot be brought to these sizes.
+    """
+    where = f"data={found.path}"
+    N = found.shape[-1]
+    if N != d.N:
+        raise ConfigError(f"{where}: has N={N}; the model was exported for N={d.N}")
+    if d.modes > 1:
+        raise ConfigError(f"{where}: has a probe without modes; the model was exported for modes={d.modes}")
+    found.check_patterns()
+    scale = {} if found.counts else {"photon_scale": found.fitted_photon_scale(d.transmission)}
+    data = found.dataset(scratch, **scale)
+    if d.group_size == 1 != data.group_size:
+        data = data.single_patterns(d.patterns_per_group)
+    elif data.group_size != d.group_size:
+        data = data.regrouped(d.group_size)
+        log.info("each pattern with its %d nearest ones: the model takes such groups", d.group_size - 1)
+    if data.region_size > d.region_size:
+        raise ConfigError(
+            f"{where}: its groups span regions of {data.region_size} pixels; the model was exported for "
+            f"region_size={d.region_size}: export it again with region_size={data.region_size}"
+        )
+    support = probe_support(data.probe)
+    if support > d.support:
+        raise ConfigError(
+            f"{where}: its probe fills {support} of {N} pixels; the model was exported for support="
+            f"{d.support}: export it again with support={support}"
+        )
+    return replace(data, region_size=d.region_size, stated_tiling=data.tiling)
+
+
+def predicted(exported: Exported, data: Dataset) -> tuple[np.ndarray, float]:
+    """The regions ``(G, R, R)`` of all groups, and how many seconds they took."""
+    start, told = time.monotonic(), False
+
+    def step(x: np.ndarray, offsets: np.ndarray, probe: np.ndarray) -> np.ndarray:
+        nonlocal told
+        regions = exported(x, offsets, probe if not exported.description.modes else probe[None])
+        if not told:
+            log.info("the first regions are there")
+            told = True
+        return regions
+
+    regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)
+    predict_scan(regions, step, data, exported.description.batch_size or data.n_groups)
+    return regions, time.monotonic() - start
+
+
+def shown(image: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, str]:
+    """Amplitude beside phase of the covered part, each from black to white, and their ranges as text.
+
+    The mean phase, which is arbitrary, is taken off.
+    """
+    rows, cols = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
+    part = (slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1))
+    image, mask = image[part], mask[part]
+    phase = np.where(mask, np.angle(image * np.exp(-1j * np.angle(image[mask].sum()))), 0)
+    pictures, ranges = [], []
+    for name, values in (("amplitude", np.abs(image)), ("phase", phase)):
+        low, high = np.percentile(values[mask], (0.5, 99.5))
+        pictures.append((np.clip(values, low, high) - low) / ((high - low) or 1))
+        ranges.append(f"{name} {low:.3g} to {high:.3g}")
+    return np.concatenate(pictures, axis=1), ", ".join(ranges)
