@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ptycho.config import ITERATIVE
 from ptycho.evaluation import figures, metrics
 from ptycho.evaluation.registration import in_frame
 from ptycho.reconstruction.stitching import Stitched
@@ -67,6 +68,7 @@ def scored(
             name: model_scores(by_method, chosen, (moved or {}).get(name, truth), region)
             for name, by_method in stitched.items()
         }
+        scores.get(ITERATIVE, {}).pop("stitching", None)  # it is not stitched
         for values in scores.values():
             values["flags"] += doubts
         scores |= metrics.reference_rows(truth, region)
@@ -91,7 +93,7 @@ def model_scores(
         for method, recon in by_method.items()
     }
     main = {method: {key: row[key] for key in STITCHING_SCORES} for method, row in each.items()}
-    return each[chosen] | ({"stitching": main} if len(main) > 1 else {})
+    return each[chosen] | {"stitching": main}
 
 
 def in_its_frame(truth: np.ndarray, made: Stitched, region: metrics.Region) -> np.ndarray:

@@ -14,6 +14,7 @@ from ptycho.config.scan_run_config import ScanRunConfig
 from ptycho.config.sections import (
     GENERATORS,
     ITERATIVE,
+    MEASURED_PROBES,
     MODELS,
     OBJECTS,
     PROBES,
@@ -39,6 +40,7 @@ from ptycho.config.sections import (
 __all__ = [
     "GENERATORS",
     "ITERATIVE",
+    "MEASURED_PROBES",
     "MODELS",
     "OBJECTS",
     "PROBES",

@@ -14,12 +14,12 @@ import typing
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
-from ptycho.config import GENERATORS, OBJECTS, PROBES, ConfigError, RunConfig, ScanRunConfig
+from ptycho.config import GENERATORS, MEASURED_PROBES, OBJECTS, PROBES, ConfigError, RunConfig, ScanRunConfig
 from ptycho.config.network_config import NetworkConfig
 
 TABLES: dict[str, dict[str, type]] = {
     "object": OBJECTS,
-    "probe": PROBES,
+    "probe": MEASURED_PROBES | PROBES,
     "test_probe": PROBES,
     "model": GENERATORS,
 }

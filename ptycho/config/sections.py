@@ -309,9 +309,8 @@ class SolverConfig:
 
 
 OBJECTS: dict[str, type] = {LinesObject.KIND: LinesObject}
-PROBES: dict[str, type] = {
-    probe.KIND: probe for probe in (OwnProbe, RunProbe, IdealDiskProbe, ZonePlateProbe, FileProbe)
-}
+PROBES: dict[str, type] = {probe.KIND: probe for probe in (IdealDiskProbe, ZonePlateProbe, FileProbe)}
+MEASURED_PROBES: dict[str, type] = {probe.KIND: probe for probe in (OwnProbe, RunProbe)}
 GENERATORS: dict[str, type] = {model.KIND: model for model in (UnrolledModel, UNetModel)}
 MODELS = ("pinn", "baseline")  # networks
 ITERATIVE = "lsqml"  # beside them: needs no training
