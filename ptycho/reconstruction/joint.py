@@ -40,7 +40,10 @@ from ptycho.scan.windows import add_windows_to, inner_windows
 CHUNK_PIXELS = 2**20  # of the patterns that are handled at once
 DAMPING = 0.5  # β
 FEWEST = 8  # patterns in a batch
-MOVE = 0.3  # pixels, the largest change of a position in a pass
+MOVE = 0.3  # pixels, the longest step of a position that is believed
+FARTHER = (
+    1.5  # times that step a position moves: each is held back by an object that was made with the wrong one
+)
 AFFINE_MOMENTUM = 0.8  # of positions that move as a whole: a scale is found slowly, pass by pass
 RESTART = 1.02  # without momentum, when a pass has met an R-factor so much above that of the one before
 DARKEST = 0.05  # of the pixels, that a background is first told by
@@ -352,9 +355,9 @@ def _settled(state: State, motion: _Motion, power: float) -> tuple[State, _Motio
 
 
 def _follow(positions: np.ndarray, flux: np.ndarray, part: np.ndarray, found: Found, free: Freedom) -> None:
-    """Move some patterns, and change their flux, half-way to where they fit best; in place."""
+    """Move some patterns, and change their flux half-way to what fits best; in place."""
     if free.positions:
-        positions[part] += np.clip(found.moves, -MOVE, MOVE) / 2
+        positions[part] += FARTHER * np.clip(found.moves, -MOVE, MOVE)
     if free.flux:
         flux[part] *= 1 + (found.brighter - 1) / 2
 

@@ -91,7 +91,7 @@ def from_scratch(passes: int, free: Freedom) -> list[Pass]:
     """Passes from a constant object: the object alone, then with the probe, then everything that is free."""
     probe = replace(free, positions=False)
     early = [Pass(UPDATES, 0.0, Freedom(False))] + [Pass(UPDATES, 0.0, probe)] * 4
-    return (early + [Pass(3, 0.8, probe)] * 5 + [Pass(3, 0.8, free)] * max(passes - 10, 0))[:passes]
+    return (early + [Pass(3, 0.8, probe)] + [Pass(3, 0.8, free)] * max(passes - 6, 0))[:passes]
 
 
 def continued(passes: int, free: Freedom) -> list[Pass]:
