@@ -287,5 +287,9 @@ def drawn(study: Definition, found: Mapping[tuple[str, float], Outcome | None]) 
         ax.minorticks_off()
         ax.grid(alpha=0.3)
     axes[0].set_ylabel("SSIM")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2 * min(3, count))
+    figure.legend(
+        *axes[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=6 if count > 3 else 3 if count > 1 else 2,
+    )
     return figure
