@@ -57,12 +57,15 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
         test, found = data["test"], None
         stitched: dict[str, dict[str, Stitched]] = {}
         histories: dict[str, History] = {}
+        learned: dict[str, np.ndarray] = {}
         for name in config.networks:
             view = COMPETITORS[name].view
             scans = view(config, data["train"]), view(config, data["val"])
             offsets = regular_offsets(config, scans[0].group_size)
             model, histories[name], modes = trained(name, config, scans, offsets, folder, stop)
-            seen = test if modes is None or config.test_probe is not None else test.under(modes)
+            seen = test
+            if modes is not None and config.test_probe is None:
+                seen, learned[name] = test.under(modes), modes[0]
             stitched[name] = reconstructed(name, model, config, seen, folder)
         if ITERATIVE in config.models and (found := iterative(config, test, folder)):
             stitched[ITERATIVE] = {config.stitch.method: found.object}
@@ -71,7 +74,7 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
         recons = {name: by_method[config.stitch.method] for name, by_method in stitched.items()}
         loose = [name for name in recons if config.imperfect or name == ITERATIVE]
         moved = {name: in_its_frame(truth, recons[name], region) for name in loose}
-        beams = beam_errors(folder, test, found) if config.imperfect else {}
+        beams = beam_errors(folder, test, found, learned) if config.imperfect else {}
         scores = scored(truth, region, stitched, config.stitch.method, folder, doubts, moved, beams)
         drawn(truth, region, test.probe, recons, histories, scores, folder, moved)
     facts = provenance(config, histories) | {"resumed": folder.resumed}
@@ -177,10 +180,14 @@ def iterative(config: RunConfig, test: Dataset, folder: RunFolder) -> Iterated |
     return found
 
 
-def beam_errors(folder: RunFolder, test: Dataset, found: Iterated | None) -> dict[str, Any]:
-    """How far probe and positions are from the true ones: as they are given, and as LSQ-ML has found them."""
+def beam_errors(
+    folder: RunFolder, test: Dataset, found: Iterated | None, learned: dict[str, np.ndarray]
+) -> dict[str, Any]:
+    """How far probe and positions are from the true ones: as given, as learned, as LSQ-ML has found them."""
     truth = read_truth(folder.path / names.TRUTH)
     errors = {"given": _errors(truth, test, [test.probe], test.positions)}
+    for name, probe in learned.items():
+        errors[name] = _errors(truth, test, [probe], test.positions)
     if found is not None:
         runs = found.runs.values()
         positions = np.concatenate([run.positions for run in runs])  # images follow one another
