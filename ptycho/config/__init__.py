@@ -9,6 +9,7 @@ nor TensorFlow, so that a mistake is answered before anything heavy loads.
 from ptycho.config.errors import ConfigError, check
 from ptycho.config.imperfections import Imperfections
 from ptycho.config.network_config import NetworkConfig
+from ptycho.config.pretrain_config import PretrainConfig
 from ptycho.config.run_config import RunConfig
 from ptycho.config.scan_run_config import ScanRunConfig
 from ptycho.config.sections import (
@@ -55,6 +56,7 @@ __all__ = [
     "LsqmlConfig",
     "NetworkConfig",
     "OwnProbe",
+    "PretrainConfig",
     "ProbeConfig",
     "RunConfig",
     "RunProbe",

@@ -11,11 +11,13 @@ import json
 import math
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
 from ptycho.config import GENERATORS, MEASURED_PROBES, OBJECTS, PROBES, ConfigError, RunConfig, ScanRunConfig
 from ptycho.config.network_config import NetworkConfig
+from ptycho.config.pretrain_config import PretrainConfig
 
 TABLES: dict[str, dict[str, type]] = {
     "object": OBJECTS,
@@ -25,16 +27,21 @@ TABLES: dict[str, dict[str, type]] = {
 }
 
 
-def from_mapping(values: Any) -> RunConfig | ScanRunConfig:
+AnyConfig = RunConfig | ScanRunConfig | PretrainConfig
+
+
+def from_mapping(values: Any) -> AnyConfig:
     """The validated configuration that nested plain values describe; what is left out has its default.
 
-    A section ``data`` makes it that of a run on a measured scan.
+    A section ``data`` makes it that of a run on a measured scan, ``batches`` that of a pretraining.
 
     Raises:
         ConfigError: an unknown key, a value of the wrong type, or one that the configuration refuses.
     """
-    measured = isinstance(values, dict) and "data" in values
-    return _convert(ScanRunConfig if measured else RunConfig, values, "")
+    sections: dict[str, type] = {"data": ScanRunConfig, "batches": PretrainConfig}
+    found = [cls for key, cls in sections.items() if isinstance(values, dict) and key in values]
+    config: AnyConfig = _convert(found[0] if found else RunConfig, values, "")
+    return config
 
 
 def to_dataclass(cls: type, values: Any) -> Any:
@@ -141,6 +148,8 @@ def _typed(hint: Any, value: Any, name: str) -> Any:
         if kind_of is str:
             return tuple(str(item) for item in items)
         return tuple(_typed(kind_of, item, name) for item in items)
+    if typing.get_origin(kind) is Mapping and isinstance(value, dict):
+        return value
     if isinstance(kind, type) and is_dataclass(kind):
         return _convert(kind, value, f"{name}.")
     nothing = " or null" if type(None) in options else ""
@@ -153,6 +162,8 @@ _WORDS = {
     float: "a number",
     str: "a text",
     tuple[float, ...]: "a list of numbers",
+    tuple[float, float]: "a list of two numbers",
+    Mapping[str, typing.Any]: "a section of keys",
 }
 
 

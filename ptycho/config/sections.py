@@ -148,6 +148,7 @@ class UnrolledModel:
     illumination_floor: float = 0.01
     neighbours: int = 3
     neighbour_distance_px64: float = 12.0
+    misfit: bool = False
 
     def __post_init__(self) -> None:
         _check_neighbours(self.neighbours, self.neighbour_distance_px64)

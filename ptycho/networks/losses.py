@@ -11,7 +11,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from ptycho.physics import scaled
+
 FLOOR = 1e-6  # of a pixel's predicted count, where nothing else bounds the logarithm
+DIM, UNLIT = 0.1, 1e-3  # of the strongest light: a pixel counts half there; below the other, not at all
 
 
 def amplitude_mae(predicted: tf.Tensor, measured: tf.Tensor) -> tf.Tensor:
@@ -60,6 +63,30 @@ def total_variation(objects: tf.Tensor) -> tf.Tensor:
     rows = tf.abs(objects[:, 1:, :] - objects[:, :-1, :])
     cols = tf.abs(objects[:, :, 1:] - objects[:, :, :-1])
     return tf.reduce_mean(rows) + tf.reduce_mean(cols)
+
+
+def object_error(found: tf.Tensor, target: tf.Tensor, light: tf.Tensor) -> tf.Tensor:
+    """How far objects are from the true ones, relative to their contrast, whatever their global phase.
+
+        Σ w |O e^{−iφ} − T| / Σ w |T − T̄|,   w = l / (l + DIM),   φ = arg Σ w O T*
+
+    For networks that are trained on simulations only: it sees the truth.
+
+    Args:
+        found, target: O and T, ``(B, R, R)`` complex64.
+        light: l, on the regions, its maximum one, ``(B, R, R)`` float32.
+
+    Returns:
+        ``(B,)`` float32; one for the best constant.
+    """
+    weights = tf.where(light > UNLIT, light / (light + DIM), tf.zeros_like(light))
+    weights /= tf.reduce_sum(weights, axis=(1, 2), keepdims=True)
+    weighted = scaled(tf.math.conj(target), weights)
+    product = tf.reduce_sum(weighted * found, axis=(1, 2), keepdims=True)
+    phase = scaled(tf.math.conj(product), 1 / (tf.abs(product) + FLOOR))
+    mean = tf.math.conj(tf.reduce_sum(weighted, axis=(1, 2), keepdims=True))
+    contrast = tf.reduce_sum(weights * tf.abs(target - mean), axis=(1, 2))
+    return tf.reduce_sum(weights * tf.abs(found * phase - target), axis=(1, 2)) / (contrast + FLOOR)
 
 
 class Loss(NamedTuple):

@@ -41,15 +41,16 @@ class PtychoPINN(keras.Model):
         self.generator.build(input_shape)
         self.built = True
 
-    def call(self, x, offsets, probe):
+    def call(self, x, offsets, probe, start=None):
         """Object regions ``(B, R, R)`` complex64.
 
         Args:
             x: normalised amplitudes ``(B, C, N, N)`` float32.
             offsets: ``(B, C, 2)`` float32, positions relative to the region's centre.
             probe: ``s·f·P``, ``(N, N)`` complex64.
+            start: estimates of the regions, ``(B, R, R)`` complex64, for a generator that can begin with one.
         """
-        return self.generator(x, offsets, probe)
+        return self.generator(x, offsets, probe) if start is None else self.generator(x, offsets, probe, start)
 
     def predict_amplitudes(self, objects, offsets, probe):
         """Normalised amplitudes ``(B, C, N, N)`` that object regions ``(B, R, R)`` would give.

@@ -13,9 +13,10 @@ from ptycho.networks.geometry import Geometry
 from ptycho.networks.layers import conv, sizes
 from ptycho.physics import SEPARABLE, PatchMover
 
-FEATURES = 5  # Re O, Im O, Re g, Im g, illumination
+FEATURES = 5  # Re O, Im O, Re g, Im g, illumination; and the misfit, if it is asked for
 # Objects are of order 0.3, their updates of order 0.03: the CNNs see, and give, numbers of order one.
 OBJECT_GAIN, UPDATE_GAIN, CORRECTION_GAIN = 4.0, 30.0, 0.3
+LEAST_MISFIT = 1e-4
 
 
 class ResidualCNN(keras.layers.Layer):
@@ -72,6 +73,12 @@ class Unrolled(keras.layers.Layer):
     adds it, and adds the output of a :class:`ResidualCNN` fed with the object, g and the illumination, each
     scaled to order one (which trains several times faster than the bare numbers do). All
     this happens on the central part of the region that the probe can reach; outside it the start stands.
+    With ``settings.misfit`` the CNNs are told, too, how well the object explains the patterns:
+
+        log √(Σ_k |F⁻¹[…] − ψ_k|² / Σ_k x_k² + 10⁻⁸) / 4,
+
+    from which they learn what noise there is, and how far it is to go. A ``start`` that is given takes the
+    place of the constant, where it is not zero.
     Sources: Thibault et al., Ultramicroscopy 109 (2009), eq. 8; Maiden & Rodenburg, Ultramicroscopy 109
     (2009), eq. 6 (which divides by max |P|² instead).
 
@@ -99,6 +106,12 @@ class Unrolled(keras.layers.Layer):
         size = (settings.width, settings.blocks, settings.coarsening)
         self.cnns = [ResidualCNN(*size, seed + 100 * k, name=f"stage_{k}") for k in range(settings.stages)]
 
+    def resized(self, geometry: Geometry) -> Unrolled:
+        """The same network, with the very same variables, for other sizes."""
+        other = Unrolled(settings=self.settings, geometry=geometry, seed=0, mover=self.mover, name=self.name)
+        other.cnns, other.level, other.built = self.cnns, self.level, True
+        return other
+
     @property
     def side(self) -> int:
         """Side of the part of the region that the probe can reach."""
@@ -107,29 +120,47 @@ class Unrolled(keras.layers.Layer):
     def build(self, input_shape):
         self.level = self.add_weight(shape=(), initializer="ones", name="level")
         for cnn in self.cnns:
-            cnn.build((input_shape[0], self.side, self.side, FEATURES))
+            cnn.build((input_shape[0], self.side, self.side, FEATURES + self.settings.misfit))
 
-    def call(self, x, offsets, probe):
-        """Object regions ``(B, R, R)`` complex64 from ``x (B, C, N, N)``, ``offsets``, ``probe (N, N)``."""
+    def call(self, x, offsets, probe, start=None):
+        """Object regions ``(B, R, R)`` complex64.
+
+        Args:
+            x: ``(B, C, N, N)``, normalised amplitudes.
+            offsets: ``(B, C, 2)``.
+            probe: ``(N, N)`` or, one for each group, ``(B, 1, N, N)``; with modes an axis K before the last two.
+            start: ``(B, R, R)`` complex64, an estimate of the objects, zero where there is none. None: none.
+        """
         measured = physics.uncentre(x)
         positions = offsets + (self.side - self.geometry.N) / 2
-        start = self._start(x, probe)  # (B, 1, 1)
+        level = self._start(x, probe)  # (B, 1, 1)
         if self.geometry.exact:
             positions, probe = physics.split_positions(positions, probe)
         illumination = self._illumination(positions, probe)
         shape = sizes(illumination)
-        objects = physics.by_part(lambda part: tf.broadcast_to(part, shape), start)
+        objects = physics.by_part(lambda part: tf.broadcast_to(part, shape), level)
+        if start is not None:
+            around = tf.where(start == 0, level, start)
+            objects = physics.crop_to(around, self.side)
         for cnn in self.cnns:
-            g = self._update(objects, measured, positions, probe, illumination)
+            change = self._change(objects, measured, positions, probe)
+            g = self._update(change, positions, probe, illumination)
             objects = objects + g
-            objects = objects + self._correction(cnn, objects, g, illumination)
-        return physics.pad_to(objects - start, self.geometry.region_size) + start
+            objects = objects + self._correction(cnn, objects, g, illumination, self._misfit(change, x))
+        if start is None:
+            return physics.pad_to(objects - level, self.geometry.region_size) + level
+        return around + physics.pad_to(objects - physics.crop_to(around, self.side), self.geometry.region_size)
 
     def _start(self, x, probe):
-        x = tf.maximum(x, 0.0) if self.geometry.masked else x
-        energy = tf.reduce_mean(tf.reduce_sum(tf.square(x), axis=(2, 3)), axis=1)  # (B,)
-        level = self.level * tf.sqrt(energy / tf.reduce_sum(physics.intensity(probe)))
+        energy = tf.reduce_mean(self._energy(x), axis=1)  # (B,)
+        light = tf.reduce_sum(physics.intensity(probe), axis=(-2, -1))
+        light = tf.reduce_sum(tf.reshape(light, (-1, probe.shape[-3] if physics.has_modes(probe) else 1)), axis=1)
+        level = self.level * tf.sqrt(energy / light)  # light: (1,), or (B,) of a probe for each group
         return physics.of_parts(level, tf.zeros_like(level), probe)[:, None, None]
+
+    def _energy(self, x):
+        """``Σx²`` of each pattern, ``(B, C)``."""
+        return tf.reduce_sum(tf.square(tf.maximum(x, 0.0) if self.geometry.masked else x), axis=(2, 3))
 
     def _illumination(self, positions, probe):
         """``Σ_k |P_k|²``, ``(B, side, side)`` float32."""
@@ -139,19 +170,31 @@ class Unrolled(keras.layers.Layer):
         light = tf.broadcast_to(light, (*sizes(positions)[:2], support, support))
         return self.mover.place(light, positions + (N - support) / 2, (self.side, self.side))
 
-    def _update(self, objects, measured, positions, probe, illumination):
+    def _change(self, objects, measured, positions, probe):
+        """How the exit waves change when they take the measured amplitudes, ``(B, C, support, support)``."""
+        waves = physics.lit_waves(objects, positions, probe, self.geometry.support, self.mover)
+        return physics.modulus_change(waves, measured, self.geometry.masked, physics.has_modes(probe))
+
+    def _update(self, change, positions, probe, illumination):
         """``g`` on the part of the region that the probe can reach, ``(B, side, side)`` complex64."""
-        support, shape = self.geometry.support, (self.side, self.side)
-        waves = physics.lit_waves(objects, positions, probe, support, self.mover)
-        modes = physics.has_modes(probe)
-        change = physics.modulus_change(waves, measured, self.geometry.masked, modes)
-        change = physics.back_project(change, positions, probe, shape, support, self.mover)
+        shape = (self.side, self.side)
+        change = physics.back_project(change, positions, probe, shape, self.geometry.support, self.mover)
         brightest = tf.reduce_max(illumination, axis=(1, 2), keepdims=True)
         return physics.scaled(change, 1 / (illumination + self.settings.illumination_floor * brightest))
 
-    def _correction(self, cnn, objects, g, illumination):
+    def _misfit(self, change, x):
+        """What the CNNs are told of the misfit, ``(B, 1, 1)``; None if nothing."""
+        if not self.settings.misfit:
+            return None
+        square = physics.intensity(change)
+        left = tf.reduce_sum(square, axis=tuple(range(1, square.shape.rank)))
+        share = tf.sqrt(left / tf.reduce_sum(self._energy(x), axis=1) + LEAST_MISFIT**2)
+        return tf.math.log(share)[:, None, None] / 4
+
+    def _correction(self, cnn, objects, g, illumination, misfit):
         light = illumination / tf.reduce_max(illumination, axis=(1, 2), keepdims=True)
         objects, g = OBJECT_GAIN * objects, UPDATE_GAIN * g
         parts = [part(waves) for waves in (objects, g) for part in (physics.real, physics.imag)]
-        correction = CORRECTION_GAIN * cnn(tf.stack([*parts, light], axis=-1))
+        told = [] if misfit is None else [tf.broadcast_to(misfit, sizes(light))]
+        correction = CORRECTION_GAIN * cnn(tf.stack([*parts, light, *told], axis=-1))
         return physics.of_parts(correction[..., 0], correction[..., 1], g)

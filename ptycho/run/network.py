@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError, NetworkConfig, RunConfig, ScanRunConfig
-from ptycho.config.mapping import one_line
+from ptycho.config.mapping import AnyConfig, one_line
 from ptycho.files.npz import NpzError, read_all
 from ptycho.files.text import shown
 from ptycho.run.folder import RunFolder
@@ -104,7 +104,7 @@ class StoredNetwork:
 
     run: Path
     name: str
-    config: RunConfig | ScanRunConfig
+    config: AnyConfig
     setup: Setup
     weights: dict[str, np.ndarray]
     description: dict[str, Any]

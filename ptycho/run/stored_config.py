@@ -7,14 +7,14 @@ from pathlib import Path
 
 import yaml
 
-from ptycho.config import ConfigError, RunConfig, ScanRunConfig
-from ptycho.config.mapping import from_mapping, one_line, to_mapping
+from ptycho.config import ConfigError
+from ptycho.config.mapping import AnyConfig, from_mapping, one_line, to_mapping
 from ptycho.run.names import CONFIG, MANIFEST, METRICS
 
 MAX_BYTES = 2**20
 
 
-def read_config(run: Path) -> RunConfig | ScanRunConfig:
+def read_config(run: Path) -> AnyConfig:
     """The configuration of the run in folder ``run``, from its ``config.yaml``.
 
     Keys that are newer than the file have their defaults; a file that lacks whole sections has been cut

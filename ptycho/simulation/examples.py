@@ -1,0 +1,239 @@
+"""Training examples of many probes, objects and scans: groups of patterns with their true objects.
+
+An example is a group of C patterns around one place: a random object under a random probe, at positions of
+a random scan, measured with a random dose and, now and then, with faults. Step t of a training has the same
+batch whatever came before it: its random numbers are those of (seed, t).
+
+======== ==================================================================================================
+``r_k``  true positions (row, col) relative to the region's centre, of which the network is told ``offsets``
+``P``    true probe (modes ``(K, N, N)``), of which the network is told ``s·f·P`` or a slightly wrong one
+``n``    ``n ~ Poisson(s² Σ_m |F(P_m·O_k)|² + b)``; ``x = f √n``, −1 in dead pixels
+======== ==================================================================================================
+
+NumPy and SciPy alone; nothing is interpolated: fractions of a pixel move the probe.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+import numpy as np
+from scipy import fft
+from scipy.ndimage import gaussian_filter
+
+from ptycho.config.pretrain_config import BatchConfig, MeasurementConfig, PretrainConfig, Range
+from ptycho.scan.probe import energy_diameter
+from ptycho.scan.windows import add_windows, inner_windows
+from ptycho.simulation.imperfections import incoherent_modes
+from ptycho.simulation.kinds import chosen, drawn, entries_of
+from ptycho.simulation.material import transmission
+from ptycho.simulation.object_kinds import OBJECT_KINDS
+from ptycho.simulation.probe_kinds import PROBE_KINDS, disturbed, make
+
+MAPS, PROBE_POOL, STEPS = 0, 1, 2  # branches of the seed
+SPREAD = 1.3  # f of a scan over that of one of its groups lies within this factor
+COHERENCE = (0.6, 0.95)  # share of the first mode
+LATTICES = ("square", "hexagonal", "spiral", "random")
+
+
+class Example(TypedDict):
+    """A batch, float32 and complex64; K is left out for a probe without modes.
+
+    ``x (B, C, N, N)``, ``offsets (B, C, 2)``, ``probe (B, 1, K, N, N)``, ``start (B, R, R)`` (zero: none),
+    ``target (B, R, R)``, and ``light (B, R, R)``: ``Σ_k Σ_m |P_m|²`` over its maximum.
+    """
+
+    x: np.ndarray
+    offsets: np.ndarray
+    probe: np.ndarray
+    start: np.ndarray
+    target: np.ndarray
+    light: np.ndarray
+
+
+@dataclass(eq=False)
+class Examples:
+    """The examples of a configuration; maps of thickness are made when they are first needed, and kept."""
+
+    config: PretrainConfig
+    _maps: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.objects = entries_of(OBJECT_KINDS, self.config.objects, "objects")
+        self.probes = entries_of(PROBE_KINDS, self.config.probes, "probes")
+        self.forms = self.config.forms
+        shares = np.array([form.weight for form in self.forms])
+        self._shares = shares / shares.sum()
+
+    def form_of(self, step: int) -> BatchConfig:
+        """The form of the batch of a step; with N, C and modes different from step to step."""
+        return self.forms[self._rng(step).choice(len(self.forms), p=self._shares)]
+
+    def batch(self, step: int) -> Example:
+        """The batch of a step."""
+        rng = self._rng(step)
+        form = self.forms[rng.choice(len(self.forms), p=self._shares)]
+        return self.drawn(form, rng)
+
+    def drawn(self, form: BatchConfig, rng: np.random.Generator) -> Example:
+        """A random batch of a form."""
+        every = [self._example(form, child) for child in rng.spawn(form.batch)]
+        return Example(**{key: np.stack([one[key] for one in every]) for key in every[0]})  # type: ignore
+
+    def _rng(self, step: int) -> np.random.Generator:
+        return np.random.default_rng([self.config.seed, STEPS, step])
+
+    def _example(self, form: BatchConfig, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        measurement, R = self.config.measurement, form.region_size
+        entry = chosen(self.probes, rng)
+        probe = make(PROBE_KINDS[entry.kind], form.N, entry.ranges, rng)
+        target = transmission(*(self._part(R, rng) for _ in range(2)), self.config.materials, rng)
+        positions = scanned(form, energy_diameter(probe), measurement.overlap, rng)
+        modes = incoherent_modes(probe.astype(complex), form.modes, rng.uniform(*COHERENCE))
+        modes = modes.astype(np.complex64)
+        light, whole = group_light(modes, positions, R), np.round(positions + form.reach)
+        waves = shifted(modes, positions + form.reach - whole)
+        waves *= inner_windows(target, whole.astype(int), form.N)[:, None]
+        energy = np.sum(np.abs(fft.fft2(waves, norm="ortho")) ** 2, axis=1)  # (C, N, N)
+        x, scale = measured(fft.fftshift(energy, axes=(-2, -1)), measurement, rng)
+        told = modes
+        if rng.random() < measurement.probe_error_share:
+            told = disturbed(modes, rng.uniform(*measurement.probe_error_rad), rng)
+        if rng.random() < measurement.position_error_share:
+            error = rng.uniform(*measurement.position_error_px)
+            positions = np.clip(positions + rng.normal(0, error, positions.shape), -form.reach, form.reach)
+        told = scale * (told if form.modes > 1 else told[0])
+        start = np.zeros_like(target)
+        if rng.random() < measurement.start_share:
+            start = rough(target, light, rng)
+        return {
+            "x": x.astype(np.float32),
+            "offsets": positions.astype(np.float32),
+            "probe": told[None].astype(np.complex64),
+            "start": start,
+            "target": target,
+            "light": (light / light.max()).astype(np.float32),
+        }
+
+    def _part(self, side: int, rng: np.random.Generator) -> np.ndarray:
+        """A window of one of the maps, turned and mirrored at random, ``(side, side)``."""
+        thickness = self._map(int(rng.integers(self.config.maps)))
+        row, col = rng.integers(0, len(thickness) - side + 1, 2)
+        part = np.rot90(thickness[row : row + side, col : col + side], rng.integers(4))
+        return (part if rng.random() < 0.5 else part.T).astype(np.float32)
+
+    def _map(self, number: int) -> np.ndarray:
+        if number not in self._maps:
+            rng = np.random.default_rng([self.config.seed, MAPS, number])
+            entry = chosen(self.objects, rng)
+            kind = OBJECT_KINDS[entry.kind]
+            thickness = kind.draw(self.config.map_side, rng, **drawn(kind, entry.ranges, rng))
+            self._maps[number] = thickness.astype(np.float16)
+        return self._maps[number]
+
+
+def scanned(form: BatchConfig, diameter: float, overlap: Range, rng: np.random.Generator) -> np.ndarray:
+    """C neighbouring positions of a random scan about the region's centre, ``(C, 2)``, at most ``reach`` away.
+
+    Their mean distance is ``diameter·(1 − overlap)``, or less where they would reach too far.
+    """
+    if form.C == 1:
+        return rng.uniform(-0.5, 0.5, (1, 2))
+    step = diameter * (1 - rng.uniform(*overlap))
+    points = lattice(LATTICES[rng.integers(len(LATTICES))], 2 * form.C + 16, rng)
+    middle = points[rng.integers(len(points) // 4)] + rng.uniform(-0.5, 0.5, 2)
+    nearest = np.argsort(np.hypot(*(points - middle).T))[: form.C]
+    found = step * points[nearest]
+    found = rng.permutation(found - found.mean(axis=0))
+    reach = np.abs(found).max()
+    if reach > form.reach - 0.5:
+        found *= (form.reach - 0.5) / reach
+    return found + rng.uniform(-0.5, 0.5, 2)
+
+
+def lattice(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
+    """About ``count`` points around zero, the innermost first, one per unit area, turned at random."""
+    side = math.ceil(math.sqrt(count)) // 2 + 1
+    rows, cols = (axis.ravel().astype(float) for axis in np.mgrid[-side : side + 1, -side : side + 1])
+    if kind == "hexagonal":
+        cols, rows = cols + 0.5 * (rows % 2), rows * math.sqrt(3) / 2
+    points = np.stack([rows, cols], axis=1)
+    if kind == "spiral":
+        k = np.arange(count) + 0.5
+        angle = np.pi * (3 - math.sqrt(5)) * k
+        points = np.sqrt(k / np.pi)[:, None] * np.stack([np.sin(angle), np.cos(angle)], axis=1)
+    if kind == "random":
+        points = points + rng.uniform(-0.5, 0.5, points.shape)
+    points = points + rng.uniform(0, 0.15) * rng.uniform(-1, 1, points.shape)
+    angle = rng.uniform(0, 2 * np.pi) * (rng.random() < 0.5)
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    points = points[np.argsort(np.hypot(*points.T), kind="stable")][:count]
+    return points @ turn.T
+
+
+def shifted(modes: np.ndarray, shifts: np.ndarray) -> np.ndarray:
+    """Modes ``(K, N, N)`` moved by fractions of a pixel ``(C, 2)``, exactly: ``(C, K, N, N)`` complex64."""
+    nu = np.fft.fftfreq(modes.shape[-1])
+    rows, cols = (np.exp(-2j * np.pi * shifts[:, axis, None] * nu) for axis in (0, 1))
+    ramp = (rows[:, :, None] * cols[:, None, :]).astype(np.complex64)
+    return fft.ifft2(fft.fft2(modes)[None] * ramp[:, None])
+
+
+def group_light(modes: np.ndarray, positions: np.ndarray, side: int) -> np.ndarray:
+    """``Σ_k Σ_m |P_m|²`` on the region, each probe at its nearest whole position; ``(side, side)`` float32."""
+    N = modes.shape[-1]
+    one = np.sum(np.abs(modes) ** 2, axis=0, dtype=np.float32)
+    whole = np.round(positions + (side - N) / 2).astype(int)
+    return add_windows(np.broadcast_to(one, (len(whole), N, N)), whole, (side, side))
+
+
+def measured(
+    energy: np.ndarray, measurement: MeasurementConfig, rng: np.random.Generator
+) -> tuple[np.ndarray, float]:
+    """Normalised amplitudes ``x = f√n`` of intensities ``(C, N, N)``, and ``s·f``."""
+    N = energy.shape[-1]
+    photons = math.exp(rng.uniform(*np.log(measurement.photons)))
+    scale = photons / energy.sum(axis=(1, 2)).mean()  # s²
+    expected = scale * energy
+    if rng.random() < measurement.background_share:
+        expected = expected + rng.uniform(*measurement.background) * photons / N**2
+    counts = rng.poisson(expected)
+    f = N / 2 / math.sqrt(max(counts.sum(axis=(1, 2)).mean(), 1)) * SPREAD ** rng.uniform(-1, 1)
+    x = f * np.sqrt(counts)
+    if rng.random() < measurement.bad_share:
+        x = np.where(dead_pixels(N, rng.uniform(*measurement.bad_pixels), rng), -1, x)
+    return x, f * math.sqrt(scale)
+
+
+def dead_pixels(N: int, share: float, rng: np.random.Generator) -> np.ndarray:
+    """``(N, N)`` bool: single pixels, and half of the time the gap between two modules."""
+    dead = rng.random((N, N)) < 0.2 * share
+    if rng.random() < 0.5:
+        width = max(1, round(0.5 * share * N))
+        start = rng.integers(0, N - width + 1)
+        np.moveaxis(dead, rng.integers(2), 0)[start : start + width] = True
+    return dead
+
+
+def rough(target: np.ndarray, light: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """An object as it may be after a few passes of a solver: blurred, noisy, its phase a little off.
+
+        Ō + γ (G_σ O − Ō) e^{iε(x)} + noise,    zero where hardly any light falls
+
+    The noise has the strength that light leaves it, ∝ 1/√light.
+    """
+    sigma, gamma = rng.uniform(0, 2.5) * (rng.random() < 0.6), rng.uniform(0.6, 1.05)
+    mean = target.mean()
+    blurred = gaussian_filter(target, sigma) if sigma else target
+    slow = gaussian_filter(rng.normal(size=target.shape), 16, mode="wrap")
+    slow *= rng.uniform(0, 0.4) / slow.std()
+    found = (mean + gamma * (blurred - mean)) * np.exp(1j * slow)
+    contrast = math.exp(rng.uniform(math.log(0.01), math.log(0.5))) * float(np.std(target))
+    noise = rng.normal(size=(2, *target.shape))
+    if rng.random() < 0.5:
+        noise = gaussian_filter(noise, (0, 1, 1)) * 3
+    level = contrast / np.sqrt(np.maximum(light / light.max(), 0.01))
+    found = found + level * (noise[0] + 1j * noise[1])
+    return np.where(light > 1e-3 * light.max(), found, 0).astype(np.complex64)

@@ -1,0 +1,87 @@
+"""Kinds of things that are drawn at random: a function each, and the parameters that it takes.
+
+A table of kinds says what can be drawn; a distribution (``conf/pretrain.yaml``) says how often each kind is,
+and from which part of the allowed range its parameters are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ptycho.config import check
+
+
+class Parameter(NamedTuple):
+    """The range of a number, ``low`` to ``high``; ``log``: its logarithm is drawn evenly."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+class Kind(NamedTuple):
+    """``draw(side, rng, **parameters)`` → an array ``(side, side)``."""
+
+    draw: Callable[..., np.ndarray]
+    parameters: Mapping[str, Parameter]
+
+
+class Entry(NamedTuple):
+    """A kind in a distribution: its name, its share, and narrower ranges of some parameters."""
+
+    kind: str
+    weight: float
+    ranges: Mapping[str, tuple[float, float]]
+
+
+def drawn(kind: Kind, ranges: Mapping[str, Sequence[float]], rng: np.random.Generator) -> dict[str, float]:
+    """A value for each parameter of a kind, from ``ranges`` or else from all that is allowed."""
+    return {
+        name: value_of(parameter._replace(low=low, high=high), rng)
+        for name, parameter in kind.parameters.items()
+        for low, high in [ranges.get(name, parameter[:2])]
+    }
+
+
+def value_of(parameter: Parameter, rng: np.random.Generator) -> float:
+    """A number of a parameter's range."""
+    if parameter.log:
+        return math.exp(rng.uniform(math.log(parameter.low), math.log(parameter.high)))
+    return float(rng.uniform(parameter.low, parameter.high))
+
+
+def entries_of(table: Mapping[str, Kind], values: Mapping[str, Mapping[str, object]], key: str) -> list[Entry]:
+    """The entries of a distribution, ``kind: {weight: w, parameter: [low, high]}``.
+
+    Raises:
+        ConfigError: a kind or a parameter that there is not, or a range that is not within what is allowed.
+    """
+    check(len(values) > 0, key, "{}", f"at least one of {', '.join(table)}")
+    return [_entry(table, name, dict(value or {}), f"{key}.{name}") for name, value in values.items()]
+
+
+def _entry(table: Mapping[str, Kind], name: str, value: dict[str, object], where: str) -> Entry:
+    check(name in table, where, "", f"one of {', '.join(table)}")
+    weight = value.pop("weight", 1.0)
+    positive = isinstance(weight, int | float) and 0 < weight < math.inf
+    check(positive, f"{where}.weight", weight, "a number > 0")
+    allowed, ranges = table[name].parameters, {}
+    for parameter, given in value.items():
+        known = ", ".join(("weight", *allowed))
+        check(parameter in allowed, f"{where}.{parameter}", given, f"left out; known are {known}")
+        low, high = allowed[parameter][:2]
+        numbers = isinstance(given, list | tuple) and [x for x in given if isinstance(x, int | float)]
+        inside = bool(numbers) and len(numbers) == 2 and low <= numbers[0] <= numbers[1] <= high
+        check(inside, f"{where}.{parameter}", given, f"[low, high] within [{low:g}, {high:g}]")
+        ranges[parameter] = (float(numbers[0]), float(numbers[1]))  # type: ignore[index]
+    return Entry(name, float(weight), ranges)  # type: ignore[arg-type]
+
+
+def chosen(entries: Sequence[Entry], rng: np.random.Generator) -> Entry:
+    """One of the entries, by their weights."""
+    weights = np.array([entry.weight for entry in entries])
+    return entries[rng.choice(len(entries), p=weights / weights.sum())]

@@ -1,0 +1,202 @@
+"""Kinds of objects, as maps of thickness: 0 where there is nothing, 1 where most is.
+
+A map is turned into a transmission by :mod:`ptycho.simulation.material`. Lengths are in pixels; ``size`` is
+the typical length of a kind's structures. NumPy, SciPy and scikit-image alone.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from scipy.ndimage import affine_transform, gaussian_filter
+from scipy.spatial import cKDTree
+from skimage import color, data
+from skimage.draw import disk, ellipse, line_aa, polygon
+
+from ptycho.simulation.kinds import Kind, Parameter
+from ptycho.simulation.objects import line_amplitude
+
+PICTURES = ("astronaut", "brick", "camera", "coffee", "coins", "grass", "gravel", "moon", "rocket", "chelsea")
+SIZE = Parameter(4.0, 40.0, log=True)
+BLUR = Parameter(0.5, 2.5)  # standard deviation of the smoothing: how sharp edges are
+
+
+def lines(side: int, rng: np.random.Generator, *, density: float) -> np.ndarray:
+    """The published "grid lines": blurred random segments; ``density`` 1 is 400 on a side of 392."""
+    count = max(4, round(400 * density * side / 392))
+    return line_amplitude(side, count, rng)
+
+
+def polygons(side: int, rng: np.random.Generator, *, size: float, blur: float, density: float) -> np.ndarray:
+    """Convex plates of random heights that lie on each other."""
+    found = np.zeros((side, side))
+    for _ in range(_count(side, size, density)):
+        angles = np.sort(rng.uniform(0, 2 * np.pi, rng.integers(3, 7)))
+        radii = size * rng.uniform(0.6, 1.6)
+        row, col = rng.uniform(0, side, 2)
+        inside = polygon(row + radii * np.sin(angles), col + radii * np.cos(angles), found.shape)
+        found[inside] += rng.uniform(0.3, 1)
+    return _smooth(found, blur)
+
+
+def gratings(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
+    """Fields of bars, each field with a pitch and a direction of its own."""
+    field = _cells(side, 5 * size, rng)
+    count = int(field.max()) + 1
+    pitch, angle = size * rng.uniform(0.5, 1.5, count), rng.uniform(0, np.pi, count)
+    duty, height = rng.uniform(0.3, 0.7, count), rng.uniform(0.4, 1, count)
+    rows, cols = np.mgrid[:side, :side]
+    along = (rows * np.sin(angle[field]) + cols * np.cos(angle[field])) / pitch[field]
+    return _smooth(height[field] * (along % 1 < duty[field]), blur)
+
+
+def stars(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
+    """Siemens stars."""
+    found = np.zeros((side, side))
+    rows, cols = np.mgrid[:side, :side]
+    for row, col in rng.uniform(0, side, (max(2, round((side / (6 * size)) ** 2)), 2)):
+        angle, radius = np.arctan2(rows - row, cols - col), np.hypot(rows - row, cols - col)
+        spokes = np.sin(rng.integers(6, 24) * angle + rng.uniform(0, 2 * np.pi)) > 0
+        found = np.where(radius < 4 * size, rng.uniform(0.5, 1) * spokes, found)
+    return _smooth(found, blur)
+
+
+def cells(side: int, rng: np.random.Generator, *, size: float, blur: float, density: float) -> np.ndarray:
+    """Round bodies, thickest in the middle, with a nucleus and grains."""
+    found = np.zeros((side, side))
+    rows, cols = np.mgrid[:side, :side]
+    for row, col in rng.uniform(0, side, (_count(side, 1.5 * size, density), 2)):
+        radius = size * rng.uniform(0.6, 1.6)
+        body = np.maximum(1 - ((rows - row) ** 2 + (cols - col) ** 2) / radius**2, 0)
+        found += rng.uniform(0.3, 1) * np.sqrt(body)
+        for _ in range(4):
+            inner = (row + rng.uniform(-0.5, 0.5) * radius, col + rng.uniform(-0.5, 0.5) * radius)
+            found[disk(inner, max(radius * rng.uniform(0.1, 0.35), 1), shape=found.shape)] += 0.3
+    return _smooth(found, blur)
+
+
+def blobs(side: int, rng: np.random.Generator, *, size: float, blur: float, density: float) -> np.ndarray:
+    """Islands with edges: smoothed noise above a threshold, of two sizes."""
+    share = 0.1 + 0.6 * density / 2
+    found = np.zeros((side, side))
+    for scale in (0.4 * size, size):
+        noise = gaussian_filter(rng.normal(size=(side, side)), scale, mode="wrap")
+        found += noise > np.quantile(noise, 1 - share)
+    return _smooth(found, blur)
+
+
+def grains(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
+    """Voronoi cells of random heights."""
+    cell = _cells(side, size, rng)
+    return _smooth(rng.uniform(0, 1, int(cell.max()) + 1)[cell], blur)
+
+
+def clouds(side: int, rng: np.random.Generator, *, size: float) -> np.ndarray:
+    """Smooth noise without edges."""
+    return _scaled(gaussian_filter(rng.normal(size=(side, side)), size / 3, mode="wrap"))
+
+
+def pictures(side: int, rng: np.random.Generator, *, magnification: float) -> np.ndarray:
+    """Part of a photograph of ``skimage.data``, turned at random."""
+    picture = _picture(PICTURES[rng.integers(len(PICTURES))])
+    angle, scale = rng.uniform(0, 2 * np.pi), 1 / magnification
+    turn = scale * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    centre = rng.uniform(0.3, 0.7, 2) * picture.shape
+    offset = centre - turn @ np.full(2, side / 2)
+    return _scaled(affine_transform(picture, turn, offset, (side, side), order=1, mode="mirror"))
+
+
+def fibres(side: int, rng: np.random.Generator, *, size: float, blur: float, density: float) -> np.ndarray:
+    """Bent threads."""
+    found = np.zeros((side, side))
+    for _ in range(3 * _count(side, 2 * size, density)):
+        point, angle = rng.uniform(0, side, 2), rng.uniform(0, 2 * np.pi)
+        bend, height = rng.normal(0, 0.15), rng.uniform(0.4, 1)
+        for _ in range(12):
+            angle += bend + rng.normal(0, 0.1)
+            after = point + size / 2 * np.array([np.sin(angle), np.cos(angle)])
+            rows, cols, share = line_aa(*np.round(np.concatenate([point, after])).astype(int))
+            inside = (rows >= 0) & (rows < side) & (cols >= 0) & (cols < side)
+            found[rows[inside], cols[inside]] += height * share[inside]
+            point = after
+    return _smooth(found, max(blur, 0.8))
+
+
+def rings(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
+    """Rings about a few centres, finer and finer outwards, as in a zone plate."""
+    found = np.zeros((side, side))
+    rows, cols = np.mgrid[:side, :side]
+    for row, col in rng.uniform(0, side, (max(2, round((side / (5 * size)) ** 2)), 2)):
+        radius = np.hypot(rows - row, cols - col)
+        found = np.where(radius < 3 * size, np.sin(np.pi * (radius / size) ** 2 * 2) > 0, found)
+    return _smooth(found, blur)
+
+
+def foam(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
+    """Walls between the cells of a foam."""
+    points = rng.uniform(-size, side + size, (max(8, round((side / size + 2) ** 2)), 2))
+    near, _ = cKDTree(points).query(np.mgrid[:side, :side].reshape(2, -1).T, k=2)
+    wall = near[:, 1] - near[:, 0] < max(0.18 * size, 1.5)
+    return _smooth(wall.reshape(side, side), blur)
+
+
+def leaves(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
+    """Ellipses that cover each other, of sizes without a scale ("dead leaves")."""
+    found = np.zeros((side, side))
+    for _ in range(round(6 * (side / size) ** 2)):
+        long = np.clip(size * 0.4 * rng.pareto(2.0) + 1.5, 1.5, side / 3)
+        row, col = rng.uniform(0, side, 2)
+        wide = max(long * rng.uniform(0.4, 1), 1)
+        inside = ellipse(row, col, long, wide, found.shape, rotation=rng.uniform(-np.pi, np.pi))
+        found[inside] = rng.uniform(0, 1)
+    return _smooth(found, blur)
+
+
+def _count(side: int, size: float, density: float) -> int:
+    """How many things of a size cover ``density`` of the map, overlaps apart."""
+    return max(3, round(density * side**2 / (np.pi * size**2)))
+
+
+def _cells(side: int, size: float, rng: np.random.Generator) -> np.ndarray:
+    """The Voronoi cell of each pixel, ``(side, side)`` int, about one per ``size``²."""
+    points = rng.uniform(0, side, (max(4, round((side / size) ** 2)), 2))
+    _, nearest = cKDTree(points).query(np.mgrid[:side, :side].reshape(2, -1).T)
+    return nearest.reshape(side, side)
+
+
+def _smooth(thickness: np.ndarray, blur: float) -> np.ndarray:
+    return _scaled(gaussian_filter(np.asarray(thickness, float), blur, mode="nearest"))
+
+
+def _scaled(thickness: np.ndarray) -> np.ndarray:
+    """From 0 to 1; a constant is 0."""
+    span = np.ptp(thickness)
+    return (thickness - thickness.min()) / (span if span > 0 else 1.0)
+
+
+@lru_cache(maxsize=len(PICTURES))
+def _picture(name: str) -> np.ndarray:
+    """A photograph in grey, ``(H, W)`` float64."""
+    found = np.asarray(getattr(data, name)())
+    return (color.rgb2gray(found) * 255 if found.ndim == 3 else found).astype(float)
+
+
+DENSITY = Parameter(0.3, 2.0, log=True)
+SIZED = {"size": SIZE, "blur": BLUR}
+OBJECT_KINDS: dict[str, Kind] = {
+    "lines": Kind(lines, {"density": DENSITY}),
+    "polygons": Kind(polygons, SIZED | {"density": DENSITY}),
+    "gratings": Kind(gratings, SIZED),
+    "stars": Kind(stars, SIZED),
+    "cells": Kind(cells, SIZED | {"density": DENSITY}),
+    "blobs": Kind(blobs, SIZED | {"density": DENSITY}),
+    "grains": Kind(grains, SIZED),
+    "clouds": Kind(clouds, {"size": SIZE}),
+    "pictures": Kind(pictures, {"magnification": Parameter(0.4, 1.5, log=True)}),
+    "fibres": Kind(fibres, SIZED | {"density": DENSITY}),
+    "rings": Kind(rings, {"size": Parameter(10.0, 40.0, log=True), "blur": BLUR}),
+    "foam": Kind(foam, SIZED),
+    "leaves": Kind(leaves, SIZED),
+}
+"""Kind to function ``(side, rng, **parameters)`` → thickness ``(side, side)`` from 0 to 1."""

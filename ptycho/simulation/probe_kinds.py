@@ -1,0 +1,200 @@
+"""Kinds of probes, ``(N, N)`` complex, centred at ``N//2``.
+
+======== ==================================================================================================
+``d``    ``diameter``: of the lit part, in units of N
+``ν``    spatial frequency, cycles per pixel; ``ν_m = reach``, that of the pupil's edge
+``c``    ``λz`` in pixels²: propagation multiplies the far field by ``exp(−iπcν²)``
+======== ==================================================================================================
+
+Lenses have a pupil in ν, and their probe is out of focus: geometry makes it ``2cν_m`` pixels wide. Apertures
+are cut out of a plane or curved wave in x. The parameters ``shift`` and ``stretch``, which :func:`make`
+applies to every kind, move a probe off the centre and make it longer one way. NumPy and SciPy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from scipy.ndimage import affine_transform, gaussian_filter
+
+from ptycho.simulation.kinds import Kind, Parameter, drawn
+
+WIDER = 2  # lenses are computed on a window so many times wider than N
+DIAMETER = Parameter(0.15, 0.75)
+REACH = Parameter(0.06, 0.4)
+SHIFT = Parameter(0.0, 0.05)
+STRETCH = Parameter(1.0, 1.3)
+COMMON = {"shift": SHIFT, "stretch": STRETCH}  # of every kind
+
+
+def make(kind: Kind, N: int, ranges: Mapping, rng: np.random.Generator) -> np.ndarray:
+    """A random probe of a kind, its largest amplitude one; complex64."""
+    values = drawn(kind, ranges, rng)
+    shift, stretch = values.pop("shift") * N, values.pop("stretch")
+    probe = kind.draw(N, rng, **values)
+    probe = _moved(probe, shift, stretch, rng)
+    return (probe / np.abs(probe).max()).astype(np.complex64)
+
+
+def zone_plate(N: int, rng: np.random.Generator, *, diameter: float, reach: float, stop: float) -> np.ndarray:
+    """Focus of a Fresnel zone plate with a central stop, before or behind the sample."""
+    return _lens(N, rng, diameter, reach, lambda nu, _: (nu <= 1) & (nu >= stop))
+
+
+def disk(N: int, rng: np.random.Generator, *, diameter: float, edge: float) -> np.ndarray:
+    """A disk with a flat phase, its edge smoothed by ``edge`` pixels."""
+    radius = np.hypot(*_axes(N))
+    return gaussian_filter(np.clip(diameter * N / 2 - radius + 0.5, 0, 1), edge).astype(complex)
+
+
+def gaussian(N: int, rng: np.random.Generator, *, diameter: float, curvature: float) -> np.ndarray:
+    """A Gaussian beam beside its waist; 90 % of its energy within ``diameter``, ``curvature`` rad there."""
+    square = (np.hypot(*_axes(N)) / (diameter * N / 2)) ** 2
+    return np.exp(-1.151 * square) * np.exp(1j * curvature * rng.choice([-1, 1]) * square)
+
+
+def pinhole(N: int, rng: np.random.Generator, *, diameter: float, fresnel: float) -> np.ndarray:
+    """A round hole some way before the sample; ``fresnel`` = radius²/λz is its Fresnel number."""
+    radius = diameter * N / 2
+    return _propagated(disk(N, rng, diameter=diameter, edge=0.5), radius**2 / fresnel)
+
+
+def diffuser(N: int, rng: np.random.Generator, *, diameter: float, grain: float, strength: float) -> np.ndarray:
+    """A disk behind a plate of random phase: ``strength`` rad, with structures of ``grain`` pixels."""
+    radius = diameter * N / 2
+    phase = gaussian_filter(rng.normal(size=(N, N)), grain, mode="wrap")
+    wave = disk(N, rng, diameter=diameter, edge=1.0) * np.exp(1j * strength * phase / phase.std())
+    return _propagated(wave, radius**2 / 8) * (np.hypot(*_axes(N)) < 0.48 * N)
+
+
+def vortex(N: int, rng: np.random.Generator, *, diameter: float, reach: float, charge: float) -> np.ndarray:
+    """A lens with a phase that winds about its axis ``round(charge)`` times."""
+    turns = round(charge) * rng.choice([-1, 1])
+    return _lens(N, rng, diameter, reach, lambda nu, theta: (nu <= 1) * np.exp(1j * turns * theta))
+
+
+def aberrated(
+    N: int, rng: np.random.Generator, *, diameter: float, reach: float, strength: float
+) -> np.ndarray:
+    """A lens with astigmatism, coma, spherical aberration and a hard or a soft edge."""
+    astigmatism, coma, sphere = strength * rng.normal(size=3)
+    turn, soft = rng.uniform(0, 2 * np.pi, 2), rng.random() < 0.5
+
+    def pupil(nu: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        phase = astigmatism * nu**2 * np.cos(2 * theta + turn[0]) + sphere * (6 * nu**4 - 6 * nu**2 + 1)
+        phase = phase + coma * (3 * nu**3 - 2 * nu) * np.cos(theta + turn[1])
+        open_ = np.exp(-1.5 * nu**4) if soft else nu <= 1
+        return open_ * np.exp(1j * np.where(nu < 1.5, phase, 0))
+
+    return _lens(N, rng, diameter, reach, pupil)
+
+
+def mirrors(
+    N: int, rng: np.random.Generator, *, diameter: float, reach: float, strength: float
+) -> np.ndarray:
+    """The focus of a pair of bent mirrors: a rectangular pupil, with errors of figure along each."""
+    aspect, waves = rng.uniform(0.6, 1.0), rng.normal(size=(2, 4)) * strength
+    sign, c = rng.choice([-1, 1]), diameter * N / 2 / reach
+
+    def one(window: int, reach: float, waves: np.ndarray) -> np.ndarray:
+        nu = np.fft.fftshift(np.fft.fftfreq(window)) / reach
+        figure = sum(a * np.cos(np.pi * (k + 1) * nu + k) for k, a in enumerate(waves))
+        return (np.abs(nu) <= 1) * np.exp(1j * (sign * np.pi * c * (nu * reach) ** 2 + figure))
+
+    window = WIDER * N
+    pupil = one(window, reach, waves[0])[:, None] * one(window, reach * aspect, waves[1])
+    return _wave(pupil, N)
+
+
+def mask(N: int, rng: np.random.Generator, *, diameter: float, grain: float) -> np.ndarray:
+    """A disk cut up by a coded aperture, some way before the sample."""
+    code = gaussian_filter(rng.normal(size=(N, N)), grain, mode="wrap") > 0
+    open_ = disk(N, rng, diameter=diameter, edge=0.7) * gaussian_filter(code.astype(float), 0.7)
+    return _propagated(open_, (diameter * N / 2) ** 2 / 12)
+
+
+def ring(N: int, rng: np.random.Generator, *, diameter: float, width: float) -> np.ndarray:
+    """A ring of light with a weakly curved wave."""
+    radius = np.hypot(*_axes(N)) / (diameter * N / 2)
+    curved = np.exp(1j * rng.uniform(-3, 3) * radius**2)
+    return np.exp(-(((radius - 1 + width) / width) ** 2)) * curved
+
+
+def disturbed(probe: np.ndarray, rms: float, rng: np.random.Generator) -> np.ndarray:
+    """A probe that is a little wrong: a smooth random phase of ``rms`` rad, weighted by its light, in its far field."""
+    N = probe.shape[-1]
+    x, y = (axis / axis.max() for axis in _axes(N))
+    phase = sum(a * term for a, term in zip(rng.normal(size=5), (x * x, y * y, x * y, x**3, y**3), strict=True))
+    far = np.fft.fftshift(np.fft.fft2(probe, axes=(-2, -1)), axes=(-2, -1))
+    light = np.abs(far.reshape(-1, N, N)[0]) ** 2
+    mean = np.sum(light * phase) / light.sum()
+    spread = np.sqrt(np.sum(light * (phase - mean) ** 2) / light.sum())
+    far = far * np.exp(1j * rms * (phase - mean) / spread)
+    return np.fft.ifft2(np.fft.ifftshift(far, axes=(-2, -1)), axes=(-2, -1)).astype(np.complex64)
+
+
+def _axes(N: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows ``(N, 1)`` and columns ``(1, N)`` from sample ``N//2``."""
+    axis = np.arange(N, dtype=float) - N // 2
+    return axis[:, None], axis[None, :]
+
+
+def _lens(
+    N: int,
+    rng: np.random.Generator,
+    diameter: float,
+    reach: float,
+    pupil: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """The wave ``λz = c = dN/2ν_m`` away from the focus of ``pupil(ν/ν_m, angle)``, on either side."""
+    window = WIDER * N
+    row, col = (axis / window for axis in _axes(window))
+    nu, theta = np.hypot(row, col), np.arctan2(row, col)
+    c = rng.choice([-1, 1]) * diameter * N / 2 / reach
+    return _wave(pupil(nu / reach, theta) * np.exp(-1j * np.pi * c * nu**2), N)
+
+
+def _wave(far: np.ndarray, N: int) -> np.ndarray:
+    """The central N × N of the wave of a far field on a wider window."""
+    wave = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(far)))
+    start = (len(far) - N) // 2
+    return wave[start : start + N, start : start + N]
+
+
+def _propagated(wave: np.ndarray, c: float) -> np.ndarray:
+    nu = np.fft.fftfreq(len(wave))
+    factor = np.exp(-1j * np.pi * c * (nu[:, None] ** 2 + nu**2))
+    return np.fft.ifft2(factor * np.fft.fft2(wave))
+
+
+def _moved(probe: np.ndarray, shift: float, stretch: float, rng: np.random.Generator) -> np.ndarray:
+    """Stretched along a random direction, without more than the window, and moved by ``shift`` pixels."""
+    N, angle, way = len(probe), *rng.uniform(0, 2 * np.pi, 2)
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    inverse = turn @ np.diag([1.0, stretch]) @ turn.T  # narrower one way: what was lit stays inside
+    centre = np.full(2, N // 2)
+    moved = centre + shift * np.array([np.sin(way), np.cos(way)])
+    return affine_transform(probe, inverse, centre - inverse @ moved, order=3, mode="constant")
+
+
+PROBE_KINDS: dict[str, Kind] = {
+    name: Kind(draw, parameters | COMMON)
+    for name, draw, parameters in (
+        ("zone_plate", zone_plate, {"diameter": DIAMETER, "reach": REACH, "stop": Parameter(0.0, 0.6)}),
+        ("disk", disk, {"diameter": DIAMETER, "edge": Parameter(0.5, 2.0)}),
+        ("gaussian", gaussian, {"diameter": DIAMETER, "curvature": Parameter(0.0, 8.0)}),
+        ("pinhole", pinhole, {"diameter": DIAMETER, "fresnel": Parameter(2.0, 30.0, log=True)}),
+        (
+            "diffuser",
+            diffuser,
+            {"diameter": DIAMETER, "grain": Parameter(2.0, 6.0), "strength": Parameter(0.3, 2.0)},
+        ),
+        ("vortex", vortex, {"diameter": DIAMETER, "reach": REACH, "charge": Parameter(0.6, 3.4)}),
+        ("aberrated", aberrated, {"diameter": DIAMETER, "reach": REACH, "strength": Parameter(0.2, 2.0)}),
+        ("mirrors", mirrors, {"diameter": DIAMETER, "reach": REACH, "strength": Parameter(0.0, 1.0)}),
+        ("mask", mask, {"diameter": DIAMETER, "grain": Parameter(1.5, 4.0)}),
+        ("ring", ring, {"diameter": DIAMETER, "width": Parameter(0.15, 0.5)}),
+    )
+}
+"""Kind to function ``(N, rng, **parameters)`` → probe ``(N, N)`` complex of any scale."""

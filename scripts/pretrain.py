@@ -1,0 +1,36 @@
+#!/usr/bin/env python
+"""Make the weights of run=pretrained; ``--help`` lists keys, groups and defaults.
+
+python scripts/pretrain.py output_dir=outputs/pretrained
+python scripts/pretrain.py steps=500 output_dir=outputs/trial
+python scripts/pretrain.py resume=outputs/pretrained
+"""
+
+from __future__ import annotations
+
+from ptycho.config import ConfigError, NetworkConfig, PretrainConfig
+from ptycho.run.folder import RunFolder
+from ptycho.training.interrupt import StopRequest
+from workflows.command_line import leave
+from workflows.training_jobs import Workflow, main
+
+
+def checked(config: NetworkConfig) -> PretrainConfig:
+    """The configuration of a pretraining; its distributions are those of the tables."""
+    if not isinstance(config, PretrainConfig):
+        raise ConfigError("resume: is a run of another workflow; go on with its own script")
+    from ptycho.simulation.examples import Examples  # SciPy takes half a second
+
+    Examples(config)
+    return config
+
+
+def run(config: NetworkConfig, folder: RunFolder, stop: StopRequest) -> None:
+    """Run it; TensorFlow is imported only now."""
+    from workflows import pretrain as workflow
+
+    workflow.run(checked(config), folder, stop)
+
+
+if __name__ == "__main__":
+    leave(lambda: main(Workflow("pretrain", checked, run)))
