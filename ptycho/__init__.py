@@ -42,6 +42,8 @@ __version__ = "0.1.0"
 def load_model(run: str | Path, name: str = "pinn") -> LoadedModel:
     """The network ``name`` (``pinn`` or ``baseline``) trained by the run in folder ``run``.
 
+    ``run="pretrained"`` is the network that comes with the program, for any probe and scan.
+
     See :class:`ptycho.run.loaded.LoadedModel`. TensorFlow is imported here, not with the package.
     """
     from ptycho.config.backend import require_tensorflow

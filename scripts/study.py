@@ -7,6 +7,8 @@
     python scripts/study.py --output outputs/robustness --cells gs2_ideal --seeds 100 101 102 \\
         --override nepochs=1                                         how far do quick runs spread?
 
+    python scripts/study.py --definition conf/zero_shot.yaml --help  scans of unseen kinds by one network
+
 A cell is conf/experiment/<name>.yaml; conf/study.yaml lists the cells with published values, targets and
 comparisons. Every run has a process of its own, one at a time, and the folder <output>/<cell>/seed<s>; what
 it prints goes to <output>/<cell>/seed<s>.log. A complete run of the same configuration is kept: after an
@@ -39,6 +41,8 @@ from workflows.study.plan import COMPLETE, INCOMPLETE, OTHER, StudyRun, plan
 from workflows.study.processes import execute, last_line
 from workflows.study.report import write_report
 from workflows.study.results import collect
+from workflows.zero_shot import command as zero_shot
+from workflows.zero_shot.definition import is_zero_shot
 
 log = logging.getLogger("study")
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,6 +53,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--definition", type=Path, help="the study (conf/study.yaml)")
     parser.add_argument("--output", type=Path, default=Path("outputs/study"), help="folder (outputs/study)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="seeds (0 1 2)")
     parser.add_argument("--cells", nargs="+", metavar="NAME", help="cells (all of conf/study.yaml)")
@@ -67,11 +72,15 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 def main(words: Sequence[str] | None = None, conf: Path = CONF, workflow: Path = WORKFLOW) -> int:
     """See the module's text for the exit code."""
-    options = arguments(words)
+    given = sys.argv[1:] if words is None else words
+    definition = definition_of(given)
+    if definition is not None and is_zero_shot(definition):
+        return zero_shot.main(given)
+    options = arguments(given)
     log_to_stderr()
-    command = shown_command(sys.argv[1:] if words is None else words)
+    command = shown_command(given)
     try:
-        study = load_study(conf / "study.yaml").select(options.cells)
+        study = load_study(definition or conf / "study.yaml").select(options.cells)
         seeds = list(dict.fromkeys(options.seeds))
         runs = plan(study, options.output, seeds, options.override, conf)
         folder = RunFolder(options.output)
@@ -91,6 +100,14 @@ def main(words: Sequence[str] | None = None, conf: Path = CONF, workflow: Path =
     for run in failed:
         log.error("failed: %s; see %s", run.name, log_path(run))
     return EXIT_FAILED if failed else 0
+
+
+def definition_of(words: Sequence[str]) -> Path | None:
+    """The file that ``--definition`` names; each kind of study has options of its own."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--definition", type=Path)
+    found: Path | None = parser.parse_known_args(words)[0].definition
+    return found
 
 
 def shown_command(words: Sequence[str]) -> str:

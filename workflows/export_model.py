@@ -15,6 +15,7 @@ from ptycho.exports.table import check_output
 from ptycho.portable.description import Description
 from ptycho.portable.table import FORMATS, PRECISIONS, Format
 from ptycho.run.network import StoredNetwork, is_stored, read_network
+from ptycho.run.pretrained import run_folder
 from ptycho.run.stored_config import read_config
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ def export_model(config: ExportModelConfig) -> list[str]:
         ConfigError: the run, the format or the sizes cannot be used.
         WriteError: the file cannot be written.
     """
-    run = Path(str(config.run))
+    run = run_folder(str(config.run))
     if not run.is_dir():
         raise ConfigError(f"run={run}: no such folder; it must be the folder of a run")
     settings = read_config(run)

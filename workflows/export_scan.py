@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.config import ConfigError, ProbeConfig, RunConfig, ScanRunConfig, ZonePlateProbe, check
+from ptycho.config import (
+    ConfigError,
+    PretrainConfig,
+    ProbeConfig,
+    RunConfig,
+    ScanRunConfig,
+    ZonePlateProbe,
+    check,
+)
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.from_dataset import from_dataset, from_measured
 from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
@@ -69,6 +77,8 @@ def export(config: ExportConfig) -> list[str]:
     output = Path(config.output or default_output(run, config.scan, kind))
     config = replace(config, output=str(output))
     stored = read_config(run)
+    if isinstance(stored, PretrainConfig):
+        raise ConfigError(f"run={run}: was trained on simulated scans that are not kept; it holds no scan")
     check_output(output, config.overwrite, sources(run, stored))
     scan = (
         measured(run, stored, config) if isinstance(stored, ScanRunConfig) else simulated(run, stored, config)

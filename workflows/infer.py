@@ -119,7 +119,7 @@ def written(job: InferJob, models: dict[str, LoadedModel], folder: RunFolder) ->
         recons, speeds = {}, {}
         for name, model in models.items():
             recons[name], speeds[name] = reconstructed(name, model, data, job, folder)
-        doubts = probe_doubts(data.probe, job.networks[0].setup.probe)
+        doubts = {} if job.general else probe_doubts(data.probe, job.networks[0].setup.probe)
         doubts |= pattern_doubts(data.amplitudes.statistics, data.probe)
         scores = assessed(job, data, recons, folder, doubts)
     folder.manifest(facts(job, data, speeds) | {"flags": [*doubts]})
@@ -151,7 +151,9 @@ def opened(job: InferJob, folder: RunFolder) -> Dataset:
         )
     with folder.timed("reading"):
         data = found.dataset(folder.path, **changes)
-    return data if job.config.group_size is None else data.regrouped(job.config.group_size)
+    if job.group_size is None:
+        return data
+    return data.tiled(job.group_size) if job.general else data.regrouped(job.group_size)
 
 
 def reconstructed(

@@ -14,7 +14,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ptycho.config import MODELS, ConfigError, NetworkConfig, StitchConfig, check
+from ptycho.config import MODELS, ConfigError, NetworkConfig, PretrainConfig, StitchConfig, check
 from ptycho.config import mapping as conversion
 from ptycho.config.mapping import one_line, show, to_dataclass
 from ptycho.config.memory import Phases, check_memory, inference_memory
@@ -22,6 +22,7 @@ from ptycho.readers import Measurement, inspect
 from ptycho.run.folder import check_free
 from ptycho.run.names import HISTORY, INFERENCE
 from ptycho.run.network import StoredNetwork, is_stored, read_history, read_network
+from ptycho.run.pretrained import run_folder
 from ptycho.run.stored_config import read_config
 from ptycho.scan.probe import described_widths, energy_diameter
 
@@ -73,6 +74,22 @@ class InferJob:
         return self.config.stitch or self.run.stitch
 
     @property
+    def general(self) -> bool:
+        """The network is one for many probes and scans."""
+        return isinstance(self.run, PretrainConfig)
+
+    @property
+    def group_size(self) -> int | None:
+        """Patterns in a group; None: as the file groups them.
+
+        A network for many scans takes as many as it is meant for, or as an image has.
+        """
+        asked = self.config.group_size
+        if asked is not None or not isinstance(self.run, PretrainConfig):
+            return asked
+        return min(self.run.group_size, fewest_patterns(self.data))
+
+    @property
     def batch_size(self) -> int:
         return self.config.batch_size or self.run.batch_size
 
@@ -116,7 +133,7 @@ def plan(config: InferConfig, path: Path) -> InferJob:
         ConfigError: a file or the geometry cannot be used, or the folder is not free.
     """
     assert config.run is not None and config.data is not None
-    run = Path(config.run)
+    run = run_folder(config.run)
     if not run.is_dir():
         raise ConfigError(f"run={run}: no such folder; it must be the folder of a run")
     settings = read_config(run)
@@ -167,7 +184,7 @@ def _check_sizes(network: StoredNetwork, data: Measurement, group_size: int | No
     known = {"N": data.shape[-1], "group_size": group_size or data.values["groups"].shape[1]}
     wanted = {key: getattr(network.setup, key) for key in network.config.fixed_sizes(network.name)}
     found = {key: known[key] for key in wanted}
-    fewest = int(np.bincount(data.values["image"])[np.unique(data.values["image"])].min())
+    fewest = fewest_patterns(data)
     if group_size is not None:
         check(group_size <= fewest, "group_size", group_size, f"from 1 to {fewest}, the patterns of an image")
     if found != wanted:
@@ -175,9 +192,14 @@ def _check_sizes(network: StoredNetwork, data: Measurement, group_size: int | No
         raise ConfigError(f"data={data.path}: has {has}; {network.name} was trained for {needs}")
 
 
+def fewest_patterns(data: Measurement) -> int:
+    """Patterns of the image that has the fewest."""
+    return int(np.bincount(data.values["image"])[np.unique(data.values["image"])].min())
+
+
 def _memory(job: InferJob) -> Phases:
     values = job.data.values
-    C = job.config.group_size or values["groups"].shape[1]
+    C = job.group_size or values["groups"].shape[1]
     shape, images = (C, job.data.shape[-1], values["region_size"]), int(values["image"].max()) + 1
     truth = values.get("objects") is not None
     return inference_memory(job.run, job.batch_size, shape, images, values["object_size"], truth)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
+import keras
 import numpy as np
 
 from ptycho.config import PretrainConfig
 from ptycho.config.mapping import completed, result_settings
-from ptycho.networks import parameter_count
+from ptycho.networks import build_pinn, parameter_count
+from ptycho.networks.unrolled import Unrolled
 from ptycho.networks.weights import get_weights
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
@@ -32,7 +35,7 @@ def run(config: PretrainConfig, folder: RunFolder, stop: StopRequest) -> None:
         prepare_tensorflow()
         settings = result_settings(config)
         place, seconds = folder.path / NETWORK / names.CHECKPOINTS, config.train.checkpoint_seconds
-        checkpoints = Checkpoints(place, settings, seconds, completed)
+        checkpoints = Checkpoints(place, lasting(settings), seconds, lambda stored: lasting(completed(stored)))
         training = Pretraining(config, checkpoints, stop)
         log.info("%d parameters, %d steps", parameter_count(training.network), config.steps)
         with folder.timed("training"):
@@ -43,11 +46,24 @@ def run(config: PretrainConfig, folder: RunFolder, stop: StopRequest) -> None:
             "complete": True,
             "run_config": settings,
         }
-        weights = get_weights(training.network)
+        weights = get_weights(as_pinn(config, training.network))
         write_network(folder, NETWORK, weights, description, history.rows)
         folder.json(names.METRICS, {"errors": history.rows[-1] if history.rows else {}})
     folder.manifest(device_facts(config.xla) | {"seed": config.seed, "resumed": folder.resumed})
     log.info("results: %s", folder.path)
+
+
+def lasting(settings: dict[str, Any]) -> dict[str, Any]:
+    """What a training keeps to the end: a change of ``steps`` in config.yaml ends it sooner or later."""
+    return {key: value for key, value in settings.items() if key != "steps"}
+
+
+def as_pinn(config: PretrainConfig, network: Unrolled) -> keras.Model:
+    """The PINN whose generator has the weights of ``network``."""
+    pinn = build_pinn(config, network.geometry)
+    for own, trained in zip(pinn.generator.variables, network.variables, strict=True):
+        own.assign(trained)
+    return pinn
 
 
 def typical_setup(config: PretrainConfig) -> Setup:

@@ -37,6 +37,7 @@ from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
+from ptycho.run.pretrained import run_folder
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import lit_part, masked
 from ptycho.training.history import History
@@ -141,7 +142,7 @@ def prepared(name: str, scan: Understood, config: ScanRunConfig, folder: RunFold
     scan, whole, found, doubts = settled(scan, config, folder)
     kept, out = kept_out(whole, config.free_fraction, config.seed)
     log.info("%d patterns are fitted, %d are kept out to judge the result by", len(kept), len(out))
-    data = whole.subset(kept, config.group_size)
+    data = whole.subset(kept, config.patterns_in_group)
     free = whole.subset(out, 1) if len(out) else None
     ready = Prepared(name, scan, whole, kept, out, data, free, found, doubts)
     return begun(ready, config, folder) if config.solver.passes else ready
@@ -201,7 +202,7 @@ def _explained(
 ) -> tuple[Dataset, Dataset | None]:
     f = data.normalisation
     judging = None if free is None else explained(free, found.judging, f, 1)
-    return explained(data, found.state, f, config.group_size), judging
+    return explained(data, found.state, f, config.patterns_in_group), judging
 
 
 def _modes(data: Dataset, config: ScanRunConfig) -> int:
@@ -266,7 +267,7 @@ def network(
     start = None
     if config.run is not None:
         log.info("the network of %s is trained on", config.run)
-        start = read_network(Path(config.run), NETWORK).weights
+        start = read_network(run_folder(config.run), NETWORK).weights
     parts = training_and_validation(joined(scans), config.val_fraction, config.seed)
     _, history, modes = trained(NETWORK, config, parts, parts[0].offsets[0], folder, stop, start)
     return load_model(folder.path, NETWORK), {NETWORK: history}, modes
@@ -293,11 +294,12 @@ def reconstructed(
         data, free = each.for_network()
         with folder.timed("inference"):
             began = time.perf_counter()
-            image = infer(data)
+            begun = each.solved.object.objects if model.general and each.solved is not None else None
+            image = infer(data, begun)
             recons[NETWORK] = Recon(image, data, free, time.perf_counter() - began)
         with folder.timed("half_scans"):
             halves = half_scans(infer, data, config)
-        doubts += probe_doubts(data.probe, model.probe)
+        doubts += [] if model.general else probe_doubts(data.probe, model.probe)
     with folder.timed("judging"):
         fits = {name: judged(recon) for name, recon in recons.items()}
     ours = [name for name in (SOLVER, NETWORK) if name in recons]
@@ -351,12 +353,19 @@ def beam_of(recon: Recon, each: Prepared) -> dict[str, np.ndarray]:
     return found if data.background is None else found | {"background": data.background}
 
 
-def inferred(model: LoadedModel, data: Dataset, *, config: ScanRunConfig, scratch: Path) -> Stitched:
-    """The network's object, by ``stitch=probe``."""
+def inferred(
+    model: LoadedModel,
+    data: Dataset,
+    start: np.ndarray | None = None,
+    *,
+    config: ScanRunConfig,
+    scratch: Path,
+) -> Stitched:
+    """The network's object, by ``stitch=probe``; ``start (1, M, M)`` is what it begins with, None a constant."""
     view = model.view(data)
     shape = (view.n_groups, view.region_size, view.region_size)
     regions = FileArray.temporary(scratch, shape, np.complex64)
-    model.predict_regions(view, regions, config.batch_size)
+    model.predict_regions(view, regions, config.batch_size, start)
     return stitch(regions, view, "probe")
 
 

@@ -105,9 +105,9 @@ def half_scans(infer: Callable[[Dataset], Stitched], data: Dataset, config: Scan
     order = rng.permutation(len(data.positions))
     parts = [np.sort(half) for half in np.array_split(order, 2)]
     region = metrics.Region(*data.tiling.rectangle)
-    if min(len(part) for part in parts) <= config.group_size or min(region.height, region.width) < 32:
+    if min(len(part) for part in parts) <= config.patterns_in_group or min(region.height, region.width) < 32:
         return None
-    made = [infer(data.subset(part, config.group_size)) for part in parts]
+    made = [infer(data.subset(part, config.patterns_in_group)) for part in parts]
     images = [region.crop(half.objects[0]) for half in made]
     mask = region.crop(made[0].mask[0]) & region.crop(made[1].mask[0])
     if not all(np.isfinite(image).all() and image[mask].any() for image in images):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-
 import numpy as np
 
-from ptycho.config import ConfigError, NetworkConfig, ScanRunConfig, check
+from ptycho.config import ConfigError, NetworkConfig, PretrainConfig, ScanRunConfig, check
 from ptycho.config.memory import Part, check_memory, training_parts
 from ptycho.config.scan_run_config import FAST
 from ptycho.config.sections import GeneratorConfig
@@ -16,7 +14,8 @@ from ptycho.preparation.dataset import chosen_probe
 from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.run.network import StoredNetwork, read_network
-from ptycho.scan.groups import nearest_groups, smallest_region
+from ptycho.run.pretrained import run_folder
+from ptycho.scan.groups import grouped, smallest_region
 from workflows.inspect_scan import opened
 
 NETWORK, ITERATIVE = "pinn", "lsqml"
@@ -47,19 +46,16 @@ def planned(config: NetworkConfig) -> ScanRunConfig:
             cannot be read or does not fit, or the machine has too little memory.
     """
     own, scans = understood(config)
+    fewest = min(len(scan.frames) for scan in scans)
+    if own.run is not None:
+        stored = read_network(run_folder(own.run), NETWORK)
+        own = _as_stored(own, stored, fewest)
+        _fits(stored, own, scans[0].N)
     for scan in scans:
         chosen_probe(scan, own)
-        check(
-            own.group_size <= len(scan.frames),
-            "group_size",
-            own.group_size,
-            f"at most {len(scan.frames)}, the number of patterns",
-        )
+    C = own.patterns_in_group
+    check(C <= fewest, "group_size", C, f"at most {fewest}, the number of patterns")
     _same_size(own, scans)
-    if own.run is not None:
-        stored = read_network(Path(own.run), NETWORK)
-        own = replace(own, model=_model_of(stored, own))
-        _fits(stored, own, scans[0].N)
     _check_memory(own, scans)
     if ITERATIVE in own.models and (missing := available(own.iterative.python)):
         raise ConfigError(missing)
@@ -71,6 +67,18 @@ def _same_size(config: ScanRunConfig, scans: list[Understood]) -> None:
     if len(set(sizes.values())) > 1:
         told = ", ".join(f"{name} {size}" for name, size in sizes.items())
         raise ConfigError(f"data.file: patterns of several sizes ({told}); set data.N to one of them")
+
+
+def _as_stored(config: ScanRunConfig, stored: StoredNetwork, patterns: int) -> ScanRunConfig:
+    """With the build and, where nothing else is asked for, the groups of the network of ``run``."""
+    trained = stored.config
+    general = isinstance(trained, PretrainConfig)
+    C, tiles = config.group_size, config.tiles
+    if C is None and isinstance(trained, PretrainConfig | ScanRunConfig):
+        C = min(trained.group_size or 1, patterns)
+    if tiles is None:
+        tiles = general or bool(isinstance(trained, ScanRunConfig) and trained.tiles)
+    return replace(config, model=_model_of(stored, config), group_size=C, tiles=tiles)
 
 
 def _model_of(stored: StoredNetwork, config: ScanRunConfig) -> GeneratorConfig:
@@ -86,7 +94,7 @@ def _model_of(stored: StoredNetwork, config: ScanRunConfig) -> GeneratorConfig:
 
 def _fits(stored: StoredNetwork, config: ScanRunConfig, N: int) -> None:
     """Refuse a network whose weights are bound to other sizes."""
-    asked = {"N": N, "group_size": config.group_size}
+    asked = {"N": N, "group_size": config.patterns_in_group}
     bound = {key: getattr(stored.setup, key) for key in stored.config.fixed_sizes(NETWORK)}
     wrong = {key: size for key, size in bound.items() if asked[key] != size}
     if wrong:
@@ -100,10 +108,11 @@ def _check_memory(config: ScanRunConfig, scans: list[Understood]) -> None:
     phases = {}
     for name, scan in zip(config.data.names(), scans, strict=True):
         near = np.delete(scan.positions, lonely(scan.positions), axis=0)
-        groups = nearest_groups(near, np.zeros(len(near), np.int32), min(config.group_size, len(near)))
+        C = min(config.patterns_in_group, len(near))
+        groups = grouped(near, np.zeros(len(near), np.int32), C, bool(config.tiles))
         R, M = smallest_region(near, groups, scan.N), scan.object_size
         fewer = "leave out the positions far from the others with data.drop, or raise data.bin"
-        phases[f"trains on {name}"] = training_parts(config, NETWORK, scan.N, config.group_size, R)
+        phases[f"trains on {name}"] = training_parts(config, NETWORK, scan.N, config.patterns_in_group, R)
         phases[f"reconstructs {name}"] = [
             Part("the object, its stitching and its figures", 400 * M**2, fewer)
         ]

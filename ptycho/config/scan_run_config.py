@@ -22,6 +22,7 @@ from ptycho.config.sections import (
 )
 
 EPOCHS = 10
+PRETRAINED = "pretrained"  # run: the network that comes with the program
 FAST = UnrolledModel(stages=3)  # model=unrolled_fast
 
 
@@ -29,7 +30,9 @@ FAST = UnrolledModel(stages=3)  # model=unrolled_fast
 class ScanRunConfig(NetworkConfig):
     """Everything a run on a measured scan depends on.
 
-    ``nepochs`` is 10 unless it is stated, and 0 where ``run`` names a trained network.
+    Where neither ``run`` nor ``nepochs`` nor a ``model`` is stated, the network is the one that comes with the
+    program, without training; ``nepochs`` is 0 where ``run`` names a trained network, and else 10.
+    ``group_size`` and ``tiles`` null: those of the network of ``run``, or 1 and false.
     """
 
     MODELS: ClassVar[tuple[str, ...]] = SCAN_MODELS
@@ -40,7 +43,8 @@ class ScanRunConfig(NetworkConfig):
     models: tuple[str, ...] = ("pinn",)
     stitch: StitchConfig = field(default_factory=lambda: StitchConfig("refined", passes=40))
     run: str | None = None
-    group_size: int = 1
+    group_size: int | None = None
+    tiles: bool | None = None
     free_fraction: float = 0.05
     val_fraction: float = 0.05
     probe: ProbeConfig = field(default_factory=OwnProbe)
@@ -48,6 +52,8 @@ class ScanRunConfig(NetworkConfig):
     iterative: LsqmlConfig = field(default_factory=LsqmlConfig)
 
     def __post_init__(self) -> None:
+        if self.nepochs is None and self.run is None and self.model == FAST and self.networks:
+            object.__setattr__(self, "run", PRETRAINED)
         if self.nepochs is None:
             object.__setattr__(self, "nepochs", 0 if self.run is not None else EPOCHS)
         if "baseline" in self.models:
@@ -56,7 +62,8 @@ class ScanRunConfig(NetworkConfig):
                 f"must be drawn from [{', '.join(self.MODELS)}]"
             )
         self._check_network(fewest_epochs=0 if self.run is not None else 1)
-        check(1 <= self.group_size <= 64, "group_size", self.group_size, "from 1 to 64")
+        if self.group_size is not None:
+            check(1 <= self.group_size <= 64, "group_size", self.group_size, "null, or from 1 to 64")
         for key in ("free_fraction", "val_fraction"):
             value = getattr(self, key)
             check(math.isfinite(value) and 0 <= value <= 0.5, key, value, "from 0 to 0.5")
@@ -67,6 +74,11 @@ class ScanRunConfig(NetworkConfig):
             check(self.probe.start_epoch < self.nepochs, "probe.start_epoch", self.probe.start_epoch, least)
         if self.stitch.method == "grid":
             raise ConfigError("stitch=grid: tiles the squares of a regular grid; must be probe or refined")
+
+    @property
+    def patterns_in_group(self) -> int:
+        """C: ``group_size``, or 1 where nothing is stated."""
+        return self.group_size or 1
 
     @property
     def learns_probe(self) -> bool:

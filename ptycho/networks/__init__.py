@@ -12,14 +12,14 @@ import math
 
 import keras
 
-from ptycho.config import NetworkConfig
+from ptycho.config import NetworkConfig, UnrolledModel
 from ptycho.networks.baseline import PtychoNN
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.losses import LOSSES
 from ptycho.networks.pinn import PtychoPINN
 from ptycho.networks.unet import UNet
 from ptycho.networks.unrolled import Unrolled
-from ptycho.physics import PROJECTIVE, SEPARABLE, PatchMover
+from ptycho.physics import PROJECTIVE, SEPARABLE, WHOLE, PatchMover
 
 GENERATORS: dict[str, type[keras.layers.Layer]] = {"unrolled": Unrolled, "unet": UNet}
 
@@ -29,12 +29,22 @@ def patch_mover(config: NetworkConfig) -> PatchMover:
     return SEPARABLE if config.xla.translate else PROJECTIVE
 
 
+def generator_mover(config: NetworkConfig, geometry: Geometry) -> PatchMover:
+    """How the generator moves patches: an unrolled one copies them where it splits positions, if compiled."""
+    whole = geometry.exact and config.xla.compile and isinstance(config.model, UnrolledModel)
+    return WHOLE if whole else patch_mover(config)
+
+
 def build_pinn(config: NetworkConfig, geometry: Geometry) -> PtychoPINN:
     """The PINN that ``config`` names, with initial weights."""
     mover, generator = patch_mover(config), GENERATORS[config.model.KIND]
     pinn = PtychoPINN(
         generator=generator(
-            settings=config.model, geometry=geometry, seed=config.seed, mover=mover, name="generator"
+            settings=config.model,
+            geometry=geometry,
+            seed=config.seed,
+            mover=generator_mover(config, geometry),
+            name="generator",
         ),
         geometry=geometry,
         weights={key: getattr(config, key) for key in LOSSES},

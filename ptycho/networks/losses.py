@@ -14,6 +14,7 @@ import tensorflow as tf
 from ptycho.physics import scaled
 
 FLOOR = 1e-6  # of a pixel's predicted count, where nothing else bounds the logarithm
+LEAST_CONTRAST = 3e-3  # added to that of an object, which may be blank where light falls
 DIM, UNLIT = 0.1, 1e-3  # of the strongest light: a pixel counts half there; below the other, not at all
 
 
@@ -68,7 +69,7 @@ def total_variation(objects: tf.Tensor) -> tf.Tensor:
 def object_error(found: tf.Tensor, target: tf.Tensor, light: tf.Tensor) -> tf.Tensor:
     """How far objects are from the true ones, relative to their contrast, whatever their global phase.
 
-        Σ w |O e^{−iφ} − T| / Σ w |T − T̄|,   w = l / (l + DIM),   φ = arg Σ w O T*
+        Σ w |O e^{−iφ} − T| / (Σ w |T − T̄| + 0.003),   w = l / (l + DIM),   φ = arg Σ w O T*
 
     For networks that are trained on simulations only: it sees the truth.
 
@@ -86,7 +87,7 @@ def object_error(found: tf.Tensor, target: tf.Tensor, light: tf.Tensor) -> tf.Te
     phase = scaled(tf.math.conj(product), 1 / (tf.abs(product) + FLOOR))
     mean = tf.math.conj(tf.reduce_sum(weighted, axis=(1, 2), keepdims=True))
     contrast = tf.reduce_sum(weights * tf.abs(target - mean), axis=(1, 2))
-    return tf.reduce_sum(weights * tf.abs(found * phase - target), axis=(1, 2)) / (contrast + FLOOR)
+    return tf.reduce_sum(weights * tf.abs(found * phase - target), axis=(1, 2)) / (contrast + LEAST_CONTRAST)
 
 
 class Loss(NamedTuple):

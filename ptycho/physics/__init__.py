@@ -29,12 +29,13 @@ from ptycho.physics.measurement import (
     total_light,
     uncentre,
 )
-from ptycho.physics.patches import PROJECTIVE, SEPARABLE, PatchMover, extract_patches, place_patches
+from ptycho.physics.patches import PROJECTIVE, SEPARABLE, WHOLE, PatchMover, extract_patches, place_patches
 from ptycho.physics.waves import Pair, Waves, by_part, imag, of_parts, real
 
 __all__ = [
     "PROJECTIVE",
     "SEPARABLE",
+    "WHOLE",
     "Pair",
     "PatchMover",
     "Waves",

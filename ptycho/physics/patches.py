@@ -2,7 +2,8 @@
 
 Positions are (row, col) of a patch's top-left sample; integer positions copy samples, others interpolate
 bilinearly, and outside the object all is zero. :data:`SEPARABLE` writes this as two matrix products and
-compiles under XLA; :data:`PROJECTIVE` is TensorFlow's own kernel, which does not.
+compiles under XLA; :data:`PROJECTIVE` is TensorFlow's own kernel, which does not. :data:`WHOLE` copies, in
+compiled steps alone and at whole positions inside the object.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from ptycho.physics.waves import Waves, by_part
-from ptycho.xla import hat_weights, resample, resample_adjoint
+from ptycho.xla import add_windows, cut_windows, hat_weights, resample, resample_adjoint
 
 
 class PatchMover(NamedTuple):
@@ -53,7 +54,22 @@ def _place_projective(patches: tf.Tensor, positions: tf.Tensor, shape: tuple[int
     return tf.reduce_sum(_project(patches, -positions, shape), axis=1)
 
 
+def _cut_patches(objects: tf.Tensor, positions: tf.Tensor, N: int) -> tf.Tensor:
+    _same_batch("objects", objects, positions)
+    return cut_windows(objects, _rounded(positions), N)
+
+
+def _add_patches(patches: tf.Tensor, positions: tf.Tensor, shape: tuple[int, int]) -> tf.Tensor:
+    _same_batch("patches", patches, positions)
+    return add_windows(patches, _rounded(positions), shape)
+
+
+def _rounded(positions: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.round(positions), tf.int32)
+
+
 SEPARABLE = PatchMover(extract_patches, place_patches)
+WHOLE = PatchMover(_cut_patches, _add_patches)
 PROJECTIVE = PatchMover(_extract_projective, _place_projective)
 
 

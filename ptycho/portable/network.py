@@ -58,7 +58,7 @@ def trained_generator(stored: StoredNetwork, description: Description) -> keras.
     """The layer or model ``(x, offsets, probe) → regions`` with the stored weights."""
     d = description
     geometry = Geometry(d.N, d.region_size, d.group_size, d.support, d.exact, masked=True)
-    config: NetworkConfig = replace(stored.config, xla=XlaConfig(), output_dir=None)
+    config: NetworkConfig = replace(stored.config, xla=XlaConfig(compile=False), output_dir=None)
     model = COMPETITORS[stored.name].build(config, geometry)
     try:
         set_weights(model, stored.weights)

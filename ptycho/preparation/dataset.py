@@ -15,7 +15,7 @@ from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Finding, Understood
 from ptycho.preparation.probe_guess import lens, pupil
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.groups import nearest_groups, smallest_region
+from ptycho.scan.groups import grouped, smallest_region
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import make_probe, masked
 
@@ -31,7 +31,7 @@ def measured_dataset(
     scratch: Path,
     advance: Callable[[int], object] = lambda patterns: None,
 ) -> tuple[Dataset, list[Finding]]:
-    """All usable patterns of a scan, each the first of a group with its nearest ones; and what was settled.
+    """All usable patterns of a scan, in groups; and what was settled.
 
     The probe is scaled so that the scan's mean transmission is one, ``Σ|P|² = ⟨Σ A²⟩``: amplitudes of the
     object are against that. Patterns are copied to a nameless file in ``scratch``.
@@ -47,9 +47,9 @@ def measured_dataset(
     if alone.any():
         found.append(Finding("frames dropped", str(int(alone.sum())), "far from all others"))
     kept = np.flatnonzero(usable & ~alone)
-    if len(kept) < max(2, config.group_size):
+    if len(kept) < max(2, config.patterns_in_group):
         raise ConfigError(
-            f"patterns: only {len(kept)} are usable; at least group_size={config.group_size} must be"
+            f"patterns: only {len(kept)} are usable; at least group_size={config.patterns_in_group} must be"
         )
     positions = scan.positions[kept] - np.floor(scan.positions[kept].min(axis=0)) + MARGIN
     if np.abs(positions - np.round(positions)).max() < WHOLE:
@@ -59,12 +59,13 @@ def measured_dataset(
     some = patterns if len(kept) == len(usable) else patterns.some(kept)
     light = np.sqrt(some.statistics.mean_energy / np.sum(np.abs(modes) ** 2, dtype=float))
     found.append(Finding("probe used", f"{scan.N} × {scan.N}", why))
-    groups = nearest_groups(positions, np.zeros(len(kept), np.int32), config.group_size)
+    tiles, image = bool(config.tiles), np.zeros(len(kept), np.int32)
+    groups = grouped(positions, image, config.patterns_in_group, tiles)
     good = scan.detector.good_pixels
     data = Dataset(
         amplitudes=some,
         positions=positions,
-        image=np.zeros(len(kept), np.int32),
+        image=image,
         groups=groups,
         probe=(light * modes[0]).astype(np.complex64),
         weaker_modes=(light * modes[1:]).astype(np.complex64) if len(modes) > 1 else None,
@@ -74,9 +75,10 @@ def measured_dataset(
         counts=scan.counts,
         good=None if good.all() else good,
         exact=bool(np.any(positions != np.round(positions))),
+        tiles=tiles,
     )
     found.append(
-        Finding("groups", f"{data.n_groups} of {config.group_size}", f"regions of {data.region_size} px")
+        Finding("groups", f"{data.n_groups} of {config.patterns_in_group}", f"regions of {data.region_size} px")
     )
     return data, found
 

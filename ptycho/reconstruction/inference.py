@@ -11,11 +11,13 @@ from ptycho.scan.dataset import Dataset
 
 
 def make_predict_step(model: keras.Model, compile_xla: bool) -> PredictStep:
-    """``(x, offsets, probe) → (B, R, R)`` as a ``tf.function``; XLA-compiled exactly if ``compile_xla``."""
+    """``(x, offsets, probe[, start]) → (B, R, R)`` as a ``tf.function``; XLA-compiled if ``compile_xla``."""
 
     @tf.function(jit_compile=compile_xla, reduce_retracing=False, autograph=False)
-    def predict_step(x: tf.Tensor, offsets: tf.Tensor, probe: tf.Tensor) -> tf.Tensor:
-        return model(x, offsets, probe)
+    def predict_step(
+        x: tf.Tensor, offsets: tf.Tensor, probe: tf.Tensor, start: tf.Tensor | None = None
+    ) -> tf.Tensor:
+        return model(x, offsets, probe) if start is None else model(x, offsets, probe, start)
 
     return predict_step
 

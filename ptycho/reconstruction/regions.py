@@ -11,17 +11,35 @@ import numpy as np
 from ptycho.files.file_array import FileArray
 from ptycho.progress import Progress
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.windows import inner_windows
 
-PredictStep = Callable[[np.ndarray, np.ndarray, np.ndarray], Any]
-"""``(x, offsets, probe)`` of a batch → its regions ``(B, R, R)``, an array or a tensor."""
-Inputs = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+PredictStep = Callable[..., Any]
+"""``(x, offsets, probe[, start])`` of a batch → its regions ``(B, R, R)``, an array or a tensor."""
+Inputs = Callable[[np.ndarray], tuple[np.ndarray, ...]]
 
 
-def predict_scan(regions: np.ndarray | FileArray, step: PredictStep, data: Dataset, batch_size: int) -> None:
-    """Write the object regions of all groups of a dataset into ``regions (G, R, R)``."""
+def predict_scan(
+    regions: np.ndarray | FileArray,
+    step: PredictStep,
+    data: Dataset,
+    batch_size: int,
+    start: np.ndarray | None = None,
+) -> None:
+    """Write the object regions of all groups of a dataset into ``regions (G, R, R)``.
 
-    def inputs(indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return data.normalised(data.groups[indices]), data.offsets[indices]
+    Args:
+        start: objects ``(I, M, M)`` complex64 to begin with, zero where nothing is known; None: a constant.
+    """
+    margin = (data.region_size - data.N + 1) // 2  # a region may reach beyond its object
+    canvas = None if start is None else np.pad(start, ((0, 0), (margin, margin), (margin, margin)))
+
+    def inputs(indices: np.ndarray) -> tuple[np.ndarray, ...]:
+        found = data.normalised(data.groups[indices]), data.offsets[indices]
+        if canvas is None:
+            return found
+        places = zip(data.group_image[indices], data.origins[indices] + margin, strict=True)
+        cut = [inner_windows(canvas[i], place[None], data.region_size)[0] for i, place in places]
+        return *found, np.stack(cut).astype(np.complex64)
 
     predict_into(regions, step, inputs, data.model_probe, batch_size)
 
@@ -36,7 +54,8 @@ def predict_into(
 
     Args:
         regions: ``(G, R, R)`` complex64, in memory or in a file.
-        inputs: indices ``(B,)`` of groups → normalised amplitudes ``(B, C, N, N)`` and offsets ``(B, C, 2)``.
+        inputs: indices ``(B,)`` of groups → normalised amplitudes ``(B, C, N, N)``, offsets ``(B, C, 2)``
+            and, if they begin with something, starts ``(B, R, R)``.
         probe: ``s·f·P``, ``(N, N)`` complex64.
     """
     groups = len(regions)
@@ -44,6 +63,6 @@ def predict_into(
     with closing(Progress("inference", groups * patterns)) as progress:
         for start in range(0, groups, batch_size):
             stop = min(start + batch_size, groups)
-            x, offsets = inputs(np.minimum(np.arange(start, start + batch_size), groups - 1))
-            regions[start:stop] = np.asarray(step(x, offsets, probe))[: stop - start]
+            x, offsets, *begun = inputs(np.minimum(np.arange(start, start + batch_size), groups - 1))
+            regions[start:stop] = np.asarray(step(x, offsets, probe, *begun))[: stop - start]
             progress.advance((stop - start) * patterns)

@@ -26,10 +26,15 @@ Regions = np.ndarray | FileArray
 
 @dataclass(frozen=True, eq=False)
 class Stitched:
-    """``objects (I, M, M)`` complex64, zero where not covered, and the covered ``mask (I, M, M)`` bool."""
+    """``objects (I, M, M)`` complex64, zero where not covered, and the covered ``mask (I, M, M)`` bool.
+
+    ``disagreement (I,)``: how much regions differ where they overlap, ``√(Σ w_g |c_g·O_g − O|² / Σ w_g |O − Ō|²)``
+    over all regions and pixels; None where the objects are not made of regions.
+    """
 
     objects: np.ndarray
     mask: np.ndarray
+    disagreement: np.ndarray | None = None
 
 
 def covered(data: Dataset) -> np.ndarray:
@@ -171,7 +176,7 @@ def _weighted_mean(
     data, factors = layout.data, factors[:, None, None]
     shape = (data.n_images, layout.side, layout.side)
     total = np.zeros(shape, np.complex64)
-    light, stated = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+    light, stated, square = (np.zeros(shape, np.float32) for _ in range(3))
     for start in range(0, data.n_groups, CHUNK):
         part = slice(start, start + CHUNK)
         w = weights(layout, part)
@@ -182,12 +187,25 @@ def _weighted_mean(
             total[i] += add_windows(w[mine] * inferred, where, shape[1:])
             light[i] += add_windows(w[mine], where, shape[1:])
             stated[i] += add_windows(w[mine] * (inferred != 0), where, shape[1:])
+            square[i] += add_windows(w[mine] * np.abs(inferred) ** 2, where, shape[1:])
     inner = slice(layout.margin, layout.side - layout.margin)
-    total, light, stated = total[:, inner, inner], light[:, inner, inner], stated[:, inner, inner]
+    total, light = total[:, inner, inner], light[:, inner, inner]
+    stated, square = stated[:, inner, inner], square[:, inner, inner]
     mask = light > COVERED * light.max()
     usable = mask & (stated > 0)
     objects = np.where(usable, total / np.where(usable, stated, 1), 0)
-    return Stitched(objects.astype(np.complex64), mask)
+    apart = [_apart(*sums) for sums in zip(objects, square, stated, usable, strict=True)]
+    return Stitched(objects.astype(np.complex64), mask, np.array(apart))
+
+
+def _apart(mean: np.ndarray, square: np.ndarray, weight: np.ndarray, usable: np.ndarray) -> float:
+    """The disagreement of the regions of one image: mean, ``Σ w|O_g|²`` and ``Σ w`` of each pixel; NaN for none."""
+    w, found = weight[usable].astype(float), mean[usable].astype(complex)
+    if not np.isfinite(found).all() or not w.any():
+        return float("nan")
+    spread = np.maximum(square[usable] - w * np.abs(found) ** 2, 0).sum()
+    contrast = np.sum(w * np.abs(found - np.average(found, weights=w)) ** 2)
+    return float(np.sqrt(spread / max(contrast, np.finfo(float).tiny)))
 
 
 def synchronise_phases(regions: Regions, layout: Layout) -> np.ndarray:

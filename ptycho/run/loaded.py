@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptycho.config import ConfigError, check
+from ptycho.config import ConfigError, PretrainConfig, check
 from ptycho.files.file_array import FileArray
 from ptycho.networks.competitors import COMPETITORS, geometry_of
 from ptycho.networks.geometry import Geometry
@@ -17,19 +17,20 @@ from ptycho.reconstruction.inference import make_predict_step
 from ptycho.reconstruction.regions import PredictStep, predict_into, predict_scan
 from ptycho.reconstruction.stitching import Stitched, stitch
 from ptycho.run.network import StoredNetwork, read_network
+from ptycho.run.pretrained import run_folder
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.plausibility import LARGEST
 from ptycho.scan.probe import probe_support
 
 
 def load_model(run: str | Path, name: str = "pinn") -> LoadedModel:
-    """The network ``name`` (``pinn`` or ``baseline``) that a run trained.
+    """The network ``name`` (``pinn`` or ``baseline``) that a run trained; ``pretrained``: the program's own.
 
     Raises:
         ConfigError: the folder holds no such network, or its files are damaged.
     """
     check(name in COMPETITORS, "name", name, f"one of {', '.join(COMPETITORS)}")
-    return LoadedModel(read_network(Path(run), name))
+    return LoadedModel(read_network(run_folder(run), name))
 
 
 class LoadedModel:
@@ -51,6 +52,11 @@ class LoadedModel:
     def probe(self) -> np.ndarray:
         """The training probe, ``(N, N)`` complex64."""
         return self.setup.probe
+
+    @property
+    def general(self) -> bool:
+        """Trained for many probes, objects and scans, and to go on from an object that a solver began."""
+        return isinstance(self.config, PretrainConfig)
 
     @property
     def fixed(self) -> dict[str, int]:
@@ -124,17 +130,26 @@ class LoadedModel:
         return self._step(geometry_of(view, self.setup.support if view.N == self.setup.N else 0))
 
     def predict_regions(
-        self, view: Dataset, regions: np.ndarray | FileArray, batch_size: int | None = None
+        self,
+        view: Dataset,
+        regions: np.ndarray | FileArray,
+        batch_size: int | None = None,
+        start: np.ndarray | None = None,
     ) -> None:
-        """Write the regions of all groups of a :meth:`view` into ``regions (G, R, R)``."""
-        predict_scan(regions, self.step_for(view), view, batch_size or self.config.batch_size)
+        """Write the regions of all groups of a :meth:`view` into ``regions (G, R, R)``.
 
-    def reconstruct(self, data: Dataset | str | Path, method: str | None = None) -> Stitched:
+        ``start``: objects ``(I, M, M)`` that an ``unrolled`` network begins with; None: a constant.
+        """
+        predict_scan(regions, self.step_for(view), view, batch_size or self.config.batch_size, start)
+
+    def reconstruct(
+        self, data: Dataset | str | Path, method: str | None = None, start: np.ndarray | None = None
+    ) -> Stitched:
         """The stitched objects of a dataset, or of a run's dataset file; ``method`` as ``stitch.method``."""
         data = data if isinstance(data, Dataset) else load_dataset(data)
         view = self.view(data)
         regions = np.empty((view.n_groups, view.region_size, view.region_size), np.complex64)
-        self.predict_regions(view, regions)
+        self.predict_regions(view, regions, start=start)
         asked = self.config.stitch
         return stitch(regions, view, method or asked.method, asked.passes)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.scan.dataset_checks import problems
-from ptycho.scan.groups import draw_neighbours, group_centres, group_offsets, nearest_groups, smallest_region
+from ptycho.scan.groups import draw_neighbours, group_centres, group_offsets, grouped, smallest_region
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.positions import Scan
 from ptycho.scan.tiling import Tiling, estimated_tiling
@@ -52,6 +52,7 @@ class Dataset:
         weaker_modes: ``(K − 1, N, N)`` complex64, further modes of a partially coherent probe; None: none.
         background: b, ``(N, N)`` float32, expected counts that do not depend on the position; None: none.
         flux: c, ``(J,)`` float32, factor of the probe's amplitude in each pattern; None: one.
+        tiles: new groups share the patterns among them, as tiles of the scan; if not, each pattern has one.
     """
 
     amplitudes: Patterns
@@ -71,6 +72,7 @@ class Dataset:
     weaker_modes: np.ndarray | None = None
     background: np.ndarray | None = None
     flux: np.ndarray | None = None
+    tiles: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.amplitudes, Patterns):
@@ -169,15 +171,19 @@ class Dataset:
         return replace(self, groups=groups, region_size=side, stated_tiling=self.tiling)
 
     def regrouped(self, group_size: int) -> Dataset:
-        """The same patterns, each the first of a group with its nearest ones; see :func:`nearest_groups`."""
-        groups = nearest_groups(self.positions, self.image, group_size)
+        """The same patterns, each the first of a group with its nearest ones; or in :attr:`tiles`."""
+        groups = grouped(self.positions, self.image, group_size, self.tiles)
         side = smallest_region(self.positions, groups, self.N)
         return replace(self, groups=groups, region_size=side, neighbours=None, stated_tiling=self.tiling)
 
+    def tiled(self, group_size: int) -> Dataset:
+        """The same patterns in groups that share them among each other; see :func:`tiled_groups`."""
+        return replace(self, tiles=True).regrouped(group_size)
+
     def subset(self, indices: np.ndarray, group_size: int) -> Dataset:
-        """Some of the patterns alone, each the first of a group with the nearest others of them."""
+        """Some of the patterns alone, each the first of a group with the nearest of them; or in tiles."""
         positions, image = self.positions[indices], self.image[indices]
-        groups = nearest_groups(positions, image, group_size)
+        groups = grouped(positions, image, group_size, self.tiles)
         return replace(
             self,
             amplitudes=self.amplitudes.some(indices),

@@ -7,6 +7,8 @@ import numpy as np
 from ptycho.config import check
 from ptycho.scan.positions import Scan
 
+OWN = 0.67  # of a tile's patterns are its own, the others those around it
+
 
 def group_centres(positions: np.ndarray, groups: np.ndarray, region_size: int, N: int) -> np.ndarray:
     """Centre of each group's region, in the coordinates of the positions.
@@ -80,6 +82,53 @@ def nearest_groups(positions: np.ndarray, image: np.ndarray, group_size: int) ->
         order = np.argsort(distance, axis=1, kind="stable")
         groups[mine] = mine[np.take_along_axis(near, order, axis=1)]
     return groups
+
+
+def grouped(positions: np.ndarray, image: np.ndarray, group_size: int, tiles: bool) -> np.ndarray:
+    """:func:`tiled_groups` or :func:`nearest_groups`."""
+    return (tiled_groups if tiles else nearest_groups)(positions, image, group_size)
+
+
+def tiled_groups(positions: np.ndarray, image: np.ndarray, group_size: int) -> np.ndarray:
+    """Groups that share the patterns among them: compact tiles of a scan, each with patterns around it.
+
+    The patterns of an image are halved across their longer side until no part has more than ``OWN`` of C; each
+    part is filled up to C with the nearest others. Every pattern is in at least one group.
+
+    Args:
+        positions, image, group_size: as for :func:`nearest_groups`.
+
+    Returns:
+        ``(G, C)`` int32, G about ``J/(OWN·C)``.
+
+    Raises:
+        ConfigError: an image has fewer than C patterns.
+    """
+    from scipy.spatial import cKDTree
+
+    found = []
+    for i in np.unique(image):
+        mine = np.flatnonzero(image == i)
+        allowed = f"from 1 to {len(mine)}, the patterns of image {i}"
+        check(1 <= group_size <= len(mine), "group_size", group_size, allowed)
+        places, most = positions[mine], max(1, int(OWN * group_size))
+        tree = cKDTree(places)
+        for part in _halved(places, np.arange(len(mine)), most):
+            _, near = tree.query(places[part].mean(axis=0), k=[*range(1, min(2 * group_size, len(mine)) + 1)])
+            others = near[~np.isin(near, part)][: group_size - len(part)]
+            found.append(mine[np.concatenate([part, others])])
+    return np.array(found, np.int32)
+
+
+def _halved(positions: np.ndarray, part: np.ndarray, most: int) -> list[np.ndarray]:
+    """Parts of at most so many patterns, by halving across the longer side."""
+    if len(part) <= most:
+        return [part]
+    axis = int(np.argmax(np.ptp(positions[part], axis=0)))
+    order = part[np.argsort(positions[part, axis], kind="stable")]
+    pieces = -(-len(part) // most)
+    cut = round(len(part) * (pieces // 2) / pieces)
+    return _halved(positions, order[:cut], most) + _halved(positions, order[cut:], most)
 
 
 def draw_neighbours(

@@ -89,7 +89,8 @@ class Examples:
         measurement, R = self.config.measurement, form.region_size
         entry = chosen(self.probes, rng)
         probe = make(PROBE_KINDS[entry.kind], form.N, entry.ranges, rng)
-        target = transmission(*(self._part(R, rng) for _ in range(2)), self.config.materials, rng)
+        thickness, other = self._part(R, rng), self._part(R, rng)
+        target = transmission(thickness, other, self.config.materials, rng)
         positions = scanned(form, energy_diameter(probe), measurement.overlap, rng)
         modes = incoherent_modes(probe.astype(complex), form.modes, rng.uniform(*COHERENCE))
         modes = modes.astype(np.complex64)
@@ -121,7 +122,7 @@ class Examples:
         """A window of one of the maps, turned and mirrored at random, ``(side, side)``."""
         thickness = self._map(int(rng.integers(self.config.maps)))
         row, col = rng.integers(0, len(thickness) - side + 1, 2)
-        part = np.rot90(thickness[row : row + side, col : col + side], rng.integers(4))
+        part = np.rot90(thickness[row : row + side, col : col + side], int(rng.integers(4)))
         return (part if rng.random() < 0.5 else part.T).astype(np.float32)
 
     def _map(self, number: int) -> np.ndarray:
@@ -162,8 +163,8 @@ def lattice(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
     points = np.stack([rows, cols], axis=1)
     if kind == "spiral":
         k = np.arange(count) + 0.5
-        angle = np.pi * (3 - math.sqrt(5)) * k
-        points = np.sqrt(k / np.pi)[:, None] * np.stack([np.sin(angle), np.cos(angle)], axis=1)
+        golden = np.pi * (3 - math.sqrt(5)) * k
+        points = np.sqrt(k / np.pi)[:, None] * np.stack([np.sin(golden), np.cos(golden)], axis=1)
     if kind == "random":
         points = points + rng.uniform(-0.5, 0.5, points.shape)
     points = points + rng.uniform(0, 0.15) * rng.uniform(-1, 1, points.shape)

@@ -74,10 +74,11 @@ def _entry(table: Mapping[str, Kind], name: str, value: dict[str, object], where
         known = ", ".join(("weight", *allowed))
         check(parameter in allowed, f"{where}.{parameter}", given, f"left out; known are {known}")
         low, high = allowed[parameter][:2]
-        numbers = isinstance(given, list | tuple) and [x for x in given if isinstance(x, int | float)]
-        inside = bool(numbers) and len(numbers) == 2 and low <= numbers[0] <= numbers[1] <= high
+        listed = given if isinstance(given, list | tuple) else []
+        numbers = [float(x) for x in listed if isinstance(x, int | float)]
+        inside = len(numbers) == len(listed) == 2 and low <= numbers[0] <= numbers[1] <= high
         check(inside, f"{where}.{parameter}", given, f"[low, high] within [{low:g}, {high:g}]")
-        ranges[parameter] = (float(numbers[0]), float(numbers[1]))  # type: ignore[index]
+        ranges[parameter] = (numbers[0], numbers[1])
     return Entry(name, float(weight), ranges)  # type: ignore[arg-type]
 
 

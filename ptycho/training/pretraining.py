@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho.config.pretrain_config import BatchConfig, PretrainConfig
-from ptycho.networks import GENERATORS, patch_mover
+from ptycho.networks import GENERATORS, generator_mover
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.losses import object_error
 from ptycho.networks.unrolled import Unrolled
@@ -22,7 +22,7 @@ from ptycho.networks.weights import assign, get_weights, read
 from ptycho.progress import Progress
 from ptycho.simulation.examples import Example, Examples
 from ptycho.training.checkpoint import Checkpoints, Snapshot
-from ptycho.training.history import History
+from ptycho.training.history import History, Losses
 from ptycho.training.interrupt import StopRequest
 from ptycho.training.loop import NonFiniteLossError
 from ptycho.training.optimizers import learning_rate_schedule
@@ -59,7 +59,7 @@ class Pretraining:
             settings=config.model,
             geometry=geometry_of_form(first),
             seed=config.seed,
-            mover=patch_mover(config),
+            mover=generator_mover(config, geometry_of_form(first)),
             name="generator",
         )
         self.network.build((first.batch, first.C, first.N, first.N))
@@ -128,7 +128,8 @@ class Pretraining:
 
     def _row(self, step: int) -> None:
         """Close a row of the history: the geometric mean of the errors of each form."""
-        history, row = self.history, {"epoch": len(self.history.rows) + 1, "step": step}
+        history = self.history
+        row: Losses = {"epoch": len(history.rows) + 1, "step": step}
         for form in self.examples.forms:
             name = form_name(form)
             found = [losses[name] for losses in history.running if name in losses]

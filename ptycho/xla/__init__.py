@@ -10,11 +10,14 @@ from ptycho.xla.crop import choose_path, crop_and_resize
 from ptycho.xla.layers import Translation
 from ptycho.xla.resample import hat_weights, resample, resample_adjoint, translate
 from ptycho.xla.warp import projective_warp
+from ptycho.xla.windows import add_windows, cut_windows
 
 __all__ = [
     "Translation",
+    "add_windows",
     "choose_path",
     "crop_and_resize",
+    "cut_windows",
     "hat_weights",
     "projective_warp",
     "resample",

@@ -1,0 +1,111 @@
+"""A whole scan of one kind of object under one kind of probe, with its truth.
+
+======== ==================================================================================================
+``d``    diameter of the centred circle that holds 90 % of the probe's energy, pixels
+``r_j``  positions of a path whose mean step is ``d·(1 − overlap)``; real numbers
+``λ_j``  ``s² |F(P·O[r_j : r_j + N])|²``, ``⟨Σ λ⟩ = photons``; ``n_j ~ Poisson(λ_j)``
+======== ==================================================================================================
+
+Nothing is interpolated: fractions of a pixel move the probe. NumPy, SciPy and scikit-image alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ptycho.config import check
+from ptycho.config.pretrain_config import MaterialsConfig
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.patterns import Patterns
+from ptycho.scan.probe import energy_diameter
+from ptycho.simulation.kinds import Entry, drawn
+from ptycho.simulation.material import transmission
+from ptycho.simulation.measured_like import PATHS, MeasuredLike
+from ptycho.simulation.object_kinds import OBJECT_KINDS
+from ptycho.simulation.probe_kinds import PROBE_KINDS, make
+
+MARGIN = 1  # pixels between the object's edge and the outermost patches
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindScan:
+    """What is scanned, and how.
+
+    Attributes:
+        probe, object: kinds of :data:`PROBE_KINDS`, :data:`OBJECT_KINDS`, and ranges of their parameters.
+        material: the range of materials.
+        path: a key of :data:`ptycho.simulation.measured_like.PATHS`; overlap: ``1 − step/d``.
+        photons: in a pattern, on average.
+        N: side of the patterns; positions: J, how many there are.
+        seed: every random number comes from it. Probe, object and photons have streams of their own.
+    """
+
+    probe: Entry
+    object: Entry
+    material: MaterialsConfig
+    path: str
+    overlap: float
+    photons: float
+    N: int
+    positions: int
+    seed: int
+    STREAMS: ClassVar[tuple[str, ...]] = ("probe", "object", "material", "path", "photons")
+
+    def __post_init__(self) -> None:
+        check(self.path in PATHS, "path", self.path, f"one of {', '.join(PATHS)}")
+        check(0 <= self.overlap <= 0.98, "overlap", self.overlap, "from 0 to 0.98")
+        check(1 <= self.photons <= 1e12, "photons", self.photons, "from 1 to 1e12")
+        check(self.N % 2 == 0 and 16 <= self.N <= 512, "N", self.N, "even, from 16 to 512")
+        check(4 <= self.positions <= 100_000, "positions", self.positions, "from 4 to 100000")
+
+    def rng(self, stream: str) -> np.random.Generator:
+        """A generator of its own for each of ``STREAMS``."""
+        return np.random.default_rng([self.seed, self.STREAMS.index(stream)])
+
+
+def kind_scan(settings: KindScan) -> Dataset:
+    """The scan as it is measured, each pattern a group, with its true object, ``objects (1, M, M)``."""
+    N = settings.N
+    probe = make(PROBE_KINDS[settings.probe.kind], N, settings.probe.ranges, settings.rng("probe"))
+    positions = scanned(settings, energy_diameter(probe))
+    side = N + int(np.ceil(positions.max())) + MARGIN
+    truth = material_object(settings, side)
+    measured = MeasuredLike(
+        sample=truth.astype(np.complex128),
+        probe=probe.astype(np.complex128),
+        positions=positions.astype(np.float64),
+        oversampling=1,
+        nphotons=settings.photons,
+        good=np.ones((N, N), bool),
+        hot=np.zeros((N, N), bool),
+    )
+    counts = np.concatenate([*measured.counts(settings.rng("photons"))])
+    return Dataset(
+        amplitudes=Patterns(np.sqrt(counts).astype(np.float32)),
+        positions=positions,
+        image=np.zeros(len(positions), np.int32),
+        groups=np.arange(len(positions), dtype=np.int32)[:, None],
+        probe=probe,
+        photon_scale=float(np.sqrt(measured.scale)),
+        object_size=side,
+        region_size=N + 2,
+        objects=truth[None],
+        exact=True,
+    )
+
+
+def scanned(settings: KindScan, diameter: float) -> np.ndarray:
+    """The positions under a probe of a diameter in pixels, ``(J, 2)`` float32, from ``MARGIN`` on."""
+    step = diameter * (1 - settings.overlap)
+    path = PATHS[settings.path](settings.positions, step, settings.rng("path"))
+    return (path - path.min(axis=0) + MARGIN).astype(np.float32)
+
+
+def material_object(settings: KindScan, side: int) -> np.ndarray:
+    """The transmission of two maps of the kind, ``(side, side)`` complex64; see :func:`transmission`."""
+    kind, rng = OBJECT_KINDS[settings.object.kind], settings.rng("object")
+    thickness, other = (kind.draw(side, rng, **drawn(kind, settings.object.ranges, rng)) for _ in range(2))
+    return transmission(thickness, other, settings.material, settings.rng("material"))

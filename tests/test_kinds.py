@@ -1,0 +1,352 @@
+"""Random objects, probes and materials of a pretraining: what each kind gives, and closed forms of some."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptycho.config import ConfigError
+from ptycho.config.pretrain_config import MaterialsConfig
+from ptycho.simulation import material, probe_kinds
+from ptycho.simulation.kinds import Entry, Kind, Parameter, chosen, drawn, entries_of, value_of
+from ptycho.simulation.material import transmission
+from ptycho.simulation.object_kinds import OBJECT_KINDS
+from ptycho.simulation.probe_kinds import PROBE_KINDS, disturbed, make
+
+PLAIN = {"shift": (0.0, 0.0), "stretch": (1.0, 1.0)}  # neither moved nor stretched
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def thickness_of(name, side, seed):
+    kind, random = OBJECT_KINDS[name], rng(seed)
+    return kind.draw(side, random, **drawn(kind, {}, random))
+
+
+def radius_of(N):
+    """Distance from sample N//2."""
+    row, col = np.mgrid[:N, :N] - N // 2
+    return np.hypot(row, col)
+
+
+def energy_within(wave, radius):
+    """Share of the energy in a centred circle."""
+    light = np.abs(wave) ** 2
+    return light[radius_of(len(wave)) <= radius].sum() / light.sum()
+
+
+# ---- objects
+
+
+@pytest.mark.parametrize("side", [47, 64])
+@pytest.mark.parametrize("name", OBJECT_KINDS)
+def test_objects_are_maps_from_nothing_to_all(name, side):
+    for seed in range(3):
+        found = thickness_of(name, side, seed)
+        assert found.shape == (side, side) and np.isrealobj(found) and np.isfinite(found).all()
+        assert found.min() >= 0 and found.max() <= 1 and found.std() > 0.02
+
+
+@pytest.mark.parametrize("name", OBJECT_KINDS)
+def test_objects_follow_their_generator_alone(name):
+    np.random.seed(1)  # noqa: NPY002  what the global generator would give
+    found = thickness_of(name, 47, 5)
+    np.random.seed(2)  # noqa: NPY002
+    np.testing.assert_array_equal(thickness_of(name, 47, 5), found)
+    assert np.abs(thickness_of(name, 47, 6) - found).max() > 0.1
+
+
+@pytest.mark.parametrize("name", sorted(set(OBJECT_KINDS) - {"lines", "pictures", "fibres"}))
+def test_larger_structures_have_lower_frequencies(name):
+    """``size`` is a length: the mean frequency falls where it grows."""
+    kind = OBJECT_KINDS[name]
+
+    def mean_frequency(size):
+        found, nu = 0.0, np.hypot(*np.meshgrid(np.fft.fftfreq(96), np.fft.fftfreq(96)))
+        for seed in range(4):
+            random = rng(seed)
+            values = drawn(kind, {"size": (size, size), "blur": (0.5, 0.5)}, random)
+            power = np.abs(np.fft.fft2(kind.draw(96, random, **values))) ** 2
+            power[0, 0] = 0
+            found += (nu * power).sum() / power.sum()
+        return found
+
+    assert mean_frequency(24.0) < 0.8 * mean_frequency(10.0)
+
+
+# ---- probes
+
+
+@pytest.mark.parametrize("N", [32, 47, 64])
+@pytest.mark.parametrize("name", PROBE_KINDS)
+def test_probes_are_waves_whose_largest_amplitude_is_one(name, N):
+    for seed in range(3):
+        found = make(PROBE_KINDS[name], N, {}, rng(seed))
+        assert found.shape == (N, N) and found.dtype == np.complex64 and np.isfinite(found).all()
+        assert np.abs(found).max() == pytest.approx(1, rel=1e-6)
+        np.testing.assert_array_equal(make(PROBE_KINDS[name], N, {}, rng(seed)), found)
+    assert np.abs(make(PROBE_KINDS[name], N, {}, rng(9)) - found).max() > 0.1
+
+
+# A lens with a small pupil has a focus that is wider than geometry says; that of mirrors has a square edge.
+WIDTHS = dict.fromkeys(PROBE_KINDS, (0.65, 1.45)) | {"aberrated": (0.65, 2.0), "mirrors": (0.65, 2.4)}
+
+
+@pytest.mark.parametrize("name", PROBE_KINDS)
+def test_probes_have_the_diameter_that_was_asked_for_and_a_dark_rim(name):
+    N, low, high = 64, *WIDTHS[name]
+    ranges = {"reach": (0.12, 0.3), "strength": (0.3, 0.5)}
+    for share in (0.35, 0.5):
+        for seed in range(4):
+            kind = PROBE_KINDS[name]
+            own = {key: value for key, value in ranges.items() if key in kind.parameters}
+            probe = make(kind, N, own | {"diameter": (share, share)}, rng(seed))
+            assert low < diameter(probe) / (share * N) < high
+            rim = 1 - np.sum(np.abs(probe[2:-2, 2:-2]) ** 2) / np.sum(np.abs(probe) ** 2)
+            assert rim < (0.15 if name == "mirrors" else 0.01)
+
+
+def diameter(probe):
+    """Of the smallest centred circle that holds 90 % of the energy, by trial."""
+    return next(2 * r for r in np.arange(0.5, len(probe), 0.5) if energy_within(probe, r) >= 0.9)
+
+
+@pytest.mark.parametrize("N", [47, 64])
+def test_a_disk_has_a_flat_phase_and_its_diameter(N):
+    probe = make(PROBE_KINDS["disk"], N, PLAIN | {"diameter": (0.5, 0.5), "edge": (1.0, 1.0)}, rng())
+    np.testing.assert_allclose(probe.imag, 0, atol=1e-7)
+    assert probe.real.min() >= -1e-6
+    np.testing.assert_allclose(np.abs(probe[radius_of(N) < N / 4 - 5]), 1, atol=1e-3)
+    np.testing.assert_allclose(np.abs(probe[radius_of(N) > N / 4 + 5]), 0, atol=1e-3)
+    assert np.abs(probe).sum() == pytest.approx(np.pi * (N / 4) ** 2, rel=0.03)
+
+
+@pytest.mark.parametrize("curvature", [0.0, 5.0])
+def test_a_gaussian_holds_nine_tenths_of_its_energy_within_its_diameter(curvature):
+    """``1 − exp(−2·1.151) = 0.9``, whatever its phase, which is ``curvature`` on that circle."""
+    N, share = 96, 0.4
+    ranges = PLAIN | {"diameter": (share, share), "curvature": (curvature, curvature)}
+    probe = make(PROBE_KINDS["gaussian"], N, ranges, rng())
+    assert energy_within(probe, share * N / 2) == pytest.approx(0.9, abs=0.01)
+    edge = N // 2 + share * N / 2  # 67.2: between two samples
+    phase = np.unwrap(np.angle(probe[N // 2, N // 2 : N // 2 + 24]))
+    found = np.interp(edge - N // 2, np.arange(24), phase - phase[0])
+    assert abs(found) == pytest.approx(curvature, abs=0.02)
+
+
+@pytest.mark.parametrize("charge", [1, 2, 3])
+def test_the_phase_of_a_vortex_winds_about_its_axis(charge):
+    N, signs = 64, set()
+    ranges = PLAIN | {"diameter": (0.5, 0.5), "reach": (0.2, 0.2), "charge": (charge, charge)}
+    for seed in range(6):
+        probe = make(PROBE_KINDS["vortex"], N, ranges, rng(seed))
+        angles = np.linspace(0, 2 * np.pi, 400, endpoint=False)
+        rows, cols = (np.round(N // 2 + 9 * way(angles)).astype(int) for way in (np.sin, np.cos))
+        values = probe[rows, cols]
+        turns = np.angle(np.roll(values, -1) * values.conj()).sum() / (2 * np.pi)
+        assert abs(turns) == pytest.approx(charge, abs=1e-3)
+        assert np.abs(probe[N // 2, N // 2]) < 0.01  # dark on the axis
+        signs.add(np.sign(turns))
+    assert signs == {-1, 1}
+
+
+def test_a_central_stop_keeps_the_low_frequencies_out():
+    """Far field of a zone plate: dark within the stop and beyond the pupil's edge, bright between."""
+    N, reach = 64, 0.3
+    ranges = PLAIN | {"diameter": (0.4, 0.4), "reach": (reach, reach), "stop": (0.5, 0.5)}
+    far = np.fft.fftshift(np.fft.fft2(make(PROBE_KINDS["zone_plate"], N, ranges, rng())))
+    nu, light = radius_of(N) / N / reach, np.abs(far) ** 2
+    between = light[(nu > 0.6) & (nu < 0.9)].mean()
+    assert light[nu < 0.3].mean() < 0.05 * between and light[nu > 1.2].mean() < 0.02 * between
+
+
+@pytest.mark.parametrize("c", [0.0, 7.5, -40.0])
+def test_propagation_keeps_energy_and_comes_back(c):
+    random = rng(3)
+    wave = random.normal(size=(31, 31)) + 1j * random.normal(size=(31, 31))
+    there = probe_kinds._propagated(wave, c)
+    assert np.linalg.norm(there) == pytest.approx(np.linalg.norm(wave), rel=1e-12)
+    np.testing.assert_allclose(probe_kinds._propagated(there, -c), wave, atol=1e-12)
+
+
+def test_propagation_widens_a_gaussian_as_its_closed_form_says():
+    """``exp(−πr²/w²)`` after c becomes ``exp(−πr²/(w² + ic))/(1 + ic/w²)``."""
+    w2, c, r = 60.0, 45.0, radius_of(80)
+    there = np.fft.fftshift(probe_kinds._propagated(np.fft.ifftshift(np.exp(-np.pi * r**2 / w2)), c))
+    np.testing.assert_allclose(there, np.exp(-np.pi * r**2 / (w2 + 1j * c)) / (1 + 1j * c / w2), atol=1e-9)
+
+
+def test_a_probe_is_moved_as_far_as_asked_for_and_stays_lit():
+    N, ways = 64, []
+    still = {"diameter": (0.4, 0.4), "edge": (1.0, 1.0), "stretch": (1.0, 1.0)}
+    for seed in range(8):
+        light = np.abs(make(PROBE_KINDS["disk"], N, still | {"shift": (0.05, 0.05)}, rng(seed))) ** 2
+        middle = [np.sum(axis * light) / light.sum() - N // 2 for axis in np.mgrid[:N, :N]]
+        assert np.hypot(*middle) == pytest.approx(0.05 * N, abs=0.05)
+        ways.append(np.arctan2(*middle))
+    assert np.ptp(ways) > 1
+
+
+def test_a_probe_is_stretched_one_way():
+    N, edge = 64, {"diameter": (0.6, 0.6), "edge": (1.0, 1.0), "shift": (0.0, 0.0)}
+    light = np.abs(make(PROBE_KINDS["disk"], N, edge | {"stretch": (1.3, 1.3)}, rng(2))) ** 2
+    points = np.mgrid[:N, :N].reshape(2, -1) - N // 2
+    spread = np.sqrt(np.linalg.eigvalsh(np.cov(points, aweights=light.ravel())))
+    assert spread[1] / spread[0] == pytest.approx(1.3, abs=0.02)
+
+
+@pytest.mark.parametrize("rms", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("modes", [1, 2])
+def test_a_disturbed_probe_has_its_power_and_the_asked_for_error(rms, modes):
+    wide = {"reach": (0.4, 0.4), "diameter": (0.5, 0.5)}  # where there is light no phase wraps
+    probes = np.stack([make(PROBE_KINDS["zone_plate"], 47, wide, rng(seed)) for seed in range(modes)])
+    found = disturbed(probes, rms, rng(7))
+    assert found.shape == probes.shape and found.dtype == np.complex64
+    before, after = (np.fft.fft2(p, axes=(-2, -1)) for p in (probes, found))
+    np.testing.assert_allclose(np.abs(after), np.abs(before), atol=1e-3 * np.abs(before).max())
+    light = np.abs(before[0]) ** 2
+    phase = np.angle(after[0] * before[0].conj())
+    phase[light < 1e-6 * light.max()] = 0  # nothing but rounding
+    mean = np.sum(light * phase) / light.sum()
+    assert np.sqrt(np.sum(light * (phase - mean) ** 2) / light.sum()) == pytest.approx(
+        rms, rel=0.02, abs=1e-4
+    )
+    assert rms == 0 or np.abs(found - probes).max() > 0.01
+
+
+# ---- distributions
+
+
+TABLE = {"a": Kind(lambda side, rng: None, {"x": Parameter(1, 10), "y": Parameter(0.1, 1, log=True)})}
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({}, r"^objects={}: must be at least one of a$"),
+        ({"b": {}}, r"^objects\.b=: must be one of a$"),
+        ({"a": {"z": [1, 2]}}, r"^objects\.a\.z=\[1, 2\]: must be left out; known are weight, x, y$"),
+        ({"a": {"x": [0, 2]}}, r"^objects\.a\.x=\[0, 2\]: must be \[low, high\] within \[1, 10\]$"),
+        ({"a": {"x": [2, 11]}}, r"^objects\.a\.x=\[2, 11\]: must be \[low, high\] within"),
+        ({"a": {"x": [3, 2]}}, r"^objects\.a\.x=\[3, 2\]: must be \[low, high\]"),
+        ({"a": {"x": [2]}}, r"^objects\.a\.x=\[2\]: must be \[low, high\]"),
+        ({"a": {"x": 2}}, r"^objects\.a\.x=2: must be \[low, high\]"),
+        ({"a": {"x": ["2", 3]}}, r"^objects\.a\.x=.*must be \[low, high\]"),
+        ({"a": {"x": [float("nan"), 3]}}, r"^objects\.a\.x=\[nan, 3\]: must be \[low, high\]"),
+        ({"a": {"weight": 0}}, r"^objects\.a\.weight=0: must be a number > 0$"),
+        ({"a": {"weight": "much"}}, r"^objects\.a\.weight=much: must be a number > 0$"),
+        ({"a": {"weight": float("inf")}}, r"^objects\.a\.weight=inf: must be a number > 0$"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_with_a_distribution_is_said(values, message):
+    with pytest.raises(ConfigError, match=message):
+        entries_of(TABLE, values, "objects")
+
+
+def test_the_entries_of_a_distribution():
+    assert entries_of(TABLE, {"a": {"weight": 2, "x": [2, 3]}}, "objects") == [
+        Entry("a", 2.0, {"x": (2.0, 3.0)})
+    ]
+    assert entries_of(TABLE, {"a": None}, "objects") == [Entry("a", 1.0, {})]
+
+
+def test_kinds_are_chosen_by_their_weights():
+    entries = [Entry("a", 1.0, {}), Entry("b", 3.0, {}), Entry("c", 0.001, {})]
+    random = rng(4)
+    names = [chosen(entries, random).kind for _ in range(4000)]
+    assert names.count("b") / 4000 == pytest.approx(0.75, abs=0.03) and names.count("c") < 12
+
+
+def test_parameters_are_drawn_evenly_or_by_their_logarithm():
+    random = rng(5)
+    even, log = ([value_of(Parameter(1, 100, log), random) for _ in range(4000)] for log in (False, True))
+    assert np.median(even) == pytest.approx(50.5, rel=0.05) and np.median(log) == pytest.approx(10, rel=0.12)
+    assert min(even + log) >= 1 and max(even + log) <= 100
+    values = drawn(TABLE["a"], {"x": (4, 4)}, random)
+    assert values["x"] == 4 and 0.1 <= values["y"] <= 1
+
+
+# ---- materials
+
+
+THICK = np.array([[0.0, 0.25], [1.0, 0.5]])
+OTHER = np.array([[1.0, 1.0], [0.0, 0.5]])
+CERTAIN = MaterialsConfig(phase_rad=(2.0, 2.0), absorption=(0.4, 0.4), unrelated=0.0, bright=0.0)
+AMPLITUDE = np.array([[1.0, 0.9], [0.6, 0.8]])  # 1 − 0.4 t
+
+
+@pytest.fixture
+def straight(monkeypatch):
+    """Phases that are linear in the thickness."""
+    monkeypatch.setattr(material, "BENT", 0.0)
+
+
+def waves_of(materials, count=8):
+    """Each with its phase of the first pixel on the side where the second one is positive."""
+    found = [transmission(THICK, OTHER, materials, rng(seed)) for seed in range(count)]
+    assert {wave.dtype.name for wave in found} == {"complex64"}
+    return found
+
+
+def assert_of_either_sign(found, expected):
+    """All are the expected waves or their conjugates, and both are among them."""
+    signs = set()
+    for wave in found:
+        sign = 1 if np.allclose(wave, expected, atol=1e-6) else -1
+        np.testing.assert_allclose(wave, expected if sign == 1 else np.conj(expected), atol=1e-6)
+        signs.add(sign)
+    assert signs == {1, -1}
+
+
+def test_material_by_hand(straight):
+    """β = 2, α = 0.4: the phase is 2 (t − ½)."""
+    phase = np.array([[-1.0, -0.5], [1.0, 0.0]])
+    assert_of_either_sign(waves_of(CERTAIN), AMPLITUDE * np.exp(1j * phase))
+
+
+def test_the_phase_of_an_unrelated_object_follows_the_other_map(straight):
+    phase = np.array([[1.0, 1.0], [-1.0, 0.0]])
+    assert_of_either_sign(waves_of(replace(CERTAIN, unrelated=1.0)), AMPLITUDE * np.exp(1j * phase))
+
+
+def test_the_amplitude_of_a_bright_object_is_its_thickness_above_a_floor(straight):
+    found = waves_of(replace(CERTAIN, bright=1.0))
+    phase = np.array([[-1.0, -0.5], [1.0, 0.0]])
+    assert_of_either_sign(found, np.array([[0.05, 0.25], [1.0, 0.5]]) * np.exp(1j * phase))
+
+
+def test_some_phases_are_no_linear_function_of_thickness(monkeypatch):
+    """``sin(π(t − ½))``: −1, −√½, 1 and 0 at the four pixels, times β/2 = 1."""
+    monkeypatch.setattr(material, "BENT", 1.0)
+    phase = np.array([[-1.0, -(0.5**0.5)], [1.0, 0.0]])
+    assert_of_either_sign(waves_of(CERTAIN), AMPLITUDE * np.exp(1j * phase))
+
+
+def test_materials_are_drawn_from_their_ranges(straight):
+    """Phase strengths by their logarithm."""
+    wide = replace(CERTAIN, phase_rad=(0.01, 1.0), absorption=(0.2, 0.6))
+    found = waves_of(wide, 400)
+    alpha = [1 - abs(wave[1, 0]) for wave in found]
+    beta = [abs(np.angle(wave[1, 0] / wave[0, 0])) for wave in found]
+    assert 0.2 <= min(alpha) < 0.22 and 0.58 < max(alpha) <= 0.6 + 1e-6
+    assert min(beta) >= 0.0099 and max(beta) <= 1.001 and np.median(beta) == pytest.approx(0.1, rel=0.4)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (
+            {"phase_rad": (0.0, 1.0)},
+            r"materials\.phase_rad=\[0\.0, 1\.0\]: .*within \[0\.001, 20\]",
+        ),
+        ({"absorption": (0.5, 0.2)}, r"materials\.absorption=\[0\.5, 0\.2\]: must be \[low, high\]"),
+        ({"unrelated": 1.5}, r"materials\.unrelated=1\.5: must be from 0 to 1"),
+        ({"bright": -0.1}, r"materials\.bright=-0\.1: must be from 0 to 1"),
+    ],
+)
+def test_impossible_materials_are_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        MaterialsConfig(**changes)
