@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 
 EASY = 0.01  # relative error below which an example hardly gains by being better still
 ROW = 200  # steps in a row of the history
-AHEAD = 2  # batches that are made while another is trained on
+WORKERS = 3  # threads that make batches
+AHEAD = 6  # batches that are made while another is trained on
 Step = Callable[[dict[str, tf.Tensor]], tf.Tensor]
 
 
@@ -99,9 +100,9 @@ class Pretraining:
         return (int(rows[-1]["step"]) if rows else 0) + len(self.history.running)
 
     def _batches(self, first: int) -> Iterator[dict[str, tf.Tensor]]:
-        """The batches from a step on, made ahead by another thread."""
+        """The batches from a step on, made ahead by other threads."""
         last = self.config.steps
-        with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(WORKERS) as pool:
             waiting = [pool.submit(self.examples.batch, k) for k in range(first, min(first + AHEAD, last))]
             for step in range(first, last):
                 if step + AHEAD < last:
