@@ -128,7 +128,8 @@ def test_the_truth_is_a_fixed_point_of_the_untrained_iteration(clean, build_netw
     truth = true_regions(data, GROUPS)[:, inner, inner]
     positions = offsets + (generator.side - data.N) / 2
     light = generator._illumination(positions, probe)
-    g = generator._update(tf.constant(truth), physics.uncentre(x), positions, probe, light).numpy()
+    change = generator._change(tf.constant(truth), physics.uncentre(x), positions, probe)
+    g = generator._update(change, positions, probe, light).numpy()
     lit = light > 0.05 * np.max(light)
     assert np.abs(g[lit]).max() < 1e-3
 

@@ -17,9 +17,11 @@ import numpy as np
 import yaml
 
 from ptycho.evaluation import figures, metrics
+from ptycho.evaluation.trust import MEANS, OUTSIDE, REMEDY, outside_training
 from ptycho.files.atomic import WriteError
 from ptycho.files.file_array import FileArray
 from ptycho.files.lock import locked
+from ptycho.reconstruction.misfit import misfit
 from ptycho.reconstruction.stitching import Stitched, stitch
 from ptycho.run import names
 from ptycho.run.folder import RunFolder, check_free
@@ -121,6 +123,8 @@ def written(job: InferJob, models: dict[str, LoadedModel], folder: RunFolder) ->
             recons[name], speeds[name] = reconstructed(name, model, data, job, folder)
         doubts = {} if job.general else probe_doubts(data.probe, job.networks[0].setup.probe)
         doubts |= pattern_doubts(data.amplitudes.statistics, data.probe)
+        if job.general:
+            doubts |= general_doubts(recons, data)
         scores = assessed(job, data, recons, folder, doubts)
     folder.manifest(facts(job, data, speeds) | {"flags": [*doubts]})
     return InferResult(recons, scores, speeds, job.path)
@@ -181,6 +185,18 @@ def reconstructed(
 
 
 WORK = ("inference", "stitching")
+
+
+def general_doubts(recons: dict[str, Stitched], data: Dataset) -> dict[str, str]:
+    """The flag of a network for many scans that meets one unlike those, with a warning; or none."""
+    for recon in recons.values():
+        found = misfit(recon.objects, data)
+        apart = None if recon.disagreement is None else float(np.nanmax(recon.disagreement))
+        log.info("R-factor %.4f, disagreement of overlapping regions %.3f", found.r_factor, apart or 0.0)
+        if outside_training(found.r_factor, found.r_noise, apart):
+            log.warning("%s: %s", OUTSIDE, REMEDY)
+            return {OUTSIDE: MEANS}
+    return {}
 
 
 def assessed(

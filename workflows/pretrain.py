@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from ptycho import __version__
 from ptycho.config import PretrainConfig
 from ptycho.config.mapping import completed, result_settings
 from ptycho.networks import build_pinn, parameter_count
@@ -20,35 +21,40 @@ from ptycho.simulation.kinds import chosen
 from ptycho.simulation.probe_kinds import PROBE_KINDS, make
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import StopRequest
-from ptycho.training.pretraining import Pretraining
+from ptycho.training.pretraining import Pretraining, evaluated, form_name
 from workflows.device import device_facts, prepare_tensorflow
 
 log = logging.getLogger(__name__)
 
 NETWORK = "pinn"
 TRANSMISSION = 0.5  # mean |O|² that amplitudes which are no counts are scaled to
+TRIED = 100  # new examples of each form of batches, by which the card tells the error
 
 
 def run(config: PretrainConfig, folder: RunFolder, stop: StopRequest) -> None:
-    """Train, or go on with it, and write the network into ``folder``."""
+    """Train, or go on with it, and write the network and its card into ``folder``."""
     with folder.logged(), folder.timed("total"):
         prepare_tensorflow()
         settings = result_settings(config)
         place, seconds = folder.path / NETWORK / names.CHECKPOINTS, config.train.checkpoint_seconds
-        checkpoints = Checkpoints(place, lasting(settings), seconds, lambda stored: lasting(completed(stored)))
+        checkpoints = Checkpoints(
+            place, lasting(settings), seconds, lambda stored: lasting(completed(stored))
+        )
         training = Pretraining(config, checkpoints, stop)
-        log.info("%d parameters, %d steps", parameter_count(training.network), config.steps)
+        parameters = parameter_count(training.network)
+        log.info("%d parameters, %d steps", parameters, config.steps)
         with folder.timed("training"):
             history = training.run()
         folder.arrays(f"{NETWORK}/{names.SETUP}", typical_setup(config).arrays())
-        description = {
-            "parameters": parameter_count(training.network),
-            "complete": True,
-            "run_config": settings,
-        }
+        description = {"parameters": parameters, "complete": True, "run_config": settings}
         weights = get_weights(as_pinn(config, training.network))
         write_network(folder, NETWORK, weights, description, history.rows)
-        folder.json(names.METRICS, {"errors": history.rows[-1] if history.rows else {}})
+        with folder.timed("scoring"):
+            errors = new_errors(training)
+        folder.json(names.METRICS, {"relative_error": errors})
+        hours = sum(row["seconds"] for row in history.rows) / 3600
+        folder.text(names.CARD, card(config, parameters, hours, errors, folder))
+        checkpoints.remove()
     folder.manifest(device_facts(config.xla) | {"seed": config.seed, "resumed": folder.resumed})
     log.info("results: %s", folder.path)
 
@@ -76,3 +82,68 @@ def typical_setup(config: PretrainConfig) -> Setup:
     probe = make(PROBE_KINDS[entry.kind], N, entry.ranges, rng)
     normalisation = N / 2 / float(np.sqrt(TRANSMISSION * np.sum(np.abs(probe) ** 2)))
     return Setup(probe, 1.0, normalisation, N, 1, np.zeros((1, 2), np.float32), N)
+
+
+def new_errors(training: Pretraining) -> dict[str, dict[str, float]]:
+    """Quartiles of the relative error of examples that were not trained on, by form of batches."""
+    found = {}
+    for form in training.examples.forms:
+        batches = -(-TRIED // form.batch)
+        errors = evaluated(training.network, training.examples, form, batches, training.config.seed + 1)
+        low, middle, high = np.quantile(errors, (0.25, 0.5, 0.75))
+        row = {"quarter": low, "median": middle, "three_quarters": high}
+        found[form_name(form)] = {key: float(value) for key, value in row.items()}
+    return found
+
+
+def card(
+    config: PretrainConfig,
+    parameters: int,
+    hours: float,
+    errors: dict[str, dict[str, float]],
+    folder: RunFolder,
+) -> str:
+    """What one must know of the weights: made of what, how, how good, and which they are."""
+    m, t = config.measurement, config.materials
+    lines = [
+        "# Network for many probes, objects and scans",
+        "",
+        f"PtychoPINN {__version__}, generator `{config.model.KIND}`, {parameters:,} parameters (float32). ",
+        f"SHA-256 of `{NETWORK}/{names.WEIGHTS}`: `{folder.recorded(f'{NETWORK}/{names.WEIGHTS}')}`. ",
+        "Licence: BSD-3-Clause, as the program. No measured data was used.",
+        "",
+        "## Trained on",
+        "",
+        f"Simulated groups of patterns with their true objects: {config.steps:,} steps from seed "
+        f"{config.seed}, {hours:.1f} hours of steps. Every example is drawn anew.",
+        "",
+        f"- probes: {_kinds(config.probes)}",
+        f"- objects: {_kinds(config.objects)}",
+        f"- materials: phase {_range(t.phase_rad)} rad, absorption {_range(t.absorption)}; "
+        f"{t.unrelated:.0%} with unrelated phase and amplitude, {t.bright:.0%} from amplitude 0 to 1",
+        f"- overlap {_range(m.overlap)}; photons in a pattern {_range(m.photons)}",
+        f"- imperfect: background in {m.background_share:.0%}, dead pixels in {m.bad_share:.0%}, a wrong "
+        f"probe in {m.probe_error_share:.0%}, wrong positions in {m.position_error_share:.0%} of them",
+        f"- {m.start_share:.0%} begin with a rough object, the others with a constant",
+        "",
+        "## Relative error on new examples of the same distributions",
+        "",
+        "Mean distance from the true object over the object's mean contrast, where light falls "
+        "(`ptycho.networks.losses.object_error`), over all doses, overlaps and imperfections.",
+        "",
+        "| patterns, in a group | quarter of the examples below | half | three quarters |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {name} | {row['quarter']:.3f} | {row['median']:.3f} | {row['three_quarters']:.3f} |"
+        for name, row in errors.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _kinds(distribution: Any) -> str:
+    return ", ".join(distribution)
+
+
+def _range(values: tuple[float, float]) -> str:
+    return f"{values[0]:g} to {values[1]:g}"

@@ -296,7 +296,8 @@ def reconstructed(
             began = time.perf_counter()
             begun = each.solved.object.objects if model.general and each.solved is not None else None
             image = infer(data, begun)
-            recons[NETWORK] = Recon(image, data, free, time.perf_counter() - began)
+            took = time.perf_counter() - began
+            recons[NETWORK] = Recon(image, data, free, took, general=model.general)
         with folder.timed("half_scans"):
             halves = half_scans(infer, data, config)
         doubts += [] if model.general else probe_doubts(data.probe, model.probe)
@@ -361,7 +362,7 @@ def inferred(
     config: ScanRunConfig,
     scratch: Path,
 ) -> Stitched:
-    """The network's object, by ``stitch=probe``; ``start (1, M, M)`` is what it begins with, None a constant."""
+    """The network's object, by ``stitch=probe``; it begins with ``start (1, M, M)``, or with a constant."""
     view = model.view(data)
     shape = (view.n_groups, view.region_size, view.region_size)
     regions = FileArray.temporary(scratch, shape, np.complex64)
@@ -380,4 +381,5 @@ def refined(
     found = solved("refinement", state, start.data, start.free, plan, patience, kinds, config, folder)
     data, free = _explained(start.data, start.free, found, config)
     image = np.where(start.object.mask, found.state.object[None], 0).astype(np.complex64)
-    return Recon(replace(start.object, objects=image), data, free, time.perf_counter() - began)
+    made = replace(start.object, objects=image, disagreement=None)
+    return Recon(made, data, free, time.perf_counter() - began)

@@ -14,6 +14,7 @@ from ptycho.config import ScanRunConfig
 from ptycho.evaluation import metrics, scan_figures
 from ptycho.evaluation.frc import frc, frc_crossing, half_bit
 from ptycho.evaluation.registration import in_frame
+from ptycho.evaluation.trust import MEANS, OUTSIDE, REMEDY, outside_training
 from ptycho.preparation.prepare import Finding, Understood
 from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
 from ptycho.reconstruction.stitching import Stitched
@@ -34,6 +35,7 @@ FLAGS = {
     "overfit": f"r_free is above {OVERFIT:g} times r_factor: the object fits the patterns it was made from "
     "better than the others",
     FAR_PROBE: FAR_PROBE_MEANS,
+    OUTSIDE: MEANS,
     "orientation_doubtful": "another orientation of the detector, or sign of the positions, explains the "
     "patterns clearly better; see warnings",
 }
@@ -53,6 +55,10 @@ EXPLAINED = (
         "coordinate of the positions against the file's, without their common shift; standard deviation of "
         "the flux, its mean being one; mean background in the units of the patterns"
     }
+    | {
+        "disagreement": "how much the network's regions differ where they overlap, relative to the contrast "
+        "of the object"
+    }
     | FLAGS
 )
 
@@ -61,7 +67,8 @@ EXPLAINED = (
 class Recon:
     """An object, the patterns with the probe, positions, … that go with it, fitted and free; and its time.
 
-    Where a program of others made it, ``program`` is its name and version.
+    Where a program of others made it, ``program`` is its name and version. ``general``: by a network for many
+    scans.
     """
 
     object: Stitched
@@ -69,6 +76,7 @@ class Recon:
     free: Dataset | None
     seconds: float
     program: str | None = None
+    general: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,12 +220,17 @@ def _row(fit: Fit, recon: Recon) -> dict[str, Any]:
         flags.append("probe_wrong")
     if free is not None and free.r_factor > OVERFIT * used.r_factor:
         flags.append("overfit")
+    apart = None if recon.object.disagreement is None else float(recon.object.disagreement[0])
+    if recon.general and outside_training(judge.r_factor, judge.r_noise, apart):
+        flags.append(OUTSIDE)
+        log.warning("%s: %s", OUTSIDE, REMEDY)
     return {
         "r_factor": used.r_factor,
         "r_free": None if free is None else free.r_factor,
         "r_noise": used.r_noise,
         "deviance": used.mean_deviance,
         "deviance_free": None if free is None else free.mean_deviance,
+        **({} if apart is None or not np.isfinite(apart) else {"disagreement": apart}),
         "uncovered_fraction": float(1 - region.crop(recon.object.mask[0]).mean()),
         "flags": flags,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+
 import numpy as np
 
 from ptycho.config import ConfigError, NetworkConfig, PretrainConfig, ScanRunConfig, check
@@ -54,7 +55,7 @@ def planned(config: NetworkConfig) -> ScanRunConfig:
     for scan in scans:
         chosen_probe(scan, own)
     C = own.patterns_in_group
-    check(C <= fewest, "group_size", C, f"at most {fewest}, the number of patterns")
+    check(fewest >= C, "group_size", C, f"at most {fewest}, the number of patterns")
     _same_size(own, scans)
     _check_memory(own, scans)
     if ITERATIVE in own.models and (missing := available(own.iterative.python)):

@@ -133,6 +133,8 @@ def _typed(hint: Any, value: Any, name: str) -> Any:
     if value is None and type(None) in options:
         return None
     kind = next(option for option in options if option is not type(None))
+    if kind is typing.Any:
+        return value
     if kind is bool and isinstance(value, bool):
         return value
     if kind is int and isinstance(value, int) and not isinstance(value, bool):
@@ -149,7 +151,8 @@ def _typed(hint: Any, value: Any, name: str) -> Any:
             return tuple(str(item) for item in items)
         return tuple(_typed(kind_of, item, name) for item in items)
     if typing.get_origin(kind) is Mapping and isinstance(value, dict):
-        return value
+        inner = typing.get_args(kind)[1]
+        return {key: _typed(inner, one, f"{name}.{key}") for key, one in value.items()}
     if isinstance(kind, type) and is_dataclass(kind):
         return _convert(kind, value, f"{name}.")
     nothing = " or null" if type(None) in options else ""
@@ -190,9 +193,13 @@ def _classes(section: str) -> list[type]:
     """The dataclasses that a section of the configuration may become."""
     if section in TABLES:
         return list(TABLES[section].values())
-    kind: Any = RunConfig if section.split(".")[0] in keys(RunConfig) else ScanRunConfig
+    top = section.split(".")[0]
+    kind: Any = next((c for c in (RunConfig, ScanRunConfig, PretrainConfig) if top in keys(c)), None)
     for part in section.split("."):
-        kind = typing.get_type_hints(kind).get(part) if isinstance(kind, type) else None
+        if typing.get_origin(kind) is Mapping:
+            kind = typing.get_args(kind)[1]
+        else:
+            kind = typing.get_type_hints(kind).get(part) if isinstance(kind, type) else None
     return [kind] if isinstance(kind, type) and is_dataclass(kind) else []
 
 

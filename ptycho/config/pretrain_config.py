@@ -23,7 +23,7 @@ class MaterialsConfig:
         phase_rad: phase between nothing and full thickness, drawn by its logarithm; it may wrap.
         absorption: of the amplitude by full thickness.
         unrelated: share of objects whose phase follows another map than their amplitude.
-        bright: share of objects whose amplitude is their thickness, 0 to 1, as that of the published lines is.
+        bright: share of objects whose amplitude is their thickness, 0 to 1, as of the published lines.
     """
 
     phase_rad: Range = (0.05, 6.0)
@@ -127,20 +127,21 @@ class PretrainConfig(NetworkConfig):
     objects: Mapping[str, Any] = field(default_factory=dict)
     materials: MaterialsConfig = field(default_factory=MaterialsConfig)
     measurement: MeasurementConfig = field(default_factory=MeasurementConfig)
-    batches: Mapping[str, Any] = field(default_factory=dict)
+    batches: Mapping[str, BatchConfig] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._check_network()
+        check(len(self.batches) > 0, "batches", "{}", "at least one form of batches")
         check(1 <= self.steps <= 10**8, "steps", self.steps, "from 1 to 100000000")
         check(1 <= self.maps <= 10**6, "maps", self.maps, "from 1 to 1000000")
         check(1 <= self.group_size <= 64, "group_size", self.group_size, "from 1 to 64")
         check(isinstance(self.model, UnrolledModel), "model", self.model.KIND, "an unrolled network")
-        largest = max((form.region_size for form in self.forms), default=0)
+        largest = max(form.region_size for form in self.forms)
         check(self.map_side >= largest, "map_side", self.map_side, f"at least {largest}, the largest region")
 
     @property
     def forms(self) -> tuple[BatchConfig, ...]:
-        return tuple(BatchConfig(**form) for form in self.batches.values())
+        return tuple(self.batches.values())
 
     @property
     def learns_probe(self) -> bool:

@@ -30,8 +30,8 @@ FAST = UnrolledModel(stages=3)  # model=unrolled_fast
 class ScanRunConfig(NetworkConfig):
     """Everything a run on a measured scan depends on.
 
-    Where neither ``run`` nor ``nepochs`` nor a ``model`` is stated, the network is the one that comes with the
-    program, without training; ``nepochs`` is 0 where ``run`` names a trained network, and else 10.
+    Where neither ``run`` nor ``nepochs`` nor a ``model`` is stated, the network is the one that comes with
+    the program, without training; ``nepochs`` is 0 where ``run`` names a trained network, and else 10.
     ``group_size`` and ``tiles`` null: those of the network of ``run``, or 1 and false.
     """
 

@@ -50,7 +50,9 @@ class PtychoPINN(keras.Model):
             probe: ``s·f·P``, ``(N, N)`` complex64.
             start: estimates of the regions, ``(B, R, R)`` complex64, for a generator that can begin with one.
         """
-        return self.generator(x, offsets, probe) if start is None else self.generator(x, offsets, probe, start)
+        return (
+            self.generator(x, offsets, probe) if start is None else self.generator(x, offsets, probe, start)
+        )
 
     def predict_amplitudes(self, objects, offsets, probe):
         """Normalised amplitudes ``(B, C, N, N)`` that object regions ``(B, R, R)`` would give.

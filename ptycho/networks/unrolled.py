@@ -128,7 +128,7 @@ class Unrolled(keras.layers.Layer):
         Args:
             x: ``(B, C, N, N)``, normalised amplitudes.
             offsets: ``(B, C, 2)``.
-            probe: ``(N, N)`` or, one for each group, ``(B, 1, N, N)``; with modes an axis K before the last two.
+            probe: ``(N, N)`` or, for each group, ``(B, 1, N, N)``; modes are an axis K before the last two.
             start: ``(B, R, R)`` complex64, an estimate of the objects, zero where there is none. None: none.
         """
         measured = physics.uncentre(x)
@@ -149,12 +149,16 @@ class Unrolled(keras.layers.Layer):
             objects = objects + self._correction(cnn, objects, g, illumination, self._misfit(change, x))
         if start is None:
             return physics.pad_to(objects - level, self.geometry.region_size) + level
-        return around + physics.pad_to(objects - physics.crop_to(around, self.side), self.geometry.region_size)
+        return around + physics.pad_to(
+            objects - physics.crop_to(around, self.side), self.geometry.region_size
+        )
 
     def _start(self, x, probe):
         energy = tf.reduce_mean(self._energy(x), axis=1)  # (B,)
         light = tf.reduce_sum(physics.intensity(probe), axis=(-2, -1))
-        light = tf.reduce_sum(tf.reshape(light, (-1, probe.shape[-3] if physics.has_modes(probe) else 1)), axis=1)
+        light = tf.reduce_sum(
+            tf.reshape(light, (-1, probe.shape[-3] if physics.has_modes(probe) else 1)), axis=1
+        )
         level = self.level * tf.sqrt(energy / light)  # light: (1,), or (B,) of a probe for each group
         return physics.of_parts(level, tf.zeros_like(level), probe)[:, None, None]
 

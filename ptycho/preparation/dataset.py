@@ -78,7 +78,9 @@ def measured_dataset(
         tiles=tiles,
     )
     found.append(
-        Finding("groups", f"{data.n_groups} of {config.patterns_in_group}", f"regions of {data.region_size} px")
+        Finding(
+            "groups", f"{data.n_groups} of {config.patterns_in_group}", f"regions of {data.region_size} px"
+        )
     )
     return data, found
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ptycho.files.file_array import FileArray
 from ptycho.progress import Progress
+from ptycho.reconstruction.stitching import stitch
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.windows import inner_windows
 
@@ -42,6 +43,26 @@ def predict_scan(
         return *found, np.stack(cut).astype(np.complex64)
 
     predict_into(regions, step, inputs, data.model_probe, batch_size)
+
+
+def predict_in_rounds(
+    regions: np.ndarray | FileArray,
+    step: PredictStep,
+    data: Dataset,
+    batch_size: int,
+    rounds: int,
+    start: np.ndarray | None = None,
+) -> None:
+    """:func:`predict_scan` several times; each round begins with the stitched objects of the one before.
+
+    The first begins with ``start (I, M, M)``, or with zeros: the generator's constant.
+    """
+    shape = (data.n_images, data.object_size, data.object_size)
+    start = np.zeros(shape, np.complex64) if start is None else start
+    for _ in range(rounds - 1):
+        predict_scan(regions, step, data, batch_size, start)
+        start = stitch(regions, data, "probe").objects
+    predict_scan(regions, step, data, batch_size, start)
 
 
 def predict_into(

@@ -28,8 +28,8 @@ Regions = np.ndarray | FileArray
 class Stitched:
     """``objects (I, M, M)`` complex64, zero where not covered, and the covered ``mask (I, M, M)`` bool.
 
-    ``disagreement (I,)``: how much regions differ where they overlap, ``√(Σ w_g |c_g·O_g − O|² / Σ w_g |O − Ō|²)``
-    over all regions and pixels; None where the objects are not made of regions.
+    ``disagreement (I,)``: how much regions differ where they overlap, over all regions and pixels
+    ``√(Σ w_g |c_g·O_g − O|² / Σ w_g |O − Ō|²)``; None where the objects are not made of regions.
     """
 
     objects: np.ndarray
@@ -199,7 +199,7 @@ def _weighted_mean(
 
 
 def _apart(mean: np.ndarray, square: np.ndarray, weight: np.ndarray, usable: np.ndarray) -> float:
-    """The disagreement of the regions of one image: mean, ``Σ w|O_g|²`` and ``Σ w`` of each pixel; NaN for none."""
+    """The disagreement of one image's regions, of O, ``Σ w|O_g|²`` and ``Σ w`` of each pixel; NaN: none."""
     w, found = weight[usable].astype(float), mean[usable].astype(complex)
     if not np.isfinite(found).all() or not w.any():
         return float("nan")

@@ -104,6 +104,10 @@ class RunFolder:
         self._write(names.RECORD, lambda file: file.write(_as_json(self._record)))
         return found
 
+    def recorded(self, name: str) -> str | None:
+        """The SHA-256 of an array file as it was written."""
+        return self._record.get(f"{self._part}{name}")
+
     def holds(self, name: str) -> bool:
         """Whether a resumed folder has the file ``name`` just as this run wrote it."""
         path = self.place(name)

@@ -14,13 +14,15 @@ from ptycho.networks.geometry import Geometry
 from ptycho.networks.weights import set_weights
 from ptycho.readers import load_dataset
 from ptycho.reconstruction.inference import make_predict_step
-from ptycho.reconstruction.regions import PredictStep, predict_into, predict_scan
+from ptycho.reconstruction.regions import PredictStep, predict_in_rounds, predict_into, predict_scan
 from ptycho.reconstruction.stitching import Stitched, stitch
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.pretrained import run_folder
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.plausibility import LARGEST
 from ptycho.scan.probe import probe_support
+
+ROUNDS = 2  # of a network for many scans: what overlaps agrees better in the second
 
 
 def load_model(run: str | Path, name: str = "pinn") -> LoadedModel:
@@ -140,7 +142,11 @@ class LoadedModel:
 
         ``start``: objects ``(I, M, M)`` that an ``unrolled`` network begins with; None: a constant.
         """
-        predict_scan(regions, self.step_for(view), view, batch_size or self.config.batch_size, start)
+        step, size = self.step_for(view), batch_size or self.config.batch_size
+        if self.general:
+            predict_in_rounds(regions, step, view, size, ROUNDS, start)
+        else:
+            predict_scan(regions, step, view, size, start)
 
     def reconstruct(
         self, data: Dataset | str | Path, method: str | None = None, start: np.ndarray | None = None

@@ -16,12 +16,13 @@ RECONS = "recons"
 VISUALS = "visuals"
 WEIGHTS, SETUP, HISTORY, DESCRIPTION = "weights.npz", "setup.npz", "history.csv", "model.json"
 PROBE = "probe.npz"
+CARD = "card.md"  # of a network for many scans
 CHECKPOINTS = "checkpoints"
 TRUTH = f"{RECONS}/gt/truth.npz"  # of a test scan that is not as it says
 
 INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, LOG)
 """What an inference writes."""
-TRAINING = (*INFERENCE, DATASETS, SCANS, *MODELS)
+TRAINING = (*INFERENCE, DATASETS, SCANS, CARD, *MODELS)
 """What a training run writes."""
 
 

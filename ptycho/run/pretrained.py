@@ -6,7 +6,6 @@ from pathlib import Path
 
 NAME = "pretrained"
 FOLDER = Path(__file__).resolve().parent.parent / NAME
-CARD = "card.md"
 
 
 def run_folder(run: str | Path) -> Path:

@@ -92,8 +92,8 @@ def grouped(positions: np.ndarray, image: np.ndarray, group_size: int, tiles: bo
 def tiled_groups(positions: np.ndarray, image: np.ndarray, group_size: int) -> np.ndarray:
     """Groups that share the patterns among them: compact tiles of a scan, each with patterns around it.
 
-    The patterns of an image are halved across their longer side until no part has more than ``OWN`` of C; each
-    part is filled up to C with the nearest others. Every pattern is in at least one group.
+    The patterns of an image are halved across their longer side until no part has more than ``OWN`` of C;
+    each part is filled up to C with the nearest others. Every pattern is in at least one group.
 
     Args:
         positions, image, group_size: as for :func:`nearest_groups`.

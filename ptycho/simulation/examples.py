@@ -136,7 +136,7 @@ class Examples:
 
 
 def scanned(form: BatchConfig, diameter: float, overlap: Range, rng: np.random.Generator) -> np.ndarray:
-    """C neighbouring positions of a random scan about the region's centre, ``(C, 2)``, at most ``reach`` away.
+    """C neighbouring positions of a random scan about the region's centre, ``(C, 2)``, within ``reach``.
 
     Their mean distance is ``diameter·(1 − overlap)``, or less where they would reach too far.
     """
@@ -183,7 +183,7 @@ def shifted(modes: np.ndarray, shifts: np.ndarray) -> np.ndarray:
 
 
 def group_light(modes: np.ndarray, positions: np.ndarray, side: int) -> np.ndarray:
-    """``Σ_k Σ_m |P_m|²`` on the region, each probe at its nearest whole position; ``(side, side)`` float32."""
+    """``Σ_k Σ_m |P_m|²`` on the region, at the nearest whole positions; ``(side, side)`` float32."""
     N = modes.shape[-1]
     one = np.sum(np.abs(modes) ** 2, axis=0, dtype=np.float32)
     whole = np.round(positions + (side - N) / 2).astype(int)

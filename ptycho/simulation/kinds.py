@@ -54,14 +54,21 @@ def value_of(parameter: Parameter, rng: np.random.Generator) -> float:
     return float(rng.uniform(parameter.low, parameter.high))
 
 
-def entries_of(table: Mapping[str, Kind], values: Mapping[str, Mapping[str, object]], key: str) -> list[Entry]:
+def entries_of(
+    table: Mapping[str, Kind], values: Mapping[str, Mapping[str, object]], key: str
+) -> list[Entry]:
     """The entries of a distribution, ``kind: {weight: w, parameter: [low, high]}``.
 
     Raises:
         ConfigError: a kind or a parameter that there is not, or a range that is not within what is allowed.
     """
     check(len(values) > 0, key, "{}", f"at least one of {', '.join(table)}")
-    return [_entry(table, name, dict(value or {}), f"{key}.{name}") for name, value in values.items()]
+    found = []
+    for name, value in values.items():
+        section = value is None or isinstance(value, Mapping)
+        check(section, f"{key}.{name}", value, "a section: {weight: 1, parameter: [low, high]}")
+        found.append(_entry(table, name, dict(value or {}), f"{key}.{name}"))
+    return found
 
 
 def _entry(table: Mapping[str, Kind], name: str, value: dict[str, object], where: str) -> Entry:

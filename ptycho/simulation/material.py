@@ -15,7 +15,7 @@ def transmission(
 ) -> np.ndarray:
     """``a(t)·exp(iφ(t'))`` of a random material, ``(side, side)`` complex64.
 
-    ``a = 1 − αt``, or ``t`` itself above a floor; ``φ = β(t' − ½)``, or ``β/2·sin(π(t' − ½))``, of either sign.
+    ``a = 1 − αt``, or ``t`` itself above a floor; ``φ = β(t' − ½)``, or ``β/2·sin(π(t' − ½))``, of any sign.
     ``t'`` is t or, for some objects, the map ``other``; β and α are drawn.
     """
     absorption = rng.uniform(*materials.absorption)

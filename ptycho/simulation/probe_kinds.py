@@ -60,7 +60,9 @@ def pinhole(N: int, rng: np.random.Generator, *, diameter: float, fresnel: float
     return _propagated(disk(N, rng, diameter=diameter, edge=0.5), radius**2 / fresnel)
 
 
-def diffuser(N: int, rng: np.random.Generator, *, diameter: float, grain: float, strength: float) -> np.ndarray:
+def diffuser(
+    N: int, rng: np.random.Generator, *, diameter: float, grain: float, strength: float
+) -> np.ndarray:
     """A disk behind a plate of random phase: ``strength`` rad, with structures of ``grain`` pixels."""
     radius = diameter * N / 2
     phase = gaussian_filter(rng.normal(size=(N, N)), grain, mode="wrap")
@@ -122,10 +124,12 @@ def ring(N: int, rng: np.random.Generator, *, diameter: float, width: float) -> 
 
 
 def disturbed(probe: np.ndarray, rms: float, rng: np.random.Generator) -> np.ndarray:
-    """A probe that is a little wrong: a smooth random phase of ``rms`` rad, weighted by its light, in its far field."""
+    """A slightly wrong probe: its far field has a smooth random phase of ``rms`` rad where it is lit."""
     N = probe.shape[-1]
     x, y = (axis / axis.max() for axis in _axes(N))
-    phase = sum(a * term for a, term in zip(rng.normal(size=5), (x * x, y * y, x * y, x**3, y**3), strict=True))
+    phase = sum(
+        a * term for a, term in zip(rng.normal(size=5), (x * x, y * y, x * y, x**3, y**3), strict=True)
+    )
     far = np.fft.fftshift(np.fft.fft2(probe, axes=(-2, -1)), axes=(-2, -1))
     light = np.abs(far.reshape(-1, N, N)[0]) ** 2
     mean = np.sum(light * phase) / light.sum()

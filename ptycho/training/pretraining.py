@@ -93,6 +93,8 @@ class Pretraining:
                     self._row(step + 1)
                 progress.advance(1, f"error {error:.3f}")
                 self._pause()
+        if self.history.running:
+            self._row(steps)
         return self.history
 
     def _done(self) -> int:
@@ -154,7 +156,9 @@ class Pretraining:
         self.history = snapshot.history
 
 
-def evaluated(network: Unrolled, examples: Examples, form: BatchConfig, batches: int, seed: int) -> np.ndarray:
+def evaluated(
+    network: Unrolled, examples: Examples, form: BatchConfig, batches: int, seed: int
+) -> np.ndarray:
     """Errors of new examples of a form, ``(batches · batch,)``."""
     resized = network.resized(geometry_of_form(form))
 

@@ -101,10 +101,11 @@ def scored(made: Made, data: Dataset, region: metrics.Region) -> tuple[dict[str,
     truth = in_its_frame(truth, made.stitched, region) if made.moved else truth
     found = metrics.score(objects[0], truth[0], mask[0], region)
     finite = bool(np.isfinite(objects).all())
-    explained = misfit(objects, made.data) if finite else None
+    explained, apart = misfit(objects, made.data) if finite else None, made.stitched.disagreement
     row = {key: found[key] for key in SCORES} | {
         "r_factor": None if explained is None else explained.r_factor,
         "r_noise": None if explained is None else explained.r_noise,
+        "disagreement": None if apart is None or not np.isfinite(apart[0]) else float(apart[0]),
         "seconds": made.seconds,
         "compile_s": made.compile_s,
         **made.facts,

@@ -15,10 +15,11 @@ from ptycho.config import LsqmlConfig
 from ptycho.iterative import lsqml
 from ptycho.networks.competitors import COMPETITORS, geometry_of
 from ptycho.networks.weights import get_weights, set_weights
-from ptycho.reconstruction.inference import predict_regions
+from ptycho.reconstruction.inference import make_predict_step
 from ptycho.reconstruction.refinement import refine
+from ptycho.reconstruction.regions import predict_in_rounds
 from ptycho.reconstruction.stitching import Stitched, stitch
-from ptycho.run.loaded import LoadedModel
+from ptycho.run.loaded import ROUNDS, LoadedModel
 from ptycho.run.network import StoredNetwork
 from ptycho.scan.dataset import Dataset
 from ptycho.training.loop import train
@@ -87,7 +88,7 @@ class Case:
         if not np.isfinite(start).all():
             return begun
         seconds, found = _timed(lambda: refine(start, self.data, self.study.passes))
-        made = Stitched(np.where(mask, found, 0), mask)
+        made = Stitched(np.where(mask, found, 0), mask)  # has no regions to disagree
         return replace(begun, stitched=made, seconds=begun.seconds + seconds)
 
 
@@ -116,10 +117,11 @@ def tuned(case: Case, epochs: int, from_nothing: bool = False) -> Made:
     )
     used = PINN.build(config, geometry_of(case.tiles))
     set_weights(used, get_weights(network))
-    inference_s, regions = _timed(
-        lambda: predict_regions(used, case.tiles, config.batch_size, tuning.compile)
-    )
-    seconds, made = _timed(lambda: stitch(regions, case.tiles, STITCHING))
+    tiles, step = case.tiles, make_predict_step(used, tuning.compile)
+    regions = np.empty((tiles.n_groups, tiles.region_size, tiles.region_size), np.complex64)
+    rounds = 1 if from_nothing else ROUNDS
+    inference_s, _ = _timed(lambda: predict_in_rounds(regions, step, tiles, config.batch_size, rounds))
+    seconds, made = _timed(lambda: stitch(regions, tiles, STITCHING))
     facts = {"epochs": epochs, "training_s": history.train_s}
     return Made(made, case.data, history.train_s + inference_s + seconds, history.compile_s, facts=facts)
 
