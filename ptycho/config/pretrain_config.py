@@ -131,12 +131,11 @@ class PretrainConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         self._check_network()
-        check(len(self.batches) > 0, "batches", "{}", "at least one form of batches")
         check(1 <= self.steps <= 10**8, "steps", self.steps, "from 1 to 100000000")
         check(1 <= self.maps <= 10**6, "maps", self.maps, "from 1 to 1000000")
         check(1 <= self.group_size <= 64, "group_size", self.group_size, "from 1 to 64")
         check(isinstance(self.model, UnrolledModel), "model", self.model.KIND, "an unrolled network")
-        largest = max(form.region_size for form in self.forms)
+        largest = max((form.region_size for form in self.forms), default=0)
         check(self.map_side >= largest, "map_side", self.map_side, f"at least {largest}, the largest region")
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +130,8 @@ class LoadedModel:
 
     def step_for(self, view: Dataset) -> PredictStep:
         """The compiled step ``(x, offsets, probe) → (B, R, R)`` for the sizes and probe of ``view``."""
+        if self.general:  # as it was trained; compiled, whole positions are copied
+            return self._step(geometry_of(replace(view, exact=True)))
         return self._step(geometry_of(view, self.setup.support if view.N == self.setup.N else 0))
 
     def predict_regions(

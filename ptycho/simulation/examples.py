@@ -23,6 +23,7 @@ import numpy as np
 from scipy import fft
 from scipy.ndimage import gaussian_filter
 
+from ptycho.config import check
 from ptycho.config.pretrain_config import BatchConfig, MeasurementConfig, PretrainConfig, Range
 from ptycho.scan.probe import energy_diameter
 from ptycho.scan.windows import add_windows, inner_windows
@@ -64,6 +65,7 @@ class Examples:
         self.objects = entries_of(OBJECT_KINDS, self.config.objects, "objects")
         self.probes = entries_of(PROBE_KINDS, self.config.probes, "probes")
         self.forms = self.config.forms
+        check(len(self.forms) > 0, "batches", "{}", "at least one form of batches")
         shares = np.array([form.weight for form in self.forms])
         self._shares = shares / shares.sum()
 
