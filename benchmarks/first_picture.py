@@ -1,0 +1,147 @@
+#!/usr/bin/env python
+"""From a file to the picture: the pretrained network, and the solver from a constant, on one dense scan.
+
+    python benchmarks/first_picture.py                                    1 089 patterns, N = 64
+    python benchmarks/first_picture.py --experiment gs1_curved_phase --run outputs/pretrained --rounds 1
+
+Simulates the test scan of an experiment (one object; all else known), writes it to a file, and times what
+follows: reading, network (groups of ``--group-size`` patterns that tile the scan, ``--rounds`` rounds),
+stitching, and passes of the solver. All is done once before, so that nothing is compiled while the clock
+runs; then ``--repeats`` times, of which the median is shown, with the amplitude and phase SSIM after each
+step. Run it on a quiet machine; FLOPs and Fourier transforms a pattern are counted, not measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+from hydra import compose, initialize_config_dir
+
+from benchmarks.tables import markdown
+from benchmarks.timing import machine
+from ptycho.config import RunConfig, UnrolledModel
+from ptycho.evaluation import metrics
+from ptycho.readers import load_dataset
+from ptycho.readers.own import to_arrays
+from ptycho.reconstruction.refinement import refine
+from ptycho.reconstruction.regions import predict_in_rounds
+from ptycho.reconstruction.stitching import stitch
+from ptycho.run.loaded import ROUNDS, LoadedModel, load_model
+from ptycho.scan.dataset import Dataset
+from ptycho.simulation.simulate import simulate
+from workflows.config import run_config
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
+COLUMNS = ("way", "after", "seconds", "amplitude SSIM", "phase SSIM")
+Steps = list[tuple[str, float, np.ndarray]]  # name, seconds since the file was opened, objects
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--experiment", default="gs1_curved", help="of conf/experiment (gs1_curved)")
+    parser.add_argument("--run", default="pretrained", help="the network (pretrained)")
+    parser.add_argument("--group-size", type=int, default=12, help="patterns in a group (12)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of the network ({ROUNDS})")
+    parser.add_argument("--passes", type=int, default=3, help="of the solver (3)")
+    parser.add_argument("--batch", type=int, default=8, help="groups in a batch (8)")
+    parser.add_argument("--repeats", type=int, default=3, help="timed runs (3)")
+    options = parser.parse_args(words)
+    model, data = load_model(options.run), scan(options.experiment)
+    ways: dict[str, Callable[[Path], Steps]] = {
+        "network": lambda path: by_network(path, model, options),
+        "solver from a constant": lambda path: by_solver(path, options.passes),
+    }
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "scan.npz"
+        np.savez(path, **to_arrays(data))
+        for name, way in ways.items():
+            way(path)
+            timed = [way(path) for _ in range(options.repeats)]
+            for steps in zip(*timed, strict=True):
+                amplitude, phase = scores(data, steps[0][2])
+                seconds = np.median([step[1] for step in steps])
+                row = [name, steps[0][0], f"{seconds:.2f}", f"{amplitude:.4f}", f"{phase:.4f}"]
+                rows.append(dict(zip(COLUMNS, row, strict=True)))
+    print(f"{machine()}; {len(data.amplitudes)} patterns, N = {data.N}")
+    print("\n".join(markdown(rows)))
+    print(counted(model, data, options.group_size, options.rounds))
+    return 0
+
+
+def scan(experiment: str) -> Dataset:
+    """The test scan of an experiment, of one object."""
+    words = [f"experiment={experiment}", "nimgs_test=1", "nimgs_train=1", "max_groups_train=64"]
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        config = run_config(compose("grid_lines", words), words, {})
+    assert isinstance(config, RunConfig)
+    return simulate(config)["test"]
+
+
+def by_network(path: Path, model: LoadedModel, options: argparse.Namespace) -> Steps:
+    began, steps = time.perf_counter(), []
+    data = load_dataset(path)
+    view = data.tiled(options.group_size)
+    regions = np.empty((view.n_groups, view.region_size, view.region_size), np.complex64)
+    predict_in_rounds(regions, model.step_for(view), view, options.batch, options.rounds)
+    objects = stitch(regions, view, "probe").objects
+    steps.append(("the network", time.perf_counter() - began, objects))
+    return steps + passes(objects, data, began, options.passes)
+
+
+def by_solver(path: Path, count: int) -> Steps:
+    began = time.perf_counter()
+    data = load_dataset(path)
+    return passes(np.full((1, data.object_size, data.object_size), 0.5, np.complex64), data, began, count)
+
+
+def passes(objects: np.ndarray, data: Dataset, began: float, count: int) -> Steps:
+    """Each number of passes is timed from its start, as a user would ask for it."""
+    before, steps = time.perf_counter() - began, []
+    for number in range(1, count + 1):
+        start = time.perf_counter()
+        found = refine(objects, data, number)
+        steps.append((f"{number} passes", before + time.perf_counter() - start, found))
+    return steps
+
+
+def scores(data: Dataset, objects: np.ndarray) -> tuple[float, float]:
+    mask = np.abs(objects) > 0
+    found = metrics.score_images(objects, data.objects, mask, metrics.Region(*data.tiling.rectangle))
+    return found["ssim"][0], found["ssim"][1]
+
+
+def counted(model: LoadedModel, data: Dataset, group_size: int, rounds: int) -> str:
+    """FLOPs and Fourier transforms of a pattern, by the sizes of the convolutions and transforms."""
+    view, net = data.tiled(group_size), model.config.model
+    assert isinstance(net, UnrolledModel)
+    share = view.groups.size / len(data.amplitudes)  # how often a pattern is used
+    side = -(-view.region_size // net.coarsening)
+    pixels, features = net.coarsening**2, 5 + net.misfit
+    channels = features * pixels * net.width + 2 * net.blocks * net.width**2 + net.width * 2 * pixels
+    convolutions = 2 * 9 * channels * side**2 / group_size
+    transform = 5 * view.N**2 * np.log2(view.N**2)
+    ffts = 2 * net.stages + 1
+    every = net.stages * convolutions + ffts * transform
+    return (
+        f"\n{view.n_groups} groups of {group_size} in regions of {view.region_size}: a pattern is used "
+        f"{share:.2f} times a round;\n{rounds * share * ffts:.0f} Fourier transforms and "
+        f"{rounds * share * every / 1e6:.0f} MFLOP a pattern, {net.stages * convolutions / every:.0%} in "
+        "convolutions"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
