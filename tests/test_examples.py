@@ -31,7 +31,10 @@ FORMS = {
 }
 CLEAN = {  # photons without number, and nothing that is not as it is said to be
     "photons": (1e12, 1e12),
-    **{f"{key}_share": 0.0 for key in ("background", "bad", "probe_error", "position_error", "start")},
+    **{
+        f"{key}_share": 0.0
+        for key in ("background", "bad", "probe_error", "position_error", "start", "again")
+    },
 }
 
 
@@ -46,7 +49,7 @@ def config_of(*forms, seed=0, maps=3, map_side=40, materials=None, **measurement
         objects={"polygons": {"size": [4, 10]}, "clouds": None},
         materials=materials or MaterialsConfig(phase_rad=(0.5, 2.0), absorption=(0.1, 0.8)),
         measurement=MeasurementConfig(**(CLEAN | measurement)),
-        batches={name: FORMS[name] for name in forms or FORMS},
+        batches={name: BatchConfig(**FORMS[name]) for name in forms or FORMS},
     )
 
 
@@ -100,11 +103,12 @@ def test_shapes_and_kinds_are_those_that_are_promised(name):
     B, C, N, R = form.batch, form.C, form.N, form.region_size
     modes = (form.modes,) if form.modes > 1 else ()
     shapes = {"x": (B, C, N, N), "offsets": (B, C, 2), "probe": (B, 1, *modes, N, N)}
-    shapes |= dict.fromkeys(("start", "target", "light"), (B, R, R))
+    shapes |= dict.fromkeys(("start", "target", "light"), (B, R, R)) | {"again": ()}
     assert {key: value.shape for key, value in batch.items()} == shapes
     kinds = {key: value.dtype.name for key, value in batch.items()}
     waves = ("probe", "start", "target")
-    assert kinds == {key: "complex64" if key in waves else "float32" for key in shapes}
+    expected = {key: "complex64" if key in waves else "float32" for key in shapes} | {"again": "bool"}
+    assert kinds == expected
     assert all(np.isfinite(value).all() for value in batch.values())
 
 
@@ -373,7 +377,8 @@ def test_other_seeds_steps_and_examples_are_others():
 
 
 def test_forms_are_drawn_by_their_weights():
-    batches = {"often": FORMS["single"] | {"weight": 3.0}, "seldom": FORMS["group"] | {"weight": 1.0}}
+    often, seldom = (BatchConfig(**FORMS[name], weight=w) for name, w in (("single", 3.0), ("group", 1.0)))
+    batches = {"often": often, "seldom": seldom}
     config = config_of("single")
     examples = Examples(PretrainConfig(**(vars(config) | {"batches": batches})))
     often = [examples.form_of(step).C == 1 for step in range(400)]

@@ -12,7 +12,7 @@ from helpers_cli import ROOT
 import ptycho
 from ptycho.config import TrainConfig, UnrolledModel, XlaConfig
 from ptycho.config.mapping import from_mapping, to_mapping
-from ptycho.config.pretrain_config import MaterialsConfig, MeasurementConfig, PretrainConfig
+from ptycho.config.pretrain_config import BatchConfig, MaterialsConfig, MeasurementConfig, PretrainConfig
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.losses import object_error
 from ptycho.networks.unrolled import Unrolled
@@ -48,7 +48,7 @@ def config_of(*forms, **changes):
         "objects": {"polygons": {"size": [4, 10]}, "clouds": None},
         "materials": MaterialsConfig(phase_rad=(0.3, 1.0), absorption=(0.1, 0.5)),
         "measurement": CLEAN,
-        "batches": {name: FORMS[name] for name in forms or FORMS},
+        "batches": {name: BatchConfig(**FORMS[name]) for name in forms or FORMS},
         "xla": XlaConfig(compile=False),
     }
     return PretrainConfig(**(values | changes))
@@ -93,7 +93,7 @@ def test_object_error_by_hand():
     target, found = [[1, 3j], [0, 50]], [[1, 1j], [0, -70]]
     light, w, v = [[1, 0.1], [0.1, 1e-4]], 1 / 1.1, 0.5
     mean = (w * 1 + v * 3j) / (w + 2 * v)
-    contrast = w * abs(1 - mean) + v * abs(3j - mean) + v * abs(mean)
+    contrast = w * abs(1 - mean) + v * abs(3j - mean) + v * abs(mean) + 0.003 * (w + 2 * v)
     assert error_of(found, target, light)[0] == pytest.approx(v * 2 / contrast, rel=1e-5)
 
 
@@ -111,7 +111,7 @@ def test_object_error_against_a_loop():
         turn = np.exp(-1j * np.angle(sum(w * o * np.conj(t) for o, t, _, w in pixels)))
         mean = sum(w * t for _, t, _, w in pixels) / total
         wrong = sum(w * abs(o * turn - t) for o, t, _, w in pixels)
-        expected = wrong / sum(w * abs(t - mean) for _, t, _, w in pixels)
+        expected = wrong / (sum(w * abs(t - mean) for _, t, _, w in pixels) + 0.003 * total)
         assert error_of(found[b], target[b], light[b])[0] == pytest.approx(expected, rel=1e-4)
 
 
@@ -139,9 +139,11 @@ def test_object_error_of_the_weighted_mean_is_one_whatever_the_contrast():
     weights[light <= 1e-3] = 0
     mean = np.sum(weights * target, axis=(1, 2)) / np.sum(weights, axis=(1, 2))
     constant = np.broadcast_to(mean[:, None, None], target.shape).astype(np.complex64)
+    far = np.sum(weights * np.abs(target - constant), axis=(1, 2)) / np.sum(weights, axis=(1, 2))
     for contrast in (1.0, 0.05):
         dim = (constant + contrast * (target - constant)).astype(np.complex64)
-        np.testing.assert_allclose(object_error(constant, dim, light), 1, rtol=1e-3)
+        expected = contrast * far / (contrast * far + 0.003)
+        np.testing.assert_allclose(object_error(constant, dim, light), expected, rtol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["found", "target", "both", "equal"])
@@ -363,8 +365,12 @@ def test_an_interrupted_training_ends_as_one_that_was_not(tmp_path, monkeypatch)
     """Bit for bit; however its steps are divided into rows, which hold geometric means."""
     config = config_of("group", "single", model=UnrolledModel(stages=1, width=4, misfit=True))
     through = Pretraining(config, None, StopRequest())
-    errors = through.run().running
-    assert len(errors) == 12 and not through.history.rows
+    monkeypatch.setattr("ptycho.training.pretraining.ROW", 1)
+    errors = [
+        {name: row[name] for name in map(form_name, config.forms) if row[name] >= 0}
+        for row in through.run().rows
+    ]
+    assert len(errors) == 12
     monkeypatch.setattr("ptycho.training.pretraining.ROW", 4)
     with pytest.raises(Stopped):
         Pretraining(config, checkpoints_of(config, tmp_path), StopAfter(6)).run()

@@ -14,6 +14,7 @@ from ptycho.scan.groups import (
     group_offsets,
     nearest_groups,
     smallest_region,
+    tiled_groups,
 )
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.positions import Scan, make_scan, nested_grid
@@ -182,6 +183,31 @@ def test_groups_that_an_image_cannot_fill_are_refused(group_size):
         ConfigError, match=rf"group_size={group_size}: must be from 1 to [23], the patterns of image"
     ):
         nearest_groups(np.arange(10.0).reshape(5, 2), image, group_size)
+
+
+@pytest.mark.parametrize("group_size", [1, 2, 5, 12])
+def test_tiles_share_the_patterns(group_size):
+    rng = np.random.default_rng(2)
+    positions = rng.uniform(0, 60, (140, 2)).astype(np.float32)
+    image = rng.permutation(np.repeat([0, 1], [90, 50]))
+    found = tiled_groups(positions, image, group_size)
+    assert found.dtype == np.int32 and found.shape[1] == group_size
+    assert set(found.ravel()) == set(range(140)), "a pattern is in no group"
+    assert all(len(set(group)) == group_size for group in found.tolist())
+    np.testing.assert_array_equal(image[found], np.broadcast_to(image[found[:, :1]], found.shape))
+    assert found.size <= 2.2 * 140 or group_size < 5, "the groups hardly share"
+
+
+def test_tiles_are_compact():
+    """On a square grid of 12 × 12, groups of 12 span no more than 6 steps, and no pattern is alone."""
+    positions = np.stack(np.divmod(np.arange(144), 12), axis=1).astype(np.float32)
+    found = tiled_groups(positions, np.zeros(144, int), 12)
+    assert np.ptp(positions[found], axis=1).max() <= 6
+
+
+def test_an_image_of_fewer_patterns_than_a_tile_is_refused():
+    with pytest.raises(ConfigError, match="group_size=4: must be from 1 to 3, the patterns of image 0"):
+        tiled_groups(np.zeros((3, 2), np.float32), np.zeros(3, int), 4)
 
 
 # ---- jitter

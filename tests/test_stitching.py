@@ -29,6 +29,36 @@ def scan(request, small_config):
     return data, true_regions(data)
 
 
+def test_regions_that_agree_have_no_disagreement(scan):
+    data, regions = scan
+    assert np.all(stitch(regions, data, "probe").disagreement < 0.02)
+
+
+def test_disagreement_by_a_loop(small_config):
+    """Regions with noise of their own: the spread about their weighted mean, over the mean's contrast."""
+    data = simulate(small_config(gridsize=1))["test"]
+    rng, regions = np.random.default_rng(0), true_regions(data).astype(np.complex64)
+    regions *= 1 + 0.1 * rng.normal(size=regions.shape).astype(np.float32)
+    made, layout, factors = (
+        stitch(regions, data, "probe"),
+        Layout(data),
+        synchronise_phases(regions, Layout(data)),
+    )
+    weights = layout.illumination(slice(0, len(regions)))
+    spread, total = 0.0, 0.0
+    for w, region, factor, (row, col) in zip(weights, regions, factors, data.origins, strict=True):
+        mean = made.objects[0, row : row + len(region), col : col + len(region)]
+        there = mean != 0
+        spread += np.sum(w[there] * np.abs(factor * region - mean)[there] ** 2)
+    light = sum(
+        np.pad(w, ((row, data.object_size - row - len(w)), (col, data.object_size - col - len(w))))
+        for w, (row, col) in zip(weights, data.origins, strict=True)
+    )[made.mask[0]]
+    inside = made.objects[0][made.mask[0]]
+    total = np.sum(light * np.abs(inside - np.average(inside, weights=light)) ** 2)
+    np.testing.assert_allclose(made.disagreement[0], np.sqrt(spread / total), rtol=0.02)
+
+
 def origin_of(data, group):
     return [
         int(v) for v in reference.region_origin(data.positions[data.groups[group]], data.region_size, data.N)

@@ -13,7 +13,7 @@ import yaml
 from helpers_cli import ROOT
 
 from ptycho.config import ConfigError, PretrainConfig, UnrolledModel, XlaConfig
-from ptycho.config.pretrain_config import MaterialsConfig
+from ptycho.config.pretrain_config import BatchConfig, MaterialsConfig
 from ptycho.evaluation import metrics
 from ptycho.networks import build_pinn
 from ptycho.networks.geometry import Geometry
@@ -232,7 +232,7 @@ def run(tmp_path_factory):
         xla=XlaConfig(compile=False),
         probes={"disk": {}},
         objects={"lines": {}},
-        batches={"one": {"N": 32, "C": 1, "batch": 1, "reach": 1}},
+        batches={"one": BatchConfig(N=32, C=1, batch=1, reach=1)},
     )
     network = build_pinn(config, Geometry(32, 34, 1, 32))
     setup = Setup(kind_scan(scan()).probe, 1.0, 1.0, 32, 1, np.zeros((1, 2), np.float32), 32)

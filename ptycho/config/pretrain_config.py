@@ -50,6 +50,7 @@ class MeasurementConfig:
         probe_error_rad, probe_error_share: rms phase of what the given probe has wrong, in its far field.
         position_error_px, position_error_share: standard deviation of what positions have wrong.
         start_share: share of examples that begin with a rough object instead of a constant.
+        again_share: share of batches that begin with what the network itself makes of them, its second round.
     """
 
     overlap: Range = (0.0, 0.9)
@@ -62,7 +63,8 @@ class MeasurementConfig:
     probe_error_share: float = 0.15
     position_error_px: Range = (0.0, 0.7)
     position_error_share: float = 0.15
-    start_share: float = 0.35
+    start_share: float = 0.25
+    again_share: float = 0.3
 
     def __post_init__(self) -> None:
         limits = {
@@ -75,7 +77,7 @@ class MeasurementConfig:
         }
         for key, (low, high) in limits.items():
             _range(f"measurement.{key}", getattr(self, key), low, high)
-        for key in ("background", "bad", "probe_error", "position_error", "start"):
+        for key in ("background", "bad", "probe_error", "position_error", "start", "again"):
             _share(f"measurement.{key}_share", getattr(self, f"{key}_share"))
 
 

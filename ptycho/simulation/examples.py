@@ -43,7 +43,8 @@ class Example(TypedDict):
     """A batch, float32 and complex64; K is left out for a probe without modes.
 
     ``x (B, C, N, N)``, ``offsets (B, C, 2)``, ``probe (B, 1, K, N, N)``, ``start (B, R, R)`` (zero: none),
-    ``target (B, R, R)``, and ``light (B, R, R)``: ``Σ_k Σ_m |P_m|²`` over its maximum.
+    ``target (B, R, R)``, and ``light (B, R, R)``: ``Σ_k Σ_m |P_m|²`` over its maximum. ``again``, a bool:
+    begin with what the network makes of the batch.
     """
 
     x: np.ndarray
@@ -52,6 +53,7 @@ class Example(TypedDict):
     start: np.ndarray
     target: np.ndarray
     light: np.ndarray
+    again: np.ndarray
 
 
 @dataclass(eq=False)
@@ -81,8 +83,10 @@ class Examples:
 
     def drawn(self, form: BatchConfig, rng: np.random.Generator) -> Example:
         """A random batch of a form."""
+        again = np.asarray(rng.random() < self.config.measurement.again_share)
         every = [self._example(form, child) for child in rng.spawn(form.batch)]
-        return Example(**{key: np.stack([one[key] for one in every]) for key in every[0]})  # type: ignore
+        stacked = {key: np.stack([one[key] for one in every]) for key in every[0]}
+        return Example(again=again, **stacked)  # type: ignore[typeddict-item]
 
     def _rng(self, step: int) -> np.random.Generator:
         return np.random.default_rng([self.config.seed, STEPS, step])
@@ -158,10 +162,11 @@ def scanned(form: BatchConfig, diameter: float, overlap: Range, rng: np.random.G
 
 def lattice(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
     """About ``count`` points around zero, the innermost first, one per unit area, turned at random."""
-    side = math.ceil(math.sqrt(count)) // 2 + 1
-    rows, cols = (axis.ravel().astype(float) for axis in np.mgrid[-side : side + 1, -side : side + 1])
+    half = math.ceil(math.sqrt(count)) // 2 + 1
+    rows, cols = (axis.ravel().astype(float) for axis in np.mgrid[-half : half + 1, -half : half + 1])
     if kind == "hexagonal":
-        cols, rows = cols + 0.5 * (rows % 2), rows * math.sqrt(3) / 2
+        side = math.sqrt(2 / math.sqrt(3))  # of triangles of which two have unit area
+        cols, rows = side * (cols + 0.5 * (rows % 2)), side * rows * math.sqrt(3) / 2
     points = np.stack([rows, cols], axis=1)
     if kind == "spiral":
         k = np.arange(count) + 0.5
@@ -214,7 +219,7 @@ def dead_pixels(N: int, share: float, rng: np.random.Generator) -> np.ndarray:
     """``(N, N)`` bool: single pixels, and half of the time the gap between two modules."""
     dead = rng.random((N, N)) < 0.2 * share
     if rng.random() < 0.5:
-        width = max(1, round(0.5 * share * N))
+        width = round(0.5 * share * N)
         start = rng.integers(0, N - width + 1)
         np.moveaxis(dead, rng.integers(2), 0)[start : start + width] = True
     return dead
@@ -231,7 +236,7 @@ def rough(target: np.ndarray, light: np.ndarray, rng: np.random.Generator) -> np
     mean = target.mean()
     blurred = gaussian_filter(target, sigma) if sigma else target
     slow = gaussian_filter(rng.normal(size=target.shape), 16, mode="wrap")
-    slow *= rng.uniform(0, 0.4) / slow.std()
+    slow = (slow - slow.mean()) * rng.uniform(0, 0.4) / slow.std()
     found = (mean + gamma * (blurred - mean)) * np.exp(1j * slow)
     contrast = math.exp(rng.uniform(math.log(0.01), math.log(0.5))) * float(np.std(target))
     noise = rng.normal(size=(2, *target.shape))

@@ -119,8 +119,14 @@ class Pretraining:
 
             @tf.function(jit_compile=self.config.xla.compile, reduce_retracing=False, autograph=False)
             def train_step(batch: dict[str, tf.Tensor]) -> tf.Tensor:
+                inputs = batch["x"], batch["offsets"], batch["probe"]
+                start = tf.cond(
+                    batch["again"],
+                    lambda: network(*inputs, batch["start"]),
+                    lambda: batch["start"],
+                )
                 with tf.GradientTape() as tape:
-                    found = network(batch["x"], batch["offsets"], batch["probe"], batch["start"])
+                    found = network(*inputs, start)
                     error = object_error(found, batch["target"], batch["light"])
                     loss = tf.reduce_mean(tf.math.log(error + EASY))
                 self.optimizer.apply(tape.gradient(loss, variables), variables)
