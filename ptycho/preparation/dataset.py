@@ -77,6 +77,10 @@ def measured_dataset(
         exact=bool(np.any(positions != np.round(positions))),
         tiles=tiles,
     )
+    if tiles:  # the scored rectangle does not depend on how patterns are grouped
+        each = np.arange(len(kept), dtype=np.int32)[:, None]
+        singles = replace(data, groups=each, region_size=smallest_region(positions, each, scan.N))
+        data = replace(data, stated_tiling=singles.tiling)
     found.append(
         Finding(
             "groups", f"{data.n_groups} of {config.patterns_in_group}", f"regions of {data.region_size} px"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.groups import grouped, smallest_region
 from ptycho.scan.probe import orthogonal_modes
 
 UPDATES = 24  # batches of an early pass
@@ -46,7 +47,7 @@ class State:
 
 
 def explained(data: Dataset, state: State, normalisation: float, group_size: int) -> Dataset:
-    """A dataset with the probe, positions, flux and background of a state; groups of the nearest ones.
+    """A dataset with the probe, positions, flux and background of a state, in new groups.
 
     Args:
         normalisation: f of the dataset in whose units the state is.
@@ -54,8 +55,12 @@ def explained(data: Dataset, state: State, normalisation: float, group_size: int
     scale = data.photon_scale * normalisation
     weaker, dark = state.modes[1:] / scale, state.background / normalisation**2
     positions = state.positions.astype(np.float32)
-    changed = replace(
+    groups = grouped(positions, data.image, group_size, data.tiles)
+    return replace(
         data,
+        groups=groups,
+        region_size=smallest_region(positions, groups, data.N),
+        stated_tiling=data.tiling,
         probe=(state.modes[0] / scale).astype(np.complex64),
         weaker_modes=weaker.astype(np.complex64) if len(weaker) else None,
         positions=positions,
@@ -64,7 +69,6 @@ def explained(data: Dataset, state: State, normalisation: float, group_size: int
         exact=data.exact or bool(np.any(positions != np.round(positions))),
         neighbours=None,
     )
-    return changed.regrouped(group_size)
 
 
 @dataclass(frozen=True)
