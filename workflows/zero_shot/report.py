@@ -12,7 +12,7 @@ import numpy as np
 from ptycho.evaluation.metrics import ALARMS
 from ptycho.run.folder import RunFolder
 from workflows.study.report import table
-from workflows.zero_shot import figures
+from workflows.zero_shot import calibration, figures
 from workflows.zero_shot.definition import BOTH, METHODS, NEITHER, ONE, ZERO_SHOT, Cell, Definition, Panel
 from workflows.zero_shot.store import made_alike, stored_images
 
@@ -63,6 +63,7 @@ def write_report(folder: RunFolder, study: Definition, command: str) -> None:
     folder.figure("heat_map.png", figures.heat_map(*_names(largest), _grids(largest, methods)))
     scored = [(min(ssim), row) for row in rows if (ssim := row.ssim(ZERO_SHOT)) is not None]
     drawn = [row for _, row in sorted(scored, key=lambda pair: pair[0])[:WORST]]
+    folder.figure("flag.png", calibration.drawn(points_of(rows)))
     images = [stored_images(folder.path, row.cell) for row in drawn]
     folder.figure("worst.png", figures.gallery([facts_line(row) for row in drawn], images, ZERO_SHOT))
 
@@ -88,9 +89,16 @@ def as_markdown(
             parts += [f"## All cells, {held_out}", table(headings, lines)]
     for panel in study.panels:
         parts += [f"## {panel.title}", panel_table(panel, by_panel[panel.name], methods)]
+    parts += ["## The flag", calibration.in_words(points_of(rows)), "![What the flag looks at](flag.png)"]
     parts += ["![SSIM of probes and objects by method](heat_map.png)"]
     parts += ["![The worst reconstructions without training](worst.png)"]
     return "\n\n".join(parts) + "\n"
+
+
+def points_of(rows: Sequence[Row]) -> list[calibration.Point]:
+    """The reconstructions without training, as the flag sees them."""
+    found = [calibration.point_of(made) for row in rows if (made := row.method(ZERO_SHOT)) is not None]
+    return [point for point in found if point is not None]
 
 
 def summary_line(method: str, rows: Sequence[Row]) -> list[str]:
