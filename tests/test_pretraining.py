@@ -474,7 +474,7 @@ def test_a_pretraining_through_the_command_line(tmp_path, in_process):
     offsets = np.array([[-3.5, 1.0], [2.0, -2.5]], np.float32)
     regions = model.predict(np.sqrt(rng.poisson(20.0, (3, 2, 32, 32))), offsets, probe, photon_scale=10.0)
     assert regions.shape == (3, 39, 39) and np.isfinite(regions).all() and np.abs(regions).max() > 0
-    single = model.predict(np.sqrt(rng.poisson(20.0, (2, 16, 16))))
+    single = model.predict(np.sqrt(rng.poisson(20.0, (2, 16, 16))), probe=model.probe)
     assert single.shape == (2, 16, 16) and np.isfinite(single).all()
     code, _, err = in_process(SCRIPT, "resume=run")
     assert code == 0 and "is finished; nothing is left to do" in err

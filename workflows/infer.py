@@ -27,6 +27,7 @@ from ptycho.run import names
 from ptycho.run.folder import RunFolder, check_free
 from ptycho.run.loaded import LoadedModel
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import described_widths
 from ptycho.training.interrupt import StopRequest, remove_traces
 from workflows.assess import drawn, pattern_doubts, probe_doubts, scored, store_recon
 from workflows.device import device_facts, prepare_tensorflow
@@ -144,7 +145,10 @@ def opened(job: InferJob, folder: RunFolder) -> Dataset:
     """The dataset of a job, its patterns still in a file."""
     setup, found = job.networks[0].setup, job.data
     log.info("%s: %d patterns in %d groups", found.path, found.shape[0], len(found.values["groups"]))
-    log.info("%s", describe_probe(found, setup.probe))
+    if job.general:
+        log.info("the probe of the file is used: %s", described_widths(found.values["probe"]))
+    else:
+        log.info("%s", describe_probe(found, setup.probe))
     changes: dict[str, Any] = {}
     if not found.counts:
         changes["photon_scale"] = found.fitted_photon_scale(setup.transmission)

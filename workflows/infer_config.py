@@ -141,6 +141,11 @@ def plan(config: InferConfig, path: Path) -> InferJob:
     _keep_inputs(path, run, Path(config.data), config.overwrite)
     check_free(path, config.overwrite, INFERENCE)
     data = inspect(config.data, networks[0].setup.probe)
+    if isinstance(settings, PretrainConfig) and not data.own_probe:
+        raise ConfigError(
+            f"data={config.data}: has no probe (key probe or probeGuess), and run={config.run} has none of "
+            "its own; reconstruct it with scan_workflow.py, which finds one"
+        )
     for network in networks:
         _check_sizes(network, data, config.group_size)
     job = InferJob(config, path, settings, networks, data)

@@ -67,7 +67,7 @@ class ScanRunConfig(NetworkConfig):
         for key in ("free_fraction", "val_fraction"):
             value = getattr(self, key)
             check(math.isfinite(value) and 0 <= value <= 0.5, key, value, "from 0 to 0.5")
-        if self.run is None and isinstance(self.probe, RunProbe):
+        if self.run in (None, PRETRAINED) and isinstance(self.probe, RunProbe):
             raise ConfigError("probe=run: is that of the run which run=… names; set run, or another probe")
         if self.nepochs:
             least = f"less than nepochs={self.nepochs}"

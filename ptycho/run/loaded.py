@@ -83,7 +83,7 @@ class LoadedModel:
                 for C = 1. N and C are the run's where :attr:`fixed` has them.
             offsets: ``(G, C, 2)`` or ``(C, 2)``, positions (row, col) in pixels relative to the group's
                 centre. None: those of the run's regular grid.
-            probe: ``(N, N)`` complex. None: the run's.
+            probe: ``(N, N)`` complex. None: the run's; a network for many scans has none.
             photon_scale: s, if it is another than the run's; > 0.
             normalisation: f > 0. None: ``√((N/2)² / ⟨Σ A²⟩)`` over these patterns.
             batch_size: groups in a batch, the last one padded. None: the run's.
@@ -102,6 +102,8 @@ class LoadedModel:
         s = _positive("photon_scale", photon_scale, setup.photon_scale)
         B = self.config.batch_size if batch_size is None else batch_size
         check(isinstance(B, int | np.integer) and B >= 1, "batch_size", B, "an integer >= 1")
+        if self.general:
+            check(probe is not None, "probe", probe, "given: this network has no probe of its own")
         light = _checked_probe(setup.probe if probe is None else probe, N)
         shifts = _checked_offsets(setup.offsets if offsets is None else offsets, groups, C)
         reach = float(np.abs(shifts).max())
