@@ -225,6 +225,7 @@ def test_every_field_is_refused_somewhere():
         "output_dir",
         "overwrite",
         "object_big",
+        "misfit",
         "compile",
         "realspace_weight",
     }
@@ -454,7 +455,7 @@ def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
         "object": {"lines"},
         "probe": {"own", "run", "ideal_disk", "zone_plate", "npz"},
         "measured": {"default"},
-        "model": {"unrolled", "unrolled_fast", "unrolled_fine", "unet"},
+        "model": {"unrolled", "unrolled_fast", "unrolled_fine", "unrolled_general", "unet"},
         "baseline": {"ptychonn"},
         "train": {"default"},
         "xla": {"default"},

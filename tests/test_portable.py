@@ -17,7 +17,7 @@ import reference
 import tensorflow as tf
 
 from ptycho import physics
-from ptycho.config import ConfigError, UNetModel, UnrolledModel
+from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig
 from ptycho.files.png import grey_png
 from ptycho.networks import build_baseline, build_pinn
 from ptycho.networks.geometry import Geometry
@@ -78,6 +78,7 @@ CASES = {
     "coarse, masked": (UnrolledModel(stages=2, width=8, coarsening=3), {"support": 22}, {"masked": True}),
     "fine, moved probe": (UnrolledModel(stages=2, width=8, coarsening=1), {"exact": True}, {}),
     "two modes": (UnrolledModel(stages=2, width=8), {"exact": True}, {"probe_shape": (2, N, N)}),
+    "told the misfit": (UnrolledModel(stages=2, width=8, misfit=True), {"exact": True}, {"masked": True}),
     "unet": (UNetModel(filters_scale=1), {}, {}),
     "unet, one patch a pattern": (UNetModel(filters_scale=1, object_big=True), {}, {"masked": True}),
     "baseline": (None, {"group_size": 1}, {"group_size": 1}),
@@ -90,7 +91,7 @@ def case_of(name, small_config):
     if model is None:
         network = build_baseline(small_config(), geometry)
     else:
-        network = build_pinn(small_config(model=model), geometry)
+        network = build_pinn(small_config(model=model, xla=XlaConfig(compile=False)), geometry)
     return with_random_weights(network), inputs(np.random.default_rng(1), **data)
 
 

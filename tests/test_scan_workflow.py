@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import yaml
 from helpers_cli import ROOT
 from PIL import Image
 
@@ -249,7 +250,7 @@ def test_a_run_that_needs_more_memory_than_there_is_is_refused(scan, in_process,
         (["data.file={scan}", "stitch=grid"], "stitch=grid"),
         (["data.file={scan}", "run=nowhere"], "nowhere"),
         (["data.file={scan}", "data.drop=[100000]"], "data.drop=100000: must be from 0"),
-        (["data.file={scan}", "group_size=0"], "group_size=0: must be from 1 to 64"),
+        (["data.file={scan}", "group_size=0"], "group_size=0: must be null, or from 1 to 64"),
         (["data.file={scan}", "free_fraction=0.9"], "free_fraction=0.9"),
         (["data.file={scan}", "data.zero_frequency=left"], "data.zero_frequency=left"),
         (["data.file={scan}", "data.mask_file=none.npy"], "data.mask_file=none.npy"),
@@ -283,3 +284,17 @@ def test_inspection_says_what_was_understood_and_changes_nothing(in_process, sca
     assert scan.read_bytes() == before
     code, _, err = in_process(INSPECT, tmp_path / "none.h5")
     assert code == 2 and err.count("error:") == 1
+
+
+def test_without_training_the_pretrained_network_is_used(scan, in_process, tmp_path):
+    """Neither run nor nepochs is stated; the network goes on from the solver's object, in tiles."""
+    words = ("data.domain=amplitude", "solver.passes=3", "stitch.passes=2", "xla.compile=false")
+    code, _, err = in_process(SCRIPT, f"data.file={scan}", *words, f"output_dir={tmp_path / 'quick'}")
+    assert code == 0, err
+    config = yaml.safe_load((tmp_path / "quick/config.yaml").read_text())
+    assert (config["run"], config["nepochs"], config["tiles"]) == ("pretrained", 0, True)
+    assert config["group_size"] == 12 and config["model"]["misfit"]
+    found = json.loads((tmp_path / "quick/metrics.json").read_text())
+    assert {"solver", "pinn", "refined"} <= found.keys() and found["pinn"]["disagreement"] > 0
+    assert found["pinn"]["r_factor"] < 0.5 and "outside_training" in found["conventions"]
+    assert not (tmp_path / "quick/pinn").exists(), "a network was stored that nobody trained"
