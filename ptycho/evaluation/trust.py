@@ -6,11 +6,11 @@ import math
 
 OUTSIDE = "outside_training"
 EXCESS = 0.15  # of the R-factor over photon noise
-DISAGREEMENT = 0.35  # of overlapping regions, relative to the object's contrast
+DISAGREEMENT = 0.088  # of overlapping regions, relative to the object's contrast
 MEANS = (
-    "the network is outside of what it was trained for: its object explains the patterns worse than photon "
-    f"noise lets it (√(r_factor² − r_noise²) above {EXCESS:g}), or its regions disagree where they overlap "
-    f"(disagreement above {DISAGREEMENT:g} of the object's contrast)"
+    "the network is outside of what it was trained for, or photons are too few: its object explains the "
+    f"patterns worse than photon noise lets it (√(r_factor² − r_noise²) above {EXCESS:g}), or its regions "
+    f"disagree where they overlap (disagreement above {DISAGREEMENT:g} of the object's contrast)"
 )
 REMEDY = "fine-tune it on the scan (nepochs=2), or take the solver's object"
 
