@@ -56,7 +56,7 @@ def write_report(folder: RunFolder, study: Definition, command: str) -> None:
         for name, cells in study.cells().items()
     }
     rows = list({row.cell.name: row for rows in by_panel.values() for row in rows}.values())
-    methods = [name for name in METHODS if any(row.method(name) for row in rows)]
+    methods = [name for name in METHODS if name in study.methods and any(row.method(name) for row in rows)]
     folder.text("results.md", as_markdown(study, by_panel, rows, methods, command))
     folder.json("results.json", as_json(rows, methods, command))
     largest = max(by_panel.values(), key=_kinds)
