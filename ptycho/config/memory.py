@@ -234,7 +234,7 @@ def layer_numbers(config: NetworkConfig, name: str, N: int, C: int, R: int, kept
 def _stage(model: UnrolledModel) -> list[tuple[int, int]]:
     """Channels (in, out) of a stage's convolutions."""
     w, pixels = model.width, model.coarsening**2
-    return [(5 * pixels, w), *[(w, w)] * (2 * model.blocks), (w, 2 * pixels)]
+    return [((5 + model.misfit) * pixels, w), *[(w, w)] * (2 * model.blocks), (w, 2 * pixels)]
 
 
 def _iterations(config: NetworkConfig, name: str) -> int:
