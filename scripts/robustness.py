@@ -23,7 +23,6 @@ from __future__ import annotations
 import argparse
 import logging
 import shlex
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -42,7 +41,7 @@ from workflows.command_line import (
 )
 from workflows.config import explained
 from workflows.robustness import Cell, Definition, cells_of, check_cells, due, load_definition, write_report
-from workflows.study.processes import execute, last_line
+from workflows.study.processes import execute, heed_signals, last_line
 
 log = logging.getLogger("study")
 SCRIPTS = Path(__file__).resolve().parent
@@ -87,8 +86,7 @@ def main(words: Sequence[str] | None = None, scripts: Path = SCRIPTS) -> int:
         sys.stderr.write(f"error: {explained(error)}\n")
         return EXIT_USAGE
     log.info("%d cells: %d finished, %d to do", len(different), len(different) - len(waiting), len(waiting))
-    for signum in (signal.SIGINT, signal.SIGTERM):  # also where the shell had them ignored
-        signal.signal(signum, signal.default_int_handler)
+    heed_signals()
     try:
         failed = [
             cell for k, cell in enumerate(waiting) if not done(cell, f"{k + 1}/{len(waiting)}", scripts)

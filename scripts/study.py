@@ -25,7 +25,6 @@ import json
 import logging
 import shlex
 import shutil
-import signal
 import statistics
 import sys
 import time
@@ -38,7 +37,7 @@ from workflows.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, MI
 from workflows.config import explained
 from workflows.study.definition import load_study
 from workflows.study.plan import COMPLETE, INCOMPLETE, OTHER, StudyRun, plan
-from workflows.study.processes import execute, last_line
+from workflows.study.processes import execute, heed_signals, last_line
 from workflows.study.report import write_report
 from workflows.study.results import collect
 from workflows.zero_shot import command as zero_shot
@@ -88,8 +87,7 @@ def main(words: Sequence[str] | None = None, conf: Path = CONF, workflow: Path =
     except MISTAKES as error:
         sys.stderr.write(f"error: {explained(error)}\n")
         return EXIT_USAGE
-    for signum in (signal.SIGINT, signal.SIGTERM):  # also where the shell had them ignored
-        signal.signal(signum, signal.default_int_handler)
+    heed_signals()
     try:
         failed = run_all(due, runs, workflow, options.keep_datasets)
     except KeyboardInterrupt:

@@ -195,7 +195,7 @@ def general_doubts(recons: dict[str, Stitched], data: Dataset) -> dict[str, str]
     """The flag of a network for many scans that meets one unlike those, with a warning; or none."""
     for recon in recons.values():
         found = misfit(recon.objects, data)
-        apart = None if recon.disagreement is None else float(np.nanmax(recon.disagreement))
+        apart = None if recon.disagreement is None else float(np.nan_to_num(recon.disagreement).max())
         log.info("R-factor %.4f, disagreement of overlapping regions %.3f", found.r_factor, apart or 0.0)
         if outside_training(found.r_factor, found.r_noise, apart):
             log.warning("%s: %s", OUTSIDE, REMEDY)

@@ -17,11 +17,12 @@ from ptycho.networks.weights import get_weights
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import Setup, write_network
+from ptycho.simulation.examples import Examples
 from ptycho.simulation.kinds import chosen
 from ptycho.simulation.probe_kinds import PROBE_KINDS, make
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import StopRequest
-from ptycho.training.pretraining import Pretraining, evaluated, form_name
+from ptycho.training.pretraining import Pretraining, form_name
 from workflows.device import device_facts, prepare_tensorflow
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ def run(config: PretrainConfig, folder: RunFolder, stop: StopRequest) -> None:
         log.info("%d parameters, %d steps", parameters, config.steps)
         with folder.timed("training"):
             history = training.run()
-        folder.arrays(f"{NETWORK}/{names.SETUP}", typical_setup(config).arrays())
+        folder.arrays(f"{NETWORK}/{names.SETUP}", typical_setup(training.examples).arrays())
         description = {"parameters": parameters, "complete": True, "run_config": settings}
         weights = get_weights(as_pinn(config, training.network))
         write_network(folder, NETWORK, weights, description, history.rows)
@@ -72,12 +73,10 @@ def as_pinn(config: PretrainConfig, network: Unrolled) -> keras.Model:
     return pinn
 
 
-def typical_setup(config: PretrainConfig) -> Setup:
+def typical_setup(examples: Examples) -> Setup:
     """What the network is for, as one example: a probe of the distribution, a group of single patterns."""
-    from ptycho.simulation.examples import Examples
-
-    examples, rng = Examples(config), np.random.default_rng(config.seed)
-    N = min(form.N for form in config.forms)
+    rng = np.random.default_rng(examples.config.seed)
+    N = min(form.N for form in examples.forms)
     entry = chosen(examples.probes, rng)
     probe = make(PROBE_KINDS[entry.kind], N, entry.ranges, rng)
     normalisation = N / 2 / float(np.sqrt(TRANSMISSION * np.sum(np.abs(probe) ** 2)))
@@ -89,7 +88,7 @@ def new_errors(training: Pretraining) -> dict[str, dict[str, float]]:
     found = {}
     for form in training.examples.forms:
         batches = -(-TRIED // form.batch)
-        errors = evaluated(training.network, training.examples, form, batches, training.config.seed + 1)
+        errors = training.new_errors(form, batches)
         low, middle, high = np.quantile(errors, (0.25, 0.5, 0.75))
         row = {"quarter": low, "median": middle, "three_quarters": high}
         found[form_name(form)] = {key: float(value) for key, value in row.items()}

@@ -29,7 +29,7 @@ class MaterialsConfig:
     phase_rad: Range = (0.05, 6.0)
     absorption: Range = (0.0, 0.9)
     unrelated: float = 0.25
-    bright: float = 0.2
+    bright: float = 0.25
 
     def __post_init__(self) -> None:
         _range("materials.phase_rad", self.phase_rad, 0.001, 20)

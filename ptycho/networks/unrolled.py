@@ -137,29 +137,23 @@ class Unrolled(keras.layers.Layer):
         if self.geometry.exact:
             positions, probe = physics.split_positions(positions, probe)
         illumination = self._illumination(positions, probe)
-        shape = sizes(illumination)
-        objects = physics.by_part(lambda part: tf.broadcast_to(part, shape), level)
-        if start is not None:
-            around = tf.where(start == 0, level, start)
-            objects = physics.crop_to(around, self.side)
+        R = self.geometry.region_size
+        shape = (sizes(illumination)[0], R, R)
+        begun = physics.by_part(lambda part: tf.broadcast_to(part, shape), level)
+        begun = begun if start is None else tf.where(start == 0, begun, start)
+        objects = inner = physics.crop_to(begun, self.side)
         for cnn in self.cnns:
             change = self._change(objects, measured, positions, probe)
             g = self._update(change, positions, probe, illumination)
             objects = objects + g
             objects = objects + self._correction(cnn, objects, g, illumination, self._misfit(change, x))
-        if start is None:
-            return physics.pad_to(objects - level, self.geometry.region_size) + level
-        return around + physics.pad_to(
-            objects - physics.crop_to(around, self.side), self.geometry.region_size
-        )
+        return begun + physics.pad_to(objects - inner, R)
 
     def _start(self, x, probe):
         energy = tf.reduce_mean(self._energy(x), axis=1)  # (B,)
-        light = tf.reduce_sum(physics.intensity(probe), axis=(-2, -1))
-        light = tf.reduce_sum(
-            tf.reshape(light, (-1, probe.shape[-3] if physics.has_modes(probe) else 1)), axis=1
-        )
-        level = self.level * tf.sqrt(energy / light)  # light: (1,), or (B,) of a probe for each group
+        light = physics.over_modes(physics.intensity(probe), physics.has_modes(probe))
+        light = tf.reshape(tf.reduce_sum(light, axis=(-2, -1)), [-1])  # (1,), or (B,): a probe for each group
+        level = self.level * tf.sqrt(energy / light)
         return physics.of_parts(level, tf.zeros_like(level), probe)[:, None, None]
 
     def _energy(self, x):

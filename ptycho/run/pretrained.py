@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-NAME = "pretrained"
-FOLDER = Path(__file__).resolve().parent.parent / NAME
+from ptycho.config.scan_run_config import PRETRAINED
+
+FOLDER = Path(__file__).resolve().parent.parent / PRETRAINED
 
 
 def run_folder(run: str | Path) -> Path:
@@ -13,4 +14,4 @@ def run_folder(run: str | Path) -> Path:
 
     A folder of that name is ``./pretrained``.
     """
-    return FOLDER if str(run) == NAME else Path(run)
+    return FOLDER if str(run) == PRETRAINED else Path(run)

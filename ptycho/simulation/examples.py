@@ -73,13 +73,15 @@ class Examples:
 
     def form_of(self, step: int) -> BatchConfig:
         """The form of the batch of a step; with N, C and modes different from step to step."""
-        return self.forms[self._rng(step).choice(len(self.forms), p=self._shares)]
+        return self._form(self._rng(step))
 
     def batch(self, step: int) -> Example:
         """The batch of a step."""
         rng = self._rng(step)
-        form = self.forms[rng.choice(len(self.forms), p=self._shares)]
-        return self.drawn(form, rng)
+        return self.drawn(self._form(rng), rng)
+
+    def _form(self, rng: np.random.Generator) -> BatchConfig:
+        return self.forms[rng.choice(len(self.forms), p=self._shares)]
 
     def drawn(self, form: BatchConfig, rng: np.random.Generator) -> Example:
         """A random batch of a form."""

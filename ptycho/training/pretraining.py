@@ -20,7 +20,7 @@ from ptycho.networks.losses import object_error
 from ptycho.networks.unrolled import Unrolled
 from ptycho.networks.weights import assign, get_weights, read
 from ptycho.progress import Progress
-from ptycho.simulation.examples import Example, Examples
+from ptycho.simulation.examples import Examples
 from ptycho.training.checkpoint import Checkpoints, Snapshot
 from ptycho.training.history import History, Losses
 from ptycho.training.interrupt import StopRequest
@@ -161,19 +161,17 @@ class Pretraining:
         assign(self.optimizer.variables, snapshot.optimizer, "optimizer")
         self.history = snapshot.history
 
+    def new_errors(self, form: BatchConfig, batches: int) -> np.ndarray:
+        """Errors of examples of a form that no training from this seed draws, ``(batches · batch,)``."""
+        network, examples = self.network.resized(geometry_of_form(form)), self.examples
 
-def evaluated(
-    network: Unrolled, examples: Examples, form: BatchConfig, batches: int, seed: int
-) -> np.ndarray:
-    """Errors of new examples of a form, ``(batches · batch,)``."""
-    resized = network.resized(geometry_of_form(form))
+        @tf.function(jit_compile=self.config.xla.compile, autograph=False)
+        def errors_of(batch: dict[str, tf.Tensor]) -> tf.Tensor:
+            found = network(batch["x"], batch["offsets"], batch["probe"], batch["start"])
+            return object_error(found, batch["target"], batch["light"])
 
-    @tf.function(jit_compile=True, autograph=False)
-    def step(batch: dict[str, tf.Tensor]) -> tf.Tensor:
-        found = resized(batch["x"], batch["offsets"], batch["probe"], batch["start"])
-        return object_error(found, batch["target"], batch["light"])
-
-    drawn: Iterator[Example] = (
-        examples.drawn(form, np.random.default_rng([seed, k])) for k in range(batches)
-    )
-    return np.concatenate([step({k: tf.constant(v) for k, v in batch.items()}).numpy() for batch in drawn])
+        seeds = ([self.config.seed + 1, k] for k in range(batches))
+        drawn = (examples.drawn(form, np.random.default_rng(seed)) for seed in seeds)
+        return np.concatenate(
+            [errors_of({key: tf.constant(value) for key, value in one.items()}).numpy() for one in drawn]
+        )

@@ -15,6 +15,12 @@ log = logging.getLogger("study")
 PATIENCE_S = 30.0  # for an interrupted program to end by itself
 
 
+def heed_signals() -> None:
+    """Let SIGINT and SIGTERM raise KeyboardInterrupt, also where the shell had them ignored."""
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, signal.default_int_handler)
+
+
 def execute(command: Sequence[str], output: IO[str]) -> int:
     """Run a script with its arguments; its exit code. What it prints goes to ``output``.
 

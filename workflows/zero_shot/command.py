@@ -6,7 +6,6 @@ import argparse
 import logging
 import os
 import shlex
-import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.pretrained import run_folder
 from workflows.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, MISTAKES, log_to_stderr
 from workflows.config import explained
+from workflows.study.processes import heed_signals
 from workflows.zero_shot.definition import LSQML, METHODS, Cell, Definition, load_definition
 from workflows.zero_shot.report import write_report
 from workflows.zero_shot.store import due
@@ -72,8 +72,7 @@ def main(words: Sequence[str]) -> int:
     except MISTAKES as error:
         sys.stderr.write(f"error: {explained(error)}\n")
         return EXIT_USAGE
-    for signum in (signal.SIGINT, signal.SIGTERM):  # also where the shell had them ignored
-        signal.signal(signum, signal.default_int_handler)
+    heed_signals()
     try:
         if not options.report_only:
             log.info("%d cells: %d to do", len(cells), len(waiting))
