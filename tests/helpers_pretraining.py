@@ -18,6 +18,7 @@ CLEAN = MeasurementConfig(
     probe_error_share=0,
     position_error_share=0,
     start_share=0,
+    solver_share=0,
 )
 
 

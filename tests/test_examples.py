@@ -33,7 +33,7 @@ CLEAN = {  # photons without number, and nothing that is not as it is said to be
     "photons": (1e12, 1e12),
     **{
         f"{key}_share": 0.0
-        for key in ("background", "bad", "probe_error", "position_error", "start", "again")
+        for key in ("background", "bad", "probe_error", "position_error", "start", "again", "solver")
     },
 }
 
@@ -103,11 +103,12 @@ def test_shapes_and_kinds_are_those_that_are_promised(name):
     B, C, N, R = form.batch, form.C, form.N, form.region_size
     modes = (form.modes,) if form.modes > 1 else ()
     shapes = {"x": (B, C, N, N), "offsets": (B, C, 2), "probe": (B, 1, *modes, N, N)}
-    shapes |= dict.fromkeys(("start", "target", "light"), (B, R, R)) | {"again": ()}
+    shapes |= dict.fromkeys(("start", "target", "light"), (B, R, R)) | {"again": (), "passes": ()}
     assert {key: value.shape for key, value in batch.items()} == shapes
     kinds = {key: value.dtype.name for key, value in batch.items()}
     waves = ("probe", "start", "target")
-    expected = {key: "complex64" if key in waves else "float32" for key in shapes} | {"again": "bool"}
+    expected = {key: "complex64" if key in waves else "float32" for key in shapes}
+    expected |= {"again": "bool", "passes": "int32"}
     assert kinds == expected
     assert all(np.isfinite(value).all() for value in batch.values())
 
@@ -214,6 +215,19 @@ def test_some_begin_without_an_object_others_with_a_rough_one():
     assert np.all(batch["start"][batch["light"] > 1.01e-3] != 0)
     starts = [batch_of("single", step, start_share=0.5)[1]["start"].any(axis=(1, 2)) for step in range(20)]
     assert 8 <= np.sum(starts) <= 32
+
+
+def test_some_batches_begin_after_passes_of_physics_all_of_them_from_rough_objects():
+    shares = {"again_share": 0.3, "solver_share": 0.4, "solver_passes": (3, 5)}
+    drawn = [batch_of("single", step, **shares)[1] for step in range(80)]
+    solved = [batch for batch in drawn if batch["passes"]]
+    again = [batch for batch in drawn if batch["again"]]
+    assert 20 <= len(solved) <= 44 and 14 <= len(again) <= 36
+    assert not any(batch["again"] for batch in solved)
+    assert {int(batch["passes"]) for batch in solved} == {3, 4, 5}
+    for batch in drawn:
+        begun = batch["start"].any(axis=(1, 2))
+        assert begun.all() if batch["passes"] else not begun.any()
 
 
 def test_the_rough_form_of_a_constant_has_a_slow_phase_alone():
@@ -414,6 +428,8 @@ def test_a_map_that_is_smaller_than_a_region_is_refused():
         ),
         ({"overlap": (0.9, 0.2)}, r"measurement\.overlap=\[0\.9, 0\.2\]: must be \[low, high\]"),
         ({"start_share": 2.0}, r"measurement\.start_share=2\.0: must be from 0 to 1"),
+        ({"solver_share": 0.8}, r"measurement\.solver_share=0\.8: must be at most 1 with again_share"),
+        ({"solver_passes": (0, 3)}, r"measurement\.solver_passes=\[0, 3\]: must be \[fewest, most\]"),
     ],
 )
 def test_impossible_measurements_are_refused(changes, message):

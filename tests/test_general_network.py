@@ -11,7 +11,7 @@ from helpers_pretraining import CLEAN, FORMS, batch_of, config_of
 from ptycho.config import UnrolledModel
 from ptycho.config.mapping import from_mapping, to_mapping
 from ptycho.networks.geometry import Geometry
-from ptycho.networks.losses import object_error
+from ptycho.networks.losses import amplitude_error, object_error
 from ptycho.networks.unrolled import Unrolled
 from ptycho.networks.weights import get_weights
 from ptycho.training.pretraining import geometry_of_form
@@ -69,6 +69,32 @@ def test_object_error_against_a_loop():
         wrong = sum(w * abs(o * turn - t) for o, t, _, w in pixels)
         expected = wrong / (sum(w * abs(t - mean) for _, t, _, w in pixels) + 0.003 * total)
         assert error_of(found[b], target[b], light[b])[0] == pytest.approx(expected, rel=1e-4)
+
+
+def test_amplitude_error_against_a_loop():
+    rng = np.random.default_rng(0)
+    found, target = (reference.random_complex(rng, (2, 5, 6)) for _ in range(2))
+    light = rng.uniform(0, 1, (2, 5, 6)).astype(np.float32)
+    light[:, 0, 0], light[:, 0, 1] = 1, 5e-4
+    computed = amplitude_error(*(tf.constant(a, tf.complex64) for a in (found, target)), light).numpy()
+    for b in range(2):
+        pixels = [
+            (abs(o), abs(t), lit / (lit + 0.1))
+            for o, t, lit in zip(*(a[b].flat for a in (found, target, light)), strict=True)
+            if lit > 1e-3
+        ]
+        total = sum(w for *_, w in pixels)
+        mean = sum(w * t for _, t, w in pixels) / total
+        wrong = sum(w * abs(o - t) for o, t, w in pixels)
+        expected = wrong / (sum(w * abs(t - mean) for _, t, w in pixels) + 0.03 * total)
+        assert computed[b] == pytest.approx(expected, rel=1e-4)
+
+
+def test_amplitude_error_does_not_see_phases():
+    found, target, light = random_objects()
+    turned = np.abs(target) * np.exp(1j * np.angle(found))
+    np.testing.assert_allclose(amplitude_error(turned.astype(np.complex64), target, light), 0, atol=1e-5)
+    assert np.all(amplitude_error(found, target, light).numpy() > 0.1)
 
 
 def random_objects(seed=1, side=7):
@@ -215,7 +241,12 @@ def test_the_cnns_are_told_the_misfit(name, bad, monkeypatch):
     form, batch = batch_of(name, measurement=replace(CLEAN, bad_share=bad, bad_pixels=(0.2, 0.2)))
     network = network_of(geometry_of_form(form), stages=1)
     told = []
-    monkeypatch.setattr(network.cnns[0], "call", lambda features: told.append(features) or features[..., :2])
+
+    def call(features, _):
+        told.append(features)
+        return features[..., :2], features
+
+    monkeypatch.setattr(network.cnns[0], "call", call)
     network(batch["x"], batch["offsets"], batch["probe"])
     (features,) = told
     assert features.shape == (2, form.region_size, form.region_size, 6)
@@ -227,10 +258,10 @@ def test_the_cnns_are_told_the_misfit(name, bad, monkeypatch):
 
 def misfits(network, batch, start):
     """What each stage is told."""
-    told, correction = [], network._correction
-    network._correction = lambda *arguments: told.append(arguments[-1].numpy()) or correction(*arguments)
+    told, features = [], network._features
+    network._features = lambda *arguments: told.append(arguments[-1].numpy()) or features(*arguments)
     network(batch["x"], batch["offsets"], batch["probe"], start)
-    network._correction = correction
+    network._features = features
     return np.array(told)[..., 0, 0]  # (stages, B)
 
 
@@ -293,3 +324,41 @@ def test_eager_and_compiled_agree_with_a_start():
     eager = network(*arguments).numpy()
     compiled = tf.function(lambda *a: network(*a), jit_compile=True)(*arguments)
     np.testing.assert_allclose(compiled, eager, atol=1e-4 * np.abs(eager).max())
+
+
+# ---- physics alone, and what a stage hands on
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_updates_by_physics_alone_are_those_of_an_untrained_network(name):
+    """Its corrections are zero: three stages are three updates; from a start, with dead pixels."""
+    form, batch = batch_of(name, measurement=replace(CLEAN, start_share=1.0, bad_share=1.0))
+    network = network_of(geometry_of_form(form), stages=3)
+    inputs = [batch[key] for key in ("x", "offsets", "probe", "start")]
+    found, expected = network.iterated(*inputs, tf.constant(3)), network(*inputs)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert np.abs(network.iterated(*inputs, tf.constant(2)) - expected).max() > 1e-4
+    begun = network.iterated(*inputs, tf.constant(0)).numpy()
+    given = batch["start"].numpy()
+    np.testing.assert_array_equal(begun[given != 0], given[given != 0])
+
+
+def test_a_stage_is_given_the_hidden_channels_of_the_one_before():
+    """Through weights that begin with zero: then it is as without."""
+    form, batch = batch_of("group")
+    inputs = [batch[key] for key in ("x", "offsets", "probe")]
+    network = network_of(geometry_of_form(form), stages=2, memory=True)
+    first, second = network.cnns
+    assert first.recall is None and second.recall.kernel.shape == (1, 1, 8, 8)
+    rng = np.random.default_rng(0)
+    second.tail.kernel.assign(rng.normal(0, 0.1, second.tail.kernel.shape))
+    forgetful = network(*inputs).numpy()
+    kept, plain = get_weights(network), network_of(geometry_of_form(form), stages=2)
+    for variable in plain.variables:
+        variable.assign(kept[variable.path.replace(plain.name, network.name, 1)])
+    np.testing.assert_allclose(plain(*inputs), forgetful, atol=1e-6)
+    second.recall.kernel.assign(rng.normal(0, 0.5, second.recall.kernel.shape))
+    recalling = network(*inputs).numpy()
+    assert np.abs(recalling - forgetful).max() > 1e-4
+    first.head.bias.assign(first.head.bias + 1.0)  # its tail is zero: nothing but what is handed on
+    assert np.abs(network(*inputs).numpy() - recalling).max() > 1e-4

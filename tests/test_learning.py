@@ -257,9 +257,12 @@ def test_the_cnns_see_numbers_of_order_one(datasets, small_config, monkeypatch):
     pinn = build_pinn(config, training_geometry(config, data))
     seen = []
     cnn = pinn.generator.cnns[0]
-    monkeypatch.setattr(
-        cnn, "call", lambda features: seen.append(features) or tf.ones_like(features)[..., :2]
-    )
+
+    def call(features, _):
+        seen.append(features)
+        return tf.ones_like(features)[..., :2], features
+
+    monkeypatch.setattr(cnn, "call", call)
     x, offsets = data.normalised(data.groups[:8]), data.offsets[:8]
     objects = pinn(x, offsets, data.model_probe).numpy()
     real, _, g_real, g_imag, light = (np.sqrt(np.mean(np.square(f))) for f in np.moveaxis(seen[0], -1, 0))

@@ -130,7 +130,7 @@ def test_a_configuration_is_as_it_was_stored():
 TINY = (
     *("steps=3", "maps=2", "map_side=40", "model.stages=1", "model.width=4", "xla.compile=false"),
     *("batches.four.N=16", "batches.four.batch=2", "batches.four.reach=5", "batches.single.N=16"),
-    *("~batches.dozen", "~batches.large", "~batches.large_single", "~batches.modes"),
+    *("~batches.many", "~batches.large", "~batches.large_single", "~batches.modes"),
 )
 
 

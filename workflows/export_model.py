@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 SIZES = {  # key: least, most
     "batch_size": (1, 2**16),
-    "group_size": (1, 64),
+    "group_size": (1, 512),
     "region_size": (1, 4096),
     "support": (2, 512),
 }

@@ -56,7 +56,7 @@ class InferConfig:
         if self.batch_size is not None:
             check(1 <= self.batch_size <= 2**16, "batch_size", self.batch_size, "null, or from 1 to 65536")
         if self.group_size is not None:
-            check(1 <= self.group_size <= 64, "group_size", self.group_size, "null, or from 1 to 64")
+            check(1 <= self.group_size <= 512, "group_size", self.group_size, "null, or from 1 to 512")
 
 
 @dataclass(frozen=True, eq=False)

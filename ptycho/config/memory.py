@@ -209,7 +209,8 @@ def parameters(config: NetworkConfig, name: str, N: int, C: int) -> int:
     """Trainable numbers of a network."""
     model = config.model
     if name == "pinn" and isinstance(model, UnrolledModel):
-        return 1 + model.stages * _weights(_stage(model))
+        recalled = model.memory * (model.stages - 1) * (model.width + 1) * model.width  # 1 × 1 convolutions
+        return 1 + model.stages * _weights(_stage(model)) + recalled
     if name == "pinn" and isinstance(model, UNetModel):
         encoder, channels = _filters(N, model.filters_scale), C if model.object_big else 1
         return _weights(_convolutions(C, encoder)) + 2 * _weights(
@@ -224,7 +225,7 @@ def layer_numbers(config: NetworkConfig, name: str, N: int, C: int, R: int, kept
     """Numbers that the convolutions and poolings of one group give; of one stage if they are not ``kept``."""
     model = config.model
     if name == "pinn" and isinstance(model, UnrolledModel):
-        outputs = sum(out for _, out in _stage(model))
+        outputs = sum(out for _, out in _stage(model)) + model.memory * model.width
         return (model.stages if kept else 1) * outputs * math.ceil(R / model.coarsening) ** 2
     if name == "pinn" and isinstance(model, UNetModel):
         return _coder_numbers(_filters(N, model.filters_scale), 1, N)

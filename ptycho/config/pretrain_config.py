@@ -51,6 +51,8 @@ class MeasurementConfig:
         position_error_px, position_error_share: standard deviation of what positions have wrong.
         start_share: share of examples that begin with a rough object instead of a constant.
         again_share: share of batches that begin with what the network itself makes of them, its second round.
+        solver_share, solver_passes: share of batches that begin with rough objects after so many updates by
+            physics alone, fewest and most: what a solver leaves, with the noise of these patterns.
     """
 
     overlap: Range = (0.0, 0.9)
@@ -65,6 +67,8 @@ class MeasurementConfig:
     position_error_share: float = 0.15
     start_share: float = 0.25
     again_share: float = 0.3
+    solver_share: float = 0.2
+    solver_passes: tuple[int, int] = (2, 12)
 
     def __post_init__(self) -> None:
         limits = {
@@ -77,8 +81,13 @@ class MeasurementConfig:
         }
         for key, (low, high) in limits.items():
             _range(f"measurement.{key}", getattr(self, key), low, high)
-        for key in ("background", "bad", "probe_error", "position_error", "start", "again"):
+        for key in ("background", "bad", "probe_error", "position_error", "start", "again", "solver"):
             _share(f"measurement.{key}_share", getattr(self, f"{key}_share"))
+        both = self.again_share + self.solver_share
+        check(both <= 1, "measurement.solver_share", self.solver_share, "at most 1 with again_share")
+        low, high = self.solver_passes
+        allowed = "[fewest, most] in 1 to 1000"
+        check(1 <= low <= high <= 1000, "measurement.solver_passes", [low, high], allowed)
 
 
 @dataclass(frozen=True)
@@ -117,7 +126,7 @@ class PretrainConfig(NetworkConfig):
     MODELS: ClassVar[tuple[str, ...]] = ("pinn",)
     models: tuple[str, ...] = ("pinn",)
     nepochs: int = 1
-    steps: int = 10_000
+    steps: int = 16_000
     batch_size: int = 8
     group_size: int = 12
     maps: int = 3000
@@ -135,7 +144,7 @@ class PretrainConfig(NetworkConfig):
         self._check_network()
         check(1 <= self.steps <= 10**8, "steps", self.steps, "from 1 to 100000000")
         check(1 <= self.maps <= 10**6, "maps", self.maps, "from 1 to 1000000")
-        check(1 <= self.group_size <= 64, "group_size", self.group_size, "from 1 to 64")
+        check(1 <= self.group_size <= 512, "group_size", self.group_size, "from 1 to 512")
         check(isinstance(self.model, UnrolledModel), "model", self.model.KIND, "an unrolled network")
         largest = max((form.region_size for form in self.forms), default=0)
         check(self.map_side >= largest, "map_side", self.map_side, f"at least {largest}, the largest region")

@@ -63,7 +63,7 @@ class ScanRunConfig(NetworkConfig):
             )
         self._check_network(fewest_epochs=0 if self.run is not None else 1)
         if self.group_size is not None:
-            check(1 <= self.group_size <= 64, "group_size", self.group_size, "null, or from 1 to 64")
+            check(1 <= self.group_size <= 512, "group_size", self.group_size, "null, or from 1 to 512")
         for key in ("free_fraction", "val_fraction"):
             value = getattr(self, key)
             check(math.isfinite(value) and 0 <= value <= 0.5, key, value, "from 0 to 0.5")

@@ -149,6 +149,7 @@ class UnrolledModel:
     neighbours: int = 3
     neighbour_distance_px64: float = 12.0
     misfit: bool = False
+    memory: bool = False
 
     def __post_init__(self) -> None:
         _check_neighbours(self.neighbours, self.neighbour_distance_px64)

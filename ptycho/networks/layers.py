@@ -9,12 +9,12 @@ import tensorflow as tf
 
 
 def conv(
-    filters: int, seed: int, name: str, activation: str | None = None, zero: bool = False
+    filters: int, seed: int, name: str, activation: str | None = None, zero: bool = False, side: int = 3
 ) -> keras.layers.Conv2D:
     """A 3 × 3 "same" convolution with He-normal weights drawn from ``seed``, or with zero weights."""
     kernel = keras.initializers.Zeros() if zero else keras.initializers.HeNormal(seed=seed)
     return keras.layers.Conv2D(
-        filters, 3, padding="same", activation=activation, kernel_initializer=kernel, name=name
+        filters, side, padding="same", activation=activation, kernel_initializer=kernel, name=name
     )
 
 

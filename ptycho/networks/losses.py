@@ -15,6 +15,7 @@ from ptycho.physics import scaled
 
 FLOOR = 1e-6  # of a pixel's predicted count, where nothing else bounds the logarithm
 LEAST_CONTRAST = 3e-3  # added to that of an object, which may be blank where light falls
+LEAST_AMPLITUDE_CONTRAST = 0.03  # as much for amplitudes alone: many objects absorb next to nothing
 DIM, UNLIT = 0.1, 1e-3  # of the strongest light: a pixel counts half there; below the other, not at all
 
 
@@ -80,14 +81,34 @@ def object_error(found: tf.Tensor, target: tf.Tensor, light: tf.Tensor) -> tf.Te
     Returns:
         ``(B,)`` float32; one for the best constant.
     """
-    weights = tf.where(light > UNLIT, light / (light + DIM), tf.zeros_like(light))
-    weights /= tf.reduce_sum(weights, axis=(1, 2), keepdims=True)
+    weights = light_weights(light)
     weighted = scaled(tf.math.conj(target), weights)
     product = tf.reduce_sum(weighted * found, axis=(1, 2), keepdims=True)
     phase = scaled(tf.math.conj(product), 1 / (tf.abs(product) + FLOOR))
     mean = tf.math.conj(tf.reduce_sum(weighted, axis=(1, 2), keepdims=True))
     contrast = tf.reduce_sum(weights * tf.abs(target - mean), axis=(1, 2))
     return tf.reduce_sum(weights * tf.abs(found * phase - target), axis=(1, 2)) / (contrast + LEAST_CONTRAST)
+
+
+def amplitude_error(found: tf.Tensor, target: tf.Tensor, light: tf.Tensor) -> tf.Tensor:
+    """How far the amplitudes of objects are from the true ones, relative to their contrast.
+
+        Σ w ||O| − |T|| / (Σ w ||T| − mean| + 0.03),   w as in :func:`object_error`
+
+    In a strongly phase-shifting object the complex error says next to nothing of the amplitude. Arguments
+    and result as there.
+    """
+    weights, found, target = light_weights(light), tf.abs(found), tf.abs(target)
+    mean = tf.reduce_sum(weights * target, axis=(1, 2), keepdims=True)
+    contrast = tf.reduce_sum(weights * tf.abs(target - mean), axis=(1, 2))
+    wrong = tf.reduce_sum(weights * tf.abs(found - target), axis=(1, 2))
+    return wrong / (contrast + LEAST_AMPLITUDE_CONTRAST)
+
+
+def light_weights(light: tf.Tensor) -> tf.Tensor:
+    """``l / (l + DIM)``, none where hardly any light falls, their sum one for each of ``(B, R, R)``."""
+    weights = tf.where(light > UNLIT, light / (light + DIM), tf.zeros_like(light))
+    return weights / tf.reduce_sum(weights, axis=(1, 2), keepdims=True)
 
 
 class Loss(NamedTuple):

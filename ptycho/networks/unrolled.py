@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -26,12 +26,18 @@ class ResidualCNN(keras.layers.Layer):
     residual blocks → depth-to-space → ``(B, h, h, 2)``, real and imaginary part. An h that the coarsening
     does not divide is padded and cropped. The last convolution starts at zero: untrained, this is the bare
     physics iteration.
+
+    Called, it gives its hidden channels, too. With ``recalls`` it adds a 1 × 1 convolution of those that
+    another one had, which starts at zero, to its first layer.
     """
 
-    def __init__(self, width: int, blocks: int, coarsening: int, seed: int, **kwargs: Any) -> None:
+    def __init__(
+        self, width: int, blocks: int, coarsening: int, seed: int, recalls: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.width, self.blocks, self.coarsening, self.seed = width, blocks, coarsening, seed
-        self.head = conv(width, seed, "head", "relu")
+        self.head = conv(width, seed, "head")
+        self.recall = conv(width, seed, "recall", zero=True, side=1) if recalls else None
         self.first = [conv(width, seed + 2 * i + 1, f"first_{i}", "relu") for i in range(blocks)]
         self.second = [conv(width, seed + 2 * i + 2, f"second_{i}") for i in range(blocks)]
         self.tail = conv(2 * coarsening**2, seed, "tail", zero=True)
@@ -40,15 +46,18 @@ class ResidualCNN(keras.layers.Layer):
         batch, height, width, channels = input_shape
         inner = (batch, *(-(-side // self.coarsening) for side in (height, width)), self.width)
         self.head.build((*inner[:3], self.coarsening**2 * channels))
-        for layer in (*self.first, *self.second, self.tail):
+        for layer in (*([self.recall] if self.recall else []), *self.first, *self.second, self.tail):
             layer.build(inner)
 
-    def call(self, features):
+    def call(self, features, recalled=None):
         height, width = features.shape[1:3]
         hidden = self.head(self._coarse(features))
+        if self.recall is not None:
+            hidden += self.recall(recalled)
+        hidden = tf.nn.relu(hidden)
         for first, second in zip(self.first, self.second, strict=True):
             hidden = tf.nn.relu(hidden + second(first(hidden)))
-        return self._fine(self.tail(hidden))[:, :height, :width]
+        return self._fine(self.tail(hidden))[:, :height, :width], hidden
 
     def _coarse(self, images):
         """Space-to-depth, after zeros behind the last row and column where the coarsening needs them."""
@@ -59,6 +68,14 @@ class ResidualCNN(keras.layers.Layer):
 
     def _fine(self, images):
         return images if self.coarsening == 1 else tf.nn.depth_to_space(images, self.coarsening)
+
+
+class Light(NamedTuple):
+    """Where the probe lies, itself, moved by the positions' fractions, and ``Σ_k |P_k|²``."""
+
+    positions: tf.Tensor
+    probe: tf.Tensor
+    illumination: tf.Tensor
 
 
 class Unrolled(keras.layers.Layer):
@@ -77,8 +94,9 @@ class Unrolled(keras.layers.Layer):
 
         log √(Σ_k |F⁻¹[…] − ψ_k|² / Σ_k x_k² + 10⁻⁸) / 4,
 
-    from which they learn what noise there is, and how far it is to go. A ``start`` that is given takes the
-    place of the constant, where it is not zero.
+    from which they learn what noise there is, and how far it is to go. With ``settings.memory`` each CNN is
+    given the hidden channels of the one before, from which it can learn a momentum, and more. A ``start``
+    that is given takes the place of the constant, where it is not zero.
     Sources: Thibault et al., Ultramicroscopy 109 (2009), eq. 8; Maiden & Rodenburg, Ultramicroscopy 109
     (2009), eq. 6 (which divides by max |P|² instead).
 
@@ -104,7 +122,10 @@ class Unrolled(keras.layers.Layer):
         super().__init__(**kwargs)
         self.settings, self.geometry, self.mover = settings, geometry, mover
         size = (settings.width, settings.blocks, settings.coarsening)
-        self.cnns = [ResidualCNN(*size, seed + 100 * k, name=f"stage_{k}") for k in range(settings.stages)]
+        self.cnns = [
+            ResidualCNN(*size, seed + 100 * k, settings.memory and k > 0, name=f"stage_{k}")
+            for k in range(settings.stages)
+        ]
 
     def resized(self, geometry: Geometry) -> Unrolled:
         """The same network, with the very same variables, for other sizes."""
@@ -131,25 +152,54 @@ class Unrolled(keras.layers.Layer):
             probe: ``(N, N)`` or, for each group, ``(B, 1, N, N)``; modes are an axis K before the last two.
             start: ``(B, R, R)`` complex64, an estimate of the objects, zero where there is none. None: none.
         """
-        measured = physics.uncentre(x)
+        light = self._light(offsets, probe)
+        begun = self._begun(x, probe, start)
+        objects = inner = physics.crop_to(begun, self.side)
+        hidden = None
+        for cnn in self.cnns:
+            change, g = self._step(objects, x, light)
+            objects = objects + g
+            features = self._features(objects, g, light.illumination, self._misfit(change, x))
+            found, hidden = cnn(features, hidden)
+            found *= CORRECTION_GAIN
+            objects = objects + physics.of_parts(found[..., 0], found[..., 1], g)
+        return begun + physics.pad_to(objects - inner, self.geometry.region_size)
+
+    def iterated(self, x, offsets, probe, start, count):
+        """The objects after ``count`` updates g alone: what a solver makes of the patterns, and their noise.
+
+        Arguments and result as of the call.
+        """
+        light = self._light(offsets, probe)
+        begun = self._begun(x, probe, start)
+        inner = physics.crop_to(begun, self.side)
+        objects = tf.while_loop(
+            lambda k, _: k < count,
+            lambda k, objects: (k + 1, objects + self._step(objects, x, light)[1]),
+            (tf.constant(0), inner),
+        )[1]
+        return begun + physics.pad_to(objects - inner, self.geometry.region_size)
+
+    def _light(self, offsets, probe):
         positions = offsets + (self.side - self.geometry.N) / 2
-        level = self._start(x, probe)  # (B, 1, 1)
         if self.geometry.exact:
             positions, probe = physics.split_positions(positions, probe)
-        illumination = self._illumination(positions, probe)
-        R = self.geometry.region_size
-        shape = (sizes(illumination)[0], R, R)
-        begun = physics.by_part(lambda part: tf.broadcast_to(part, shape), level)
-        begun = begun if start is None else tf.where(start == 0, begun, start)
-        objects = inner = physics.crop_to(begun, self.side)
-        for cnn in self.cnns:
-            change = self._change(objects, measured, positions, probe)
-            g = self._update(change, positions, probe, illumination)
-            objects = objects + g
-            objects = objects + self._correction(cnn, objects, g, illumination, self._misfit(change, x))
-        return begun + physics.pad_to(objects - inner, R)
+        return Light(positions, probe, self._illumination(positions, probe))
 
-    def _start(self, x, probe):
+    def _step(self, objects, x, light):
+        """How the exit waves change, and g."""
+        change = self._change(objects, physics.uncentre(x), light.positions, light.probe)
+        return change, self._update(change, light.positions, light.probe, light.illumination)
+
+    def _begun(self, x, probe, start):
+        """``start``, and the constant where it is zero, ``(B, R, R)``."""
+        R = self.geometry.region_size
+        shape = (sizes(x)[0], R, R)
+        begun = physics.by_part(lambda part: tf.broadcast_to(part, shape), self._level(x, probe))
+        return begun if start is None else tf.where(start == 0, begun, start)
+
+    def _level(self, x, probe):
+        """The constant, ``(B, 1, 1)``."""
         energy = tf.reduce_mean(self._energy(x), axis=1)  # (B,)
         light = physics.over_modes(physics.intensity(probe), physics.has_modes(probe))
         light = tf.reshape(tf.reduce_sum(light, axis=(-2, -1)), [-1])  # (1,), or (B,): a probe for each group
@@ -189,10 +239,10 @@ class Unrolled(keras.layers.Layer):
         share = tf.sqrt(left / tf.reduce_sum(self._energy(x), axis=1) + LEAST_MISFIT**2)
         return tf.math.log(share)[:, None, None] / 4
 
-    def _correction(self, cnn, objects, g, illumination, misfit):
+    def _features(self, objects, g, illumination, misfit):
+        """What a CNN sees, ``(B, side, side, 5)`` or one more."""
         light = illumination / tf.reduce_max(illumination, axis=(1, 2), keepdims=True)
         objects, g = OBJECT_GAIN * objects, UPDATE_GAIN * g
         parts = [part(waves) for waves in (objects, g) for part in (physics.real, physics.imag)]
         told = [] if misfit is None else [tf.broadcast_to(misfit, sizes(light))]
-        correction = CORRECTION_GAIN * cnn(tf.stack([*parts, light, *told], axis=-1))
-        return physics.of_parts(correction[..., 0], correction[..., 1], g)
+        return tf.stack([*parts, light, *told], axis=-1)

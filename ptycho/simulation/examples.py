@@ -44,7 +44,8 @@ class Example(TypedDict):
 
     ``x (B, C, N, N)``, ``offsets (B, C, 2)``, ``probe (B, 1, K, N, N)``, ``start (B, R, R)`` (zero: none),
     ``target (B, R, R)``, and ``light (B, R, R)``: ``Σ_k Σ_m |P_m|²`` over its maximum. ``again``, a bool:
-    begin with what the network makes of the batch.
+    begin with what the network makes of the batch. ``passes``, int32: begin with what so many updates by
+    physics alone make of ``start``.
     """
 
     x: np.ndarray
@@ -54,6 +55,7 @@ class Example(TypedDict):
     target: np.ndarray
     light: np.ndarray
     again: np.ndarray
+    passes: np.ndarray
 
 
 @dataclass(eq=False)
@@ -85,15 +87,21 @@ class Examples:
 
     def drawn(self, form: BatchConfig, rng: np.random.Generator) -> Example:
         """A random batch of a form."""
-        again = np.asarray(rng.random() < self.config.measurement.again_share)
-        every = [self._example(form, child) for child in rng.spawn(form.batch)]
+        measurement, chance = self.config.measurement, rng.random()
+        again = chance < measurement.again_share
+        solved = not again and chance < measurement.again_share + measurement.solver_share
+        low, high = measurement.solver_passes
+        passes = rng.integers(low, high + 1) if solved else 0
+        started = 1.0 if solved else measurement.start_share
+        every = [self._example(form, started, child) for child in rng.spawn(form.batch)]
         stacked = {key: np.stack([one[key] for one in every]) for key in every[0]}
-        return Example(again=again, **stacked)  # type: ignore[typeddict-item]
+        return Example(again=np.asarray(again), passes=np.int32(passes), **stacked)  # type: ignore[typeddict-item]
 
     def _rng(self, step: int) -> np.random.Generator:
         return np.random.default_rng([self.config.seed, STEPS, step])
 
-    def _example(self, form: BatchConfig, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    def _example(self, form: BatchConfig, started: float, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """One example; it begins with a rough object with the chance ``started``."""
         measurement, R = self.config.measurement, form.region_size
         entry = chosen(self.probes, rng)
         probe = make(PROBE_KINDS[entry.kind], form.N, entry.ranges, rng)
@@ -115,7 +123,7 @@ class Examples:
             positions = np.clip(positions + rng.normal(0, error, positions.shape), -form.reach, form.reach)
         told = scale * (told if form.modes > 1 else told[0])
         start = np.zeros_like(target)
-        if rng.random() < measurement.start_share:
+        if rng.random() < started:
             start = rough(target, light, rng)
         return {
             "x": x.astype(np.float32),

@@ -16,7 +16,7 @@ import tensorflow as tf
 from ptycho.config.pretrain_config import BatchConfig, PretrainConfig
 from ptycho.networks import GENERATORS, generator_mover
 from ptycho.networks.geometry import Geometry
-from ptycho.networks.losses import object_error
+from ptycho.networks.losses import amplitude_error, object_error
 from ptycho.networks.unrolled import Unrolled
 from ptycho.networks.weights import assign, get_weights, read
 from ptycho.progress import Progress
@@ -30,6 +30,7 @@ from ptycho.training.optimizers import learning_rate_schedule
 log = logging.getLogger(__name__)
 
 EASY = 0.01  # relative error below which an example hardly gains by being better still
+AMPLITUDE = 0.5  # weight of the amplitudes' own error
 ROW = 200  # steps in a row of the history
 WORKERS = 3  # threads that make batches
 AHEAD = 6  # batches that are made while another is trained on
@@ -48,7 +49,8 @@ def geometry_of_form(form: BatchConfig) -> Geometry:
 class Pretraining:
     """A training and its state; :meth:`run` goes on from the last checkpoint.
 
-    The loss is the mean of ``log(e + EASY)`` with e of :func:`ptycho.networks.losses.object_error`: what is
+    The loss is the mean of ``log(e + EASY) + AMPLITUDE·log(a + EASY)`` with e and a of
+    :func:`ptycho.networks.losses.object_error` and :func:`~ptycho.networks.losses.amplitude_error`: what is
     nearly right is worth as much as what is still wrong.
     """
 
@@ -120,17 +122,16 @@ class Pretraining:
             @tf.function(jit_compile=self.config.xla.compile, reduce_retracing=False, autograph=False)
             def train_step(batch: dict[str, tf.Tensor]) -> tf.Tensor:
                 inputs = batch["x"], batch["offsets"], batch["probe"]
-                start = tf.cond(
-                    batch["again"],
-                    lambda: network(*inputs, batch["start"]),
-                    lambda: batch["start"],
-                )
+                start, passes = batch["start"], batch["passes"]
+                solved = tf.cond(passes > 0, lambda: network.iterated(*inputs, start, passes), lambda: start)
+                start = tf.cond(batch["again"], lambda: network(*inputs, start), lambda: solved)
                 with tf.GradientTape() as tape:
                     found = network(*inputs, start)
-                    error = object_error(found, batch["target"], batch["light"])
-                    loss = tf.reduce_mean(tf.math.log(error + EASY))
+                    told = found, batch["target"], batch["light"]
+                    error = tf.reduce_mean(tf.math.log(object_error(*told) + EASY))
+                    loss = error + AMPLITUDE * tf.reduce_mean(tf.math.log(amplitude_error(*told) + EASY))
                 self.optimizer.apply(tape.gradient(loss, variables), variables)
-                return tf.exp(loss)
+                return tf.exp(error)
 
             self._steps[form] = train_step
         return self._steps[form]

@@ -201,7 +201,7 @@ def load_definition(path: Path) -> Definition:
     read = made(Definition, loaded(path), str(path))
     check(isinstance(read.run, str) and bool(read.run), "run", read.run, "a run's folder, or pretrained")
     check(isinstance(read.seed, int) and read.seed >= 0, "seed", read.seed, "an integer >= 0")
-    check(1 <= read.group_size <= 64, "group_size", read.group_size, "from 1 to 64")
+    check(1 <= read.group_size <= 512, "group_size", read.group_size, "from 1 to 512")
     check(1 <= read.passes <= 1000, "passes", read.passes, "from 1 to 1000")
     check(bool(read.methods), "methods", "[]", f"drawn from {', '.join(METHODS)}")
     for method in read.methods:
