@@ -52,13 +52,15 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--experiment", default="gs1_curved", help="of conf/experiment (gs1_curved)")
     parser.add_argument("--run", default="pretrained", help="the network (pretrained)")
-    parser.add_argument("--group-size", type=int, default=12, help="patterns in a group (12)")
+    parser.add_argument("--group-size", type=int, help="patterns in a group (the network's)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of the network ({ROUNDS})")
     parser.add_argument("--passes", type=int, default=3, help="of the solver (3)")
-    parser.add_argument("--batch", type=int, default=8, help="groups in a batch (8)")
+    parser.add_argument("--batch", type=int, help="groups in a batch (the network's)")
     parser.add_argument("--repeats", type=int, default=3, help="timed runs (3)")
     options = parser.parse_args(words)
     model, data = load_model(options.run), scan(options.experiment)
+    options.group_size = options.group_size or model.config.group_size  # type: ignore[union-attr]
+    options.batch = options.batch or model.config.batch_size
     ways: dict[str, Callable[[Path], Steps]] = {
         "network": lambda path: by_network(path, model, options),
         "solver from a constant": lambda path: by_solver(path, options.passes),
@@ -131,6 +133,7 @@ def counted(model: LoadedModel, data: Dataset, group_size: int, rounds: int) -> 
     side = -(-view.region_size // net.coarsening)
     pixels, features = net.coarsening**2, 5 + net.misfit
     channels = features * pixels * net.width + 2 * net.blocks * net.width**2 + net.width * 2 * pixels
+    channels += net.memory * net.width**2 / 9  # 1 × 1
     convolutions = 2 * 9 * channels * side**2 / group_size
     transform = 5 * view.N**2 * np.log2(view.N**2)
     ffts = 2 * net.stages + 1

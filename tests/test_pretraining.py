@@ -1,6 +1,7 @@
 """Pretraining: going on with it, what it learns, its configuration and its script."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from ptycho.networks.weights import get_weights
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import Stopped, StopRequest
 from ptycho.training.pretraining import Pretraining, form_name, geometry_of_form
+from workflows.pretrain import lasting
 
 SCRIPT = ROOT / "scripts" / "pretrain.py"
 
@@ -66,6 +68,31 @@ def test_an_interrupted_training_ends_as_one_that_was_not(tmp_path, monkeypatch)
             found = [losses[name] for losses in errors[4 * k : 4 * k + 4] if name in losses]
             expected = np.prod(found) ** (1 / len(found)) if found else -1
             assert row[name] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_shorter_training_is_the_longer_one_but_for_its_end(tmp_path, monkeypatch):
+    """Also where it was meant to be the longer one: interrupted, made shorter, and gone on with."""
+    monkeypatch.setattr("ptycho.training.pretraining.ROW", 1)
+    longer = config_of("single", model=UnrolledModel(stages=1, width=4), horizon=14)
+    shorter = replace(longer, steps=8)
+    rows, fewer = (Pretraining(config, None, StopRequest()).run().rows for config in (longer, shorter))
+    rate = TrainConfig().learning_rate
+    assert [row["learning_rate"] for row in fewer[:7]] == [row["learning_rate"] for row in rows[:7]]
+    assert fewer[7]["learning_rate"] < 0.01 * rate < 0.3 * rate < rows[7]["learning_rate"]
+    assert [row["N16_C1"] for row in fewer[:7]] == [row["N16_C1"] for row in rows[:7]]
+    kept = {"horizon": 14}  # all that the checkpoints are to compare
+    with pytest.raises(Stopped):
+        Pretraining(longer, Checkpoints(tmp_path, kept, 1e9), StopAfter(5)).run()
+    again = Pretraining(shorter, Checkpoints(tmp_path, kept, 1e9), StopRequest())
+    assert [row["N16_C1"] for row in again.run().rows] == [row["N16_C1"] for row in fewer]
+
+
+def test_what_a_training_keeps_to_the_end():
+    settings = to_mapping(config_of(steps=12))
+    for changed in ({"steps": 9, "horizon": 12}, {"group_size": 3}, {"batch_size": 1}):
+        assert lasting(to_mapping(replace(config_of(steps=12), **changed))) == lasting(settings)
+    for changed in ({"steps": 9}, {"horizon": 13}, {"seed": 1}):
+        assert lasting(to_mapping(replace(config_of(steps=12), **changed))) != lasting(settings)
 
 
 def test_seeds_make_the_weights():
@@ -174,6 +201,7 @@ def test_help_lists_the_keys(in_process):
 @pytest.mark.parametrize(
     "override, message",
     [
+        ("horizon=9", r"error: horizon=9: must be null, or at least steps = 12000"),
         ("steps=0", r"error: steps=0: must be from 1 to 100000000"),
         ("probes.disk.diameter=[0.9,1]", r"error: probes.disk.diameter=[0.9, 1]: must be [low, high] within"),
         ("+objects.clouds.blur=[1,2]", r"error: objects.clouds.blur=[1, 2]: must be left out; known are"),

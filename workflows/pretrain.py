@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 NETWORK = "pinn"
 TRANSMISSION = 0.5  # mean |O|² that amplitudes which are no counts are scaled to
+INFERENCE = ("group_size", "batch_size")  # keys
 TRIED = 100  # new examples of each form of batches, by which the card tells the error
 
 
@@ -61,8 +62,10 @@ def run(config: PretrainConfig, folder: RunFolder, stop: StopRequest) -> None:
 
 
 def lasting(settings: dict[str, Any]) -> dict[str, Any]:
-    """What a training keeps to the end: a change of ``steps`` in config.yaml ends it sooner or later."""
-    return {key: value for key, value in settings.items() if key != "steps"}
+    """What a training keeps to the end: a change of ``steps`` in config.yaml ends it sooner or later, and that
+    of what an inference takes leaves it as it is."""
+    kept = {key: value for key, value in settings.items() if key not in ("steps", *INFERENCE)}
+    return kept | {"horizon": settings["horizon"] or settings["steps"]}
 
 
 def as_pinn(config: PretrainConfig, network: Unrolled) -> keras.Model:
@@ -123,7 +126,10 @@ def card(
         f"- overlap {_range(m.overlap)}; photons in a pattern {_range(m.photons)}",
         f"- imperfect: background in {m.background_share:.0%}, dead pixels in {m.bad_share:.0%}, a wrong "
         f"probe in {m.probe_error_share:.0%}, wrong positions in {m.position_error_share:.0%} of them",
-        f"- {m.start_share:.0%} begin with a rough object, the others with a constant",
+        f"- of the batches {m.again_share:.0%} begin with what the network makes of them, and "
+        f"{m.solver_share:.0%} with rough objects after {m.solver_passes[0]} to {m.solver_passes[1]} updates "
+        f"by physics alone; of the other examples {m.start_share:.0%} with a rough object, the rest with a "
+        "constant",
         "",
         "## Relative error on new examples of the same distributions",
         "",

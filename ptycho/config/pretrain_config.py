@@ -121,12 +121,16 @@ class PretrainConfig(NetworkConfig):
 
     ``probes`` and ``objects`` are distributions, ``kind: {weight, parameter: [low, high]}``, over the tables
     of :mod:`ptycho.simulation.probe_kinds` and :mod:`ptycho.simulation.object_kinds`.
+
+    The learning rate follows a cosine of ``horizon`` steps (null: ``steps``). A training of fewer steps leaves
+    it for zero near its end; up to there it is the same, however long it is to be.
     """
 
     MODELS: ClassVar[tuple[str, ...]] = ("pinn",)
     models: tuple[str, ...] = ("pinn",)
     nepochs: int = 1
     steps: int = 16_000
+    horizon: int | None = None
     batch_size: int = 8
     group_size: int = 12
     maps: int = 3000
@@ -143,6 +147,8 @@ class PretrainConfig(NetworkConfig):
     def __post_init__(self) -> None:
         self._check_network()
         check(1 <= self.steps <= 10**8, "steps", self.steps, "from 1 to 100000000")
+        least = f"null, or at least steps = {self.steps}"
+        check(self.horizon is None or self.horizon >= self.steps, "horizon", self.horizon, least)
         check(1 <= self.maps <= 10**6, "maps", self.maps, "from 1 to 1000000")
         check(1 <= self.group_size <= 512, "group_size", self.group_size, "from 1 to 512")
         check(isinstance(self.model, UnrolledModel), "model", self.model.KIND, "an unrolled network")

@@ -35,6 +35,20 @@ class Later(keras.optimizers.schedules.LearningRateSchedule):
         return tf.where(step < self.first, tf.zeros_like(rate), rate)
 
 
+class Cooled(keras.optimizers.schedules.LearningRateSchedule):
+    """Another schedule that ends at step ``last``: over ``length`` steps before, times what falls to zero."""
+
+    def __init__(
+        self, schedule: keras.optimizers.schedules.LearningRateSchedule, last: int, length: int
+    ) -> None:
+        self.schedule, self.last, self.length = schedule, last, length
+
+    def __call__(self, step):
+        rate = self.schedule(step)
+        left = (self.last - tf.cast(step, rate.dtype)) / self.length
+        return rate * tf.clip_by_value(left, 0.0, 1.0)
+
+
 class TwoOptimizers:
     """An optimizer of the network, and one of ``own``, which is trained beside it."""
 

@@ -25,12 +25,13 @@ from ptycho.training.checkpoint import Checkpoints, Snapshot
 from ptycho.training.history import History, Losses
 from ptycho.training.interrupt import StopRequest
 from ptycho.training.loop import NonFiniteLossError
-from ptycho.training.optimizers import learning_rate_schedule
+from ptycho.training.optimizers import Cooled, learning_rate_schedule
 
 log = logging.getLogger(__name__)
 
 EASY = 0.01  # relative error below which an example hardly gains by being better still
 AMPLITUDE = 0.5  # weight of the amplitudes' own error
+COOLDOWN = 0.15  # of the steps, where they end before the cosine of the learning rate does
 ROW = 200  # steps in a row of the history
 WORKERS = 3  # threads that make batches
 AHEAD = 6  # batches that are made while another is trained on
@@ -66,7 +67,10 @@ class Pretraining:
             name="generator",
         )
         self.network.build((first.batch, first.C, first.N, first.N))
-        schedule = learning_rate_schedule(config.train, config.train.learning_rate, config.steps)
+        horizon = config.horizon or config.steps
+        schedule = learning_rate_schedule(config.train, config.train.learning_rate, horizon)
+        if config.steps < horizon:
+            schedule = Cooled(schedule, config.steps, max(1, round(COOLDOWN * config.steps)))
         self.optimizer = keras.optimizers.Adam(schedule, global_clipnorm=config.train.clip_norm, name="adam")
         self.optimizer.build(self.network.trainable_variables)
         self.history = History()

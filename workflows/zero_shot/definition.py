@@ -18,8 +18,8 @@ from ptycho.simulation.object_kinds import OBJECT_KINDS
 from ptycho.simulation.probe_kinds import PROBE_KINDS
 from workflows.study.definition import loaded, made
 
-ZERO_SHOT, REFINED, LSQML = "zero_shot", "refined", "lsqml"
-METHODS = (ZERO_SHOT, REFINED, "tuned1", "tuned2", "scratch", LSQML)
+ZERO_SHOT, REFINED, POLISHED, LSQML = "zero_shot", "refined", "polished", "lsqml"
+METHODS = (ZERO_SHOT, REFINED, POLISHED, "tuned1", "tuned2", "scratch", LSQML)
 BOTH, ONE, NEITHER = "probe and object held out", "one of them held out", "neither held out"
 LISTS = ("probes", "objects", "materials", "scans", "photons", "N")  # of a panel, whose product are its cells
 SHARES = ("unrelated", "bright")  # of the objects of a material
@@ -123,7 +123,7 @@ class Definition:
     scans: Mapping[str, Any]
     panels: Sequence[Any]
     methods: Sequence[str] = METHODS
-    group_size: int = 12
+    group_size: int = 64
     passes: int = 5
     tuning: Any = None
     seed: int = 0
@@ -157,8 +157,8 @@ class Definition:
     def _panel_cells(self, panel: Panel) -> list[Cell]:
         own = {key: value for key, value in asdict(panel).items() if value is not None}
         lists = asdict(self.usual) | own
-        least = max(self.group_size, 2 * self.tuning.batch_size, self.tuning.group_size)
-        few = f"at least {least}: group_size, tuning.group_size, and twice tuning.batch_size"
+        least = max(2 * self.tuning.batch_size, self.tuning.group_size)
+        few = f"at least {least}: tuning.group_size, and twice tuning.batch_size"
         check(lists["positions"] >= least, "positions", lists["positions"], few)
         every = itertools.product(*(lists[key] for key in LISTS))
         return [self._cell(dict(zip(LISTS, chosen, strict=True)), lists["positions"]) for chosen in every]

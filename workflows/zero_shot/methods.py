@@ -23,7 +23,7 @@ from ptycho.run.loaded import ROUNDS, LoadedModel
 from ptycho.run.network import StoredNetwork
 from ptycho.scan.dataset import Dataset
 from ptycho.training.loop import train
-from workflows.zero_shot.definition import LSQML, REFINED, ZERO_SHOT, Definition
+from workflows.zero_shot.definition import LSQML, POLISHED, REFINED, ZERO_SHOT, Definition
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Case:
     @cached_property
     def tiles(self) -> Dataset:
         """Groups for the network; their regions are of few sizes, so that cells share compiled programs."""
-        tiles = self.data.tiled(self.study.group_size)
+        tiles = self.data.tiled(min(self.study.group_size, len(self.data.positions)))
         return replace(tiles, region_size=-(-tiles.region_size // SIZES) * SIZES)
 
     @cached_property
@@ -89,6 +89,14 @@ class Case:
             return begun
         seconds, found = _timed(lambda: refine(start, self.data, self.study.passes))
         made = Stitched(np.where(mask, found, 0), mask)  # has no regions to disagree
+        return replace(begun, stitched=made, seconds=begun.seconds + seconds)
+
+    @property
+    def polished(self) -> Made:
+        """The network once more, from the refined object."""
+        begun = self.refined
+        start = begun.stitched.objects
+        seconds, made = _timed(lambda: self.model.reconstruct(self.tiles, STITCHING, start))
         return replace(begun, stitched=made, seconds=begun.seconds + seconds)
 
 
@@ -141,6 +149,7 @@ def by_lsqml(case: Case) -> Made:
 METHODS: dict[str, Callable[[Case], Made]] = {
     ZERO_SHOT: lambda case: case.zero_shot,
     REFINED: lambda case: case.refined,
+    POLISHED: lambda case: case.polished,
     "tuned1": partial(tuned, epochs=1),
     "tuned2": partial(tuned, epochs=2),
     "scratch": partial(tuned, epochs=2, from_nothing=True),
