@@ -62,8 +62,8 @@ def run(config: PretrainConfig, folder: RunFolder, stop: StopRequest) -> None:
 
 
 def lasting(settings: dict[str, Any]) -> dict[str, Any]:
-    """What a training keeps to the end: a change of ``steps`` in config.yaml ends it sooner or later, and that
-    of what an inference takes leaves it as it is."""
+    """What a training keeps to the end. A change of ``steps`` in config.yaml ends it sooner or later; one of
+    what an inference takes leaves it as it is."""
     kept = {key: value for key, value in settings.items() if key not in ("steps", *INFERENCE)}
     return kept | {"horizon": settings["horizon"] or settings["steps"]}
 

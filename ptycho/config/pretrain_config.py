@@ -122,8 +122,8 @@ class PretrainConfig(NetworkConfig):
     ``probes`` and ``objects`` are distributions, ``kind: {weight, parameter: [low, high]}``, over the tables
     of :mod:`ptycho.simulation.probe_kinds` and :mod:`ptycho.simulation.object_kinds`.
 
-    The learning rate follows a cosine of ``horizon`` steps (null: ``steps``). A training of fewer steps leaves
-    it for zero near its end; up to there it is the same, however long it is to be.
+    The learning rate follows a cosine of ``horizon`` steps (null: ``steps``). A training of fewer steps
+    leaves it for zero near its end; up to there it is the same, however long it is to be.
     """
 
     MODELS: ClassVar[tuple[str, ...]] = ("pinn",)
