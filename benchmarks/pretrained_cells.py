@@ -5,7 +5,7 @@
     python benchmarks/pretrained_cells.py --cells gs1_curved lines128 --run outputs/pretrained --seed 100
 
 A cell is the test scan of ``conf/experiment/<name>.yaml``, one object, or one made with further overrides.
-Its own groups (one pattern, or four) go through the network, and tiles of 12, which is what ``infer.py
+Its own groups (one pattern, or four) go through the network, and tiles of 64, which is what ``infer.py
 run=pretrained`` takes; ``refined``: then up to five passes of the solver. SSIM of amplitude / phase, as the
 workflow scores. What a network trained on each cell reaches: docs/results.md.
 """
@@ -81,7 +81,7 @@ def scan(overrides: Sequence[str], seed: int) -> Dataset:
 
 def row(model: LoadedModel, data: Dataset, passes: int) -> dict[str, str]:
     own = model.reconstruct(data, "probe")
-    tiles = data.tiled(model.config.group_size)  # type: ignore[union-attr]
+    tiles = data.tiled(min(model.config.group_size, len(data.amplitudes)))  # type: ignore[union-attr]
     began = time.perf_counter()
     tiled = model.reconstruct(tiles, "probe")
     seconds = time.perf_counter() - began

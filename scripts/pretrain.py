@@ -2,7 +2,7 @@
 """Make the weights of run=pretrained; ``--help`` lists keys, groups and defaults.
 
 python scripts/pretrain.py output_dir=outputs/pretrained
-python scripts/pretrain.py steps=500 output_dir=outputs/trial
+python scripts/pretrain.py steps=500 horizon=null output_dir=outputs/trial
 python scripts/pretrain.py resume=outputs/pretrained
 """
 

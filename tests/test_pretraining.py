@@ -201,7 +201,7 @@ def test_help_lists_the_keys(in_process):
 @pytest.mark.parametrize(
     "override, message",
     [
-        ("horizon=9", r"error: horizon=9: must be null, or at least steps = 12000"),
+        ("horizon=9", r"error: horizon=9: must be null, or at least steps = 13000"),
         ("steps=0", r"error: steps=0: must be from 1 to 100000000"),
         ("probes.disk.diameter=[0.9,1]", r"error: probes.disk.diameter=[0.9, 1]: must be [low, high] within"),
         ("+objects.clouds.blur=[1,2]", r"error: objects.clouds.blur=[1, 2]: must be left out; known are"),

@@ -20,6 +20,7 @@ from ptycho.iterative import lsqml
 from ptycho.preparation.dataset import joined, kept_out, measured_dataset, training_and_validation
 from ptycho.preparation.prepare import Finding, Understood, understand
 from ptycho.progress import Progress
+from ptycho.reconstruction.denoising import denoised, photon_noise
 from ptycho.reconstruction.joint import JointSolver, Solution
 from ptycho.reconstruction.joint_state import (
     Freedom,
@@ -52,7 +53,7 @@ from workflows.train_network import trained, training_facts
 log = logging.getLogger(__name__)
 
 GAIN = 0.99  # a model of the noise that explains free patterns so much better is kept; else another is tried
-SOLVER, REFINED = "solver", "refined"
+SOLVER, REFINED, DENOISED = "solver", "refined", "denoised"
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,6 +312,10 @@ def reconstructed(
         plan, noise = planned(config.stitch.passes, _freedom(config)), ["poisson", second]
         recons[REFINED] = refined(recons[best], plan, noise, config, folder)
         fits[REFINED] = judged(recons[REFINED])
+        if config.denoise and recons[REFINED].data.counts:
+            with folder.timed(DENOISED):
+                recons[DENOISED] = without_noise(recons[REFINED])
+                fits[DENOISED] = judged(recons[DENOISED])
     with folder.timed("scoring"):
         truth = {name: compared(recon, each.scan) for name, recon in recons.items()}
     beams = {name: beam_of(recon, each) for name, recon in recons.items()}
@@ -366,8 +371,15 @@ def inferred(
     view = model.view(data)
     shape = (view.n_groups, view.region_size, view.region_size)
     regions = FileArray.temporary(scratch, shape, np.complex64)
-    model.predict_regions(view, regions, config.batch_size, start)
+    model.predict_regions(view, regions, None if model.general else config.batch_size, start)
     return stitch(regions, view, "probe")
+
+
+def without_noise(recon: Recon) -> Recon:
+    """The object without the noise of photons, with the same beam."""
+    began, made = time.perf_counter(), recon.object
+    objects = denoised(made.objects, made.mask, photon_noise(recon.data))
+    return replace(recon, object=replace(made, objects=objects), seconds=time.perf_counter() - began)
 
 
 def refined(

@@ -11,7 +11,7 @@ from ptycho.config.errors import check, finite
 from ptycho.config.network_config import NetworkConfig
 from ptycho.config.sections import GeneratorConfig, OwnProbe, ProbeConfig, StitchConfig, UnrolledModel
 
-GENERAL = UnrolledModel(stages=6, misfit=True)  # model=unrolled_general
+GENERAL = UnrolledModel(stages=6, misfit=True, memory=True)  # model=unrolled_general
 Range = tuple[float, float]
 
 
@@ -129,10 +129,10 @@ class PretrainConfig(NetworkConfig):
     MODELS: ClassVar[tuple[str, ...]] = ("pinn",)
     models: tuple[str, ...] = ("pinn",)
     nepochs: int = 1
-    steps: int = 16_000
+    steps: int = 13_000
     horizon: int | None = None
-    batch_size: int = 8
-    group_size: int = 12
+    batch_size: int = 1
+    group_size: int = 64
     maps: int = 3000
     map_side: int = 256
     model: GeneratorConfig = field(default_factory=lambda: GENERAL)

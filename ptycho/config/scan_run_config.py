@@ -42,6 +42,7 @@ class ScanRunConfig(NetworkConfig):
     model: GeneratorConfig = field(default_factory=lambda: FAST)
     models: tuple[str, ...] = ("pinn",)
     stitch: StitchConfig = field(default_factory=lambda: StitchConfig("refined", passes=40))
+    denoise: bool = True
     run: str | None = None
     group_size: int | None = None
     tiles: bool | None = None

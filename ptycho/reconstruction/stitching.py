@@ -39,11 +39,17 @@ class Stitched:
 
 def covered(data: Dataset) -> np.ndarray:
     """Where the probe lit the objects, ``(I, M, M)`` bool: above ``COVERED`` of the strongest light."""
+    light = illumination(data)
+    return light > COVERED * light.max()
+
+
+def illumination(data: Dataset) -> np.ndarray:
+    """``Σ_k Σ_m |P_m|²`` at the nearest whole positions, ``(I, M, M)`` float32."""
     light = np.zeros((data.n_images, data.object_size, data.object_size), np.float32)
     one = np.sum(np.abs(data.modes) ** 2, axis=0).astype(np.float32)
     for image, (row, col) in zip(data.image, np.round(data.positions).astype(int), strict=True):
         light[image, row : row + data.N, col : col + data.N] += one
-    return light > COVERED * light.max()
+    return light
 
 
 @dataclass(frozen=True, eq=False)

@@ -84,7 +84,7 @@ class Pretraining:
             Stopped: ``stop`` was asked for; the step was finished and a checkpoint saved.
         """
         if self.checkpoints is not None and self.checkpoints.restore(self._apply):
-            log.info("goes on after step %d of %d", self.history.step, self.config.steps)
+            log.info("goes on after step %d of %d", self._done(), self.config.steps)
         done, steps = self._done(), self.config.steps
         with closing(Progress("pretraining", steps, done, delay=0)) as progress, self.stop.deferred():
             for step, batch in enumerate(self._batches(done), start=done):

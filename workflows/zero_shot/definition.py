@@ -18,8 +18,8 @@ from ptycho.simulation.object_kinds import OBJECT_KINDS
 from ptycho.simulation.probe_kinds import PROBE_KINDS
 from workflows.study.definition import loaded, made
 
-ZERO_SHOT, REFINED, POLISHED, LSQML = "zero_shot", "refined", "polished", "lsqml"
-METHODS = (ZERO_SHOT, REFINED, POLISHED, "tuned1", "tuned2", "scratch", LSQML)
+ZERO_SHOT, REFINED, DENOISED, LSQML = "zero_shot", "refined", "denoised", "lsqml"
+METHODS = (ZERO_SHOT, REFINED, DENOISED, "tuned1", "tuned2", "scratch", LSQML)
 BOTH, ONE, NEITHER = "probe and object held out", "one of them held out", "neither held out"
 LISTS = ("probes", "objects", "materials", "scans", "photons", "N")  # of a panel, whose product are its cells
 SHARES = ("unrelated", "bright")  # of the objects of a material

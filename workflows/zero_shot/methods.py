@@ -15,6 +15,7 @@ from ptycho.config import LsqmlConfig
 from ptycho.iterative import lsqml
 from ptycho.networks.competitors import COMPETITORS, geometry_of
 from ptycho.networks.weights import get_weights, set_weights
+from ptycho.reconstruction.denoising import denoised, photon_noise
 from ptycho.reconstruction.inference import make_predict_step
 from ptycho.reconstruction.refinement import refine
 from ptycho.reconstruction.regions import predict_in_rounds
@@ -23,7 +24,7 @@ from ptycho.run.loaded import ROUNDS, LoadedModel
 from ptycho.run.network import StoredNetwork
 from ptycho.scan.dataset import Dataset
 from ptycho.training.loop import train
-from workflows.zero_shot.definition import LSQML, POLISHED, REFINED, ZERO_SHOT, Definition
+from workflows.zero_shot.definition import DENOISED, LSQML, REFINED, ZERO_SHOT, Definition
 
 log = logging.getLogger(__name__)
 
@@ -92,12 +93,11 @@ class Case:
         return replace(begun, stitched=made, seconds=begun.seconds + seconds)
 
     @property
-    def polished(self) -> Made:
-        """The network once more, from the refined object."""
+    def denoised(self) -> Made:
         begun = self.refined
-        start = begun.stitched.objects
-        seconds, made = _timed(lambda: self.model.reconstruct(self.tiles, STITCHING, start))
-        return replace(begun, stitched=made, seconds=begun.seconds + seconds)
+        objects, mask = begun.stitched.objects, begun.stitched.mask
+        seconds, found = _timed(lambda: denoised(objects, mask, photon_noise(self.data)))
+        return replace(begun, stitched=Stitched(found, mask), seconds=begun.seconds + seconds)
 
 
 def tuned(case: Case, epochs: int, from_nothing: bool = False) -> Made:
@@ -149,7 +149,7 @@ def by_lsqml(case: Case) -> Made:
 METHODS: dict[str, Callable[[Case], Made]] = {
     ZERO_SHOT: lambda case: case.zero_shot,
     REFINED: lambda case: case.refined,
-    POLISHED: lambda case: case.polished,
+    DENOISED: lambda case: case.denoised,
     "tuned1": partial(tuned, epochs=1),
     "tuned2": partial(tuned, epochs=2),
     "scratch": partial(tuned, epochs=2, from_nothing=True),

@@ -22,7 +22,7 @@ CAPTION = (
     "Poisson's. SSIM of amplitude / phase, aligned by one complex scale and one phase plane, in a rectangle "
     "inside the hull of the probes' centres. R/noise: r_factor over what photon noise alone would give. "
     "Seconds on the machine as it was, without compilation. `zero_shot`: the network alone; `refined`: then "
-    "corrected by a few passes of the solver; `polished`: then once more by the network; `tuned1`, "
+    "corrected by a few passes of the solver; `denoised`: then without the noise of photons; `tuned1`, "
     "`tuned2`: after 1 and 2 epochs on the scan, without truth; `scratch`: 2 epochs from nothing; "
     "`lsqml`: LSQ-ML of pty-chi, for about as long as `refined`."
 )
