@@ -293,7 +293,7 @@ def test_without_training_the_pretrained_network_is_used(scan, in_process, tmp_p
     assert code == 0, err
     config = yaml.safe_load((tmp_path / "quick/config.yaml").read_text())
     assert (config["run"], config["nepochs"], config["tiles"]) == ("pretrained", 0, True)
-    assert config["group_size"] == 12 and config["model"]["misfit"]
+    assert config["group_size"] == 64 and config["model"]["memory"]
     found = json.loads((tmp_path / "quick/metrics.json").read_text())
     assert {"solver", "pinn", "refined"} <= found.keys() and found["pinn"]["disagreement"] > 0
     assert found["pinn"]["r_factor"] < 0.5 and "outside_training" in found["conventions"]

@@ -1,10 +1,20 @@
-"""When a network for many scans says that it does not know."""
+"""When a network for many scans says that it does not know, and an amplitude that it is lost in noise."""
 
 import math
 
+import numpy as np
 import pytest
 
-from ptycho.evaluation.trust import DISAGREEMENT, EXCESS, excess, outside_training
+from ptycho.evaluation.trust import (
+    DISAGREEMENT,
+    EXCESS,
+    NOISE_SHARE,
+    UNKNOWN_EXCESS,
+    amplitude_in_noise,
+    excess,
+    noise_share,
+    outside_training,
+)
 
 
 def test_excess_is_what_noise_leaves():
@@ -19,7 +29,8 @@ def test_excess_is_what_noise_leaves():
         (0.30, 0.30, 0.0, False),
         (math.hypot(0.3, 1.1 * EXCESS), 0.30, 0.0, True),
         (math.hypot(0.3, 0.9 * EXCESS), 0.30, 0.0, False),
-        (1.1 * EXCESS, None, None, True),
+        (1.1 * UNKNOWN_EXCESS, None, None, True),
+        (0.9 * UNKNOWN_EXCESS, None, None, False),
         (0.01, 0.01, 1.1 * DISAGREEMENT, True),
         (0.01, 0.01, math.nan, False),
         (math.nan, 0.1, 0.0, True),
@@ -27,3 +38,18 @@ def test_excess_is_what_noise_leaves():
 )
 def test_the_flag(r_factor, r_noise, disagreement, outside):
     assert outside_training(r_factor, r_noise, disagreement) is outside
+
+
+def test_what_the_solver_does_not_explain_either_is_no_fault_of_the_network():
+    assert outside_training(0.2, 0.1, None)
+    assert not outside_training(0.2, 0.1, None, solver=0.21)
+    assert outside_training(0.3, 0.1, None, solver=0.21)
+
+
+def test_noise_over_the_contrast_of_the_amplitude():
+    image = np.array([1, 3, 1, 3]) * np.exp(1j * np.arange(4.0))  # phases do not count
+    noise = np.array([0.1, 0.2, 0.3, 9.0])
+    assert noise_share(image, noise) == pytest.approx(0.25)
+    assert amplitude_in_noise(1.1 * NOISE_SHARE) and not amplitude_in_noise(0.9 * NOISE_SHARE)
+    assert not amplitude_in_noise(None) and amplitude_in_noise(math.nan)
+    assert amplitude_in_noise(noise_share(np.ones(4, complex), noise))

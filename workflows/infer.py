@@ -17,7 +17,14 @@ import numpy as np
 import yaml
 
 from ptycho.evaluation import figures, metrics
-from ptycho.evaluation.trust import MEANS, OUTSIDE, REMEDY, outside_training
+from ptycho.evaluation.trust import (
+    IN_NOISE,
+    MEANS,
+    OUTSIDE,
+    REMEDIES,
+    amplitude_in_noise,
+    outside_training,
+)
 from ptycho.files.atomic import WriteError
 from ptycho.files.file_array import FileArray
 from ptycho.files.lock import locked
@@ -32,6 +39,7 @@ from ptycho.training.interrupt import StopRequest, remove_traces
 from workflows.assess import drawn, pattern_doubts, probe_doubts, scored, store_recon
 from workflows.device import device_facts, prepare_tensorflow
 from workflows.infer_config import InferJob, describe_probe
+from workflows.scan_assessment import share_of_noise
 
 log = logging.getLogger(__name__)
 
@@ -192,15 +200,20 @@ WORK = ("inference", "stitching")
 
 
 def general_doubts(recons: dict[str, Stitched], data: Dataset) -> dict[str, str]:
-    """The flag of a network for many scans that meets one unlike those, with a warning; or none."""
+    """The flags of a network for many scans that meets one unlike those, or few photons, with warnings."""
+    flags = []
     for recon in recons.values():
         found = misfit(recon.objects, data)
         apart = None if recon.disagreement is None else float(np.nan_to_num(recon.disagreement).max())
         log.info("R-factor %.4f, disagreement of overlapping regions %.3f", found.r_factor, apart or 0.0)
         if outside_training(found.r_factor, found.r_noise, apart):
-            log.warning("%s: %s", OUTSIDE, REMEDY)
-            return {OUTSIDE: MEANS}
-    return {}
+            flags.append(OUTSIDE)
+        whole = metrics.Region(0, 0, data.object_size, data.object_size)
+        if amplitude_in_noise(share_of_noise(recon, data, whole)):
+            flags.append(IN_NOISE)
+    for flag in dict.fromkeys(flags):
+        log.warning("%s: %s", flag, REMEDIES[flag])
+    return {flag: MEANS[flag] for flag in flags}
 
 
 def assessed(

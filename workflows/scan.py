@@ -46,14 +46,14 @@ from ptycho.training.interrupt import StopRequest
 from workflows.assess import probe_doubts, store_recon
 from workflows.device import device_facts, prepare_tensorflow
 from workflows.inspect_scan import opened
-from workflows.scan_assessment import EXPLAINED, Recon, assembled, compared, drawn, half_scans, judged
+from workflows.scan_assessment import EXPLAINED, SOLVER, Recon, assembled, compared, drawn, half_scans, judged
 from workflows.scan_plan import ITERATIVE, NETWORK
 from workflows.train_network import trained, training_facts
 
 log = logging.getLogger(__name__)
 
 GAIN = 0.99  # a model of the noise that explains free patterns so much better is kept; else another is tried
-SOLVER, REFINED, DENOISED = "solver", "refined", "denoised"
+REFINED, DENOISED = "refined", "denoised"
 
 
 @dataclass(frozen=True, eq=False)

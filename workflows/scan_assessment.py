@@ -14,8 +14,17 @@ from ptycho.config import ScanRunConfig
 from ptycho.evaluation import metrics, scan_figures
 from ptycho.evaluation.frc import frc, frc_crossing, half_bit
 from ptycho.evaluation.registration import in_frame
-from ptycho.evaluation.trust import MEANS, OUTSIDE, REMEDY, outside_training
+from ptycho.evaluation.trust import (
+    IN_NOISE,
+    MEANS,
+    OUTSIDE,
+    REMEDIES,
+    amplitude_in_noise,
+    noise_share,
+    outside_training,
+)
 from ptycho.preparation.prepare import Finding, Understood
+from ptycho.reconstruction.denoising import photon_noise
 from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
 from ptycho.reconstruction.stitching import Stitched
 from ptycho.run import names
@@ -27,6 +36,7 @@ from workflows.assess import FAR_PROBE, FAR_PROBE_MEANS
 
 log = logging.getLogger(__name__)
 
+SOLVER = "solver"
 PROBE_WRONG = 2.0  # r_free above so many times r_noise is more than photons can explain
 OVERFIT = 1.2  # r_free above so many times r_factor
 FLAGS = {
@@ -35,7 +45,7 @@ FLAGS = {
     "overfit": f"r_free is above {OVERFIT:g} times r_factor: the object fits the patterns it was made from "
     "better than the others",
     FAR_PROBE: FAR_PROBE_MEANS,
-    OUTSIDE: MEANS,
+    **MEANS,
     "orientation_doubtful": "another orientation of the detector, or sign of the positions, explains the "
     "patterns clearly better; see warnings",
 }
@@ -57,7 +67,8 @@ EXPLAINED = (
     }
     | {
         "disagreement": "how much the network's regions differ where they overlap, relative to the contrast "
-        "of the object"
+        "of the object",
+        "noise_share": "photon noise over the standard deviation of the amplitude",
     }
     | FLAGS
 )
@@ -188,7 +199,8 @@ def assembled(
 
     ``beams`` are the probes, positions, … that go with the reconstructions; ``positions`` are the file's.
     """
-    rows = {name: _row(fits[name], recon) for name, recon in recons.items()}
+    solver = (fits[SOLVER].free or fits[SOLVER].used).r_factor if SOLVER in fits else None
+    rows = {name: _row(fits[name], recon, solver) for name, recon in recons.items()}
     for name, row in rows.items():
         row["beam"] = beam_facts(beams[name], positions)
         row["flags"] += doubts
@@ -211,7 +223,7 @@ def assembled(
     }
 
 
-def _row(fit: Fit, recon: Recon) -> dict[str, Any]:
+def _row(fit: Fit, recon: Recon, solver: float | None) -> dict[str, Any]:
     used, free = fit.used, fit.free
     judge = free or used
     region = metrics.Region(*recon.data.tiling.rectangle)
@@ -221,9 +233,12 @@ def _row(fit: Fit, recon: Recon) -> dict[str, Any]:
     if free is not None and free.r_factor > OVERFIT * used.r_factor:
         flags.append("overfit")
     apart = None if recon.object.disagreement is None else float(recon.object.disagreement[0])
-    if recon.general and outside_training(judge.r_factor, judge.r_noise, apart):
+    if recon.general and outside_training(judge.r_factor, judge.r_noise, apart, solver):
         flags.append(OUTSIDE)
-        log.warning("%s: %s", OUTSIDE, REMEDY)
+        log.warning("%s: %s", OUTSIDE, REMEDIES[OUTSIDE])
+    share = share_of_noise(recon.object, recon.data, region)
+    if amplitude_in_noise(share):
+        flags.append(IN_NOISE)
     return {
         "r_factor": used.r_factor,
         "r_free": None if free is None else free.r_factor,
@@ -231,9 +246,18 @@ def _row(fit: Fit, recon: Recon) -> dict[str, Any]:
         "deviance": used.mean_deviance,
         "deviance_free": None if free is None else free.mean_deviance,
         **({} if apart is None or not np.isfinite(apart) else {"disagreement": apart}),
+        "noise_share": share,
         "uncovered_fraction": float(1 - region.crop(recon.object.mask[0]).mean()),
         "flags": flags,
     }
+
+
+def share_of_noise(made: Stitched, data: Dataset, region: metrics.Region) -> float | None:
+    """:func:`ptycho.evaluation.trust.noise_share` of the first object; None: photons were not counted."""
+    known = region.crop(made.mask[0])
+    if not data.counts or not known.any():
+        return None
+    return noise_share(region.crop(made.objects[0])[known], region.crop(photon_noise(data)[0])[known])
 
 
 def beam_facts(beam: dict[str, np.ndarray], given: np.ndarray) -> dict[str, Any]:

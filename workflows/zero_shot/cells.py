@@ -20,6 +20,7 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
 from ptycho.simulation.kind_scans import kind_scan
 from workflows.assess import in_its_frame
+from workflows.scan_assessment import share_of_noise
 from workflows.zero_shot.definition import Cell, Definition
 from workflows.zero_shot.methods import METHODS, Case, Made
 from workflows.zero_shot.store import finished, images_name, scores_name, settings_of, stored_images
@@ -105,6 +106,7 @@ def scored(made: Made, data: Dataset, region: metrics.Region) -> tuple[dict[str,
     row = {key: found[key] for key in SCORES} | {
         "r_factor": None if explained is None else explained.r_factor,
         "r_noise": None if explained is None else explained.r_noise,
+        "noise_share": share_of_noise(made.stitched, made.data, region) if finite else None,
         "disagreement": None if apart is None or not np.isfinite(apart[0]) else float(apart[0]),
         "seconds": made.seconds,
         "compile_s": made.compile_s,
