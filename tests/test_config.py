@@ -226,6 +226,7 @@ def test_every_field_is_refused_somewhere():
         "overwrite",
         "object_big",
         "misfit",
+        "memory",
         "compile",
         "realspace_weight",
     }
