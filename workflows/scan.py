@@ -379,7 +379,8 @@ def without_noise(recon: Recon) -> Recon:
     """The object without the noise of photons, with the same beam."""
     began, made = time.perf_counter(), recon.object
     objects = denoised(made.objects, made.mask, photon_noise(recon.data))
-    return replace(recon, object=replace(made, objects=objects), seconds=time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    return replace(recon, object=replace(made, objects=objects), seconds=seconds, denoised=True)
 
 
 def refined(

@@ -79,7 +79,7 @@ class Recon:
     """An object, the patterns with the probe, positions, … that go with it, fitted and free; and its time.
 
     Where a program of others made it, ``program`` is its name and version. ``general``: by a network for many
-    scans.
+    scans. ``denoised``: without the noise of photons.
     """
 
     object: Stitched
@@ -88,6 +88,7 @@ class Recon:
     seconds: float
     program: str | None = None
     general: bool = False
+    denoised: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +238,7 @@ def _row(fit: Fit, recon: Recon, solver: float | None) -> dict[str, Any]:
         flags.append(OUTSIDE)
         log.warning("%s: %s", OUTSIDE, REMEDIES[OUTSIDE])
     share = share_of_noise(recon.object, recon.data, region)
-    if amplitude_in_noise(share):
+    if not recon.denoised and amplitude_in_noise(share):
         flags.append(IN_NOISE)
     return {
         "r_factor": used.r_factor,
