@@ -7,6 +7,9 @@ import pytest
 import reference
 
 from ptycho.reconstruction.denoising import denoised, photon_noise
+from ptycho.reconstruction.stitching import Stitched, covered
+from workflows.scan import without_noise
+from workflows.scan_assessment import Recon, judged, trust_row
 
 
 def test_photon_noise_is_that_of_the_information_in_the_amplitudes(dataset_of):
@@ -104,3 +107,20 @@ def test_a_global_phase_stays_one():
     np.testing.assert_allclose(
         denoised(turn * made, mask, sigma), turn * denoised(made, mask, sigma), atol=2e-3
     )
+
+
+def test_a_run_keeps_the_beam_and_flags_the_noise_where_it_still_is(dataset_of):
+    rng = np.random.default_rng(0)
+    places = [[r, c] for r in range(0, 48, 8) for c in range(0, 48, 8)]
+    data = dataset_of(places, [[k] for k in range(36)])
+    objects = np.ones((1, 64, 64)) + 0.02 * reference.random_complex(rng, (1, 64, 64))
+    recon = Recon(Stitched(objects.astype(np.complex64), covered(data)), data, None, 1.0)
+    found = without_noise(recon)
+    assert found.data is data and found.denoised and not recon.denoised
+    expected = denoised(recon.object.objects, recon.object.mask, photon_noise(data))
+    np.testing.assert_array_equal(found.object.objects, expected)
+    noisy, clean = (trust_row(judged(one), one, None) for one in (recon, found))
+    assert noisy["noise_share"] > 1 and "amplitude_in_noise" in noisy["flags"]
+    assert clean["noise_share"] > 1 and "amplitude_in_noise" not in clean["flags"]
+    uncounted = replace(recon, data=replace(data, counts=False))
+    assert trust_row(judged(uncounted), uncounted, None)["noise_share"] is None

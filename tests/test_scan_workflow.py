@@ -288,7 +288,13 @@ def test_inspection_says_what_was_understood_and_changes_nothing(in_process, sca
 
 def test_without_training_the_pretrained_network_is_used(scan, in_process, tmp_path):
     """Neither run nor nepochs is stated; the network goes on from the solver's object, in tiles."""
-    words = ("data.domain=amplitude", "solver.passes=3", "stitch.passes=2", "xla.compile=false")
+    words = (
+        "data.domain=amplitude",
+        "solver.passes=3",
+        "stitch.passes=2",
+        "xla.compile=false",
+        "denoise=false",
+    )
     code, _, err = in_process(SCRIPT, f"data.file={scan}", *words, f"output_dir={tmp_path / 'quick'}")
     assert code == 0, err
     config = yaml.safe_load((tmp_path / "quick/config.yaml").read_text())
@@ -296,5 +302,6 @@ def test_without_training_the_pretrained_network_is_used(scan, in_process, tmp_p
     assert config["group_size"] == 64 and config["model"]["memory"]
     found = json.loads((tmp_path / "quick/metrics.json").read_text())
     assert {"solver", "pinn", "refined"} <= found.keys() and found["pinn"]["disagreement"] > 0
+    assert "denoised" not in found
     assert found["pinn"]["r_factor"] < 0.5 and "outside_training" in found["conventions"]
     assert not (tmp_path / "quick/pinn").exists(), "a network was stored that nobody trained"

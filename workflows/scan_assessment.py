@@ -201,7 +201,7 @@ def assembled(
     ``beams`` are the probes, positions, … that go with the reconstructions; ``positions`` are the file's.
     """
     solver = (fits[SOLVER].free or fits[SOLVER].used).r_factor if SOLVER in fits else None
-    rows = {name: _row(fits[name], recon, solver) for name, recon in recons.items()}
+    rows = {name: trust_row(fits[name], recon, solver) for name, recon in recons.items()}
     for name, row in rows.items():
         row["beam"] = beam_facts(beams[name], positions)
         row["flags"] += doubts
@@ -224,7 +224,8 @@ def assembled(
     }
 
 
-def _row(fit: Fit, recon: Recon, solver: float | None) -> dict[str, Any]:
+def trust_row(fit: Fit, recon: Recon, solver: float | None) -> dict[str, Any]:
+    """A reconstruction in ``metrics.json``; ``solver``: R-factor of the object of the solver, if any."""
     used, free = fit.used, fit.free
     judge = free or used
     region = metrics.Region(*recon.data.tiling.rectangle)
