@@ -103,9 +103,8 @@ def translate(
     channels = -1 if images.shape.rank == 4 else 1
     if None in (images.shape[0], shifts.shape[0]):
         # a single shift must not broadcast; XLA drops the assertion, but there the reshape fails
-        told = tf.debugging.assert_equal(tf.shape(shifts)[0], batch, "shifts needs one row for each image")
-        with tf.control_dependencies([] if told is None else [told]):  # or what comes next may fail first
-            shifts = tf.reshape(shifts, [batch, 2])
+        tf.debugging.assert_equal(tf.shape(shifts)[0], batch, "shifts needs one row for each image")
+        shifts = tf.reshape(shifts, [batch, 2])
     taps = path == "taps" or (path == "auto" and not tf.executing_eagerly())
     move = _translate_by_taps if taps else _translate_by_products
 
