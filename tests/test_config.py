@@ -12,7 +12,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from ptycho import config as cfg
-from ptycho.config import ConfigError, RunConfig
+from ptycho.config import ConfigError, RunConfig, ScanRunConfig
 from ptycho.config.mapping import completed, result_settings
 from ptycho.scan.probe import energy_diameter, make_probe
 from workflows.config import run_config
@@ -236,6 +236,18 @@ def test_every_field_is_refused_somewhere():
     for cls in {cls for cls, _, _ in REFUSED}:
         for field in dataclasses.fields(cls):
             assert field.name in free | sections or (cls, field.name) in checked, (cls, field.name)
+
+
+def test_large_tiles_go_through_the_pretrained_network_one_by_one():
+    for values, expected in (
+        ({}, 1),
+        ({"run": "pretrained"}, 1),
+        ({"run": "pretrained", "nepochs": 2}, 8),
+        ({"nepochs": 3}, 8),
+        ({"run": "outputs/mine"}, 8),
+        ({"batch_size": 4}, 4),
+    ):
+        assert ScanRunConfig(**values).batch_size == expected
 
 
 def test_xla_contradiction_names_both_switches():

@@ -371,7 +371,7 @@ def inferred(
     view = model.view(data)
     shape = (view.n_groups, view.region_size, view.region_size)
     regions = FileArray.temporary(scratch, shape, np.complex64)
-    model.predict_regions(view, regions, None if model.general else config.batch_size, start)
+    model.predict_regions(view, regions, config.batch_size, start)
     return stitch(regions, view, "probe")
 
 

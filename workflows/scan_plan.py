@@ -37,6 +37,9 @@ def understood(config: NetworkConfig) -> tuple[ScanRunConfig, list[Understood]]:
     return config, scans
 
 
+TUNED = 12  # patterns in a group where the pretrained network is trained on: more of them leave few steps
+
+
 def planned(config: NetworkConfig) -> ScanRunConfig:
     """The configuration of the run: everything that can be told before it is checked.
 
@@ -76,7 +79,7 @@ def _as_stored(config: ScanRunConfig, stored: StoredNetwork, patterns: int) -> S
     general = isinstance(trained, PretrainConfig)
     C, tiles = config.group_size, config.tiles
     if C is None and isinstance(trained, PretrainConfig | ScanRunConfig):
-        C = min(trained.group_size or 1, patterns)
+        C = min(TUNED if general and config.nepochs else trained.group_size or 1, patterns)
     if tiles is None:
         tiles = general or bool(isinstance(trained, ScanRunConfig) and trained.tiles)
     return replace(config, model=_model_of(stored, config), group_size=C, tiles=tiles)

@@ -32,13 +32,14 @@ class ScanRunConfig(NetworkConfig):
 
     Where neither ``run`` nor ``nepochs`` nor a ``model`` is stated, the network is the one that comes with
     the program, without training; ``nepochs`` is 0 where ``run`` names a trained network, and else 10.
-    ``group_size`` and ``tiles`` null: those of the network of ``run``, or 1 and false.
+    ``batch_size`` null: 1 for the large tiles of the network that comes with the program, where it is not
+    trained on, else 8. ``group_size`` and ``tiles`` null: those of the network of ``run``, or 1 and false.
     """
 
     MODELS: ClassVar[tuple[str, ...]] = SCAN_MODELS
     nepochs: int | None = None  # type: ignore[assignment]  # never None once made
     data: DataConfig = field(default_factory=lambda: DataConfig(file=("-",)))
-    batch_size: int = 8
+    batch_size: int | None = None  # type: ignore[assignment]  # never None once made
     model: GeneratorConfig = field(default_factory=lambda: FAST)
     models: tuple[str, ...] = ("pinn",)
     stitch: StitchConfig = field(default_factory=lambda: StitchConfig("refined", passes=40))
@@ -57,6 +58,8 @@ class ScanRunConfig(NetworkConfig):
             object.__setattr__(self, "run", PRETRAINED)
         if self.nepochs is None:
             object.__setattr__(self, "nepochs", 0 if self.run is not None else EPOCHS)
+        if self.batch_size is None:
+            object.__setattr__(self, "batch_size", 1 if self.run == PRETRAINED and not self.nepochs else 8)
         if "baseline" in self.models:
             raise ConfigError(
                 f"models={list(self.models)}: a measured scan has no truth to train the baseline with; "

@@ -100,7 +100,7 @@ class LoadedModel:
         energy = np.mean(np.sum(np.square(amplitudes, dtype=np.float64), axis=(2, 3)))
         f = _positive("normalisation", normalisation, N / 2 / math.sqrt(energy))
         s = _positive("photon_scale", photon_scale, setup.photon_scale)
-        B = self.config.batch_size if batch_size is None else batch_size
+        B = (self.config.batch_size or 1) if batch_size is None else batch_size
         check(isinstance(B, int | np.integer) and B >= 1, "batch_size", B, "an integer >= 1")
         if self.general:
             check(probe is not None, "probe", probe, "given: this network has no probe of its own")
@@ -147,7 +147,7 @@ class LoadedModel:
 
         ``start``: objects ``(I, M, M)`` that an ``unrolled`` network begins with; None: a constant.
         """
-        step, size = self.step_for(view), batch_size or self.config.batch_size
+        step, size = self.step_for(view), batch_size or self.config.batch_size or 1
         if self.general:
             predict_in_rounds(regions, step, view, size, ROUNDS, start)
         else:
