@@ -688,7 +688,7 @@ NUMBERS = [
     ScanCase(
         "keys_hdf5: negative patterns",
         bad("keys_hdf5", {"p": -COUNTS.astype("i4") - 1}),
-        r"patterns: every pixel is negative in some of the 30 that were looked at; is a background",
+        r"patterns: less than nothing, in the sum over the 30 that were looked at; is a background",
     ),
     ScanCase(
         "ptylab: NaN as distance",
