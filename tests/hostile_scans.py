@@ -533,7 +533,7 @@ SHAPES = [
     ScanCase(
         "foldslice: declares 10⁹ patterns",
         bad("foldslice", {"dp": Declared(MANY, chunks=(1, N, N))}),
-        r"ppY \(30,\) and ppX \(30,\) do not fit 1000000000 patterns",
+        r"dp: none of its 1000000000 patterns was ever written",
     ),
     ScanCase(
         "cxi: a frame of 2 GB",
@@ -550,7 +550,7 @@ SHAPES = [
         bad(
             "keys_hdf5", {"p": Declared(MANY, chunks=(1, N, N)), "r": Declared((10**9, 2), "f4", (10**6, 2))}
         ),
-        r"r \(1000000000, 2\) takes 8000000000 bytes; at most",
+        r"p: none of its 1000000000 patterns was ever written",
     ),
     ScanCase(
         "cxi: positions of another length",

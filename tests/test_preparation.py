@@ -226,6 +226,27 @@ def test_patterns_are_read_in_blocks(tmp_path, monkeypatch):
     np.testing.assert_array_equal(copy[:], scan.patterns(np.arange(J)))
 
 
+def test_of_large_frames_fewer_are_looked_at(monkeypatch):
+    monkeypatch.setattr("ptycho.preparation.prepare.LOOKED_AT", 10 * H * W * 8)
+    scan = understand(raw(), config())
+    assert scan.raw.patterns.most == 10 and scan.detector.centre == (22, 26)
+    monkeypatch.setattr("ptycho.preparation.prepare.LOOKED_AT", 1)
+    scan = understand(raw(), config())
+    assert scan.raw.patterns.most == 4 and np.abs(np.subtract(scan.detector.centre, (22, 26))).max() <= 1
+
+
+def test_positions_are_judged_before_a_frame_is_read():
+    scan = raw(positions=np.ones((J, 2)))
+    with pytest.raises(ConfigError, match="all 60 are equal; nothing was scanned"):
+        understand(scan, config())
+    assert scan.patterns.most == 0
+
+
+def test_every_so_many_th_frame_without_those_dropped():
+    scan = understand(raw(), config(stride=3, drop=(6, 7), frames=5))
+    assert scan.frames.tolist() == [0, 3, 9, 12, 15]
+
+
 def test_what_is_not_finite_is_found_when_all_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr("ptycho.preparation.prepare.SAMPLED", 4)
     frames = beam((22, 26)).astype(float)

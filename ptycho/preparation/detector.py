@@ -116,5 +116,7 @@ def checked_frames(config: DataConfig, count: int) -> np.ndarray:
         raise ConfigError(
             f"data.drop={wrong[0]}: must be from 0 to {count - 1}; the scan has {count} patterns"
         )
-    chosen = np.setdiff1d(np.arange(0, count, config.stride), config.drop)
-    return chosen if config.frames is None else chosen[: config.frames]
+    used = np.zeros(count, bool)
+    used[:: config.stride] = True
+    used[list(config.drop)] = False
+    return np.flatnonzero(used)[: config.frames]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from ptycho.preparation.detector import (
 from ptycho.preparation.finding import Finding
 from ptycho.preparation.geometry import (
     PixelSize,
+    check_scanned,
     check_steps,
     lonely,
     object_pixel,
@@ -36,6 +38,8 @@ from ptycho.readers.scans.domain import squares_are_whole
 from ptycho.readers.scans.raw_scan import RawScan
 
 READ_AT_ONCE = 2**25  # bytes of raw frames
+LOOKED_AT = 2**29  # bytes of frames in double precision that are looked at, of large ones
+FEWEST = 4  # frames, however large
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +110,7 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     warnings = list(raw.warnings)
     raw = _stated(raw, config)
     frames = checked_frames(config, raw.patterns.shape[0])
+    check_scanned(raw.positions[frames])
     domain, looked_at, sample = _domain(raw, config, frames, found)
     warnings += _repeated(sample, looked_at)
     pixels = find_good_pixels(raw, config, looked_at, sample)
@@ -184,7 +189,9 @@ def _domain(
     raw: RawScan, config: DataConfig, frames: np.ndarray, found: list[Finding]
 ) -> tuple[str, np.ndarray, np.ndarray]:
     """What the frames hold; the indices of some, spread over the scan, and these themselves."""
-    spread = frames[np.unique(np.linspace(0, len(frames) - 1, min(SAMPLED, len(frames))).astype(int))]
+    fitting = max(FEWEST, LOOKED_AT // (8 * math.prod(raw.patterns.shape[1:])))
+    some = min(SAMPLED, len(frames), fitting)
+    spread = frames[np.unique(np.linspace(0, len(frames) - 1, some).astype(int))]
     sample = raw.patterns.read(spread).astype(np.float64)
     largest = float(np.max(sample, initial=0, where=np.isfinite(sample)))
     if raw.domain is None:
