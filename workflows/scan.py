@@ -22,16 +22,7 @@ from ptycho.preparation.finding import Finding
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.progress import Progress
 from ptycho.reconstruction.denoising import denoised, photon_noise
-from ptycho.reconstruction.joint import JointSolver, Solution
-from ptycho.reconstruction.joint_state import (
-    Freedom,
-    Pass,
-    State,
-    continued,
-    explained,
-    from_an_object,
-    from_scratch,
-)
+from ptycho.reconstruction.maximum_likelihood import Solved
 from ptycho.reconstruction.orientation import advice, better, orientations
 from ptycho.reconstruction.probe_guess import guessed_probe
 from ptycho.reconstruction.stitching import Stitched, covered, stitch
@@ -41,19 +32,29 @@ from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
 from ptycho.run.pretrained import run_folder
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.probe import lit_part, masked
+from ptycho.scan.probe import masked
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
 from workflows.assess import probe_doubts, store_recon
 from workflows.device import device_facts, prepare_tensorflow
 from workflows.inspect_scan import opened
-from workflows.scan_assessment import EXPLAINED, SOLVER, Recon, assembled, compared, drawn, half_scans, judged
+from workflows.scan_assessment import (
+    EXPLAINED,
+    SOLVER,
+    Fit,
+    Recon,
+    assembled,
+    compared,
+    drawn,
+    half_scans,
+    judged,
+)
 from workflows.scan_plan import ITERATIVE, NETWORK
+from workflows.scan_solver import continue_from, half_object, reconstruct
 from workflows.train_network import trained, training_facts
 
 log = logging.getLogger(__name__)
 
-GAIN = 0.99  # a model of the noise that explains free patterns so much better is kept; else another is tried
 REFINED, DENOISED = "refined", "denoised"
 
 
@@ -76,7 +77,8 @@ class Prepared:
         whole: all usable patterns, as the file describes them.
         kept, out: indices of those that are fitted, and of those that are kept out to judge the result by.
         data, free: the same with the probe, positions, … that explain them; free is None where none are out.
-        solved: what the joint solver made of them before any network; None: it was not asked to.
+        solved: what the solver made of them before any network; None: it was not asked to.
+        solution: how it came to it.
         learned: modes of the probe that were found in the training, ``(K, N, N)``; None: those of ``data``.
         found, doubts: what was settled, and flags that the results get.
     """
@@ -91,6 +93,7 @@ class Prepared:
     found: list[Finding]
     doubts: list[str]
     solved: Recon | None = None
+    solution: Solved | None = None
     learned: np.ndarray | None = None
 
     def for_network(self) -> tuple[Dataset, Dataset | None]:
@@ -147,75 +150,18 @@ def prepared(name: str, scan: Understood, config: ScanRunConfig, folder: RunFold
     data = whole.subset(kept, config.patterns_in_group)
     free = whole.subset(out, 1) if len(out) else None
     ready = Prepared(name, scan, whole, kept, out, data, free, found, doubts)
-    return begun(ready, config, folder) if config.solver.passes else ready
-
-
-def begun(each: Prepared, config: ScanRunConfig, folder: RunFolder) -> Prepared:
-    """A few passes of the joint solver, from a constant object: the probe, positions, … that explain it."""
-    plan = from_scratch(config.solver.passes, _freedom(config))
-    flat = np.ones((each.data.object_size,) * 2, np.complex64)
-    start = State.of(each.data, flat, _modes(each.data, config))
-    patience = len(plan)  # the R-factor of a probe that is far off rises before it falls
-    began = time.perf_counter()
-    found = solved(SOLVER, start, each.data, each.free, plan, patience, ["amplitude"], config, folder)
-    data, free = _explained(each.data, each.free, found, config)
-    mask = covered(data)
-    image = Stitched(np.where(mask, found.state.object, 0), mask)
-    recon = Recon(image, data, free, time.perf_counter() - began)
-    return replace(each, data=data, free=free, solved=recon)
-
-
-def solved(
-    what: str,
-    start: State,
-    data: Dataset,
-    free: Dataset | None,
-    plan: list[Pass],
-    patience: int,
-    noise: list[str],
-    config: ScanRunConfig,
-    folder: RunFolder,
-) -> Solution:
-    """The best that the joint solver makes of a start, by one model of the noise or another."""
-    tries: list[Solution] = []
-    with folder.timed(what):
-        for kind in noise:
-            if tries and min(tries[-1].course) < GAIN * tries[-1].course[0]:
-                break
-            with closing(Progress(what, len(plan) * len(data.positions))) as progress:
-                solver = JointSolver(
-                    data,
-                    free or data,
-                    config.seed,
-                    kind,
-                    by_deviance=config.solver.judge == "deviance",
-                    lit=lit_part(config.probe, data.N),
-                    affine=config.solver.position_model == "affine",
-                    compile_xla=config.xla.compile,
-                )
-                tries.append(solver.run(start, plan, patience, progress.advance))
-            told = " → ".join(f"{value:.4f}" for value in tries[-1].r_factors)
-            log.info("%s (%s): R of the free patterns %s", what, kind, told)
-    return min(tries, key=lambda found: min(found.course))
-
-
-def _explained(
-    data: Dataset, free: Dataset | None, found: Solution, config: ScanRunConfig
-) -> tuple[Dataset, Dataset | None]:
-    f = data.normalisation
-    judging = None if free is None else explained(free, found.judging, f, 1)
-    return explained(data, found.state, f, config.patterns_in_group), judging
-
-
-def _modes(data: Dataset, config: ScanRunConfig) -> int:
-    """As many as were asked for, or as the probe has; two at least where it is to be found."""
-    fewest = 2 if config.learns_probe else 1
-    return config.probe.modes or max(len(data.modes), fewest)
-
-
-def _freedom(config: ScanRunConfig) -> Freedom:
-    wanted = config.solver
-    return Freedom(config.learns_probe, wanted.positions, wanted.flux, wanted.background)
+    if not config.solver.steps:
+        return ready
+    with folder.timed(SOLVER):
+        recon, solution, decisions = reconstruct(whole, kept, out, config)
+    return replace(
+        ready,
+        data=recon.data,
+        free=recon.free,
+        solved=recon,
+        solution=solution,
+        found=[*found, *decisions],
+    )
 
 
 def settled(
@@ -300,23 +246,27 @@ def reconstructed(
             image = infer(data, begun)
             took = time.perf_counter() - began
             recons[NETWORK] = Recon(image, data, free, took, general=model.general)
-        with folder.timed("half_scans"):
-            halves = half_scans(infer, data, config)
         doubts += [] if model.general else probe_doubts(data.probe, model.probe)
     with folder.timed("judging"):
         fits = {name: judged(recon) for name, recon in recons.items()}
-    ours = [name for name in (SOLVER, NETWORK) if name in recons]
-    if config.stitch.method == "refined" and ours:
-        best = min(ours, key=lambda name: fits[name].score(config.solver.judge))
-        log.info("refinement: begins with the object of %s, which explains the patterns best", best)
-        planned, second = (continued, "amplitude") if best == SOLVER else (from_an_object, "robust")
-        plan, noise = planned(config.stitch.passes, _freedom(config)), ["poisson", second]
-        recons[REFINED] = refined(recons[best], plan, noise, config, folder)
+    if config.stitch.method == "refined" and NETWORK in recons:
+        with folder.timed("refinement"):
+            recons[REFINED] = continue_from(recons[NETWORK], each.solution, config)
         fits[REFINED] = judged(recons[REFINED])
-        if config.denoise and recons[REFINED].data.counts:
-            with folder.timed(DENOISED):
-                recons[DENOISED] = without_noise(recons[REFINED])
-                fits[DENOISED] = judged(recons[DENOISED])
+    product_name = chosen(fits)
+    if config.denoise and recons[product_name].data.counts:
+        with folder.timed(DENOISED):
+            recons[DENOISED] = without_noise(recons[product_name])
+            fits[DENOISED] = judged(recons[DENOISED])
+    with folder.timed("half_scans"):
+        if each.solved is not None and each.solution is not None:
+            halves = half_scans(
+                half_object(each.solved, each.solution, config.solver.steps), each.solved.data, config
+            )
+        elif model is not None:
+            halves = half_scans(
+                partial(inferred, model, config=config, scratch=folder.path), each.data, config
+            )
     with folder.timed("scoring"):
         truth = {name: compared(recon, each.scan) for name, recon in recons.items()}
     beams = {name: beam_of(recon, each) for name, recon in recons.items()}
@@ -325,12 +275,20 @@ def reconstructed(
     )
     for name, recon in recons.items():
         store_recon(name, recon.object, folder, beams[name])
-    last = REFINED if REFINED in recons else next(reversed(recons))
-    image, pixel = recons[last].object.objects[0], each.scan.pixel.metres
-    made = product_of(each.scan, each.whole, image, pixel, each.name, beams[last])
+    image, pixel = recons[product_name].object.objects[0], each.scan.pixel.metres
+    made = product_of(each.scan, each.whole, image, pixel, each.name, beams[product_name])
     product.write(folder.place(names.PRODUCT), made)
     drawn(each.scan, recons, fits, halves, history, result, folder)
     return result, recons
+
+
+def chosen(fits: dict[str, Fit]) -> str:
+    """The reconstruction that is the product: the solver's, unless that from the network's object is clearly
+    better by the patterns that were kept out; else the last there is."""
+    if SOLVER in fits and REFINED in fits:
+        return REFINED if fits[REFINED].clearly_better(fits[SOLVER]) else SOLVER
+    ours = [name for name in (SOLVER, REFINED, NETWORK) if name in fits]
+    return ours[0] if ours else next(reversed(fits))
 
 
 def iterative(each: Prepared, config: ScanRunConfig, folder: RunFolder) -> Recon:
@@ -382,18 +340,3 @@ def without_noise(recon: Recon) -> Recon:
     objects = denoised(made.objects, made.mask, photon_noise(recon.data))
     seconds = time.perf_counter() - began
     return replace(recon, object=replace(made, objects=objects), seconds=seconds, denoised=True)
-
-
-def refined(
-    start: Recon, plan: list[Pass], noise: list[str], config: ScanRunConfig, folder: RunFolder
-) -> Recon:
-    """An object and its beam, corrected as long as the free patterns are explained better."""
-    began = time.perf_counter()
-    state = State.of(start.data, start.object.objects[0])
-    kinds = noise if start.data.counts else ["amplitude"]
-    patience = config.solver.patience
-    found = solved("refinement", state, start.data, start.free, plan, patience, kinds, config, folder)
-    data, free = _explained(start.data, start.free, found, config)
-    image = np.where(start.object.mask, found.state.object[None], 0).astype(np.complex64)
-    made = replace(start.object, objects=image, disagreement=None)
-    return Recon(made, data, free, time.perf_counter() - began)

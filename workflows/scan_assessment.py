@@ -26,6 +26,7 @@ from ptycho.evaluation.trust import (
 from ptycho.preparation.finding import Finding
 from ptycho.preparation.prepare import Understood
 from ptycho.reconstruction.denoising import photon_noise
+from ptycho.reconstruction.judge import compare
 from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
 from ptycho.reconstruction.stitching import Stitched
 from ptycho.run import names
@@ -40,7 +41,9 @@ log = logging.getLogger(__name__)
 SOLVER = "solver"
 PROBE_WRONG = 2.0  # r_free above so many times r_noise is more than photons can explain
 OVERFIT = 1.2  # r_free above so many times r_factor
+NOT_CONVERGED = "not_converged"
 FLAGS = {
+    NOT_CONVERGED: "the solver ended before its steps gained nothing more; raise solver.steps",
     "probe_wrong": f"r_free is above {PROBE_WRONG:g} times r_noise: more than photon noise is wrong, most "
     "often the probe, or positions, or the orientation",
     "overfit": f"r_free is above {OVERFIT:g} times r_factor: the object fits the patterns it was made from "
@@ -57,7 +60,7 @@ EXPLAINED = (
         "which pass of solver and refinement is the best, and their own positions and flux are fitted where "
         "those of the others are (of LSQ-ML's row neither)",
         "half_scan_frc": "Fourier ring correlation of two objects, each from a random half of the "
-        "patterns through the same network, without refinement, aligned by one scale and one phase "
+        "patterns through the solver with probe and positions kept (without a solver: the network), aligned by one scale and one phase "
         "plane; where it falls below 0.5, 1/7, and the half-bit curve (van Heel & Schatz 2005), as a "
         "fraction of Nyquist, and as a half period in object pixels and in metres; null: never",
     }
@@ -80,7 +83,8 @@ class Recon:
     """An object, the patterns with the probe, positions, … that go with it, fitted and free; and its time.
 
     Where a program of others made it, ``program`` is its name and version. ``general``: by a network for many
-    scans. ``denoised``: without the noise of photons.
+    scans. ``denoised``: without the noise of photons. ``converged``: steps of the solver gained nothing more.
+    ``without``: the same before the free patterns were fitted, too; it is judged by them.
     """
 
     object: Stitched
@@ -90,6 +94,8 @@ class Recon:
     program: str | None = None
     general: bool = False
     denoised: bool = False
+    converged: bool = True
+    without: Recon | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,16 +105,17 @@ class Fit:
     used: Misfit
     free: Misfit | None
 
-    def score(self, by: str) -> float:
-        """What decides, ``solver.judge``: the R-factor, or the deviance where photons were counted."""
-        judge = self.free or self.used
-        deviance = judge.mean_deviance if by == "deviance" else None
-        return judge.r_factor if deviance is None else deviance
+    def clearly_better(self, other: Fit) -> bool:
+        """By the patterns that were kept out, each against itself, by more than the error of the mean."""
+        one, two = self.free or self.used, other.free or other.used
+        return compare(one.unexplained, two.unexplained).clear
 
 
 def judged(recon: Recon) -> Fit:
-    objects, free = recon.object.objects, recon.free
-    return Fit(misfit(objects, recon.data), None if free is None else misfit(objects, free))
+    """By the patterns it was fitted to, and by the free ones, before they were fitted, too."""
+    before = recon.without or recon
+    free = None if before.free is None else misfit(before.object.objects, before.free)
+    return Fit(misfit(before.object.objects, before.data), free)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,6 +246,8 @@ def trust_row(fit: Fit, recon: Recon, solver: float | None) -> dict[str, Any]:
     if recon.general and outside_training(judge.r_factor, judge.r_noise, apart, solver):
         flags.append(OUTSIDE)
         log.warning("%s: %s", OUTSIDE, REMEDIES[OUTSIDE])
+    if not recon.converged:
+        flags.append(NOT_CONVERGED)
     share = share_of_noise(recon.object, recon.data, region)
     if not recon.denoised and amplitude_in_noise(share):
         flags.append(IN_NOISE)

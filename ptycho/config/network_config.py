@@ -24,6 +24,7 @@ class NetworkConfig:
     """The keys that every run with a network has; ``MODELS`` are those that it may compare."""
 
     MODELS: ClassVar[tuple[str, ...]] = MODELS
+    FEWEST_MODELS: ClassVar[int] = 1
     NEWER: ClassVar[tuple[str, ...]] = ()  # sections that older runs have not stored
     nepochs: int = 4
     batch_size: int = 16
@@ -54,7 +55,7 @@ class NetworkConfig:
                 "mae_weight and nll_weight must be > 0, or the loss never sees the data"
             )
         known = f"drawn from [{', '.join(self.MODELS)}]"
-        check(len(self.models) > 0, "models", "[]", f"a non-empty list {known}")
+        check(len(self.models) >= self.FEWEST_MODELS, "models", "[]", f"a non-empty list {known}")
         for name in self.models:
             check(name in self.MODELS, "models", f"[{name}]", known)
         check(len(set(self.models)) == len(self.models), "models", list(self.models), "free of repetition")

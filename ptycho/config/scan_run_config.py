@@ -30,20 +30,22 @@ FAST = UnrolledModel(stages=3)  # model=unrolled_fast
 class ScanRunConfig(NetworkConfig):
     """Everything a run on a measured scan depends on.
 
-    Where neither ``run`` nor ``nepochs`` nor a ``model`` is stated, the network is the one that comes with
-    the program, without training; ``nepochs`` is 0 where ``run`` names a trained network, and else 10.
+    ``models`` null: a network where ``run``, ``nepochs`` or a ``model`` is stated, else the solver alone. Where
+    a network is asked for and none of these is stated, it is the one that comes with the program, without
+    training; ``nepochs`` is 0 where ``run`` names a trained network, and else 10.
     ``batch_size`` null: 1 for the large tiles of the network that comes with the program, where it is not
     trained on, else 8. ``group_size`` and ``tiles`` null: those of the network of ``run``, or 1 and false.
     """
 
     MODELS: ClassVar[tuple[str, ...]] = SCAN_MODELS
+    FEWEST_MODELS: ClassVar[int] = 0
     nepochs: int | None = None  # type: ignore[assignment]  # never None once made
     data: DataConfig = field(default_factory=lambda: DataConfig(file=("-",)))
     batch_size: int | None = None  # type: ignore[assignment]  # never None once made
     model: GeneratorConfig = field(default_factory=lambda: FAST)
-    models: tuple[str, ...] = ("pinn",)
-    stitch: StitchConfig = field(default_factory=lambda: StitchConfig("refined", passes=40))
-    denoise: bool = True
+    models: tuple[str, ...] | None = None  # type: ignore[assignment]  # never None once made
+    stitch: StitchConfig = field(default_factory=lambda: StitchConfig("refined"))
+    denoise: bool = False
     run: str | None = None
     group_size: int | None = None
     tiles: bool | None = None
@@ -54,6 +56,9 @@ class ScanRunConfig(NetworkConfig):
     iterative: LsqmlConfig = field(default_factory=LsqmlConfig)
 
     def __post_init__(self) -> None:
+        if self.models is None:
+            stated = self.run is not None or self.nepochs is not None or self.model != FAST
+            object.__setattr__(self, "models", ("pinn",) if stated else ())
         if self.nepochs is None and self.run is None and self.model == FAST and self.networks:
             object.__setattr__(self, "run", PRETRAINED)
         if self.nepochs is None:
@@ -76,6 +81,8 @@ class ScanRunConfig(NetworkConfig):
         if self.nepochs:
             least = f"less than nepochs={self.nepochs}"
             check(self.probe.start_epoch < self.nepochs, "probe.start_epoch", self.probe.start_epoch, least)
+        if not self.models and not self.solver.steps:
+            raise ConfigError("solver.steps=0, models=[]: nothing would reconstruct; set one of them")
         if self.stitch.method == "grid":
             raise ConfigError("stitch=grid: tiles the squares of a regular grid; must be probe or refined")
 

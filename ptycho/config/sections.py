@@ -288,26 +288,36 @@ class LsqmlConfig:
 
 @dataclass(frozen=True)
 class SolverConfig:
-    """The joint solver of a measured scan: what it finds besides object and probe, and for how long."""
+    """The solver of a measured scan: what it finds besides object and probe, under which noise and prior.
 
-    passes: int = 15
-    patience: int = 5
-    positions: bool = True
+    ``positions``, ``flux`` and ``background`` null: found where patterns that are kept out say so. ``strength``
+    null: chosen by them. ``steps`` 0: no solver.
+    """
+
+    steps: int = 400
+    positions: bool | None = None
     position_model: str = "free"
-    flux: bool = True
-    background: bool = False
-    judge: str = "r_free"
-    POSITION_MODELS: ClassVar[tuple[str, ...]] = ("free", "affine")
-    JUDGES: ClassVar[tuple[str, ...]] = ("r_free", "deviance")
+    flux: bool | None = None
+    background: bool | None = None
+    prior: str = "smooth"
+    strength: float | None = None
+    noise: str = "auto"
+    POSITION_MODELS: ClassVar[tuple[str, ...]] = ("free", "affine", "all")
+    PRIORS: ClassVar[tuple[str, ...]] = ("none", "smooth", "edges")
+    NOISE: ClassVar[tuple[str, ...]] = ("auto", "poisson", "gaussian", "excess", "robust")
 
     def __post_init__(self) -> None:
-        at_least("solver.passes", self.passes, 0)
-        at_least("solver.patience", self.patience, 1)
-        models = f"one of {', '.join(self.POSITION_MODELS)}"
-        check(
-            self.position_model in self.POSITION_MODELS, "solver.position_model", self.position_model, models
-        )
-        check(self.judge in self.JUDGES, "solver.judge", self.judge, f"one of {', '.join(self.JUDGES)}")
+        at_least("solver.steps", self.steps, 0)
+        at_most("solver.steps", self.steps, 100_000)
+        for key, allowed in (
+            ("position_model", self.POSITION_MODELS),
+            ("prior", self.PRIORS),
+            ("noise", self.NOISE),
+        ):
+            value = getattr(self, key)
+            check(value in allowed, f"solver.{key}", value, f"one of {', '.join(allowed)}")
+        if self.strength is not None:
+            finite("solver.strength", self.strength)
 
 
 OBJECTS: dict[str, type] = {LinesObject.KIND: LinesObject}

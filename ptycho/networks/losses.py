@@ -12,6 +12,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from ptycho.physics import scaled
+from ptycho.physics.deviance import u_minus_log1p
 
 FLOOR = 1e-6  # of a pixel's predicted count, where nothing else bounds the logarithm
 LEAST_CONTRAST = 3e-3  # added to that of an object, which may be blank where light falls
@@ -45,19 +46,7 @@ def poisson_deviance(predicted: tf.Tensor, measured: tf.Tensor, normalisation: t
     u = (predicted - safe) * (predicted + safe) / tf.square(safe)
     u = tf.where(seen, u, tf.zeros_like(u))
     ratio = tf.where(seen, rate / tf.maximum(counts, 0.25), tf.ones_like(rate))
-    return tf.reduce_mean(2 * tf.where(seen, counts * _u_minus_log1p(u, ratio), rate))
-
-
-def _u_minus_log1p(u: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:
-    """``u − log(1 + u)`` for ``u ≥ −1``: near 0 by its series, near −1 from ``ratio = 1 + u > 0`` itself."""
-    small, low = tf.abs(u) < 1e-2, u < -0.5
-    one = tf.ones_like(u)
-    inside = tf.where(small, u, tf.zeros_like(u))
-    series = tf.square(inside) * (0.5 - inside * (1 / 3 - inside * (0.25 - inside * (0.2 - inside / 6))))
-    log1p = tf.where(
-        low, tf.math.log(tf.where(low, ratio, one)), tf.math.log1p(tf.where(small | low, one, u))
-    )
-    return tf.where(small, series, u - log1p)
+    return tf.reduce_mean(2 * tf.where(seen, counts * u_minus_log1p(u, ratio), rate))
 
 
 def total_variation(objects: tf.Tensor) -> tf.Tensor:

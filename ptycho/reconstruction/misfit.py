@@ -40,6 +40,7 @@ class Misfit:
         residual: ``Σ| |Ψ| − √n |``; measured: ``Σ√n``.
         noise: what photon noise makes of the residual; deviance: Poisson's. None where counts are not known.
         pixels: how many were measured.
+        squared: ``Σ (|Ψ| − √n)²``.
     """
 
     residual: np.ndarray
@@ -47,6 +48,13 @@ class Misfit:
     noise: np.ndarray | None
     deviance: np.ndarray | None
     pixels: np.ndarray
+    squared: np.ndarray
+
+    @property
+    def unexplained(self) -> np.ndarray:
+        """Of each pattern, per pixel: Poisson's deviance, or the squared misfit where counts are not known."""
+        total = self.squared if self.deviance is None else self.deviance
+        return total / np.maximum(self.pixels, 1)
 
     @property
     def r_factor(self) -> float:
@@ -69,7 +77,7 @@ def misfit(
 ) -> Misfit:
     """How objects ``(I, M, M)`` complex64 explain ``patterns`` (indices; None: all) of a dataset."""
     chosen = np.arange(len(data.amplitudes)) if patterns is None else np.asarray(patterns)
-    residual, measured, noise, deviance, pixels = (np.zeros(len(chosen)) for _ in range(5))
+    residual, measured, noise, deviance, pixels, squared = (np.zeros(len(chosen)) for _ in range(6))
     photons = data.normalisation**-2
     for i in np.unique(data.image[chosen]):
         mine = np.flatnonzero(data.image[chosen] == i)
@@ -79,6 +87,7 @@ def misfit(
             done += len(part)
             seen = x >= 0
             residual[part] = _sums(tf.where(seen, tf.abs(predicted - x), 0.0))
+            squared[part] = _sums(tf.where(seen, tf.square(predicted - x), 0.0))
             measured[part] = _sums(tf.where(seen, x, 0.0))
             pixels[part] = np.count_nonzero(seen, axis=(1, 2))
             if data.counts:
@@ -90,8 +99,8 @@ def misfit(
                 noise[part] = _sums(tf.where(seen, tf.constant(expected, tf.float32), 0.0))
             advance(len(part))
     if not data.counts:
-        return Misfit(residual, measured, None, None, pixels)
-    return Misfit(residual, measured, noise, deviance, pixels)
+        return Misfit(residual, measured, None, None, pixels, squared)
+    return Misfit(residual, measured, noise, deviance, pixels, squared)
 
 
 def expected_residual(rate: np.ndarray) -> np.ndarray:

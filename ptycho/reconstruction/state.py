@@ -1,4 +1,4 @@
-"""What the joint solver changes, and the plans by which it does: see :mod:`ptycho.reconstruction.joint`."""
+"""What explains the patterns of a scan, and what of it is to be found."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import grouped, smallest_region
 from ptycho.scan.probe import orthogonal_modes
 
-UPDATES = 24  # batches of an early pass
 WEAK = 0.03  # power of a mode that is made where none is known
 
 
@@ -33,16 +32,28 @@ class State:
     background: np.ndarray
 
     @classmethod
-    def of(cls, data: Dataset, object_: np.ndarray, modes: int | None = None) -> State:
-        """That of a dataset, with an object ``(M, M)`` and so many modes; None: those that it has."""
-        known = data.model_probe.reshape(-1, data.N, data.N)
+    def of(
+        cls,
+        data: Dataset,
+        object_: np.ndarray,
+        modes: int | None = None,
+        normalisation: float | None = None,
+    ) -> State:
+        """That of a dataset, with an object ``(M, M)``.
+
+        Args:
+            modes: so many; None: those that it has.
+            normalisation: f, in whose units it is; None: the dataset's own.
+        """
+        ratio = np.float32(1 if normalisation is None else normalisation / data.normalisation)
+        known = ratio * data.model_probe.reshape(-1, data.N, data.N)
         wanted = len(known) if modes is None else modes
         return cls(
             object_.astype(np.complex64),
             more_modes(known, wanted)[:wanted],
             data.positions.astype(np.float64),
             np.ones(len(data.positions), np.float32) if data.flux is None else data.flux,
-            _background(data),
+            ratio**2 * _background(data),
         )
 
 
@@ -80,34 +91,6 @@ class Freedom:
     flux: bool = False
     background: bool = False
     object: bool = True
-
-
-@dataclass(frozen=True)
-class Pass:
-    """One way through all patterns: in so many batches, with momentum μ, and what is free in it."""
-
-    batches: int
-    momentum: float
-    free: Freedom
-
-
-def from_scratch(passes: int, free: Freedom) -> list[Pass]:
-    """Passes from a constant object: the object alone, then with the probe, then everything that is free."""
-    probe = replace(free, positions=False)
-    early = [Pass(UPDATES, 0.0, Freedom(False))] + [Pass(UPDATES, 0.0, probe)] * 4
-    return (early + [Pass(3, 0.8, probe)] + [Pass(3, 0.8, free)] * max(passes - 6, 0))[:passes]
-
-
-def continued(passes: int, free: Freedom) -> list[Pass]:
-    """Passes that go on from :func:`from_scratch`."""
-    return ([Pass(3, 0.8, free)] * (passes // 2) + [Pass(1, 0.9, free)] * passes)[:passes]
-
-
-def from_an_object(passes: int, free: Freedom) -> list[Pass]:
-    """Passes from an object that explains the patterns well: all else is fitted to it, then it is free."""
-    others = replace(free, object=False)
-    first = 6 if others != Freedom(False, object=False) else 0
-    return ([Pass(1, 0.5, others)] * first + [Pass(1, 0.9, free)] * max(passes - first, 0))[:passes]
 
 
 def more_modes(known: np.ndarray, count: int) -> np.ndarray:

@@ -1,0 +1,134 @@
+"""Which of two states explains patterns better that neither was fitted to, and by more than chance?
+
+What is compared is Poisson's deviance (without photon counts, the squared misfit in units of the noise). Three
+ways to keep something out:
+
+- **patterns**: some of the scan. Their own positions and flux are fitted where those of the others are, at
+  the price of two units of deviance for each number (Akaike 1974).
+- **photons**: of every count n, Binomial(n, q) are kept out: two independent scans of the same positions, as
+  a thinned Poisson number and the rest of it are independent. For scans so sparse that leaving a pattern out
+  tears a hole.
+- **noise**: the same of amplitudes with normal noise σ: ``x + σ z √(q/(1 − q))`` is fitted and
+  ``x − σ z √((1 − q)/q)`` kept out, z normal; their noise is independent (Rasines & Young, Biometrika 110
+  (2023) 597).
+
+Of two states that differ by less than the error of the mean difference, pattern by pattern, the simpler wins.
+A freedom must explain more: a scan of few patterns lets a wrong flux explain a little of anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.solver import Terms, fit
+from ptycho.reconstruction.state import Freedom, State
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import energy_diameter
+
+SHARE = 0.1  # q, and of the patterns
+SPARSE = 5.0  # patterns that light a pixel, on average, below which photons are kept out
+FEW = 60  # patterns, below which it is photons, too
+PLACING = 12  # steps that find the positions and flux of patterns that were kept out
+CERTAIN = 1.0  # standard errors
+SURE, MATTERS = (
+    2.0,
+    0.005,
+)  # the same for what is freed, and the least share of the deviance that it must explain
+
+
+class Comparison(NamedTuple):
+    """Mean gain in deviance per pixel of one state over another, and its standard error."""
+
+    gain: float
+    error: float
+
+    @property
+    def clear(self) -> bool:
+        return self.gain > CERTAIN * self.error
+
+    def matters(self, before: float) -> bool:
+        """Whether it is worth a freedom: certain, and no small part of a mean deviance of ``before``."""
+        return self.gain > SURE * self.error and self.gain > MATTERS * before
+
+
+def compare(new: np.ndarray, old: np.ndarray) -> Comparison:
+    """Of the deviances ``(J,)`` of the same patterns."""
+    gains = old - new
+    spread = float(gains.std(ddof=1)) if len(gains) > 1 else np.inf
+    return Comparison(float(gains.mean()), spread / np.sqrt(len(gains)))
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """What was kept out of a fit.
+
+    Attributes:
+        likelihood: of what was kept out.
+        kind: ``patterns``, ``photons`` or ``noise``.
+    """
+
+    likelihood: ScanLikelihood
+    kind: str = "patterns"
+
+    @property
+    def kept_share(self) -> float:
+        """Of the photons, that were fitted."""
+        return 1 - SHARE if self.kind == "photons" else 1.0
+
+    def places(self, state: State, free: Freedom) -> State:
+        """The state of what was kept out: the object and the beam of a state, with positions of its own."""
+        if self.kind == "noise":
+            return state
+        if self.kind == "photons":
+            rate = np.float32(SHARE / (1 - SHARE))
+            return replace(state, flux=np.sqrt(rate) * state.flux, background=rate * state.background)
+        data = self.likelihood.data
+        flux = np.ones(len(data.positions), np.float32)
+        there = replace(state, positions=data.positions.astype(float), flux=flux)
+        own = Freedom(False, free.positions, free.flux, False, object=False)
+        if not (free.positions or free.flux):
+            return there
+        return fit(Terms(self.likelihood, moves="each"), there, own, PLACING).state
+
+    def score(self, state: State, free: Freedom) -> np.ndarray:
+        """Deviance per pixel of each pattern, ``(J,)``."""
+        fitted = 2 * free.positions + free.flux if self.kind == "patterns" else 0
+        each = self.likelihood.evaluate(self.places(state, free)).deviance
+        return (each + 2 * fitted) / self.likelihood.pixels
+
+
+def keep_out(whole: ScanLikelihood, seed: int) -> tuple[ScanLikelihood, Judge]:
+    """What is fitted of a scan of one object, and what judges the fit; both in units of ``whole``."""
+    rng, data = np.random.default_rng([seed, 6]), whole.data
+    count = len(data.positions)
+    if coverage(data) >= SPARSE and count >= FEW:
+        chosen = np.sort(rng.choice(count, max(1, round(SHARE * count)), replace=False))
+        rest = np.setdiff1d(np.arange(count), chosen)
+        kept, out = (replace(whole, data=data.subset(part, 1)) for part in (rest, chosen))
+        return kept, Judge(out)
+    amplitudes = data.amplitudes[:].astype(float)
+    if whole.noise == "poisson":
+        counts = np.rint(np.square(amplitudes)).astype(np.int64)
+        thinned = rng.binomial(counts, SHARE)
+        parts = [np.sqrt(n).astype(np.float32) for n in (counts - thinned, thinned)]
+        kept, out = (replace(whole, instead=part) for part in parts)
+        return kept, Judge(out, "photons")
+    ratio = np.sqrt(SHARE / (1 - SHARE))
+    noise = whole.unit / 2 * rng.standard_normal(amplitudes.shape)
+    fitted, left = ((amplitudes + part).astype(np.float32) for part in (noise * ratio, -noise / ratio))
+    kept = replace(whole, instead=fitted, unit=whole.unit / np.sqrt(1 - SHARE))
+    return kept, Judge(replace(whole, instead=left, unit=whole.unit / np.sqrt(SHARE)), "noise")
+
+
+def coverage(data: Dataset) -> float:
+    """How many patterns light a pixel in the middle of the scan, on average."""
+    centre = np.median(data.positions, axis=0)
+    radius = energy_diameter(data.probe) / 2
+    distance = np.linalg.norm(data.positions - centre, axis=1)
+    near = distance < max(2 * radius, np.sort(distance)[min(8, len(distance) - 1)])
+    area = np.pi * distance[near].max() ** 2
+    return float(near.sum() * np.pi * radius**2 / max(area, 1e-9))

@@ -1,0 +1,110 @@
+"""How likely the measured patterns are under an object and a beam, and the gradient of that: the compiled part.
+
+    λ_j = (Σ_m |F ψ_jm|² + b) / f²,   ψ_jm = c_j P_m(x − s_j) O[w_j + x],   r_j = w_j + s_j, w_j whole
+
+in photons, f being the normalised amplitude of one (where photons are not known, of one *effective* photon:
+such that the noise of an amplitude is ½, as it is for photons). Up to a constant, −2 log p of a pixel in which
+n were measured is its deviance:
+
+    poisson    2 [λ − n + n log(n/λ)]                        photons are what they are
+    gaussian   4 (√λ − √n)²                                  amplitudes with one variance
+    excess     4 (√λ − √n)² / (1 + ε² n)                     beside photon noise an error ε of each intensity
+    robust     8 h² [√(1 + (√λ − √n)² / h²) − 1]             beyond h an error counts by its size
+
+Sources: Thibault & Guizar-Sicairos, New J. Phys. 14 (2012) 063004; Godard et al., Opt. Express 20 (2012) 25914;
+the last is the pseudo-Huber function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import tensorflow as tf
+
+from ptycho import physics
+from ptycho.physics.deviance import deviance_of_counts
+
+NOISE = ("poisson", "gaussian", "excess", "robust")
+DARKEST = 0.02  # photons that are expected everywhere: a single one where none is expected is no catastrophe
+SMALLEST = 1e-4  # the same of amplitudes, whose slope at zero must be finite
+HUBER = 1.0  # h: twice the noise of an amplitude
+UNMEASURED = -1e30  # in place of an amplitude
+
+
+def deviance(rate: tf.Tensor, amplitude: tf.Tensor, noise: str, excess: tf.Tensor | float = 0.0) -> tf.Tensor:
+    """The deviance of every pixel.
+
+    Args:
+        rate: λ, photons expected, any shape, float32.
+        amplitude: √n of the photons measured, the same shape; they need not be whole. Noise of an amplitude
+            may make it negative.
+        noise: one of :data:`NOISE`.
+        excess: ε, for ``excess``.
+    """
+    if noise == "poisson":
+        return deviance_of_counts(rate + DARKEST, tf.square(amplitude) + DARKEST)
+    residual = tf.sqrt(rate + SMALLEST) - amplitude
+    if noise == "robust":
+        return 8 * HUBER**2 * (tf.sqrt(1 + tf.square(residual / HUBER)) - 1)
+    return 4 * tf.square(residual) / (1 + tf.square(excess * amplitude))
+
+
+def expected_light(
+    windows: tf.Tensor, fractions: tf.Tensor | None, flux: tf.Tensor, modes: tf.Tensor, background: tf.Tensor
+) -> tf.Tensor:
+    """``Σ_m |F ψ_jm|² + b``, ``(B, N, N)`` float32, zero frequency at sample 0.
+
+    Args:
+        windows: the object at whole pixels, ``(B, N, N)`` complex64.
+        fractions: ``(B, 2)``, what is left of the positions, by which the probe is moved; None: nothing is.
+        flux: c, ``(B,)`` float32.
+        modes: ``(K, N, N)`` complex64.
+        background: ``(N, N)`` float32.
+    """
+    probe = modes[None] if fractions is None else physics.shifted_probe(modes, fractions)
+    waves = physics.scaled(probe, flux[:, None, None, None]) * windows[:, None]
+    return physics.total_light(physics.far_field(waves), True, background)
+
+
+@lru_cache(64)
+def likelihood_step(noise: str, free: tuple[str, ...], moved: bool, compile_xla: bool) -> Callable:
+    """A compiled function of one chunk of patterns: the deviance of each, and its half differentiated.
+
+    Args:
+        noise: as for :func:`deviance`.
+        free: of ``windows``, ``fractions``, ``flux``, ``modes`` and ``background`` those that gradients are
+            wanted of.
+        moved: positions have fractions of a pixel, or may get them.
+        compile_xla: compile with XLA.
+
+    Returns:
+        ``(windows, fractions, flux, modes, background, amplitudes, photon, excess) → (deviance (B,), gradients
+        by name)``; amplitudes ``√n (B, N, N)`` are ``UNMEASURED`` where nothing was measured, photon is f, excess
+        ε. The gradient of a complex value is ``∂/∂re + i ∂/∂im``.
+    """
+
+    def step(
+        windows: tf.Tensor,
+        fractions: tf.Tensor,
+        flux: tf.Tensor,
+        modes: tf.Tensor,
+        background: tf.Tensor,
+        amplitudes: tf.Tensor,
+        photon: tf.Tensor,
+        excess: tf.Tensor,
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        values = dict(windows=windows, fractions=fractions, flux=flux, modes=modes, background=background)
+        wanted = {name: values[name] for name in free}
+        measured = amplitudes > UNMEASURED
+        known = tf.where(measured, amplitudes, tf.zeros_like(amplitudes))
+        seen = tf.cast(measured, tf.float32)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(wanted)
+            light = expected_light(windows, fractions if moved else None, flux, modes, background)
+            pixels = deviance(light / tf.square(photon), known, noise, excess)
+            each = tf.reduce_sum(seen * pixels, (1, 2))
+            half = tf.reduce_sum(each) / 2
+        return each, tape.gradient(half, wanted)
+
+    return tf.function(step, jit_compile=compile_xla, reduce_retracing=False, autograph=False)

@@ -1,0 +1,313 @@
+"""From a scan to its most likely object and beam: what is freed, what is smoothed, and the fit.
+
+1. On the *core*, some neighbouring patterns in the middle of the scan, the object is fitted to the beam as
+   it is told; then one thing more is freed after the other, the simplest first, and kept where patterns (or photons)
+   that were kept out are explained better by more than chance: probe, positions, flux, another mode, background.
+   Then the strength of the prior is chosen in the same way, the weakest of those as good as the best.
+2. On the whole scan the object begins as a constant under the beam of the core, and all that was freed is fitted
+   until steps gain nothing more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ptycho.progress import Advance
+from ptycho.reconstruction.judge import Comparison, Judge, compare, keep_out
+from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.refinement import noise_unit
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.solver import Fit, Terms, fit
+from ptycho.reconstruction.state import Freedom, State, more_modes
+from ptycho.reconstruction.unknowns import lit_pixels
+from ptycho.scan.dataset import Dataset
+
+log = logging.getLogger(__name__)
+
+CORE_PIXELS, FEWEST = 2**20, 100  # of the patterns that decide, and how many there are at least
+DECIDING = 60  # steps of a fit that decides
+FIRST = 30  # steps of the object alone, on the whole scan
+STRENGTHS = (0.0, 10.0, 30.0, 100.0, 300.0)  # λ that are tried, of prior=smooth
+DARKEST = 0.02  # of the pixels, whose mean is what a background begins with
+NOISE_ROUNDS, SAME_NOISE = 8, 0.03  # until the noise changes by less
+EXPECTATIONS = 8  # steps of the first background
+
+Choice = bool | None
+"""Free, kept as it is, or (None) as the judge decides."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What may be found besides the object; None: the judge decides.
+
+    Attributes:
+        probe, positions, flux, background: whether they are free.
+        modes: number of the probe's modes; None: one more than the probe has, if that helps.
+        moves: model of the moves, ``free``, ``affine`` or ``all``.
+        prior: kind of the prior.
+        strength: λ; None: chosen.
+        noise: of a pixel, or ``auto``.
+        lit: ``(N, N)`` bool, where the probe may be; None: everywhere.
+        steps: of a fit, at most.
+    """
+
+    probe: Choice = None
+    positions: Choice = None
+    flux: Choice = None
+    background: Choice = None
+    modes: int | None = None
+    moves: str = "free"
+    prior: str = "smooth"
+    strength: float | None = None
+    noise: str = "auto"
+    lit: np.ndarray | None = None
+    steps: int = 400
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided, and why, in words for the log and ``metrics.json``."""
+
+    what: str
+    value: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.value} ({self.why})"
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """The most likely state of a scan.
+
+    Attributes:
+        state: object and beam.
+        free: what was found.
+        terms: of the last fit: noise, prior.
+        decisions: how it came to this.
+        fit: the last fit.
+    """
+
+    state: State
+    free: Freedom
+    terms: Terms
+    decisions: tuple[Decision, ...]
+    fit: Fit
+
+
+@dataclass(eq=False)
+class Deciding:
+    """The core while it is decided: all of it and its noise, what is fitted, what judges, what is free so far."""
+
+    noise: ScanLikelihood
+    kept: ScanLikelihood
+    judge: Judge
+    wishes: Wishes
+    state: State
+    free: Freedom = Freedom(False)
+    scores: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    decisions: list[Decision] = field(default_factory=list)
+
+    def fitted(self, state: State, free: Freedom, prior: Prior = Prior(), steps: int | None = None) -> Fit:
+        terms = Terms(self.kept, prior, self.wishes.moves, self.wishes.lit)
+        return fit(terms, state, free, steps or min(DECIDING, self.wishes.steps))
+
+    def take(self, found: Fit, free: Freedom) -> None:
+        self.state, self.free = found.state, free
+        self.scores = self.judge.score(found.state, free)
+
+    def offer(self, what: str, value: str, start: State, free: Freedom, wish: Choice) -> None:
+        """Free something more: as it is wished, or where the judge says so."""
+        if wish is False:
+            return
+        found = self.fitted(start, free)
+        scores = self.judge.score(found.state, free)
+        gain = compare(scores, self.scores)
+        if wish is None and gain.matters(
+            self.scores.mean()
+        ):  # as many steps without it: that they were more explains nothing
+            self.take(self.fitted(self.state, self.free, steps=len(found.course)), self.free)
+            gain = compare(scores, self.scores)
+        taken = wish or gain.matters(self.scores.mean())
+        told = _told(gain, self.scores.mean(), self.judge.kind)
+        why = told if wish is None else f"asked for; {told}"
+        self.decisions.append(Decision(what, value if taken else "kept", why))
+        if taken:
+            self.state, self.free, self.scores = found.state, free, scores
+
+
+def solve(
+    data: Dataset,
+    wishes: Wishes,
+    seed: int,
+    compile_xla: bool = True,
+    advance: Advance = lambda patterns: None,
+    watch: Callable[[State, float], object] = lambda state, value: None,
+) -> Solved:
+    """The most likely object and beam of a scan of one object; see the module's text.
+
+    Args:
+        data: the patterns, with the beam as it is told.
+        wishes: what is free, and how.
+        seed: of what is kept out.
+        compile_xla: compile with XLA.
+        advance: called with the number of patterns after each chunk of them.
+        watch: called with state and objective after every step on the whole scan.
+    """
+    deciding = decide(data, wishes, seed, compile_xla)
+    whole = replace(deciding.noise, data=data, advance=advance)
+    prior = choose_prior(deciding)
+    terms = Terms(whole, prior, wishes.moves, wishes.lit)
+    beam = deciding.state
+    start = State.of(data, np.ones((data.object_size,) * 2), len(beam.modes))
+    start = replace(
+        start, modes=beam.modes, background=beam.background / np.float32(deciding.judge.kept_share)
+    )
+    first = fit(terms, start, Freedom(False), FIRST if deciding.free != Freedom(False) else wishes.steps)
+    last = first
+    if deciding.free != Freedom(False):
+        last = fit(terms, first.state, deciding.free, wishes.steps, watch=watch)
+    return Solved(last.state, deciding.free, terms, tuple(deciding.decisions), last)
+
+
+def fit_object(terms: Terms, data: Dataset, steps: int) -> np.ndarray:
+    """The most likely object ``(1, M, M)`` under the beam of a dataset, from a constant."""
+    start = State.of(data, np.ones((data.object_size,) * 2), normalisation=terms.likelihood.normalisation)
+    return fit(terms, start, Freedom(False), steps).state.object[None]
+
+
+def decide(data: Dataset, wishes: Wishes, seed: int, compile_xla: bool) -> Deciding:
+    """What is free, on the core of a scan."""
+    noise = _first_noise(data, wishes, compile_xla)
+    kept, judge = keep_out(noise, seed)
+    flat = np.ones((data.object_size,) * 2)
+    state = State.of(kept.data, flat, normalisation=noise.normalisation)
+    deciding = Deciding(noise, kept, judge, wishes, state)
+    deciding.take(deciding.fitted(state, Freedom(False), steps=wishes.steps), Freedom(False))
+    _learn_noise(deciding)
+    free = Freedom(True)
+    deciding.offer("probe", "found", deciding.state, free, wishes.probe)
+    _learn_noise(deciding)
+    deciding.offer(
+        "positions", "found", deciding.state, replace(deciding.free, positions=True), wishes.positions
+    )
+    _learn_noise(deciding)
+    deciding.offer("flux", "found", deciding.state, replace(deciding.free, flux=True), wishes.flux)
+    if deciding.free.probe:
+        _offer_modes(deciding)
+    brighter = replace(deciding.state, background=_some_background(kept, deciding.state))
+    deciding.offer(
+        "background", "found", brighter, replace(deciding.free, background=True), wishes.background
+    )
+    _learn_noise(deciding)
+    return deciding
+
+
+def _offer_modes(deciding: Deciding) -> None:
+    """One mode more than there are, as long as that helps; or as many as are asked for."""
+    wanted = deciding.wishes.modes
+    while wanted is None or len(deciding.state.modes) < wanted:
+        count = len(deciding.state.modes) + 1 if wanted is None else wanted
+        start = replace(deciding.state, modes=more_modes(deciding.state.modes, count)[:count])
+        deciding.offer("modes", str(count), start, deciding.free, None if wanted is None else True)
+        if wanted is None and (len(deciding.state.modes) < count or count >= MOST_MODES):
+            return
+
+
+MOST_MODES = 3
+
+
+def choose_prior(deciding: Deciding) -> Prior:
+    """The weakest prior that is as good as the best, by what was kept out; the beam stays as it is."""
+    wishes = deciding.wishes
+    if wishes.prior == "none" or wishes.strength is not None:
+        return Prior(wishes.prior, wishes.strength or 0.0)
+    tried: list[tuple[float, np.ndarray]] = []
+    state = deciding.state
+    still = replace(deciding.free, probe=False, positions=False, flux=False, background=False)
+    for strength in STRENGTHS:
+        state = deciding.fitted(state, still, Prior(wishes.prior, strength)).state
+        tried.append((strength, deciding.judge.score(state, deciding.free)))
+    best = min(tried, key=lambda one: one[1].mean())
+    chosen = next(one for one in tried if not compare(best[1], one[1]).clear)
+    told = ", ".join(f"λ {strength:g}: {scores.mean():.4f}" for strength, scores in tried)
+    deciding.decisions.append(
+        Decision(
+            "prior", f"{wishes.prior}, λ {chosen[0]:g}", f"deviance of {deciding.judge.kind} kept out {told}"
+        )
+    )
+    return Prior(wishes.prior, chosen[0]) if chosen[0] else Prior()
+
+
+def _first_noise(data: Dataset, wishes: Wishes, compile_xla: bool) -> ScanLikelihood:
+    """The core under the noise that is asked for; where photons are not known, of a strength that residuals of
+    the object alone give."""
+    part = core(data)
+    kind = wishes.noise if wishes.noise != "auto" else "poisson" if data.counts else "gaussian"
+    unit = 1.0 if data.counts else noise_unit(part)
+    noise = ScanLikelihood(part, data.normalisation, unit, kind, compile_xla=compile_xla)
+    if data.counts:
+        return noise
+    start = State.of(part, np.ones((data.object_size,) * 2), normalisation=data.normalisation)
+    for _ in range(NOISE_ROUNDS):
+        start = fit(Terms(noise), start, Freedom(False), wishes.steps).state
+        ratio = _noise_ratio(noise, start)
+        noise = replace(noise, unit=noise.unit * ratio)
+        if abs(ratio - 1) < SAME_NOISE:
+            break
+    return noise
+
+
+def _noise_ratio(likelihood: ScanLikelihood, state: State) -> float:
+    """By how much the noise of amplitudes is more than it was taken for: √(deviance / degrees of freedom)."""
+    measured = len(state.positions) * likelihood.pixels
+    free = max(measured - 2 * lit_pixels(state), measured // 10)
+    return float(np.sqrt(likelihood.evaluate(state).deviance.sum() / free))
+
+
+def _learn_noise(deciding: Deciding) -> None:
+    """Where photons are not known, the noise is what residuals leave, once more is free."""
+    if deciding.noise.data.counts:
+        return
+    ratio = _noise_ratio(deciding.kept, deciding.state)
+    deciding.noise = replace(deciding.noise, unit=deciding.noise.unit * ratio)
+    deciding.kept = replace(deciding.kept, unit=deciding.kept.unit * ratio)
+    likelihood = deciding.judge.likelihood
+    deciding.judge = replace(deciding.judge, likelihood=replace(likelihood, unit=likelihood.unit * ratio))
+    deciding.scores = deciding.judge.score(deciding.state, deciding.free)
+
+
+def core(data: Dataset) -> Dataset:
+    """The patterns nearest to the middle of a scan, so many; all, if they are not many more."""
+    count, most = len(data.positions), max(FEWEST, CORE_PIXELS // data.N**2)
+    if count <= 1.5 * most:
+        return data
+    distance = np.linalg.norm(data.positions - np.median(data.positions, axis=0), axis=1)
+    return data.subset(np.sort(np.argsort(distance, kind="stable")[:most]), 1)
+
+
+def _some_background(likelihood: ScanLikelihood, state: State) -> np.ndarray:
+    """What the search for one starts from: the darkest pixels, then expectation maximisation; normalised.
+
+    b ← b ⟨n/λ⟩ for each pixel, which never makes the likelihood worse.
+    """
+    data, f = likelihood.data, likelihood.normalisation
+    mean = data.amplitudes.statistics.mean_intensity
+    seen = np.sort(mean.ravel() if data.good is None else mean[data.good])
+    dark = seen[: max(1, round(DARKEST * len(seen)))].mean()
+    background = np.full((data.N, data.N), f**2 * (dark + 1e-6 * seen.mean()), np.float32)
+    for _ in range(EXPECTATIONS):
+        slope = likelihood.evaluate(replace(state, background=background), ("background",)).gradients[
+            "background"
+        ]
+        excess = slope * np.float32(likelihood.photon**2) / len(state.positions)  # 1 − ⟨n/λ⟩
+        background = background * (1 - np.minimum(excess, 0.9))
+    return background
+
+
+def _told(gain: Comparison, before: float, kind: str) -> str:
+    return f"deviance of {kind} kept out {before:.4f} → {before - gain.gain:.4f} ± {gain.error:.4f}"

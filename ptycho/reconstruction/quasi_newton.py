@@ -1,0 +1,101 @@
+"""Minimisation by limited-memory BFGS: curvature from the last steps, one evaluation a step in the rule.
+
+    x ← x − t B g,   B the BFGS matrix of the last ``MEMORY`` pairs s = Δx, y = Δg (two-loop recursion)
+
+t begins at 1 and is changed until Wolfe's weak conditions hold: enough decrease, and a slope that has risen.
+Sources: Nocedal & Wright, Numerical Optimization, algorithms 7.4 and 7.5; Lewis & Overton, Math. Program. 141
+(2013) 135, for the search between two lengths.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+MEMORY = 12
+DECREASE, RISE = 1e-4, 0.9  # c₁ and c₂ of Wolfe's conditions
+TRIES = 10  # lengths of one step
+PRECISION = 3e-7  # of the value: a smaller increase is rounding
+
+Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
+
+
+class Point(NamedTuple):
+    """After a step: ``x (n,)``, the value there, its gradient ``(n,)``, and how often both were computed."""
+
+    x: np.ndarray
+    value: float
+    gradient: np.ndarray
+    evaluations: int
+
+
+def minimise(function: Function, start: np.ndarray) -> Iterator[Point]:
+    """The start, then the point after every step, without end; it ends where no step leads down.
+
+    Args:
+        function: ``x → (value, gradient)``, x ``(n,)`` real, in units in which a unit step of steepest descent
+            is about right.
+        start: ``(n,)``.
+    """
+    value, gradient = function(start)
+    point = Point(start, value, gradient, 1)
+    yield point
+    pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=MEMORY)
+    while True:
+        direction = _direction(point.gradient, pairs)
+        slope = float(np.dot(direction, point.gradient))
+        if not slope < 0:
+            if not pairs:
+                return
+            pairs.clear()
+            continue
+        after = _search(function, point, direction, slope)
+        if after is None:
+            if not pairs:
+                return
+            pairs.clear()
+            continue
+        step, change = after.x - point.x, after.gradient - point.gradient
+        curvature = float(np.dot(step, change))
+        if curvature > 1e-10 * float(np.dot(change, change)):
+            pairs.append((step, change, curvature))
+        point = after
+        yield point
+
+
+def _direction(gradient: np.ndarray, pairs: deque[tuple[np.ndarray, np.ndarray, float]]) -> np.ndarray:
+    """``−B g``."""
+    q, weights = -gradient, []
+    for step, change, curvature in reversed(pairs):
+        weight = float(np.dot(step, q)) / curvature
+        weights.append(weight)
+        q = q - weight * change
+    if pairs:
+        _, change, curvature = pairs[-1]
+        q *= curvature / float(np.dot(change, change))
+    for (step, change, curvature), weight in zip(pairs, reversed(weights), strict=True):
+        q += (weight - float(np.dot(change, q)) / curvature) * step
+    return q
+
+
+def _search(function: Function, point: Point, direction: np.ndarray, slope: float) -> Point | None:
+    """A point along a direction at which Wolfe's weak conditions hold, or the lowest that was met."""
+    low, high, length, best = 0.0, np.inf, 1.0, None
+    for tries in range(1, TRIES + 1):
+        x = point.x + np.float32(length) * direction
+        value, gradient = function(x)
+        limit = point.value + DECREASE * length * slope + PRECISION * abs(point.value)
+        if not np.isfinite(value) or value > limit:
+            high = length
+            bend = value - point.value - slope * length
+            lowest = -slope * length**2 / (2 * bend) if np.isfinite(bend) and bend > 0 else 0.0
+            length = float(np.clip(lowest, low + 0.1 * (high - low), low + 0.5 * (high - low)))
+        elif float(np.dot(gradient, direction)) < RISE * slope:
+            low, best = length, Point(x, value, gradient, tries)
+            length = 2 * low if np.isinf(high) else (low + high) / 2
+        else:
+            return Point(x, value, gradient, tries)
+    return best

@@ -1,0 +1,145 @@
+"""The likelihood of all patterns of a scan: chunk by chunk, with its gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import tensorflow as tf
+
+from ptycho.progress import Advance
+from ptycho.reconstruction.likelihood import UNMEASURED, likelihood_step
+from ptycho.reconstruction.state import State
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.windows import add_windows_to, inner_windows
+
+CHUNK_PIXELS = 2**18  # of the patterns that are handled at once: what caches hold
+KEPT = 2**30  # bytes of patterns that are kept in memory; more are read again each time
+ARGUMENTS = {
+    "object": "windows",
+    "modes": "modes",
+    "positions": "fractions",
+    "flux": "flux",
+    "background": "background",
+}
+"""Part of a state to the argument of the compiled step that it enters by."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """The deviance of each pattern ``(J,)``, and the gradients of half their sum by the state's parts."""
+
+    deviance: np.ndarray
+    gradients: dict[str, np.ndarray]
+
+    @property
+    def value(self) -> float:
+        """Half the summed deviance: −log p, up to a constant."""
+        return float(self.deviance.sum()) / 2
+
+
+@dataclass(eq=False)
+class ScanLikelihood:
+    """How likely the patterns of one object are under a state.
+
+    Attributes:
+        data: the patterns.
+        normalisation: f, in whose units states are.
+        unit: amplitude of one photon, or of one effective photon; see :mod:`~ptycho.reconstruction.likelihood`.
+        noise, excess: the noise of a pixel.
+        compile_xla: compile with XLA.
+        instead: amplitudes ``(J, N, N)`` float32 in place of the dataset's; None: those.
+        advance: called with the number of patterns after each chunk.
+    """
+
+    data: Dataset
+    normalisation: float
+    unit: float = 1.0
+    noise: str = "poisson"
+    excess: float = 0.0
+    compile_xla: bool = True
+    instead: np.ndarray | None = None
+    advance: Advance = lambda patterns: None
+
+    @cached_property
+    def chunk(self) -> int:
+        """Patterns that are handled at once: few sizes, so that few functions are compiled."""
+        most = max(1, CHUNK_PIXELS // self.data.N**2)
+        return max(1, most // 4) if len(self.data.positions) <= most // 4 else most
+
+    @property
+    def photon(self) -> float:
+        """Normalised amplitude of one (effective) photon."""
+        return self.normalisation * self.unit
+
+    @cached_property
+    def pixels(self) -> int:
+        """How many pixels of a pattern were measured."""
+        good = self.data.good
+        return self.data.N**2 if good is None else int(good.sum())
+
+    def with_noise(self, noise: str, unit: float, excess: float = 0.0) -> ScanLikelihood:
+        """The same patterns under another noise."""
+        return replace(self, noise=noise, unit=unit, excess=excess)
+
+    def evaluate(self, state: State, parts: tuple[str, ...] = ()) -> Evaluation:
+        """Of a state; gradients are computed of ``parts``, names of its attributes."""
+        N, count = self.data.N, len(state.positions)
+        corners = np.floor(state.positions + 0.5).astype(np.int64)
+        fractions = (state.positions - corners).astype(np.float32)
+        moved = "positions" in parts or bool(fractions.any())
+        step = likelihood_step(self.noise, tuple(ARGUMENTS[p] for p in parts), moved, self.compile_xla)
+        each = np.zeros(count)
+        total = {name: np.zeros_like(getattr(state, name), order="C") for name in parts}
+        common = tf.constant(state.modes), tf.constant(state.background)
+        scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
+        for begin in range(0, count, self.chunk):
+            part = slice(begin, min(begin + self.chunk, count))
+            arrays = (
+                inner_windows(state.object, corners[part], N),
+                fractions[part],
+                state.flux[part],
+                self._amplitudes(part),
+            )
+            windows, offsets, flux, measured = map(tf.constant, self._filled(arrays))
+            values, gradients = step(windows, offsets, flux, *common, measured, *scales)
+            size = part.stop - begin
+            each[part] = values.numpy()[:size]
+            for name in parts:
+                found = gradients[ARGUMENTS[name]].numpy()
+                if name == "object":
+                    add_windows_to(total[name], found[:size], corners[part])
+                elif name in ("positions", "flux"):
+                    total[name][part] = found[:size]
+                else:
+                    total[name] += found
+            self.advance(size)
+        return Evaluation(each, total)
+
+    def _filled(self, arrays: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        """The last chunk filled up with patterns of which nothing was measured."""
+        short = self.chunk - len(arrays[0])
+        if not short:
+            return arrays
+        values = (0, 0, 0, UNMEASURED)
+        fill = [
+            np.full((short, *a.shape[1:]), value, a.dtype) for a, value in zip(arrays, values, strict=True)
+        ]
+        return tuple(np.concatenate(pair) for pair in zip(arrays, fill, strict=True))
+
+    def _amplitudes(self, part: slice) -> np.ndarray:
+        kept = 4 * self.data.N**2 * len(self.data.positions) <= KEPT
+        return self._all_amplitudes[part] if kept else self._read(part)
+
+    @cached_property
+    def _all_amplitudes(self) -> np.ndarray:
+        return self._read(slice(0, len(self.data.positions)))
+
+    def _read(self, part: slice) -> np.ndarray:
+        """In units of one (effective) photon, zero frequency at sample 0; UNMEASURED where nothing was."""
+        source = self.data.amplitudes if self.instead is None else self.instead
+        found = source[part] / np.float32(self.unit)
+        good = self.data.good
+        found = found if good is None else np.where(good, found, np.float32(UNMEASURED))
+        return np.fft.ifftshift(found, axes=(-2, -1)).astype(np.float32)

@@ -1,0 +1,142 @@
+"""Maximum likelihood of object, probe modes, positions, flux and background of one scan.
+
+    minimise  ½ Σ deviance(λ, n) + prior(O)
+
+over what is free, by :mod:`~ptycho.reconstruction.quasi_newton` in the units of
+:mod:`~ptycho.reconstruction.unknowns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.quasi_newton import minimise
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.unknowns import Unknowns, lit_pixels
+from ptycho.scan.probe import orthogonal_modes
+
+RESTART = 60  # steps, after which curvatures are taken anew
+WINDOW = 5  # steps over which the gain is looked at
+ENOUGH = 1e-4  # gain of −log p in a step, for each unknown that patterns tell of, below which all is found
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """What a fit found.
+
+    Attributes:
+        state: the best.
+        course: the objective at the start and after every step.
+        evaluations: how often the likelihood and its gradient were computed.
+        converged: it ended because steps gained nothing more.
+    """
+
+    state: State
+    course: list[float]
+    evaluations: int
+    converged: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What a fit is of: its likelihood, the prior, the model of moves, and where the probe may be."""
+
+    likelihood: ScanLikelihood
+    prior: Prior = Prior()
+    moves: str = "free"
+    lit: np.ndarray | None = None
+
+
+def fit(
+    terms: Terms,
+    start: State,
+    free: Freedom,
+    steps: int,
+    enough: float = ENOUGH,
+    watch: Callable[[State, float], object] = lambda state, value: None,
+) -> Fit:
+    """The state from which at most so many steps lead down, or which no step makes clearly better.
+
+    Args:
+        terms: the objective.
+        start: where it begins.
+        free: what is found.
+        steps: at most.
+        enough: gain of a step for each unknown with which it ends.
+        watch: called with the state and the objective after every step.
+    """
+    state, course, evaluations, power = start, [], 0, _power(start)
+    converged, limit = False, enough * _told(start, free, terms)
+    while len(course) <= steps and not converged:
+        unknowns = Unknowns.of(
+            state, free, terms.likelihood.photon, terms.moves, terms.lit, terms.prior.curvature
+        )
+        last, before = None, len(course)
+        for point in minimise(_objective(terms, unknowns, power), unknowns.start()):
+            last, evaluations = point, evaluations + point.evaluations
+            course.append(point.value)
+            watch(unknowns.state(point.x), point.value)
+            done = len(course) - before
+            converged = done > 2 * WINDOW and course[-1 - WINDOW] - course[-1] < WINDOW * limit
+            if converged or len(course) > steps or done > RESTART:
+                break
+        else:
+            converged = True
+        state = normalise(unknowns.state(last.x), power, free)
+    return Fit(state, course, evaluations, converged)
+
+
+def _objective(
+    terms: Terms, unknowns: Unknowns, power: float
+) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
+    """Half the deviance and the prior of the object in the scale in which the probe has its power.
+
+    With Q = αO, α² = Σ|P|²/power, the prior cannot be had for nothing by light that goes from the object to the
+    probe: ``∂/∂O = α g(Q)``, ``∂/∂P = ⟨g(Q), O⟩ α P / Σ|P|²``.
+    """
+
+    def function(u: np.ndarray) -> tuple[float, np.ndarray]:
+        state = unknowns.state(u)
+        found = terms.likelihood.evaluate(state, unknowns.names)
+        gradients, value = dict(found.gradients), found.value
+        if "object" in gradients and terms.prior.strength:
+            light = _power(state)
+            alpha = np.float32(np.sqrt(light / power))
+            more, slope = terms.prior(alpha * state.object)
+            value, gradients["object"] = value + more, gradients["object"] + alpha * slope
+            if "modes" in gradients:
+                along = float(np.vdot(slope, state.object).real)
+                gradients["modes"] = gradients["modes"] + np.float32(along * alpha / light) * state.modes
+        return value, unknowns.gradient(u, gradients)
+
+    return function
+
+
+def _power(state: State) -> float:
+    return float(np.sum(np.abs(state.modes) ** 2, dtype=float))
+
+
+def _told(state: State, free: Freedom, terms: Terms) -> int:
+    """How many real numbers the patterns tell of: the lit part of the object, and what else is free."""
+    count = 2 * lit_pixels(state) if free.object else 0
+    count += 2 * state.modes.size * free.probe + state.positions.size * free.positions
+    return max(count, 2 * len(state.positions))
+
+
+def normalise(state: State, power: float, free: Freedom) -> State:
+    """The same far fields with the power that the probe had and a mean flux of one; modes orthogonal."""
+    modes, flux = state.modes, state.flux
+    if free.flux:
+        mean = np.float32(np.sqrt(np.mean(flux**2)))
+        flux, modes = flux / mean, modes * mean
+    if free.probe and len(modes) > 1:
+        modes, _ = orthogonal_modes(modes)
+    if not (free.probe or free.flux):
+        return state
+    scale = np.float32(np.sqrt(power / _power(replace(state, modes=modes))))
+    return replace(state, object=state.object / scale, modes=scale * modes, flux=flux)

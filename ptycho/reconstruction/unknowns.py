@@ -1,0 +1,194 @@
+"""What the solver finds, as one real vector in which every number has about the same curvature.
+
+    u = √H · value,   H_O = 4 Σ_j Σ_m |c_j P_m|² / f²,   H_P = 4 Σ_j |c_j O_j|² / f²,
+    H_r = 4 Σ |P ∂O_j|² / f²,   H_c = 4 Σ |P O_j|² / f²,   H_β = 4 J / f²
+
+H is the diagonal of the Gauss-Newton matrix of half the deviance, f² the light of one photon. Positions move
+by Π Δr, where Π takes off what their model leaves out; the mean flux stays as it is, since the probe can take it;
+a background is β², so that it stays positive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptycho.reconstruction.state import Freedom, State
+from ptycho.scan.windows import add_windows_to, inner_windows
+
+FLOOR = 1e-3  # of the largest curvature: what little lights is held back
+POSITION_MODELS = ("free", "affine", "all", "each")
+LIT = 0.1
+CHUNK = 256  # patterns
+
+
+@dataclass(frozen=True, eq=False)
+class Unknowns:
+    """The free part of a state as a vector.
+
+    Attributes:
+        base: the state around which the scales were taken; what is not free stays as it is there.
+        scales: √H by the names of the free parts.
+        model: Π, ``(J, r)`` orthonormal columns, and whether moves lie in their span or beside it.
+        lit: ``(N, N)`` bool, where the probe may be other than zero; None: everywhere.
+    """
+
+    base: State
+    scales: dict[str, np.ndarray]
+    columns: np.ndarray
+    inside: bool
+    lit: np.ndarray | None
+
+    @classmethod
+    def of(
+        cls,
+        state: State,
+        free: Freedom,
+        photon: float,
+        model: str = "free",
+        lit: np.ndarray | None = None,
+        stiffness: float = 0.0,
+    ) -> Unknowns:
+        """Of a state.
+
+        Args:
+            photon: f.
+            model: of the moves, one of :data:`POSITION_MODELS`.
+            lit: as the attribute.
+            stiffness: curvature of the object's prior.
+        """
+        light, brightness, slopes, energies = _curvatures(state)
+        curvature = {
+            "object": light,
+            "modes": np.broadcast_to(brightness, state.modes.shape),
+            "positions": np.broadcast_to(slopes[:, None], state.positions.shape),
+            "flux": energies,
+            "background": np.full(state.background.shape, len(state.positions), np.float32),
+        }
+        wanted = {
+            "object": free.object,
+            "modes": free.probe,
+            "positions": free.positions,
+            "flux": free.flux,
+            "background": free.background,
+        }
+        scales = {}
+        for name, is_free in wanted.items():
+            if is_free:
+                floored = np.maximum(curvature[name], FLOOR * curvature[name].max()) + 1e-30
+                added = stiffness if name == "object" else 0.0
+                scales[name] = np.sqrt(4 * floored / photon**2 + added).astype(np.float32)
+        columns, inside = _model(state.positions, model)
+        return cls(state, scales, columns, inside, lit)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.scales)
+
+    def start(self) -> np.ndarray:
+        """The vector of the base, float32."""
+        values = {
+            "object": self.base.object,
+            "modes": self.base.modes,
+            "positions": np.zeros_like(self.base.positions),
+            "flux": np.zeros_like(self.base.flux),
+            "background": np.sqrt(np.maximum(self.base.background, 0)),
+        }
+        return self._joined({name: scale * values[name] for name, scale in self.scales.items()})
+
+    def state(self, u: np.ndarray) -> State:
+        """The state that a vector stands for."""
+        values = {name: part / self.scales[name] for name, part in self._parts(u).items()}
+        changed: dict[str, np.ndarray] = {}
+        for name, value in values.items():
+            if name == "positions":
+                farthest = self.base.object.shape[0] - self.base.modes.shape[-1] - 1
+                changed[name] = np.clip(self.base.positions + self._modelled(value), 0, farthest)
+            elif name == "flux":
+                changed[name] = self.base.flux + value - value.mean()
+            elif name == "modes":
+                changed[name] = self._masked(value)
+            elif name == "background":
+                changed[name] = np.square(value)
+            else:
+                changed[name] = value
+        return replace(self.base, **changed)
+
+    def gradient(self, u: np.ndarray, gradients: dict[str, np.ndarray]) -> np.ndarray:
+        """That with respect to the vector, at ``u``, of the gradients of the values by name."""
+        found = dict(gradients)
+        if "positions" in found:
+            found["positions"] = self._modelled(found["positions"])
+        if "flux" in found:
+            found["flux"] = found["flux"] - found["flux"].mean()
+        if "modes" in found:
+            found["modes"] = self._masked(found["modes"])
+        if "background" in found:
+            root = self._parts(u)["background"] / self.scales["background"]
+            found["background"] = 2 * root * found["background"]
+        return self._joined({name: found[name] / scale for name, scale in self.scales.items()})
+
+    def _modelled(self, moves: np.ndarray) -> np.ndarray:
+        along = self.columns @ (self.columns.T @ moves)
+        return along if self.inside else moves - along
+
+    def _masked(self, modes: np.ndarray) -> np.ndarray:
+        return modes if self.lit is None else modes * self.lit
+
+    def _joined(self, parts: dict[str, np.ndarray]) -> np.ndarray:
+        """Real and imaginary parts beside each other, float32."""
+        real = []
+        for name in self.names:
+            kind = np.complex64 if name in ("object", "modes") else np.float32
+            real.append(np.ascontiguousarray(parts[name], kind).view(np.float32).ravel())
+        return np.concatenate(real)
+
+    def _parts(self, u: np.ndarray) -> dict[str, np.ndarray]:
+        found, begin = {}, 0
+        for name, scale in self.scales.items():
+            waves = name in ("object", "modes")
+            count = scale.size * (2 if waves else 1)
+            part = u[begin : begin + count]
+            found[name] = (part.view(np.complex64) if waves else part).reshape(scale.shape)
+            begin += count
+        return found
+
+
+def _curvatures(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """``Σ|cP|²`` on the object, ``Σ|cO|²`` on the probe, ``Σ|P ∂O|²`` and ``Σ|P O|²`` of each pattern."""
+    N, corners = state.modes.shape[-1], np.floor(state.positions + 0.5).astype(np.int64)
+    lit = np.sum(np.abs(state.modes) ** 2, axis=0)
+    light, brightness = np.zeros(state.object.shape, np.float32), np.zeros((N, N), np.float32)
+    square = np.abs(state.object) ** 2
+    slope = sum(np.abs(np.gradient(state.object, axis=axis)) ** 2 for axis in (0, 1)) / 2
+    slopes, energies = (np.zeros(len(corners), np.float32) for _ in range(2))
+    for k in range(0, len(corners), CHUNK):
+        part = slice(k, k + CHUNK)
+        flux = state.flux[part].astype(np.float32) ** 2
+        add_windows_to(light, flux[:, None, None] * lit, corners[part])
+        seen = inner_windows(square, corners[part], N)
+        brightness += np.einsum("j,jyx->yx", flux, seen)
+        energies[part] = np.einsum("yx,jyx->j", lit, seen)
+        slopes[part] = np.einsum("yx,jyx->j", lit, inner_windows(slope, corners[part], N)) * flux
+    return light, brightness, slopes, energies
+
+
+def _model(positions: np.ndarray, model: str) -> tuple[np.ndarray, bool]:
+    """Orthonormal columns ``(J, r)`` of a model of moves, and whether moves lie in their span."""
+    centred = positions - positions.mean(axis=0)
+    one = np.ones((len(positions), 1))
+    if model == "each":
+        return np.zeros((len(positions), 0)), False
+    if model == "affine":
+        columns, inside = centred, True
+    else:
+        columns, inside = (one if model == "all" else np.concatenate([one, centred], axis=1)), False
+    left, values, _ = np.linalg.svd(columns, full_matrices=False)
+    return left[:, values > 1e-9 * max(values.max(), 1e-30)], inside
+
+
+def lit_pixels(state: State) -> int:
+    """How many pixels of the object get more than a tenth of the largest light."""
+    light = _curvatures(state)[0]
+    return int(np.count_nonzero(light > LIT * light.max()))
