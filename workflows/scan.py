@@ -46,7 +46,17 @@ from ptycho.training.interrupt import StopRequest
 from workflows.assess import probe_doubts, store_recon
 from workflows.device import device_facts, prepare_tensorflow
 from workflows.inspect_scan import opened
-from workflows.scan_assessment import EXPLAINED, SOLVER, Recon, assembled, compared, drawn, half_scans, judged
+from workflows.scan_assessment import (
+    EXPLAINED,
+    SOLVER,
+    Recon,
+    assembled,
+    compared,
+    drawn,
+    half_scans,
+    judged,
+    measurement_doubts,
+)
 from workflows.scan_plan import ITERATIVE, NETWORK
 from workflows.train_network import trained, training_facts
 
@@ -145,6 +155,7 @@ def prepared(name: str, scan: Understood, config: ScanRunConfig, folder: RunFold
     log.info("%d patterns are fitted, %d are kept out to judge the result by", len(kept), len(out))
     data = whole.subset(kept, config.patterns_in_group)
     free = whole.subset(out, 1) if len(out) else None
+    doubts = doubts + measurement_doubts(data, config)
     ready = Prepared(name, scan, whole, kept, out, data, free, found, doubts)
     return begun(ready, config, folder) if config.solver.passes else ready
 

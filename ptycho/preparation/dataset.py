@@ -20,6 +20,7 @@ from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import make_probe, masked
 
 DARK = 0.05  # of the median energy: a pattern below it saw no beam
+FEWEST = 3  # patterns: one or two leave the object and the beam open
 LAST = ("refined", "pinn", "solver")  # of the reconstructions of a run
 MARGIN = 6  # pixels around the scan, into which corrected positions may move
 WHOLE = 1e-3  # pixels; positions nearer than that to whole ones are whole
@@ -47,10 +48,7 @@ def measured_dataset(
     if alone.any():
         found.append(Finding("frames dropped", str(int(alone.sum())), "far from all others"))
     kept = np.flatnonzero(usable & ~alone)
-    if len(kept) < max(2, config.patterns_in_group):
-        raise ConfigError(
-            f"patterns: only {len(kept)} are usable; at least group_size={config.patterns_in_group} must be"
-        )
+    check_enough(len(kept), config.data.path)
     positions = scan.positions[kept] - np.floor(scan.positions[kept].min(axis=0)) + MARGIN
     if np.abs(positions - np.round(positions)).max() < WHOLE:
         positions = np.round(positions)
@@ -81,12 +79,21 @@ def measured_dataset(
         each = np.arange(len(kept), dtype=np.int32)[:, None]
         singles = replace(data, groups=each, region_size=smallest_region(positions, each, scan.N))
         data = replace(data, stated_tiling=singles.tiling)
-    found.append(
-        Finding(
-            "groups", f"{data.n_groups} of {config.patterns_in_group}", f"regions of {data.region_size} px"
-        )
-    )
+    why = f"regions of {data.region_size} px"
+    if data.group_size < config.patterns_in_group:
+        why += f"; group_size={config.patterns_in_group} is more than there are patterns"
+    found.append(Finding("groups", f"{data.n_groups} of {data.group_size}", why))
     return data, found
+
+
+def check_enough(count: int, path: str) -> None:
+    """Raise ConfigError if ``count`` patterns of a scan are too few to reconstruct anything from."""
+    if count < FEWEST:
+        raise ConfigError(
+            f"data.file={path}: {count} of its patterns can be used; must be at least {FEWEST}, or nothing "
+            "tells the object from the beam: measure more, or use more of the file (data.frames, "
+            "data.stride, data.drop)"
+        )
 
 
 def chosen_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, str]:
@@ -141,7 +148,8 @@ def kept_out(data: Dataset, fraction: float, seed: int) -> tuple[np.ndarray, np.
     1/fraction.
     """
     count = len(data.positions)
-    if fraction == 0 or count * fraction < 1:
+    left_out = number_kept_out(count, fraction)
+    if left_out == 0:
         return np.arange(count), np.zeros(0, int)
     rows = np.floor(data.positions[:, 0] / max(np.ptp(data.positions[:, 0]) / np.sqrt(count), 1e-6)).astype(
         int
@@ -149,18 +157,26 @@ def kept_out(data: Dataset, fraction: float, seed: int) -> tuple[np.ndarray, np.
     along = np.where(rows % 2 == 0, data.positions[:, 1], -data.positions[:, 1])
     order = np.lexsort((along, rows))
     rng = np.random.default_rng([seed, 1])
-    out = np.sort([rng.choice(part) for part in np.array_split(order, round(count * fraction))])
+    out = np.sort([rng.choice(part) for part in np.array_split(order, left_out)])
     return np.setdiff1d(np.arange(count), out), out
+
+
+def number_kept_out(count: int, fraction: float) -> int:
+    """How many of ``count`` patterns are kept out; :data:`FEWEST` are always fitted."""
+    return 0 if count * fraction < 1 else min(round(count * fraction), max(count - FEWEST, 0))
 
 
 def joined(scans: Sequence[Dataset]) -> Dataset:
     """Several scans of one instrument as one dataset to train with, an object each, under the first's probe.
 
-    A pixel that is bad in one of them is bad in all; of backgrounds the mean is taken.
+    A pixel that is bad in one of them is bad in all; of backgrounds the mean is taken. Groups are those of
+    the scan that has the smallest.
     """
-    first = scans[0]
     if len(scans) == 1:
-        return first
+        return scans[0]
+    C = min(scan.group_size for scan in scans)
+    scans = [scan if scan.group_size == C else scan.regrouped(C) for scan in scans]
+    first = scans[0]
     counts = [len(scan.positions) for scan in scans]
     starts = np.cumsum([0, *counts[:-1]])
     patterns = first.amplitudes.joined([scan.amplitudes for scan in scans[1:]])
@@ -192,7 +208,12 @@ def joined(scans: Sequence[Dataset]) -> Dataset:
 
 
 def training_and_validation(data: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
-    """The groups that are trained on, and those that choose the best epoch; drawn by another stream."""
+    """The groups that are trained on, and those that choose the best epoch; drawn by another stream.
+
+    A scan that is a single group has it in both.
+    """
+    if data.n_groups == 1:
+        return data, data
     rng = np.random.default_rng([seed, 2])
     count = min(max(round(fraction * data.n_groups), 1), data.n_groups - 1)
     chosen = np.zeros(data.n_groups, bool)
