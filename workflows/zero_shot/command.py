@@ -14,7 +14,7 @@ from pathlib import Path
 from ptycho.config import ConfigError
 from ptycho.config.backend import require_tensorflow
 from ptycho.iterative.lsqml import available
-from ptycho.run.folder import RunFolder
+from ptycho.run.folder import OutputFolder
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.pretrained import run_folder
 from workflows.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, MISTAKES, log_to_stderr
@@ -64,7 +64,7 @@ def main(words: Sequence[str]) -> int:
         study = load_definition(options.definition).select(options.panels, options.methods, options.run)
         cells = {cell.name: cell for some in study.cells().values() for cell in some}
         study = with_what_is_there(study, options.ptychi, asked=options.methods or ())
-        folder, failed = RunFolder(options.output), []
+        folder, failed = OutputFolder(options.output), []
         if not options.report_only:
             require_tensorflow(os.environ)
             stored = read_network(run_folder(study.run), "pinn")
@@ -111,7 +111,7 @@ def perform_all(
     study: Definition,
     stored: StoredNetwork,
     python: str | None,
-    folder: RunFolder,
+    folder: OutputFolder,
 ) -> list[str]:
     """The cells one after the other; a line for each that failed. TensorFlow is imported only now."""
     if not waiting:
