@@ -19,6 +19,7 @@ from ptycho.run.network import StoredNetwork, is_stored, read_network
 from ptycho.run.pretrained import run_folder
 from ptycho.run.record import check_no_file_of_a_run
 from ptycho.run.stored_config import read_config
+from workflows.quiet_start import start_tensorflow
 
 SAVED_MODEL = re.compile(rf"\w+\.pb|variables/variables\..+|assets\.extra/{re.escape(ENTRY)}")
 log = logging.getLogger(__name__)
@@ -81,8 +82,8 @@ def export_model(config: ExportModelConfig) -> list[str]:
     )
     _check(config, name, output, run)
     description = described(config, stored, FORMATS[name])
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     require_tensorflow(os.environ)
+    start_tensorflow()
     from ptycho.portable.network import portable
 
     network = portable(stored, description)

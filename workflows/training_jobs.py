@@ -31,6 +31,7 @@ from ptycho.run.stored_config import is_finished
 from ptycho.training.interrupt import StopRequest, remove_traces
 from workflows.command_line import attempt, in_turn, job_path, plan_and_perform
 from workflows.config import resumed_config, run_config
+from workflows.quiet_start import start_tensorflow
 
 log = logging.getLogger(__name__)
 
@@ -177,6 +178,7 @@ def execute(workflow: Workflow, job: Job, stop: StopRequest) -> None:
         with folder.replacing():
             if not job.resumed:
                 folder.config(job.config)
+            start_tensorflow()
             workflow.run(job.config, folder, stop)
 
 

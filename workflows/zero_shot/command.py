@@ -19,6 +19,7 @@ from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.pretrained import run_folder
 from workflows.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, MISTAKES, log_to_stderr
 from workflows.config import explained
+from workflows.quiet_start import start_tensorflow
 from workflows.study.processes import heed_signals
 from workflows.zero_shot.definition import LSQML, METHODS, Cell, Definition, load_definition
 from workflows.zero_shot.report import write_report
@@ -116,7 +117,7 @@ def perform_all(
     """The cells one after the other; a line for each that failed. TensorFlow is imported only now."""
     if not waiting:
         return []
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    start_tensorflow()
     from ptycho.run.loaded import LoadedModel
     from workflows.device import prepare_tensorflow
     from workflows.zero_shot.cells import perform
