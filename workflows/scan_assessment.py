@@ -38,6 +38,7 @@ from workflows.assess import FAR_PROBE, FAR_PROBE_MEANS
 log = logging.getLogger(__name__)
 
 SOLVER = "solver"
+WELL_LIT = 0.1  # of the strongest light: what is lit so sets the scales of the pictures
 PROBE_WRONG = 2.0  # r_free above so many times r_noise is more than photons can explain
 FEW, ENOUGH = "few_measurements", 2.0  # measured numbers for each real unknown; a phase is never measured
 OVERFIT = 1.2  # r_free above so many times r_factor
@@ -328,15 +329,11 @@ def drawn(
     with folder.timed("drawing"):
         for name, recon in recons.items():
             shown = _title(name, result[name])
-            made, probe = recon.object, recon.data.probe
-            image = scan_figures.reconstructed(made.objects[0], made.mask[0], probe, pixel, shown)
+            image = scan_figures.reconstructed(picture_of(recon), pixel, shown)
             folder.figure(names.figure(f"amp_phase_{name}"), image)
-        if len(recons) > 1 and all(recon.object.mask.any() for recon in recons.values()):
-            each = {
-                _title(name, result[name]): (recon.object.objects[0], recon.object.mask[0], recon.data.probe)
-                for name, recon in recons.items()
-            }
-            folder.figure(names.figure("side_by_side"), scan_figures.side_by_side(each, pixel))
+        if len(recons) > 1:
+            pictures = {_title(name, result[name]): picture_of(recon) for name, recon in recons.items()}
+            folder.figure(names.figure("side_by_side"), scan_figures.side_by_side(pictures, pixel))
         last = next(reversed(recons))
         used, positions = fits[last].used, recons[last].data.positions
         each = used.residual / np.maximum(used.measured, 1e-30)
@@ -345,6 +342,13 @@ def drawn(
         folder.figure(names.figure("quality"), scan_figures.quality(positions, each, curve, rows))
 
 
+def picture_of(recon: Recon) -> scan_figures.Picture:
+    made = recon.object
+    lit = covered(recon.data, WELL_LIT)[0]
+    return scan_figures.Picture(made.objects[0], made.mask[0], lit, recon.data.probe)
+
+
 def _title(name: str, row: dict[str, Any]) -> str:
+    """Name and misfit on one line, and each flag on a line of its own."""
     text = f"{name}: R {row['r_factor']:.3f}, free {_number(row['r_free'])}, noise {_number(row['r_noise'])}"
-    return text + (f"   ! {', '.join(row['flags'])}" if row["flags"] else "")
+    return "\n".join([text, *(f"! {flag}" for flag in row["flags"])])
