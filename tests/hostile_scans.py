@@ -533,7 +533,7 @@ SHAPES = [
     ScanCase(
         "foldslice: declares 10⁹ patterns",
         bad("foldslice", {"dp": Declared(MANY, chunks=(1, N, N))}),
-        r"ppY \(30,\) and ppX \(30,\) do not fit 1000000000 patterns",
+        r"dp: none of its 1000000000 patterns was ever written",
     ),
     ScanCase(
         "cxi: a frame of 2 GB",
@@ -550,7 +550,7 @@ SHAPES = [
         bad(
             "keys_hdf5", {"p": Declared(MANY, chunks=(1, N, N)), "r": Declared((10**9, 2), "f4", (10**6, 2))}
         ),
-        r"r \(1000000000, 2\) takes 8000000000 bytes; at most",
+        r"p: none of its 1000000000 patterns was ever written",
     ),
     ScanCase(
         "cxi: positions of another length",
@@ -688,7 +688,7 @@ NUMBERS = [
     ScanCase(
         "keys_hdf5: negative patterns",
         bad("keys_hdf5", {"p": -COUNTS.astype("i4") - 1}),
-        r"patterns: every pixel is negative in some of the 30 that were looked at; is a background",
+        r"patterns: less than nothing, in the sum over the 30 that were looked at; is a background",
     ),
     ScanCase(
         "ptylab: NaN as distance",

@@ -116,6 +116,20 @@ def test_counts_are_those_of_poisson_around_the_expected_ones(made):
     assert abs(z.mean()) < 5 / np.sqrt(z.size) and abs(z.var() - 1) < 5 * np.sqrt(2 / z.size)
 
 
+@pytest.mark.parametrize(("photons", "dtype"), [(1e9, np.uint32), (4e9, np.uint64), (1e12, np.uint64)])
+def test_no_pixel_stops_counting(made, photons, dtype):
+    """A spot takes a hundredth of the light and more: at 10¹² photons, beyond 32 bits."""
+    n = counts(replace(made, nphotons=photons))
+    assert n.dtype == dtype
+    assert n.sum(axis=(1, 2), dtype=float).mean() == pytest.approx(photons, rel=1e-3)
+    assert n.max() > 2**32 or photons < 1e12
+
+
+def test_a_saturation_is_one_whatever_the_photons(made):
+    n = counts(replace(made, nphotons=1e12, saturation=10**6))
+    assert n.dtype == np.uint32 and n.max() == 10**6
+
+
 def test_the_probe_in_photons_has_as_many_as_reach_an_empty_sample(made):
     empty = replace(made, sample=np.ones_like(made.sample), nphotons=made.nphotons)
     assert np.sum(np.abs(empty.photon_probe) ** 2) == pytest.approx(5e5)

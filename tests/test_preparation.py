@@ -16,7 +16,7 @@ from ptycho.preparation.dataset import (
     probe_of_run,
     training_and_validation,
 )
-from ptycho.preparation.detector import Detector, found_centre, oriented, suspicious_pixels
+from ptycho.preparation.detector import Detector, oriented
 from ptycho.preparation.geometry import lonely, object_pixel, positions_in_pixels, resampled_probe
 from ptycho.preparation.prepare import understand
 from ptycho.readers.scans.raw_scan import RawScan
@@ -60,11 +60,6 @@ def config(**changes):
 def test_the_centre_is_found_to_a_pixel(centre):
     scan = understand(raw(centre=centre), config())
     assert np.abs(np.subtract(scan.detector.centre, centre)).max() <= 1
-
-
-def test_a_background_that_is_not_centred_does_not_pull_the_centre_away():
-    mean = beam((22, 26)).mean(axis=0) + np.linspace(0, 3, W)
-    assert np.abs(np.subtract(found_centre(mean, np.ones((H, W), bool)), (22, 26))).max() <= 1
 
 
 def plain(**changes):
@@ -141,18 +136,6 @@ def test_a_zero_frequency_in_the_corner_comes_to_the_middle():
     assert scan.detector.centre == (22, 26)
     expected = plain(N=32).amplitudes(beam((22, 26))[:3])
     np.testing.assert_array_equal(scan.patterns(np.arange(3)), expected)
-
-
-def test_hot_and_dead_pixels_are_found_and_no_others():
-    frames = beam((22, 26), photons=4000.0).astype(np.float64)
-    frames[:, 5, 40], frames[:, 24, 27], frames[:, 3, 3] = (
-        900,
-        0,
-        0,
-    )  # hot; dead in the light; dark is no sign
-    hot, dead = suspicious_pixels(frames.mean(axis=0), np.ones((H, W), bool))
-    assert np.argwhere(hot).tolist() == [[5, 40]]
-    assert np.argwhere(dead).tolist() == [[24, 27]]
 
 
 def test_the_pixel_size_is_lambda_z_over_N_p():
@@ -241,6 +224,27 @@ def test_patterns_are_read_in_blocks(tmp_path, monkeypatch):
     copy = scan.copied(tmp_path)
     assert scan.raw.patterns.most == 4 and copy.shape == (J, 32, 32)
     np.testing.assert_array_equal(copy[:], scan.patterns(np.arange(J)))
+
+
+def test_of_large_frames_fewer_are_looked_at(monkeypatch):
+    monkeypatch.setattr("ptycho.preparation.prepare.LOOKED_AT", 10 * H * W * 8)
+    scan = understand(raw(), config())
+    assert scan.raw.patterns.most == 10 and scan.detector.centre == (22, 26)
+    monkeypatch.setattr("ptycho.preparation.prepare.LOOKED_AT", 1)
+    scan = understand(raw(), config())
+    assert scan.raw.patterns.most == 4 and np.abs(np.subtract(scan.detector.centre, (22, 26))).max() <= 1
+
+
+def test_positions_are_judged_before_a_frame_is_read():
+    scan = raw(positions=np.ones((J, 2)))
+    with pytest.raises(ConfigError, match="all 60 are equal; nothing was scanned"):
+        understand(scan, config())
+    assert scan.patterns.most == 0
+
+
+def test_every_so_many_th_frame_without_those_dropped():
+    scan = understand(raw(), config(stride=3, drop=(6, 7), frames=5))
+    assert scan.frames.tolist() == [0, 3, 9, 12, 15]
 
 
 def test_what_is_not_finite_is_found_when_all_are_read(tmp_path, monkeypatch):

@@ -1,11 +1,14 @@
 """Readers of measured scans in HDF5: what they refuse, and what they warn of."""
 
 import shutil
+import subprocess
+import sys
 import time
 
 import h5py
 import numpy as np
 import pytest
+from helpers_cli import ROOT
 from helpers_hdf5 import (
     DET,
     EV,
@@ -94,6 +97,27 @@ def test_what_is_no_hdf5(tmp_path, made):
     path = written(tmp_path / "a.cxi", cxi_arrays(made))
     path.write_bytes(path.read_bytes()[:-1000])
     refused(cxi, path, "cut short; copy it again, or wait until it is written")
+
+
+@pytest.mark.parametrize("version", range(-1, 4))
+def test_random_bytes_behind_a_signature_are_not_open_for_writing(tmp_path, version):
+    """Of each version of the block that follows the signature, and of none: HDF5 calls it the superblock."""
+    start = b"\x89HDF\r\n\x1a\n" + (bytes([version]) if version >= 0 else b"\xc8")
+    (tmp_path / "a.cxi").write_bytes(start + np.random.default_rng(version + 1).bytes(20_000))
+    with pytest.raises(ConfigError, match="HDF5 cannot open it: it is damaged, or begins like") as caught:
+        cxi.read(tmp_path / "a.cxi", NO)
+    assert "writing" not in str(caught.value) and "h5clear" not in str(caught.value)
+
+
+def test_a_file_that_was_left_open_for_writing(tmp_path):
+    """A writer in SWMR mode that was killed leaves its mark in the file."""
+    path = tmp_path / "a.cxi"
+    script = (
+        "import os, sys, h5py; file = h5py.File(sys.argv[1], 'w', libver='latest'); "
+        "file.create_dataset('d', (3,)); file.swmr_mode = True; os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    refused(cxi, path, "it is open for writing; wait until that ends, or run h5clear -s on a copy")
 
 
 def test_damage_is_one_line(tmp_path, made):
@@ -395,10 +419,32 @@ def test_a_killed_acquisition_is_noticed(tmp_path, made):
     with h5py.File(path, "a") as file:
         del file["dp"]
         file.create_dataset("dp", made.counts.shape, "f4")  # contiguous, and nothing in it
-    scan = foldslice.read(path, NO)
-    assert any("15 of 15 patterns" in line for line in scan.warnings)
-    assert any("nothing but zeros" in line for line in scan.warnings)
-    assert scan.domain == "intensity"
+    refused(foldslice, path, "dp: none of its 15 patterns was ever written; was the acquisition stopped")
+
+
+@pytest.mark.parametrize(
+    ("written", "answer"), [(0, "none of its 10000000 patterns was ever written"), (3, "nothing was scanned")]
+)
+def test_a_sparse_file_of_any_size_is_answered_at_once(tmp_path, written, answer):
+    """335 TB are declared, of which a few hundred kB are there."""
+    path, count = tmp_path / "sparse.h5", 10**7
+    with h5py.File(path, "w") as file:
+        data = file.create_dataset("p", (count, 4096, 4096), "u2", chunks=(1, 1024, 4096), compression="gzip")
+        for k in range(written):
+            data[k, ::1024, 2000:2100] = 9
+        file.create_dataset("xy", (count, 2), "f8", chunks=(10**5, 2))
+    assert path.stat().st_size < 2e6
+    keys = ("data.keys.patterns=/p", "data.keys.positions=/xy", "data.unit=m")
+    script = (
+        "import resource, sys; from scripts.inspect_scan import main; code = main(); "
+        "use = resource.getrusage(resource.RUSAGE_SELF); "
+        "print(code, use.ru_utime + use.ru_stime, use.ru_maxrss)"
+    )
+    command = [sys.executable, "-c", script, str(path), *keys, f"output={tmp_path / 'picture.png'}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    code, seconds, kilobytes = done.stdout.split()
+    assert answer in done.stderr and len(done.stderr.splitlines()) == 1
+    assert code == "2" and float(seconds) < 10 and float(kilobytes) < 1e6
 
 
 def test_a_large_file_opens_at_once(tmp_path):

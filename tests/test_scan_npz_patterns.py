@@ -132,7 +132,12 @@ def test_a_frame_of_much_takes_little_memory(tmp_path, order, count):
     [
         (np.arange(9, dtype=np.int32), "", "counts", "int32"),
         (np.arange(9.0), "", "counts", "whole numbers"),
-        (np.sqrt(np.arange(3000, dtype=np.float32)), "diff3d", "amplitude", "squares"),
+        (
+            np.sqrt(np.arange(3000, dtype=np.float32)),
+            "diff3d",
+            "amplitude",
+            "the squares of the patterns are whole",
+        ),
         (np.linspace(0, 3, 50), "diff3d", None, "reach 3; perhaps data.domain=amplitude"),
         (np.linspace(0, 3e4, 50), "diff3d", None, "reach 3e+04; perhaps data.domain=intensity"),
         (np.linspace(0, 3, 50), "diffraction", "amplitude", "prepared files"),

@@ -16,7 +16,8 @@ from ptycho.evaluation.beam import CONVENTIONS, position_error_px, probe_error
 from ptycho.evaluation.metrics import Region
 from ptycho.iterative import lsqml
 from ptycho.networks.competitors import COMPETITORS
-from ptycho.preparation.detector import suspicious_pixels
+from ptycho.preparation.detector import SAMPLED
+from ptycho.preparation.pixels import hot_pixels, outlying_pixels
 from ptycho.progress import Progress
 from ptycho.readers import load_dataset
 from ptycho.readers.own import to_arrays
@@ -113,10 +114,13 @@ def simulated(config: RunConfig, folder: RunFolder) -> dict[str, Dataset]:
 
 
 def without_hot_pixels(data: dict[str, Dataset]) -> dict[str, Dataset]:
-    """Pixels that shine in the mean training pattern are taken for bad, as those of a measured scan are."""
+    """Pixels that shine in the training patterns are taken for bad, as those of a measured scan are."""
     train = data["train"]
     good = np.ones((train.N, train.N), bool) if train.good is None else train.good
-    hot, _ = suspicious_pixels(train.amplitudes.statistics.mean_intensity, good)
+    some = np.unique(np.linspace(0, len(train.amplitudes) - 1, SAMPLED).astype(int))
+    frames = np.square(train.amplitudes[some], dtype=float)
+    bright, _ = outlying_pixels(frames.mean(axis=0), good)
+    hot = hot_pixels(frames, good, bright, (train.N // 2, train.N // 2))
     log.info("%d hot pixels found; they are left out", hot.sum())
     good = good & ~hot
     return {

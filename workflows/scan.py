@@ -18,7 +18,8 @@ from ptycho.exports.from_dataset import product_of
 from ptycho.files.file_array import FileArray
 from ptycho.iterative import lsqml
 from ptycho.preparation.dataset import joined, kept_out, measured_dataset, training_and_validation
-from ptycho.preparation.prepare import Finding, Understood, understand
+from ptycho.preparation.finding import Finding
+from ptycho.preparation.prepare import Understood, understand
 from ptycho.progress import Progress
 from ptycho.reconstruction.denoising import denoised, photon_noise
 from ptycho.reconstruction.joint import JointSolver, Solution

@@ -24,7 +24,8 @@ from ptycho.evaluation.trust import (
     outside_training,
 )
 from ptycho.preparation.dataset import FEWEST
-from ptycho.preparation.prepare import Finding, Understood
+from ptycho.preparation.finding import Finding
+from ptycho.preparation.prepare import Understood
 from ptycho.reconstruction.denoising import photon_noise
 from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
 from ptycho.reconstruction.stitching import Stitched, covered

@@ -81,7 +81,7 @@ def exported(config: SimulateConfig, made: MeasuredLike, progress: Progress) -> 
         positions=recorded(config, made.positions),
         probe=given_probe(first, wrong, micrometre, config.seed)[None].astype(np.complex64),
         patterns=shown(),
-        dtype=np.dtype(np.uint32),
+        dtype=made.dtype,
         domain="counts",
         object=made.object.astype(np.complex64),
         good=made.good,

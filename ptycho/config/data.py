@@ -67,11 +67,14 @@ class DataConfig:
     detector_pixel_m: float | None = None
     saturation: float | None = None
     hot_pixels: bool = True
+    negative: str = "auto"
+    dark_frames: float = 0.05
     stride: int = 1
     frames: int | None = None
     drop: tuple[int, ...] = ()
     orientation: str = "format"
     DOMAINS: ClassVar[tuple[str, ...]] = ("counts", "intensity", "amplitude")
+    NEGATIVE: ClassVar[tuple[str, ...]] = ("auto", "noise", "bad")
     UNITS: ClassVar[tuple[str, ...]] = ("m", "mm", "um", "nm", "angstrom", "px")
 
     def __post_init__(self) -> None:
@@ -111,6 +114,13 @@ class DataConfig:
         for key, value in self.stated_quantities().items():
             low, high, unit = RANGES[key]
             check(low <= value <= high, f"data.{key}", value, f"from {low:g} to {high:g} {unit}")
+        check(
+            self.negative in self.NEGATIVE,
+            "data.negative",
+            self.negative,
+            f"one of {', '.join(self.NEGATIVE)}",
+        )
+        check(0 <= self.dark_frames < 1, "data.dark_frames", self.dark_frames, "from 0 to less than 1")
         self.stated_zero_frequency()
 
     def stated_quantities(self) -> dict[str, float]:

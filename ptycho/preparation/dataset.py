@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +11,21 @@ import numpy as np
 
 from ptycho.config import ConfigError, OwnProbe, RunProbe, ScanRunConfig, check
 from ptycho.files.npz import NpzError, read_all
+from ptycho.preparation.dark_frames import dark_frames
 from ptycho.preparation.detector import SAMPLED
+from ptycho.preparation.finding import Finding
 from ptycho.preparation.geometry import lonely
-from ptycho.preparation.prepare import Finding, Understood
+from ptycho.preparation.prepare import Understood
 from ptycho.preparation.probe_guess import lens, pupil
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import grouped, smallest_region
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import make_probe, masked
 
-DARK = 0.05  # of the median energy: a pattern below it saw no beam
+log = logging.getLogger(__name__)
+
 FEWEST = 3  # patterns: one or two leave the object and the beam open
+MUCH = 0.01  # of the frames, left out
 LAST = ("refined", "pinn", "solver")  # of the reconstructions of a run
 MARGIN = 6  # pixels around the scan, into which corrected positions may move
 WHOLE = 1e-3  # pixels; positions nearer than that to whole ones are whole
@@ -39,22 +44,13 @@ def measured_dataset(
     """
     found: list[Finding] = []
     patterns = Patterns(scan.copied(scratch, advance))
-    energies = patterns.statistics.energies
-    usable = energies > DARK * np.median(energies)
-    if not usable.all():
-        found.append(Finding("frames dropped", str(int((~usable).sum())), "dark: no beam"))
-    alone = np.zeros(len(usable), bool)
-    alone[lonely(scan.positions)] = True
-    if alone.any():
-        found.append(Finding("frames dropped", str(int(alone.sum())), "far from all others"))
-    kept = np.flatnonzero(usable & ~alone)
-    check_enough(len(kept), config.data.path)
+    kept = _usable(scan, patterns, config, found)
     positions = scan.positions[kept] - np.floor(scan.positions[kept].min(axis=0)) + MARGIN
     if np.abs(positions - np.round(positions)).max() < WHOLE:
         positions = np.round(positions)
     positions = positions.astype(np.float32)
     modes, why = chosen_probe(scan, config)
-    some = patterns if len(kept) == len(usable) else patterns.some(kept)
+    some = patterns if len(kept) == len(patterns) else patterns.some(kept)
     light = np.sqrt(some.statistics.mean_energy / np.sum(np.abs(modes) ** 2, dtype=float))
     found.append(Finding("probe used", f"{scan.N} × {scan.N}", why))
     tiles, image = bool(config.tiles), np.zeros(len(kept), np.int32)
@@ -94,6 +90,33 @@ def check_enough(count: int, path: str) -> None:
             "tells the object from the beam: measure more, or use more of the file (data.frames, "
             "data.stride, data.drop)"
         )
+
+
+def _usable(scan: Understood, patterns: Patterns, config: ScanRunConfig, found: list[Finding]) -> np.ndarray:
+    """Indices of the patterns that saw the beam and are not far from all others."""
+    dark = dark_frames(patterns, scan.detector.good_pixels, config.data.dark_frames)
+    if dark.any():
+        found.append(_dropped(dark, patterns.statistics.energies, scan.frames))
+    alone = np.zeros(len(dark), bool)
+    alone[lonely(scan.positions)] = True
+    if alone.any():
+        found.append(Finding("lone frames dropped", str(int(alone.sum())), "far from all others"))
+    kept = np.flatnonzero(~dark & ~alone)
+    check_enough(len(kept), config.data.path)
+    return kept
+
+
+def _dropped(dark: np.ndarray, energies: np.ndarray, frames: np.ndarray) -> Finding:
+    """What is said of frames that saw no beam, ``dark (J,)``; many of them are a warning."""
+    first = ", ".join(map(str, frames[dark][:5])) + (", …" if dark.sum() > 5 else "")
+    share = float(energies[dark].sum() / max(energies.sum(), np.finfo(float).tiny))
+    why = (
+        f"no beam in {first}, {100 * share:.2g} % of the light; data.dark_frames=0 keeps those that hold any"
+    )
+    finding = Finding("frames dropped", f"{dark.sum()} of {len(dark)}", why)
+    if dark.mean() > MUCH:
+        log.warning("%s", finding)
+    return finding
 
 
 def chosen_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, str]:

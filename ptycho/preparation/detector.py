@@ -9,13 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.ndimage import median_filter
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 
 SAMPLED = 64  # frames that are looked at before all are read
-HOT_SIGMAS = 12.0  # above the median of the neighbours, in units of √(that + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +56,10 @@ class Detector:
         return self._summed(self._cut(~self.good[None], outside=True).astype(np.float32))[0] == 0
 
     def _intensity(self, frames: np.ndarray) -> np.ndarray:
-        """Photons, or what stands for them, ``(K, H, W)`` float64; what the dark makes negative is zero."""
+        """Photons, or what stands for them, ``(K, H, W)`` float64; what is negative is zero."""
         values = frames.astype(np.float64)
         if self.domain == "amplitude":
-            values = np.square(values)
+            values = np.square(np.maximum(values, 0))
         if self.dark is not None:
             values = values - self.dark
         if self.flat is not None:
@@ -111,38 +109,6 @@ def turned(
     return (height - 1 - row if flip_rows else row), (width - 1 - col if flip_cols else col)
 
 
-def found_centre(mean: np.ndarray, good: np.ndarray) -> tuple[int, int]:
-    """(row, col) of the zero frequency of a mean pattern ``(H, W)``, to a pixel.
-
-    The centre of mass of its amplitude over the good pixels, taken again inside ever smaller windows around
-    it, so that a background that is not centred loses its pull.
-    """
-    weight = np.where(good, np.sqrt(np.maximum(mean, 0)), 0.0)
-    rows, cols = np.indices(mean.shape)
-    centre, reach = np.array(mean.shape) / 2, max(mean.shape)
-    for _ in range(6):
-        near = (abs(rows - centre[0]) <= reach) & (abs(cols - centre[1]) <= reach)
-        light = np.where(near, weight, 0)
-        total = light.sum()
-        if not total > 0:
-            raise ConfigError("patterns: the mean pattern is dark; no zero frequency can be found in it")
-        centre = np.array([(rows * light).sum(), (cols * light).sum()]) / total
-        reach = max(reach * 0.7, 8)
-    return round(float(centre[0])), round(float(centre[1]))
-
-
-def suspicious_pixels(mean: np.ndarray, good: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Hot and dead pixels of a mean pattern ``(H, W)``: both ``(H, W)`` bool, among the good ones.
-
-    Hot: far above the median of the 5 × 5 pixels around it. Dead: never lit, where that median says that
-    many photons should have come.
-    """
-    around = median_filter(np.where(good, mean, 0), size=5, mode="nearest")
-    hot = good & (mean > around + HOT_SIGMAS * np.sqrt(around + 1)) & (mean > 5 * (around + 1))
-    dead = good & (mean == 0) & (around > 20)
-    return hot, dead
-
-
 def checked_frames(config: DataConfig, count: int) -> np.ndarray:
     """Indices of the frames that are used: every ``stride``-th, at most ``frames``, without those dropped."""
     wrong = [index for index in config.drop if not 0 <= index < count]
@@ -150,5 +116,7 @@ def checked_frames(config: DataConfig, count: int) -> np.ndarray:
         raise ConfigError(
             f"data.drop={wrong[0]}: must be from 0 to {count - 1}; the scan has {count} patterns"
         )
-    chosen = np.setdiff1d(np.arange(0, count, config.stride), config.drop)
-    return chosen if config.frames is None else chosen[: config.frames]
+    used = np.zeros(count, bool)
+    used[:: config.stride] = True
+    used[list(config.drop)] = False
+    return np.flatnonzero(used)[: config.frames]

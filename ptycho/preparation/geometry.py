@@ -79,10 +79,22 @@ def positions_in_pixels(
     return metres / np.array(pixel.metres)
 
 
+def check_scanned(positions: np.ndarray) -> None:
+    """Refuse positions ``(J, 2)`` of any unit that are all the same: that can be said before a frame is read.
+
+    Raises:
+        ConfigError: nothing was scanned.
+    """
+    if len(positions) < 2:
+        raise ConfigError("positions: there is only one; a scan has several, which overlap")
+    if not np.ptp(positions, axis=0).any():
+        raise ConfigError(f"positions: all {len(positions)} are equal; nothing was scanned")
+
+
 def check_steps(
     positions: np.ndarray, stated: np.ndarray, unit: str, pixel: PixelSize, side: int, N: int
 ) -> None:
-    """Refuse positions between which nothing was scanned, or nothing overlaps.
+    """Refuse positions between which hardly anything was scanned, or nothing overlaps.
 
     Args:
         positions: ``(J, 2)`` in object pixels; ``stated``: as the file has them, in ``unit``.
@@ -91,11 +103,7 @@ def check_steps(
     Raises:
         ConfigError: naming the unit that is more likely.
     """
-    if len(positions) < 2:
-        raise ConfigError("positions: there is only one; a scan has several, which overlap")
     span, step = np.ptp(positions, axis=0), _step(positions)
-    if not span.any():
-        raise ConfigError(f"positions: all {len(positions)} are equal; nothing was scanned")
     if span.max() < 1:
         raise ConfigError(
             f"positions: the scan spans {span[0]:.2g} × {span[1]:.2g} object pixels in the unit {unit}; "

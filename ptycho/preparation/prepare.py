@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,16 +13,17 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.files.file_array import FileArray
+from ptycho.preparation.centre import find_centre
 from ptycho.preparation.detector import (
     SAMPLED,
     Detector,
     checked_frames,
-    found_centre,
-    suspicious_pixels,
     turned,
 )
+from ptycho.preparation.finding import Finding
 from ptycho.preparation.geometry import (
     PixelSize,
+    check_scanned,
     check_steps,
     lonely,
     object_pixel,
@@ -30,28 +32,14 @@ from ptycho.preparation.geometry import (
     resampled_probe,
     unfit_probe,
 )
+from ptycho.preparation.good_pixels import NOT_FINITE, Pixels, find_good_pixels
 from ptycho.preparation.photon_gain import Gain, photon_gain
-from ptycho.readers.scans.mask_file import read_mask
+from ptycho.readers.scans.domain import squares_are_whole
 from ptycho.readers.scans.raw_scan import RawScan
 
-NOT_FINITE = (
-    "patterns: {0} that should count hold NaN or infinity in frame {1}; mark such pixels as bad "
-    "(data.mask_file=), or leave the frame out (data.drop=[{1}])"
-)
 READ_AT_ONCE = 2**25  # bytes of raw frames
-DARK = 0.05  # of the median pattern's energy: a frame below it saw no beam
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was settled: ``what`` it is, its ``value``, and ``why``."""
-
-    what: str
-    value: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.value} ({self.why})"
+LOOKED_AT = 2**29  # bytes of frames in double precision that are looked at, of large ones
+FEWEST = 4  # frames, however large
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,12 +110,16 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     warnings = list(raw.warnings)
     raw = _stated(raw, config)
     frames = checked_frames(config, raw.patterns.shape[0])
+    check_scanned(raw.positions[frames])
     domain, looked_at, sample = _domain(raw, config, frames, found)
     warnings += _repeated(sample, looked_at)
-    good, mean = _good_pixels(raw, config, looked_at, sample, domain, found, warnings)
+    pixels = find_good_pixels(raw, config, looked_at, sample)
+    good, mean = pixels.good, pixels.mean
+    found += pixels.findings
+    warnings += pixels.warnings
     turning = config.transpose, config.flip_rows, config.flip_cols
-    gain = _gain(raw, config, sample, good, found)
-    stored = _centre(raw, config, mean, good, found)
+    gain = _gain(raw, config, sample, pixels, found)
+    stored = _centre(raw, config, mean, good, found, warnings)
     N = _side(raw, config, stored, found)
     detector = Detector(
         turned(stored, mean.shape, *turning),
@@ -146,15 +138,7 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     found.append(Finding("object pixel", pixel.text, _pixel_reason(raw, pixel, N * config.bin)))
     positions = _positions(raw, config, frames, pixel, N * config.bin, found, warnings)
     corners, size = placed(positions, N)
-    probe = None
-    unfit = None if raw.probe is None else unfit_probe(raw.probe)
-    if unfit is not None:
-        warnings.append(
-            f"the file's probe {unfit}; one is guessed, unless probe=zone_plate or probe=npz says"
-        )
-    elif raw.probe is not None:
-        probe, how = resampled_probe(raw.probe, raw.probe_pixel_m, pixel, N)
-        found.append(Finding("probe", f"{len(probe)} modes, {N} × {N}", how))
+    probe = _probe(raw, pixel, N, found, warnings)
     return Understood(
         raw,
         detector,
@@ -168,6 +152,23 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
         tuple(found),
         tuple(warnings),
     )
+
+
+def _probe(
+    raw: RawScan, pixel: PixelSize, N: int, found: list[Finding], warnings: list[str]
+) -> np.ndarray | None:
+    """The file's probe on the object's pixels, modes ``(K, N, N)``; None if it has none that can be used."""
+    if raw.probe is None:
+        return None
+    unfit = unfit_probe(raw.probe)
+    if unfit is not None:
+        warnings.append(
+            f"the file's probe {unfit}; one is guessed, unless probe=zone_plate or probe=npz says"
+        )
+        return None
+    probe, how = resampled_probe(raw.probe, raw.probe_pixel_m, pixel, N)
+    found.append(Finding("probe", f"{len(probe)} modes, {N} × {N}", how))
+    return probe
 
 
 def _stated(raw: RawScan, config: DataConfig) -> RawScan:
@@ -188,7 +189,9 @@ def _domain(
     raw: RawScan, config: DataConfig, frames: np.ndarray, found: list[Finding]
 ) -> tuple[str, np.ndarray, np.ndarray]:
     """What the frames hold; the indices of some, spread over the scan, and these themselves."""
-    spread = frames[np.unique(np.linspace(0, len(frames) - 1, min(SAMPLED, len(frames))).astype(int))]
+    fitting = max(FEWEST, LOOKED_AT // (8 * math.prod(raw.patterns.shape[1:])))
+    some = min(SAMPLED, len(frames), fitting)
+    spread = frames[np.unique(np.linspace(0, len(frames) - 1, some).astype(int))]
     sample = raw.patterns.read(spread).astype(np.float64)
     largest = float(np.max(sample, initial=0, where=np.isfinite(sample)))
     if raw.domain is None:
@@ -220,79 +223,16 @@ def _repeated(sample: np.ndarray, looked_at: np.ndarray) -> list[str]:
     return [f"frames {first} and {second} are the same{more}; if one was not measured: data.drop=[{second}]"]
 
 
-def _good_pixels(
-    raw: RawScan,
-    config: DataConfig,
-    looked_at: np.ndarray,
-    sample: np.ndarray,
-    domain: str,
-    found: list[Finding],
-    warnings: list[str],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Good pixels and the mean intensity, both ``(H, W)`` as stored."""
-    finite = np.isfinite(sample)
-    intensity = np.where(finite, np.square(sample) if domain == "amplitude" else sample, 0)
-    shape = raw.patterns.shape[1:]
-    good = np.ones(shape, bool) if raw.good is None else raw.good.copy()
-    why = ["the file's mask"] if raw.good is not None else []
-    if config.mask_file is not None:
-        bad = read_mask(config.mask_file, (shape[0], shape[1]))
-        good &= ~bad
-        why.append(f"{bad.sum()} in data.mask_file")
-    never = ~finite.any(axis=0)
-    if never.any():
-        good &= ~never
-        why.append(f"{never.sum()} never finite")
-    spoilt = np.argwhere(~finite & good)
-    if len(spoilt):
-        count = len(np.unique(spoilt[:, 1:], axis=0))
-        raise ConfigError(NOT_FINITE.format(f"{count} of the pixels", looked_at[spoilt[0, 0]]))
-    negative = (sample < 0).any(axis=0)
-    if negative.any():
-        if negative.all():
-            raise ConfigError(
-                f"patterns: every pixel is negative in some of the {len(sample)} that were looked at; is a "
-                "background subtracted? give the patterns without that, and the background as data.keys.dark"
-            )
-        good &= ~negative
-        why.append(f"{negative.sum()} negative")
-    if config.saturation is not None:
-        saturated = (sample >= config.saturation).any(axis=0)
-        good &= ~saturated
-        why.append(f"{saturated.sum()} saturated (data.saturation={config.saturation:g})")
-    mean = np.where(good, np.maximum(intensity, 0).mean(axis=0), 0)
-    if config.hot_pixels:
-        hot, dead = suspicious_pixels(mean, good)
-        good &= ~(hot | dead)
-        if hot.any() or dead.any():
-            why.append(f"{hot.sum()} hot, {dead.sum()} dead in the data (data.hot_pixels=false keeps them)")
-    said = ", ".join(why)
-    if not good.any():
-        raise ConfigError(f"mask: no pixel is good ({said}); is it inverted? turn it over where it is stored")
-    if not mean[good].any():
-        raise ConfigError(f"patterns: dark, nothing but zeros in the {len(sample)} that were looked at")
-    if good.mean() < 0.5:
-        warnings.append(
-            f"only {100 * good.mean():.0f} % of the pixels are good ({said}): is the mask inverted?"
-        )
-    found.append(Finding("bad pixels", f"{(~good).sum()} of {good.size}", said or "none known"))
-    return good, np.where(good, mean, 0)
-
-
 def _gain(
-    raw: RawScan, config: DataConfig, sample: np.ndarray, good: np.ndarray, found: list[Finding]
+    raw: RawScan, config: DataConfig, sample: np.ndarray, pixels: Pixels, found: list[Finding]
 ) -> float | None:
-    """Intensity per photon, or None if it is unknown: stated, one for counts, or clear from the patterns."""
+    """Intensity per photon, or None where it is unknown, or where noise is not that of photons."""
     if config.gain is not None:
         found.append(Finding("photon gain", f"{config.gain:g}", "data.gain"))
         return config.gain
-    if raw.domain == "counts":
+    if raw.domain == "counts" and not pixels.noise:
         return 1.0
-    if raw.dark is None and raw.flat is None:
-        intensity = np.square(sample) if raw.domain == "amplitude" else sample
-        told = photon_gain(intensity, good, 8 * max(_rounding(raw.patterns.dtype), _rounding(np.float32)))
-    else:
-        told = Gain(None, "a dark or flat field changes the intensities")
+    told = _told_gain(raw, sample, pixels)
     if told.value is None:
         why = f"{told.why}; patterns are not taken as counts, data.gain=… would state it"
         found.append(Finding("photon gain", "unknown", why))
@@ -301,25 +241,43 @@ def _gain(
     return told.value
 
 
+def _told_gain(raw: RawScan, sample: np.ndarray, pixels: Pixels) -> Gain:
+    """What the numbers say of the gain."""
+    if pixels.noise:
+        return Gain(None, f"read noise of σ ≈ {pixels.noise:.2g}, which is Gaussian and not that of photons")
+    if raw.dark is not None or raw.flat is not None:
+        return Gain(None, "a dark or flat field changes the intensities")
+    intensity = np.square(sample) if raw.domain == "amplitude" else sample
+    told = photon_gain(intensity, pixels.good, 8 * max(_rounding(raw.patterns.dtype), _rounding(np.float32)))
+    if told.value is None and raw.domain == "amplitude" and squares_are_whole(sample[:, pixels.good]):
+        return Gain(1.0, "the squares of the amplitudes are whole numbers: counts")
+    return told
+
+
 def _rounding(dtype: np.typing.DTypeLike) -> float:
     """Relative, of numbers of a dtype."""
     return float(np.finfo(dtype).eps) if np.dtype(dtype).kind == "f" else 0.0
 
 
 def _centre(
-    raw: RawScan, config: DataConfig, mean: np.ndarray, good: np.ndarray, found: list[Finding]
+    raw: RawScan,
+    config: DataConfig,
+    mean: np.ndarray,
+    good: np.ndarray,
+    found: list[Finding],
+    warnings: list[str],
 ) -> tuple[int, int]:
     """(row, col) of the zero frequency in the frame as stored, or with its corner brought to the middle."""
-    zero = raw.zero_frequency
-    if zero in ("centre", "corner"):
-        centre = (mean.shape[0] // 2, mean.shape[1] // 2)
-        why = "data.zero_frequency" if config.zero_frequency else f"by the format {raw.format}"
-        if zero == "corner":
-            why += ": in the corner, brought to the middle"
+    zero, centre = raw.zero_frequency, raw.stated_centre()
+    if centre is None:
+        seen = find_centre(mean, good)
+        centre, why = (seen.row, seen.col), seen.why
+        warnings += [] if seen.warning is None else [seen.warning]
     elif isinstance(zero, tuple):
-        centre, why = (round(zero[0]), round(zero[1])), "stated"
+        why = "stated"
     else:
-        centre, why = found_centre(mean, good), "centre of mass of the mean pattern"
+        why = "data.zero_frequency" if config.zero_frequency else f"by the format {raw.format}"
+        why += ": in the corner, brought to the middle" if zero == "corner" else ""
     if not all(0 <= c < n for c, n in zip(centre, mean.shape, strict=True)):
         raise ConfigError(
             f"data.zero_frequency={centre}: must lie on the detector of {mean.shape}, (row, column) as stored"

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.ndimage import distance_transform_edt
 
+from ptycho.preparation.pixels import filled
 from ptycho.scan.probe import energy_diameter
 
 WIDEST = 0.8  # of the window: the diameter of a probe that is looked for
@@ -32,10 +32,7 @@ STEP_LOG = 0.1  # between the logarithms of two diameters
 def pupil(mean_intensity: np.ndarray, good: np.ndarray | None = None) -> np.ndarray:
     """``√⟨A²⟩`` of a mean intensity ``(N, N)``, float64; a pixel that is not good takes a near one's."""
     root = np.sqrt(np.maximum(mean_intensity, 0).astype(float))
-    if good is None or good.all():
-        return root
-    nearest = distance_transform_edt(~good, return_distances=False, return_indices=True)
-    return root[tuple(nearest)]
+    return root if good is None else filled(root, good)
 
 
 def lens(modulus: np.ndarray, curvature: float) -> np.ndarray:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptycho.preparation.prepare import Finding
+from ptycho.preparation.finding import Finding
 from ptycho.preparation.probe_guess import OPTICS, pupil
 from ptycho.reconstruction.misfit import misfit
 from ptycho.reconstruction.orientation import middle, reconstructed

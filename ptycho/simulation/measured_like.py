@@ -47,7 +47,7 @@ AT_ONCE = 2**21  # fine pixels of exit waves
 SAMPLED = 64  # patterns that the photon scale is taken from
 GOLDEN = np.pi * (3 - np.sqrt(5))  # angle between neighbours on a Fermat spiral
 DARKEST, PHASE = 0.6, 2.0  # amplitude of the thickest places; phases are from −PHASE to PHASE rad
-SATURATION = 2**32 - 1  # counts
+BRIGHTER = 4  # times the mean: more light than any pattern has, all of it in one pixel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ class MeasuredLike:
         flux: ``(J,)``, light in each pattern, one on average; None: the same in all.
         background: counts per pixel, on average, from elsewhere.
         point_spread_px: standard deviation of the detector's point spread.
-        saturation: counts that no pixel exceeds.
+        saturation: counts that no pixel exceeds; None: there is no limit.
     """
 
     sample: np.ndarray
@@ -123,7 +123,7 @@ class MeasuredLike:
     flux: np.ndarray | None = None
     background: float = 0.0
     point_spread_px: float = 0.0
-    saturation: int = SATURATION
+    saturation: int | None = None
 
     def __post_init__(self) -> None:
         last = len(self.sample) / self.oversampling - self.N
@@ -140,6 +140,12 @@ class MeasuredLike:
         """The truth O, ``(M, M)`` complex128: the sample as far as the coarse pixels can show it."""
         side, q = len(self.sample), self.oversampling
         return np.fft.ifft2(np.fft.ifftshift(_cropped(_far(self.sample), side // q))) / q**2
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the counts: 32 bits, or 64 where a pixel may count further."""
+        most = BRIGHTER * self.nphotons * (1 + HOT * bool(self.hot.any())) + self.background
+        return np.dtype(np.uint32 if min(most, self.saturation or most) < 2**32 else np.uint64)
 
     @cached_property
     def scale(self) -> float:
@@ -168,14 +174,14 @@ class MeasuredLike:
         return np.abs(_cropped(_far(waves), N) / (q**2 * N)) ** 2
 
     def counts(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """The measured photons, blocks ``(n, N, N)`` uint32 in the order of the positions."""
+        """The measured photons, blocks ``(n, N, N)`` of ``dtype`` in the order of the positions."""
         glow = np.where(self.hot, HOT * self.scale * float(self._sampled.max()), 0.0)
         detector = Detector(self.good, glow, self.background, self.saturation)
         elsewhere = rng.spawn(1)[0] if self.background else None
         step = max(1, AT_ONCE // (self.oversampling * self.N) ** 2)
         for start in range(0, len(self.positions), step):
             light = self.expected(slice(start, start + step))
-            yield detector.counts(light, rng, elsewhere).astype(np.uint32)
+            yield detector.counts(light, rng, elsewhere).astype(self.dtype)
 
     def expected(self, chosen: slice) -> np.ndarray:
         """Photons of the sample in some of the patterns, on average, ``(n, N, N)``: λ without background."""
@@ -217,7 +223,7 @@ def measured_like(settings: ScanSettings, probe: np.ndarray) -> MeasuredLike:
         flux=flux(len(positions), wrong.flux_rms, stream(seed, "flux")) if wrong.flux_rms else None,
         background=wrong.background,
         point_spread_px=wrong.point_spread_px,
-        saturation=wrong.saturation or SATURATION,
+        saturation=wrong.saturation,
     )
 
 

@@ -41,9 +41,8 @@ def told_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "") ->
         seen += lit.size
         largest = max(largest, float(np.max(lit, initial=0.0)))
         whole = whole and bool(np.all(lit == np.rint(lit)))
-        squares = lit[(lit != np.rint(lit)) & (lit**2 <= SQUARES_TO)] ** 2
-        roots = roots and bool(np.all(lit >= 0) and np.all(abs(squares - np.rint(squares)) <= 1e-6 * squares))
-        n_roots += squares.size
+        told, squares = _roots(lit)
+        roots, n_roots = roots and told, n_roots + squares
         if not (whole or roots) or (seen >= ENOUGH and largest >= TELLING):
             break
     if not seen:
@@ -51,8 +50,21 @@ def told_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "") ->
     if whole:
         return "counts", "the patterns are whole numbers"
     if roots and n_roots >= ROOTS:
-        return "amplitude", "the squares of they are whole numbers"
+        return "amplitude", "the squares of the patterns are whole numbers"
     if key == "diffraction":
         return "amplitude", "prepared files hold amplitudes as diffraction"
     likely = "amplitude" if largest <= SMALL else "intensity"
     return None, f"the patterns are no whole numbers and reach {largest:.4g}; perhaps data.domain={likely}"
+
+
+def squares_are_whole(amplitudes: np.ndarray) -> bool:
+    """Whether numbers of any shape are square roots of counts: those of some that are no whole numbers."""
+    told, roots = _roots(amplitudes[np.isfinite(amplitudes) & (amplitudes != 0)].astype(np.float64))
+    return told and roots >= ROOTS
+
+
+def _roots(lit: np.ndarray) -> tuple[bool, int]:
+    """Whether numbers ``(n,)``, none of them zero, can be roots of counts; and how many of them tell."""
+    squares = lit[(lit != np.rint(lit)) & (lit**2 <= SQUARES_TO)] ** 2
+    whole = np.all(lit >= 0) and np.all(abs(squares - np.rint(squares)) <= 1e-6 * squares)
+    return bool(whole), squares.size

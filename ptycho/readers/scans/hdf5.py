@@ -18,6 +18,7 @@ line. Filters beyond HDF5's own (bitshuffle, LZ4, Blosc, Zstandard: Eiger and Ju
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -267,10 +268,10 @@ def _why(path: Path, error: Exception) -> str:
         return "it is empty"
     if "truncated" in text:
         return f"it is cut short; copy it again, or wait until it is written ({text})"
-    if "lock" in text or "open for write" in text:
+    if re.search(r"\block(ed)? file|\bopen for writ", text):
         return f"it is open for writing; wait until that ends, or run h5clear -s on a copy ({text})"
     if "signature" in text:
         with path.open("rb") as file:
             archive = file.read(2) == b"PK"
         return "not an HDF5 file" + (": it is a ZIP archive, as NPZ files are" if archive else "")
-    return f"HDF5 cannot open it ({text})"
+    return f"HDF5 cannot open it: it is damaged, or begins like an HDF5 file and is none ({text})"

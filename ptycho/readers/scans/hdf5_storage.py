@@ -58,10 +58,15 @@ def examine(file: Hdf5File, dataset: h5py.Dataset, name: str, inner: int = 0) ->
         return Stored(0, np.zeros(0, int))
     if missing and len(file.problems) == before:
         total = math.prod(dataset.shape[: dataset.ndim - inner])
-        file.warnings.append(
-            f"{name}: {missing} of {total} {'patterns' if inner else 'numbers'} were never written "
-            "and read as zeros; was the acquisition stopped?"
-        )
+        if inner and missing == total:
+            file.complain(
+                f"{name}: none of its {total} patterns was ever written; was the acquisition stopped?"
+            )
+        else:
+            file.warnings.append(
+                f"{name}: {missing} of {total} {'patterns' if inner else 'numbers'} were never written "
+                "and read as zeros; was the acquisition stopped?"
+            )
     return Stored(missing, some)
 
 

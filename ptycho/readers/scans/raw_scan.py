@@ -83,6 +83,16 @@ class RawScan:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    def stated_centre(self) -> tuple[int, int] | None:
+        """(row, col) of the zero frequency in the frame, a corner brought to the middle; None: not stated."""
+        if isinstance(self.zero_frequency, tuple):
+            return round(self.zero_frequency[0]), round(self.zero_frequency[1])
+        return (
+            None
+            if self.zero_frequency is None
+            else (self.patterns.shape[1] // 2, self.patterns.shape[2] // 2)
+        )
+
 
 @dataclass(frozen=True)
 class ReadOptions:

@@ -1,0 +1,153 @@
+"""Which pixels of a detector are good, and which only look odd.
+
+============ =============================================================================================
+below zero   A number that most frames repeat is a mark of a bad pixel (−1 in a detector's gaps), as are a
+             few whole numbers in few pixels; one far below the scatter of all that is negative is an error.
+             What scatters about zero is the noise of reading: the pixel stays
+hot          far above its neighbours in the mean, *and* by about as much in every frame, *and* nothing of
+             the kind opposite: what the sample scatters changes over the scan, and the spots of a lattice
+             come in pairs. A beam at the zero frequency is its own opposite
+dead         never lit, where its neighbours say that many photons should have come
+============ =============================================================================================
+
+``sample (K, H, W)`` are frames spread over the scan, as stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.ndimage import binary_dilation, distance_transform_edt, median_filter
+
+SURE = 6  # frames at least that repeat a mark, where so many were looked at
+MARKS = 2  # different numbers that mark pixels, at most
+FAR = 10.0  # scatters below zero: no noise
+HOT_SIGMAS, HOT_TIMES = 12.0, 5.0  # above the median of the neighbours: in units of √(that + 1), of that + 1
+STEADY = 0.5  # half the spread of what a hot pixel adds in the frames, of its median
+LIT = 20.0  # photons on average among the neighbours of a dead pixel
+BLOCK = 2  # pixels on each side that are the neighbours
+AROUND = np.ones((3, 3), bool)  # the opposite of a pixel: to a pixel, as the zero frequency is known
+BEAM_PIXELS, BEAM_SHARE = 2, 0.01  # from the zero frequency; of the light: no defect, but the beam
+
+
+@dataclass(frozen=True, eq=False)
+class Negative:
+    """What numbers below zero are.
+
+    Attributes:
+        bad: ``(H, W)`` bool, pixels that are marked, or wrong.
+        noisy: pixels whose numbers below zero are noise.
+        sigma: standard deviation of the noise, in the patterns' own numbers; 0: there is none.
+    """
+
+    bad: np.ndarray
+    noisy: int
+    sigma: float
+
+
+def judge_negative(sample: np.ndarray, good: np.ndarray, rule: str = "auto") -> Negative:
+    """What the numbers below zero of ``sample (K, H, W)`` are, on the pixels ``good (H, W)``.
+
+    Args:
+        rule: ``auto``: see above; ``noise``: all of them are; ``bad``: pixels that have some are bad.
+    """
+    lowest = sample.min(axis=0)
+    below = good & (lowest < 0)
+    if rule == "bad" or not below.any():
+        return Negative(below, 0, 0.0)
+    bad = np.zeros_like(good) if rule == "noise" else below & _marked(sample, lowest)
+    values = sample[:, below & ~bad]
+    values = values[values < 0]
+    if rule == "auto" and len(values):
+        few = len(np.unique(values)) <= MARKS and np.array_equal(values, np.rint(values))
+        bad |= below & (few and 2 * np.sum(below & ~bad) < np.sum(good))
+        bad |= below & (lowest < -FAR * _scatter(values))
+    noisy = below & ~bad
+    left = sample[:, noisy]
+    sigma = float(np.sqrt(np.mean(np.square(left[left < 0])))) if noisy.any() else 0.0
+    return Negative(bad, int(noisy.sum()), sigma)
+
+
+def _marked(sample: np.ndarray, lowest: np.ndarray) -> np.ndarray:
+    """``(H, W)``: the lowest number is that of half the frames or more."""
+    repeated = np.sum(sample == lowest, axis=0)
+    return repeated >= max(len(sample) / 2, min(len(sample), SURE))
+
+
+def _scatter(negative: np.ndarray) -> float:
+    """The standard deviation of noise about zero, from its negative numbers ``(n,)``, some of them wrong."""
+    return float(1.4826 * np.median(-negative))
+
+
+def outlying_pixels(mean: np.ndarray, good: np.ndarray, wrap: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels of a mean intensity ``(H, W)`` far above their good neighbours, and dark ones among bright.
+
+    Args:
+        wrap: the zero frequency is at sample 0, and opposite edges are neighbours.
+    """
+    around = median_filter(filled(mean, good), size=2 * BLOCK + 1, mode="wrap" if wrap else "nearest")
+    bright = good & (mean > around + HOT_SIGMAS * np.sqrt(around + 1)) & (mean > HOT_TIMES * (around + 1))
+    return bright, good & (mean == 0) & (around > LIT)
+
+
+def hot_pixels(
+    frames: np.ndarray, good: np.ndarray, bright: np.ndarray, centre: tuple[int, int], wrap: bool = False
+) -> np.ndarray:
+    """Those of the ``bright`` pixels ``(H, W)`` that shine by themselves.
+
+    Args:
+        frames: intensities ``(K, H, W)``.
+        centre: the zero frequency, (row, col); sample 0 with ``wrap``.
+    """
+    hot = bright & ~binary_dilation(_opposite(bright, centre, wrap), AROUND)
+    light = frames.mean(axis=0, dtype=float)
+    share = light / max(light[good].sum(), np.finfo(float).tiny)
+    for row, col in np.argwhere(hot):
+        beam = share[row, col] > BEAM_SHARE and _distance((row, col), centre, good.shape, wrap) <= BEAM_PIXELS
+        hot[row, col] = not beam and _is_steady(_excess(frames, good, row, col, wrap))
+    return hot
+
+
+def _distance(pixel: tuple[int, int], centre: tuple[int, int], shape: tuple[int, ...], wrap: bool) -> int:
+    """Rows or columns between two pixels, whichever are more; over the edges with ``wrap``."""
+    apart = np.abs(np.subtract(pixel, centre))
+    return int((np.minimum(apart, shape - apart) if wrap else apart).max())
+
+
+def _is_steady(excess: np.ndarray) -> bool:
+    """Whether what a pixel has beyond its neighbours, ``(K,)``, is about the same in all frames."""
+    low, middle, high = np.percentile(excess, (16, 50, 84))
+    return bool((high - low) / 2 <= STEADY * middle)
+
+
+def _excess(frames: np.ndarray, good: np.ndarray, row: int, col: int, wrap: bool) -> np.ndarray:
+    """Intensity of a pixel in each frame above the median of its good neighbours, ``(K,)``."""
+    steps = np.arange(-BLOCK, BLOCK + 1)
+    rows, cols = row + steps, col + steps
+    if wrap:
+        rows, cols = rows % good.shape[0], cols % good.shape[1]
+    rows, cols = rows[(rows >= 0) & (rows < good.shape[0])], cols[(cols >= 0) & (cols < good.shape[1])]
+    near = np.ix_(rows, cols)
+    usable = good[near] & ~((rows == row)[:, None] & (cols == col))
+    others = frames[:, rows[:, None], cols][:, usable]
+    return frames[:, row, col] - (np.median(others, axis=1) if usable.any() else 0)
+
+
+def _opposite(flags: np.ndarray, centre: tuple[int, int], wrap: bool) -> np.ndarray:
+    """``flags (H, W)`` turned by half a turn about a pixel; False where that lies outside."""
+    turned = np.zeros_like(flags)
+    places = 2 * np.array(centre) - np.argwhere(flags)
+    if wrap:
+        places %= flags.shape
+    inside = np.all((places >= 0) & (places < flags.shape), axis=1)
+    turned[tuple(places[inside].T)] = True
+    return turned
+
+
+def filled(image: np.ndarray, good: np.ndarray) -> np.ndarray:
+    """An image ``(H, W)`` in which a bad pixel has the value of the nearest good one."""
+    if good.all() or not good.any():
+        return image
+    nearest = distance_transform_edt(~good, return_distances=False, return_indices=True)
+    return image[tuple(nearest)]
