@@ -45,24 +45,40 @@ def measured_dataset(
     found: list[Finding] = []
     patterns = Patterns(scan.copied(scratch, advance))
     kept = _usable(scan, patterns, config, found)
-    positions = scan.positions[kept] - np.floor(scan.positions[kept].min(axis=0)) + MARGIN
-    if np.abs(positions - np.round(positions)).max() < WHOLE:
-        positions = np.round(positions)
-    positions = positions.astype(np.float32)
     modes, why = chosen_probe(scan, config)
     some = patterns if len(kept) == len(patterns) else patterns.some(kept)
-    light = np.sqrt(some.statistics.mean_energy / np.sum(np.abs(modes) ** 2, dtype=float))
+    modes = np.sqrt(some.statistics.mean_energy / np.sum(np.abs(modes) ** 2, dtype=float)) * modes
     found.append(Finding("probe used", f"{scan.N} × {scan.N}", why))
-    tiles, image = bool(config.tiles), np.zeros(len(kept), np.int32)
+    data = _grouped(scan, some, _on_the_object(scan.positions[kept]), modes.astype(np.complex64), config)
+    why = f"regions of {data.region_size} px"
+    if data.group_size < config.patterns_in_group:
+        why += f"; group_size={config.patterns_in_group} is more than there are patterns"
+    found.append(Finding("groups", f"{data.n_groups} of {data.group_size}", why))
+    return data, found
+
+
+def _on_the_object(positions: np.ndarray) -> np.ndarray:
+    """Positions ``(J, 2)`` float32 with a margin around them; those that are nearly whole pixels are made so."""
+    positions = positions - np.floor(positions.min(axis=0)) + MARGIN
+    if np.abs(positions - np.round(positions)).max() < WHOLE:
+        positions = np.round(positions)
+    return positions.astype(np.float32)
+
+
+def _grouped(
+    scan: Understood, patterns: Patterns, positions: np.ndarray, modes: np.ndarray, config: ScanRunConfig
+) -> Dataset:
+    """Patterns at ``positions (J, 2)`` under ``modes (K, N, N)`` of a probe, in groups."""
+    tiles, image = bool(config.tiles), np.zeros(len(positions), np.int32)
     groups = grouped(positions, image, config.patterns_in_group, tiles)
     good = scan.detector.good_pixels
     data = Dataset(
-        amplitudes=some,
+        amplitudes=patterns,
         positions=positions,
         image=image,
         groups=groups,
-        probe=(light * modes[0]).astype(np.complex64),
-        weaker_modes=(light * modes[1:]).astype(np.complex64) if len(modes) > 1 else None,
+        probe=modes[0],
+        weaker_modes=modes[1:] if len(modes) > 1 else None,
         photon_scale=1.0,
         object_size=scan.N + int(np.ceil(positions.max())) + 1 + MARGIN,
         region_size=smallest_region(positions, groups, scan.N),
@@ -71,15 +87,11 @@ def measured_dataset(
         exact=bool(np.any(positions != np.round(positions))),
         tiles=tiles,
     )
-    if tiles:  # the scored rectangle does not depend on how patterns are grouped
-        each = np.arange(len(kept), dtype=np.int32)[:, None]
-        singles = replace(data, groups=each, region_size=smallest_region(positions, each, scan.N))
-        data = replace(data, stated_tiling=singles.tiling)
-    why = f"regions of {data.region_size} px"
-    if data.group_size < config.patterns_in_group:
-        why += f"; group_size={config.patterns_in_group} is more than there are patterns"
-    found.append(Finding("groups", f"{data.n_groups} of {data.group_size}", why))
-    return data, found
+    if not tiles:
+        return data
+    each = np.arange(len(positions), dtype=np.int32)[:, None]
+    singles = replace(data, groups=each, region_size=smallest_region(positions, each, scan.N))
+    return replace(data, stated_tiling=singles.tiling)  # what is scored does not depend on the grouping
 
 
 def check_enough(count: int, path: str) -> None:
