@@ -58,7 +58,7 @@ def measured_dataset(
 
 
 def _on_the_object(positions: np.ndarray) -> np.ndarray:
-    """Positions ``(J, 2)`` float32 with a margin around them; those that are nearly whole pixels are made so."""
+    """Positions ``(J, 2)`` float32 with a margin around them; nearly whole ones are made whole."""
     positions = positions - np.floor(positions.min(axis=0)) + MARGIN
     if np.abs(positions - np.round(positions)).max() < WHOLE:
         positions = np.round(positions)
