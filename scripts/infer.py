@@ -17,6 +17,7 @@ from ptycho.training.interrupt import StopRequest
 from workflows.command_line import attempt, in_turn, job_path, leave, plan_and_perform
 from workflows.config import NO_KEY, explained
 from workflows.infer_config import InferJob, infer_config, plan, unknown_key
+from workflows.quiet_start import start_tensorflow
 
 PATHS = ("run", "data", "output_dir")
 
@@ -53,6 +54,7 @@ def perform(jobs: list[InferJob], stop: StopRequest) -> int:
 
 def execute(job: InferJob, stop: StopRequest) -> None:
     """Do an inference; TensorFlow is imported only now."""
+    start_tensorflow()
     from workflows.infer import run
 
     run(job, stop)

@@ -30,7 +30,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ptycho.config import check
-from ptycho.run.folder import RunFolder
+from ptycho.run.folder import OutputFolder
 from workflows.command_line import (
     CONF,
     EXIT_FAILED,
@@ -79,7 +79,7 @@ def main(words: Sequence[str] | None = None, scripts: Path = SCRIPTS) -> int:
         study = chosen(load_definition(options.definition), options.panels)
         cells = cells_of(study, options.output, options.simulate, options.override)
         different = list(dict.fromkeys(cells.values()))
-        folder = RunFolder(options.output)
+        folder = OutputFolder(options.output)
         waiting = [] if options.report_only else due(different, options.overwrite)
         check_cells(waiting, CONF)
     except MISTAKES as error:

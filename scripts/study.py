@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ptycho.config import ConfigError
-from ptycho.run.folder import RunFolder
+from ptycho.run.folder import OutputFolder
 from workflows.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, MISTAKES, log_to_stderr
 from workflows.config import explained
 from workflows.study.definition import load_study
@@ -82,7 +82,7 @@ def main(words: Sequence[str] | None = None, conf: Path = CONF, workflow: Path =
         study = load_study(definition or conf / "study.yaml").select(options.cells)
         seeds = list(dict.fromkeys(options.seeds))
         runs = plan(study, options.output, seeds, options.override, conf)
-        folder = RunFolder(options.output)
+        folder = OutputFolder(options.output)
         due = [] if options.report_only else to_run(runs, options.overwrite)
     except MISTAKES as error:
         sys.stderr.write(f"error: {explained(error)}\n")

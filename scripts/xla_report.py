@@ -20,6 +20,7 @@ from typing import NoReturn
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 from ptycho.xla_report.health import diagnose
+from workflows.quiet_start import start_tensorflow
 
 DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 """All that any case takes, known before TensorFlow is imported."""
@@ -106,6 +107,7 @@ def main() -> int:
         print(f"What to try: {diagnosis.advice}")
         return 2
 
+    start_tensorflow()
     import tensorflow as tf
 
     from ptycho.xla_report import compile_report

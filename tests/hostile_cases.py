@@ -737,9 +737,14 @@ def loop(world: World) -> Path:
 
 
 def output_that_holds_a_run(world: World) -> list[str]:
+    RunFolder(world.folder / "held").text("metrics.json", "{}")
+    return [f"run={world.run}", f"data={world.scan()}", f"output_dir={world.folder / 'held'}"]
+
+
+def output_that_holds_a_file_of_others(world: World) -> list[str]:
     (world.folder / "held").mkdir()
     (world.folder / "held" / "metrics.json").write_text("{}")
-    return [f"run={world.run}", f"data={world.scan()}", f"output_dir={world.folder / 'held'}"]
+    return [*asked()(world), f"output_dir={world.folder / 'held'}", "overwrite=true"]
 
 
 def over_a_training(keep: str) -> Callable[[World], list[str]]:
@@ -749,7 +754,7 @@ def over_a_training(keep: str) -> Callable[[World], list[str]]:
         other = world.folder / "other"
         shutil.copytree(world.run, other)
         for path in other.iterdir():
-            if path.name != keep:
+            if path.name not in (keep, "files.json"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         return [*asked()(world), f"output_dir={other}", "overwrite=true"]
 
@@ -775,7 +780,12 @@ COMMANDS = [
     Case("batch of words", asked("batch_size=many"), r"batch_size=many: must be an integer or null"),
     Case("perhaps overwrite", asked("overwrite=maybe"), r"overwrite=maybe: must be true or false"),
     Case("no output", asked("output_dir=null"), r"output_dir=null: must be the path of a folder"),
-    Case("output holds a run", output_that_holds_a_run, r"held: holds another run \(metrics.json\)"),
+    Case("output holds a run", output_that_holds_a_run, r"held: holds another run \(files.json, metr"),
+    Case(
+        "output holds a file of others",
+        output_that_holds_a_file_of_others,
+        r"held: holds metrics.json, which no run of this program has listed in files.json as its own",
+    ),
     Case(
         "overwrite the run that is used",
         lambda w: [f"run={w.run}", f"data={w.scan()}", f"output_dir={w.run}", "overwrite=true"],
@@ -784,12 +794,12 @@ COMMANDS = [
     Case(
         "overwrite another training run",
         over_a_training("pinn"),
-        r"other: holds a training run \(pinn\), which results of an inference never replace",
+        r"other: holds a training run \(files.json, pinn\), which results of an inference never",
     ),
     Case(
         "overwrite a training run that has just begun",
         over_a_training("config.yaml"),
-        r"other: holds a training run \(config.yaml\), which results of an inference never replace",
+        r"other: holds a training run \(config.yaml, files.json\), which results of an inference never",
     ),
     Case(
         "output in a file", lambda w: [*asked()(w), f"output_dir={w.folder}/data.npz/x"], r"cannot be written"

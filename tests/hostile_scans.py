@@ -765,9 +765,9 @@ POSITIONS = [
         r"positions: there is only one",
     ),
     ScanCase(
-        "cxi: three patterns, in groups of four",
-        bad("cxi", {f"entry_1/data_1/{key}": first(3) for key in ("data", "translation")}),
-        r"group_size=4: must be at most 3, the number of patterns",
+        "cxi: two patterns",
+        bad("cxi", {f"entry_1/data_1/{key}": first(2) for key in ("data", "translation")}),
+        r"data\.file=.*: 2 of its patterns can be used; must be at least 3",
     ),
     ScanCase(
         "nexus: all positions equal",

@@ -226,27 +226,26 @@ def test_probe_larger_than_the_window_needs_interpolation(refused, tmp_path):
 
 def test_a_folder_that_holds_a_run_is_refused_and_left_alone(refused, tmp_path):
     run = tmp_path / "run"
-    (run / "pinn").mkdir(parents=True)
-    (run / "metrics.json").write_text("{}")
+    folder = RunFolder(run)
+    folder.json("metrics.json", {})
+    folder.json("pinn/model.json", {})
     line = refused(f"output_dir={run}")
     assert line == (
-        f"output_dir={run}: holds another run (metrics.json, pinn); "
+        f"output_dir={run}: holds another run (files.json, metrics.json, pinn); "
         "choose another folder, or overwrite=true to replace it"
     )
 
 
 def test_a_mistake_leaves_the_run_that_was_to_be_overwritten(refused, tmp_path):
     run = tmp_path / "run"
-    run.mkdir()
-    (run / "metrics.json").write_text("{}")
+    RunFolder(run).json("metrics.json", {})
     assert "N=65" in refused(f"output_dir={run}", "overwrite=true", "N=65")
     assert "no such file" in refused(f"output_dir={run}", "overwrite=true", "probe=npz", "probe.file=no.npz")
 
 
 def test_a_sweep_is_refused_for_the_folder_of_a_later_job(refused, tmp_path):
-    (tmp_path / "sweep" / "1_seed=1").mkdir(parents=True)
-    (tmp_path / "sweep" / "1_seed=1" / "run.log").write_text("")
-    assert "1_seed=1: holds another run (run.log)" in refused(
+    RunFolder(tmp_path / "sweep" / "1_seed=1").text("run.log", "")
+    assert "1_seed=1: holds another run (files.json, run.log)" in refused(
         "-m", "seed=0,1", f"output_dir={tmp_path}/sweep"
     )
 

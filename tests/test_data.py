@@ -271,6 +271,7 @@ def test_regrouped_patterns(plain):
     assert found.amplitudes is plain.amplitudes and found.tiling == plain.tiling
 
 
-def test_a_dataset_asks_for_groups_that_its_patterns_can_fill(plain):
-    with pytest.raises(ConfigError, match=r"group_size=9: must be from 1 to 8, the patterns of image 0"):
-        plain.regrouped(9)
+def test_a_dataset_makes_no_groups_that_its_patterns_cannot_fill(plain):
+    assert plain.regrouped(9).groups.shape == (8, 8)
+    assert plain.tiled(9).groups.shape == (2, 8)
+    assert plain.subset(np.array([4, 0, 2]), 9).groups.tolist() == [[0, 2, 1], [1, 2, 0], [2, 1, 0]]

@@ -444,7 +444,7 @@ def test_a_sweep_stopped_outside_training_ends_at_once_and_names_how_to_go_on(tm
     assert "stopped by SIGINT" in lines and not any("a second signal" in line for line in lines)
     commands = [shlex.split(line)[2:] for line in lines if str(SCRIPT) in line]
     (job,) = (tmp_path / "sweep").iterdir()
-    assert set(files(job)) <= {"config.yaml", "run.log"}
+    assert set(files(job)) <= {"config.yaml", "files.json", "run.log"}
     assert commands[0] == [f"resume=sweep/{job.name}"]
     assert "then, for the 2 jobs of the sweep that had not started:" in lines
     for seed, command in enumerate(commands[1:], start=1):
@@ -459,9 +459,10 @@ def test_a_sweep_stopped_outside_training_ends_at_once_and_names_how_to_go_on(tm
 def earlier(tmp_path):
     """A folder with an earlier inference, a note of the user's, and what a killed inference left."""
     out = tmp_path / "out"
-    (out / "recons/pinn").mkdir(parents=True)
-    for name in ("config.yaml", "metrics.json", "manifest.json", "note.txt", "recons/pinn/recon.npz"):
-        (out / name).write_text("run: earlier")
+    folder = RunFolder(out)
+    for name in ("config.yaml", "metrics.json", "manifest.json", "recons/pinn/recon.npz"):
+        folder.text(name, "run: earlier")
+    (out / "note.txt").write_text("mine")
     return out
 
 
@@ -499,7 +500,7 @@ def test_results_replace_earlier_ones_when_they_are_complete(earlier):
         folder.text("config.yaml", "run: new")
         folder.text("visuals/new.png", "")
         assert (earlier / "config.yaml").read_text() == "run: earlier" and not killed.exists()
-    assert set(files(earlier)) == {"config.yaml", "note.txt", "visuals/new.png"}
+    assert set(files(earlier)) == {"config.yaml", "files.json", "note.txt", "visuals/new.png"}
     assert (earlier / "config.yaml").read_text() == "run: new"
 
 
@@ -520,5 +521,5 @@ def test_an_inference_stopped_while_it_is_put_in_place_is_complete(tmp_path):
     with pytest.raises(Stopped), staged(tmp_path / "out", False, stop) as folder:
         folder.text("config.yaml", "run: new")
         stop.signum = signal.SIGINT
-    assert set(files(tmp_path)) == {"out/config.yaml"}
+    assert set(files(tmp_path)) == {"out/config.yaml", "out/files.json"}
     assert stop.farewell() == f"results: {tmp_path / 'out'}"

@@ -16,7 +16,7 @@ from matplotlib.image import imread
 from ptycho.config import ConfigError, RunConfig, ScanRunConfig
 from ptycho.run.environment import environment
 from ptycho.run.folder import RunFolder, check_free, check_places
-from ptycho.run.names import INFERENCE, TRAINING, training_files
+from ptycho.run.names import INFERENCE, training_files
 from ptycho.run.network import write_network
 from ptycho.run.record import read_record
 
@@ -41,7 +41,7 @@ def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(folder):
     with pytest.raises(KeyboardInterrupt):
         folder.write("pinn/weights.npz", save)
     assert (folder.path / "metrics.json").read_text() == "old"
-    assert set(files(folder.path)) == {"metrics.json", "pinn/"}
+    assert set(files(folder.path)) == {"files.json", "metrics.json", "pinn/"}
 
 
 def test_a_file_appears_under_its_name_only_when_complete(folder):
@@ -52,8 +52,8 @@ def test_a_file_appears_under_its_name_only_when_complete(folder):
         seen.extend(path.name for path in folder.path.iterdir())
 
     folder.write("config.yaml", save)
-    assert len(seen) == 1 and seen != ["config.yaml"]
-    assert files(folder.path) == {"config.yaml": hashlib.sha256(b"content").hexdigest()}
+    assert len(seen) == 2 and "files.json" in seen and "config.yaml" not in seen
+    assert files(folder.path)["config.yaml"] == hashlib.sha256(b"content").hexdigest()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
@@ -62,7 +62,7 @@ def test_json_refuses_what_json_cannot_hold(folder, value):
     with pytest.raises(ValueError, match="not JSON compliant"):
         folder.json("metrics.json", {"a": [value]})
     assert json.loads((folder.path / "metrics.json").read_text()) == {"a": 1}
-    assert list(files(folder.path)) == ["metrics.json"]
+    assert list(files(folder.path)) == ["files.json", "metrics.json"]
 
 
 def test_json_keeps_every_digit(folder):
@@ -101,7 +101,7 @@ def test_a_run_knows_its_own_array_files(folder):
     held = {name: again.holds(name) for name in ("a.npz", "b.npz", "c.npz", "gone.npz")}
     assert held == {"a.npz": True, "b.npz": False, "c.npz": False, "gone.npz": False}
     again.arrays("b.npz", {"object": np.arange(3.0)})
-    assert set(read_record(folder.path)) == {"a.npz", "b.npz", "gone.npz"}
+    assert set(read_record(folder.path)) == {"files.json", "a.npz", "b.npz", "gone.npz"}
 
 
 def test_network_and_history(folder):
@@ -156,16 +156,19 @@ def test_the_log_is_copied_while_the_block_runs(folder):
 
 def test_a_folder_is_made_with_its_parents(tmp_path):
     assert RunFolder(tmp_path / "a" / "b" / "c").path.is_dir()
-    assert files(tmp_path) == {"a/b/c/": ""}
+    assert list(files(tmp_path)) == ["a/b/c/files.json"]
 
 
-@pytest.mark.parametrize("name", TRAINING)
+PATHS = [name for name in training_files(RunConfig()) if name != "files.json"]
+
+
+@pytest.mark.parametrize("name", [*PATHS, "card.md", "product.h5", "scans/a/product.h5"])
 def test_a_folder_that_holds_a_run_is_refused(tmp_path, name):
-    (tmp_path / name).mkdir() if "." not in name else (tmp_path / name).write_text("x")
-    before = files(tmp_path)
+    RunFolder(tmp_path).text(name, "x")
+    before, first = files(tmp_path), name.split("/")[0]
     for use in (RunFolder, lambda path: check_free(path, overwrite=False)):
         with pytest.raises(
-            ConfigError, match=rf"output_dir={tmp_path}: holds another run \({name}\); .*over"
+            ConfigError, match=rf"output_dir={tmp_path}: holds another run \(.*{first}.*\); .*over"
         ):
             use(tmp_path)
     assert files(tmp_path) == before
@@ -173,38 +176,25 @@ def test_a_folder_that_holds_a_run_is_refused(tmp_path, name):
 
 def test_foreign_files_are_no_run_and_stay(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "scan.h5").write_text("mine too")
+    (tmp_path / "visuals").mkdir()
+    (tmp_path / "visuals" / "family.jpg").write_text("mine too")
     before = files(tmp_path)
-    RunFolder(tmp_path)
-    assert files(tmp_path) == before
+    for overwrite in (False, True, True):
+        RunFolder(tmp_path, overwrite).text("visuals/history.png", "ours")
+        assert before.items() <= files(tmp_path).items()
+        (tmp_path / "files.json").rename(tmp_path / "files") if not overwrite else None
+        (tmp_path / "visuals/history.png").unlink() if not overwrite else None
 
 
-def test_overwrite_removes_the_run_and_nothing_else(tmp_path):
-    for name in TRAINING:
-        path = tmp_path / name
-        if "." in name:
-            path.write_text("old")
-        else:
-            (path / "deep").mkdir(parents=True)
-            (path / "deep" / "file").write_text("old")
-    (tmp_path / "notes.txt").write_text("mine")
-    (tmp_path / "metrics.json.bak").write_text("mine")
-    assert check_free(tmp_path, overwrite=True) == list(TRAINING)
-    assert len(files(tmp_path)) == len(TRAINING) + 2
-    RunFolder(tmp_path, overwrite=True)
-    assert set(files(tmp_path)) == {"notes.txt", "metrics.json.bak"}
-
-
-def test_what_a_killed_run_was_writing_is_removed_and_nothing_else(tmp_path):
-    (tmp_path / "pinn" / "checkpoints").mkdir(parents=True)
-    (tmp_path / "mine").mkdir()
-    stay = [".mine.tmp", "mine/.mine.npz.1.tmp", "config.yaml", "pinn/checkpoints/epoch00001-step0000000.npz"]
+def test_what_is_killed_and_temporary_is_removed_and_nothing_else(tmp_path):
+    stay = [".mine.tmp", "mine/.mine.npz.1.tmp", "pinn/.mine.tmp", "config.yaml"]
+    stay += ["pinn/checkpoints/epoch00001-step0000000.npz"]
     go = [".metrics.json.17.tmp", "pinn/.weights.npz.17.tmp", "pinn/checkpoints/.epoch00001.npz.17.tmp"]
     for name in stay + go:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
     RunFolder(tmp_path, resumed=True)
-    assert set(files(tmp_path)) == set(stay)
+    assert set(files(tmp_path)) == {*stay, "files.json"}
 
 
 def write_training(folder):
@@ -216,14 +206,14 @@ def write_scan_run(folder):
 
 
 def write_finished_training(folder):
-    write_training(folder)
-    for name in (*TRAINING[1:],):
-        (folder / name).mkdir() if "." not in name else (folder / name).write_text("{}")
+    run = RunFolder(folder)
+    run.config(RunConfig())
+    for name in training_files(RunConfig()):
+        run.text(name, "{}") if name not in ("config.yaml", "files.json") else None
 
 
 def write_damaged_config(folder):
-    folder.mkdir()
-    (folder / "config.yaml").write_text("N: [")
+    RunFolder(folder).text("config.yaml", "N: [")
 
 
 TRAININGS = [write_training, write_scan_run, write_finished_training, write_damaged_config]
@@ -241,30 +231,16 @@ def test_an_inference_never_replaces_a_training(tmp_path, write):
     with pytest.raises(ConfigError, match=r"never replace; choose another folder"):
         RunFolder(tmp_path / "run", overwrite=True, contents=INFERENCE)
     assert files(tmp_path) == before
-    RunFolder(tmp_path / "run", overwrite=True)  # another training does
-    assert not list((tmp_path / "run").iterdir())
+    RunFolder(tmp_path / "run", overwrite=True).json("metrics.json", {})  # another training does
+    assert set(files(tmp_path / "run")) == {"files.json", "metrics.json"}
 
 
 def test_an_inference_replaces_an_inference(tmp_path):
     settings = {"run": "some/run", "data": "scan.npz", "models": ["pinn"], "overwrite": False}
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
-    (tmp_path / "recons").mkdir()
-    with pytest.raises(ConfigError, match=r"holds another run \(config.yaml, recons\)"):
+    RunFolder(tmp_path, contents=INFERENCE).text("config.yaml", yaml.safe_dump(settings))
+    with pytest.raises(ConfigError, match=r"holds another run \(config.yaml, files.json\)"):
         check_free(tmp_path, False, INFERENCE)
-    assert check_free(tmp_path, True, INFERENCE) == ["config.yaml", "recons"]
-
-
-def test_overwrite_does_not_follow_links(tmp_path):
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "precious").write_text("mine")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "datasets").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "run" / "pinn").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match="holds another run"):
-        RunFolder(tmp_path / "run")
-    RunFolder(tmp_path / "run", overwrite=True)
-    assert (tmp_path / "elsewhere" / "precious").read_text() == "mine"
-    assert not list((tmp_path / "run").iterdir())
+    check_free(tmp_path, True, INFERENCE)
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path):

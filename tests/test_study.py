@@ -19,7 +19,7 @@ from hydra import compose, initialize_config_dir
 from matplotlib.image import imread
 
 from ptycho.config import ConfigError
-from ptycho.run.folder import RunFolder
+from ptycho.run.folder import OutputFolder
 from scripts.study import main
 from workflows.study import figures
 from workflows.study.definition import load_study
@@ -293,7 +293,7 @@ def test_nothing_known_is_neither_met_nor_missed(bench):
 
 def test_the_report(results, bench):
     study, cells = results
-    write_report(RunFolder(bench / "out"), study, cells, "python scripts/study.py")
+    write_report(OutputFolder(bench / "out"), study, cells, "python scripts/study.py")
     text = (bench / "out/results.md").read_text()
     first = next(line for line in text.splitlines() if line.startswith("| **first**"))
     for part in ("0.9600 (0.9400–0.9700)", "0.9 / 0.8 (someone)", "A ≥ 0.95", "| ✓ |", "1,234", "| 8.0 |"):
@@ -320,7 +320,7 @@ def test_collapsed_and_nan_are_counted(bench):
         configured(run, bench)
         fill(run.path, None if flags == ("nan",) else 0.9, flags=(*flags, "frc50_phase_truth_constant"))
     cells = collect(study, runs)
-    write_report(RunFolder(bench / "out"), study, cells, "x")
+    write_report(OutputFolder(bench / "out"), study, cells, "x")
     lines = (bench / "out/spread.md").read_text().splitlines()[-2:]
     assert [line.split(" | ")[1:5] for line in lines] == [["3", "0", "1", "1"], ["3", "0", "0", "1"]]
     text = (bench / "out/results.md").read_text()
@@ -332,7 +332,7 @@ def test_a_run_of_another_configuration_is_told_in_the_report(bench):
     study, runs = planned(bench)
     configured(runs[0], bench, "nepochs=9")
     fill(runs[0].path)
-    write_report(RunFolder(bench / "out"), study, collect(study, runs), "x")
+    write_report(OutputFolder(bench / "out"), study, collect(study, runs), "x")
     assert (
         "- first, seed 0 ran with another configuration (nepochs: 9 -> 3)\n"
         in (bench / "out/results.md").read_text()

@@ -58,7 +58,6 @@ def plan_and_perform(
         perform: does the jobs, in this order, and returns the exit code.
         explain: an error on one line.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported, by ``perform``
     log_to_stderr()
     try:
         require_tensorflow(os.environ)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,12 +13,15 @@ from ptycho.config import MODELS, ConfigError, NetworkConfig, ScanRunConfig, che
 from ptycho.config.backend import require_tensorflow
 from ptycho.config.mapping import show
 from ptycho.exports.table import check_output
-from ptycho.portable.description import Description
+from ptycho.portable.description import ENTRY, Description
 from ptycho.portable.table import FORMATS, PRECISIONS, Format
 from ptycho.run.network import StoredNetwork, is_stored, read_network
 from ptycho.run.pretrained import run_folder
+from ptycho.run.record import check_no_file_of_a_run
 from ptycho.run.stored_config import read_config
+from workflows.quiet_start import start_tensorflow
 
+SAVED_MODEL = re.compile(rf"\w+\.pb|variables/variables\..+|assets\.extra/{re.escape(ENTRY)}")
 log = logging.getLogger(__name__)
 
 SIZES = {  # key: least, most
@@ -78,8 +82,8 @@ def export_model(config: ExportModelConfig) -> list[str]:
     )
     _check(config, name, output, run)
     description = described(config, stored, FORMATS[name])
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     require_tensorflow(os.environ)
+    start_tensorflow()
     from ptycho.portable.network import portable
 
     network = portable(stored, description)
@@ -131,9 +135,23 @@ def _check(config: ExportModelConfig, name: str, output: Path, run: Path) -> Non
         return
     if form.suffix:
         check_output(output, config.overwrite, [run / "config.yaml"])
-    elif output.exists() and not (config.overwrite and (output / "saved_model.pb").is_file()):
-        advice = "overwrite=true" if (output / "saved_model.pb").is_file() else "a path where nothing is yet"
+        check_no_file_of_a_run("output", output)
+    elif output.exists():
+        _check_saved_model(output, config.overwrite)
+
+
+def _check_saved_model(output: Path, overwrite: bool) -> None:
+    """Refuse to replace a folder that is not to be, or that holds more than a SavedModel of this program."""
+    ours = (output / "assets.extra" / ENTRY).is_file()
+    if not (ours and overwrite):
+        advice = "overwrite=true" if ours else "a path where nothing is yet"
         raise ConfigError(f"output={output}: is there already; choose another path, or {advice}")
+    found = (path.relative_to(output).as_posix() for path in output.rglob("*") if not path.is_dir())
+    if foreign := [name for name in found if not SAVED_MODEL.fullmatch(name)]:
+        raise ConfigError(
+            f"output={output}: holds {foreign[0]}, which is none of a SavedModel's files; move it away, or "
+            "choose another path"
+        )
 
 
 def described(config: ExportModelConfig, stored: StoredNetwork, form: Format) -> Description:

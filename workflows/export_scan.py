@@ -31,7 +31,7 @@ from ptycho.progress import Progress
 from ptycho.readers import load_dataset
 from ptycho.readers.scans.raw_scan import wavelength_m
 from ptycho.run import names
-from ptycho.run.record import problem, read_record
+from ptycho.run.record import check_no_file_of_a_run, problem, read_record
 from ptycho.run.stored_config import read_config
 from ptycho.scan.probe import ZONE_PLATE_WINDOW_NM
 from workflows.inspect_scan import opened
@@ -80,6 +80,7 @@ def export(config: ExportConfig) -> list[str]:
     if isinstance(stored, PretrainConfig):
         raise ConfigError(f"run={run}: was trained on simulated scans that are not kept; it holds no scan")
     check_output(output, config.overwrite, sources(run, stored))
+    check_no_file_of_a_run("output", output)
     scan = (
         measured(run, stored, config) if isinstance(stored, ScanRunConfig) else simulated(run, stored, config)
     )

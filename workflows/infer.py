@@ -33,6 +33,7 @@ from ptycho.reconstruction.stitching import Stitched, stitch
 from ptycho.run import names
 from ptycho.run.folder import RunFolder, check_free
 from ptycho.run.loaded import LoadedModel
+from ptycho.run.replacing import exchange
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import described_widths
 from ptycho.training.interrupt import StopRequest, remove_traces
@@ -80,25 +81,15 @@ def staged(path: Path, overwrite: bool, stop: StopRequest) -> Iterator[RunFolder
     stop.cleanup, stop.farewell = partial(_clear, path, made), lambda: f"nothing was written to {path}"
     try:
         with locked(path), _full_disk_explained(path, staging):
-            held = check_free(path, overwrite, names.INFERENCE)
+            check_free(path, overwrite, names.INFERENCE)
             for left in path.glob(f"{STAGING}.*.tmp"):  # by a process that was killed
                 shutil.rmtree(left, ignore_errors=True)
             yield RunFolder(staging, contents=names.INFERENCE)
             with stop.deferred():
-                _put_in_place(staging, path, held)
+                exchange(staging, path)
                 stop.farewell = lambda: f"results: {path}"
     finally:
         stop.cleanup()
-
-
-def _put_in_place(staging: Path, path: Path, held: list[str]) -> None:
-    """Exchange what ``path`` holds of an earlier inference for what was written into ``staging``."""
-    new = sorted(os.listdir(staging), key=lambda name: name == names.MANIFEST)  # says that all is there
-    (staging / "old").mkdir()
-    for name in held:
-        (path / name).rename(staging / "old" / name)
-    for name in new:
-        (staging / name).rename(path / name)
 
 
 def _clear(path: Path, made: list[Path]) -> None:

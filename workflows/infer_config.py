@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import logging
-import os
 import typing
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -20,9 +19,10 @@ from ptycho.config.mapping import one_line, show, to_dataclass
 from ptycho.config.memory import Phases, check_memory, inference_memory
 from ptycho.readers import Measurement, inspect
 from ptycho.run.folder import check_free
-from ptycho.run.names import HISTORY, INFERENCE
+from ptycho.run.names import CONFIG, HISTORY, INFERENCE
 from ptycho.run.network import StoredNetwork, is_stored, read_history, read_network
 from ptycho.run.pretrained import run_folder
+from ptycho.run.replacing import check_inputs
 from ptycho.run.stored_config import read_config
 from ptycho.scan.probe import described_widths, energy_diameter
 
@@ -138,7 +138,8 @@ def plan(config: InferConfig, path: Path) -> InferJob:
         raise ConfigError(f"run={run}: no such folder; it must be the folder of a run")
     settings = read_config(run)
     networks = tuple(read_network(run, name) for name in _names(config, settings, run))
-    _keep_inputs(path, run, Path(config.data), config.overwrite)
+    if config.overwrite:
+        check_inputs(path, {"run": run / CONFIG, "data": Path(config.data)})
     check_free(path, config.overwrite, INFERENCE)
     data = inspect(config.data, networks[0].setup.probe)
     if isinstance(settings, PretrainConfig) and not data.own_probe:
@@ -173,15 +174,6 @@ def _warn_of_history(run: Path, name: str) -> None:
             read_history(run, name)
     except ConfigError as error:
         log.warning("%s; it is passed over: an inference has no use for it", error)
-
-
-def _keep_inputs(path: Path, run: Path, data: Path, overwrite: bool) -> None:
-    """Refuse to replace the run or the data that are to be used."""
-    for key, source in (("run", run / "config.yaml"), ("data", data)):
-        target, inside = (Path(os.path.realpath(place)) for place in (path, source))
-        within = inside.is_relative_to(target) and inside != target
-        if within and overwrite and inside.relative_to(target).parts[0] in INFERENCE:
-            raise ConfigError(f"output_dir={path}: holds {key}={source}, which overwrite=true would remove")
 
 
 def _check_sizes(network: StoredNetwork, data: Measurement, group_size: int | None) -> None:

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.scan_figures import inspected
 from ptycho.files.atomic import write_atomically
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
 from ptycho.readers.scans.table import open_scan
+from ptycho.run.record import check_no_file_of_a_run
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +45,12 @@ def opened(config: DataConfig) -> RawScan:
 
 def report(config: InspectConfig) -> list[str]:
     """Read a scan, draw it, and say what was understood, a line each."""
+    path = Path(config.output or f"outputs/inspect/{Path(config.data.path).stem}.png")
+    check_no_file_of_a_run("output", path)
+    if path.exists() and path.samefile(config.data.path):
+        raise ConfigError(f"output={path}: is what is read; choose another file")
     raw = opened(config.data)
     scan = understand(raw, config.data)
-    path = Path(config.output or f"outputs/inspect/{Path(config.data.path).stem}.png")
     figure = drawn(scan, config.data)
     write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=110))
     return [*lines(scan, config.data), f"picture: {path}"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from ptycho.evaluation.beam import probe_error
 from ptycho.files.npz import read_all
 from ptycho.iterative.lsqml import available
 from ptycho.run import names
-from ptycho.run.folder import RunFolder
+from ptycho.run.folder import OutputFolder
 from ptycho.simulation.truth import read_truth
 from workflows.config import run_config
 from workflows.one_shot import config_of
@@ -87,11 +86,12 @@ class Cell:
         return found
 
     def begin(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-        self.path.mkdir(parents=True)
+        """Make the folder; scan and run replace what it holds, which is the finished cell no more."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        (self.path / WORDS).unlink(missing_ok=True)
 
     def finish(self) -> None:
-        RunFolder(self.path, resumed=True).json(WORDS, self.words)
+        OutputFolder(self.path).json(WORDS, self.words)
 
 
 def load_definition(path: Path) -> Definition:
@@ -220,7 +220,7 @@ def _beam_errors(cell: Cell, rows: Sequence[str]) -> tuple[dict[str, float], dic
 
 
 def write_report(
-    folder: RunFolder, study: Definition, cells: Mapping[tuple[str, float], Cell], command: str
+    folder: OutputFolder, study: Definition, cells: Mapping[tuple[str, float], Cell], command: str
 ) -> None:
     """``results.md``, ``results.json`` and ``robustness.png``, of the cells that are finished."""
     every = {cell.name: outcome(cell, study.curves) for cell in cells.values()}

@@ -19,6 +19,7 @@ from ptycho.portable.description import Description
 from ptycho.portable.runtimes import Exported, open_exported
 from ptycho.readers import Measurement, inspect
 from ptycho.reconstruction.regions import predict_scan
+from ptycho.run.record import check_no_file_of_a_run
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import probe_support
 
@@ -55,8 +56,7 @@ def run_exported(config: RunExportedConfig) -> list[str]:
         WriteError: the results cannot be written.
     """
     target = Path(config.output_dir) / RECON
-    if target.exists() and not config.overwrite:
-        raise ConfigError(f"output_dir={config.output_dir}: holds {RECON}; choose another, or overwrite=true")
+    _check_free(Path(config.output_dir), config.overwrite)
     exported = open_exported(str(config.model), config.threads)
     found = inspect(str(config.data), exported.description.probe)
     with tempfile.TemporaryDirectory() as scratch:
@@ -74,6 +74,17 @@ def run_exported(config: RunExportedConfig) -> list[str]:
         f"{config.data}: {data.groups.size} patterns in {data.n_groups} groups, {speed:.0f} patterns/s",
         f"{target}: object {stitched.objects.shape} and mask; {PICTURE}: {ranges} rad",
     ]
+
+
+def _check_free(folder: Path, overwrite: bool) -> None:
+    """Refuse to replace results that are not to be, pictures of others, and the files of a run."""
+    held = [name for name in (RECON, PICTURE) if (folder / name).exists()]
+    for name in held:
+        check_no_file_of_a_run("output_dir", folder / name)
+    if held and not overwrite:
+        raise ConfigError(f"output_dir={folder}: holds {held[0]}; choose another, or overwrite=true")
+    if held == [PICTURE]:
+        raise ConfigError(f"output_dir={folder}: holds {PICTURE} without {RECON}: another's; choose another")
 
 
 def suited(found: Measurement, d: Description, scratch: Path) -> Dataset:

@@ -48,6 +48,7 @@ from workflows.scan_assessment import (
     drawn,
     half_scans,
     judged,
+    measurement_doubts,
 )
 from workflows.scan_plan import ITERATIVE, NETWORK
 from workflows.scan_solver import continue_from, half_object, reconstruct
@@ -149,19 +150,17 @@ def prepared(name: str, scan: Understood, config: ScanRunConfig, folder: RunFold
     log.info("%d patterns are fitted, %d are kept out to judge the result by", len(kept), len(out))
     data = whole.subset(kept, config.patterns_in_group)
     free = whole.subset(out, 1) if len(out) else None
+    doubts = doubts + measurement_doubts(data, config)
     ready = Prepared(name, scan, whole, kept, out, data, free, found, doubts)
-    if not config.solver.steps:
-        return ready
+    return solve_first(ready, config, folder) if config.solver.steps else ready
+
+
+def solve_first(each: Prepared, config: ScanRunConfig, folder: RunFolder) -> Prepared:
+    """The scan with the probe, positions, … that the solver finds, and its object."""
     with folder.timed(SOLVER):
-        recon, solution, decisions = reconstruct(whole, kept, out, config)
-    return replace(
-        ready,
-        data=recon.data,
-        free=recon.free,
-        solved=recon,
-        solution=solution,
-        found=[*found, *decisions],
-    )
+        recon, solution, decisions = reconstruct(each.whole, each.kept, each.out, config)
+    found = [*each.found, *decisions]
+    return replace(each, data=recon.data, free=recon.free, solved=recon, solution=solution, found=found)
 
 
 def settled(

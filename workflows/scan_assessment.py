@@ -23,23 +23,26 @@ from ptycho.evaluation.trust import (
     noise_share,
     outside_training,
 )
+from ptycho.preparation.dataset import FEWEST
 from ptycho.preparation.finding import Finding
 from ptycho.preparation.prepare import Understood
 from ptycho.reconstruction.denoising import photon_noise
 from ptycho.reconstruction.judge import compare
 from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
-from ptycho.reconstruction.stitching import Stitched
+from ptycho.reconstruction.stitching import Stitched, covered
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.probe import energy_diameter
+from ptycho.scan.probe import energy_diameter, lit_part
 from ptycho.training.history import History
 from workflows.assess import FAR_PROBE, FAR_PROBE_MEANS
 
 log = logging.getLogger(__name__)
 
 SOLVER = "solver"
+WELL_LIT = 0.1  # of the strongest light: what is lit so sets the scales of the pictures
 PROBE_WRONG = 2.0  # r_free above so many times r_noise is more than photons can explain
+FEW, ENOUGH = "few_measurements", 2.0  # measured numbers for each real unknown; a phase is never measured
 OVERFIT = 1.2  # r_free above so many times r_factor
 NOT_CONVERGED = "not_converged"
 FLAGS = {
@@ -50,6 +53,8 @@ FLAGS = {
     "better than the others",
     FAR_PROBE: FAR_PROBE_MEANS,
     **MEANS,
+    FEW: f"fewer than {ENOUGH:g} measured numbers for each unknown of object and beam: much of the object is "
+    "what the reconstruction began with; know the probe (probe.learn=false), or measure more patterns",
     "orientation_doubtful": "another orientation of the detector, or sign of the positions, explains the "
     "patterns clearly better; see warnings",
 }
@@ -128,12 +133,17 @@ class Halves:
 
 
 def half_scans(infer: Callable[[Dataset], Stitched], data: Dataset, config: ScanRunConfig) -> Halves | None:
-    """The resolution by two random halves of the scan through the same network; None for a tiny scan."""
+    """The resolution by two random halves of the scan through the same network; None for a tiny scan.
+
+    A network that takes groups of one size alone needs a half that holds such a group.
+    """
     rng = np.random.default_rng([config.seed, 3])
     order = rng.permutation(len(data.positions))
     parts = [np.sort(half) for half in np.array_split(order, 2)]
     region = metrics.Region(*data.tiling.rectangle)
-    if min(len(part) for part in parts) <= config.patterns_in_group or min(region.height, region.width) < 32:
+    fixed = "group_size" in config.model.FIXED
+    least = max(FEWEST, data.group_size if fixed else 0)
+    if min(len(part) for part in parts) < least or min(region.height, region.width) < 32:
         return None
     made = [infer(data.subset(part, config.patterns_in_group)) for part in parts]
     images = [region.crop(half.objects[0]) for half in made]
@@ -152,6 +162,23 @@ def half_scans(infer: Callable[[Dataset], Stitched], data: Dataset, config: Scan
         value, crossed = frc_crossing(frequency, correlation, threshold)
         crossings[name] = value if crossed else None
     return Halves(frequency, correlation, crossings)
+
+
+def measurement_doubts(data: Dataset, config: ScanRunConfig) -> list[str]:
+    """The flag for patterns that hold too little to determine object and beam, with a warning; or none."""
+    good = data.N**2 if data.good is None else int(data.good.sum())
+    lit = lit_part(config.probe, data.N)
+    unknown = 2 * int(covered(data).sum())
+    if config.learns_probe:
+        modes = config.probe.modes or max(len(data.modes), 2)
+        unknown += 2 * modes * (data.N**2 if lit is None else int(lit.sum()))
+    ratio = len(data.positions) * good / unknown
+    if ratio >= ENOUGH:
+        return []
+    log.warning(
+        "%s: %d patterns have %.2g measured numbers for each unknown", FEW, len(data.positions), ratio
+    )
+    return [FEW]
 
 
 def compared(recon: Recon, scan: Understood) -> dict[str, Any] | None:
@@ -312,15 +339,11 @@ def drawn(
     with folder.timed("drawing"):
         for name, recon in recons.items():
             shown = _title(name, result[name])
-            made, probe = recon.object, recon.data.probe
-            image = scan_figures.reconstructed(made.objects[0], made.mask[0], probe, pixel, shown)
+            image = scan_figures.reconstructed(picture_of(recon), pixel, shown)
             folder.figure(names.figure(f"amp_phase_{name}"), image)
-        if len(recons) > 1 and all(recon.object.mask.any() for recon in recons.values()):
-            each = {
-                _title(name, result[name]): (recon.object.objects[0], recon.object.mask[0], recon.data.probe)
-                for name, recon in recons.items()
-            }
-            folder.figure(names.figure("side_by_side"), scan_figures.side_by_side(each, pixel))
+        if len(recons) > 1:
+            pictures = {_title(name, result[name]): picture_of(recon) for name, recon in recons.items()}
+            folder.figure(names.figure("side_by_side"), scan_figures.side_by_side(pictures, pixel))
         last = next(reversed(recons))
         used, positions = fits[last].used, recons[last].data.positions
         each = used.residual / np.maximum(used.measured, 1e-30)
@@ -329,6 +352,13 @@ def drawn(
         folder.figure(names.figure("quality"), scan_figures.quality(positions, each, curve, rows))
 
 
+def picture_of(recon: Recon) -> scan_figures.Picture:
+    made = recon.object
+    lit = covered(recon.data, WELL_LIT)[0]
+    return scan_figures.Picture(made.objects[0], made.mask[0], lit, recon.data.probe)
+
+
 def _title(name: str, row: dict[str, Any]) -> str:
+    """Name and misfit on one line, and each flag on a line of its own."""
     text = f"{name}: R {row['r_factor']:.3f}, free {_number(row['r_free'])}, noise {_number(row['r_noise'])}"
-    return text + (f"   ! {', '.join(row['flags'])}" if row["flags"] else "")
+    return "\n".join([text, *(f"! {flag}" for flag in row["flags"])])

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptycho.config import ConfigError, NetworkConfig, PretrainConfig, ScanRunConfig, check
+from ptycho.config import ConfigError, NetworkConfig, PretrainConfig, ScanRunConfig
 from ptycho.config.memory import Part, check_memory, training_parts
 from ptycho.config.scan_run_config import FAST
 from ptycho.config.sections import GeneratorConfig
 from ptycho.iterative.lsqml import available
-from ptycho.preparation.dataset import chosen_probe
+from ptycho.preparation.dataset import check_enough, chosen_probe, number_kept_out
 from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.run.network import StoredNetwork, read_network
@@ -50,20 +50,27 @@ def planned(config: NetworkConfig) -> ScanRunConfig:
             cannot be read or does not fit, or the machine has too little memory.
     """
     own, scans = understood(config)
-    fewest = min(len(scan.frames) for scan in scans)
+    fitted = min(
+        _fitted(path, scan, own.free_fraction) for path, scan in zip(own.data.file, scans, strict=True)
+    )
     if own.run is not None:
         stored = read_network(run_folder(own.run), NETWORK)
-        own = _as_stored(own, stored, fewest)
-        _fits(stored, own, scans[0].N)
+        own = _as_stored(own, stored)
+        _fits(stored, own, scans[0].N, fitted)
     for scan in scans:
         chosen_probe(scan, own)
-    C = own.patterns_in_group
-    check(fewest >= C, "group_size", C, f"at most {fewest}, the number of patterns")
     _same_size(own, scans)
     _check_memory(own, scans)
     if ITERATIVE in own.models and (missing := available(own.iterative.python)):
         raise ConfigError(missing)
     return own
+
+
+def _fitted(path: str, scan: Understood, free_fraction: float) -> int:
+    """How many patterns of a scan will be fitted, as far as it is known before they are all read."""
+    usable = len(scan.frames) - len(lonely(scan.positions))
+    check_enough(usable, path)
+    return usable - number_kept_out(usable, free_fraction)
 
 
 def _same_size(config: ScanRunConfig, scans: list[Understood]) -> None:
@@ -73,13 +80,15 @@ def _same_size(config: ScanRunConfig, scans: list[Understood]) -> None:
         raise ConfigError(f"data.file: patterns of several sizes ({told}); set data.N to one of them")
 
 
-def _as_stored(config: ScanRunConfig, stored: StoredNetwork, patterns: int) -> ScanRunConfig:
+def _as_stored(config: ScanRunConfig, stored: StoredNetwork) -> ScanRunConfig:
     """With the build and, where nothing else is asked for, the groups of the network of ``run``."""
     trained = stored.config
     general = isinstance(trained, PretrainConfig)
     C, tiles = config.group_size, config.tiles
     if C is None and isinstance(trained, PretrainConfig | ScanRunConfig):
-        C = min(TUNED if general and config.nepochs else trained.group_size or 1, patterns)
+        bound = "group_size" in trained.fixed_sizes(NETWORK)
+        wished = stored.setup.group_size if bound else trained.group_size or 1
+        C = TUNED if general and config.nepochs else wished
     if tiles is None:
         tiles = general or bool(isinstance(trained, ScanRunConfig) and trained.tiles)
     return replace(config, model=_model_of(stored, config), group_size=C, tiles=tiles)
@@ -96,8 +105,8 @@ def _model_of(stored: StoredNetwork, config: ScanRunConfig) -> GeneratorConfig:
     return found
 
 
-def _fits(stored: StoredNetwork, config: ScanRunConfig, N: int) -> None:
-    """Refuse a network whose weights are bound to other sizes."""
+def _fits(stored: StoredNetwork, config: ScanRunConfig, N: int, fitted: int) -> None:
+    """Refuse a network whose weights are bound to other sizes, or to groups of more than are ``fitted``."""
     asked = {"N": N, "group_size": config.patterns_in_group}
     bound = {key: getattr(stored.setup, key) for key in stored.config.fixed_sizes(NETWORK)}
     wrong = {key: size for key, size in bound.items() if asked[key] != size}
@@ -105,6 +114,11 @@ def _fits(stored: StoredNetwork, config: ScanRunConfig, N: int) -> None:
         key, size = next(iter(wrong.items()))
         name = "data.N" if key == "N" else key
         raise ConfigError(f"run={config.run}: its network is bound to {key}={size}; set {name}={size}")
+    if (C := bound.get("group_size", 1)) > fitted:
+        raise ConfigError(
+            f"run={config.run}: its network is bound to group_size={C}, and {fitted} patterns of the scan "
+            "are fitted; take another network (run=pretrained), or lower free_fraction"
+        )
 
 
 def _check_memory(config: ScanRunConfig, scans: list[Understood]) -> None:
@@ -112,11 +126,11 @@ def _check_memory(config: ScanRunConfig, scans: list[Understood]) -> None:
     phases = {}
     for name, scan in zip(config.data.names(), scans, strict=True):
         near = np.delete(scan.positions, lonely(scan.positions), axis=0)
-        C = min(config.patterns_in_group, len(near))
-        groups = grouped(near, np.zeros(len(near), np.int32), C, bool(config.tiles))
+        image = np.zeros(len(near), np.int32)
+        groups = grouped(near, image, config.patterns_in_group, bool(config.tiles))
         R, M = smallest_region(near, groups, scan.N), scan.object_size
         fewer = "leave out the positions far from the others with data.drop, or raise data.bin"
-        phases[f"trains on {name}"] = training_parts(config, NETWORK, scan.N, config.patterns_in_group, R)
+        phases[f"trains on {name}"] = training_parts(config, NETWORK, scan.N, groups.shape[1], R)
         phases[f"reconstructs {name}"] = [
             Part("the object, its stitching and its figures", 400 * M**2, fewer)
         ]

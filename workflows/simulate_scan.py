@@ -18,6 +18,7 @@ from ptycho.config.mapping import show
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.table import FORMATS, check_output, format_of
 from ptycho.progress import Progress
+from ptycho.run.record import check_no_file_of_a_run
 from ptycho.scan.probe import fresnel_number, make_probe
 from ptycho.simulation.imperfections import given_probe
 from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, measured_like, recorded
@@ -51,6 +52,7 @@ def simulate_scan(config: SimulateConfig) -> list[str]:
     """
     output, kind = Path(str(config.output)), format_of(config.format, config.output)
     check_output(output, config.overwrite)
+    check_no_file_of_a_run("output", output)
     made = measured_like(config, make_probe(config.probe, config.N))
     with closing(Progress("simulating", config.n_positions)) as progress:
         scan = exported(config, made, progress)

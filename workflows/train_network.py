@@ -13,7 +13,7 @@ import numpy as np
 from ptycho.config import ConfigError, NetworkConfig
 from ptycho.config.mapping import completed, differences, result_settings
 from ptycho.networks import parameter_count
-from ptycho.networks.competitors import COMPETITORS, training_geometry
+from ptycho.networks.competitors import COMPETITORS, Competitor, training_geometry
 from ptycho.networks.probe_learning import ProbeLearner
 from ptycho.networks.weights import get_weights, set_weights
 from ptycho.run import names
@@ -70,22 +70,7 @@ def trained(
     checkpoints = Checkpoints(place, settings, seconds, completed)
     if history is None:
         with folder.timed(f"{name}_training"), stored_if_it_diverges(name, model, settings, folder):
-            history = train(
-                learner or model,
-                training,
-                validation,
-                config.train,
-                epochs=config.nepochs,
-                batch_size=config.batch_size,
-                learning_rate=recipe.learning_rate(config),
-                seed=config.seed,
-                compile_xla=config.xla.compile,
-                supervised=recipe.supervised,
-                checkpoints=checkpoints,
-                stop=stop,
-                probe_rate=config.probe.rate,
-                probe_start=config.probe.start_epoch,
-            )
+            history = fit(recipe, learner or model, (training, validation), config, checkpoints, stop)
         if learner is not None:
             found = training.under(learner.modes(training.model_probe))
             folder.arrays(f"{name}/{names.PROBE}", {"modes": found.modes})
@@ -94,6 +79,32 @@ def trained(
     checkpoints.remove()
     modes = None if learner is None else read_probe(folder.path, name)
     return model, history, modes
+
+
+def fit(
+    recipe: Competitor,
+    model: keras.Model,
+    scans: tuple[Dataset, Dataset],
+    config: NetworkConfig,
+    checkpoints: Checkpoints,
+    stop: StopRequest | None,
+) -> History:
+    """Train a model on the first of two scans, as the configuration says; the second chooses its epoch."""
+    return train(
+        model,
+        *scans,
+        config.train,
+        epochs=config.nepochs,
+        batch_size=config.batch_size,
+        learning_rate=recipe.learning_rate(config),
+        seed=config.seed,
+        compile_xla=config.xla.compile,
+        supervised=recipe.supervised,
+        checkpoints=checkpoints,
+        stop=stop,
+        probe_rate=config.probe.rate,
+        probe_start=config.probe.start_epoch,
+    )
 
 
 def probe_learner(model: keras.Model, training: Dataset, config: NetworkConfig) -> ProbeLearner:

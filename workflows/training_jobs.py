@@ -19,16 +19,19 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from ptycho.config import ConfigError, NetworkConfig
+from ptycho.config import ConfigError, NetworkConfig, ScanRunConfig
 from ptycho.files.atomic import WriteError
 from ptycho.files.lock import locked
-from ptycho.run.folder import RunFolder, check_free, check_places, check_writable
+from ptycho.run.folder import RunFolder, check_free, check_places, check_writable, config_text, kept_aside
 from ptycho.run.names import CONFIG, training_files
+from ptycho.run.pretrained import run_folder
 from ptycho.run.record import damaged
+from ptycho.run.replacing import check_inputs, waits
 from ptycho.run.stored_config import is_finished
 from ptycho.training.interrupt import StopRequest, remove_traces
 from workflows.command_line import attempt, in_turn, job_path, plan_and_perform
 from workflows.config import resumed_config, run_config
+from workflows.quiet_start import start_tensorflow
 
 log = logging.getLogger(__name__)
 
@@ -61,13 +64,21 @@ class Job:
     @property
     def start(self) -> str:
         """The command that starts this job alone."""
-        own = [text for text in self.overrides if not text.startswith(("output_dir=", "overwrite="))]
+        own = [text for text in self.overrides if not text.startswith("output_dir=")]
         return command(*own, f"output_dir={_quoted(str(self.path))}")
 
     @property
     def go_on(self) -> str:
         """The command that goes on with it, if it has begun, or starts it."""
-        return command(f"resume={self.path}") if (self.path / CONFIG).exists() else self.start
+        return command(f"resume={self.path}") if self.begun else self.start
+
+    @property
+    def begun(self) -> bool:
+        """Whether the run in the folder is this one, not one that it is to replace."""
+        try:
+            return self.resumed or (self.path / CONFIG).read_text() == config_text(self.config)
+        except (OSError, ValueError):
+            return False
 
 
 def command(*overrides: str) -> str:
@@ -114,7 +125,25 @@ def validated(workflow: Workflow, composed: DictConfig) -> Job:
         raise ConfigError("output_dir=null: must be the path of a folder")
     path = job_path(config.output_dir)
     check_free(path, config.overwrite)
+    if config.overwrite:
+        check_inputs(path, inputs_of(config))
     return Job(workflow.check(config), path, tuple(overrides))
+
+
+def inputs_of(config: NetworkConfig) -> dict[str, Path]:
+    """The files that a run reads, by the key that names them."""
+    found: dict[str, str | None] = {}
+    for key in ("probe", "test_probe"):
+        found[f"{key}.file"] = getattr(getattr(config, key, None), "file", None)
+    if isinstance(config, ScanRunConfig):
+        data = config.data
+        found |= {
+            f"data.{key}": getattr(data, key) for key in ("patterns_file", "positions_file", "mask_file")
+        }
+        found |= {f"data.file, scan {number}": file for number, file in enumerate(data.file, start=1)}
+        if config.run is not None:
+            found["run"] = str(run_folder(config.run) / CONFIG)
+    return {key: Path(name) for key, name in found.items() if name}
 
 
 def resumed(workflow: Workflow, composed: DictConfig) -> Job:
@@ -146,9 +175,11 @@ def execute(workflow: Workflow, job: Job, stop: StopRequest) -> None:
     stop.cleanup = partial(remove_traces, job.path)
     with locked(job.path):
         folder = RunFolder(job.path, job.config.overwrite, job.resumed)
-        if not job.resumed:
-            folder.config(job.config)
-        workflow.run(job.config, folder, stop)
+        with folder.replacing():
+            if not job.resumed:
+                folder.config(job.config)
+            start_tensorflow()
+            workflow.run(job.config, folder, stop)
 
 
 def perform(workflow: Workflow, jobs: list[Job], stop: StopRequest) -> int:
@@ -163,6 +194,8 @@ def perform(workflow: Workflow, jobs: list[Job], stop: StopRequest) -> int:
 def how_to_go_on(jobs: list[Job]) -> str:
     """What to tell a user who stopped the first of ``jobs``: the commands for it and for those after it."""
     lines = ["go on with:", jobs[0].go_on]
+    if waits(jobs[0].path):
+        lines.append(kept_aside(jobs[0].path))
     if len(jobs) > 1:
         lines += [f"then, for the {len(jobs) - 1} jobs of the sweep that had not started:"]
         lines += [job.start for job in jobs[1:]]

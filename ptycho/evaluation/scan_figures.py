@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
@@ -77,79 +80,102 @@ def _hue(image: np.ndarray) -> np.ndarray:
     return hsv_to_rgb(np.stack([hue, np.ones_like(hue), value], axis=-1))
 
 
-def reconstructed(
-    image: np.ndarray,
-    mask: np.ndarray,
-    probe: np.ndarray,
-    pixel_m: tuple[float, float] | None,
-    title: str,
-) -> Figure:
-    """Amplitude and phase of the covered part of an object ``(M, M)``, with a scale bar, and the probe."""
-    amplitude, phase = _levelled(image, mask)
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """What is shown of a reconstruction.
+
+    Attributes:
+        object: ``(M, M)`` complex.
+        mask: ``(M, M)`` bool, its covered part, which is shown.
+        lit: ``(M, M)`` bool, the part that much light fell on: it sets the scales of grey and colour, and
+            what is level in the phase. Around it there is more noise than object.
+        probe: complex ``(N, N)``, the strongest mode.
+    """
+
+    object: np.ndarray
+    mask: np.ndarray
+    lit: np.ndarray
+    probe: np.ndarray
+
+    @cached_property
+    def shown(self) -> tuple[np.ndarray, np.ndarray]:
+        """Amplitude and levelled phase of the bounding box of the covered part, NaN outside of that."""
+        rows, cols = (np.flatnonzero(self.mask.any(axis=axis)) for axis in (1, 0))
+        part = (slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1)) if len(rows) else np.s_[:, :]
+        image, mask = self.object[part], self.mask[part]
+        phase = levelled_phase(image, self._bright[part])
+        return np.where(mask, np.abs(image), np.nan), np.where(mask, phase, np.nan)
+
+    @cached_property
+    def limits(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """What is black and white of the amplitude, and the ends of the colours of the phase."""
+        bright = self._bright
+        return _ends(np.abs(self.object[bright])), _ends(levelled_phase(self.object, bright)[bright])
+
+    @property
+    def _bright(self) -> np.ndarray:
+        both = self.mask & self.lit
+        return both if both.any() else self.mask
+
+
+def _ends(values: np.ndarray) -> tuple[float, float]:
+    finite = values[np.isfinite(values)]
+    low, high = np.quantile(finite, (0.002, 0.998)) if finite.size else (0.0, 1.0)
+    return float(low), float(high)
+
+
+def reconstructed(picture: Picture, pixel_m: tuple[float, float] | None, title: str) -> Figure:
+    """Amplitude and phase of the covered part of an object, with a scale bar, and the probe."""
     figure = Figure(figsize=(15, 5.2), layout="constrained")
     axes = figure.subplots(1, 3, width_ratios=(1, 1, 0.7))
-    top = np.nanquantile(amplitude, 0.998) if mask.any() else 1
-    shown = axes[0].imshow(amplitude, cmap="gray", vmin=0, vmax=top)
-    figure.colorbar(shown, ax=axes[0], fraction=0.046, label="amplitude")
-    low, high = np.nanquantile(phase, (0.002, 0.998)) if mask.any() else (-1, 1)
-    shown = axes[1].imshow(phase, cmap="viridis", vmin=low, vmax=high, interpolation="nearest")
-    figure.colorbar(shown, ax=axes[1], fraction=0.046, label="phase / rad")
-    axes[2].imshow(_hue(probe), interpolation="nearest")
+    colours, labels = ("gray", "viridis"), ("amplitude", "phase / rad")
+    for ax, values, ends, cmap, label in zip(
+        axes, picture.shown, picture.limits, colours, labels, strict=False
+    ):
+        shown = ax.imshow(values, cmap=cmap, vmin=ends[0], vmax=ends[1], interpolation="nearest")
+        figure.colorbar(shown, ax=ax, fraction=0.046, label=label)
+        _scale_bar(ax, values.shape, pixel_m)
+    axes[2].imshow(_hue(picture.probe), interpolation="nearest")
     for ax, text in zip(axes, ("amplitude", "phase, its plane removed", "probe"), strict=True):
         ax.set(title=text, xticks=[], yticks=[])
-    for ax in axes[:2]:
-        _scale_bar(ax, phase.shape, pixel_m)
     figure.suptitle(title)
     return figure
 
 
-def side_by_side(
-    recons: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]], pixel_m: tuple[float, float] | None
-) -> Figure:
-    """Amplitude, phase and strongest probe mode of several reconstructions of one scan, a column each.
+def side_by_side(pictures: dict[str, Picture], pixel_m: tuple[float, float] | None) -> Figure:
+    """Amplitude, phase and probe of several reconstructions of one scan, a column each, by their titles.
 
-    Args:
-        recons: by title, the object ``(M, M)``, its covered part ``(M, M)``, and the probe ``(N, N)``. All
-            amplitudes have one grey scale and all phases one colour scale: those of the last.
+    All amplitudes have one grey scale and all phases one colour scale: those of the last.
     """
-    prepared = {title: (*_levelled(image, mask), probe) for title, (image, mask, probe) in recons.items()}
-    amplitude, phase, _ = next(reversed(prepared.values()))
-    top, (low, high) = np.nanquantile(amplitude, 0.998), np.nanquantile(phase, (0.002, 0.998))
-    figure = Figure(figsize=(4.6 * len(recons), 13), layout="constrained")
-    axes = figure.subplots(3, len(recons), squeeze=False)
-    for column, (title, (amplitude, phase, probe)) in zip(axes.T, prepared.items(), strict=True):
-        column[0].imshow(amplitude, cmap="gray", vmin=0, vmax=top)
-        column[1].imshow(phase, cmap="viridis", vmin=low, vmax=high, interpolation="nearest")
-        column[2].imshow(_hue(probe), interpolation="nearest")
+    ends = next(reversed(pictures.values())).limits
+    figure = Figure(figsize=(4.6 * len(pictures), 13), layout="constrained")
+    axes = figure.subplots(3, len(pictures), squeeze=False)
+    for column, (title, picture) in zip(axes.T, pictures.items(), strict=True):
+        for ax, values, (low, high), cmap in zip(
+            column, picture.shown, ends, ("gray", "viridis"), strict=False
+        ):
+            ax.imshow(values, cmap=cmap, vmin=low, vmax=high, interpolation="nearest")
+        column[2].imshow(_hue(picture.probe), interpolation="nearest")
         column[0].set_title(title)
         for ax in column:
             ax.set(xticks=[], yticks=[])
-        _scale_bar(column[0], amplitude.shape, pixel_m)
+        _scale_bar(column[0], picture.shown[0].shape, pixel_m)
     for ax, label in zip(axes[:, 0], ("amplitude", "phase", "probe"), strict=True):
         ax.set_ylabel(label)
     return figure
 
 
-def _levelled(image: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Amplitude and levelled phase of the bounding box of the covered part, NaN outside of that."""
-    rows, cols = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
-    part = (slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1)) if len(rows) else np.s_[:, :]
-    image, mask = image[part], mask[part]
-    return np.where(mask, np.abs(image), np.nan), np.where(mask, levelled_phase(image, mask), np.nan)
-
-
 def levelled_phase(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Phase in rad with its mean slope and mean value over the mask taken off, ``(H, W)``, wrapped."""
-    inside = np.where(mask, image, 0)
+    """Phase in rad, ``(H, W)``, wrapped, without its mean slope and its mean value over the mask."""
     rows, cols = (np.arange(side) for side in image.shape)
     for _ in range(2):
+        inside = np.where(mask, image, 0)
         slopes = [
             np.angle(np.vdot(inside[:-1], inside[1:])),
             np.angle(np.vdot(inside[:, :-1], inside[:, 1:])),
         ]
-        ramp = np.exp(-1j * (slopes[0] * rows[:, None] + slopes[1] * cols[None, :]))
-        inside = inside * ramp
-    return np.angle(inside * np.conj(inside.sum()))
+        image = image * np.exp(-1j * (slopes[0] * rows[:, None] + slopes[1] * cols[None, :]))
+    return np.angle(image * np.conj(np.where(mask, image, 0).sum()))
 
 
 def _scale_bar(axes: Axes, shape: tuple[int, ...], pixel_m: tuple[float, float] | None) -> None:
@@ -172,30 +198,41 @@ def quality(
     halves: tuple[np.ndarray, np.ndarray] | None,
     histories: dict[str, list[dict[str, float]]],
 ) -> Figure:
-    """R-factor of each pattern over the scan, ring correlation of half scans, and losses."""
-    figure = Figure(figsize=(15, 4.6), layout="constrained")
-    axes = figure.subplots(1, 3)
-    shown = axes[0].scatter(positions[:, 1], positions[:, 0], c=r_factors, s=14, cmap="inferno")
-    figure.colorbar(shown, ax=axes[0], fraction=0.046, label="R-factor")
-    axes[0].set(title="misfit of each pattern", xlabel="column / pixel", ylabel="row / pixel", aspect="equal")
-    axes[0].invert_yaxis()
+    """R-factor of each pattern over the scan; ring correlation of half scans, and losses, where there are."""
+    panels = 1 + (halves is not None) + bool(histories)
+    figure = Figure(figsize=(5.4 * panels, 4.6), layout="constrained")
+    axes = iter(figure.subplots(1, panels, squeeze=False)[0])
+    _misfit(figure, next(axes), positions, r_factors)
     if halves is not None:
-        axes[1].plot(*halves)
+        _half_scans(next(axes), *halves)
+    if histories:
+        _losses(next(axes), histories)
+    return figure
+
+
+def _misfit(figure: Figure, axes: Axes, positions: np.ndarray, r_factors: np.ndarray) -> None:
+    shown = axes.scatter(positions[:, 1], positions[:, 0], c=r_factors, s=14, cmap="inferno")
+    figure.colorbar(shown, ax=axes, fraction=0.046, label="R-factor")
+    axes.set(title="misfit of each pattern", xlabel="column / pixel", ylabel="row / pixel", aspect="equal")
+    axes.invert_yaxis()
+
+
+def _half_scans(axes: Axes, frequency: np.ndarray, correlation: np.ndarray) -> None:
+    axes.plot(frequency, correlation)
     for value, style in ((0.5, "--"), (1 / 7, ":")):
-        axes[1].axhline(value, color="gray", linestyle=style, linewidth=1)
-    axes[1].set(
+        axes.axhline(value, color="gray", linestyle=style, linewidth=1)
+    axes.set(
         title="two half scans",
         xlabel="spatial frequency / Nyquist",
         ylabel="FRC",
         xlim=(0, 1),
         ylim=(-0.1, 1.05),
     )
+
+
+def _losses(axes: Axes, histories: dict[str, list[dict[str, float]]]) -> None:
     for name, rows in histories.items():
         for key, label in (("loss", "training"), ("val_loss", "validation")):
-            axes[2].semilogy(
-                [r["epoch"] for r in rows], [r[key] for r in rows], "o-", label=f"{name}, {label}"
-            )
-    if histories:
-        axes[2].legend()
-    axes[2].set(title="losses" if histories else "no training", xlabel="epoch")
-    return figure
+            axes.semilogy([r["epoch"] for r in rows], [r[key] for r in rows], "o-", label=f"{name}, {label}")
+    axes.legend()
+    axes.set(title="losses", xlabel="epoch")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO
+
+TEMPORARY = re.compile(r"\..+\.\d+\.tmp")  # a name, the number of a process
 
 
 class WriteError(RuntimeError):
@@ -54,7 +57,8 @@ def remove_temporary(folder: Path, names: Iterable[str]) -> None:
     """Remove what killed calls of :func:`write_atomically` left of the files and in the folders ``names``."""
     for name in names:
         for path in (*folder.glob(f".{name}.*.tmp"), *(folder / name).rglob(".*.tmp")):
-            path.unlink(missing_ok=True)
+            if TEMPORARY.fullmatch(path.name):
+                path.unlink(missing_ok=True)
 
 
 def sha256(path: Path) -> str:

@@ -29,9 +29,15 @@ def write_saved_model(network: Portable, target: Path) -> None:
         extra = folder / "assets.extra"
         extra.mkdir()
         (extra / ENTRY).write_text(network.description.to_json(), encoding="utf-8")
+        old = Path(scratch) / "old"
         if target.exists():
-            target.rename(Path(scratch) / "old")
-        folder.rename(target)
+            target.rename(old)
+        try:
+            folder.rename(target)
+        except OSError:
+            if old.exists():
+                old.rename(target)
+            raise
 
 
 def save(serve: Any, folder: Path) -> None:

@@ -24,6 +24,7 @@ from ptycho.scan.probe import make_probe, masked
 
 log = logging.getLogger(__name__)
 
+FEWEST = 3  # patterns: one or two leave the object and the beam open
 MUCH = 0.01  # of the frames, left out
 LAST = ("refined", "pinn", "solver")  # of the reconstructions of a run
 MARGIN = 6  # pixels around the scan, into which corrected positions may move
@@ -44,24 +45,40 @@ def measured_dataset(
     found: list[Finding] = []
     patterns = Patterns(scan.copied(scratch, advance))
     kept = _usable(scan, patterns, config, found)
-    positions = scan.positions[kept] - np.floor(scan.positions[kept].min(axis=0)) + MARGIN
-    if np.abs(positions - np.round(positions)).max() < WHOLE:
-        positions = np.round(positions)
-    positions = positions.astype(np.float32)
     modes, why = chosen_probe(scan, config)
     some = patterns if len(kept) == len(patterns) else patterns.some(kept)
-    light = np.sqrt(some.statistics.mean_energy / np.sum(np.abs(modes) ** 2, dtype=float))
+    modes = np.sqrt(some.statistics.mean_energy / np.sum(np.abs(modes) ** 2, dtype=float)) * modes
     found.append(Finding("probe used", f"{scan.N} × {scan.N}", why))
-    tiles, image = bool(config.tiles), np.zeros(len(kept), np.int32)
+    data = _grouped(scan, some, _on_the_object(scan.positions[kept]), modes.astype(np.complex64), config)
+    why = f"regions of {data.region_size} px"
+    if data.group_size < config.patterns_in_group:
+        why += f"; group_size={config.patterns_in_group} is more than there are patterns"
+    found.append(Finding("groups", f"{data.n_groups} of {data.group_size}", why))
+    return data, found
+
+
+def _on_the_object(positions: np.ndarray) -> np.ndarray:
+    """Positions ``(J, 2)`` float32 with a margin around them; nearly whole ones are made whole."""
+    positions = positions - np.floor(positions.min(axis=0)) + MARGIN
+    if np.abs(positions - np.round(positions)).max() < WHOLE:
+        positions = np.round(positions)
+    return positions.astype(np.float32)
+
+
+def _grouped(
+    scan: Understood, patterns: Patterns, positions: np.ndarray, modes: np.ndarray, config: ScanRunConfig
+) -> Dataset:
+    """Patterns at ``positions (J, 2)`` under ``modes (K, N, N)`` of a probe, in groups."""
+    tiles, image = bool(config.tiles), np.zeros(len(positions), np.int32)
     groups = grouped(positions, image, config.patterns_in_group, tiles)
     good = scan.detector.good_pixels
     data = Dataset(
-        amplitudes=some,
+        amplitudes=patterns,
         positions=positions,
         image=image,
         groups=groups,
-        probe=(light * modes[0]).astype(np.complex64),
-        weaker_modes=(light * modes[1:]).astype(np.complex64) if len(modes) > 1 else None,
+        probe=modes[0],
+        weaker_modes=modes[1:] if len(modes) > 1 else None,
         photon_scale=1.0,
         object_size=scan.N + int(np.ceil(positions.max())) + 1 + MARGIN,
         region_size=smallest_region(positions, groups, scan.N),
@@ -70,16 +87,21 @@ def measured_dataset(
         exact=bool(np.any(positions != np.round(positions))),
         tiles=tiles,
     )
-    if tiles:  # the scored rectangle does not depend on how patterns are grouped
-        each = np.arange(len(kept), dtype=np.int32)[:, None]
-        singles = replace(data, groups=each, region_size=smallest_region(positions, each, scan.N))
-        data = replace(data, stated_tiling=singles.tiling)
-    found.append(
-        Finding(
-            "groups", f"{data.n_groups} of {config.patterns_in_group}", f"regions of {data.region_size} px"
+    if not tiles:
+        return data
+    each = np.arange(len(positions), dtype=np.int32)[:, None]
+    singles = replace(data, groups=each, region_size=smallest_region(positions, each, scan.N))
+    return replace(data, stated_tiling=singles.tiling)  # what is scored does not depend on the grouping
+
+
+def check_enough(count: int, path: str) -> None:
+    """Raise ConfigError if ``count`` patterns of a scan are too few to reconstruct anything from."""
+    if count < FEWEST:
+        raise ConfigError(
+            f"data.file={path}: {count} of its patterns can be used; must be at least {FEWEST}, or nothing "
+            "tells the object from the beam: measure more, or use more of the file (data.frames, "
+            "data.stride, data.drop)"
         )
-    )
-    return data, found
 
 
 def _usable(scan: Understood, patterns: Patterns, config: ScanRunConfig, found: list[Finding]) -> np.ndarray:
@@ -92,10 +114,7 @@ def _usable(scan: Understood, patterns: Patterns, config: ScanRunConfig, found: 
     if alone.any():
         found.append(Finding("lone frames dropped", str(int(alone.sum())), "far from all others"))
     kept = np.flatnonzero(~dark & ~alone)
-    if len(kept) < max(2, config.patterns_in_group):
-        raise ConfigError(
-            f"patterns: only {len(kept)} are usable; at least group_size={config.patterns_in_group} must be"
-        )
+    check_enough(len(kept), config.data.path)
     return kept
 
 
@@ -164,7 +183,8 @@ def kept_out(data: Dataset, fraction: float, seed: int) -> tuple[np.ndarray, np.
     1/fraction.
     """
     count = len(data.positions)
-    if fraction == 0 or count * fraction < 1:
+    left_out = number_kept_out(count, fraction)
+    if left_out == 0:
         return np.arange(count), np.zeros(0, int)
     rows = np.floor(data.positions[:, 0] / max(np.ptp(data.positions[:, 0]) / np.sqrt(count), 1e-6)).astype(
         int
@@ -172,18 +192,26 @@ def kept_out(data: Dataset, fraction: float, seed: int) -> tuple[np.ndarray, np.
     along = np.where(rows % 2 == 0, data.positions[:, 1], -data.positions[:, 1])
     order = np.lexsort((along, rows))
     rng = np.random.default_rng([seed, 1])
-    out = np.sort([rng.choice(part) for part in np.array_split(order, round(count * fraction))])
+    out = np.sort([rng.choice(part) for part in np.array_split(order, left_out)])
     return np.setdiff1d(np.arange(count), out), out
+
+
+def number_kept_out(count: int, fraction: float) -> int:
+    """How many of ``count`` patterns are kept out; :data:`FEWEST` are always fitted."""
+    return 0 if count * fraction < 1 else min(round(count * fraction), max(count - FEWEST, 0))
 
 
 def joined(scans: Sequence[Dataset]) -> Dataset:
     """Several scans of one instrument as one dataset to train with, an object each, under the first's probe.
 
-    A pixel that is bad in one of them is bad in all; of backgrounds the mean is taken.
+    A pixel that is bad in one of them is bad in all; of backgrounds the mean is taken. Groups are those of
+    the scan that has the smallest.
     """
-    first = scans[0]
     if len(scans) == 1:
-        return first
+        return scans[0]
+    C = min(scan.group_size for scan in scans)
+    scans = [scan if scan.group_size == C else scan.regrouped(C) for scan in scans]
+    first = scans[0]
     counts = [len(scan.positions) for scan in scans]
     starts = np.cumsum([0, *counts[:-1]])
     patterns = first.amplitudes.joined([scan.amplitudes for scan in scans[1:]])
@@ -215,7 +243,12 @@ def joined(scans: Sequence[Dataset]) -> Dataset:
 
 
 def training_and_validation(data: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
-    """The groups that are trained on, and those that choose the best epoch; drawn by another stream."""
+    """The groups that are trained on, and those that choose the best epoch; drawn by another stream.
+
+    A scan that is a single group has it in both.
+    """
+    if data.n_groups == 1:
+        return data, data
     rng = np.random.default_rng([seed, 2])
     count = min(max(round(fraction * data.n_groups), 1), data.n_groups - 1)
     chosen = np.zeros(data.n_groups, bool)

@@ -117,22 +117,10 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     good, mean = pixels.good, pixels.mean
     found += pixels.findings
     warnings += pixels.warnings
-    turning = config.transpose, config.flip_rows, config.flip_cols
     gain = _gain(raw, config, sample, pixels, found)
     stored = _centre(raw, config, mean, good, found, warnings)
     N = _side(raw, config, stored, found)
-    detector = Detector(
-        turned(stored, mean.shape, *turning),
-        N,
-        config.bin,
-        good,
-        raw.dark,
-        raw.flat,
-        domain,
-        gain or 1.0,
-        raw.zero_frequency == "corner",
-        *turning,
-    )
+    detector = _detector(raw, config, stored, N, good, domain, gain)
     pitch = _exchanged(raw.detector_pixel_m, config.transpose)
     pixel = object_pixel(raw.energy_eV, raw.distance_m, pitch, N * config.bin)
     found.append(Finding("object pixel", pixel.text, _pixel_reason(raw, pixel, N * config.bin)))
@@ -151,6 +139,31 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
         gain is not None,
         tuple(found),
         tuple(warnings),
+    )
+
+
+def _detector(
+    raw: RawScan,
+    config: DataConfig,
+    centre: tuple[int, int],
+    N: int,
+    good: np.ndarray,
+    domain: str,
+    gain: float | None,
+) -> Detector:
+    """How the frames become patterns; ``centre`` and ``good (H, W)`` are those of the frames as stored."""
+    turning = config.transpose, config.flip_rows, config.flip_cols
+    return Detector(
+        turned(centre, good.shape, *turning),
+        N,
+        config.bin,
+        good,
+        raw.dark,
+        raw.flat,
+        domain,
+        gain or 1.0,
+        raw.zero_frequency == "corner",
+        *turning,
     )
 
 

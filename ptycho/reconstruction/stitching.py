@@ -37,10 +37,10 @@ class Stitched:
     disagreement: np.ndarray | None = None
 
 
-def covered(data: Dataset) -> np.ndarray:
-    """Where the probe lit the objects, ``(I, M, M)`` bool: above ``COVERED`` of the strongest light."""
+def covered(data: Dataset, share: float = COVERED) -> np.ndarray:
+    """Where the probe lit the objects, ``(I, M, M)`` bool: above ``share`` of the strongest light."""
     light = illumination(data)
-    return light > COVERED * light.max()
+    return light > share * light.max()
 
 
 def illumination(data: Dataset) -> np.ndarray:

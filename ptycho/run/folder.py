@@ -9,11 +9,10 @@ import io
 import json
 import logging
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -22,73 +21,36 @@ from matplotlib.figure import Figure
 
 from ptycho.config import ConfigError, NetworkConfig
 from ptycho.config.mapping import to_mapping
-from ptycho.files.atomic import remove_temporary, sha256, write_atomically
+from ptycho.files.atomic import WriteError, remove_temporary, sha256, write_atomically
 from ptycho.files.lock import unusable
 from ptycho.run import names
 from ptycho.run.environment import environment
-from ptycho.run.record import read_record
+from ptycho.run.record import foreign_files, listed, own_files
+from ptycho.run.replacing import discard, make_way, mend, put_back, waits
 
 log = logging.getLogger(__name__)
 
 
-class RunFolder:
-    """A run's output folder; see the README for the tree.
+class OutputFolder:
+    """A folder whose files are written whole, for what is no run.
 
     Args:
         path: the folder. It is made if need be, with its parents.
-        overwrite: remove the run that the folder holds; without it such a folder is refused.
-        resumed: go on with the run that the folder holds; nothing but temporary files is removed.
-        contents: what will be written, ``names.TRAINING`` or ``names.INFERENCE``.
 
     Raises:
         ConfigError: the folder holds a run, is no folder, or cannot be written.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        overwrite: bool = False,
-        resumed: bool = False,
-        contents: tuple[str, ...] = names.TRAINING,
-    ) -> None:
-        self.path, self.resumed = path, resumed
-        held = [] if resumed else check_free(path, overwrite, contents)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            trial = path / f".write-test-{os.getpid()}"
-            trial.touch()
-            trial.unlink()
-            for name in held:
-                _remove(path / name)
-            remove_temporary(path, contents)
-        except OSError as error:
-            raise unusable(path, error.strerror or str(error)) from error
-        self._record = read_record(path) if resumed else {}
-        self._part = ""
-        self.timings: dict[str, float] = {}
-
-    def inside(self, part: str) -> RunFolder:
-        """The same run, of which what follows is written into the subfolder ``part``."""
-        other = copy.copy(self)
-        other._part = f"{self._part}{part}/"
-        return other
-
-    def place(self, name: str) -> Path:
-        """Where a file of this part is, or will be."""
-        return self.path / f"{self._part}{name}"
+    def __init__(self, path: Path) -> None:
+        check_free(path, overwrite=False)
+        _open(path)
+        self.path = path
 
     def write(self, name: str, save: Callable[[Any], object]) -> Path:
         """Write a file atomically: ``save`` gets a binary file object; the result appears when complete."""
-        return self._write(f"{self._part}{name}", save)
-
-    def _write(self, name: str, save: Callable[[Any], object]) -> Path:
         target = self.path / name
         write_atomically(target, save)
         return target
-
-    def config(self, config: NetworkConfig) -> Path:
-        """Write ``config.yaml``, from which a run can be resumed."""
-        return self.text(names.CONFIG, yaml.safe_dump(to_mapping(config), sort_keys=False))
 
     def text(self, name: str, content: str) -> Path:
         return self.write(name, lambda file: file.write(content.encode()))
@@ -96,22 +58,6 @@ class RunFolder:
     def json(self, name: str, value: Any) -> Path:
         """Write JSON; NaN and infinity are refused."""
         return self.write(name, lambda file: file.write(_as_json(value)))
-
-    def arrays(self, name: str, arrays: dict[str, np.ndarray]) -> str:
-        """Write an uncompressed NPZ that holds no pickle, and record its SHA-256, which is returned."""
-        path = self.write(name, lambda file: np.savez(file, allow_pickle=False, **arrays))
-        found = self._record[f"{self._part}{name}"] = sha256(path)
-        self._write(names.RECORD, lambda file: file.write(_as_json(self._record)))
-        return found
-
-    def recorded(self, name: str) -> str | None:
-        """The SHA-256 of an array file as it was written."""
-        return self._record.get(f"{self._part}{name}")
-
-    def holds(self, name: str) -> bool:
-        """Whether a resumed folder has the file ``name`` just as this run wrote it."""
-        path = self.place(name)
-        return path.is_file() and self._record.get(f"{self._part}{name}") == sha256(path)
 
     def figure(self, name: str, figure: Figure) -> Path:
         return self.write(name, lambda file: figure.savefig(file, format="png", dpi=110))
@@ -123,6 +69,109 @@ class RunFolder:
         writer.writeheader()
         writer.writerows(rows)
         return self.text(name, text.getvalue())
+
+
+class RunFolder(OutputFolder):
+    """A run's output folder, which lists in ``files.json`` what is written into it; the README has the tree.
+
+    Args:
+        path: the folder. It is made if need be, with its parents.
+        overwrite: the run that the folder holds gives way (:mod:`ptycho.run.replacing`), and is deleted with
+            the first result of this one; without it such a folder is refused.
+        resumed: go on with the run that the folder holds; nothing but temporary files is removed.
+        contents: what will be written, ``names.TRAINING`` or ``names.INFERENCE``.
+
+    Raises:
+        ConfigError: the folder holds a run, is no folder, or cannot be written; nothing is changed.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        overwrite: bool = False,
+        resumed: bool = False,
+        contents: tuple[str, ...] = names.TRAINING,
+    ) -> None:
+        self.path, self.resumed = path, resumed
+        if not resumed:
+            check_free(path, overwrite, contents)
+        _open(path)
+        try:
+            (mend if resumed else make_way)(path)
+            remove_temporary(path, contents)
+        except OSError as error:
+            raise unusable(path, error.strerror or str(error)) from error
+        self._record = (listed(path) or {name: "" for name in foreign_files(path)}) if resumed else {}
+        self._part = ""
+        self.timings: dict[str, float] = {}
+        with self.replacing():
+            self._list(names.RECORD)
+        if any(PurePath(name).name in names.RESULTS for name in own_files(path)):
+            discard(path)
+
+    @contextlib.contextmanager
+    def replacing(self) -> Iterator[None]:
+        """Bring the replaced run back where the block fails before the new one has a result.
+
+        Where the disk was full the new one stays, to be gone on with, and the old one waits.
+        """
+        try:
+            yield
+        except Exception as error:
+            resumable = isinstance(error, WriteError) and (self.path / names.CONFIG).is_file()
+            if waits(self.path) and resumable:
+                log.warning("%s", kept_aside(self.path))
+            elif put_back(self.path):
+                log.warning("%s: holds the run again that was to be replaced", self.path)
+            raise
+
+    def inside(self, part: str) -> RunFolder:
+        """The same run, of which what follows is written into the subfolder ``part``."""
+        other = copy.copy(self)
+        other._part = f"{self._part}{part}/"
+        return other
+
+    def place(self, name: str) -> Path:
+        """Where a file of this part will be, which others write; it is listed as the run's."""
+        self._list(f"{self._part}{name}")
+        return self.path / f"{self._part}{name}"
+
+    def write(self, name: str, save: Callable[[Any], object]) -> Path:
+        """As :meth:`OutputFolder.write`; the file is listed, and the first result ends what was replaced."""
+        target = self.place(name)
+        write_atomically(target, save)
+        if target.name in names.RESULTS:
+            discard(self.path)
+        return target
+
+    def _list(self, name: str) -> None:
+        """Note a file as the run's own, before it is written."""
+        if name not in self._record:
+            self._record[name] = ""
+            self._store_record()
+
+    def _store_record(self) -> None:
+        write_atomically(self.path / names.RECORD, lambda file: file.write(_as_json(self._record)))
+
+    def config(self, config: NetworkConfig) -> Path:
+        """Write ``config.yaml``, from which a run can be resumed."""
+        return self.text(names.CONFIG, config_text(config))
+
+    def arrays(self, name: str, arrays: dict[str, np.ndarray]) -> str:
+        """Write an uncompressed NPZ that holds no pickle, and record its SHA-256, which is returned."""
+        path = self.write(name, lambda file: np.savez(file, allow_pickle=False, **arrays))
+        found = self._record[f"{self._part}{name}"] = sha256(path)
+        self._store_record()
+        return found
+
+    def recorded(self, name: str) -> str | None:
+        """The SHA-256 of an array file as it was written."""
+        return self._record.get(f"{self._part}{name}") or None
+
+    def holds(self, name: str) -> bool:
+        """Whether a resumed folder has the file ``name`` just as this run wrote it."""
+        path = self.path / f"{self._part}{name}"
+        return path.is_file() and self._record.get(f"{self._part}{name}") == sha256(path)
 
     @contextlib.contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -136,6 +185,7 @@ class RunFolder:
     @contextlib.contextmanager
     def logged(self) -> Iterator[None]:
         """Append the log to ``run.log`` while the block runs."""
+        self._list(names.LOG)
         handler = _LogFile(self.path / names.LOG)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         root = logging.getLogger()
@@ -152,30 +202,66 @@ class RunFolder:
         return self.json(names.MANIFEST, environment() | entries | {"timings_s": timings})
 
 
+def config_text(config: NetworkConfig) -> str:
+    """``config.yaml`` of a run."""
+    return yaml.safe_dump(to_mapping(config), sort_keys=False)
+
+
 def _as_json(value: Any) -> bytes:
     return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
 
 
-def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TRAINING) -> list[str]:
-    """What a folder holds of an earlier run; without touching anything.
+def _open(path: Path) -> None:
+    """Make a folder if need be, and see that files can be written into it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        trial = path / f".{names.RECORD}.{os.getpid()}.tmp"
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        raise unusable(path, error.strerror or str(error)) from error
+
+
+def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TRAINING) -> None:
+    """See that a new run may be written into a folder; without touching anything.
 
     Raises:
-        ConfigError: it holds something and ``overwrite`` is false; it holds a training run, which nothing
-            but a training run replaces; or it can be seen not to be writable.
+        ConfigError: it holds a run and ``overwrite`` is false; it holds a training run, which nothing
+            but a training run replaces; it holds files of others in places of a run's; or it can be seen not
+            to be writable.
     """
-    held = [name for name in names.TRAINING if os.path.lexists(path / name)]
+    if foreign := foreign_files(path):
+        raise ConfigError(
+            f"output_dir={path}: holds {_some(foreign)}, which no run of this program has listed in "
+            f"{names.RECORD} as its own and nothing replaces; move it away, or choose another folder"
+        )
+    own = own_files(path)
+    held = [name for name in names.TRAINING if any(file.split("/")[0] == name for file in own)]
     if held and contents != names.TRAINING and _holds_training(path, held):
         raise ConfigError(
             f"output_dir={path}: holds a training run ({', '.join(held)}), which results of an inference "
             "never replace; choose another folder"
         )
-    if held and not overwrite:
+    replaced = os.path.isdir(path / names.REPLACED)
+    if (held or replaced) and not overwrite:
+        waiting = f"; {kept_aside(path)}" if replaced else ""
         raise ConfigError(
-            f"output_dir={path}: holds another run ({', '.join(held)}); "
-            "choose another folder, or overwrite=true to replace it"
+            f"output_dir={path}: holds another run ({', '.join(held) or names.REPLACED}); "
+            f"choose another folder, or overwrite=true to replace it{waiting}"
         )
     check_writable(path)
-    return held
+
+
+def kept_aside(path: Path) -> str:
+    """Where the run is that was to be replaced in a folder."""
+    return (
+        f"the run that was to be replaced is kept in {path / names.REPLACED} until there is a new result "
+        "(to have it back, move its files from there)"
+    )
+
+
+def _some(found: list[str], most: int = 3) -> str:
+    return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
 
 
 def _holds_training(path: Path, held: list[str]) -> bool:
@@ -222,10 +308,3 @@ class _LogFile(logging.FileHandler):
     def close(self) -> None:
         with contextlib.suppress(OSError):
             super().close()
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()

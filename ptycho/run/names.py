@@ -19,11 +19,38 @@ PROBE = "probe.npz"
 CARD = "card.md"  # of a network for many scans
 CHECKPOINTS = "checkpoints"
 TRUTH = f"{RECONS}/gt/truth.npz"  # of a test scan that is not as it says
+REPLACED, DISCARDED = ".replaced", ".discarded"  # the run that is being replaced; one that was
 
 INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, LOG)
 """What an inference writes."""
 TRAINING = (*INFERENCE, DATASETS, SCANS, CARD, *MODELS)
 """What a training run writes."""
+
+
+_OBJECTS = ("gt", "solver", "pinn", "baseline", "lsqml", "refined", "denoised")
+_FIGURES = (
+    *("side_by_side", "quality", "compare_amp_phase", "frc_curves", "history"),
+    *(f"{kind}_{name}" for kind in ("amp_phase", "amp_phase_error") for name in _OBJECTS),
+)
+_OF_A_SCAN = (
+    PRODUCT,
+    TRUTH,
+    *(f"{RECONS}/{name}/recon.npz" for name in _OBJECTS),
+    *(f"{VISUALS}/{name}.png" for name in _FIGURES),
+)
+UNFINISHED = tuple(f"{name}/{CHECKPOINTS}/epoch*-step*.npz" for name in MODELS)
+"""Patterns of the files of a training that goes on."""
+KNOWN = (
+    *(CONFIG, RECORD, METRICS, MANIFEST, LOG, CARD),
+    *_OF_A_SCAN,
+    *(f"{SCANS}/*/{pattern}" for pattern in _OF_A_SCAN),
+    *(f"{DATASETS}/N*/gs*/{role}.npz" for role in ("train", "val", "test")),
+    *(f"{name}/{file}" for name in MODELS for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION, PROBE)),
+    *UNFINISHED,
+)
+"""Patterns of the names that the files of a run have."""
+RESULTS = ("recon.npz", METRICS)
+"""With the first file of such a name a run has a result."""
 
 
 def dataset(config: RunConfig, role: str) -> str:

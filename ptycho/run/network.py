@@ -239,11 +239,15 @@ def _setup(arrays: dict[str, np.ndarray], config: NetworkConfig, found: list[str
         found.append(f"{SETUP}: probe or offsets hold NaN or infinity, or the probe is zero")
     if not all(np.isfinite(value) and value > 0 for value in positive):
         found.append(f"{SETUP}: photon_scale, normalisation = {positive}; must be finite numbers > 0")
-    known = (1, config.group_size) if isinstance(config, RunConfig | ScanRunConfig) else (C,)
+    if isinstance(config, RunConfig):
+        most, known = config.group_size, {1, config.group_size}
+    else:  # a scan of few patterns has smaller groups than were asked for
+        most = config.patterns_in_group if isinstance(config, ScanRunConfig) else C
+        known = set(range(1, most + 1))
     if setup.group_size != C or C not in known or not N <= setup.region_size <= 4 * N:
         found.append(
             f"{SETUP}: group_size={setup.group_size}, region_size={setup.region_size}, {C} offsets; "
-            f"config.yaml makes groups of {known[-1]}"
+            f"config.yaml makes groups of {most}"
         )
     if not (0 < setup.support <= N and setup.support % 2 == 0):
         found.append(f"{SETUP}: support={setup.support}; must be even and at most N={N}")

@@ -1,19 +1,26 @@
-"""``files.json``: the SHA-256 of every array file of a run, by which the run knows its own."""
+"""``files.json``: the files that a run wrote, by which the run knows its own.
+
+The SHA-256 stands beside the name of an array file; other files have an empty text, as they may be edited.
+"""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import os
+import re
+from collections.abc import Collection
+from pathlib import Path, PurePosixPath
 
 from ptycho.config import ConfigError
 from ptycho.files.atomic import sha256
-from ptycho.run.names import DATASETS, RECORD
+from ptycho.run.names import DATASETS, KNOWN, RECORD, UNFINISHED
 
 MAX_BYTES = 2**20
+HASH = re.compile("[0-9a-f]{64}")
 
 
 def read_record(run: Path) -> dict[str, str]:
-    """File names and their SHA-256; empty for a run from before there was a record.
+    """File names and their SHA-256, or empty texts; empty for a run from before there was a record.
 
     Raises:
         ConfigError: it is damaged.
@@ -36,8 +43,8 @@ def read_record(run: Path) -> dict[str, str]:
 
 
 def problem(run: Path, name: str, record: dict[str, str]) -> str | None:
-    """What is wrong with the file ``name`` of a run, if it is recorded."""
-    if name not in record:
+    """What is wrong with the file ``name`` of a run, if its hash is recorded."""
+    if not record.get(name):
         return None
     try:
         same = sha256(run / name) == record[name]
@@ -56,3 +63,89 @@ def damaged(run: Path) -> list[str]:
     record = read_record(run)
     names = [n for n in record if (run / DATASETS).exists() or not n.startswith(f"{DATASETS}/")]
     return [text for name in names if (text := problem(run, name, record))]
+
+
+def listed(run: Path) -> dict[str, str]:
+    """The record of a run: every file that it wrote, but for those of a training that goes on.
+
+    An older run has recorded its array files alone; in its folder, files with the names that a run gives are
+    taken for its own, and no others.
+
+    Raises:
+        ConfigError: the record is damaged.
+    """
+    record = read_record(run)
+    if RECORD in record:
+        return record
+    if not record or not all(HASH.fullmatch(value) for value in record.values()):
+        return {}  # of another program
+    return {name: "" for name in _there(run, set(KNOWN) - set(UNFINISHED))} | record
+
+
+def own_files(run: Path) -> list[str]:
+    """The files in a folder that the run in it wrote, relative to the folder; none where it holds no run.
+
+    A name that leads out of the folder is passed over. A folder of the run that was replaced by a link
+    stands for the files in it: the link is in the folder, they are not.
+
+    Raises:
+        ConfigError: the record is damaged.
+    """
+    if not os.path.isdir(run):
+        return []
+    record = listed(run)
+    every = [*record, *(_there(run, UNFINISHED) if record else [])]
+    names = {found for name in every if (found := _inside(run, name)) is not None}
+    return sorted(name for name in names if _is_file(run / name))
+
+
+def foreign_files(run: Path) -> list[str]:
+    """What stands in a folder where a run would write, and no run wrote it."""
+    if not os.path.isdir(run):
+        return []
+    own = set(own_files(run))
+    return [name for name in _there(run, KNOWN) if _inside(run, name) not in own] + _no_folders(run, own)
+
+
+def owner(path: Path) -> Path | None:
+    """The folder of the run that wrote the file ``path``; None for a file of no run."""
+    place = Path(os.path.realpath(path))
+    for folder in place.parents:
+        try:
+            if place.relative_to(folder).as_posix() in own_files(folder):
+                return folder
+        except ConfigError:  # a files.json of something else
+            continue
+    return None
+
+
+def check_no_file_of_a_run(key: str, path: Path) -> None:
+    """Raise ConfigError if a run wrote the file ``path``, which ``key`` names to be written."""
+    if (run := owner(path)) is not None:
+        raise ConfigError(f"{key}={path}: is a file of the run in {run}; choose another file")
+
+
+def _there(run: Path, patterns: Collection[str]) -> list[str]:
+    """Names of what is in a folder and fits one of some patterns."""
+    plain = [name for name in patterns if "*" not in name and os.path.lexists(run / name)]
+    globs = (run.glob(pattern) for pattern in patterns if "*" in pattern)
+    return plain + [path.relative_to(run).as_posix() for paths in globs for path in paths]
+
+
+def _inside(run: Path, name: str) -> str | None:
+    """A recorded name, or the first link on the way to it; None where it leads out of the run's folder."""
+    parts = PurePosixPath(name).parts
+    if not parts or PurePosixPath(name).is_absolute() or ".." in parts:
+        return None
+    ways = ["/".join(parts[: k + 1]) for k in range(len(parts))]
+    return next((way for way in ways if (run / way).is_symlink()), ways[-1])
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_symlink() or path.is_file()
+
+
+def _no_folders(run: Path, own: set[str]) -> list[str]:
+    """Names of folders that a run makes, at which something else stands."""
+    folders = dict.fromkeys(name.split("/")[0] for name in KNOWN if "/" in name)
+    return [n for n in folders if os.path.lexists(run / n) and not (run / n).is_dir() and n not in own]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import yaml
 
 from ptycho.config import ConfigError
 from ptycho.config.mapping import AnyConfig, from_mapping, one_line, to_mapping
-from ptycho.run.names import CONFIG, MANIFEST, METRICS
+from ptycho.run.names import CONFIG, MANIFEST, METRICS, REPLACED
 
 MAX_BYTES = 2**20
 
@@ -29,7 +30,8 @@ def read_config(run: Path) -> AnyConfig:
             raise ValueError(f"it has {path.stat().st_size} bytes; a configuration has at most {MAX_BYTES}")
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"{run}: holds no run; there is no {CONFIG} in it") from None
+        aside = f"; move the files of {run / REPLACED} back" if os.path.isdir(run / REPLACED) else ""
+        raise ConfigError(f"{run}: holds no run; there is no {CONFIG} in it{aside}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: not text; a date of month 13

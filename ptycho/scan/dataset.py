@@ -171,7 +171,10 @@ class Dataset:
         return replace(self, groups=groups, region_size=side, stated_tiling=self.tiling)
 
     def regrouped(self, group_size: int) -> Dataset:
-        """The same patterns, each the first of a group with its nearest ones; or in :attr:`tiles`."""
+        """The same patterns, each the first of a group with its nearest ones; or in :attr:`tiles`.
+
+        Groups are no larger than an image has patterns; so in :meth:`tiled` and :meth:`subset`.
+        """
         groups = grouped(self.positions, self.image, group_size, self.tiles)
         side = smallest_region(self.positions, groups, self.N)
         return replace(self, groups=groups, region_size=side, neighbours=None, stated_tiling=self.tiling)

@@ -85,8 +85,13 @@ def nearest_groups(positions: np.ndarray, image: np.ndarray, group_size: int) ->
 
 
 def grouped(positions: np.ndarray, image: np.ndarray, group_size: int, tiles: bool) -> np.ndarray:
-    """:func:`tiled_groups` or :func:`nearest_groups`."""
-    return (tiled_groups if tiles else nearest_groups)(positions, image, group_size)
+    """:func:`tiled_groups` or :func:`nearest_groups`, of ``group_size`` or as many as each image has.
+
+    Returns:
+        ``(G, C)`` int32, C the smaller of ``group_size`` and the patterns of the smallest image.
+    """
+    fewest = int(np.unique(image, return_counts=True)[1].min())
+    return (tiled_groups if tiles else nearest_groups)(positions, image, min(group_size, fewest))
 
 
 def tiled_groups(positions: np.ndarray, image: np.ndarray, group_size: int) -> np.ndarray:

@@ -6,10 +6,10 @@ JSON (format, history, configuration), and ``sha256`` is the digest of all the o
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 Settings = Callable[[dict[str, Any]], dict[str, Any]]
 FORMAT = 1
 KEPT = 2
+FILES = "epoch*-step*.npz"
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +80,7 @@ class Checkpoints:
         try:
             write_atomically(path, lambda file: np.savez(file, allow_pickle=False, **self._packed(snapshot)))
             self._good = [*self._good, path][-KEPT:]
-            for other in self.folder.glob("*.npz"):
+            for other in self.folder.glob(FILES):
                 if other not in self._good:
                     other.unlink()
         except (WriteError, OSError) as error:
@@ -93,7 +94,7 @@ class Checkpoints:
         Raises:
             ConfigError: a checkpoint was made with another configuration.
         """
-        paths = sorted(self.folder.glob("*.npz"), reverse=True)
+        paths = sorted(self.folder.glob(FILES), reverse=True)
         for path in paths:
             try:
                 snapshot, config = load(path)
@@ -112,7 +113,10 @@ class Checkpoints:
 
     def remove(self) -> None:
         """Remove them all: the training is over and its result stored."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            for path in self.folder.glob(FILES):
+                path.unlink()
+            self.folder.rmdir()
 
     def _check_config(self, path: Path, config: dict[str, Any]) -> None:
         if found := differences(self._completed(config), self._config):

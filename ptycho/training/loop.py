@@ -84,11 +84,11 @@ def train(
 ) -> History:
     """Train ``model`` in place; at the end it holds the weights of the best validation loss.
 
-    Every epoch visits the full batches of a permutation decided by (seed, epoch). Only a ``supervised``
-    model is given the true object. A training that ``checkpoints`` holds is continued, to the very
-    weights and losses that it would have had without the interruption. The probe of a
-    :class:`ptycho.networks.probe_learning.ProbeLearner` is trained at ``probe_rate`` times the learning rate,
-    from epoch ``probe_start`` on.
+    Every epoch visits the full batches of a permutation decided by (seed, epoch); fewer groups than
+    ``batch_size`` are one batch. Only a ``supervised`` model is given the true object. A training that
+    ``checkpoints`` holds is continued, to the very weights and losses that it would have had without the
+    interruption. The probe of a :class:`ptycho.networks.probe_learning.ProbeLearner` is trained at
+    ``probe_rate`` times the learning rate, from epoch ``probe_start`` on.
 
     Raises:
         NonFiniteLossError: a loss was NaN or infinite. The model is left with its best weights so far
@@ -96,6 +96,9 @@ def train(
         Stopped: ``stop`` was asked for; the step was finished and a checkpoint saved.
         ConfigError: the checkpoints were made with another configuration.
     """
+    if batch_size > data.n_groups:
+        log.info("batch_size=%d: is more than there are groups; they are one batch", batch_size)
+        batch_size = data.n_groups
     steps = data.n_groups // batch_size
     schedule = learning_rate_schedule(config, learning_rate, steps * epochs)
     optimizer: Optimizer = keras.optimizers.Adam(schedule, global_clipnorm=config.clip_norm, name="adam")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ptycho.run.folder import RunFolder
+from ptycho.run.folder import OutputFolder
 from workflows.study import figures
 from workflows.study.definition import AT_LEAST, SCORES, Comparison, Study
 from workflows.study.results import (
@@ -34,7 +34,7 @@ FORMATS = {"frc50": ".3f", "seconds": ".1f", "compile_s": ".1f", "simulation_s":
 SHORT = {"amplitude": "A", "phase": "φ", "phase_rmse_rad": "φ RMSE", "seconds": "training"}
 
 
-def write_report(folder: RunFolder, study: Study, results: Sequence[CellResult], command: str) -> None:
+def write_report(folder: OutputFolder, study: Study, results: Sequence[CellResult], command: str) -> None:
     """Write every table and figure of a study into its folder."""
     judged = study.stitching[0]
     folder.text("results.md", results_markdown(study, results, command))

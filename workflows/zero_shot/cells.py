@@ -13,7 +13,7 @@ from scipy.spatial import Delaunay
 from ptycho.config import check
 from ptycho.evaluation import metrics
 from ptycho.reconstruction.misfit import misfit
-from ptycho.run.folder import RunFolder
+from ptycho.run.folder import OutputFolder
 from ptycho.run.loaded import LoadedModel
 from ptycho.run.network import StoredNetwork
 from ptycho.scan.dataset import Dataset
@@ -36,7 +36,7 @@ def perform(
     stored: StoredNetwork,
     model: LoadedModel,
     python: str | None,
-    folder: RunFolder,
+    folder: OutputFolder,
     methods: Sequence[str],
 ) -> None:
     """Make the cell by some methods, and write it after each of them, together with what there was before."""

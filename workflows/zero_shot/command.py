@@ -14,11 +14,12 @@ from pathlib import Path
 from ptycho.config import ConfigError
 from ptycho.config.backend import require_tensorflow
 from ptycho.iterative.lsqml import available
-from ptycho.run.folder import RunFolder
+from ptycho.run.folder import OutputFolder
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.pretrained import run_folder
 from workflows.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, MISTAKES, log_to_stderr
 from workflows.config import explained
+from workflows.quiet_start import start_tensorflow
 from workflows.study.processes import heed_signals
 from workflows.zero_shot.definition import LSQML, METHODS, Cell, Definition, load_definition
 from workflows.zero_shot.report import write_report
@@ -64,7 +65,7 @@ def main(words: Sequence[str]) -> int:
         study = load_definition(options.definition).select(options.panels, options.methods, options.run)
         cells = {cell.name: cell for some in study.cells().values() for cell in some}
         study = with_what_is_there(study, options.ptychi, asked=options.methods or ())
-        folder, failed = RunFolder(options.output), []
+        folder, failed = OutputFolder(options.output), []
         if not options.report_only:
             require_tensorflow(os.environ)
             stored = read_network(run_folder(study.run), "pinn")
@@ -111,12 +112,12 @@ def perform_all(
     study: Definition,
     stored: StoredNetwork,
     python: str | None,
-    folder: RunFolder,
+    folder: OutputFolder,
 ) -> list[str]:
     """The cells one after the other; a line for each that failed. TensorFlow is imported only now."""
     if not waiting:
         return []
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    start_tensorflow()
     from ptycho.run.loaded import LoadedModel
     from workflows.device import prepare_tensorflow
     from workflows.zero_shot.cells import perform

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.evaluation.metrics import ALARMS
-from ptycho.run.folder import RunFolder
+from ptycho.run.folder import OutputFolder
 from workflows.study.report import table
 from workflows.zero_shot import calibration, figures
 from workflows.zero_shot.definition import BOTH, METHODS, NEITHER, ONE, ZERO_SHOT, Cell, Definition, Panel
@@ -50,7 +50,7 @@ class Row:
         return found["r_factor"] / found["r_noise"]
 
 
-def write_report(folder: RunFolder, study: Definition, command: str) -> None:
+def write_report(folder: OutputFolder, study: Definition, command: str) -> None:
     """Tables and figures of the cells that are there."""
     by_panel = {
         name: [Row(cell, made_alike(folder.path, cell, study)) for cell in cells]

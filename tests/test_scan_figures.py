@@ -1,0 +1,85 @@
+"""Figures of measured scans: scales by the object, not the noise around it; no panel and no title in vain."""
+
+import itertools
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from ptycho.evaluation.scan_figures import Picture, levelled_phase, quality, reconstructed, side_by_side
+
+ROWS, COLS = np.mgrid[:41, :52]
+RADIUS = np.hypot(ROWS - 20, COLS - 26)
+OBJECT = (0.8 + 0.1 * np.cos(ROWS / 3)) * np.exp(0.3j * np.sin(COLS / 4))
+PROBE = np.exp(-((np.arange(9) - 4.0) ** 2) / 8)[:, None] * np.ones(9, complex)
+MASK, LIT = RADIUS < 19, RADIUS < 13
+
+
+def noisy(scale):
+    """The object, and noise of some size in the covered part that hardly any light fell on."""
+    rng = np.random.default_rng(3)
+    noise = scale * (rng.normal(size=RADIUS.shape) + 1j * rng.normal(size=RADIUS.shape))
+    return Picture(np.where(LIT, OBJECT, OBJECT + noise), MASK, LIT, PROBE)
+
+
+def test_noise_around_the_object_sets_no_scale():
+    calm, loud = noisy(0.0), noisy(30.0)
+    assert calm.limits == loud.limits
+    (dark, bright), (low, high) = loud.limits
+    assert 0.69 < dark < 0.72 and 0.88 < bright < 0.91
+    assert -0.4 < low < -0.2 and 0.2 < high < 0.4
+    for figure in (reconstructed(loud, None, "a"), side_by_side({"a": calm, "b": loud}, None)):
+        shown = [
+            ax.images[0].get_clim() for ax in figure.axes if ax.images and ax.get_label() != "<colorbar>"
+        ]
+        assert set(shown) >= {(dark, bright), (low, high)} and len(set(shown)) == 3
+
+
+def test_the_covered_part_is_shown_and_nothing_else():
+    amplitude, phase = noisy(1.0).shown
+    assert amplitude.shape == phase.shape == (37, 37)
+    np.testing.assert_array_equal(np.isnan(amplitude), ~MASK[2:39, 8:45])
+    inside = LIT[2:39, 8:45]
+    np.testing.assert_allclose(amplitude[inside], np.abs(OBJECT)[2:39, 8:45][inside])
+
+
+@pytest.mark.parametrize("value", [np.nan, 0.0])
+def test_an_object_that_is_nothing_is_drawn(value):
+    empty = Picture(np.full(MASK.shape, value, complex), np.zeros_like(MASK), LIT, PROBE)
+    dead = Picture(np.full(MASK.shape, value, complex), MASK, LIT, PROBE)
+    for picture in (empty, dead):
+        FigureCanvasAgg(side_by_side({"a": picture, "b": noisy(0.0)}, (1e-9, 1e-9))).draw()
+        FigureCanvasAgg(reconstructed(picture, None, "a")).draw()
+
+
+def test_a_plane_and_a_value_are_taken_off_the_phase():
+    plane = np.exp(1j * (0.11 * ROWS - 0.07 * COLS + 2))
+    flat = levelled_phase(np.where(LIT, plane, 50j * plane**2), LIT)
+    np.testing.assert_allclose(flat[LIT], 0, atol=1e-12)
+
+
+def test_titles_with_many_flags_do_not_overlap():
+    flags = "".join(
+        f"\n! {flag}" for flag in ("outside_training", "amplitude_in_noise", "orientation_doubtful")
+    )
+    names = [f"{name}: R 0.123, free 0.1234, noise 0.1234{flags}" for name in ("solver", "pinn", "denoised")]
+    figure = side_by_side({name: noisy(0.0) for name in names}, None)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    boxes = [ax.title.get_window_extent(canvas.get_renderer()) for ax in figure.axes[:3]]
+    assert [ax.get_title() for ax in figure.axes[:3]] == names
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
+    assert (
+        boxes[0].x0 >= 0 and boxes[-1].x1 <= figure.bbox.x1 and max(box.y1 for box in boxes) <= figure.bbox.y1
+    )
+
+
+@pytest.mark.parametrize("halves", [False, True])
+@pytest.mark.parametrize("trained", [False, True])
+def test_there_is_a_panel_for_what_there_is(halves, trained):
+    rows = {"pinn": [{"epoch": k, "loss": 1 / k, "val_loss": 2 / k} for k in (1, 2)]} if trained else {}
+    curve = (np.linspace(0, 1, 5), np.linspace(1, 0, 5)) if halves else None
+    figure = quality(np.ones((3, 2)), np.array([0.1, 0.2, 0.3]), curve, rows)
+    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+    wanted = ["misfit of each pattern", *["two half scans"] * halves, *["losses"] * trained]
+    assert titles == wanted

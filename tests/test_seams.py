@@ -1,0 +1,275 @@
+"""What one part hands to the next: solver and network are stand-ins that record what they are given.
+
+A run of the workflow ends in ``metrics.json``, ``recon.npz`` and ``product.h5``; what stands there must be of
+the right reconstruction, under the right beam; and the network must begin with what the solver ended with.
+"""
+
+import json
+from dataclasses import replace
+
+import h5py
+import numpy as np
+import pytest
+
+import workflows.scan
+from ptycho.config import ScanRunConfig
+from ptycho.config.data import DataConfig
+from ptycho.config.sections import StitchConfig
+from ptycho.portable.network import portable
+from ptycho.portable.table import FORMATS
+from ptycho.preparation.geometry import object_pixel, positions_in_pixels
+from ptycho.preparation.prepare import understand
+from ptycho.readers import load_dataset
+from ptycho.readers.scans.raw_scan import RawScan
+from ptycho.reconstruction.stitching import Stitched, covered
+from ptycho.run.folder import RunFolder
+from ptycho.run.loaded import LoadedModel, load_model
+from ptycho.run.network import read_network
+from workflows.export_model import ExportModelConfig, described
+from workflows.scan_assessment import Recon
+from workflows.scan_plan import planned, understood
+from workflows.simulate_scan import SimulateConfig, simulate_scan
+
+N = 32
+
+# ---- the stand-ins: all that is known here of the functions between the parts of the workflow
+
+
+class StandIns:
+    """A solver that gives what it is told to, and a network that gives back what it begins with.
+
+    Attributes:
+        begun, refined: what the solver gave before and after the network.
+        starts: what the network was given to begin with, a batch each, in their order.
+        trained_on: the dataset that a network would have been trained on.
+    """
+
+    def __init__(self, patch, network=1.0):
+        self.network, self.starts, self.trained_on = (
+            network,
+            [],
+            None,
+        )  # the network: times what it begins with
+        patch.setattr(workflows.scan, "solve_first", self.begin)
+        patch.setattr(workflows.scan, "continue_from", self.refine)
+        patch.setattr(workflows.scan, "trained", self.train)
+        patch.setattr(LoadedModel, "step_for", lambda _, view: self.step(view.region_size))
+
+    def begin(self, each, *_):
+        data, free = under_another_beam(each.data, 1), under_another_beam(each.free, 1)
+        row, col = np.mgrid[: data.object_size, : data.object_size]
+        self.begun = recon_of(data, free, (1 + 0.3 * np.sin(row / 3) + 0.2j * np.cos(col / 5))[None])
+        return replace(each, data=data, free=free, solved=self.begun)
+
+    def refine(self, start, *_):
+        data, free = under_another_beam(start.data, 2), under_another_beam(start.free, 2)
+        self.refined = recon_of(data, free, 2j * start.object.objects)
+        return self.refined
+
+    def step(self, side):
+        def regions(x, offsets, probe, start=None):
+            self.starts.append(None if start is None else np.array(start))
+            return self.network * np.zeros((len(x), side, side)) if start is None else self.network * start
+
+        return regions
+
+    def train(self, name, config, scans, *_):
+        self.trained_on = scans[0]
+        raise Trained
+
+
+class Trained(Exception):
+    """No training is wanted."""
+
+
+def under_another_beam(data, k):
+    """Another probe, positions and flux, each pattern's own."""
+    count = len(data.positions)
+    moves = k * 0.1 * np.stack([np.sin(data.positions[:, 1]), np.cos(data.positions[:, 0])], axis=1)
+    flux = 1 + 0.02 * k * np.sin(np.arange(count) + data.positions[:, 0])
+    turn = np.exp(0.1j * k * np.arange(data.N))
+    return replace(
+        data.under(data.modes * turn),
+        positions=(data.positions + moves).astype(np.float32),
+        region_size=data.region_size + 2,
+        flux=flux.astype(np.float32),
+    )
+
+
+def recon_of(data, free, objects):
+    return Recon(Stitched(objects.astype(np.complex64), covered(data)), data, free, 0.5)
+
+
+# ---- one run
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scans")
+    for seed, name in enumerate(("a.cxi", "b.cxi")):
+        made = SimulateConfig(output=str(folder / name), N=N, n_positions=40, bad_pixels=9, seed=seed)
+        simulate_scan(made)
+    return [str(folder / name) for name in ("a.cxi", "b.cxi")]
+
+
+def run_of(files, folder, patch, network=1.0):
+    """The stand-ins after a run of the workflow, its folder and its metrics."""
+    found = StandIns(patch, network)
+    asked = ScanRunConfig(
+        data=DataConfig(file=tuple(files), N=N),
+        run="pretrained",
+        stitch=StitchConfig("refined", passes=2),
+        free_fraction=0.1,
+        denoise=False,
+    )
+    config, scans = understood(planned(asked))
+    workflows.scan.run(config, scans, RunFolder(folder))
+    return found, folder, json.loads((folder / "metrics.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def run(files, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        found = run_of(files[:1], tmp_path_factory.mktemp("run") / "out", patch)
+    return found
+
+
+def test_a_network_for_many_scans_begins_with_the_solvers_object(run):
+    """Each group with its own part of it, zero where a region reaches out of the object."""
+    found, _, _ = run
+    data, R = found.begun.data, found.begun.data.region_size
+    object_ = found.begun.object.objects[0]
+    assert data.n_groups > 0 and object_.any()
+    for g in range(data.n_groups):
+        expected = np.zeros((R, R), complex)
+        for i in range(R):
+            for j in range(R):
+                row, col = data.origins[g] + [i, j]
+                if 0 <= row < len(object_) and 0 <= col < len(object_):
+                    expected[i, j] = object_[row, col]
+        assert found.starts[g] is not None
+        np.testing.assert_array_equal(found.starts[g][0], expected)
+
+
+def stored(folder, name):
+    with np.load(folder / f"recons/{name}/recon.npz") as file:
+        return {key: file[key] for key in file.files}
+
+
+@pytest.mark.parametrize("name", ["solver", "pinn", "refined"])
+def test_the_beam_that_is_stored_with_an_object_is_its_own(run, name):
+    """The network works under the beam that the solver found."""
+    found, folder, metrics = run
+    recon = found.refined if name == "refined" else found.begun
+    beam = stored(folder, name)
+    np.testing.assert_array_equal(beam["probe"], recon.data.modes)
+    parts = (recon.data, recon.free)
+    places = np.concatenate([part.positions for part in parts])
+    flux = np.concatenate([part.flux for part in parts])
+    for k, place in enumerate(beam["positions"]):
+        (own,) = np.flatnonzero((places == place).all(axis=1))
+        assert beam["flux"][k] == flux[own]
+    assert len(beam["flux"]) == len(places) and np.ptp(flux) > 0.01
+    assert metrics[name]["beam"]["flux_rms"] == pytest.approx(np.std(flux.astype(float) ** 2), rel=1e-6)
+    assert metrics[name]["beam"]["moved_px"] == pytest.approx(0.07 * (3 if name == "refined" else 1), rel=0.3)
+
+
+def test_the_product_holds_the_last_object_under_its_own_beam(run):
+    found, folder, _ = run
+    beam = stored(folder, "refined")
+    with h5py.File(folder / "product.h5") as file:
+        probe, object_ = file["probe"][()], file["object"][()]
+        pixel = file["object"].attrs.get("pixel_height_m") or file["probe"].attrs.get("pixel_height_m")
+        places = np.stack([file[f"probe_position_{axis}_m"][()] for axis in "yx"], axis=1) / pixel
+    np.testing.assert_array_equal(probe.reshape(beam["probe"].shape), beam["probe"])
+    np.testing.assert_array_equal(object_.squeeze(), found.refined.object.objects[0])
+    steps = np.diff(beam["positions"].astype(float), axis=0)
+    np.testing.assert_allclose(np.diff(places, axis=0), steps, atol=1e-4)
+
+
+# ---- the flag of a network outside of its training
+
+
+@pytest.mark.parametrize(
+    "network, flagged", [(1.0, False), (1.5, True)], ids=["no worse than the solver", "worse"]
+)
+def test_a_network_is_judged_against_the_solver(files, tmp_path, monkeypatch, network, flagged):
+    """Where the solver explains the patterns no better, it is the measurement that is wrong."""
+    _, _, metrics = run_of(files[:1], tmp_path / "out", monkeypatch, network)
+    assert metrics["pinn"]["r_factor"] > 0.2 and metrics["solver"]["r_factor"] > 0.2
+    assert ("outside_training" in metrics["pinn"]["flags"]) == flagged
+
+
+# ---- several scans
+
+
+def test_a_pixel_that_is_bad_in_one_scan_is_bad_in_the_training(files, tmp_path, monkeypatch):
+    found = StandIns(monkeypatch)
+    config, scans = understood(ScanRunConfig(data=DataConfig(file=tuple(files), N=N), nepochs=1))
+    masks = [scan.detector.good_pixels for scan in scans]
+    assert (masks[0] != masks[1]).any() and not masks[0].all() and not masks[1].all()
+    with pytest.raises(Trained):
+        workflows.scan.run(config, scans, RunFolder(tmp_path / "out"))
+    np.testing.assert_array_equal(found.trained_on.good, masks[0] & masks[1])
+    patterns = np.asarray(found.trained_on.normalised(np.arange(3)))
+    assert (patterns[:, ~(masks[0] & masks[1])] == -1).all()
+
+
+# ---- other seams
+
+
+def test_an_exported_network_passes_over_bad_pixels_as_the_network_does(trained_run):
+    path = trained_run / "datasets/N32/gs2/test.npz"
+    data = load_dataset(path)
+    good = np.random.default_rng(4).random((N, N)) > 0.1
+    data = replace(data, amplitudes=np.where(good, data.amplitudes[:], 0), good=good, groups=data.groups[:4])
+    model = load_model(trained_run, "pinn")
+    view = model.view(data)
+    expected = np.empty((4, view.region_size, view.region_size), np.complex64)
+    model.predict_regions(view, expected, 4)
+
+    asked = ExportModelConfig(run=str(trained_run), network="pinn", format="litert", batch_size=4)
+    weights = read_network(trained_run, "pinn")
+    network = portable(weights, described(asked, weights, FORMATS["litert"]))
+    x, probe = view.normalised(view.groups), view.model_probe
+    assert (x == -1).any()
+    pairs = np.stack([probe.real, probe.imag]).astype(np.float32)
+    (found,) = network.serve(x, view.offsets, pairs).values()
+    found = found.numpy()[:, 0] + 1j * found.numpy()[:, 1]
+    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_positions_in_pixels_of_an_oblong_detector():
+    """One of an object pixel that belongs to 48 × 96 detector pixels is 2/3 and 1/3 of one of 32 × 32."""
+    given, pixel = np.array([[9.0, 9.0], [3.0, 30.0]]), object_pixel(None, None, None, 32)
+    found = positions_in_pixels(given, "px", pixel, 32, (48, 96))
+    np.testing.assert_allclose(found, [[6.0, 3.0], [2.0, 10.0]])
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_a_scan_of_an_oblong_detector(transpose):
+    """Positions are on the object, whose axes are those of the turned frames."""
+    rng = np.random.default_rng(0)
+    row, col = np.mgrid[:24, :36]
+    beam = 40 * np.exp(-((row - 12.0) ** 2 + (col - 18.0) ** 2) / 30)
+    places = rng.uniform(0, 60, (30, 2))
+    frames = Frames(rng.poisson(beam * rng.uniform(0.8, 1.2, (30, 1, 1))).astype(np.uint16))
+    raw = RawScan("keymap", frames, "counts", "centre", places, "px")
+    config = DataConfig(file=("x",), N=16, transpose=transpose, hot_pixels=False)
+    scan = understand(raw, config)
+    height, width = (36, 24) if transpose else (24, 36)
+    steps = np.diff(scan.positions, axis=0) / np.diff(places, axis=0)
+    np.testing.assert_allclose(steps, np.broadcast_to([16 / height, 16 / width], steps.shape), rtol=1e-6)
+
+
+class Frames:
+    """Patterns in memory."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def read(self, index):
+        return self.array[index]
+
+    def close(self):
+        pass

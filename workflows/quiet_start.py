@@ -1,0 +1,73 @@
+"""TensorFlow started without the lines that it prints where nothing is wrong.
+
+They come from C++ before its logging is set up, so that no setting keeps them back. What else it prints is
+shown, also where it is the last that the process does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+STDERR = 2
+PATIENCE_S = 5  # for the last lines
+NOTES = r"WARNING: All log messages before absl::InitializeLog|I\d{4} [\d:.]+ +\d+ \w+\.cc:\d+\]"
+NO_DEVICE = r"[WE]\d{4} [\d:.]+ +\d+ cuda_\w+\.cc:\d+\] failed call to cuInit"
+DEVICES = ("/dev/nvidia*", "/dev/dxg")
+FILTER = """
+import re, sys
+noise = re.compile(sys.argv[1].encode())
+for line in sys.stdin.buffer:
+    if not noise.match(line):
+        sys.stderr.buffer.write(line)
+        sys.stderr.buffer.flush()
+"""
+
+
+def start_tensorflow() -> None:
+    """Import TensorFlow and look for devices; ``TF_CPP_MIN_LOG_LEVEL=0`` or ``1`` shows all that it says."""
+    if "tensorflow" in sys.modules:
+        return
+    wanted = os.environ.setdefault(LEVEL, "2") in ("0", "1")
+    with contextlib.nullcontext() if wanted else without_lines(noise()):
+        import tensorflow as tf
+
+        tf.config.list_physical_devices()
+
+
+def noise() -> str:
+    """What the lines begin with that say nothing: that there is no driver where there is no device, too."""
+    device = any(glob.glob(pattern) for pattern in DEVICES)
+    return NOTES if device else f"{NOTES}|{NO_DEVICE}"
+
+
+@contextlib.contextmanager
+def without_lines(pattern: str) -> Iterator[None]:
+    """Leave out the lines on stderr that match ``pattern``, whoever in this process writes them.
+
+    Another process reads them and passes the rest on, so that none is lost where this one ends at once.
+    """
+    command = [sys.executable, "-I", "-S", "-c", FILTER, pattern]
+    try:
+        reader = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    except OSError:
+        yield
+        return
+    assert reader.stdin is not None
+    sys.stderr.flush()
+    before = os.dup(STDERR)
+    os.dup2(reader.stdin.fileno(), STDERR)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(before, STDERR)
+        os.close(before)
+        reader.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            reader.wait(PATIENCE_S)
