@@ -65,7 +65,8 @@ EXPLAINED = (
         "which pass of solver and refinement is the best, and their own positions and flux are fitted where "
         "those of the others are (of LSQ-ML's row neither)",
         "half_scan_frc": "Fourier ring correlation of two objects, each from a random half of the "
-        "patterns through the solver with probe and positions kept (without a solver: the network), aligned by one scale and one phase "
+        "patterns through the solver with probe and positions kept (without a solver: the network), "
+        "aligned by one scale and one phase "
         "plane; where it falls below 0.5, 1/7, and the half-bit curve (van Heel & Schatz 2005), as a "
         "fraction of Nyquist, and as a half period in object pixels and in metres; null: never",
     }

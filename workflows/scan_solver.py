@@ -86,22 +86,20 @@ def complete(
     likelihood = replace(solved.terms.likelihood, data=whole, advance=lambda patterns: None)
     terms = replace(solved.terms, likelihood=likelihood)
     last = fit(terms, state, solved.free, config.solver.steps)
-    parts = [
-        explained(
-            whole.subset(part, size),
-            replace(last.state, positions=last.state.positions[part], flux=last.state.flux[part]),
-            f,
-            size,
-        )
-        for part, size in ((kept, config.patterns_in_group), (out, 1))
-    ]
+
+    def part_of(indices: np.ndarray, size: int) -> Dataset:
+        places = last.state.positions[indices], last.state.flux[indices]
+        here = replace(last.state, positions=places[0], flux=places[1])
+        return explained(whole.subset(indices, size), here, f, size)
+
+    data, free = part_of(kept, config.patterns_in_group), part_of(out, 1)
     mask = covered(whole)
     image = Stitched(np.where(mask, last.state.object, 0).astype(np.complex64), mask)
-    return replace(solved, state=last.state, fit=last, terms=terms), Recon(image, *parts, 0.0)
+    return replace(solved, state=last.state, fit=last, terms=terms), Recon(image, data, free, 0.0)
 
 
 def continue_from(start: Recon, solved: Solved | None, config: ScanRunConfig) -> Recon:
-    """The most likely object and beam near another object, with the noise, prior and freedom of the solver."""
+    """The most likely object and beam near another object, under the solver's noise, prior and freedom."""
     began = time.perf_counter()
     data = start.data
     if solved is None:
@@ -133,7 +131,7 @@ def recon_of(
 
 
 def half_object(recon: Recon, solved: Solved, steps: int) -> Callable[[Dataset], Stitched]:
-    """A function that reconstructs some of the patterns of a reconstruction, with the beam as it was found."""
+    """A function that reconstructs some of a reconstruction's patterns, with the beam as it was found."""
 
     def infer(part: Dataset) -> Stitched:
         likelihood = replace(

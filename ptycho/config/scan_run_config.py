@@ -30,9 +30,9 @@ FAST = UnrolledModel(stages=3)  # model=unrolled_fast
 class ScanRunConfig(NetworkConfig):
     """Everything a run on a measured scan depends on.
 
-    ``models`` null: a network where ``run``, ``nepochs`` or a ``model`` is stated, else the solver alone. Where
-    a network is asked for and none of these is stated, it is the one that comes with the program, without
-    training; ``nepochs`` is 0 where ``run`` names a trained network, and else 10.
+    ``models`` null: a network where ``run``, ``nepochs`` or a ``model`` is stated, else the solver alone.
+    Where a network is asked for and none of these is stated, it is the one that comes with the program,
+    without training; ``nepochs`` is 0 where ``run`` names a trained network, and else 10.
     ``batch_size`` null: 1 for the large tiles of the network that comes with the program, where it is not
     trained on, else 8. ``group_size`` and ``tiles`` null: those of the network of ``run``, or 1 and false.
     """
@@ -43,7 +43,7 @@ class ScanRunConfig(NetworkConfig):
     data: DataConfig = field(default_factory=lambda: DataConfig(file=("-",)))
     batch_size: int | None = None  # type: ignore[assignment]  # never None once made
     model: GeneratorConfig = field(default_factory=lambda: FAST)
-    models: tuple[str, ...] | None = None  # type: ignore[assignment]  # never None once made
+    models: tuple[str, ...] = None  # type: ignore[assignment]  # null: see above; never None once made
     stitch: StitchConfig = field(default_factory=lambda: StitchConfig("refined"))
     denoise: bool = False
     run: str | None = None

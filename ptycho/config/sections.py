@@ -290,8 +290,8 @@ class LsqmlConfig:
 class SolverConfig:
     """The solver of a measured scan: what it finds besides object and probe, under which noise and prior.
 
-    ``positions``, ``flux`` and ``background`` null: found where patterns that are kept out say so. ``strength``
-    null: chosen by them. ``steps`` 0: no solver.
+    ``positions``, ``flux`` and ``background`` null: found where patterns that are kept out say so.
+    ``strength`` null: chosen by them. ``steps`` 0: no solver.
     """
 
     steps: int = 400

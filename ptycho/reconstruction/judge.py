@@ -1,7 +1,7 @@
 """Which of two states explains patterns better that neither was fitted to, and by more than chance?
 
-What is compared is Poisson's deviance (without photon counts, the squared misfit in units of the noise). Three
-ways to keep something out:
+What is compared is Poisson's deviance (without photon counts, the squared misfit in units of the noise).
+Three ways to keep something out:
 
 - **patterns**: some of the scan. Their own positions and flux are fitted where those of the others are, at
   the price of two units of deviance for each number (Akaike 1974).

@@ -1,18 +1,18 @@
-"""How likely the measured patterns are under an object and a beam, and the gradient of that: the compiled part.
+"""How likely the measured patterns are under an object and a beam, and its gradient: the compiled part.
 
     λ_j = (Σ_m |F ψ_jm|² + b) / f²,   ψ_jm = c_j P_m(x − s_j) O[w_j + x],   r_j = w_j + s_j, w_j whole
 
-in photons, f being the normalised amplitude of one (where photons are not known, of one *effective* photon:
-such that the noise of an amplitude is ½, as it is for photons). Up to a constant, −2 log p of a pixel in which
-n were measured is its deviance:
+in photons, f being the normalised amplitude of one (where photons are not known, of one *effective*
+photon: such that the noise of an amplitude is ½, as it is for photons). Up to a constant, −2 log p of a
+pixel in which n were measured is its deviance:
 
     poisson    2 [λ − n + n log(n/λ)]                        photons are what they are
     gaussian   4 (√λ − √n)²                                  amplitudes with one variance
     excess     4 (√λ − √n)² / (1 + ε² n)                     beside photon noise an error ε of each intensity
     robust     8 h² [√(1 + (√λ − √n)² / h²) − 1]             beyond h an error counts by its size
 
-Sources: Thibault & Guizar-Sicairos, New J. Phys. 14 (2012) 063004; Godard et al., Opt. Express 20 (2012) 25914;
-the last is the pseudo-Huber function.
+Sources: Thibault & Guizar-Sicairos, New J. Phys. 14 (2012) 063004; Godard et al., Opt. Express 20 (2012)
+25914; the last is the pseudo-Huber function.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def likelihood_step(noise: str, free: tuple[str, ...], moved: bool, compile_xla:
         compile_xla: compile with XLA.
 
     Returns:
-        ``(windows, fractions, flux, modes, background, amplitudes, photon, excess) → (deviance (B,), gradients
-        by name)``; amplitudes ``√n (B, N, N)`` are ``UNMEASURED`` where nothing was measured, photon is f, excess
-        ε. The gradient of a complex value is ``∂/∂re + i ∂/∂im``.
+        ``(windows, fractions, flux, modes, background, amplitudes, photon, excess) → (deviance (B,),
+        gradients by name)``; amplitudes ``√n (B, N, N)`` are ``UNMEASURED`` where nothing was measured,
+        photon is f, excess ε. The gradient of a complex value is ``∂/∂re + i ∂/∂im``.
     """
 
     def step(

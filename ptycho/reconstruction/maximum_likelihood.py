@@ -1,11 +1,11 @@
 """From a scan to its most likely object and beam: what is freed, what is smoothed, and the fit.
 
 1. On the *core*, some neighbouring patterns in the middle of the scan, the object is fitted to the beam as
-   it is told; then one thing more is freed after the other, the simplest first, and kept where patterns (or photons)
-   that were kept out are explained better by more than chance: probe, positions, flux, another mode, background.
-   Then the strength of the prior is chosen in the same way, the weakest of those as good as the best.
-2. On the whole scan the object begins as a constant under the beam of the core, and all that was freed is fitted
-   until steps gain nothing more.
+   it is told; then one thing more is freed after the other, the simplest first, and kept where patterns (or
+   photons) that were kept out are explained better by more than chance: probe, positions, flux, another
+   mode, background. Then the strength of the prior is chosen in the same way, the weakest of those as good as the best.
+2. On the whole scan the object begins as a constant under the beam of the core, and all that was freed is
+   fitted until steps gain nothing more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ptycho.reconstruction.judge import Comparison, Judge, compare, keep_out
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import Fit, Terms, fit
+from ptycho.reconstruction.solver import NO_PRIOR, Fit, Terms, fit
 from ptycho.reconstruction.state import Freedom, State, more_modes
 from ptycho.reconstruction.unknowns import lit_pixels
 from ptycho.scan.dataset import Dataset
@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 CORE_PIXELS, FEWEST = 2**20, 100  # of the patterns that decide, and how many there are at least
 DECIDING = 60  # steps of a fit that decides
 FIRST = 30  # steps of the object alone, on the whole scan
+MOST_MODES = 3
+NOTHING = Freedom(False)  # but the object
 STRENGTHS = (0.0, 10.0, 30.0, 100.0, 300.0)  # λ that are tried, of prior=smooth
 DARKEST = 0.02  # of the pixels, whose mean is what a background begins with
 NOISE_ROUNDS, SAME_NOISE = 8, 0.03  # until the noise changes by less
@@ -101,18 +103,18 @@ class Solved:
 
 @dataclass(eq=False)
 class Deciding:
-    """The core while it is decided: all of it and its noise, what is fitted, what judges, what is free so far."""
+    """The core while it is decided: its noise, what is fitted, what judges, what is free so far."""
 
     noise: ScanLikelihood
     kept: ScanLikelihood
     judge: Judge
     wishes: Wishes
     state: State
-    free: Freedom = Freedom(False)
+    free: Freedom = NOTHING
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0))
     decisions: list[Decision] = field(default_factory=list)
 
-    def fitted(self, state: State, free: Freedom, prior: Prior = Prior(), steps: int | None = None) -> Fit:
+    def fitted(self, state: State, free: Freedom, prior: Prior = NO_PRIOR, steps: int | None = None) -> Fit:
         terms = Terms(self.kept, prior, self.wishes.moves, self.wishes.lit)
         return fit(terms, state, free, steps or min(DECIDING, self.wishes.steps))
 
@@ -218,9 +220,6 @@ def _offer_modes(deciding: Deciding) -> None:
             return
 
 
-MOST_MODES = 3
-
-
 def choose_prior(deciding: Deciding) -> Prior:
     """The weakest prior that is as good as the best, by what was kept out; the beam stays as it is."""
     wishes = deciding.wishes
@@ -244,8 +243,8 @@ def choose_prior(deciding: Deciding) -> Prior:
 
 
 def _first_noise(data: Dataset, wishes: Wishes, compile_xla: bool) -> ScanLikelihood:
-    """The core under the noise that is asked for; where photons are not known, of a strength that residuals of
-    the object alone give."""
+    """The core under the noise that is asked for; where photons are not known, of a strength that
+    residuals of the object alone give."""
     part = core(data)
     kind = wishes.noise if wishes.noise != "auto" else "poisson" if data.counts else "gaussian"
     unit = 1.0 if data.counts else noise_unit(part)

@@ -52,7 +52,7 @@ class Misfit:
 
     @property
     def unexplained(self) -> np.ndarray:
-        """Of each pattern, per pixel: Poisson's deviance, or the squared misfit where counts are not known."""
+        """Of each pattern, per pixel: Poisson's deviance, or the squared misfit without counts."""
         total = self.squared if self.deviance is None else self.deviance
         return total / np.maximum(self.pixels, 1)
 

@@ -45,16 +45,16 @@ class Prior:
         return self.strength * value, (self.strength * gradient).astype(image.dtype)
 
 
-def _smooth(square: np.ndarray) -> tuple[float, np.ndarray]:
+def _smooth(square: np.ndarray) -> tuple[float, np.ndarray | np.float32]:
     return float(square.sum(dtype=float)), np.float32(2)
 
 
-def _edges(square: np.ndarray) -> tuple[float, np.ndarray]:
+def _edges(square: np.ndarray) -> tuple[float, np.ndarray | np.float32]:
     root = np.sqrt(square + np.float32(STEP**2))
     return float(np.sum(root - np.float32(STEP), dtype=float)), 1 / root
 
 
-PRIORS: dict[str, tuple[Callable[[np.ndarray], tuple[float, np.ndarray]], float]] = {
+PRIORS: dict[str, tuple[Callable[[np.ndarray], tuple[float, np.ndarray | np.float32]], float]] = {
     "smooth": (_smooth, 8.0),
     "edges": (_edges, 4 / STEP),
 }

@@ -36,8 +36,8 @@ def minimise(function: Function, start: np.ndarray) -> Iterator[Point]:
     """The start, then the point after every step, without end; it ends where no step leads down.
 
     Args:
-        function: ``x → (value, gradient)``, x ``(n,)`` real, in units in which a unit step of steepest descent
-            is about right.
+        function: ``x → (value, gradient)``, x ``(n,)`` real, in units in which a unit step of steepest
+            descent is about right.
         start: ``(n,)``.
     """
     value, gradient = function(start)

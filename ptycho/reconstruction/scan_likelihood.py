@@ -46,7 +46,7 @@ class ScanLikelihood:
     Attributes:
         data: the patterns.
         normalisation: f, in whose units states are.
-        unit: amplitude of one photon, or of one effective photon; see :mod:`~ptycho.reconstruction.likelihood`.
+        unit: amplitude of one (effective) photon; see :mod:`~ptycho.reconstruction.likelihood`.
         noise, excess: the noise of a pixel.
         compile_xla: compile with XLA.
         instead: amplitudes ``(J, N, N)`` float32 in place of the dataset's; None: those.

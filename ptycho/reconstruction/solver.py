@@ -22,6 +22,7 @@ from ptycho.scan.probe import orthogonal_modes
 
 RESTART = 60  # steps, after which curvatures are taken anew
 WINDOW = 5  # steps over which the gain is looked at
+NO_PRIOR = Prior()
 ENOUGH = 1e-4  # gain of −log p in a step, for each unknown that patterns tell of, below which all is found
 
 
@@ -47,7 +48,7 @@ class Terms:
     """What a fit is of: its likelihood, the prior, the model of moves, and where the probe may be."""
 
     likelihood: ScanLikelihood
-    prior: Prior = Prior()
+    prior: Prior = NO_PRIOR
     moves: str = "free"
     lit: np.ndarray | None = None
 
@@ -70,15 +71,16 @@ def fit(
         enough: gain of a step for each unknown with which it ends.
         watch: called with the state and the objective after every step.
     """
-    state, course, evaluations, power = start, [], 0, _power(start)
+    state, evaluations, power = start, 0, _power(start)
+    course: list[float] = []
     converged, limit = False, enough * _told(start, free, terms)
     while len(course) <= steps and not converged:
         unknowns = Unknowns.of(
             state, free, terms.likelihood.photon, terms.moves, terms.lit, terms.prior.curvature
         )
-        last, before = None, len(course)
-        for point in minimise(_objective(terms, unknowns, power), unknowns.start()):
-            last, evaluations = point, evaluations + point.evaluations
+        before, u = len(course), unknowns.start()
+        for point in minimise(_objective(terms, unknowns, power), u):
+            u, evaluations = point.x, evaluations + point.evaluations
             course.append(point.value)
             watch(unknowns.state(point.x), point.value)
             done = len(course) - before
@@ -87,7 +89,7 @@ def fit(
                 break
         else:
             converged = True
-        state = normalise(unknowns.state(last.x), power, free)
+        state = normalise(unknowns.state(u), power, free)
     return Fit(state, course, evaluations, converged)
 
 
@@ -96,8 +98,8 @@ def _objective(
 ) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
     """Half the deviance and the prior of the object in the scale in which the probe has its power.
 
-    With Q = αO, α² = Σ|P|²/power, the prior cannot be had for nothing by light that goes from the object to the
-    probe: ``∂/∂O = α g(Q)``, ``∂/∂P = ⟨g(Q), O⟩ α P / Σ|P|²``.
+    With Q = αO, α² = Σ|P|²/power, the prior cannot be had for nothing by light that goes from the object to
+    the probe: ``∂/∂O = α g(Q)``, ``∂/∂P = ⟨g(Q), O⟩ α P / Σ|P|²``.
     """
 
     def function(u: np.ndarray) -> tuple[float, np.ndarray]:

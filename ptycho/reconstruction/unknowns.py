@@ -4,8 +4,8 @@
     H_r = 4 Σ |P ∂O_j|² / f²,   H_c = 4 Σ |P O_j|² / f²,   H_β = 4 J / f²
 
 H is the diagonal of the Gauss-Newton matrix of half the deviance, f² the light of one photon. Positions move
-by Π Δr, where Π takes off what their model leaves out; the mean flux stays as it is, since the probe can take it;
-a background is β², so that it stays positive.
+by Π Δr, where Π takes off what their model leaves out; the mean flux stays as it is, since the probe can
+take it; a background is β², so that it stays positive.
 """
 
 from __future__ import annotations
