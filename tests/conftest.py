@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-if "PYTEST_XDIST_WORKER" in os.environ:  # one process a core: more threads would wait for each other
-    for tool in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
-        os.environ.setdefault(tool, "1")
+# Always, so that a test alone computes what it computes in the suite: the number of threads is the order of
+# sums. And with one process a core, more threads would wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
 from ptycho.config import LinesObject, RunConfig, TrainConfig, UNetModel, UnrolledModel, XlaConfig
 
@@ -55,6 +57,18 @@ def pytest_collection_modifyitems(items):
 def small_run(**changes):
     """A :class:`RunConfig` that simulates in well under a second; 8 × 8 groups on the test image."""
     return RunConfig(**(SMALL | changes))
+
+
+@pytest.fixture
+def within(record_property):
+    """``within(name, score, above=…, below=…)``: asserts it, and notes it for benchmarks/score_limits.py."""
+
+    def check(name, score, above=None, below=None):
+        record_property(name, [float(score), above, below])
+        assert above is None or score > above, f"{name}: {score} is not above {above}"
+        assert below is None or score < below, f"{name}: {score} is not below {below}"
+
+    return check
 
 
 @pytest.fixture(scope="session")

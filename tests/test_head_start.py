@@ -35,7 +35,7 @@ def test_summary_names_the_first_pass_at_a_level():
     }
 
 
-def test_a_short_run(trained_run, tmp_path):
+def test_a_short_run(trained_run, tmp_path, within):
     main([str(trained_run), "--passes", "2", "--out", str(tmp_path)])
     with (tmp_path / "head_start.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -43,7 +43,8 @@ def test_a_short_run(trained_run, tmp_path):
         (start, str(k)) for start in ("the pinn", "a constant") for k in range(3)
     ]
     first, last = float(rows[0]["amplitude_ssim"]), float(rows[2]["amplitude_ssim"])
-    assert last > first > float(rows[3]["amplitude_ssim"])
+    within("SSIM gained in two passes", last - first, above=0.0)
+    within("SSIM of the start, above a constant's", first - float(rows[3]["amplitude_ssim"]), above=0.0)
     assert "a constant" in (tmp_path / "head_start.md").read_text()
     assert imread(tmp_path / "head_start.png").std() > 0
 

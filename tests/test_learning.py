@@ -74,16 +74,20 @@ def learned(tmp_path_factory):
         return grid_lines.run(CONFIG, folder)
 
 
-def test_a_short_training_comes_to_the_quality_it_has_always_had(learned):
-    """Reached: .931 / .976, 0.051 rad, refined .9992. Without neighbours .920 / .956, with a neighbour radius
-    that does not follow N .929 / .974, with the CNNs' numbers not scaled to order one .928 / .972, untrained
-    .837 / .845."""
+def test_a_short_training_comes_to_the_quality_it_has_always_had(learned, within):
+    """Between what is reached, on any number of threads and with or without oneDNN, and without neighbours.
+
+    Reached: .933 to .940 / .974 to .976, .052 to .057 rad, refined .9990; without neighbours .918 to .922 /
+    .951 to .958, .110 to .131 rad, .9962 to .9973; untrained .837 / .845. The rounding of sums alone is worth
+    .007 of amplitude: a neighbour radius that does not follow N (.923 to .931 / .974) and CNNs whose numbers
+    are not scaled to order one (.920 to .929 / .973) are too near for scores, and have tests of their own.
+    """
     scores = learned.metrics["pinn"]
     amplitude, phase = scores["ssim"]
-    assert amplitude > 0.93
-    assert phase > 0.9748
-    assert scores["phase_rmse_rad"] < 0.055
-    assert scores["stitching"]["refined"]["ssim"][0] > 0.9985
+    within("SSIM of the amplitude", amplitude, above=0.925)
+    within("SSIM of the phase", phase, above=0.967)
+    within("phase RMSE, rad", scores["phase_rmse_rad"], below=0.08)
+    within("SSIM refined", scores["stitching"]["refined"]["ssim"][0], above=0.998)
     assert "probe_far_from_training" not in scores["flags"]
 
 
@@ -118,7 +122,7 @@ def test_inference_on_the_jittered_scan_of_a_run_is_the_runs_own(learned):
     assert damaged(learned.folder) == []
 
 
-def test_weights_serve_other_groups_without_training(learned):
+def test_weights_serve_other_groups_without_training(learned, within):
     """Nothing in ``unrolled`` depends on C or R: groups of nearest patterns are reconstructed, too."""
     model, test = load_model(learned.folder), load_dataset(learned.folder / "datasets/N32/gs1/test.npz")
     truth, rectangle = test.objects, test.tiling.rectangle
@@ -127,7 +131,7 @@ def test_weights_serve_other_groups_without_training(learned):
         found = model.reconstruct(grouped)
         region = metrics.Region(*rectangle)
         scores = metrics.score_images(found.objects, truth, found.mask, region)
-        assert scores["ssim"][0] > 0.95, count
+        within(f"SSIM in groups of {count}", scores["ssim"][0], above=0.95)
 
 
 @pytest.fixture
@@ -250,7 +254,7 @@ def test_the_cnns_see_the_update_g(unrolled):
     set_weights(pinn, weights)
 
 
-def test_the_cnns_see_numbers_of_order_one(datasets, small_config, monkeypatch):
+def test_the_cnns_see_numbers_of_order_one(datasets, small_config, monkeypatch, within):
     """Bare objects are of order 0.3 and their updates of 0.03; unscaled, they train several times slower."""
     config = small_config(model=UnrolledModel(stages=1, width=4))
     data = datasets["train"]
@@ -266,14 +270,14 @@ def test_the_cnns_see_numbers_of_order_one(datasets, small_config, monkeypatch):
     x, offsets = data.normalised(data.groups[:8]), data.offsets[:8]
     objects = pinn(x, offsets, data.model_probe).numpy()
     real, _, g_real, g_imag, light = (np.sqrt(np.mean(np.square(f))) for f in np.moveaxis(seen[0], -1, 0))
-    assert 0.5 < real < 5
-    assert 0.2 < np.hypot(g_real, g_imag) < 5
-    assert 0.2 < light <= 1
+    within("object", real, above=0.8, below=5)
+    within("update", np.hypot(g_real, g_imag), above=0.2, below=5)
+    within("light", light, above=0.2, below=1)
     # and what they give, of order one, corrects the object by about its own size
     margin = (data.region_size - pinn.generator.side) // 2
     centre = objects[:, margin:-margin, margin:-margin] if margin else objects
     imaginary = np.median(centre.imag)
-    assert 0.1 < imaginary < 0.5
+    within("correction", imaginary, above=0.1, below=0.5)
 
 
 def test_a_group_does_not_depend_on_what_else_is_in_its_batch(unrolled):

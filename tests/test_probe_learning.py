@@ -158,19 +158,31 @@ def error(found, true):
     return np.linalg.norm(found / factor - true) / np.linalg.norm(true)
 
 
-def test_a_wrong_probe_becomes_right(data):
-    """Given with a third too much defocus; a quarter of the error goes in so short a training."""
+def visited(data, times):
+    """The same groups so often: one epoch with the steps of several."""
+    return replace(
+        data, groups=np.tile(data.groups, (times, 1)), neighbours=np.tile(data.neighbours, (times, 1))
+    )
+
+
+def test_a_wrong_probe_becomes_right(data, within):
+    """Given with a third too much defocus; a third of the error goes in so short a training.
+
+    In one epoch, so that none is chosen: of several, the validation loss of eight patterns keeps the first or
+    the last by the rounding of sums. Left are .64 to .68 of the error, whatever the seed, the threads, and
+    oneDNN; at a rate of 1 instead of 20 .96, with the gradient turned or conjugated more than 3.
+    """
     true, given = data["train"].probe, make_probe(ZonePlateProbe(defocus_um=60.0), 32)
     told = wrong(data, given)
     views = [with_neighbours(CONFIG, told[role]) for role in ("train", "val")]
-    settings = {"batch_size": 8, "learning_rate": 2e-3, "seed": 0, "compile_xla": False}
+    settings = {"batch_size": 8, "learning_rate": 2e-3, "seed": 0, "compile_xla": False, "probe_rate": 20.0}
     errors = []
-    for rate, start in ((40.0, 0), (40.0, 6)):
-        learner = learner_of(views[0])
-        train(learner, *views, CONFIG.train, epochs=6, probe_rate=rate, probe_start=start, **settings)
+    for start, times in ((0, 8), (1, 1)):
+        learner, long = learner_of(views[0]), visited(views[0], times)
+        train(learner, long, views[1], CONFIG.train, epochs=1, probe_start=start, **settings)
         errors.append(error(learner.modes(views[0].model_probe)[0], true))
     assert errors[1] == pytest.approx(error(given, true), rel=1e-3) and errors[1] > 0.3
-    assert errors[0] < 0.8 * errors[1]
+    within("error of a learned probe, of the given one's", errors[0] / errors[1], below=0.8)
 
 
 def test_a_dataset_under_other_modes_keeps_the_power(data):

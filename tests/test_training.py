@@ -250,11 +250,12 @@ def test_the_pinn_trains_without_the_truth(data):
         fit(model, blind["train"], blind["val"], supervised=True)
 
 
-def test_the_baseline_learns(data):
+def test_the_baseline_learns(data, within):
     single = {role: part.single_patterns(1) for role, part in data.items()}
     model = build_baseline(CONFIG, training_geometry(CONFIG, single["train"]))
     history = fit(model, single["train"], single["val"], epochs=3, supervised=True)
-    assert history.rows[-1]["loss"] < 0.7 * history.rows[0]["loss"]
+    fall = history.rows[-1]["loss"] / history.rows[0]["loss"]
+    within("third over first loss of the baseline", fall, below=0.7)
 
 
 # ---- the schedule
@@ -290,18 +291,27 @@ def test_the_schedule_runs_over_all_epochs():
 # ---- the network
 
 
-def test_the_loss_falls(pinn):
-    rows = pinn[1].rows
-    assert rows[2]["loss"] < rows[1]["loss"] < rows[0]["loss"]
-    assert rows[2]["val_loss"] < rows[0]["val_loss"]
+def test_the_loss_falls(data, within):
+    """Of the same groups, before and after: to .87 and .86 of what it was.
+
+    The first epochs raise it above the bare iteration's; and the mean over an epoch, which leaves out a
+    remainder of its own, falls by chance where nothing is learned.
+    """
+    model, start = untrained_pinn(data["train"]), untrained_pinn(data["train"])
+    fit(model, data["train"], data["val"], epochs=30)
+    for role in ("train", "val"):
+        part = data[role]
+        batch, probe = batch_of(part, np.arange(part.n_groups)), tf.constant(part.model_probe)
+        before, after = (float(m.losses_of(batch, probe, part.normalisation)["loss"]) for m in (start, model))
+        within(f"loss of {role} groups, of that before", after / before, below=0.94)
 
 
-def test_the_validation_loss_is_that_of_the_weights_kept(pinn, data):
+def test_the_validation_loss_is_that_of_the_weights_kept(pinn, data, within):
     model, history = pinn[:2]
     val = data["val"]
     losses = model.losses_of(batch_of(val, np.arange(4)), tf.constant(val.model_probe), val.normalisation)
     best = min(row["val_loss"] for row in history.rows)
-    assert float(losses["loss"]) == pytest.approx(best, rel=1e-4)
+    within("loss of the weights kept, relatively", abs(float(losses["loss"]) / best - 1), below=1e-4)
 
 
 def test_the_global_generators_are_untouched(pinn):
@@ -309,9 +319,9 @@ def test_the_global_generators_are_untouched(pinn):
     assert before == after
 
 
-def test_xla_changes_nothing_but_rounding(pinn, plain):
+def test_xla_changes_nothing_but_rounding(pinn, plain, within):
     for a, b in zip(pinn[1].rows, plain[1].rows, strict=True):
-        assert a["loss"] == pytest.approx(b["loss"], rel=1e-3)
+        within(f"loss under XLA, epoch {a['epoch']}", abs(a["loss"] / b["loss"] - 1), below=1e-3)
 
 
 def test_another_seed_gives_other_weights(plain, data):

@@ -1,0 +1,91 @@
+"""How near the scores that tests compare come to their limits: over threads and both settings of oneDNN.
+
+    python -m benchmarks.score_limits [TESTS …] [--threads 1 2 4] [--onednn 0 1]
+
+A training sums in another order on another number of threads, and in other orders with oneDNN; what it ends
+with is then another draw. Every score that a test checks by ``within`` is printed with the least and greatest
+of its values, its limit, and how many times its spread the nearest value is away from the limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = ("learning", "probe_learning", "pretraining", "general_network", "generators", "training")
+TESTS += ("workflow", "infer", "head_start", "zero_shot")
+ROOT = Path(__file__).parents[1]
+COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
+
+
+class Scores:
+    """A plugin of pytest that runs only the tests with scores, and collects these as ``rows``."""
+
+    def __init__(self):
+        self.rows = []
+
+    def pytest_collection_modifyitems(self, config, items):
+        chosen = [item for item in items if "within" in item.fixturenames]
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call":
+            self.rows += [(report.nodeid, name, *bounds) for name, bounds in report.user_properties]
+
+
+def measure(tests: list[str]) -> None:
+    """Run the tests in this process, and print what was collected as the last line."""
+    import pytest
+
+    scores = Scores()
+    pytest.main(["-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", *tests], plugins=[scores])
+    print("\n" + json.dumps(scores.rows))
+
+
+def measured(tests: list[str], threads: int, onednn: int) -> list[list]:
+    """The same in a process of its own: TensorFlow reads its settings once."""
+    environment = os.environ | dict.fromkeys(COUNTS, str(threads)) | {"TF_ENABLE_ONEDNN_OPTS": str(onednn)}
+    command = [sys.executable, "-m", "benchmarks.score_limits", "--here", *tests]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def line(key: tuple, values: list[float], above: float | None, below: float | None) -> str:
+    """One score: its range, its limit, and their distance in spreads."""
+    low, high = min(values), max(values)
+    room = min(low - above if above is not None else 1e300, below - high if below is not None else 1e300)
+    limit = f"> {above:g}" if above is not None else f"< {below:g}"
+    spreads = f"{room / (high - low):.1f}" if high > low else "–"
+    test = key[0].removeprefix("tests/test_").replace(".py::test_", ": ")
+    return f"| {test} | {key[1]} | {low:.5g} to {high:.5g} | {limit} | {high - low:.2g} | {spreads} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("tests", nargs="*", default=[f"tests/test_{name}.py" for name in TESTS])
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2, 4])
+    parser.add_argument("--onednn", nargs="+", type=int, default=[0, 1])
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.here:
+        return measure(asked.tests)
+    scores: dict[tuple, list] = {}
+    for threads, onednn in itertools.product(asked.threads, asked.onednn):
+        counted: dict[tuple, int] = {}
+        for test, name, value, *limits in measured(asked.tests, threads, onednn):
+            counted[test, name] = counted.get((test, name), 0) + 1  # a name in a loop
+            scores.setdefault((test, name, counted[test, name]), []).append((value, *limits))
+        print(f"{threads} threads, oneDNN {onednn}: {sum(counted.values())} scores", file=sys.stderr)
+    print("| test | score | values | limit | spread | room, in spreads |\n|---|---|---|---|---|---|")
+    for key, rows in scores.items():
+        print(line(key, [value for value, *_ in rows], *rows[0][1:]))
+
+
+if __name__ == "__main__":
+    main()
