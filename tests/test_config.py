@@ -240,7 +240,8 @@ def test_every_field_is_refused_somewhere():
 
 def test_large_tiles_go_through_the_pretrained_network_one_by_one():
     for values, expected in (
-        ({}, 1),
+        ({}, 8),
+        ({"models": ("pinn",)}, 1),
         ({"run": "pretrained"}, 1),
         ({"run": "pretrained", "nepochs": 2}, 8),
         ({"nepochs": 3}, 8),

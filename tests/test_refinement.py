@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import reference
+from ptycho.reconstruction.joint_state import State
 
 from ptycho import progress
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.reconstruction import joint, refinement
-from ptycho.reconstruction.joint_state import State
 from ptycho.reconstruction.refinement import DAMPING, corrected, refine
 from ptycho.reconstruction.stitching import stitch, stitch_each
 

@@ -22,8 +22,7 @@ SMALL = (
     "model.width=8",
     "xla.compile=false",
     "train.learning_rate=2e-3",
-    "stitch.passes=4",
-    "solver.passes=4",
+    "solver.steps=30",
 )
 
 
@@ -81,7 +80,7 @@ def test_no_pattern_is_both_fitted_and_kept_out(scan, tmp_path):
     from workflows.scan import prepared
 
     data_of_file = DataConfig(file=str(scan), domain="amplitude")
-    config = ScanRunConfig(data=data_of_file, group_size=3, solver=SolverConfig(passes=0))
+    config = ScanRunConfig(data=data_of_file, group_size=3, nepochs=1, solver=SolverConfig(steps=0))
     understood = understand(opened(config.data), config.data)
     each = prepared("scan", understood, config, RunFolder(tmp_path / "run"))
     fitted, kept_out = ({tuple(position) for position in part.positions} for part in (each.data, each.free))
@@ -146,7 +145,7 @@ def test_a_trained_network_reconstructs_without_training(finished, scan, in_proc
         "group_size=3",
         "xla.compile=false",
         "stitch=probe",
-        "solver.passes=4",
+        "solver.steps=30",
         f"output_dir={tmp_path / 'quick'}",
     )
     assert code == 0, err
@@ -168,7 +167,7 @@ def another(scan):
 def test_several_scans_share_a_network_and_get_an_image_each(scan, another, in_process, tmp_path):
     files, out = f"data.file=[{scan},{another}]", tmp_path / "both"
     less = (text for text in SMALL if not text.startswith(("nepochs=", "stitch.")))
-    few = ("nepochs=1", "stitch.passes=2", f"output_dir={out}")
+    few = ("nepochs=1", f"output_dir={out}")
     code, _, err = in_process(SCRIPT, files, "data.domain=amplitude", *less, *few)
     assert code == 0, err
     scans = json.loads((out / "metrics.json").read_text())["scans"]
@@ -286,12 +285,27 @@ def test_inspection_says_what_was_understood_and_changes_nothing(in_process, sca
     assert code == 2 and err.count("error:") == 1
 
 
+def test_by_default_the_solver_alone_makes_the_product(scan, in_process, tmp_path):
+    run = tmp_path / "run"
+    words = ("data.domain=amplitude", "xla.compile=false", f"output_dir={run}")
+    code, _, err = in_process(SCRIPT, f"data.file={scan}", *words)
+    assert code == 0, err
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["product"] == "solver" and "pinn" not in metrics and "refined" not in metrics
+    assert metrics["solver"]["against_the_files_object"]["ssim"][0] > 0.95
+    assert metrics["half_scan_frc"]["frc50"] is None or metrics["half_scan_frc"]["frc50"] > 0.5
+    decided = {key: value for key, (value, _) in metrics["understood"].items() if key.startswith("solver: ")}
+    assert decided["solver: positions"] == "kept" and decided["solver: probe"] == "kept"
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert (config["run"], config["nepochs"], config["models"]) == (None, 0, [])
+
+
 def test_without_training_the_pretrained_network_is_used(scan, in_process, tmp_path):
     """Neither run nor nepochs is stated; the network goes on from the solver's object, in tiles."""
     words = (
+        "models=[pinn]",
         "data.domain=amplitude",
-        "solver.passes=3",
-        "stitch.passes=2",
+        "solver.steps=20",
         "xla.compile=false",
         "denoise=false",
     )

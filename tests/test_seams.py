@@ -53,6 +53,7 @@ class StandIns:
         patch.setattr(workflows.scan, "solve_first", self.begin)
         patch.setattr(workflows.scan, "continue_from", self.refine)
         patch.setattr(workflows.scan, "trained", self.train)
+        patch.setattr(workflows.scan, "chosen", lambda fits: "refined")
         patch.setattr(LoadedModel, "step_for", lambda _, view: self.step(view.region_size))
 
     def begin(self, each, *_):

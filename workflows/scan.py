@@ -272,6 +272,7 @@ def reconstructed(
     result = assembled(
         each.scan, each.found, recons, fits, halves, truth, doubts, beams, each.whole.positions
     )
+    result["product"] = product_name
     for name, recon in recons.items():
         store_recon(name, recon.object, folder, beams[name])
     image, pixel = recons[product_name].object.objects[0], each.scan.pixel.metres

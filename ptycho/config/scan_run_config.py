@@ -30,7 +30,7 @@ FAST = UnrolledModel(stages=3)  # model=unrolled_fast
 class ScanRunConfig(NetworkConfig):
     """Everything a run on a measured scan depends on.
 
-    ``models`` null: a network where ``run``, ``nepochs`` or a ``model`` is stated, else the solver alone.
+    ``models`` empty: a network where ``run``, ``nepochs`` or a ``model`` is stated, else the solver alone.
     Where a network is asked for and none of these is stated, it is the one that comes with the program,
     without training; ``nepochs`` is 0 where ``run`` names a trained network, and else 10.
     ``batch_size`` null: 1 for the large tiles of the network that comes with the program, where it is not
@@ -43,7 +43,7 @@ class ScanRunConfig(NetworkConfig):
     data: DataConfig = field(default_factory=lambda: DataConfig(file=("-",)))
     batch_size: int | None = None  # type: ignore[assignment]  # never None once made
     model: GeneratorConfig = field(default_factory=lambda: FAST)
-    models: tuple[str, ...] = None  # type: ignore[assignment]  # null: see above; never None once made
+    models: tuple[str, ...] = ()
     stitch: StitchConfig = field(default_factory=lambda: StitchConfig("refined"))
     denoise: bool = False
     run: str | None = None
@@ -56,13 +56,14 @@ class ScanRunConfig(NetworkConfig):
     iterative: LsqmlConfig = field(default_factory=LsqmlConfig)
 
     def __post_init__(self) -> None:
-        if self.models is None:
-            stated = self.run is not None or self.nepochs is not None or self.model != FAST
+        if not self.models:
+            stated = self.run is not None or bool(self.nepochs) or self.model != FAST
             object.__setattr__(self, "models", ("pinn",) if stated else ())
         if self.nepochs is None and self.run is None and self.model == FAST and self.networks:
             object.__setattr__(self, "run", PRETRAINED)
         if self.nepochs is None:
-            object.__setattr__(self, "nepochs", 0 if self.run is not None else EPOCHS)
+            trained = self.run is None and self.networks
+            object.__setattr__(self, "nepochs", EPOCHS if trained else 0)
         if self.batch_size is None:
             object.__setattr__(self, "batch_size", 1 if self.run == PRETRAINED and not self.nepochs else 8)
         if "baseline" in self.models:
@@ -70,7 +71,7 @@ class ScanRunConfig(NetworkConfig):
                 f"models={list(self.models)}: a measured scan has no truth to train the baseline with; "
                 f"must be drawn from [{', '.join(self.MODELS)}]"
             )
-        self._check_network(fewest_epochs=0 if self.run is not None else 1)
+        self._check_network(fewest_epochs=1 if self.run is None and self.networks else 0)
         if self.group_size is not None:
             check(1 <= self.group_size <= 512, "group_size", self.group_size, "null, or from 1 to 512")
         for key in ("free_fraction", "val_fraction"):

@@ -3,7 +3,8 @@
 1. On the *core*, some neighbouring patterns in the middle of the scan, the object is fitted to the beam as
    it is told; then one thing more is freed after the other, the simplest first, and kept where patterns (or
    photons) that were kept out are explained better by more than chance: probe, positions, flux, another
-   mode, background. Then the strength of the prior is chosen in the same way, the weakest of those as good as the best.
+   mode, background. Then the strength of the prior is chosen in the same way, the weakest of those as good
+   as the best.
 2. On the whole scan the object begins as a constant under the beam of the core, and all that was freed is
    fitted until steps gain nothing more.
 """
