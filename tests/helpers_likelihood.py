@@ -1,0 +1,134 @@
+"""A small scan simulated in double precision by loops, as the solver's tests take it."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.state import State
+from ptycho.scan.dataset import Dataset
+
+N = 16
+
+
+def beam(row=0.0, col=0.0, width=5.0, curvature=0.09):
+    """A curved Gaussian, not symmetric, with its centre (row, col) px from the window's; power 1."""
+    axis = np.arange(N) - N // 2
+    r, c = axis[:, None] - row, axis[None, :] - col
+    wave = np.exp(-(r**2 + 1.3 * c**2) / (2 * width) + 1j * curvature * (r**2 - 0.7 * c**2) + 0.05j * r)
+    return wave / np.linalg.norm(wave)
+
+
+def smooth_object(rng, side, cutoff=0.18, contrast=1.0):
+    """Complex, band-limited: amplitude near 0.8, phase within a radian."""
+    q = np.hypot(*np.meshgrid(np.fft.fftfreq(side), np.fft.fftfreq(side), indexing="ij"))
+    noise = [np.fft.ifft2(np.fft.fft2(rng.normal(size=(side, side))) * np.exp(-((q / cutoff) ** 2))).real]
+    noise += [np.fft.ifft2(np.fft.fft2(rng.normal(size=(side, side))) * np.exp(-((q / cutoff) ** 2))).real]
+    amplitude, phase = (contrast * part / np.abs(part).max() for part in noise)
+    return (0.8 + 0.2 * amplitude) * np.exp(1j * phase)
+
+
+def grid_positions(rng, count, step, jitter=0.9, margin=1.0):
+    """``count × count`` positions between pixels, ``step`` apart and jittered; at least 0."""
+    grid = np.stack(np.meshgrid(np.arange(count), np.arange(count), indexing="ij"), -1).reshape(-1, 2)
+    return step * grid + jitter + margin + rng.uniform(-jitter, jitter, grid.shape)
+
+
+def light_of(image, modes, position, flux=1.0, background=0.0):
+    """``Σ_m |F c P_m(x − s) O[w + x]|² + b`` of one pattern by loops, zero frequency at sample 0."""
+    side = modes.shape[-1]
+    whole = [int(np.floor(p + 0.5)) for p in position]
+    q = np.fft.fftfreq(side)
+    angle = np.add.outer((position[0] - whole[0]) * q, (position[1] - whole[1]) * q)
+    window = np.array(
+        [[image[whole[0] + i, whole[1] + j] for j in range(side)] for i in range(side)], complex
+    )
+    total = np.zeros((side, side)) + background
+    for mode in modes:
+        moved = np.fft.ifft2(np.fft.fft2(mode) * np.exp(-2j * np.pi * angle))
+        total += np.abs(np.fft.fft2(flux * moved * window) / side) ** 2
+    return total
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """The truth: modes in √photons, so that light is in photons; positions of the top-left samples."""
+
+    object: np.ndarray
+    modes: np.ndarray
+    positions: np.ndarray
+    flux: np.ndarray
+    background: np.ndarray
+
+    @classmethod
+    def of(cls, rng, photons=1e5, count=6, step=2.6, modes=None, contrast=1.0):
+        """``count²`` patterns of so many photons under :func:`beam`, or under modes of power 1 together."""
+        positions = grid_positions(rng, count, step)
+        side = N + int(np.ceil(positions.max())) + 2
+        modes = beam()[None] if modes is None else modes
+        return cls(
+            smooth_object(rng, side, contrast=contrast),
+            np.sqrt(photons) * np.asarray(modes),
+            positions,
+            np.ones(len(positions)),
+            np.zeros((N, N)),
+        )
+
+    def light(self):
+        """Expected photons ``(J, N, N)``, zero frequency at sample 0."""
+        return np.array(
+            [
+                light_of(self.object, self.modes, r, c, self.background)
+                for r, c in zip(self.positions, self.flux, strict=True)
+            ]
+        )
+
+    def dataset(self, rng=None, **changes):
+        """The scan measured, with Poisson's noise of ``rng`` or (None) without noise."""
+        light = self.light()
+        counts = light if rng is None else rng.poisson(light)
+        values = {
+            "amplitudes": np.fft.fftshift(np.sqrt(counts), axes=(-2, -1)).astype(np.float32),
+            "positions": self.positions.astype(np.float32),
+            "image": np.zeros(len(light), np.int32),
+            "groups": np.arange(len(light), dtype=np.int32)[:, None],
+            "probe": self.modes[0].astype(np.complex64),
+            "weaker_modes": self.modes[1:].astype(np.complex64) if len(self.modes) > 1 else None,
+            "photon_scale": 1.0,
+            "object_size": len(self.object),
+            "region_size": N + 2,
+        }
+        return Dataset(**(values | changes))
+
+    def state(self, f):
+        """The truth as a state in the units of a normalisation f."""
+        return State(
+            self.object.astype(np.complex64),
+            (f * self.modes).astype(np.complex64),
+            self.positions.astype(np.float64),
+            self.flux.astype(np.float32),
+            (f**2 * self.background).astype(np.float32),
+        )
+
+    def rough(self, f):
+        """The same with a constant in place of the object."""
+        return replace(self.state(f), object=np.full(self.object.shape, 0.8, np.complex64))
+
+
+def likelihood_of(data, **changes):
+    return ScanLikelihood(data, data.normalisation, **({"compile_xla": False} | changes))
+
+
+def lit_mask(scan, share=0.3):
+    """Pixels of the object with more than a share of the most light."""
+    light = np.zeros(scan.object.shape)
+    for row, col in np.floor(scan.positions + 0.5).astype(int):
+        light[row : row + N, col : col + N] += np.sum(np.abs(scan.modes) ** 2, axis=0)
+    return light > share * light.max()
+
+
+def distance(found, truth, mask):
+    """Relative error of a complex image on a mask, up to a complex factor."""
+    a, b = found[mask].astype(complex), truth[mask].astype(complex)
+    factor = np.vdot(a, b) / np.vdot(a, a)
+    return np.linalg.norm(factor * a - b) / np.linalg.norm(b)
