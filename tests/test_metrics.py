@@ -389,3 +389,23 @@ def test_importing_the_module_does_not_import_tensorflow():
     code = "import sys, ptycho.evaluation.metrics; sys.exit('tensorflow' in sys.modules)"
     root = Path(__file__).resolve().parents[1]
     assert subprocess.run([sys.executable, "-c", code], cwd=root, timeout=60).returncode == 0
+
+
+# ---- complex error, slow phases
+
+
+def test_the_relative_error_by_hand():
+    """Truth 1 and 3, mean 2, contrast 2; errors i and 1: √((1 + 1) / 2) = 1; uncovered pixels do not count."""
+    truth = np.array([[1.0, 3.0, 9.0]], complex)
+    assert metrics.relative_error(np.array([[1 + 1j, 2, 0]]), truth) == pytest.approx(1)
+    assert metrics.relative_error(truth, truth) == 0
+    assert metrics.relative_error(np.ones((2, 3), complex), np.full((2, 3), 2 + 1j)) is None
+
+
+def test_slow_phases_are_told_from_fast_ones():
+    """A wave of one period over 81 samples is below a twentieth of Nyquist, one of 20 periods above."""
+    cols = np.arange(81) * np.ones((64, 1))
+    truth = np.ones((64, 81), complex)
+    slow, fast = (truth * np.exp(0.1j * np.sin(2 * np.pi * n * cols / 81)) for n in (1, 20))
+    assert metrics.slow_phase_rad(slow, truth) == pytest.approx(0.1 / np.sqrt(2), rel=0.01)
+    assert metrics.slow_phase_rad(fast, truth) < 1e-3

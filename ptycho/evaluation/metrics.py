@@ -32,6 +32,7 @@ MIN_SIDE = {"ssim": SSIM_WINDOW, "ms_ssim": 11 * 2**4, **dict.fromkeys(FRC_THRES
 CONSTANT = 1e-6  # max−min (of the largest amplitude, or in rad) below which an image is constant
 ALARMS = ("nan", "uncovered", "collapsed", "collapsed_phase")  # flags of a failed reconstruction
 COLLAPSED = 1e-2  # fraction of the truth's contrast below which a reconstruction has collapsed
+SLOW = 0.05  # of Nyquist
 ROUNDING = 1e-14  # root-mean-square error (of the peak) that is only float64 rounding
 
 CONVENTIONS: dict[str, str] = {
@@ -47,6 +48,9 @@ CONVENTIONS: dict[str, str] = {
     "psnr": "10·log10(peak²/mse) in dB, peak = max of the true amplitude, 2π for phase; null if infinite",
     "mae, mse": "plain means over the region: amplitude in object units, wrapped phase difference in rad",
     "phase_rmse_rad": "root of the plain mean over the region of the squared wrapped phase difference",
+    "relative_error": "√(Σ|a − t|² / Σ|t − mean|²) of the aligned complex objects over the covered pixels: "
+    "0 perfect, 1 nothing seen; null if the truth is constant",
+    "slow_phase_rad": f"rms phase of a·conj(t) below {SLOW:g} of Nyquist",
     "frc": "Fourier ring correlation of the amplitudes and of the phases; window-weighted mean removed, Hann "
     "window on both axes, rings one frequency step of the shorter side wide, up to Nyquist, no smoothing; "
     "frc50, frc1over7 = first fall below 0.5 and 1/7, linearly interpolated, as fractions of Nyquist; 1 and "
@@ -275,6 +279,7 @@ def score(recon: np.ndarray, truth: np.ndarray, mask: np.ndarray, region: Region
 
     Returns:
         ``ssim, ms_ssim, psnr, mae, mse, frc50, frc1over7`` as ``[amplitude, phase]``; ``phase_rmse_rad``,
+        ``relative_error``, ``slow_phase_rad``,
         ``amplitude_ratio``, ``phase_slope_rad_per_px`` (row, col); ``uncovered_fraction``, ``flags``. All but
         the last two are None if the reconstruction is not finite, is zero, or covers nothing.
 
@@ -291,7 +296,8 @@ def score(recon: np.ndarray, truth: np.ndarray, mask: np.ndarray, region: Region
     if not (finite and recon[mask].any()):
         why = "nan" if not finite else "collapsed" if mask.any() else "uncovered"
         blank = {name: [None, None] for name in (*SCORES, "phase_slope_rad_per_px")}
-        return {**blank, "phase_rmse_rad": None, "amplitude_ratio": None, **uncovered, "flags": [why]}
+        single = dict.fromkeys(("phase_rmse_rad", "relative_error", "slow_phase_rad", "amplitude_ratio"))
+        return {**blank, **single, **uncovered, "flags": [why]}
     values = _scores(align(recon, truth, mask), truth)
     return {**values, **uncovered, "flags": _collapses(recon[mask], truth[mask]) + _limits(values, truth)}
 
@@ -310,9 +316,33 @@ def _scores(alignment: Alignment, truth: np.ndarray) -> dict[str, Any]:
             for name, threshold in FRC_THRESHOLDS.items()
         },
         "phase_rmse_rad": phase_rmse_rad(aligned, truth),
+        "relative_error": relative_error(aligned, truth),
+        "slow_phase_rad": slow_phase_rad(aligned, truth),
         "amplitude_ratio": ratio if math.isfinite(ratio) else None,
         "phase_slope_rad_per_px": list(alignment.phase_slope),
     }
+
+
+def relative_error(aligned: np.ndarray, truth: np.ndarray) -> float | None:
+    """``√(Σ|a − t|² / Σ|t − t̄|²)`` over the covered pixels of complex ``(H, W)``: 0 perfect, 1 nothing seen.
+
+    None where the truth is constant.
+    """
+    covered = aligned != 0
+    contrast = np.sum(np.abs(truth[covered] - truth[covered].mean()) ** 2)
+    if not contrast > CONSTANT**2 * np.sum(np.abs(truth[covered]) ** 2):
+        return None
+    return float(np.sqrt(np.sum(np.abs(aligned[covered] - truth[covered]) ** 2) / contrast))
+
+
+def slow_phase_rad(aligned: np.ndarray, truth: np.ndarray) -> float:
+    """Rms over ``(H, W)`` of the phase of ``a conj(t)`` below ``SLOW`` of Nyquist, in rad.
+
+    What a solver that was ended too early leaves, and a score of small windows does not see.
+    """
+    spectrum = np.fft.fft2(aligned * truth.conj())
+    q = 2 * np.hypot(*np.ix_(*(np.fft.fftfreq(side) for side in truth.shape)))
+    return float(np.sqrt(np.mean(phase(np.fft.ifft2(np.where(q < SLOW, spectrum, 0))) ** 2)))
 
 
 def _collapses(recon: np.ndarray, truth: np.ndarray) -> list[str]:
