@@ -29,6 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 from matplotlib.figure import Figure
+from ptycho.reconstruction.joint import JointSolver
+from ptycho.reconstruction.joint_state import Freedom, State, continued, from_scratch
 
 from benchmarks.tables import markdown, write_csv
 from benchmarks.timing import machine
@@ -38,8 +40,6 @@ from ptycho.evaluation.beam import position_error_px, probe_error
 from ptycho.iterative import lsqml
 from ptycho.preparation.dataset import kept_out, measured_dataset
 from ptycho.preparation.prepare import Understood, understand
-from ptycho.reconstruction.joint import JointSolver
-from ptycho.reconstruction.joint_state import Freedom, State, continued, from_scratch
 from ptycho.reconstruction.stitching import Stitched, covered
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.truth import Truth, read_truth

@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""How near to the truth is the product? Scans of photographs, in none of which our simulator had a part.
+
+    python benchmarks/panel.py                       every cell that is not done yet, into outputs/panel
+    python benchmarks/panel.py --only 1e4 --list
+
+Objects are photographs and textures of scikit-image (amplitude .6 to 1 from one, phases of 1.5 rad from
+another) and leaves: overlapping disks with sharp edges, absorption tied to phase. Probes: a defocused zone
+plate, a defocused round lens, an aberrated electron lens. A pattern is |F(P·O)|² by NumPy, the object moved
+by a quintic spline where positions are no whole pixels; counts are Poisson. One row a cell: the relative
+complex error |A − T| / |T − mean T| after one complex scale, one phase plane and one sub-pixel shift, and seconds, of the
+likelihood alone and of the solver as it decides; and what it decided. A cell that is done is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import skimage.data
+from scipy.ndimage import shift, zoom
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+from ptycho.evaluation.metrics import align, relative_error
+from ptycho.evaluation.registration import in_frame
+from ptycho.reconstruction.maximum_likelihood import Wishes, solve
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import energy_diameter
+
+N, MARGIN = 64, 8
+OBJECTS = {"a": ("coffee", "chelsea"), "b": ("astronaut", "rocket"), "c": ("camera", "coins"), "leaves": ()}
+LIT = 0.1  # of the strongest light: what is scored
+
+
+class Cell(NamedTuple):
+    """A scan: what is scanned, with which probe, light, step (px), and what is wrong with what is told."""
+
+    object: str
+    probe: str
+    photons: float
+    step: int
+    wrong: str = "nothing"
+
+    @property
+    def name(self) -> str:
+        return f"{self.object} {self.probe} {self.photons:.0e} {self.step} {self.wrong}"
+
+
+def cells() -> Iterator[Cell]:
+    for photons in (1e4, 1e5, 1e6, 1e8):
+        for step in (5, 12, 20):
+            yield from (Cell(name, "lens", photons, step) for name in OBJECTS)
+    yield from (
+        Cell("a", probe, photons, 8) for probe in ("zone_plate", "electron") for photons in (1e4, 1e6)
+    )
+    yield from (Cell("a", "lens", 1e6, 5, wrong) for wrong in ("probe", "positions", "modes", "background"))
+    yield from (Cell("a", "lens", 1e6, 8, wrong) for wrong in ("free", "all"))
+
+
+def photograph(name: str, side: int) -> np.ndarray:
+    image = np.asarray(getattr(skimage.data, name)(), float)
+    image = image.mean(axis=-1) if image.ndim == 3 else image
+    least = min(image.shape)
+    top, left = ((n - least) // 2 for n in image.shape)
+    square = zoom(image[top : top + least, left : left + least], (side + 0.5) / least, order=1)[:side, :side]
+    return (square - square.min()) / np.ptp(square)
+
+
+def leaves(side: int) -> np.ndarray:
+    """Thickness of overlapping disks, 0 to 1."""
+    rng, (row, col) = np.random.default_rng(7), np.mgrid[:side, :side]
+    image = np.zeros((side, side))
+    for _ in range(300):
+        at, radius = rng.uniform(0, side, 2), rng.uniform(3, 25)
+        image[np.hypot(row - at[0], col - at[1]) < radius] = rng.uniform()
+    return image
+
+
+def object_of(name: str, side: int) -> np.ndarray:
+    if name == "leaves":
+        thickness = leaves(side)
+        return np.exp((-0.3 + 2j) * thickness)
+    amplitude, phase = (photograph(part, side) for part in OBJECTS[name])
+    return (0.6 + 0.4 * amplitude) * np.exp(1.5j * (phase - phase.mean()))
+
+
+def probe_of(name: str) -> np.ndarray:
+    """``(N, N)`` by a pupil on the far-field grid and its aberrations."""
+    q = np.hypot(*np.ix_(*(np.fft.fftfreq(N),) * 2))
+    angle = np.arctan2(*np.ix_(*(np.fft.fftfreq(N),) * 2)[::1])
+    defocus, stretch = (q / 0.15) ** 2, np.cos(2 * angle)
+    open_, bends = {
+        "lens": (q < 0.17, 3.2 * (q / 0.17) ** 2 * np.pi),
+        "zone_plate": ((q < 0.2) & (q > 0.08), 4.0 * (q / 0.2) ** 2 * np.pi),
+        "electron": (
+            q < 0.15,
+            np.pi * (2.5 * defocus - defocus**2 + 0.4 * defocus * stretch),
+        ),
+    }[name]
+    wave = np.fft.fftshift(np.fft.ifft2(open_ * np.exp(1j * bends)))
+    return wave / np.abs(wave).max()
+
+
+def positions_of(step: int) -> np.ndarray:
+    """A square raster of 80 px or more, each position off it by up to a fifth of the step; whole pixels."""
+    count = max(8, -(-90 // step))
+    rng = np.random.default_rng(step)
+    grid = step * np.stack(np.mgrid[:count, :count], -1).reshape(-1, 2).astype(float)
+    moved = grid + rng.uniform(-step / 5, step / 5, grid.shape)
+    return np.round(moved - moved.min(axis=0)) + MARGIN
+
+
+def far_light(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """``|F(P·O)|²``, zero frequency in the middle."""
+    found = []
+    for row, col in positions:
+        whole = int(row), int(col)
+        part = object_[max(whole[0] - 6, 0) : whole[0] + N + 7, max(whole[1] - 6, 0) : whole[1] + N + 7]
+        move = [min(w, 6) for w in whole]
+        rest = row - whole[0], col - whole[1]
+        if any(rest):
+            back = [-x for x in rest]
+            part = shift(part.real, back, order=5, mode="nearest") + 1j * shift(
+                part.imag, back, order=5, mode="nearest"
+            )
+        patch = part[move[0] : move[0] + N, move[1] : move[1] + N]
+        found.append(np.abs(np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(probe * patch), norm="ortho"))) ** 2)
+    return np.array(found)
+
+
+def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
+    """The scan as it is told, its true object, and the true probe."""
+    rng, probe = np.random.default_rng(11), probe_of(cell.probe)
+    positions = positions_of(cell.step)
+    side = N + int(positions.max()) + MARGIN + 1
+    object_, true = object_of(cell.object, side), positions.copy()
+    told = probe
+    if cell.wrong in ("positions", "all"):
+        true = positions + rng.normal(0, 0.7 / np.sqrt(2), positions.shape)
+    if cell.wrong in ("probe", "all"):
+        q = np.hypot(*np.ix_(*(np.fft.fftfreq(N),) * 2))
+        told = np.fft.fftshift(np.fft.ifft2(np.fft.fft2(np.fft.ifftshift(probe)) * np.exp(60j * q**2)))
+    light = far_light(object_, probe, true)
+    if cell.wrong in ("modes", "all"):
+        second = probe * np.linspace(-1, 1, N)
+        light += 0.15 * far_light(object_, second / np.linalg.norm(second) * np.linalg.norm(probe), true)
+    scale = cell.photons / light.sum(axis=(1, 2)).mean()
+    counts = rng.poisson(scale * light + (2.0 if cell.wrong in ("background", "all") else 0.0))
+    amplitudes = np.sqrt(counts).astype(np.float32)
+    power = np.mean(np.sum(amplitudes**2, axis=(1, 2)))
+    known = np.sqrt(scale) if cell.wrong == "nothing" else np.sqrt(power / np.sum(np.abs(told) ** 2))
+    each = np.arange(len(positions), dtype=np.int32)[:, None]
+    data = Dataset(
+        amplitudes=amplitudes,
+        positions=positions.astype(np.float32),
+        image=np.zeros(len(positions), np.int32),
+        groups=each,
+        probe=told.astype(np.complex64),
+        photon_scale=float(known),
+        object_size=side,
+        region_size=N,
+    )
+    return data, object_, probe
+
+
+def error_of(found: np.ndarray, truth: np.ndarray, data: Dataset, probe: np.ndarray) -> float:
+    """Of the part that gets a tenth of the strongest light."""
+    light = np.zeros(truth.shape)
+    for row, col in data.positions.astype(int):
+        light[row : row + N, col : col + N] += np.abs(probe) ** 2
+    mask = light > LIT * light.max()
+    flat = align(np.where(mask, found, 0), truth, mask).object
+    placed, there = in_frame(truth, flat, mask)
+    there &= mask
+    return float(relative_error(align(np.where(there, found, 0), placed, there).object, placed))
+
+
+def run(cell: Cell) -> dict[str, object]:
+    data, truth, probe = scan_of(cell)
+    known = cell.wrong == "nothing"
+    beam = {"probe": False, "positions": False, "flux": False, "background": False} if known else {}
+    row: dict[str, object] = {
+        "cell": cell.name,
+        "patterns": len(data.positions),
+        "probe_px": energy_diameter(probe),
+    }
+    for way, wishes in {"likelihood": Wishes(strength=0.0, **beam), "product": Wishes(**beam)}.items():
+        began = time.perf_counter()
+        solved = solve(data, wishes, 0)
+        row[way] = error_of(solved.state.object, truth, data, probe)
+        row[f"{way}_s"] = time.perf_counter() - began
+        row["decided"] = ", ".join(f"{d.what} {d.value}" for d in solved.decisions)
+    return row
+
+
+def table(rows: list[dict[str, object]]) -> str:
+    lines = [
+        "| cell | patterns | likelihood alone | s | product | s | decided |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        figures = (
+            f"{row['likelihood']:.3f}",
+            f"{row['likelihood_s']:.1f}",
+            f"{row['product']:.3f}",
+            f"{row['product_s']:.1f}",
+        )
+        lines.append(f"| {row['cell']} | {row['patterns']} | {' | '.join(figures)} | {row['decided']} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", help="cells whose name has this in it")
+    parser.add_argument("--list", action="store_true", help="their names, and nothing else")
+    parser.add_argument("--output", type=Path, default=Path("outputs/panel"))
+    options = parser.parse_args()
+    chosen = [cell for cell in cells() if options.only in cell.name]
+    if options.list:
+        print("\n".join(cell.name for cell in chosen))
+        return
+    options.output.mkdir(parents=True, exist_ok=True)
+    for cell in chosen:
+        place = options.output / f"{cell.name.replace(' ', '_')}.json"
+        if not place.exists():
+            text = json.dumps(run(cell))
+            place.with_suffix(".tmp").write_text(text)
+            place.with_suffix(".tmp").rename(place)
+        print(table([json.loads(place.read_text())]).splitlines()[-1], flush=True)
+    rows = [json.loads(path.read_text()) for path in sorted(options.output.glob("*.json"))]
+    (options.output / "results.md").write_text(table(rows))
+
+
+if __name__ == "__main__":
+    main()
