@@ -8,8 +8,9 @@ Objects are photographs and textures of scikit-image (amplitude .6 to 1 from one
 another) and leaves: overlapping disks with sharp edges, absorption tied to phase. Probes: a defocused zone
 plate, a defocused round lens, an aberrated electron lens. A pattern is |F(P·O)|² by NumPy, the object moved
 by a quintic spline where positions are no whole pixels; counts are Poisson. One row a cell: the relative
-complex error |A − T| / |T − mean T| after one complex scale, one phase plane and one sub-pixel shift, and seconds, of the
-likelihood alone and of the solver as it decides; and what it decided. A cell that is done is not run again.
+complex error |A − T| / |T − mean T| after one complex scale, one phase plane
+and one sub-pixel shift, and seconds, of the likelihood alone and of the solver as it decides; and what it
+decided. A cell that is done is not run again.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,6 +18,8 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.windows import add_windows_to, inner_windows
 
 CHUNK_PIXELS = 2**18  # of the patterns that are handled at once: what caches hold
+AHEAD = 8  # chunks for each core that are asked for together
+Chunk = tuple[np.ndarray, dict[str, np.ndarray]]
 KEPT = 2**30  # bytes of patterns that are kept in memory; more are read again each time
 ARGUMENTS = {
     "object": "windows",
@@ -90,12 +95,10 @@ class ScanLikelihood:
         fractions = (state.positions - corners).astype(np.float32)
         moved = "positions" in parts or bool(fractions.any())
         step = likelihood_step(self.noise, tuple(ARGUMENTS[p] for p in parts), moved, self.compile_xla)
-        each = np.zeros(count)
-        total = {name: np.zeros_like(getattr(state, name), order="C") for name in parts}
         common = tf.constant(state.modes), tf.constant(state.background)
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
-        for begin in range(0, count, self.chunk):
-            part = slice(begin, min(begin + self.chunk, count))
+
+        def of_chunk(part: slice) -> tuple[np.ndarray, dict[str, np.ndarray]]:
             arrays = (
                 inner_windows(state.object, corners[part], N),
                 fractions[part],
@@ -104,16 +107,23 @@ class ScanLikelihood:
             )
             windows, offsets, flux, measured = map(tf.constant, self._filled(arrays))
             values, gradients = step(windows, offsets, flux, *common, measured, *scales)
-            size = part.stop - begin
-            each[part] = values.numpy()[:size]
+            return values.numpy(), {name: gradients[ARGUMENTS[name]].numpy() for name in parts}
+
+        if self._fits:
+            _ = self._all_amplitudes  # read once, not by every thread
+        each = np.zeros(count)
+        total = {name: np.zeros_like(getattr(state, name), order="C") for name in parts}
+        chunks = [slice(k, min(k + self.chunk, count)) for k in range(0, count, self.chunk)]
+        for part, (values, found) in zip(chunks, _side_by_side(of_chunk, chunks), strict=True):
+            size = part.stop - part.start
+            each[part] = values[:size]
             for name in parts:
-                found = gradients[ARGUMENTS[name]].numpy()
                 if name == "object":
-                    add_windows_to(total[name], found[:size], corners[part])
+                    add_windows_to(total[name], found[name][:size], corners[part])
                 elif name in ("positions", "flux"):
-                    total[name][part] = found[:size]
+                    total[name][part] = found[name][:size]
                 else:
-                    total[name] += found
+                    total[name] += found[name]
             self.advance(size)
         return Evaluation(each, total)
 
@@ -128,9 +138,12 @@ class ScanLikelihood:
         ]
         return tuple(np.concatenate(pair) for pair in zip(arrays, fill, strict=True))
 
+    @property
+    def _fits(self) -> bool:
+        return 4 * self.data.N**2 * len(self.data.positions) <= KEPT
+
     def _amplitudes(self, part: slice) -> np.ndarray:
-        kept = 4 * self.data.N**2 * len(self.data.positions) <= KEPT
-        return self._all_amplitudes[part] if kept else self._read(part)
+        return self._all_amplitudes[part] if self._fits else self._read(part)
 
     @cached_property
     def _all_amplitudes(self) -> np.ndarray:
@@ -143,3 +156,14 @@ class ScanLikelihood:
         good = self.data.good
         found = found if good is None else np.where(good, found, np.float32(UNMEASURED))
         return np.fft.ifftshift(found, axes=(-2, -1)).astype(np.float32)
+
+
+def _side_by_side(function: Callable[[slice], Chunk], chunks: list[slice]) -> Iterator[Chunk]:
+    """The results in order, so that sums are the same on any number of cores; a step uses one."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if len(chunks) == 1 or cores == 1:
+        yield from map(function, chunks)
+        return
+    with ThreadPoolExecutor(cores) as pool:
+        for k in range(0, len(chunks), AHEAD * cores):
+            yield from pool.map(function, chunks[k : k + AHEAD * cores])
