@@ -131,16 +131,27 @@ def test_tries_that_end_in_the_lowest_point_are_counted():
     np.testing.assert_array_equal(after.x, np.full(3, 2.0 ** (quasi_newton.TRIES - 1)))
 
 
+def test_tries_beyond_the_lowest_point_are_counted():
+    """A slope that ends in a wall: the last lengths are tried in vain."""
+    function = Counted(lambda x: -x.sum() if x[0] <= 1.1 else np.inf, lambda x: -np.ones_like(x))
+    _, after = points(function, np.zeros(1), 1)
+    assert after.evaluations == quasi_newton.TRIES == function.calls - 1
+    assert 1 <= after.x[0] <= 1.1
+
+
 def test_tries_that_led_nowhere_are_counted():
     """The direction of the memory fails; steepest descent then goes on, and both are counted."""
-    calls = []
+    calls, blocked, scale = [], [0], np.array([1, 9, 30])
 
     def function(x):
         calls.append(1)
-        blocked = 3 < len(calls) <= 3 + quasi_newton.TRIES
-        return (np.inf if blocked else float(x @ (x * [1, 9, 30])) / 2), x * [1, 9, 30]
+        blocked[0] -= 1
+        return (np.inf if blocked[0] >= 0 else float(x @ (x * scale)) / 2), x * scale
 
     counted = 0
-    for point in itertools.islice(minimise(function, np.ones(3)), 12):
+    for k, point in enumerate(itertools.islice(minimise(function, np.ones(3)), 8)):
         counted += point.evaluations
         assert counted == len(calls)
+        if k == 3:
+            blocked[0] = quasi_newton.TRIES
+    assert k == 7 and blocked[0] < 0
