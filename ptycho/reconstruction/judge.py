@@ -112,9 +112,9 @@ def keep_out(whole: ScanLikelihood, seed: int) -> tuple[ScanLikelihood, Judge]:
         return kept, Judge(out)
     amplitudes = data.amplitudes[:].astype(float)
     if whole.noise == "poisson":
-        counts = np.rint(np.square(amplitudes)).astype(np.int64)
+        counts = np.rint(np.square(amplitudes / whole.unit)).astype(np.int64)
         thinned = rng.binomial(counts, SHARE)
-        parts = [np.sqrt(n).astype(np.float32) for n in (counts - thinned, thinned)]
+        parts = [(whole.unit * np.sqrt(n)).astype(np.float32) for n in (counts - thinned, thinned)]
         kept, out = (replace(whole, instead=part) for part in parts)
         return kept, Judge(out, "photons")
     ratio = np.sqrt(SHARE / (1 - SHARE))
