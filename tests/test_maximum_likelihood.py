@@ -36,7 +36,9 @@ def decided(solved):
     return {decision.what: decision.value for decision in solved.decisions}
 
 
-@pytest.mark.parametrize("count, photons, kind", [(8, 1e5, "patterns"), (8, 1e3, "patterns"), (6, 1e5, "photons")])
+@pytest.mark.parametrize(
+    "count, photons, kind", [(8, 1e5, "patterns"), (8, 1e3, "patterns"), (6, 1e5, "photons")]
+)
 def test_a_beam_that_is_right_is_kept(count, photons, kind):
     scan = Scan.of(np.random.default_rng(1), photons, count=count, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
@@ -102,7 +104,9 @@ def test_what_is_asked_for_is_done(scan):
     assert found.free == Freedom(True, True, True, True) and len(found.state.modes) == 2
     assert found.terms.prior == Prior("edges", 3.0) and found.terms.likelihood.noise == "robust"
     assert len(found.fit.course) <= 21
-    assert decided(found) == dict.fromkeys(("probe", "positions", "flux", "background"), "found") | {"modes": "2"}
+    assert decided(found) == dict.fromkeys(("probe", "positions", "flux", "background"), "found") | {
+        "modes": "2"
+    }
     assert all(decision.why.startswith("asked for") for decision in found.decisions)
     never = run(data, NOTHING, 0)
     assert never.free == Freedom(False) and not never.decisions and never.terms.prior.strength == 0

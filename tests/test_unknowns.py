@@ -34,7 +34,9 @@ def moved(unknowns, rng, size=0.3):
     return (start + size * rng.normal(size=start.shape)).astype(np.float32)
 
 
-@pytest.mark.parametrize("free", [ALL, Freedom(False), Freedom(False, True, object=False), Freedom(True, flux=True)])
+@pytest.mark.parametrize(
+    "free", [ALL, Freedom(False), Freedom(False, True, object=False), Freedom(True, flux=True)]
+)
 def test_the_start_is_the_base(state, free):
     unknowns = Unknowns.of(state, free, 0.1)
     found = unknowns.state(unknowns.start())
@@ -85,14 +87,19 @@ def test_gradient_is_the_chain_rule(state, model):
     assert np.any(beta < 0) and np.any(u < 0)
     gradient = unknowns.gradient(u, toy(unknowns.state(u))[1])
     assert gradient.shape == u.shape and gradient.dtype == np.float32
-    ends = np.cumsum([scale.size * (1 + (name in ("object", "modes"))) for name, scale in unknowns.scales.items()])
+    ends = np.cumsum(
+        [scale.size * (1 + (name in ("object", "modes"))) for name, scale in unknowns.scales.items()]
+    )
     for name, begin, end in zip(unknowns.names, [0, *ends[:-1]], ends, strict=True):
         for _ in range(3):
             way = np.zeros_like(u)
             way[begin:end] = rng.normal(size=end - begin)
             step = np.float32(0.02)
             up, down = (toy(unknowns.state(u + sign * step * way))[0] for sign in (1, -1))
-            slope, limit = float(way @ gradient), 1e-2 * np.linalg.norm(way) * np.linalg.norm(gradient[begin:end])
+            slope, limit = (
+                float(way @ gradient),
+                1e-2 * np.linalg.norm(way) * np.linalg.norm(gradient[begin:end]),
+            )
             assert (up - down) / (2 * step) == pytest.approx(slope, rel=1e-2, abs=float(limit) + 1e-6), name
 
 
