@@ -23,7 +23,7 @@ SMALL = (
     "xla.compile=false",
     "train.learning_rate=2e-3",
     "stitch.passes=4",
-    "solver.passes=4",
+    "solver.steps=4",
 )
 
 
@@ -146,7 +146,7 @@ def test_a_trained_network_reconstructs_without_training(finished, scan, in_proc
         "group_size=3",
         "xla.compile=false",
         "stitch=probe",
-        "solver.passes=4",
+        "solver.steps=4",
         f"output_dir={tmp_path / 'quick'}",
     )
     assert code == 0, err
@@ -290,7 +290,7 @@ def test_without_training_the_pretrained_network_is_used(scan, in_process, tmp_p
     """Neither run nor nepochs is stated; the network goes on from the solver's object, in tiles."""
     words = (
         "data.domain=amplitude",
-        "solver.passes=3",
+        "solver.steps=3",
         "stitch.passes=2",
         "xla.compile=false",
         "denoise=false",
