@@ -77,7 +77,10 @@ class Course:
         row = {
             "step": len(self.rows),
             "seconds": round(self.spent, 2),
-            "transforms": 4 * len(state.modes) * self.patterns // count,  # there and back, and the probe's own
+            "transforms": 4
+            * len(state.modes)
+            * self.patterns
+            // count,  # there and back, and the probe's own
             "deviance": round(2 * value / (count * self.likelihood.pixels), 5),
             "probe_error": round(probe_error(state.modes[0], self.truth.probe[0]), 4),
             "position_error_px": round(position_error_px(state.positions, self.truth.positions, one), 4),

@@ -62,7 +62,7 @@ def test_what_is_clear_and_what_matters():
 
 
 def test_patterns_are_kept_out_whole(scans):
-    scan, whole, kept, judge = kept_out(scans, "patterns")
+    _, whole, kept, judge = kept_out(scans, "patterns")
     assert judge.kind == "patterns" and judge.kept_share == 1
     count = round(SHARE * 64)
     assert len(judge.likelihood.data.positions) == count and len(kept.data.positions) == 64 - count
@@ -189,7 +189,7 @@ def test_photons_are_judged_with_their_share_of_light_and_background(scans):
 
 def test_patterns_kept_out_find_their_own_places(scans):
     """Positions and flux where they are free, at two units of deviance a number; else those that are told."""
-    scan, whole, kept, judge = kept_out(scans, "patterns")
+    scan, whole, _, judge = kept_out(scans, "patterns")
     rng, data = np.random.default_rng(7), judge.likelihood.data
     told = data.positions + rng.uniform(-0.4, 0.4, data.positions.shape).astype(np.float32)
     judge = Judge(replace(judge.likelihood, data=replace(data, positions=told)))

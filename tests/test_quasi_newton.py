@@ -34,7 +34,7 @@ def points(function, start, most):
 
 @pytest.mark.parametrize("condition, steps", [(1.0, 3), (30.0, 40), (1e4, 300)])
 def test_the_minimum_of_a_quadratic(condition, steps):
-    function, minimum, A, b = quadratic(np.random.default_rng(0), condition)
+    function, minimum, _, b = quadratic(np.random.default_rng(0), condition)
     course = points(function, np.zeros(21), steps)
     least = -b @ minimum / 2
     assert course[-1].value - least < 1e-6 * abs(least)

@@ -1,4 +1,4 @@
-"""Refinement of objects under a known beam: better than before, the truth as its fixed point, several images."""
+"""Refinement of objects under a known beam: better than before, the truth a fixed point, several images."""
 
 import io
 import logging

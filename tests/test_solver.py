@@ -1,4 +1,4 @@
-"""The solver on small scans whose truth is known: what photons allow is found, and what is left alone stays."""
+"""The solver on small scans whose truth is known: what photons allow is found, what is left alone stays."""
 
 from dataclasses import replace
 
