@@ -24,7 +24,7 @@ Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
 class Point(NamedTuple):
-    """After a step: ``x (n,)``, the value there, its gradient ``(n,)``, how often both were computed for it."""
+    """After a step: ``x (n,)``, the value there, its gradient ``(n,)``, how often both were computed."""
 
     x: np.ndarray
     value: float
