@@ -4,8 +4,8 @@
     python scripts/simulate_scan.py output=beam.cxi imperfections=beamline
     python benchmarks/solver_course.py beam.cxi --background --modes 2
 
-The object alone, then all that is free, from a constant. After every step: seconds and Fourier transforms of a
-pattern so far, deviance per pixel, error of the probe and of the positions against the truth in the
+The object alone, then all that is free, from a constant. After every step: seconds and Fourier transforms of
+a pattern so far, deviance per pixel, error of the probe and of the positions against the truth in the
 file. The compilation is not counted, nor is the scoring.
 
 Writes solver_course.csv and .md.
