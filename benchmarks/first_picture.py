@@ -54,7 +54,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--run", default="pretrained", help="the network (pretrained)")
     parser.add_argument("--group-size", type=int, help="patterns in a group (the network's)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of the network ({ROUNDS})")
-    parser.add_argument("--passes", type=int, default=3, help="of the solver (3)")
+    parser.add_argument("--passes", type=int, default=3, help="steps of the solver (3)")
     parser.add_argument("--batch", type=int, help="groups in a batch (the network's)")
     parser.add_argument("--repeats", type=int, default=3, help="timed runs (3)")
     options = parser.parse_args(words)

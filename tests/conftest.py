@@ -45,8 +45,8 @@ NETWORKS = {
 
 
 # The files that take longest, longest first: begun last, one would keep all other test processes waiting.
-LONGEST = ("workflow", "scan_workflow", "resume", "infer", "xla_warp", "training", "cli", "xla_crop", "joint")
-LONGEST += ("loaded", "learning", "resume_files")
+LONGEST = ("workflow", "scan_workflow", "resume", "infer", "xla_warp", "training", "cli", "xla_crop")
+LONGEST += ("loaded", "learning", "resume_files", "maximum_likelihood")
 
 
 def pytest_collection_modifyitems(items):

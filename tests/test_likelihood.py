@@ -230,5 +230,3 @@ def test_where_nothing_is_expected_gradients_are_finite():
             tf.constant(0.1),
         )
         assert all(np.isfinite(gradient.numpy()).all() for gradient in found.values())
-
-

@@ -203,7 +203,7 @@ def test_the_configuration_of_a_scan_names_it():
         assert config.models == tuple(models) and config.iterative == LsqmlConfig(**asked)
         assert from_mapping(to_mapping(config)) == config
         assert config.networks == tuple(name for name in models if name == "pinn")
-    assert ScanRunConfig().models == ("pinn",)
+    assert ScanRunConfig().models == () and ScanRunConfig(nepochs=3).models == ("pinn",)
     written = yaml.safe_load((ROOT / "conf" / "iterative" / "lsqml.yaml").read_text())
     assert written == asdict(LsqmlConfig())
 
@@ -212,7 +212,7 @@ def test_the_configuration_of_a_scan_names_it():
     ("values", "message"),
     [
         ({"models": ["x"]}, r"models=\[x\]: must be drawn from \[pinn, lsqml\]"),
-        ({"models": []}, r"models=\[\]: must be a non-empty list drawn from \[pinn, lsqml\]"),
+        ({"models": [], "solver": {"steps": 0}}, r"solver.steps=0, models=\[\]: nothing would reconstruct"),
         ({"models": ["pinn", "baseline"]}, r"no truth to train the baseline with; must be drawn from"),
         ({"models": ["lsqml", "lsqml"]}, "free of repetition"),
         ({"iterative": {"epochs": 0}}, "iterative.epochs=0: must be an integer >= 1"),

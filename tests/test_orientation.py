@@ -351,6 +351,7 @@ def trial(way, r_factor, alike=(), noise=None, count=20, spread=0.01, seed=0):
             None if noise is None else np.full(count, noise),
             None,
             np.ones(count),
+            np.square(residual),
         ),
     )
 

@@ -64,8 +64,8 @@ def test_group_size_is_a_wish(scan_of, tmp_path, count, tiles):
 
 @pytest.mark.parametrize("count", [3, 20, 60])
 def test_the_default_run_is_planned_for_few_patterns(scan_of, count):
-    config = planned(ScanRunConfig(data=DataConfig(file=str(scan_of(count)))))
-    assert config.patterns_in_group == 64
+    asked = ScanRunConfig(data=DataConfig(file=str(scan_of(count))), run="pretrained")
+    assert planned(asked).patterns_in_group == 64
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def finished(scan_of, tmp_path_factory, in_process_once):
     folder = tmp_path_factory.mktemp("finished")
     overrides = (
         *(f"data.file={scan_of(7)}", "group_size=37", "tiles=true", "nepochs=1", "free_fraction=0.1"),
-        *("model.stages=1", "model.width=8", "xla.compile=false", "solver.passes=2", "stitch.passes=2"),
+        *("model.stages=1", "model.width=8", "xla.compile=false", "solver.steps=2", "stitch.passes=2"),
     )
     code, _, error = in_process_once(SCRIPT, *overrides, f"output_dir={folder / 'run'}", cwd=folder)
     assert code == 0, error

@@ -1,4 +1,4 @@
-"""The solver on small scans whose truth is known: what photons allow is found, and what is left alone stays."""
+"""The solver on small scans whose truth is known: what photons allow is found, what is left alone stays."""
 
 from dataclasses import replace
 
@@ -236,7 +236,9 @@ def test_flux_and_background_are_found():
     start = replace(start, background=np.full((N, N), data.normalisation**2, np.float32))
     first = fit(Terms(likelihood_of(data)), start, OBJECT, 30)
     found = fit(Terms(likelihood_of(data)), first.state, Freedom(False, False, True, True), 300).state
-    gains = np.log(found.flux / flux)[:, None]  # an object that fades along the scan has nearly the same patterns
+    gains = np.log(found.flux / flux)[
+        :, None
+    ]  # an object that fades along the scan has nearly the same patterns
     assert np.abs(without_common_moves(gains, scan.positions)).max() < 0.03
     in_photons = found.background / data.normalisation**2
     outside = np.hypot(*np.meshgrid(*[np.fft.fftfreq(N)] * 2)) > 0.2  # where the beam does not hide it

@@ -254,7 +254,7 @@ class StitchConfig:
     """
 
     method: str = "probe"
-    passes: int = 5
+    passes: int = 10
     METHODS: ClassVar[tuple[str, ...]] = ("probe", "grid", "refined")
 
     def __post_init__(self) -> None:

@@ -87,7 +87,7 @@ class Judge:
             rate = np.float32(SHARE / (1 - SHARE))
             return replace(state, flux=np.sqrt(rate) * state.flux, background=rate * state.background)
         data = self.likelihood.data
-        flux = np.ones(len(data.positions), np.float32)
+        flux = np.ones(len(data.positions), np.float32) if data.flux is None else data.flux
         there = replace(state, positions=data.positions.astype(float), flux=flux)
         own = Freedom(False, free.positions, free.flux, False, object=False)
         if not (free.positions or free.flux):
@@ -112,9 +112,9 @@ def keep_out(whole: ScanLikelihood, seed: int) -> tuple[ScanLikelihood, Judge]:
         return kept, Judge(out)
     amplitudes = data.amplitudes[:].astype(float)
     if whole.noise == "poisson":
-        counts = np.rint(np.square(amplitudes)).astype(np.int64)
+        counts = np.rint(np.square(amplitudes / whole.unit)).astype(np.int64)
         thinned = rng.binomial(counts, SHARE)
-        parts = [np.sqrt(n).astype(np.float32) for n in (counts - thinned, thinned)]
+        parts = [(whole.unit * np.sqrt(n)).astype(np.float32) for n in (counts - thinned, thinned)]
         kept, out = (replace(whole, instead=part) for part in parts)
         return kept, Judge(out, "photons")
     ratio = np.sqrt(SHARE / (1 - SHARE))

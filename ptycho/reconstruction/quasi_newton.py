@@ -24,7 +24,7 @@ Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
 class Point(NamedTuple):
-    """After a step: ``x (n,)``, the value there, its gradient ``(n,)``, and how often both were computed."""
+    """After a step: ``x (n,)``, the value there, its gradient ``(n,)``, how often both were computed."""
 
     x: np.ndarray
     value: float
@@ -44,6 +44,7 @@ def minimise(function: Function, start: np.ndarray) -> Iterator[Point]:
     point = Point(start, value, gradient, 1)
     yield point
     pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=MEMORY)
+    vain = 0  # evaluations since the last point that led nowhere
     while True:
         direction = _direction(point.gradient, pairs)
         slope = float(np.dot(direction, point.gradient))
@@ -57,12 +58,13 @@ def minimise(function: Function, start: np.ndarray) -> Iterator[Point]:
             if not pairs:
                 return
             pairs.clear()
+            vain += TRIES
             continue
         step, change = after.x - point.x, after.gradient - point.gradient
         curvature = float(np.dot(step, change))
         if curvature > 1e-10 * float(np.dot(change, change)):
             pairs.append((step, change, curvature))
-        point = after
+        point, vain = after._replace(evaluations=after.evaluations + vain), 0
         yield point
 
 
@@ -98,4 +100,4 @@ def _search(function: Function, point: Point, direction: np.ndarray, slope: floa
             length = 2 * low if np.isinf(high) else (low + high) / 2
         else:
             return Point(x, value, gradient, tries)
-    return best
+    return None if best is None else best._replace(evaluations=TRIES)

@@ -1,0 +1,127 @@
+#!/usr/bin/env python
+"""How fast does the solver find an object and its beam? Error and deviance against seconds and transforms.
+
+    python scripts/simulate_scan.py output=beam.cxi imperfections=beamline
+    python benchmarks/solver_course.py beam.cxi --background --modes 2
+
+The object alone, then all that is free, from a constant. After every step: seconds and Fourier transforms of
+a pattern so far, deviance per pixel, error of the probe and of the positions against the truth in the
+file. The compilation is not counted, nor is the scoring.
+
+Writes solver_course.csv and .md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+
+from benchmarks.tables import markdown, write_csv
+from benchmarks.timing import machine
+from ptycho.config import ScanRunConfig
+from ptycho.config.mapping import from_mapping
+from ptycho.evaluation.beam import position_error_px, probe_error
+from ptycho.preparation.dataset import measured_dataset
+from ptycho.preparation.prepare import understand
+from ptycho.reconstruction.maximum_likelihood import FIRST
+from ptycho.reconstruction.refinement import noise_unit
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.solver import Terms, fit
+from ptycho.reconstruction.state import Freedom, State
+from ptycho.scan.dataset import Dataset
+from ptycho.simulation.truth import Truth, read_truth
+from workflows.inspect_scan import opened
+
+Row = dict[str, Any]
+
+
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("scan", type=Path, help="a file of simulate_scan.py with imperfections")
+    parser.add_argument("--steps", type=int, default=200, help="of the solver, with all that is free (200)")
+    parser.add_argument("--modes", type=int, default=1, help="incoherent modes of the probe (1)")
+    parser.add_argument("--background", action="store_true", help="a background is found, too")
+    parser.add_argument("--out", type=Path, default=Path("outputs/benchmarks/solver_course"))
+    return parser.parse_args(words)
+
+
+class Course:
+    """The rows of a run; the clock stands still while they are written."""
+
+    def __init__(self, likelihood: ScanLikelihood, truth: Truth) -> None:
+        self.likelihood, self.truth = likelihood, truth
+        self.rows: list[Row] = []
+        self.spent, self.patterns, self.since = 0.0, 0, time.perf_counter()
+
+    def count(self, patterns: int) -> None:
+        self.patterns += patterns
+
+    def watch(self, state: State, value: float) -> None:
+        self.spent += time.perf_counter() - self.since
+        count = len(state.positions)
+        one = np.zeros(count, int)
+        row = {
+            "step": len(self.rows),
+            "seconds": round(self.spent, 2),
+            "transforms": 4
+            * len(state.modes)
+            * self.patterns
+            // count,  # there and back, and the probe's own
+            "deviance": round(2 * value / (count * self.likelihood.pixels), 5),
+            "probe_error": round(probe_error(state.modes[0], self.truth.probe[0]), 4),
+            "position_error_px": round(position_error_px(state.positions, self.truth.positions, one), 4),
+        }
+        self.rows.append(row)
+        self.since = time.perf_counter()
+
+
+def course(data: Dataset, truth: Truth, options: argparse.Namespace) -> list[Row]:
+    """A row after every step."""
+    unit, noise = (1.0, "poisson") if data.counts else (noise_unit(data), "gaussian")
+    likelihood = ScanLikelihood(data, data.normalisation, unit, noise)
+    rough = State.of(data, np.ones((data.object_size,) * 2), options.modes)
+    if options.background:
+        rough = replace(rough, background=np.full((data.N, data.N), 0.1 * likelihood.photon**2, np.float32))
+    free = Freedom(True, True, True, options.background)
+    for one in (Freedom(False), free):
+        fit(Terms(likelihood), rough, one, 1)  # compiles
+    told = Course(likelihood, truth)
+    counted = Terms(replace(likelihood, advance=told.count))
+    first = fit(counted, rough, Freedom(False), FIRST, watch=told.watch)
+    fit(counted, first.state, free, options.steps, watch=told.watch)
+    return told.rows
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    options = arguments(words)
+    config = from_mapping({"data": {"file": str(options.scan)}})
+    assert isinstance(config, ScanRunConfig)
+    truth, scan = read_truth(options.scan), understand(opened(config.data), config.data)
+    options.out.mkdir(parents=True, exist_ok=True)
+    data, _ = measured_dataset(scan, config, options.out)
+    if len(data.positions) != len(truth.positions):
+        raise SystemExit(f"{options.scan}: some patterns are not usable; simulate a scan without that")
+    rows = course(data, truth, options)
+    write_csv(options.out / "solver_course.csv", rows)
+    shown = [row for row in rows if row["step"] % 10 == 0 or row is rows[-1]]
+    text = "\n".join([*markdown(shown), "", f"Machine: {json.dumps(machine())}"])
+    (options.out / "solver_course.md").write_text(text + "\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

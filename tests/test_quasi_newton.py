@@ -1,0 +1,157 @@
+"""Minimisation by limited-memory BFGS, of functions whose minimum is known."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.optimize import rosen, rosen_der
+
+from ptycho.reconstruction import quasi_newton
+from ptycho.reconstruction.quasi_newton import PRECISION, minimise
+
+
+class Counted:
+    """A function that counts its evaluations."""
+
+    def __init__(self, value, slope):
+        self.value, self.slope, self.calls = value, slope, 0
+
+    def __call__(self, x):
+        self.calls += 1
+        return float(self.value(x)), np.asarray(self.slope(x))
+
+
+def quadratic(rng, condition, size=21):
+    """``½ xᵀAx − bᵀx`` and its minimum ``A⁻¹b``."""
+    rotation = np.linalg.qr(rng.normal(size=(size, size)))[0]
+    A, b = rotation @ np.diag(np.geomspace(1, condition, size)) @ rotation.T, rng.normal(size=size)
+    return Counted(lambda x: x @ A @ x / 2 - b @ x, lambda x: A @ x - b), np.linalg.solve(A, b), A, b
+
+
+def points(function, start, most):
+    return list(itertools.islice(minimise(function, start), most + 1))
+
+
+@pytest.mark.parametrize("condition, steps", [(1.0, 3), (30.0, 40), (1e4, 300)])
+def test_the_minimum_of_a_quadratic(condition, steps):
+    function, minimum, _, b = quadratic(np.random.default_rng(0), condition)
+    course = points(function, np.zeros(21), steps)
+    least = -b @ minimum / 2
+    assert course[-1].value - least < 1e-6 * abs(least)
+    np.testing.assert_allclose(course[-1].x, minimum, atol=2e-3 * np.abs(minimum).max())
+
+
+def test_it_is_of_second_order():
+    """Steepest descent with the best lengths, of an ill-conditioned quadratic, is far behind."""
+    function, minimum, A, b = quadratic(np.random.default_rng(1), 1e3)
+    least, x = -b @ minimum / 2, np.zeros(21)
+    for _ in range(100):
+        gradient = A @ x - b
+        x = x - gradient * (gradient @ gradient) / (gradient @ A @ gradient)
+    slow = x @ A @ x / 2 - b @ x - least
+    assert points(function, np.zeros(21), 100)[-1].value - least < 1e-3 * slow
+
+
+def test_rosenbrocks_valley():
+    function = Counted(rosen, rosen_der)
+    course = points(function, np.array([-1.2, 1.0, -0.7]), 200)
+    np.testing.assert_allclose(course[-1].x, 1, atol=1e-3)
+
+
+def test_no_step_leads_up():
+    function = Counted(rosen, rosen_der)
+    values = np.array([point.value for point in points(function, np.array([-1.2, 1.0, 2.0, -3.0]), 80)])
+    assert np.all(np.diff(values) <= PRECISION * np.abs(values[:-1]))
+
+
+def test_points_are_what_the_function_gives():
+    function = Counted(rosen, rosen_der)
+    start = np.array([-1.2, 1.0])
+    course = points(function, start, 20)
+    assert course[0].x is start
+    for point in course:
+        assert point.value == rosen(point.x)
+        np.testing.assert_array_equal(point.gradient, rosen_der(point.x))
+    np.testing.assert_array_equal(start, [-1.2, 1.0])
+
+
+def test_float32_stays_float32():
+    A = np.diag(np.geomspace(1, 100, 9)).astype(np.float32)
+    function = Counted(lambda x: 1e3 + (x @ A @ x) / 2, lambda x: A @ x)
+    course = points(function, np.ones(9, np.float32), 30)
+    assert course[-1].x.dtype == np.float32
+    values = np.array([point.value for point in course])
+    assert np.all(np.diff(values) <= 2 * PRECISION * values[:-1])
+    assert np.abs(course[-1].x).max() < 0.02
+
+
+def test_at_a_minimum_it_ends():
+    function, minimum, *_ = quadratic(np.random.default_rng(2), 1.0)
+    still = Counted(function.value, np.zeros_like)
+    assert len(points(still, minimum, 10)) == 1 and still.calls == 1
+
+
+def test_where_no_step_leads_down_it_ends():
+    """A gradient with the wrong sign: every length is tried, and it ends, with and without a memory."""
+    uphill = Counted(lambda x: x @ x, lambda x: -2 * x)
+    assert len(points(uphill, np.ones(3), 10)) == 1
+    assert uphill.calls == 1 + quasi_newton.TRIES
+    turned = []
+
+    def later(x):
+        turned.append(1)
+        return float(x @ x), (2 if len(turned) < 3 else -2) * x * np.arange(1, 4)
+
+    assert len(points(later, np.ones(3), 50)) < 50
+
+
+def test_values_that_are_not_finite_are_stepped_back_from():
+    """``x − log x``: not defined where the first step, of length one, would lead."""
+    with np.errstate(invalid="ignore"):
+        function = Counted(lambda x: np.sum(x - np.log(x)), lambda x: 1 - 1 / x)
+        course = points(function, np.array([20.0, 0.05]), 60)
+    np.testing.assert_allclose(course[-1].x, 1, atol=1e-2)
+    assert all(np.isfinite(point.value) for point in course)
+
+
+@pytest.mark.parametrize("start", [[-1.2, 1.0], [30.0, -70.0], [1e-3, 4e3]])
+def test_every_evaluation_is_counted(start):
+    function = Counted(rosen, rosen_der)
+    counted = 0
+    for point in itertools.islice(minimise(function, np.array(start)), 60):
+        counted += point.evaluations
+        assert counted == function.calls
+
+
+def test_tries_that_end_in_the_lowest_point_are_counted():
+    """A straight line down: no length satisfies the second condition of Wolfe, all are tried."""
+    function = Counted(lambda x: -x.sum(), lambda x: -np.ones_like(x))
+    _, after = points(function, np.zeros(3), 1)
+    assert after.evaluations == quasi_newton.TRIES == function.calls - 1
+    np.testing.assert_array_equal(after.x, np.full(3, 2.0 ** (quasi_newton.TRIES - 1)))
+
+
+def test_tries_beyond_the_lowest_point_are_counted():
+    """A slope that ends in a wall: the last lengths are tried in vain."""
+    function = Counted(lambda x: -x.sum() if x[0] <= 1.1 else np.inf, lambda x: -np.ones_like(x))
+    _, after = points(function, np.zeros(1), 1)
+    assert after.evaluations == quasi_newton.TRIES == function.calls - 1
+    assert 1 <= after.x[0] <= 1.1
+
+
+def test_tries_that_led_nowhere_are_counted():
+    """The direction of the memory fails; steepest descent then goes on, and both are counted."""
+    calls, blocked, scale = [], [0], np.array([1, 9, 30])
+
+    def function(x):
+        calls.append(1)
+        blocked[0] -= 1
+        return (np.inf if blocked[0] >= 0 else float(x @ (x * scale)) / 2), x * scale
+
+    counted = 0
+    for k, point in enumerate(itertools.islice(minimise(function, np.ones(3)), 8)):
+        counted += point.evaluations
+        assert counted == len(calls)
+        if k == 3:
+            blocked[0] = quasi_newton.TRIES
+    assert k == 7 and blocked[0] < 0
