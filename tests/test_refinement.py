@@ -8,22 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import reference
-<<<<<<< HEAD
-from ptycho.reconstruction.joint_state import State
-=======
 from helpers_likelihood import light_of
 from scipy.special import kl_div
->>>>>>> sharp-runs
 
 from ptycho import progress
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
-<<<<<<< HEAD
-from ptycho.reconstruction import joint, refinement
-from ptycho.reconstruction.refinement import DAMPING, corrected, refine
-=======
 from ptycho.reconstruction.refinement import refine
->>>>>>> sharp-runs
 from ptycho.reconstruction.stitching import stitch, stitch_each
 
 N, M = 16, 27
