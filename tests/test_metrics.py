@@ -395,7 +395,7 @@ def test_importing_the_module_does_not_import_tensorflow():
 
 
 def test_the_relative_error_by_hand():
-    """Truth 1 and 3, mean 2, contrast 2; errors i and 1: √((1 + 1) / 2) = 1; uncovered pixels do not count."""
+    """Truth 1 and 3, contrast 2; errors i and 1: √((1 + 1) / 2) = 1; an uncovered pixel does not count."""
     truth = np.array([[1.0, 3.0, 9.0]], complex)
     assert metrics.relative_error(np.array([[1 + 1j, 2, 0]]), truth) == pytest.approx(1)
     assert metrics.relative_error(truth, truth) == 0

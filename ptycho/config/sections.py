@@ -304,7 +304,7 @@ class SolverConfig:
     noise: str = "auto"
     POSITION_MODELS: ClassVar[tuple[str, ...]] = ("free", "affine", "all")
     PRIORS: ClassVar[tuple[str, ...]] = ("none", "smooth", "edges")
-    NOISE: ClassVar[tuple[str, ...]] = ("auto", "poisson", "gaussian", "excess", "robust")
+    NOISE: ClassVar[tuple[str, ...]] = ("auto", "poisson", "gaussian", "robust")
 
     def __post_init__(self) -> None:
         at_least("solver.steps", self.steps, 0)
