@@ -75,7 +75,7 @@ def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
         "run": str(trained_run),
         "data": str(trained_run / TEST),
         "models": list(MODELS),
-        "stitch": {"method": "probe", "passes": 5},
+        "stitch": {"method": "probe", "passes": 10},
         "batch_size": 4,
         "group_size": None,
         "output_dir": str(out),
