@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from helpers_likelihood import N, Scan, beam, distance, lit_mask
 
+from ptycho.preparation.finding import Finding
 from ptycho.reconstruction import maximum_likelihood, scan_likelihood
-from ptycho.reconstruction.maximum_likelihood import Decision, Wishes, core, fit_object, solve
+from ptycho.reconstruction.maximum_likelihood import Wishes, core, fit_object, solve
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.state import Freedom
 
@@ -204,4 +205,4 @@ def test_a_long_scan_is_decided_on_its_core(wrong_probe, monkeypatch):
 
 
 def test_a_decision_in_words():
-    assert str(Decision("probe", "found", "asked for")) == "probe: found (asked for)"
+    assert str(Finding("probe", "found", "asked for")) == "probe: found (asked for)"

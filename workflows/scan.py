@@ -248,7 +248,7 @@ def reconstructed(
         doubts += [] if model.general else probe_doubts(data.probe, model.probe)
     with folder.timed("judging"):
         fits = {name: judged(recon) for name, recon in recons.items()}
-    if config.stitch.method == "refined" and NETWORK in recons:
+    if config.stitch.method == "refined" and config.solver.steps and NETWORK in recons:
         with folder.timed("refinement"):
             recons[REFINED] = continue_from(recons[NETWORK], each.solution, config)
         fits[REFINED] = judged(recons[REFINED])
@@ -259,9 +259,7 @@ def reconstructed(
             fits[DENOISED] = judged(recons[DENOISED])
     with folder.timed("half_scans"):
         if each.solved is not None and each.solution is not None:
-            halves = half_scans(
-                half_object(each.solved, each.solution, config.solver.steps), each.solved.data, config
-            )
+            halves = half_scans(half_object(each.solution, config.solver.steps), each.solved.data, config)
         elif model is not None:
             halves = half_scans(
                 partial(inferred, model, config=config, scratch=folder.path), each.data, config

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ptycho.config import ScanRunConfig
-from ptycho.preparation.prepare import Finding
+from ptycho.preparation.finding import Finding
 from ptycho.progress import Progress
 from ptycho.reconstruction.judge import Judge
 from ptycho.reconstruction.maximum_likelihood import Solved, Wishes, fit_object, solve
@@ -66,7 +66,7 @@ def reconstruct(
         recon = replace(last, without=recon, seconds=time.perf_counter() - began)
     ended = "converged" if solved.fit.converged else "not converged: solver.steps is too small"
     log.info("solver: %d steps at the end, %s", len(solved.fit.course) - 1, ended)
-    findings = [Finding(f"solver: {d.what}", d.value, d.why) for d in solved.decisions]
+    findings = [replace(decision, what=f"solver: {decision.what}") for decision in solved.decisions]
     return replace(recon, converged=solved.fit.converged), solved, findings
 
 
@@ -130,7 +130,7 @@ def recon_of(
     return Recon(image, seen, judging, time.perf_counter() - began)
 
 
-def half_object(recon: Recon, solved: Solved, steps: int) -> Callable[[Dataset], Stitched]:
+def half_object(solved: Solved, steps: int) -> Callable[[Dataset], Stitched]:
     """A function that reconstructs some of a reconstruction's patterns, with the beam as it was found."""
 
     def infer(part: Dataset) -> Stitched:

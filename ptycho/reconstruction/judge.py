@@ -34,10 +34,8 @@ SPARSE = 5.0  # patterns that light a pixel, on average, below which photons are
 FEW = 60  # patterns, below which it is photons, too
 PLACING = 12  # steps that find the positions and flux of patterns that were kept out
 CERTAIN = 1.0  # standard errors
-SURE, MATTERS = (
-    2.0,
-    0.005,
-)  # the same for what is freed, and the least share of the deviance that it must explain
+SURE = 2.0  # the same for what is freed
+MATTERS = 0.005  # of the deviance, that it must explain at least
 
 
 class Comparison(NamedTuple):

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ptycho.preparation.finding import Finding
 from ptycho.progress import Advance
 from ptycho.reconstruction.judge import Comparison, Judge, compare, keep_out
 from ptycho.reconstruction.prior import Prior
@@ -71,18 +72,6 @@ class Wishes:
     steps: int = 400
 
 
-@dataclass(frozen=True)
-class Decision:
-    """What was decided, and why, in words for the log and ``metrics.json``."""
-
-    what: str
-    value: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.value} ({self.why})"
-
-
 @dataclass(frozen=True, eq=False)
 class Solved:
     """The most likely state of a scan.
@@ -98,7 +87,7 @@ class Solved:
     state: State
     free: Freedom
     terms: Terms
-    decisions: tuple[Decision, ...]
+    decisions: tuple[Finding, ...]
     fit: Fit
 
 
@@ -113,7 +102,7 @@ class Deciding:
     state: State
     free: Freedom = NOTHING
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[Finding] = field(default_factory=list)
 
     def fitted(self, state: State, free: Freedom, prior: Prior = NO_PRIOR, steps: int | None = None) -> Fit:
         terms = Terms(self.kept, prior, self.wishes.moves, self.wishes.lit)
@@ -130,15 +119,14 @@ class Deciding:
         found = self.fitted(start, free)
         scores = self.judge.score(found.state, free)
         gain = compare(scores, self.scores)
-        if wish is None and gain.matters(
-            self.scores.mean()
-        ):  # as many steps without it: that they were more explains nothing
+        if wish is None and gain.matters(self.scores.mean()):
+            # as many steps without it: that they were more explains nothing
             self.take(self.fitted(self.state, self.free, steps=len(found.course)), self.free)
             gain = compare(scores, self.scores)
         taken = wish or gain.matters(self.scores.mean())
         told = _told(gain, self.scores.mean(), self.judge.kind)
         why = told if wish is None else f"asked for; {told}"
-        self.decisions.append(Decision(what, value if taken else "kept", why))
+        self.decisions.append(Finding(what, value if taken else "kept", why))
         if taken:
             self.state, self.free, self.scores = found.state, free, scores
 
@@ -192,8 +180,7 @@ def decide(data: Dataset, wishes: Wishes, seed: int, compile_xla: bool) -> Decid
     deciding = Deciding(noise, kept, judge, wishes, state)
     deciding.take(deciding.fitted(state, Freedom(False), steps=wishes.steps), Freedom(False))
     _learn_noise(deciding)
-    free = Freedom(True)
-    deciding.offer("probe", "found", deciding.state, free, wishes.probe)
+    deciding.offer("probe", "found", deciding.state, Freedom(True), wishes.probe)
     _learn_noise(deciding)
     deciding.offer(
         "positions", "found", deciding.state, replace(deciding.free, positions=True), wishes.positions
@@ -202,11 +189,11 @@ def decide(data: Dataset, wishes: Wishes, seed: int, compile_xla: bool) -> Decid
     deciding.offer("flux", "found", deciding.state, replace(deciding.free, flux=True), wishes.flux)
     if deciding.free.probe:
         _offer_modes(deciding)
-    brighter = replace(deciding.state, background=_some_background(kept, deciding.state))
-    deciding.offer(
-        "background", "found", brighter, replace(deciding.free, background=True), wishes.background
-    )
-    _learn_noise(deciding)
+    if wishes.background is not False:
+        brighter = replace(deciding.state, background=_some_background(deciding.kept, deciding.state))
+        free = replace(deciding.free, background=True)
+        deciding.offer("background", "found", brighter, free, wishes.background)
+        _learn_noise(deciding)
     return deciding
 
 
@@ -236,7 +223,7 @@ def choose_prior(deciding: Deciding) -> Prior:
     chosen = next(one for one in tried if not compare(best[1], one[1]).clear)
     told = ", ".join(f"λ {strength:g}: {scores.mean():.4f}" for strength, scores in tried)
     deciding.decisions.append(
-        Decision(
+        Finding(
             "prior", f"{wishes.prior}, λ {chosen[0]:g}", f"deviance of {deciding.judge.kind} kept out {told}"
         )
     )
