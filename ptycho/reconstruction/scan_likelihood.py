@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -83,10 +83,6 @@ class ScanLikelihood:
         """How many pixels of a pattern were measured."""
         good = self.data.good
         return self.data.N**2 if good is None else int(good.sum())
-
-    def with_noise(self, noise: str, unit: float, excess: float = 0.0) -> ScanLikelihood:
-        """The same patterns under another noise."""
-        return replace(self, noise=noise, unit=unit, excess=excess)
 
     def evaluate(self, state: State, parts: tuple[str, ...] = ()) -> Evaluation:
         """Of a state; gradients are computed of ``parts``, names of its attributes."""
