@@ -9,7 +9,7 @@ from reference import random_complex
 
 from ptycho.reconstruction import judge as judging
 from ptycho.reconstruction import scan_likelihood
-from ptycho.reconstruction.judge import SHARE, Comparison, Judge, compare, coverage, keep_out
+from ptycho.reconstruction.judge import SHARE, Comparison, Judge, compare, compare_shares, coverage, keep_out
 from ptycho.reconstruction.state import Freedom, State
 
 KINDS = ("patterns", "photons", "noise")
@@ -54,8 +54,8 @@ def test_compare_is_the_paired_mean_and_its_error():
 def test_what_is_clear_and_what_matters():
     assert Comparison(0.11, 0.1).clear and not Comparison(0.09, 0.1).clear
     assert not Comparison(-1, 0.1).clear
-    assert Comparison(0.21, 0.1).matters(1.0) and not Comparison(0.19, 0.1).matters(1.0)
-    assert not Comparison(0.04, 0.001).matters(10.0) and Comparison(0.06, 0.001).matters(10.0)
+    assert Comparison(0.21, 0.1).matters and not Comparison(0.19, 0.1).matters
+    assert not Comparison(0.004, 0.0001).matters and Comparison(0.006, 0.0001).matters
 
 
 # ---- keeping out
@@ -173,7 +173,7 @@ def test_a_wrong_state_scores_worse(scans, kind):
     wrong = replace(state, object=(state.object + noise).astype(np.complex64))
     right, worse = (judge.score(one, Freedom(False)) for one in (state, wrong))
     assert right.shape == (len(judge.likelihood.data.positions),)
-    assert compare(right, worse).matters(worse.mean()) and not compare(worse, right).clear
+    assert compare_shares(right, worse).matters and not compare_shares(worse, right).clear
     assert right.mean() == pytest.approx(1 if kind == "noise" else 0.7, abs=0.35)
 
 

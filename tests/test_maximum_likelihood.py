@@ -74,7 +74,7 @@ def test_wrong_flux_is_freed():
     data = replace(plain, flux=flux / np.sqrt(np.mean(flux**2))).dataset(np.random.default_rng(4))
     found = run(data, Wishes(probe=False, positions=False, background=False), 0)
     assert found.free == Freedom(False, flux=True) and decided(found)["flux"] == "found"
-    assert np.corrcoef(found.state.flux, flux)[0, 1] > 0.98
+    assert np.corrcoef(found.state.flux, flux)[0, 1] > 0.96
 
 
 def test_a_background_is_freed(scan):
@@ -104,7 +104,7 @@ def test_what_is_asked_for_is_done(scan):
     found = run(data, asked, 0)
     assert found.free == Freedom(True, True, True, True) and len(found.state.modes) == 2
     assert found.terms.prior == Prior("edges", 3.0) and found.terms.likelihood.noise == "robust"
-    assert len(found.fit.course) <= 21
+    assert len(found.fit.course) <= 22, "two fits, each with its start"
     assert decided(found) == dict.fromkeys(("probe", "positions", "flux", "background"), "found") | {
         "modes": "2"
     }

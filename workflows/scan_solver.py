@@ -15,7 +15,7 @@ from ptycho.preparation.finding import Finding
 from ptycho.progress import Progress
 from ptycho.reconstruction.judge import Judge
 from ptycho.reconstruction.maximum_likelihood import Solved, Wishes, fit_object, solve
-from ptycho.reconstruction.solver import Terms, fit
+from ptycho.reconstruction.solver import Terms, fit_to_the_end
 from ptycho.reconstruction.state import State, explained
 from ptycho.reconstruction.stitching import Stitched, covered
 from ptycho.scan.dataset import Dataset
@@ -85,7 +85,7 @@ def complete(
     state = State(found.object, found.modes, positions, flux / np.sqrt(np.mean(flux**2)), found.background)
     likelihood = replace(solved.terms.likelihood, data=whole, advance=lambda patterns: None)
     terms = replace(solved.terms, likelihood=likelihood)
-    last = fit(terms, state, solved.free, config.solver.steps)
+    last = fit_to_the_end(terms, state, solved.free, config.solver.steps)
 
     def part_of(indices: np.ndarray, size: int) -> Dataset:
         places = last.state.positions[indices], last.state.flux[indices]
@@ -109,7 +109,7 @@ def continue_from(start: Recon, solved: Solved | None, config: ScanRunConfig) ->
     state = State.of(data, start.object.objects[0], normalisation=f)
     with closing(Progress("refinement", config.solver.steps * len(data.positions))) as progress:
         terms = replace(terms, likelihood=replace(terms.likelihood, advance=progress.advance))
-        last = fit(terms, state, solved.free, max(config.solver.steps, 1))
+        last = fit_to_the_end(terms, state, solved.free, max(config.solver.steps, 1))
     found = replace(solved, state=last.state, fit=last, terms=terms)
     recon = recon_of(found, data, start.free, config, began)
     return replace(recon, converged=last.converged)

@@ -13,7 +13,9 @@ Three ways to keep something out:
   (2023) 597).
 
 Of two states that differ by less than the error of the mean difference, pattern by pattern, the simpler wins.
-A freedom must explain more: a scan of few patterns lets a wrong flux explain a little of anything.
+What is compared are logarithms: of a pattern at the edge, whose deviance is ten times that of the others, a
+tenth counts as much as of them. A freedom must explain more: a scan of few patterns lets a wrong flux explain
+a little of anything.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ MATTERS = 0.005  # of the deviance, that it must explain at least
 
 
 class Comparison(NamedTuple):
-    """Mean gain in deviance per pixel of one state over another, and its standard error."""
+    """Mean gain of one state over another, and its standard error."""
 
     gain: float
     error: float
@@ -48,16 +50,22 @@ class Comparison(NamedTuple):
     def clear(self) -> bool:
         return self.gain > CERTAIN * self.error
 
-    def matters(self, before: float) -> bool:
-        """Whether it is worth a freedom: certain, and no small part of a mean deviance of ``before``."""
-        return self.gain > SURE * self.error and self.gain > MATTERS * before
+    @property
+    def matters(self) -> bool:
+        """Whether a gain in logarithms is worth a freedom: certain, and no small part."""
+        return self.gain > SURE * self.error and self.gain > MATTERS
 
 
 def compare(new: np.ndarray, old: np.ndarray) -> Comparison:
-    """Of the deviances ``(J,)`` of the same patterns."""
+    """Of what is left of the same patterns, ``(J,)``."""
     gains = old - new
     spread = float(gains.std(ddof=1)) if len(gains) > 1 else np.inf
     return Comparison(float(gains.mean()), spread / np.sqrt(len(gains)))
+
+
+def compare_shares(new: np.ndarray, old: np.ndarray) -> Comparison:
+    """Of the deviances ``(J,)`` of the same patterns, by their logarithms."""
+    return compare(np.log(new), np.log(old))
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,11 +19,11 @@ import numpy as np
 
 from ptycho.preparation.finding import Finding
 from ptycho.progress import Advance
-from ptycho.reconstruction.judge import Comparison, Judge, compare, keep_out
+from ptycho.reconstruction.judge import Comparison, Judge, compare_shares, keep_out
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import NO_PRIOR, Fit, Terms, fit
+from ptycho.reconstruction.solver import ENOUGH, NEARLY, OBJECT_ALONE, Fit, Terms, fit, fit_to_the_end
 from ptycho.reconstruction.state import Freedom, State, more_modes
 from ptycho.reconstruction.unknowns import lit_pixels
 from ptycho.scan.dataset import Dataset
@@ -31,11 +31,13 @@ from ptycho.scan.dataset import Dataset
 log = logging.getLogger(__name__)
 
 CORE_PIXELS, FEWEST = 2**20, 100  # of the patterns that decide, and how many there are at least
-DECIDING = 60  # steps of a fit that decides
+DECIDING = 60  # steps of a fit that decides, at most
+WEAK = 10.0  # λ while it is decided: an object that is rough where little lights it tells nothing
+BEGINNING = 120  # steps of the first of them, from a constant
 FIRST = 30  # steps of the object alone, on the whole scan
 MOST_MODES = 3
-NOTHING = Freedom(False)  # but the object
 STRENGTHS = (0.0, 10.0, 30.0, 100.0, 300.0)  # λ that are tried, of prior=smooth
+TELLING = 10.0  # times what an uncertain object passes for: a background
 DARKEST = 0.02  # of the pixels, whose mean is what a background begins with
 NOISE_ROUNDS, SAME_NOISE = 8, 0.03  # until the noise changes by less
 EXPECTATIONS = 8  # steps of the first background
@@ -100,35 +102,58 @@ class Deciding:
     judge: Judge
     wishes: Wishes
     state: State
-    free: Freedom = NOTHING
+    free: Freedom = OBJECT_ALONE
+    last: Fit | None = None
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0))
     decisions: list[Finding] = field(default_factory=list)
 
-    def fitted(self, state: State, free: Freedom, prior: Prior = NO_PRIOR, steps: int | None = None) -> Fit:
+    def fitted(
+        self, state: State, free: Freedom, prior: Prior, steps: int = DECIDING, enough: float = NEARLY
+    ) -> Fit:
         terms = Terms(self.kept, prior, self.wishes.moves, self.wishes.lit)
-        return fit(terms, state, free, steps or min(DECIDING, self.wishes.steps))
+        return fit(terms, state, free, min(steps, self.wishes.steps), enough)
 
-    def take(self, found: Fit, free: Freedom) -> None:
-        self.state, self.free = found.state, free
-        self.scores = self.judge.score(found.state, free)
+    @property
+    def prior(self) -> Prior:
+        """While it is decided."""
+        return weak_prior(self.wishes)
+
+    def take(self, found: Fit, free: Freedom, scores: np.ndarray | None = None) -> None:
+        self.state, self.free, self.last = found.state, free, found
+        self.scores = self.judge.score(found.state, free) if scores is None else scores
 
     def offer(self, what: str, value: str, start: State, free: Freedom, wish: Choice) -> None:
         """Free something more: as it is wished, or where the judge says so."""
         if wish is False:
             return
-        found = self.fitted(start, free)
+        found = self.fitted(start, free, self.prior)
         scores = self.judge.score(found.state, free)
-        gain = compare(scores, self.scores)
-        if wish is None and gain.matters(self.scores.mean()):
+        gain = compare_shares(scores, self.scores)
+        if wish is None and gain.matters and not (self.last and found.course[-1] < self.last.reach):
             # as many steps without it: that they were more explains nothing
-            self.take(self.fitted(self.state, self.free, steps=len(found.course)), self.free)
-            gain = compare(scores, self.scores)
-        taken = wish or gain.matters(self.scores.mean())
-        told = _told(gain, self.scores.mean(), self.judge.kind)
+            self.take(self.fitted(self.state, self.free, self.prior, len(found.course)), self.free)
+            gain = compare_shares(scores, self.scores)
+        taken = wish or gain.matters and self.told_apart(found.state)
+        told = _told(gain, self.scores, self.judge.kind)
         why = told if wish is None else f"asked for; {told}"
         self.decisions.append(Finding(what, value if taken else "kept", why))
         if taken:
-            self.state, self.free, self.scores = found.state, free, scores
+            self.take(found, free, scores)
+
+
+    def told_apart(self, state: State) -> bool:
+        """Whether a background is more than what makes up for an object that is not exactly known.
+
+        p unknowns of the object leave a pattern's expectation uncertain by about p/J photons, and most where it
+        is dark; there any light that is added predicts better.
+        """
+        light = float(state.background.sum()) / self.noise.photon**2
+        return not light or light > TELLING * 2 * lit_pixels(state) / len(state.positions)
+
+
+def weak_prior(wishes: Wishes) -> Prior:
+    """What smooths while freedoms are decided: as much as is asked for, else a little."""
+    return Prior(wishes.prior, WEAK if wishes.strength is None else wishes.strength)
 
 
 def solve(
@@ -158,17 +183,16 @@ def solve(
     start = replace(
         start, modes=beam.modes, background=beam.background / np.float32(deciding.judge.kept_share)
     )
-    first = fit(terms, start, Freedom(False), FIRST if deciding.free != Freedom(False) else wishes.steps)
-    last = first
-    if deciding.free != Freedom(False):
-        last = fit(terms, first.state, deciding.free, wishes.steps, watch=watch)
+    if deciding.free != OBJECT_ALONE:
+        start = fit(terms, start, OBJECT_ALONE, FIRST, NEARLY).state
+    last = fit_to_the_end(terms, start, deciding.free, wishes.steps, watch)
     return Solved(last.state, deciding.free, terms, tuple(deciding.decisions), last)
 
 
 def fit_object(terms: Terms, data: Dataset, steps: int) -> np.ndarray:
     """The most likely object ``(1, M, M)`` under the beam of a dataset, from a constant."""
     start = State.of(data, np.ones((data.object_size,) * 2), normalisation=terms.likelihood.normalisation)
-    return fit(terms, start, Freedom(False), steps).state.object[None]
+    return fit(terms, start, OBJECT_ALONE, steps).state.object[None]
 
 
 def decide(data: Dataset, wishes: Wishes, seed: int, compile_xla: bool) -> Deciding:
@@ -178,7 +202,7 @@ def decide(data: Dataset, wishes: Wishes, seed: int, compile_xla: bool) -> Decid
     flat = np.ones((data.object_size,) * 2)
     state = State.of(kept.data, flat, normalisation=noise.normalisation)
     deciding = Deciding(noise, kept, judge, wishes, state)
-    deciding.take(deciding.fitted(state, Freedom(False), steps=wishes.steps), Freedom(False))
+    deciding.take(deciding.fitted(state, OBJECT_ALONE, deciding.prior, BEGINNING), OBJECT_ALONE)
     _learn_noise(deciding)
     deciding.offer("probe", "found", deciding.state, Freedom(True), wishes.probe)
     _learn_noise(deciding)
@@ -217,11 +241,12 @@ def choose_prior(deciding: Deciding) -> Prior:
     state = deciding.state
     still = replace(deciding.free, probe=False, positions=False, flux=False, background=False)
     for strength in STRENGTHS:
-        state = deciding.fitted(state, still, Prior(wishes.prior, strength)).state
+        ends = (wishes.steps, ENOUGH) if not tried else (DECIDING, NEARLY)
+        state = deciding.fitted(state, still, Prior(wishes.prior, strength), *ends).state
         tried.append((strength, deciding.judge.score(state, deciding.free)))
-    best = min(tried, key=lambda one: one[1].mean())
-    chosen = next(one for one in tried if not compare(best[1], one[1]).clear)
-    told = ", ".join(f"λ {strength:g}: {scores.mean():.4f}" for strength, scores in tried)
+    best = min(tried, key=lambda one: np.log(one[1]).mean())
+    chosen = next(one for one in tried if not compare_shares(best[1], one[1]).clear)
+    told = ", ".join(f"λ {strength:g}: {_middle(scores):.4f}" for strength, scores in tried)
     deciding.decisions.append(
         Finding(
             "prior", f"{wishes.prior}, λ {chosen[0]:g}", f"deviance of {deciding.judge.kind} kept out {told}"
@@ -241,7 +266,7 @@ def _first_noise(data: Dataset, wishes: Wishes, compile_xla: bool) -> ScanLikeli
         return noise
     start = State.of(part, np.ones((data.object_size,) * 2), normalisation=data.normalisation)
     for _ in range(NOISE_ROUNDS):
-        start = fit(Terms(noise), start, Freedom(False), wishes.steps).state
+        start = fit(Terms(noise, weak_prior(wishes)), start, OBJECT_ALONE, DECIDING, NEARLY).state
         ratio = _noise_ratio(noise, start)
         noise = replace(noise, unit=noise.unit * ratio)
         if abs(ratio - 1) < SAME_NOISE:
@@ -266,6 +291,7 @@ def _learn_noise(deciding: Deciding) -> None:
     likelihood = deciding.judge.likelihood
     deciding.judge = replace(deciding.judge, likelihood=replace(likelihood, unit=likelihood.unit * ratio))
     deciding.scores = deciding.judge.score(deciding.state, deciding.free)
+    deciding.last = None  # its objective is in other units
 
 
 def core(data: Dataset) -> Dataset:
@@ -296,5 +322,12 @@ def _some_background(likelihood: ScanLikelihood, state: State) -> np.ndarray:
     return background
 
 
-def _told(gain: Comparison, before: float, kind: str) -> str:
-    return f"deviance of {kind} kept out {before:.4f} → {before - gain.gain:.4f} ± {gain.error:.4f}"
+def _told(gain: Comparison, before: np.ndarray, kind: str) -> str:
+    middle = _middle(before)
+    after = middle * np.exp(-gain.gain)
+    return f"deviance of {kind} kept out {middle:.4f} → {after:.4f} ± {after * gain.error:.4f}"
+
+
+def _middle(deviance: np.ndarray) -> float:
+    """Geometric mean."""
+    return float(np.exp(np.log(deviance).mean()))

@@ -20,10 +20,12 @@ from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.unknowns import Unknowns, lit_pixels
 from ptycho.scan.probe import orthogonal_modes
 
-RESTART = 60  # steps, after which curvatures are taken anew
+RESTART = 100  # steps, after which curvatures are taken anew
 WINDOW = 5  # steps over which the gain is looked at
 NO_PRIOR = Prior()
+OBJECT_ALONE = Freedom(False)
 ENOUGH = 1e-4  # gain of −log p in a step, for each unknown that patterns tell of, below which all is found
+NEARLY = 1e-3  # the same of a beam: what it gains more slowly does the object no good
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,12 @@ class Fit:
     course: list[float]
     evaluations: int
     converged: bool
+
+    @property
+    def reach(self) -> float:
+        """What the objective could come to in as many steps more, if they gained as much as the last ones."""
+        rate = _rate(self.course) if len(self.course) > WINDOW else np.inf
+        return self.course[-1] - (0.0 if self.converged else rate * len(self.course))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +76,15 @@ def fit(
         start: where it begins.
         free: what is found.
         steps: at most.
-        enough: gain of a step for each unknown with which it ends.
+        enough: gain of a step for each unknown with which it ends; where the patterns contradict the model,
+            so many times that as a pixel's mean deviance is above the one that noise leaves (McCullagh &
+            Nelder, Generalized Linear Models, section 9.2: dispersion).
         watch: called with the state and the objective after every step.
     """
     state, evaluations, power = start, 0, _power(start)
     course: list[float] = []
     converged, limit = False, enough * _told(start, free, terms)
+    measured = len(start.positions) * terms.likelihood.pixels
     while len(course) <= steps and not converged:
         unknowns = Unknowns.of(
             state, free, terms.likelihood.photon, terms.moves, terms.lit, terms.prior.curvature
@@ -84,13 +95,40 @@ def fit(
             course.append(point.value)
             watch(unknowns.state(point.x), point.value)
             done = len(course) - before
-            converged = done > 2 * WINDOW and course[-1 - WINDOW] - course[-1] < WINDOW * limit
+            dispersion = max(1.0, 2 * course[-1] / measured)
+            converged = done > 2 * WINDOW and _rate(course) < limit * dispersion
             if converged or len(course) > steps or done > RESTART:
                 break
         else:
             converged = True
         state = normalise(unknowns.state(u), power, free)
     return Fit(state, course, evaluations, converged)
+
+
+def fit_to_the_end(
+    terms: Terms,
+    start: State,
+    free: Freedom,
+    steps: int,
+    watch: Callable[[State, float], object] = lambda state, value: None,
+) -> Fit:
+    """All that is free, until the beam stands; then the object alone under that beam, until it stands, too.
+
+    Arguments are those of :func:`fit`.
+    """
+    if free == OBJECT_ALONE:
+        return fit(terms, start, free, steps, watch=watch)
+    both = fit(terms, start, free, steps, NEARLY, watch)
+    left = steps - len(both.course) + 1
+    if not left:
+        return both
+    last = fit(terms, both.state, OBJECT_ALONE, left, watch=watch)
+    return Fit(last.state, both.course + last.course, both.evaluations + last.evaluations, both.converged)
+
+
+def _rate(course: list[float]) -> float:
+    """The gain of a step, of the last few."""
+    return (course[-1 - WINDOW] - course[-1]) / WINDOW
 
 
 def _objective(
