@@ -7,7 +7,7 @@ there is no object. A weak prior keeps few photons from being explained by noise
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
@@ -27,7 +27,8 @@ PRIOR = Prior(
     "smooth", 10.0
 )  # measured on simulated scans; without it, probes of below 3000 photons are missed
 SPACING = 0.1  # of the probe's diameter: of two patterns nearer to each other one is left out
-Case, Result = TypeVar("Case"), TypeVar("Result")
+Case = TypeVar("Case")
+Result = TypeVar("Result")
 
 
 def fit_shortly(data: Dataset, alone: int, together: int) -> tuple[np.ndarray, Dataset]:
@@ -50,7 +51,7 @@ def fit_shortly(data: Dataset, alone: int, together: int) -> tuple[np.ndarray, D
     return state.object[None], explained(data, state, data.normalisation, 1)
 
 
-def side_by_side(trial: Callable[[Case], Result], cases: Sequence[Case]) -> list[Result]:
+def side_by_side(trial: Callable[[Case], Result], cases: Iterable[Case]) -> list[Result]:
     """The trials of some cases, in order; as many at once as there are cores."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(trial, cases))
