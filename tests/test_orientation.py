@@ -11,10 +11,9 @@ from scipy.ndimage import gaussian_filter
 from ptycho.config import IdealDiskProbe, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.preparation.detector import oriented
-from ptycho.reconstruction.misfit import Misfit, misfit
+from ptycho.reconstruction.misfit import Misfit
 from ptycho.reconstruction.orientation import (
     AS_READ,
-    FLOOR,
     Orientation,
     Trial,
     advice,
@@ -22,9 +21,7 @@ from ptycho.reconstruction.orientation import (
     better,
     classes,
     clearly_better,
-    middle,
     orientations,
-    reconstructed,
     symmetries,
 )
 from ptycho.scan.dataset import Dataset
@@ -180,108 +177,6 @@ def test_classes():
     assert classes(zone_plate)[0] == (AS_READ, BOTH)
     assert classes(real)[0] == (AS_READ, REVERSED)
     assert set(classes(disk)[0]) == {AS_READ, REVERSED, NEGATED, BOTH}
-
-
-def test_the_first_pass_by_loops(curved):
-    """``O + Σ P̄ F⁻¹ΔΨ / (Σ|P|² + ε max)``; ΔΨ is the step to the measured modulus."""
-    data, used = replace(middle(curved, 9), counts=False), []
-    light = data.photon_scale**2 * np.sum(np.abs(data.probe) ** 2)
-    bright = np.sqrt(data.amplitudes.statistics.mean_energy / light)
-    start = np.full((data.object_size,) * 2, bright, np.complex64)
-    image, same = reconstructed(data, 1, True, used.append)
-    probe, back = data.model_probe.astype(complex), np.zeros(start.shape, complex)
-    light = np.zeros(start.shape)
-    for k, (row, col) in enumerate(data.positions.astype(int)):
-        far = np.fft.fft2(probe * bright, norm="ortho")
-        x = np.fft.ifftshift(data.normalised(k))
-        step = (x - np.abs(far)) * far / np.sqrt(np.abs(far) ** 2 + 1e-6)
-        back[row : row + N, col : col + N] += probe.conj() * np.fft.ifft2(step, norm="ortho")
-        light[row : row + N, col : col + N] += np.abs(probe) ** 2
-    expected = start + back / (light + FLOOR * light.max())
-    np.testing.assert_allclose(image[0], expected, atol=2e-3)
-    np.testing.assert_allclose(same.probe, data.probe, rtol=1e-5)
-    assert used == [9]
-
-
-def test_fractions_of_a_pixel_move_the_probe(curved):
-    """Positions and probe moved against each other by the same fraction: the same measurement."""
-    data, shift = middle(curved, 9), np.array([0.25, 0.5])
-    q = np.fft.fftfreq(N)
-    ramp = np.exp(2j * np.pi * (shift[0] * q[:, None] + shift[1] * q))
-    moved = replace(
-        data,
-        positions=(data.positions + shift).astype(np.float32),
-        probe=np.fft.ifft2(np.fft.fft2(data.probe) * ramp).astype(np.complex64),
-        object_size=data.object_size + 1,
-        region_size=N + 1,
-        exact=True,
-    )
-    image, _ = reconstructed(moved, 3, False)
-    np.testing.assert_allclose(image[0, :-1, :-1], reconstructed(data, 3, False)[0][0], atol=2e-3)
-    change = reconstructed(data, 3, True)[1].probe - data.probe
-    found = np.fft.ifft2(np.fft.fft2(reconstructed(moved, 3, True)[1].probe) / ramp) - data.probe
-    assert np.linalg.norm(found - change) < 0.1 * np.linalg.norm(change)  # but for the divisor, which stays
-
-
-def test_two_passes_with_a_free_probe_by_loops():
-    rng, n, M = np.random.default_rng(7), 7, 11
-    probe = reference.random_complex(rng, (n, n)).astype(np.complex64)
-    positions = rng.integers(0, M - n + 1, (5, 2))
-    data = Dataset(
-        amplitudes=rng.uniform(0.5, 2, (5, n, n)).astype(np.float32),
-        positions=positions.astype(np.float32),
-        image=np.zeros(5, np.int32),
-        groups=np.arange(5, dtype=np.int32)[:, None],
-        probe=probe,
-        photon_scale=2.0,
-        object_size=M,
-        region_size=n,
-        counts=False,
-    )
-    P = data.model_probe.astype(complex)
-    image = np.full((M, M), np.sqrt((n / 2) ** 2 / np.sum(np.abs(P) ** 2)), complex)
-    for done in range(2):
-        change, light, back, lit = (np.zeros((side, side), complex) for side in (M, M, n, n))
-        for A, (r, c) in zip(data.normalised(slice(None)), positions, strict=True):
-            patch = image[r : r + n, c : c + n]
-            far = np.fft.fft2(P * patch, norm="ortho")
-            step = np.fft.ifftshift(A) - np.abs(far)
-            wave = np.fft.ifft2(step * far / np.sqrt(np.abs(far) ** 2 + 1e-6), norm="ortho")
-            change += reference.place(P.conj() * wave, (r, c), (M, M))
-            light += reference.place(np.abs(P) ** 2, (r, c), (M, M))
-            back, lit = back + patch.conj() * wave, lit + np.abs(patch) ** 2
-        image = image + change / (light + 0.01 * light.real.max())
-        P = P + (done > 0) * back / (lit + 0.01 * lit.real.max())
-    found_image, found = reconstructed(data, 2, True)
-    np.testing.assert_allclose(found_image[0], image, atol=1e-4)
-    np.testing.assert_allclose(found.model_probe, P, atol=1e-4)
-
-
-def test_a_free_probe_explains_more_with_a_wrong_one(curved):
-    wrong = aberrated(curved.probe, np.random.default_rng(8), 0.3)
-    data = middle(replace(curved, probe=wrong.astype(np.complex64)), 40)
-    kept = misfit(*reconstructed(data, 6, False)).r_factor
-    assert misfit(*reconstructed(data, 6, True)).r_factor < 0.8 * kept
-
-
-def test_the_middle_is_compact():
-    rng = np.random.default_rng(9)
-    data = scan_with(make_probe(IdealDiskProbe(), N), side=10, step=4)
-    data = replace(data, good=rng.uniform(size=(N, N)) > 0.1)
-    some = middle(data, 30)
-    assert len(some.positions) == 30 and some.object_size < data.object_size
-    reach = np.linalg.norm(some.positions - some.positions[0], axis=1)
-    assert np.all(np.diff(reach) >= 0) and reach.max() < 5 * 4
-    energies = data.amplitudes.statistics.energies
-    assert np.isin(some.amplitudes.statistics.energies, energies).all()
-    assert len(middle(data, 1000).positions) == 100
-
-
-def test_dense_scans_are_thinned():
-    data = scan_with(make_probe(IdealDiskProbe(), N), side=14, step=0.7)
-    some = middle(data, 20)
-    apart = np.linalg.norm(some.positions[:, None] - some.positions, axis=-1) + 9 * np.eye(20)
-    assert apart.min() >= 1  # a tenth of ten pixels; many of the scan's positions coincide
 
 
 def test_no_alarm_for_a_scan_that_is_read_right(curved):

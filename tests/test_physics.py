@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import reference
-import scipy.stats
 import tensorflow as tf
 
 from ptycho import physics
@@ -269,38 +268,6 @@ def test_modulus_change_takes_measured_amplitudes_and_keeps_phases(rng):
     weight = np.abs(before) / np.sqrt(np.abs(before) ** 2 + 1e-6)
     np.testing.assert_allclose(far, measured * weight * np.exp(1j * np.angle(before)), rtol=1e-10)
     np.testing.assert_array_equal(physics.modulus_change(tf.zeros((4, 4), tf.complex64), tf.ones((4, 4))), 0)
-
-
-@pytest.mark.parametrize("f", [0.5, 0.3, 0.07])
-def test_far_field_step_by_hand(f):
-    """Steps of √λ in photons along the phase of Ψ; ``f`` is the amplitude of one."""
-    #         few photons          many         λ less than 0.05, than 0.05 n
-    n = np.array([1.0, 0.0, 9.0, 10.0, 16.0, 100.0, 1.0, 10.0])
-    root = np.array([0.5, 2.0, 3.0, 1.0, 2.0, 12.0, 0.1, 0.1])
-    step = np.array([0.75, -1.0, 0.0, 4.5, 2.0, -2.0, 0.99 / (2 * np.sqrt(0.05)), 9.99 / (2 * np.sqrt(0.5))])
-    phase = np.exp(1j * np.linspace(-3, 3, 8))
-    waves = tf.constant((f * root * phase).astype(np.complex64))
-    measured = tf.constant(np.float32(f) * np.sqrt(n).astype(np.float32))
-    expected = phase * f * step * root / np.sqrt(root**2 + (1e-3 / f) ** 2)
-    np.testing.assert_allclose(physics.far_field_step(waves, measured, f), expected, atol=1e-5)
-    to_measured = phase * f * (np.sqrt(n) - root) * root / np.sqrt(root**2 + (1e-3 / f) ** 2)
-    np.testing.assert_allclose(physics.far_field_step(waves, measured, None), to_measured, atol=1e-5)
-    assert physics.far_field_step(tf.zeros(1, tf.complex64), tf.ones(1), f) == 0
-
-
-@pytest.mark.parametrize("expected", [0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 1000.0])
-def test_far_field_step_is_nearly_zero_in_the_mean_at_the_true_amplitude(expected):
-    counts = np.arange(2000)
-    probability = scipy.stats.poisson.pmf(counts, expected)
-    f = 0.01
-    wave = tf.fill(len(counts), tf.complex(np.float32(f * np.sqrt(expected)), np.float32(0)))
-    step = (
-        physics.far_field_step(wave, tf.constant(f * np.sqrt(counts, dtype=np.float32)), f).numpy().real / f
-    )
-    assert abs(probability @ step) < 0.04
-    assert probability @ step**2 < 0.35  # 1/4 where there are many photons
-    if expected < 1:  # the modulus is far off
-        assert probability @ (np.sqrt(counts) - np.sqrt(expected)) < -0.2
 
 
 def test_a_phase_ramp_moves_the_pattern_in_its_own_direction():

@@ -24,8 +24,6 @@ from ptycho.physics.patches import SEPARABLE, PatchMover
 from ptycho.physics.waves import Pair, Waves, by_part, conj, fourier_matrix, imag, of_parts, real, transformed
 
 MODULUS_FLOOR = 1e-3  # ε₁, of the normalised amplitude
-FEW_PHOTONS = 10.5  # in a pixel, half-way between counts; below, √n is less than √λ on average
-COUNT_FLOOR = 0.05  # photons, or of those counted; a smaller expected count is taken as this as a divisor
 
 
 def illuminate(patches: Waves, probe: Waves) -> Waves:
@@ -239,54 +237,6 @@ def modulus_change(
         to_measured = tf.where(measured < 0, tf.ones((), to_measured.dtype), to_measured)
     to_measured = to_measured[..., None, :, :] if modes else to_measured
     return near_field(scaled(far_fields, to_measured), waves.shape[-1]) - waves
-
-
-def far_field_step(
-    far_fields: tf.Tensor,
-    measured: tf.Tensor,
-    photon: float | None,
-    modes: bool = False,
-    background: tf.Tensor | None = None,
-    limit: float | None = None,
-) -> tf.Tensor:
-    """Step of far fields toward those that the measured patterns make most likely, with their phases kept.
-
-        ΔΨ = δ Ψ / √(a² + ε₁²),   a² = Σ_m |Ψ_m|² + b,
-        δ = (x² − a²) / (2 max(a, √0.05 max(f, x)))   up to ten photons in the pixel,
-        δ = x − a                                     for more, and where amplitudes are not those of counts
-
-    The first is Fisher scoring of the Poisson likelihood: with ``n`` photons counted and ``λ = (a/f)²``
-    expected, the score in ``√λ`` is ``2(n − λ)/√λ`` and its information 4, however few they are. Its mean is
-    zero at the true amplitude. That of ``√n − √λ`` is negative, and more than half of ``√λ`` below a third of
-    a photon a pixel: taking the measured modulus darkens what is dim. With many photons the two agree, and
-    ``x − a`` is safe far from the solution; there the bound by ``x`` keeps the first below 2.3 x. Where x is
-    negative nothing was measured, and the step is zero.
-    Source: Thibault & Guizar-Sicairos, New J. Phys. 14 (2012) 063004, for the likelihood.
-
-    Args:
-        far_fields: Ψ, ``(…, H, W)`` complex64, with modes ``(…, K, H, W)``.
-        measured: ``x = f √n``, normalised amplitudes ``(…, H, W)`` float32, ordered as Ψ.
-        photon: ``f``, normalised amplitude of one photon; None where ``x²`` are no counts.
-        modes: the far fields have an axis of modes, which share the step.
-        background: b, ``(H, W)`` float32, normalised intensity; None: zero.
-        limit: h; δ is cut to ±h, so that a residual beyond it counts by its size and not by its square
-            (Huber, Ann. Math. Stat. 35 (1964) 73). None: it is not cut.
-
-    Returns:
-        As ``far_fields``.
-    """
-    light = total_light(far_fields, modes, background)
-    expected = tf.sqrt(light)
-    step = measured - expected
-    if photon is not None:
-        floored = tf.maximum(expected, COUNT_FLOOR**0.5 * tf.maximum(measured, photon))
-        scored = (tf.square(measured) - light) / (2 * floored)
-        step = tf.where(measured < photon * FEW_PHOTONS**0.5, scored, step)
-    if limit is not None:
-        step = tf.clip_by_value(step, -limit, limit)
-    step = tf.where(measured < 0, tf.zeros_like(step), step)
-    factor = step * tf.math.rsqrt(light + MODULUS_FLOOR**2)
-    return scaled(far_fields, factor[..., None, :, :] if modes else factor)
 
 
 def detect(waves: tf.Tensor, modes: bool = False) -> tf.Tensor:

@@ -31,32 +31,23 @@ that the probe cannot tell apart share one trial, of the one that changes least.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
-from ptycho import physics
 from ptycho.config.data import DataConfig
 from ptycho.reconstruction.misfit import Misfit, misfit
+from ptycho.reconstruction.short_fit import fit_shortly, middle, placed_anew, side_by_side
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.groups import smallest_region
-from ptycho.scan.patterns import Patterns
-from ptycho.scan.probe import energy_diameter
-from ptycho.scan.windows import add_windows, inner_windows
 
 ALIKE = 0.9999  # correlation of a probe and its image from which they count as equal
-SPACING = 0.1  # of the probe's diameter: of two patterns nearer to each other one is left out
 COUNT = 60
-PASSES = 10
+OBJECT_STEPS, STEPS = 3, 4  # of the object alone, then with the probe
 EXPLAINED = 0.8  # these limits: see :func:`clearly_better`
 LESS = 0.97
 LESS_TURNED = 0.9
 SIGNIFICANT = 5.0
-FLOOR = 0.01  # ε: of the strongest light; damps what little lights
-HAIR = 1e-4  # of a pixel below a whole position; such a fraction is rounding
 FEWEST = 12  # patterns, for any claim
 
 
@@ -133,31 +124,23 @@ class Trial:
         return self.misfit.r_factor
 
 
-def orientations(
-    data: Dataset,
-    count: int = COUNT,
-    passes: int = PASSES,
-    advance: Callable[[int], object] = lambda patterns: None,
-) -> list[Trial]:
+def orientations(data: Dataset, count: int = COUNT, steps: int = STEPS) -> list[Trial]:
     """Every way to read a scan that the probe can tell from the others, the best explained first.
 
-    Each starts from a constant object and takes ``2·passes + 1`` Fourier transforms of ``(N, N)`` a pattern,
-    or ``5·passes`` where positions are no whole pixels: 20 160, or 48 000, in all sixteen ways of 60 patterns
-    in 10 passes, and half of them or a quarter with a round probe.
+    Each takes a short fit, in which the probe is free after ``OBJECT_STEPS``.
 
     Args:
         data: a scan as it was read.
         count: so many patterns in the middle of the scan are used.
-        passes: updates of the object.
-        advance: called with the number of patterns that were just used, ``passes`` times all of them for
-            each of the :func:`classes`.
+        steps: of the solver, with a free probe.
     """
     some = middle(data, count)
-    found = []
-    for first, *others in classes(data.probe):
-        image, scan = reconstructed(first.of(some), passes, True, advance)
-        found.append(Trial(first, tuple(others), misfit(image, scan)))
-    return sorted(found, key=lambda trial: trial.r_factor)
+
+    def tried(ways: tuple[Orientation, ...]) -> Trial:
+        image, scan = fit_shortly(ways[0].of(some), OBJECT_STEPS, steps)
+        return Trial(ways[0], ways[1:], misfit(image, scan))
+
+    return sorted(side_by_side(tried, classes(data.probe)), key=lambda trial: trial.r_factor)
 
 
 def classes(probe: np.ndarray) -> list[tuple[Orientation, ...]]:
@@ -215,108 +198,6 @@ def reversed_about_zero(images: np.ndarray, axis: int) -> np.ndarray:
     For even N, sample 0 (the frequency −N/2, which has no counterpart) stays, too.
     """
     return np.roll(np.flip(images, axis), 1 - images.shape[axis] % 2, axis)
-
-
-def middle(data: Dataset, count: int) -> Dataset:
-    """Some neighbouring patterns in the middle of a scan, on an object as small as they need.
-
-    They are the nearest ones to the pattern that is nearest to the middle; where they lie denser than
-    ``SPACING`` of the probe's diameter, some between them are left out.
-    """
-    off_middle = np.linalg.norm(data.positions - np.median(data.positions, axis=0), axis=1)
-    centre = int(np.argmin(off_middle))
-    mine = np.flatnonzero(data.image == data.image[centre])
-    distance = np.linalg.norm(data.positions[mine] - data.positions[centre], axis=1)
-    mine = mine[np.argsort(distance, kind="stable")]
-    apart = _apart(data.positions[mine], SPACING * energy_diameter(data.probe), count)
-    chosen = mine[np.concatenate([apart, np.setdiff1d(np.arange(len(mine)), apart)])[:count]]
-    return placed_anew(data, data.amplitudes[chosen], data.positions[chosen], data.good)
-
-
-def _apart(positions: np.ndarray, spacing: float, count: int) -> np.ndarray:
-    """Indices of at most ``count`` positions ``(K, 2)``, from the first on, none nearer to another than
-    ``spacing``."""
-    kept = [0]
-    for k in range(1, len(positions)):
-        if len(kept) == count:
-            break
-        if np.linalg.norm(positions[kept] - positions[k], axis=1).min() >= spacing:
-            kept.append(k)
-    return np.array(kept)
-
-
-def placed_anew(
-    data: Dataset, amplitudes: np.ndarray, positions: np.ndarray, good: np.ndarray | None
-) -> Dataset:
-    """A dataset of one object with other patterns ``(K, N, N)`` at positions ``(K, 2)`` of any origin."""
-    corners = positions - np.floor(positions.min(axis=0)) + 1
-    groups = np.arange(len(corners), dtype=np.int32)[:, None]
-    return replace(
-        data,
-        amplitudes=Patterns(np.ascontiguousarray(amplitudes)),
-        positions=corners.astype(np.float32),
-        image=np.zeros(len(corners), np.int32),
-        groups=groups,
-        object_size=data.N + int(np.ceil(corners.max())) + 1,
-        region_size=smallest_region(corners, groups, data.N),
-        objects=None,
-        neighbours=None,
-        stated_tiling=None,
-        good=good,
-        exact=bool(np.any(corners != np.round(corners))),
-    )
-
-
-def reconstructed(
-    data: Dataset, passes: int, free_probe: bool, advance: Callable[[int], object] = lambda patterns: None
-) -> tuple[np.ndarray, Dataset]:
-    """An object ``(1, M, M)`` complex64 after some passes from a constant one, and the data with their probe.
-
-    With the step ΔΨ of :func:`ptycho.physics.far_field_step` and ``Δψ_j = F⁻¹ ΔΨ_j``, a pass is
-
-        O ← O + Σ_j P̄_j Δψ_j / (Σ_j |P_j|² + ε max),   P ← P + Σ_j Ō_j Δψ_j / (Σ_j |O_j|² + ε max),
-
-    the second from the second pass on, if the probe is free. Positions are split into whole pixels, where O
-    is cut, and fractions, by which P_j is P moved; its part of the sum is moved back.
-    Source: Thibault et al., Ultramicroscopy 109 (2009), eqs. 8 and 9.
-    """
-    N, M = data.N, data.object_size
-    corners = np.floor(data.positions + HAIR).astype(np.int64)
-    ramps = _ramps(data.positions - corners, N) if data.exact else None
-    measured = physics.uncentre(tf.constant(data.normalised(slice(None))))
-    probe = data.model_probe[None]
-    bright = N / 2 / np.sqrt(np.sum(np.abs(probe) ** 2, dtype=float))  # as the patterns are
-    image = np.full((M, M), bright, np.complex64)
-    for done in range(passes):
-        lit = probe if ramps is None else _filtered(probe, ramps)
-        patches = inner_windows(image, corners, N)
-        step = physics.far_field_step(physics.far_field(lit * patches), measured, data.photon_amplitude)
-        change = physics.near_field(step).numpy()
-        light = add_windows(np.broadcast_to(np.abs(lit) ** 2, change.shape), corners, (M, M))
-        image = image + add_windows(lit.conj() * change, corners, (M, M)) / _floored(light)
-        if free_probe and done > 0:
-            back = patches.conj() * change
-            back = back if ramps is None else _filtered(back, ramps.conj())
-            probe = probe + back.sum(axis=0) / _floored(np.sum(np.abs(patches) ** 2, axis=0))
-        advance(len(corners))
-    found = probe[0] / (data.photon_scale * data.normalisation)
-    return image[None], replace(data, probe=found.astype(np.complex64))
-
-
-def _ramps(shifts: np.ndarray, N: int) -> np.ndarray:
-    """``exp(−2πi q·s)`` for shifts ``(K, 2)``, ``(K, N, N)`` complex64, zero frequency at sample 0."""
-    q = np.fft.fftfreq(N)
-    turns = shifts[:, 0, None, None] * q[:, None] + shifts[:, 1, None, None] * q
-    return np.exp(-2j * np.pi * turns).astype(np.complex64)
-
-
-def _filtered(waves: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """``F⁻¹[factors · F waves]``."""
-    return physics.near_field(physics.far_field(waves) * factors).numpy()
-
-
-def _floored(light: np.ndarray) -> np.ndarray:
-    return light + FLOOR * light.max()
 
 
 def better(trials: list[Trial]) -> Trial | None:

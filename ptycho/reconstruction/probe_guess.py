@@ -15,7 +15,6 @@ guess is right only if those are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,14 +22,14 @@ import numpy as np
 from ptycho.preparation.finding import Finding
 from ptycho.preparation.probe_guess import OPTICS, pupil
 from ptycho.reconstruction.misfit import misfit
-from ptycho.reconstruction.orientation import middle, reconstructed
+from ptycho.reconstruction.short_fit import fit_shortly, middle, side_by_side
 from ptycho.scan.dataset import Dataset
 
 COUNT = 60
-PASSES = 8
+STEPS = 5
 EVERY = 8  # one of so many patterns is kept out
 HALVINGS = 3  # of the step between two numbers, once the best of the coarse scan is known
-FREE_PASSES = 40
+OBJECT_STEPS, FREE_STEPS = 3, 20  # of the best: of the object alone, then with the probe
 
 
 @dataclass(frozen=True)
@@ -78,56 +77,49 @@ class Guess:
         return Finding("probe", OPTICS[self.fit.optic].text(self.fit.number), why)
 
 
-def guessed_probe(
-    data: Dataset,
-    count: int = COUNT,
-    passes: int = PASSES,
-    advance: Callable[[int], object] = lambda patterns: None,
-) -> Guess:
+def guessed_probe(data: Dataset, count: int = COUNT, steps: int = STEPS) -> Guess:
     """The probe of a scan, from its patterns and positions; that of ``data`` only decides which are used.
 
     A coarse scan of every optic, then ``HALVINGS`` times the two numbers half-way to the neighbours of its
-    best. Each number takes ``2·passes + 1`` Fourier transforms a pattern, some fifty numbers in all.
+    best; some fifty numbers in all.
 
     Args:
         data: a scan, read the right way.
         count: so many patterns in its middle are used.
-        passes: updates of an object.
-        advance: called with the number of patterns that were just used.
+        steps: of the solver, for every number.
     """
     some = middle(data, count)
     modulus = pupil(data.amplitudes.statistics.mean_intensity, data.good)
-    tried: list[Fit] = []
-    for name, optic in OPTICS.items():
-        numbers = optic.numbers(modulus)
-        tried += [fitted(some, modulus, name, number, passes, advance) for number in numbers]
-        step = numbers[1] - numbers[0]
-        for _ in range(HALVINGS):
-            step /= 2
-            best = min((fit for fit in tried if fit.optic == name), key=lambda fit: fit.badness)
-            tried += [
-                fitted(some, modulus, name, best.number + side * step, passes, advance) for side in (-1, 1)
-            ]
+    tried = [fit for name in OPTICS for fit in search(some, modulus, name, steps)]
     best = min(tried, key=lambda fit: fit.badness)
     start = scaled(OPTICS[best.optic].probe(modulus, best.number), data)
-    image, freed = reconstructed(replace(some, probe=start), FREE_PASSES, True, advance)
+    image, freed = fit_shortly(replace(some, probe=start), OBJECT_STEPS, FREE_STEPS)
     return Guess(scaled(freed.probe, data), start, best, tuple(tried), misfit(image, freed).r_factor)
 
 
-def fitted(
-    data: Dataset,
-    modulus: np.ndarray,
-    name: str,
-    number: float,
-    passes: int,
-    advance: Callable[[int], object] = lambda patterns: None,
-) -> Fit:
+def search(data: Dataset, modulus: np.ndarray, name: str, steps: int) -> list[Fit]:
+    """The numbers of one optic: all of a coarse scan, then those around the best."""
+
+    def tried(number: float) -> Fit:
+        return fitted(data, modulus, name, number, steps)
+
+    optic = OPTICS[name]
+    numbers = optic.numbers(modulus)
+    fits, step = side_by_side(tried, numbers), numbers[1] - numbers[0]
+    for _ in range(HALVINGS):
+        step /= 2
+        best = min(fits, key=lambda fit: fit.badness).number
+        fits += side_by_side(tried, [best - step, best + step])
+    return fits
+
+
+def fitted(data: Dataset, modulus: np.ndarray, name: str, number: float, steps: int) -> Fit:
     """How well a probe explains patterns, and others that lie between them."""
     lit = replace(data, probe=scaled(OPTICS[name].probe(modulus, number), data))
     every = np.arange(len(data.positions))
     out = every[EVERY // 2 :: EVERY]
     used, free = lit.subset(np.setdiff1d(every, out), 1), lit.subset(out, 1)
-    image, _ = reconstructed(used, passes, False, advance)
+    image, _ = fit_shortly(used, steps, 0)
     return Fit(name, float(number), misfit(image, used).r_factor, misfit(image, free).r_factor)
 
 

@@ -8,7 +8,7 @@ from contextlib import closing
 import numpy as np
 
 from ptycho.config import check
-from ptycho.progress import Progress
+from ptycho.progress import Advance, Progress
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import Terms, fit
 from ptycho.reconstruction.state import Freedom, State
@@ -42,13 +42,7 @@ def refine(objects: np.ndarray, data: Dataset, steps: int) -> np.ndarray:
     with closing(Progress("refinement", steps * len(data.amplitudes))) as progress:
         for i in np.unique(data.image):
             one = data if data.n_images == 1 else data.subset(np.flatnonzero(data.image == i), 1)
-            likelihood = ScanLikelihood(
-                one,
-                one.normalisation,
-                unit=1.0 if one.counts else noise_unit(one),
-                noise="poisson" if one.counts else "gaussian",
-                advance=progress.advance,
-            )
+            likelihood = likelihood_of(one, progress.advance)
             found = fit(Terms(likelihood), State.of(one, refined[i]), Freedom(False), steps)
             refined[i] = found.state.object
             if found.converged:
@@ -56,6 +50,13 @@ def refine(objects: np.ndarray, data: Dataset, steps: int) -> np.ndarray:
                     "refinement: object %d is done after %d of %d steps", i, len(found.course) - 1, steps
                 )
     return refined
+
+
+def likelihood_of(data: Dataset, advance: Advance = lambda patterns: None) -> ScanLikelihood:
+    """That of a scan of one object: of photons where they are counted, else of amplitudes of one variance."""
+    if data.counts:
+        return ScanLikelihood(data, data.normalisation, advance=advance)
+    return ScanLikelihood(data, data.normalisation, noise_unit(data), "gaussian", advance=advance)
 
 
 def noise_unit(data: Dataset, noise: float = 0.1) -> float:

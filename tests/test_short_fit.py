@@ -1,0 +1,78 @@
+"""Trials: which patterns they take, and what a few steps of the solver make of them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_orientation import aberrated, scan_with
+
+from ptycho.config import IdealDiskProbe, ZonePlateProbe
+from ptycho.reconstruction.misfit import misfit
+from ptycho.reconstruction.short_fit import fit_shortly, middle, side_by_side
+from ptycho.scan.probe import make_probe
+
+N = 32
+
+
+@pytest.fixture(scope="module")
+def curved():
+    """A scan with a round, curved probe."""
+    return scan_with(make_probe(ZonePlateProbe(), N))
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_free_probe_explains_more_with_a_wrong_one(curved, counts):
+    wrong = aberrated(curved.probe, np.random.default_rng(8), 0.3)
+    data = middle(replace(curved, probe=wrong.astype(np.complex64), counts=counts), 40)
+    image, same = fit_shortly(data, 7, 0)
+    assert same is data and image.shape == (1, data.object_size, data.object_size)
+    assert misfit(*fit_shortly(data, 3, 4)).r_factor < 0.8 * misfit(image, data).r_factor
+
+
+def test_the_scale_of_the_probe_does_not_matter(curved):
+    """An object of transmission one need not expect the patterns' energy: it starts where it does."""
+    data = middle(curved, 20)
+    brighter = replace(data, photon_scale=2 * data.photon_scale)
+    r_factor, same = (misfit(*fit_shortly(one, 3, 0)).r_factor for one in (data, brighter))
+    assert same == pytest.approx(r_factor, rel=0.05)  # the prior's weight depends on the scale
+
+
+def test_fractions_of_a_pixel_move_the_probe(curved):
+    """Positions and probe moved against each other by the same fraction: the same measurement."""
+    data, shift = middle(curved, 9), np.array([0.25, 0.375])
+    q = np.fft.fftfreq(N)
+    ramp = np.exp(2j * np.pi * (shift[0] * q[:, None] + shift[1] * q))
+    moved = replace(
+        data,
+        positions=(data.positions + shift).astype(np.float32),
+        probe=np.fft.ifft2(np.fft.fft2(data.probe) * ramp).astype(np.complex64),
+        object_size=data.object_size + 1,
+        region_size=N + 1,
+        exact=True,
+    )
+    r_factor, same = (misfit(*fit_shortly(one, 6, 0)).r_factor for one in (data, moved))
+    assert same == pytest.approx(r_factor, rel=0.05)  # but for the scales of the unknowns
+
+
+def test_trials_come_back_in_order():
+    assert side_by_side(lambda k: k**2, range(5)) == [0, 1, 4, 9, 16]
+
+
+def test_the_middle_is_compact():
+    rng = np.random.default_rng(9)
+    data = scan_with(make_probe(IdealDiskProbe(), N), side=10, step=4)
+    data = replace(data, good=rng.uniform(size=(N, N)) > 0.1)
+    some = middle(data, 30)
+    assert len(some.positions) == 30 and some.object_size < data.object_size
+    reach = np.linalg.norm(some.positions - some.positions[0], axis=1)
+    assert np.all(np.diff(reach) >= 0) and reach.max() < 5 * 4
+    energies = data.amplitudes.statistics.energies
+    assert np.isin(some.amplitudes.statistics.energies, energies).all()
+    assert len(middle(data, 1000).positions) == 100
+
+
+def test_dense_scans_are_thinned():
+    data = scan_with(make_probe(IdealDiskProbe(), N), side=14, step=0.7)
+    some = middle(data, 20)
+    apart = np.linalg.norm(some.positions[:, None] - some.positions, axis=-1) + 9 * np.eye(20)
+    assert apart.min() >= 1  # a tenth of ten pixels; many of the scan's positions coincide
