@@ -3,14 +3,16 @@
 
     python benchmarks/panel.py                       every cell that is not done yet, into outputs/panel
     python benchmarks/panel.py --only 1e4 --list
+    python benchmarks/panel.py --lsqml python        with pty-chi's LSQ-ML beside it, by a Python that has it
 
 Objects are photographs and textures of scikit-image (amplitude .6 to 1 from one, phases of 1.5 rad from
 another) and leaves: overlapping disks with sharp edges, absorption tied to phase. Probes: a defocused zone
 plate, a defocused round lens, an aberrated electron lens. A pattern is |F(P·O)|² by NumPy, the object moved
 by a quintic spline where positions are no whole pixels; counts are Poisson. One row a cell: the relative
-complex error |A − T| / |T − mean T| after one complex scale, one phase plane
-and one sub-pixel shift, and seconds, of the likelihood alone and of the solver as it decides; and what it
-decided. A cell that is done is not run again.
+complex error |A − T| / |T − mean T| after one complex scale, one phase plane and one sub-pixel shift, and
+seconds, of the likelihood alone, of the solver as it decides, and of LSQ-ML at 100
+and 500 epochs (of pty-chi alone, without its start; it refines the probe always, positions where they are not
+known); and what was decided. A cell that is done is not run again.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,18 +28,23 @@ from typing import NamedTuple
 
 import numpy as np
 import skimage.data
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from scipy.ndimage import shift, zoom
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+from ptycho.config import LsqmlConfig
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
+from ptycho.iterative import lsqml
 from ptycho.reconstruction.maximum_likelihood import Wishes, solve
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
 
-N, MARGIN = 64, 8
+MARGIN = 8
 OBJECTS = {"a": ("coffee", "chelsea"), "b": ("astronaut", "rocket"), "c": ("camera", "coins"), "leaves": ()}
+EPOCHS = (100, 500)
 LIT = 0.1  # of the strongest light: what is scored
 
 
@@ -48,10 +56,12 @@ class Cell(NamedTuple):
     photons: float
     step: int
     wrong: str = "nothing"
+    side: int = 64
 
     @property
     def name(self) -> str:
-        return f"{self.object} {self.probe} {self.photons:.0e} {self.step} {self.wrong}"
+        side = "" if self.side == 64 else f" N{self.side}"
+        return f"{self.object} {self.probe} {self.photons:.0e} {self.step} {self.wrong}{side}"
 
 
 def cells() -> Iterator[Cell]:
@@ -63,6 +73,7 @@ def cells() -> Iterator[Cell]:
     )
     yield from (Cell("a", "lens", 1e6, 5, wrong) for wrong in ("probe", "positions", "modes", "background"))
     yield from (Cell("a", "lens", 1e6, 8, wrong) for wrong in ("free", "all"))
+    yield from (Cell("c", "lens", photons, 12, side=128) for photons in (1e4, 1e6))
 
 
 def photograph(name: str, side: int) -> np.ndarray:
@@ -92,7 +103,7 @@ def object_of(name: str, side: int) -> np.ndarray:
     return (0.6 + 0.4 * amplitude) * np.exp(1.5j * (phase - phase.mean()))
 
 
-def probe_of(name: str) -> np.ndarray:
+def probe_of(name: str, N: int) -> np.ndarray:
     """``(N, N)`` by a pupil on the far-field grid and its aberrations."""
     q = np.hypot(*np.ix_(*(np.fft.fftfreq(N),) * 2))
     angle = np.arctan2(*np.ix_(*(np.fft.fftfreq(N),) * 2)[::1])
@@ -120,7 +131,7 @@ def positions_of(step: int) -> np.ndarray:
 
 def far_light(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """``|F(P·O)|²``, zero frequency in the middle."""
-    found = []
+    found, N = [], len(probe)
     for row, col in positions:
         whole = int(row), int(col)
         part = object_[max(whole[0] - 6, 0) : whole[0] + N + 7, max(whole[1] - 6, 0) : whole[1] + N + 7]
@@ -138,7 +149,7 @@ def far_light(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> 
 
 def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
     """The scan as it is told, its true object, and the true probe."""
-    rng, probe = np.random.default_rng(11), probe_of(cell.probe)
+    rng, N, probe = np.random.default_rng(11), cell.side, probe_of(cell.probe, cell.side)
     positions = positions_of(cell.step)
     side = N + int(positions.max()) + MARGIN + 1
     object_, true = object_of(cell.object, side), positions.copy()
@@ -173,7 +184,7 @@ def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
 
 def error_of(found: np.ndarray, truth: np.ndarray, data: Dataset, probe: np.ndarray) -> float:
     """Of the part that gets a tenth of the strongest light."""
-    light = np.zeros(truth.shape)
+    light, N = np.zeros(truth.shape), data.N
     for row, col in data.positions.astype(int):
         light[row : row + N, col : col + N] += np.abs(probe) ** 2
     mask = light > LIT * light.max()
@@ -201,20 +212,52 @@ def run(cell: Cell) -> dict[str, object]:
     return row
 
 
+def run_lsqml(cell: Cell, python: str) -> dict[str, object]:
+    data, truth, probe = scan_of(cell)
+    moved = cell.wrong in ("positions", "free", "all")
+    modes = 2 if cell.wrong in ("modes", "all") else 1
+    row: dict[str, object] = {}
+    for epochs in EPOCHS:
+        config = LsqmlConfig(epochs=epochs, modes=modes, positions=moved, python=python)
+        with tempfile.TemporaryDirectory() as scratch:
+            found = lsqml.reconstruct(data, config, 0, lambda patterns: None, Path(scratch))
+        row[f"lsqml_{epochs}"] = error_of(found.object, truth, data, probe)
+        row[f"lsqml_{epochs}_s"] = found.seconds
+    return row
+
+
 def table(rows: list[dict[str, object]]) -> str:
-    lines = [
-        "| cell | patterns | likelihood alone | s | product | s | decided |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    ways = ["likelihood", "product", *(f"lsqml_{epochs}" for epochs in EPOCHS)]
+    titles = ["likelihood alone", "product", *(f"LSQ-ML, {epochs}" for epochs in EPOCHS)]
+    head = " | s | ".join(titles)
+    lines = [f"| cell | patterns | {head} | s | decided |", "|---" * (2 * len(ways) + 3) + "|"]
     for row in rows:
-        figures = (
-            f"{row['likelihood']:.3f}",
-            f"{row['likelihood_s']:.1f}",
-            f"{row['product']:.3f}",
-            f"{row['product_s']:.1f}",
-        )
-        lines.append(f"| {row['cell']} | {row['patterns']} | {' | '.join(figures)} | {row['decided']} |")
+        pairs = [f"{row[way]:.3f} | {row[f'{way}_s']:.1f}" if way in row else "– | –" for way in ways]
+        lines.append(f"| {row['cell']} | {row['patterns']} | {' | '.join(pairs)} | {row['decided']} |")
     return "\n".join(lines) + "\n"
+
+
+def picture(rows: list[dict[str, object]]) -> Figure:
+    """The error of each cell: the product's, and the better of LSQ-ML's."""
+    figure = Figure(figsize=(8, 0.18 * len(rows) + 1.5), layout="constrained")
+    axes = figure.add_subplot()
+    for place, row in enumerate(rows):
+        theirs = [row[f"lsqml_{epochs}"] for epochs in EPOCHS if f"lsqml_{epochs}" in row]
+        if theirs:
+            axes.plot([row["product"], min(theirs)], [place, place], color="0.8", zorder=0)
+            axes.plot(min(theirs), place, "s", color="tab:orange", markersize=4)
+        axes.plot(row["likelihood"], place, "|", color="tab:blue", markersize=6)
+        axes.plot(row["product"], place, "o", color="tab:blue", markersize=4)
+    axes.set_yticks(range(len(rows)), [str(row["cell"]) for row in rows], fontsize=6)
+    axes.set(xscale="log", ylim=(len(rows), -1), xlabel="relative complex error (1: nothing seen)")
+    marks = {"o": "product", "|": "likelihood alone", "s": "LSQ-ML, better of 100 and 500 epochs"}
+    colours = {"s": "tab:orange"}
+    keys = [
+        Line2D([], [], marker=mark, color=colours.get(mark, "tab:blue"), linestyle="none", label=name)
+        for mark, name in marks.items()
+    ]
+    axes.legend(handles=keys, fontsize=7, loc="lower right")
+    return figure
 
 
 def main() -> None:
@@ -224,6 +267,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cells whose name has this in it")
     parser.add_argument("--list", action="store_true", help="their names, and nothing else")
     parser.add_argument("--output", type=Path, default=Path("outputs/panel"))
+    parser.add_argument("--lsqml", metavar="PYTHON", help="an interpreter with pty-chi")
     options = parser.parse_args()
     chosen = [cell for cell in cells() if options.only in cell.name]
     if options.list:
@@ -232,13 +276,21 @@ def main() -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     for cell in chosen:
         place = options.output / f"{cell.name.replace(' ', '_')}.json"
-        if not place.exists():
-            text = json.dumps(run(cell))
-            place.with_suffix(".tmp").write_text(text)
-            place.with_suffix(".tmp").rename(place)
-        print(table([json.loads(place.read_text())]).splitlines()[-1], flush=True)
-    rows = [json.loads(path.read_text()) for path in sorted(options.output.glob("*.json"))]
+        row = json.loads(place.read_text()) if place.exists() else {}
+        if "product" not in row:
+            store(place, row := row | run(cell))
+        if options.lsqml and f"lsqml_{EPOCHS[-1]}" not in row:
+            store(place, row := row | run_lsqml(cell, options.lsqml))
+        print(table([row]).splitlines()[-1], flush=True)
+    places = (options.output / f"{cell.name.replace(' ', '_')}.json" for cell in cells())
+    rows = [json.loads(place.read_text()) for place in places if place.exists()]
     (options.output / "results.md").write_text(table(rows))
+    picture(rows).savefig(options.output / "panel.png", dpi=150)
+
+
+def store(place: Path, row: dict[str, object]) -> None:
+    place.with_suffix(".tmp").write_text(json.dumps(row))
+    place.with_suffix(".tmp").rename(place)
 
 
 if __name__ == "__main__":

@@ -133,19 +133,18 @@ class Deciding:
             # as many steps without it: that they were more explains nothing
             self.take(self.fitted(self.state, self.free, self.prior, len(found.course)), self.free)
             gain = compare_shares(scores, self.scores)
-        taken = wish or gain.matters and self.told_apart(found.state)
+        taken = wish or (gain.matters and self.told_apart(found.state))
         told = _told(gain, self.scores, self.judge.kind)
         why = told if wish is None else f"asked for; {told}"
         self.decisions.append(Finding(what, value if taken else "kept", why))
         if taken:
             self.take(found, free, scores)
 
-
     def told_apart(self, state: State) -> bool:
         """Whether a background is more than what makes up for an object that is not exactly known.
 
-        p unknowns of the object leave a pattern's expectation uncertain by about p/J photons, and most where it
-        is dark; there any light that is added predicts better.
+        p unknowns of the object leave a pattern's expectation uncertain by about p/J photons, and most where
+        it is dark; there any light that is added predicts better.
         """
         light = float(state.background.sum()) / self.noise.photon**2
         return not light or light > TELLING * 2 * lit_pixels(state) / len(state.positions)

@@ -156,10 +156,15 @@ class ScanLikelihood:
 
 def _side_by_side(function: Callable[[slice], Chunk], chunks: list[slice]) -> Iterator[Chunk]:
     """The results in order, so that sums are the same on any number of cores; a step uses one."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if len(chunks) == 1 or cores == 1:
+    count = cores()
+    if len(chunks) == 1 or count == 1:
         yield from map(function, chunks)
         return
-    with ThreadPoolExecutor(cores) as pool:
-        for k in range(0, len(chunks), AHEAD * cores):
-            yield from pool.map(function, chunks[k : k + AHEAD * cores])
+    with ThreadPoolExecutor(count) as pool:
+        for k in range(0, len(chunks), AHEAD * count):
+            yield from pool.map(function, chunks[k : k + AHEAD * count])
+
+
+def cores() -> int:
+    """Of the machine, those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

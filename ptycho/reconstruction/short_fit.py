@@ -6,7 +6,6 @@ there is no object. A weak prior keeps few photons from being explained by noise
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,6 +15,7 @@ import numpy as np
 
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.refinement import likelihood_of
+from ptycho.reconstruction.scan_likelihood import cores
 from ptycho.reconstruction.solver import Terms, fit
 from ptycho.reconstruction.state import Freedom, State, explained
 from ptycho.scan.dataset import Dataset
@@ -53,7 +53,7 @@ def fit_shortly(data: Dataset, alone: int, together: int) -> tuple[np.ndarray, D
 
 def side_by_side(trial: Callable[[Case], Result], cases: Iterable[Case]) -> list[Result]:
     """The trials of some cases, in order; as many at once as there are cores."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         return list(pool.map(trial, cases))
 
 
