@@ -34,6 +34,7 @@ CORE_PIXELS, FEWEST = 2**20, 100  # of the patterns that decide, and how many th
 DECIDING = 60  # steps of a fit that decides, at most
 WEAK = 10.0  # λ while it is decided: an object that is rough where little lights it tells nothing
 BEGINNING = 120  # steps of the first of them, from a constant
+ON_THE_CORE = 150  # steps of all that is free, once it is decided
 FIRST = 30  # steps of the object alone, on the whole scan
 MOST_MODES = 3
 STRENGTHS = (0.0, 10.0, 30.0, 100.0, 300.0)  # λ that are tried, of prior=smooth
@@ -177,6 +178,8 @@ def solve(
     whole = replace(deciding.noise, data=data, advance=advance)
     prior = choose_prior(deciding)
     terms = Terms(whole, prior, wishes.moves, wishes.lit)
+    if deciding.free != OBJECT_ALONE:  # steps are cheap there
+        deciding.state = deciding.fitted(deciding.state, deciding.free, prior, ON_THE_CORE).state
     beam = deciding.state
     start = State.of(data, np.ones((data.object_size,) * 2), len(beam.modes))
     start = replace(
