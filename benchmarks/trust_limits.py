@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Is the user told when the image of a scan is wrong? Scans of photographs, half of them spoilt.
 
-    python benchmarks/trust_limits.py                every cell that is not done yet, into outputs/trust_limits
+    python benchmarks/trust_limits.py                every cell not done yet, into outputs/trust_limits
     python benchmarks/trust_limits.py --only shuffled --list
 
 Patterns are made as in ``panel.py``, without our simulator; then one thing is done to them, or to what is
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,7 +50,7 @@ PARTS = {
 
 
 class Cell(NamedTuple):
-    """A scan: which half of the panel, object, probe, light, step (px), what is done to it, how it is told."""
+    """A scan: half of the panel, object, probe, light, step (px), what is done to it, how it is told."""
 
     part: str
     object: str
@@ -62,7 +62,9 @@ class Cell(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.part} {self.edit} {self.form} {self.object} {self.probe} {self.photons:.0e} {self.step}"
+        return (
+            f"{self.part} {self.edit} {self.form} {self.object} {self.probe} {self.photons:.0e} {self.step}"
+        )
 
 
 @dataclass
@@ -365,9 +367,7 @@ def write(scene: Scene, path: Path) -> DataConfig:
     if scene.good is not None:
         mask = path.with_name("mask.npy")
         np.save(mask, ~scene.good)
-    return DataConfig(
-        file=str(path), domain=scene.domain, mask_file=None if mask is None else str(mask), N=N
-    )
+    return DataConfig(file=str(path), domain=scene.domain, mask_file=None if mask is None else str(mask), N=N)
 
 
 def evaluate(cell: Cell) -> dict[str, object]:

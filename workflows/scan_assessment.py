@@ -297,7 +297,7 @@ def evidence_of(fit: Fit, halves: Halves | None) -> Evidence:
     return Evidence(
         missed=fit.missed.share,
         some=fit.missed.worst_tenth,
-        free=None if fit.missed_free is None else fit.missed_free.typical_share,
+        free=None if fit.missed_free is None else fit.missed_free.share,
         certainty=fit.missed.certainty,
         r_free=(fit.free or fit.used).r_factor,
         r_noise=(fit.free or fit.used).r_noise,

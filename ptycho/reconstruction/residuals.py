@@ -1,11 +1,11 @@
 """What the patterns have to say, and what of it a reconstruction misses; noise does not count.
 
 Patterns of a scan differ from their mean pattern, because the object does; what object and beam do not
-predict of these differences, they miss. Noise is in both. But noise of one detector pixel tells nothing of its
-neighbour's, while the far field of a beam that is narrower than the window is smooth from pixel to pixel. So
-products of neighbours measure both without knowing the noise, whether photons were counted or not:
+predict of these differences, they miss. Noise is in both. But noise of one detector pixel tells nothing of
+its neighbour's, while the far field of a beam that is narrower than the window is smooth from pixel to pixel.
+So products of neighbours measure both without knowing the noise, whether photons were counted or not:
 
-    missed share   Σ_j ⟨R_j(q) R_j(q + 1)⟩ / Σ_j ⟨V_j(q) V_j(q + 1)⟩
+    share missed by pattern j   ⟨R_j(q) R_j(q + 1)⟩ / ⟨V_i(q) V_i(q + 1)⟩, the mean over all patterns i
     R_j = (n_j − |Ψ_j|²) / w,   V_j = (n_j − a_j ⟨n⟩) / w,   w² = ⟨n⟩ + ε,   a_j = Σ_q n_j / Σ_q ⟨n⟩
 
 with neighbours in rows and in columns. By w every pixel has about the same noise of photons; that of n has
@@ -27,9 +27,9 @@ DIM = 1e-3  # ε, of the mean intensity of a pixel
 WORST = 0.9  # quantile of the patterns
 MISSED = {
     "missed": "share of what the patterns differ from each other that object and beam miss, without noise "
-    "(products of neighbouring detector pixels, in which noise has no part): 0 nothing, 1 all; missed_some: "
-    "above which it is in the worst tenth of the patterns; missed_free: of the patterns that were kept out, in "
-    "the middle one of them; it is about the square of the object's relative error",
+    "(products of neighbouring detector pixels, in which noise has no part), in the middle one of the "
+    "patterns: 0 nothing, 1 all; missed_some: above which it is in the worst tenth of them; missed_free: "
+    "as missed, of the patterns that were kept out; it is about the square of the object's relative error",
     "variation_certainty": "by how many standard errors patterns differ from each other beyond noise",
 }
 
@@ -43,21 +43,18 @@ class Residuals:
 
     @property
     def share(self) -> float:
-        """Of the variation, that is missed; NaN where nothing varies."""
-        total = float(self.varied.sum())
-        return float(self.missed.sum()) / total if total > 0 else np.nan
+        """Missed in the middle one of the patterns, of the mean variation: one at the rim does not decide."""
+        return self._quantile(0.5)
 
     @property
     def worst_tenth(self) -> float:
-        """What a tenth of the patterns exceed, in units of the mean variation; NaN where nothing varies."""
-        mean = float(self.varied.mean())
-        return float(np.quantile(self.missed, WORST)) / mean if mean > 0 else np.nan
+        """What a tenth of the patterns exceed."""
+        return self._quantile(WORST)
 
-    @property
-    def typical_share(self) -> float:
-        """Median of each pattern's share: few patterns, one of them at the rim of the scan, are judged so."""
+    def _quantile(self, share: float) -> float:
+        """Of what is missed, over the mean variation; NaN where nothing varies."""
         mean = float(self.varied.mean())
-        return float(np.median(self.missed)) / mean if mean > 0 else np.nan
+        return float(np.quantile(self.missed, share)) / mean if mean > 0 else np.nan
 
     @property
     def certainty(self) -> float:

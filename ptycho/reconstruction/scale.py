@@ -1,10 +1,10 @@
 """Would positions of another scale explain the patterns? A probe that is free to change hides a wrong one.
 
-A beam that is out of focus and positions that are too far apart explain nearly the same patterns, by an object
-that is stretched: where the probe is found, a wrong distance or pixel size leaves little to see. But the probe
-as it was told explains them well with positions of the right scale alone. So objects are fitted to some
-patterns in the middle of the scan, under the told beam, with positions of several scales; the best goes on with
-an affine map of the positions free, and is compared with the reconstruction, pattern by pattern.
+A beam that is out of focus and positions that are too far apart explain nearly the same patterns, by an
+object that is stretched: where the probe is found, a wrong distance or pixel size leaves little to see. But
+the probe as it was told explains them well with positions of the right scale alone. So objects are fitted to
+some patterns in the middle of the scan, under the told beam, with positions of several scales; the best goes
+on with an affine map of the positions free, and is compared with the reconstruction, pattern by pattern.
 """
 
 from __future__ import annotations
