@@ -280,15 +280,19 @@ def trust_row(fit: Fit, recon: Recon, solver: float | None, halves: Halves | Non
         "r_noise": used.r_noise,
         "deviance": used.mean_deviance,
         "deviance_free": None if free is None else free.mean_deviance,
-        "missed": evidence.missed,
-        "missed_some": evidence.some,
-        "missed_free": evidence.free,
-        "variation_certainty": evidence.certainty,
+        "missed": _finite(evidence.missed),
+        "missed_some": _finite(evidence.some),
+        "missed_free": _finite(evidence.free),
+        "variation_certainty": _finite(evidence.certainty),
         **({} if apart is None or not np.isfinite(apart) else {"disagreement": apart}),
         "noise_share": share,
         "uncovered_fraction": float(1 - region.crop(recon.object.mask[0]).mean()),
         "flags": flags,
     }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and np.isfinite(value) else None
 
 
 def evidence_of(fit: Fit, halves: Halves | None) -> Evidence:

@@ -17,9 +17,9 @@ EXCESS = 0.045  # of the R-factor over photon noise
 UNKNOWN_EXCESS = 0.15  # of the R-factor, where photons were not counted
 DISAGREEMENT = 0.12  # of overlapping regions, relative to the object's contrast
 NOISE_SHARE = 0.135  # of photon noise in the amplitude's standard deviation
-MISSED = 0.04  # of the variation of the patterns that were fitted
-MISSED_FREE = 0.15  # of that of the others
-MISSED_SOME = 0.08  # of the variation, in every tenth pattern
+MISSED = 0.03  # of the variation of the patterns that were fitted
+MISSED_FREE = 0.12  # of that of the others
+MISSED_SOME = 0.05  # of the variation, in every tenth pattern
 CERTAIN = 4.0  # standard errors of the variation
 APART = 0.35  # of Nyquist, below which halves of the scan stop to agree
 PROBE_WRONG = 2.0  # r_free above so many times r_noise is more than photons can explain
@@ -156,10 +156,11 @@ class Evidence:
 
     @property
     def flags(self) -> list[str]:
-        """Of :data:`FLAGS`, those that this raises."""
+        """Of :data:`FLAGS`, those that this raises; an object that is not finite explains nothing."""
+        if not self.certainty > CERTAIN:
+            return [NOTHING_SEEN]
         raised = {
-            NOTHING_SEEN: not self.certainty > CERTAIN,
-            UNEXPLAINED: self.missed > MISSED,
+            UNEXPLAINED: not self.missed <= MISSED,
             SOME_UNEXPLAINED: self.missed <= MISSED and self.some > MISSED_SOME,
             OVERFIT: self.missed <= MISSED and self.free is not None and self.free > MISSED_FREE,
             HALVES: self.halves is not None and self.halves < APART,

@@ -23,7 +23,7 @@ import numpy as np
 from ptycho.reconstruction.misfit import predictions
 from ptycho.scan.dataset import Dataset
 
-DIM = 1e-3  # ε, of the mean intensity of a pixel
+DIM = 0.03  # ε, of the mean intensity of a pixel: amplitudes with noise are too bright where it is dark
 WORST = 0.9  # quantile of the patterns
 MISSED = {
     "missed": "share of what the patterns differ from each other that object and beam miss, without noise "
