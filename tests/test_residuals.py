@@ -1,4 +1,4 @@
-"""What of the patterns' variation is missed: by loops, without knowing the noise, for objects of known error."""
+"""What of the patterns' variation is missed: by loops, and whatever the noise."""
 
 from dataclasses import replace
 

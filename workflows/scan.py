@@ -23,7 +23,7 @@ from ptycho.preparation.finding import Finding
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.progress import Progress
 from ptycho.reconstruction.denoising import denoised, photon_noise
-from ptycho.reconstruction.maximum_likelihood import NOTHING, Solved
+from ptycho.reconstruction.maximum_likelihood import Solved
 from ptycho.reconstruction.orientation import advice, better, orientations
 from ptycho.reconstruction.probe_guess import guessed_probe
 from ptycho.reconstruction.scale import PATTERNS, better_scale
@@ -178,9 +178,9 @@ def solve_first(each: Prepared, config: ScanRunConfig, folder: RunFolder) -> Pre
 def scale_doubts(told: Dataset, solution: Solved) -> tuple[list[str], list[str]]:
     """A warning and a flag where positions of another scale explain the patterns better; or none.
 
-    Where nothing of the beam was found, a wrong scale cannot hide.
+    Where neither probe nor positions were found, a wrong scale cannot hide.
     """
-    if solution.free == NOTHING:
+    if not (solution.free.probe or solution.free.positions):
         return [], []
     scale = better_scale(told, solution.terms, solution.state)
     if not scale.clear:
