@@ -1,6 +1,7 @@
-"""When a network for many scans says that it does not know, and an amplitude that it is lost in noise."""
+"""Which flags are raised by what: of a scan, of a network for many scans, of an amplitude lost in noise."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,8 +9,12 @@ import pytest
 from ptycho.evaluation.trust import (
     DISAGREEMENT,
     EXCESS,
+    FLAGS,
+    MEANS,
     NOISE_SHARE,
     UNKNOWN_EXCESS,
+    WRONG,
+    Evidence,
     amplitude_in_noise,
     excess,
     noise_share,
@@ -53,3 +58,34 @@ def test_noise_over_the_contrast_of_the_amplitude():
     assert amplitude_in_noise(1.1 * NOISE_SHARE) and not amplitude_in_noise(0.9 * NOISE_SHARE)
     assert not amplitude_in_noise(None) and amplitude_in_noise(math.nan)
     assert amplitude_in_noise(noise_share(np.ones(4, complex), noise))
+
+
+GOOD = Evidence(missed=0.001, some=0.01, free=0.02, certainty=20.0, r_free=0.11, r_noise=0.1, halves=0.8)
+
+
+@pytest.mark.parametrize(
+    "changes, flags",
+    [
+        ({}, []),
+        ({"missed": -0.01, "free": None, "r_free": None, "r_noise": None, "halves": None}, []),
+        ({"missed": 0.5, "some": 0.9, "free": 1.1}, ["patterns_unexplained"]),
+        ({"missed": math.nan}, ["patterns_unexplained"]),
+        ({"some": 0.3}, ["some_patterns_unexplained"]),
+        ({"free": 0.6}, ["overfit"]),
+        ({"r_free": 0.9, "r_noise": None}, []),
+        ({"r_free": 0.9}, ["probe_wrong"]),
+        ({"halves": 0.1}, ["halves_disagree"]),
+        ({"certainty": 1.0, "missed": 5.0}, ["nothing_seen"]),
+        ({"certainty": math.nan, "missed": math.nan}, ["nothing_seen"]),
+    ],
+)
+def test_the_flags_of_a_scan(changes, flags):
+    assert replace(GOOD, **changes).flags == flags
+
+
+def test_every_flag_says_what_it_means_and_what_to_do():
+    assert all(
+        flag.means and flag.remedy and MEANS[name].startswith(flag.means) for name, flag in FLAGS.items()
+    )
+    assert {"patterns_unexplained", "nothing_seen", "overfit", "scale_doubtful"} <= set(WRONG)
+    assert "amplitude_in_noise" not in WRONG and "not_converged" not in WRONG

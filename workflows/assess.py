@@ -12,6 +12,7 @@ import numpy as np
 from ptycho.config import ITERATIVE
 from ptycho.evaluation import figures, metrics
 from ptycho.evaluation.registration import in_frame
+from ptycho.evaluation.trust import FAR_PROBE, FLAGS
 from ptycho.reconstruction.stitching import Stitched
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
@@ -23,11 +24,6 @@ from ptycho.training.history import History
 log = logging.getLogger(__name__)
 
 STITCHING_SCORES = ("ssim", "frc50", "phase_rmse_rad", "uncovered_fraction", "flags")
-FAR_PROBE = "probe_far_from_training"
-FAR_PROBE_MEANS = (
-    "the probe is wider or narrower than the one of the training, in the sample plane or in the far field, "
-    "by more than a quarter: the network is not known to serve it"
-)
 
 
 def store_recon(
@@ -124,7 +120,7 @@ def probe_doubts(probe: np.ndarray, trained: np.ndarray) -> dict[str, str]:
         described_widths(probe),
         described_widths(trained),
     )
-    return {FAR_PROBE: FAR_PROBE_MEANS}
+    return {FAR_PROBE: FLAGS[FAR_PROBE].means}
 
 
 def pattern_doubts(statistics: Statistics, probe: np.ndarray) -> dict[str, str]:

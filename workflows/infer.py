@@ -18,10 +18,9 @@ import yaml
 
 from ptycho.evaluation import figures, metrics
 from ptycho.evaluation.trust import (
+    FLAGS,
     IN_NOISE,
-    MEANS,
     OUTSIDE,
-    REMEDIES,
     amplitude_in_noise,
     outside_training,
 )
@@ -203,8 +202,8 @@ def general_doubts(recons: dict[str, Stitched], data: Dataset) -> dict[str, str]
         if amplitude_in_noise(share_of_noise(recon, data, whole)):
             flags.append(IN_NOISE)
     for flag in dict.fromkeys(flags):
-        log.warning("%s: %s", flag, REMEDIES[flag])
-    return {flag: MEANS[flag] for flag in flags}
+        log.warning("%s: %s", flag, FLAGS[flag].remedy)
+    return {flag: FLAGS[flag].means for flag in flags}
 
 
 def assessed(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import OwnProbe, ScanRunConfig
+from ptycho.evaluation.trust import ORIENTATION, SCALE
 from ptycho.exports import product
 from ptycho.exports.from_dataset import product_of
 from ptycho.files.file_array import FileArray
@@ -25,6 +26,7 @@ from ptycho.reconstruction.denoising import denoised, photon_noise
 from ptycho.reconstruction.maximum_likelihood import Solved
 from ptycho.reconstruction.orientation import advice, better, orientations
 from ptycho.reconstruction.probe_guess import guessed_probe
+from ptycho.reconstruction.scale import PATTERNS, better_scale
 from ptycho.reconstruction.stitching import Stitched, covered, stitch
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
@@ -159,8 +161,37 @@ def solve_first(each: Prepared, config: ScanRunConfig, folder: RunFolder) -> Pre
     """The scan with the probe, positions, … that the solver finds, and its object."""
     with folder.timed(SOLVER):
         recon, solution, decisions = reconstruct(each.whole, each.kept, each.out, config)
-    found = [*each.found, *decisions]
-    return replace(each, data=recon.data, free=recon.free, solved=recon, solution=solution, found=found)
+    with folder.timed("scale"):
+        warned, doubts = scale_doubts(each.whole, solution)
+    return replace(
+        each,
+        scan=replace(each.scan, warnings=(*each.scan.warnings, *warned)),
+        data=recon.data,
+        free=recon.free,
+        solved=recon,
+        solution=solution,
+        found=[*each.found, *decisions],
+        doubts=[*each.doubts, *doubts],
+    )
+
+
+def scale_doubts(told: Dataset, solution: Solved) -> tuple[list[str], list[str]]:
+    """A warning and a flag where positions of another scale explain the patterns better; or none.
+
+    Where neither probe nor positions were found, a wrong scale cannot hide.
+    """
+    if not (solution.free.probe or solution.free.positions):
+        return [], []
+    scale = better_scale(told, solution.terms, solution.state)
+    if not scale.clear:
+        return [], []
+    warning = (
+        f"positions {scale.factor:.3f} times as far apart explain {PATTERNS} patterns better under the "
+        f"probe as it was told: deviance {scale.before:.4f} → {scale.before - scale.gain.gain:.4f} ± "
+        f"{scale.gain.error:.4f}"
+    )
+    log.warning("%s", warning)
+    return [warning], [SCALE]
 
 
 def settled(
@@ -181,7 +212,7 @@ def settled(
     told = advice(clear, trials, config.data)
     if config.data.orientation != "auto":
         log.warning("%s; or data.orientation=auto", told)
-        return replace(scan, warnings=(*scan.warnings, told)), data, found, ["orientation_doubtful"]
+        return replace(scan, warnings=(*scan.warnings, told)), data, found, [ORIENTATION]
     log.info("data.orientation=auto: %s", told)
     turned = clear.orientation.on(config.data)
     scan = understand(opened(turned), turned)

@@ -15,10 +15,14 @@ from ptycho.evaluation import metrics, scan_figures
 from ptycho.evaluation.frc import frc, frc_crossing, half_bit
 from ptycho.evaluation.registration import in_frame
 from ptycho.evaluation.trust import (
+    ENOUGH,
+    FEW,
+    FLAGS,
     IN_NOISE,
     MEANS,
+    NOT_CONVERGED,
     OUTSIDE,
-    REMEDIES,
+    Evidence,
     amplitude_in_noise,
     noise_share,
     outside_training,
@@ -29,37 +33,21 @@ from ptycho.preparation.prepare import Understood
 from ptycho.reconstruction.denoising import photon_noise
 from ptycho.reconstruction.judge import compare
 from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
+from ptycho.reconstruction.residuals import MISSED, Residuals, residuals
 from ptycho.reconstruction.stitching import Stitched, covered
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter, lit_part
 from ptycho.training.history import History
-from workflows.assess import FAR_PROBE, FAR_PROBE_MEANS
 
 log = logging.getLogger(__name__)
 
 SOLVER = "solver"
 WELL_LIT = 0.1  # of the strongest light: what is lit so sets the scales of the pictures
-PROBE_WRONG = 2.0  # r_free above so many times r_noise is more than photons can explain
-FEW, ENOUGH = "few_measurements", 2.0  # measured numbers for each real unknown; a phase is never measured
-OVERFIT = 1.2  # r_free above so many times r_factor
-NOT_CONVERGED = "not_converged"
-FLAGS = {
-    NOT_CONVERGED: "the solver ended before its steps gained nothing more; raise solver.steps",
-    "probe_wrong": f"r_free is above {PROBE_WRONG:g} times r_noise: more than photon noise is wrong, most "
-    "often the probe, or positions, or the orientation",
-    "overfit": f"r_free is above {OVERFIT:g} times r_factor: the object fits the patterns it was made from "
-    "better than the others",
-    FAR_PROBE: FAR_PROBE_MEANS,
-    **MEANS,
-    FEW: f"fewer than {ENOUGH:g} measured numbers for each unknown of object and beam: much of the object is "
-    "what the reconstruction began with; know the probe (probe.learn=false), or measure more patterns",
-    "orientation_doubtful": "another orientation of the detector, or sign of the positions, explains the "
-    "patterns clearly better; see warnings",
-}
 EXPLAINED = (
     CONVENTIONS
+    | MISSED
     | {
         "r_free": "r_factor of the patterns that object, probe and network are never fitted to; they choose "
         "which pass of solver and refinement is the best, and their own positions and flux are fitted where "
@@ -80,7 +68,7 @@ EXPLAINED = (
         "of the object",
         "noise_share": "photon noise over the standard deviation of the amplitude",
     }
-    | FLAGS
+    | MEANS
 )
 
 
@@ -106,10 +94,15 @@ class Recon:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """How an object explains the patterns that it was made from, and those that were kept out."""
+    """How an object explains the patterns that it was made from, and those that were kept out.
+
+    ``missed``, ``missed_free``: what they miss of the patterns' variation.
+    """
 
     used: Misfit
     free: Misfit | None
+    missed: Residuals
+    missed_free: Residuals | None
 
     def clearly_better(self, other: Fit) -> bool:
         """By the patterns that were kept out, each against itself, by more than the error of the mean."""
@@ -120,8 +113,12 @@ class Fit:
 def judged(recon: Recon) -> Fit:
     """By the patterns it was fitted to, and by the free ones, before they were fitted, too."""
     before = recon.without or recon
-    free = None if before.free is None else misfit(before.object.objects, before.free)
-    return Fit(misfit(before.object.objects, before.data), free)
+    objects, mean = before.object.objects, before.data.amplitudes.statistics.mean_intensity
+    used = misfit(objects, before.data), residuals(objects[0], before.data, mean)
+    if before.free is None:
+        return Fit(used[0], None, used[1], None)
+    free = misfit(objects, before.free), residuals(objects[0], before.free, mean)
+    return Fit(used[0], free[0], used[1], free[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +234,7 @@ def assembled(
     ``beams`` are the probes, positions, … that go with the reconstructions; ``positions`` are the file's.
     """
     solver = (fits[SOLVER].free or fits[SOLVER].used).r_factor if SOLVER in fits else None
-    rows = {name: trust_row(fits[name], recon, solver) for name, recon in recons.items()}
+    rows = {name: trust_row(fits[name], recon, solver, halves) for name, recon in recons.items()}
     for name, row in rows.items():
         row["beam"] = beam_facts(beams[name], positions)
         row["flags"] += doubts
@@ -250,6 +247,8 @@ def assembled(
             *(_number(row[key]) for key in ("r_factor", "r_free", "r_noise")),
             f"  ! {', '.join(row['flags'])}" if row["flags"] else "",
         )
+    for flag in dict.fromkeys(flag for row in rows.values() for flag in row["flags"]):
+        log.warning("%s: %s", flag, FLAGS[flag].remedy)
     pixel = scan.pixel.metres
     resolution = None if halves is None else _resolution(halves, pixel)
     return rows | {
@@ -260,20 +259,16 @@ def assembled(
     }
 
 
-def trust_row(fit: Fit, recon: Recon, solver: float | None) -> dict[str, Any]:
+def trust_row(fit: Fit, recon: Recon, solver: float | None, halves: Halves | None = None) -> dict[str, Any]:
     """A reconstruction in ``metrics.json``; ``solver``: R-factor of the object of the solver, if any."""
     used, free = fit.used, fit.free
     judge = free or used
     region = metrics.Region(*recon.data.tiling.rectangle)
-    flags = []
-    if judge.r_noise is not None and judge.r_factor > PROBE_WRONG * judge.r_noise:
-        flags.append("probe_wrong")
-    if free is not None and free.r_factor > OVERFIT * used.r_factor:
-        flags.append("overfit")
+    evidence = evidence_of(fit, halves)
+    flags = evidence.flags
     apart = None if recon.object.disagreement is None else float(recon.object.disagreement[0])
     if recon.general and outside_training(judge.r_factor, judge.r_noise, apart, solver):
         flags.append(OUTSIDE)
-        log.warning("%s: %s", OUTSIDE, REMEDIES[OUTSIDE])
     if not recon.converged:
         flags.append(NOT_CONVERGED)
     share = share_of_noise(recon.object, recon.data, region)
@@ -285,11 +280,33 @@ def trust_row(fit: Fit, recon: Recon, solver: float | None) -> dict[str, Any]:
         "r_noise": used.r_noise,
         "deviance": used.mean_deviance,
         "deviance_free": None if free is None else free.mean_deviance,
+        "missed": _finite(evidence.missed),
+        "missed_some": _finite(evidence.some),
+        "missed_free": _finite(evidence.free),
+        "variation_certainty": _finite(evidence.certainty),
         **({} if apart is None or not np.isfinite(apart) else {"disagreement": apart}),
         "noise_share": share,
         "uncovered_fraction": float(1 - region.crop(recon.object.mask[0]).mean()),
         "flags": flags,
     }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and np.isfinite(value) else None
+
+
+def evidence_of(fit: Fit, halves: Halves | None) -> Evidence:
+    """What the flags of a reconstruction look at."""
+    crossing = None if halves is None else halves.crossings["frc50"]
+    return Evidence(
+        missed=fit.missed.share,
+        some=fit.missed.worst_tenth,
+        free=None if fit.missed_free is None else fit.missed_free.share,
+        certainty=fit.missed.certainty,
+        r_free=(fit.free or fit.used).r_factor,
+        r_noise=(fit.free or fit.used).r_noise,
+        halves=1.0 if halves is not None and crossing is None else crossing,
+    )
 
 
 def share_of_noise(made: Stitched, data: Dataset, region: metrics.Region) -> float | None:

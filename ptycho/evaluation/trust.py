@@ -1,27 +1,172 @@
-"""Whether a reconstruction can be trusted: what a network does not know, amplitudes that noise covers."""
+"""Whether a reconstruction can be trusted: the one table of flags, and the limits at which they are raised.
+
+The limits of measured scans are from scans of photographs, half of them spoilt (docs/results.md,
+``benchmarks/trust_limits.py``); those of a network for many scans from kinds of probes and objects that no
+training saw.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-OUTSIDE, IN_NOISE = "outside_training", "amplitude_in_noise"
 EXCESS = 0.045  # of the R-factor over photon noise
 UNKNOWN_EXCESS = 0.15  # of the R-factor, where photons were not counted
 DISAGREEMENT = 0.12  # of overlapping regions, relative to the object's contrast
 NOISE_SHARE = 0.135  # of photon noise in the amplitude's standard deviation
+MISSED = 0.03  # of the variation of the patterns that were fitted
+MISSED_FREE = 0.12  # of that of the others
+MISSED_SOME = 0.05  # of the variation, in every tenth pattern
+CERTAIN = 4.0  # standard errors of the variation
+APART = 0.35  # of Nyquist, below which halves of the scan stop to agree
+PROBE_WRONG = 2.0  # r_free above so many times r_noise is more than photons can explain
+ENOUGH = 2.0  # measured numbers for each real unknown; a phase is never measured
+
+UNEXPLAINED, SOME_UNEXPLAINED = "patterns_unexplained", "some_patterns_unexplained"
+OVERFIT, NOTHING_SEEN, HALVES = "overfit", "nothing_seen", "halves_disagree"
+EXCESSIVE, FEW = "probe_wrong", "few_measurements"
+ORIENTATION, SCALE = "orientation_doubtful", "scale_doubtful"
+NOT_CONVERGED, OUTSIDE, IN_NOISE = "not_converged", "outside_training", "amplitude_in_noise"
+FAR_PROBE = "probe_far_from_training"
+
+
+class Flag(NamedTuple):
+    """What a flag means, what to do, and whether it says that the image is likely wrong (not only weak)."""
+
+    means: str
+    remedy: str
+    wrong: bool
+
+
+FLAGS = {
+    UNEXPLAINED: Flag(
+        "object and beam do not explain how the patterns differ from each other: noise apart, more than "
+        f"{MISSED:g} of that is missed (missed)",
+        "look at what the file is taken for (understood): unit, axes and order of the positions, distance "
+        "and pixel sizes, order of the frames, intensities or amplitudes (data.domain), the centre, the "
+        "probe",
+        True,
+    ),
+    SOME_UNEXPLAINED: Flag(
+        f"every tenth pattern misses more than {MISSED_SOME:g} of what patterns vary (missed_some), while "
+        "the others are explained better",
+        "look where they lie (visuals/quality.png): frames lost or repeated, jumps of the stage or of the "
+        "light; leave them out (data.drop)",
+        True,
+    ),
+    OVERFIT: Flag(
+        "patterns that were fitted are explained, those that were kept out are not (missed_free above "
+        f"{MISSED_FREE:g}): the object is made to fit",
+        "measure with more overlap; keep the probe (probe.learn=false) or the positions "
+        "(solver.positions=false) as they are; look at the positions",
+        True,
+    ),
+    NOTHING_SEEN: Flag(
+        "noise apart, the patterns do not differ from each other: there is nothing to be seen in them",
+        "was the object in the beam, and the shutter open? measure longer",
+        True,
+    ),
+    HALVES: Flag(
+        f"two halves of the scan stop to agree below {APART:g} of Nyquist (half_scan_frc): at best the "
+        "coarse features are real",
+        "measure longer, or with more overlap; read coarse features alone",
+        True,
+    ),
+    EXCESSIVE: Flag(
+        f"r_free is above {PROBE_WRONG:g} times r_noise: more than photon noise is wrong, most often the "
+        "probe, or positions, or the orientation",
+        "let the solver find more (probe.learn, solver.positions, solver.background), or another probe",
+        False,
+    ),
+    FEW: Flag(
+        f"fewer than {ENOUGH:g} measured numbers for each unknown of object and beam: much of the object is "
+        "what the reconstruction began with",
+        "know the probe (probe.learn=false), or measure more patterns",
+        True,
+    ),
+    ORIENTATION: Flag(
+        "another orientation of the detector, or sign of the positions, explains the patterns clearly "
+        "better; see warnings",
+        "data.orientation=auto takes it",
+        True,
+    ),
+    SCALE: Flag(
+        "positions of another scale explain the patterns clearly better under the probe as it was told; see "
+        "warnings",
+        "check the distance, the energy, the detector's pixel size (data.distance_m, data.energy_eV, "
+        "data.detector_pixel_m) and the unit of the positions (data.unit)",
+        True,
+    ),
+    NOT_CONVERGED: Flag("the solver ended before its steps gained nothing more", "raise solver.steps", False),
+    OUTSIDE: Flag(
+        "the network is outside of what it was trained for: its object explains the patterns worse than "
+        f"photon noise lets it (√(r_factor² − r_noise²) above {EXCESS:g}), and than the solver's where "
+        f"there is one, or its regions disagree where they overlap (disagreement above {DISAGREEMENT:g} of "
+        "the contrast)",
+        "fine-tune it on the scan (nepochs=2), or take the solver's object",
+        True,
+    ),
+    FAR_PROBE: Flag(
+        "the probe is wider or narrower than the one of the training, in the sample plane or in the far "
+        "field, by more than a quarter: the network is not known to serve it",
+        "train with a probe like it, or trust the result only as far as it explains the patterns",
+        False,
+    ),
+    IN_NOISE: Flag(
+        "photons are too few for the amplitude: they leave a noise in each pixel of more than "
+        f"{NOISE_SHARE:g} of the amplitude's standard deviation (noise_share); phases may be better",
+        "read the phase, or the denoised object; measure longer",
+        False,
+    ),
+}
+"""Every flag of a reconstruction of a measured scan."""
+
+WRONG = tuple(name for name, flag in FLAGS.items() if flag.wrong)
 MEANS = {
-    OUTSIDE: "the network is outside of what it was trained for: its object explains the patterns worse than "
-    f"photon noise lets it (√(r_factor² − r_noise²) above {EXCESS:g}), and than the solver's where there is "
-    f"one, or its regions disagree where they overlap (disagreement above {DISAGREEMENT:g} of the contrast)",
-    IN_NOISE: "photons are too few for the amplitude: they leave a noise in each pixel of more than "
-    f"{NOISE_SHARE:g} of the amplitude's standard deviation (noise_share); phases may be better",
+    name: f"{flag.means}; {flag.remedy}"
+    + ("" if flag.wrong else " (this alone does not make an image wrong)")
+    for name, flag in FLAGS.items()
 }
-REMEDIES = {
-    OUTSIDE: "fine-tune it on the scan (nepochs=2), or take the solver's object",
-    IN_NOISE: "read the phase, or the denoised object; measure longer",
-}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a scan tells of its reconstruction, without the truth.
+
+    Attributes:
+        missed: share of the patterns' variation that is missed in the middle one of those that were fitted;
+            some: above which the worst tenth of them is; free: as missed, of the others, None where none were
+            kept out.
+        certainty: of the variation, in standard errors.
+        r_free, r_noise: R-factor of the patterns that were kept out, and by photon noise alone; or None.
+        halves: frequency at which two halves stop to agree by half (FRC 0.5), of Nyquist; 1: never; None:
+            unknown.
+    """
+
+    missed: float
+    some: float
+    free: float | None
+    certainty: float
+    r_free: float | None = None
+    r_noise: float | None = None
+    halves: float | None = None
+
+    @property
+    def flags(self) -> list[str]:
+        """Of :data:`FLAGS`, those that this raises; an object that is not finite explains nothing."""
+        if not self.certainty > CERTAIN:
+            return [NOTHING_SEEN]
+        raised = {
+            UNEXPLAINED: not self.missed <= MISSED,
+            SOME_UNEXPLAINED: self.missed <= MISSED and self.some > MISSED_SOME,
+            OVERFIT: self.missed <= MISSED and self.free is not None and self.free > MISSED_FREE,
+            HALVES: self.halves is not None and self.halves < APART,
+            EXCESSIVE: bool(self.r_noise and self.r_free and self.r_free > PROBE_WRONG * self.r_noise),
+        }
+        return [name for name, present in raised.items() if present]
 
 
 def excess(r_factor: float, r_noise: float | None) -> float:
@@ -32,9 +177,8 @@ def excess(r_factor: float, r_noise: float | None) -> float:
 def outside_training(
     r_factor: float, r_noise: float | None, disagreement: float | None, solver: float | None = None
 ) -> bool:
-    """Whether a reconstruction shows that the network does not know such scans; see :data:`MEANS`.
+    """Whether a reconstruction shows that the network does not know such scans; see :data:`FLAGS`.
 
-    The limits are from reconstructions of kinds of probes and objects that no training saw (docs/results.md).
     ``disagreement`` is NaN or None where no regions overlap; ``solver``: R-factor of the solver's object,
     which tells what is wrong with the measurement itself.
     """

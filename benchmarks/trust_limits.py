@@ -1,0 +1,469 @@
+#!/usr/bin/env python3
+"""Is the user told when the image of a scan is wrong? Scans of photographs, half of them spoilt.
+
+    python benchmarks/trust_limits.py                every cell not done yet, into outputs/trust_limits
+    python benchmarks/trust_limits.py --only shuffled --list
+
+Patterns are made as in ``panel.py``, without our simulator; then one thing is done to them, or to what is
+told of them (``HARMLESS``, ``HARMFUL``), the file is written, and the workflow for measured scans runs as it
+does for a user. A row: flags of the product, its measures, and its true relative error. Objects and probes of
+the cells whose name begins with *set* are those that the limits of ``ptycho.evaluation.trust`` were chosen
+by; those of *check* are others. A cell that is done is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy.ndimage import gaussian_filter
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.panel import MARGIN, OBJECTS, N, error_of, far_light, leaves, photograph, probe_of
+from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.config.data import DataConfig
+from ptycho.evaluation.trust import WRONG
+from ptycho.preparation import dataset as preparation
+from ptycho.run.folder import RunFolder
+from workflows.scan import run
+from workflows.scan_plan import planned, understood
+
+BAD, GOOD = 0.5, 0.15  # relative error of an image that must be flagged, and of one that must not
+OBJECTS = OBJECTS | {"d": ("moon", "brick"), "e": ("gravel", "coins")}
+UNIT = 0.037  # of amplitudes that are not those of counts
+PARTS = {
+    "set": (("a", "lens"), ("c", "zone_plate"), ("e", "electron")),
+    "check": (("b", "electron"), ("leaves", "lens"), ("d", "zone_plate")),
+}
+
+
+class Cell(NamedTuple):
+    """A scan: half of the panel, object, probe, light, step (px), what is done to it, how it is told."""
+
+    part: str
+    object: str
+    probe: str
+    photons: float
+    step: int
+    edit: str
+    form: str
+
+    @property
+    def name(self) -> str:
+        return (
+            f"{self.part} {self.edit} {self.form} {self.object} {self.probe} {self.photons:.0e} {self.step}"
+        )
+
+
+@dataclass
+class Scene:
+    """What is measured, and what is told of it; edits change either.
+
+    ``photons``: of a mean pattern; ``true``, ``told``: positions; ``frames``: once they are measured.
+    """
+
+    rng: np.random.Generator
+    object: np.ndarray
+    probe: np.ndarray
+    told_probe: np.ndarray
+    true: np.ndarray
+    told: np.ndarray
+    photons: float
+    modes: list[np.ndarray] = field(default_factory=list)
+    light: Callable[[np.ndarray], np.ndarray] = lambda rate: rate
+    frames: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    domain: str = "counts"
+    good: np.ndarray | None = None
+
+
+Edit = Callable[[Scene], None]
+
+
+def nothing(scene: Scene) -> None:
+    pass
+
+
+# ---- what is done before the measurement
+
+
+def more_light(factor: float) -> Edit:
+    def edit(scene: Scene) -> None:
+        scene.photons *= factor
+
+    return edit
+
+
+def contrast(power: float) -> Edit:
+    def edit(scene: Scene) -> None:
+        scene.object = np.abs(scene.object) ** power * np.exp(1j * power * np.angle(scene.object))
+
+    return edit
+
+
+def defocused(radians: float) -> Edit:
+    def edit(scene: Scene) -> None:
+        q = np.hypot(*np.ix_(*(np.fft.fftfreq(N),) * 2))
+        wave = np.fft.fft2(np.fft.ifftshift(scene.told_probe)) * np.exp(1j * radians * q**2)
+        scene.told_probe = np.fft.fftshift(np.fft.ifft2(wave))
+
+    return edit
+
+
+def other_probe(scene: Scene) -> None:
+    rows, cols = np.indices((N, N)) - N // 2
+    scene.told_probe = np.exp(-(rows**2 + cols**2) / (2 * 3.0**2)) + 0j
+
+
+def second_mode(scene: Scene) -> None:
+    second = scene.probe * np.linspace(-1, 1, N)
+    scene.modes = [0.4 * second / np.linalg.norm(second) * np.linalg.norm(scene.probe)]
+
+
+def misplaced(pixels: float) -> Edit:
+    def edit(scene: Scene) -> None:
+        true = scene.true + scene.rng.normal(0, pixels / np.sqrt(2), scene.true.shape)
+        scene.true = np.clip(true, 0, len(scene.object) - N - 1)
+
+    return edit
+
+
+def scaled(factor: float) -> Edit:
+    def edit(scene: Scene) -> None:
+        scene.told = factor * scene.told
+
+    return edit
+
+
+def drifting(scene: Scene) -> None:
+    """The stage moves on by 25 px, beside what is told."""
+    scene.told = scene.told + np.linspace(0, 25, len(scene.told))[:, None] * [0.3, -1]
+
+
+def exchanged(scene: Scene) -> None:
+    scene.told = scene.told[:, ::-1]
+
+
+def there_and_back(scene: Scene) -> None:
+    """Every second line was scanned backwards, and the positions do not say so."""
+    side = round(np.sqrt(len(scene.told)))
+    lines = scene.told.reshape(side, side, 2).copy()
+    lines[1::2] = lines[1::2, ::-1]
+    scene.told = lines.reshape(-1, 2)
+
+
+def first(count: int) -> Edit:
+    def edit(scene: Scene) -> None:
+        middle = np.linalg.norm(scene.true - np.median(scene.true, axis=0), axis=1)
+        chosen = np.sort(np.argsort(middle)[:count])
+        scene.true, scene.told = scene.true[chosen], scene.told[chosen]
+
+    return edit
+
+
+def background(counts: float) -> Edit:
+    def edit(scene: Scene) -> None:
+        scene.light = lambda rate: rate + counts
+
+    return edit
+
+
+def flickering(scene: Scene) -> None:
+    factors = 1 + 0.05 * scene.rng.standard_normal(len(scene.true))
+    scene.light = lambda rate: rate * factors[:, None, None]
+
+
+def blurred(scene: Scene) -> None:
+    scene.light = lambda rate: gaussian_filter(rate, (0, 2.5, 2.5), mode="wrap")
+
+
+def only_noise(scene: Scene) -> None:
+    scene.light = lambda rate: np.broadcast_to(rate.mean(), rate.shape)
+
+
+def nothing_scanned(scene: Scene) -> None:
+    """No object in the beam."""
+    scene.light = lambda rate: np.broadcast_to(rate.mean(axis=0), rate.shape)
+
+
+# ---- what is done to the frames
+
+
+def late(scene: Scene) -> None:
+    scene.frames = np.roll(scene.frames, 1, axis=0)
+
+
+def shuffled(scene: Scene) -> None:
+    scene.frames = scene.rng.permutation(scene.frames)
+
+
+def rolled(scene: Scene) -> None:
+    scene.frames = np.roll(scene.frames, (3, 2), (1, 2))
+
+
+def mirrored(scene: Scene) -> None:
+    scene.frames = np.roll(scene.frames[:, ::-1], 1, axis=1)
+
+
+def some_brighter(scene: Scene) -> None:
+    chosen = scene.rng.choice(len(scene.frames), len(scene.frames) // 10, replace=False)
+    scene.frames[chosen] = scene.frames[chosen] * 3
+
+
+def stuck(scene: Scene) -> None:
+    """The camera repeats a frame, four times each, with other noise."""
+    rate = scene.frames[4 * (np.arange(len(scene.frames)) // 4)]
+    scene.frames = rate + scene.rng.integers(0, 2, rate.shape).astype(rate.dtype)
+
+
+def squared(scene: Scene) -> None:
+    """Intensities that are told to be amplitudes; amplitudes that are told to be intensities."""
+    scene.domain = "intensity" if scene.domain == "amplitude" else "amplitude"
+    scene.frames = scene.frames.astype(np.float64) * (0.37 if scene.domain == "amplitude" else 1.0)
+
+
+def logarithm(scene: Scene) -> None:
+    scene.frames, scene.domain = np.log1p(scene.frames.astype(float)), "intensity"
+
+
+def saturated(scene: Scene) -> None:
+    scene.frames = np.minimum(scene.frames, scene.frames.max() / 10)
+
+
+def stopped(scene: Scene) -> None:
+    """A beam stop that nobody tells of."""
+    scene.frames[:, 26:38, 26:38] = 0
+
+
+def dead(scene: Scene) -> None:
+    scene.good = scene.rng.uniform(size=(N, N)) > 0.03
+    scene.frames[:, ~scene.good] = 0
+
+
+HARMLESS: dict[str, tuple[Edit, Edit]] = {
+    "nothing": (nothing, nothing),
+    "much light": (more_light(100), nothing),
+    "little light": (more_light(0.1), nothing),
+    "weak": (contrast(0.2), nothing),
+    "strong": (contrast(2.5), nothing),
+    "probe a little off": (defocused(25), nothing),
+    "two modes": (second_mode, nothing),
+    "positions a little off": (misplaced(0.7), nothing),
+    "dead pixels": (nothing, dead),
+    "30 patterns": (first(30), nothing),
+    "flickering": (flickering, nothing),
+    "faint background": (background(0.5), nothing),
+}
+HARMFUL: dict[str, tuple[Edit, Edit]] = {
+    "late": (nothing, late),
+    "shuffled": (nothing, shuffled),
+    "positions x 1.3": (scaled(1.3), nothing),
+    "positions x 1.2": (scaled(1.2), nothing),
+    "positions x 0.8": (scaled(0.8), nothing),
+    "noise": (only_noise, nothing),
+    "no object": (nothing_scanned, nothing),
+    "squared": (nothing, squared),
+    "background 50": (background(50), nothing),
+    "3 patterns": (first(3), nothing),
+    "other probe": (other_probe, nothing),
+    "axes exchanged": (exchanged, nothing),
+    "some brighter": (nothing, some_brighter),
+    "rolled": (nothing, rolled),
+    "mirrored": (nothing, mirrored),
+    "stuck": (nothing, stuck),
+    "misplaced": (misplaced(8), nothing),
+    "there and back": (there_and_back, nothing),
+    "drifting": (drifting, nothing),
+    "dark": (more_light(3e-4), nothing),
+    "blurred": (blurred, nothing),
+    "beam stop": (nothing, stopped),
+    "logarithm": (nothing, logarithm),
+    "saturated": (nothing, saturated),
+}
+EDITS = HARMLESS | HARMFUL
+
+
+def cells() -> Iterator[Cell]:
+    """Every edit in both parts, with counts in one and without in the other, under one object and probe."""
+    for part, pairs in PARTS.items():
+        for k, edit in enumerate(EDITS):
+            form = ("counts", "amplitudes")[(k + (part == "check")) % 2]
+            turn = k + 2 * (form == "amplitudes") + (part == "check")
+            (name, probe), photons = pairs[turn % 3], (1e5, 1e6)[turn // 3 % 2]
+            step = (8, 7, 9)[turn % 3] if edit in HARMLESS else (9, 10, 11)[turn % 3]
+            yield Cell(part, name, probe, photons, step, edit, form)
+        for name, probe in pairs:
+            yield Cell(part, name, probe, 1e6, 14, "nothing", "counts")
+            yield Cell(part, name, probe, 1e6, 9, "nothing", "clean")
+            yield Cell(part, name, probe, 1e5, 10, "nothing", "camera")
+
+
+def object_of(name: str, side: int) -> np.ndarray:
+    if name == "leaves":
+        return np.exp((-0.3 + 2j) * leaves(side))
+    amplitude, phase = (photograph(part, side) for part in OBJECTS[name])
+    return (0.6 + 0.4 * amplitude) * np.exp(1.5j * (phase - phase.mean()))
+
+
+def positions_of(step: int) -> np.ndarray:
+    """Lines of a square raster of about 80 px, each position off it by up to a fifth of the step."""
+    count = max(8, -(-80 // step))
+    rng = np.random.default_rng(step)
+    grid = step * np.stack(np.mgrid[:count, :count], -1).reshape(-1, 2).astype(float)
+    moved = grid + rng.uniform(-step / 5, step / 5, grid.shape)
+    return np.round(moved - moved.min(axis=0)) + MARGIN
+
+
+def scene_of(cell: Cell) -> Scene:
+    """The scan as it is measured and told."""
+    rng, probe, positions = np.random.default_rng(5), probe_of(cell.probe), positions_of(cell.step)
+    object_ = object_of(cell.object, N + int(positions.max()) + MARGIN + 1)
+    scene = Scene(rng, object_, probe, probe, positions, positions, cell.photons)
+    before, after = EDITS[cell.edit]
+    before(scene)
+    light = sum(far_light(scene.object, mode, scene.true) for mode in (scene.probe, *scene.modes))
+    rate = scene.light(light * scene.photons / light.sum(axis=(1, 2)).mean())
+    scene.frames, scene.domain = measured(rate, cell.form, rng)
+    after(scene)
+    return scene
+
+
+def measured(rate: np.ndarray, form: str, rng: np.random.Generator) -> tuple[np.ndarray, str]:
+    """Frames, and what they are told to be.
+
+    counts: of photons; amplitudes: in a unit of their own, with normal noise; clean: without any;
+    camera: intensities of an unknown gain, with read noise.
+    """
+    if form == "counts":
+        return rng.poisson(rate).astype(np.uint32), "counts"
+    if form == "camera":
+        return 0.37 * rng.poisson(rate) + rng.normal(0, 0.2, rate.shape), "intensity"
+    noise = rng.normal(0, 0.5, rate.shape) if form == "amplitudes" else 0.0
+    return UNIT * np.maximum(np.sqrt(rate) + noise, 0), "amplitude"
+
+
+def write(scene: Scene, path: Path) -> DataConfig:
+    """The file of a scan, and how it is told to be read."""
+    middle = scene.told + N // 2
+    arrays = {
+        "diff3d": scene.frames if scene.domain == "counts" else scene.frames.astype(np.float32),
+        "xcoords": middle[:, 1],
+        "ycoords": middle[:, 0],
+        "probeGuess": scene.told_probe.astype(np.complex64),
+    }
+    np.savez(path, **arrays)
+    mask = None
+    if scene.good is not None:
+        mask = path.with_name("mask.npy")
+        np.save(mask, ~scene.good)
+    return DataConfig(file=str(path), domain=scene.domain, mask_file=None if mask is None else str(mask), N=N)
+
+
+def evaluate(cell: Cell) -> dict[str, object]:
+    began, scene = time.perf_counter(), scene_of(cell)
+    row: dict[str, object] = {"cell": cell.name, "part": cell.part, "edit": cell.edit, "form": cell.form}
+    row["patterns"] = len(scene.told)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        try:
+            config, scans = understood(planned(ScanRunConfig(data=write(scene, folder / "scan.npz"))))
+            result = run(config, scans, RunFolder(folder / "run"))
+        except ConfigError as error:
+            return row | {"error": None, "flags": ["refused"], "why": str(error)}
+        product = result.metrics["product"]
+        recon = next(iter(result.recons.values()))[product]
+        keep(cell, recon)
+        row |= {"error": true_error(recon, scene), **result.metrics[product]}
+        row["half_scan_frc"] = result.metrics["half_scan_frc"]
+        row["decided"] = {key: value[0] for key, value in result.metrics["understood"].items()}
+    return row | {"seconds": time.perf_counter() - began}
+
+
+def keep(cell: Cell, recon: object) -> None:
+    pass
+
+
+def true_error(recon, scene: Scene) -> float:
+    """Relative error against the object, where the scan lit it, as in ``panel.py``."""
+    image = recon.object.objects[0]
+    if not np.isfinite(image).all():
+        return np.inf
+    corner = np.floor(scene.told.min(axis=0)).astype(int) - preparation.MARGIN  # of the image in the object
+    whole = np.pad(scene.object, len(image), mode="edge")
+    rows, cols = (slice(len(image) + k, 2 * len(image) + k) for k in corner)
+    return error_of(image, whole[rows, cols], recon.data, scene.probe)
+
+
+def outcome(row: dict) -> str:
+    """``found``, ``missed``, ``right``, ``false`` or, between the limits, ``–``."""
+    flagged = "refused" in row["flags"] or any(flag in WRONG for flag in row["flags"])
+    if row["error"] is None:
+        return "found"
+    if row["error"] > BAD:
+        return "found" if flagged else "missed"
+    if row["error"] < GOOD:
+        return "false" if flagged else "right"
+    return "–"
+
+
+def table(rows: list[dict]) -> str:
+    lines = ["| cell | relative error | missed share | flags | |", "|---|---|---|---|---|"]
+    for row in rows:
+        error = "–" if row["error"] is None else f"{row['error']:.3f}"
+        share = row.get("missed")
+        told = "–" if share is None else f"{share:.3f}"
+        lines.append(f"| {row['cell']} | {error} | {told} | {', '.join(row['flags'])} | {outcome(row)} |")
+    return "\n".join(lines) + "\n"
+
+
+def summary(rows: list[dict]) -> str:
+    """How many wrong images are flagged and right ones are not, by part and by what was known of photons."""
+    lines = ["| scans | wrong, flagged | right, not flagged | between |", "|---|---|---|---|"]
+    for part in PARTS:
+        for what, forms in {"counts": ("counts",), "no counts": ("amplitudes", "clean", "camera")}.items():
+            kinds = [outcome(row) for row in rows if row["part"] == part and row["form"] in forms]
+            wrong = f"{kinds.count('found')} of {kinds.count('found') + kinds.count('missed')}"
+            right = f"{kinds.count('right')} of {kinds.count('right') + kinds.count('false')}"
+            lines.append(f"| {part}, {what} | {wrong} | {right} | {kinds.count('–')} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", help="cells whose name has this in it")
+    parser.add_argument("--list", action="store_true", help="their names, and nothing else")
+    parser.add_argument("--output", type=Path, default=Path("outputs/trust_limits"))
+    options = parser.parse_args()
+    chosen = [cell for cell in cells() if options.only in cell.name]
+    if options.list:
+        print("\n".join(cell.name for cell in chosen))
+        return
+    logging.disable(logging.WARNING)
+    options.output.mkdir(parents=True, exist_ok=True)
+    for cell in chosen:
+        place = options.output / f"{cell.name.replace(' ', '_')}.json"
+        if not place.exists():
+            text = json.dumps(evaluate(cell), default=float)
+            place.with_suffix(".tmp").write_text(text)
+            place.with_suffix(".tmp").rename(place)
+        print(table([json.loads(place.read_text())]).splitlines()[-1], flush=True)
+    rows = [json.loads(path.read_text()) for path in sorted(options.output.glob("*.json"))]
+    (options.output / "results.md").write_text(f"{summary(rows)}\n{table(rows)}")
+    print(summary(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""What the patterns have to say, and what of it a reconstruction misses; noise does not count.
+
+Patterns of a scan differ from their mean pattern, because the object does; what object and beam do not
+predict of these differences, they miss. Noise is in both. But noise of one detector pixel tells nothing of
+its neighbour's, while the far field of a beam that is narrower than the window is smooth from pixel to pixel.
+So products of neighbours measure both without knowing the noise, whether photons were counted or not:
+
+    share missed by pattern j   ⟨R_j(q) R_j(q + 1)⟩ / ⟨V_i(q) V_i(q + 1)⟩, the mean over all patterns i
+    R_j = (n_j − |Ψ_j|²) / w,   V_j = (n_j − a_j ⟨n⟩) / w,   w² = ⟨n⟩ + ε,   a_j = Σ_q n_j / Σ_q ⟨n⟩
+
+with neighbours in rows and in columns. By w every pixel has about the same noise of photons; that of n has
+no mean, as the noise of √n has where photons are few. Zero is a perfect reconstruction; one explains no more
+than the mean pattern does. Of patterns that were kept out it is about the square of the object's relative
+error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptycho.reconstruction.misfit import predictions
+from ptycho.scan.dataset import Dataset
+
+DIM = 0.03  # ε, of the mean intensity of a pixel: amplitudes with noise are too bright where it is dark
+WORST = 0.9  # quantile of the patterns
+MISSED = {
+    "missed": "share of what the patterns differ from each other that object and beam miss, without noise "
+    "(products of neighbouring detector pixels, in which noise has no part), in the middle one of the "
+    "patterns: 0 nothing, 1 all; missed_some: above which it is in the worst tenth of them; missed_free: "
+    "as missed, of the patterns that were kept out; it is about the square of the object's relative error",
+    "variation_certainty": "by how many standard errors patterns differ from each other beyond noise",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """Means of products of neighbours in each pattern, ``(J,)``: of what is missed, and of what varies."""
+
+    missed: np.ndarray
+    varied: np.ndarray
+
+    @property
+    def share(self) -> float:
+        """Missed in the middle one of the patterns, of the mean variation: one at the rim does not decide."""
+        return self._quantile(0.5)
+
+    @property
+    def worst_tenth(self) -> float:
+        """What a tenth of the patterns exceed."""
+        return self._quantile(WORST)
+
+    def _quantile(self, share: float) -> float:
+        """Of what is missed, over the mean variation; NaN where nothing varies."""
+        mean = float(self.varied.mean())
+        return float(np.quantile(self.missed, share)) / mean if mean > 0 else np.nan
+
+    @property
+    def certainty(self) -> float:
+        """By how many standard errors of the mean over patterns there is a variation at all."""
+        error = self.varied.std(ddof=1) / np.sqrt(len(self.varied)) if len(self.varied) > 1 else np.inf
+        return float(self.varied.mean() / max(error, 1e-30))
+
+
+def residuals(image: np.ndarray, data: Dataset, mean: np.ndarray) -> Residuals:
+    """Of the patterns of a dataset, under an object ``(M, M)`` complex64 and their beam.
+
+    Args:
+        image: the object.
+        data: the patterns, and the beam that goes with the object.
+        mean: ``⟨A²⟩`` of the scan, ``(N, N)``, zero frequency in the middle.
+    """
+    known = np.fft.ifftshift(mean) * data.normalisation**2
+    weight = 1 / np.sqrt(known + DIM * known.mean())
+    missed, varied = [], []
+    for x, predicted in predictions(image, data, np.arange(len(data.positions))):
+        seen = np.asarray(x) >= 0
+        light = np.square(np.asarray(x, float))
+        flux = np.sum(light * seen, axis=(1, 2)) / np.sum(known * seen, axis=(1, 2))
+        missed.append(_neighbours(weight * (light - np.square(np.asarray(predicted, float))), seen))
+        varied.append(_neighbours(weight * (light - flux[:, None, None] * known), seen))
+    return Residuals(np.concatenate(missed), np.concatenate(varied))
+
+
+def _neighbours(images: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """Mean product of neighbouring pixels that were both measured, of each image of ``(K, N, N)``."""
+    known = np.where(seen, images, 0)
+    products = sum(np.sum(known * np.roll(known, 1, axis), axis=(1, 2)) for axis in (1, 2))
+    pairs = sum(np.count_nonzero(seen & np.roll(seen, 1, axis), axis=(1, 2)) for axis in (1, 2))
+    return products / np.maximum(pairs, 1)
