@@ -185,10 +185,10 @@ def scale_doubts(told: Dataset, solution: Solved) -> tuple[list[str], list[str]]
     scale = better_scale(told, solution.terms, solution.state)
     if not scale.clear:
         return [], []
+    after = scale.before * np.exp(-scale.gain.gain)
     warning = (
         f"positions {scale.factor:.3f} times as far apart explain {PATTERNS} patterns better under the "
-        f"probe as it was told: deviance {scale.before:.4f} → {scale.before - scale.gain.gain:.4f} ± "
-        f"{scale.gain.error:.4f}"
+        f"probe as it was told: deviance {scale.before:.4f} → {after:.4f} ± {after * scale.gain.error:.4f}"
     )
     log.warning("%s", warning)
     return [warning], [SCALE]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptycho.reconstruction.judge import Comparison, compare
+from ptycho.reconstruction.judge import Comparison, compare_shares
 from ptycho.reconstruction.solver import Terms, fit
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.dataset import Dataset
@@ -26,7 +26,8 @@ MOVED = 0.05  # of a scale, below which it is no other
 
 @dataclass(frozen=True)
 class Scale:
-    """Of the positions, and how much better it explains the patterns than the reconstruction does."""
+    """Of the positions, how much better it explains the patterns than the reconstruction does, in logarithms
+    of the deviance, and the reconstruction's mean deviance."""
 
     factor: float
     gain: Comparison
@@ -34,7 +35,7 @@ class Scale:
 
     @property
     def clear(self) -> bool:
-        return abs(self.factor - 1) > MOVED and self.gain.matters(self.before)
+        return abs(self.factor - 1) > MOVED and self.gain.matters
 
 
 def better_scale(told: Dataset, terms: Terms, state: State) -> Scale:
@@ -59,7 +60,11 @@ def better_scale(told: Dataset, terms: Terms, state: State) -> Scale:
     best = min(trials, key=lambda trial: trial.course[-1])
     last = fit(small, best.state, Freedom(False, positions=True), MORE_STEPS).state
     deviance = likelihood.evaluate(last).deviance / likelihood.pixels
-    return Scale(_factor(part.positions, last.positions), compare(deviance, found), float(found.mean()))
+    return Scale(
+        _factor(part.positions, last.positions),
+        compare_shares(deviance, found),
+        float(np.exp(np.log(found).mean())),
+    )
 
 
 def _scaled(part: Dataset, factor: float, normalisation: float) -> State:
