@@ -31,7 +31,7 @@ from scipy.ndimage import gaussian_filter
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.panel import MARGIN, OBJECTS, N, error_of, far_light, leaves, photograph, probe_of
+from benchmarks.panel import MARGIN, OBJECTS, error_of, far_light, leaves, photograph, probe_of
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import WRONG
@@ -40,6 +40,7 @@ from ptycho.run.folder import RunFolder
 from workflows.scan import run
 from workflows.scan_plan import planned, understood
 
+N = 64
 BAD, GOOD = 0.5, 0.15  # relative error of an image that must be flagged, and of one that must not
 OBJECTS = OBJECTS | {"d": ("moon", "brick"), "e": ("gravel", "coins")}
 UNIT = 0.037  # of amplitudes that are not those of counts
@@ -327,7 +328,7 @@ def positions_of(step: int) -> np.ndarray:
 
 def scene_of(cell: Cell) -> Scene:
     """The scan as it is measured and told."""
-    rng, probe, positions = np.random.default_rng(5), probe_of(cell.probe), positions_of(cell.step)
+    rng, probe, positions = np.random.default_rng(5), probe_of(cell.probe, N), positions_of(cell.step)
     object_ = object_of(cell.object, N + int(positions.max()) + MARGIN + 1)
     scene = Scene(rng, object_, probe, probe, positions, positions, cell.photons)
     before, after = EDITS[cell.edit]
