@@ -15,7 +15,7 @@ from ptycho.preparation.finding import Finding
 from ptycho.progress import Progress
 from ptycho.reconstruction.judge import Judge
 from ptycho.reconstruction.maximum_likelihood import Solved, Wishes, fit_object, solve
-from ptycho.reconstruction.solver import Terms, fit_to_the_end
+from ptycho.reconstruction.solver import NEARLY, Terms, fit_to_the_end
 from ptycho.reconstruction.state import State, explained
 from ptycho.reconstruction.stitching import Stitched, covered
 from ptycho.scan.dataset import Dataset
@@ -141,7 +141,7 @@ def half_object(solved: Solved, steps: int) -> Callable[[Dataset], Stitched]:
             advance=lambda patterns: None,
         )
         terms = Terms(likelihood, solved.terms.prior)
-        found = fit_object(terms, part, steps)
+        found = fit_object(terms, part, steps, NEARLY)
         mask = covered(part)
         return Stitched(np.where(mask, found, 0).astype(np.complex64), mask)
 

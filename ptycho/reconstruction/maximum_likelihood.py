@@ -38,7 +38,7 @@ ON_THE_CORE = 150  # steps of all that is free, once it is decided
 FIRST = 30  # steps of the object alone, on the whole scan
 MOST_MODES = 3
 STRENGTHS = (0.0, 10.0, 30.0, 100.0, 300.0)  # λ that are tried, of prior=smooth
-TELLING = 10.0  # times what an uncertain object passes for: a background
+TELLING = 5.0  # times what an uncertain object passes for: a background
 DARKEST = 0.02  # of the pixels, whose mean is what a background begins with
 NOISE_ROUNDS, SAME_NOISE = 8, 0.03  # until the noise changes by less
 EXPECTATIONS = 8  # steps of the first background
@@ -191,10 +191,10 @@ def solve(
     return Solved(last.state, deciding.free, terms, tuple(deciding.decisions), last)
 
 
-def fit_object(terms: Terms, data: Dataset, steps: int) -> np.ndarray:
-    """The most likely object ``(1, M, M)`` under the beam of a dataset, from a constant."""
+def fit_object(terms: Terms, data: Dataset, steps: int, enough: float = ENOUGH) -> np.ndarray:
+    """The most likely object ``(1, M, M)`` under the beam of a dataset, from a constant; see :func:`fit`."""
     start = State.of(data, np.ones((data.object_size,) * 2), normalisation=terms.likelihood.normalisation)
-    return fit(terms, start, OBJECT_ALONE, steps).state.object[None]
+    return fit(terms, start, OBJECT_ALONE, steps, enough).state.object[None]
 
 
 def decide(data: Dataset, wishes: Wishes, seed: int, compile_xla: bool) -> Deciding:
