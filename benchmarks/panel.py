@@ -218,7 +218,7 @@ def run_lsqml(cell: Cell, python: str) -> dict[str, object]:
     modes = 2 if cell.wrong in ("modes", "all") else 1
     row: dict[str, object] = {}
     for epochs in EPOCHS:
-        config = LsqmlConfig(epochs=epochs, modes=modes, positions=moved, python=python)
+        config = LsqmlConfig(epochs=epochs, early=False, modes=modes, positions=moved, python=python)
         with tempfile.TemporaryDirectory() as scratch:
             found = lsqml.reconstruct(data, config, 0, lambda patterns: None, Path(scratch))
         row[f"lsqml_{epochs}"] = error_of(found.object, truth, data, probe)

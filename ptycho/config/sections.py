@@ -266,10 +266,12 @@ class StitchConfig:
 class LsqmlConfig:
     """LSQ-ML of pty-chi; its probe is always refined, ``positions`` after ``start_positions`` epochs.
 
-    ``python`` is the interpreter that has pty-chi; null: this one. ``threads`` null: as many as it likes.
+    ``early`` ends it once R has settled. ``python`` is the interpreter that has pty-chi; null: this one.
+    ``threads`` null: as many as it likes.
     """
 
     epochs: int = 100
+    early: bool = True
     modes: int = 1
     positions: bool = True
     start_positions: int = 10

@@ -155,6 +155,7 @@ def _write(target: Path, data: Dataset, probe: np.ndarray, settings: LsqmlConfig
     """``in.npz``; memory holds one block of patterns."""
     keys = {
         "epochs": settings.epochs,
+        "early": settings.early,
         "modes": settings.modes,
         "refine_positions": settings.positions,
         "start_positions": settings.start_positions,

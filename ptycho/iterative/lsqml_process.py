@@ -21,8 +21,8 @@ out.npz
 ``version``     text         of pty-chi
 =============== ============ =============================================================================
 
-After each epoch the standard output gets a line ``{"epoch": 3, "r_factor": 0.21}``. It ends early
-once R has improved by less than 0.1 % in five epochs, and at once when its standard input is closed.
+After each epoch the standard output gets a line ``{"epoch": 3, "r_factor": 0.21}``. If it may, it ends early,
+once R has improved by less than 0.1 % in five epochs; and at once when its standard input is closed.
 
 The settings are those of pty-chi's examples: random batches of a tenth of the patterns, steps of one with the
 length of the joint least-squares problem, the noise model of amplitudes, a probe that is scaled to the
@@ -82,7 +82,7 @@ def reconstruct(scan: dict[str, np.ndarray], settings: dict[str, Any], tell: Any
     r_factors: list[float] = []
     # R before positions are refined says nothing of what they will bring
     first = max(PROBE_START, settings["start_positions"] if settings["refine_positions"] else 0)
-    while len(r_factors) < settings["epochs"] and not converged(r_factors[first:]):
+    while len(r_factors) < settings["epochs"] and not (settings["early"] and converged(r_factors[first:])):
         began = time.perf_counter()
         task.run(1)
         seconds += time.perf_counter() - began
