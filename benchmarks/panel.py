@@ -4,6 +4,7 @@
     python benchmarks/panel.py                       every cell that is not done yet, into outputs/panel
     python benchmarks/panel.py --only 1e4 --list
     python benchmarks/panel.py --lsqml python        with pty-chi's LSQ-ML beside it, by a Python that has it
+    python benchmarks/panel.py --strengths           with every strength of the prior, of cells with a known beam
 
 Objects are photographs and textures of scikit-image (amplitude .6 to 1 from one, phases of 1.5 rad from
 another) and leaves: overlapping disks with sharp edges, absorption tied to phase. Probes: a defocused zone
@@ -38,7 +39,7 @@ from ptycho.config import LsqmlConfig
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
 from ptycho.iterative import lsqml
-from ptycho.reconstruction.maximum_likelihood import Wishes, solve
+from ptycho.reconstruction.maximum_likelihood import STRENGTHS, Wishes, solve
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
 
@@ -212,6 +213,15 @@ def run(cell: Cell) -> dict[str, object]:
     return row
 
 
+def run_strengths(cell: Cell) -> dict[str, object]:
+    data, truth, probe = scan_of(cell)
+    found = {}
+    for strength in STRENGTHS:
+        wishes = Wishes(probe=False, positions=False, flux=False, background=False, strength=strength)
+        found[f"{strength:g}"] = error_of(solve(data, wishes, 0).state.object, truth, data, probe)
+    return {"by_strength": found}
+
+
 def run_lsqml(cell: Cell, python: str) -> dict[str, object]:
     data, truth, probe = scan_of(cell)
     moved = cell.wrong in ("positions", "free", "all")
@@ -235,6 +245,23 @@ def table(rows: list[dict[str, object]]) -> str:
         pairs = [f"{row[way]:.3f} | {row[f'{way}_s']:.1f}" if way in row else "– | –" for way in ways]
         lines.append(f"| {row['cell']} | {row['patterns']} | {' | '.join(pairs)} | {row['decided']} |")
     return "\n".join(lines) + "\n"
+
+
+def hits(rows: list[dict[str, object]]) -> str:
+    """How good the strengths are that the program chose."""
+    ratios, best = [], 0
+    for row in rows:
+        if "by_strength" in row:
+            chosen = row["decided"].rsplit("λ ", 1)[-1]
+            least = min(row["by_strength"].values())
+            ratios.append(row["by_strength"][chosen] / least)
+            best += ratios[-1] == 1
+    if not ratios:
+        return ""
+    return (
+        f"\nOf {len(ratios)} scans with a known beam the program chose the best strength in {best}; its error is "
+        f"{np.median(ratios):.3f} times the best one's in the median, {max(ratios):.3f} times at most.\n"
+    )
 
 
 def picture(rows: list[dict[str, object]]) -> Figure:
@@ -267,6 +294,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cells whose name has this in it")
     parser.add_argument("--list", action="store_true", help="their names, and nothing else")
     parser.add_argument("--output", type=Path, default=Path("outputs/panel"))
+    parser.add_argument("--strengths", action="store_true", help="every strength of the prior")
     parser.add_argument("--lsqml", metavar="PYTHON", help="an interpreter with pty-chi")
     options = parser.parse_args()
     chosen = [cell for cell in cells() if options.only in cell.name]
@@ -281,10 +309,12 @@ def main() -> None:
             store(place, row := row | run(cell))
         if options.lsqml and f"lsqml_{EPOCHS[-1]}" not in row:
             store(place, row := row | run_lsqml(cell, options.lsqml))
+        if options.strengths and cell.wrong == "nothing" and "by_strength" not in row:
+            store(place, row := row | run_strengths(cell))
         print(table([row]).splitlines()[-1], flush=True)
     places = (options.output / f"{cell.name.replace(' ', '_')}.json" for cell in cells())
     rows = [json.loads(place.read_text()) for place in places if place.exists()]
-    (options.output / "results.md").write_text(table(rows))
+    (options.output / "results.md").write_text(table(rows) + hits(rows))
     picture(rows).savefig(options.output / "panel.png", dpi=150)
 
 
