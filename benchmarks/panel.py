@@ -4,7 +4,7 @@
     python benchmarks/panel.py                       every cell that is not done yet, into outputs/panel
     python benchmarks/panel.py --only 1e4 --list
     python benchmarks/panel.py --lsqml python        with pty-chi's LSQ-ML beside it, by a Python that has it
-    python benchmarks/panel.py --strengths           with every strength of the prior, of cells with a known beam
+    python benchmarks/panel.py --strengths           every strength of the prior, where the beam is known
 
 Objects are photographs and textures of scikit-image (amplitude .6 to 1 from one, phases of 1.5 rad from
 another) and leaves: overlapping disks with sharp edges, absorption tied to phase. Probes: a defocused zone
@@ -259,8 +259,8 @@ def hits(rows: list[dict[str, object]]) -> str:
     if not ratios:
         return ""
     return (
-        f"\nOf {len(ratios)} scans with a known beam the program chose the best strength in {best}; its error is "
-        f"{np.median(ratios):.3f} times the best one's in the median, {max(ratios):.3f} times at most.\n"
+        f"\nOf {len(ratios)} scans with a known beam the program chose the best strength in {best}; "
+        f"its error is {np.median(ratios):.3f} times the best one's in the median, {max(ratios):.3f} times at most.\n"
     )
 
 
