@@ -39,7 +39,8 @@ from ptycho.config import LsqmlConfig
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
 from ptycho.iterative import lsqml
-from ptycho.reconstruction.maximum_likelihood import STRENGTHS, Wishes, solve
+from ptycho.reconstruction.maximum_likelihood import Wishes, solve
+from ptycho.reconstruction.prior import PRIORS
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
 
@@ -216,7 +217,7 @@ def run(cell: Cell) -> dict[str, object]:
 def run_strengths(cell: Cell) -> dict[str, object]:
     data, truth, probe = scan_of(cell)
     found = {}
-    for strength in STRENGTHS:
+    for strength in (0.0, *PRIORS[Wishes.prior].strengths):
         wishes = Wishes(probe=False, positions=False, flux=False, background=False, strength=strength)
         found[f"{strength:g}"] = error_of(solve(data, wishes, 0).state.object, truth, data, probe)
     return {"by_strength": found}
@@ -260,7 +261,8 @@ def hits(rows: list[dict[str, object]]) -> str:
         return ""
     return (
         f"\nOf {len(ratios)} scans with a known beam the program chose the best strength in {best}; "
-        f"its error is {np.median(ratios):.3f} times the best one's in the median, {max(ratios):.3f} times at most.\n"
+        f"its error is {np.median(ratios):.3f} times the best one's in the median, "
+        f"{max(ratios):.3f} times at most.\n"
     )
 
 

@@ -301,7 +301,7 @@ class SolverConfig:
     position_model: str = "free"
     flux: bool | None = None
     background: bool | None = None
-    prior: str = "smooth"
+    prior: str = "edges"
     strength: float | None = None
     noise: str = "auto"
     POSITION_MODELS: ClassVar[tuple[str, ...]] = ("free", "affine", "all")

@@ -20,7 +20,7 @@ import numpy as np
 from ptycho.preparation.finding import Finding
 from ptycho.progress import Advance
 from ptycho.reconstruction.judge import Comparison, Judge, compare_shares, keep_out
-from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.prior import PRIORS, Prior
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import ENOUGH, NEARLY, OBJECT_ALONE, Fit, Terms, fit, fit_to_the_end
@@ -32,12 +32,10 @@ log = logging.getLogger(__name__)
 
 CORE_PIXELS, FEWEST = 2**20, 100  # of the patterns that decide, and how many there are at least
 DECIDING = 60  # steps of a fit that decides, at most
-WEAK = 10.0  # λ while it is decided: an object that is rough where little lights it tells nothing
 BEGINNING = 120  # steps of the first of them, from a constant
 ON_THE_CORE = 150  # steps of all that is free, once it is decided
 FIRST = 30  # steps of the object alone, on the whole scan
 MOST_MODES = 3
-STRENGTHS = (0.0, 10.0, 30.0, 100.0, 300.0)  # λ that are tried, of prior=smooth
 TELLING = 5.0  # times what an uncertain object passes for: a background
 DARKEST = 0.02  # of the pixels, whose mean is what a background begins with
 NOISE_ROUNDS, SAME_NOISE = 8, 0.03  # until the noise changes by less
@@ -68,7 +66,7 @@ class Wishes:
     background: Choice = None
     modes: int | None = None
     moves: str = "free"
-    prior: str = "smooth"
+    prior: str = "edges"
     strength: float | None = None
     noise: str = "auto"
     lit: np.ndarray | None = None
@@ -152,8 +150,14 @@ class Deciding:
 
 
 def weak_prior(wishes: Wishes) -> Prior:
-    """What smooths while freedoms are decided: as much as is asked for, else a little."""
-    return Prior(wishes.prior, WEAK if wishes.strength is None else wishes.strength)
+    """While freedoms are decided: as much as is asked for, else a little.
+
+    An object that is rough where little lights it tells nothing.
+    """
+    if wishes.prior == "none":
+        return Prior()
+    weakest = PRIORS[wishes.prior].strengths[0]
+    return Prior(wishes.prior, weakest if wishes.strength is None else wishes.strength)
 
 
 def solve(
@@ -242,7 +246,7 @@ def choose_prior(deciding: Deciding) -> Prior:
     tried: list[tuple[float, np.ndarray]] = []
     state = deciding.state
     still = replace(deciding.free, probe=False, positions=False, flux=False, background=False)
-    for strength in STRENGTHS:
+    for strength in (0.0, *PRIORS[wishes.prior].strengths):
         ends = (wishes.steps, ENOUGH) if not tried else (DECIDING, NEARLY)
         state = deciding.fitted(state, still, Prior(wishes.prior, strength), *ends).state
         tried.append((strength, deciding.judge.score(state, deciding.free)))

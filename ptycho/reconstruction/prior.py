@@ -4,7 +4,7 @@
     edges    λ Σ (√(|∇O|² + δ²) − δ)         smooth, too, but steps cost by their height, not by its square
 
 ∇O are the differences of neighbouring pixels along rows and columns. λ is in units of −log p of an object of
-order one, so that more light leaves less to the prior. Another prior is one more function in :data:`PRIORS`.
+order one, so that more light leaves less to the prior. Another prior is one more line in :data:`PRIORS`.
 Sources: Tikhonov; Charbonnier et al., IEEE Trans. Image Process. 6 (1997) 298.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,14 +34,14 @@ class Prior:
     @property
     def curvature(self) -> float:
         """Of the term in one pixel, where it is largest."""
-        return 0.0 if self.kind == "none" else PRIORS[self.kind][1] * self.strength
+        return 0.0 if self.kind == "none" else PRIORS[self.kind].curvature * self.strength
 
     def __call__(self, image: np.ndarray) -> tuple[float, np.ndarray]:
         """The term, and its gradient ``∂/∂re + i ∂/∂im``; ``image (M, M)`` complex64."""
         if self.kind == "none" or not self.strength:
             return 0.0, np.zeros_like(image)
         rows, cols = _differences(image)
-        value, weight = PRIORS[self.kind][0](np.abs(rows) ** 2 + np.abs(cols) ** 2)
+        value, weight = PRIORS[self.kind].function(np.abs(rows) ** 2 + np.abs(cols) ** 2)
         gradient = _adjoint(weight * rows, weight * cols)
         return self.strength * value, (self.strength * gradient).astype(image.dtype)
 
@@ -54,12 +55,24 @@ def _edges(square: np.ndarray) -> tuple[float, np.ndarray | np.float32]:
     return float(np.sum(root - np.float32(STEP), dtype=float)), 1 / root
 
 
-PRIORS: dict[str, tuple[Callable[[np.ndarray], tuple[float, np.ndarray | np.float32]], float]] = {
-    "smooth": (_smooth, 8.0),
-    "edges": (_edges, 4 / STEP),
+class Kind(NamedTuple):
+    """A prior of strength one.
+
+    Attributes:
+        function: of ``|∇O|² (M, M)``: its sum, and the weight of ∇O in the gradient.
+        curvature: the largest, in a pixel.
+        strengths: λ that are tried where none is asked for, the weakest first.
+    """
+
+    function: Callable[[np.ndarray], tuple[float, np.ndarray | np.float32]]
+    curvature: float
+    strengths: tuple[float, ...]
+
+
+PRIORS = {
+    "smooth": Kind(_smooth, 8.0, (10.0, 30.0, 100.0, 300.0)),
+    "edges": Kind(_edges, 4 / STEP, (3.0, 10.0, 30.0, 100.0)),
 }
-"""Name to a function of ``|∇O|² (M, M)`` that gives its sum and the weight of ∇O in the gradient, and to the
-largest curvature in a pixel, both at λ = 1."""
 
 
 def _differences(image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
