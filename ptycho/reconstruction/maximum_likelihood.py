@@ -3,8 +3,7 @@
 1. On the *core*, some neighbouring patterns in the middle of the scan, the object is fitted to the beam as
    it is told; then one thing more is freed after the other, the simplest first, and kept where patterns (or
    photons) that were kept out are explained better by more than chance: probe, positions, flux, another
-   mode, background. Then the strength of the prior is chosen in the same way, the weakest of those as good
-   as the best.
+   mode, background. Then the strength of the prior is chosen in the same way.
 2. On the whole scan the object begins as a constant under the beam of the core, and all that was freed is
    fitted until steps gain nothing more.
 """
@@ -239,7 +238,7 @@ def _offer_modes(deciding: Deciding) -> None:
 
 
 def choose_prior(deciding: Deciding) -> Prior:
-    """The weakest prior that is as good as the best, by what was kept out; the beam stays as it is."""
+    """The strength that is best by what was kept out, or none if that is as good; the beam stays as it is."""
     wishes = deciding.wishes
     if wishes.prior == "none" or wishes.strength is not None:
         return Prior(wishes.prior, wishes.strength or 0.0)
@@ -251,7 +250,7 @@ def choose_prior(deciding: Deciding) -> Prior:
         state = deciding.fitted(state, still, Prior(wishes.prior, strength), *ends).state
         tried.append((strength, deciding.judge.score(state, deciding.free)))
     best = min(tried, key=lambda one: np.log(one[1]).mean())
-    chosen = next(one for one in tried if not compare_shares(best[1], one[1]).clear)
+    chosen = best if compare_shares(best[1], tried[0][1]).clear else tried[0]
     told = ", ".join(f"λ {strength:g}: {_middle(scores):.4f}" for strength, scores in tried)
     deciding.decisions.append(
         Finding(
