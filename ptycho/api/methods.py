@@ -26,8 +26,8 @@ def reconstructed(
     if with_halves:
         pixel = each.scan.pixel.metres
         scores["half_scan_frc"] = None if halves is None else assessment.resolution(halves, pixel)
-    if (truth := assessment.compared(recon, each.scan)) is not None:
-        scores["against_the_truth"] = truth
+    if scan.truth is not None:
+        scores["against_the_truth"] = assessment.compared(recon, each.scan)
     return Result(method, scores, tuple(each.found), recon, each)
 
 

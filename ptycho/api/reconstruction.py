@@ -58,6 +58,10 @@ def reconstruct(
         **settings: further keys of the section ``solver`` (``steps``, ``flux``, ``background``, ``noise``,
             ``position_model``) or, for ``lsqml``, ``iterative`` (``epochs``, …).
 
+    Returns:
+        Object, beam and scores. ``scores["against_the_truth"]`` is there where the scan's truth is known, and
+        None where it covers too little to be scored.
+
     Raises:
         ConfigError: a setting that is unknown or cannot be; a scan of too few patterns; no pty-chi.
         LsqmlError: pty-chi failed.
