@@ -68,7 +68,7 @@ def reconstruct(
     """
     if method not in SECTIONS:
         raise ConfigError(f"method={method}: must be one of {', '.join(SECTIONS)}")
-    own = {"positions": positions} | {key: plain(value) for key, value in settings.items()}
+    own = {"positions": positions} | settings
     probe = {"kind": "own", "learn": learn_probe, "modes": probe_modes}
     if method == "solver":
         own |= {"prior": prior, "strength": strength}
@@ -117,6 +117,6 @@ def _start_tensorflow() -> None:
 
 
 def _configuration(scan: Scan, values: Mapping[str, Any]) -> ScanRunConfig:
-    config = from_mapping({"data": {"file": list(scan.data.file)}, **values})
+    config = from_mapping(plain({"data": {"file": scan.data.file}, **values}))
     assert isinstance(config, ScanRunConfig)
     return replace(config, data=scan.data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -144,15 +145,16 @@ def open_scan(file: str | Path, **data: Any) -> Scan:
         ConfigError: an unknown key, a wrong value, or a file that cannot be understood; the message is one
             line that names the key, as ``data.…``.
     """
-    section = {key: plain(value) for key, value in data.items()}
-    config = from_mapping({"data": {"file": [str(file)], **section}})
+    config = from_mapping(plain({"data": {"file": [str(file)], **data}}))
     assert isinstance(config, ScanRunConfig)
     found = understand(opened(config.data), config.data)
     return Scan(Path(file).stem, config.data, found, found.raw.object)
 
 
 def plain(value: Any) -> Any:
-    """What YAML could hold, of a number of NumPy, a tuple, an array or a path."""
+    """What YAML could hold, of numbers of NumPy, tuples, arrays or paths, also in a dictionary."""
+    if isinstance(value, Mapping):
+        return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, Path):

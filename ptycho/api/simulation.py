@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.api.arrays import checked_probe
-from ptycho.api.scan import Scan
+from ptycho.api.scan import Scan, plain
 from ptycho.config import ZonePlateProbe, check
 from ptycho.config.mapping import to_dataclass
 from ptycho.scan.probe import ZONE_PLATE_WINDOW_NM, fresnel_number, make_probe
@@ -56,10 +56,10 @@ def simulate(
         "step_px64": step_px64,
         "path": path,
         "sample": sample,
-        "imperfections": dict(imperfections or {}),
+        "imperfections": imperfections or {},
         "seed": seed,
     }
-    settings: ScanSettings = to_dataclass(ScanSettings, values)
+    settings: ScanSettings = to_dataclass(ScanSettings, plain(values))
     allowed = f"at least {SMALLEST_UNDER_THE_PLATE} under the zone plate, or with a probe of that size"
     check(probe is not None or N >= SMALLEST_UNDER_THE_PLATE, "N", N, allowed)
     plate = ZonePlateProbe()
