@@ -102,6 +102,28 @@ def test_pixels_that_were_not_measured_count_for_nothing(arrays):
     np.testing.assert_array_equal(one.object, other.object)
 
 
+def test_another_method_gets_its_settings_and_is_judged_alike(arrays, monkeypatch):
+    """LSQ-ML, with a stand-in for pty-chi's process: a flat object under the beam that it was given."""
+    from ptycho.iterative import lsqml
+
+    asked = []
+
+    def stand_in(data, settings, seed, advance, scratch):
+        asked.append((settings.epochs, settings.modes, settings.positions, seed, len(data.positions)))
+        flat = np.ones((data.object_size,) * 2, np.complex64)
+        return lsqml.LsqmlResult(flat, data.modes, data.positions, 1.0, np.array([0.5]), "0")
+
+    monkeypatch.setattr("ptycho.api.reconstruction.available", lambda python: None)
+    monkeypatch.setattr(lsqml, "reconstruct", stand_in)
+    scan = ptycho.Scan.from_arrays(*arrays[:3], counts=True)
+    made = ptycho.reconstruct(scan, "lsqml", epochs=np.int64(3), probe_modes=2, positions=False, seed=7)
+    assert asked == [(3, 2, False, 7, 38)]  # two of forty patterns are kept out
+    assert (
+        made.method == "lsqml" and (made.object[made.mask] == 1).all() and not made.object[~made.mask].any()
+    )
+    assert "patterns_unexplained" in made.scores["flags"]
+
+
 # ---- what is shown and kept
 
 
