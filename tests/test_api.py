@@ -220,7 +220,7 @@ def test_what_goes_with_the_arrays_is_checked(arrays, more, message):
         ({"strength": -1.0}, "solver.strength=-1.0: must be a finite number >= 0"),
         ({"stepz": 3}, r"solver.stepz=3: unknown key; did you mean solver.steps\?"),
         ({"probe_modes": 99}, "probe.modes=99: must be from 1 to 8"),
-        ({"method": "lsqml", "prior": "edges"}, "prior=edges: method=lsqml knows no such thing"),
+        ({"method": "lsqml", "prior": "none"}, "prior=none: method=lsqml knows no such thing"),
         ({"method": "lsqml", "epochs": 0}, "iterative.epochs=0"),
     ],
 )

@@ -14,6 +14,7 @@ from ptycho.api.scan import Scan, plain
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.backend import require_tensorflow
 from ptycho.config.mapping import from_mapping
+from ptycho.config.sections import SolverConfig
 from ptycho.iterative.lsqml import available
 from ptycho.quiet_start import start_tensorflow
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 SECTIONS = {"solver": "solver", "lsqml": "iterative"}
 """Method to the section of the configuration that has its settings."""
+DEFAULT_PRIOR = SolverConfig.prior
 
 
 def reconstruct(
@@ -31,7 +33,7 @@ def reconstruct(
     probe_modes: int | None = None,
     positions: bool | None = None,
     learn_probe: bool | None = None,
-    prior: str = "smooth",
+    prior: str = DEFAULT_PRIOR,
     strength: float | None = None,
     seed: int = 0,
     progress: bool = True,
@@ -48,7 +50,8 @@ def reconstruct(
         positions: whether they are corrected; None: where patterns that are kept out are explained better
             by it (``lsqml``: yes).
         learn_probe: the same for the probe; ``lsqml`` always corrects it.
-        prior: of the object: ``smooth``, ``edges`` or ``none``; of the solver alone.
+        prior: of the object, for the solver alone: ``smooth``, ``edges`` or ``none``; the default is that of
+            ``conf/solver/default.yaml``.
         strength: of the prior, λ; None: chosen by patterns that are kept out.
         seed: of all that is random.
         progress: a bar on a terminal or in a notebook.
@@ -93,7 +96,7 @@ def _refuse_what_only_the_solver_has(
 ) -> None:
     asked = {
         "learn_probe": (learn_probe, learn_probe is not False),
-        "prior": (prior, prior == "smooth"),
+        "prior": (prior, prior == DEFAULT_PRIOR),
         "strength": (strength, strength is None),
         "half_scans": (half_scans, not half_scans),
     }
