@@ -1,7 +1,15 @@
 """PtychoPINN: physics-informed neural networks for ptychography.
 
 A network turns groups of diffraction patterns into the complex object they came from. It is trained
-without ground truth: its last layers are the physics of the measurement.
+without ground truth: its last layers are the physics of the measurement. A solver does the same for a
+measured scan, by maximum likelihood.
+
+The door for Python (``docs/api.md``)::
+
+    scan = ptycho.open_scan("file.cxi", energy_eV=8800)
+    result = ptycho.reconstruct(scan)
+    result.plot()
+    result.save("product.h5")
 
 Notation, used everywhere (arrays are ``(…, row, col)``; layers that need channels are NHWC)
 
@@ -30,13 +38,52 @@ The way of the data
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ptycho.api.reconstruction import reconstruct
+    from ptycho.api.result import Beam, Result
+    from ptycho.api.scan import Scan, open_scan
+    from ptycho.api.simulation import simulate
+    from ptycho.config import ConfigError
+    from ptycho.preparation.finding import Finding
     from ptycho.run.loaded import LoadedModel
 
 __version__ = "0.1.0"
+__all__ = [
+    "Beam",
+    "ConfigError",
+    "Finding",
+    "Result",
+    "Scan",
+    "load_model",
+    "open_scan",
+    "reconstruct",
+    "simulate",
+]
+
+_PLACES = {  # imported when they are asked for: ``import ptycho`` loads nothing heavy
+    "Beam": "ptycho.api.result",
+    "ConfigError": "ptycho.config",
+    "Finding": "ptycho.preparation.finding",
+    "Result": "ptycho.api.result",
+    "Scan": "ptycho.api.scan",
+    "open_scan": "ptycho.api.scan",
+    "reconstruct": "ptycho.api.reconstruction",
+    "simulate": "ptycho.api.simulation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'ptycho' has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def load_model(run: str | Path, name: str = "pinn") -> LoadedModel:

@@ -26,14 +26,17 @@ class Progress:
         total: patterns in all; one that is seen ten times counts ten times.
         done: patterns that were done before, by another process.
         delay: seconds until there is a bar; a loop that takes less shows none.
+        bar: whether there is one; None: on a terminal.
     """
 
-    def __init__(self, title: str, total: int, done: int = 0, delay: float = BAR_DELAY_S) -> None:
+    def __init__(
+        self, title: str, total: int, done: int = 0, delay: float = BAR_DELAY_S, bar: bool | None = None
+    ) -> None:
         self._title, self._total, self._done = title, total, done
         self._first: int | None = None  # done when the clock started
         self._bar = (
             tqdm(total=total, initial=done, desc=title, unit="pattern", unit_scale=True, delay=delay)
-            if sys.stderr.isatty()
+            if (sys.stderr.isatty() if bar is None else bar)
             else None
         )
         self._start = self._last_line = time.monotonic()

@@ -13,11 +13,11 @@ from functools import partial
 from omegaconf import DictConfig
 
 from ptycho.files.atomic import WriteError
+from ptycho.quiet_start import start_tensorflow
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line import attempt, in_turn, job_path, leave, plan_and_perform
 from workflows.config import NO_KEY, explained
 from workflows.infer_config import InferJob, infer_config, plan, unknown_key
-from workflows.quiet_start import start_tensorflow
 
 PATHS = ("run", "data", "output_dir")
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import NoReturn
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+from ptycho.quiet_start import start_tensorflow
 from ptycho.xla_report.health import diagnose
-from workflows.quiet_start import start_tensorflow
 
 DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 """All that any case takes, known before TensorFlow is imported."""

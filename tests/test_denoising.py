@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import reference
 
+from ptycho.methods.assessment import Recon, judged, trust_row
 from ptycho.reconstruction.denoising import denoised, photon_noise
 from ptycho.reconstruction.stitching import Stitched, covered
 from workflows.scan import without_noise
-from workflows.scan_assessment import Recon, judged, trust_row
 
 
 def test_photon_noise_is_that_of_the_information_in_the_amplitudes(dataset_of):

@@ -12,7 +12,8 @@ from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.mapping import to_dataclass
 from ptycho.preparation.prepare import understand
-from workflows.inspect_scan import InspectConfig, lines, opened, report
+from ptycho.readers.scans.table import opened
+from workflows.inspect_scan import InspectConfig, lines, report
 from workflows.scan_plan import planned
 
 SCRIPT, INSPECT = ROOT / "scripts" / "scan_workflow.py", ROOT / "scripts" / "inspect_scan.py"

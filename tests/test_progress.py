@@ -82,3 +82,14 @@ def test_a_short_loop_leaves_no_bar(monkeypatch):
         shown._bar.last_print_t = 0
         shown.advance(32)
     assert sys.stderr.getvalue() == ""
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_bar_can_be_asked_for_and_refused(monkeypatch, terminal):
+    """A notebook is no terminal, and wants one."""
+    for wanted in (False, True):
+        stderr = Terminal() if terminal else io.StringIO()
+        monkeypatch.setattr(sys, "stderr", stderr)
+        with closing(progress.Progress("pinn", total=16, delay=0, bar=wanted)) as shown:
+            shown.advance(16)
+        assert ("pinn" in stderr.getvalue()) == wanted

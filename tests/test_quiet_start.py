@@ -6,13 +6,13 @@ import sys
 import pytest
 from helpers_cli import fresh
 
-from workflows import quiet_start
+from ptycho import quiet_start
 
 TENSORFLOW = re.compile(r"^[IWEF]\d{4} |absl|cuda|oneDNN", re.M)
-START = "from workflows.quiet_start import start_tensorflow; start_tensorflow(); "
+START = "from ptycho.quiet_start import start_tensorflow; start_tensorflow(); "
 LINES = """
 import os, sys
-from workflows.quiet_start import noise, without_lines
+from ptycho.quiet_start import noise, without_lines
 with without_lines(noise()):
     os.write(2, b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\\n")
     os.write(2, b"I0000 00:00:1795.545394   11689 port.cc:153] oneDNN custom operations are on.\\n")
@@ -38,7 +38,7 @@ def test_who_asks_for_all_lines_is_given_them(tmp_path):
 def test_real_errors_are_shown(tmp_path, device):
     """That CUDA cannot begin is one of them where there is a device."""
     pattern = str(tmp_path) if device else "/no/such"
-    words = f"import workflows.quiet_start as q; q.DEVICES = ({pattern!r},)\n{LINES.replace('END', 'pass')}"
+    words = f"import ptycho.quiet_start as q; q.DEVICES = ({pattern!r},)\n{LINES.replace('END', 'pass')}"
     lines = fresh(tmp_path, "-c", words).stderr.splitlines()
     assert [line.split("] ")[-1].split(":")[0] for line in lines] == [
         *(["failed call to cuInit"] if device else []),

@@ -75,8 +75,8 @@ def test_no_pattern_is_both_fitted_and_kept_out(scan, tmp_path):
     from ptycho.config.data import DataConfig
     from ptycho.config.sections import SolverConfig
     from ptycho.preparation.prepare import understand
+    from ptycho.readers.scans.table import opened
     from ptycho.run.folder import RunFolder
-    from workflows.inspect_scan import opened
     from workflows.scan import prepared
 
     data_of_file = DataConfig(file=str(scan), domain="amplitude")

@@ -15,6 +15,7 @@ import workflows.scan
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.sections import StitchConfig
+from ptycho.methods.assessment import Recon
 from ptycho.portable.network import portable
 from ptycho.portable.table import FORMATS
 from ptycho.preparation.geometry import object_pixel, positions_in_pixels
@@ -26,7 +27,6 @@ from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
 from workflows.export_model import ExportModelConfig, described
-from workflows.scan_assessment import Recon
 from workflows.scan_plan import planned, understood
 from workflows.simulate_scan import SimulateConfig, simulate_scan
 

@@ -8,11 +8,11 @@ import pytest
 import yaml
 from helpers_cli import ROOT
 
-from ptycho.config import ConfigError, ScanRunConfig, ZonePlateProbe
+from ptycho.config import ConfigError, OwnProbe, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
+from ptycho.methods.assessment import measurement_doubts
 from ptycho.preparation.dataset import joined, kept_out, number_kept_out, training_and_validation
 from ptycho.scan.dataset import Dataset
-from workflows.scan_assessment import measurement_doubts
 from workflows.scan_plan import planned
 from workflows.simulate_scan import SimulateConfig, simulate_scan
 
@@ -115,12 +115,12 @@ def test_joined_scans_have_groups_of_one_size():
 
 def test_few_measured_numbers_are_flagged(caplog):
     """16² numbers a pattern; unknown are two modes of 16² and the object, each of two real numbers."""
-    config = ScanRunConfig(data=DataConfig(file="-"))
-    assert measurement_doubts(dataset(4), config) == ["few_measurements"]
+    probe = OwnProbe()
+    assert measurement_doubts(dataset(4), probe) == ["few_measurements"]
     assert "few_measurements: 4 patterns have" in caplog.text
-    assert measurement_doubts(dataset(60), config) == []
-    known = replace(config, probe=replace(config.probe, learn=False))
-    assert measurement_doubts(dataset(20), config) and not measurement_doubts(dataset(20), known)
+    assert measurement_doubts(dataset(60), probe) == []
+    known = OwnProbe(learn=False)
+    assert measurement_doubts(dataset(20), probe) and not measurement_doubts(dataset(20), known)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers_scans import Frames
 
-from ptycho.config.data import DataConfig
+from ptycho.config.data import DataConfig, KeyMap
 from ptycho.preparation.prepare import understand
 from ptycho.readers.scans.raw_scan import RawScan
 
@@ -126,3 +126,21 @@ def test_columns_are_exchanged_before_they_become_pixels():
     scan = understand(raw((24, 30), "centre"), config((False, False, False), position_axes="xy"))
     step = scan.positions[3] - scan.positions[0]
     np.testing.assert_allclose(step, [0, 8e-7 / scan.pixel.metres[1]], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("how", ["array", "table"])
+def test_columns_that_the_reader_has_exchanged_stay(tmp_path, how):
+    """``data.position_axes=xy`` of a named array or of a table without names: once, not twice."""
+    from ptycho.readers.scans.table import opened
+
+    xy = np.stack(np.meshgrid(np.arange(4) * 3.0, np.arange(3) * 2.0), axis=-1).reshape(-1, 2)  # x is fast
+    patterns = np.random.default_rng(0).poisson(40, (12, 16, 16)).astype(np.uint16)
+    np.savez(tmp_path / "scan.npz", data=patterns, xy=xy)
+    np.savetxt(tmp_path / "xy.csv", xy, delimiter=",")
+    named = {"patterns": "data", "positions": "xy"}
+    table = {"positions_file": str(tmp_path / "xy.csv")}
+    where = {"keys": KeyMap(**named)} if how == "array" else {"keys": KeyMap(patterns="data"), **table}
+    settings = DataConfig(file=str(tmp_path / "scan.npz"), unit="px", position_axes="xy", N=16, **where)
+    positions = understand(opened(settings), settings).positions
+    np.testing.assert_allclose(positions[1] - positions[0], [0, 3])
+    np.testing.assert_allclose(positions[4] - positions[0], [2, 0])

@@ -15,11 +15,11 @@ from ptycho.config.mapping import show
 from ptycho.exports.table import check_output
 from ptycho.portable.description import ENTRY, Description
 from ptycho.portable.table import FORMATS, PRECISIONS, Format
+from ptycho.quiet_start import start_tensorflow
 from ptycho.run.network import StoredNetwork, is_stored, read_network
 from ptycho.run.pretrained import run_folder
 from ptycho.run.record import check_no_file_of_a_run
 from ptycho.run.stored_config import read_config
-from workflows.quiet_start import start_tensorflow
 
 SAVED_MODEL = re.compile(rf"\w+\.pb|variables/variables\..+|assets\.extra/{re.escape(ENTRY)}")
 log = logging.getLogger(__name__)

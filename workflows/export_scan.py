@@ -30,11 +30,11 @@ from ptycho.preparation.prepare import understand
 from ptycho.progress import Progress
 from ptycho.readers import load_dataset
 from ptycho.readers.scans.raw_scan import wavelength_m
+from ptycho.readers.scans.table import opened
 from ptycho.run import names
 from ptycho.run.record import check_no_file_of_a_run, problem, read_record
 from ptycho.run.stored_config import read_config
 from ptycho.scan.probe import ZONE_PLATE_WINDOW_NM
-from workflows.inspect_scan import opened
 
 ROLES = ("test", "train", "val")
 TRUTH = "gt"

@@ -27,6 +27,7 @@ from ptycho.evaluation.trust import (
 from ptycho.files.atomic import WriteError
 from ptycho.files.file_array import FileArray
 from ptycho.files.lock import locked
+from ptycho.methods.assessment import share_of_noise
 from ptycho.reconstruction.misfit import misfit
 from ptycho.reconstruction.stitching import Stitched, stitch
 from ptycho.run import names
@@ -39,7 +40,6 @@ from ptycho.training.interrupt import StopRequest, remove_traces
 from workflows.assess import drawn, pattern_doubts, probe_doubts, scored, store_recon
 from workflows.device import device_facts, prepare_tensorflow
 from workflows.infer_config import InferJob, describe_probe
-from workflows.scan_assessment import share_of_noise
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,7 @@ from ptycho.config.data import DataConfig
 from ptycho.evaluation.scan_figures import inspected
 from ptycho.files.atomic import write_atomically
 from ptycho.preparation.prepare import Understood, understand
-from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
-from ptycho.readers.scans.table import open_scan
+from ptycho.readers.scans.table import opened
 from ptycho.run.record import check_no_file_of_a_run
 
 log = logging.getLogger(__name__)
@@ -27,20 +26,6 @@ class InspectConfig:
 
     data: DataConfig
     output: str | None = None
-
-
-def opened(config: DataConfig) -> RawScan:
-    """The scan that the section ``data`` names, its patterns still in the file."""
-    options = ReadOptions(
-        format=config.format,
-        keys=config.keys.stated(),
-        unit=config.unit,
-        axes=config.position_axes,
-        positions_file=config.positions_file,
-        patterns_file=config.patterns_file,
-        stated=config.stated_quantities(),
-    )
-    return open_scan(config.path, options)
 
 
 def report(config: InspectConfig) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,48 +11,39 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.config import OwnProbe, ScanRunConfig
-from ptycho.evaluation.trust import ORIENTATION, SCALE
+from ptycho.config import ScanRunConfig
 from ptycho.exports import product
 from ptycho.exports.from_dataset import product_of
 from ptycho.files.file_array import FileArray
-from ptycho.iterative import lsqml
-from ptycho.preparation.dataset import joined, kept_out, measured_dataset, training_and_validation
-from ptycho.preparation.finding import Finding
-from ptycho.preparation.prepare import Understood, understand
-from ptycho.progress import Progress
+from ptycho.iterative.lsqml import LsqmlError
+from ptycho.methods.assessment import (
+    EXPLAINED,
+    SOLVER,
+    Fit,
+    Recon,
+    compared,
+    half_scans,
+    judged,
+)
+from ptycho.methods.lsqml import reconstruct as iterative
+from ptycho.methods.prepared import Prepared, Surroundings, beam_of, prepare, settings_of, solve_first
+from ptycho.methods.solver import continue_from, half_object
+from ptycho.preparation.dataset import joined, training_and_validation
+from ptycho.preparation.prepare import Understood
 from ptycho.reconstruction.denoising import denoised, photon_noise
-from ptycho.reconstruction.maximum_likelihood import Solved
-from ptycho.reconstruction.orientation import advice, better, orientations
-from ptycho.reconstruction.probe_guess import guessed_probe
-from ptycho.reconstruction.scale import PATTERNS, better_scale
-from ptycho.reconstruction.stitching import Stitched, covered, stitch
+from ptycho.reconstruction.stitching import Stitched, stitch
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
 from ptycho.run.pretrained import run_folder
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.probe import masked
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
 from workflows.assess import probe_doubts, store_recon
 from workflows.device import device_facts, prepare_tensorflow
-from workflows.inspect_scan import opened
-from workflows.scan_assessment import (
-    EXPLAINED,
-    SOLVER,
-    Fit,
-    Recon,
-    assembled,
-    compared,
-    drawn,
-    half_scans,
-    judged,
-    measurement_doubts,
-)
+from workflows.scan_assessment import assembled, drawn
 from workflows.scan_plan import ITERATIVE, NETWORK
-from workflows.scan_solver import continue_from, half_object, reconstruct
 from workflows.train_network import trained, training_facts
 
 log = logging.getLogger(__name__)
@@ -68,42 +58,6 @@ class ScanResult:
     metrics: dict[str, Any]
     recons: dict[str, dict[str, Recon]]
     folder: Path
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """A scan that is ready to be reconstructed.
-
-    Attributes:
-        name: of the scan, unique in its run.
-        scan: how its file was understood.
-        whole: all usable patterns, as the file describes them.
-        kept, out: indices of those that are fitted, and of those that are kept out to judge the result by.
-        data, free: the same with the probe, positions, … that explain them; free is None where none are out.
-        solved: what the solver made of them before any network; None: it was not asked to.
-        solution: how it came to it.
-        learned: modes of the probe that were found in the training, ``(K, N, N)``; None: those of ``data``.
-        found, doubts: what was settled, and flags that the results get.
-    """
-
-    name: str
-    scan: Understood
-    whole: Dataset
-    kept: np.ndarray
-    out: np.ndarray
-    data: Dataset
-    free: Dataset | None
-    found: list[Finding]
-    doubts: list[str]
-    solved: Recon | None = None
-    solution: Solved | None = None
-    learned: np.ndarray | None = None
-
-    def for_network(self) -> tuple[Dataset, Dataset | None]:
-        """``data`` and ``free`` with the probe that the network was trained with."""
-        if self.learned is None:
-            return self.data, self.free
-        return self.data.under(self.learned), None if self.free is None else self.free.under(self.learned)
 
 
 def run(
@@ -141,93 +95,15 @@ def run(
 
 
 def prepared(name: str, scan: Understood, config: ScanRunConfig, folder: RunFolder) -> Prepared:
-    """The patterns read, a probe and an orientation settled, and some patterns kept out."""
+    """A scan made ready, and solved where that is asked for."""
     log.info("%s: %s", config.data.path, scan.raw.format)
     for finding in scan.findings:
         log.info("%s", finding)
     for warning in scan.warnings:
         log.warning("%s", warning)
-    scan, whole, found, doubts = settled(scan, config, folder)
-    kept, out = kept_out(whole, config.free_fraction, config.seed)
-    log.info("%d patterns are fitted, %d are kept out to judge the result by", len(kept), len(out))
-    data = whole.subset(kept, config.patterns_in_group)
-    free = whole.subset(out, 1) if len(out) else None
-    doubts = doubts + measurement_doubts(data, config)
-    ready = Prepared(name, scan, whole, kept, out, data, free, found, doubts)
-    return solve_first(ready, config, folder) if config.solver.steps else ready
-
-
-def solve_first(each: Prepared, config: ScanRunConfig, folder: RunFolder) -> Prepared:
-    """The scan with the probe, positions, … that the solver finds, and its object."""
-    with folder.timed(SOLVER):
-        recon, solution, decisions = reconstruct(each.whole, each.kept, each.out, config)
-    with folder.timed("scale"):
-        warned, doubts = scale_doubts(each.whole, solution)
-    return replace(
-        each,
-        scan=replace(each.scan, warnings=(*each.scan.warnings, *warned)),
-        data=recon.data,
-        free=recon.free,
-        solved=recon,
-        solution=solution,
-        found=[*each.found, *decisions],
-        doubts=[*each.doubts, *doubts],
-    )
-
-
-def scale_doubts(told: Dataset, solution: Solved) -> tuple[list[str], list[str]]:
-    """A warning and a flag where positions of another scale explain the patterns better; or none.
-
-    Where neither probe nor positions were found, a wrong scale cannot hide.
-    """
-    if not (solution.free.probe or solution.free.positions):
-        return [], []
-    scale = better_scale(told, solution.terms, solution.state)
-    if not scale.clear:
-        return [], []
-    after = scale.before * np.exp(-scale.gain.gain)
-    warning = (
-        f"positions {scale.factor:.3f} times as far apart explain {PATTERNS} patterns better under the "
-        f"probe as it was told: deviance {scale.before:.4f} → {after:.4f} ± {after * scale.gain.error:.4f}"
-    )
-    log.warning("%s", warning)
-    return [warning], [SCALE]
-
-
-def settled(
-    scan: Understood, config: ScanRunConfig, folder: RunFolder
-) -> tuple[Understood, Dataset, list[Finding], list[str]]:
-    """The scan with a probe, if need be a guessed one, read the way that explains it; flags of doubt."""
-    data, found = read(scan, config, folder)
-    with folder.timed("probe_and_orientation"):
-        if scan.probe is None and isinstance(config.probe, OwnProbe):
-            guess = guessed_probe(data)
-            data = replace(data, probe=masked(guess.probe, config.probe), weaker_modes=None)
-            found.append(guess.finding)
-            log.info("%s", guess.finding)
-        trials = orientations(replace(data, weaker_modes=None))
-        clear = better(trials)
-    if clear is None:
-        return scan, data, found, []
-    told = advice(clear, trials, config.data)
-    if config.data.orientation != "auto":
-        log.warning("%s; or data.orientation=auto", told)
-        return replace(scan, warnings=(*scan.warnings, told)), data, found, [ORIENTATION]
-    log.info("data.orientation=auto: %s", told)
-    turned = clear.orientation.on(config.data)
-    scan = understand(opened(turned), turned)
-    data, again = read(scan, replace(config, data=turned), folder)
-    found = [*again, Finding("orientation", clear.orientation.keys(config.data), told)]
-    return scan, data, found, []
-
-
-def read(scan: Understood, config: ScanRunConfig, folder: RunFolder) -> tuple[Dataset, list[Finding]]:
-    """All patterns of the scan, read once."""
-    with folder.timed("reading"), closing(Progress("reading", len(scan.frames))) as progress:
-        data, found = measured_dataset(scan, config, folder.path, progress.advance)
-    for finding in found:
-        log.info("%s", finding)
-    return data, found
+    where = Surroundings(folder.path, folder.timed)
+    ready = prepare(name, scan, config, where)
+    return solve_first(ready, config, where) if config.solver.steps else ready
 
 
 def network(
@@ -264,8 +140,8 @@ def reconstructed(
         recons[SOLVER] = each.solved
     if ITERATIVE in config.models:
         try:
-            recons[ITERATIVE] = iterative(each, config, folder)
-        except lsqml.LsqmlError as error:
+            recons[ITERATIVE] = iterative(each, config, Surroundings(folder.path, folder.timed))
+        except LsqmlError as error:
             log.warning("%s; the table goes without it", error)
     if model is not None:
         infer = partial(inferred, model, config=config, scratch=folder.path)
@@ -281,20 +157,24 @@ def reconstructed(
         fits = {name: judged(recon) for name, recon in recons.items()}
     if config.stitch.method == "refined" and config.solver.steps and NETWORK in recons:
         with folder.timed("refinement"):
-            recons[REFINED] = continue_from(recons[NETWORK], each.solution, config)
+            recons[REFINED] = continue_from(recons[NETWORK], each.solution, settings_of(config, each.whole.N))
         fits[REFINED] = judged(recons[REFINED])
     product_name = chosen(fits)
     if config.denoise and recons[product_name].data.counts:
         with folder.timed(DENOISED):
             recons[DENOISED] = without_noise(recons[product_name])
             fits[DENOISED] = judged(recons[DENOISED])
+    halved = partial(
+        half_scans,
+        seed=config.seed,
+        group_size=config.patterns_in_group,
+        fixed="group_size" in config.model.FIXED,
+    )
     with folder.timed("half_scans"):
         if each.solved is not None and each.solution is not None:
-            halves = half_scans(half_object(each.solution, config.solver.steps), each.solved.data, config)
+            halves = halved(half_object(each.solution, config.solver.steps), each.solved.data)
         elif model is not None:
-            halves = half_scans(
-                partial(inferred, model, config=config, scratch=folder.path), each.data, config
-            )
+            halves = halved(partial(inferred, model, config=config, scratch=folder.path), each.data)
     with folder.timed("scoring"):
         truth = {name: compared(recon, each.scan) for name, recon in recons.items()}
     beams = {name: beam_of(recon, each) for name, recon in recons.items()}
@@ -318,33 +198,6 @@ def chosen(fits: dict[str, Fit]) -> str:
         return REFINED if fits[REFINED].clearly_better(fits[SOLVER]) else SOLVER
     ours = [name for name in (SOLVER, REFINED, NETWORK) if name in fits]
     return ours[0] if ours else next(reversed(fits))
-
-
-def iterative(each: Prepared, config: ScanRunConfig, folder: RunFolder) -> Recon:
-    """pty-chi's LSQ-ML on the same patterns, from the file's probe and positions."""
-    data = each.whole.subset(each.kept, 1)
-    free = each.whole.subset(each.out, 1) if len(each.out) else None
-    patterns = config.iterative.epochs * len(data.positions)
-    with folder.timed(ITERATIVE), closing(Progress(ITERATIVE, patterns)) as progress:
-        found = lsqml.reconstruct(data, config.iterative, config.seed, progress.advance, folder.path)
-    program, epochs, r_factor = f"pty-chi {found.version}", len(found.r_factors), found.r_factors[-1]
-    log.info("lsqml: %s, %d epochs, R %.4f, %.1f s", program, epochs, r_factor, found.seconds)
-    seen, judging = found.explained(data), None if free is None else found.unfitted(free)
-    mask = covered(seen)
-    image = Stitched(np.where(mask, found.object, 0), mask)
-    return Recon(image, seen, judging, found.seconds, program)
-
-
-def beam_of(recon: Recon, each: Prepared) -> dict[str, np.ndarray]:
-    """The probe ``(K, N, N)``, the positions ``(J, 2)`` of all usable patterns, and their flux ``(J,)``."""
-    data = recon.data
-    positions, flux = each.whole.positions.copy(), np.ones(len(each.whole.positions), np.float32)
-    for part, where in ((data, each.kept), (recon.free, each.out)):
-        if part is not None:
-            positions[where] = part.positions
-            flux[where] = 1 if part.flux is None else part.flux
-    found = {"probe": data.modes, "positions": positions, "flux": flux}
-    return found if data.background is None else found | {"background": data.background}
 
 
 def inferred(

@@ -22,6 +22,7 @@ from omegaconf import DictConfig
 from ptycho.config import ConfigError, NetworkConfig, ScanRunConfig
 from ptycho.files.atomic import WriteError
 from ptycho.files.lock import locked
+from ptycho.quiet_start import start_tensorflow
 from ptycho.run.folder import RunFolder, check_free, check_places, check_writable, config_text, kept_aside
 from ptycho.run.names import CONFIG, training_files
 from ptycho.run.pretrained import run_folder
@@ -31,7 +32,6 @@ from ptycho.run.stored_config import is_finished
 from ptycho.training.interrupt import StopRequest, remove_traces
 from workflows.command_line import attempt, in_turn, job_path, plan_and_perform
 from workflows.config import resumed_config, run_config
-from workflows.quiet_start import start_tensorflow
 
 log = logging.getLogger(__name__)
 

@@ -331,6 +331,11 @@ def _pixel_reason(raw: RawScan, pixel: PixelSize, side: int) -> str:
     return f"λz/(N·p) of {raw.energy_eV:.6g} eV, {raw.distance_m:.4g} m, {side} × {pitch}"
 
 
+def _exchanged_by_reader(format_: str, config: DataConfig) -> bool:
+    """Whether the columns are exchanged already: those of a table, of a named array, and PtyLab's are."""
+    return format_ == "ptylab" or config.positions_file is not None or config.keys.positions is not None
+
+
 def _positions(
     raw: RawScan,
     config: DataConfig,
@@ -344,7 +349,7 @@ def _positions(
     height, width = raw.patterns.shape[1:]
     shape = (width, height) if config.transpose else (height, width)
     positions, why = raw.positions[frames], [f"in {raw.unit}", f"convention of {raw.format}"]
-    if config.position_axes == "xy" and not raw.format.startswith(("keymap", "tiff")):
+    if config.position_axes == "xy" and not _exchanged_by_reader(raw.format, config):
         positions = positions[:, ::-1]
         why.append("columns exchanged: data.position_axes=xy")
     positions = positions_in_pixels(positions, raw.unit, pixel, side, shape, raw.warnings)

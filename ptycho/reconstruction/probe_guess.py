@@ -105,7 +105,10 @@ def search(data: Dataset, modulus: np.ndarray, name: str, steps: int) -> list[Fi
 
     optic = OPTICS[name]
     numbers = optic.numbers(modulus)
-    fits, step = side_by_side(tried, numbers), numbers[1] - numbers[0]
+    fits = side_by_side(tried, numbers)
+    if len(numbers) == 1:  # so narrow a pupil that rays of any curvature would leave the window
+        return fits
+    step = numbers[1] - numbers[0]
     for _ in range(HALVINGS):
         step /= 2
         best = min(fits, key=lambda fit: fit.badness).number

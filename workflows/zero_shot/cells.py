@@ -12,6 +12,7 @@ from scipy.spatial import Delaunay
 
 from ptycho.config import check
 from ptycho.evaluation import metrics
+from ptycho.methods.assessment import share_of_noise
 from ptycho.reconstruction.misfit import misfit
 from ptycho.run.folder import OutputFolder
 from ptycho.run.loaded import LoadedModel
@@ -20,7 +21,6 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
 from ptycho.simulation.kind_scans import kind_scan
 from workflows.assess import in_its_frame
-from workflows.scan_assessment import share_of_noise
 from workflows.zero_shot.definition import Cell, Definition
 from workflows.zero_shot.methods import METHODS, Case, Made
 from workflows.zero_shot.store import finished, images_name, scores_name, settings_of, stored_images

@@ -14,12 +14,12 @@ from pathlib import Path
 from ptycho.config import ConfigError
 from ptycho.config.backend import require_tensorflow
 from ptycho.iterative.lsqml import available
+from ptycho.quiet_start import start_tensorflow
 from ptycho.run.folder import OutputFolder
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.pretrained import run_folder
 from workflows.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, MISTAKES, log_to_stderr
 from workflows.config import explained
-from workflows.quiet_start import start_tensorflow
 from workflows.study.processes import heed_signals
 from workflows.zero_shot.definition import LSQML, METHODS, Cell, Definition, load_definition
 from workflows.zero_shot.report import write_report

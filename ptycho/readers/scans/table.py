@@ -20,6 +20,7 @@ from typing import Any
 import h5py
 
 from ptycho.config import ConfigError, check
+from ptycho.config.data import DataConfig
 from ptycho.files.npz import Archive, NpzError
 from ptycho.files.text import shown
 from ptycho.readers.scans import tiff
@@ -69,6 +70,20 @@ def open_scan(path: str | Path, options: ReadOptions | None = None) -> RawScan:
     module = _module(_format(path, container, options))
     scan: RawScan = module.read(path, options)
     return scan
+
+
+def opened(config: DataConfig) -> RawScan:
+    """The scan that the section ``data`` names, its patterns still in the file."""
+    options = ReadOptions(
+        format=config.format,
+        keys=config.keys.stated(),
+        unit=config.unit,
+        axes=config.position_axes,
+        positions_file=config.positions_file,
+        patterns_file=config.patterns_file,
+        stated=config.stated_quantities(),
+    )
+    return open_scan(config.path, options)
 
 
 def _module(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The solver's part of a run on a measured scan: from the patterns, from a network's object, from halves."""
+"""The solver on a measured scan: from the patterns, from another method's object, from halves."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptycho.config import ScanRunConfig
+from ptycho.config import ProbeConfig
+from ptycho.config.sections import SolverConfig
+from ptycho.methods.assessment import Recon
 from ptycho.preparation.finding import Finding
 from ptycho.progress import Progress
 from ptycho.reconstruction.judge import Judge
@@ -20,31 +22,48 @@ from ptycho.reconstruction.state import State, explained
 from ptycho.reconstruction.stitching import Stitched, covered
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import lit_part
-from workflows.scan_assessment import Recon
 
 log = logging.getLogger(__name__)
 
 
-def wishes_of(config: ScanRunConfig, data: Dataset) -> Wishes:
-    """What a configuration asks the solver to find."""
-    wanted = config.solver
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """How a scan is solved.
+
+    Attributes:
+        wishes: what may be found besides the object, and in how many steps.
+        seed: of what is kept out of the decisions.
+        compile_xla: compile with XLA.
+        group_size: C of the datasets that come out.
+        bar: a bar of progress; None: where there is a terminal.
+    """
+
+    wishes: Wishes
+    seed: int = 0
+    compile_xla: bool = True
+    group_size: int = 1
+    bar: bool | None = None
+
+
+def wishes_of(wanted: SolverConfig, probe: ProbeConfig, N: int) -> Wishes:
+    """What the sections ``solver`` and ``probe`` of a configuration ask the solver to find."""
     return Wishes(
-        probe=config.probe.learn,
+        probe=probe.learn,
         positions=wanted.positions,
         flux=wanted.flux,
         background=wanted.background,
-        modes=config.probe.modes,
+        modes=probe.modes,
         moves=wanted.position_model,
         prior=wanted.prior,
         strength=wanted.strength,
         noise=wanted.noise,
-        lit=lit_part(config.probe, data.N),
+        lit=lit_part(probe, N),
         steps=wanted.steps,
     )
 
 
 def reconstruct(
-    whole: Dataset, kept: np.ndarray, out: np.ndarray, config: ScanRunConfig
+    whole: Dataset, kept: np.ndarray, out: np.ndarray, settings: Settings
 ) -> tuple[Recon, Solved, list[Finding]]:
     """The most likely object and beam of a scan; and what was decided on the way.
 
@@ -54,15 +73,15 @@ def reconstruct(
         whole: all patterns, with the beam as it is told.
         kept, out: indices of those that are fitted at first, and of those that judge.
     """
-    began, C = time.perf_counter(), config.patterns_in_group
+    began, wishes, C = time.perf_counter(), settings.wishes, settings.group_size
     data, free = whole.subset(kept, C), whole.subset(out, 1) if len(out) else None
-    with closing(Progress("solver", config.solver.steps * len(kept))) as progress:
-        solved = solve(data, wishes_of(config, data), config.seed, config.xla.compile, progress.advance)
+    with closing(Progress("solver", wishes.steps * len(kept), bar=settings.bar)) as progress:
+        solved = solve(data, wishes, settings.seed, settings.compile_xla, progress.advance)
     for decision in solved.decisions:
         log.info("solver: %s", decision)
-    recon = recon_of(solved, data, free, config, began)
+    recon = recon_of(solved, data, free, C, began)
     if free is not None:
-        solved, last = complete(solved, recon, whole, kept, out, config)
+        solved, last = complete(solved, recon, whole, kept, out, settings)
         recon = replace(last, without=recon, seconds=time.perf_counter() - began)
     ended = "converged" if solved.fit.converged else "not converged: solver.steps is too small"
     log.info("solver: %d steps at the end, %s", len(solved.fit.course) - 1, ended)
@@ -71,7 +90,7 @@ def reconstruct(
 
 
 def complete(
-    solved: Solved, recon: Recon, whole: Dataset, kept: np.ndarray, out: np.ndarray, config: ScanRunConfig
+    solved: Solved, recon: Recon, whole: Dataset, kept: np.ndarray, out: np.ndarray, settings: Settings
 ) -> tuple[Solved, Recon]:
     """The fit of ``kept``, gone on with, with the patterns ``out`` as well."""
     f, count = solved.terms.likelihood.normalisation, len(whole.positions)
@@ -85,46 +104,44 @@ def complete(
     state = State(found.object, found.modes, positions, flux / np.sqrt(np.mean(flux**2)), found.background)
     likelihood = replace(solved.terms.likelihood, data=whole, advance=lambda patterns: None)
     terms = replace(solved.terms, likelihood=likelihood)
-    last = fit_to_the_end(terms, state, solved.free, config.solver.steps)
+    last = fit_to_the_end(terms, state, solved.free, settings.wishes.steps)
 
     def part_of(indices: np.ndarray, size: int) -> Dataset:
         places = last.state.positions[indices], last.state.flux[indices]
         here = replace(last.state, positions=places[0], flux=places[1])
         return explained(whole.subset(indices, size), here, f, size)
 
-    data, free = part_of(kept, config.patterns_in_group), part_of(out, 1)
+    data, free = part_of(kept, settings.group_size), part_of(out, 1)
     mask = covered(whole)
     image = Stitched(np.where(mask, last.state.object, 0).astype(np.complex64), mask)
     return replace(solved, state=last.state, fit=last, terms=terms), Recon(image, data, free, 0.0)
 
 
-def continue_from(start: Recon, solved: Solved | None, config: ScanRunConfig) -> Recon:
+def continue_from(start: Recon, solved: Solved | None, settings: Settings) -> Recon:
     """The most likely object and beam near another object, under the solver's noise, prior and freedom."""
-    began = time.perf_counter()
+    began, steps = time.perf_counter(), settings.wishes.steps
     data = start.data
     if solved is None:
-        solved = solve(data, wishes_of(config, data), config.seed, config.xla.compile)
+        solved = solve(data, settings.wishes, settings.seed, settings.compile_xla)
     terms = replace(solved.terms, likelihood=replace(solved.terms.likelihood, data=data))
     f = terms.likelihood.normalisation
     state = State.of(data, start.object.objects[0], normalisation=f)
-    with closing(Progress("refinement", config.solver.steps * len(data.positions))) as progress:
+    with closing(Progress("refinement", steps * len(data.positions), bar=settings.bar)) as progress:
         terms = replace(terms, likelihood=replace(terms.likelihood, advance=progress.advance))
-        last = fit_to_the_end(terms, state, solved.free, max(config.solver.steps, 1))
+        last = fit_to_the_end(terms, state, solved.free, max(steps, 1))
     found = replace(solved, state=last.state, fit=last, terms=terms)
-    recon = recon_of(found, data, start.free, config, began)
+    recon = recon_of(found, data, start.free, settings.group_size, began)
     return replace(recon, converged=last.converged)
 
 
-def recon_of(
-    solved: Solved, data: Dataset, free: Dataset | None, config: ScanRunConfig, began: float
-) -> Recon:
+def recon_of(solved: Solved, data: Dataset, free: Dataset | None, group_size: int, began: float) -> Recon:
     """A state as a reconstruction, with the positions and the flux of the free patterns."""
     likelihood, f = solved.terms.likelihood, solved.terms.likelihood.normalisation
     judging = None
     if free is not None:
         judge = Judge(replace(likelihood, data=free, advance=lambda patterns: None))
         judging = explained(free, judge.places(solved.state, solved.free), f, 1)
-    seen = explained(data, solved.state, f, config.patterns_in_group)
+    seen = explained(data, solved.state, f, group_size)
     mask = covered(seen)
     image = Stitched(np.where(mask, solved.state.object, 0).astype(np.complex64), mask)
     return Recon(image, seen, judging, time.perf_counter() - began)

@@ -1,0 +1,161 @@
+"""A scan that is arrays already: checked, and handed on as if a file had held it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.readers.scans.raw_scan import RawScan
+
+SMALLEST, LARGEST = 16, 1024  # N
+
+
+@dataclass(frozen=True, eq=False)
+class Frames:
+    """Patterns ``(J, N, N)`` in memory, read as those of a file are."""
+
+    array: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        J, rows, cols = self.array.shape
+        return J, rows, cols
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.array.dtype
+
+    def read(self, index: slice | np.ndarray) -> np.ndarray:
+        return self.array[index]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def raw_scan(
+    patterns: np.ndarray,
+    positions: np.ndarray,
+    probe: np.ndarray | None,
+    counts: bool,
+    good: np.ndarray | None,
+    truth: np.ndarray | None,
+) -> RawScan:
+    """Arrays as a file would have given them; :meth:`ptycho.Scan.from_arrays` has the shapes.
+
+    Raises:
+        ConfigError: one of them cannot be used; the message names it, what came, and what to do.
+    """
+    patterns = checked_patterns(patterns, counts)
+    J, N, _ = patterns.shape
+    return RawScan(
+        format="arrays",
+        patterns=Frames(patterns),
+        domain="counts" if counts else "intensity",
+        zero_frequency="centre",
+        positions=checked_positions(positions, J),
+        unit="px",
+        probe=None if probe is None else checked_probe(probe, N),
+        object=None if truth is None else checked_truth(truth),
+        good=None if good is None else checked_good(good, N),
+    )
+
+
+def checked_patterns(patterns: np.ndarray, counts: bool) -> np.ndarray:
+    """``(J, N, N)`` finite numbers from nought up; whole ones where they are counts."""
+    array = np.asarray(patterns)
+    if array.ndim != 3 or array.shape[1] != array.shape[2]:
+        raise ConfigError(
+            f"patterns has shape {array.shape}; must be (J, N, N), a square pattern for each position: cut "
+            "it out around the zero frequency"
+        )
+    N = array.shape[1]
+    if N % 2 or not SMALLEST <= N <= LARGEST:
+        raise ConfigError(
+            f"patterns has shape {array.shape}; N={N} must be even, from {SMALLEST} to {LARGEST}: cut or pad "
+            "so that the zero frequency is at [N//2, N//2]"
+        )
+    if array.dtype.kind not in "fiu":
+        raise ConfigError(
+            f"patterns has dtype {array.dtype}; must be real numbers: intensities, np.abs(far_field)**2"
+        )
+    _refuse(array, ~np.isfinite(array), "patterns", "finite; name pixels that were not measured in good")
+    _refuse(
+        array,
+        array < 0,
+        "patterns",
+        "from 0 up; subtract less of a dark field, or name marks of bad pixels in good",
+    )
+    if counts and array.dtype.kind == "f":
+        _refuse(array, array != np.rint(array), "patterns", "whole photons with counts=True; or counts=False")
+    return array
+
+
+def checked_positions(positions: np.ndarray, J: int) -> np.ndarray:
+    """``(J, 2)`` float64."""
+    array = np.asarray(positions)
+    if array.shape != (J, 2):
+        raise ConfigError(
+            f"positions has shape {array.shape}; must be ({J}, 2): (row, col) of each of the {J} patterns"
+        )
+    if array.dtype.kind not in "fiu":
+        raise ConfigError(f"positions has dtype {array.dtype}; must be real numbers, object pixels")
+    _refuse(array, ~np.isfinite(array), "positions", "finite; leave out patterns without a position")
+    return array.astype(np.float64)
+
+
+def checked_probe(probe: np.ndarray, N: int) -> np.ndarray:
+    """Modes ``(K, N, N)`` complex64."""
+    array = np.asarray(probe)
+    if array.ndim not in (2, 3) or array.shape[-2:] != (N, N) or not len(array):
+        raise ConfigError(
+            f"probe has shape {array.shape}; must be ({N}, {N}) as the patterns, (K, {N}, {N}) for K modes, "
+            "or None: one is guessed"
+        )
+    if array.dtype.kind not in "cfiu":
+        raise ConfigError(f"probe has dtype {array.dtype}; must be complex or real numbers")
+    _refuse(array, ~np.isfinite(array), "probe", "finite; or probe=None: one is guessed")
+    if not array.any():
+        raise ConfigError("probe is zero everywhere; must light something, or be None: one is guessed")
+    return array.reshape(-1, N, N).astype(np.complex64)
+
+
+def checked_good(good: np.ndarray, N: int) -> np.ndarray:
+    """``(N, N)`` bool."""
+    array = np.asarray(good)
+    if array.shape != (N, N) or array.dtype != bool:
+        raise ConfigError(
+            f"good has shape {array.shape} and dtype {array.dtype}; must be ({N}, {N}) bool, True where a "
+            "pixel was measured"
+        )
+    return array
+
+
+def checked_truth(truth: np.ndarray) -> np.ndarray:
+    """``(M, M')`` complex."""
+    array = np.asarray(truth)
+    if array.ndim != 2 or array.dtype.kind not in "cf" or not np.isfinite(array).all():
+        raise ConfigError(
+            f"truth has shape {array.shape} and dtype {array.dtype}; must be the finite complex object, 2-D"
+        )
+    return array.astype(complex)
+
+
+def checked_pixel(pixel_m: float | tuple[float, float]) -> tuple[float, float]:
+    """(row, col) in metres."""
+    pair = np.broadcast_to(np.asarray(pixel_m, float), (2,)) if np.ndim(pixel_m) < 2 else np.zeros(0)
+    if len(pair) != 2 or not all(math.isfinite(value) and 0 < value < 1e-3 for value in pair):
+        raise ConfigError(
+            f"pixel_m={pixel_m}: must be the object's pixel in metres, λz/(N·p), or (row, col); say 1e-8"
+        )
+    return float(pair[0]), float(pair[1])
+
+
+def _refuse(array: np.ndarray, wrong: np.ndarray, name: str, allowed: str) -> None:
+    """Raise ConfigError that names the first wrong number of an array, if there is one."""
+    if wrong.any():
+        index = tuple(int(i) for i in np.argwhere(wrong)[0])
+        text = ", ".join(map(str, index))
+        raise ConfigError(f"{name}[{text}] is {array[index]:g}; must be {allowed}")

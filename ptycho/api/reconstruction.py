@@ -1,0 +1,125 @@
+"""What is asked of a reconstruction, checked. TensorFlow is imported once it is known to be possible."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ptycho.api.scan import Scan, plain
+from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.config.backend import require_tensorflow
+from ptycho.config.mapping import from_mapping
+from ptycho.config.sections import SolverConfig
+from ptycho.iterative.lsqml import available
+from ptycho.quiet_start import start_tensorflow
+
+if TYPE_CHECKING:
+    from ptycho.api.result import Result
+
+SECTIONS = {"solver": "solver", "lsqml": "iterative"}
+"""Method to the section of the configuration that has its settings."""
+DEFAULT_PRIOR = SolverConfig.prior
+
+
+def reconstruct(
+    scan: Scan,
+    method: str = "solver",
+    *,
+    probe_modes: int | None = None,
+    positions: bool | None = None,
+    learn_probe: bool | None = None,
+    prior: str = DEFAULT_PRIOR,
+    strength: float | None = None,
+    seed: int = 0,
+    progress: bool = True,
+    half_scans: bool = False,
+    compile_xla: bool = True,
+    **settings: Any,
+) -> Result:
+    """The object of a scan and the beam that goes with it.
+
+    Args:
+        scan: what was measured.
+        method: ``solver``, maximum likelihood; ``lsqml``, that of pty-chi, if it is installed.
+        probe_modes: of the probe; None: as many as patterns that are kept out ask for (``lsqml``: one).
+        positions: whether they are corrected; None: where patterns that are kept out are explained better
+            by it (``lsqml``: yes).
+        learn_probe: the same for the probe; ``lsqml`` always corrects it.
+        prior: of the object, for the solver alone: ``smooth``, ``edges`` or ``none``; the default is that of
+            ``conf/solver/default.yaml``.
+        strength: of the prior, λ; None: chosen by patterns that are kept out.
+        seed: of all that is random.
+        progress: a bar on a terminal or in a notebook.
+        half_scans: reconstruct two halves of the scan, too; ``scores["half_scan_frc"]`` is where they stop to
+            agree. It takes about as long again.
+        compile_xla: compile with XLA: slower to begin, faster in the long run.
+        **settings: further keys of the section ``solver`` (``steps``, ``flux``, ``background``, ``noise``,
+            ``position_model``) or, for ``lsqml``, ``iterative`` (``epochs``, …).
+
+    Returns:
+        Object, beam and scores. ``scores["against_the_truth"]`` is there where the scan's truth is known, and
+        None where it covers too little to be scored.
+
+    Raises:
+        ConfigError: a setting that is unknown or cannot be; a scan of too few patterns; no pty-chi.
+        LsqmlError: pty-chi failed.
+    """
+    if method not in SECTIONS:
+        raise ConfigError(f"method={method}: must be one of {', '.join(SECTIONS)}")
+    own = {"positions": positions} | settings
+    probe = {"kind": "own", "learn": learn_probe, "modes": probe_modes}
+    if method == "solver":
+        own |= {"prior": prior, "strength": strength}
+    else:
+        _refuse_what_only_the_solver_has(method, learn_probe, prior, strength, half_scans)
+        own |= {"modes": probe_modes}
+        own = {key: value for key, value in own.items() if value is not None}
+    values = {SECTIONS[method]: own, "probe": probe, "seed": seed, "xla": {"compile": compile_xla}}
+    config = _configuration(scan, values)
+    if method == "lsqml" and (missing := available(config.iterative.python)):
+        raise ConfigError(missing)
+    _start_tensorflow()
+    from ptycho.api.methods import reconstructed
+    from ptycho.methods.prepared import Surroundings
+
+    where = Surroundings(Path(tempfile.gettempdir()), bar=progress and _shows_bars())
+    return reconstructed(method, scan, config, where, half_scans)
+
+
+def _refuse_what_only_the_solver_has(
+    method: str, learn_probe: bool | None, prior: str, strength: float | None, half_scans: bool
+) -> None:
+    asked = {
+        "learn_probe": (learn_probe, learn_probe is not False),
+        "prior": (prior, prior == DEFAULT_PRIOR),
+        "strength": (strength, strength is None),
+        "half_scans": (half_scans, not half_scans),
+    }
+    for key, (value, possible) in asked.items():
+        if not possible:
+            raise ConfigError(f"{key}={value}: method={method} knows no such thing; must be left out there")
+
+
+def _shows_bars() -> bool:
+    """On a terminal and in a notebook; in a log bars are noise."""
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
+def _start_tensorflow() -> None:
+    """Without its chatter, and with float32 of 24 bits on every device."""
+    require_tensorflow(os.environ)
+    start_tensorflow()
+    import tensorflow as tf
+
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+
+
+def _configuration(scan: Scan, values: Mapping[str, Any]) -> ScanRunConfig:
+    config = from_mapping(plain({"data": {"file": scan.data.file}, **values}))
+    assert isinstance(config, ScanRunConfig)
+    return replace(config, data=scan.data)

@@ -1,0 +1,147 @@
+"""What a reconstruction gives: the object, the beam that goes with it, and how far they can be trusted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.evaluation import scan_figures
+from ptycho.exports import product
+from ptycho.exports.from_dataset import product_of
+from ptycho.files.atomic import write_atomically
+from ptycho.files.npz_writing import write_npz
+from ptycho.preparation.finding import Finding
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ptycho.methods.assessment import Recon
+    from ptycho.methods.prepared import Prepared
+
+
+SHOWN = {"R": "r_factor", "free": "r_free", "noise": "r_noise"}  # of the scores, in a title
+
+
+@dataclass(frozen=True, eq=False)
+class Beam:
+    """What lit the object.
+
+    Attributes:
+        probe: modes ``(K, N, N)`` complex64, the strongest first, in √photons where these were counted.
+        positions: ``(J, 2)`` float32, (row, col) of each patch's first sample in :attr:`Result.object`.
+        flux: ``(J,)`` float32, factor of the probe's amplitude in each pattern.
+        background: ``(N, N)`` float32, intensity that does not depend on the position; None: none was found.
+    """
+
+    probe: np.ndarray
+    positions: np.ndarray
+    flux: np.ndarray
+    background: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """A reconstruction of a scan, by :func:`ptycho.reconstruct`.
+
+    Attributes:
+        method: that it was made with.
+        scores: as in a run's ``metrics.json``: ``r_factor``, ``r_free``, ``deviance_free``, ``missed``,
+            ``flags``, ….
+        decisions: what was found, and what was kept as it was told, with the figures that decided.
+        recon, prepared: the values behind it, for whoever goes on from there.
+    """
+
+    method: str
+    scores: Mapping[str, Any]
+    decisions: tuple[Finding, ...]
+    recon: Recon
+    prepared: Prepared
+
+    @property
+    def object(self) -> np.ndarray:
+        """The transmission of the sample, ``(M, M)`` complex64; zero outside of :attr:`mask`."""
+        return self.recon.object.objects[0]
+
+    @property
+    def mask(self) -> np.ndarray:
+        """``(M, M)`` bool: the part of the object that the scan covers."""
+        return self.recon.object.mask[0]
+
+    @cached_property
+    def beam(self) -> Beam:
+        """Probe, positions, flux and background that go with the object."""
+        return Beam(**_beam(self))
+
+    @property
+    def pixel_m(self) -> tuple[float, float] | None:
+        """(row, col) pitch of the object's pixels; None: unknown."""
+        return self.prepared.scan.pixel.metres
+
+    @property
+    def warnings(self) -> list[str]:
+        """What looks wrong with the scan, a line each."""
+        return list(self.prepared.scan.warnings)
+
+    def plot(self) -> Figure:
+        """Amplitude and phase with a scale bar, and the probe; a Matplotlib figure, to show or to save."""
+        from ptycho.methods.assessment import picture_of
+
+        return scan_figures.reconstructed(picture_of(self.recon), self.pixel_m, "\n".join(self._lines()))
+
+    def save(self, path: str | Path) -> Path:
+        """Write object, mask, beam and scores; what is there is replaced, whole or not at all.
+
+        Args:
+            path: ``….h5``: a product of ptychodus, which :func:`ptycho.open_scan` reads beside its patterns;
+                ``….npz``: ``object``, ``mask``, ``probe``, ``positions``, ``flux``, ``background`` if there
+                is one, and ``scores`` as JSON.
+
+        Raises:
+            ConfigError: a name with another ending.
+            OSError: the file cannot be written.
+        """
+        path = Path(path)
+        if path.suffix not in WRITERS:
+            raise ConfigError(f"path={path}: must end in {' or '.join(WRITERS)}")
+        WRITERS[path.suffix](path, self)
+        return path
+
+    def _lines(self) -> list[str]:
+        """Scores and flags, a line each."""
+        values = {name: self.scores[key] for name, key in SHOWN.items()}
+        told = [f"{name} {value:.4f}" for name, value in values.items() if value is not None]
+        return [f"{self.method}: {', '.join(told)}", *(f"! {flag}" for flag in self.scores["flags"])]
+
+    def __repr__(self) -> str:
+        side, K, J = len(self.object), len(self.beam.probe), len(self.beam.positions)
+        first, *flags = self._lines()
+        shape = f"  object     {side} × {side}, {100 * self.mask.mean():.0f} % covered"
+        beam = f"  beam       {K} mode{'s'[: K > 1]}, {J} positions"
+        return "\n".join([f"Result by {first}", shape, beam, *(f"  {flag}" for flag in flags)])
+
+
+def _beam(result: Result) -> dict[str, np.ndarray]:
+    from ptycho.methods.prepared import beam_of  # imports TensorFlow, which is there by now
+
+    return beam_of(result.recon, result.prepared)
+
+
+def _write_product(path: Path, result: Result) -> None:
+    each, beam = result.prepared, _beam(result)
+    product.write(path, product_of(each.scan, each.whole, result.object, result.pixel_m, each.name, beam))
+
+
+def _write_arrays(path: Path, result: Result) -> None:
+    arrays = {"object": result.object, "mask": result.mask, **_beam(result)}
+    arrays["scores"] = np.array(json.dumps(dict(result.scores)))
+    write_atomically(path, lambda file: write_npz(file, arrays))
+
+
+WRITERS = {".h5": _write_product, ".npz": _write_arrays}

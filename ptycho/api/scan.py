@@ -1,0 +1,169 @@
+"""A scan in memory or in a file, and how it was understood. Nothing here imports TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptycho.api.arrays import checked_pixel, raw_scan
+from ptycho.config import ScanRunConfig
+from ptycho.config.data import DataConfig
+from ptycho.config.mapping import from_mapping
+from ptycho.preparation.finding import Finding
+from ptycho.preparation.geometry import PixelSize
+from ptycho.preparation.prepare import Understood, understand
+from ptycho.readers.scans.table import opened
+
+ARRAYS = "arrays"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scan:
+    """A ptychographic scan: what was measured, and how it was understood.
+
+    Made by :func:`ptycho.open_scan`, :meth:`Scan.from_arrays` or :func:`ptycho.simulate`.
+
+    Attributes:
+        name: of the file, or what it was made by.
+        data: the settings that it was read with, the section ``data`` of the configuration.
+        understood: how patterns come from frames; see :class:`ptycho.preparation.prepare.Understood`.
+        truth: the object ``(M, M')`` complex, where it is known.
+    """
+
+    name: str
+    data: DataConfig
+    understood: Understood
+    truth: np.ndarray | None = None
+
+    @classmethod
+    def from_arrays(
+        cls,
+        patterns: np.ndarray,
+        positions: np.ndarray,
+        probe: np.ndarray | None = None,
+        *,
+        counts: bool,
+        pixel_m: float | tuple[float, float] | None = None,
+        good: np.ndarray | None = None,
+        truth: np.ndarray | None = None,
+    ) -> Scan:
+        """A scan of arrays, which are taken as they are: not cropped, turned or centred.
+
+            patterns_j = |F(probe · object[r_j : r_j + N])|²,   r_j = positions_j − (any constant)
+
+        Args:
+            patterns: intensities ``(J, N, N)``, zero frequency at ``[N//2, N//2]``; real, from 0 up.
+            positions: ``(J, 2)``, (row, col) of the probe on the object in object pixels, of any origin; they
+                increase with the object's index.
+            probe: ``(N, N)`` or modes ``(K, N, N)``, of any scale; None: one is guessed.
+            counts: whether the patterns are photons, so that their noise is Poisson's.
+            pixel_m: pitch of the object's pixels in metres, or (row, col); None: lengths stay in pixels.
+            good: ``(N, N)`` bool, detector pixels that were measured; None: all.
+            truth: the object, if it is known, of any size: results are scored against it.
+
+        Raises:
+            ConfigError: an array that cannot be used; the message names it, what came, and what to do.
+        """
+        raw = raw_scan(patterns, positions, probe, counts, good, truth)
+        data = DataConfig(file=(ARRAYS,), N=raw.patterns.shape[1])
+        found = understand(raw, data)
+        if pixel_m is not None:
+            found = _with_pixel(found, PixelSize(checked_pixel(pixel_m)))
+        return cls(ARRAYS, data, found, raw.object)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What was settled, and why."""
+        return list(self.understood.findings)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What looks wrong, a line each."""
+        return list(self.understood.warnings)
+
+    @property
+    def N(self) -> int:
+        """Side of the patterns."""
+        return self.understood.N
+
+    @property
+    def positions(self) -> np.ndarray:
+        """``(J, 2)`` float64, (row, col) of each patch's first sample, in object pixels."""
+        return self.understood.positions
+
+    @property
+    def probe(self) -> np.ndarray | None:
+        """Modes ``(K, N, N)`` complex64 on the object's pixels; None: one will be guessed."""
+        return self.understood.probe
+
+    @property
+    def pixel_m(self) -> tuple[float, float] | None:
+        """(row, col) pitch of the object's pixels; None: unknown."""
+        return self.understood.pixel.metres
+
+    @property
+    def counts(self) -> bool:
+        """Whether the patterns are photon counts."""
+        return self.understood.counts
+
+    def patterns(self, chosen: int | slice | np.ndarray = np.s_[:]) -> np.ndarray:
+        """Intensities ``(K, N, N)`` float32 of some patterns, as they are fitted; zero in bad pixels."""
+        some = np.array([chosen]) if isinstance(chosen, int) else chosen
+        return np.square(self.understood.patterns(some))
+
+    def __len__(self) -> int:
+        return len(self.understood.frames)
+
+    def __repr__(self) -> str:
+        span = np.ptp(self.positions, axis=0)
+        probe = self.probe
+        kind = "photon counts" if self.counts else "intensities"
+        lines = [
+            f"Scan {self.name!r} ({self.understood.raw.format})",
+            f"  patterns   {len(self)} of {self.N} × {self.N}, {kind}",
+            f"  positions  {span[0]:.1f} × {span[1]:.1f} object pixels",
+            f"  pixel      {self.understood.pixel.text}",
+            "  probe      "
+            + ("none, one will be guessed" if probe is None else f"{len(probe)} mode{'s'[: len(probe) > 1]}"),
+        ]
+        return "\n".join([*lines, *(f"  ! {warning}" for warning in self.warnings)])
+
+
+def open_scan(file: str | Path, **data: Any) -> Scan:
+    """A measured scan in a file of any format that is known; its patterns are read when they are needed.
+
+    Args:
+        file: its path, or a folder of TIFF files.
+        **data: what the file does not say, or says wrongly: every key of ``conf/measured/default.yaml``
+            (``energy_eV``, ``distance_m``, ``N``, ``domain``, ``keys={"patterns": "/data"}``, …).
+
+    Raises:
+        ConfigError: an unknown key, a wrong value, or a file that cannot be understood; the message is one
+            line that names the key, as ``data.…``.
+    """
+    config = from_mapping(plain({"data": {"file": [str(file)], **data}}))
+    assert isinstance(config, ScanRunConfig)
+    found = understand(opened(config.data), config.data)
+    return Scan(Path(file).stem, config.data, found, found.raw.object)
+
+
+def plain(value: Any) -> Any:
+    """What YAML could hold, of numbers of NumPy, tuples, arrays or paths, also in a dictionary."""
+    if isinstance(value, Mapping):
+        return {key: plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, Path):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _with_pixel(scan: Understood, pixel: PixelSize) -> Understood:
+    """A scan whose pixel is stated."""
+    finding = Finding("object pixel", pixel.text, "pixel_m")
+    rest = tuple(finding if old.what == finding.what else old for old in scan.findings)
+    return replace(scan, pixel=pixel, findings=rest)

@@ -1,0 +1,83 @@
+"""A scan whose object is known, simulated as a beamline would measure it. Nothing here imports TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ptycho.api.arrays import checked_probe
+from ptycho.api.scan import Scan, plain
+from ptycho.config import ZonePlateProbe, check
+from ptycho.config.mapping import to_dataclass
+from ptycho.scan.probe import ZONE_PLATE_WINDOW_NM, fresnel_number, make_probe
+from ptycho.simulation.imperfections import given_probe
+from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, measured_like, recorded
+
+SIMULATED = "simulated"
+SMALLEST_UNDER_THE_PLATE = 32  # N that resolves its outermost zones
+
+
+def simulate(
+    N: int = 64,
+    n_positions: int = 400,
+    nphotons: float = 1e6,
+    probe: np.ndarray | None = None,
+    *,
+    step_px64: float = 5.0,
+    path: str = "fermat",
+    sample: str = "lines",
+    imperfections: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Scan:
+    """A scan with its truth; nothing is interpolated, and the sample is finer than the detector resolves.
+
+    Args:
+        N: side of the patterns, even, from 16 (under the zone plate: 32) to 1024.
+        n_positions: how many patterns there are.
+        nphotons: in each of them, on average.
+        probe: ``(N, N)`` complex, of any scale; None: a defocused zone plate.
+        step_px64: mean distance of neighbouring positions in pixels at N = 64; it scales with N.
+        path: of the probe over the sample: ``fermat``, ``jittered`` or ``snake``.
+        sample: ``lines`` or ``blobs``.
+        imperfections: what is not as the scan says, ``{"position_px": 1}``, …: every key of
+            ``conf/imperfections/none.yaml``.
+        seed: of all that is random.
+
+    Raises:
+        ConfigError: a value that cannot be; the message names it.
+    """
+    values = {
+        "N": N,
+        "n_positions": n_positions,
+        "nphotons": nphotons,
+        "step_px64": step_px64,
+        "path": path,
+        "sample": sample,
+        "imperfections": imperfections or {},
+        "seed": seed,
+    }
+    settings: ScanSettings = to_dataclass(ScanSettings, plain(values))
+    allowed = f"at least {SMALLEST_UNDER_THE_PLATE} under the zone plate, or with a probe of that size"
+    check(probe is not None or N >= SMALLEST_UNDER_THE_PLATE, "N", N, allowed)
+    plate = ZonePlateProbe()
+    known = make_probe(plate, N) if probe is None else checked_probe(probe, N)[0]
+    made = measured_like(settings, known)
+    scan = Scan.from_arrays(
+        np.concatenate(list(made.counts(settings.rng("photons")))),
+        recorded(settings, made.positions),
+        _told(made, settings, fresnel_number(plate, N)),
+        counts=True,
+        pixel_m=1e-9 * ZONE_PLATE_WINDOW_NM / N if probe is None else None,
+        good=made.good,
+        truth=made.object,
+    )
+    return replace(scan, name=SIMULATED)
+
+
+def _told(made: MeasuredLike, settings: ScanSettings, fresnel: float) -> np.ndarray:
+    """The probe ``(N, N)`` that the scan says it had, in √photons."""
+    first = made.photon_probe.reshape(-1, made.N, made.N)[0]
+    return given_probe(first, settings.imperfections, fresnel, settings.seed)

@@ -1,0 +1,310 @@
+"""How far a reconstruction of a measured scan can be trusted: judged, and compared with what is known."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.ndimage import binary_erosion
+
+from ptycho.config import ProbeConfig
+from ptycho.evaluation import metrics, scan_figures
+from ptycho.evaluation.frc import frc, frc_crossing, half_bit
+from ptycho.evaluation.registration import in_frame
+from ptycho.evaluation.trust import (
+    ENOUGH,
+    FEW,
+    IN_NOISE,
+    MEANS,
+    NOT_CONVERGED,
+    OUTSIDE,
+    Evidence,
+    amplitude_in_noise,
+    noise_share,
+    outside_training,
+)
+from ptycho.preparation.dataset import FEWEST
+from ptycho.preparation.prepare import Understood
+from ptycho.reconstruction.denoising import photon_noise
+from ptycho.reconstruction.judge import compare
+from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
+from ptycho.reconstruction.residuals import MISSED, Residuals, residuals
+from ptycho.reconstruction.stitching import Stitched, covered
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import energy_diameter, lit_part
+
+log = logging.getLogger(__name__)
+
+SOLVER = "solver"
+WELL_LIT = 0.1  # of the strongest light: what is lit so sets the scales of the pictures
+EXPLAINED = (
+    CONVENTIONS
+    | MISSED
+    | {
+        "r_free": "r_factor of the patterns that object, probe and network are never fitted to; they choose "
+        "which pass of solver and refinement is the best, and their own positions and flux are fitted where "
+        "those of the others are (of LSQ-ML's row neither)",
+        "half_scan_frc": "Fourier ring correlation of two objects, each from a random half of the "
+        "patterns through the solver with probe and positions kept (without a solver: the network), "
+        "aligned by one scale and one phase "
+        "plane; where it falls below 0.5, 1/7, and the half-bit curve (van Heel & Schatz 2005), as a "
+        "fraction of Nyquist, and as a half period in object pixels and in metres; null: never",
+    }
+    | {
+        "beam": "what goes with the object: share of the power in each mode of the probe; rms change of each "
+        "coordinate of the positions against the file's, without their common shift; standard deviation of "
+        "the flux, its mean being one; mean background in the units of the patterns"
+    }
+    | {
+        "disagreement": "how much the network's regions differ where they overlap, relative to the contrast "
+        "of the object",
+        "noise_share": "photon noise over the standard deviation of the amplitude",
+    }
+    | MEANS
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Recon:
+    """An object, the patterns with the probe, positions, … that go with it, fitted and free; and its time.
+
+    Where a program of others made it, ``program`` is its name and version. ``general``: by a network for many
+    scans. ``denoised``: without the noise of photons. ``converged``: steps of the solver gained nothing more.
+    ``without``: the same before the free patterns were fitted, too; it is judged by them.
+    """
+
+    object: Stitched
+    data: Dataset
+    free: Dataset | None
+    seconds: float
+    program: str | None = None
+    general: bool = False
+    denoised: bool = False
+    converged: bool = True
+    without: Recon | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """How an object explains the patterns that it was made from, and those that were kept out.
+
+    ``missed``, ``missed_free``: what they miss of the patterns' variation.
+    """
+
+    used: Misfit
+    free: Misfit | None
+    missed: Residuals
+    missed_free: Residuals | None
+
+    def clearly_better(self, other: Fit) -> bool:
+        """By the patterns that were kept out, each against itself, by more than the error of the mean."""
+        one, two = self.free or self.used, other.free or other.used
+        return compare(one.unexplained, two.unexplained).clear
+
+
+def judged(recon: Recon) -> Fit:
+    """By the patterns it was fitted to, and by the free ones, before they were fitted, too."""
+    before = recon.without or recon
+    objects, mean = before.object.objects, before.data.amplitudes.statistics.mean_intensity
+    used = misfit(objects, before.data), residuals(objects[0], before.data, mean)
+    if before.free is None:
+        return Fit(used[0], None, used[1], None)
+    free = misfit(objects, before.free), residuals(objects[0], before.free, mean)
+    return Fit(used[0], free[0], used[1], free[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """Ring correlation of two reconstructions, each from half of the patterns, and where it falls."""
+
+    frequency: np.ndarray
+    correlation: np.ndarray
+    crossings: dict[str, float | None]
+
+
+def half_scans(
+    infer: Callable[[Dataset], Stitched],
+    data: Dataset,
+    seed: int,
+    group_size: int = 1,
+    fixed: bool = False,
+) -> Halves | None:
+    """The resolution by two random halves of the scan through the same method; None for a tiny scan.
+
+    Args:
+        infer: reconstructs some of the patterns.
+        data: all of them.
+        seed: of the halves.
+        group_size: C of the halves.
+        fixed: the method takes groups of that size alone: a half must hold one.
+    """
+    rng = np.random.default_rng([seed, 3])
+    order = rng.permutation(len(data.positions))
+    parts = [np.sort(half) for half in np.array_split(order, 2)]
+    region = metrics.Region(*data.tiling.rectangle)
+    least = max(FEWEST, data.group_size if fixed else 0)
+    if min(len(part) for part in parts) < least or min(region.height, region.width) < 32:
+        return None
+    made = [infer(data.subset(part, group_size)) for part in parts]
+    images = [region.crop(half.objects[0]) for half in made]
+    mask = region.crop(made[0].mask[0]) & region.crop(made[1].mask[0])
+    if not all(np.isfinite(image).all() and image[mask].any() for image in images):
+        return None
+    first = np.where(mask, images[0], 0)
+    frequency, correlation = frc(metrics.align(images[1], first, mask).object, first)
+    crossings = {}
+    thresholds: dict[str, float | np.ndarray] = {
+        "frc50": 0.5,
+        "frc1over7": 1 / 7,
+        "frc_half_bit": half_bit(frequency, first.shape),
+    }
+    for name, threshold in thresholds.items():
+        value, crossed = frc_crossing(frequency, correlation, threshold)
+        crossings[name] = value if crossed else None
+    return Halves(frequency, correlation, crossings)
+
+
+def measurement_doubts(data: Dataset, probe: ProbeConfig) -> list[str]:
+    """The flag for patterns that hold too little to determine object and beam, with a warning; or none."""
+    good = data.N**2 if data.good is None else int(data.good.sum())
+    lit = lit_part(probe, data.N)
+    unknown = 2 * int(covered(data).sum())
+    if probe.learn is not False:
+        modes = probe.modes or max(len(data.modes), 2)
+        unknown += 2 * modes * (data.N**2 if lit is None else int(lit.sum()))
+    ratio = len(data.positions) * good / unknown
+    if ratio >= ENOUGH:
+        return []
+    log.warning(
+        "%s: %d patterns have %.2g measured numbers for each unknown", FEW, len(data.positions), ratio
+    )
+    return [FEW]
+
+
+def compared(recon: Recon, scan: Understood) -> dict[str, Any] | None:
+    """Scores against the object that the file brings, registered; None where it brings none of this scale.
+
+    Scored is a rectangle of the covered part, without the rim, half a probe wide, that the scan lit poorly.
+    """
+    truth, size = scan.raw.object, scan.raw.object_pixel_m
+    if truth is None or (scan.pixel.metres and size and not _same(size, scan.pixel.metres)):
+        return None
+    data, made = recon.data, recon.object
+    region = metrics.Region(*data.tiling.rectangle)
+    image, mask = region.crop(made.objects[0]), region.crop(made.mask[0])
+    if not np.isfinite(image).all() or not image[mask].any():
+        return None
+    flat = np.where(mask, np.abs(image) * np.exp(1j * scan_figures.levelled_phase(image, mask)), 0)
+    known, there = in_frame(truth, flat, mask)
+    rim = round(energy_diameter(data.probe) / 2)
+    part = _largest(binary_erosion(there, iterations=rim))
+    if part is None:
+        return None
+    return metrics.score(image[part], known[part], there[part], metrics.Region(0, 0, *known[part].shape))
+
+
+def _same(one: tuple[float, float], two: tuple[float, float]) -> bool:
+    return all(abs(a / b - 1) < 0.01 for a, b in zip(one, two, strict=True))
+
+
+def _largest(known: np.ndarray) -> tuple[slice, slice] | None:
+    """A rectangle of known pixels: the bounding box, cut on all sides until it holds nothing else."""
+    rows, cols = (np.flatnonzero(known.any(axis=axis)) for axis in (1, 0))
+    if not len(rows):
+        return None
+    top, bottom, left, right = rows[0], rows[-1] + 1, cols[0], cols[-1] + 1
+    while not known[top:bottom, left:right].all():
+        top, bottom, left, right = top + 1, bottom - 1, left + 1, right - 1
+        if min(bottom - top, right - left) < metrics.SSIM_WINDOW:
+            return None
+    return slice(top, bottom), slice(left, right)
+
+
+def trust_row(fit: Fit, recon: Recon, solver: float | None, halves: Halves | None = None) -> dict[str, Any]:
+    """A reconstruction in ``metrics.json``; ``solver``: R-factor of the object of the solver, if any."""
+    used, free = fit.used, fit.free
+    judge = free or used
+    region = metrics.Region(*recon.data.tiling.rectangle)
+    evidence = evidence_of(fit, halves)
+    flags = evidence.flags
+    apart = None if recon.object.disagreement is None else float(recon.object.disagreement[0])
+    if recon.general and outside_training(judge.r_factor, judge.r_noise, apart, solver):
+        flags.append(OUTSIDE)
+    if not recon.converged:
+        flags.append(NOT_CONVERGED)
+    share = share_of_noise(recon.object, recon.data, region)
+    if not recon.denoised and amplitude_in_noise(share):
+        flags.append(IN_NOISE)
+    return {
+        "r_factor": used.r_factor,
+        "r_free": None if free is None else free.r_factor,
+        "r_noise": used.r_noise,
+        "deviance": used.mean_deviance,
+        "deviance_free": None if free is None else free.mean_deviance,
+        "missed": _finite(evidence.missed),
+        "missed_some": _finite(evidence.some),
+        "missed_free": _finite(evidence.free),
+        "variation_certainty": _finite(evidence.certainty),
+        **({} if apart is None or not np.isfinite(apart) else {"disagreement": apart}),
+        "noise_share": share,
+        "uncovered_fraction": float(1 - region.crop(recon.object.mask[0]).mean()),
+        "flags": flags,
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and np.isfinite(value) else None
+
+
+def evidence_of(fit: Fit, halves: Halves | None) -> Evidence:
+    """What the flags of a reconstruction look at."""
+    crossing = None if halves is None else halves.crossings["frc50"]
+    return Evidence(
+        missed=fit.missed.share,
+        some=fit.missed.worst_tenth,
+        free=None if fit.missed_free is None else fit.missed_free.share,
+        certainty=fit.missed.certainty,
+        r_free=(fit.free or fit.used).r_factor,
+        r_noise=(fit.free or fit.used).r_noise,
+        halves=1.0 if halves is not None and crossing is None else crossing,
+    )
+
+
+def share_of_noise(made: Stitched, data: Dataset, region: metrics.Region) -> float | None:
+    """:func:`ptycho.evaluation.trust.noise_share` of the first object; None: photons were not counted."""
+    known = region.crop(made.mask[0])
+    if not data.counts or not known.any():
+        return None
+    return noise_share(region.crop(made.objects[0])[known], region.crop(photon_noise(data)[0])[known])
+
+
+def beam_facts(beam: dict[str, np.ndarray], given: np.ndarray) -> dict[str, Any]:
+    """What was found besides the object, in numbers; ``given``: the file's positions ``(J, 2)``."""
+    power = np.sum(np.abs(beam["probe"]) ** 2, axis=(1, 2), dtype=float)
+    moves = (beam["positions"] - given).astype(float)
+    dark = beam.get("background")
+    return {
+        "mode_shares": (power / power.sum()).tolist(),
+        "moved_px": float(np.sqrt(np.mean((moves - moves.mean(axis=0)) ** 2))),
+        "flux_rms": float(np.std(beam["flux"].astype(float) ** 2)),
+        "background_per_pixel": None if dark is None else float(dark.mean()),
+    }
+
+
+def resolution(halves: Halves, pixel: tuple[float, float] | None) -> dict[str, Any]:
+    """Where the halves stop to agree: of Nyquist, and as half periods in object pixels and metres."""
+    lengths = {}
+    for name, value in halves.crossings.items():
+        half_period = None if value is None else 1 / max(value, 1e-6)
+        lengths[f"{name}_px"] = half_period
+        lengths[f"{name}_m"] = None if half_period is None or pixel is None else half_period * max(pixel)
+    return halves.crossings | lengths
+
+
+def picture_of(recon: Recon) -> scan_figures.Picture:
+    made = recon.object
+    lit = covered(recon.data, WELL_LIT)[0]
+    return scan_figures.Picture(made.objects[0], made.mask[0], lit, recon.data.probe)
