@@ -308,7 +308,7 @@ def test_example_of_a_prior(monkeypatch):
     monkeypatch.setattr(prior, "PRIORS", dict(prior.PRIORS))
     module = runpy.run_path(str(ROOT / "examples" / "own_prior.py"))
     made = module["main"](N, 36, **QUICK | {"strength": 3.0})
-    assert np.abs(made["cauchy"].object - made["smooth"].object).max() > 1e-3
+    assert np.abs(made["cauchy"].object - made["edges"].object).max() > 1e-3
     rng = np.random.default_rng(0)
     image, move = (reference.random_complex(rng, (5, 7)) for _ in range(2))
     own, h = prior.Prior("cauchy", 2.0), 1e-5
