@@ -8,6 +8,8 @@ from typing import ClassVar
 
 from ptycho.config.errors import ConfigError, at_least, check, finite
 
+SMALLEST_N, LARGEST_N = 16, 2048  # sides of a pattern
+
 RANGES = {  # of what a measurement can have, with its unit
     "energy_eV": (10.0, 5e5, "eV"),
     "distance_m": (1e-6, 1e4, "m"),
@@ -101,9 +103,8 @@ class DataConfig:
         allowed = "format or auto"
         check(self.orientation in ("format", "auto"), "data.orientation", self.orientation, allowed)
         if self.N is not None:
-            check(
-                self.N % 2 == 0 and 16 <= self.N <= 1024, "data.N", self.N, "even, from 16 to 1024, or null"
-            )
+            fits = self.N % 2 == 0 and SMALLEST_N <= self.N <= LARGEST_N
+            check(fits, "data.N", self.N, f"even, from {SMALLEST_N} to {LARGEST_N}, or null")
         for key in ("bin", "stride"):
             at_least(f"data.{key}", getattr(self, key), 1)
         if self.frames is not None:
