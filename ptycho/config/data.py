@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import ClassVar
 
 from ptycho.config.errors import ConfigError, at_least, check, finite
+from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
 
 SMALLEST_N, LARGEST_N = 16, 2048  # sides of a pattern
 
 RANGES = {  # of what a measurement can have, with its unit
-    "energy_eV": (10.0, 5e5, "eV"),
+    "energy_eV": (10.0, 1e6, "eV"),
+    "wavelength_m": (1.24e-12, 1e-4, "m"),
+    "electrons_keV": (0.01, 600.0, "keV"),
     "distance_m": (1e-6, 1e4, "m"),
     "detector_pixel_m": (1e-8, 1e-2, "m"),
 }
+
+WAVES = ("energy_eV", "wavelength_m", "electrons_keV")  # one of them states the wavelength
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,8 @@ class DataConfig:
     flip_rows: bool = False
     flip_cols: bool = False
     energy_eV: float | None = None
+    wavelength_m: float | None = None
+    electrons_keV: float | None = None
     distance_m: float | None = None
     detector_pixel_m: float | None = None
     saturation: float | None = None
@@ -112,9 +119,12 @@ class DataConfig:
         for key in ("gain", "saturation"):
             if getattr(self, key) is not None:
                 finite(f"data.{key}", getattr(self, key), above=True)
-        for key, value in self.stated_quantities().items():
-            low, high, unit = RANGES[key]
-            check(low <= value <= high, f"data.{key}", value, f"from {low:g} to {high:g} {unit}")
+        for key, (low, high, unit) in RANGES.items():
+            if (value := getattr(self, key)) is not None:
+                check(low <= value <= high, f"data.{key}", value, f"from {low:g} to {high:g} {unit}")
+        if len(stated := [key for key in WAVES if getattr(self, key) is not None]) > 1:
+            said = ", ".join(f"data.{key}={getattr(self, key):g}" for key in stated)
+            raise ConfigError(f"{said}: each says the wavelength; must be one of them alone")
         check(
             self.negative in self.NEGATIVE,
             "data.negative",
@@ -125,9 +135,21 @@ class DataConfig:
         self.stated_zero_frequency()
 
     def stated_quantities(self) -> dict[str, float]:
-        """Energy, distance and pitch, as far as the user says them."""
-        keys = ("energy_eV", "distance_m", "detector_pixel_m")
-        return {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
+        """Photon energy, distance and pitch, as far as the user says them."""
+        stated = {
+            "energy_eV": self.stated_energy_eV(),
+            "distance_m": self.distance_m,
+            "detector_pixel_m": self.detector_pixel_m,
+        }
+        return {key: value for key, value in stated.items() if value is not None}
+
+    def stated_energy_eV(self) -> float | None:
+        """The energy that photons of the stated wavelength have."""
+        if self.wavelength_m is not None:
+            return photon_energy_eV(self.wavelength_m)
+        if self.electrons_keV is not None:
+            return photon_energy_eV(electron_wavelength_m(self.electrons_keV))
+        return self.energy_eV
 
     @property
     def path(self) -> str:

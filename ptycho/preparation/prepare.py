@@ -12,6 +12,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
+from ptycho.config.waves import wavelength_m
 from ptycho.files.file_array import FileArray
 from ptycho.preparation.centre import find_centre
 from ptycho.preparation.detector import (
@@ -125,7 +126,7 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     detector = _detector(raw, config, stored, N, good, domain, gain)
     pitch = _exchanged(raw.detector_pixel_m, config.transpose)
     pixel = object_pixel(raw.energy_eV, raw.distance_m, pitch, N * config.bin)
-    found.append(Finding("object pixel", pixel.text, _pixel_reason(raw, pixel, N * config.bin)))
+    found.append(Finding("object pixel", pixel.text, _pixel_reason(raw, config, pixel, N * config.bin)))
     positions = _positions(raw, config, frames, pixel, N * config.bin, found, warnings)
     corners, size = placed(positions, N)
     probe = _probe(raw, config.transpose, pixel, N, found, warnings)
@@ -194,7 +195,7 @@ def _stated(raw: RawScan, config: DataConfig) -> RawScan:
         "domain": config.domain,
         "unit": config.unit,
         "zero_frequency": config.stated_zero_frequency(),
-        "energy_eV": config.energy_eV,
+        "energy_eV": config.stated_energy_eV(),
         "distance_m": config.distance_m,
         "detector_pixel_m": None if pitch is None else (pitch, pitch),
     }
@@ -342,12 +343,15 @@ def _exchanged(pair: tuple[float, float] | None, transpose: bool) -> tuple[float
     return (pair[1], pair[0]) if pair is not None and transpose else pair
 
 
-def _pixel_reason(raw: RawScan, pixel: PixelSize, side: int) -> str:
+def _pixel_reason(raw: RawScan, config: DataConfig, pixel: PixelSize, side: int) -> str:
     if pixel.missing:
         return f"{', '.join(pixel.missing)} not known"
-    assert raw.detector_pixel_m is not None
+    assert raw.detector_pixel_m is not None and raw.energy_eV is not None
+    wave = f"{raw.energy_eV:.6g} eV"
+    if config.electrons_keV is not None:
+        wave = f"electrons of {config.electrons_keV:g} keV, {1e12 * wavelength_m(raw.energy_eV):.4g} pm"
     pitch = f"{1e6 * raw.detector_pixel_m[0]:.4g} µm"
-    return f"λz/(N·p) of {raw.energy_eV:.6g} eV, {raw.distance_m:.4g} m, {side} × {pitch}"
+    return f"λz/(N·p) of {wave}, {raw.distance_m:.4g} m, {side} × {pitch}"
 
 
 def _positions(
