@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import ClassVar
@@ -66,6 +67,8 @@ class DataConfig:
     unit: str | None = None
     position_axes: str | None = None
     position_sign: int = 1
+    rotation_deg: float = 0.0
+    scan_affine: tuple[tuple[float, ...], ...] | None = None
     transpose: bool = False
     flip_rows: bool = False
     flip_cols: bool = False
@@ -107,6 +110,9 @@ class DataConfig:
         if self.position_axes is not None:
             check(self.position_axes in ("rc", "xy"), "data.position_axes", self.position_axes, "rc or xy")
         check(self.position_sign in (1, -1), "data.position_sign", self.position_sign, "1 or -1")
+        turn = self.rotation_deg
+        check(abs(turn) <= 360, "data.rotation_deg", turn, "from -360 to 360 degrees")
+        self._check_affine()
         allowed = "format or auto"
         check(self.orientation in ("format", "auto"), "data.orientation", self.orientation, allowed)
         if self.N is not None:
@@ -133,6 +139,15 @@ class DataConfig:
         )
         check(0 <= self.dark_frames < 1, "data.dark_frames", self.dark_frames, "from 0 to less than 1")
         self.stated_zero_frequency()
+
+    def _check_affine(self) -> None:
+        if self.scan_affine is None:
+            return
+        square = [len(row) for row in self.scan_affine] == [2, 2]
+        flat = [value for row in self.scan_affine for value in row]
+        sound = square and all(map(math.isfinite, flat)) and flat[0] * flat[3] != flat[1] * flat[2]
+        shown = [list(row) for row in self.scan_affine]
+        check(sound, "data.scan_affine", shown, "[[a,b],[c,d]], finite and invertible, or null")
 
     def stated_quantities(self) -> dict[str, float]:
         """Photon energy, distance and pitch, as far as the user says them."""

@@ -80,6 +80,24 @@ def positions_in_pixels(
     return metres / np.array(pixel.metres)
 
 
+def turned_positions(
+    positions: np.ndarray, pixel: PixelSize, degrees: float, affine: Sequence[Sequence[float]] | None
+) -> np.ndarray:
+    """Positions ``(J, 2)`` in object pixels as the detector's axes have them: ``r → A R r``, in metres.
+
+        R = [[cos φ, −sin φ], [sin φ, cos φ]]    on (row, col)
+
+    A positive φ turns from down, along the rows' index, to the right, along the columns': counter-clockwise
+    where rows are drawn downwards.
+    """
+    turn = np.deg2rad(degrees)
+    matrix = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+    if affine is not None:
+        matrix = np.array(affine) @ matrix
+    pitch = np.array((1.0, 1.0) if pixel.metres is None else pixel.metres)
+    return (positions * pitch) @ matrix.T / pitch
+
+
 def check_scanned(positions: np.ndarray) -> None:
     """Refuse positions ``(J, 2)`` of any unit that are all the same: that can be said before a frame is read.
 

@@ -32,6 +32,7 @@ from ptycho.preparation.geometry import (
     placed,
     positions_in_pixels,
     resampled_probe,
+    turned_positions,
     unfit_probe,
 )
 from ptycho.preparation.good_pixels import NOT_FINITE, Pixels, find_good_pixels
@@ -371,6 +372,11 @@ def _positions(
         positions = positions[:, ::-1]
         why.append("columns exchanged: data.position_axes=xy")
     positions = positions_in_pixels(positions, raw.unit, pixel, side, shape, raw.warnings)
+    if config.rotation_deg or config.scan_affine is not None:
+        positions = turned_positions(positions, pixel, config.rotation_deg, config.scan_affine)
+        turn = config.rotation_deg
+        why.append(f"turned by {turn:g}°: data.rotation_deg" if turn else "")
+        why.append("" if config.scan_affine is None else "transformed: data.scan_affine")
     if config.position_sign == -1:
         positions = -positions
         why.append("negated: data.position_sign=-1")
@@ -381,5 +387,7 @@ def _positions(
             f"{len(alone)} positions lie far from all others (the first is frame {frames[alone[0]]})"
         )
     span = np.ptp(positions, axis=0)
-    found.append(Finding("positions", f"{span[0]:.1f} × {span[1]:.1f} object pixels", ", ".join(why)))
+    found.append(
+        Finding("positions", f"{span[0]:.1f} × {span[1]:.1f} object pixels", ", ".join(filter(None, why)))
+    )
     return positions
