@@ -155,6 +155,52 @@ def test_metres_become_object_pixels_and_the_first_patch_lies_inside():
     assert corners.min() == 1 and corners.max() + 32 < scan.object_size
 
 
+def test_positions_are_turned_from_rows_to_columns():
+    """By hand: a quarter of a turn brings a step down to one to the right, and one to the right to one up."""
+    plain, turned = understand(raw(), config()), understand(raw(), config(rotation_deg=90.0))
+    step = 1e-7 / plain.pixel.metres[0]
+    np.testing.assert_allclose(turned.positions[10] - turned.positions[0], [0, step], atol=1e-9)
+    np.testing.assert_allclose(turned.positions[1] - turned.positions[0], [-step, 0], atol=1e-9)
+    assert turned.positions.min() == 1 and turned.positions.max() + 32 < turned.object_size
+    assert any("turned by 90°" in finding.why for finding in turned.findings)
+
+
+def test_a_scan_that_was_turned_is_read_as_before(tmp_path):
+    """Positions turned by −121°, on detector pixels that are not square; told so, they are the old ones."""
+    pitch = {"detector_pixel_m": (75e-6, 50e-6)}
+    turn = np.deg2rad(-121)
+    matrix = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+    places = raw().positions
+    before = understand(raw(**pitch), config())
+    after = understand(raw(positions=places @ matrix.T, **pitch), config(rotation_deg=121.0))
+    np.testing.assert_allclose(after.positions, before.positions, atol=1e-6)
+    untold = understand(raw(positions=places @ matrix.T, **pitch), config())
+    assert np.abs(untold.positions - before.positions).max() > 1
+
+
+def test_positions_are_sheared_after_they_are_turned():
+    """(row, col) = (0, 1) is turned to (−1, 0), and that goes to (−2, −3)."""
+    affine = [[2.0, 5.0], [3.0, 7.0]]
+    found = understand(raw(), config(rotation_deg=90.0, scan_affine=affine))
+    step = 1e-7 / found.pixel.metres[0]
+    np.testing.assert_allclose(found.positions[1] - found.positions[0], [-2 * step, -3 * step], rtol=1e-6)
+    assert any("data.scan_affine" in finding.why for finding in found.findings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rotation_deg": 400.0}, "data.rotation_deg=400.0: must be from -360 to 360"),
+        ({"rotation_deg": np.nan}, "data.rotation_deg=nan: must be"),
+        ({"scan_affine": [[1.0, 2.0]]}, r"data.scan_affine=\[\[1.0, 2.0\]\]: must be \[\[a,b\],\[c,d\]\]"),
+        ({"scan_affine": [[1.0, 2.0], [2.0, 4.0]]}, "finite and invertible"),
+    ],
+)
+def test_turns_and_shears_that_are_none_are_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        config(**changes)
+
+
 def test_pixels_of_a_larger_detector_shrink_with_the_cut():
     """A file's pixels belong to its whole detector; cut to half, an object pixel is twice as large."""
     found = positions_in_pixels(

@@ -95,6 +95,17 @@ def test_cxi(tmp_path, made):
     same(scan, made)
 
 
+def test_cxi_of_electrons(tmp_path, made):
+    """300 keV are 1.9687 pm, as have photons of 629.8 keV; what the user states is no electrons' energy."""
+    changes = {f"{SRC}/energy": 3e5 * EV, f"{SRC}/probe": "electron"}
+    path = written(tmp_path / "a.cxi", cxi_arrays(made, **changes))
+    scan = cxi.read(path, NO)
+    assert scan.energy_eV == pytest.approx(1.239841984e-6 / 1.9687e-12, rel=1e-4)
+    assert any("300 keV is theirs" in note for note in scan.notes)
+    np.testing.assert_array_equal(scan.probe, made.probe)
+    assert cxi.read(path, ReadOptions(stated={"energy_eV": 5e5})).energy_eV == 5e5
+
+
 def test_cxi_sample_moves_against_the_probe(tmp_path, made):
     """By hand: y is up; the sample goes up, the probe down on it, to a later row; so with x and columns."""
     moves = np.zeros((J, 3))

@@ -21,6 +21,7 @@ from ptycho.config import (
     ZonePlateProbe,
     check,
 )
+from ptycho.config.waves import wavelength_m
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.from_dataset import from_dataset, from_measured
 from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
@@ -29,7 +30,6 @@ from ptycho.preparation.dataset import measured_dataset
 from ptycho.preparation.prepare import understand
 from ptycho.progress import Progress
 from ptycho.readers import load_dataset
-from ptycho.readers.scans.raw_scan import wavelength_m
 from ptycho.readers.scans.table import opened
 from ptycho.run import names
 from ptycho.run.record import check_no_file_of_a_run, problem, read_record

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ptycho.config import ConfigError, NetworkConfig, PretrainConfig, ScanRunConfig
+from ptycho.config.data import LARGEST_N, SMALLEST_N
 from ptycho.config.memory import Part, check_memory, training_parts
 from ptycho.config.scan_run_config import FAST
 from ptycho.config.sections import GeneratorConfig
@@ -60,6 +61,8 @@ def planned(config: NetworkConfig) -> ScanRunConfig:
     for scan in scans:
         chosen_probe(scan, own)
     _same_size(own, scans)
+    if NETWORK in own.models:
+        _network_takes(own.model, scans[0].N)
     _check_memory(own, scans)
     if ITERATIVE in own.models and (missing := available(own.iterative.python)):
         raise ConfigError(missing)
@@ -78,6 +81,19 @@ def _same_size(config: ScanRunConfig, scans: list[Understood]) -> None:
     if len(set(sizes.values())) > 1:
         told = ", ".join(f"{name} {size}" for name, size in sizes.items())
         raise ConfigError(f"data.file: patterns of several sizes ({told}); set data.N to one of them")
+
+
+def _network_takes(model: GeneratorConfig, N: int) -> None:
+    """Refuse patterns of a side that the network cannot be built for."""
+    if model.takes(N):
+        return
+    sides = range(SMALLEST_N, LARGEST_N + 1, 2)
+    below = [side for side in sides if side < N and model.takes(side)][-1:]
+    above = [side for side in sides if side > N and model.takes(side)][:1]
+    fitting = " or ".join(f"data.N={side}" for side in below + above)
+    raise ConfigError(
+        f"model={model.KIND}: cannot take patterns of {N} × {N} pixels; set {fitting}, or model=unrolled"
+    )
 
 
 def _as_stored(config: ScanRunConfig, stored: StoredNetwork) -> ScanRunConfig:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.config.data import LARGEST_N, SMALLEST_N
 from ptycho.readers.scans.raw_scan import RawScan
-
-SMALLEST, LARGEST = 16, 1024  # N
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +71,9 @@ def checked_patterns(patterns: np.ndarray, counts: bool) -> np.ndarray:
             "it out around the zero frequency"
         )
     N = array.shape[1]
-    if N % 2 or not SMALLEST <= N <= LARGEST:
+    if N % 2 or not SMALLEST_N <= N <= LARGEST_N:
         raise ConfigError(
-            f"patterns has shape {array.shape}; N={N} must be even, from {SMALLEST} to {LARGEST}: cut or pad "
+            f"patterns has shape {array.shape}; N={N} must be even, from {SMALLEST_N} to {LARGEST_N}: cut or pad "
             "so that the zero frequency is at [N//2, N//2]"
         )
     if array.dtype.kind not in "fiu":

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import ClassVar
 
 from ptycho.config.errors import ConfigError, at_least, check, finite
+from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
+
+SMALLEST_N, LARGEST_N = 16, 2048  # sides of a pattern
 
 RANGES = {  # of what a measurement can have, with its unit
-    "energy_eV": (10.0, 5e5, "eV"),
+    "energy_eV": (10.0, 1e6, "eV"),
+    "wavelength_m": (1.24e-12, 1e-4, "m"),
+    "electrons_keV": (0.01, 600.0, "keV"),
     "distance_m": (1e-6, 1e4, "m"),
     "detector_pixel_m": (1e-8, 1e-2, "m"),
 }
+
+WAVES = ("energy_eV", "wavelength_m", "electrons_keV")  # one of them states the wavelength
 
 
 @dataclass(frozen=True)
@@ -59,10 +67,14 @@ class DataConfig:
     unit: str | None = None
     position_axes: str | None = None
     position_sign: int = 1
+    rotation_deg: float = 0.0
+    scan_affine: tuple[tuple[float, ...], ...] | None = None
     transpose: bool = False
     flip_rows: bool = False
     flip_cols: bool = False
     energy_eV: float | None = None
+    wavelength_m: float | None = None
+    electrons_keV: float | None = None
     distance_m: float | None = None
     detector_pixel_m: float | None = None
     saturation: float | None = None
@@ -98,12 +110,14 @@ class DataConfig:
         if self.position_axes is not None:
             check(self.position_axes in ("rc", "xy"), "data.position_axes", self.position_axes, "rc or xy")
         check(self.position_sign in (1, -1), "data.position_sign", self.position_sign, "1 or -1")
+        turn = self.rotation_deg
+        check(abs(turn) <= 360, "data.rotation_deg", turn, "from -360 to 360 degrees")
+        self._check_affine()
         allowed = "format or auto"
         check(self.orientation in ("format", "auto"), "data.orientation", self.orientation, allowed)
         if self.N is not None:
-            check(
-                self.N % 2 == 0 and 16 <= self.N <= 1024, "data.N", self.N, "even, from 16 to 1024, or null"
-            )
+            fits = self.N % 2 == 0 and SMALLEST_N <= self.N <= LARGEST_N
+            check(fits, "data.N", self.N, f"even, from {SMALLEST_N} to {LARGEST_N}, or null")
         for key in ("bin", "stride"):
             at_least(f"data.{key}", getattr(self, key), 1)
         if self.frames is not None:
@@ -111,9 +125,12 @@ class DataConfig:
         for key in ("gain", "saturation"):
             if getattr(self, key) is not None:
                 finite(f"data.{key}", getattr(self, key), above=True)
-        for key, value in self.stated_quantities().items():
-            low, high, unit = RANGES[key]
-            check(low <= value <= high, f"data.{key}", value, f"from {low:g} to {high:g} {unit}")
+        for key, (low, high, unit) in RANGES.items():
+            if (value := getattr(self, key)) is not None:
+                check(low <= value <= high, f"data.{key}", value, f"from {low:g} to {high:g} {unit}")
+        if len(stated := [key for key in WAVES if getattr(self, key) is not None]) > 1:
+            said = ", ".join(f"data.{key}={getattr(self, key):g}" for key in stated)
+            raise ConfigError(f"{said}: each says the wavelength; must be one of them alone")
         check(
             self.negative in self.NEGATIVE,
             "data.negative",
@@ -123,10 +140,31 @@ class DataConfig:
         check(0 <= self.dark_frames < 1, "data.dark_frames", self.dark_frames, "from 0 to less than 1")
         self.stated_zero_frequency()
 
+    def _check_affine(self) -> None:
+        if self.scan_affine is None:
+            return
+        square = [len(row) for row in self.scan_affine] == [2, 2]
+        flat = [value for row in self.scan_affine for value in row]
+        sound = square and all(map(math.isfinite, flat)) and flat[0] * flat[3] != flat[1] * flat[2]
+        shown = [list(row) for row in self.scan_affine]
+        check(sound, "data.scan_affine", shown, "[[a,b],[c,d]], finite and invertible, or null")
+
     def stated_quantities(self) -> dict[str, float]:
-        """Energy, distance and pitch, as far as the user says them."""
-        keys = ("energy_eV", "distance_m", "detector_pixel_m")
-        return {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
+        """Photon energy, distance and pitch, as far as the user says them."""
+        stated = {
+            "energy_eV": self.stated_energy_eV(),
+            "distance_m": self.distance_m,
+            "detector_pixel_m": self.detector_pixel_m,
+        }
+        return {key: value for key, value in stated.items() if value is not None}
+
+    def stated_energy_eV(self) -> float | None:
+        """The energy that photons of the stated wavelength have."""
+        if self.wavelength_m is not None:
+            return photon_energy_eV(self.wavelength_m)
+        if self.electrons_keV is not None:
+            return photon_energy_eV(electron_wavelength_m(self.electrons_keV))
+        return self.energy_eV
 
     @property
     def path(self) -> str:

@@ -244,7 +244,7 @@ def _iterations(config: NetworkConfig, name: str) -> int:
 
 def _filters(N: int, scale: int) -> list[int]:
     """Of the ``unet`` encoder."""
-    return [32 * scale * 2**i for i in range(max(2, int(math.log2(N)) - 3))]
+    return [32 * scale * 2**i for i in range(UNetModel.halvings(N))]
 
 
 def _convolutions(channels: int, filters: list[int]) -> list[tuple[int, int]]:

@@ -163,6 +163,10 @@ class UnrolledModel:
             at_most(f"model.{key}", getattr(self, key), high)
         finite("model.illumination_floor", self.illumination_floor, above=True)
 
+    def takes(self, N: int) -> bool:
+        """Whether patterns of side N fit: all of them do."""
+        return N % 2 == 0
+
 
 @dataclass(frozen=True)
 class UNetModel:
@@ -179,6 +183,15 @@ class UNetModel:
         _check_neighbours(self.neighbours, self.neighbour_distance_px64)
         at_least("model.filters_scale", self.filters_scale, 1)
         at_most("model.filters_scale", self.filters_scale, 64)
+
+    @staticmethod
+    def halvings(N: int) -> int:
+        """How often the encoder halves the side of a pattern: 3 times at N = 64, once more at twice the N."""
+        return max(2, int(math.log2(N)) - 3)
+
+    def takes(self, N: int) -> bool:
+        """Whether patterns of side N can be halved as often as the encoder does."""
+        return N % 2 ** self.halvings(N) == 0
 
 
 def _check_neighbours(count: int, distance: float) -> None:

@@ -85,8 +85,8 @@ def from_measured(
         distance_m=raw.distance_m,
         detector_pixel_m=scan.pitch_m,
         numbers=frames_of(scan, data),
-        comments=f"Read from a file of the format {raw.format}; cut to {scan.N} x {scan.N} pixels, of "
-        f"{binned} x {binned} detector pixels each.",
+        comments=f"Read from a file of the format {raw.format}; cut or padded to {scan.N} x {scan.N} pixels, "
+        f"of {binned} x {binned} detector pixels each.",
     )
 
 

@@ -17,8 +17,7 @@ from ptycho.physics import SEPARABLE, PatchMover
 
 def encoder_filters(N: int, scale: int) -> list[int]:
     """Filters of the encoder: 32·s, 64·s, 128·s at N = 64, one more doubling for each doubling of N."""
-    levels = max(2, int(math.log2(N)) - 3)
-    return [32 * scale * 2**i for i in range(levels)]
+    return [32 * scale * 2**i for i in range(UNetModel.halvings(N))]
 
 
 class UNet(keras.layers.Layer):

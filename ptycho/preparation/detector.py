@@ -1,4 +1,4 @@
-"""Detector frames → diffraction amplitudes ``(N, N)``: corrected, oriented, centred, cropped, binned.
+"""Detector frames → diffraction amplitudes ``(N, N)``: corrected, oriented, centred, padded or cut, binned.
 
 The order is that of the measurement, undone: dark and flat, bad pixels, orientation (transposed first, then
 flipped), cut around the zero frequency, counts of ``b × b`` pixels summed, square root.

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.scans.raw_scan import UNITS, wavelength_m
+from ptycho.config.waves import wavelength_m
+from ptycho.readers.scans.raw_scan import UNITS
 
 FAR = 5.0  # times the median distance to the nearest neighbour; a scan is expected to hang together
 LARGEST_PROBE = 1e15  # its square is summed in single precision
@@ -79,6 +80,24 @@ def positions_in_pixels(
     return metres / np.array(pixel.metres)
 
 
+def turned_positions(
+    positions: np.ndarray, pixel: PixelSize, degrees: float, affine: Sequence[Sequence[float]] | None
+) -> np.ndarray:
+    """Positions ``(J, 2)`` in object pixels as the detector's axes have them: ``r → A R r``, in metres.
+
+        R = [[cos φ, −sin φ], [sin φ, cos φ]]    on (row, col)
+
+    A positive φ turns from down, along the rows' index, to the right, along the columns': counter-clockwise
+    where rows are drawn downwards.
+    """
+    turn = np.deg2rad(degrees)
+    matrix = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+    if affine is not None:
+        matrix = np.array(affine) @ matrix
+    pitch = np.array((1.0, 1.0) if pixel.metres is None else pixel.metres)
+    return (positions * pitch) @ matrix.T / pitch
+
+
 def check_scanned(positions: np.ndarray) -> None:
     """Refuse positions ``(J, 2)`` of any unit that are all the same: that can be said before a frame is read.
 
@@ -147,9 +166,9 @@ def placed(positions: np.ndarray, N: int) -> tuple[np.ndarray, int]:
     return corners, N + int(np.ceil(np.ptp(corners, axis=0).max())) + 2
 
 
-def unfit_probe(probe: np.ndarray) -> str | None:
-    """Why a probe ``(K, h, w)`` of a file cannot be used, or None."""
-    if probe.shape[1] != probe.shape[2]:
+def unfit_probe(probe: np.ndarray, frame: tuple[int, int]) -> str | None:
+    """Why a probe ``(K, h, w)`` of a file, square or as large as a ``frame``, cannot be used, or None."""
+    if probe.shape[1] != probe.shape[2] and probe.shape[1:] != frame:
         return f"has shape {probe.shape} and is not square"
     largest = float(np.abs(probe).max())
     if largest == 0:
@@ -167,30 +186,29 @@ def resampled_probe(
     """Modes ``(K, N, N)`` complex64 of a probe ``(K, h, w)``, and what was done.
 
     A probe of the same window (``h·dx`` fixed by the detector's pitch) is resampled by cutting or padding its
-    far field; one of another pixel size by cubic interpolation.
+    far field, as is one of a detector that is not square; one of another pixel size by cubic interpolation.
     """
     modes, h, w = probe.shape
-    if h != w:
-        raise ConfigError(f"probe has shape {probe.shape}; must be square")
-    if h == N:
+    if h == w == N:
         return probe.astype(np.complex64), f"the file's, {modes} modes of {h} × {h}"
-    if probe_pixel is not None and pixel.metres is not None:
+    if h == w and probe_pixel is not None and pixel.metres is not None:
         ratio = h * probe_pixel[0] / (N * pixel.metres[0])
         if not 0.98 < ratio < 1.02:
             return _zoomed(probe, N, pixel.metres[0] / probe_pixel[0]), "the file's, interpolated"
-    return _cut_far_field(probe, N), f"the file's, its far field cut or padded from {h} to {N}"
+    size = f"{h}" if h == w else f"{h} × {w}"
+    return _on_far_field(probe, N), f"the file's, its far field cut or padded from {size} to {N}"
 
 
-def _cut_far_field(probe: np.ndarray, N: int) -> np.ndarray:
-    h = probe.shape[-1]
+def _on_far_field(probe: np.ndarray, N: int) -> np.ndarray:
+    """Modes ``(K, N, N)`` with the far field of ``probe (K, h, w)``, cut or padded about frequency zero."""
+    sides = probe.shape[-2:]
     far = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(probe, axes=(-2, -1))), axes=(-2, -1))
-    start, width = abs(h - N) // 2 if (h - N) % 2 == 0 else abs(h // 2 - N // 2), N
-    if h > N:
-        far = far[:, start : start + width, start : start + width]
-    else:
-        before = N // 2 - h // 2
-        far = np.pad(far, [(0, 0), *[(before, N - h - before)] * 2])
-    back = np.fft.ifft2(np.fft.ifftshift(far, axes=(-2, -1))) * (N / h) ** 2
+    starts = [max(0, n // 2 - N // 2) for n in sides]
+    far = far[:, starts[0] : starts[0] + N, starts[1] : starts[1] + N]
+    before = [max(0, N // 2 - n // 2) for n in sides]
+    after = [N - b - n for b, n in zip(before, far.shape[1:], strict=True)]
+    far = np.pad(far, [(0, 0), *zip(before, after, strict=True)])
+    back = np.fft.ifft2(np.fft.ifftshift(far, axes=(-2, -1))) * (N * N / (sides[0] * sides[1]))
     return np.fft.fftshift(back, axes=(-2, -1)).astype(np.complex64)
 
 

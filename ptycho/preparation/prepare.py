@@ -12,12 +12,14 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
+from ptycho.config.waves import wavelength_m
 from ptycho.files.file_array import FileArray
 from ptycho.preparation.centre import find_centre
 from ptycho.preparation.detector import (
     SAMPLED,
     Detector,
     checked_frames,
+    oriented,
     turned,
 )
 from ptycho.preparation.finding import Finding
@@ -30,10 +32,12 @@ from ptycho.preparation.geometry import (
     placed,
     positions_in_pixels,
     resampled_probe,
+    turned_positions,
     unfit_probe,
 )
 from ptycho.preparation.good_pixels import NOT_FINITE, Pixels, find_good_pixels
 from ptycho.preparation.photon_gain import Gain, photon_gain
+from ptycho.preparation.window import whole_detector
 from ptycho.readers.scans.domain import squares_are_whole
 from ptycho.readers.scans.raw_scan import RawScan
 
@@ -119,14 +123,14 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     warnings += pixels.warnings
     gain = _gain(raw, config, sample, pixels, found)
     stored = _centre(raw, config, mean, good, found, warnings)
-    N = _side(raw, config, stored, found)
+    N = _side(raw, config, stored, mean, found, warnings)
     detector = _detector(raw, config, stored, N, good, domain, gain)
     pitch = _exchanged(raw.detector_pixel_m, config.transpose)
     pixel = object_pixel(raw.energy_eV, raw.distance_m, pitch, N * config.bin)
-    found.append(Finding("object pixel", pixel.text, _pixel_reason(raw, pixel, N * config.bin)))
+    found.append(Finding("object pixel", pixel.text, _pixel_reason(raw, config, pixel, N * config.bin)))
     positions = _positions(raw, config, frames, pixel, N * config.bin, found, warnings)
     corners, size = placed(positions, N)
-    probe = _probe(raw, pixel, N, found, warnings)
+    probe = _probe(raw, config.transpose, pixel, N, found, warnings)
     return Understood(
         raw,
         detector,
@@ -168,12 +172,13 @@ def _detector(
 
 
 def _probe(
-    raw: RawScan, pixel: PixelSize, N: int, found: list[Finding], warnings: list[str]
+    raw: RawScan, transpose: bool, pixel: PixelSize, N: int, found: list[Finding], warnings: list[str]
 ) -> np.ndarray | None:
     """The file's probe on the object's pixels, modes ``(K, N, N)``; None if it has none that can be used."""
     if raw.probe is None:
         return None
-    unfit = unfit_probe(raw.probe)
+    height, width = raw.patterns.shape[1:]
+    unfit = unfit_probe(raw.probe, (width, height) if transpose else (height, width))
     if unfit is not None:
         warnings.append(
             f"the file's probe {unfit}; one is guessed, unless probe=zone_plate or probe=npz says"
@@ -191,7 +196,7 @@ def _stated(raw: RawScan, config: DataConfig) -> RawScan:
         "domain": config.domain,
         "unit": config.unit,
         "zero_frequency": config.stated_zero_frequency(),
-        "energy_eV": config.energy_eV,
+        "energy_eV": config.stated_energy_eV(),
         "distance_m": config.distance_m,
         "detector_pixel_m": None if pitch is None else (pitch, pitch),
     }
@@ -284,7 +289,7 @@ def _centre(
     zero, centre = raw.zero_frequency, raw.stated_centre()
     if centre is None:
         seen = find_centre(mean, good)
-        centre, why = (seen.row, seen.col), seen.why
+        centre, why = _told_by_probe(raw, (seen.row, seen.col), seen.why)
         warnings += [] if seen.warning is None else [seen.warning]
     elif isinstance(zero, tuple):
         why = "stated"
@@ -301,21 +306,37 @@ def _centre(
     return centre
 
 
-def _side(raw: RawScan, config: DataConfig, centre: tuple[int, int], found: list[Finding]) -> int:
-    """N: as asked for, or the largest power of two up to 256 that fits on the detector around the centre.
+def _told_by_probe(raw: RawScan, seen: tuple[int, int], why: str) -> tuple[tuple[int, int], str]:
+    """The middle, where the file's probe is as large as a frame and the beam is seen a pixel off at most."""
+    shape = raw.patterns.shape[1:]
+    middle = shape[0] // 2, shape[1] // 2
+    alike = raw.probe is not None and raw.probe.shape[1:] == shape
+    if alike and seen != middle and max(abs(s - m) for s, m in zip(seen, middle, strict=True)) <= 1:
+        return middle, f"the middle, as the file's probe has it; {why}: row {seen[0]}, column {seen[1]}"
+    return seen, why
 
-    Of the frame as stored: a flipped one of even size has its first row or column one pixel too late, and
-    the pattern's first is bad there.
+
+def _side(
+    raw: RawScan,
+    config: DataConfig,
+    centre: tuple[int, int],
+    mean: np.ndarray,
+    found: list[Finding],
+    warnings: list[str],
+) -> int:
+    """N: as asked for, or that of the window which holds the whole detector.
+
+    Of the frame as stored, so that N does not change where it is turned: a flipped one of even size has its
+    first row or column one pixel too late, and the pattern's first is bad there.
     """
     if config.N is not None:
         found.append(Finding("N", str(config.N), f"data.N, {config.bin} × {config.bin} pixels each"))
         return config.N
-    room = 2 * min(min(c, n - c) for c, n in zip(centre, raw.patterns.shape[1:], strict=True)) // config.bin
-    if room < 16:
-        raise ConfigError(f"data.N: only {room} pixels fit around the zero frequency at {centre}; set data.N")
-    N = min(2 ** int(np.log2(room)), 256)
-    found.append(Finding("N", str(N), f"{room} pixels fit around the centre; data.N chooses another"))
-    return N
+    upright = oriented(mean, raw.zero_frequency == "corner", False, False, False)
+    window = whole_detector(upright, centre, config.bin)
+    found.append(Finding("N", str(window.N), window.why))
+    warnings += [] if window.warning is None else [window.warning]
+    return window.N
 
 
 def _exchanged(pair: tuple[float, float] | None, transpose: bool) -> tuple[float, float] | None:
@@ -323,12 +344,15 @@ def _exchanged(pair: tuple[float, float] | None, transpose: bool) -> tuple[float
     return (pair[1], pair[0]) if pair is not None and transpose else pair
 
 
-def _pixel_reason(raw: RawScan, pixel: PixelSize, side: int) -> str:
+def _pixel_reason(raw: RawScan, config: DataConfig, pixel: PixelSize, side: int) -> str:
     if pixel.missing:
         return f"{', '.join(pixel.missing)} not known"
-    assert raw.detector_pixel_m is not None
+    assert raw.detector_pixel_m is not None and raw.energy_eV is not None
+    wave = f"{raw.energy_eV:.6g} eV"
+    if config.electrons_keV is not None:
+        wave = f"electrons of {config.electrons_keV:g} keV, {1e12 * wavelength_m(raw.energy_eV):.4g} pm"
     pitch = f"{1e6 * raw.detector_pixel_m[0]:.4g} µm"
-    return f"λz/(N·p) of {raw.energy_eV:.6g} eV, {raw.distance_m:.4g} m, {side} × {pitch}"
+    return f"λz/(N·p) of {wave}, {raw.distance_m:.4g} m, {side} × {pitch}"
 
 
 def _exchanged_by_reader(format_: str, config: DataConfig) -> bool:
@@ -353,6 +377,11 @@ def _positions(
         positions = positions[:, ::-1]
         why.append("columns exchanged: data.position_axes=xy")
     positions = positions_in_pixels(positions, raw.unit, pixel, side, shape, raw.warnings)
+    if config.rotation_deg or config.scan_affine is not None:
+        positions = turned_positions(positions, pixel, config.rotation_deg, config.scan_affine)
+        turn = config.rotation_deg
+        why.append(f"turned by {turn:g}°: data.rotation_deg" if turn else "")
+        why.append("" if config.scan_affine is None else "transformed: data.scan_affine")
     if config.position_sign == -1:
         positions = -positions
         why.append("negated: data.position_sign=-1")
@@ -363,5 +392,7 @@ def _positions(
             f"{len(alone)} positions lie far from all others (the first is frame {frames[alone[0]]})"
         )
     span = np.ptp(positions, axis=0)
-    found.append(Finding("positions", f"{span[0]:.1f} × {span[1]:.1f} object pixels", ", ".join(why)))
+    found.append(
+        Finding("positions", f"{span[0]:.1f} × {span[1]:.1f} object pixels", ", ".join(filter(None, why)))
+    )
     return positions

@@ -11,7 +11,8 @@ under ``entry_1``
 ``detector_1/basis_vectors``    (2, 3), (3, 2) metres   step of a row, and of a column, of the detector
 ``detector_1/mask``             (H, W) bits             0 and 0x1000 (has signal) are good
 ``detector_1/data_dark``        (n, H, W) or (H, W)
-``source_1/energy``             joule                   or ``source_1/wavelength``, metres
+``source_1/energy``             joule                   or ``source_1/wavelength``, metres; that of electrons
+                                                        where ``source_1/probe`` is the word
 ``source_1/illumination``       (…, h, w)               probe; or ``source_1/probe``, ``detector_1/probe``
 ``image_1/data``                (h, w) complex          object; where this is the probe, ``image_2/data``
 =============================== ======================= ======================================================

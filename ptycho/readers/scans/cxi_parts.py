@@ -12,7 +12,7 @@ import numpy as np
 
 from ptycho.readers.scans.hdf5 import Hdf5File, has
 from ptycho.readers.scans.hdf5_scan import layer_of, modes_of, table
-from ptycho.readers.scans.hdf5_values import array, energy_of, image, number
+from ptycho.readers.scans.hdf5_values import array, energy_of, image, number, of_electrons
 from ptycho.readers.scans.product_hdf5 import Product, indexes_of
 from ptycho.readers.scans.quantities import DISTANCE, ENERGY, WAVELENGTH
 from ptycho.readers.scans.raw_scan import ReadOptions
@@ -33,6 +33,7 @@ def has_translations(file: h5py.File) -> bool:
 def described(file: Hdf5File) -> dict[str, Any]:
     """Attributes of a :class:`RawScan`: energy, distance, probe and object."""
     energy, probe = number(file, ENERGY, "J", f"{SOURCE}/energy"), file.first(*PROBES)
+    energy = of_electrons(file, energy, f"{SOURCE}/probe")
     return {
         "energy_eV": energy or energy_of(number(file, WAVELENGTH, "m", f"{SOURCE}/wavelength")),
         "distance_m": number(file, DISTANCE, "m", f"{DETECTOR}/distance"),

@@ -12,6 +12,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
 from ptycho.readers.scans.hdf5 import DAMAGE, Hdf5File, one_line
 from ptycho.readers.scans.hdf5_storage import examine
 from ptycho.readers.scans.quantities import Quantity, first_names
@@ -145,7 +146,16 @@ def pair(file: Hdf5File, quantity: Quantity, unit: str, row: str, col: str) -> t
 
 def energy_of(wavelength: float | None) -> float | None:
     """``E = h·c/λ``, in eV."""
-    return None if wavelength is None else 1.239841984e-6 / wavelength
+    return None if wavelength is None else photon_energy_eV(wavelength)
+
+
+def of_electrons(file: Hdf5File, energy: float | None, probe: str) -> float | None:
+    """A stated energy; where the text at ``probe`` says electrons, that of photons of their wavelength."""
+    said = text(file, probe)
+    if energy is None or file.stated.get("energy_eV") or said is None or "electron" not in said.lower():
+        return energy
+    file.notes.append(f"{probe} is {said.strip()}: {energy / 1e3:g} keV is theirs")
+    return photon_energy_eV(electron_wavelength_m(energy / 1e3))
 
 
 def _in_base(file: Hdf5File, quantity: Quantity, unit: str, key: str, found: np.ndarray) -> float | None:

@@ -9,7 +9,8 @@ under ``entry_1``, ``entry``
                                                             ``data_1``, or ``sample_1/geometry_1``
 ``data/{x,y}``                  (J,), (A, B), or the axes   or in ``sample_1/transformations``
 ``beam_1/incident_beam_energy`` ``units``                   or ``beam_1/energy``; eV where no units are given.
-                                                            ``source_1/energy`` is the machine's, and not read
+                                                            ``source_1/energy``, the machine's, is not read;
+                                                            that of electrons where ``source_1/probe`` says so
 ``detector_1/…``                ``units``                   ``distance``, ``{x,y}_pixel_size``,
                                                             ``beam_center_{x,y}`` (pixels, or a length)
 ``detector_1/pixel_mask``       (H, W)                      0 is good
@@ -32,7 +33,7 @@ from ptycho.readers.scans.cxi_parts import translation
 from ptycho.readers.scans.hdf5 import Hdf5File, has, here, opened
 from ptycho.readers.scans.hdf5_patterns import Hdf5Patterns, domain_of, patterns
 from ptycho.readers.scans.hdf5_scan import centre_of, columns, frame_of, good_of, only, scan
-from ptycho.readers.scans.hdf5_values import number, pair, plain, text_in, unit_of
+from ptycho.readers.scans.hdf5_values import number, of_electrons, pair, plain, text_in, unit_of
 from ptycho.readers.scans.quantities import DISTANCE, ENERGY, LENGTHS, PIXEL
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
 from ptycho.readers.scans.second_hdf5 import place
@@ -102,10 +103,11 @@ def _values(file: Hdf5File, entry: str, detector: str, source: Hdf5Patterns | No
     if any(has(file.file, f"{entry}/instrument_1/{name}/data") for name in ("monitor", "monitor_1")):
         file.notes.append("the monitor is not applied")
     mask = file.first(f"{detector}/pixel_mask", f"{detector}/mask")
+    energy = number(file, ENERGY, "eV", f"{beam}/incident_beam_energy", f"{beam}/energy")
     return {
         "domain": domain_of(file, source, "intensity"),
         "zero_frequency": centre_of(file, (centre[0], centre[1]), source),
-        "energy_eV": number(file, ENERGY, "eV", f"{beam}/incident_beam_energy", f"{beam}/energy"),
+        "energy_eV": of_electrons(file, energy, f"{entry}/instrument_1/source_1/probe"),
         "distance_m": number(file, DISTANCE, "m", f"{detector}/distance"),
         "detector_pixel_m": pixel,
         "good": good_of(file, mask, "bad" if str(mask).endswith("pixel_mask") else "cxi"),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ptycho.config.data import RANGES
-from ptycho.readers.scans.raw_scan import wavelength_m
+from ptycho.config.waves import wavelength_m
 
 ELECTRON = 1.602176634e-19  # joule in an electronvolt
 LENGTHS = {
@@ -68,7 +68,7 @@ def first_names(units: dict[str, float]) -> list[str]:
 
 
 ENERGY = Quantity("photon energy", "eV", *RANGES["energy_eV"][:2], ENERGIES, "energy_eV")
-WAVELENGTH = Quantity("wavelength", "m", 2e-12, 1e-4, LENGTHS, "energy_eV", wavelength_m)
+WAVELENGTH = Quantity("wavelength", "m", *RANGES["wavelength_m"][:2], LENGTHS, "energy_eV", wavelength_m)
 DISTANCE = Quantity("distance", "m", *RANGES["distance_m"][:2], LENGTHS, "distance_m")
 PIXEL = Quantity("pixel size", "m", *RANGES["detector_pixel_m"][:2], LENGTHS, "detector_pixel_m")
 OBJECT_PIXEL = Quantity("pixel size", "m", 1e-13, 1e-3, LENGTHS)

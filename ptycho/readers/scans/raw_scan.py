@@ -8,6 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
+from ptycho.config.waves import wavelength_m
+
 DOMAINS = ("counts", "intensity", "amplitude")
 UNITS = {"m": 1.0, "mm": 1e-3, "um": 1e-6, "nm": 1e-9, "angstrom": 1e-10, "px": None}  # in metres
 
@@ -46,7 +48,8 @@ class RawScan:
         positions: ``(J, 2)`` float64, (row, col) of the probe on the object, increasing with the index of
             the object's array, by the format's own convention; in ``unit``.
         unit: a key of ``UNITS``.
-        energy_eV, distance_m: photon energy; from sample to detector.
+        energy_eV, distance_m: photon energy, of other waves that of photons of their wavelength; from sample
+            to detector.
         detector_pixel_m: (row, col) pitch of the detector.
         probe: modes ``(K, h, w)`` complex, zero-phase centre at (h//2, w//2).
         probe_pixel_m: (row, col).
@@ -118,11 +121,6 @@ class ReadOptions:
     positions_file: str | None = None
     patterns_file: str | None = None
     stated: Mapping[str, float] = field(default_factory=dict)
-
-
-def wavelength_m(energy_eV: float) -> float:
-    """``λ = h·c/E``, in metres."""
-    return 1.239841984e-6 / energy_eV
 
 
 def detector_pitch_m(

@@ -1,0 +1,50 @@
+"""The wavelength of a scan, stated by photons, electrons or itself."""
+
+import pytest
+
+from ptycho.config import ConfigError
+from ptycho.config.data import DataConfig
+from ptycho.config.waves import electron_wavelength_m, photon_energy_eV, wavelength_m
+
+
+@pytest.mark.parametrize(("keV", "picometres"), [(80, 4.1757), (200, 2.5079), (300, 1.9687)])
+def test_electrons_have_the_wavelength_of_the_textbook(keV, picometres):
+    """Williams & Carter, Transmission Electron Microscopy (2009), table 1.2: 4.18, 2.51 and 1.97 pm."""
+    assert 1e12 * electron_wavelength_m(keV) == pytest.approx(picometres, abs=1e-4)
+
+
+def test_slow_electrons_are_those_of_de_broglie():
+    """At 100 eV: 1.2264 nm / √100, without relativity."""
+    assert electron_wavelength_m(0.1) == pytest.approx(1.2264e-10, rel=2e-4)
+
+
+def test_photons_of_a_wavelength():
+    assert wavelength_m(8047.8) == pytest.approx(1.5406e-10, rel=1e-4)  # copper, Kα1
+    assert photon_energy_eV(wavelength_m(6200.0)) == pytest.approx(6200)
+
+
+@pytest.mark.parametrize(
+    ("stated", "picometres"),
+    [({"energy_eV": 1e6}, 1.23984), ({"wavelength_m": 633e-9}, 633e3), ({"electrons_keV": 300}, 1.9687)],
+)
+def test_each_states_the_wavelength(stated, picometres):
+    energy = DataConfig(file="a", **stated).stated_quantities()["energy_eV"]
+    assert 1e12 * wavelength_m(energy) == pytest.approx(picometres, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        (
+            {"energy_eV": 8000.0, "electrons_keV": 300.0},
+            "data.energy_eV=8000, data.electrons_keV=300: each says the wavelength; must be one of them",
+        ),
+        ({"wavelength_m": 1e-10, "energy_eV": 8000.0}, "data.energy_eV=8000, data.wavelength_m=1e-10: each"),
+        ({"electrons_keV": 3e5}, "data.electrons_keV=300000.0: must be from 0.01 to 600 keV"),
+        ({"wavelength_m": 0.15}, "data.wavelength_m=0.15: must be from 1.24e-12 to 0.0001 m"),
+        ({"energy_eV": 2e6}, r"data.energy_eV=2000000.0: must be from 10 to 1e\+06 eV"),
+    ],
+)
+def test_two_waves_and_impossible_ones_are_refused(stated, message):
+    with pytest.raises(ConfigError, match=message):
+        DataConfig(file="a", **stated)
