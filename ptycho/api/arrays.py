@@ -73,8 +73,8 @@ def checked_patterns(patterns: np.ndarray, counts: bool) -> np.ndarray:
     N = array.shape[1]
     if N % 2 or not SMALLEST_N <= N <= LARGEST_N:
         raise ConfigError(
-            f"patterns has shape {array.shape}; N={N} must be even, from {SMALLEST_N} to {LARGEST_N}: cut or pad "
-            "so that the zero frequency is at [N//2, N//2]"
+            f"patterns has shape {array.shape}; N={N} must be even, from {SMALLEST_N} to {LARGEST_N}: cut or "
+            "pad so that the zero frequency is at [N//2, N//2]"
         )
     if array.dtype.kind not in "fiu":
         raise ConfigError(
