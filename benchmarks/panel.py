@@ -2,8 +2,9 @@
 """How near to the truth is the product? Scans of photographs, in none of which our simulator had a part.
 
     python benchmarks/panel.py                       every cell that is not done yet, into outputs/panel
-    python benchmarks/panel.py --only 1e4 --list
+    python benchmarks/panel.py --only 1e+04 --list
     python benchmarks/panel.py --lsqml python        with pty-chi's LSQ-ML beside it, by a Python that has it
+    python benchmarks/panel.py --course --lsqml python    error against seconds of three cells, a picture
     python benchmarks/panel.py --strengths           every strength of the prior, where the beam is known
 
 Objects are photographs and textures of scikit-image (amplitude .6 to 1 from one, phases of 1.5 rad from
@@ -23,7 +24,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,12 +42,15 @@ from ptycho.evaluation.registration import in_frame
 from ptycho.iterative import lsqml
 from ptycho.reconstruction.maximum_likelihood import Wishes, solve
 from ptycho.reconstruction.prior import PRIORS
+from ptycho.reconstruction.state import State
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
 
 MARGIN = 8
 OBJECTS = {"a": ("coffee", "chelsea"), "b": ("astronaut", "rocket"), "c": ("camera", "coins"), "leaves": ()}
 EPOCHS = (100, 500)
+COURSE = ("a lens 1e+06 5 nothing", "c lens 1e+06 12 nothing", "c lens 1e+04 12 nothing")
+COURSE_EPOCHS = (3, 10, 30, 100, 300)
 LIT = 0.1  # of the strongest light: what is scored
 
 
@@ -237,6 +241,49 @@ def run_lsqml(cell: Cell, python: str) -> dict[str, object]:
     return row
 
 
+def course(cell: Cell, python: str | None) -> dict[str, list[tuple[float, float]]]:
+    """Seconds and error after every few steps of the last fit; and of LSQ-ML after some epochs."""
+    data, truth, probe = scan_of(cell)
+    known = cell.wrong == "nothing"
+    beam = {"probe": False, "positions": False, "flux": False, "background": False} if known else {}
+    points: list[tuple[float, float]] = []
+    scoring, steps = 0.0, 0
+
+    def watch(state: State, value: float) -> None:
+        nonlocal scoring, steps
+        if steps % 5 == 0:
+            now = time.perf_counter()
+            points.append((now - began - scoring, error_of(state.object, truth, data, probe)))
+            scoring += time.perf_counter() - now
+        steps += 1
+
+    solve(data, Wishes(**beam), 0)  # compiles
+    began = time.perf_counter()
+    solve(data, Wishes(**beam), 0, watch=watch)
+    found = {"solver": points}
+    if python:
+        found["LSQ-ML"] = []
+        for epochs in COURSE_EPOCHS:
+            config = LsqmlConfig(epochs=epochs, early=False, positions=False, python=python)
+            with tempfile.TemporaryDirectory() as scratch:
+                theirs = lsqml.reconstruct(data, config, 0, lambda patterns: None, Path(scratch))
+            found["LSQ-ML"].append((theirs.seconds, error_of(theirs.object, truth, data, probe)))
+    return found
+
+
+def course_picture(courses: dict[str, dict[str, list[tuple[float, float]]]]) -> Figure:
+    figure = Figure(figsize=(4 * len(courses), 3.2), layout="constrained")
+    for axes, (name, ways) in zip(
+        figure.subplots(1, len(courses), squeeze=False)[0], courses.items(), strict=True
+    ):
+        for way, points in ways.items():
+            axes.plot(*zip(*points, strict=True), marker=".", label=way)
+        axes.set(xscale="log", yscale="log", xlabel="s", title=name)
+        axes.legend(fontsize=7)
+    figure.axes[0].set_ylabel("relative complex error")
+    return figure
+
+
 def table(rows: list[dict[str, object]]) -> str:
     ways = ["likelihood", "product", *(f"lsqml_{epochs}" for epochs in EPOCHS)]
     titles = ["likelihood alone", "product", *(f"LSQ-ML, {epochs}" for epochs in EPOCHS)]
@@ -296,6 +343,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cells whose name has this in it")
     parser.add_argument("--list", action="store_true", help="their names, and nothing else")
     parser.add_argument("--output", type=Path, default=Path("outputs/panel"))
+    parser.add_argument("--course", action="store_true", help="error against seconds of three cells, alone")
     parser.add_argument("--strengths", action="store_true", help="every strength of the prior")
     parser.add_argument("--lsqml", metavar="PYTHON", help="an interpreter with pty-chi")
     options = parser.parse_args()
@@ -304,6 +352,12 @@ def main() -> None:
         print("\n".join(cell.name for cell in chosen))
         return
     options.output.mkdir(parents=True, exist_ok=True)
+    if options.course:
+        picked = [cell for cell in cells() if cell.name in COURSE]
+        courses = {cell.name: course(cell, options.lsqml) for cell in picked}
+        store(options.output / "course.json", courses)
+        course_picture(courses).savefig(options.output / "course.png", dpi=150)
+        return
     for cell in chosen:
         place = options.output / f"{cell.name.replace(' ', '_')}.json"
         row = json.loads(place.read_text()) if place.exists() else {}
@@ -320,7 +374,7 @@ def main() -> None:
     picture(rows).savefig(options.output / "panel.png", dpi=150)
 
 
-def store(place: Path, row: dict[str, object]) -> None:
+def store(place: Path, row: Mapping[str, object]) -> None:
     place.with_suffix(".tmp").write_text(json.dumps(row))
     place.with_suffix(".tmp").rename(place)
 
