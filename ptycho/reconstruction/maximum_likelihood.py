@@ -131,8 +131,10 @@ class Deciding:
             # as many steps without it: that they were more explains nothing
             self.take(self.fitted(self.state, self.free, self.prior, len(found.course)), self.free)
             gain = compare_shares(scores, self.scores)
-        taken = wish or (gain.matters and self.told_apart(found.state))
+        apart = self.told_apart(found.state)
+        taken = wish or (gain.matters and apart)
         told = _told(gain, self.scores, self.judge.kind)
+        told += "" if apart else "; so little light may be that of an object that is not exactly known"
         why = told if wish is None else f"asked for; {told}"
         self.decisions.append(Finding(what, value if taken else "kept", why))
         if taken:
