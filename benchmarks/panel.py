@@ -332,7 +332,7 @@ def picture(rows: list[dict[str, object]]) -> Figure:
         Line2D([], [], marker=mark, color=colours.get(mark, "tab:blue"), linestyle="none", label=name)
         for mark, name in marks.items()
     ]
-    axes.legend(handles=keys, fontsize=7, loc="lower right")
+    axes.legend(handles=keys, fontsize=7, loc="upper left")
     return figure
 
 
