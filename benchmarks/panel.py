@@ -47,7 +47,14 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
 
 MARGIN = 8
-OBJECTS = {"a": ("coffee", "chelsea"), "b": ("astronaut", "rocket"), "c": ("camera", "coins"), "leaves": ()}
+OBJECTS = ("a", "b", "c", "leaves")
+PHOTOGRAPHS = {
+    "a": ("coffee", "chelsea"),
+    "b": ("astronaut", "rocket"),
+    "c": ("camera", "coins"),
+    "d": ("moon", "brick"),
+    "e": ("gravel", "coins"),
+}
 EPOCHS = (100, 500)
 COURSE = ("a lens 1e+06 5 nothing", "c lens 1e+06 12 nothing", "c lens 1e+04 12 nothing")
 COURSE_EPOCHS = (3, 10, 30, 100, 300)
@@ -105,7 +112,7 @@ def object_of(name: str, side: int) -> np.ndarray:
     if name == "leaves":
         thickness = leaves(side)
         return np.exp((-0.3 + 2j) * thickness)
-    amplitude, phase = (photograph(part, side) for part in OBJECTS[name])
+    amplitude, phase = (photograph(part, side) for part in PHOTOGRAPHS[name])
     return (0.6 + 0.4 * amplitude) * np.exp(1.5j * (phase - phase.mean()))
 
 

@@ -31,7 +31,7 @@ from scipy.ndimage import gaussian_filter
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.panel import MARGIN, OBJECTS, error_of, far_light, leaves, photograph, probe_of
+from benchmarks.panel import MARGIN, error_of, far_light, object_of, probe_of
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import WRONG
@@ -42,7 +42,6 @@ from workflows.scan_plan import planned, understood
 
 N = 64
 BAD, GOOD = 0.5, 0.15  # relative error of an image that must be flagged, and of one that must not
-OBJECTS = OBJECTS | {"d": ("moon", "brick"), "e": ("gravel", "coins")}
 UNIT = 0.037  # of amplitudes that are not those of counts
 PARTS = {
     "set": (("a", "lens"), ("c", "zone_plate"), ("e", "electron")),
@@ -308,13 +307,6 @@ def cells() -> Iterator[Cell]:
             yield Cell(part, name, probe, 1e6, 14, "nothing", "counts")
             yield Cell(part, name, probe, 1e6, 9, "nothing", "clean")
             yield Cell(part, name, probe, 1e5, 10, "nothing", "camera")
-
-
-def object_of(name: str, side: int) -> np.ndarray:
-    if name == "leaves":
-        return np.exp((-0.3 + 2j) * leaves(side))
-    amplitude, phase = (photograph(part, side) for part in OBJECTS[name])
-    return (0.6 + 0.4 * amplitude) * np.exp(1.5j * (phase - phase.mean()))
 
 
 def positions_of(step: int) -> np.ndarray:

@@ -8,7 +8,8 @@ from test_orientation import aberrated, scan_with
 
 from ptycho.config import IdealDiskProbe, ZonePlateProbe
 from ptycho.reconstruction.misfit import misfit
-from ptycho.reconstruction.short_fit import fit_shortly, middle, side_by_side
+from ptycho.reconstruction.scan_likelihood import side_by_side
+from ptycho.reconstruction.short_fit import fit_shortly, middle
 from ptycho.scan.probe import make_probe
 
 N = 32
@@ -55,7 +56,7 @@ def test_fractions_of_a_pixel_move_the_probe(curved):
 
 
 def test_trials_come_back_in_order():
-    assert side_by_side(lambda k: k**2, range(5)) == [0, 1, 4, 9, 16]
+    assert list(side_by_side(lambda k: k**2, range(50)))[:5] == [0, 1, 4, 9, 16]
 
 
 def test_the_middle_is_compact():

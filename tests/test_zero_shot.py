@@ -263,7 +263,7 @@ def test_a_study_from_its_first_cell_to_its_report(run, tmp_path, capsys, caplog
         zero, refined = cell["methods"]["zero_shot"], cell["methods"]["refined"]
         within("SSIM gained by refinement", refined["ssim"][0] - zero["ssim"][0], above=0.0)
         within("R refined over R", refined["r_factor"] / zero["r_factor"], below=1.0)
-        assert 0 < zero["r_noise"] < zero["r_factor"] and min(zero["seconds"], refined["seconds"]) > 0
+        assert 0 < zero["r_noise"] < zero["r_factor"]
         assert cell["methods"]["tuned1"]["epochs"] == 1
         with np.load(out / f"cells/{name}.npz") as images:
             assert images["truth"].shape == images["refined"].shape == images["tuned1"].shape

@@ -44,9 +44,9 @@ EXPLAINED = (
     CONVENTIONS
     | MISSED
     | {
-        "r_free": "r_factor of the patterns that object, probe and network are never fitted to; they choose "
-        "which pass of solver and refinement is the best, and their own positions and flux are fitted where "
-        "those of the others are (of LSQ-ML's row neither)",
+        "r_free": "r_factor of the patterns that object, probe and network are never fitted to before "
+        "it is judged; they choose between solver and refinement, and their own positions and flux are "
+        "fitted where those of the others are (of LSQ-ML's row neither)",
         "half_scan_frc": "Fourier ring correlation of two objects, each from a random half of the "
         "patterns through the solver with probe and positions kept (without a solver: the network), "
         "aligned by one scale and one phase "
@@ -86,6 +86,20 @@ class Recon:
     converged: bool = True
     without: Recon | None = None
 
+    def places(
+        self, positions: np.ndarray, kept: np.ndarray, out: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Positions ``(J, 2)`` and flux ``(J,)`` of a whole scan: those found, else those given.
+
+        ``kept``, ``out``: indices of the patterns of ``data`` and of ``free``.
+        """
+        found, flux = positions.copy(), np.ones(len(positions), np.float32)
+        for part, where in ((self.data, kept), (self.free, out)):
+            if part is not None:
+                found[where] = part.positions
+                flux[where] = 1 if part.flux is None else part.flux
+        return found, flux
+
 
 @dataclass(frozen=True, eq=False)
 class Fit:
@@ -108,12 +122,14 @@ class Fit:
 def judged(recon: Recon) -> Fit:
     """By the patterns it was fitted to, and by the free ones, before they were fitted, too."""
     before = recon.without or recon
-    objects, mean = before.object.objects, before.data.amplitudes.statistics.mean_intensity
-    used = misfit(objects, before.data), residuals(objects[0], before.data, mean)
-    if before.free is None:
-        return Fit(used[0], None, used[1], None)
-    free = misfit(objects, before.free), residuals(objects[0], before.free, mean)
-    return Fit(used[0], free[0], used[1], free[1])
+    objects, used, free = before.object.objects, before.data, before.free
+    mean = used.amplitudes.statistics.mean_intensity
+    return Fit(
+        misfit(objects, used),
+        None if free is None else misfit(objects, free),
+        residuals(objects[0], used, mean),
+        None if free is None else residuals(objects[0], free, mean),
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 from contextlib import closing
 
-import numpy as np
-
 from ptycho.config import ScanRunConfig
 from ptycho.iterative import lsqml
 from ptycho.methods.assessment import Recon
 from ptycho.methods.prepared import Prepared, Surroundings
 from ptycho.progress import Progress
-from ptycho.reconstruction.stitching import Stitched, covered
+from ptycho.reconstruction.stitching import covered_part
 
 log = logging.getLogger(__name__)
 LSQML = "lsqml"
@@ -32,6 +30,4 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
     program, epochs, r_factor = f"pty-chi {found.version}", len(found.r_factors), found.r_factors[-1]
     log.info("lsqml: %s, %d epochs, R %.4f, %.1f s", program, epochs, r_factor, found.seconds)
     seen, judging = found.explained(data), None if free is None else found.unfitted(free)
-    mask = covered(seen)
-    image = Stitched(np.where(mask, found.object, 0), mask)
-    return Recon(image, seen, judging, found.seconds, program)
+    return Recon(covered_part(found.object, seen), seen, judging, found.seconds, program)

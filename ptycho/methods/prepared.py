@@ -176,10 +176,6 @@ def scale_doubts(told: Dataset, solution: Solved) -> tuple[list[str], list[str]]
 def beam_of(recon: Recon, each: Prepared) -> dict[str, np.ndarray]:
     """The probe ``(K, N, N)``, the positions ``(J, 2)`` of all usable patterns, and their flux ``(J,)``."""
     data = recon.data
-    positions, flux = each.whole.positions.copy(), np.ones(len(each.whole.positions), np.float32)
-    for part, where in ((data, each.kept), (recon.free, each.out)):
-        if part is not None:
-            positions[where] = part.positions
-            flux[where] = 1 if part.flux is None else part.flux
+    positions, flux = recon.places(each.whole.positions, each.kept, each.out)
     found = {"probe": data.modes, "positions": positions, "flux": flux}
     return found if data.background is None else found | {"background": data.background}

@@ -19,7 +19,7 @@ from ptycho.reconstruction.judge import Judge
 from ptycho.reconstruction.maximum_likelihood import Solved, Wishes, fit_object, solve
 from ptycho.reconstruction.solver import NEARLY, Terms, fit_to_the_end
 from ptycho.reconstruction.state import State, explained
-from ptycho.reconstruction.stitching import Stitched, covered
+from ptycho.reconstruction.stitching import Stitched, covered_part
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import lit_part
 
@@ -93,13 +93,9 @@ def complete(
     solved: Solved, recon: Recon, whole: Dataset, kept: np.ndarray, out: np.ndarray, settings: Settings
 ) -> tuple[Solved, Recon]:
     """The fit of ``kept``, gone on with, with the patterns ``out`` as well."""
-    f, count = solved.terms.likelihood.normalisation, len(whole.positions)
+    f = solved.terms.likelihood.normalisation
     state = State.of(whole, solved.state.object, normalisation=f)
-    positions, flux = state.positions.copy(), np.ones(count, np.float32)
-    for part, where in ((recon.data, kept), (recon.free, out)):
-        if part is not None:
-            positions[where] = part.positions
-            flux[where] = 1 if part.flux is None else part.flux
+    positions, flux = recon.places(state.positions, kept, out)
     found = solved.state
     state = State(found.object, found.modes, positions, flux / np.sqrt(np.mean(flux**2)), found.background)
     likelihood = replace(solved.terms.likelihood, data=whole, advance=lambda patterns: None)
@@ -112,8 +108,7 @@ def complete(
         return explained(whole.subset(indices, size), here, f, size)
 
     data, free = part_of(kept, settings.group_size), part_of(out, 1)
-    mask = covered(whole)
-    image = Stitched(np.where(mask, last.state.object, 0).astype(np.complex64), mask)
+    image = covered_part(last.state.object, whole)
     return replace(solved, state=last.state, fit=last, terms=terms), Recon(image, data, free, 0.0)
 
 
@@ -142,9 +137,7 @@ def recon_of(solved: Solved, data: Dataset, free: Dataset | None, group_size: in
         judge = Judge(replace(likelihood, data=free, advance=lambda patterns: None))
         judging = explained(free, judge.places(solved.state, solved.free), f, 1)
     seen = explained(data, solved.state, f, group_size)
-    mask = covered(seen)
-    image = Stitched(np.where(mask, solved.state.object, 0).astype(np.complex64), mask)
-    return Recon(image, seen, judging, time.perf_counter() - began)
+    return Recon(covered_part(solved.state.object, seen), seen, judging, time.perf_counter() - began)
 
 
 def half_object(solved: Solved, steps: int) -> Callable[[Dataset], Stitched]:
@@ -158,8 +151,6 @@ def half_object(solved: Solved, steps: int) -> Callable[[Dataset], Stitched]:
             advance=lambda patterns: None,
         )
         terms = Terms(likelihood, solved.terms.prior)
-        found = fit_object(terms, part, steps, NEARLY)
-        mask = covered(part)
-        return Stitched(np.where(mask, found, 0).astype(np.complex64), mask)
+        return covered_part(fit_object(terms, part, steps, NEARLY)[0], part)
 
     return infer

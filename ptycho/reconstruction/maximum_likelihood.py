@@ -306,8 +306,7 @@ def core(data: Dataset) -> Dataset:
     count, most = len(data.positions), max(FEWEST, CORE_PIXELS // data.N**2)
     if count <= 1.5 * most:
         return data
-    distance = np.linalg.norm(data.positions - np.median(data.positions, axis=0), axis=1)
-    return data.subset(np.sort(np.argsort(distance, kind="stable")[:most]), 1)
+    return data.subset(data.central(most), 1)
 
 
 def _some_background(likelihood: ScanLikelihood, state: State) -> np.ndarray:

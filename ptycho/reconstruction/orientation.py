@@ -38,7 +38,8 @@ import numpy as np
 
 from ptycho.config.data import DataConfig
 from ptycho.reconstruction.misfit import Misfit, misfit
-from ptycho.reconstruction.short_fit import fit_shortly, middle, placed_anew, side_by_side
+from ptycho.reconstruction.scan_likelihood import side_by_side
+from ptycho.reconstruction.short_fit import fit_shortly, middle, placed_anew
 from ptycho.scan.dataset import Dataset
 
 ALIKE = 0.9999  # correlation of a probe and its image from which they count as equal

@@ -22,7 +22,8 @@ import numpy as np
 from ptycho.preparation.finding import Finding
 from ptycho.preparation.probe_guess import OPTICS, pupil
 from ptycho.reconstruction.misfit import misfit
-from ptycho.reconstruction.short_fit import fit_shortly, middle, side_by_side
+from ptycho.reconstruction.scan_likelihood import side_by_side
+from ptycho.reconstruction.short_fit import fit_shortly, middle
 from ptycho.scan.dataset import Dataset
 
 COUNT = 60
@@ -105,7 +106,7 @@ def search(data: Dataset, modulus: np.ndarray, name: str, steps: int) -> list[Fi
 
     optic = OPTICS[name]
     numbers = optic.numbers(modulus)
-    fits = side_by_side(tried, numbers)
+    fits = list(side_by_side(tried, numbers.tolist()))
     if len(numbers) == 1:  # so narrow a pupil that rays of any curvature would leave the window
         return fits
     step = numbers[1] - numbers[0]

@@ -10,8 +10,8 @@ import numpy as np
 from ptycho.config import check
 from ptycho.progress import Advance, Progress
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import Terms, fit
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.state import State
 from ptycho.scan.dataset import Dataset
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def refine(objects: np.ndarray, data: Dataset, steps: int) -> np.ndarray:
         for i in np.unique(data.image):
             one = data if data.n_images == 1 else data.subset(np.flatnonzero(data.image == i), 1)
             likelihood = likelihood_of(one, progress.advance)
-            found = fit(Terms(likelihood), State.of(one, refined[i]), Freedom(False), steps)
+            found = fit(Terms(likelihood), State.of(one, refined[i]), OBJECT_ALONE, steps)
             refined[i] = found.state.object
             if found.converged:
                 log.info(

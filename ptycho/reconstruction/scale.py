@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptycho.reconstruction.judge import Comparison, compare_shares
-from ptycho.reconstruction.solver import Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.dataset import Dataset
 
@@ -46,16 +46,14 @@ def better_scale(told: Dataset, terms: Terms, state: State) -> Scale:
         terms: what they were fitted by.
         state: what was found.
     """
-    distance = np.linalg.norm(told.positions - np.median(told.positions, axis=0), axis=1)
-    chosen = np.sort(np.argsort(distance, kind="stable")[:PATTERNS])
+    chosen = told.central(PATTERNS)
     part = told.subset(chosen, 1)
     likelihood = replace(terms.likelihood, data=part, instead=None, advance=lambda patterns: None)
     small = replace(terms, likelihood=likelihood, moves="affine")
     here = replace(state, positions=state.positions[chosen], flux=state.flux[chosen])
     found = likelihood.evaluate(here).deviance / likelihood.pixels
     trials = [
-        fit(small, _scaled(part, factor, likelihood.normalisation), Freedom(False), STEPS)
-        for factor in SCALES
+        fit(small, _scaled(part, factor, likelihood.normalisation), OBJECT_ALONE, STEPS) for factor in SCALES
     ]
     best = min(trials, key=lambda trial: trial.course[-1])
     last = fit(small, best.state, Freedom(False, positions=True), MORE_STEPS).state

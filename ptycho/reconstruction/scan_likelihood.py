@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -19,7 +20,8 @@ from ptycho.scan.windows import add_windows_to, inner_windows
 
 CHUNK_PIXELS = 2**18  # of the patterns that are handled at once: what caches hold
 AHEAD = 8  # chunks for each core that are asked for together
-Chunk = tuple[np.ndarray, dict[str, np.ndarray]]
+Case = TypeVar("Case")
+Result = TypeVar("Result")
 KEPT = 2**30  # bytes of patterns that are kept in memory; more are read again each time
 ARGUMENTS = {
     "object": "windows",
@@ -110,7 +112,7 @@ class ScanLikelihood:
         each = np.zeros(count)
         total = {name: np.zeros_like(getattr(state, name), order="C") for name in parts}
         chunks = [slice(k, min(k + self.chunk, count)) for k in range(0, count, self.chunk)]
-        for part, (values, found) in zip(chunks, _side_by_side(of_chunk, chunks), strict=True):
+        for part, (values, found) in zip(chunks, side_by_side(of_chunk, chunks), strict=True):
             size = part.stop - part.start
             each[part] = values[:size]
             for name in parts:
@@ -154,15 +156,15 @@ class ScanLikelihood:
         return np.fft.ifftshift(found, axes=(-2, -1)).astype(np.float32)
 
 
-def _side_by_side(function: Callable[[slice], Chunk], chunks: list[slice]) -> Iterator[Chunk]:
-    """The results in order, so that sums are the same on any number of cores; a step uses one."""
+def side_by_side(function: Callable[[Case], Result], cases: Sequence[Case]) -> Iterator[Result]:
+    """The results in order, so that sums are the same on any number of cores; each call takes one."""
     count = cores()
-    if len(chunks) == 1 or count == 1:
-        yield from map(function, chunks)
+    if len(cases) == 1 or count == 1:
+        yield from map(function, cases)
         return
     with ThreadPoolExecutor(count) as pool:
-        for k in range(0, len(chunks), AHEAD * count):
-            yield from pool.map(function, chunks[k : k + AHEAD * count])
+        for k in range(0, len(cases), AHEAD * count):
+            yield from pool.map(function, cases[k : k + AHEAD * count])
 
 
 def cores() -> int:

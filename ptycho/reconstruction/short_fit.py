@@ -6,17 +6,13 @@ there is no object. A weak prior keeps few photons from being explained by noise
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.refinement import likelihood_of
-from ptycho.reconstruction.scan_likelihood import cores
-from ptycho.reconstruction.solver import Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.state import Freedom, State, explained
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import smallest_region
@@ -25,8 +21,6 @@ from ptycho.scan.probe import energy_diameter
 
 PRIOR = Prior("smooth", 10.0)  # measured; without it, probes of below 3000 photons are missed
 SPACING = 0.1  # of the probe's diameter: of two patterns nearer to each other one is left out
-Case = TypeVar("Case")
-Result = TypeVar("Result")
 
 
 def fit_shortly(data: Dataset, alone: int, together: int) -> tuple[np.ndarray, Dataset]:
@@ -42,17 +36,11 @@ def fit_shortly(data: Dataset, alone: int, together: int) -> tuple[np.ndarray, D
     terms = Terms(likelihood_of(data), PRIOR)
     bright = data.N / 2 / np.sqrt(np.sum(np.abs(data.model_probe) ** 2, dtype=float))
     state = State.of(data, np.full((data.object_size,) * 2, bright))
-    state = fit(terms, state, Freedom(probe=False), alone).state
+    state = fit(terms, state, OBJECT_ALONE, alone).state
     if not together:
         return state.object[None], data
     state = fit(terms, state, Freedom(), together).state
     return state.object[None], explained(data, state, data.normalisation, 1)
-
-
-def side_by_side(trial: Callable[[Case], Result], cases: Iterable[Case]) -> list[Result]:
-    """The trials of some cases, in order; as many at once as there are cores."""
-    with ThreadPoolExecutor(cores()) as pool:
-        return list(pool.map(trial, cases))
 
 
 def middle(data: Dataset, count: int) -> Dataset:

@@ -43,6 +43,12 @@ def covered(data: Dataset, share: float = COVERED) -> np.ndarray:
     return light > share * light.max()
 
 
+def covered_part(image: np.ndarray, data: Dataset) -> Stitched:
+    """An object ``(M, M)`` of a dataset of one, zero where the probe did not light it."""
+    mask = covered(data)
+    return Stitched(np.where(mask, image, 0).astype(np.complex64), mask)
+
+
 def illumination(data: Dataset) -> np.ndarray:
     """``Σ_k Σ_m |P_m|²`` at the nearest whole positions, ``(I, M, M)`` float32."""
     light = np.zeros((data.n_images, data.object_size, data.object_size), np.float32)

@@ -183,6 +183,11 @@ class Dataset:
         """The same patterns in groups that share them among each other; see :func:`tiled_groups`."""
         return replace(self, tiles=True).regrouped(group_size)
 
+    def central(self, count: int) -> np.ndarray:
+        """Indices of the patterns nearest to the middle of the scan, at most so many, in their order."""
+        distance = np.linalg.norm(self.positions - np.median(self.positions, axis=0), axis=1)
+        return np.sort(np.argsort(distance, kind="stable")[:count])
+
     def subset(self, indices: np.ndarray, group_size: int) -> Dataset:
         """Some of the patterns alone, each the first of a group with the nearest of them; or in tiles."""
         positions, image = self.positions[indices], self.image[indices]
