@@ -27,9 +27,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from helpers_cli import files
-from hostile_cases import CASES, Case, World
-from hostile_scans import SCAN_CASES, ScanCase, ScanWorld
+from helpers.cli import files
+from helpers.hostile_cases import CASES, Case, World
+from helpers.hostile_scans import SCAN_CASES, ScanCase, ScanWorld
 
 SCRIPTS = ROOT / "scripts"
 INFER, SCAN, INSPECT = SCRIPTS / "infer.py", SCRIPTS / "scan_workflow.py", SCRIPTS / "inspect_scan.py"

@@ -62,13 +62,17 @@ def line(key: tuple, values: list[float], above: float | None, below: float | No
     room = min(low - above if above is not None else 1e300, below - high if below is not None else 1e300)
     limit = f"> {above:g}" if above is not None else f"< {below:g}"
     spreads = f"{room / (high - low):.1f}" if high > low else "–"
-    test = key[0].removeprefix("tests/test_").replace(".py::test_", ": ")
+    test = Path(key[0]).name.removeprefix("test_").replace(".py::test_", ": ")
     return f"| {test} | {key[1]} | {low:.5g} to {high:.5g} | {limit} | {high - low:.2g} | {spreads} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("tests", nargs="*", default=[f"tests/test_{name}.py" for name in TESTS])
+    parser.add_argument(
+        "tests",
+        nargs="*",
+        default=[str(path) for name in TESTS for path in (ROOT / "tests").glob(f"*/test_{name}.py")],
+    )
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2, 4])
     parser.add_argument("--onednn", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)

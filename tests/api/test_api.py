@@ -1,0 +1,316 @@
+"""The door for Python: arrays or a file in, an object and its beam out; outside simulations, and mistakes."""
+
+import json
+import runpy
+
+import h5py
+import numpy as np
+import pytest
+from helpers import reference
+from helpers.cli import ROOT, fresh
+from matplotlib.figure import Figure
+
+import ptycho
+
+N, STEPS = 32, 12
+TOLD = {"positions": False, "flux": False, "background": False, "learn_probe": False, "strength": 1.0}
+QUICK = TOLD | {"steps": STEPS, "compile_xla": False, "progress": False}
+SHOWN = (*("patterns", "positions", "pixel", "probe"), "36 of 32 × 32, photon counts", "20 nm", "1 mode")
+
+
+def counts_of(image, probe, positions, rng):
+    """Photons of each pattern by brute force, zero frequency in the middle; 10⁵ a pattern."""
+    waves = [probe * image[row : row + N, col : col + N] for row, col in positions]
+    light = np.stack([np.abs(reference.far_field(wave)) ** 2 for wave in waves])
+    return rng.poisson(1e5 * light / light.sum(axis=(1, 2)).mean()).astype(np.uint32)
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    """Patterns, positions, probe and truth of a scan that nothing of ours has made; not square."""
+    rng = np.random.default_rng(4)
+    x = np.arange(N) - N // 2 + 0.3
+    probe = np.exp((-10 + 7j) * (x[:, None] ** 2 + 1.3 * x**2) / N**2).astype(np.complex64)
+    grid = 4 * np.stack(np.mgrid[:6, :7], axis=-1).reshape(-1, 2)[:40]
+    positions = grid + rng.integers(0, 2, grid.shape)
+    row, col = np.mgrid[:58, :62]
+    image = (1 - 0.2 * (np.sin(row / 4 + col / 7) > 0)) * np.exp(0.4j * np.cos(row / 3) * np.sin(col / 5))
+    return counts_of(image, probe, positions, rng), positions, probe, image
+
+
+@pytest.fixture(scope="module")
+def scan(arrays):
+    patterns, positions, probe, image = arrays
+    return ptycho.Scan.from_arrays(patterns, positions, probe, counts=True, pixel_m=2e-8, truth=image)
+
+
+@pytest.fixture(scope="module")
+def result(scan):
+    return ptycho.reconstruct(scan, **QUICK | {"steps": 60})
+
+
+# ---- from arrays to an object
+
+
+def test_the_object_is_the_one_that_was_simulated(result, arrays, scan):
+    """Up to a factor and a plane of phase, in the middle of the scan; the mask and the beam fit it."""
+    assert "against_the_truth" in result.scores
+    assert result.scores["r_factor"] < 1.3 * result.scores["r_noise"]
+    start = np.round(result.beam.positions[0] - arrays[1][0]).astype(int)
+    part = np.s_[20:40, 20:40]
+    made = result.object[start[0] :, start[1] :][part]
+    truth = arrays[3][part]
+    factor = np.vdot(truth, made) / np.vdot(truth, truth)
+    assert np.linalg.norm(made - factor * truth) < 0.1 * np.linalg.norm(made)
+    assert result.mask[start[0] :, start[1] :][part].all() and not result.object[~result.mask].any()
+
+
+@pytest.mark.parametrize("axes", ["rc", "xy"])
+def test_arrays_and_a_file_give_the_same_object(result, arrays, tmp_path, axes):
+    patterns, positions, probe, _ = arrays
+    path, columns = tmp_path / "scan.npz", positions if axes == "rc" else positions[:, ::-1]
+    np.savez(path, data=patterns, places=columns.astype(float), beam=probe)
+    scan = ptycho.open_scan(
+        path,
+        keys={"patterns": "data", "positions": "places", "probe": "beam"},
+        **{"unit": "px", "position_axes": axes, "zero_frequency": "centre", "N": np.int64(N)},
+    )
+    made = ptycho.reconstruct(scan, **QUICK | {"steps": 60})
+    np.testing.assert_array_equal(made.object, result.object)
+    for name in ("probe", "positions", "flux"):
+        np.testing.assert_array_equal(getattr(made.beam, name), getattr(result.beam, name))
+    assert made.scores["r_free"] == result.scores["r_free"] is not None
+
+
+def test_a_missing_probe_is_guessed_and_said_so(arrays):
+    scan = ptycho.Scan.from_arrays(arrays[0], arrays[1], counts=True)
+    assert scan.probe is None and "none, one will be guessed" in repr(scan)
+    made = ptycho.reconstruct(scan, **QUICK)
+    assert any("guess" in f"{finding}" for finding in made.decisions) and made.beam.probe.shape == (1, N, N)
+
+
+def test_pixels_that_were_not_measured_count_for_nothing(arrays):
+    patterns, positions, probe, _ = arrays
+    good = np.ones((N, N), bool)
+    good[3, 20] = False
+    spoilt = patterns.copy()
+    spoilt[:, 3, 20] = 10**6
+    one, other = (
+        ptycho.reconstruct(ptycho.Scan.from_arrays(n, positions, probe, counts=True, good=good), **QUICK)
+        for n in (patterns, spoilt)
+    )
+    np.testing.assert_array_equal(one.object, other.object)
+
+
+def test_another_method_gets_its_settings_and_is_judged_alike(arrays, monkeypatch):
+    """LSQ-ML, with a stand-in for pty-chi's process: a flat object under the beam that it was given."""
+    from ptycho.iterative import lsqml
+
+    asked = []
+
+    def stand_in(data, settings, seed, advance, scratch):
+        asked.append((settings.epochs, settings.modes, settings.positions, seed, len(data.positions)))
+        flat = np.ones((data.object_size,) * 2, np.complex64)
+        return lsqml.LsqmlResult(flat, data.modes, data.positions, 1.0, np.array([0.5]), "0")
+
+    monkeypatch.setattr("ptycho.api.reconstruction.available", lambda python: None)
+    monkeypatch.setattr(lsqml, "reconstruct", stand_in)
+    scan = ptycho.Scan.from_arrays(*arrays[:3], counts=True)
+    made = ptycho.reconstruct(scan, "lsqml", epochs=np.int64(3), probe_modes=2, positions=False, seed=7)
+    assert asked == [(3, 2, False, 7, 38)]  # two of forty patterns are kept out
+    assert (
+        made.method == "lsqml" and (made.object[made.mask] == 1).all() and not made.object[~made.mask].any()
+    )
+    assert "patterns_unexplained" in made.scores["flags"]
+
+
+# ---- what is shown and kept
+
+
+def test_a_scan_shows_how_it_was_understood():
+    scan = ptycho.simulate(N, 36, seed=1)
+    shown = repr(scan)
+    assert all(word in shown for word in SHOWN), shown
+    assert len(scan) == 36 and scan.counts and scan.pixel_m == (2e-8, 2e-8) and not scan.warnings
+    assert {"patterns", "N", "positions", "probe"} <= {finding.what for finding in scan.findings}
+    assert scan.patterns(3).shape == (1, N, N) and scan.patterns().sum() > 0
+    assert scan.truth.ndim == 2 and np.iscomplexobj(scan.truth)
+
+
+def test_a_simulated_scan_is_imperfect_where_that_is_asked_for():
+    exact, wrong = (ptycho.simulate(N, 36, imperfections=how) for how in (None, {"position_px": 2}))
+    np.testing.assert_array_equal(exact.truth, wrong.truth)
+    assert np.abs(np.diff(exact.positions - wrong.positions, axis=0)).max() > 1
+
+
+def test_a_result_shows_its_scores_and_its_flags(result):
+    assert repr(result).startswith("Result by solver: R 0.") and "1 mode, 40 positions" in repr(result)
+    title = result.plot()
+    assert isinstance(title, Figure) and "solver: R" in title.get_suptitle()
+    assert {"missed", "deviance_free", "flags", "beam"} <= set(result.scores)
+    assert "half_scan_frc" not in result.scores and result.pixel_m == (2e-8, 2e-8)
+
+
+def test_halves_are_compared_when_asked_for(scan):
+    assert "half_scan_frc" in ptycho.reconstruct(scan, half_scans=True, **QUICK).scores
+
+
+def test_a_saved_result_comes_back(result, tmp_path):
+    with np.load(result.save(tmp_path / "made.npz")) as held:
+        np.testing.assert_array_equal(held["object"], result.object)
+        np.testing.assert_array_equal(held["positions"], result.beam.positions)
+        assert json.loads(str(held["scores"]))["r_factor"] == result.scores["r_factor"]
+    with h5py.File(result.save(str(tmp_path / "product.h5"))) as file:
+        np.testing.assert_array_equal(file["object"][:], result.object)
+        assert file["object"].attrs["pixel_height_m"] == 2e-8 and len(file["probe_position_x_m"]) == 40
+    with pytest.raises(ptycho.ConfigError, match=r"made.tif: must end in .h5 or .npz"):
+        result.save(tmp_path / "made.tif")
+
+
+# ---- mistakes
+
+
+def changed(array, index, value):
+    array = np.array(array, float)
+    array[index] = value
+    return array
+
+
+WRONG = {
+    r"patterns has shape \(40, 32, 30\); must be \(J, N, N\)": lambda p, r, b: (p[..., 1:-1], r, b),
+    r"patterns has shape \(40, 31, 31\); N=31 must be even": lambda p, r, b: (p[:, 1:, 1:], r, b),
+    "patterns has dtype complex128; must be real .*abs": lambda p, r, b: (p + 0j, r, b),
+    r"patterns\[2, 3, 4\] is nan; must be finite": lambda p, r, b: (changed(p, (2, 3, 4), np.nan), r, b),
+    r"patterns\[5, 0, 1\] is -2; must be from 0 up": lambda p, r, b: (changed(p, (5, 0, 1), -2), r, b),
+    r"patterns\[0, 0, 0\] is 0.5; must be whole": lambda p, r, b: (changed(p, (0, 0, 0), 0.5), r, b),
+    r"positions has shape \(39, 2\); must be \(40, 2\)": lambda p, r, b: (p, r[1:], b),
+    r"positions has dtype complex128": lambda p, r, b: (p, r + 0j, b),
+    r"positions\[7, 1\] is inf": lambda p, r, b: (p, changed(r, (7, 1), np.inf), b),
+    r"probe has shape \(31, 32\); must be \(32, 32\)": lambda p, r, b: (p, r, b[1:]),
+    r"probe\[1, 2\] is nan": lambda p, r, b: (p, r, changed(b.real, (1, 2), np.nan)),
+    "probe is zero everywhere; must": lambda p, r, b: (p, r, 0 * b),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_arrays_that_cannot_be_are_named(arrays, message):
+    given = WRONG[message](*arrays[:3])
+    with pytest.raises(ptycho.ConfigError, match=message):
+        ptycho.Scan.from_arrays(*given, counts=True)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"good": np.ones((N, N))}, r"good has shape \(32, 32\) and dtype float64; must be .* bool"),
+        ({"pixel_m": -1.0}, "pixel_m=-1.0: must be the object's pixel in metres"),
+        ({"truth": np.ones(3, complex)}, r"truth has shape \(3,\)"),
+    ],
+)
+def test_what_goes_with_the_arrays_is_checked(arrays, more, message):
+    with pytest.raises(ptycho.ConfigError, match=message):
+        ptycho.Scan.from_arrays(*arrays[:3], counts=True, **more)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "pie"}, "method=pie: must be one of solver, lsqml"),
+        ({"prior": "magic"}, "solver.prior=magic: must be one of none, smooth, edges"),
+        ({"strength": -1.0}, "solver.strength=-1.0: must be a finite number >= 0"),
+        ({"stepz": 3}, r"solver.stepz=3: unknown key; did you mean solver.steps\?"),
+        ({"probe_modes": 99}, "probe.modes=99: must be from 1 to 8"),
+        ({"method": "lsqml", "prior": "none"}, "prior=none: method=lsqml knows no such thing"),
+        ({"method": "lsqml", "epochs": 0}, "iterative.epochs=0"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(scan, settings, message):
+    with pytest.raises(ptycho.ConfigError, match=message):
+        ptycho.reconstruct(scan, **settings)
+
+
+def test_keys_of_a_file_that_cannot_be_are_named(tmp_path):
+    for key, value, message in (
+        ("energy", 8800, r"data.energy=8800: unknown key; did you mean data.energy_eV\?"),
+        ("energy_eV", 1, "data.energy_eV=1.0: must be from 10 to 1e"),
+        ("N", 64, "no such file"),
+    ):
+        with pytest.raises(ptycho.ConfigError, match=message):
+            ptycho.open_scan(tmp_path / "no.cxi", **{key: value})
+    with pytest.raises(ptycho.ConfigError, match=r"imperfections.position_x=1: unknown key; did you mean"):
+        ptycho.simulate(imperfections={"position_x": 1})
+    with pytest.raises(ptycho.ConfigError, match="N=16: must be at least 32"):
+        ptycho.simulate(N=16)
+
+
+def test_the_door_is_light_and_knows_its_names(tmp_path):
+    """A scan is understood without TensorFlow; a wrong name is answered with the right ones."""
+    words = (
+        "import sys, ptycho; assert not {'numpy', 'tensorflow'} & set(sys.modules); "
+        "ptycho.simulate(32, 20).findings; assert 'tensorflow' not in sys.modules; "
+        "assert {'open_scan', 'Scan', 'reconstruct'} <= set(dir(ptycho)); "
+        "[getattr(ptycho, name) for name in ptycho.__all__]; assert 'tensorflow' not in sys.modules"
+    )
+    done = fresh(tmp_path, "-c", words)
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(AttributeError, match=r"no attribute 'opne_scan'; it has Beam, .*open_scan"):
+        _ = ptycho.opne_scan
+
+
+# ---- the examples
+
+
+def example(name):
+    return runpy.run_path(str(ROOT / "examples" / f"{name}.py"))["main"]
+
+
+def test_example_from_a_measured_file(arrays, tmp_path):
+    path = tmp_path / "scan.npz"
+    middle = arrays[1] + N / 2
+    np.savez(path, diff3d=arrays[0], xcoords=middle[:, 1], ycoords=middle[:, 0], probeGuess=arrays[2])
+    example("measured_file")(path, tmp_path, **QUICK)
+    assert (tmp_path / "object.png").stat().st_size > 10000 and h5py.is_hdf5(tmp_path / "product.h5")
+
+
+def test_example_from_arrays():
+    made = example("from_arrays")(N=N, side=8, **QUICK | {"steps": 30})
+    assert made.scores["r_factor"] < 1.5 * made.scores["r_noise"]
+
+
+def test_example_of_a_network(tmp_path):
+    from ptycho.config import LinesObject, TrainConfig, UnrolledModel, XlaConfig
+
+    objects = example("train_network")(
+        tmp_path / "run",
+        **{"N": 32, "size": 96, "nimgs_train": 1, "nimgs_test": 1, "nepochs": 1, "batch_size": 4},
+        **{"outer_offset_train": 16, "outer_offset_test": 16, "max_groups_train": 8},
+        **{"object": LinesObject(n_lines=60), "train": TrainConfig(val_groups=3)},
+        **{"model": UnrolledModel(stages=1, width=8), "xla": XlaConfig(compile=False)},
+    )
+    assert objects.shape == (1, 96, 96) and np.isfinite(objects).all()
+
+
+def test_example_beside_lsqml(monkeypatch, capsys):
+    """Where pty-chi is not installed the example says so, and goes on."""
+    from ptycho.iterative import lsqml
+
+    monkeypatch.setattr(lsqml, "PROGRAM", ROOT / "no_such_program.py")
+    made = example("compare_lsqml")(N, 40, 3, **QUICK)
+    assert list(made) == ["solver"]
+    assert "without LSQ-ML: lsqml: " in capsys.readouterr().out
+
+
+def test_example_of_a_prior(monkeypatch):
+    from ptycho.config.sections import SolverConfig
+    from ptycho.reconstruction import prior
+
+    monkeypatch.setattr(SolverConfig, "PRIORS", SolverConfig.PRIORS)
+    monkeypatch.setitem(prior.PRIORS, "cauchy", prior.PRIORS["edges"])  # so that it is gone afterwards
+    module = runpy.run_path(str(ROOT / "examples" / "own_prior.py"))
+    made = module["main"](N, 36, **QUICK | {"strength": 3.0})
+    assert np.abs(made["cauchy"].object - made["edges"].object).max() > 1e-3
+    rng = np.random.default_rng(0)
+    image, move = (reference.random_complex(rng, (5, 7)) for _ in range(2))
+    own, h = prior.Prior("cauchy", 2.0), 1e-5
+    slope = (own(image + h * move)[0] - own(image - h * move)[0]) / (2 * h)
+    assert slope == pytest.approx(np.vdot(own(image)[1], move).real, rel=1e-4)

@@ -1,0 +1,437 @@
+"""Training examples of a pretraining against loops and against the project's own measurement."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import reference
+
+from ptycho import physics
+from ptycho.config import ConfigError, UnrolledModel
+from ptycho.config.pretrain_config import BatchConfig, MaterialsConfig, MeasurementConfig, PretrainConfig
+from ptycho.networks.pinn import PtychoPINN
+from ptycho.networks.unrolled import Unrolled
+from ptycho.simulation.examples import (
+    LATTICES,
+    Examples,
+    dead_pixels,
+    lattice,
+    measured,
+    rough,
+    scanned,
+    shifted,
+)
+from ptycho.training.pretraining import geometry_of_form
+
+FORMS = {
+    "single": {"N": 16, "C": 1, "batch": 2, "reach": 1},
+    "group": {"N": 16, "C": 3, "batch": 2, "reach": 5},
+    "modes": {"N": 18, "C": 2, "batch": 2, "reach": 3, "modes": 3},
+}
+CLEAN = {  # photons without number, and nothing that is not as it is said to be
+    "photons": (1e12, 1e12),
+    **{
+        f"{key}_share": 0.0
+        for key in ("background", "bad", "probe_error", "position_error", "start", "again", "solver")
+    },
+}
+
+
+def config_of(*forms, seed=0, maps=3, map_side=40, materials=None, **measurement):
+    """A small pretraining without imperfections but those that are asked for."""
+    return PretrainConfig(
+        seed=seed,
+        maps=maps,
+        map_side=map_side,
+        model=UnrolledModel(stages=1, width=4, misfit=True),
+        probes={"zone_plate": {"reach": [0.2, 0.4]}, "gaussian": None, "vortex": {"reach": [0.2, 0.4]}},
+        objects={"polygons": {"size": [4, 10]}, "clouds": None},
+        materials=materials or MaterialsConfig(phase_rad=(0.5, 2.0), absorption=(0.1, 0.8)),
+        measurement=MeasurementConfig(**(CLEAN | measurement)),
+        batches={name: BatchConfig(**FORMS[name]) for name in forms or FORMS},
+    )
+
+
+def batch_of(name, step=0, **changes):
+    """Form and batch of a pretraining with this form alone."""
+    config = config_of(name, **changes)
+    return config.forms[0], Examples(config).batch(step)
+
+
+def shift_matrix(N, shift):
+    """``M[x, y] = 1/N Σ_ν exp(2πi ν (x − y − shift))``: its defining sum."""
+    nu = [(k if k < N / 2 else k - N) / N for k in range(N)]
+    return np.array(
+        [[sum(np.exp(2j * np.pi * v * (x - y - shift)) for v in nu) / N for y in range(N)] for x in range(N)]
+    )
+
+
+def slow_pattern(target, offset, modes, reach):
+    """``√Σ_m |F(P_m moved by the fraction · O at the whole pixel)|²``, by sums."""
+    N, light = modes.shape[-1], 0.0
+    whole = [int(np.floor(r + reach + 0.5)) for r in offset]
+    rows, cols = (shift_matrix(N, r + reach - w) for r, w in zip(offset, whole, strict=True))
+    window = reference.cut(target, whole, N)
+    for mode in modes:
+        light = light + np.abs(reference.far_field(rows @ mode.astype(complex) @ cols.T * window)) ** 2
+    return np.sqrt(light)
+
+
+def modes_of(batch, b):
+    """The probe of an example, ``(K, N, N)``."""
+    probe = batch["probe"][b, 0]
+    return probe if probe.ndim == 3 else probe[None]
+
+
+# ---- patterns
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_patterns_are_those_of_a_slow_loop(name):
+    form, batch = batch_of(name, step=3)
+    assert batch["x"].shape == (2, form.C, form.N, form.N)
+    for b in range(2):
+        for x, offset in zip(batch["x"][b], batch["offsets"][b].astype(float), strict=True):
+            expected = slow_pattern(batch["target"][b], offset, modes_of(batch, b), form.reach)
+            np.testing.assert_allclose(x, expected, atol=2e-5 * expected.max())
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_shapes_and_kinds_are_those_that_are_promised(name):
+    form, batch = batch_of(name)
+    B, C, N, R = form.batch, form.C, form.N, form.region_size
+    modes = (form.modes,) if form.modes > 1 else ()
+    shapes = {"x": (B, C, N, N), "offsets": (B, C, 2), "probe": (B, 1, *modes, N, N)}
+    shapes |= dict.fromkeys(("start", "target", "light"), (B, R, R)) | {"again": (), "passes": ()}
+    assert {key: value.shape for key, value in batch.items()} == shapes
+    kinds = {key: value.dtype.name for key, value in batch.items()}
+    waves = ("probe", "start", "target")
+    expected = {key: "complex64" if key in waves else "float32" for key in shapes}
+    expected |= {"again": "bool", "passes": "int32"}
+    assert kinds == expected
+    assert all(np.isfinite(value).all() for value in batch.values())
+
+
+def pinn_of(form):
+    geometry = geometry_of_form(form)
+    settings = UnrolledModel(stages=1, width=4)
+    generator = Unrolled(settings=settings, geometry=geometry, seed=0)
+    return PtychoPINN(generator=generator, geometry=geometry, weights={"mae_weight": 1.0})
+
+
+def relative(found, expected):
+    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_network_s_measurement_of_the_truth_is_the_patterns(name):
+    """And of nothing else: other signs, orders, conjugates and places are far from them."""
+    form, batch = batch_of(name, step=1)
+    x, offsets, probe, target = (tf.constant(batch[key]) for key in ("x", "offsets", "probe", "target"))
+    predict = pinn_of(form).predict_amplitudes
+    assert relative(predict(target, offsets, probe), x) < 2e-5
+    wrong = {"offsets": (target, -offsets, probe), "order": (target, offsets[..., ::-1], probe)}
+    wrong |= {
+        "object": (tf.math.conj(target), offsets, probe),
+        "probe": (target, offsets, tf.math.conj(probe)),
+    }
+    wrong |= {
+        "turned": (tf.transpose(target, (0, 2, 1)), offsets, probe),
+        "centre": (target, offsets + 1, probe),
+    }
+    for what, arguments in wrong.items():
+        assert relative(predict(*arguments), x) > 0.005, what
+
+
+def test_diffraction_at_whole_pixels_with_moved_probes_is_the_patterns():
+    form, batch = batch_of("group", step=2)
+    positions, probe = physics.split_positions(batch["offsets"] + form.reach, tf.constant(batch["probe"]))
+    found = physics.diffract(tf.constant(batch["target"]), positions, probe)
+    assert relative(found, batch["x"]) < 2e-5
+
+
+def test_a_probe_moves_down_and_to_the_right():
+    """Hand-worked: a whole pixel moves every sample; the middle of a smooth probe moves by the fraction."""
+    rng = np.random.default_rng(1)
+    modes = reference.random_complex(rng, (2, 8, 8)).astype(np.complex64)
+    found = shifted(modes, np.array([[1.0, 0.0], [0.0, -2.0]]))
+    np.testing.assert_allclose(found[0], np.roll(modes, 1, axis=1), atol=1e-5)
+    np.testing.assert_allclose(found[1], np.roll(modes, -2, axis=2), atol=1e-5)
+    row, col = np.mgrid[:24, :24] - 12
+    spot = np.exp(-(row**2 + col**2) / 20).astype(np.complex64)
+    light = np.abs(shifted(spot[None], np.array([[0.4, -0.3]]))[0, 0]) ** 2
+    middle = [np.sum(axis * light) / light.sum() for axis in (row, col)]
+    np.testing.assert_allclose(middle, [0.4, -0.3], atol=1e-4)
+
+
+# ---- light, objects, starts
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_light_is_that_of_a_loop(name):
+    form, batch = batch_of(name, step=4)
+    for b in range(2):
+        light = np.zeros((form.region_size,) * 2)
+        for offset, mode in itertools.product(batch["offsets"][b], modes_of(batch, b)):
+            for i, j in np.ndindex(form.N, form.N):
+                row, col = (
+                    int(np.floor(r + form.reach + 0.5)) + k for r, k in zip(offset, (i, j), strict=True)
+                )
+                light[row, col] += abs(mode[i, j]) ** 2
+        np.testing.assert_allclose(batch["light"][b], light / light.max(), atol=1e-5)
+        assert batch["light"][b].max() == 1
+
+
+def test_an_object_is_a_window_of_a_map_turned_or_mirrored():
+    materials = MaterialsConfig(bright=1.0, unrelated=0.0)
+    config = config_of("single", maps=1, map_side=20, materials=materials)
+    examples, orientations = Examples(config), set()
+    batches = [examples.batch(step) for step in range(6)]
+    whole = np.maximum(examples._map(0), 0.05)
+    R = config.forms[0].region_size
+    for target in np.concatenate([batch["target"] for batch in batches]):
+        found = [
+            (turns, mirrored)
+            for row, col, turns, mirrored in itertools.product(range(3), range(3), range(4), (False, True))
+            for part in [np.rot90(whole[row : row + R, col : col + R], turns)]
+            if np.allclose(np.abs(target), part.T if mirrored else part, atol=1e-3)
+        ]
+        assert len(found) == 1
+        orientations.add(found[0])
+    assert len(orientations) > 3
+
+
+def test_some_begin_without_an_object_others_with_a_rough_one():
+    _, batch = batch_of("group", start_share=0.0)
+    assert not batch["start"].any()
+    form, batch = batch_of("group", start_share=1.0)
+    lit = batch["light"] > 0.3
+    for start, target, where in zip(batch["start"], batch["target"], lit, strict=True):
+        assert np.iscomplexobj(start) and form.region_size == len(start)
+        product = np.vdot(start[where], target[where])  # whose phase is the global one
+        assert 0.02 < relative(start[where] * product / abs(product), target[where]) < 0.7
+    np.testing.assert_array_equal(batch["start"][batch["light"] < 0.99e-3], 0)
+    assert np.all(batch["start"][batch["light"] > 1.01e-3] != 0)
+    starts = [batch_of("single", step, start_share=0.5)[1]["start"].any(axis=(1, 2)) for step in range(20)]
+    assert 8 <= np.sum(starts) <= 32
+
+
+def test_some_batches_begin_after_passes_of_physics_all_of_them_from_rough_objects():
+    shares = {"again_share": 0.3, "solver_share": 0.4, "solver_passes": (3, 5)}
+    drawn = [batch_of("single", step, **shares)[1] for step in range(80)]
+    solved = [batch for batch in drawn if batch["passes"]]
+    again = [batch for batch in drawn if batch["again"]]
+    assert 20 <= len(solved) <= 44 and 14 <= len(again) <= 36
+    assert not any(batch["again"] for batch in solved)
+    assert {int(batch["passes"]) for batch in solved} == {3, 4, 5}
+    for batch in drawn:
+        begun = batch["start"].any(axis=(1, 2))
+        assert begun.all() if batch["passes"] else not begun.any()
+
+
+def test_the_rough_form_of_a_constant_has_a_slow_phase_alone():
+    """Nothing to blur, and noise is relative to the contrast."""
+    light = np.ones((48, 48))
+    light[0, 0] = 5e-4
+    for seed in range(4):
+        found = rough(np.full((48, 48), 0.6 - 0.3j, np.complex64), light, np.random.default_rng(seed))
+        assert found[0, 0] == 0
+        lit = found[light == 1]
+        np.testing.assert_allclose(np.abs(lit), abs(0.6 - 0.3j), rtol=1e-5)
+        assert np.std(np.angle(lit / lit.mean())) < 0.41
+
+
+# ---- positions
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_positions_are_within_reach(name):
+    form = config_of(name).forms[0]
+    for seed in range(40):
+        found = scanned(form, 30.0, (0.0, 0.3), np.random.default_rng(seed))
+        assert found.shape == (form.C, 2) and np.abs(found).max() <= form.reach
+    form, batch = batch_of(name, position_error_share=1.0, position_error_px=(8.0, 8.0))
+    assert np.abs(batch["offsets"]).max() <= form.reach
+
+
+def nearest_distance(points):
+    gaps = np.hypot(*(points[:, None] - points).T) + 1e9 * np.eye(len(points))
+    return gaps.min(axis=0)
+
+
+def test_neighbours_are_as_far_apart_as_the_overlap_says():
+    form = BatchConfig(N=64, C=12, batch=1, reach=64)
+    found = [scanned(form, 20.0, (0.6, 0.6), np.random.default_rng(seed)) for seed in range(40)]
+    assert np.mean([nearest_distance(points).mean() for points in found]) == pytest.approx(0.4 * 20, rel=0.2)
+    middles = np.array([points.mean(axis=0) for points in found])
+    assert np.abs(middles).max() <= 0.5 and np.abs(middles).max() > 0.3
+
+
+@pytest.mark.parametrize("kind", LATTICES)
+def test_lattices_have_about_one_point_per_unit_area(kind):
+    points = lattice(kind, 200, np.random.default_rng(3))
+    assert points.shape == (200, 2)
+    reach = np.hypot(*points.T)
+    assert np.sum(reach < 6) == pytest.approx(np.pi * 36, rel=0.2)
+    assert nearest_distance(points).max() < 1.8
+
+
+# ---- what is measured, and what is said of it
+
+
+ENERGY = np.random.default_rng(2).uniform(0.5, 2, (3, 16, 16))
+
+
+def measure(seed=0, energy=ENERGY, **changes):
+    return measured(energy, MeasurementConfig(**(CLEAN | changes)), np.random.default_rng(seed))
+
+
+def test_patterns_are_normalised_but_for_a_factor():
+    factors = [np.mean(np.sum(measure(seed)[0] ** 2, axis=(1, 2))) ** 0.5 / 8 for seed in range(60)]
+    assert 1 / 1.301 < min(factors) < 0.85 and 1.18 < max(factors) < 1.301
+
+
+def test_counts_are_whole_photons_as_many_as_asked_for():
+    x, scale = measure(photons=(500.0, 500.0))
+    counts = (x / x[x > 0].min()) ** 2
+    np.testing.assert_allclose(counts, np.round(counts), atol=1e-6)
+    assert counts.sum() == pytest.approx(3 * 500, abs=4 * np.sqrt(1500))
+    per_photon = x[x > 0].min()  # f; the scale is s·f, s² photons for one of the energy
+    assert scale / per_photon == pytest.approx(np.sqrt(500 / ENERGY.sum(axis=(1, 2)).mean()), rel=1e-6)
+
+
+def test_photons_are_drawn_by_their_logarithm():
+    """Their number from their noise, which is half a photon's amplitude in any pixel."""
+    found = []
+    for seed in range(200):
+        x, scale = measure(seed, photons=(1e4, 1e8))
+        photon = 2 * np.std(x - scale * np.sqrt(ENERGY))
+        found.append(np.sum((x / photon) ** 2) / 3)
+    assert 8e3 < min(found) < 2e4 and 5e7 < max(found) < 1.2e8
+    assert np.mean(np.log10(found)) == pytest.approx(6, abs=0.3)
+
+
+def test_background_is_a_share_of_the_light_and_flat():
+    energy = np.zeros((1, 16, 16))
+    energy[0, 8, 8] = 1
+    x, _ = measure(energy=energy, background_share=1.0, background=(0.25, 0.25))
+    flat = np.delete(x.ravel(), 8 * 16 + 8) ** 2
+    np.testing.assert_allclose(flat, flat.mean(), rtol=1e-3)
+    assert flat.mean() * 256 / (x[0, 8, 8] ** 2 - flat.mean()) == pytest.approx(0.25, rel=1e-3)
+
+
+def test_dead_pixels_are_minus_one_in_every_pattern_of_a_group():
+    _, batch = batch_of("group", step=1, bad_share=1.0, bad_pixels=(0.2, 0.2))
+    _, whole = batch_of("group", step=1)
+    for x, sound in zip(batch["x"], whole["x"], strict=True):
+        dead = x == -1
+        assert dead.any() and np.all(dead == dead[0]) and x[~dead].min() >= 0
+        np.testing.assert_allclose(x[~dead], sound[~dead], rtol=1e-4, atol=1e-5)
+    shares = [dead_pixels(64, 0.2, np.random.default_rng(seed)).mean() for seed in range(100)]
+    assert 0.02 < min(shares) < 0.06 and 0.12 < max(shares) < 0.16
+
+
+def test_a_wrong_probe_changes_what_is_told_and_not_what_is_measured():
+    _, right = batch_of("modes", step=2)
+    _, wrong = batch_of("modes", step=2, probe_error_share=1.0, probe_error_rad=(0.3, 0.3))
+    np.testing.assert_array_equal(wrong["x"], right["x"])
+    np.testing.assert_array_equal(wrong["light"], right["light"])
+    power = [np.sum(np.abs(batch["probe"]) ** 2, axis=(1, 2, 3, 4)) for batch in (right, wrong)]
+    np.testing.assert_allclose(*power, rtol=1e-4)
+    assert 0.05 < relative(wrong["probe"], right["probe"]) < 0.6
+
+
+def test_wrong_positions_change_what_is_told_and_not_what_is_measured():
+    found = []
+    for step in range(30):
+        _, right = batch_of("group", step)
+        _, wrong = batch_of("group", step, position_error_share=1.0, position_error_px=(0.4, 0.4))
+        np.testing.assert_array_equal(wrong["x"], right["x"])
+        np.testing.assert_array_equal(wrong["probe"], right["probe"])
+        np.testing.assert_array_equal(wrong["light"], right["light"])
+        inside = np.abs(wrong["offsets"]) < 5  # the others are kept within reach
+        found.append((wrong["offsets"] - right["offsets"])[inside])
+    assert np.std(np.concatenate(found)) == pytest.approx(0.4, rel=0.12)
+
+
+# ---- random numbers
+
+
+def assert_same(one, two):
+    assert one.keys() == two.keys()
+    for key in one:
+        np.testing.assert_array_equal(one[key], two[key], err_msg=key)
+
+
+def test_a_step_has_the_same_batch_whatever_came_before():
+    config = config_of(start_share=0.5, bad_share=0.5, photons=(1e3, 1e6))
+    examples = Examples(config)
+    np.random.seed(1)  # noqa: NPY002  what the global generator would give
+    there = [examples.batch(step) for step in range(6)]
+    np.random.seed(2)  # noqa: NPY002
+    back = Examples(config)
+    for step in (5, 1, 3, 1):
+        assert_same(back.batch(step), there[step])
+        form = back.form_of(step)
+        assert there[step]["x"].shape == (form.batch, form.C, form.N, form.N)
+    assert len({examples.form_of(step) for step in range(20)}) == 3
+    assert not np.array_equal(
+        *(examples.drawn(config.forms[1], np.random.default_rng(k))["x"] for k in (0, 1))
+    )
+
+
+def test_other_seeds_steps_and_examples_are_others():
+    one = batch_of("group")[1]
+    for other in (batch_of("group", seed=1)[1], batch_of("group", step=1)[1]):
+        for key in ("x", "offsets", "probe", "target"):
+            assert np.abs(one[key] - other[key]).max() > 0.05, key
+    for key in ("x", "offsets", "probe", "target"):
+        assert np.abs(one[key][0] - one[key][1]).max() > 0.05, key
+
+
+def test_forms_are_drawn_by_their_weights():
+    often, seldom = (BatchConfig(**FORMS[name], weight=w) for name, w in (("single", 3.0), ("group", 1.0)))
+    batches = {"often": often, "seldom": seldom}
+    config = config_of("single")
+    examples = Examples(PretrainConfig(**(vars(config) | {"batches": batches})))
+    often = [examples.form_of(step).C == 1 for step in range(400)]
+    assert np.mean(often) == pytest.approx(0.75, abs=0.08)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"N": 15}, r"batches\.N=15: must be even, from 16 to 512"),
+        ({"C": 0}, r"batches\.C=0: must be from 1 to 64"),
+        ({"reach": 17}, r"batches\.reach=17: must be from 1 to N pixels"),
+        ({"modes": 9}, r"batches\.modes=9: must be from 1 to 8"),
+        ({"weight": 0.0}, r"batches\.weight=0\.0: must be a finite number > 0"),
+    ],
+)
+def test_impossible_forms_are_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        BatchConfig(**(FORMS["group"] | changes))
+
+
+def test_a_map_that_is_smaller_than_a_region_is_refused():
+    with pytest.raises(ConfigError, match=r"map_side=25: must be at least 26, the largest region"):
+        config_of(map_side=25)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (
+            {"photons": (0.0, 10.0)},
+            r"measurement\.photons=\[0\.0, 10\.0\]: must be \[low, high\] within \[1, 1e\+12\]",
+        ),
+        ({"overlap": (0.9, 0.2)}, r"measurement\.overlap=\[0\.9, 0\.2\]: must be \[low, high\]"),
+        ({"start_share": 2.0}, r"measurement\.start_share=2\.0: must be from 0 to 1"),
+        ({"solver_share": 0.8}, r"measurement\.solver_share=0\.8: must be at most 1 with again_share"),
+        ({"solver_passes": (0, 3)}, r"measurement\.solver_passes=\[0, 3\]: must be \[fewest, most\]"),
+    ],
+)
+def test_impossible_measurements_are_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        MeasurementConfig(**changes)

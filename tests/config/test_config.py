@@ -1,0 +1,496 @@
+"""Configuration: every check of the dataclasses, strict conversion, the switches, and the YAML defaults."""
+
+import dataclasses
+import functools
+import math
+import sys
+
+import pytest
+from helpers.cli import ROOT, fresh
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
+
+from ptycho import config as cfg
+from ptycho.config import ConfigError, RunConfig, ScanRunConfig
+from ptycho.config.mapping import completed, result_settings
+from ptycho.scan.probe import energy_diameter, make_probe
+from workflows.config import run_config
+
+NAN, INF = float("nan"), float("inf")
+
+
+@functools.cache
+def composed(*overrides, name="grid_lines"):
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        return compose(name, list(overrides))
+
+
+def converted(*overrides, **environment):
+    return run_config(composed(*overrides), list(overrides), environment)
+
+
+@pytest.fixture(scope="module")
+def defaults():
+    return OmegaConf.to_container(composed(), resolve=False)
+
+
+def convert(defaults, **changes):
+    """Convert the default configuration with some values replaced by what YAML could hold."""
+    values = dict(defaults) | {"output_dir": "x"}
+    for name, value in changes.items():
+        section, _, key = name.rpartition("__")
+        if section:
+            values[section] = dict(values[section]) | {key: value}
+        else:
+            values[key] = value
+    return run_config(OmegaConf.create(values), [], {})
+
+
+# ---- what each dataclass refuses
+
+REFUSED = [
+    (cfg.LinesObject, {"n_lines": 0}, "object.n_lines=0: must be an integer >= 1"),
+    (cfg.LinesObject, {"n_lines": 10**8}, "object.n_lines=100000000: must be at most 10000000"),
+    (cfg.UnrolledModel, {"stages": 1001}, "model.stages=1001: must be at most 1000"),
+    (cfg.UnrolledModel, {"width": 4097}, "model.width=4097: must be at most 4096"),
+    (cfg.UnrolledModel, {"blocks": 10**9}, "model.blocks=1000000000: must be at most 1000"),
+    (cfg.UnrolledModel, {"coarsening": 10**9}, "model.coarsening=1000000000: must be at most 512"),
+    (cfg.UnrolledModel, {"neighbours": 10**9}, "model.neighbours=1000000000: must be at most 10000"),
+    (cfg.UNetModel, {"filters_scale": 65}, "model.filters_scale=65: must be at most 64"),
+    (cfg.BaselineConfig, {"filters_scale": 10**9}, "baseline.filters_scale=1000000000: must be at most 256"),
+    (cfg.TrainConfig, {"val_groups": 10**9}, "train.val_groups=1000000000: must be at most 1000000"),
+    (RunConfig, {"nepochs": 10**9}, "nepochs=1000000000: must be at most 1000000"),
+    (RunConfig, {"batch_size": 65537}, "batch_size=65537: must be at most 65536"),
+    (RunConfig, {"bad_pixels": -1}, "bad_pixels=-1: must be from 0 to 1024, N²/4"),
+    (RunConfig, {"hot_pixels": 1025}, "hot_pixels=1025: must be from 0 to 1024, N²/4"),
+    (RunConfig, {"gridsize": 65}, "gridsize=65: must be at most 64"),
+    (RunConfig, {"nimgs_train": 10**12}, "nimgs_train=1000000000000: must be at most 1000000"),
+    (RunConfig, {"nimgs_test": 10**7}, "nimgs_test=10000000: must be at most 1000000"),
+    (RunConfig, {"size": 16385}, "size=16385: must be at most 16384"),
+    (cfg.IdealDiskProbe, {"diameter_px64": 0.0}, "probe.diameter_px64=0.0: must be a finite number > 0"),
+    (cfg.IdealDiskProbe, {"diameter_px64": NAN}, "probe.diameter_px64=nan"),
+    (cfg.IdealDiskProbe, {"diameter_px64": 65.0}, "probe.diameter_px64=65.0: must be at most 64"),
+    (cfg.IdealDiskProbe, {"smoothing_px64": -0.1}, "probe.smoothing_px64=-0.1: must be a finite number >= 0"),
+    (
+        cfg.IdealDiskProbe,
+        {"mask_diameter_px": 0.0},
+        "probe.mask_diameter_px=0.0: must be a finite number > 0",
+    ),
+    (cfg.IdealDiskProbe, {"modes": 9}, "probe.modes=9: must be from 1 to 8, or null"),
+    (cfg.IdealDiskProbe, {"rate": -1.0}, "probe.rate=-1.0: must be a finite number >= 0"),
+    (cfg.IdealDiskProbe, {"start_epoch": -1}, "probe.start_epoch=-1: must be an integer >= 0"),
+    (RunConfig, {"probe": cfg.OwnProbe()}, "probe=own: must be zone_plate, npz or ideal_disk"),
+    (
+        RunConfig,
+        {"probe": cfg.IdealDiskProbe(start_epoch=4)},
+        "probe.start_epoch=4: must be less than nepochs=4",
+    ),
+    (cfg.ZonePlateProbe, {"energy_keV": 0.0}, "probe.energy_keV=0.0: must be a finite number > 0"),
+    (cfg.ZonePlateProbe, {"pixel_size_nm": -1.0}, "probe.pixel_size_nm=-1.0: must be a finite number > 0"),
+    (cfg.ZonePlateProbe, {"zone_plate_diameter_um": INF}, "probe.zone_plate_diameter_um=inf"),
+    (cfg.ZonePlateProbe, {"outermost_zone_width_nm": 0.0}, "probe.outermost_zone_width_nm=0.0"),
+    (cfg.ZonePlateProbe, {"central_stop_diameter_um": -1.0}, "probe.central_stop_diameter_um=-1.0"),
+    (
+        cfg.ZonePlateProbe,
+        {"central_stop_diameter_um": 180.0},
+        "probe.central_stop_diameter_um=180.0: must be smaller than probe.zone_plate_diameter_um=180.0",
+    ),
+    (cfg.ZonePlateProbe, {"defocus_um": NAN}, "probe.defocus_um=nan: must be a finite number"),
+    (cfg.ZonePlateProbe, {"mask_diameter_px": -1.0}, "probe.mask_diameter_px=-1.0"),
+    (cfg.FileProbe, {}, "probe.file='': must be the path of an .npz file with key probeGuess"),
+    (
+        cfg.FileProbe,
+        {"file": "p.npz", "resize": "stretch"},
+        "probe.resize=stretch: must be one of interpolate, pad, pad_quadratic",
+    ),
+    (cfg.FileProbe, {"file": "p.npz", "mask_diameter_px": NAN}, "probe.mask_diameter_px=nan"),
+    (cfg.ScanConfig, {"jitter": -1.0}, "scan.jitter=-1.0: must be a finite number >= 0"),
+    (cfg.ScanConfig, {"jitter": 16.5}, "scan.jitter=16.5: must be at most 16 pixels"),
+    (cfg.UnrolledModel, {"stages": 0}, "model.stages=0: must be an integer >= 1"),
+    (cfg.UnrolledModel, {"width": 0}, "model.width=0: must be an integer >= 1"),
+    (cfg.UnrolledModel, {"blocks": -1}, "model.blocks=-1: must be an integer >= 0"),
+    (cfg.UNetModel, {"filters_scale": 0}, "model.filters_scale=0: must be an integer >= 1"),
+    (cfg.BaselineConfig, {"patterns_per_group": 0}, "baseline.patterns_per_group=0: must be an integer >= 1"),
+    (cfg.BaselineConfig, {"filters_scale": 0}, "baseline.filters_scale=0: must be an integer >= 1"),
+    (cfg.BaselineConfig, {"learning_rate": 0.0}, "baseline.learning_rate=0.0: must be a finite number > 0"),
+    (cfg.TrainConfig, {"learning_rate": -1.0}, "train.learning_rate=-1.0: must be a finite number > 0"),
+    (
+        cfg.TrainConfig,
+        {"final_learning_rate_fraction": 1.5},
+        "train.final_learning_rate_fraction=1.5: must be between 0 and 1",
+    ),
+    (cfg.TrainConfig, {"warmup_fraction": NAN}, "train.warmup_fraction=nan: must be between 0 and 1"),
+    (cfg.TrainConfig, {"clip_norm": 0.0}, "train.clip_norm=0.0: must be a finite number > 0"),
+    (cfg.TrainConfig, {"val_groups": 0}, "train.val_groups=0: must be an integer >= 1"),
+    (
+        cfg.TrainConfig,
+        {"checkpoint_seconds": -1.0},
+        "train.checkpoint_seconds=-1.0: must be a finite number >= 0",
+    ),
+    (cfg.TrainConfig, {"patience": 0}, "train.patience=0: must be an integer >= 1"),
+    (
+        cfg.UnrolledModel,
+        {"illumination_floor": 0.0},
+        "model.illumination_floor=0.0: must be a finite number > 0",
+    ),
+    (cfg.UnrolledModel, {"coarsening": 0}, "model.coarsening=0: must be an integer >= 1"),
+    (cfg.UnrolledModel, {"neighbours": -1}, "model.neighbours=-1: must be an integer >= 0"),
+    (cfg.UNetModel, {"neighbours": -1}, "model.neighbours=-1: must be an integer >= 0"),
+    (
+        cfg.UnrolledModel,
+        {"neighbour_distance_px64": 0.0},
+        "model.neighbour_distance_px64=0.0: must be a finite number > 0",
+    ),
+    (
+        cfg.UNetModel,
+        {"neighbour_distance_px64": math.inf},
+        "model.neighbour_distance_px64=inf: must be a finite number > 0",
+    ),
+    (cfg.XlaConfig, {"compile": True, "translate": False}, "xla.translate=false with xla.compile=true"),
+    (cfg.StitchConfig, {"method": "glue"}, "stitch.method=glue: must be one of probe, grid, refined"),
+    (cfg.StitchConfig, {"passes": 0}, "stitch.passes=0: must be from 1 to 10000"),
+    (RunConfig, {"N": 0}, "N=0: must be a power of two from 32 to 512"),
+    (RunConfig, {"N": -64}, "N=-64: must be a power of two from 32 to 512"),
+    (RunConfig, {"N": 16}, "N=16: must be a power of two from 32 to 512"),
+    (RunConfig, {"N": 96}, "N=96: must be a power of two from 32 to 512"),
+    (RunConfig, {"N": 1024}, "N=1024: must be a power of two from 32 to 512"),
+    (RunConfig, {"gridsize": 0}, "gridsize=0: must be an integer >= 1"),
+    (RunConfig, {"nimgs_train": 0}, "nimgs_train=0: must be an integer >= 1"),
+    (RunConfig, {"nimgs_test": -2}, "nimgs_test=-2: must be an integer >= 1"),
+    (RunConfig, {"nepochs": 0}, "nepochs=0: must be an integer >= 1"),
+    (RunConfig, {"batch_size": 0}, "batch_size=0: must be an integer >= 1"),
+    (RunConfig, {"size": -1}, "size=-1: must be an integer >= 1"),
+    (RunConfig, {"offset": 0}, "offset=0: must be an integer >= 1"),
+    (RunConfig, {"max_groups_train": 0}, "max_groups_train=0: must be an integer >= 1"),
+    (RunConfig, {"seed": -1}, "seed=-1: must be an integer from 0 to 4294967295"),
+    (RunConfig, {"seed": 2**32}, "seed=4294967296: must be an integer from 0 to 4294967295"),
+    (RunConfig, {"nphotons": NAN}, "nphotons=nan: must be a finite number >= 1"),
+    (RunConfig, {"nphotons": INF}, "nphotons=inf: must be a finite number >= 1"),
+    (RunConfig, {"nphotons": 0.0}, "nphotons=0.0: must be a finite number >= 1"),
+    (RunConfig, {"nphotons": 2e15}, "nphotons=2000000000000000.0: must be at most 1e15"),
+    (RunConfig, {"outer_offset_train": 7}, "outer_offset_train=7: must be an even integer >= 2"),
+    (RunConfig, {"outer_offset_test": 0}, "outer_offset_test=0: must be an even integer >= 2"),
+    (RunConfig, {"outer_offset_test": 130}, "outer_offset_test=130: must be at most 2·N=128"),
+    (RunConfig, {"size": 67}, r"size=67: must be at least N \+ \(gridsize - 1\)\*offset = 68"),
+    (
+        RunConfig,
+        {"probe": cfg.IdealDiskProbe(mask_diameter_px=129.0)},
+        "probe.mask_diameter_px=129.0: must be at most 2·N=128",
+    ),
+    (RunConfig, {"mae_weight": -1.0}, "mae_weight=-1.0: must be a finite number >= 0"),
+    (RunConfig, {"nll_weight": NAN}, "nll_weight=nan: must be a finite number >= 0"),
+    (RunConfig, {"realspace_weight": INF}, "realspace_weight=inf: must be a finite number >= 0"),
+    (
+        RunConfig,
+        {"mae_weight": 0.0, "realspace_weight": 1.0},
+        r"mae_weight=0, nll_weight=0 \(realspace_weight=1\): at least one of mae_weight and nll_weight",
+    ),
+    (
+        RunConfig,
+        {"models": ()},
+        r"models=\[\]: must be a non-empty list drawn from \[pinn, baseline, lsqml\]",
+    ),
+    (RunConfig, {"models": ("pinn", "x")}, r"models=\[x\]: must be drawn from \[pinn, baseline, lsqml\]"),
+    (RunConfig, {"models": ("pinn", "pinn")}, "models=.*: must be free of repetition"),
+    (
+        RunConfig,
+        {"batch_size": 2049},
+        "batch_size=2049: must be at most the number of training groups, 2048 .raise size, nimgs_train",
+    ),
+    (RunConfig, {"size": 68, "nimgs_train": 3}, "batch_size=16: must be at most .* groups, 3"),
+    (
+        RunConfig,
+        {"baseline": cfg.BaselineConfig(patterns_per_group=5)},
+        "baseline.patterns_per_group=5: must be null or at most gridsize² = 4",
+    ),
+]
+
+
+@pytest.mark.parametrize("cls, values, message", REFUSED, ids=lambda value: str(value)[:40])
+def test_dataclass_refuses(cls, values, message):
+    with pytest.raises(ConfigError, match=message):
+        cls(**values)
+
+
+def test_every_field_is_refused_somewhere():
+    """A new key needs a check, or a reason to be listed here."""
+    free = {
+        "learn",
+        "modes",
+        "rate",
+        "start_epoch",
+        "set_phi",
+        "output_dir",
+        "overwrite",
+        "object_big",
+        "misfit",
+        "memory",
+        "compile",
+        "realspace_weight",
+    }
+    sections = {"object", "probe", "test_probe", "scan", "model", "baseline", "train", "xla", "stitch"}
+    sections |= {"imperfections", "iterative"}
+    checked = {(cls, key) for cls, values, _ in REFUSED for key in values or ("file",)}
+    for cls in {cls for cls, _, _ in REFUSED}:
+        for field in dataclasses.fields(cls):
+            assert field.name in free | sections or (cls, field.name) in checked, (cls, field.name)
+
+
+def test_large_tiles_go_through_the_pretrained_network_one_by_one():
+    for values, expected in (
+        ({}, 8),
+        ({"models": ("pinn",)}, 1),
+        ({"run": "pretrained"}, 1),
+        ({"run": "pretrained", "nepochs": 2}, 8),
+        ({"nepochs": 3}, 8),
+        ({"run": "outputs/mine"}, 8),
+        ({"batch_size": 4}, 4),
+    ):
+        assert ScanRunConfig(**values).batch_size == expected
+
+
+def test_xla_contradiction_names_both_switches():
+    with pytest.raises(ConfigError, match=r"xla.translate=false.*xla.compile=true.*set xla.compile=false"):
+        converted("xla.translate=false")
+
+
+def test_dataclasses_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        RunConfig().N = 32
+
+
+def test_sizes_by_hand():
+    config = RunConfig(N=64, gridsize=2, size=392, offset=4, outer_offset_train=8, outer_offset_test=20)
+    assert (config.group_size, config.group_extent, config.region_size) == (4, 68, 68)
+    assert (config.groups_per_axis("train"), config.groups_per_axis("test")) == (82, 33)
+    assert dataclasses.replace(config, max_groups_train=None).train_groups == 13448
+    assert config.train_groups == 2048
+
+
+def test_an_object_that_just_holds_one_group_is_enough():
+    config = RunConfig(size=68, nimgs_train=1, batch_size=1)
+    assert config.train_groups == 1
+
+
+# ---- strict conversion
+
+WRONG = [
+    ({"nn": 3}, "nn=3: unknown key; known are N, bad_pixels, baseline"),
+    ({"nepoch": 3}, r"nepoch=3: unknown key; did you mean nepochs\?"),
+    ({"probe__diameter_px": 3}, r"probe.diameter_px=3: unknown key; did you mean probe.diameter_px64\?"),
+    ({"probe__energy_keV": 3}, "probe.energy_keV=3: unknown key; only probe=zone_plate has it"),
+    ({"model__object_big": True}, "model.object_big=true: unknown key; only model=unet has it"),
+    ({"train__lr": 1}, "train.lr=1: unknown key; known are checkpoint_seconds, clip_norm"),
+    ({"N": "abc"}, "N=abc: must be an integer"),
+    ({"N": None}, "N=null: must be an integer"),
+    ({"N": True}, "N=true: must be an integer"),
+    ({"gridsize": 2.5}, "gridsize=2.5: must be an integer"),
+    ({"gridsize": INF}, "gridsize=inf: must be an integer"),
+    ({"nphotons": "many"}, "nphotons=many: must be a number"),
+    ({"nphotons": True}, "nphotons=true: must be a number"),
+    ({"set_phi": 1}, "set_phi=1: must be true or false"),
+    ({"set_phi": "maybe"}, "set_phi=maybe: must be true or false"),
+    ({"output_dir": 7}, "output_dir=7: must be a text or null"),
+    ({"max_groups_train": "all"}, "max_groups_train=all: must be an integer or null"),
+    ({"models": 3}, "models=3: must be a list of names"),
+    ({"models": None}, "models=null: must be a list of names"),
+    ({"scan": 1.5}, "scan=1.5: must be a section of keys"),
+    ({"train": None}, "train=null: must be a section of keys"),
+    ({"probe": "zone_plate"}, "probe.kind=zone_plate: must be one of own, run, ideal_disk, zone_plate, npz"),
+    ({"probe__kind": "laser"}, "probe.kind=laser: must be one of own, run, ideal_disk, zone_plate, npz"),
+    ({"object": {}}, "object.kind=None: must be one of lines"),
+    ({"model__kind": None}, "model.kind=None: must be one of unrolled, unet"),
+    ({"train__clip_norm": [1]}, r"train.clip_norm=\[1\]: must be a number"),
+]
+
+
+@pytest.mark.parametrize("changes, message", WRONG, ids=str)
+def test_conversion_refuses(defaults, changes, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        convert(defaults, **changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_conversion_accepts_what_means_the_same(defaults):
+    config = convert(defaults, gridsize=2.0, nphotons=10**9, models="pinn", max_groups_train=None)
+    assert (config.gridsize, config.nphotons, config.models) == (2, 1e9, ("pinn",))
+    assert isinstance(config.gridsize, int) and isinstance(config.nphotons, float)
+    assert config.max_groups_train is None
+
+
+def test_missing_and_unresolvable_values_are_config_errors(defaults):
+    for value in ("???", "${nothing}"):
+        with pytest.raises(ConfigError, match=r"\bN\b|nothing"):
+            convert(defaults, N=value)
+
+
+# ---- switches from the environment
+
+SPELLINGS = {True: ("1", "true", "yes", "True", "YES", " 1 "), False: ("0", "false", "no", "False", "NO")}
+
+
+@pytest.mark.parametrize("wanted, text", [(w, t) for w, texts in SPELLINGS.items() for t in texts])
+def test_compile_switch(wanted, text):
+    assert converted(USE_XLA_COMPILE=text).xla.compile is wanted
+
+
+@pytest.mark.parametrize("wanted, text", [(w, t) for w, texts in SPELLINGS.items() for t in texts])
+def test_translate_switch(wanted, text):
+    assert converted("xla.compile=false", USE_XLA_TRANSLATE=text).xla.translate is wanted
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_an_empty_switch_is_unset(text):
+    assert converted(USE_XLA_COMPILE=text, USE_XLA_TRANSLATE=text) == converted()
+    assert converted("xla.compile=false", USE_XLA_COMPILE=text).xla.compile is False
+
+
+@pytest.mark.parametrize("text", ["2", "on", "off", "y", "None", "0.0"])
+@pytest.mark.parametrize("name", ["USE_XLA_COMPILE", "USE_XLA_TRANSLATE"])
+def test_another_spelling_is_an_error(name, text):
+    with pytest.raises(
+        ConfigError, match=f"{name}={text}: must be one of 1, true, yes, 0, false, no, or empty"
+    ):
+        converted(**{name: text})
+
+
+@pytest.mark.parametrize("override", ["xla.compile=true", "++xla.compile=true"])
+def test_a_contradicting_override_is_an_error(override):
+    with pytest.raises(ConfigError, match=r"USE_XLA_COMPILE=0 contradicts xla.compile=true"):
+        converted(override, USE_XLA_COMPILE="0")
+    with pytest.raises(ConfigError, match=r"USE_XLA_TRANSLATE=yes contradicts xla.translate=false"):
+        converted("xla.translate=false", "xla.compile=false", USE_XLA_TRANSLATE="yes")
+
+
+def test_an_agreeing_override_is_fine():
+    assert converted("xla.compile=false", USE_XLA_COMPILE="no").xla.compile is False
+    assert converted("xla.compile=true", USE_XLA_COMPILE="1").xla.compile is True
+
+
+def test_both_switches_together():
+    both = converted(USE_XLA_COMPILE="0", USE_XLA_TRANSLATE="0").xla
+    assert (both.compile, both.translate) == (False, False)
+    with pytest.raises(ConfigError, match=r"xla.translate=false.*xla.compile=true"):
+        converted(USE_XLA_TRANSLATE="0")
+
+
+# ---- YAML and dataclasses agree
+
+
+def without_folder(config):
+    return dataclasses.replace(config, output_dir=None)
+
+
+def test_yaml_defaults_equal_the_dataclass_defaults():
+    assert without_folder(converted()) == RunConfig()
+    scan = run_config(composed("data.file='-'", name="scan"), [], {})
+    assert without_folder(scan) == cfg.ScanRunConfig()  # model=unrolled_fast, too
+
+
+@pytest.mark.parametrize("option", ["lines"])
+def test_object_options(option):
+    assert converted(f"object={option}").object == cfg.OBJECTS[option]()
+
+
+@pytest.mark.parametrize("option", ["ideal_disk", "zone_plate"])
+def test_probe_options(option):
+    assert converted(f"probe={option}").probe == cfg.PROBES[option]()
+
+
+def test_probe_from_a_file():
+    assert converted("probe=npz", "probe.file=p.npz").probe == cfg.FileProbe(file="p.npz")
+
+
+@pytest.mark.parametrize("option", ["unrolled", "unet"])
+def test_model_options(option):
+    assert converted(f"model={option}").model == cfg.GENERATORS[option]()
+
+
+def test_unrolled_fast_is_three_stages_of_width_32_with_one_block():
+    fast = converted("model=unrolled_fast").model
+    assert (fast.stages, fast.width, fast.blocks) == (3, 32, 1)
+
+
+def test_unrolled_fine_has_cnns_of_width_16_at_full_resolution():
+    assert converted("model=unrolled_fine").model == cfg.UnrolledModel(width=16, coarsening=1)
+
+
+def test_stored_settings_are_completed_by_what_is_newer_than_they_are():
+    config = RunConfig(seed=5)
+    settings = result_settings(config)
+    del settings["stitch"]["passes"], settings["model"]["coarsening"]
+    assert completed(settings) == result_settings(config)
+
+
+def test_stitch_options():
+    assert [converted(f"stitch={m}").stitch.method for m in ("probe", "grid", "refined")] == [
+        "probe",
+        "grid",
+        "refined",
+    ]
+
+
+EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
+
+
+def test_the_experiment_changes_only_what_differs():
+    changed = converted("experiment=gs2_curved_phase")
+    assert without_folder(changed) == RunConfig(
+        set_phi=True, probe=cfg.ZonePlateProbe(), nepochs=3, models=("pinn",)
+    )
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_says_what_it_is_and_composes(name):
+    text = (ROOT / "conf" / "experiment" / f"{name}.yaml").read_text()
+    assert text.startswith("# @package _global_\n# ")
+    assert converted(f"experiment={name}", "seed=7").seed == 7
+
+
+def test_the_probe_not_trained_on_differs_in_nothing_else():
+    same, other = (converted(f"experiment={name}") for name in ("probe_in", "probe_plus"))
+    assert other.test_probe.defocus_um == 1.25 * same.probe.defocus_um
+    assert without_folder(dataclasses.replace(other, test_probe=None)) == without_folder(same)
+
+
+def test_the_sparse_scan_steps_by_the_probes_diameter():
+    config = converted("experiment=sparse_scan")
+    step = energy_diameter(make_probe(config.probe, config.N))
+    assert config.outer_pitch("test") == pytest.approx(step, abs=0.5)
+
+
+def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
+    options = {p.parent.name: set() for p in (ROOT / "conf").glob("*/*.yaml")}
+    for path in (ROOT / "conf").glob("*/*.yaml"):
+        options[path.parent.name].add(path.stem)
+    assert options == {
+        "object": {"lines"},
+        "probe": {"own", "run", "ideal_disk", "zone_plate", "npz"},
+        "measured": {"default"},
+        "model": {"unrolled", "unrolled_fast", "unrolled_fine", "unrolled_general", "unet"},
+        "baseline": {"ptychonn"},
+        "train": {"default"},
+        "xla": {"default"},
+        "stitch": {"probe", "grid", "refined"},
+        "solver": {"default"},
+        "iterative": {"lsqml"},
+        "imperfections": {"none", "probe", "positions", "modes", "detector", "beamline"},
+        "experiment": set(EXPERIMENTS),
+        "lite": {"run_exported"},  # no group: a program whose key has the name of one
+    }
+    assert set(defaults) - {"experiment", "resume"} == {field.name for field in dataclasses.fields(RunConfig)}
+    for group, table in (("object", cfg.OBJECTS), ("probe", cfg.PROBES), ("model", cfg.GENERATORS)):
+        for kind, cls in table.items():
+            keys = set(OmegaConf.load(ROOT / "conf" / group / f"{kind}.yaml")) - {"kind"}
+            assert keys == {field.name for field in dataclasses.fields(cls)}
+
+
+# ---- nothing heavy
+
+
+def test_configuration_does_not_import_tensorflow(tmp_path):
+    code = "import sys, workflows.config, ptycho.config; sys.exit('tensorflow' in sys.modules)"
+    assert fresh(tmp_path, "-c", code).returncode == 0
+    assert sys.modules["workflows.config"].__file__.startswith(str(ROOT))

@@ -1,0 +1,238 @@
+"""Memory is estimated before anything is made: by hand, against the arrays that are made, and in words."""
+
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from conftest import NETWORKS, small_run
+from helpers.cli import ROOT
+from hydra import compose, initialize_config_dir
+
+from ptycho.config import (
+    BaselineConfig,
+    ConfigError,
+    LinesObject,
+    RunConfig,
+    TrainConfig,
+    UNetModel,
+    UnrolledModel,
+)
+from ptycho.config.memory import (
+    PROCESS,
+    Part,
+    check_memory,
+    in_words,
+    inference_memory,
+    parameters,
+    physical_memory,
+    run_memory,
+)
+from workflows.config import run_config
+
+GB = 10**9
+
+
+def sizes(config):
+    """Bytes of every part, by phase and name."""
+    return {phase: {part.name: part.size for part in parts} for phase, parts in run_memory(config).items()}
+
+
+def test_the_parts_of_a_small_run_by_hand():
+    """2 × 2 patterns of 32 × 32 in groups 16 pixels apart: 5 groups an axis."""
+    config = RunConfig(
+        N=32,
+        size=100,
+        nimgs_train=3,
+        nimgs_test=2,
+        outer_offset_train=32,
+        outer_offset_test=32,
+        max_groups_train=7,
+        batch_size=4,
+        train=TrainConfig(val_groups=5),
+        models=("pinn",),
+        model=UnrolledModel(stages=3, width=8, blocks=2, coarsening=2, neighbours=6),
+    )
+    pattern, groups = 4 * 32**2, 5**2
+    found = sizes(config)
+    assert found["simulates"] == {
+        "the training patterns": 2 * 7 * 4 * pattern,
+        "the validation patterns": 2 * 5 * 4 * pattern,
+        "the test patterns": 2 * 2 * groups * 4 * pattern,
+        "the objects": 2 * 6 * 100**2 * 8,
+        "the groups of the training scan": 3 * groups * 4 * 32,
+        "the groups of the validation scan": groups * 4 * 32,
+        "the groups of the test scan": 2 * groups * 4 * 32,
+        "one object on its doubled canvas": 8 * 200**2 * 8,
+        "the lines of an object": 64 * 400,
+    }
+    training = found["trains the pinn"]
+    stage = (9 * 20 + 1) * 8 + 4 * (9 * 8 + 1) * 8 + (9 * 8 + 1) * 8  # head, two blocks, tail
+    assert training["the weights of the pinn and their optimizer"] == 9 * 4 * (3 * stage + 1)
+    assert training["the patterns of a batch and their neighbours"] == 4 * (4 + 6) * 5 * 8 * 32**2
+    layers = 3 * (1.5 * 4 * (8 + 4 * 8 + 8) * 18**2 + 2 * 8 * 4 * 32**2)  # on half of the 36 pixels
+    assert training["the layers of a batch"] == 4 * layers
+    assert training["the validation batches"] == 5 * (4 + 6) * pattern
+    assert found["reconstructs"]["the regions of the test scan"] == 2 * groups * 36**2 * 8
+
+
+@pytest.mark.parametrize(
+    "name, changes",
+    [
+        *(("pinn", {"model": model}) for model in NETWORKS.values()),
+        ("pinn", {"model": UnrolledModel(stages=3, width=5, blocks=0, coarsening=3)}),
+        ("pinn", {"model": UNetModel(filters_scale=2), "N": 128, "size": 200}),
+        ("baseline", {"baseline": BaselineConfig(filters_scale=2)}),
+    ],
+    ids=str,
+)
+def test_parameters_are_those_of_the_network(name, changes):
+    from ptycho.networks import parameter_count
+    from ptycho.networks.competitors import COMPETITORS
+    from ptycho.networks.geometry import Geometry
+
+    config = small_run(**changes)
+    C = config.group_size if name == "pinn" else 1
+    network = COMPETITORS[name].build(config, Geometry(config.N, config.region_size, C, config.N))
+    assert parameters(config, name, config.N, C) == parameter_count(network)
+
+
+def peak(make):
+    """Bytes of NumPy's arrays at their most while ``make`` runs."""
+    tracemalloc.start()
+    try:
+        make()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_one_object_takes_eight_canvases():
+    from ptycho.simulation.objects import make_object
+
+    config = RunConfig(size=300)
+    found = peak(lambda: make_object(config.object, 300, True, np.random.default_rng(0)))
+    assert found == pytest.approx(sizes(config)["simulates"]["one object on its doubled canvas"], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"gridsize": 3, "nimgs_test": 4}, {"gridsize": 1, "max_groups_train": None}]
+)
+def test_what_simulation_takes(changes):
+    from ptycho.simulation.simulate import simulate
+
+    config = small_run(**{"size": 160, "max_groups_train": 40, "object": LinesObject(60)} | changes)
+    found = peak(lambda: simulate(config))
+    assert sum(sizes(config)["simulates"].values()) == pytest.approx(found, rel=0.5)
+
+
+def test_positions_that_groups_share_are_counted_once():
+    """Groups at every pixel share nearly all: there are no more positions than pixels to start at."""
+    config = RunConfig(outer_offset_test=2, offset=1, gridsize=4, nimgs_test=1)
+    found = sizes(config)["simulates"]["the test patterns"]
+    assert found == 2 * (392 - 64 + 1) ** 2 * 64**2 * 4
+
+
+EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", [None, *EXPERIMENTS])
+def test_the_runs_of_the_study_fit_into_four_gigabytes(name):
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        composed = compose("grid_lines", [f"experiment={name}"] if name else [])
+    check_memory(run_memory(run_config(composed, [], {})), available=4 * GB)
+
+
+WIDE = {"outer_offset_train": 128, "outer_offset_test": 128}
+TOO_MUCH = [
+    ({"nimgs_train": 10**6}, "simulates", "the objects, .* TB: lower nimgs_train, nimgs_test or size"),
+    ({"nimgs_test": 10**6}, "simulates", "the test patterns, 143 TB: lower nimgs_test or size, or raise"),
+    (
+        {"size": 16384},
+        "simulates",
+        "the test patterns, .*: lower nimgs_test or size, or raise outer_offset_test",
+    ),
+    (
+        {"size": 16384, "nimgs_train": 1, "nimgs_test": 1} | WIDE,
+        "reconstructs",
+        "scores and figures, 80.5 GB: lower size",
+    ),
+    (
+        {"nimgs_train": 500, "max_groups_train": None},
+        "simulates",
+        "the training patterns, .*: lower max_groups_train or nimgs_train",
+    ),
+    (
+        {"outer_offset_test": 2, "nimgs_test": 20},
+        "reconstructs",
+        "the regions of the test scan, 78.1 GB: lower",
+    ),
+    (
+        {"model": UnrolledModel(neighbours=10**4)},
+        "trains the pinn",
+        "the validation batches, 42 GB: lower train.val_groups or model.neighbours",
+    ),
+    (
+        {"model": UnrolledModel(neighbours=10**4), "train": TrainConfig(val_groups=1)},
+        "trains the pinn",
+        "the patterns of a batch and their neighbours, .*: lower model.neighbours, gridsize or batch_size",
+    ),
+    (
+        {"model": UnrolledModel(stages=1000, blocks=1000)},
+        "trains the pinn",
+        "the layers of a batch, .*: lower model.stages, model.blocks or model.width, batch_size or gridsize",
+    ),
+    (
+        {"model": UnrolledModel(width=4096, coarsening=64)},
+        "trains the pinn",
+        "the weights of the pinn and their optimizer, .*: lower model.stages, model.blocks or model.width",
+    ),
+    (
+        {"model": UNetModel(filters_scale=64)},
+        "trains the pinn",
+        "the weights of .*: lower model.filters_scale",
+    ),
+    (
+        {"baseline": BaselineConfig(filters_scale=256)},
+        "trains the baseline",
+        "the weights of the baseline and their optimizer, .*: lower baseline.filters_scale",
+    ),
+    ({"batch_size": 2048}, "trains the pinn", "the layers of a batch, .*, batch_size or gridsize"),
+    (
+        {"gridsize": 64, "offset": 1, "batch_size": 64},
+        "trains the pinn",
+        "the layers of a batch, .* or gridsize",
+    ),
+]
+
+
+@pytest.mark.parametrize("changes, phase, most", TOO_MUCH, ids=lambda value: str(value)[:40])
+def test_what_a_machine_of_eight_gigabytes_cannot_do(changes, phase, most):
+    line = (
+        rf"^memory: needs about \S+ [GT]B while it {phase}, and the machine has 8 GB; most of it for {most}"
+    )
+    with pytest.raises(ConfigError, match=line):
+        check_memory(run_memory(replace(RunConfig(), **changes)), 8 * GB)
+
+
+def test_the_limit_and_what_is_said_at_it():
+    phases = {"thinks": [Part("small", 1.0, "lower a"), Part("large", 3e9 - 1, "lower b")], "rests": []}
+    check_memory(phases, 3 * GB + PROCESS)
+    with pytest.raises(ConfigError) as caught:
+        check_memory(phases, 3 * GB + PROCESS - 1)
+    assert str(caught.value) == (
+        "memory: needs about 4.07 GB while it thinks, and the machine has 4.07 GB; most of it for large, "
+        "3 GB: lower b"
+    )
+    assert [in_words(size) for size in (1, 2.5e8, 1e12, 1e18)] == ["1e-06 MB", "250 MB", "1 TB", "1e+06 TB"]
+    assert GB / 2 < physical_memory() < 10**15
+
+
+def test_what_an_inference_needs():
+    config = small_run()
+    check_memory(inference_memory(config, 16, (4, 32, 36), 1, 4096, True), 9 * GB)
+    for shape in ((1, 16384, False), (1, 16384, True), (64, 2048, False)):
+        with pytest.raises(ConfigError, match=r"while it reconstructs.*: give data of a smaller object_size"):
+            check_memory(inference_memory(config, 16, (4, 32, 36), *shape), 20 * GB)
+    with pytest.raises(ConfigError, match=r"for a batch, .*: lower batch_size or group_size"):
+        check_memory(inference_memory(config, 65536, (64, 32, 60), 1, 96, False), 20 * GB)

@@ -1,0 +1,90 @@
+"""Fourier ring correlation against loops and closed forms, on non-square, odd-sized images."""
+
+import numpy as np
+import pytest
+from helpers import reference
+
+from ptycho.evaluation.frc import frc, frc_crossing, half_bit
+
+
+@pytest.mark.parametrize("kind", ["real", "complex"])
+def test_frc_equals_the_ring_loop(kind):
+    rng = np.random.default_rng(3)
+    a = rng.normal(size=(21, 35)) + 2 + (1j * rng.normal(size=(21, 35)) if kind == "complex" else 0)
+    b = a + rng.normal(size=a.shape)
+    frequency, correlation = frc(a, b)
+    expected = reference.ring_correlation(a, b)
+    np.testing.assert_allclose(frequency, expected[0], rtol=1e-12)
+    np.testing.assert_allclose(correlation, expected[1], atol=1e-12)
+
+
+def test_frc_of_an_image_with_itself_is_one_and_of_strangers_about_zero():
+    rng = np.random.default_rng(4)
+    a, b = rng.normal(size=(2, 121, 160)) + 5.0
+    np.testing.assert_allclose(frc(a, 0.3 * a - 7)[1], 1, atol=1e-12)
+    frequency, correlation = frc(a, b)
+    assert abs(correlation[0]) < 0.9, "the common mean must not correlate the first ring"
+    assert np.abs(correlation[frequency > 0.2]).max() < 0.4
+    assert abs(correlation.mean()) < 0.05
+
+
+def test_frc_falls_where_a_sharp_filter_ends():
+    """Two images share every frequency below 0.4 Nyquist and none above."""
+    shape = (150, 211)
+    radius = np.hypot(np.fft.fftfreq(shape[0])[:, None], np.fft.fftfreq(shape[1])) / 0.5
+    spectra = np.fft.fft2(np.random.default_rng(5).normal(size=(3, *shape)))
+    a, b = (np.fft.ifft2(np.where(radius < 0.4, spectra[0], own)).real for own in spectra[1:])
+    for threshold in (0.5, 1 / 7):
+        value, crossed = frc_crossing(*frc(a, b), threshold)
+        assert crossed
+        assert value == pytest.approx(0.4, abs=0.02)
+
+
+def test_frc_follows_the_closed_form_of_a_gaussian_filter_in_noise():
+    """b = g∗a + σn with white a, n: FRC(q) = g/√(g² + σ²), so it is c where g = cσ/√(1 − c²)."""
+    shape, width, sigma = (160, 201), 0.3, 0.2
+    radius = np.hypot(np.fft.fftfreq(shape[0])[:, None], np.fft.fftfreq(shape[1])) / 0.5
+    gain = np.exp(-(radius**2) / (2 * width**2))
+    curves = []
+    for seed in range(12):
+        a, n = np.random.default_rng(seed).normal(size=(2, *shape))
+        frequency, correlation = frc(a, np.fft.ifft2(gain * np.fft.fft2(a)).real + sigma * n)
+        curves.append(correlation)
+    for c in (0.5, 1 / 7):
+        expected = width * np.sqrt(2 * np.log(np.sqrt(1 - c**2) / (c * sigma)))
+        assert frc_crossing(frequency, np.mean(curves, axis=0), c)[0] == pytest.approx(expected, abs=0.03)
+
+
+def test_crossing_interpolates_and_takes_the_first_fall():
+    q = np.array([0.2, 0.4, 0.6, 0.8])
+    assert frc_crossing(q, np.array([0.9, 0.7, 0.3, 0.8]), 0.5) == (pytest.approx(0.5), True)
+    assert frc_crossing(q, np.array([0.0, 0.7, 0.3, 0.8]), 0.5) == (pytest.approx(0.1), True)
+    assert frc_crossing(q, np.array([0.9, 0.7, 0.6, 0.5]), 0.5) == (1.0, False)
+
+
+def test_half_bit_is_that_of_the_paper():
+    """Of a ring of n samples: .2071 + 1.9102/√n over 1.2071 + .9102/√n; ring 10 of 64 × 64 has 20π."""
+    n = 20 * np.pi
+    expected = (0.2071 + 1.9102 / n**0.5) / (1.2071 + 0.9102 / n**0.5)
+    assert half_bit(np.array([10 / 32]), (64, 64))[0] == pytest.approx(expected)
+    assert half_bit(np.array([0.5]), (64, 128))[0] < half_bit(np.array([0.5]), (64, 64))[0]
+
+
+def test_a_threshold_may_differ_from_ring_to_ring():
+    """From (0.4, above by .2) to (0.6, below by .1): two thirds of the way."""
+    q, each = np.array([0.2, 0.4, 0.6]), np.array([0.5, 0.5, 0.4])
+    found = frc_crossing(q, np.array([0.9, 0.7, 0.3]), each)
+    assert found == (pytest.approx(0.4 + 0.2 * 2 / 3), True)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: frc(np.ones((4, 5)), np.ones((5, 4))), r"a and b must share.*\(4, 5\) and \(5, 4\)"),
+        (lambda: frc_crossing(np.ones(3), np.ones(4), 0.5), r"share one shape.*\(3,\) and \(4,\)"),
+        (lambda: frc_crossing(np.ones(3), np.ones(3), 1.5), r"threshold must lie in \(0, 1\), got 1.5"),
+    ],
+)
+def test_frc_rejects(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,411 @@
+"""Scores against closed forms and independent slow loops, on complex, non-square, odd-sized images."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import reference
+from scipy.ndimage import gaussian_filter
+from scipy.signal import convolve2d
+
+from ptycho.evaluation import metrics
+from ptycho.evaluation.frc import frc_crossing
+from ptycho.evaluation.metrics import Region, align, score, score_images
+
+SHAPE = (41, 67)
+
+
+def smooth_object(shape=SHAPE, seed=0, blur=2.0):
+    """Amplitude in [0.2, 1], phase within ±1 rad, unlike each other."""
+    rng = np.random.default_rng(seed)
+    first, second = (gaussian_filter(rng.normal(size=shape), blur) for _ in range(2))
+    amplitude = 0.2 + 0.8 * (first - first.min()) / np.ptp(first)
+    return amplitude * np.exp(1j * (2 * (second - second.min()) / np.ptp(second) - 1))
+
+
+def noisy(truth, level=0.05, seed=1):
+    rng = np.random.default_rng(seed)
+    return truth + level * (rng.normal(size=truth.shape) + 1j * rng.normal(size=truth.shape))
+
+
+def whole(image):
+    return Region(0, 0, *image.shape[-2:])
+
+
+def covered(image):
+    return np.ones(image.shape, bool)
+
+
+# ---- region
+
+
+def test_region_crops_rows_then_columns_of_the_last_two_axes():
+    stack = np.arange(2 * 5 * 7).reshape(2, 5, 7)
+    np.testing.assert_array_equal(Region(1, 4, 3, 2).crop(stack)[1], [[46, 47], [53, 54], [60, 61]])
+
+
+@pytest.mark.parametrize("field, value", [("top", -1), ("left", 1.0), ("height", 0), ("width", True)])
+def test_region_rejects(field, value):
+    fields = {"top": 0, "left": 0, "height": 3, "width": 4} | {field: value}
+    with pytest.raises(ValueError, match=rf"Region.{field} must be an integer.*{value}"):
+        Region(**fields)
+
+
+def test_region_must_fit():
+    with pytest.raises(ValueError, match=r"at least 5 × 4.*got \(4, 9\)"):
+        Region(2, 0, 3, 4).crop(np.zeros((4, 9)))
+
+
+# ---- alignment
+
+
+@pytest.mark.parametrize("slope", [(0.02, -0.05), (0.4, -0.3)], ids=["gentle", "many wraps"])
+def test_align_removes_scale_phase_and_ramp_exactly(slope):
+    truth = smooth_object()
+    rows, cols = np.indices(SHAPE)
+    recon = 3.5 * np.exp(2.9j) * truth * np.exp(1j * (slope[0] * rows + slope[1] * cols))
+    aligned = align(recon, truth, covered(truth))
+    np.testing.assert_allclose(aligned.object, truth, atol=1e-12)
+    np.testing.assert_allclose(aligned.phase_slope, slope, atol=1e-12)
+    assert aligned.amplitude_ratio == pytest.approx(3.5, rel=1e-12)
+
+
+def test_phase_slope_is_row_then_column_and_positive_for_growing_phase():
+    truth = np.ones((5, 9), complex)
+    down_the_rows = np.exp(0.1j * np.arange(5))[:, None] * truth
+    assert align(down_the_rows, truth, covered(truth)).phase_slope == pytest.approx((0.1, 0), abs=1e-12)
+
+
+def test_align_is_the_minimum_over_scale_and_plane():
+    """No neighbouring plane fits the weighted angle better and no neighbouring scale the truth."""
+    truth = smooth_object()
+    recon = noisy(truth * np.exp(0.01j * np.arange(SHAPE[1])))
+    mask = np.random.default_rng(2).random(SHAPE) < 0.7
+    found = align(recon, truth, mask)
+    rows, cols = np.indices(SHAPE)
+    angle, weight = np.angle(recon * truth.conj())[mask], np.abs(truth[mask])
+    design = np.stack([rows[mask], cols[mask], np.ones(mask.sum())], axis=1)
+    plane = np.linalg.lstsq(weight[:, None] * design, weight * angle, rcond=None)[0]
+    np.testing.assert_allclose(found.phase_slope, plane[:2], atol=1e-10)
+
+    def misfit(scale):
+        return np.sum(np.abs((truth - scale * found.object)[mask]) ** 2)
+
+    assert all(misfit(1) < misfit(1 + step) for step in (1e-4, -1e-4, 1e-4j, -1e-4j))
+
+
+def test_uncovered_pixels_do_not_steer_the_alignment_and_stay_plain_zero():
+    truth, mask = smooth_object(), covered(smooth_object())
+    mask[:7, 30:] = False
+    recon = np.where(mask, -truth, np.nan)
+    aligned = align(recon, truth, mask).object
+    np.testing.assert_allclose(aligned[mask], truth[mask], atol=1e-12)
+    np.testing.assert_array_equal(aligned[~mask], 0)
+    np.testing.assert_array_equal(np.angle(aligned[~mask]), 0, "a zero must not be −0, whose angle is π")
+    np.testing.assert_array_equal(metrics.phase(-1 * aligned)[~mask], 0)
+    expected = np.sqrt(np.sum(np.angle(truth[~mask]) ** 2) / truth.size)
+    assert metrics.phase_rmse_rad(aligned, truth) == pytest.approx(expected, rel=1e-9)
+
+
+# ---- point-wise scores
+
+
+def test_errors_by_hand():
+    truth = np.array([[2.0, 1.0, 1.0], [1.0, 1.0, 1.0]], complex)
+    recon = truth.copy()
+    recon[0, 0] = 1.4 * np.exp(0.3j)
+    recon[1, 2] = 1.2 * np.exp(-0.6j)
+    assert metrics.mae(recon, truth) == pytest.approx([0.8 / 6, 0.9 / 6])
+    assert metrics.mse(recon, truth) == pytest.approx([0.40 / 6, 0.45 / 6])
+    assert metrics.phase_rmse_rad(recon, truth) == pytest.approx(np.sqrt(0.45 / 6))
+    expected = [10 * np.log10(4 / (0.40 / 6)), 10 * np.log10(4 * np.pi**2 / (0.45 / 6))]
+    assert metrics.psnr(recon, truth) == pytest.approx(expected)
+    assert metrics.psnr(truth * (1 + 1e-15), truth) == [None, None]
+
+
+def test_phase_error_is_wrapped():
+    truth, recon = np.full((3, 5), np.exp(3.1j)), np.full((3, 5), np.exp(-3.1j))
+    assert metrics.mae(recon, truth)[1] == pytest.approx(2 * np.pi - 6.2)
+
+
+def slow_ssim(x, y, data_range, side=7):
+    """Wang et al. 2004, eq. 13, window by window with the sample covariance."""
+    c1, c2 = (0.01 * data_range) ** 2, (0.03 * data_range) ** 2
+    values = []
+    for i in range(x.shape[0] - side + 1):
+        for j in range(x.shape[1] - side + 1):
+            p, q = (image[i : i + side, j : j + side].ravel() for image in (x, y))
+            (vp, cov), (_, vq) = np.cov(p, q)
+            mp, mq = p.mean(), q.mean()
+            values.append((2 * mp * mq + c1) * (2 * cov + c2) / ((mp**2 + mq**2 + c1) * (vp + vq + c2)))
+    return np.mean(values)
+
+
+def test_ssim_equals_the_slow_loop():
+    truth = smooth_object((17, 23))
+    recon = noisy(truth, 0.1)
+    x, y = np.abs(recon), np.abs(truth)
+    assert metrics.amplitude_ssim(recon, truth) == pytest.approx(slow_ssim(x, y, y.max() - y.min()), rel=1e-9)
+    x, y = ((np.angle(image) + np.pi) / (2 * np.pi) for image in (recon, truth))
+    assert metrics.phase_ssim(recon, truth) == pytest.approx(slow_ssim(x, y, 1.0), rel=1e-9)
+
+
+def slow_ms_ssim(x, y, data_range):
+    """Wang, Simoncelli & Bovik 2003, eq. 7; odd images are padded by reflection before halving."""
+    c1, c2 = (0.01 * data_range) ** 2, (0.03 * data_range) ** 2
+    line = np.exp(-((np.arange(11) - 5) ** 2) / (2 * 1.5**2))[None]
+    line = line / line.sum()
+
+    def blur(image):
+        return convolve2d(convolve2d(image, line, mode="valid"), line.T, mode="valid")
+
+    product = 1.0
+    for scale, power in enumerate((0.0448, 0.2856, 0.3001, 0.2363, 0.1333)):
+        if scale:
+            x, y = (np.pad(image, [(0, n % 2) for n in image.shape], mode="symmetric") for image in (x, y))
+            x, y = ((a[::2, ::2] + a[1::2, ::2] + a[::2, 1::2] + a[1::2, 1::2]) / 4 for a in (x, y))
+        mx, my = blur(x), blur(y)
+        structure = (2 * (blur(x * y) - mx * my) + c2) / (blur(x * x + y * y) - mx**2 - my**2 + c2)
+        luminance = (2 * mx * my + c1) / (mx**2 + my**2 + c1) if scale == 4 else 1.0
+        product *= np.mean(luminance * structure) ** power
+    return product
+
+
+def test_ms_ssim_equals_the_slow_form_and_needs_176_pixels():
+    truth = smooth_object((177, 201))
+    recon = noisy(truth, 0.2)
+    x, y = np.abs(recon), np.abs(truth)
+    phases = ((np.angle(image) + np.pi) / (2 * np.pi) for image in (recon, truth))
+    expected = [slow_ms_ssim(x, y, y.max() - y.min()), slow_ms_ssim(*phases, 1.0)]
+    assert metrics.ms_ssim(recon, truth) == pytest.approx(expected, rel=1e-4)
+    assert metrics.ms_ssim(recon[:175], truth[:175]) == [None, None]
+
+
+def test_negative_structure_clips_ms_ssim_and_says_so():
+    truth = smooth_object((177, 181))
+    inverted = (1.2 - np.abs(truth)) * np.exp(1j * np.angle(truth))
+    row = score(inverted, truth, covered(truth), whole(truth))
+    assert row["ms_ssim"][0] == 0
+    assert "ms_ssim_amplitude_clipped" in row["flags"]
+
+
+# ---- the whole row
+
+
+def test_identity_is_perfect_and_every_missing_score_has_its_reason():
+    truth = smooth_object((45, 45)).astype(np.complex64)
+    row = score(truth, truth, covered(truth), Region(3, 2, 39, 41))
+    assert row["ssim"] == pytest.approx([1, 1], abs=1e-12)
+    assert row["mae"] == pytest.approx([0, 0], abs=1e-12)
+    assert row["amplitude_ratio"] == pytest.approx(1)
+    assert row["frc50"] == row["frc1over7"] == [1.0, 1.0]
+    assert row["ms_ssim"] == row["psnr"] == [None, None]
+    reasons = {"ms_ssim": "region_too_small", "psnr": "infinite"} | dict.fromkeys(
+        metrics.FRC_THRESHOLDS, "never_crossed"
+    )
+    expected = {f"{name}_{channel}_{why}" for name, why in reasons.items() for channel in metrics.CHANNELS}
+    assert set(row["flags"]) == expected
+
+
+def test_score_uses_the_region_only():
+    truth = smooth_object((45, 45))
+    recon, mask = noisy(truth), covered(truth)
+    region = Region(5, 8, 21, 30)
+    inside = score(region.crop(recon), region.crop(truth), region.crop(mask), Region(0, 0, 21, 30))
+    recon[0], mask[:, :3] = 7, False
+    assert score(recon, truth, mask, region) == inside
+
+
+def test_uncovered_fraction_counts_pixels_of_the_region():
+    truth = smooth_object((45, 45))
+    mask = covered(truth)
+    mask[:10] = False
+    row = score(np.where(mask, truth, 0), truth, mask, Region(5, 0, 20, 45))
+    assert row["uncovered_fraction"] == 0.25
+    assert row["ssim"][0] < 0.9
+
+
+def test_constant_outputs_are_flagged():
+    truth = smooth_object()
+    rows = {
+        "both": np.full(SHAPE, 0.5 + 0.1j),
+        "amplitude": np.exp(1j * np.angle(truth)),
+        "phase": np.abs(truth).astype(complex),
+        "neither": noisy(truth),
+    }
+    flags = {name: score(recon, truth, covered(truth), whole(truth))["flags"] for name, recon in rows.items()}
+    assert {name: "collapsed" in found for name, found in flags.items()} == {
+        "both": True,
+        "amplitude": True,
+        "phase": False,
+        "neither": False,
+    }
+    assert {name for name, found in flags.items() if "collapsed_phase" in found} == {"both", "phase"}
+
+
+@pytest.mark.parametrize("contrast, collapsed", [(0.005, True), (0.02, False)])
+def test_collapse_is_measured_against_the_contrast_of_the_truth_on_covered_pixels(contrast, collapsed):
+    truth = np.abs(smooth_object()).astype(complex)
+    mask = covered(truth)
+    mask[:10] = False
+    recon = np.where(mask, truth[mask].mean() + contrast * (truth - truth[mask].mean()), 0)
+    assert ("collapsed" in score(recon, truth, mask, whole(truth))["flags"]) is collapsed
+
+
+@pytest.mark.parametrize("angle", [0, np.pi, -0.4])
+def test_a_flat_true_phase_has_no_ring_correlation_and_no_collapse(angle):
+    tiny = 1e-9 * np.random.default_rng(6).normal(size=SHAPE)
+    truth = np.abs(smooth_object()) * np.exp(1j * (angle + tiny))
+    for recon in (noisy(truth), np.abs(truth).astype(complex)):
+        row = score(recon, truth, covered(truth), whole(truth))
+        assert row["frc50"][1] is None
+        assert row["frc50"][0] is not None
+        assert {"frc50_phase_truth_constant", "frc1over7_phase_truth_constant"} <= set(row["flags"])
+        assert "collapsed_phase" not in row["flags"]
+
+
+def test_a_constant_true_amplitude_has_no_amplitude_ssim_and_no_collapse():
+    truth = np.exp(1j * np.angle(smooth_object()))
+    for recon in (noisy(truth), np.ones(SHAPE, complex)):
+        row = score(recon, truth, covered(truth), whole(truth))
+        assert row["ssim"][0] is None
+        assert "ssim_amplitude_truth_constant" in row["flags"]
+        assert "collapsed" not in row["flags"]
+
+
+@pytest.mark.parametrize(
+    "spoil, flag",
+    [
+        (lambda recon, mask: recon.__setitem__((20, 20), np.nan), "nan"),
+        (lambda recon, mask: recon.__setitem__((20, 20), complex(0, np.inf)), "nan"),
+        (lambda recon, mask: recon.fill(0), "collapsed"),
+        (lambda recon, mask: mask.fill(False), "uncovered"),
+    ],
+)
+def test_what_cannot_be_scored_is_flagged_not_scored(spoil, flag):
+    truth = smooth_object()
+    recon, mask = truth.copy(), covered(truth)
+    spoil(recon, mask)
+    row = score(recon, truth, mask, whole(truth))
+    assert row["flags"] == [flag]
+    assert row.keys() == score(truth, truth, covered(truth), whole(truth)).keys()
+    assert all(row[name] == [None, None] for name in metrics.SCORES)
+    assert row["amplitude_ratio"] is row["phase_rmse_rad"] is None
+    json.dumps(row, allow_nan=False)
+
+
+def test_images_are_averaged_flagged_together_and_json():
+    truths = np.stack([smooth_object(seed=seed) for seed in (0, 7)])
+    recons, masks = noisy(truths), covered(truths)
+    result = score_images(recons, truths, masks, whole(truths))
+    one, two = result["per_image"]
+    assert one == score(recons[0], truths[0], masks[0], whole(truths))
+    assert result["ssim"] == pytest.approx(
+        [(a + b) / 2 for a, b in zip(one["ssim"], two["ssim"], strict=True)]
+    )
+    assert result["amplitude_ratio"] == pytest.approx((one["amplitude_ratio"] + two["amplitude_ratio"]) / 2)
+    assert result["ms_ssim"] == [None, None]
+    recons[1, 0, 0] = np.nan
+    spoiled = score_images(recons, truths, masks, whole(truths))
+    assert spoiled["ssim"] == [None, None]
+    assert spoiled["per_image"][0] == one
+    assert set(spoiled["flags"]) == {*one["flags"], "nan"}
+    for value in (result, spoiled, metrics.CONVENTIONS):
+        assert json.loads(json.dumps(value, allow_nan=False)) == value
+
+
+def test_reference_rows():
+    truths = np.stack([smooth_object((60, 60), seed=seed, blur=1.0) for seed in (0, 7)])
+    region = Region(0, 5, 50, 49)
+    rows = metrics.reference_rows(truths, region)
+    json.dumps(rows, allow_nan=False)
+    assert "collapsed" in rows["constant"]["flags"]
+    crop = region.crop(truths)[0]
+    level = np.full((60, 60), np.abs(crop).mean(), complex)
+    assert rows["constant"]["per_image"][0] == score(level, truths[0], covered(level), region)
+    line = np.exp(-(np.arange(-4, 5) ** 2) / 2)
+    padded = np.pad(truths[0], 4, mode="edge")
+    blurred = convolve2d(padded, np.outer(line, line) / line.sum() ** 2, mode="valid")
+    expected = score(blurred, truths[0], covered(blurred), region)
+    assert rows["truth_blurred_1px"]["per_image"][0]["ssim"] == pytest.approx(expected["ssim"], rel=1e-9)
+    assert rows["constant"]["ssim"][0] < rows["truth_blurred_1px"]["ssim"][0] < 1
+
+
+def test_curves_are_those_of_the_scores():
+    truth = smooth_object((21, 33))
+    recon = noisy(truth)
+    aligned = align(recon, truth, covered(truth)).object
+    curves = metrics.frc_curves(aligned, truth)
+    for curve, part in zip(curves, (np.abs, np.angle), strict=True):
+        expected = reference.ring_correlation(part(aligned), part(truth))
+        np.testing.assert_allclose(curve, expected, atol=1e-9)
+    row = score(recon, truth, covered(truth), whole(truth))
+    assert row["frc50"] == [frc_crossing(*curve, 0.5)[0] for curve in curves]
+    assert len(set(row["frc50"])) == 2 and all(0 < value < 1 for value in row["frc50"])
+
+
+# ---- bad input
+
+GOOD = smooth_object((9, 11))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((GOOD[:, :5], GOOD, covered(GOOD)), r"one non-empty shape \(H, W\).*'recon': \(9, 5\)"),
+        ((GOOD, GOOD, covered(GOOD[:4])), r"'mask': \(4, 11\)"),
+        ((GOOD[None], GOOD[None], covered(GOOD[None])), r"\(H, W\).*\(1, 9, 11\)"),
+        ((np.abs(GOOD), GOOD, covered(GOOD)), "recon must be complex, got float64"),
+        ((GOOD, GOOD, covered(GOOD).astype(int)), "mask must be bool.*got int64"),
+        ((GOOD, 0 * GOOD, covered(GOOD)), "truth must be finite and not zero"),
+        ((GOOD, GOOD * np.nan, covered(GOOD)), "truth must be finite and not zero"),
+    ],
+)
+def test_bad_images_are_rejected(arguments, message):
+    for function in (align, lambda *images: score(*images, Region(0, 0, 9, 11))):
+        with pytest.raises(ValueError, match=message):
+            function(*arguments)
+
+
+def test_nothing_to_align_is_an_error():
+    with pytest.raises(ValueError, match=r"recon \(on the covered pixels\)"):
+        align(GOOD, GOOD, np.zeros(GOOD.shape, bool))
+
+
+def test_psnr_needs_a_peak():
+    with pytest.raises(ValueError, match="truth must not be zero everywhere"):
+        metrics.psnr(GOOD, 0 * GOOD)
+
+
+def test_score_images_wants_stacks():
+    with pytest.raises(ValueError, match=r"\(I, H, W\).*\(9, 11\)"):
+        score_images(GOOD, GOOD, covered(GOOD), whole(GOOD))
+
+
+def test_importing_the_module_does_not_import_tensorflow():
+    code = "import sys, ptycho.evaluation.metrics; sys.exit('tensorflow' in sys.modules)"
+    root = Path(__file__).resolve().parents[2]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, timeout=60).returncode == 0
+
+
+# ---- complex error, slow phases
+
+
+def test_the_relative_error_by_hand():
+    """Truth 1 and 3, contrast 2; errors i and 1: √((1 + 1) / 2) = 1; an uncovered pixel does not count."""
+    truth = np.array([[1.0, 3.0, 9.0]], complex)
+    assert metrics.relative_error(np.array([[1 + 1j, 2, 0]]), truth) == pytest.approx(1)
+    assert metrics.relative_error(truth, truth) == 0
+    assert metrics.relative_error(np.ones((2, 3), complex), np.full((2, 3), 2 + 1j)) is None
+
+
+def test_slow_phases_are_told_from_fast_ones():
+    """A wave of one period over 81 samples is below a twentieth of Nyquist, one of 20 periods above."""
+    cols = np.arange(81) * np.ones((64, 1))
+    truth = np.ones((64, 81), complex)
+    slow, fast = (truth * np.exp(0.1j * np.sin(2 * np.pi * n * cols / 81)) for n in (1, 20))
+    assert metrics.slow_phase_rad(slow, truth) == pytest.approx(0.1 / np.sqrt(2), rel=0.01)
+    assert metrics.slow_phase_rad(fast, truth) < 1e-3

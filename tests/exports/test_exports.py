@@ -1,0 +1,532 @@
+"""Scans written for other programs: what is written is what is read, and where; mistakes are one line."""
+
+import json
+import re
+import tracemalloc
+from dataclasses import replace
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pytest
+from helpers.cli import ROOT, files, fresh
+
+from ptycho.config import ConfigError, RunConfig, ScanRunConfig, ZonePlateProbe
+from ptycho.config.data import DataConfig
+from ptycho.exports import cxi, npz, product
+from ptycho.exports.exported_scan import ExportedScan
+from ptycho.exports.from_dataset import frames_of, from_dataset, intensities, product_of
+from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
+from ptycho.files.atomic import WriteError
+from ptycho.preparation.dataset import measured_dataset
+from ptycho.preparation.prepare import understand
+from ptycho.readers.own import to_arrays
+from ptycho.readers.scans.raw_scan import ReadOptions
+from ptycho.readers.scans.table import open_scan
+from ptycho.run import names
+from ptycho.run.folder import RunFolder
+from ptycho.scan.patterns import Patterns
+
+J, N, M = 9, 16, (41, 36)
+ENERGY, DISTANCE, PITCH = 8200.0, 1.9, 55e-6
+DX = 1.239841984e-6 / ENERGY * DISTANCE / (N * PITCH)
+SUFFIX = {kind: suffix for suffix, kind in reversed(SUFFIXES.items())}
+
+
+def drawn(rng, *shape):
+    return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(np.complex64)
+
+
+@pytest.fixture(scope="module")
+def scan():
+    """Irregular positions on a non-square object away from the origin, two modes, bad pixels."""
+    rng = np.random.default_rng(11)
+    good = rng.random((N, N)) > 0.1
+    counts = (rng.poisson(30, (J, N, N)) * good).astype(np.uint16)
+    origin = (-3.0, 2.5)
+    return ExportedScan(
+        positions=rng.uniform(0, 1, (J, 2)) * (np.array(M) - N) + origin,
+        probe=drawn(rng, 2, N, N) * np.array([1, 3], np.float32)[:, None, None],
+        patterns=(counts[:4], counts[4:]),
+        dtype=counts.dtype,
+        domain="counts",
+        object=drawn(rng, *M),
+        origin=origin,
+        good=good,
+        pixel_m=(DX, DX),
+        energy_eV=ENERGY,
+        distance_m=DISTANCE,
+        detector_pixel_m=(PITCH, PITCH),
+        name="made up",
+        comments="for a test",
+    )
+
+
+def counts_of(scan):
+    return np.concatenate(list(scan.patterns))
+
+
+def read(path, **stated):
+    """A file by our readers, understood; detector N//2 is said where the format does not say it."""
+    config = DataConfig(file=str(path), N=N, hot_pixels=False, detector_pixel_m=PITCH, **stated)
+    raw = open_scan(path, ReadOptions(unit=config.unit, patterns_file=config.patterns_file))
+    return understand(raw, config)
+
+
+def corners(raw, length):
+    """Top-left samples of the patches in the file's object, by its own statement."""
+    middle = (raw.positions - np.array(raw.object_centre_m or (0, 0))) / length
+    return middle + np.array(raw.object.shape) / 2 - N / 2
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_what_is_written_is_what_is_read(kind, scan, tmp_path):
+    path = tmp_path / f"scan{SUFFIX[kind]}"
+    FORMATS[kind](path, scan)
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]  # nothing temporary is left
+    found = read(path, **({"zero_frequency": "centre"} if kind == "cxi" else {}))
+    assert found.raw.format == {"npz": "ptychopinn"}.get(kind, kind)
+    assert found.raw.domain == ("counts" if kind == "cxi" else "amplitude")
+    assert (found.N, found.detector.centre) == (N, (N // 2, N // 2))
+    seen = found.patterns(slice(0, J)).astype(float) ** 2
+    np.testing.assert_allclose(seen, counts_of(scan), rtol=1e-6)
+    np.testing.assert_array_equal(found.raw.object, scan.object)
+    length = 1 if kind == "npz" else DX
+    np.testing.assert_allclose(corners(found.raw, length), scan.positions - scan.origin, atol=1e-6)
+    moved = found.positions - scan.positions  # in pixels of the object, whatever the file has
+    np.testing.assert_allclose(moved, np.tile(moved[0], (J, 1)), atol=1e-6)
+    probe = scan.probe[1:] if kind == "npz" else scan.probe
+    np.testing.assert_array_equal(found.probe, probe)
+    if kind != "npz":
+        assert found.raw.energy_eV == pytest.approx(ENERGY, rel=1e-9)
+        assert found.raw.distance_m == DISTANCE
+        np.testing.assert_allclose(found.pixel.metres, (DX, DX), rtol=1e-9)
+
+
+def test_cxi_keeps_the_mask_and_says_units_and_signs(scan, tmp_path):
+    cxi.write(tmp_path / "scan.cxi", scan)
+    found = open_scan(tmp_path / "scan.cxi")
+    np.testing.assert_array_equal(found.good, scan.good)
+    assert found.detector_pixel_m == (PITCH, PITCH) and not found.warnings
+    with h5py.File(tmp_path / "scan.cxi") as file:
+        assert file["cxi_version"][()] == 160
+        data = file["entry_1/data_1/data"]
+        assert data.dtype == np.uint16 and data.chunks[1:] == (N, N) and data.fletcher32
+        assert dict(data.attrs)["domain"] == "counts" and "N//2" in data.attrs["zero_frequency"]
+        assert file["entry_1/instrument_1/source_1/energy"][()] == pytest.approx(ENERGY * 1.602176634e-19)
+        for group in ("data_1", "sample_1/geometry_1", "instrument_1/detector_1"):
+            assert file[f"entry_1/{group}/translation"].attrs["units"] == "m"
+            assert "sample" in file[f"entry_1/{group}/translation"].attrs["sign"]
+
+
+def hand_made(**changes):
+    """Two positions on an object of 20 × 30 with patterns of 16 × 16: hand-worked places."""
+    values = {
+        "positions": np.array([[0.0, 0.0], [3.0, 7.5]]),
+        "probe": np.ones((1, 16, 16), np.complex64),
+        "patterns": (np.ones((2, 16, 16), np.uint16),),
+        "dtype": np.dtype(np.uint16),
+        "domain": "counts",
+        "object": np.ones((20, 30), np.complex64),
+        "pixel_m": (1e-8, 2e-8),
+        "energy_eV": 8000.0,
+        "distance_m": 1.0,
+        "detector_pixel_m": (8e-5, 4e-5),
+    }
+    return ExportedScan(**(values | changes))
+
+
+def test_places_worked_by_hand(tmp_path):
+    """Middle of the first patch: (8, 8); from the object's middle (10, 15): (−2, −7) px; second: (1, 0.5)."""
+    scan = hand_made()
+    product.write(tmp_path / "a.h5", scan)
+    with h5py.File(tmp_path / "a.h5") as file:
+        np.testing.assert_allclose(file["probe_position_y_m"], [-2e-8, 1e-8])
+        np.testing.assert_allclose(file["probe_position_x_m"], [-14e-8, 1e-8])
+        np.testing.assert_allclose(file["raw_data/ycoords"], [8, 11])
+        np.testing.assert_allclose(file["raw_data/xcoords"], [8, 15.5])
+        assert file["object"].attrs["pixel_height_m"] == 1e-8 and file["probe"].attrs["pixel_width_m"] == 2e-8
+        assert file["object"].attrs["center_x_m"] == file["object"].attrs["center_y_m"] == 0
+    cxi.write(tmp_path / "a.cxi", scan)
+    with h5py.File(tmp_path / "a.cxi") as file:
+        # down and to the right on the object is reached by moving the sample up (+y) and to the left (+x)
+        moves = file["entry_1/sample_1/geometry_1/translation"][()]
+        np.testing.assert_allclose(moves, [[-14e-8, -2e-8, 0], [1e-8, 1e-8, 0]])
+        detector = file["entry_1/instrument_1/detector_1"]
+        np.testing.assert_allclose(detector["basis_vectors"], [[0, -8e-5, 0], [-4e-5, 0, 0]])
+        np.testing.assert_allclose(detector["corner_position"], [8.5 * 4e-5, 8.5 * 8e-5, 1.0])
+    npz.write(tmp_path / "a.npz", scan)
+    with np.load(tmp_path / "a.npz", allow_pickle=False) as arrays:
+        np.testing.assert_allclose(arrays["xcoords"], [8, 15.5])
+        np.testing.assert_allclose(arrays["ycoords"], [8, 11])
+
+
+def test_a_product_is_as_ptychodus_wants_it(scan, tmp_path):
+    product.write(tmp_path / "scan.h5", scan)
+    with h5py.File(tmp_path / "scan.h5") as file:
+        required = {"name", "comments", "detector_object_distance_m", "probe_energy_eV", "exposure_time_s"}
+        assert required | {"tomography_angle_deg", "probe_photon_count"} <= set(file.attrs)
+        assert file.attrs["name"] == "made up" and "for a test" in file.attrs["comments"]
+        assert f"{(~scan.good).sum()} detector pixels were not measured" in file.attrs["comments"]
+        photons = np.sum(np.abs(scan.probe.astype(complex)) ** 2)
+        assert file.attrs["probe_photon_count"] == pytest.approx(photons)
+        assert file["tomography_angle_deg"][()] == file.attrs["tomography_angle_deg"] == 0
+        for weights in (file["opr_weights"][()], file["probe"].attrs["opr_weights"]):
+            np.testing.assert_array_equal(weights, np.ones((J, 1)))
+        assert file["object_layer_spacing_m"].shape == file["loss_values"].shape == (0,)
+        np.testing.assert_array_equal(file["probe_position_indexes"], np.arange(J))
+        assert file["raw_data/diffraction"].attrs["domain"] == "amplitude"
+
+
+def test_a_product_of_many_positions_has_an_attribute_larger_than_64_kib(tmp_path):
+    many = 20_000
+    scan = hand_made(positions=np.random.default_rng(0).uniform(0, 4, (many, 2)), patterns=None)
+    product.write(tmp_path / "many.h5", scan)
+    with h5py.File(tmp_path / "many.h5") as file:
+        assert file["probe"].attrs["opr_weights"].shape == (many, 1)
+
+
+def test_without_a_pixel_size_lengths_are_in_pixels(scan, tmp_path):
+    unknown = replace(scan, pixel_m=None, energy_eV=None, distance_m=None, detector_pixel_m=None)
+    product.write(tmp_path / "scan.h5", unknown)
+    with h5py.File(tmp_path / "scan.h5") as file:
+        assert "all lengths are in object pixels, not in metres" in file.attrs["comments"]
+        assert file["probe_position_x_m"].attrs["units"] == "px"
+        pixel = file["object"].attrs["pixel_height_m"]
+        rows = (
+            (file["probe_position_y_m"][()] - file["object"].attrs["center_y_m"]) / pixel + M[0] / 2 - N / 2
+        )
+        np.testing.assert_allclose(rows, scan.positions[:, 0] - scan.origin[0], atol=1e-9)
+        assert file.attrs["probe_energy_eV"] == 0
+    npz.write(tmp_path / "scan.npz", unknown)
+    assert open_scan(tmp_path / "scan.npz").unit == "px"
+    missing = "pixel_m, energy_eV, distance_m, detector_pixel_m is not known"
+    with pytest.raises(ConfigError, match=f"CXI states lengths in metres, and {missing}"):
+        cxi.write(tmp_path / "scan.cxi", unknown)
+    assert not (tmp_path / "scan.cxi").exists()
+
+
+def test_npz_pickles_nothing(scan, tmp_path):
+    npz.write(tmp_path / "scan.npz", scan)
+    with np.load(tmp_path / "scan.npz", allow_pickle=False) as arrays:
+        assert arrays["_metadata"].dtype.kind == "U"
+        said = json.loads(str(arrays["_metadata"]))
+        held = {key: (arrays[key].dtype, arrays[key].shape) for key in arrays.files}
+    assert held["diff3d"] == (np.float32, (J, N, N)) and held["xcoords"] == (np.float64, (J,))
+    assert held["probeGuess"] == (np.complex64, (N, N)) and held["objectGuess"] == (np.complex64, M)
+    assert said["pixel_m"] == [DX, DX] and "strongest of 2" in said["probeGuess"]
+    assert f"{(~scan.good).sum()} detector pixels were not measured" in said["comments"]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_file_appears_whole_or_not_at_all(kind, scan, tmp_path):
+    path = tmp_path / f"scan{SUFFIX[kind]}"
+    FORMATS[kind](path, scan)
+    before = files(tmp_path)
+
+    def broken():
+        yield counts_of(scan)[:4]
+        raise RuntimeError("the detector's file is damaged")
+
+    with pytest.raises(RuntimeError, match="damaged"):
+        FORMATS[kind](path, replace(scan, patterns=broken()))
+    with pytest.raises(ValueError, match="4 patterns came; must be 9"):
+        FORMATS[kind](path, replace(scan, patterns=(counts_of(scan)[:4],)))
+    with pytest.raises(ValueError, match=r"shape \(2, 9, 16\); must be of \(9, 16, 16\)"):
+        FORMATS[kind](path, replace(scan, patterns=(counts_of(scan)[:2, :9],)))
+    assert files(tmp_path) == before
+    (tmp_path / "file").touch()
+    with pytest.raises(WriteError, match="cannot be written"):
+        FORMATS[kind](tmp_path / "file" / path.name, scan)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_memory_holds_a_block_of_patterns(kind, scan, tmp_path):
+    count, block = 2000, np.ones((50, N, N), np.uint16)
+    many = replace(
+        scan, positions=np.zeros((count, 2)), patterns=(block for _ in range(count // 50)), object=scan.object
+    )
+    tracemalloc.start()
+    FORMATS[kind](tmp_path / f"scan{SUFFIX[kind]}", many)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < count * N * N * 4 / 2
+
+
+def test_values_that_do_not_fit_are_refused(scan):
+    for change, message in [
+        ({"positions": np.zeros((J, 3))}, r"positions has shape \(9, 3\); must be \(9, 2\)"),
+        ({"good": np.ones((N, N + 1), bool)}, r"good has shape \(16, 17\); must be \(16, 16\)"),
+        ({"probe": np.ones((N, N))}, r"probe has shape \(16, 16\); must be \(16, 16, 16\)"),
+        ({"object": np.ones((1, N, N))}, "object has shape .*; must be"),
+        ({"domain": "amplitude"}, "domain=amplitude: must be one of counts, intensity"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            replace(scan, **change)
+
+
+def test_what_a_format_needs_and_the_scan_lacks(scan, tmp_path):
+    for kind in ("cxi", "npz"):
+        with pytest.raises(ConfigError, match="made up: has no patterns to write"):
+            FORMATS[kind](tmp_path / "scan", replace(scan, patterns=None))
+    with pytest.raises(ConfigError, match="a product holds an object, and there is none"):
+        product.write(tmp_path / "scan", replace(scan, object=None))
+
+
+def test_the_format_is_told_by_the_name(tmp_path):
+    assert set(SUFFIXES.values()) == set(FORMATS)
+    assert [format_of(None, f"a/b{suffix}") for suffix in (".h5", ".CXI", ".npz")] == [*FORMATS]
+    assert format_of("cxi", "scan.npz") == "cxi"
+    with pytest.raises(
+        ConfigError, match=r"output=a\.tif: does not tell the format; add format=ptychodus or"
+    ):
+        format_of(None, "a.tif")
+    with pytest.raises(ConfigError, match="format=mat: must be one of ptychodus, cxi, npz"):
+        format_of("mat", "a.mat")
+    held = tmp_path / "held.h5"
+    held.touch()
+    check_output(held, overwrite=True)
+    for path, inputs, message in [
+        (held, [], "is there already; choose another file, or overwrite=true"),
+        (tmp_path, [], "is a folder; name a file"),
+        (held / "in.h5", [], "is no folder that can be written"),
+        (tmp_path / "." / "held.h5", [held], "is what is read; choose another file"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            check_output(path, bool(inputs), inputs)
+
+
+# From our own values
+
+
+def test_counts_of_a_dataset_are_whole_again(dataset_of):
+    n = np.random.default_rng(3).poisson(50, (4, 16, 16))
+    n[2, 3, 4] = 3_000_001
+    data = dataset_of(
+        [[0, 0], [5, 1], [2, 9], [4, 4]],
+        [[0], [1], [2], [3]],
+        image=[0, 1, 0, 1],
+        amplitudes=np.sqrt(n).astype(np.float32),
+        objects=np.ones((2, 64, 64), np.complex64),
+    )
+    found = from_dataset(data, 0, data.objects[0])
+    assert (found.dtype, found.domain, found.shape) == (np.uint32, "counts", (2, 16, 16))
+    np.testing.assert_array_equal(counts_of(found), n[[0, 2]])
+    np.testing.assert_array_equal(found.positions, [[0, 0], [2, 9]])
+    np.testing.assert_allclose(found.probe[0], data.photon_scale * data.probe)
+    assert from_dataset(data, 1, data.objects[1]).dtype == np.uint16
+    halves = Patterns(np.sqrt(n / 2).astype(np.float32))
+    assert intensities(halves, True).dtype == intensities(data.amplitudes, False).dtype == np.float32
+    with pytest.raises(ConfigError, match="image=2: must be from 0 to 1"):
+        from_dataset(data, 2, data.objects[0])
+    with pytest.raises(ConfigError, match=r"the object has shape \(9, 9\); that of the scan is \(64, 64\)"):
+        from_dataset(data, 0, np.ones((9, 9)))
+
+
+def understood_and(places, kept, move=(3, -2)):
+    """What ``frames_of`` looks at: a scan at some places, and a dataset with some of them, moved."""
+    places = np.array(places, float)
+    moved = (places[kept] - move).astype(np.float32)
+    return SimpleNamespace(positions=places, frames=10 * np.arange(len(places))), SimpleNamespace(
+        positions=moved
+    )
+
+
+def test_frames_are_told_by_their_positions():
+    rng = np.random.default_rng(0)
+    places = rng.uniform(0, 50, (40, 2))
+    places[[3, 20]] = places[7]  # the same place three times
+    kept = np.setdiff1d(np.arange(40), [0, 1, 11, 39])
+    np.testing.assert_array_equal(frames_of(*understood_and(places, kept)), 10 * kept)
+    np.testing.assert_array_equal(frames_of(*understood_and(places, np.arange(40))), 10 * np.arange(40))
+    raster = np.stack(np.divmod(np.arange(30), 5), axis=1)
+    inner = np.setdiff1d(np.arange(30), [7, 8])
+    np.testing.assert_array_equal(frames_of(*understood_and(raster, inner)), 10 * inner)
+    assert frames_of(*understood_and(raster, np.arange(5, 30))) is None  # a row less: the first or the last
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    """A CXI file of a simulated measurement with a dark frame, and what became of it."""
+    from ptycho.config.mapping import to_dataclass
+    from workflows.simulate_scan import SimulateConfig, simulate_scan
+
+    folder = tmp_path_factory.mktemp("simulated")
+    path = folder / "scan.cxi"
+    values = {"N": 32, "n_positions": 60, "nphotons": 2e5, "seed": 5, "output": str(path)}
+    lines = simulate_scan(to_dataclass(SimulateConfig, values | {"bad_pixels": 4, "hot_pixels": 2}))
+    assert "60 patterns of 32 × 32, counts (uint32)" in lines[0] and "of 20 nm" in lines[1]
+    with h5py.File(path, "r+") as file:
+        file["entry_1/instrument_1/detector_1/data"][17] = 0
+    config = ScanRunConfig(data=DataConfig(file=str(path), N=32), group_size=2)
+    scan = understand(open_scan(path), config.data)
+    data, _ = measured_dataset(scan, config, folder)
+    return SimpleNamespace(path=path, config=config, scan=scan, data=data)
+
+
+def test_a_simulated_scan_is_understood_by_itself(simulated):
+    scan = simulated.scan
+    assert scan.detector.centre == (16, 16) and scan.raw.domain == "counts"
+    assert scan.pixel.metres == pytest.approx((2e-8, 2e-8))
+    assert (~scan.raw.good).sum() == 4 and (~scan.detector.good).sum() >= 6  # the hot ones are found
+
+
+def test_the_product_of_a_run_places_its_object_as_the_run_did(simulated, tmp_path):
+    scan, data = simulated.scan, simulated.data
+    object_ = drawn(np.random.default_rng(1), data.object_size, data.object_size)
+    made = product_of(scan, data, object_, scan.pixel.metres, "run 7")
+    product.write(tmp_path / "product.h5", made)
+    kept = np.setdiff1d(np.arange(60), [17])
+    with h5py.File(tmp_path / "product.h5") as file:
+        assert "raw_data" not in file and file.attrs["name"] == "run 7"
+        np.testing.assert_array_equal(file["probe_position_indexes"], kept)
+    options = ReadOptions(patterns_file=str(simulated.path))
+    raw = open_scan(tmp_path / "product.h5", options)
+    np.testing.assert_array_equal(raw.object, object_)
+    middle = (raw.positions - raw.object_centre_m) / scan.pixel.metres
+    places = middle + data.object_size / 2 - 32 / 2
+    np.testing.assert_allclose(places, data.positions, atol=1e-6)
+    assert raw.patterns.shape == (59, 32, 32) and raw.detector_pixel_m == pytest.approx((75e-6, 75e-6))
+    again = understand(raw, DataConfig(file="-", N=32, zero_frequency="centre"))
+    np.testing.assert_array_equal(again.patterns(slice(0, 59)), scan.patterns(kept))
+    np.testing.assert_allclose(np.diff(again.positions, axis=0), np.diff(data.positions, axis=0), atol=1e-5)
+    np.testing.assert_allclose(again.probe[0], data.probe)
+
+
+# The programs
+
+
+@pytest.fixture(scope="module")
+def runs(simulated, dataset_of, tmp_path_factory):
+    """A folder of a run on that scan, ``measured``, and one of a simulated run, ``lines``; no networks."""
+    root, side = tmp_path_factory.mktemp("runs"), simulated.data.object_size
+    rng = np.random.default_rng(2)
+    folder = RunFolder(root / "measured")
+    folder.config(simulated.config)
+    for name in ("pinn", "refined"):
+        folder.arrays(names.recon(name), {"object": drawn(rng, 1, side, side)})
+    config = RunConfig(N=32, size=64, gridsize=1, nimgs_train=1, nimgs_test=2, batch_size=1, nphotons=1e4)
+    folder = RunFolder(root / "lines")
+    folder.config(config)
+    data = dataset_of(
+        [[0, 0], [5, 1], [2, 9], [4, 4]],
+        [[0], [1], [2], [3]],
+        N=32,
+        region_size=32,
+        image=[0, 1, 0, 1],
+        amplitudes=np.sqrt(rng.poisson(9, (4, 32, 32))).astype(np.float32),
+        objects=drawn(rng, 2, 64, 64),
+    )
+    folder.arrays(names.dataset(config, "test"), to_arrays(data))
+    folder.arrays(names.recon("pinn"), {"object": drawn(rng, 2, 64, 64)})
+    plate = RunFolder(root / "plate")
+    plate.config(replace(config, probe=ZonePlateProbe(energy_keV=7.0, pixel_size_nm=25.0)))
+    plate.arrays(names.dataset(config, "test"), to_arrays(data))
+    return SimpleNamespace(root=root, data=data)
+
+
+@pytest.fixture
+def script(in_process, tmp_path):
+    def run(name, *overrides):
+        return in_process(ROOT / "scripts" / f"{name}.py", *overrides, cwd=tmp_path)
+
+    return run
+
+
+def test_a_measured_run_is_exported_with_its_best_object(runs, simulated, script, tmp_path):
+    run = runs.root / "measured"
+    code, out, err = script("export_scan", f"run={run}", "output=new/scan.h5")
+    assert code == 0, err
+    assert "59 patterns of 32 × 32, counts (uint16)" in out and "of 20 nm" in out
+    raw = open_scan(tmp_path / "new" / "scan.h5")
+    with np.load(run / names.recon("refined")) as stored:
+        np.testing.assert_array_equal(raw.object, stored["object"][0])
+    seen = raw.patterns.read(slice(0, 59))
+    np.testing.assert_allclose(seen, simulated.data.amplitudes[:], atol=1e-6)
+    assert [each.name for each in (tmp_path / "new").iterdir()] == ["scan.h5"]
+    assert script("export_scan", f"run={run}", "output=b.cxi", "recon=pinn")[0] == 0
+    with np.load(run / names.recon("pinn")) as stored:
+        np.testing.assert_array_equal(open_scan(tmp_path / "b.cxi").object, stored["object"][0])
+
+
+def test_a_simulated_run_is_exported_by_image(runs, script, tmp_path):
+    run = runs.root / "lines"
+    assert script("export_scan", f"run={run}", "output=a.npz", "image=1")[0] == 0
+    raw = open_scan(tmp_path / "a.npz")
+    np.testing.assert_array_equal(raw.object, runs.data.objects[1])
+    np.testing.assert_allclose(corners_of(raw), [[5, 1], [4, 4]])
+    assert script("export_scan", f"run={run}", "output=a.cxi", "pixel_m=2e-8", "energy_eV=9000")[0] == 0
+    found = open_scan(tmp_path / "a.cxi")
+    dx = 1.239841984e-6 / found.energy_eV * found.distance_m / (32 * found.detector_pixel_m[0])
+    assert dx == pytest.approx(2e-8) and found.detector_pixel_m[0] == 75e-6
+    assert script("export_scan", f"run={runs.root / 'plate'}", "output=p.cxi", "image=0")[0] == 0
+    found = open_scan(tmp_path / "p.cxi")
+    assert found.energy_eV == pytest.approx(7000)
+    np.testing.assert_allclose(np.diff(found.positions, axis=0), [[2 * 25e-9, 9 * 25e-9]])
+
+
+def corners_of(raw):
+    return raw.positions + np.array(raw.object.shape) / 2 - 32 / 2
+
+
+MISTAKES = [
+    ("export_scan", ["output=a.h5"], "run=None: must be the folder of a run"),
+    ("export_scan", ["run=RUNS/none", "output=a.h5"], "RUNS/none: holds no run"),
+    ("export_scan", ["run=RUNS/lines"], "format=None: must be one of ptychodus, cxi, npz"),
+    ("export_scan", ["run=RUNS/lines", "output=a.tif"], "output=a.tif: does not tell the format"),
+    ("export_scan", ["run=RUNS/lines", "output=a.cxi"], "a.cxi: CXI states lengths in metres, and pixel_m, "),
+    ("export_scan", ["run=RUNS/lines", "output=a.h5", "image=2"], "image=2: must be from 0 to 1"),
+    ("export_scan", ["run=RUNS/lines", "output=a.h5", "recon=refined"], "recon=refined: the run has pinn"),
+    ("export_scan", ["run=RUNS/lines", "output=a.h5", "source=scan"], "source=scan: must be one of test, "),
+    ("export_scan", ["run=RUNS/lines", "output=a.h5", "source=val", "recon=pinn"], "recon=pinn: must be gt"),
+    ("export_scan", ["run=RUNS/lines", "output=a.h5", "source=val"], "val.npz: no such file"),
+    ("export_scan", ["run=RUNS/measured", "output=a.h5", "source=test"], "source=test: must be null or scan"),
+    ("export_scan", ["run=RUNS/measured", "output=a.h5", "recon=gt"], "recon=gt: the run has pinn, refined"),
+    ("export_scan", ["run=RUNS/measured", "output=SCAN", "overwrite=true"], "is what is read; choose"),
+    ("export_scan", ["run=RUNS/lines", "output=RUNS/lines/recons/pinn/recon.npz"], "is what is read; choose"),
+    ("export_scan", ["run=RUNS/plate", "output=a.h5", "energy_eV=1"], "energy_eV=1.0: must be null: the run"),
+    ("export_scan", ["run=RUNS/lines", "outputs=a.h5"], "outputs=a.h5: unknown key; did you mean output?"),
+    ("export_scan", ["run=RUNS/lines", "output=a.h5", "pixel_m=-1"], "pixel_m=-1.0: must be a finite number"),
+    ("simulate_scan", ["N=32"], "output=None: must be the path of the file"),
+    ("simulate_scan", ["output=a.cxi", "step=3"], "step=3: unknown key; did you mean step_px64?"),
+    ("simulate_scan", ["output=a.cxi", "probe.focus=3"], "probe.focus=3: unknown key; "),
+    ("simulate_scan", ["output=a.cxi", "probe=laser"], "probe=laser: must be one of ideal_disk, npz, "),
+    ("simulate_scan", ["output=a.cxi", "imperfections=all"], "imperfections=all: must be one of beamline, "),
+    ("simulate_scan", ["output=a.cxi", "imperfections.defocus=3"], "did you mean imperfections.defocus_um?"),
+    ("simulate_scan", ["output=a.cxi", "nphotons=0"], "nphotons=0.0: must be from 1 to 1e12"),
+    ("simulate_scan", ["output=a.cxi", "N=x"], "N=x: must be an integer"),
+    ("simulate_scan", ["output=SCAN"], "is there already; choose another file, or overwrite=true"),
+]
+
+
+@pytest.mark.parametrize(("name", "overrides", "message"), MISTAKES, ids=lambda value: str(value)[:60])
+def test_a_mistake_is_one_line(name, overrides, message, runs, simulated, script, tmp_path):
+    places = {"RUNS": runs.root, "SCAN": simulated.path}
+    for word, place in places.items():
+        overrides = [each.replace(word, str(place)) for each in overrides]
+        message = message.replace(word, str(place))
+    code, out, err = script(name, *overrides)
+    assert (code, out) == (2, ""), err
+    last = err.splitlines()[-1]
+    assert last.startswith("error: ") and message in last, err
+    assert not files(tmp_path)
+
+
+def test_a_changed_object_is_not_exported(runs, script, tmp_path):
+    path = runs.root / "plate" / names.recon("pinn")
+    RunFolder(runs.root / "plate", resumed=True).arrays(names.recon("pinn"), {"object": np.ones((2, 64, 64))})
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    code, _, err = script("export_scan", f"run={runs.root / 'plate'}", "output=a.npz", "recon=pinn")
+    assert code == 2 and re.search("has another SHA-256 than files.json says", err)
+
+
+def test_neither_program_imports_tensorflow():
+    text = "import sys, workflows.export_scan, workflows.simulate_scan; print('tensorflow' in sys.modules)"
+    assert fresh(ROOT, "-c", text).stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("name", ["export_scan", "simulate_scan"])
+def test_help(name, script):
+    code, out, _ = script(name, "--help")
+    assert code == 0 and f"python scripts/{name}.py" in out
+    assert script(name)[0] == 2

@@ -1,0 +1,277 @@
+"""The dataset value: normalisation, patterns and their statistics, checks, files, other groupings."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import reference
+
+from ptycho.config import ConfigError
+from ptycho.files.file_array import FileArray
+from ptycho.readers import load_dataset
+from ptycho.readers.own import to_arrays
+from ptycho.scan import patterns
+from ptycho.scan.batches import batch_of
+from ptycho.scan.patterns import Patterns, Statistics
+
+KEYS = ("amplitudes", "positions", "image", "groups", "probe", "objects")
+CORNERS = [[0, 0], [0, 4], [4, 0], [4, 4]]
+
+
+@pytest.fixture(scope="module")
+def plain(dataset_of):
+    """Seven groups of two patterns."""
+    positions = [[3 * k, 2 * k] for k in range(8)]
+    return dataset_of(positions, [[k, k + 1] for k in range(7)], region_size=20)
+
+
+# ---- normalisation
+
+
+def test_mean_energy_of_the_normalised_patterns_is_a_quarter_of_N_squared(datasets):
+    for data in datasets.values():
+        x = data.normalisation * np.asarray(data.amplitudes, np.float64)
+        assert np.mean(np.sum(x**2, axis=(1, 2))) == pytest.approx(data.N**2 / 4, rel=1e-9)
+
+
+def test_other_amplitudes_have_a_normalisation_of_their_own(datasets):
+    data = datasets["test"]
+    before = data.normalisation
+    doubled = replace(data, amplitudes=2 * data.amplitudes[:])
+    assert doubled.normalisation == pytest.approx(before / 2, rel=1e-6)
+    np.testing.assert_allclose(doubled.normalised(slice(3)), data.normalised(slice(3)), rtol=1e-6)
+    assert data.normalisation == before
+    assert replace(data, photon_scale=1.0).amplitudes is data.amplitudes, "shared, statistics and all"
+
+
+def test_model_probe_is_the_probe_in_the_units_of_the_network(datasets):
+    data = datasets["test"]
+    expected = data.photon_scale * data.normalisation * data.probe.astype(complex)
+    assert data.model_probe.dtype == np.complex64
+    np.testing.assert_allclose(data.model_probe, expected, rtol=1e-6)
+
+
+def test_noise_free_data_do_not_depend_on_the_dose(datasets):
+    data = datasets["val"]
+    waves = data.amplitudes[:] / data.photon_scale
+    weak, strong = (
+        replace(data, amplitudes=(s * waves).astype(np.float32), photon_scale=s)
+        for s in (data.photon_scale * np.sqrt(dose) for dose in (1e4 / 1e6, 1e9 / 1e6))
+    )
+    everything = np.arange(data.n_groups)
+    x_weak, x_strong = (batch_of(d, everything)["x"].numpy() for d in (weak, strong))
+    np.testing.assert_allclose(x_weak, x_strong, rtol=1e-6)
+    np.testing.assert_allclose(weak.model_probe, strong.model_probe, rtol=1e-6)
+
+
+def test_the_truth_and_the_model_probe_predict_the_normalised_amplitudes(datasets):
+    data = datasets["train"]
+    pattern = int(data.groups[4, 2])
+    predicted = reference.diffraction(data.objects[0], data.positions[pattern][None], data.model_probe)[0]
+    x = batch_of(data, np.array([4]))["x"].numpy()[0, 2]
+    noise = data.normalisation / 2  # of √n, for n large
+    assert np.sqrt(np.mean((predicted - x) ** 2)) < 1.5 * noise
+
+
+# ---- patterns
+
+
+def test_patterns_are_the_rows_and_hand_out_no_way_to_change_them_unnoticed():
+    rows = np.arange(5 * 2 * 2, dtype=np.float32).reshape(5, 2, 2)
+    kept = Patterns(rows)
+    assert len(kept) == 5 and kept.shape == (5, 2, 2) and kept.dtype == np.float32
+    for index in (slice(1, 4), np.array([[3, 0], [0, 1]])):
+        np.testing.assert_array_equal(kept[index], rows[index])
+    assert np.asarray(kept, np.float64).dtype == np.float64
+    assert np.shares_memory(np.asarray(kept), rows) and not np.shares_memory(np.array(kept), rows)
+
+
+def test_statistics_by_loops_however_the_patterns_are_cut_and_kept(datasets, tmp_path, monkeypatch):
+    rows = np.random.default_rng(0).poisson(0.4, (17, 8, 8)).astype(np.float32)
+    rows[4] *= -1
+    rows[9, 3, 3], rows[11, 0, 0] = np.inf, np.nan
+    stored = FileArray.temporary(tmp_path, rows.shape, np.float32)
+    stored[:] = rows
+    blocks = [Statistics.of(rows[k : k + 5] for k in range(0, 17, 5))]
+    monkeypatch.setattr(patterns, "BLOCK", 3 * 64)
+    for found in (*blocks, Patterns(rows).statistics, Patterns(stored).statistics):
+        for k, row in enumerate(rows):
+            expected = sum(float(value) ** 2 for value in row.ravel())
+            np.testing.assert_equal(found.energies[k], expected)
+        assert found.negative == 1 and not found.whole
+    good = Patterns(rows[:9]).statistics
+    assert good.whole and good.mean_energy == np.sum(rows[:9].astype(float) ** 2) / 9
+    np.testing.assert_allclose(good.mean_intensity, np.mean(rows[:9].astype(float) ** 2, axis=0))
+    assert not Patterns(rows[:3] / 2).statistics.whole
+
+
+# ---- checks
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"amplitudes": np.ones((4, 16, 15), np.float32)}, r"amplitudes has shape \(4, 16, 15\); must be"),
+        ({"amplitudes": np.ones((3, 16, 16), np.float32)}, r"amplitudes has shape \(3, 16, 16\)"),
+        ({"amplitudes": np.float32(1)}, r"amplitudes has shape \(\)"),
+        ({"positions": np.zeros((4, 3), np.float32)}, r"positions has shape \(4, 3\); must be \(4, 2\)"),
+        ({"image": np.zeros((4, 1), np.int32)}, r"image has shape \(4, 1\); must be \(4,\)"),
+        ({"image": np.array([0, 0, 0, -1])}, r"image points outside"),
+        ({"image": np.array([0, 0, 0, 1])}, r"a group mixes patterns of different images"),
+        ({"probe": np.ones((16, 15), np.complex64)}, r"probe has shape|amplitudes has shape"),
+        ({"probe": np.zeros((16, 16), np.complex64)}, r"probe is zero"),
+        ({"probe": np.full((16, 16), np.nan, np.complex64)}, r"probe .*NaN"),
+        ({"groups": np.zeros(4, np.int32)}, r"groups has shape \(4,\); must be \(G, C\)"),
+        ({"groups": np.zeros((0, 4), np.int32)}, r"G >= 1"),
+        ({"groups": np.array([[0, 1, 2, 4]])}, r"groups points outside the 4 patterns"),
+        ({"groups": np.array([[0, 1, 2, -1]])}, r"groups points outside the 4 patterns"),
+        ({"positions": np.array([[0, 0], [0, 4], [4, 0], [4, np.nan]])}, r"positions holds NaN"),
+        ({"positions": np.array([[0, 0], [0, 4], [4, 0], [4, 49]])}, r"to 49; must lie within \[0, 48\]"),
+        ({"positions": np.array([[-1, 0], [0, 4], [4, 0], [4, 4]])}, r"from -1 to 4"),
+        ({"amplitudes": np.zeros((4, 16, 16), np.float32)}, r"zero everywhere; no photon"),
+        ({"amplitudes": np.full((4, 16, 16), -1, np.float32)}, r"amplitudes holds NaN, infinity or negative"),
+        ({"amplitudes": np.full((4, 16, 16), np.nan)}, r"amplitudes holds NaN"),
+        ({"amplitudes": np.full((4, 16, 16), np.inf)}, r"amplitudes holds NaN, infinity"),
+        ({"region_size": 18}, r"region_size=18 does not cover the groups; 1 px miss"),
+        ({"photon_scale": float("nan")}, r"photon_scale=nan; must be a finite number > 0"),
+        ({"photon_scale": 0.0}, r"photon_scale=0.0"),
+        ({"objects": np.ones((1, 64, 63), np.complex64)}, r"objects has shape \(1, 64, 63\); must be"),
+        (
+            {"objects": np.ones((1, 64, 64), np.complex64), "image": np.ones(4, np.int32)},
+            r"image points outside the 1 objects",
+        ),
+    ],
+)
+def test_impossible_datasets_are_refused(dataset_of, changes, message):
+    values = {"positions": CORNERS, "groups": [[0, 1, 2, 3]], "region_size": 20} | changes
+    with pytest.raises(ConfigError, match=message):
+        dataset_of(**values)
+
+
+def test_images_are_counted_where_the_truth_is_unknown(dataset_of):
+    assert dataset_of(CORNERS, [[0, 1], [2, 3]], region_size=20, image=[0, 0, 1, 1]).n_images == 2
+
+
+# ---- files
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def save(arrays):
+        with (tmp_path / "data.npz").open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        return tmp_path / "data.npz"
+
+    return save
+
+
+@pytest.mark.parametrize("truth", [True, False])
+def test_a_dataset_survives_its_file(datasets, saved, truth):
+    data = datasets["train"] if truth else replace(datasets["train"], objects=None)
+    found = load_dataset(saved(to_arrays(data)))
+    for key in KEYS:
+        np.testing.assert_array_equal(getattr(found, key), getattr(data, key), err_msg=key)
+        if getattr(data, key) is not None:
+            assert getattr(found, key).dtype == getattr(data, key).dtype
+    for key in ("photon_scale", "object_size", "region_size", "normalisation", "n_images", "tiling"):
+        assert getattr(found, key) == getattr(data, key)
+        assert type(getattr(found, key)) is type(getattr(data, key))
+    np.testing.assert_array_equal(found.offsets, data.offsets)
+
+
+@pytest.mark.parametrize("key", ["format", "amplitudes", "groups", "photon_scale", "region_size"])
+def test_a_missing_key_is_named(plain, saved, key):
+    arrays = to_arrays(plain)
+    del arrays[key]
+    with pytest.raises(ConfigError, match=rf"data.npz: lacks {key} \(it has "):
+        load_dataset(saved(arrays))
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"format": np.asarray(99)}, r"data.npz: format must be 1"),
+        ({"amplitudes": np.full((8, 16, 16), "a")}, r"amplitudes \(8, 16, 16\) has dtype <U1; must be real"),
+        ({"groups": np.full((7, 2), 0.5)}, r"groups \(7, 2\) has dtype float64; must be integers"),
+        ({"positions": np.full((8, 2), 1j)}, r"positions \(8, 2\) has dtype complex128; must be real"),
+        ({"photon_scale": np.ones(3)}, r"photon_scale has shape \(3,\); must be one number"),
+        ({"photon_scale": np.asarray("many")}, r"photon_scale \(\) has dtype <U4"),
+        ({"object_size": np.asarray(np.nan)}, r"object_size \(\) has dtype float64; must be integers"),
+        ({"region_size": np.asarray(5)}, r"region_size=5 does not cover"),
+    ],
+    ids=lambda c: next(iter(c)) if isinstance(c, dict) else "",
+)
+def test_impossible_values_are_refused(plain, saved, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        load_dataset(saved(to_arrays(plain) | changes))
+
+
+def test_a_file_of_double_precision_is_accepted(plain, saved):
+    arrays = to_arrays(plain)
+    wide = {"amplitudes": np.float64, "positions": np.float64, "image": np.int64, "groups": np.int64}
+    found = load_dataset(saved(arrays | {k: arrays[k].astype(t) for k, t in wide.items()}))
+    assert found.amplitudes.dtype == np.float32 and found.groups.dtype == np.int32
+
+
+def test_nothing_is_unpickled(plain, tmp_path):
+    arrays = to_arrays(plain) | {"groups": np.array([[1, 2], None], dtype=object)}
+    np.savez(tmp_path / "pickle.npz", **arrays)
+    with pytest.raises(
+        ConfigError, match=r"pickle.npz: groups \(2,\) holds Python objects; only numbers are read"
+    ):
+        load_dataset(tmp_path / "pickle.npz")
+
+
+def test_missing_and_damaged_files_are_refused(plain, saved, tmp_path):
+    with pytest.raises(ConfigError, match=r"nowhere.npz: no such file"):
+        load_dataset(tmp_path / "nowhere.npz")
+    whole = saved(to_arrays(plain)).read_bytes()
+    for length in (0, 10, len(whole) // 2, len(whole) - 30):
+        (tmp_path / "cut.npz").write_bytes(whole[:length])
+        with pytest.raises(ConfigError, match=r"cut.npz: not a readable .npz"):
+            load_dataset(tmp_path / "cut.npz")
+    np.save(tmp_path / "bare.npy", np.ones(3))
+    with pytest.raises(ConfigError, match=r"it is a single .npy array"):
+        load_dataset(tmp_path / "bare.npy")
+
+
+# ---- single patterns
+
+
+def test_single_patterns(plain):
+    first = plain.single_patterns(1)
+    assert first.groups.tolist() == [[k] for k in range(7)]
+    everything = plain.single_patterns(None)
+    assert everything.groups.tolist() == [[k] for k in range(8)], "shared patterns once"
+    for single in (first, everything):
+        assert single.region_size == 16 and np.all(single.offsets == 0)
+        assert single.normalisation == plain.normalisation
+        np.testing.assert_array_equal(single.centres, plain.positions[single.groups[:, 0]])
+
+
+def test_single_patterns_at_sub_pixel_positions_leave_room(dataset_of):
+    data = dataset_of([[0.4, 3.6], [4.5, 7.2]], [[0, 1]], region_size=24)
+    single = data.single_patterns(None)
+    assert single.region_size == 18
+    assert np.abs(single.offsets).max() <= 0.5
+    np.testing.assert_allclose(single.centres + single.offsets[:, 0], data.positions, atol=1e-6)
+
+
+def test_regrouped_patterns(plain):
+    """Eight positions along a line: every pattern with its nearest ones, on the smallest region that holds
+    them, with the lattice of the groups they come from."""
+    found = plain.with_neighbours(2, 9.0, seed=0).regrouped(3)
+    assert [set(group) for group in found.groups.tolist()] == [
+        {0, 1, 2},
+        *({k - 1, k, k + 1} for k in range(1, 7)),
+        {5, 6, 7},
+    ]
+    assert found.groups[:, 0].tolist() == list(range(8))
+    assert found.region_size == 16 + 6 and found.neighbours is None
+    assert found.amplitudes is plain.amplitudes and found.tiling == plain.tiling
+
+
+def test_a_dataset_makes_no_groups_that_its_patterns_cannot_fill(plain):
+    assert plain.regrouped(9).groups.shape == (8, 8)
+    assert plain.tiled(9).groups.shape == (2, 8)
+    assert plain.subset(np.array([4, 0, 2]), 9).groups.tolist() == [[0, 2, 1], [1, 2, 0], [2, 1, 0]]

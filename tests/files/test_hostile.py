@@ -1,0 +1,57 @@
+"""Every hostile file, run folder and setting ends in one line, exit code 2, and nothing written."""
+
+import re
+import shutil
+
+import pytest
+from helpers.cli import INFER, files
+from helpers.hostile_cases import CASES, World
+
+from workflows.infer_config import InferConfig, plan
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    return World(tmp_path_factory.mktemp("good"))
+
+
+@pytest.fixture
+def world(good, tmp_path):
+    """A folder of its own with a copy of the good run."""
+    fresh = object.__new__(World)
+    fresh.folder, fresh.run = tmp_path, tmp_path / "run"
+    shutil.copytree(good.run, fresh.run)
+    return fresh
+
+
+def test_the_good_files_are_accepted(world):
+    for data in (world.scan(), world.scan(compressed=True), world.published()):
+        job = plan(InferConfig(str(world.run), str(data), output_dir="out"), world.folder / "out")
+        assert [saved.name for saved in job.networks] == ["pinn"] and job.data.shape == (24, 32, 32)
+
+
+@pytest.mark.parametrize("content", [b"epoch,val_loss\n1\n", b"\x00\xff" * 9999, b"not a history\n"])
+def test_a_damaged_history_is_passed_over_with_a_warning(world, caplog, content):
+    (world.run / "pinn" / "history.csv").write_bytes(content)
+    job = plan(InferConfig(str(world.run), str(world.scan()), output_dir="out"), world.folder / "out")
+    assert job.networks and len(caplog.messages) == 1
+    assert re.fullmatch(
+        r"\S*pinn/history\.csv: is damaged \(.{1,300}\); it is passed over.*", caplog.messages[0]
+    )
+
+
+def test_there_are_enough_cases():
+    assert len(CASES) >= 60 and len({case.name for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_refused(in_process, world, case):
+    overrides = case.overrides(world)
+    if not any(text.startswith("output_dir=") for text in overrides):
+        overrides = [*overrides, f"output_dir={world.folder / 'out'}"]
+    before = files(world.folder)
+    code, out, err = in_process(INFER, *overrides, blocked=["workflows.infer"])
+    assert (code, out) == (2, ""), err
+    assert re.fullmatch(r"error: [^\n]+\n", err), err
+    assert re.search(case.message, err.rstrip()), err
+    assert files(world.folder) == before

@@ -1,0 +1,379 @@
+"""A run that is replaced: what gives way, when it is gone, and what brings it back."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.cli import ROOT, SCRIPT, TINY, TINY_UNROLLED, files
+
+from ptycho.config import ConfigError
+from ptycho.files.atomic import WriteError
+from ptycho.run.folder import OutputFolder, RunFolder, check_free
+from ptycho.run.record import own_files, owner
+from ptycho.run.replacing import exchange, make_way, mend, put_back, waits
+
+OLD = (
+    "config.yaml",
+    "metrics.json",
+    "pinn/history.csv",
+    "recons/pinn/recon.npz",
+    "run.log",
+    "visuals/quality.png",
+)
+MINE = ("notes.txt", "visuals/family.jpg", "pinn/checkpoints/mine.npz")
+
+
+def write_run(path, content="old", names=OLD):
+    run = RunFolder(path)
+    for name in names:
+        run.text(name, f"{content} {name}")
+    return path
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run, and files of the user's between its own."""
+    path = write_run(tmp_path / "run")
+    for name in MINE:
+        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).write_text(f"mine {name}")
+    return path
+
+
+@pytest.fixture
+def before(run):
+    return files(run)
+
+
+def mine(found):
+    return {name: digest for name, digest in found.items() if name in MINE}
+
+
+# ---- what is replaced, and when
+
+
+def test_everything_that_is_written_is_listed(run):
+    assert set(own_files(run)) == {*OLD, "files.json"}
+    record = json.loads((run / "files.json").read_text())
+    assert set(record) == {*OLD, "files.json"} and not any(record.values())
+
+
+def test_the_old_run_waits_for_the_first_result_and_strangers_stay(run, before):
+    new = RunFolder(run, overwrite=True)
+    new.text("config.yaml", "new")
+    new.text("pinn/weights.npz", "new")
+    assert waits(run) and mine(files(run)) == mine(before)
+    assert {name: files(run / ".replaced")[name] for name in OLD} == {name: before[name] for name in OLD}
+    new.text("recons/pinn/recon.npz", "new")
+    found = files(run)
+    assert set(found) == {*MINE, "files.json", "config.yaml", "pinn/weights.npz", "recons/pinn/recon.npz"}
+    assert mine(found) == mine(before)
+
+
+@pytest.mark.parametrize("error", [ConfigError, RuntimeError, WriteError])
+def test_a_run_that_fails_gives_back_what_it_was_to_replace(run, before, error):
+    with pytest.raises(error):
+        new = RunFolder(run, overwrite=True)
+        with new.replacing():
+            new.text("pinn/weights.npz", "new")
+            raise error
+    assert files(run) == before
+
+
+def test_after_its_first_result_a_run_that_fails_stays(run):
+    new = RunFolder(run, overwrite=True)
+    with pytest.raises(RuntimeError), new.replacing():
+        new.text("metrics.json", "new")
+        raise RuntimeError
+    assert (run / "metrics.json").read_text() == "new" and not (run / ".replaced").exists()
+
+
+def test_where_the_disk_was_full_both_stay_and_the_new_one_can_go_on(run, before, caplog):
+    new = RunFolder(run, overwrite=True)
+    with pytest.raises(WriteError), new.replacing():
+        new.text("config.yaml", "new")
+        raise WriteError
+    assert waits(run) and f"is kept in {run / '.replaced'} until there is a new result" in caplog.text
+    with pytest.raises(ConfigError, match=r"holds another run \(config.yaml, files.json\); .* is kept in"):
+        RunFolder(run)
+    again = RunFolder(run, resumed=True)
+    assert waits(run)
+    again.text("metrics.json", "new")
+    assert not (run / ".replaced").exists() and mine(files(run)) == mine(before)
+
+
+def test_a_third_run_replaces_the_second_and_the_first_still_waits(run, before):
+    RunFolder(run, overwrite=True).text("config.yaml", "second")
+    third = RunFolder(run, overwrite=True)
+    assert set(files(run)) - set(MINE) == {"files.json", *(f".replaced/{n}" for n in (*OLD, "files.json"))}
+    with pytest.raises(RuntimeError), third.replacing():
+        raise RuntimeError
+    assert files(run) == before
+
+
+def test_a_folder_that_cannot_be_moved_aside_is_left_as_it_was(run, before, monkeypatch):
+    rename = Path.rename
+
+    def refuse(path, target):
+        if path.name == "recon.npz" and ".replaced" in str(target):
+            raise PermissionError(13, "Permission denied")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(ConfigError, match=r"cannot be written \(Permission denied\)"):
+        RunFolder(run, overwrite=True)
+    assert files(run) == before
+
+
+# ---- killed at any moment
+
+
+class Killed(BaseException):
+    """The process ended here."""
+
+
+class Fuse:
+    """Lets some changes of a folder happen, and ends the process at the next one, for good."""
+
+    def __init__(self, patch, left):
+        self.left = left
+        for owner_, name in ((Path, "rename"), (Path, "replace"), (Path, "unlink"), (os, "unlink")):
+            patch.setattr(owner_, name, self._counted(getattr(owner_, name)))
+
+    def _counted(self, function):
+        def change(*arguments, **settings):
+            if self.left <= 0:
+                raise Killed
+            self.left -= 1
+            return function(*arguments, **settings)
+
+        return change
+
+
+def replace_and_fail(path):
+    new = RunFolder(path, overwrite=True)
+    with pytest.raises(RuntimeError), new.replacing():
+        new.text("config.yaml", "new")
+        new.text("pinn/weights.npz", "new")
+        raise RuntimeError
+
+
+def replace_by_exchange(path):
+    exchange(write_run(path.parent / "staging", "new"), path)
+
+
+@pytest.mark.parametrize("change", [replace_and_fail, replace_by_exchange])
+def test_the_old_run_survives_a_kill_at_any_moment(run, before, change, tmp_path, monkeypatch):
+    """Until the new one is whole: in its place, or in ``.replaced``, from where a next failure brings it."""
+    ended = 0
+    for k in range(200):
+        copy = shutil.copytree(run, tmp_path / f"{k}" / "run")
+        with monkeypatch.context() as patch:
+            Fuse(patch, k)
+            try:
+                change(copy)
+            except Killed:
+                ended += 1
+            else:
+                break
+        mend(copy)
+        done = (copy / "config.yaml").exists() and (copy / "config.yaml").read_text() == "new config.yaml"
+        if done and not waits(copy):
+            assert set(files(copy)) == {*OLD, *MINE, "files.json"}
+        else:
+            put_back(copy)
+            found = {name: digest for name, digest in files(copy).items() if not name.endswith(".tmp")}
+            assert found == before, k
+    assert ended > 20
+    assert mine(files(copy)) == mine(before)
+
+
+def test_a_process_killed_between_leaves_a_run_that_is_found(run, before):
+    """Nothing of the new run stands yet: whoever comes next brings the old one back."""
+    make_way(run)
+    with pytest.raises(ConfigError, match=r"holds another run \(.replaced\); .*to have it back, move its"):
+        check_free(run, overwrite=False)
+    mend(run)
+    assert files(run) == before
+
+
+# ---- strangers
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "run.log", "visuals/history.png", "recons/gt/recon.npz"])
+@pytest.mark.parametrize("record", [None, {"name": "of another program"}, {"config.txt": ""}])
+def test_files_in_the_places_of_a_run_that_no_run_wrote_are_never_replaced(tmp_path, name, record):
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    if record is not None:
+        (tmp_path / "files.json").write_text(json.dumps(record))
+    before = files(tmp_path)
+    for overwrite in (False, True):
+        with pytest.raises(
+            ConfigError, match=r"holds .*, which no run of .* or choose another folder"
+        ) as error:
+            RunFolder(tmp_path, overwrite)
+        assert name in str(error.value) or "files.json" in str(error.value)
+    with pytest.raises(ConfigError, match="no run of this program"):
+        OutputFolder(tmp_path)
+    assert files(tmp_path) == before
+
+
+def test_a_record_leads_to_nothing_outside_of_its_folder(tmp_path):
+    write_run(tmp_path / "run")
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "train.npz").write_text("mine")
+    (tmp_path / "run" / "datasets").symlink_to(tmp_path / "elsewhere")
+    names = ["files.json", "../precious", str(tmp_path / "precious"), "datasets/train.npz", "visuals"]
+    (tmp_path / "run" / "files.json").write_text(json.dumps(dict.fromkeys(names, "")))
+    assert own_files(tmp_path / "run") == ["datasets", "files.json"]
+    for name in OLD:
+        (tmp_path / "run" / name).unlink()
+    RunFolder(tmp_path / "run", overwrite=True).text("metrics.json", "new")
+    assert (tmp_path / "precious").read_text() == (tmp_path / "elsewhere/train.npz").read_text() == "mine"
+    assert set(files(tmp_path / "run")) == {"files.json", "metrics.json", "pinn/", "recons/pinn/", "visuals/"}
+
+
+def test_a_run_that_listed_its_arrays_alone_is_known_by_the_names_of_a_run(run, before):
+    record = {"recons/pinn/recon.npz": before["recons/pinn/recon.npz"]}
+    (run / "files.json").write_text(json.dumps(record))
+    assert set(own_files(run)) == {*OLD, "files.json"}
+    new = RunFolder(run, overwrite=True)
+    new.text("metrics.json", "new")
+    assert set(files(run)) == {*MINE, "files.json", "metrics.json"} and mine(files(run)) == mine(before)
+
+
+def test_a_checkpoint_belongs_to_its_run_and_other_files_beside_it_do_not(run):
+    (run / "pinn/checkpoints/epoch00001-step0000002.npz").write_text("")
+    assert "pinn/checkpoints/epoch00001-step0000002.npz" in own_files(run)
+    assert "pinn/checkpoints/mine.npz" not in own_files(run)
+
+
+def test_the_owner_of_a_file(run):
+    assert owner(run / "metrics.json") == owner(run / "visuals/quality.png") == run.resolve()
+    assert owner(run / "notes.txt") is owner(run / "visuals/family.jpg") is owner(run.parent / "x") is None
+
+
+# ---- as a user meets it
+
+LINES = (*TINY, *TINY_UNROLLED, "models=[pinn]", "xla.compile=false")
+
+
+@pytest.fixture(scope="module")
+def small_scans(tmp_path_factory):
+    from workflows.simulate_scan import SimulateConfig, simulate_scan
+
+    folder = tmp_path_factory.mktemp("scans")
+    for count in (2, 6):
+        simulate_scan(SimulateConfig(output=str(folder / f"{count}.h5"), N=32, n_positions=count))
+    return folder
+
+
+def test_refusals_come_before_the_run_is_touched(run, before, small_scans, in_process):
+    scan, other = ROOT / "scripts/scan_workflow.py", small_scans / "6.h5"
+    for script, *words in (
+        (scan, f"data.file={small_scans / '2.h5'}"),
+        (scan, f"data.file={other}", f"data.mask_file={run / 'recons/pinn/recon.npz'}"),
+        (scan, f"data.file={run / 'metrics.json'}"),
+        (SCRIPT, *LINES, "batch_size=10000"),
+    ):
+        code, _, error = in_process(script, *words, f"output_dir={run}", "overwrite=true")
+        assert code == 2 and error.count("error:") == 1 and files(run) == before, error
+
+
+def test_a_run_that_fails_on_its_way_leaves_the_old_one(run, before, small_scans, in_process, monkeypatch):
+    """Of six patterns five are dark, which is only seen when they are all read."""
+    import workflows.scan
+
+    def fail(*_):
+        raise ConfigError("patterns: all are dark")
+
+    monkeypatch.setattr(workflows.scan, "prepared", fail)
+    words = (f"data.file={small_scans / '6.h5'}", f"output_dir={run}", "overwrite=true")
+    code, _, error = in_process(ROOT / "scripts/scan_workflow.py", *words)
+    assert code == 2 and "all are dark" in error and f"{run}: holds the run again" in error
+    assert files(run) == before
+
+
+def test_who_stops_a_run_is_told_where_the_old_one_is(run):
+    from ptycho.config import RunConfig
+    from workflows.training_jobs import Job, how_to_go_on
+
+    job = Job(RunConfig(overwrite=True), run, ("overwrite=true", f"output_dir={run}"))
+    assert "overwrite=true" in job.go_on and "resume" not in job.go_on
+    RunFolder(run, overwrite=True).config(job.config)
+    command, last = how_to_go_on([job]).splitlines()[1:]
+    assert command.endswith(f"resume={run}") and f"is kept in {run / '.replaced'}" in last
+
+
+def test_a_run_takes_the_place_of_another(run, before, in_process):
+    code, _, error = in_process(SCRIPT, *LINES, f"output_dir={run}", "overwrite=true")
+    assert code == 0, error
+    found = files(run)
+    assert mine(found) == mine(before) and not any(".replaced" in name for name in found)
+    assert set(own_files(run)) == set(found) - set(MINE)
+
+
+@pytest.mark.parametrize("name", ["metrics.json", "recons/pinn/recon.npz", "visuals/quality.png"])
+def test_no_program_replaces_a_file_of_a_run(run, before, name, small_scans, trained_run, in_process):
+    target = f"output={run / name}"
+    for script, *words in (
+        ("export_scan", f"run={trained_run}", "format=npz"),
+        ("simulate_scan", "n_positions=4", "N=32", "format=npz"),
+        ("export_model", f"run={trained_run}", "format=litert"),
+    ):
+        words = (*words, target, "overwrite=true")
+        code, _, error = in_process(ROOT / f"scripts/{script}.py", *words)
+        assert code == 2 and f"is a file of the run in {run}; choose another file" in error, error
+    code, _, error = in_process(ROOT / "scripts/inspect_scan.py", small_scans / "6.h5", target)
+    assert code == 2 and f"is a file of the run in {run}; choose another file" in error, error
+    words = ("model=x.tflite", "data=x.npz", f"output_dir={run / 'recons/pinn'}", "overwrite=true")
+    code, _, error = in_process(ROOT / "scripts/run_exported.py", *words)
+    assert code == 2 and f"is a file of the run in {run}" in error, error
+    assert files(run) == before
+
+
+def test_an_inspection_does_not_draw_over_the_scan(small_scans, in_process):
+    scan, before = small_scans / "6.h5", files(small_scans)
+    code, _, error = in_process(ROOT / "scripts/inspect_scan.py", scan, f"output={scan}")
+    assert code == 2 and "is what is read; choose another file" in error and files(small_scans) == before
+
+
+def test_a_picture_of_others_is_not_replaced(tmp_path, in_process):
+    (tmp_path / "recon.png").write_text("mine")
+    for overwrite in ("false", "true"):
+        words = ("model=x.tflite", "data=x.npz", f"output_dir={tmp_path}", f"overwrite={overwrite}")
+        code, _, error = in_process(ROOT / "scripts/run_exported.py", *words)
+        assert code == 2 and "holds recon.png" in error
+    assert (tmp_path / "recon.png").read_text() == "mine"
+
+
+def test_a_saved_model_with_files_of_others_is_not_replaced(tmp_path, trained_run, in_process):
+    out = tmp_path / "model"
+    (out / "assets.extra").mkdir(parents=True)
+    for name in ("saved_model.pb", "assets.extra/ptycho.json", "notes.txt"):
+        (out / name).write_text("x")
+    before = files(out)
+    words = (f"run={trained_run}", "format=saved_model", f"output={out}", "overwrite=true")
+    code, _, error = in_process(ROOT / "scripts/export_model.py", *words)
+    assert code == 2 and "holds notes.txt, which is none of a SavedModel's files" in error, error
+    assert files(out) == before
+
+
+def test_an_inference_takes_nothing_but_an_inference(trained_run, tmp_path, in_process):
+    out, data = tmp_path / "out", trained_run / "datasets/N32/gs2/test.npz"
+    words = (f"run={trained_run}", f"data={data}", "models=[pinn]", f"output_dir={out}")
+    code, _, error = in_process(ROOT / "scripts/infer.py", *words)
+    assert code == 0, error
+    assert set(own_files(out)) == set(files(out))
+    (out / "visuals/family.jpg").write_text("mine")
+    first = np.load(out / "recons/pinn/recon.npz")["object"]
+    code, _, error = in_process(ROOT / "scripts/infer.py", *words, "overwrite=true", "stitch=grid")
+    assert code == 0, error
+    assert (out / "visuals/family.jpg").read_text() == "mine"
+    assert set(own_files(out)) == set(files(out)) - {"visuals/family.jpg"}
+    assert not np.array_equal(first, np.load(out / "recons/pinn/recon.npz")["object"])

@@ -1,0 +1,1 @@
+"""What several test modules share: scans, command lines, files that break, reference loops."""

@@ -1,0 +1,64 @@
+"""The command line as a user meets it: in this process for quick answers, or in a fresh one."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "scripts" / "grid_lines_workflow.py"
+INFER = ROOT / "scripts" / "infer.py"
+
+# The smallest run that goes through everything: 16 training groups, 49 test groups.
+TINY = (
+    "N=32",
+    "size=96",
+    "nimgs_train=1",
+    "nimgs_test=1",
+    "nepochs=1",
+    "batch_size=4",
+    "max_groups_train=16",
+    "train.val_groups=4",
+)
+TINY_UNROLLED = ("model.stages=2", "model.width=8", "model.blocks=1")
+
+# Runs several command lines one after the other in one process; argv: one line of overrides each.
+SEVERAL = f"""
+import runpy, sys
+for line in sys.argv[1:]:
+    sys.argv = [{str(SCRIPT)!r}, *line.split()]
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as stop:
+        print("exit", stop.code, "tensorflow" in sys.modules, flush=True)
+"""
+
+
+def fresh(cwd, *arguments, **environment):
+    """Run Python with some arguments in a fresh process and folder; the completed process."""
+    clean = {key: value for key, value in os.environ.items() if key not in ("XLA_FLAGS", "HYDRA_FULL_ERROR")}
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        env=clean | {"TF_CPP_MIN_LOG_LEVEL": "2"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def files(folder):
+    """Every file, link and empty folder below a folder, by relative path, with a hash of its content."""
+    found = {}
+    for path in sorted(Path(folder).rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink():
+            found[name] = str(path.readlink())
+        elif path.is_file():
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        elif not path.is_dir():
+            found[name] = "neither a file nor a folder"
+        elif not any(path.iterdir()):
+            found[name + "/"] = ""
+    return found

@@ -1,0 +1,86 @@
+"""A made-up scan, and files of several formats with it."""
+
+import numpy as np
+
+J, H, W = 7, 9, 12  # patterns, rows, columns: odd, and not square
+M = (31, 34)  # of the object
+
+
+def _complex(rng, shape):
+    return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(np.complex64)
+
+
+class Made:
+    """A made-up scan, in the names of no format."""
+
+    def __init__(self):
+        rng = np.random.default_rng(5)
+        self.counts = rng.poisson(40, (J, H, W)).astype(np.uint16)
+        self.row, self.col = rng.uniform(4, 25, J), rng.uniform(6, 28, J)
+        self.probe = _complex(rng, (2, H, W))
+        self.object = _complex(rng, M)
+        self.bad = rng.random((H, W)) < 0.2
+
+
+class Frames:
+    """Patterns in memory that count how many were read at once."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype, self.most = array, array.shape, array.dtype, 0
+
+    def read(self, index):
+        found = self.array[index]
+        self.most = max(self.most, len(found))
+        return found
+
+    def close(self):
+        pass
+
+
+def save_npz(path, *, compressed=False, **arrays):
+    """An NPZ file with some arrays."""
+    (np.savez_compressed if compressed else np.savez)(path, **arrays)
+    return path
+
+
+def pinn(made, **changes):
+    """The keys of a PtychoPINN file; None takes one away."""
+    arrays = {"xcoords": made.col, "ycoords": made.row, "diff3d": made.counts, "probeGuess": made.probe[0]}
+    return {key: value for key, value in (arrays | changes).items() if value is not None}
+
+
+def tike(made, **changes):
+    corner = np.stack([made.row, made.col], axis=1).astype(np.float32)
+    data = np.fft.ifftshift(made.counts, axes=(1, 2))
+    arrays = {"data": data[None], "scan": corner[None], "probe": made.probe[None, None, None]}
+    return {key: value for key, value in (arrays | changes).items() if value is not None}
+
+
+def product(made, **changes):
+    arrays = {
+        "name": "a scan",
+        "probe_position_indexes": np.arange(J),
+        "probe_position_x_m": made.col * 1e-8,
+        "probe_position_y_m": made.row * 1e-8,
+        "probe": made.probe[None],
+        "probe_pixel_height_m": 2e-8,
+        "probe_pixel_width_m": 3e-8,
+        "object": made.object[None],
+        "object_center_x_m": -5e-7,
+        "object_center_y_m": 2e-7,
+        "object_pixel_height_m": 2e-8,
+        "object_pixel_width_m": 3e-8,
+        "probe_energy_eV": 8000.0,
+        "detector_object_distance_m": 1.5,
+    }
+    return {key: value for key, value in (arrays | changes).items() if value is not None}
+
+
+def equal(source, wanted):
+    """Patterns as they should be, read in slices and in any order."""
+    assert source.shape == wanted.shape and source.dtype == wanted.dtype
+    np.testing.assert_array_equal(source.read(slice(0, len(wanted))), wanted)
+    np.testing.assert_array_equal(source.read(slice(2, 4)), wanted[2:4])
+    np.testing.assert_array_equal(source.read(np.array([5, 0, 5])), wanted[[5, 0, 5]])
+    assert source.read(slice(3, 3)).shape == (0, *wanted.shape[1:])
+    source.close()

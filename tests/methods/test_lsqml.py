@@ -1,0 +1,259 @@
+"""The iterative arm: what goes to pty-chi's process and what comes back; by hand, pty-chi itself."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import yaml
+from helpers.cli import ROOT
+
+from ptycho.config import ConfigError, LsqmlConfig, ScanRunConfig
+from ptycho.config.mapping import from_mapping, to_mapping
+from ptycho.evaluation.registration import in_frame
+from ptycho.iterative.lsqml import INSTALL, LsqmlError, available, reconstruct
+from ptycho.iterative.lsqml_process import converged
+from ptycho.reconstruction.misfit import misfit
+from ptycho.reconstruction.stitching import covered
+
+N, M, S = 32, 75, 40.0
+PTYCHI_PYTHON = os.environ.get("PTYCHI_PYTHON")
+
+TRUTHFUL = """
+    import json
+    import sys
+    import numpy as np
+
+    scan, truth = np.load(sys.argv[2]), np.load({truth!r})
+    k = np.linalg.norm(scan["probe"][0]) / np.linalg.norm(truth["probe"])
+    image = np.pad(truth["object"] / k, ((7, 40), (3, 50)))  # of another size, and elsewhere
+    origin, roots, good = np.array([7, 3]), np.sqrt(scan["patterns"]), scan["good"]
+    row, col = np.fft.fftfreq({N})[:, None], np.fft.fftfreq({N})
+    away = 0
+    for position, root in zip(scan["positions"], roots):
+        whole = np.rint(position).astype(int)
+        part = position - whole
+        ramp = np.exp(-2j * np.pi * (row * part[0] + col * part[1]))
+        probe = np.fft.ifft2(np.fft.fft2(scan["probe"][0]) * ramp)
+        top, left = whole + origin
+        far = np.fft.fft2(probe * image[top : top + {N}, left : left + {N}], norm="ortho")
+        away += abs(np.fft.fftshift(abs(far)) - root)[good].sum()
+    r_factors = [0.5, away / roots[:, good].sum()]
+    for epoch, r in enumerate(r_factors, start=1):
+        print("pty-chi may say something, too")
+        print(json.dumps(dict(epoch=epoch, r_factor=r)), flush=True)
+    np.savez(
+        sys.argv[3], object=image.astype(np.complex64), origin=origin, probe=scan["probe"],
+        positions=scan["positions"], r_factors=r_factors, seconds=2.5, version="2.0", asked=scan["settings"]
+    )
+    np.savez({seen!r}, **scan)
+"""
+
+
+def smooth(rng, side, cut):
+    """A real random image without frequencies above ``cut`` of Nyquist, of mean zero and deviation one."""
+    nu = np.fft.fftfreq(side)
+    low = np.hypot(nu[:, None], nu) < cut / 2
+    image = np.fft.ifft2(np.fft.fft2(rng.normal(size=(side, side))) * low).real
+    return (image - image.mean()) / image.std()
+
+
+@pytest.fixture(scope="module")
+def made(dataset_of):
+    """A scan of 100 patterns with bad pixels, its object and its probe; by NumPy alone."""
+    rng = np.random.default_rng(3)
+    image = (0.8 + 0.08 * smooth(rng, M, 0.5)) * np.exp(0.5j * smooth(rng, M, 0.5))
+    axis = np.arange(N) - N // 2
+    distance = np.hypot(axis[:, None] - 0.3, axis + 0.2)
+    lens = np.exp(-((distance / 5) ** 2) + 0.1j * distance**2 + 0.1j * axis)  # dark at the window's edge
+    probe = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(lens)))
+    probe *= 30 / np.linalg.norm(probe)
+    grid = 4.2 * np.stack(np.divmod(np.arange(100), 10), axis=1)
+    positions = (grid + rng.uniform(0.5, 2.5, (100, 2))).astype(np.float32)
+    good = rng.random((N, N)) > 0.02
+    nu = np.fft.fftfreq(N)
+    amplitudes = []
+    for position in positions.astype(float):
+        whole = np.floor(position).astype(int)
+        part = position - whole
+        ramp = np.exp(-2j * np.pi * (nu[:, None] * part[0] + nu * part[1]))
+        wave = np.fft.ifft2(np.fft.fft2(probe) * ramp)
+        wave *= image[whole[0] : whole[0] + N, whole[1] : whole[1] + N]
+        rate = np.fft.fftshift(np.abs(S * np.fft.fft2(wave, norm="ortho")) ** 2)
+        amplitudes.append(np.where(good, np.sqrt(rng.poisson(rate)), 0))
+    data = dataset_of(
+        positions,
+        np.arange(100)[:, None],
+        N=N,
+        amplitudes=np.array(amplitudes, np.float32),
+        probe=probe,
+        photon_scale=S,
+        object_size=M,
+        region_size=N + 2,
+        good=good,
+        exact=True,
+    )
+    return data, image, probe
+
+
+def program(path, text):
+    """A Python program that is run in the place of an interpreter."""
+    path.write_text(f"#!{sys.executable}\n{textwrap.dedent(text)}")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_without_pty_chi_it_is_said_how_to_get_it(tmp_path):
+    bare = tmp_path / "bare"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # no installed package at all
+    bare.chmod(0o755)
+    told = available(str(bare))
+    assert told is not None and len(told.splitlines()) == 1
+    assert "No module named" in told and INSTALL in told and "iterative.python=" in told
+    missing = available(str(tmp_path / "none"))
+    assert "cannot be run (No such file or directory)" in missing and INSTALL in missing
+    assert available(program(tmp_path / "fine", "")) is None
+
+
+def test_what_comes_back_is_in_the_units_and_on_the_canvas_of_the_dataset(made, tmp_path):
+    data, image, probe = made
+    np.savez(tmp_path / "truth.npz", object=image, probe=S * probe)
+    names = {"truth": str(tmp_path / "truth.npz"), "seen": str(tmp_path / "seen.npz"), "N": N}
+    python = program(tmp_path / "fake", TRUTHFUL.format(**names))
+    advanced = []
+    settings = LsqmlConfig(python=python, epochs=7, modes=2, threads=1)
+    found = reconstruct(data, settings, seed=5, advance=advanced.append, scratch=tmp_path)
+    assert advanced == [100, 100] and len(found.r_factors) == 2
+    assert found.seconds == 2.5 and found.version == "2.0"
+    assert found.object.dtype == found.probe.dtype == np.complex64
+    np.testing.assert_allclose(found.object, image, atol=1e-5)
+    np.testing.assert_allclose(found.probe[0], probe, atol=1e-5 * np.abs(probe).max())
+    np.testing.assert_array_equal(found.positions, data.positions)
+    mask = covered(found.explained(data))[0]
+    assert mask[20:50, 20:50].all() and not mask[0, -1]
+
+    fit = misfit(found.object[None], found.explained(data))
+    assert fit.r_factor == pytest.approx(found.r_factors[-1], abs=1e-4)
+    assert fit.r_factor == pytest.approx(fit.r_noise, rel=0.02)
+    shifted = misfit(np.roll(found.object, 1, axis=1)[None], found.explained(data))
+    assert shifted.r_factor > 2 * fit.r_factor
+
+    seen = np.load(tmp_path / "seen.npz")
+    counts = np.asarray(data.amplitudes) ** 2
+    np.testing.assert_allclose(seen["patterns"], counts, rtol=1e-6)
+    np.testing.assert_array_equal(seen["good"], data.good)
+    far = np.fft.fftshift(np.abs(np.fft.fft2(seen["probe"][0], norm="ortho")) ** 2)
+    assert far[data.good].sum() == pytest.approx(counts.sum() / 100, rel=1e-5)
+    assert '"epochs": 7, "early": true, "modes": 2, "refine_positions": true, "start_positions": 10' in str(
+        seen["settings"]
+    )
+    assert not list(tmp_path.glob("lsqml-*"))
+
+
+def test_positions_that_left_the_canvas_are_brought_back(made, tmp_path):
+    data, image, probe = made
+    names = {"truth": str(tmp_path / "truth.npz"), "seen": str(tmp_path / "seen.npz"), "N": N}
+    np.savez(tmp_path / "truth.npz", object=image, probe=S * probe)
+    moved = TRUTHFUL.replace('positions=scan["positions"]', 'positions=scan["positions"] - [2, 0]')
+    found = reconstruct(data, LsqmlConfig(python=program(tmp_path / "fake", moved.format(**names))), seed=0)
+    assert found.positions.min() < 0
+    view = found.explained(data)
+    assert view.positions.min() == 0 and view.exact and view.group_size == 1
+    np.testing.assert_array_equal(found.unfitted(data).positions, data.positions)
+
+
+def test_a_failure_is_one_line_with_its_last_words(made, tmp_path):
+    data = made[0]
+    failing = program(tmp_path / "failing", "raise SystemExit('first\\nout of memory')")
+    with pytest.raises(LsqmlError, match=r"^lsqml: pty-chi ended with code 1: out of memory$"):
+        reconstruct(data, LsqmlConfig(python=failing), seed=0)
+    silent = program(tmp_path / "silent", "")
+    with pytest.raises(LsqmlError, match="its result cannot be read: no such file"):
+        reconstruct(data, LsqmlConfig(python=silent), seed=0)
+    with pytest.raises(LsqmlError, match=r"iterative.python=.*none: cannot be run"):
+        reconstruct(data, LsqmlConfig(python=str(tmp_path / "none")), seed=0)
+
+
+def test_patterns_of_two_objects_are_refused(dataset_of):
+    data = dataset_of(np.ones((2, 2)), [[0], [1]], image=[0, 1])
+    with pytest.raises(ConfigError, match="data=patterns of 2 objects: must be patterns of one object"):
+        reconstruct(data, LsqmlConfig(), seed=0)
+
+
+def test_it_ends_when_r_improves_by_less_than_a_thousandth_in_five_epochs():
+    assert not converged([0.3, 0.2])
+    assert not converged([0.2] * 5)
+    assert converged([0.2] * 6)
+    assert converged([0.2, 0.3, 0.3, 0.3, 0.3, 0.21])
+    assert not converged([0.2, 0.2, 0.2, 0.2, 0.2, 0.1997])
+    assert converged([0.2, 0.2, 0.2, 0.2, 0.2, 0.1999])
+
+
+def test_it_is_imported_without_torch_and_tensorflow():
+    code = "import sys, ptycho.iterative.lsqml; print({'torch', 'ptychi', 'tensorflow'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_the_configuration_of_a_scan_names_it():
+    for models in (["pinn", "lsqml"], ["lsqml", "pinn"], ["lsqml"]):
+        asked = {"epochs": 20, "modes": 2, "positions": False, "start_positions": 3, "threads": 2}
+        config = from_mapping({"data": {"file": "x"}, "models": models, "iterative": asked})
+        assert config.models == tuple(models) and config.iterative == LsqmlConfig(**asked)
+        assert from_mapping(to_mapping(config)) == config
+        assert config.networks == tuple(name for name in models if name == "pinn")
+    assert ScanRunConfig().models == () and ScanRunConfig(nepochs=3).models == ("pinn",)
+    written = yaml.safe_load((ROOT / "conf" / "iterative" / "lsqml.yaml").read_text())
+    assert written == asdict(LsqmlConfig())
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"models": ["x"]}, r"models=\[x\]: must be drawn from \[pinn, lsqml\]"),
+        ({"models": [], "solver": {"steps": 0}}, r"solver.steps=0, models=\[\]: nothing would reconstruct"),
+        ({"models": ["pinn", "baseline"]}, r"no truth to train the baseline with; must be drawn from"),
+        ({"models": ["lsqml", "lsqml"]}, "free of repetition"),
+        ({"iterative": {"epochs": 0}}, "iterative.epochs=0: must be an integer >= 1"),
+        ({"iterative": {"modes": 65}}, "iterative.modes=65: must be at most 64"),
+        ({"iterative": {"threads": 0}}, "iterative.threads=0: must be an integer >= 1"),
+        ({"iterative": {"python": ""}}, "iterative.python='': must be null, or the path of a Python"),
+        ({"iterative": {"epoch": 3}}, "iterative.epoch=3: unknown key; did you mean iterative.epochs"),
+    ],
+)
+def test_what_the_configuration_refuses(values, message):
+    with pytest.raises(ConfigError, match=message):
+        from_mapping({"data": {"file": "x"}} | values)
+
+
+def test_the_grid_lines_workflow_has_it_beside_its_networks():
+    config = from_mapping({"models": ["pinn", "baseline", "lsqml"], "iterative": {"epochs": 9}})
+    assert config.networks == ("pinn", "baseline") and config.iterative.epochs == 9
+
+
+@pytest.mark.iterative
+@pytest.mark.skipif(not PTYCHI_PYTHON, reason="PTYCHI_PYTHON names no interpreter that has pty-chi")
+@pytest.mark.parametrize("modes", [1, 2])
+def test_pty_chi_finds_the_object_of_a_simulated_scan(made, modes, record_property):
+    data, image, _ = made
+    assert available(PTYCHI_PYTHON) is None
+    epochs = []
+    settings = LsqmlConfig(python=PTYCHI_PYTHON, modes=modes, threads=2)
+    found = reconstruct(data, settings, seed=1, advance=epochs.append)
+    assert len(epochs) == len(found.r_factors) <= 100
+    assert found.probe.shape == (modes, N, N) and found.object.shape == (M, M)
+    assert np.abs(found.positions - data.positions).max() < 1
+    truth, known = in_frame(image, found.object, covered(found.explained(data))[0])
+    part = known & (np.add.outer(*(abs(np.arange(M) - M / 2),) * 2) < M / 3)
+    one, two = found.object[part], truth[part]
+    likeness = abs(np.vdot(one, two)) / (np.linalg.norm(one) * np.linalg.norm(two))
+    record_property("likeness", likeness)
+    record_property("r_factors", found.r_factors.tolist())
+    assert likeness > 0.98
+    if modes == 1:
+        fit = misfit(found.object[None], found.explained(data))
+        assert fit.r_factor == pytest.approx(found.r_factors[-1], abs=1e-3)
+        assert fit.r_factor < 1.2 * fit.r_noise

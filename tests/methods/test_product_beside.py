@@ -1,0 +1,199 @@
+"""A product in HDF5 beside patterns in NPZ, in metres and in pixels; our own needs no keys."""
+
+import h5py
+import numpy as np
+import pytest
+from helpers.scans import Frames, H, J, Made, W, pinn, save_npz, tike
+
+from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.config.data import DataConfig
+from ptycho.exports import product
+from ptycho.exports.exported_scan import ExportedScan
+from ptycho.exports.from_dataset import product_of
+from ptycho.preparation.dataset import measured_dataset
+from ptycho.preparation.prepare import understand
+from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
+from ptycho.readers.scans.table import open_scan
+
+PLACES = np.array([[0.0, 0.0], [3.0, 7.5], [6.0, 1.0], [2.0, 2.0], [9.0, 4.0], [1.0, 8.0], [5.0, 5.0]])
+DX = 2e-8
+
+
+@pytest.fixture
+def made():
+    return Made()
+
+
+def written(path, **changes):
+    """Our product of seven positions on an object of 40 × 30, of patterns of 12 × 12, without any."""
+    values = {
+        "positions": PLACES,
+        "probe": np.ones((1, 12, 12), np.complex64),
+        "object": np.ones((40, 30), np.complex64),
+        "pixel_m": (DX, DX),
+        "energy_eV": 8000.0,
+        "distance_m": 1.5,
+    }
+    product.write(path, ExportedScan(**(values | changes)))
+    return path
+
+
+def patterns_of(made, kind, path):
+    """The made-up counts in an NPZ file, with the positions that its format wants, of no meaning."""
+    arrays = {
+        "ptychodus_npz": {"patterns": made.counts, "bad_pixels": made.bad},
+        "ptychopinn": pinn(made),
+        "tike": tike(made),
+    }
+    return save_npz(path, **arrays[kind])
+
+
+@pytest.mark.parametrize("kind", ["ptychodus_npz", "ptychopinn", "tike"])
+def test_patterns_in_npz(made, kind, tmp_path):
+    """The middle of the first patch, (6, 6), is at (−14, −9) pixels from that of the object, (20, 15)."""
+    numbers = np.array([6, 0, 2, 5, 1, 9, 4])  # there is no pattern 9
+    path = written(tmp_path / "p.h5", numbers=numbers, detector_pixel_m=(75e-6, 55e-6))
+    beside = patterns_of(made, kind, tmp_path / "patterns.npz")
+    scan = open_scan(path, ReadOptions(patterns_file=str(beside)))
+    kept = [0, 1, 2, 4, 5, 6]
+    expected = PLACES[[np.flatnonzero(numbers == k)[0] for k in kept]] - [14, 9]
+    np.testing.assert_allclose(scan.positions / DX, expected, atol=1e-9)
+    counts = np.fft.ifftshift(made.counts, axes=(1, 2)) if kind == "tike" else made.counts
+    np.testing.assert_array_equal(scan.patterns.read(slice(0, 6)), counts[kept])
+    assert (scan.format, scan.domain, scan.unit) == ("ptychodus", "counts", "m")
+    assert scan.zero_frequency == ("corner" if kind == "tike" else "centre")
+    assert (scan.energy_eV, scan.distance_m, scan.detector_pixel_m) == (8000, 1.5, (75e-6, 55e-6))
+    assert scan.probe.shape == (1, 12, 12) and scan.object.shape == (40, 30)
+    assert any("1 of 7 patterns and 1 of 7 positions are left out" in line for line in scan.warnings)
+
+
+def test_npz_without_patterns_is_one_line(tmp_path):
+    path = written(tmp_path / "p.h5")
+    beside = save_npz(tmp_path / "other.npz", other=np.ones((3, 4)))
+    with pytest.raises(ConfigError, match=r"other\.npz: data\.patterns_file: no patterns .* other"):
+        open_scan(path, ReadOptions(patterns_file=str(beside)))
+
+
+@pytest.mark.parametrize("stated", [None, "px"])
+@pytest.mark.parametrize("kind", ["npz", "hdf5"])
+def test_a_product_in_pixels_has_no_metres(made, kind, stated, tmp_path):
+    path = written(tmp_path / "p.h5", pixel_m=None, energy_eV=None, distance_m=None)
+    if kind == "npz":
+        beside = patterns_of(made, "ptychodus_npz", tmp_path / "patterns.npz")
+    else:
+        beside = tmp_path / "patterns.h5"
+        with h5py.File(beside, "w") as file:
+            file["entry/data/data"] = made.counts
+    scan = open_scan(path, ReadOptions(patterns_file=str(beside), unit=stated))
+    assert scan.unit == "px" and scan.probe_pixel_m is None and scan.object_pixel_m is None
+    assert scan.detector_pixel_m is None and scan.energy_eV is None
+    np.testing.assert_allclose(scan.positions, PLACES - [14, 9])
+
+
+def test_pixels_of_a_cut_pattern_become_those_of_the_detector(made, tmp_path):
+    """A pattern that spans 4 of 9 × 12 detector pixels has an object pixel 9/4 and 12/4 as large."""
+    path = written(tmp_path / "p.h5", pixel_m=None, detector_side=4)
+    beside = patterns_of(made, "ptychodus_npz", tmp_path / "patterns.npz")
+    scan = open_scan(path, ReadOptions(patterns_file=str(beside)))
+    assert (H, W) == (9, 12)
+    np.testing.assert_allclose(scan.positions, (PLACES - [14, 9]) * [9 / 4, 3])
+
+
+def test_a_product_of_others_in_pixels(made, tmp_path):
+    """data.unit=px: pixel sizes of one are no metres."""
+    arrays = {"probe_position_x_m": made.col, "probe_position_y_m": made.row, "probe": made.probe}
+    with h5py.File(tmp_path / "p.h5", "w") as file:
+        for key, values in (arrays | {"probe_position_indexes": np.arange(J)}).items():
+            file[key] = values
+        for axis in ("height", "width"):
+            file["probe"].attrs[f"pixel_{axis}_m"] = 1.0
+    beside = patterns_of(made, "ptychodus_npz", tmp_path / "patterns.npz")
+    scan = open_scan(tmp_path / "p.h5", ReadOptions(patterns_file=str(beside), unit="px"))
+    assert scan.unit == "px" and scan.probe_pixel_m is None
+    np.testing.assert_array_equal(scan.positions, np.stack([made.row, made.col], axis=1))
+
+
+# ---- our own product, from a run on a measured file
+
+
+COUNT, SIDE = 30, 40
+
+
+def spots():
+    rng = np.random.default_rng(4)
+    square = np.square(np.arange(SIDE) - SIDE // 2)
+    mean = 300 * np.exp(-(square[:, None] + square) / 30)
+    return rng.poisson(mean * rng.uniform(0.6, 1.4, (COUNT, 1, 1))).astype(np.uint16)
+
+
+def run_product(path, unit, **stated):
+    """The product of a run on thirty patterns of 40 × 40, the fifth of them dark, by stated keys."""
+    frames = spots()
+    frames[4] = 0
+    places = np.random.default_rng(5).uniform(0, 20, (COUNT, 2))
+    raw = RawScan(
+        format="made up",
+        patterns=Frames(frames),
+        domain="counts",
+        zero_frequency="centre",
+        positions=places * (1e-7 if unit == "m" else 1),
+        unit=unit,
+        probe=np.ones((1, 16, 16), np.complex64),
+    )
+    config = DataConfig(file="scan", N=16, hot_pixels=False, **stated)
+    scan = understand(raw, config)
+    data, _ = measured_dataset(scan, ScanRunConfig(data=config), path.parent)
+    object_ = np.ones((data.object_size, data.object_size), np.complex64)
+    product.write(path, product_of(scan, data, object_, scan.pixel.metres))
+    beside = save_npz(path.with_name("patterns.npz"), patterns=frames, indexes=np.arange(COUNT))
+    return scan, beside
+
+
+@pytest.mark.parametrize(
+    ("unit", "stated"),
+    [
+        ("m", {"energy_eV": 8000.0, "distance_m": 2.0, "detector_pixel_m": 75e-6}),
+        ("m", {"energy_eV": 8000.0, "distance_m": 2.0, "detector_pixel_m": 75e-6, "bin": 2}),
+        ("px", {}),
+        ("px", {"bin": 2}),
+    ],
+)
+def test_our_product_beside_the_patterns_needs_no_keys(unit, stated, tmp_path):
+    """Cut to 16 and binned as before, positions and the object's pixel are what the run had."""
+    scan, beside = run_product(tmp_path / "product.h5", unit, **stated)
+    options = ReadOptions(patterns_file=str(beside))
+    raw = open_scan(tmp_path / "product.h5", options)
+    again = understand(raw, DataConfig(file="-", N=16, bin=stated.get("bin", 1), hot_pixels=False))
+    kept = np.setdiff1d(np.arange(COUNT), [4])
+    assert again.pixel.metres == (None if unit == "px" else pytest.approx(scan.pixel.metres))
+    np.testing.assert_allclose(
+        np.diff(again.positions, axis=0), np.diff(scan.positions[kept], axis=0), atol=1e-4
+    )
+    np.testing.assert_array_equal(again.patterns(slice(0, None)), scan.patterns(kept))
+    assert raw.detector_pixel_m == (None if unit == "px" else pytest.approx((75e-6, 75e-6)))
+
+
+def test_our_product_says_how_frames_are_turned(tmp_path):
+    run_product(tmp_path / "product.h5", "px", transpose=True, flip_cols=True)
+    with h5py.File(tmp_path / "product.h5") as file:
+        assert "turned as by data.transpose=true data.flip_cols=true." in file.attrs["comments"]
+    run_product(tmp_path / "straight.h5", "px")
+    with h5py.File(tmp_path / "straight.h5") as file:
+        assert "turned" not in file.attrs["comments"]
+
+
+@pytest.mark.parametrize("kind", ["npz", "hdf5"])
+def test_a_product_numbers_patterns_as_their_file_does(made, kind, tmp_path):
+    """Of patterns 0, 2, … 12 those with the numbers 2, 6 and 10 have positions: rows 1, 3 and 5."""
+    numbers = np.array([6, 2, 10])
+    path = written(tmp_path / "p.h5", positions=PLACES[:3], numbers=numbers)
+    if kind == "npz":
+        beside = save_npz(tmp_path / "patterns.npz", patterns=made.counts, indexes=2 * np.arange(J))
+        scan = open_scan(path, ReadOptions(patterns_file=str(beside)))
+        np.testing.assert_array_equal(scan.numbers, [2, 6, 10])
+        np.testing.assert_array_equal(scan.patterns.read(slice(0, 3)), made.counts[[1, 3, 5]])
+        return
+    with h5py.File(tmp_path / "patterns.h5", "w") as file:
+        file["entry/data/data"] = np.repeat(made.counts, 2, axis=0)
+    scan = open_scan(path, ReadOptions(patterns_file=str(tmp_path / "patterns.h5")))
+    np.testing.assert_array_equal(scan.numbers, [6, 2, 10])

@@ -1,0 +1,145 @@
+"""Scans of few patterns: what is asked for is brought down to what there is; what is too little is told."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import yaml
+from helpers.cli import ROOT
+
+from ptycho.config import ConfigError, OwnProbe, ScanRunConfig, ZonePlateProbe
+from ptycho.config.data import DataConfig
+from ptycho.methods.assessment import measurement_doubts
+from ptycho.preparation.dataset import joined, kept_out, number_kept_out, training_and_validation
+from ptycho.scan.dataset import Dataset
+from workflows.scan_plan import planned
+from workflows.simulate_scan import SimulateConfig, simulate_scan
+
+SCRIPT = ROOT / "scripts" / "scan_workflow.py"
+
+
+@pytest.fixture(scope="module")
+def scan_of(tmp_path_factory):
+    """``scan_of(count)``: a file with so many patterns of 32 × 32."""
+    folder = tmp_path_factory.mktemp("small")
+
+    def make(count):
+        path = folder / f"{count}.h5"
+        if not path.exists():
+            probe = ZonePlateProbe()
+            simulate_scan(SimulateConfig(output=str(path), N=32, n_positions=count, probe=probe))
+        return path
+
+    return make
+
+
+def dataset(count, group_size=3, tiles=True):
+    """Patterns 3 px apart on a line, of 16 × 16."""
+    rng = np.random.default_rng(count)
+    positions = np.stack([np.zeros(count), 3.0 * np.arange(count)], axis=1).astype(np.float32)
+    probe = (rng.normal(size=(16, 16)) + 1j * rng.normal(size=(16, 16))).astype(np.complex64)
+    single = Dataset(
+        amplitudes=rng.poisson(9, (count, 16, 16)).astype(np.float32),
+        positions=positions,
+        image=np.zeros(count, np.int32),
+        groups=np.arange(count, dtype=np.int32)[:, None],
+        probe=probe,
+        photon_scale=1.0,
+        object_size=16 + 3 * count,
+        region_size=16,
+        tiles=tiles,
+    )
+    return single.regrouped(group_size)
+
+
+@pytest.mark.parametrize("tiles", [False, True])
+@pytest.mark.parametrize("count", [3, 4, 5, 8, 12, 20, 37, 60])
+def test_group_size_is_a_wish(scan_of, tmp_path, count, tiles):
+    """The run that is asked for by default wants tiles of 64."""
+    data = dataset(count, 64, tiles)
+    kept, _ = kept_out(data, 0.05, seed=0)
+    assert data.group_size == count and data.subset(kept, 64).group_size == len(kept)
+
+
+@pytest.mark.parametrize("count", [3, 20, 60])
+def test_the_default_run_is_planned_for_few_patterns(scan_of, count):
+    asked = ScanRunConfig(data=DataConfig(file=str(scan_of(count))), run="pretrained")
+    assert planned(asked).patterns_in_group == 64
+
+
+@pytest.mark.parametrize(
+    ("count", "fraction", "out"),
+    [(3, 0.5, 0), (4, 0.5, 1), (5, 0.5, 2), (7, 0.5, 4), (20, 0.05, 1), (60, 0.05, 3), (8, 0, 0)],
+)
+def test_three_patterns_are_always_fitted(count, fraction, out):
+    assert number_kept_out(count, fraction) == out
+    kept, left = kept_out(dataset(count), fraction, seed=0)
+    assert len(left) == out and sorted([*kept, *left]) == list(range(count))
+
+
+def test_two_patterns_are_refused_before_anything_is_written(scan_of, in_process, tmp_path):
+    for overrides in ([f"data.file={scan_of(2)}"], [f"data.file={scan_of(3)}", "data.frames=2"]):
+        code, _, error = in_process(SCRIPT, *overrides, f"output_dir={tmp_path / 'run'}")
+        assert code == 2 and error.count("error:") == 1
+        assert "2 of its patterns can be used; must be at least 3" in error and "data.frames" in error
+        assert not (tmp_path / "run").exists()
+
+
+def test_a_network_bound_to_larger_groups_is_refused(scan_of, finished, monkeypatch):
+    """As the weights of ``unet`` are; those of ``unrolled`` go with groups of any size."""
+
+    def plan(count):
+        return planned(ScanRunConfig(data=DataConfig(file=str(scan_of(count))), run=str(finished)))
+
+    found = plan(3)
+    assert found.patterns_in_group == 37
+    monkeypatch.setattr(type(found.model), "FIXED", ("N", "group_size"))
+    assert plan(12).patterns_in_group == 7
+    with pytest.raises(ConfigError, match=r"bound to group_size=7, and 3 patterns of the scan are fitted"):
+        plan(3)
+
+
+def test_one_group_both_trains_and_validates():
+    data = dataset(4, 64)
+    one = replace(data, groups=data.groups[:1])
+    training, validation = training_and_validation(one, 0.05, seed=0)
+    assert training.n_groups == validation.n_groups == 1
+
+
+def test_joined_scans_have_groups_of_one_size():
+    both = joined([dataset(5, 64), dataset(9, 64)])
+    assert both.group_size == 5 and set(both.groups.ravel()) == set(range(14))
+    assert all(len(set(both.image[group])) == 1 for group in both.groups)
+
+
+def test_few_measured_numbers_are_flagged(caplog):
+    """16² numbers a pattern; unknown are two modes of 16² and the object, each of two real numbers."""
+    probe = OwnProbe()
+    assert measurement_doubts(dataset(4), probe) == ["few_measurements"]
+    assert "few_measurements: 4 patterns have" in caplog.text
+    assert measurement_doubts(dataset(60), probe) == []
+    known = OwnProbe(learn=False)
+    assert measurement_doubts(dataset(20), probe) and not measurement_doubts(dataset(20), known)
+
+
+@pytest.fixture(scope="module")
+def finished(scan_of, tmp_path_factory, in_process_once):
+    """A network trained on 7 patterns in groups of more, in a run that is complete."""
+    folder = tmp_path_factory.mktemp("finished")
+    overrides = (
+        *(f"data.file={scan_of(7)}", "group_size=37", "tiles=true", "nepochs=1", "free_fraction=0.1"),
+        *("model.stages=1", "model.width=8", "xla.compile=false", "solver.steps=2", "stitch.passes=2"),
+    )
+    code, _, error = in_process_once(SCRIPT, *overrides, f"output_dir={folder / 'run'}", cwd=folder)
+    assert code == 0, error
+    assert "group_size=37 is more than there are patterns" in error
+    assert "batch_size=8: is more than there are groups; they are one batch" in error
+    return folder / "run"
+
+
+def test_seven_patterns_are_reconstructed(finished):
+    metrics = json.loads((finished / "metrics.json").read_text())
+    assert metrics["understood"]["groups"][0].endswith("of 7") and metrics["pinn"]["r_factor"] < 1
+    assert "few_measurements" in metrics["refined"]["flags"] and "few_measurements" in metrics["conventions"]
+    assert yaml.safe_load((finished / "config.yaml").read_text())["group_size"] == 37

@@ -1,0 +1,364 @@
+"""A network for many scans: the loss that it is trained by, a given start, the misfit that it is told."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import reference
+from helpers.pretraining import CLEAN, FORMS, batch_of, config_of
+
+from ptycho.config import UnrolledModel
+from ptycho.config.mapping import from_mapping, to_mapping
+from ptycho.networks.geometry import Geometry
+from ptycho.networks.losses import amplitude_error, object_error
+from ptycho.networks.unrolled import Unrolled
+from ptycho.networks.weights import get_weights
+from ptycho.training.pretraining import geometry_of_form
+
+
+def network_of(geometry, seed=0, trained=False, **settings):
+    """Untrained, it is the bare iteration; ``trained``: its last convolutions are drawn, too."""
+    model = UnrolledModel(**({"stages": 2, "width": 8, "misfit": True} | settings))
+    network = Unrolled(settings=model, geometry=geometry, seed=seed, name="generator")
+    network.build((2, geometry.group_size, geometry.N, geometry.N))
+    if trained:
+        rng = np.random.default_rng(seed)
+        for cnn in network.cnns:
+            cnn.tail.kernel.assign(0.03 * rng.normal(size=cnn.tail.kernel.shape))
+    return network
+
+
+def relative(found, expected):
+    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
+
+
+# ---- the loss
+
+
+def waves(*rows):
+    return tf.constant(np.array([rows]), tf.complex64)
+
+
+def error_of(found, target, light):
+    return object_error(waves(*found), waves(*target), tf.constant([light], tf.float32)).numpy()
+
+
+def test_object_error_by_hand():
+    """Weights ``1/1.1`` and ``0.1/0.2``; a pixel with less than 10⁻³ of the light has none."""
+    target, found = [[1, 3j], [0, 50]], [[1, 1j], [0, -70]]
+    light, w, v = [[1, 0.1], [0.1, 1e-4]], 1 / 1.1, 0.5
+    mean = (w * 1 + v * 3j) / (w + 2 * v)
+    contrast = w * abs(1 - mean) + v * abs(3j - mean) + v * abs(mean) + 0.003 * (w + 2 * v)
+    assert error_of(found, target, light)[0] == pytest.approx(v * 2 / contrast, rel=1e-5)
+
+
+def test_object_error_against_a_loop():
+    rng = np.random.default_rng(0)
+    found, target = (reference.random_complex(rng, (2, 5, 5)) for _ in range(2))
+    light = rng.uniform(0, 1, (2, 5, 5))
+    for b in range(2):
+        light[b, 0, 0] = 1
+        pixels = [
+            (*values, values[2] / (values[2] + 0.1))
+            for values in zip(*(a[b].flat for a in (found, target, light)), strict=True)
+        ]
+        total = sum(w for *_, w in pixels)
+        turn = np.exp(-1j * np.angle(sum(w * o * np.conj(t) for o, t, _, w in pixels)))
+        mean = sum(w * t for _, t, _, w in pixels) / total
+        wrong = sum(w * abs(o * turn - t) for o, t, _, w in pixels)
+        expected = wrong / (sum(w * abs(t - mean) for _, t, _, w in pixels) + 0.003 * total)
+        assert error_of(found[b], target[b], light[b])[0] == pytest.approx(expected, rel=1e-4)
+
+
+def test_amplitude_error_against_a_loop():
+    rng = np.random.default_rng(0)
+    found, target = (reference.random_complex(rng, (2, 5, 6)) for _ in range(2))
+    light = rng.uniform(0, 1, (2, 5, 6)).astype(np.float32)
+    light[:, 0, 0], light[:, 0, 1] = 1, 5e-4
+    computed = amplitude_error(*(tf.constant(a, tf.complex64) for a in (found, target)), light).numpy()
+    for b in range(2):
+        pixels = [
+            (abs(o), abs(t), lit / (lit + 0.1))
+            for o, t, lit in zip(*(a[b].flat for a in (found, target, light)), strict=True)
+            if lit > 1e-3
+        ]
+        total = sum(w for *_, w in pixels)
+        mean = sum(w * t for _, t, w in pixels) / total
+        wrong = sum(w * abs(o - t) for o, t, w in pixels)
+        expected = wrong / (sum(w * abs(t - mean) for _, t, w in pixels) + 0.03 * total)
+        assert computed[b] == pytest.approx(expected, rel=1e-4)
+
+
+def test_amplitude_error_does_not_see_phases():
+    found, target, light = random_objects()
+    turned = np.abs(target) * np.exp(1j * np.angle(found))
+    np.testing.assert_allclose(amplitude_error(turned.astype(np.complex64), target, light), 0, atol=1e-5)
+    assert np.all(amplitude_error(found, target, light).numpy() > 0.1)
+
+
+def random_objects(seed=1, side=7):
+    rng = np.random.default_rng(seed)
+    found, target = (reference.random_complex(rng, (3, side, side)).astype(np.complex64) for _ in range(2))
+    light = rng.uniform(0, 1, (3, side, side)).astype(np.float32)
+    return found, target, light
+
+
+def test_object_error_does_not_see_a_global_phase():
+    found, target, light = random_objects()
+    expected = object_error(found, target, light).numpy()
+    turned = found * np.exp(1j * np.array([0.5, 2.0, -3.0], np.complex64))[:, None, None]
+    np.testing.assert_allclose(object_error(turned.astype(np.complex64), target, light), expected, rtol=1e-5)
+    np.testing.assert_allclose(object_error(target, target, light), 0, atol=1e-5)
+    again = target * np.exp(2j).astype(np.complex64)
+    np.testing.assert_allclose(object_error(again, target, light), 0, atol=1e-5)
+    assert np.all(object_error(target.conj(), target, light).numpy() > 0.3)
+
+
+def test_object_error_of_the_weighted_mean_is_one_whatever_the_contrast():
+    _, target, light = random_objects()
+    weights = light / (light + 0.1)
+    weights[light <= 1e-3] = 0
+    mean = np.sum(weights * target, axis=(1, 2)) / np.sum(weights, axis=(1, 2))
+    constant = np.broadcast_to(mean[:, None, None], target.shape).astype(np.complex64)
+    far = np.sum(weights * np.abs(target - constant), axis=(1, 2)) / np.sum(weights, axis=(1, 2))
+    for contrast in (1.0, 0.05):
+        dim = (constant + contrast * (target - constant)).astype(np.complex64)
+        expected = contrast * far / (contrast * far + 0.003)
+        np.testing.assert_allclose(object_error(constant, dim, light), expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["found", "target", "both", "equal"])
+def test_the_gradient_of_object_error_is_finite_at_zero(name):
+    found, target, light = random_objects()
+    if name in ("found", "both"):
+        found = 0 * found
+    if name in ("target", "both"):
+        target = 0 * target
+    variable = tf.constant(target if name == "equal" else found)
+    with tf.GradientTape() as tape:
+        tape.watch(variable)
+        error = object_error(variable, target, light)
+    assert np.isfinite(error).all() and np.isfinite(tape.gradient(error, variable)).all()
+
+
+def test_the_gradient_of_object_error_is_that_of_finite_differences():
+    found, target, light = random_objects(side=3)
+    variable = tf.constant(found)
+    with tf.GradientTape() as tape:
+        tape.watch(variable)
+        total = tf.reduce_sum(object_error(variable, target, light))
+    gradient = tape.gradient(total, variable).numpy()
+    way = reference.random_complex(np.random.default_rng(3), found.shape)
+    step = 1e-3
+    there, back = (
+        np.sum(object_error((found + sign * step * way).astype(np.complex64), target, light))
+        for sign in (1, -1)
+    )
+    assert np.sum((gradient.conj() * way).real) == pytest.approx((there - back) / (2 * step), rel=0.01)
+
+
+# ---- the network
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_probe_for_each_group_is_as_one_for_all_group_by_group(name):
+    form, batch = batch_of(name)
+    network = network_of(geometry_of_form(form), trained=True)
+    together = network(batch["x"], batch["offsets"], batch["probe"]).numpy()
+    assert relative(batch["probe"][0], batch["probe"][1]) > 0.1
+    for b in range(2):
+        x, offsets = batch["x"][b : b + 1], batch["offsets"][b : b + 1]
+        alone = network(x, offsets, batch["probe"][b, 0]).numpy()
+        np.testing.assert_allclose(alone[0], together[b], atol=1e-4 * np.abs(together).max())
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_start_of_zeros_is_none(name):
+    form, batch = batch_of(name)
+    network = network_of(geometry_of_form(form), trained=True)
+    arguments = batch["x"], batch["offsets"], batch["probe"]
+    without, zeros = network(*arguments), network(*arguments, tf.zeros_like(batch["target"]))
+    np.testing.assert_allclose(without, zeros, atol=1e-5)
+
+
+def test_where_a_start_is_zero_the_constant_stands():
+    form, batch = batch_of("group")
+    network = network_of(geometry_of_form(form))
+    x, offsets, probe = batch["x"], batch["offsets"], batch["probe"]
+    power = [np.sum(x[b].numpy() ** 2) / 3 / np.sum(np.abs(probe[b]) ** 2) for b in range(2)]
+    level = np.broadcast_to(np.sqrt(power)[:, None, None], batch["target"].shape).astype(np.complex64)
+    given = np.where(np.random.default_rng(0).random(level.shape) < 0.5, batch["target"], 0)
+    filled = np.where(given == 0, level, given)
+    expected, found = network(x, offsets, probe, filled), network(x, offsets, probe, given)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert relative(found, network(x, offsets, probe)) > 1e-3
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_truth_stays_where_it_is(name, within):
+    """Without noise; without a start, the same two stages are far from it."""
+    form, batch = batch_of(name)
+    network = network_of(geometry_of_form(form))
+    arguments = batch["x"], batch["offsets"], batch["probe"]
+    lit = batch["light"] > 0.05
+    target = batch["target"][lit]
+    within("from the truth", relative(network(*arguments, batch["target"])[lit], target), below=2e-3)
+    within("from nothing", relative(network(*arguments)[lit], target), above=0.03)
+
+
+def test_a_start_reaches_beyond_what_the_probe_lights():
+    """Where the support is smaller than the pattern, the rest of the region is the start's."""
+    form, batch = batch_of("group")
+    dark = np.abs(np.arange(16) - 7.5) > 5
+    probe = np.where(dark[:, None] | dark, 0, batch["probe"])
+    network = network_of(replace(geometry_of_form(form), support=10, exact=False))
+    target = batch["target"].numpy()
+    found = network(batch["x"], batch["offsets"], probe, target).numpy()
+    edge = np.ones(found.shape[1:], bool)
+    edge[3:-3, 3:-3] = False
+    np.testing.assert_allclose(found[:, edge], target[:, edge], atol=1e-6)
+    assert np.abs((found - target)[:, ~edge]).max() > 1e-3
+
+
+def slow_misfit(batch, b, reach):
+    """¼ log √(Σ |change|² / Σ x² + 10⁻⁸) of the constant of an example without modes, in double precision."""
+    x, probe = batch["x"][b].numpy().astype(float), batch["probe"][b, 0].numpy().astype(complex)
+    seen = np.maximum(x, 0)
+    level = np.sqrt(np.sum(seen**2) / len(x) / np.sum(np.abs(probe) ** 2))
+    left = 0.0
+    for pattern, offset in zip(x, batch["offsets"][b].numpy().astype(float), strict=True):
+        far = reference.far_field(reference.moved(probe, offset - np.floor(offset + 0.5)) * level)
+        wanted = np.where(pattern < 0, np.abs(far), pattern * np.abs(far) / np.sqrt(np.abs(far) ** 2 + 1e-6))
+        left += np.sum((wanted - np.abs(far)) ** 2)  # unitary: as of the waves
+    return np.log(np.sqrt(left / np.sum(seen**2) + 1e-8)) / 4
+
+
+@pytest.mark.parametrize("bad", [0.0, 1.0])
+@pytest.mark.parametrize("name", ["group", "single"])
+def test_the_cnns_are_told_the_misfit(name, bad, monkeypatch):
+    """And besides it the object and its update, in which each pixel has its own."""
+    form, batch = batch_of(name, measurement=replace(CLEAN, bad_share=bad, bad_pixels=(0.2, 0.2)))
+    network = network_of(geometry_of_form(form), stages=1)
+    told = []
+
+    def call(features, _):
+        told.append(features)
+        return features[..., :2], features
+
+    monkeypatch.setattr(network.cnns[0], "call", call)
+    network(batch["x"], batch["offsets"], batch["probe"])
+    (features,) = told
+    assert features.shape == (2, form.region_size, form.region_size, 6)
+    for b in range(2):
+        expected = slow_misfit(batch, b, form.reach)
+        np.testing.assert_allclose(features[b, ..., 5], expected, atol=2e-4)
+        assert np.ptp(features[b, ..., 0]) > 0.01
+
+
+def misfits(network, batch, start):
+    """What each stage is told."""
+    told, features = [], network._features
+    network._features = lambda *arguments: told.append(arguments[-1].numpy()) or features(*arguments)
+    network(batch["x"], batch["offsets"], batch["probe"], start)
+    network._features = features
+    return np.array(told)[..., 0, 0]  # (stages, B)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_misfit_falls_and_is_that_of_noise_at_the_truth(name):
+    form, batch = batch_of(name)
+    network = network_of(geometry_of_form(form), stages=4)
+    constant = misfits(network, batch, tf.zeros_like(batch["target"]))
+    assert np.all(np.diff(constant, axis=0) < 0)
+    truth = misfits(network, batch, batch["target"])
+    assert np.all(4 * truth[0] < np.log(2e-3)) and np.all(4 * truth[0] >= np.log(1e-4) - 1e-3)
+
+
+def test_the_misfit_does_not_depend_on_the_units_of_patterns():
+    form, batch = batch_of("group")
+    network = network_of(geometry_of_form(form), stages=1)
+    start = tf.zeros_like(batch["target"])
+    once = misfits(network, batch, start)
+    stronger = batch | {"x": 3 * batch["x"], "probe": 3 * batch["probe"]}
+    np.testing.assert_allclose(misfits(network, stronger, start), once, atol=2e-3)
+
+
+def test_resized_networks_share_their_variables():
+    first, other = (geometry_of_form(form) for form in config_of("group", "modes").forms)
+    network = network_of(first)
+    resized = network.resized(other)
+    assert resized.geometry == other and network.geometry == first
+    assert [id(v) for v in resized.variables] == [id(v) for v in network.variables]
+    _, batch = batch_of("modes")
+    arguments = batch["x"], batch["offsets"], batch["probe"]
+    before = resized(*arguments).numpy()
+    np.testing.assert_array_equal(before, network_of(other)(*arguments))
+    network.level.assign(0.5)
+    assert relative(resized(*arguments), before) > 0.05
+
+
+def test_without_a_misfit_networks_have_the_weights_that_they_had():
+    geometry = Geometry(16, 20, 3, 16)
+    old, new = (
+        {path: value.shape for path, value in get_weights(network_of(geometry, misfit=misfit)).items()}
+        for misfit in (False, True)
+    )
+    heads = {path for path in old if old[path] != new[path]}
+    assert old.keys() == new.keys() and len(heads) == 2 and all("head" in path for path in heads)
+    assert {old[path] for path in heads} == {(3, 3, 4 * 5, 8)}
+    assert {new[path] for path in heads} == {(3, 3, 4 * 6, 8)}
+    assert UnrolledModel().misfit is False
+
+
+def test_old_configurations_have_no_misfit():
+    stored = to_mapping(from_mapping({}))
+    del stored["model"]["misfit"]
+    assert from_mapping(stored).model == UnrolledModel()
+
+
+def test_eager_and_compiled_agree_with_a_start():
+    form, batch = batch_of("modes", measurement=replace(CLEAN, start_share=1.0, bad_share=1.0))
+    network = network_of(geometry_of_form(form), trained=True, stages=1)
+    arguments = [batch[key] for key in ("x", "offsets", "probe", "start")]
+    eager = network(*arguments).numpy()
+    compiled = tf.function(lambda *a: network(*a), jit_compile=True)(*arguments)
+    np.testing.assert_allclose(compiled, eager, atol=1e-4 * np.abs(eager).max())
+
+
+# ---- physics alone, and what a stage hands on
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_updates_by_physics_alone_are_those_of_an_untrained_network(name):
+    """Its corrections are zero: three stages are three updates; from a start, with dead pixels."""
+    form, batch = batch_of(name, measurement=replace(CLEAN, start_share=1.0, bad_share=1.0))
+    network = network_of(geometry_of_form(form), stages=3)
+    inputs = [batch[key] for key in ("x", "offsets", "probe", "start")]
+    found, expected = network.iterated(*inputs, tf.constant(3)), network(*inputs)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert np.abs(network.iterated(*inputs, tf.constant(2)) - expected).max() > 1e-4
+    begun = network.iterated(*inputs, tf.constant(0)).numpy()
+    given = batch["start"].numpy()
+    np.testing.assert_array_equal(begun[given != 0], given[given != 0])
+
+
+def test_a_stage_is_given_the_hidden_channels_of_the_one_before():
+    """Through weights that begin with zero: then it is as without."""
+    form, batch = batch_of("group")
+    inputs = [batch[key] for key in ("x", "offsets", "probe")]
+    network = network_of(geometry_of_form(form), stages=2, memory=True)
+    first, second = network.cnns
+    assert first.recall is None and second.recall.kernel.shape == (1, 1, 8, 8)
+    rng = np.random.default_rng(0)
+    second.tail.kernel.assign(rng.normal(0, 0.1, second.tail.kernel.shape))
+    forgetful = network(*inputs).numpy()
+    kept, plain = get_weights(network), network_of(geometry_of_form(form), stages=2)
+    for variable in plain.variables:
+        variable.assign(kept[variable.path.replace(plain.name, network.name, 1)])
+    np.testing.assert_allclose(plain(*inputs), forgetful, atol=1e-6)
+    second.recall.kernel.assign(rng.normal(0, 0.5, second.recall.kernel.shape))
+    recalling = network(*inputs).numpy()
+    assert np.abs(recalling - forgetful).max() > 1e-4
+    first.head.bias.assign(first.head.bias + 1.0)  # its tail is zero: nothing but what is handed on
+    assert np.abs(network(*inputs).numpy() - recalling).max() > 1e-4

@@ -1,0 +1,209 @@
+"""The generators: what they can represent, and that the physics around them is the measurement."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import reference
+
+from ptycho import physics
+from ptycho.config import FileProbe, IdealDiskProbe, ScanConfig, XlaConfig, ZonePlateProbe
+from ptycho.scan.batches import batch_of
+from ptycho.simulation.simulate import noise_free_amplitudes, simulate
+
+GROUPS = np.array([0, 5, 11])
+
+
+def arguments(data, groups=GROUPS):
+    batch = batch_of(data, groups)
+    return batch["x"], batch["offsets"], tf.constant(data.model_probe)
+
+
+def noise_free(data):
+    """The dataset with its amplitudes replaced by their means."""
+    waves = noise_free_amplitudes(data.objects[0], data.probe, data.positions)
+    return replace(data, amplitudes=(data.photon_scale * waves).astype(np.float32))
+
+
+def true_regions(data, groups):
+    N, R = data.N, data.region_size
+    corners = [reference.region_origin(data.positions[data.groups[g]], R, N) for g in groups]
+    return np.array([reference.cut(data.objects[0], [int(v) for v in c], R) for c in corners], np.complex64)
+
+
+def relative(found, expected):
+    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
+
+
+@pytest.fixture(scope="module", params=["ideal_disk", "zone_plate", "npz"])
+def probe_name(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def clean(probe_name, small_config, tmp_path_factory):
+    """Noise-free training data with each probe."""
+    row, col = np.mgrid[:47, :47] - 23
+    wave = np.exp(-((row - 2) ** 2 + 1.5 * col**2) / 150 + 1j * (0.01 * row * col - 0.2 * row))
+    path = tmp_path_factory.mktemp("probe") / "probe.npz"
+    np.savez(path, probeGuess=wave)
+    probes = {
+        "ideal_disk": IdealDiskProbe(),
+        "zone_plate": ZonePlateProbe(),
+        "npz": FileProbe(str(path)),
+    }
+    return noise_free(simulate(small_config(probe=probes[probe_name]))["train"])
+
+
+def test_the_true_object_explains_the_data_through_unrolled(clean, build_network):
+    model, data = build_network("unrolled", clean)
+    x, offsets, probe = arguments(data)
+    regions = true_regions(data, GROUPS)
+    reach = model.generator.side
+    outside = physics.pad_to(tf.ones((reach, reach)), data.region_size).numpy() == 0
+    regions[:, outside] = 0.5  # the part that the generator leaves at its start
+    predicted = model.predict_amplitudes(tf.constant(regions), offsets, probe)
+    assert relative(predicted, x) < 1e-6
+
+
+# Of the amplitudes' norm: what the centre of the object alone leaves unexplained, whatever a network learns.
+TRUNCATION = {
+    "unet": {"ideal_disk": 0.019, "zone_plate": 0.208, "npz": 0.282},
+    "unet_big": {"ideal_disk": 0.0, "zone_plate": 0.127, "npz": 0.167},
+}
+
+
+@pytest.mark.parametrize("name", TRUNCATION)
+def test_unet_can_explain_the_data_but_for_the_edge_of_the_object(clean, probe_name, build_network, name):
+    model, data = build_network(name, clean)
+    x, offsets, probe = arguments(data)
+    half = data.N // 2
+    square = physics.pad_to(tf.ones((half, half)), data.N)
+    support = physics.pad_to(square, data.region_size).numpy() > 0
+    if name == "unet_big":
+        positions = offsets + (data.region_size - data.N) / 2
+        squares = tf.broadcast_to(square, (*positions.shape[:2], data.N, data.N))
+        support = physics.place_patches(squares, positions, (data.region_size,) * 2).numpy() > 0
+    regions = true_regions(data, GROUPS) * support
+    error = relative(model.predict_amplitudes(tf.constant(regions), offsets, probe), x)
+    assert error == pytest.approx(TRUNCATION[name][probe_name], abs=0.003)
+
+
+@pytest.mark.parametrize("shift", [(9.0, -7.0), (-4.5, 2.25)])
+def test_patterns_beyond_the_region_see_its_mean(clean, build_network, shift):
+    """What a neighbouring pattern should look like, by loops on a region set into its own mean."""
+    model, data = build_network("unrolled", clean)
+    region = true_regions(data, GROUPS[:1])[0]
+    margin = 12
+    padded = np.full((len(region) + 2 * margin,) * 2, region.mean(), np.complex64)
+    padded[margin:-margin, margin:-margin] = region
+    position = np.array(shift) + (data.region_size - data.N) / 2 + margin
+    expected = reference.diffraction(padded, [position], data.model_probe)
+    found = model.predict_amplitudes(
+        tf.constant(region[None]), tf.constant([[shift]], tf.float32), tf.constant(data.model_probe)
+    )
+    np.testing.assert_allclose(found[0], expected, atol=2e-4 * expected.max())
+
+
+def test_the_true_object_explains_its_neighbours(clean, build_network, within):
+    """Offsets of neighbours have the sign and the order of the group's own."""
+    model, data = build_network("unrolled", clean)
+    more = data.with_neighbours(3, 7.0, seed=0)
+    groups = np.flatnonzero(more.neighbours[:, 0] != data.groups[:, 0])  # others have none so near
+    batch = batch_of(more, groups)
+    assert len(groups) > 3 and np.ptp(batch["near_offsets"], axis=(0, 1)).min() > 3
+    predicted = model.predict_amplitudes(
+        tf.constant(true_regions(data, groups)), batch["near_offsets"], tf.constant(data.model_probe)
+    )
+    within("misfit of neighbours", relative(predicted, batch["near_x"]), below=0.03)
+
+
+def test_the_truth_is_a_fixed_point_of_the_untrained_iteration(clean, build_network):
+    model, data = build_network("unrolled", clean)
+    x, offsets, probe = arguments(data)
+    generator = model.generator
+    margin = (data.region_size - generator.side) // 2
+    inner = slice(margin, margin + generator.side)
+    truth = true_regions(data, GROUPS)[:, inner, inner]
+    positions = offsets + (generator.side - data.N) / 2
+    light = generator._illumination(positions, probe)
+    change = generator._change(tf.constant(truth), physics.uncentre(x), positions, probe)
+    g = generator._update(change, positions, probe, light).numpy()
+    lit = light > 0.05 * np.max(light)
+    assert np.abs(g[lit]).max() < 1e-3
+
+
+def test_the_untrained_iteration_reduces_the_residual(clean, build_network, within):
+    model, data = build_network("unrolled", clean)
+    x, offsets, probe = arguments(data)
+    level = np.sqrt(np.sum(x**2, axis=(1, 2, 3)) / 4 / np.sum(np.abs(probe) ** 2))
+    start = np.broadcast_to(level[:, None, None], (3, 36, 36)).astype(np.complex64)
+    before, after = (
+        relative(model.predict_amplitudes(tf.convert_to_tensor(regions), offsets, probe), x)
+        for regions in (start, model(x, offsets, probe))
+    )
+    within("residual after the iteration, of that before", after / before, below=0.4)
+
+
+def test_unrolled_leaves_what_the_probe_cannot_reach_at_the_start(build_network):
+    model, data = build_network("unrolled")
+    regions = model(*arguments(data)).numpy()
+    reach = model.generator.side
+    outside = physics.pad_to(tf.ones((reach, reach)), data.region_size).numpy() == 0
+    assert reach < data.region_size and outside.any()
+    np.testing.assert_allclose(regions[:, outside], np.broadcast_to(regions[:, :1, 0], (3, outside.sum())))
+    assert np.all(regions[:, 0, 0].real > 0)
+
+
+@pytest.mark.parametrize("name", ["unrolled", "unet_big"])
+def test_projective_translation_gives_the_same_regions(build_network, small_config, name):
+    data = simulate(small_config(scan=ScanConfig(0.8)))["train"]
+    plain, projective = (
+        build_network(name, data, scan=ScanConfig(0.8), xla=XlaConfig(compile=False, translate=translate))[0]
+        for translate in (True, False)
+    )
+    np.testing.assert_allclose(plain(*arguments(data)), projective(*arguments(data)), atol=2e-4)
+
+
+def test_object_big_averages_the_patches_where_they_overlap(build_network):
+    model, data = build_network("unet_big")
+    patches = tf.complex(tf.ones((3, 4, 32, 32)), tf.fill((3, 4, 32, 32), 2.0))
+    square = physics.pad_to(tf.ones((16, 16)), 32)
+    _, offsets, _ = arguments(data)
+    mean = model.generator._assemble(physics.scaled(patches, square), offsets).numpy()
+    lit = np.zeros((36, 36), bool)
+    lit[8:28, 8:28] = True  # squares of 16 at 8 and at 12
+    np.testing.assert_allclose(mean[:, lit], 1 + 2j, rtol=1e-6)
+    assert np.all(mean[:, ~lit] == 0)
+
+
+def test_object_small_is_one_padded_image(build_network):
+    model, data = build_network("unet")
+    regions = model(*arguments(data)).numpy()
+    lit = np.zeros((36, 36), bool)
+    lit[10:26, 10:26] = True
+    assert np.all(regions[:, ~lit] == 0)
+    assert np.abs(regions[:, lit]).min() > 0 and np.abs(regions).max() <= 1
+
+
+@pytest.mark.parametrize("name", ["unrolled", "unet_big", "baseline"])
+def test_eager_and_xla_agree_on_regions(build_network, name):
+    model, data = build_network(name)
+    compiled = tf.function(lambda *a: model(*a), jit_compile=True)
+    eager = model(*arguments(data)).numpy()
+    np.testing.assert_allclose(compiled(*arguments(data)), eager, atol=1e-4 * np.abs(eager).max())
+
+
+def test_gradient_is_zero_outside_the_probe_and_finite_for_an_empty_object(build_network):
+    model, data = build_network("unrolled")
+    x, offsets, probe = arguments(data)
+    for start in (np.zeros((3, 36, 36)), true_regions(data, GROUPS)):
+        regions = tf.constant(start, tf.complex64)
+        with tf.GradientTape() as tape:
+            tape.watch(regions)
+            loss = tf.reduce_mean(tf.abs(model.predict_amplitudes(regions, offsets, probe) - x))
+        gradient = tape.gradient(loss, regions).numpy()
+        assert np.isfinite(gradient).all()
+        light = sum(reference.place(np.abs(data.probe), r + 2.0, (36, 36)).real for r in offsets[0].numpy())
+        assert np.all(gradient[0][light == 0] == 0) and (light == 0).any()

@@ -1,0 +1,107 @@
+"""The losses against double precision and loops, from one photon to 10⁸ in a pixel, and their gradients."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import reference
+
+from ptycho.networks.losses import amplitude_mae, poisson_deviance, total_variation
+
+
+def deviance(rate, counts, f):
+    """The code under test in its own units, amplitudes ``x = f·√n`` in float32."""
+    predicted, measured = (tf.constant(f * np.sqrt(np.asarray(a, float)), tf.float32) for a in (rate, counts))
+    return float(poisson_deviance(predicted, measured, tf.constant(f, tf.float32)))
+
+
+def test_amplitude_mae_by_hand():
+    predicted, measured = tf.constant([[1.0, 2.0], [0.0, 5.0]]), tf.constant([[1.5, 1.0], [0.0, 9.0]])
+    assert float(amplitude_mae(predicted, measured)) == pytest.approx((0.5 + 1 + 0 + 4) / 4)
+
+
+@pytest.mark.parametrize("f", [1.0, 3e-4])
+@pytest.mark.parametrize("counts", [1, 2, 10, 1e3, 1e5, 1e8])
+@pytest.mark.parametrize("ratio", [1e-4, 0.3, 0.499, 0.501, 0.98, 1.02, 3.0, 100.0])
+def test_deviance_of_a_pixel(f, counts, ratio):
+    expected = reference.poisson_deviance(ratio * counts, counts)
+    assert deviance([ratio * counts], [counts], f) == pytest.approx(expected, rel=2e-3)
+
+
+@pytest.mark.parametrize("counts", [100, 1e4, 1e6, 1e8])
+def test_deviance_at_the_noise_level_survives_float32(counts):
+    """Amplitudes that float32 can hold, so that the reference sees the same ones."""
+    measured = np.float32(np.sqrt(counts))
+    predicted = np.float32(np.sqrt(counts + np.sqrt(counts)))
+    expected = reference.poisson_deviance(float(predicted) ** 2, float(measured) ** 2)
+    found = poisson_deviance(tf.constant([predicted]), tf.constant([measured]), tf.constant(1.0))
+    assert float(found) == pytest.approx(expected, rel=1e-3)
+    assert expected == pytest.approx(1, rel=0.2)
+
+
+@pytest.mark.parametrize("ratio", [0.9901, 0.995, 0.9997, 1.0003, 1.0099, 1.0101])
+def test_deviance_near_the_measured_count_is_exact_to_float32(ratio):
+    measured, predicted = np.float32(3e3), np.float32(3e3 * np.sqrt(ratio))
+    expected = reference.poisson_deviance(float(predicted) ** 2, float(measured) ** 2)
+    found = poisson_deviance(tf.constant([predicted]), tf.constant([measured]), tf.constant(1.0))
+    assert float(found) == pytest.approx(expected, rel=2e-5 if abs(ratio - 1) < 1e-2 else 2e-3)
+
+
+def test_deviance_of_empty_pixels_is_twice_the_rate():
+    assert deviance([0.0], [0], 1.0) < 1e-5
+    assert deviance([3.0], [0], 0.01) == pytest.approx(6.0, rel=1e-4)
+    assert deviance([1e6], [0], 0.01) == pytest.approx(2e6, rel=1e-4)
+
+
+def test_deviance_of_a_mixed_image_is_the_mean():
+    rng = np.random.default_rng(0)
+    rate = rng.gamma(0.5, 20.0, (3, 7, 5))
+    counts = rng.poisson(rate)
+    assert (counts == 0).any()
+    assert deviance(rate, counts, 0.05) == pytest.approx(reference.poisson_deviance(rate, counts), rel=1e-4)
+
+
+def test_deviance_is_about_one_where_the_model_fits_to_the_noise():
+    rng = np.random.default_rng(1)
+    rate = np.full(20000, 1e3)
+    assert deviance(rate, rng.poisson(rate), 0.01) == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize("counts", [0.0, 1.0, 100.0, 1e8])
+@pytest.mark.parametrize("rate", [0.0, 1e-12, 1e-4, 1.0, 1e8])
+def test_deviance_and_its_gradient_are_finite(counts, rate):
+    measured = tf.constant([np.sqrt(counts)], tf.float32)
+    predicted = tf.constant([np.sqrt(rate)], tf.float32)
+    with tf.GradientTape() as tape:
+        tape.watch(predicted)
+        value = poisson_deviance(predicted, measured, tf.constant(1.0))
+    gradient = tape.gradient(value, predicted).numpy()
+    assert np.isfinite(value) and np.isfinite(gradient).all() and value >= 0
+    if rate >= 1e-4:  # d/dx̂ of 2[x̂² − n·log x̂²]
+        assert gradient[0] == pytest.approx(4 * np.sqrt(rate) - 4 * counts / np.sqrt(rate), rel=0.02, abs=1)
+
+
+def test_deviance_stays_finite_where_a_bright_pixel_is_predicted_dark():
+    value = deviance([0.0, 0.0, 1e-9], [1e8, 100, 1e4], 1.0)
+    assert np.isfinite(value) and value > 2 * 1e8 * 10 / 3
+
+
+def test_total_variation_by_loops():
+    image = reference.random_complex(np.random.default_rng(2), (2, 5, 8))
+    expected = np.mean([reference.total_variation(o) for o in image])
+    assert float(total_variation(tf.constant(image))) == pytest.approx(expected, rel=1e-12)
+
+
+def test_total_variation_of_a_constant_object_is_zero_with_a_finite_gradient():
+    constant = tf.fill((1, 6, 7), tf.constant(0.3 - 0.4j, tf.complex64))
+    with tf.GradientTape() as tape:
+        tape.watch(constant)
+        value = total_variation(constant)
+    assert float(value) == 0
+    np.testing.assert_array_equal(tape.gradient(value, constant), np.zeros((1, 6, 7)))
+
+
+def test_total_variation_of_a_phase_ramp():
+    row, col = np.mgrid[:9, :11]
+    ramp = np.exp(1j * (0.3 * row - 0.1 * col))[None]
+    expected = 2 * np.sin(0.15) + 2 * np.sin(0.05)
+    assert float(total_variation(tf.constant(ramp))) == pytest.approx(expected, rel=1e-12)

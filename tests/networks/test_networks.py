@@ -1,0 +1,332 @@
+"""The networks: their layers, sizes, losses, gradients and weights, and what each competitor is given."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import reference
+
+from ptycho.config import (
+    BaselineConfig,
+    IdealDiskProbe,
+    UNetModel,
+    UnrolledModel,
+    XlaConfig,
+)
+from ptycho.networks import parameter_count
+from ptycho.networks.competitors import COMPETITORS, training_geometry
+from ptycho.networks.geometry import Geometry
+from ptycho.networks.layers import MaxPool2x2
+from ptycho.networks.unet import encoder_filters
+from ptycho.networks.unrolled import ResidualCNN
+from ptycho.networks.weights import get_weights, set_weights
+from ptycho.physics import PROJECTIVE, SEPARABLE
+from ptycho.scan.batches import batch_of
+from ptycho.scan.probe import make_probe, probe_support
+
+ALL = ("unrolled", "unet", "unet_big", "baseline")
+GROUPS = np.array([0, 5, 11])
+
+
+@pytest.fixture(scope="module")
+def built(build_network):
+    weights = {"mae_weight": 1.0, "nll_weight": 1e-3, "realspace_weight": 0.1}
+    return {name: build_network(name, **weights) for name in ALL}
+
+
+def arguments(data, groups=GROUPS):
+    batch = batch_of(data, groups)
+    return batch["x"], batch["offsets"], tf.constant(data.model_probe)
+
+
+# ---- layers
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 8, 3), (1, 7, 9, 2), (3, 2, 5, 1)])
+@pytest.mark.parametrize("ties", [False, True])
+def test_max_pooling_is_that_of_keras(shape, ties):
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 3, shape) if ties else rng.normal(size=shape)
+    inputs = tf.constant(values, tf.float32)
+    pools = MaxPool2x2(), keras.layers.MaxPooling2D(2)
+    weights, results = None, []
+    for pool in pools:
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            out = pool(inputs)
+            weights = tf.constant(rng.normal(size=out.shape), tf.float32) if weights is None else weights
+            total = tf.reduce_sum(weights * out)
+        results.append((out.numpy(), tape.gradient(total, inputs).numpy()))
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(results[0][1], results[1][1])
+
+
+@pytest.mark.parametrize("N, scale, filters", [(32, 1, [32, 64]), (64, 2, [64, 128, 256])])
+def test_encoder_filters_of_the_published_network(N, scale, filters):
+    assert encoder_filters(N, scale) == filters
+    assert encoder_filters(2 * N, scale) == [*filters, 2 * filters[-1]]
+
+
+@pytest.mark.parametrize("coarsening", [1, 2, 3])
+def test_untrained_residual_cnn_is_zero_and_takes_odd_sides(coarsening):
+    features = tf.random.stateless_normal((2, 13, 13, 5), seed=(1, 2))
+    correction, _ = ResidualCNN(width=4, blocks=1, coarsening=coarsening, seed=0)(features)
+    np.testing.assert_array_equal(correction, np.zeros((2, 13, 13, 2)))
+
+
+@pytest.mark.parametrize("coarsening", [1, 2, 3])
+def test_residual_cnn_keeps_every_pixel_in_its_place(coarsening):
+    """With kernels that hand channels on, the output is the first two features, whatever the grid."""
+    features = tf.random.stateless_uniform((2, 13, 11, 5), seed=(1, 2))
+    cells = coarsening**2
+    cnn = ResidualCNN(width=5 * cells, blocks=0, coarsening=coarsening, seed=0)
+    cnn.build(features.shape)
+    head, tail = np.zeros(cnn.head.kernel.shape), np.zeros(cnn.tail.kernel.shape)
+    head[1, 1] = np.eye(5 * cells)
+    for cell in range(cells):
+        tail[1, 1, 5 * cell, 2 * cell] = tail[1, 1, 5 * cell + 1, 2 * cell + 1] = 1
+    cnn.head.kernel.assign(head)
+    cnn.tail.kernel.assign(tail)
+    np.testing.assert_allclose(cnn(features)[0], features[..., :2], rtol=1e-6)
+
+
+# ---- sizes
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_regions_have_the_promised_shape(built, name):
+    model, data = built[name]
+    regions = model(*arguments(data))
+    assert regions.shape == (3, data.region_size, data.region_size) and regions.dtype == tf.complex64
+    assert np.isfinite(regions).all()
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"support": 0}, r"support=0: must be even and at most N=32"),
+        ({"support": 7}, r"support=7: must be even"),
+        ({"support": 34}, r"support=34: must be even and at most N=32"),
+        ({"region_size": 31}, r"region_size=31: must be at least N=32"),
+    ],
+)
+def test_impossible_sizes_are_refused(changes, message):
+    sizes = {"N": 32, "region_size": 36, "group_size": 4, "support": 22}
+    with pytest.raises(ValueError, match=message):
+        Geometry(**(sizes | changes))
+
+
+@pytest.mark.parametrize("model", [UnrolledModel(stages=2, width=8), UNetModel(filters_scale=1), "baseline"])
+def test_weights_fit_every_size_but_those_that_are_stated(small_config, model):
+    """``fixed_sizes`` says where the weights of one training serve."""
+    name = "baseline" if model == "baseline" else "pinn"
+    config = small_config() if model == "baseline" else small_config(model=model)
+    sizes = {"N": 32, "region_size": 36, "group_size": 4, "support": 22}
+    others = {"N": {"N": 64, "region_size": 68}, "group_size": {"group_size": 1}}
+    others |= {"region_size": {"region_size": 45}, "support": {"support": 30}}
+    weights = get_weights(COMPETITORS[name].build(config, Geometry(**sizes)))
+    for size in others.keys() - set(config.fixed_sizes(name)):
+        other = COMPETITORS[name].build(config, Geometry(**(sizes | others[size])))
+        set_weights(other, weights)  # names and shapes agree, or it is refused
+
+
+# ---- what each competitor is built for and given
+
+
+@pytest.mark.parametrize("translate, mover", [(True, SEPARABLE), (False, PROJECTIVE)])
+@pytest.mark.parametrize("name", ALL)
+def test_the_configuration_decides_how_patches_are_moved(build_network, name, translate, mover):
+    model, _ = build_network(name, xla=XlaConfig(compile=False, translate=translate))
+    assert model.mover == mover and getattr(model, "generator", model).mover == mover
+
+
+def test_the_support_holds_the_probes_of_training_and_test(datasets, small_config):
+    data, config = datasets["train"], small_config()
+    own = probe_support(data.probe)
+    assert own < 32
+    assert training_geometry(config, data) == Geometry(32, 36, 4, own)
+    wide, narrow = IdealDiskProbe(diameter_px64=40.0), IdealDiskProbe(diameter_px64=10.0)
+    support = training_geometry(small_config(test_probe=wide), data).support
+    assert own < support == probe_support(make_probe(wide, 32))
+    assert training_geometry(small_config(test_probe=narrow), data).support == own
+    single = training_geometry(config, data.single_patterns(1))
+    assert (single.group_size, single.region_size) == (1, 32)
+
+
+def test_the_pinn_is_trained_with_neighbours_and_reconstructs_without(datasets, small_config):
+    data = datasets["train"]
+    config = small_config(model=UnrolledModel(neighbours=2, neighbour_distance_px64=20.0))
+    pinn = COMPETITORS["pinn"]
+    assert pinn.view(config, data) is data and not pinn.supervised
+    near = pinn.training_view(config, data).neighbours
+    assert near.shape == (data.n_groups, 2)
+    distance = np.linalg.norm(data.positions[near] - data.centres[:, None], axis=-1)
+    assert 8 < distance.max() <= 20 * 32 / 64  # the distance is that of N = 64
+    none = small_config(model=UnrolledModel(neighbours=0))
+    assert pinn.training_view(none, data).neighbours is None
+
+
+@pytest.mark.parametrize("per_group, patterns", [(1, 12), (2, 24), (None, 48)])
+def test_the_baseline_is_given_single_patterns_and_the_truth(datasets, small_config, per_group, patterns):
+    config, baseline = (
+        small_config(baseline=BaselineConfig(per_group, learning_rate=0.5)),
+        COMPETITORS["baseline"],
+    )
+    view = baseline.view(config, datasets["train"])
+    assert view.groups.shape == (patterns, 1) and baseline.training_view(config, view) is view
+    assert baseline.supervised and baseline.learning_rate(config) == 0.5
+
+
+# ---- losses and gradients
+
+
+def test_losses_are_the_weighted_parts(built):
+    model, data = built["unrolled"]
+    x, offsets, probe = arguments(data)
+    losses = model.losses_of(batch_of(data, GROUPS), probe, tf.constant(data.normalisation, tf.float32))
+    predicted = model.predict_amplitudes(model(x, offsets, probe), offsets, probe).numpy().astype(float)
+    counts = (np.asarray(x, float) / data.normalisation) ** 2
+    deviance = reference.poisson_deviance((predicted / data.normalisation) ** 2 + 1e-6, counts)
+    variation = np.mean([reference.total_variation(o) for o in model(x, offsets, probe).numpy()])
+    assert set(losses) == {"loss", "mae", "nll", "tv"}
+    assert float(losses["mae"]) == pytest.approx(np.mean(np.abs(predicted - x)), rel=1e-4)
+    assert float(losses["nll"]) == pytest.approx(deviance, rel=1e-3)
+    assert float(losses["tv"]) == pytest.approx(variation, rel=1e-4)
+    total = losses["mae"] + 1e-3 * losses["nll"] + 0.1 * losses["tv"]
+    assert float(losses["loss"]) == pytest.approx(float(total), rel=1e-6)
+
+
+def test_parts_of_zero_weight_are_left_out(build_network):
+    model, data = build_network("unrolled", mae_weight=0.0, nll_weight=1.0)
+    losses = model.losses_of(batch_of(data, GROUPS), tf.constant(data.model_probe), data.normalisation)
+    assert set(losses) == {"loss", "nll"}
+
+
+def test_baseline_losses_by_numpy(built):
+    model, data = built["baseline"]
+    batch, probe = batch_of(data, GROUPS, truth=True), tf.constant(data.model_probe)
+    losses = model.losses_of(batch, probe, tf.constant(data.normalisation, tf.float32))
+    patches, target = model(batch["x"], batch["offsets"], probe).numpy(), batch["target"].numpy()[:, 0]
+    weight = np.abs(data.probe) ** 2 / np.mean(np.abs(data.probe) ** 2)
+    amplitude, phase = (part.numpy()[:, 0] for part in model._amplitude_and_phase(batch["x"]))
+    np.testing.assert_allclose(patches, amplitude * np.exp(1j * phase), atol=1e-5)
+    expected = {
+        "amplitude_mae": np.mean(weight * np.abs(amplitude - np.abs(target))),
+        "phase_mae": np.mean(weight * np.abs(phase - np.angle(target))),
+    }
+    for name, value in expected.items():
+        assert float(losses[name]) == pytest.approx(value, rel=1e-4)
+    assert float(losses["loss"]) == pytest.approx(sum(expected.values()), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_gradients_are_finite_for_all_dark_frames(built, name):
+    model, data = built[name]
+    batch = batch_of(data, GROUPS, truth=name == "baseline")
+    dark_group = np.ones((3, 1, 1, 1), np.float32)
+    dark_group[1] = 0
+    dark_frame = np.ones((3, data.group_size, 1, 1), np.float32)
+    dark_frame[2, 0] = 0
+    batch["x"] = batch["x"] * dark_group * dark_frame
+    with tf.GradientTape() as tape:
+        losses = model.losses_of(
+            batch, tf.constant(data.model_probe), tf.constant(data.normalisation, tf.float32)
+        )
+    gradients = tape.gradient(losses["loss"], model.trainable_variables)
+    assert np.isfinite(losses["loss"])
+    for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
+        assert gradient is not None and np.isfinite(gradient).all(), variable.path
+    assert sum(float(tf.reduce_sum(tf.abs(g))) for g in gradients) > 0
+
+
+def test_neighbours_count_in_the_loss_as_patterns_do(built):
+    """The mean over own and neighbouring patterns; the object comes from its own patterns alone."""
+    model, data = built["unrolled"]
+    probe, f = tf.constant(data.model_probe), tf.constant(data.normalisation, tf.float32)
+    more = data.with_neighbours(2, 10.0, seed=0)
+    batch = batch_of(more, GROUPS)
+    patterns, positions = data.amplitudes[more.neighbours[GROUPS]], data.positions[more.neighbours[GROUPS]]
+    np.testing.assert_allclose(batch["near_x"], data.normalisation * patterns, rtol=1e-6)
+    np.testing.assert_array_equal(batch["near_offsets"], positions - data.centres[GROUPS][:, None])
+    regions = model(batch["x"], batch["offsets"], probe)
+    own = np.abs(model.predict_amplitudes(regions, batch["offsets"], probe) - batch["x"]).mean()
+    near = np.abs(model.predict_amplitudes(regions, batch["near_offsets"], probe) - batch["near_x"]).mean()
+    losses = model.losses_of(batch, probe, f)
+    C = data.group_size
+    assert float(losses["mae"]) == pytest.approx((C * own + 2 * near) / (C + 2), rel=1e-4)
+    assert float(model.losses_of(batch_of(data, GROUPS), probe, f)["mae"]) == pytest.approx(own, rel=1e-4)
+
+
+# ---- weights
+
+
+def conv_parameters(inputs, outputs):
+    return 9 * inputs * outputs + outputs
+
+
+def test_size_of_unrolled(built):
+    model, _ = built["unrolled"]
+    w, stages, blocks = 8, 2, 1
+    stage = conv_parameters(20, w) + 2 * blocks * conv_parameters(w, w) + conv_parameters(w, 8)
+    assert parameter_count(model) == 1 + stages * stage
+    assert len(model.trainable_variables) == 1 + stages * 2 * (2 + 2 * blocks)
+
+
+@pytest.mark.parametrize("name, inputs, outputs", [("unet", 4, 1), ("unet_big", 4, 4)])
+def test_size_of_unet(built, name, inputs, outputs):
+    model, _ = built[name]
+    encoder = conv_parameters(inputs, 32) + conv_parameters(32, 32)
+    encoder += conv_parameters(32, 64) + conv_parameters(64, 64)
+    decoder = 2 * conv_parameters(64, 64) + conv_parameters(64, outputs)
+    assert parameter_count(model) == encoder + 2 * decoder
+    assert len(model.trainable_variables) == 2 * 4 + 2 * (4 + 2)
+
+
+def test_size_of_the_baseline(built):
+    model, _ = built["baseline"]
+    levels = [(1, 32), (32, 64), (64, 128)], [(128, 128), (128, 64), (64, 32)]
+    encoder, decoder = (
+        sum(conv_parameters(i, o) + conv_parameters(o, o) for i, o in part) for part in levels
+    )
+    assert parameter_count(model) == encoder + 2 * (decoder + conv_parameters(32, 1))
+    assert len(model.trainable_variables) == 3 * 4 + 2 * (3 * 4 + 2)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_seed_decides_the_initial_weights(built, build_network, name):
+    first, again, other = (get_weights(build_network(name, seed=seed)[0]) for seed in (0, 0, 1))
+    assert first.keys() == again.keys() == other.keys()
+    for path in first:
+        np.testing.assert_array_equal(first[path], again[path])
+    kernels = [p for p in first if p.endswith("kernel") and "tail" not in p]
+    assert kernels and all(np.abs(first[p] - other[p]).max() > 1e-3 for p in kernels)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_two_layers_of_a_network_start_alike(built, name):
+    model, _ = built[name]
+    kernels = [v.numpy() for v in model.trainable_variables if v.path.endswith("kernel")]
+    kernels = [k for k in kernels if np.any(k)]
+    for i, a in enumerate(kernels):
+        for b in kernels[:i]:
+            assert a.shape != b.shape or not np.array_equal(a, b)
+
+
+def test_set_weights_restores_the_outputs(build_network):
+    (model, data), (other, _) = (build_network("unet", seed=seed) for seed in (0, 1))
+    wanted = model(*arguments(data)).numpy()
+    assert np.abs(other(*arguments(data)) - wanted).max() > 1e-4
+    set_weights(other, get_weights(model))
+    np.testing.assert_array_equal(other(*arguments(data)), wanted)
+
+
+def test_set_weights_refuses_weights_of_another_network(build_network):
+    model, _ = build_network("unrolled")
+    before = get_weights(model)
+    with pytest.raises(ValueError, match=r"do not belong to this network: \d+ names differ"):
+        set_weights(model, get_weights(build_network("unet")[0]))
+    with pytest.raises(ValueError, match=r"1 names differ, first .*level"):
+        set_weights(model, {p: v for p, v in before.items() if "level" not in p})
+    path = next(p for p in before if p.endswith("kernel"))
+    with pytest.raises(ValueError, match=r"has shape \(3, 3\); must be \(3, 3, 20, 8\)"):
+        set_weights(model, before | {path: np.zeros((3, 3))})

@@ -1,0 +1,309 @@
+"""A partially coherent probe in the physics and the network: intensities of modes and a background add."""
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import reference
+
+from ptycho import physics
+from ptycho.config import RunConfig, UnrolledModel
+from ptycho.networks import build_pinn
+from ptycho.networks.geometry import Geometry
+
+N, K = 7, 3  # odd; three modes
+B, C = 2, 3
+
+
+def complex64(rng, *shape):
+    return reference.random_complex(rng, shape).astype(np.complex64)
+
+
+def probe_of(kind, rng, side=N):
+    """A probe without modes, with modes, or one for each pattern."""
+    shape = {"plain": (), "modes": (K,), "each": (B, C), "each with modes": (B, C, K)}[kind]
+    return complex64(rng, *shape, side, side)
+
+
+PROBES = ["plain", "modes", "each", "each with modes"]
+PLACES = ["whole", "fractions"]
+
+
+def positions_of(places, rng):
+    """Positions of patches of side N that lie in an object (12, 15)."""
+    found = rng.uniform(0, [12 - N, 15 - N], (B, C, 2))
+    return (np.floor(found) if places == "whole" else found).astype(np.float32)
+
+
+# ---- shapes, and the way there and back
+
+
+@pytest.mark.parametrize("kind", PROBES)
+def test_which_probes_have_modes(kind):
+    probe = tf.constant(probe_of(kind, np.random.default_rng(0)))
+    assert physics.has_modes(probe) is ("modes" in kind)
+
+
+def test_the_sum_over_modes_by_a_loop():
+    images = np.random.default_rng(1).normal(size=(2, K, 4, 5))
+    found = physics.over_modes(tf.constant(images), True)
+    expected = np.zeros((2, 4, 5))
+    for k in range(K):
+        expected += images[:, k]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_array_equal(physics.over_modes(tf.constant(images), False), images)
+
+
+def mode_of(probe, kind, b, c, k):
+    """The mode k that lights the pattern (b, c)."""
+    chosen = probe[b, c] if kind.startswith("each") else probe
+    return chosen[k] if "modes" in kind else chosen
+
+
+def waves_by_loops(objects, positions, probe, kind):
+    """ψ as ``(B, C, K, N, N)``; K is 1 without modes."""
+    count = K if "modes" in kind else 1
+    waves = np.zeros((B, C, count, N, N), complex)
+    for b, c, k in np.ndindex(B, C, count):
+        patch = reference.extract(objects[b], positions[b, c], N)
+        waves[b, c, k] = mode_of(probe, kind, b, c, k) * patch
+    return waves
+
+
+@pytest.mark.parametrize("kind, places", [*itertools.product(PROBES, PLACES)])
+def test_exit_waves_by_loops(kind, places):
+    rng = np.random.default_rng(2)
+    objects, positions, probe = complex64(rng, B, 12, 15), positions_of(places, rng), probe_of(kind, rng)
+    expected = waves_by_loops(objects, positions, probe, kind)
+    expected = expected if "modes" in kind else expected[:, :, 0]
+    found = physics.exit_waves(*map(tf.constant, (objects, positions, probe)))
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+    patches = complex64(rng, B, C, N, N)
+    lit = physics.illuminate(tf.constant(patches), tf.constant(probe)).numpy().reshape(B, C, -1, N, N)
+    for b, c, k in np.ndindex(lit.shape[:3]):
+        np.testing.assert_allclose(
+            lit[b, c, k], mode_of(probe, kind, b, c, k) * patches[b, c], rtol=1e-5, atol=1e-6
+        )
+
+
+@pytest.mark.parametrize("kind, places", [*itertools.product(PROBES, PLACES)])
+@pytest.mark.parametrize("mover", [physics.SEPARABLE, physics.PROJECTIVE], ids=["separable", "projective"])
+def test_back_projection_is_the_adjoint(kind, places, mover):
+    """⟨exit_waves(O), ψ⟩ = ⟨O, back_project(ψ)⟩, with a complex probe and an object that is not square."""
+    rng = np.random.default_rng(3)
+    objects, probe = complex64(rng, B, 12, 15), probe_of(kind, rng)
+    positions, probe = tf.constant(positions_of(places, rng)), tf.constant(probe)
+    there = physics.exit_waves(tf.constant(objects), positions, probe, mover=mover)
+    waves = complex64(rng, *there.shape)
+    back = physics.back_project(tf.constant(waves), positions, probe, (12, 15), mover=mover)
+    assert back.shape == objects.shape
+    left, right = np.vdot(waves, there.numpy()), np.vdot(back.numpy(), objects)
+    assert abs(left - right) < 1e-5 * abs(left) + 1e-3 and abs(left) > 1
+
+
+def test_the_support_cuts_every_mode():
+    """Even windows: nothing is computed outside the support, where the modes are zero anyway."""
+    rng = np.random.default_rng(4)
+    probe = np.pad(complex64(rng, K, 4, 4), ((0, 0), (2, 2), (2, 2)))
+    objects = tf.constant(complex64(rng, 1, 13, 11))
+    positions = tf.constant(rng.uniform(0, 3, (1, C, 2)), tf.float32)
+    whole = physics.exit_waves(objects, positions, tf.constant(probe))
+    cut = physics.exit_waves(objects, positions, tf.constant(probe), support=4)
+    np.testing.assert_allclose(cut, whole, atol=1e-5)
+    back = [physics.back_project(whole, positions, tf.constant(probe), (13, 11), n) for n in (None, 4)]
+    np.testing.assert_allclose(*back, atol=1e-4)
+
+
+# ---- what a detector sees
+
+
+def test_detect_by_a_loop():
+    """``A = √Σ_m |F ψ_m|²`` in windows 5 × 8, by the transform's defining sum."""
+    waves = reference.random_complex(np.random.default_rng(5), (2, K, 5, 8))
+    found = physics.detect(tf.constant(waves), True)
+    assert found.dtype == tf.float64
+    for j in range(2):
+        light = sum(np.abs(reference.far_field(wave)) ** 2 for wave in waves[j])
+        np.testing.assert_allclose(found[j], np.sqrt(light), atol=1e-10)
+
+
+def test_a_background_adds_to_the_sum_of_the_modes():
+    rng = np.random.default_rng(6)
+    far_fields, background = reference.random_complex(rng, (2, K, 5, 8)), rng.uniform(0, 3, (5, 8))
+    found = physics.total_light(tf.constant(far_fields), True, tf.constant(background)).numpy()
+    for j, y, x in np.ndindex(2, 5, 8):
+        expected = sum(abs(far_fields[j, k, y, x]) ** 2 for k in range(K)) + background[y, x]
+        assert found[j, y, x] == pytest.approx(expected, rel=1e-12)
+    alone = physics.total_light(tf.constant(far_fields)).numpy()
+    np.testing.assert_allclose(alone, np.abs(far_fields) ** 2, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind, places", [*itertools.product(["modes", "each with modes"], PLACES)])
+def test_diffract_by_loops(kind, places):
+    rng = np.random.default_rng(7)
+    objects, positions, probe = complex64(rng, B, 12, 15), positions_of(places, rng), probe_of(kind, rng)
+    found = physics.diffract(*map(tf.constant, (objects, positions, probe))).numpy()
+    waves = waves_by_loops(objects, positions, probe, kind)
+    for b, c in np.ndindex(B, C):
+        light = sum(np.abs(reference.far_field(wave)) ** 2 for wave in waves[b, c])
+        np.testing.assert_allclose(found[b, c], np.sqrt(light), rtol=1e-4, atol=1e-4)
+
+
+def test_the_gradient_of_detect_is_finite_where_there_is_no_light():
+    waves = tf.Variable(tf.zeros((1, 2, 4, 4), tf.complex64))
+    with tf.GradientTape() as tape:
+        value = tf.reduce_sum(physics.detect(waves, True))
+    assert np.all(tape.gradient(value, waves).numpy() == 0)
+
+
+# ---- toward the measured pattern
+
+
+def far(waves):
+    return np.fft.fft2(waves, norm="ortho")
+
+
+def test_after_the_change_the_intensities_add_up_to_the_measured():
+    """``Σ_m |F(ψ_m + Δψ_m)|² = x²`` where something was measured."""
+    rng = np.random.default_rng(8)
+    waves = complex64(rng, 2, K, 6, 9)
+    measured = rng.uniform(0.3, 3, (2, 6, 9)).astype(np.float32)
+    measured[:, 2, 3:5] = -1
+    change = physics.modulus_change(tf.constant(waves), tf.constant(measured), True, True)
+    before = np.sum(np.abs(far(waves)) ** 2, axis=1)
+    after = np.sum(np.abs(far(waves + change.numpy())) ** 2, axis=1)
+    np.testing.assert_allclose(after, np.where(measured < 0, before, measured**2), rtol=1e-4, atol=1e-4)
+
+
+def test_no_smaller_change_gives_the_measured_sum():
+    """Against 300 others at random that give it too; with all modes scaled alike it is ``(x − a)²``."""
+    rng = np.random.default_rng(9)
+    waves = complex64(rng, K, 5, 6)
+    measured = rng.uniform(0.5, 3, (5, 6)).astype(np.float32)
+    change = physics.modulus_change(tf.constant(waves), tf.constant(measured), modes=True).numpy()
+    sizes = np.sum(np.abs(far(change)) ** 2, axis=0)
+    a = np.sqrt(np.sum(np.abs(far(waves)) ** 2, axis=0))
+    np.testing.assert_allclose(sizes, (measured - a) ** 2, atol=1e-3)
+    for spread in np.repeat([0.03, 0.3, 3.0], 100):
+        other = far(waves) + spread * reference.random_complex(rng, waves.shape)
+        other *= measured / np.sqrt(np.sum(np.abs(other) ** 2, axis=0))
+        assert np.all(np.sum(np.abs(other - far(waves)) ** 2, axis=0) > sizes - 1e-3)
+
+
+# ---- one mode is no mode
+
+
+def test_one_mode_is_a_coherent_probe():
+    rng = np.random.default_rng(11)
+    objects, positions = (tf.constant(complex64(rng, B, 12, 15)), tf.constant(positions_of("fractions", rng)))
+    probe = complex64(rng, N, N)
+    plain, one = tf.constant(probe), tf.constant(probe[None])
+    waves, same = (physics.exit_waves(objects, positions, p) for p in (plain, one))
+    np.testing.assert_array_equal(same[:, :, 0], waves)
+    back = [physics.back_project(w, positions, p, (12, 15)) for w, p in ((waves, plain), (same, one))]
+    np.testing.assert_array_equal(*back)
+    amplitudes = [physics.diffract(objects, positions, p) for p in (plain, one)]
+    np.testing.assert_allclose(*amplitudes, rtol=1e-6, atol=1e-6)
+    x = tf.constant(rng.uniform(0, 3, (B, C, N, N)), tf.float32)
+    change, alike = physics.modulus_change(waves, x), physics.modulus_change(same, x, modes=True)
+    np.testing.assert_array_equal(alike[:, :, 0], change)
+    shifts = tf.constant([[0.3, -0.4]], tf.float32)
+    moved = [physics.shifted_probe(p, shifts).numpy() for p in (plain, one)]
+    np.testing.assert_allclose(moved[1][:, 0], moved[0], atol=1e-6)
+
+
+# ---- shifts
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (K, 5, 8)])
+def test_the_ramp_by_its_formula(shape):
+    """``exp(−2πi q·s)``, rows first; windows odd by even. The Nyquist frequency of the even side is −½."""
+    probe = tf.zeros(shape, tf.complex64)
+    shifts = np.array([[0.3, -0.45], [0, 0], [2, 1]], np.float32)
+    found = physics.shift_ramp(tf.constant(shifts), probe).numpy()
+    assert found.shape == ((3, 5, 8) if len(shape) == 2 else (3, 1, 5, 8))
+    found = found.reshape(3, 5, 8)
+    rows, cols = [0, 1, 2, -2, -1], [0, 1, 2, 3, -4, -3, -2, -1]
+    for k, i, j in np.ndindex(3, 5, 8):
+        angle = shifts[k, 0] * rows[i] / 5 + shifts[k, 1] * cols[j] / 8
+        assert found[k, i, j] == pytest.approx(np.exp(-2j * np.pi * angle), abs=1e-5)
+
+
+def test_modes_are_shifted_one_by_one():
+    rng = np.random.default_rng(12)
+    modes, shifts = complex64(rng, K, 9, 9), rng.uniform(-1, 1, (2, 4, 2)).astype(np.float32)
+    found = physics.shifted_probe(tf.constant(modes), tf.constant(shifts)).numpy()
+    assert found.shape == (2, 4, K, 9, 9)
+    for k in range(K):
+        alone = physics.shifted_probe(tf.constant(modes[k]), tf.constant(shifts)).numpy()
+        np.testing.assert_allclose(found[:, :, k], alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("modes", [(), (K,)])
+def test_positions_are_split_at_the_nearest_whole_ones(modes):
+    given = [[2.49, 2.51], [0.5, -0.5], [7.0, 6.999], [3.75, 0.25]]
+    probe = tf.constant(complex64(np.random.default_rng(13), *modes, N, N))
+    whole, moved = physics.split_positions(tf.constant(given, tf.float32), probe)
+    np.testing.assert_array_equal(whole, [[2, 3], [1, 0], [7, 7], [4, 0]])
+    rest = tf.constant(np.array(given) - whole.numpy(), tf.float32)
+    assert np.abs(rest).max() <= 0.5
+    assert moved.shape == (4, *modes, N, N)
+    np.testing.assert_allclose(moved, physics.shifted_probe(probe, rest), atol=1e-5)
+
+
+# ---- a network lit by modes
+
+
+@functools.cache
+def network_case(exact):
+    """A network for windows of 16, its inputs, and a probe ``(16, 16)``."""
+    rng, side = np.random.default_rng(14), 16
+    config = RunConfig(N=32, size=128, model=UnrolledModel(stages=2, width=4), batch_size=2)
+    pinn = build_pinn(config, Geometry(side, side + 4, 3, side, exact, False))
+    for weight in pinn.generator.trainable_variables:  # its CNNs start at zero
+        weight.assign_add(0.02 * rng.normal(size=weight.shape).astype(np.float32))
+    axis = np.arange(side) - side / 2
+    probe = np.exp(-(axis[:, None] ** 2 + 1.3 * axis**2) / 20 + 0.05j * axis[:, None] ** 2)
+    x = rng.uniform(0, 2, (2, 3, side, side)).astype(np.float32)
+    offsets = rng.uniform(-1, 1, (2, 3, 2)).astype(np.float32)
+    return pinn, {"x": tf.constant(x), "offsets": tf.constant(offsets)}, probe.astype(np.complex64)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_mode_without_light_changes_nothing_in_a_network(exact):
+    pinn, batch, probe = network_case(exact)
+    dark = np.stack([probe, np.zeros_like(probe)])
+    both = []
+    for light in (probe, dark):
+        objects = pinn(batch["x"], batch["offsets"], tf.constant(light))
+        both.append((objects, pinn.predict_amplitudes(objects, batch["offsets"], tf.constant(light))))
+    for plain, with_modes in zip(*both, strict=True):
+        np.testing.assert_allclose(with_modes, plain, atol=1e-5)
+    lit = np.stack([probe, 0.5j * probe[::-1]])
+    assert np.abs(pinn(batch["x"], batch["offsets"], tf.constant(lit)) - both[0][0]).max() > 1e-2
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_network_predicts_the_sum_of_its_modes_intensities(exact):
+    """The pattern of two modes is the root of the summed squares of each one's own."""
+    pinn, batch, probe = network_case(exact)
+    modes = np.stack([probe, 0.5j * np.roll(probe, 2, axis=0)])
+    objects = tf.constant(complex64(np.random.default_rng(15), 2, 20, 20))
+    found = pinn.predict_amplitudes(objects, batch["offsets"], tf.constant(modes))
+    each = [pinn.predict_amplitudes(objects, batch["offsets"], tf.constant(mode)) for mode in modes]
+    np.testing.assert_allclose(found, np.sqrt(each[0] ** 2 + each[1] ** 2), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("second", [0.0, 0.4])
+def test_the_gradient_of_the_loss_is_finite(second):
+    pinn, batch, probe = network_case(True)
+    modes = tf.constant(np.stack([probe, second * probe[:, ::-1]]))
+    with tf.GradientTape() as tape:
+        loss = pinn.losses_of(batch, modes, tf.constant(0.1))["loss"]
+    gradients = tape.gradient(loss, pinn.trainable_variables)
+    assert np.isfinite(float(loss))
+    assert all(np.isfinite(g.numpy()).all() for g in gradients)
+    assert max(np.abs(g.numpy()).max() for g in gradients) > 1e-6

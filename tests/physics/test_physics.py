@@ -1,0 +1,372 @@
+"""The measurement against loops and defining sums: complex, non-square, odd-sized, at sub-pixel positions."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import reference
+
+from ptycho import physics
+from ptycho.physics import PROJECTIVE, SEPARABLE
+from ptycho.scan.windows import add_windows, cut_windows
+from ptycho.xla import hat_weights, resample, resample_adjoint, translate
+
+SHAPE = (33, 41)
+N = 13
+INTEGER = np.array([[[0.0, 0.0], [20.0, 28.0]], [[3.0, 11.0], [19.0, 2.0]]])
+SUBPIXEL = np.array([[[0.25, 7.5], [18.9, 3.0]], [[5.0, 27.99], [-2.3, 30.6]]])  # the last leaves the object
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(11)
+
+
+@pytest.fixture
+def objects(rng):
+    return reference.random_complex(rng, (2, *SHAPE))
+
+
+@pytest.fixture
+def probe(rng):
+    return reference.random_complex(rng, (N, N))
+
+
+def dot(a, b):
+    """⟨a, b⟩ = Σ a·conj(b)."""
+    return np.vdot(np.asarray(b), np.asarray(a))
+
+
+# ---- patches
+
+# TensorFlow's own kernel computes in single precision alone: (mover, dtypes, tolerance).
+MOVERS = [
+    pytest.param(SEPARABLE, (tf.complex128, tf.float64), 1e-12, id="separable"),
+    pytest.param(PROJECTIVE, (tf.complex64, tf.float32), 2e-5, id="projective"),
+]
+
+
+@pytest.mark.parametrize("positions", [INTEGER, SUBPIXEL], ids=["integer", "sub-pixel"])
+@pytest.mark.parametrize("mover, dtypes, atol", MOVERS)
+def test_extract_by_loops(objects, positions, mover, dtypes, atol):
+    patches = mover.extract(tf.constant(objects, dtypes[0]), tf.constant(positions, dtypes[1]), N)
+    expected = [[reference.extract(o, r, N) for r in rs] for o, rs in zip(objects, positions, strict=True)]
+    assert patches.shape == (2, 2, N, N) and patches.dtype == dtypes[0]
+    np.testing.assert_allclose(patches, expected, atol=atol)
+
+
+@pytest.mark.parametrize("positions", [INTEGER, SUBPIXEL], ids=["integer", "sub-pixel"])
+@pytest.mark.parametrize("mover, dtypes, atol", MOVERS)
+def test_place_by_loops(rng, positions, mover, dtypes, atol):
+    patches = reference.random_complex(rng, (2, 2, N, N))
+    placed = mover.place(tf.constant(patches, dtypes[0]), tf.constant(positions, dtypes[1]), SHAPE)
+    expected = [
+        sum(reference.place(p, r, SHAPE) for p, r in zip(ps, rs, strict=True))
+        for ps, rs in zip(patches, positions, strict=True)
+    ]
+    assert placed.shape == (2, *SHAPE) and placed.dtype == dtypes[0]
+    np.testing.assert_allclose(placed, expected, atol=atol)
+
+
+def test_integer_positions_copy_samples_bit_by_bit(objects):
+    image = objects.astype(np.complex64)
+    patches = physics.extract_patches(tf.constant(image), tf.constant(INTEGER, tf.float32), N).numpy()
+    np.testing.assert_array_equal(patches[0, 1], image[0, 20:33, 28:41])
+    np.testing.assert_array_equal(patches[1, 0], image[1, 3:16, 11:24])
+
+
+def test_position_is_row_then_column_of_the_top_left_sample():
+    image = np.zeros((1, *SHAPE), np.complex64)
+    image[0, 7, 20] = 1 + 2j
+    patch = physics.extract_patches(tf.constant(image), tf.constant([[[5.0, 17.0]]]), N)[0, 0].numpy()
+    assert np.argwhere(patch).tolist() == [[2, 3]] and patch[2, 3] == 1 + 2j
+    moved = physics.extract_patches(tf.constant(image), tf.constant([[[5.0, 17.25]]]), N)[0, 0].numpy()
+    assert moved[2, 2] == pytest.approx(0.25 * (1 + 2j)) and moved[2, 3] == pytest.approx(0.75 * (1 + 2j))
+
+
+@pytest.mark.parametrize("mover, dtypes, atol", MOVERS)
+def test_place_is_the_adjoint_of_extract(rng, objects, mover, dtypes, atol):
+    image = tf.constant(objects, dtypes[0])
+    patches = tf.constant(reference.random_complex(rng, (2, 2, N, N)), dtypes[0])
+    positions = tf.constant(SUBPIXEL, dtypes[1])
+    forward, backward = mover.extract(image, positions, N), mover.place(patches, positions, SHAPE)
+    assert dot(forward, patches) == pytest.approx(dot(image, backward), rel=10 * atol)
+
+
+@pytest.mark.parametrize("mover", [SEPARABLE, PROJECTIVE], ids=["separable", "projective"])
+def test_real_objects_stay_real(rng, mover):
+    image = tf.constant(rng.normal(size=(1, *SHAPE)), tf.float32)
+    patches = mover.extract(image, tf.constant(SUBPIXEL[:1], tf.float32), N)
+    assert patches.dtype == tf.float32
+    expected = reference.extract(image.numpy()[0], SUBPIXEL[0, 0].astype(np.float32), N).real
+    np.testing.assert_allclose(patches[0, 0], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("mover", [SEPARABLE, PROJECTIVE], ids=["separable", "projective"])
+@pytest.mark.parametrize("images, sets", [(2, 3), (1, 2), (2, 1)])
+def test_batches_of_different_length_are_an_error(mover, images, sets):
+    """Also those that would broadcast."""
+    positions = tf.zeros((sets, 1, 2))
+    told = rf"has the batch size {images} and positions {sets}; must be equal"
+    with pytest.raises(ValueError, match=f"objects {told}"):
+        mover.extract(tf.zeros((images, *SHAPE), tf.complex64), positions, N)
+    with pytest.raises(ValueError, match=f"patches {told}"):
+        mover.place(tf.zeros((images, 1, N, N), tf.complex64), positions, SHAPE)
+
+
+def test_projective_needs_a_known_batch_size():
+    @tf.function(input_signature=[tf.TensorSpec((None, 20, 20)), tf.TensorSpec((None, 1, 2))])
+    def extract(objects, positions):
+        return PROJECTIVE.extract(objects, positions, N)
+
+    with pytest.raises(ValueError, match="static batch size"):
+        extract(tf.zeros((1, 20, 20)), tf.zeros((1, 1, 2)))
+
+
+# ---- whole-pixel windows
+
+
+def test_cut_windows_copies_and_fills_with_zero(objects):
+    windows = cut_windows(objects[0], np.array([[4, 30], [25, 0]]), N)
+    np.testing.assert_array_equal(windows[0], reference.cut(objects[0], (4, 30), N))
+    np.testing.assert_array_equal(windows[1], reference.cut(objects[0], (25, 0), N))
+    assert np.all(windows[1][8:] == 0)
+
+
+def test_add_windows_is_the_adjoint_of_cut_windows(rng, objects):
+    starts = np.array([[0, 0], [3, 1], [25, 33], [33, 41]])
+    windows = reference.random_complex(rng, (4, N, N))
+    forward = cut_windows(objects[0], starts, N)
+    backward = add_windows(windows, starts, SHAPE)
+    assert backward.shape == SHAPE
+    assert dot(forward, windows) == pytest.approx(dot(objects[0], backward), rel=1e-12)
+
+
+# ---- translation
+
+
+def test_translate_moves_content_down_and_right_for_positive_shifts():
+    image = np.zeros((1, 9, 11), np.complex64)
+    image[0, 4, 5] = 2 - 1j
+    moved = translate(tf.constant(image), tf.constant([[2.0, -3.0]])).numpy()
+    assert np.argwhere(moved[0]).tolist() == [[6, 2]] and moved[0, 6, 2] == 2 - 1j
+
+
+def test_translate_by_zero_is_the_identity_and_matches_loops(objects):
+    image = tf.constant(objects, tf.complex128)
+    np.testing.assert_array_equal(translate(image, tf.zeros((2, 2), tf.float64)), objects)
+    shifts = np.array([[1.7, -4.2], [-0.5, 60.0]])
+    moved = translate(image, tf.constant(shifts))
+    square = 41  # the loop reference extracts squares
+    for b in range(2):
+        expected = reference.extract(objects[b], -shifts[b], square)[: SHAPE[0]]
+        np.testing.assert_allclose(moved[b], expected, atol=1e-12)
+
+
+def test_resample_adjoint(rng):
+    wy = hat_weights(tf.constant(rng.uniform(-1, 9, (2, 5))), 9)
+    wx = hat_weights(tf.constant(rng.uniform(-1, 7, (2, 4))), 7)
+    image, out = (reference.random_complex(rng, s) for s in ((2, 9, 7), (2, 5, 4)))
+    forward, backward = resample(tf.constant(image), wy, wx), resample_adjoint(tf.constant(out), wy, wx)
+    assert dot(forward, out) == pytest.approx(dot(image, backward), rel=1e-12)
+
+
+def test_hat_weights_sum_to_one_inside():
+    weights = hat_weights(tf.constant([0.0, 2.5, 3.999, 4.5, -1.0], tf.float64), 5).numpy()
+    np.testing.assert_allclose(weights.sum(axis=1), [1, 1, 1, 0.5, 0])
+    np.testing.assert_allclose(weights[1], [0, 0, 0.5, 0.5, 0])
+
+
+# ---- exit waves
+
+
+@pytest.fixture
+def small_probe(rng):
+    """Zero outside the central 8 of 14 samples."""
+    probe = np.zeros((14, 14), complex)
+    probe[3:11, 3:11] = reference.random_complex(rng, (8, 8))
+    return probe
+
+
+@pytest.mark.parametrize("support", [None, 8, 10, 14])
+@pytest.mark.parametrize("mover, dtypes, atol", MOVERS)
+def test_exit_waves_by_loops_whatever_the_support(objects, small_probe, support, mover, dtypes, atol):
+    image, probe = (tf.constant(a, dtypes[0]) for a in (objects, small_probe))
+    waves = physics.exit_waves(image, tf.constant(SUBPIXEL, dtypes[1]), probe, support, mover)
+    expected = [
+        [small_probe * reference.extract(o, r, 14) for r in rs]
+        for o, rs in zip(objects, SUBPIXEL, strict=True)
+    ]
+    np.testing.assert_allclose(waves, expected, atol=3 * atol)
+
+
+@pytest.mark.parametrize("support", [None, 8])
+@pytest.mark.parametrize("mover, dtypes, atol", MOVERS)
+def test_back_project_is_the_adjoint_of_exit_waves(rng, objects, small_probe, support, mover, dtypes, atol):
+    waves = tf.constant(reference.random_complex(rng, (2, 2, 14, 14)), dtypes[0])
+    image, probe = (tf.constant(a, dtypes[0]) for a in (objects, small_probe))
+    positions = tf.constant(SUBPIXEL, dtypes[1])
+    forward = physics.exit_waves(image, positions, probe, support, mover)
+    backward = physics.back_project(waves, positions, probe, SHAPE, support, mover)
+    assert dot(forward, waves) == pytest.approx(dot(image, backward), rel=10 * atol)
+
+
+def test_illuminate_multiplies(rng):
+    patches, probe = reference.random_complex(rng, (2, 3, 5, 5)), reference.random_complex(rng, (5, 5))
+    np.testing.assert_allclose(physics.illuminate(tf.constant(patches), tf.constant(probe)), patches * probe)
+
+
+@pytest.mark.parametrize("inner, side, before", [(4, 8, 2), (4, 9, 2), (5, 8, 1), (5, 9, 2), (7, 7, 0)])
+def test_pad_to_centres_and_crop_to_is_its_adjoint(rng, inner, side, before):
+    small = reference.random_complex(rng, (2, inner, inner))
+    padded = physics.pad_to(tf.constant(small), side).numpy()
+    expected = np.zeros((2, side, side), complex)
+    expected[:, before : before + inner, before : before + inner] = small
+    np.testing.assert_array_equal(padded, expected)
+    np.testing.assert_array_equal(physics.crop_to(tf.constant(padded), inner), small)
+
+
+# ---- propagation
+
+
+@pytest.mark.parametrize("shape", [(12, 12), (13, 13), (9, 14)])
+def test_far_field_is_the_unitary_transform(rng, shape):
+    wave = reference.random_complex(rng, shape)
+    far = physics.far_field(tf.constant(wave))
+    np.testing.assert_allclose(physics.centre(far), reference.far_field(wave), atol=1e-12)
+    assert np.sum(np.abs(far) ** 2) == pytest.approx(np.sum(np.abs(wave) ** 2), rel=1e-12)
+    np.testing.assert_allclose(physics.near_field(far), wave, atol=1e-12)
+
+
+def test_near_field_is_the_adjoint_of_far_field(rng):
+    wave, far = (reference.random_complex(rng, (3, 9, 14)) for _ in range(2))
+    forward, backward = physics.far_field(tf.constant(wave)), physics.near_field(tf.constant(far))
+    assert dot(forward, far) == pytest.approx(dot(wave, backward), rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (7, 7), (6, 9)])
+def test_centre_brings_the_zero_frequency_to_half_N_and_uncentre_back(rng, shape):
+    wave = np.ones((2, *shape), np.complex64)
+    pattern = physics.centre(physics.intensity(physics.far_field(tf.constant(wave)))).numpy()
+    assert np.unravel_index(pattern[1].argmax(), shape) == (shape[0] // 2, shape[1] // 2)
+    any_pattern = tf.constant(rng.normal(size=(2, *shape)))
+    np.testing.assert_array_equal(physics.uncentre(physics.centre(any_pattern)), any_pattern)
+    np.testing.assert_array_equal(physics.centre(physics.uncentre(any_pattern)), any_pattern)
+
+
+def test_detect_gives_the_amplitude_of_the_defining_sum(rng):
+    waves = reference.random_complex(rng, (2, 9, 14))
+    expected = [np.abs(reference.far_field(wave)) for wave in waves]
+    np.testing.assert_allclose(physics.detect(tf.constant(waves)), expected, rtol=1e-10)
+    assert physics.detect(tf.constant(waves, tf.complex64)).dtype == tf.float32
+
+
+def test_modulus_change_takes_measured_amplitudes_and_keeps_phases(rng):
+    wave = reference.random_complex(rng, (2, 9, 14))
+    measured = rng.uniform(1, 2, (2, 9, 14))
+    change = physics.modulus_change(tf.constant(wave), tf.constant(measured)).numpy()
+    far, before = np.fft.fft2(wave + change, norm="ortho"), np.fft.fft2(wave, norm="ortho")
+    weight = np.abs(before) / np.sqrt(np.abs(before) ** 2 + 1e-6)
+    np.testing.assert_allclose(far, measured * weight * np.exp(1j * np.angle(before)), rtol=1e-10)
+    np.testing.assert_array_equal(physics.modulus_change(tf.zeros((4, 4), tf.complex64), tf.ones((4, 4))), 0)
+
+
+def test_a_phase_ramp_moves_the_pattern_in_its_own_direction():
+    row, col = np.mgrid[:16, :16]
+    wave = np.exp(2j * np.pi * (3 * row - 2 * col) / 16)
+    pattern = physics.detect(tf.constant(wave)).numpy()
+    assert np.unravel_index(pattern.argmax(), pattern.shape) == (8 + 3, 8 - 2)
+    assert pattern.max() == pytest.approx(16)
+
+
+def test_amplitude_intensity_and_scaled(rng):
+    wave, factor = reference.random_complex(rng, (3, 5)), rng.normal(size=(3, 5))
+    np.testing.assert_allclose(physics.amplitude(tf.constant(wave)), np.abs(wave), rtol=1e-12)
+    np.testing.assert_allclose(physics.intensity(tf.constant(wave)), np.abs(wave) ** 2, rtol=1e-12)
+    np.testing.assert_allclose(
+        physics.scaled(tf.constant(wave), tf.constant(factor)), wave * factor, rtol=1e-12
+    )
+
+
+# ---- the whole measurement
+
+
+@pytest.mark.parametrize("positions", [INTEGER, SUBPIXEL], ids=["integer", "sub-pixel"])
+@pytest.mark.parametrize("side", [12, 13])
+def test_diffract_by_defining_sums(rng, objects, positions, side):
+    probe = reference.random_complex(rng, (side, side))
+    found = physics.diffract(*(tf.constant(a) for a in (objects, positions, probe)))
+    expected = [reference.diffraction(o, r, probe) for o, r in zip(objects, positions, strict=True)]
+    assert found.dtype == tf.float64
+    np.testing.assert_allclose(found, expected, atol=1e-11)
+
+
+def test_diffract_on_the_support_is_diffract(objects, small_probe):
+    arguments = [tf.constant(a) for a in (objects, SUBPIXEL, small_probe)]
+    np.testing.assert_allclose(
+        physics.diffract(*arguments, support=8), physics.diffract(*arguments), atol=1e-12
+    )
+
+
+def test_energy_of_a_pattern_is_that_of_its_exit_wave(objects, probe):
+    found = physics.diffract(*(tf.constant(a) for a in (objects, SUBPIXEL, probe))).numpy()
+    exit_wave = probe * reference.extract(objects[1], SUBPIXEL[1, 0], N)
+    assert np.sum(found[1, 0] ** 2) == pytest.approx(np.sum(np.abs(exit_wave) ** 2), rel=1e-12)
+
+
+def test_eager_graph_and_xla_agree_with_each_other_and_the_projective_kernel(objects, probe):
+    arguments = (
+        tf.constant(objects, tf.complex64),
+        tf.constant(SUBPIXEL, tf.float32),
+        tf.constant(probe, tf.complex64),
+    )
+    eager = physics.diffract(*arguments)
+    assert eager.dtype == tf.float32
+    others = {
+        "graph": tf.function(physics.diffract)(*arguments),
+        "xla": tf.function(physics.diffract, jit_compile=True)(*arguments),
+        "projective": physics.diffract(*arguments, mover=PROJECTIVE),
+    }
+    for name, other in others.items():
+        np.testing.assert_allclose(other, eager, atol=2e-5 * np.max(eager), err_msg=name)
+
+
+# ---- gradients
+
+
+@pytest.mark.parametrize("compile_xla", [False, True])
+def test_gradient_of_the_amplitude_is_zero_at_zero(compile_xla):
+    @tf.function(jit_compile=compile_xla)
+    def gradient(wave):
+        with tf.GradientTape() as tape:
+            tape.watch(wave)
+            total = tf.reduce_sum(physics.amplitude(wave))
+        return tape.gradient(total, wave)
+
+    values = np.array([0, 3 + 4j, 1e-30j, 0], np.complex64)
+    found = gradient(tf.constant(values)).numpy()
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[[0, 1, 3]], [0, 0.6 + 0.8j, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("which", ["objects", "positions", "probe"])
+def test_gradient_of_diffract_by_finite_differences(rng, objects, probe, which):
+    values = {"objects": objects, "positions": SUBPIXEL + 0.013, "probe": probe}
+    weights = tf.constant(rng.normal(size=(2, 2, N, N)))
+
+    def loss(**changed):
+        arguments = {k: tf.convert_to_tensor(v) for k, v in (values | changed).items()}
+        return tf.reduce_sum(weights * physics.diffract(**arguments))
+
+    variable = tf.constant(values[which])
+    with tf.GradientTape() as tape:
+        tape.watch(variable)
+        total = loss(**{which: variable})
+    gradient = tape.gradient(total, variable).numpy()
+    h, complex_valued = 1e-6, np.iscomplexobj(values[which])
+    for seed in range(3):
+        other = np.random.default_rng(seed)
+        shape = values[which].shape
+        step = reference.random_complex(other, shape) if complex_valued else other.normal(size=shape)
+        up, down = (loss(**{which: values[which] + sign * h * step}).numpy() for sign in (1, -1))
+        predicted = np.real(np.vdot(gradient, step))
+        assert (up - down) / (2 * h) == pytest.approx(predicted, rel=1e-6)

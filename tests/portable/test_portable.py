@@ -1,0 +1,424 @@
+"""Exported networks: what each format gives against the network itself, and what is refused."""
+
+import io
+import json
+import subprocess
+import sys
+import tomllib
+import zipfile
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import reference
+
+from ptycho import physics
+from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig
+from ptycho.files.png import grey_png
+from ptycho.networks import build_baseline, build_pinn
+from ptycho.networks.geometry import Geometry
+from ptycho.physics import Pair
+from ptycho.portable import consumers
+from ptycho.portable.audit import audit
+from ptycho.portable.description import ENTRY, Description
+from ptycho.portable.formats import WRITERS
+from ptycho.portable.network import frozen, portable, trained_generator
+from ptycho.portable.runtimes import RUNTIMES, open_exported
+from ptycho.portable.stored_weights import int8_of
+from ptycho.portable.table import FORMATS
+from ptycho.run.loaded import load_model
+from ptycho.run.network import read_network
+from ptycho.scan.windows import placed_windows
+from ptycho.xla_report.saved_model import inspect_saved_model
+from workflows.export_model import ExportModelConfig, described
+
+ROOT = Path(__file__).resolve().parents[2]
+EXPORT, RUN = ROOT / "scripts/export_model.py", ROOT / "scripts/run_exported.py"
+N, R, C, B = 32, 37, 2, 3
+
+
+def with_random_weights(model):
+    """Every variable is random, the last convolutions too, which start at zero."""
+    for k, variable in enumerate(model.variables):
+        scale = 0.3 / np.sqrt(max(1, np.prod(variable.shape[:-1])))
+        values = np.random.default_rng(k).normal(size=variable.shape)
+        variable.assign(1.0 if not variable.shape else scale * values)
+    return getattr(model, "generator", model)
+
+
+def smooth_object(side):
+    row, col = np.mgrid[:side, :side] / side
+    return (0.7 + 0.2 * np.sin(9 * row + 4 * col)) * np.exp(1j * np.cos(11 * col - 5 * row))
+
+
+def patterns(probe, offsets, region_size):
+    """Amplitudes ``(B, C, N, N)`` of an object; of none, rounding would decide phases in the dark."""
+    objects = np.broadcast_to(smooth_object(region_size), (len(offsets), region_size, region_size))
+    positions = offsets + (region_size - probe.shape[-1]) / 2
+    waves = (objects, np.complex64), (positions, np.float32), (probe, np.complex64)
+    return physics.diffract(*(tf.constant(values.astype(kind)) for values, kind in waves)).numpy()
+
+
+def inputs(rng, probe_shape=(N, N), masked=False, group_size=C):
+    axis = np.arange(N) - N // 2
+    disk = np.exp(-(axis[:, None] ** 2 + axis**2) / 30 + 0.02j * axis[:, None] * axis)
+    probe = 8 * disk * np.exp(1j * rng.uniform(size=(*probe_shape[:-2], 1, 1)))
+    offsets = rng.uniform(-2, 2, (B, group_size, 2))
+    x = patterns(probe, offsets, R)
+    x = np.where(rng.uniform(size=x.shape) < 0.05, -1, x) if masked else x
+    return x.astype(np.float32), offsets.astype(np.float32), probe.astype(np.complex64)
+
+
+CASES = {
+    "unrolled": (UnrolledModel(stages=2, width=8), {}, {}),
+    "coarse, masked": (UnrolledModel(stages=2, width=8, coarsening=3), {"support": 22}, {"masked": True}),
+    "fine, moved probe": (UnrolledModel(stages=2, width=8, coarsening=1), {"exact": True}, {}),
+    "two modes": (UnrolledModel(stages=2, width=8), {"exact": True}, {"probe_shape": (2, N, N)}),
+    "told the misfit": (UnrolledModel(stages=2, width=8, misfit=True), {"exact": True}, {"masked": True}),
+    "unet": (UNetModel(filters_scale=1), {}, {}),
+    "unet, one patch a pattern": (UNetModel(filters_scale=1, object_big=True), {}, {"masked": True}),
+    "baseline": (None, {"group_size": 1}, {"group_size": 1}),
+}
+
+
+def case_of(name, small_config):
+    model, sizes, data = CASES[name]
+    geometry = Geometry(**({"N": N, "region_size": R, "group_size": C, "support": N, "masked": True} | sizes))
+    if model is None:
+        network = build_baseline(small_config(), geometry)
+    else:
+        network = build_pinn(small_config(model=model, xla=XlaConfig(compile=False)), geometry)
+    return with_random_weights(network), inputs(np.random.default_rng(1), **data)
+
+
+def of_pairs(generator, x, offsets, probe):
+    found = generator.call(x, offsets, Pair(tf.constant(probe.real), tf.constant(probe.imag)))
+    return found.real.numpy() + 1j * found.imag.numpy()
+
+
+def worst(found, expected):
+    return np.abs(found - expected).max() / np.abs(expected).max()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_network_of_pairs_is_the_network(name, small_config):
+    generator, (x, offsets, probe) = case_of(name, small_config)
+    expected = generator.call(x, offsets, tf.constant(probe)).numpy()
+    assert worst(of_pairs(generator, x, offsets, probe), expected) < 1e-5
+    assert np.ptp(np.abs(expected)) > 0.01  # the networks do something
+
+
+@pytest.fixture(scope="module")
+def stored(trained_run):
+    """A stored network whose convolutions are all random, last ones too."""
+    found = read_network(trained_run, "pinn")
+    rng = np.random.default_rng(0)
+    noise = {key: 0.02 * rng.normal(size=value.shape) for key, value in found.weights.items()}
+    weights = {key: (value + noise[key]).astype(np.float32) for key, value in found.weights.items()}
+    return replace(found, weights=weights)
+
+
+def description_of(stored, name, **changes):
+    config = ExportModelConfig(run=str(stored.run), format=name, **({"batch_size": B} | changes))
+    return described(config, stored, FORMATS[name])
+
+
+def example(stored, d, count=B):
+    """Inputs of the run's own sizes."""
+    probe = stored.setup.probe * (d.N / 2 / np.linalg.norm(stored.setup.probe))
+    offsets = stored.setup.offsets[: d.group_size] + np.arange(count)[:, None, None] / np.float32(4)
+    return patterns(probe, offsets, d.region_size), offsets.astype(np.float32), probe
+
+
+def original(stored, d, x, offsets, probe):
+    return trained_generator(stored, d).call(x, offsets, tf.constant(probe)).numpy()
+
+
+TOLERANCES = {"float32": 1e-5, "float16": 2e-3, "int8-weights": 5e-2}
+
+
+@pytest.fixture(scope="module")
+def written(stored, tmp_path_factory):
+    """``written(format, precision)``: a file and its description, each made once."""
+
+    @lru_cache
+    def write(name, precision):
+        d = description_of(stored, name, precision=precision)
+        target = tmp_path_factory.mktemp("written") / f"model{FORMATS[name].suffix}"
+        WRITERS[name](portable(stored, d), target)
+        return target, d
+
+    return write
+
+
+@pytest.mark.parametrize("name", ["litert", "onnx"])
+@pytest.mark.parametrize("precision", TOLERANCES)
+def test_runtimes_give_what_the_network_gives(stored, written, name, precision):
+    target, d = written(name, precision)
+    values = example(stored, d)
+    exported = open_exported(target, threads=1)
+    found, expected = exported(*values), original(stored, d, *values)
+    assert worst(found, expected) < TOLERANCES[precision]
+    assert found.dtype == np.complex64
+    if precision != "float32":
+        assert worst(found, expected) > 1e-7  # the stored weights are what is computed with
+    assert exported.description.to_json() == d.to_json()
+    with pytest.raises(ConfigError, match=r"amplitudes has shape \(2, 4, 32, 32\); the model takes \(3, 4"):
+        exported(values[0][:2], *values[1:])
+
+
+def test_fewer_bits_make_smaller_files(stored, written):
+    sizes = [written("litert", precision)[0].stat().st_size for precision in TOLERANCES]
+    weights = sum(value.size for value in stored.weights.values() if value.ndim == 4)
+    assert sizes[0] - sizes[1] == pytest.approx(2 * weights, rel=0.15)
+    assert sizes[0] - sizes[2] == pytest.approx(3 * weights, rel=0.25)
+
+
+def test_int8_weights_are_within_half_a_step_of_each_channel():
+    weights = np.random.default_rng(0).normal(size=(5, 3, 3, 4)) * np.arange(5)[:, None, None, None]
+    whole, factors = int8_of(weights)
+    np.testing.assert_allclose(factors[1:], np.abs(weights[1:]).max(axis=(1, 2, 3)) / 127, rtol=1e-6)
+    assert (
+        np.abs(whole * factors[:, None, None, None] - weights).max(axis=(1, 2, 3)) <= 0.51 * factors
+    ).all()
+    assert not whole[0].any()
+
+
+@pytest.mark.parametrize("batch_size", [None, B])
+def test_saved_model_needs_no_xla_and_takes_it(stored, tmp_path, batch_size):
+    d = description_of(stored, "saved_model", batch_size=batch_size)
+    WRITERS["saved_model"](portable(stored, d), tmp_path / "model")
+    findings = inspect_saved_model(tmp_path / "model")
+    assert not findings.only_xla and not findings.must_compile and not findings.without_kernel["XLA_CPU_JIT"]
+    loaded = tf.saved_model.load(str(tmp_path / "model"))
+    signature = loaded.signatures["serving_default"]
+    assert set(signature.structured_input_signature[1]) == {"amplitudes", "offsets", "probe"}
+    compiled = tf.function(loaded.serve, jit_compile=True)
+    for count in (B,) if batch_size else (1, B):
+        x, offsets, probe = example(stored, d, count)
+        parts = tf.constant(np.stack([probe.real, probe.imag]))
+        expected = original(stored, d, x, offsets, probe)
+        given = {"amplitudes": tf.constant(x), "offsets": tf.constant(offsets), "probe": parts}
+        for found in (signature(**given)["regions"], compiled(*given.values())["regions"]):
+            assert worst(found[:, 0].numpy() + 1j * found[:, 1].numpy(), expected) < 1e-5
+    assert json.loads((tmp_path / "model/assets.extra" / ENTRY).read_text())["batch_size"] == batch_size
+
+
+def test_saved_model_loads_without_this_package(stored, tmp_path):
+    d = description_of(stored, "saved_model")
+    WRITERS["saved_model"](portable(stored, d), tmp_path / "model")
+    values = x, offsets, probe = example(stored, d)
+    np.savez(tmp_path / "in.npz", x=x, offsets=offsets, probe=np.stack([probe.real, probe.imag]))
+    code = (
+        "import sys, numpy as np, tensorflow as tf\n"
+        "found, data = tf.saved_model.load('model').signatures['serving_default'], np.load('in.npz')\n"
+        "x, offsets, probe = (tf.constant(data[key]) for key in ('x', 'offsets', 'probe'))\n"
+        "np.save('out.npy', found(amplitudes=x, offsets=offsets, probe=probe)['regions'])\n"
+        "sys.exit('ptycho' in sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
+    found = np.load(tmp_path / "out.npy")
+    assert worst(found[:, 0] + 1j * found[:, 1], original(stored, d, *values)) < 1e-5
+
+
+def test_stablehlo_text_is_parsed_and_run(stored, tmp_path):
+    d = description_of(stored, "stablehlo")
+    network = portable(stored, d)
+    WRITERS["stablehlo"](network, tmp_path / "model.mlir")
+    text = (tmp_path / "model.mlir").read_text()
+    first, _, module = text.partition("\n")
+    assert Description.from_json(first.removeprefix("// ptycho: "), "").to_json() == d.to_json()
+    assert "loc(" not in module and "mhlo" not in module and "custom_call" not in module
+    assert "stablehlo.convolution" in tf.mlir.experimental.run_pass_pipeline(text, "canonicalize", False)
+    x, offsets, probe = example(stored, d)
+    found = consumers.by_stablehlo(network.serve, [x, offsets, np.stack([probe.real, probe.imag])])
+    assert worst(found[:, 0] + 1j * found[:, 1], original(stored, d, x, offsets, probe)) < 1e-5
+
+
+def test_an_audit_tells_who_takes_an_operation():
+    """Half of a spectrum: LiteRT and ONNX have no such Fourier transform here, XLA has."""
+
+    def function(x):
+        return {"result": tf.math.real(tf.signal.fft(tf.complex(x, -x))) + 1.0}
+
+    found = audit(frozen(function, {"x": (2, 8)}), [np.ones((2, 8), np.float32)])
+    rows = {row.operation: row.says for row in found}
+    assert set(rows) == {"Neg", "Complex", "FFT", "Real", "AddV2"}
+    assert not any(rows["AddV2"].values())
+    assert not rows["FFT"]["TensorFlow"] and not rows["FFT"]["TensorFlow XLA"]
+    assert rows["FFT"]["LiteRT"] and rows["FFT"]["ONNX Runtime"]
+
+
+def test_one_table_of_formats():
+    assert WRITERS.keys() == FORMATS.keys()
+    assert set(RUNTIMES) == {form.suffix for form in FORMATS.values()} - {"", ".mlir"}
+
+
+def test_the_light_requirements_are_those_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = (ROOT / "requirements-lite.txt").read_text().splitlines()
+    assert set(line for line in lines if not line.startswith("#")) <= set(project["dependencies"])
+
+
+def test_a_grey_png_is_read_by_another_library():
+    image = np.random.default_rng(0).uniform(-3, 5, (7, 12))
+    found = matplotlib.image.imread(io.BytesIO(grey_png(image)), format="png")
+    expected = (image - image.min()) / np.ptp(image)
+    np.testing.assert_allclose(found, expected, atol=0.51 / 255)
+
+
+def test_placed_windows_are_those_of_the_loops():
+    rng = np.random.default_rng(2)
+    image, positions = rng.uniform(size=(6, 6)), rng.uniform(-2, 7, (3, 2, 2))
+    found = placed_windows(image, positions, 11)
+    for group, positions_of_group in zip(found, positions, strict=True):
+        expected = sum(reference.place(image, position, (11, 11)) for position in positions_of_group)
+        np.testing.assert_allclose(group, expected.real, atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def exported(trained_run, tmp_path_factory, in_process_once):
+    """A LiteRT file of the small run, written by the script."""
+    folder = tmp_path_factory.mktemp("exported")
+    code, out, err = in_process_once(EXPORT, f"run={trained_run}", "output=model.tflite", cwd=folder)
+    assert code == 0, err
+    assert "pinn (unrolled)" in out and "regions 4 × 2 × 36 × 36" in out
+    return folder / "model.tflite"
+
+
+def test_the_scripts_reconstruct_without_tensorflow(exported, trained_run, tmp_path):
+    data = next(trained_run.glob("datasets/*/*/test.npz"))
+    code = (
+        "import runpy, sys\n"
+        f"sys.argv = ['run', 'model={exported}', 'data={data}', 'output_dir=out']\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        "try:\n"
+        f"    runpy.run_path({str(RUN)!r}, run_name='__main__')\n"
+        "except SystemExit as end:\n"
+        "    heavy = {'tensorflow', 'keras', 'skimage', 'matplotlib', 'h5py'} & set(sys.modules)\n"
+        "    sys.exit(f'imported {heavy}' if heavy else end.code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    expected = load_model(trained_run).reconstruct(data, "probe")
+    with np.load(tmp_path / "out/recon.npz", allow_pickle=False) as found:
+        np.testing.assert_array_equal(found["mask"], expected.mask)
+        assert worst(found["object"], expected.objects) < 1e-5
+    assert matplotlib.image.imread(tmp_path / "out/recon.png").shape[1] > 100
+
+
+def altered(exported, folder, change):
+    """A copy of the exported file whose description is changed."""
+    target = folder / "other.tflite"
+    with zipfile.ZipFile(exported) as archive:
+        values = json.loads(archive.read(ENTRY))
+        start = archive.getinfo(ENTRY).header_offset
+    content = io.BytesIO(exported.read_bytes()[:start])
+    with zipfile.ZipFile(content, "a") as archive:
+        archive.writestr(ENTRY, json.dumps(change(values)))
+    target.write_bytes(content.getvalue())
+    return target
+
+
+WRONG_MODELS = {
+    "another version": (
+        lambda v: v | {"version": 7},
+        "exported in version 7 of the format; this",
+    ),
+    "another N": (lambda v: v | {"N": 64}, "its description is damaged"),
+    "a missing key": (lambda v: {k: v[k] for k in v if k != "modes"}, "its description is damaged"),
+    "no object": (lambda v: [1], "its description is damaged"),
+    "a smaller region": (lambda v: v | {"region_size": 33}, "export it again with region_size=36"),
+    "a smaller support": (lambda v: v | {"support": 4}, "export it again with support="),
+    "modes": (lambda v: v | {"modes": 3}, "the model was exported for modes=3"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_MODELS)
+def test_exported_files_that_do_not_fit_are_refused(exported, trained_run, tmp_path, in_process, what):
+    change, message = WRONG_MODELS[what]
+    data = next(trained_run.glob("datasets/*/*/test.npz"))
+    code, _, err = in_process(RUN, f"model={altered(exported, tmp_path, change)}", f"data={data}")
+    assert code == 2 and message in err and err.count("\n") == 1, err
+    assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["model=gone.tflite", "data=x.npz"], "model=gone.tflite: no such file"),
+        (["model=cut.tflite", "data=x.npz"], "model=cut.tflite: is cut short, or was not written by"),
+        (["model=cut.onnx", "data=x.npz"], "model=cut.onnx: is damaged"),
+        (["model=model.mlir", "data=x.npz"], "must be a .tflite or .onnx file"),
+        (["data=x.npz"], "model=null: must be"),
+        (["model=m.tflite", "data=x.npz", "stitch=refined"], "stitch=refined: must be one of probe, grid"),
+        (["model=m.tflite", "data=x.npz", "threads=0"], "threads=0: must be null, or at least 1"),
+        (["model=m.tflite", "dta=x.npz"], "dta=x.npz: unknown key; did you mean data?"),
+    ],
+)
+def test_bad_input_of_run_exported_is_one_line(exported, tmp_path, in_process, words, message):
+    (tmp_path / "cut.tflite").write_bytes(exported.read_bytes()[:-40])
+    (tmp_path / "cut.onnx").write_bytes(b"\x08\x01 no model")
+    code, _, err = in_process(RUN, *words)
+    assert code == 2 and message in err and err.count("\n") == 1, err
+
+
+@pytest.mark.parametrize(("name", "package"), [("tflite", "ai_edge_litert"), ("onnx", "onnxruntime")])
+def test_a_missing_runtime_is_named(exported, tmp_path, in_process, name, package):
+    target = tmp_path / f"model.{name}"
+    target.write_bytes(exported.read_bytes())
+    blocked = [package, f"{package}.interpreter"]
+    code, _, err = in_process(RUN, f"model={target}", "data=x.npz", blocked=blocked)
+    assert code == 2 and f"needs {package.replace('_', '-')}, which is not installed" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run=gone", "format=onnx"], "run=gone: no such folder"),
+        (["run=.", "format=onnx"], "holds no run; there is no config.yaml in it"),
+        (["run=RUN"], "output=null: does not tell the format; add format=saved_model or litert"),
+        (["run=RUN", "format=tflite"], "format=tflite: must be one of saved_model, litert, onnx, stablehlo"),
+        (["run=RUN", "format=litert", "batch_size=0"], "batch_size=0: must be null, or from 1 to 65536"),
+        (
+            ["run=RUN", "format=saved_model", "precision=float16"],
+            "saved_model holds float32; litert and",
+        ),
+        (["run=RUN", "format=onnx", "region_size=20"], "region_size=20: must be from N=32 to 4·N=128"),
+        (["run=RUN", "format=onnx", "support=33"], "support=33: must be even, and at most N=32"),
+        (
+            ["run=RUN", "network=baseline", "output=a.onnx", "group_size=2"],
+            "group_size=2: must be 1, or",
+        ),
+        (["run=RUN", "output=taken.onnx"], "output=taken.onnx: is there already"),
+        (["run=RUN", "format=saved_model", "output=."], "output=.: is there already; choose another path"),
+        (["run=RUN", "netwrk=pinn"], "netwrk=pinn: unknown key; did you mean network?"),
+    ],
+)
+def test_bad_input_of_export_model_is_one_line(trained_run, tmp_path, in_process, words, message):
+    (tmp_path / "taken.onnx").write_bytes(b"")
+    code, _, err = in_process(EXPORT, *(word.replace("RUN", str(trained_run)) for word in words))
+    assert code == 2 and message in err and err.count("\n") == 1, err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["taken.onnx"]
+
+
+def test_a_damaged_run_and_a_missing_converter_are_named(trained_run, tmp_path, in_process, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, _, err = in_process(EXPORT, f"run={trained_run}", "output=a.onnx")
+    assert code == 2 and "format=onnx: needs tf2onnx" in err and "'.[export]'" in err
+    monkeypatch.undo()
+    run = tmp_path / "run"
+    for name in (
+        "config.yaml",
+        "files.json",
+        *(f"pinn/{file}" for file in ("setup.npz", "model.json", "weights.npz")),
+    ):
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_bytes((trained_run / name).read_bytes())
+    (run / "pinn/weights.npz").write_bytes((trained_run / "pinn/weights.npz").read_bytes()[:-100])
+    code, _, err = in_process(EXPORT, f"run={run}", "output=a.tflite")
+    assert code == 2 and "weights.npz" in err and err.count("\n") == 1

@@ -1,0 +1,250 @@
+"""Which pixels and frames are left out: defects that are drawn, and light that only looks like one."""
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.cli import ROOT
+from helpers.scans import Frames
+
+from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.config.data import DataConfig
+from ptycho.preparation.dataset import measured_dataset
+from ptycho.preparation.prepare import understand
+from ptycho.readers.scans.raw_scan import RawScan
+from ptycho.readers.scans.table import opened
+
+H, W, J = 41, 48, 40
+CENTRE = (H // 2, W // 2)
+ROWS, COLS = np.indices((H, W)) - np.array(CENTRE)[:, None, None]
+SPOT = np.exp(-(ROWS**2 + 1.3 * COLS**2) / 40)
+
+
+def light(photons=300.0, seed=0):
+    """Photons expected in ``J`` frames: a spot in the middle, of which each has more or less."""
+    return photons * SPOT * np.random.default_rng(seed).uniform(0.6, 1.4, (J, 1, 1))
+
+
+def counts(photons=300.0, seed=0):
+    return np.random.default_rng(seed + 1).poisson(light(photons, seed)).astype(float)
+
+
+def raw(frames, domain="counts", zero="centre", **changes):
+    positions = 3.0 * np.stack(np.divmod(np.arange(len(frames)), 8), axis=1)
+    scan = RawScan("made up", Frames(np.asarray(frames)), domain, zero, positions, "px")
+    return replace(scan, **changes)
+
+
+def config(**changes):
+    return DataConfig(file="scan", **({"N": 32} | changes))
+
+
+def bad(frames, scan=None, **changes):
+    found = understand(scan or raw(frames), config(**changes))
+    return np.argwhere(~found.detector.good).tolist()
+
+
+def said(scan, what):
+    return next(str(finding) for finding in scan.findings if finding.what == what)
+
+
+# ---- light that is no defect
+
+
+@pytest.mark.parametrize("steady", [True, False])
+@pytest.mark.parametrize("zero", ["centre", None, "corner"])
+def test_a_beam_of_one_pixel_stays(steady, zero):
+    """Most of the light in the zero frequency, with or without changes over the scan."""
+    frames = counts(3.0)
+    strength = 3e3 if steady else np.random.default_rng(5).exponential(3e3, J)
+    frames[:, CENTRE[0], CENTRE[1]] = np.random.default_rng(4).poisson(strength, J)
+    frames = np.fft.ifftshift(frames, axes=(1, 2)) if zero == "corner" else frames
+    assert bad(frames, raw(frames, zero=zero)) == []
+
+
+@pytest.mark.parametrize("zero", ["centre", "corner"])
+def test_the_spots_of_a_lattice_stay(zero):
+    """Orders of a crystal under a wide probe: one pixel each, as bright in all frames, in pairs."""
+    frames = counts(3.0)
+    for row, col in ((8, 5), (-8, -5), (3, -11), (-3, 11)):
+        frames[:, CENTRE[0] + row, CENTRE[1] + col] = np.random.default_rng(row + 9).poisson(400, J)
+    frames = np.fft.ifftshift(frames, axes=(1, 2)) if zero == "corner" else frames
+    assert bad(frames, raw(frames, zero=zero)) == []
+
+
+def test_the_edge_of_a_gap_in_the_beam_stays():
+    good = np.ones((H, W), bool)
+    good[:, 20:30] = False
+    frames = np.where(good, counts(3000.0), 0)
+    scan = understand(raw(frames, good=good), config())
+    np.testing.assert_array_equal(scan.detector.good, good)
+
+
+def test_a_speckle_of_some_frames_stays():
+    frames = counts()
+    frames[::5, 4, 40] = 500
+    assert bad(frames) == []
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["lily_4", "lily_2.5", "cameraman_4", "cameraman_3"])
+def test_a_public_benchmark_keeps_its_light_and_its_frames(name, tmp_path, caplog):
+    """A fifth to four fifths of the light lie in the zero frequency; up to a sixth of the frames are dark."""
+    path = ROOT.parent / f"shared/data/ptychoep/ep_{name}_s0_pub.npz"
+    data = DataConfig(file=str(path), domain="amplitude")
+    scan = understand(opened(data), data)
+    assert scan.detector.good.all() and not scan.warnings
+    dataset, found = measured_dataset(scan, ScanRunConfig(data=data), tmp_path)
+    assert len(dataset.amplitudes) == scan.raw.patterns.shape[0] and not caplog.messages
+    assert not any(finding.what == "frames dropped" for finding in found)
+
+
+# ---- defects
+
+
+@pytest.mark.parametrize("zero", ["centre", None, "corner"])
+def test_hot_and_dead_pixels_are_found_and_no_others(zero):
+    """Hot: one in the dark, one in the light; dead in the light; dark in the dark is no sign."""
+    frames, rng = counts(), np.random.default_rng(7)
+    frames[:, 5, 40] = rng.poisson(60, J)
+    frames[:, CENTRE[0] + 3, CENTRE[1] + 5] += rng.poisson(4000, J)
+    frames[:, CENTRE[0], CENTRE[1] - 3] = 0
+    frames[:, 3, 3] = 0
+    frames = np.fft.ifftshift(frames, axes=(1, 2)) if zero == "corner" else frames
+    scan = understand(raw(frames, zero=zero), config())
+    masked = np.zeros((H, W), bool)
+    masked[5, 40] = masked[CENTRE[0] + 3, CENTRE[1] + 5] = masked[CENTRE[0], CENTRE[1] - 3] = True
+    masked = np.fft.ifftshift(masked) if zero == "corner" else masked
+    np.testing.assert_array_equal(~scan.detector.good, masked)
+    assert "2 hot in the data, " in said(scan, "bad pixels")
+    assert bad(frames, raw(frames, zero=zero), hot_pixels=False) == []
+
+
+def test_what_is_left_out_is_said_with_its_share_of_the_light():
+    """One part in three hundred is a line; one part in five a warning."""
+    frames = counts()
+    mean = frames.mean(axis=0).sum()
+    for share, warned in ((0.003, 0), (0.2, 1)):
+        frames[:, 5, 40] = np.random.default_rng(1).poisson(share * mean / (1 - share), J)
+        scan = understand(raw(frames), config())
+        text = f"1 hot in the data, {100 * share:.1g} % of the light"
+        assert text in said(scan, "bad pixels") or warned
+        assert len([line for line in scan.warnings if "data.hot_pixels=false" in line]) == warned
+
+
+# ---- numbers below zero
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_read_noise_is_noise(dtype, tmp_path):
+    """σ = 2 about counts, in float and rounded: every pixel stays, and the likelihood is not Poisson's."""
+    noise = np.random.default_rng(3).normal(0, 2, (J, H, W))
+    frames = counts() + noise if dtype == np.float32 else np.rint(counts() + noise)
+    scan = understand(raw(frames.astype(dtype)), config())
+    assert scan.detector.good.all() and not scan.counts and not scan.warnings
+    assert float(said(scan, "read noise").split("≈ ")[1].split()[0]) == pytest.approx(2, rel=0.25)
+    assert "Gaussian" in said(scan, "photon gain")
+    data, _ = measured_dataset(scan, ScanRunConfig(data=config()), tmp_path)
+    assert data.good is None and not data.counts and np.asarray(data.amplitudes).min() == 0
+    assert understand(raw(frames.astype(dtype)), config(gain=1.0)).counts
+    assert len(bad(frames.astype(dtype), negative="bad")) > 0.5 * H * W
+
+
+def gap_of(number, every=1):
+    frames = counts()
+    frames[::every, :, 30:32] = number
+    return frames
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+@pytest.mark.parametrize("number", [-1, -2, -1e6])
+@pytest.mark.parametrize("every", [1, 2, 8])
+def test_marks_below_zero_are_bad_pixels(dtype, number, every):
+    """In the gap of a detector, in all frames, in half of them, and in some."""
+    scan = understand(raw(gap_of(number, every).astype(dtype)), config())
+    expected = np.zeros((H, W), bool)
+    expected[:, 30:32] = True
+    np.testing.assert_array_equal(~scan.detector.good, expected)
+    assert scan.counts and f"{2 * H} below zero" in said(scan, "bad pixels")
+
+
+def test_marks_among_read_noise():
+    frames = counts() + np.random.default_rng(3).normal(0, 2, (J, H, W))
+    frames[:, 7, 9] = -1  # a gap
+    frames[4, 11, 20] = -32768  # an overflow
+    assert bad(frames.astype(np.float32)) == [[7, 9], [11, 20]]
+    assert bad(frames.astype(np.float32), negative="noise", hot_pixels=False) == []
+
+
+def test_negative_amplitudes_are_no_light():
+    frames = np.sqrt(counts())
+    frames[:, 0, :] = -0.3 - 0.1 * np.random.default_rng(0).random((J, W))
+    scan = understand(raw(frames.astype(np.float32), "amplitude"), config(negative="noise"))
+    assert scan.detector.good.all() and not scan.mean[0].any()
+    N = understand(raw(frames.astype(np.float32), "amplitude"), config(negative="noise", N=46))
+    assert not N.patterns(slice(0, 3))[:, : 46 // 2 - CENTRE[0] + 1].any()
+
+
+def test_patterns_of_the_other_sign_are_refused():
+    with pytest.raises(ConfigError, match=r"less than nothing, in the sum over the 40 .* data\.keys\.dark"):
+        understand(raw(-1 - counts()), config())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"negative": "keep"}, r"data\.negative=keep: must be one of auto, noise, bad"),
+        ({"dark_frames": 1.0}, r"data\.dark_frames=1\.0: must be from 0 to less than 1"),
+    ],
+)
+def test_keys_out_of_range(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        config(**changes)
+
+
+# ---- frames
+
+
+def kept(frames, tmp_path, **changes):
+    data = config(**changes)
+    return measured_dataset(understand(raw(frames), data), ScanRunConfig(data=data), tmp_path)
+
+
+def test_a_frame_behind_an_opaque_part_of_the_sample_stays(tmp_path, caplog):
+    """A hundredth of the light, where the beam is; beside it a frame with the shutter closed."""
+    frames = counts() + np.random.default_rng(8).poisson(0.02, (J, H, W))
+    rng = np.random.default_rng(9)
+    frames[7], frames[20] = rng.poisson(3 * SPOT), rng.poisson(0.05, (H, W))
+    caplog.set_level(logging.WARNING)
+    data, found = kept(frames, tmp_path)
+    assert len(data.amplitudes) == J - 1
+    finding = next(finding for finding in found if finding.what == "frames dropped")
+    assert finding.value == "1 of 40" and "no beam in 20, " in finding.why
+    assert "% of the light; data.dark_frames=0 keeps" in finding.why
+    assert len([line for line in caplog.messages if "frames dropped" in line]) == 1  # 2.5 % of them
+    assert len(kept(frames, tmp_path, dark_frames=0.0)[0].amplitudes) == J
+
+
+def test_a_frame_without_a_photon_is_dropped_whatever_is_said(tmp_path):
+    frames = counts()
+    frames[11] = 0
+    for limit in (0.0, 0.05):
+        assert len(kept(frames, tmp_path, dark_frames=limit)[0].amplitudes) == J - 1
+
+
+# ---- amplitudes of counts
+
+
+def test_amplitudes_whose_squares_are_whole_are_counts(tmp_path):
+    """Counts without the noise of photons, which the noise does not give away, and their roots."""
+    whole = np.rint(light())
+    scan = understand(raw(np.sqrt(whole).astype(np.float32), "amplitude"), config())
+    assert scan.counts and scan.detector.gain == 1
+    assert "squares of the amplitudes are whole numbers" in said(scan, "photon gain")
+    assert "data.gain=… says otherwise" in said(scan, "photon gain")
+    np.testing.assert_allclose(scan.patterns(slice(0, 2)) ** 2, whole[:2, 4:36, 8:40], rtol=1e-5)
+    stated = understand(raw(np.sqrt(whole).astype(np.float32), "amplitude"), config(gain=2.0))
+    assert stated.counts and stated.detector.gain == 2
+    other = understand(raw(np.sqrt(light()).astype(np.float32), "amplitude"), config())
+    assert not other.counts

@@ -1,0 +1,447 @@
+"""From detector frames, metres and a file's probe to a dataset: against frames and numbers made by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import reference
+from helpers.scans import Frames
+
+from ptycho.config import ConfigError, OwnProbe, RunProbe, ScanRunConfig, ZonePlateProbe
+from ptycho.config.data import DataConfig
+from ptycho.preparation.dataset import (
+    joined,
+    kept_out,
+    measured_dataset,
+    probe_of_run,
+    training_and_validation,
+)
+from ptycho.preparation.detector import Detector, oriented
+from ptycho.preparation.geometry import lonely, object_pixel, positions_in_pixels, resampled_probe
+from ptycho.preparation.prepare import understand
+from ptycho.readers.scans.raw_scan import RawScan
+
+H, W, J = 45, 52, 60
+
+
+def beam(centre, seed=0, count=J, photons=400.0):
+    """Counts of a broad spot around ``centre`` on a detector of H × W, differing from frame to frame."""
+    rng = np.random.default_rng(seed)
+    rows, cols = np.indices((H, W))
+    spot = np.exp(-((rows - centre[0]) ** 2 + 1.5 * (cols - centre[1]) ** 2) / 60)
+    return rng.poisson(photons * spot * rng.uniform(0.7, 1.3, (count, 1, 1))).astype(np.uint16)
+
+
+def raw(frames=None, centre=(22, 26), **changes):
+    frames = beam(centre) if frames is None else frames
+    grid = np.stack(np.meshgrid(np.arange(6), np.arange(10), indexing="ij"), -1).reshape(-1, 2)[: len(frames)]
+    axis = np.arange(32) - 16
+    probe = np.exp(-(axis[:, None] ** 2 + axis**2) / 40).astype(np.complex64)
+    values = {
+        "format": "made up",
+        "patterns": Frames(frames),
+        "domain": "counts",
+        "zero_frequency": None,
+        "positions": 1e-7 * grid.astype(float),
+        "unit": "m",
+        "energy_eV": 8000.0,
+        "distance_m": 2.0,
+        "detector_pixel_m": (75e-6, 75e-6),
+        "probe": probe[None],
+    }
+    return RawScan(**(values | changes))
+
+
+def config(**changes):
+    return DataConfig(file="scan", **({"N": 32} | changes))
+
+
+@pytest.mark.parametrize("centre", [(22, 26), (19, 30), (25, 21)])
+def test_the_centre_is_found_to_a_pixel(centre):
+    scan = understand(raw(centre=centre), config())
+    assert np.abs(np.subtract(scan.detector.centre, centre)).max() <= 1
+
+
+def plain(**changes):
+    values = {
+        "centre": (22, 26),
+        "N": 8,
+        "bin": 1,
+        "good": np.ones((H, W), bool),
+        "dark": None,
+        "flat": None,
+        "domain": "counts",
+        "gain": 1.0,
+        "corner": False,
+        "transpose": False,
+        "flip_rows": False,
+        "flip_cols": False,
+    }
+    return Detector(**(values | changes))
+
+
+def test_a_frame_is_cut_around_its_centre_and_its_counts_become_amplitudes():
+    frame = np.arange(H * W).reshape(1, H, W)
+    found = plain().amplitudes(frame)
+    assert found.shape == (1, 8, 8)
+    assert found[0, 4, 4] == np.float32(np.sqrt(22 * W + 26))
+    assert found[0, 0, 0] == np.float32(np.sqrt(18 * W + 22))
+
+
+def test_binning_sums_counts_and_keeps_the_centre_in_the_middle_pixel():
+    frame = np.zeros((1, H, W))
+    frame[0, 22:24, 26:28] = [[1, 2], [3, 10]]
+    found = plain(N=6, bin=2).amplitudes(frame)
+    assert found[0, 3, 3] == 4 and np.count_nonzero(found) == 1
+    assert np.square(found.astype(float)).sum() == 16
+
+
+def test_a_window_that_reaches_over_the_detector_is_bad_there():
+    detector = plain(centre=(2, 50), N=8)
+    assert detector.amplitudes(np.ones((1, H, W)))[0, 0, 0] == 0
+    good = detector.good_pixels
+    assert good.sum() == 6 * 6 and good[2:, :6].all()
+
+
+def test_a_binned_pixel_with_one_bad_pixel_in_it_is_bad():
+    mask = np.ones((H, W), bool)
+    mask[23, 27] = False
+    good = plain(N=6, bin=2, good=mask).good_pixels
+    assert (~good).sum() == 1 and not good[3, 3]
+
+
+def test_dark_and_flat_and_gain():
+    frame = np.full((1, H, W), 50.0)
+    dark, flat = np.full((H, W), 10.0), np.full((H, W), 0.5)
+    found = plain(dark=dark, flat=flat, gain=20.0, domain="intensity").amplitudes(frame)
+    np.testing.assert_allclose(found, 2.0)  # √((50 − 10)/0.5/20)
+
+
+def test_amplitudes_are_squared_before_they_are_summed():
+    frame = np.zeros((1, H, W))
+    frame[0, 22:24, 26:28] = 3
+    assert plain(N=6, bin=2, domain="amplitude").amplitudes(frame)[0, 3, 3] == 6
+
+
+def test_the_orientation_is_a_transposition_and_then_flips():
+    frame = np.arange(6).reshape(1, 2, 3)
+    np.testing.assert_array_equal(oriented(frame, False, True, False, False)[0], [[0, 3], [1, 4], [2, 5]])
+    np.testing.assert_array_equal(oriented(frame, False, True, True, False)[0], [[2, 5], [1, 4], [0, 3]])
+    np.testing.assert_array_equal(oriented(frame, False, False, False, True)[0], [[2, 1, 0], [5, 4, 3]])
+
+
+def test_a_zero_frequency_in_the_corner_comes_to_the_middle():
+    frames = np.fft.ifftshift(beam((22, 26)), axes=(1, 2))
+    scan = understand(raw(frames, zero_frequency="corner"), config())
+    assert scan.detector.centre == (22, 26)
+    expected = plain(N=32).amplitudes(beam((22, 26))[:3])
+    np.testing.assert_array_equal(scan.patterns(np.arange(3)), expected)
+
+
+def test_the_pixel_size_is_lambda_z_over_N_p():
+    """8 keV is 0.155 nm; over 2 m and 128 pixels of 75 µm that is 32.28 nm. Binning changes nothing."""
+    pixel = object_pixel(8000.0, 2.0, (75e-6, 75e-6), 128)
+    assert pixel.metres[0] == pytest.approx(32.287e-9, rel=1e-4)
+    scan = understand(raw(), config(N=16, bin=2))
+    assert scan.pixel.metres[0] == pytest.approx(0.1549802e-9 * 2 / (32 * 75e-6), rel=1e-5)
+
+
+def test_metres_become_object_pixels_and_the_first_patch_lies_inside():
+    scan = understand(raw(), config())
+    step = 1e-7 / scan.pixel.metres[0]
+    corners = scan.positions
+    np.testing.assert_allclose(corners[10] - corners[0], [step, 0], rtol=1e-6)
+    np.testing.assert_allclose(corners[1] - corners[0], [0, step], rtol=1e-6)
+    assert corners.min() == 1 and corners.max() + 32 < scan.object_size
+
+
+def test_positions_are_turned_from_rows_to_columns():
+    """By hand: a quarter of a turn brings a step down to one to the right, and one to the right to one up."""
+    plain, turned = understand(raw(), config()), understand(raw(), config(rotation_deg=90.0))
+    step = 1e-7 / plain.pixel.metres[0]
+    np.testing.assert_allclose(turned.positions[10] - turned.positions[0], [0, step], atol=1e-9)
+    np.testing.assert_allclose(turned.positions[1] - turned.positions[0], [-step, 0], atol=1e-9)
+    assert turned.positions.min() == 1 and turned.positions.max() + 32 < turned.object_size
+    assert any("turned by 90°" in finding.why for finding in turned.findings)
+
+
+def test_a_scan_that_was_turned_is_read_as_before(tmp_path):
+    """Positions turned by −121°, on detector pixels that are not square; told so, they are the old ones."""
+    pitch = {"detector_pixel_m": (75e-6, 50e-6)}
+    turn = np.deg2rad(-121)
+    matrix = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+    places = raw().positions
+    before = understand(raw(**pitch), config())
+    after = understand(raw(positions=places @ matrix.T, **pitch), config(rotation_deg=121.0))
+    np.testing.assert_allclose(after.positions, before.positions, atol=1e-6)
+    untold = understand(raw(positions=places @ matrix.T, **pitch), config())
+    assert np.abs(untold.positions - before.positions).max() > 1
+
+
+def test_positions_are_sheared_after_they_are_turned():
+    """(row, col) = (0, 1) is turned to (−1, 0), and that goes to (−2, −3)."""
+    affine = [[2.0, 5.0], [3.0, 7.0]]
+    found = understand(raw(), config(rotation_deg=90.0, scan_affine=affine))
+    step = 1e-7 / found.pixel.metres[0]
+    np.testing.assert_allclose(found.positions[1] - found.positions[0], [-2 * step, -3 * step], rtol=1e-6)
+    assert any("data.scan_affine" in finding.why for finding in found.findings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rotation_deg": 400.0}, "data.rotation_deg=400.0: must be from -360 to 360"),
+        ({"rotation_deg": np.nan}, "data.rotation_deg=nan: must be"),
+        ({"scan_affine": [[1.0, 2.0]]}, r"data.scan_affine=\[\[1.0, 2.0\]\]: must be \[\[a,b\],\[c,d\]\]"),
+        ({"scan_affine": [[1.0, 2.0], [2.0, 4.0]]}, "finite and invertible"),
+    ],
+)
+def test_turns_and_shears_that_are_none_are_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        config(**changes)
+
+
+def test_pixels_of_a_larger_detector_shrink_with_the_cut():
+    """A file's pixels belong to its whole detector; cut to half, an object pixel is twice as large."""
+    found = positions_in_pixels(
+        np.array([[10.0, 20.0]]), "px", object_pixel(None, None, None, 64), 64, (128, 128)
+    )
+    np.testing.assert_allclose(found, [[5, 10]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"domain": None}, "data.domain=counts, intensity or amplitude"),
+        ({"energy_eV": None}, "data.energy_eV"),
+        (
+            {"positions": 1e-1 * np.indices((6, 10)).reshape(2, -1).T},
+            "0.5 m × 0.9 m in the unit m; .*data.unit",
+        ),
+        ({"positions": np.ones((J, 2))}, "all 60 are equal"),
+        ({"patterns": Frames(np.full((J, H, W), np.nan))}, "no pixel is good .[0-9]+ never finite"),
+        ({"patterns": Frames(np.zeros((J, H, W), np.uint16))}, "dark"),
+        ({"good": np.zeros((H, W), bool)}, "no pixel is good .the file's mask.; is it inverted"),
+    ],
+)
+def test_what_cannot_be_told_is_asked_for(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        understand(raw(**changes), config())
+
+
+def test_a_users_word_stands_above_the_files():
+    scan = understand(raw(domain=None), config(domain="intensity", energy_eV=16000.0, zero_frequency="20,27"))
+    assert scan.detector.domain == "intensity" and scan.detector.centre == (20, 27)
+    assert scan.pixel.metres[0] == pytest.approx(understand(raw(), config()).pixel.metres[0] / 2)
+    turned = understand(raw(), config(position_sign=-1))
+    np.testing.assert_allclose(turned.positions[0] - turned.positions[1], [0, 1e-7 / turned.pixel.metres[0]])
+
+
+def test_a_probe_is_resampled_by_its_far_field():
+    """Cutting the detector to half keeps the window: the same beam on half as many samples."""
+    axis = np.arange(64) - 32
+    fine = np.exp(-(axis[:, None] ** 2 + 1.4 * axis**2) / 120 + 0.01j * axis**2)[None]
+    coarse, _ = resampled_probe(fine, None, object_pixel(None, None, None, 32), 32)
+    np.testing.assert_allclose(coarse[0], fine[0, ::2, ::2], atol=2e-3)
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    frames = beam((22, 26))
+    frames[7] = 0
+    scan = understand(raw(frames), config())
+    return measured_dataset(scan, ScanRunConfig(data=config(), group_size=3), tmp_path)
+
+
+def test_the_dataset_of_a_scan(dataset):
+    data, found = dataset
+    assert len(data.amplitudes) == J - 1  # the dark frame is gone
+    assert any("dark" in finding.why for finding in found)
+    assert data.exact and data.counts and data.good is None
+    energy = np.mean(np.sum(np.square(np.asarray(data.amplitudes), dtype=float), axis=(1, 2)))
+    assert np.sum(np.abs(data.probe) ** 2) == pytest.approx(energy, rel=1e-5)
+    assert (data.groups[:, 0] == np.arange(J - 1)).all() and data.group_size == 3
+
+
+def test_patterns_are_read_in_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr("ptycho.preparation.prepare.READ_AT_ONCE", 4 * H * W * 8)
+    scan = understand(raw(), config())
+    scan.raw.patterns.most = 0
+    copy = scan.copied(tmp_path)
+    assert scan.raw.patterns.most == 4 and copy.shape == (J, 32, 32)
+    np.testing.assert_array_equal(copy[:], scan.patterns(np.arange(J)))
+
+
+def test_of_large_frames_fewer_are_looked_at(monkeypatch):
+    monkeypatch.setattr("ptycho.preparation.prepare.LOOKED_AT", 10 * H * W * 8)
+    scan = understand(raw(), config())
+    assert scan.raw.patterns.most == 10 and scan.detector.centre == (22, 26)
+    monkeypatch.setattr("ptycho.preparation.prepare.LOOKED_AT", 1)
+    scan = understand(raw(), config())
+    assert scan.raw.patterns.most == 4 and np.abs(np.subtract(scan.detector.centre, (22, 26))).max() <= 1
+
+
+def test_positions_are_judged_before_a_frame_is_read():
+    scan = raw(positions=np.ones((J, 2)))
+    with pytest.raises(ConfigError, match="all 60 are equal; nothing was scanned"):
+        understand(scan, config())
+    assert scan.patterns.most == 0
+
+
+def test_every_so_many_th_frame_without_those_dropped():
+    scan = understand(raw(), config(stride=3, drop=(6, 7), frames=5))
+    assert scan.frames.tolist() == [0, 3, 9, 12, 15]
+
+
+def test_what_is_not_finite_is_found_when_all_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("ptycho.preparation.prepare.SAMPLED", 4)
+    frames = beam((22, 26)).astype(float)
+    frames[7, 22, 26] = np.nan
+    with pytest.raises(ConfigError, match=r"NaN or infinity in frame 7; .*data\.drop=\[7\]"):
+        understand(raw(frames, domain="counts"), config()).copied(tmp_path)
+    assert len(understand(raw(frames, domain="counts"), config(drop=(7,))).copied(tmp_path)) == J - 1
+
+
+def test_a_pixel_that_is_never_finite_is_bad():
+    frames = beam((22, 26)).astype(float)
+    frames[:, 3, 4] = np.nan
+    assert not understand(raw(frames, domain="counts"), config()).detector.good[3, 4]
+
+
+@pytest.mark.parametrize(
+    ("factor", "unit", "message"),
+    [
+        (1e6, "m", r"in the unit m; are they in um\? set data.unit=um"),
+        (1e-6, "m", r"spans .* object pixels in the unit m; set the right data.unit="),
+        (1.0, "um", r"spans .* object pixels in the unit um; are they in m\? set data.unit=m"),
+        (1e3, "m", r"neighbours are .* object pixels apart .* are they in mm\?"),
+    ],
+)
+def test_a_wrong_unit_is_named(factor, unit, message):
+    with pytest.raises(ConfigError, match=message):
+        understand(raw(positions=factor * raw().positions, unit=unit), config())
+
+
+def test_positions_taken_twice_make_no_others_lonely():
+    places = np.array([[0.0, 0], [0, 0], [0, 1], [0, 1], [0, 2], [1, 2]])
+    assert not len(lonely(places)) and list(lonely(np.vstack([places, [50, 50]]))) == [6]
+
+
+def test_patterns_kept_out_are_spread_and_drawn_by_the_seed(dataset):
+    data, _ = dataset
+    kept, out = kept_out(data, 0.1, seed=1)
+    assert len(out) == 6 and set(kept) | set(out) == set(range(J - 1)) and not set(kept) & set(out)
+    np.testing.assert_array_equal(out, kept_out(data, 0.1, seed=1)[1])
+    assert not np.array_equal(out, kept_out(data, 0.1, seed=2)[1])
+    spread = np.ptp(data.positions[out], axis=0) / np.ptp(data.positions, axis=0)
+    assert spread.min() > 0.4
+    used = data.subset(kept, 3)
+    np.testing.assert_array_equal(np.asarray(used.amplitudes), np.asarray(data.amplitudes)[kept])
+    assert used.groups.max() < len(kept)
+
+
+def test_validation_groups_are_not_trained_on(dataset):
+    data, _ = dataset
+    training, validation = training_and_validation(data, 0.1, seed=0)
+    assert len(validation.groups) == 6 and len(training.groups) + 6 == data.n_groups
+    both = {tuple(g) for g in training.groups} & {tuple(g) for g in validation.groups}
+    assert not both
+
+
+def test_validation_is_drawn_by_the_seed_and_apart_from_what_is_kept_out(dataset):
+    """A group is known by its first pattern; what is kept out has a random stream of its own."""
+    data, _ = dataset
+
+    def drawn(seed):
+        return training_and_validation(data, 0.1, seed)[1].groups[:, 0].tolist()
+
+    assert drawn(3) == drawn(3)
+    assert len({tuple(drawn(seed)) for seed in range(8)}) == 8
+    for seed in range(8):
+        out = kept_out(data, 0.1, seed)[1]
+        same_stream = np.random.default_rng([seed, 1]).choice(data.n_groups, len(out), replace=False)
+        assert len(drawn(seed)) == len(out)
+        assert set(drawn(seed)) not in (set(out.tolist()), set(same_stream.tolist()))
+
+
+def test_joined_scans_keep_modes_flux_and_background(dataset_of):
+    """One scan has them, the other has not; the modes' power together is the mean energy of all patterns."""
+    rng = np.random.default_rng(0)
+    modes = (rng.normal(size=(2, 16, 16)) + 1j * rng.normal(size=(2, 16, 16))).astype(np.complex64)
+    positions, groups = [[0, 0], [3, 5], [2, 1]], [[0], [1], [2]]
+    flux, dark = np.array([0.9, 1.2, 0.8], np.float32), rng.uniform(1, 2, (16, 16)).astype(np.float32)
+    rich = {"probe": modes[0], "weaker_modes": modes[1:], "flux": flux, "background": dark}
+    first = dataset_of(positions, groups, **rich)
+    second = dataset_of(positions[:2], groups[:2])
+    both = joined([first, second])
+    np.testing.assert_allclose(both.flux, [*flux, 1, 1])
+    np.testing.assert_allclose(both.background, dark * 3 / 5, rtol=1e-6)
+    np.testing.assert_allclose(both.modes / both.probe[0, 0], modes / modes[0, 0, 0], rtol=1e-4, atol=1e-5)
+    energy = np.square(np.asarray(both.amplitudes)).sum(axis=(1, 2)).mean()
+    assert np.sum(np.abs(both.modes) ** 2) == pytest.approx(energy, rel=1e-5)
+    assert both.normalised(both.groups).shape == (5, 1, 16, 16)
+    plain = joined([second, second])
+    assert plain.flux is None and plain.background is None and plain.weaker_modes is None
+
+
+def test_a_scan_without_a_probe_begins_with_the_pupil_in_focus(tmp_path):
+    scan = understand(raw(probe=None), config())
+    data, found = measured_dataset(scan, ScanRunConfig(data=config()), tmp_path)
+    assert any("to be guessed" in finding.why for finding in found)
+    assert np.abs(data.probe[16, 16]) == np.abs(data.probe).max()
+    given, _ = measured_dataset(scan, ScanRunConfig(data=config(), probe=ZonePlateProbe()), tmp_path)
+    assert given.probe.shape == (32, 32)
+
+
+def test_a_mask_file(tmp_path):
+    bad = np.zeros((H, W), bool)
+    bad[10, 10:13] = True
+    np.save(tmp_path / "mask.npy", bad)
+    np.savez(tmp_path / "mask.npz", mask=bad.astype(np.uint8), other=np.zeros(3))
+    for name in ("mask.npy", "mask.npz"):
+        scan = understand(raw(), config(mask_file=str(tmp_path / name)))
+        assert (~scan.detector.good).sum() == 3
+    with pytest.raises(ConfigError, match=r"data.mask_file=.*holds \(3, 4\)"):
+        np.save(tmp_path / "odd.npy", np.zeros((3, 4)))
+        understand(raw(), config(mask_file=str(tmp_path / "odd.npy")))
+    with pytest.raises(ConfigError, match=r"data\.mask_file=.*cannot be read"):
+        understand(raw(), config(mask_file=str(tmp_path / "none.npy")))
+    assert replace(raw(), good=~bad).good is not None
+
+
+def stored_probe(folder, modes, name="pinn"):
+    (folder / "recons" / name).mkdir(parents=True)
+    np.savez(folder / "recons" / name / "recon.npz", probe=modes, object=np.ones((1, 4, 4), np.complex64))
+    return folder
+
+
+def test_the_probe_of_an_earlier_run(tmp_path):
+    """The refined one before the network's; all modes, at the power of this scan."""
+    rng = np.random.default_rng(1)
+    modes = reference.random_complex(rng, (2, 32, 32)).astype(np.complex64)
+    run = stored_probe(stored_probe(tmp_path / "run", modes[::-1]), modes, "refined")
+    settings = ScanRunConfig(data=config(), run=str(run), probe=RunProbe())
+    data, _ = measured_dataset(understand(raw(), config()), settings, tmp_path)
+    scale = data.modes[0, 0, 0] / modes[0, 0, 0]
+    np.testing.assert_allclose(data.modes, scale * modes, rtol=1e-4)
+    assert np.sum(np.abs(data.modes) ** 2) == pytest.approx(data.amplitudes.statistics.mean_energy, rel=1e-4)
+
+
+def test_the_probe_of_an_earlier_run_that_does_not_fit(tmp_path):
+    with pytest.raises(ConfigError, match=r"probe=run: is that of the run which run=… names; set run"):
+        ScanRunConfig(data=config(), probe=RunProbe())
+    with pytest.raises(ConfigError, match=r"probe=run: .* holds no reconstruction of a measured scan"):
+        probe_of_run(tmp_path, 32)
+    run = stored_probe(tmp_path / "run", np.ones((1, 16, 16), np.complex64))
+    with pytest.raises(
+        ConfigError, match=r"a probe of shape \(1, 16, 16\) in .*: must be modes \(K, 32, 32\)"
+    ):
+        probe_of_run(run, 32)
+
+
+def test_nothing_is_lit_outside_the_mask(tmp_path):
+    settings = ScanRunConfig(data=config(), probe=OwnProbe(mask_diameter_px=10))
+    data, _ = measured_dataset(understand(raw(), config()), settings, tmp_path)
+    axis = np.arange(32) - 16
+    outside = np.hypot(axis[:, None], axis) > 5
+    assert not data.probe[outside].any() and data.probe[~outside].all()

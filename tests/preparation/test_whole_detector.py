@@ -1,0 +1,161 @@
+"""Patterns hold all that the detector measured, whatever its size and wherever its zero frequency."""
+
+import numpy as np
+import pytest
+from helpers.scans import Frames
+
+from ptycho.config import ConfigError, ScanRunConfig, UNetModel, UnrolledModel
+from ptycho.config.data import DataConfig
+from ptycho.preparation.dataset import measured_dataset
+from ptycho.preparation.geometry import object_pixel, resampled_probe
+from ptycho.preparation.prepare import understand
+from ptycho.preparation.window import whole_detector
+from ptycho.readers.scans.raw_scan import RawScan
+from workflows import scan_plan
+
+J = 12
+
+
+def raw(shape, centre=None, **changes):
+    """Frames that differ, with a spot at ``centre``, which is stated."""
+    rng = np.random.default_rng(0)
+    rows, cols = np.indices(shape)
+    middle = (shape[0] // 2, shape[1] // 2) if centre is None else centre
+    spot = 90 * np.exp(-((rows - middle[0]) ** 2 + (cols - middle[1]) ** 2) / 30)
+    frames = (1 + rng.poisson(spot * rng.uniform(0.7, 1.3, (J, 1, 1)))).astype(np.uint16)
+    grid = np.stack(np.divmod(np.arange(J), 4), axis=1).astype(float)
+    values = {
+        "format": "made up",
+        "patterns": Frames(frames),
+        "domain": "counts",
+        "zero_frequency": middle,
+        "positions": 2e-7 * grid,
+        "unit": "m",
+        "energy_eV": 8000.0,
+        "distance_m": 2.0,
+        "detector_pixel_m": (75e-6, 75e-6),
+    }
+    return RawScan(**(values | changes))
+
+
+def config(**changes):
+    return DataConfig(file="scan", **({"hot_pixels": False} | changes))
+
+
+@pytest.mark.parametrize(
+    ("shape", "centre", "b", "N"),
+    [
+        ((64, 64), (32, 32), 1, 64),
+        ((62, 62), (31, 31), 1, 62),  # 2·31: no fast transform, but exact
+        ((64, 64), (31, 32), 1, 66),  # from −31 to 32: 33 on either side
+        ((64, 64), (31, 30), 1, 70),  # 68 = 4·17 has no fast transform
+        ((65, 65), (32, 32), 1, 66),
+        ((100, 100), (49, 50), 1, 108),  # 102 = 6·17, 104 = 8·13, 106 = 2·53
+        ((64, 100), (32, 50), 1, 100),
+        ((100, 100), (50, 50), 2, 50),
+        ((66, 66), (33, 33), 4, 18),
+        ((9, 12), (4, 6), 1, 16),
+        ((1000, 1000), (500, 500), 1, 1000),
+    ],
+)
+def test_the_smallest_window_with_the_whole_detector(shape, centre, b, N):
+    window = whole_detector(np.ones(shape), centre, b)
+    assert window.N == N and window.warning is None
+    assert str(shape[0]) in window.why
+
+
+def test_a_centre_far_off_the_middle_costs_what_is_beyond_half_as_much_again():
+    """110 pixels on a detector of 60 would be needed; 90 are taken."""
+    mean = np.zeros((60, 60))
+    mean[5, 30], mean[59, 30] = 3, 1
+    window = whole_detector(mean, (5, 30), 1)
+    assert window.N == 90 and window.why.startswith("most of the detector")
+    assert "takes 110 pixels; 90 are taken (1.5 times" in window.warning
+    assert "without 25 % of the light; data.N=110 holds all" in window.warning
+
+
+def test_no_window_is_larger_than_2048():
+    window = whole_detector(np.ones((2100, 2100)), (1050, 1050), 1)
+    assert window.N == 2048 and "data.bin=2 would hold more" in window.warning
+    assert whole_detector(np.ones((2100, 2100)), (1050, 1050), 2).warning is None
+
+
+def test_of_a_large_window_it_is_said_where_the_light_is():
+    mean = np.zeros((400, 400))
+    mean[190:210, 190:210] = 1
+    assert "99.9 % of the light is within data.N=20" in whole_detector(mean, (200, 200), 1).why
+    assert "light" not in whole_detector(np.ones((400, 400)), (200, 200), 1).why
+
+
+@pytest.mark.parametrize(
+    ("shape", "centre"), [((33, 33), None), ((32, 32), (15, 14)), ((20, 32), None), ((31, 24), (17, 11))]
+)
+def test_every_pixel_that_was_measured_is_in_the_pattern(tmp_path, shape, centre):
+    source = raw(shape, centre)
+    scan = understand(source, config())
+    counts = source.patterns.array
+    amplitudes = scan.patterns(np.arange(J))
+    np.testing.assert_allclose(
+        np.square(amplitudes, dtype=float).sum(axis=(1, 2)), counts.sum(axis=(1, 2)), rtol=1e-6
+    )
+    assert scan.detector.good_pixels.sum() == shape[0] * shape[1] < scan.N**2
+    assert not amplitudes[:, ~scan.detector.good_pixels].any()
+    middle = (shape[0] // 2, shape[1] // 2) if centre is None else centre
+    np.testing.assert_allclose(amplitudes[:, scan.N // 2, scan.N // 2] ** 2, counts[:, *middle], rtol=1e-6)
+    data, _ = measured_dataset(scan, ScanRunConfig(data=config()), tmp_path)
+    assert (data.normalised(np.arange(J))[:, ~data.good] == -1).all()
+
+
+def test_the_object_pixel_follows_the_window():
+    """λz/(N·p) with N = 66: 0.15498 nm · 2 m / (66 · 75 µm)."""
+    scan = understand(raw((64, 64), (31, 32)), config())
+    assert scan.pixel.metres[0] == pytest.approx(0.1549802e-9 * 2 / (66 * 75e-6), rel=1e-5)
+    step = scan.positions[4] - scan.positions[0]
+    np.testing.assert_allclose(step, [2e-7 / scan.pixel.metres[0], 0], rtol=1e-6)
+    assert any("66 × 75 µm" in finding.why for finding in scan.findings)
+
+
+def test_a_side_that_is_asked_for_cuts_or_pads():
+    assert understand(raw((64, 64)), config(N=48)).N == 48
+    padded = understand(raw((64, 64)), config(N=90))
+    assert padded.N == 90 and padded.detector.good_pixels.sum() == 64**2
+    with pytest.raises(ConfigError, match=r"data\.N=2050: must be even, from 16 to 2048, or null"):
+        config(N=2050)
+
+
+@pytest.mark.parametrize("probed", [True, False])
+def test_a_probe_as_large_as_the_frame_says_that_the_middle_is_the_centre(probed):
+    """The beam is seen at (31, 32) of 64 × 64."""
+    probe = np.ones((1, 64, 64), np.complex64) if probed else None
+    scan = understand(raw((64, 64), (31, 32), zero_frequency=None, probe=probe), config())
+    side = 64 if probed else 66
+    assert side == scan.N
+    assert any("as the file's probe has it" in finding.why for finding in scan.findings) == probed
+
+
+def test_a_probe_of_a_detector_that_is_not_square():
+    """Its window is square, and its samples are not; a Gaussian on 48 × 64 samples becomes one on 64 × 64."""
+
+    def gaussian(h, w):
+        row, col = (np.arange(h) - h // 2) / h, (np.arange(w) - w // 2) / w
+        return np.exp(-120 * (row[:, None] ** 2 + 2 * col**2) + 5j * row[:, None])[None]
+
+    probe, how = resampled_probe(gaussian(48, 64), None, object_pixel(None, None, None, 64), 64)
+    np.testing.assert_allclose(probe, gaussian(64, 64), atol=1e-3)
+    assert "48 × 64 to 64" in how
+    scan = understand(raw((48, 64), probe=gaussian(48, 64)), config())
+    assert scan.probe.shape == (1, 64, 64) and not scan.warnings
+    turned = understand(raw((48, 64), probe=gaussian(64, 48)), config(transpose=True))
+    assert turned.probe.shape == (1, 64, 64)
+    refused = understand(raw((48, 64), probe=gaussian(40, 64)), config())
+    assert refused.probe is None and "is not square" in refused.warnings[0]
+
+
+@pytest.mark.parametrize(("N", "fitting"), [(100, "data.N=96 or data.N=104"), (18, "data.N=16 or data.N=20")])
+def test_a_network_that_cannot_take_such_patterns_names_sides_that_it_can(monkeypatch, N, fitting):
+    source = raw((N, N), (N // 2, N // 2))
+    monkeypatch.setattr(scan_plan, "opened", lambda section: source)
+    with pytest.raises(ConfigError, match=rf"model=unet: cannot take patterns of {N} × {N}.*{fitting}"):
+        scan_plan.planned(ScanRunConfig(data=config(), model=UNetModel()))
+    scan_plan.planned(ScanRunConfig(data=config(), model=UnrolledModel(), nepochs=1))
+    scan_plan.planned(ScanRunConfig(data=config()))

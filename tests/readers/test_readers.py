@@ -1,0 +1,293 @@
+"""Datasets from files: what is read, in whatever form it is stored, and where it is placed."""
+
+import io
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import reference
+
+from ptycho.config import ConfigError, UnrolledModel
+from ptycho.files.file_array import FileArray
+from ptycho.files.npz import Archive, NpzError, read_all
+from ptycho.networks import build_pinn
+from ptycho.networks.competitors import training_geometry
+from ptycho.readers import inspect, load_dataset
+from ptycho.readers.own import to_arrays
+from ptycho.reconstruction.inference import predict_regions
+from ptycho.reconstruction.stitching import stitch
+from ptycho.scan.batches import batch_of
+
+N = 32
+
+
+@pytest.fixture
+def save(tmp_path):
+    def run(arrays, compressed=False, name="data.npz"):
+        with (tmp_path / name).open("wb") as file:
+            (np.savez_compressed if compressed else np.savez)(file, **arrays)
+        return tmp_path / name
+
+    return run
+
+
+# ---- rows of a file
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_rows_are_those_of_the_array(tmp_path, dtype):
+    array = np.arange(5 * 3 * 2).reshape(5, 3, 2).astype(dtype) * 1.5
+    (tmp_path / "file").write_bytes(b"1234567" + array.tobytes())
+    rows = FileArray((tmp_path / "file").open("rb"), array.shape, dtype, start=7)
+    assert len(rows) == 5 and rows.ndim == 3 and rows.shape == array.shape and rows.dtype == dtype
+    for index in (slice(None), slice(1, 4), slice(4, 9), slice(3, 3), slice(-2, None)):
+        np.testing.assert_array_equal(rows[index], array[index])
+    for index in ([3], [0, 1, 4], [4, 0, 0, 2], [[1, 2], [2, 1]], np.zeros((0,), int)):
+        np.testing.assert_array_equal(rows[np.array(index, int)], array[np.array(index, int)])
+    for beyond in ([5], [-1]):
+        with pytest.raises(IndexError):
+            rows[np.array(beyond)]
+
+
+def test_temporary_rows_hold_what_is_written_and_leave_nothing(tmp_path):
+    rows = FileArray.temporary(tmp_path, (6, 4), np.complex64)
+    assert list(tmp_path.iterdir()) == []
+    assert not rows[:].any()
+    values = np.arange(8).reshape(2, 4) * (1 - 2j)
+    rows[3:5] = values
+    np.testing.assert_array_equal(rows[:], np.concatenate([np.zeros((3, 4)), values, np.zeros((1, 4))]))
+    with pytest.raises(ValueError, match=r"does not fit"):
+        rows[0:3] = values
+
+
+def test_a_file_that_shrinks_is_an_error(tmp_path):
+    (tmp_path / "file").write_bytes(bytes(40))
+    rows = FileArray((tmp_path / "file").open("rb"), (10,), np.float32)
+    (tmp_path / "file").write_bytes(bytes(20))
+    with pytest.raises(OSError, match="ends before row 10"):
+        rows[:]
+
+
+# ---- archives
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", ">f8", "<u2", ">i4", "<c8", ">c16", "<f2"])
+def test_any_number_in_any_order_is_read(save, dtype, compressed):
+    array = np.arange(2 * 3 * 5).reshape(2, 3, 5).astype(dtype)
+    path = save({"c": array, "f": np.asfortranarray(array), "scalar": array[1, 2, 3]}, compressed)
+    found = read_all(path, {"c": "cfiu", "f": "cfiu", "scalar": "cfiu"})
+    for key in ("c", "f"):
+        np.testing.assert_array_equal(found[key], array)
+        assert found[key].dtype.isnative and found[key].flags.c_contiguous
+    assert found["scalar"].shape == () and found["scalar"] == array[1, 2, 3]
+
+
+def test_only_what_is_asked_for_is_read(save):
+    path = save({"good": np.arange(3), "trap": np.array([None, 1])})
+    np.testing.assert_array_equal(read_all(path, {"good": "iu"})["good"], [0, 1, 2])
+    with pytest.raises(NpzError, match=r"^lacks a; lacks b$"):
+        read_all(path, {"a": "f", "good": "iu", "b": "f"})
+    with pytest.raises(
+        NpzError, match=r"^good \(3,\) has dtype int64; must be real numbers; trap \(2,\) holds Py"
+    ):
+        read_all(path, "f")
+
+
+def test_a_member_is_located_in_the_file(save):
+    array = np.arange(12, dtype=np.float32).reshape(4, 3)
+    path = save({"first": np.ones(7), "second": array})
+    with Archive(path) as archive:
+        header = archive.header("second", "f")
+        assert header.stored and header.shape == (4, 3)
+        start = archive.position(header)
+    np.testing.assert_array_equal(FileArray(path.open("rb"), (4, 3), np.float32, start)[:], array)
+
+
+# ---- a run's own dataset
+
+
+FORMS = {
+    "as written": lambda a: a,
+    "double": lambda a: a.astype(np.float64),
+    "big-endian": lambda a: a.astype(">f4"),
+    "half": lambda a: a.astype(np.float16),
+    "integers": lambda a: a.astype(np.uint16),
+}
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_patterns_come_from_every_form(datasets, save, tmp_path, form, compressed):
+    data = datasets["test"]
+    amplitudes = np.round(data.amplitudes[:] / data.amplitudes[:].max() * 99)
+    data = replace(data, amplitudes=amplitudes)
+    path = save(to_arrays(data) | {"amplitudes": FORMS[form](amplitudes)}, compressed)
+    before = sorted(tmp_path.iterdir())
+    found = inspect(path).dataset(tmp_path)
+    assert sorted(tmp_path.iterdir()) == before, "patterns were copied under a name"
+    in_place = form == "as written" and not compressed
+    assert (getattr(found.amplitudes._rows._file, "name", None) == str(path)) == in_place
+    np.testing.assert_array_equal(found.amplitudes, amplitudes)
+    assert found.normalisation == data.normalisation
+    indices = np.array([3, 0, 40])
+    for key, value in batch_of(data, indices).items():
+        np.testing.assert_array_equal(batch_of(found, indices)[key], value)
+    np.testing.assert_array_equal(load_dataset(path).amplitudes, amplitudes)
+
+
+def test_values_of_a_file_can_be_changed_as_it_is_read(datasets, save, tmp_path):
+    """The statistics that were found while it was checked stay with its patterns."""
+    found = inspect(save(to_arrays(datasets["test"])))
+    data = found.dataset(tmp_path, objects=None, photon_scale=2.0)
+    assert data.objects is None and data.photon_scale == 2
+    assert data.amplitudes.statistics is found.statistics
+    assert data.normalisation == datasets["test"].normalisation
+
+
+def test_empty_frames_are_accepted_where_the_dose_or_the_truth_explains_them(datasets, save):
+    data = datasets["test"]
+    weak = np.random.default_rng(0).poisson(0.02, data.amplitudes.shape).astype(np.float32)
+    weak[5] = 0
+    assert load_dataset(save(to_arrays(data) | {"amplitudes": weak})).amplitudes[5].sum() == 0
+    dark, objects = np.array(data.amplitudes), data.objects.copy()
+    dark[0] = 0
+    with pytest.raises(ConfigError, match="1 of 256 patterns hold no photon"):
+        load_dataset(save(to_arrays(data) | {"amplitudes": dark}))
+    objects[0, :N, :N] = 0  # nothing to see at the first position
+    load_dataset(save(to_arrays(data) | {"amplitudes": dark, "objects": objects}))
+
+
+def test_a_dataset_without_truth(datasets, save):
+    arrays = to_arrays(datasets["test"])
+    del arrays["objects"]
+    assert load_dataset(save(arrays)).objects is None
+
+
+# ---- the published program's test split
+
+
+def spot(row, col, side=96):
+    """A smooth object, bright at (row, col)."""
+    y, x = np.mgrid[:side, :side]
+    return (0.4 + 0.6 * np.exp(-((y - row) ** 2 + (x - col) ** 2) / 18)).astype(complex)
+
+
+def published(objects, probe, starts, gridsize=2, offset=4):
+    """The file's arrays by loops, as its format is documented: row-major channels, middles of patches."""
+    inner = [(offset * i, offset * j) for i in range(gridsize) for j in range(gridsize)]
+    middle = (N - 1) / 2
+    diffraction, listed = [], []
+    for image in objects:
+        for row, col in starts:
+            group = [image[row + i : row + i + N, col + j : col + j + N] for i, j in inner]
+            waves = [np.fft.fftshift(np.fft.fft2(probe * patch)) / N for patch in group]
+            diffraction.append(np.stack([np.abs(wave) for wave in waves], axis=-1))
+    for row, col in starts:
+        group = [[row + i + middle for i, _ in inner], [col + j + middle for _, j in inner]]
+        listed += [[group]] * len(objects)  # every position as often as there are images, in a row
+    return {
+        "diffraction": np.array(diffraction, np.float32),
+        "coords_offsets": np.array(listed, np.float32),
+        "probeGuess": 3 * probe.astype(np.complex64),  # up to a factor
+    }
+
+
+STARTS = [(row, col) for row in range(0, 61, 12) for col in range(0, 61, 6)]
+SPOTS = [(22, 71), (60, 33)]
+
+
+@pytest.fixture(scope="module")
+def disk():
+    axis = np.arange(N) - N // 2
+    return np.exp(-((np.hypot(axis[:, None], axis) / 7) ** 4))
+
+
+def test_published_files_are_read_as_documented(save, disk):
+    objects = [spot(*where) for where in SPOTS]
+    arrays = published(objects, disk, STARTS)
+    found = load_dataset(save(arrays | {"norm_Y_I": np.array(2.0)}, compressed=True))
+    G = len(STARTS)
+    assert arrays["diffraction"].shape == (2 * G, N, N, 4) and arrays["coords_offsets"].shape == (
+        2 * G,
+        1,
+        2,
+        4,
+    )
+    assert found.n_groups == 2 * G and found.group_size == 4 and found.region_size == N + 4
+    assert found.object_size == 96 and found.photon_scale == 1 and found.objects is None
+    np.testing.assert_array_equal(found.image[found.groups[:, 0]], np.repeat([0, 1], G))
+    for group in (0, 7, G + 7):
+        row, col = STARTS[group % G]
+        expected = [[row, col], [row, col + 4], [row + 4, col], [row + 4, col + 4]]
+        np.testing.assert_array_equal(found.positions[found.groups[group]], expected)
+    for pattern in (0, 5, 4 * G + 30):
+        truth = objects[found.image[pattern]]
+        expected = reference.diffraction(truth, found.positions[pattern][None], disk)[0]
+        np.testing.assert_allclose(found.amplitudes[pattern], expected, atol=1e-5)
+
+
+def test_a_spot_is_reconstructed_where_it_is(save, disk, small_config):
+    """Direction of both axes: an untrained unrolled network is a few iterations of the physics alone."""
+    found = load_dataset(save(published([spot(*where) for where in SPOTS], disk, STARTS)))
+    found = replace(found, photon_scale=1 / 3)  # the factor of probeGuess
+    config = small_config(model=UnrolledModel(stages=8, width=1))
+    model = build_pinn(config, training_geometry(config, found))
+    stitched = stitch(predict_regions(model, found, 4, compile_xla=False), found, "probe")
+    for image, mask, where in zip(stitched.objects, stitched.mask, SPOTS, strict=True):
+        amplitude = np.where(mask, np.abs(image), 0)[12:-12, 12:-12]
+        peak = np.unravel_index(amplitude.argmax(), amplitude.shape)
+        np.testing.assert_allclose(np.add(peak, 12), where, atol=2)
+        assert amplitude.max() > 1.5 * np.median(amplitude)
+
+
+def test_the_whole_truth_is_taken_before_a_part(save, disk):
+    objects = np.array([spot(*where, side=100) for where in SPOTS], np.complex64)
+    truth = {"YY_full": objects[..., None], "YY_ground_truth": objects[0, 10:90, 10:90, None]}
+    found = inspect(save(published(objects, disk, STARTS) | truth))
+    assert found.truth is None and found.values["object_size"] == 100
+    np.testing.assert_array_equal(found.values["objects"], objects)
+
+
+@pytest.mark.parametrize("pitch", [10, 12, 5])
+def test_a_part_of_the_truth_is_put_where_the_central_squares_tile(save, disk, pitch):
+    """The published program cuts ⌈(N − pitch)/2 + extent/2⌉ pixels off, and keeps one pitch per group."""
+    starts = [(r, c) for r in range(0, 61, pitch) for c in range(0, 61, pitch)]
+    truth, per_axis = spot(22, 71), len(range(0, 61, pitch))
+    first = int(np.ceil((N - pitch) / 2 + 4 / 2))
+    part = truth[first : first + pitch * per_axis, first : first + pitch * per_axis, None]
+    found = inspect(save(published([truth], disk, starts) | {"YY_ground_truth": part}))
+    assert found.truth == (first, first, *part.shape[:2])
+    top, left, height, width = found.truth
+    np.testing.assert_allclose(
+        found.values["objects"][0, top : top + height, left : left + width], part[..., 0]
+    )
+
+
+def test_a_file_without_probe_takes_the_one_that_is_offered(save, disk):
+    arrays = published([spot(22, 71)], disk, STARTS)
+    del arrays["probeGuess"]
+    with pytest.raises(ConfigError, match="lacks probeGuess, and no other probe is known"):
+        inspect(save(arrays))
+    found = inspect(save(arrays), disk.astype(np.complex64))
+    assert not found.own_probe and found.values["probe"].shape == (N, N)
+    with pytest.raises(ConfigError, match=r"diffraction has shape .*; N must be 16, the side of the probe"):
+        inspect(save(arrays), np.ones((16, 16), np.complex64))
+
+
+def test_pickled_metadata_is_never_read(save, disk):
+    """Older files hold their metadata as a Python object."""
+    arrays = published([spot(22, 71)], disk, STARTS) | {"_metadata": np.array({"N": 64}, object)}
+    assert load_dataset(save(arrays)).n_groups == len(STARTS)
+
+
+def test_checksums_are_verified(datasets, save):
+    path = save(to_arrays(datasets["test"]))
+    content = bytearray(path.read_bytes())
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        start = archive.getinfo("amplitudes.npy").header_offset
+    content[start + 9000] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"amplitudes is damaged \(Bad CRC-32"):
+        inspect(path)

@@ -1,0 +1,237 @@
+"""Measured scans in TIFF, and tables of positions: what was written is what is read, or why not."""
+
+import numpy as np
+import pytest
+import tifffile
+from helpers.scans import H, J, Made, W, equal
+from numpy.lib import format as npy
+
+from ptycho.config import ConfigError
+from ptycho.readers.scans.positions_table import read_table
+from ptycho.readers.scans.raw_scan import ReadOptions
+from ptycho.readers.scans.table import open_scan
+
+
+@pytest.fixture(scope="module")
+def made():
+    return Made()
+
+
+# ---------------------------------------------------------------- TIFF
+
+
+@pytest.fixture
+def table(made, tmp_path):
+    (tmp_path / "p.csv").write_text(
+        "x_um,y_um\n" + "".join(f"{x},{y}\n" for x, y in zip(made.col, made.row, strict=True))
+    )
+    return str(tmp_path / "p.csv")
+
+
+@pytest.mark.parametrize("kind", ["plain", "big-endian", "deflated", "ImageJ", "apart", "pages"])
+def test_tiff_stack(made, tmp_path, table, kind):
+    path = tmp_path / "stack.dat"
+    if kind in ("apart", "pages"):
+        with tifffile.TiffWriter(path) as writer:
+            for frame in made.counts:
+                writer.write(frame, contiguous=False, metadata=None if kind == "pages" else {})
+    else:
+        options = {
+            "big-endian": {"byteorder": ">"},
+            "deflated": {"compression": "zlib"},
+            "ImageJ": {"imagej": True},
+        }
+        tifffile.imwrite(path, made.counts, **options.get(kind, {}))
+    scan = open_scan(path, ReadOptions(positions_file=table))
+    assert (scan.format, scan.domain, scan.zero_frequency, scan.unit) == ("tiff", "counts", None, "um")
+    equal(scan.patterns, made.counts)
+    np.testing.assert_array_equal(scan.positions, np.stack([made.row, made.col], axis=1))
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_tiff_folder_is_in_the_order_of_its_numbers(made, tmp_path, table, compression):
+    folder = tmp_path / "frames"
+    folder.mkdir()
+    for k, name in enumerate(("a1.tif", "a2.TIFF", "a9.tif", "a10.tif", "b1_2.tif")):
+        tifffile.imwrite(folder / name, made.counts[k], compression=compression)
+    tifffile.imwrite(folder / "b1_10.tif", made.counts[5:], compression=compression)
+    (folder / "._a1.tif").write_bytes(b"of another system")
+    (folder / "notes.txt").write_text("no pattern")
+    equal(open_scan(folder, ReadOptions(positions_file=table)).patterns, made.counts)
+
+
+def _colour(folder, made):
+    tifffile.imwrite(folder / "0.tif", np.zeros((H, W, 3), np.uint8), photometric="rgb")
+
+
+def _unlike(folder, made):
+    tifffile.imwrite(folder / "7.tif", made.counts[0, :-1])
+
+
+def _other_dtype(folder, made):
+    tifffile.imwrite(folder / "7.tif", made.counts[0].astype(np.float32))
+
+
+def _one_more(folder, made):
+    tifffile.imwrite(folder / "7.tif", made.counts[0])
+
+
+def _short(folder, made):
+    path = folder / "6.tif"
+    path.write_bytes(path.read_bytes()[:-30])
+
+
+def _text(folder, made):
+    (folder / "6.tif").write_text("not at all")
+
+
+def _empty(folder, made):
+    (folder / "6.tif").write_bytes(b"")
+
+
+def _none(folder, made):
+    for path in folder.iterdir():
+        path.unlink()
+
+
+def _huge(folder, made):
+    content = bytearray((folder / "6.tif").read_bytes())
+    for tag in (256, 257):  # width and length, little-endian longs or shorts
+        place = content.find(tag.to_bytes(2, "little"))
+        content[place + 2 : place + 12] = (
+            (4).to_bytes(2, "little") + b"\1\0\0\0" + (200_000).to_bytes(4, "little")
+        )
+    (folder / "6.tif").write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "match"),
+    [
+        (_colour, r"0\.tif: holds \(9, 12, 3\) of uint8, axes YXS; must be grey images"),
+        (_unlike, r"7\.tif: holds patterns \(8, 12\) of uint16, and .*0\.tif \(9, 12\)"),
+        (_other_dtype, r"7\.tif: holds patterns \(9, 12\) of float32"),
+        (_one_more, r"frames: holds 8 patterns, and .*p\.csv 7 positions"),
+        (_short, r"6\.tif: .*cut short"),
+        (_text, r"6\.tif: cannot be read .*copy it anew"),
+        (_empty, r"6\.tif: cannot be read"),
+        (_none, r"frames: is a folder without TIFF files"),
+        (_huge, r"6\.tif: (declares|\d+ bytes declare) .*200000"),
+    ],
+)
+def test_tiff_errors(made, tmp_path, table, spoil, match):
+    folder = tmp_path / "frames"
+    folder.mkdir()
+    for k in range(J):
+        tifffile.imwrite(folder / f"{k}.tif", made.counts[k])
+    spoil(folder, made)
+    with pytest.raises(ConfigError, match=match) as caught:
+        open_scan(folder, ReadOptions(positions_file=table))
+    assert "\n" not in str(caught.value)
+
+
+def test_tiff_needs_positions(made, tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", made.counts)
+    with pytest.raises(ConfigError, match=r"a\.tif: TIFF files have no positions; add data\.positions_file="):
+        open_scan(tmp_path / "a.tif")
+
+
+# ---------------------------------------------------------------- tables of positions
+
+
+@pytest.mark.parametrize(
+    ("content", "unit", "wanted"),
+    [
+        ("x_um,y_um\n1,2\n3,4\n", "um", [[2, 1], [4, 3]]),
+        ("y [nm]; x [nm]\n1; 2;\n3; 4;\n", "nm", [[1, 2], [3, 4]]),
+        ("# scan 12\n# index  row (px)   col (px)\n0 1 2\n# lost\n\n1 3 4\n", "px", [[1, 2], [3, 4]]),
+        ('"col_m"\t"row_m"\n1e-6\t2e-6\n', "m", [[2e-6, 1e-6]]),
+        ("pos_x_µm,pos_y_micron\n1,2\n", "um", [[2, 1]]),
+        ("x_mm,y_um\n1,2\n", "m", [[2e-6, 1e-3]]),
+        ("% x_um y_um\r\n-1 +2\r\n", "um", [[2, -1]]),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1"])
+def test_a_table_says_its_axes_and_unit(tmp_path, content, unit, wanted, encoding):
+    (tmp_path / "t").write_bytes(content.encode(encoding))
+    table = read_table(tmp_path / "t")
+    assert table.unit == unit
+    np.testing.assert_allclose(table.positions, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("axes", "wanted"), [("rc", [1, 2]), ("xy", [2, 1])])
+def test_a_table_without_names(tmp_path, axes, wanted):
+    (tmp_path / "t.txt").write_text("# by hand\n1 2\n3 4\n")
+    np.save(tmp_path / "t.npy", np.array([[1, 3], [2, 4]], ">i4").T)
+    np.save(tmp_path / "u.npy", np.array([[1, 3, 5], [2, 4, 6]]))
+    for name in ("t.txt", "t.npy", "u.npy"):
+        table = read_table(tmp_path / name, "mm", axes)
+        assert table.unit == "mm" and table.positions[0].tolist() == wanted
+
+
+def test_the_users_unit_stands_against_the_header(tmp_path):
+    (tmp_path / "t").write_text("x_um,y_um\n1,2\n")
+    table = read_table(tmp_path / "t", unit="mm")
+    assert table.unit == "mm" and "against um" in table.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (b"", "data.positions_file=.*: is empty"),
+        (b"once upon a time\n", "holds no line of numbers; its first is 'once upon a time'"),
+        (b"time,place\n1,2\n", "line 1 is 'time,place'; must be numbers, or a header"),
+        (b"x_um,y_um\n1,2\n3,four\n", "line 3 is '3,four'; must be 2 finite numbers"),
+        (b"x_um,y_um\n1,2\n3\n", "line 3 is '3'; must be 2 finite"),
+        (b"x_um,y_um\n1,nan\n", "line 2 is '1,nan'; must be 2 finite"),
+        (b"x_um,y_um\n1;5,2\n", "holds no line of numbers; its first is 'x_um,y_um'"),
+        (b"1 2 3\n", "has 3 columns and no header"),
+        (b"x1_um,x2_um,y_um\n1,2,3\n", "line 1 is .*one x and one y"),
+        (b"x,y\n1,2\n", "does not say the unit of its positions; add data.unit="),
+        (b"x_px,y_um\n1,2\n", "says um for the rows and px for the columns"),
+        (b"PK\3\4", "is no table"),
+        (b"\x93NUMPY\1\0junk", "no array of numbers can be read"),
+        (bytes(range(128, 256)) * 3, "holds no line of numbers"),
+    ],
+)
+def test_tables_that_cannot_be_read(tmp_path, content, match):
+    (tmp_path / "t").write_bytes(content)
+    with pytest.raises(ConfigError, match=match) as caught:
+        read_table(tmp_path / "t")
+    assert "\n" not in str(caught.value) and str(tmp_path / "t") in str(caught.value)
+
+
+def test_tables_that_ask(tmp_path):
+    (tmp_path / "t").write_text("1 2\n3 4\n")
+    with pytest.raises(ConfigError, match=r"have no names; add data.position_axes=xy or"):
+        read_table(tmp_path / "t", "um")
+    with pytest.raises(ConfigError, match=r"add data.unit="):
+        read_table(tmp_path / "t", axes="xy")
+    (tmp_path / "t").write_text("x_um y_um\n3 4\n")
+    with pytest.raises(ConfigError, match=r"data.position_axes=rc: its columns have names"):
+        read_table(tmp_path / "t", axes="rc")
+    with pytest.raises(ConfigError, match=r"data.positions_file=.*nowhere: cannot be read"):
+        read_table(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("array", "match"),
+    [
+        (np.zeros((3, 3)), r"is \(3, 3\) of float64; must be real numbers"),
+        (np.array([[1, np.nan], [3, 4]]), r"position 0 is \[1.0, nan\]"),
+        (np.array([["a", "b"]]), "must be real numbers"),
+        (np.zeros(2, [("x", float), ("y", float)]), "must be real numbers"),
+        (np.array([{}, {}]), "no array of numbers can be read"),
+    ],
+)
+def test_npy_tables_that_cannot_be_read(tmp_path, array, match):
+    np.save(tmp_path / "t.npy", array)
+    with pytest.raises(ConfigError, match=match):
+        read_table(tmp_path / "t.npy", "px", "rc")
+
+
+def test_an_npy_table_that_declares_too_much(tmp_path):
+    with (tmp_path / "t.npy").open("wb") as file:
+        npy.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (10**12, 2)})
+        file.write(b"12345678" * 4)
+    with pytest.raises(ConfigError, match=r"no array of numbers can be read"):
+        read_table(tmp_path / "t.npy", "px", "rc")

@@ -1,0 +1,156 @@
+"""Patterns in NPZ archives: every order of axes, little memory, damage found; and what their numbers are."""
+
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+from helpers.scans import J, Made, W, equal, pinn, save_npz
+from numpy.lib import format as npy
+
+from ptycho.config import ConfigError
+from ptycho.files.npz import Archive
+from ptycho.readers.scans.domain import told_domain
+from ptycho.readers.scans.npz_patterns import NpzPatterns
+from ptycho.readers.scans.table import open_scan
+
+
+@pytest.fixture(scope="module")
+def made():
+    return Made()
+
+
+@pytest.fixture
+def save(tmp_path):
+    """``save(**arrays)``: the path of an NPZ file with them."""
+    return lambda file="scan.npz", /, **arrays: save_npz(tmp_path / file, **arrays)
+
+
+# ---------------------------------------------------------------- patterns
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("fortran", [False, True])
+@pytest.mark.parametrize("order", ["phw", "hwp"])
+@pytest.mark.parametrize("dtype", [">u2", "<f4"])
+def test_patterns_are_read_in_every_order(made, save, compressed, fortran, order, dtype):
+    array = made.counts.transpose([("phw").index(axis) for axis in order])
+    array = np.require(array.astype(dtype), requirements="F" if fortran else "C")
+    path = save(compressed=compressed, a=array)
+    with Archive(path) as archive:
+        source = NpzPatterns(path, archive.header("a", "fiu"), order)
+    equal(source, made.counts.astype(np.dtype(dtype).newbyteorder("=")))
+
+
+def test_patterns_last_in_many_blocks(made, save, monkeypatch):
+    monkeypatch.setattr(
+        "ptycho.readers.scans.npz_patterns.CHUNK_BYTES", 2 * W * J * 2
+    )  # two rows: 9 = 4 · 2 + 1
+    monkeypatch.setattr("ptycho.files.npz.CHUNK_BYTES", 2 * W * J * 2)
+    path = save(compressed=True, a=made.counts.transpose(1, 2, 0))
+    with Archive(path) as archive:
+        equal(NpzPatterns(path, archive.header("a", "fiu"), "hwp"), made.counts)
+
+
+@pytest.fixture
+def large(made):
+    """Patterns that ZIP does not read at once."""
+    return np.random.default_rng(3).integers(0, 2**16, (J, 90, 120), np.uint16)
+
+
+def test_a_bit_flip_is_found(made, save, large):
+    path = save(**pinn(made, diff3d=large))
+    content = bytearray(path.read_bytes())
+    content[content.find(large[3].tobytes())] ^= 64
+    path.write_bytes(content)
+    source = open_scan(path).patterns
+    source.read(slice(0, 3))
+    with pytest.raises(ConfigError, match=r"scan\.npz: diff3d cannot be read \(its checksum does not fit"):
+        source.read(slice(3, J))
+
+
+def test_a_bit_flip_in_what_is_compressed_is_found(made, save, large):
+    path = save(compressed=True, **pinn(made, diff3d=large))
+    with zipfile.ZipFile(path) as archive:
+        middle = archive.getinfo("diff3d.npy").header_offset + large.nbytes // 2
+    content = bytearray(path.read_bytes())
+    content[middle] ^= 255
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"scan\.npz: diff3d cannot be read \(diff3d is damaged"):
+        open_scan(path).patterns.read(slice(0, 1))
+
+
+def test_a_file_that_shrinks_is_an_error(made, save, large):
+    path = save(**pinn(made, diff3d=large))
+    source = open_scan(path).patterns
+    source.read(slice(0, 1))
+    with path.open("r+b") as file:
+        file.truncate(3 * 2 * 90 * 120)
+    with pytest.raises(ConfigError, match=r"diff3d cannot be read .*ends before row 7"):
+        source.read(slice(6, 7))
+
+
+def test_no_room_for_a_copy(made, save, tmp_path):
+    path = save(compressed=True, a=made.counts)
+    with Archive(path) as archive:
+        source = NpzPatterns(path, archive.header("a", "fiu"), scratch=tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match=r"no copy of 1512 bytes in .*nowhere: No such file.*TMPDIR"):
+        source.read(slice(0, 1))
+
+
+@pytest.mark.parametrize(("order", "count"), [("phw", 800), ("hwp", 400)])  # 210 and 105 MB
+def test_a_frame_of_much_takes_little_memory(tmp_path, order, count):
+    shape, path = (count, 256, 512) if order == "phw" else (256, 512, count), tmp_path / "much.npz"
+    rng = np.random.default_rng(0)
+    block = np.where(rng.random(2**21) < 0.02, rng.integers(1, 9, 2**21), 0).astype(np.uint16)
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open("a.npy", "w") as member,
+    ):
+        npy.write_array_header_1_0(member, {"descr": "<u2", "fortran_order": False, "shape": shape})
+        for _ in range(count // 16):
+            member.write(block)
+    tracemalloc.start()
+    with Archive(path) as archive:
+        source = NpzPatterns(path, archive.header("a", "fiu"), order)
+    frame = source.read(slice(333, 334))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    source.close()
+    pixel = np.arange(256 * 512)
+    place = 333 * 256 * 512 + pixel if order == "phw" else pixel * count + 333
+    np.testing.assert_array_equal(frame.ravel(), block[place % 2**21])
+    assert peak < 80e6
+
+
+# ---------------------------------------------------------------- counts, intensity or amplitude
+
+
+@pytest.mark.parametrize(
+    ("array", "key", "domain", "why"),
+    [
+        (np.arange(9, dtype=np.int32), "", "counts", "int32"),
+        (np.arange(9.0), "", "counts", "whole numbers"),
+        (
+            np.sqrt(np.arange(3000, dtype=np.float32)),
+            "diff3d",
+            "amplitude",
+            "the squares of the patterns are whole",
+        ),
+        (np.linspace(0, 3, 50), "diff3d", None, "reach 3; perhaps data.domain=amplitude"),
+        (np.linspace(0, 3e4, 50), "diff3d", None, "reach 3e+04; perhaps data.domain=intensity"),
+        (np.linspace(0, 3, 50), "diffraction", "amplitude", "prepared files"),
+        (np.arange(9, dtype=np.uint8), "diffamp", "amplitude", "diffamp"),
+        (np.zeros(9), "", None, "nothing but zeros"),
+        (np.array([np.nan, 4, 3, 2]), "", "counts", "whole"),
+    ],
+)
+def test_the_domain(array, key, domain, why):
+    found, reason = told_domain(array.dtype, iter([array]), key)
+    assert found == domain
+    assert why in reason
+
+
+def test_dark_edges_do_not_tell_the_domain():
+    dark, lit = np.zeros(5000), np.sqrt(np.arange(5000.0))
+    assert told_domain(dark.dtype, iter([dark, np.ones(5000), lit]))[0] == "amplitude"

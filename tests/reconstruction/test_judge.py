@@ -1,0 +1,214 @@
+"""What is kept out of a fit, and what it says of a state: shares, independence, and wrong states."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.likelihood import N, Scan, likelihood_of
+from helpers.reference import random_complex
+
+from ptycho.reconstruction import judge as judging
+from ptycho.reconstruction import scan_likelihood
+from ptycho.reconstruction.judge import SHARE, Comparison, Judge, compare, compare_shares, coverage, keep_out
+from ptycho.reconstruction.state import Freedom, State
+
+KINDS = ("patterns", "photons", "noise")
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(scan_likelihood, "CHUNK_PIXELS", 64 * N**2)
+
+
+@pytest.fixture(scope="module")
+def scans():
+    """A dense one, of which patterns are kept out, and one of few patterns."""
+    return {count: Scan.of(np.random.default_rng(1), 3e4, count=count, step=2.2) for count in (8, 5)}
+
+
+def kept_out(scans, kind, seed=0, **changes):
+    """The scan of a kind, its likelihood, what is fitted of it, and the judge."""
+    scan = scans[8 if kind == "patterns" else 5]
+    data = scan.dataset(np.random.default_rng(2), counts=kind != "noise", **changes)
+    whole = likelihood_of(data, noise="gaussian" if kind == "noise" else "poisson")
+    return scan, whole, *keep_out(whole, seed)
+
+
+# ---- comparing
+
+
+def test_compare_is_the_paired_mean_and_its_error():
+    rng = np.random.default_rng(3)
+    new, old = rng.normal(1, 0.3, 23), rng.normal(1.2, 0.3, 23)
+    found = compare(new, old)
+    gains = [o - n for n, o in zip(new, old, strict=True)]
+    mean = sum(gains) / 23
+    assert found.gain == pytest.approx(mean) and found.gain > 0
+    variance = sum((gain - mean) ** 2 for gain in gains) / 22
+    assert found.error == pytest.approx(np.sqrt(variance / 23))
+    back = compare(old, new)
+    assert back.gain == pytest.approx(-found.gain) and not back.clear
+    assert compare(np.array([1.0]), np.array([5.0])).error == np.inf, "one pattern proves nothing"
+
+
+def test_what_is_clear_and_what_matters():
+    assert Comparison(0.11, 0.1).clear and not Comparison(0.09, 0.1).clear
+    assert not Comparison(-1, 0.1).clear
+    assert Comparison(0.21, 0.1).matters and not Comparison(0.19, 0.1).matters
+    assert not Comparison(0.004, 0.0001).matters and Comparison(0.006, 0.0001).matters
+
+
+# ---- keeping out
+
+
+def test_patterns_are_kept_out_whole(scans):
+    _, whole, kept, judge = kept_out(scans, "patterns")
+    assert judge.kind == "patterns" and judge.kept_share == 1
+    count = round(SHARE * 64)
+    assert len(judge.likelihood.data.positions) == count and len(kept.data.positions) == 64 - count
+    rows = [tuple(row) for part in (kept, judge.likelihood) for row in part.data.positions.tolist()]
+    assert sorted(rows) == sorted(map(tuple, whole.data.positions.tolist())) and len(set(rows)) == 64
+    for part in (kept, judge.likelihood):
+        assert part.normalisation == whole.normalisation and part.unit == whole.unit
+        for position, amplitudes in zip(part.data.positions, part.data.amplitudes[:], strict=True):
+            j = np.flatnonzero(np.all(whole.data.positions == position, axis=1))[0]
+            np.testing.assert_array_equal(amplitudes, whole.data.amplitudes[j])
+
+
+@pytest.mark.parametrize("unit", [1.0, 3e-3])
+def test_photons_are_kept_out_of_every_count(scans, unit):
+    scan = scans[5]
+    data = scan.dataset(np.random.default_rng(2), counts=unit == 1)
+    data = replace(data, amplitudes=data.amplitudes[:] * unit)
+    whole = likelihood_of(data, unit=unit)
+    kept, judge = keep_out(whole, 0)
+    assert judge.kind == "photons" and judge.kept_share == 1 - SHARE
+    counts = np.rint((data.amplitudes[:] / unit) ** 2)
+    stay, out = (np.square(part.instead.astype(float) / unit) for part in (kept, judge.likelihood))
+    np.testing.assert_allclose(stay + out, counts, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(out, np.rint(out), atol=1e-2)
+    total = counts.sum()
+    assert abs(out.sum() - SHARE * total) < 5 * np.sqrt(SHARE * (1 - SHARE) * total)
+    deviates = (out - SHARE * counts)[counts > 0] / np.sqrt(SHARE * (1 - SHARE) * counts[counts > 0])
+    assert deviates.var() == pytest.approx(1, abs=0.1)
+    assert judge.likelihood.unit == kept.unit == whole.unit
+
+
+def test_photons_kept_out_are_independent_of_the_rest():
+    """Of Poisson's counts: no correlation, between maps that would have one if the total were fixed."""
+    plain = Scan.of(np.random.default_rng(1), 3e4, count=5, step=2.2)
+    data, mean = plain.dataset(np.random.default_rng(4)), plain.light()
+    kept, judge = keep_out(likelihood_of(data), 1)
+    stay, out = (np.fft.ifftshift(part.instead, axes=(-2, -1)) ** 2 for part in (kept, judge.likelihood))
+    bright = mean > 20
+    a, b = (stay - (1 - SHARE) * mean)[bright], (out - SHARE * mean)[bright]
+    assert abs(np.corrcoef(a, b)[0, 1]) < 5 / np.sqrt(bright.sum())
+
+
+def test_noise_kept_out_is_independent_of_the_rest(scans):
+    """Amplitudes with normal noise of a known size: neither part tells of the other's noise."""
+    scan, rng = scans[5], np.random.default_rng(5)
+    clean, sigma = 50 + np.zeros((25, N, N)), 0.7
+    noisy = scan.dataset(counts=False, amplitudes=(clean + sigma * rng.standard_normal(clean.shape)))
+    whole = likelihood_of(noisy, noise="gaussian", unit=2 * sigma)
+    kept, judge = keep_out(whole, 2)
+    assert judge.kind == "noise" and judge.kept_share == 1
+    stay, out = (part.instead - clean for part in (kept, judge.likelihood))
+    assert abs(np.corrcoef(stay.ravel(), out.ravel())[0, 1]) < 5 / np.sqrt(clean.size)
+    assert (
+        stay.std()
+        == pytest.approx(kept.unit / 2, rel=0.05)
+        == pytest.approx(sigma / np.sqrt(1 - SHARE), rel=0.05)
+    )
+    assert out.std() == pytest.approx(judge.likelihood.unit / 2, rel=0.05)
+    assert out.std() == pytest.approx(sigma / np.sqrt(SHARE), rel=0.05)
+    both = (1 - SHARE) * kept.instead + SHARE * judge.likelihood.instead
+    np.testing.assert_allclose(both, noisy.amplitudes[:], rtol=1e-5)
+
+
+def test_what_is_kept_out_is_drawn_by_the_seed(scans):
+    for kind in KINDS:
+        one, same, other = (kept_out(scans, kind, seed)[3].likelihood for seed in (4, 4, 5))
+        arrays = [x.data.positions if kind == "patterns" else x.instead for x in (one, same, other)]
+        np.testing.assert_array_equal(*arrays[:2])
+        assert np.any(arrays[0] != arrays[2])
+
+
+def test_a_sparse_scan_keeps_its_patterns(monkeypatch):
+    sparse = Scan.of(np.random.default_rng(1), 3e4, count=8, step=6.0)
+    data = sparse.dataset(np.random.default_rng(2))
+    assert coverage(data) < judging.SPARSE
+    assert keep_out(likelihood_of(data), 0)[1].kind == "photons"
+
+
+def test_coverage_is_how_many_beams_overlap(dataset_of):
+    """Of a disk of radius r on a lattice of step d: πr²/d²."""
+    axis = np.arange(32) - 16
+    disk = (np.hypot(axis[:, None], axis) <= 8).astype(np.complex64)
+    rows, cols = np.divmod(np.arange(900), 30)
+    for step in (2, 3):
+        data = dataset_of(
+            step * np.stack([rows, cols], 1),
+            np.arange(900)[:, None],
+            N=32,
+            object_size=150,
+            region_size=32,
+            probe=disk,
+        )
+        assert coverage(data) == pytest.approx(np.pi * 8**2 / step**2, rel=0.3)
+
+
+# ---- judging
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_wrong_state_scores_worse(scans, kind):
+    scan, whole, kept, judge = kept_out(scans, kind)
+    assert judge.kind == kind
+    f, rng = whole.normalisation, np.random.default_rng(6)
+    state = State.of(kept.data, scan.object, normalisation=f)
+    if kind == "photons":
+        state = replace(state, object=state.object * np.float32(np.sqrt(1 - SHARE)))
+    noise = 0.15 * random_complex(rng, scan.object.shape)
+    wrong = replace(state, object=(state.object + noise).astype(np.complex64))
+    right, worse = (judge.score(one, Freedom(False)) for one in (state, wrong))
+    assert right.shape == (len(judge.likelihood.data.positions),)
+    assert compare_shares(right, worse).matters and not compare_shares(worse, right).clear
+    assert right.mean() == pytest.approx(1 if kind == "noise" else 0.7, abs=0.35)
+
+
+def test_photons_are_judged_with_their_share_of_light_and_background(scans):
+    """The state of what is kept out expects SHARE/(1 − SHARE) of the photons that were fitted."""
+    scan, whole, _, judge = kept_out(scans, "photons")
+    state = replace(scan.state(whole.normalisation), background=np.full((N, N), 0.2, np.float32))
+    found = judge.places(state, Freedom(False))
+    np.testing.assert_allclose(found.flux**2, SHARE / (1 - SHARE), rtol=1e-5)
+    np.testing.assert_allclose(found.background, 0.2 * SHARE / (1 - SHARE), rtol=1e-5)
+    assert found.object is state.object and found.modes is state.modes
+
+
+def test_patterns_kept_out_find_their_own_places(scans):
+    """Positions and flux where they are free, at two units of deviance a number; else those that are told."""
+    scan, whole, _, judge = kept_out(scans, "patterns")
+    rng, data = np.random.default_rng(7), judge.likelihood.data
+    told = data.positions + rng.uniform(-0.4, 0.4, data.positions.shape).astype(np.float32)
+    judge = Judge(replace(judge.likelihood, data=replace(data, positions=told)))
+    state = scan.state(whole.normalisation)
+    found = judge.places(state, Freedom(False, positions=True))
+    assert np.abs(found.positions - data.positions).mean() < 0.3 * np.abs(told - data.positions).mean()
+    still = judge.places(state, Freedom(True, background=True))
+    np.testing.assert_array_equal(still.positions, told)
+    free = Freedom(False, True, True)
+    expected = judge.likelihood.evaluate(judge.places(state, free)).deviance + 2 * 3
+    np.testing.assert_allclose(judge.score(state, free), expected / N**2, rtol=1e-5)
+
+
+def test_flux_that_is_known_is_used(scans):
+    flux = np.random.default_rng(8).uniform(0.7, 1.3, 64).astype(np.float32)
+    scan = replace(scans[8], flux=flux.astype(float))
+    data = scan.dataset(np.random.default_rng(2), flux=flux)
+    whole = likelihood_of(data)
+    _, judge = keep_out(whole, 0)
+    state = scan.state(whole.normalisation)
+    np.testing.assert_array_equal(judge.places(state, Freedom(False)).flux, judge.likelihood.data.flux)
+    assert judge.score(state, Freedom(False)).mean() < 1.1

@@ -1,0 +1,232 @@
+"""How likely patterns are: deviances by SciPy, expected light by loops, gradients by finite differences."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.likelihood import N, Scan, likelihood_of
+from helpers.reference import random_complex
+from scipy.special import kl_div
+
+from ptycho.physics.deviance import deviance_of_counts
+from ptycho.reconstruction import scan_likelihood
+from ptycho.reconstruction.likelihood import (
+    DARKEST,
+    HUBER,
+    NOISE,
+    SMALLEST,
+    deviance,
+    expected_light,
+    likelihood_step,
+)
+from ptycho.reconstruction.state import State
+
+PARTS = ("object", "modes", "positions", "flux", "background")
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    """Chunks of 16 patterns: what small scans fill up costs nothing."""
+    monkeypatch.setattr(scan_likelihood, "CHUNK_PIXELS", 16 * N**2)
+
+
+# ---- the deviance of a pixel
+
+COUNTS = np.array([0, 0, 1, 3, 40, 1e4, 1e8, 1e8, 1e8, 0])
+RATES = np.array([0, 2.5, 0.3, 3, 55, 1.02e4, 1e8, 1.0002e8, 3e7, 1e8])
+
+
+def told(counts, rates, noise, excess=0.0):
+    return deviance(
+        tf.constant(rates, tf.float32), tf.constant(np.sqrt(counts), tf.float32), noise, excess
+    ).numpy()
+
+
+def test_poissons_deviance_is_the_divergence():
+    n, rate = COUNTS + DARKEST, RATES + DARKEST
+    np.testing.assert_allclose(told(COUNTS, RATES, "poisson"), 2 * kl_div(n, rate), rtol=2e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("ratio", [1e-6, 0.3, 0.4999, 0.5001, 0.989, 0.9901, 1, 1.0099, 1.011, 3, 1e6])
+@pytest.mark.parametrize("n", [0.02, 7.0, 1e8])
+def test_deviance_of_counts_at_every_branch(n, ratio):
+    n, rate = np.float32(n), np.float32(np.float32(n) * np.float32(ratio))
+    expected = 2 * kl_div(float(n), float(rate))
+    np.testing.assert_allclose(deviance_of_counts(tf.constant(rate), tf.constant(n)), expected, rtol=2e-4)
+
+
+@pytest.mark.parametrize("ratio", [0.2, 0.4999, 0.995, 1.0, 1.005, 1.5])
+def test_slope_of_the_deviance(ratio):
+    """``∂/∂λ = 2 (1 − n/λ)``, on all of its branches and at its minimum."""
+    n, rate = tf.constant(50.0), tf.constant(50.0 * ratio)
+    with tf.GradientTape() as tape:
+        tape.watch(rate)
+        value = deviance_of_counts(rate, n)
+    np.testing.assert_allclose(tape.gradient(value, rate), 2 * (1 - 1 / ratio), rtol=1e-4, atol=1e-6)
+
+
+def test_gaussian_excess_and_robust_by_their_formulas():
+    residual = np.sqrt(RATES + SMALLEST) - np.sqrt(COUNTS)
+    tolerance = {"rtol": 1e-3, "atol": 2e-5}
+    np.testing.assert_allclose(told(COUNTS, RATES, "gaussian"), 4 * residual**2, **tolerance)
+    expected = 4 * residual**2 / (1 + 0.03**2 * COUNTS)
+    np.testing.assert_allclose(told(COUNTS, RATES, "excess", 0.03), expected, **tolerance)
+    huber = 8 * HUBER**2 * (np.sqrt(1 + (residual / HUBER) ** 2) - 1)
+    np.testing.assert_allclose(told(COUNTS, RATES, "robust"), huber, rtol=1e-3, atol=2e-5)
+
+
+def test_all_noise_models_agree_near_the_truth():
+    """A deviation of one standard deviation, √n, costs one unit under each."""
+    n = np.array([1e4, 1e6])
+    for noise in NOISE:
+        found = told(n, n + 0.1 * np.sqrt(n), noise)  # a tenth: beneath Huber's bend
+        np.testing.assert_allclose(found, 0.01, rtol=0.02)
+
+
+def test_poissons_deviance_is_chi_square_on_average():
+    """Of counts drawn from the rate itself: mean one, as of a normal number (brighter than a few photons)."""
+    rates = np.full(200_000, 30.0)
+    counts = np.random.default_rng(0).poisson(rates)
+    assert told(counts, rates, "poisson").mean() == pytest.approx(1, abs=0.02)
+    assert told(counts, rates, "gaussian").mean() == pytest.approx(1, abs=0.03)
+
+
+# ---- of a scan
+
+
+@pytest.fixture(scope="module")
+def scan():
+    """Two modes, positions between pixels, flux and background; 25 patterns, 40 photons a pixel."""
+    rng = np.random.default_rng(4)
+    made = Scan.of(rng, 1.0, count=5)
+    modes = 4 * random_complex(rng, (2, N, N)) * np.array([1, 0.4])[:, None, None]
+    modes[1, :, 3] = 0  # the two modes and axes can be told from each other
+    background = rng.uniform(0.5, 6, (N, N))
+    return replace(made, modes=modes, flux=rng.uniform(0.7, 1.3, 25), background=background)
+
+
+@pytest.fixture(scope="module")
+def data(scan):
+    """Measured, but for a fifth of the pixels."""
+    rng = np.random.default_rng(5)
+    return scan.dataset(rng, good=rng.random((N, N)) > 0.2)
+
+
+def test_expected_light_by_loops(scan):
+    state, whole = scan.state(1.0), np.floor(scan.positions + 0.5).astype(int)
+    windows = np.array([state.object[r : r + N, c : c + N] for r, c in whole])
+    fractions = (scan.positions - whole).astype(np.float32)
+    arguments = windows, fractions, state.flux, state.modes, state.background
+    found = expected_light(*map(tf.constant, arguments))
+    np.testing.assert_allclose(found, scan.light(), rtol=2e-4, atol=2e-3)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_deviance_of_every_pattern(scan, data, compiled):
+    found = likelihood_of(data, compile_xla=compiled).evaluate(scan.state(data.normalisation))
+    counts = np.fft.ifftshift(np.rint(data.amplitudes[:].astype(float) ** 2), axes=(-2, -1))
+    pixels = 2 * kl_div(counts + DARKEST, scan.light() + DARKEST)
+    seen = np.fft.ifftshift(data.good)
+    np.testing.assert_allclose(found.deviance, pixels[:, seen].sum(axis=1), rtol=1e-4)
+    assert found.value == pytest.approx(pixels[:, seen].sum() / 2, rel=1e-5)
+    assert found.gradients == {}
+
+
+def test_what_was_not_measured_weighs_nothing(scan, data):
+    state = scan.state(data.normalisation)
+    spoilt = data.amplitudes[:].copy()
+    spoilt[:, ~data.good] = 1e5
+    before = likelihood_of(data).evaluate(state, PARTS)
+    after = likelihood_of(data, instead=spoilt).evaluate(state, PARTS)
+    np.testing.assert_array_equal(after.deviance, before.deviance)
+    for name in PARTS:
+        assert np.all(np.isfinite(after.gradients[name]))
+        np.testing.assert_array_equal(after.gradients[name], before.gradients[name])
+    assert not before.gradients["background"][np.fft.ifftshift(~data.good)].any()
+    assert likelihood_of(data).pixels == data.good.sum()
+
+
+def test_units_of_amplitudes_that_are_no_counts(scan):
+    """All amplitudes and the noise in another unit: the same."""
+    data = scan.dataset(np.random.default_rng(6), counts=False)
+    milli = replace(data, amplitudes=data.amplitudes[:] / 1e3, photon_scale=1e-3)
+    one, other = (
+        likelihood_of(d, noise="gaussian", unit=unit).evaluate(State.of(d, scan.object))
+        for d, unit in ((data, 3.0), (milli, 3e-3))
+    )
+    np.testing.assert_allclose(one.deviance, other.deviance, rtol=1e-4)
+    residual = 0.0  # of the data's own beam: no flux and no background
+    light = replace(scan, flux=np.ones(25), background=np.zeros((N, N))).light()
+    measured = np.fft.ifftshift(data.amplitudes[:].astype(float), axes=(-2, -1))
+    residual = 4 * (np.sqrt(light / 9 + SMALLEST) - measured / 3) ** 2
+    np.testing.assert_allclose(one.deviance, residual.sum(axis=(1, 2)), rtol=1e-3)
+
+
+@pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.parametrize("part", PARTS)
+def test_gradient_of_every_part(scan, data, noise, part):
+    """Along random directions, by differences to both sides; a background may be measured pixel by pixel."""
+    rng = np.random.default_rng(8)
+    likelihood = likelihood_of(data, noise=noise, excess=0.1, unit=1.2)
+    at = scan.state(data.normalisation)
+    at = replace(at, object=at.object * 1.05, positions=np.round(at.positions) + 0.2 * np.sign(at.positions))
+    value = getattr(at, part)
+    size = {"object": 2e-3, "modes": 2e-3 * np.abs(at.modes).max(), "positions": 2e-3, "flux": 2e-3}
+    step = size.get(part, 2e-3 * float(at.background.max()))
+    gradient = likelihood.evaluate(at, (part,)).gradients[part]
+    assert gradient.shape == value.shape and gradient.dtype == value.dtype
+    for _ in range(3):
+        way = random_complex(rng, value.shape) if np.iscomplexobj(value) else rng.normal(size=value.shape)
+        up, down = (
+            likelihood.evaluate(replace(at, **{part: (value + sign * step * way).astype(value.dtype)})).value
+            for sign in (1, -1)
+        )
+        slope = np.vdot(way, gradient).real
+        size_of = np.linalg.norm(way) * np.linalg.norm(gradient)
+        assert (up - down) / (2 * step) == pytest.approx(slope, rel=3e-3, abs=2e-3 * size_of)
+
+
+def test_several_gradients_at_once_are_those_of_each(scan, data):
+    likelihood, state = likelihood_of(data), scan.state(data.normalisation)
+    together = likelihood.evaluate(state, PARTS).gradients
+    for part in PARTS:
+        alone = likelihood.evaluate(state, (part,)).gradients[part]
+        np.testing.assert_allclose(together[part], alone, rtol=1e-4, atol=1e-4 * np.abs(alone).max())
+
+
+@pytest.mark.parametrize("most", [3, 7, 24, 25])
+def test_chunks_and_what_fills_them_up_change_nothing(scan, data, monkeypatch, most):
+    state = scan.state(data.normalisation)
+    whole = likelihood_of(data).evaluate(state, PARTS)
+    monkeypatch.setattr(scan_likelihood, "CHUNK_PIXELS", most * N**2)
+    seen = []
+    likelihood = likelihood_of(data, advance=seen.append)
+    assert likelihood.chunk == most
+    parts = likelihood.evaluate(state, PARTS)
+    np.testing.assert_allclose(parts.deviance, whole.deviance, rtol=1e-5)
+    for name in PARTS:
+        largest = np.abs(whole.gradients[name]).max()
+        np.testing.assert_allclose(parts.gradients[name], whole.gradients[name], atol=2e-5 * largest)
+    assert sum(seen) == 25 and max(seen) == min(most, 25)
+
+
+def test_patterns_that_are_not_kept_are_read_again(scan, data, monkeypatch):
+    state = scan.state(data.normalisation)
+    kept = likelihood_of(data).evaluate(state)
+    monkeypatch.setattr(scan_likelihood, "KEPT", 0)
+    np.testing.assert_array_equal(likelihood_of(data).evaluate(state).deviance, kept.deviance)
+
+
+def test_where_nothing_is_expected_gradients_are_finite():
+    dark = np.zeros((2, N, N), np.float32)
+    for noise in NOISE:
+        step = likelihood_step(noise, ("windows", "modes", "background"), False, False)
+        _, found = step(
+            *map(tf.constant, (dark.astype(np.complex64), np.zeros((2, 2), np.float32))),
+            tf.ones(2),
+            *map(tf.constant, (dark[:1].astype(np.complex64), dark[0], dark + 3)),
+            tf.constant(0.1),
+            tf.constant(0.1),
+        )
+        assert all(np.isfinite(gradient.numpy()).all() for gradient in found.values())

@@ -1,0 +1,208 @@
+"""From a scan to its beam: what is freed, what stays, what is smoothed; the same each time."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from helpers.likelihood import N, Scan, beam, distance, lit_mask
+
+from ptycho.preparation.finding import Finding
+from ptycho.reconstruction import maximum_likelihood, scan_likelihood
+from ptycho.reconstruction.maximum_likelihood import Wishes, core, fit_object, solve
+from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.state import Freedom
+
+run = partial(solve, compile_xla=False)
+NOTHING = Wishes(probe=False, positions=False, flux=False, background=False, prior="none")
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(scan_likelihood, "CHUNK_PIXELS", 64 * N**2)
+
+
+@pytest.fixture(scope="module")
+def scan():
+    """64 patterns, so dense that whole patterns are kept out."""
+    return Scan.of(np.random.default_rng(1), 1e5, count=8, step=2.2)
+
+
+@pytest.fixture(scope="module")
+def wrong_probe():
+    return (np.sqrt(1e5) * beam(width=7, curvature=0.05)).astype(np.complex64)
+
+
+def decided(solved):
+    return {decision.what: decision.value for decision in solved.decisions}
+
+
+@pytest.mark.parametrize(
+    "count, photons, kind", [(8, 1e5, "patterns"), (8, 1e3, "patterns"), (6, 1e5, "photons")]
+)
+def test_a_beam_that_is_right_is_kept(count, photons, kind):
+    scan = Scan.of(np.random.default_rng(1), photons, count=count, step=2.2)
+    data = scan.dataset(np.random.default_rng(2))
+    found = run(data, Wishes(), 0)
+    kept = {key: value for key, value in decided(found).items() if key != "prior"}
+    assert kept == dict.fromkeys(("probe", "positions", "flux", "background"), "kept")
+    assert all(f"deviance of {kind} kept out" in decision.why for decision in found.decisions)
+    assert found.free == Freedom(False)
+    np.testing.assert_allclose(found.state.modes[0], data.model_probe, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(found.state.positions, data.positions)
+    assert np.all(found.state.flux == 1) and not found.state.background.any()
+    bound = {1e5: 0.02, 1e3: 0.12}[photons]
+    assert distance(found.state.object, scan.object, lit_mask(scan, 0.5)) < bound
+
+
+def test_a_wrong_probe_is_freed_and_nothing_else(scan, wrong_probe):
+    data = scan.dataset(np.random.default_rng(2), probe=wrong_probe)
+    found = run(data, Wishes(), 0)
+    told = decided(found)
+    assert told["probe"] == "found" and told["modes"] == told["background"] == "kept"
+    everywhere, mask = np.ones((N, N), bool), lit_mask(scan, 0.5)
+    assert distance(found.state.modes[0], scan.modes[0], everywhere) < 0.06
+    assert distance(found.state.object, scan.object, mask) < 0.1
+    kept = run(data, NOTHING, 0)
+    assert distance(kept.state.object, scan.object, mask) > 0.12
+    np.testing.assert_allclose(kept.state.modes[0], data.model_probe, rtol=1e-5, atol=1e-6)
+
+
+def test_wrong_flux_is_freed():
+    plain = Scan.of(np.random.default_rng(1), 1e5, count=12, step=2.2)
+    flux = np.random.default_rng(3).uniform(0.9, 1.1, 144)
+    data = replace(plain, flux=flux / np.sqrt(np.mean(flux**2))).dataset(np.random.default_rng(4))
+    found = run(data, Wishes(probe=False, positions=False, background=False), 0)
+    assert found.free == Freedom(False, flux=True) and decided(found)["flux"] == "found"
+    assert np.corrcoef(found.state.flux, flux)[0, 1] > 0.96
+
+
+def test_a_background_is_freed(scan):
+    background = np.full((N, N), 30.0)
+    data = replace(scan, background=background).dataset(np.random.default_rng(5))
+    found = run(data, Wishes(probe=False, positions=False, flux=False), 0)
+    assert decided(found)["background"] == "found" and found.free.background
+    photons = found.state.background / found.terms.likelihood.photon**2
+    assert np.median(photons) == pytest.approx(30, rel=0.1)
+
+
+def test_a_second_mode_is_freed():
+    first, second = beam(), beam(1.5, 2.0, width=6)
+    second = second - first * np.vdot(first, second)
+    modes = np.array([np.sqrt(0.7) * first, np.sqrt(0.3) * second / np.linalg.norm(second)])
+    scan = Scan.of(np.random.default_rng(6), 1e5, count=8, step=2.2, modes=modes)
+    data = scan.dataset(np.random.default_rng(7), weaker_modes=None)
+    found = run(data, Wishes(positions=False, flux=False, background=False), 0)
+    assert decided(found)["probe"] == "found" and len(found.state.modes) == 2
+    power = np.sum(np.abs(found.state.modes) ** 2, axis=(1, 2))
+    assert power[1] / power.sum() == pytest.approx(0.3, abs=0.05)
+
+
+def test_what_is_asked_for_is_done(scan):
+    data = scan.dataset(np.random.default_rng(2))
+    asked = Wishes(True, True, True, True, modes=2, prior="edges", strength=3.0, noise="robust", steps=20)
+    found = run(data, asked, 0)
+    assert found.free == Freedom(True, True, True, True) and len(found.state.modes) == 2
+    assert found.terms.prior == Prior("edges", 3.0) and found.terms.likelihood.noise == "robust"
+    assert len(found.fit.course) <= 22, "two fits, each with its start"
+    assert decided(found) == dict.fromkeys(("probe", "positions", "flux", "background"), "found") | {
+        "modes": "2"
+    }
+    assert all(decision.why.startswith("asked for") for decision in found.decisions)
+    never = run(data, NOTHING, 0)
+    assert never.free == Freedom(False) and not never.decisions and never.terms.prior.strength == 0
+
+
+def test_a_mask_of_the_probe_is_kept_to(scan, wrong_probe):
+    axis = np.arange(N) - N // 2
+    lit = np.hypot(axis[:, None], axis) < 6
+    data = scan.dataset(np.random.default_rng(2), probe=wrong_probe * lit)
+    found = run(data, Wishes(True, False, False, False, lit=lit, modes=1, prior="none", steps=30), 0)
+    assert not found.state.modes[:, ~lit].any()
+
+
+@pytest.mark.parametrize("photons, rough", [(1e8, True), (300.0, False)])
+def test_smoothing_is_for_the_dim(photons, rough):
+    """White noise under a bright beam is left as it is; a smooth object in few photons is smoothed."""
+    rng = np.random.default_rng(8)
+    scan = Scan.of(rng, photons, count=8, step=2.2)
+    if rough:
+        shape = scan.object.shape
+        scan = replace(scan, object=0.8 + 0.15 * (rng.normal(size=shape) + 1j * rng.normal(size=shape)))
+    found = run(scan.dataset(rng), replace(NOTHING, prior="smooth"), 0)
+    strength = found.terms.prior.strength
+    assert strength == 0 if rough else strength >= 10
+    assert found.decisions[-1].value == f"smooth, λ {strength:g}"
+
+
+def test_the_same_seed_gives_the_same(scan, wrong_probe):
+    data = scan.dataset(np.random.default_rng(2), probe=wrong_probe)
+    wishes = Wishes(positions=False, background=False, modes=1, steps=40)
+    one, two, other = (run(data, wishes, seed) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(one.state.object, two.state.object)
+    assert one.decisions == two.decisions != other.decisions
+
+
+def test_amplitudes_that_are_no_counts_in_any_unit(scan, wrong_probe):
+    """The noise is learnt from residuals, with the unit of the amplitudes."""
+    data = scan.dataset(np.random.default_rng(2), probe=wrong_probe, counts=False)
+    milli = replace(data, amplitudes=data.amplitudes[:] / 1e3, photon_scale=1e-3)
+    wishes = Wishes(positions=False, flux=False, background=False, modes=1)
+    units = []
+    for one in (data, milli):
+        found = run(one, wishes, 0)
+        assert decided(found)["probe"] == "found" and found.terms.likelihood.noise == "gaussian"
+        assert distance(found.state.object, scan.object, lit_mask(scan, 0.5)) < 0.1
+        units.append(found.terms.likelihood.unit)
+    assert units[0] == pytest.approx(1, abs=0.25)  # σ = ½, as of photons
+    assert units[1] == pytest.approx(units[0] / 1e3, rel=0.05)
+
+
+def test_progress_and_course_are_told(scan, wrong_probe):
+    data, done, seen = scan.dataset(np.random.default_rng(2), probe=wrong_probe), [], []
+    wishes = Wishes(True, False, False, False, modes=1, prior="none", steps=12)
+    found = run(data, wishes, 0, advance=done.append, watch=lambda state, value: seen.append(value))
+    assert seen == found.fit.course and set(done) == {64}
+
+
+def test_the_object_alone(scan):
+    data = scan.dataset(np.random.default_rng(2))
+    terms = run(data, NOTHING, 0).terms
+    found = fit_object(terms, data, 200)
+    assert found.shape == (1, *scan.object.shape)
+    assert distance(found[0], scan.object, lit_mask(scan, 0.5)) < 0.03
+
+
+def test_the_core_of_a_long_scan_is_compact(dataset_of, monkeypatch):
+    monkeypatch.setattr(maximum_likelihood, "CORE_PIXELS", 120 * N**2)
+    rows, cols = np.divmod(np.arange(600), 60)
+    positions = np.stack([2 * rows, 2 * cols], axis=1)  # a strip of 20 × 120
+    order = np.random.default_rng(9).permutation(600)
+    data = dataset_of(positions[order], np.arange(600)[:, None], object_size=150)
+    found = core(data)
+    assert len(found.positions) == 120
+    middle = np.median(positions, axis=0)
+    inside = np.linalg.norm(found.positions - middle, axis=1).max()
+    outside = [p for p in positions.tolist() if p not in found.positions.tolist()]
+    assert inside <= np.linalg.norm(np.array(outside) - middle, axis=1).min()
+    where = [positions[order].tolist().index(p) for p in found.positions.tolist()]
+    np.testing.assert_array_equal(found.amplitudes[:], data.amplitudes[:][where])
+    monkeypatch.setattr(maximum_likelihood, "CORE_PIXELS", 400 * N**2)
+    assert core(data) is data, "half as many again are not worth it"
+    monkeypatch.setattr(maximum_likelihood, "CORE_PIXELS", 0)
+    assert len(core(data).positions) == maximum_likelihood.FEWEST
+
+
+def test_a_long_scan_is_decided_on_its_core(wrong_probe, monkeypatch):
+    monkeypatch.setattr(maximum_likelihood, "FEWEST", 64)
+    monkeypatch.setattr(maximum_likelihood, "CORE_PIXELS", 0)
+    scan = Scan.of(np.random.default_rng(10), 1e5, count=11, step=2.2)
+    data = scan.dataset(np.random.default_rng(11), probe=wrong_probe)
+    found = run(data, Wishes(positions=False, flux=False, background=False, modes=1), 0)
+    assert found.free == Freedom(True) and found.state.positions.shape == (121, 2)
+    assert found.terms.likelihood.data is data
+    assert distance(found.state.object, scan.object, lit_mask(scan, 0.5)) < 0.1
+
+
+def test_a_decision_in_words():
+    assert str(Finding("probe", "found", "asked for")) == "probe: found (asked for)"

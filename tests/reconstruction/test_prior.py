@@ -1,0 +1,85 @@
+"""Priors of objects: by loops over pixels, by finite differences, and the bound of their curvature."""
+
+import numpy as np
+import pytest
+from helpers.reference import random_complex
+
+from ptycho.reconstruction.prior import STEP, Prior
+
+KINDS = ("smooth", "edges")
+H, W = 7, 10
+
+
+def slowly(kind, image):
+    total = 0.0
+    for i, j in np.ndindex(image.shape):
+        square = 0.0
+        if i + 1 < image.shape[0]:
+            square += abs(image[i + 1, j] - image[i, j]) ** 2
+        if j + 1 < image.shape[1]:
+            square += abs(image[i, j + 1] - image[i, j]) ** 2
+        total += square if kind == "smooth" else np.sqrt(square + STEP**2) - STEP
+    return total
+
+
+def image_of(rng, size=0.3):
+    return (size * random_complex(rng, (H, W))).astype(np.complex64)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [0.01, 0.3])
+def test_value_by_a_loop(kind, size):
+    image = image_of(np.random.default_rng(0), size)
+    value, gradient = Prior(kind, 7.0)(image)
+    assert value == pytest.approx(7 * slowly(kind, image.astype(complex)), rel=1e-4)
+    assert gradient.shape == image.shape and gradient.dtype == np.complex64
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [0.02, 0.3])
+def test_gradient_by_finite_differences(kind, size):
+    """Of the loop, in double precision, at every pixel, real and imaginary."""
+    image = image_of(np.random.default_rng(1), size)
+    _, gradient = Prior(kind, 3.0)(image)
+    for place in np.ndindex(image.shape):
+        for unit in (1, 1j):
+            step = np.zeros(image.shape, complex)
+            step[place] = 1e-6 * unit
+            slope = 3 * (slowly(kind, image + step) - slowly(kind, image - step)) / 2e-6
+            found = gradient[place].real if unit == 1 else gradient[place].imag
+            assert found == pytest.approx(slope, rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_constants_cost_nothing(kind):
+    value, gradient = Prior(kind, 50.0)(np.full((H, W), 0.3 - 2j, np.complex64))
+    assert value == 0 and not gradient.any()
+
+
+@pytest.mark.parametrize("prior", [Prior(), Prior("none", 5.0), Prior("smooth"), Prior("edges", 0.0)])
+def test_no_prior(prior):
+    value, gradient = prior(image_of(np.random.default_rng(2)))
+    assert value == 0 and not gradient.any() and prior.curvature == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_curvature_bounds_the_second_derivative_of_a_pixel(kind):
+    """Along one pixel, from the gradient; it is reached, to a factor of two, by a constant."""
+    prior, rng = Prior(kind, 2.0), np.random.default_rng(3)
+    largest = 0.0
+    for image in (np.full((H, W), 1 + 1j), image_of(rng, 0.01), image_of(rng, 1.0)):
+        for place in [(0, 0), (3, 4), (H - 1, W - 1), (2, 0)]:
+            step = np.zeros((H, W), np.complex64)
+            step[place] = 1e-3
+            up, down = (prior((image + sign * step).astype(np.complex64))[1][place].real for sign in (1, -1))
+            largest = max(largest, (up - down) / 2e-3)
+    assert prior.curvature / 2 < largest <= 1.05 * prior.curvature
+
+
+def test_a_step_costs_by_its_height():
+    """Of ``edges`` twice the height costs twice as much, of ``smooth`` four times."""
+    stairs = np.ones((H, W), np.complex64)
+    stairs[:, W // 2 :] += 1
+    for kind, ratio in (("edges", 2.05), ("smooth", 4)):
+        low, high = (Prior(kind, 1.0)(height * stairs)[0] for height in (1, 2))
+        assert high / low == pytest.approx(ratio, rel=0.02)

@@ -1,0 +1,186 @@
+"""Refinement of objects under a known beam: better than before, the truth a fixed point, several images."""
+
+import io
+import logging
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import reference
+from helpers.likelihood import light_of
+from scipy.special import kl_div
+
+from ptycho import progress
+from ptycho.config import ConfigError
+from ptycho.files.file_array import FileArray
+from ptycho.reconstruction.refinement import refine
+from ptycho.reconstruction.stitching import stitch, stitch_each
+
+N, M = 16, 27
+
+
+def scan_of(dataset_of, rng, count=8, fractions=False):
+    """A scan over two images with a complex probe; its last pattern is in no group."""
+    positions = rng.uniform(0, M - N, (count, 2))
+    positions[0] = M - N  # the corner
+    return dataset_of(
+        positions if fractions else np.round(positions),
+        np.arange(count - 1)[:, None],
+        object_size=M,
+        region_size=N + 2,
+        image=np.arange(count) % 2,
+        probe=reference.random_complex(rng, (N, N)),
+        exact=fractions,
+    )
+
+
+def complex_objects(rng, count=2):
+    return reference.random_complex(rng, (count, M, M)).astype(np.complex64)
+
+
+@pytest.mark.parametrize("fractions, counts", [(False, True), (True, True), (True, False)])
+def test_a_rough_object_gets_better(dataset_of, fractions, counts):
+    """Of both images at once; the more steps, the closer to the patterns, and to the truth."""
+    rng = np.random.default_rng(3)
+    truth = complex_objects(rng)
+    dense = replace(
+        scan_of(dataset_of, rng, count=48, fractions=fractions), photon_scale=100.0, counts=counts
+    )
+    data = by_loops(truth, dense)
+    objects = truth + 0.3 * complex_objects(rng)
+    before = objects.copy()
+    found = [refine(objects, data, steps) for steps in (1, 5, 40)]
+    assert all(one.dtype == np.complex64 and one.shape == objects.shape for one in found)
+    np.testing.assert_array_equal(objects, before)
+    for i in range(2):
+        seen = [misfit_of(one, data, i) for one in (objects, *found)]
+        assert seen[0] > seen[1] > seen[2] > seen[3] and seen[3] < 0.1 * seen[0]
+        middle = np.s_[i, 6:-6, 6:-6]
+        assert np.abs(found[2] - truth)[middle].mean() < 0.3 * np.abs(objects - truth)[middle].mean()
+
+
+def by_loops(objects, data):
+    """``data`` with the noise-free amplitudes of ``objects``; fractions of a pixel move the probe."""
+    measured = []
+    for i, position in zip(data.image, data.positions.astype(float), strict=True):
+        light = light_of(objects[i], data.photon_scale * data.probe[None], position)
+        measured.append(np.fft.fftshift(np.sqrt(light)))
+    return replace(data, amplitudes=np.array(measured, np.float32))
+
+
+def misfit_of(objects, data, image):
+    """RMS difference of the amplitudes of one image."""
+    mine = np.flatnonzero(data.image == image)
+    expected = by_loops(objects, data).amplitudes[mine]
+    return float(np.sqrt(np.mean((expected - data.amplitudes[mine]) ** 2)))
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_the_true_object_stays(dataset_of, counts):
+    rng = np.random.default_rng(5)
+    truth = complex_objects(rng)
+    bright = replace(scan_of(dataset_of, rng, fractions=True), photon_scale=100.0, counts=counts)
+    np.testing.assert_allclose(refine(truth, by_loops(truth, bright), 3), truth, atol=5e-3)
+
+
+def test_never_worse(dataset_of):
+    """Patterns that no object explains: their deviance does not rise."""
+    data = scan_of(dataset_of, np.random.default_rng(6), count=12)
+    objects = complex_objects(np.random.default_rng(7))
+    for steps in (1, 2, 10):
+        found = refine(objects, data, steps)
+        for i in range(2):
+            assert deviance_of(found, data, i) < deviance_of(objects, data, i)
+        objects = found
+
+
+def deviance_of(objects, data, image):
+    """Poisson's, by SciPy."""
+    mine = np.flatnonzero(data.image == image)
+    expected = by_loops(objects, data).amplitudes[mine].astype(float) ** 2
+    return 2 * np.sum(kl_div(data.amplitudes[mine].astype(float) ** 2 + 0.02, expected + 0.02))
+
+
+def test_an_object_is_done_when_nothing_is_gained(dataset_of, caplog):
+    caplog.set_level(logging.INFO)
+    rng = np.random.default_rng(11)
+    truth = complex_objects(rng)
+    exact = by_loops(truth, replace(scan_of(dataset_of, rng), photon_scale=100.0))
+    refine(truth, exact, 200)
+    said = [record.getMessage() for record in caplog.records if "is done" in record.getMessage()]
+    assert len(said) == 2 and all(f"object {i} is done after" in line for i, line in enumerate(said))
+    assert all(line.endswith("of 200 steps") for line in said)
+
+
+def test_the_unit_of_amplitudes_that_are_no_counts_does_not_matter(dataset_of):
+    rng = np.random.default_rng(11)
+    truth = complex_objects(rng)
+    data = by_loops(truth, replace(scan_of(dataset_of, rng), photon_scale=100.0, counts=False))
+    rough = truth + 0.1 * complex_objects(rng)
+    milli = replace(data, amplitudes=data.amplitudes[:] / 1e3, photon_scale=data.photon_scale / 1e3)
+    np.testing.assert_allclose(refine(rough, milli, 3), refine(rough, data, 3), atol=2e-3)
+
+
+def test_progress_is_shown(dataset_of, monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.0)
+    data = scan_of(dataset_of, np.random.default_rng(8))  # four patterns of each of two images
+    refine(np.ones((2, M, M), np.complex64), data, 2)
+    lines = [record.getMessage().split(" patterns,")[0] for record in caplog.records]
+    assert lines[0].startswith("refinement: ") and all(line.endswith(" of 16") for line in lines)
+    done = [int(line.split()[1]) for line in lines]
+    assert done == sorted(done) and done[-1] >= 16
+
+
+def test_patterns_in_a_file_give_the_same(dataset_of, tmp_path):
+    rng = np.random.default_rng(7)
+    data = scan_of(dataset_of, rng)
+    objects = complex_objects(rng)
+    rows = FileArray.temporary(tmp_path, data.amplitudes.shape, np.float32)
+    rows[:] = data.amplitudes
+    stored = replace(data, amplitudes=rows)
+    np.testing.assert_array_equal(refine(objects, stored, 2), refine(objects, data, 2))
+
+
+def test_an_image_without_patterns_stays(dataset_of):
+    rng = np.random.default_rng(9)
+    both = scan_of(dataset_of, rng)
+    objects = complex_objects(rng)
+    second = np.flatnonzero(both.image == 1)
+    data = replace(
+        both,
+        amplitudes=both.amplitudes[second],
+        positions=both.positions[second],
+        image=both.image[second],
+        groups=np.arange(len(second))[:, None],
+    )
+    found = refine(objects, data, 1)
+    np.testing.assert_array_equal(found[0], objects[0])
+    assert np.abs(found[1] - objects[1]).max() > 0.1
+
+
+def test_arguments_that_do_not_fit(dataset_of):
+    data = scan_of(dataset_of, np.random.default_rng(0))
+    objects = np.ones((2, M, M), np.complex64)
+    with pytest.raises(ConfigError, match="steps=0: must be at least 1"):
+        refine(objects, data, 0)
+    with pytest.raises(ConfigError, match=r"shape of the objects=\(2, 26, 27\): must be \(2, 27, 27\)"):
+        refine(objects[:, 1:], data, 1)
+
+
+@pytest.mark.parametrize("view", [lambda data: data, lambda data: data.single_patterns(1)])
+def test_as_a_stitching(datasets, view):
+    """It starts from the probe stitching and keeps to the covered part."""
+    data = view(datasets["test"])
+    rng = np.random.default_rng(8)
+    shape = (data.n_groups, data.region_size, data.region_size)
+    regions = (0.5 + 0.1 * reference.random_complex(rng, shape)).astype(np.complex64)
+    found = stitch_each(regions, data, ("refined", "probe"), passes=2)
+    probe, refined = found["probe"], found["refined"]
+    np.testing.assert_array_equal(refined.mask, probe.mask)
+    expected = np.where(probe.mask, refine(probe.objects, data, 2), 0)
+    np.testing.assert_array_equal(refined.objects, expected)
+    alone = stitch(regions, data, "refined", passes=2)
+    np.testing.assert_array_equal(alone.objects, refined.objects)

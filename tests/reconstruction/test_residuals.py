@@ -1,0 +1,101 @@
+"""What of the patterns' variation is missed: by loops, and whatever the noise."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.likelihood import N, Scan
+
+from ptycho.reconstruction.residuals import DIM, Residuals, residuals
+
+PHOTONS = 3e4
+
+
+@pytest.fixture(scope="module")
+def scan():
+    found = Scan.of(np.random.default_rng(1), PHOTONS, count=7, step=1.6)
+    whole = np.round(found.positions)
+    return replace(found, positions=whole)
+
+
+def of(scan, data, image=None):
+    image = scan.object if image is None else image
+    return residuals(image.astype(np.complex64), data, data.amplitudes.statistics.mean_intensity)
+
+
+def neighbours(image, good):
+    """Mean product of neighbours in rows and columns, around the corner too, by loops."""
+    products = []
+    for r in range(N):
+        for c in range(N):
+            for other in ((r - 1) % N, c), (r, (c - 1) % N):
+                if good[r, c] and good[other]:
+                    products.append(image[r, c] * image[other])
+    return np.mean(products)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_by_loops(scan, masked):
+    rng = np.random.default_rng(2)
+    good = rng.uniform(size=(N, N)) > 0.1 if masked else np.ones((N, N), bool)
+    wrong = scan.object * np.exp(0.3j * rng.normal(size=scan.object.shape))
+    data = scan.dataset(rng, good=good if masked else None)
+    data = replace(data, amplitudes=np.where(good, data.amplitudes[:], 0))
+    found = of(scan, data, wrong)
+    counts = np.fft.ifftshift(np.asarray(data.amplitudes[:], float) ** 2, axes=(1, 2))
+    light, seen = replace(scan, object=wrong).light(), np.fft.ifftshift(good)
+    mean = counts.mean(axis=0)
+    weight, f = 1 / np.sqrt(mean + DIM * mean.mean()), data.normalisation
+    for j in (0, 17):
+        flux = counts[j][seen].sum() / mean[seen].sum()
+        missed = neighbours(weight * (counts[j] - light[j]), seen)
+        varied = neighbours(weight * (counts[j] - flux * mean), seen)
+        assert found.missed[j] == pytest.approx(f**2 * missed, rel=1e-3, abs=1e-4 * f**2)
+        assert found.varied[j] == pytest.approx(f**2 * varied, rel=1e-3, abs=1e-4 * f**2)
+
+
+@pytest.mark.parametrize("noise", ["photons", "amplitudes", "none"])
+def test_noise_is_not_missed(scan, noise):
+    """The truth misses nothing, whatever the noise; the units of the amplitudes do not matter."""
+    rng = np.random.default_rng(3)
+    data = scan.dataset(rng if noise == "photons" else None, counts=noise == "photons")
+    if noise == "amplitudes":
+        amplitudes = data.amplitudes[:] + rng.normal(0, 0.5, data.amplitudes.shape)
+        data = replace(data, amplitudes=(0.01 * abs(amplitudes)).astype(np.float32), photon_scale=0.01)
+    found = of(scan, data)
+    assert abs(found.share) < 0.02 and found.worst_tenth < 0.05 and found.certainty > 5
+
+
+def test_a_constant_misses_what_varies(scan):
+    data = scan.dataset(np.random.default_rng(4))
+    flat = np.full(scan.object.shape, scan.object.mean())
+    assert of(scan, data, flat).share > 0.5
+    assert of(scan, data, scan.object + 0.1 * (flat - scan.object)).share < 0.05
+
+
+def test_frames_in_another_order_are_missed(scan):
+    data = scan.dataset(np.random.default_rng(5))
+    shuffled = replace(
+        data, amplitudes=data.amplitudes[np.random.default_rng(6).permutation(len(data.positions))]
+    )
+    assert of(scan, shuffled).share > 0.5
+
+
+def test_a_few_spoilt_frames_are_missed_by_the_worst_tenth_alone(scan):
+    data = scan.dataset(np.random.default_rng(7))
+    amplitudes = np.array(data.amplitudes[:])
+    amplitudes[:6] = amplitudes[30:36]
+    found = of(scan, replace(data, amplitudes=amplitudes))
+    assert found.share < 0.03 and found.worst_tenth > 0.1
+
+
+def test_noise_alone_does_not_vary(scan):
+    rng = np.random.default_rng(8)
+    counts = rng.poisson(np.full((len(scan.positions), N, N), 20.0))
+    data = scan.dataset(rng)
+    assert of(scan, replace(data, amplitudes=np.sqrt(counts).astype(np.float32))).certainty < 4
+
+
+def test_nothing_that_varies_is_no_number():
+    nothing = Residuals(np.zeros(4), np.zeros(4))
+    assert np.isnan(nothing.share) and np.isnan(nothing.worst_tenth) and nothing.certainty == 0

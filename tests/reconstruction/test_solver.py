@@ -1,0 +1,344 @@
+"""The solver on small scans whose truth is known: what photons allow is found, what is left alone stays."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.likelihood import N, Scan, beam, distance, light_of, likelihood_of, lit_mask, smooth_object
+from helpers.reference import random_complex
+from scipy.optimize import minimize
+
+from ptycho.reconstruction import scan_likelihood, solver
+from ptycho.reconstruction.likelihood import SMALLEST
+from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.solver import Terms, fit, normalise
+from ptycho.reconstruction.state import Freedom, State, more_modes
+from ptycho.reconstruction.unknowns import Unknowns
+
+OBJECT, PROBE, POSITIONS = Freedom(False), Freedom(True), Freedom(False, positions=True)
+EVERYWHERE = np.ones((N, N), bool)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(scan_likelihood, "CHUNK_PIXELS", 36 * N**2)
+
+
+@pytest.fixture(scope="module")
+def scan():
+    """36 patterns of 10⁵ photons."""
+    return Scan.of(np.random.default_rng(1), 1e5)
+
+
+@pytest.fixture(scope="module")
+def data(scan):
+    return scan.dataset(np.random.default_rng(2))
+
+
+def centred(positions):
+    return positions - positions.mean(axis=0)
+
+
+def without_common_moves(moves, positions):
+    """What no shift, scale, rotation or shear of all positions explains, by least squares."""
+    model = np.column_stack([np.ones(len(positions)), positions])
+    return moves - model @ np.linalg.lstsq(model, moves, rcond=None)[0]
+
+
+# ---- the object, under a beam that is known
+
+
+def moved_probes(scan):
+    """``P(x − s_j)`` and the top-left sample of each window, by phase ramps; double precision."""
+    q, corners = np.fft.fftfreq(N), np.floor(scan.positions + 0.5).astype(int)
+    rest = scan.positions - corners
+    ramps = [np.exp(-2j * np.pi * np.add.outer(r * q, c * q)) for r, c in rest]
+    return [np.fft.ifft2(np.fft.fft2(scan.modes[0]) * ramp) for ramp in ramps], corners
+
+
+def predicted_error(scan, mask):
+    """Relative error that photon noise leaves on a mask: the trace of the inverse of a dense Fisher matrix.
+
+    4 JᵀJ, J of √λ by the object's real and imaginary parts. What almost no light tells of is left out.
+    """
+    probes, corners = moved_probes(scan)
+    side, dft = len(scan.object), np.fft.fft(np.eye(N), norm="ortho")
+    fisher = np.zeros((2 * side**2,) * 2)
+    for probe, (row, col) in zip(probes, corners, strict=True):
+        window = scan.object[row : row + N, col : col + N]
+        matrix = np.kron(dft, dft) * probe.ravel()  # object's window → far field
+        far = matrix @ window.ravel()
+        along = (far.conj() / np.maximum(np.abs(far), 1e-9))[:, None] * matrix
+        jacobian = np.hstack([along.real, -along.imag])
+        indices = (np.arange(row, row + N)[:, None] * side + np.arange(col, col + N)).ravel()
+        places = np.concatenate([indices, indices + side**2])
+        fisher[np.ix_(places, places)] += 4 * jacobian.T @ jacobian
+    values, vectors = np.linalg.eigh(fisher)
+    kept = values > 1e-3 * np.median(values[values > 1e-6 * values.max()])
+    covariance = np.sum(vectors[:, kept] ** 2 / values[kept], axis=1).reshape(2, side, side).sum(0)
+    return np.sqrt(covariance[mask].sum() / np.sum(np.abs(scan.object[mask]) ** 2))
+
+
+@pytest.mark.parametrize("photons", [1e5, 1e6])
+def test_a_known_beam_leaves_the_error_that_photons_set(photons):
+    small = Scan.of(np.random.default_rng(3), photons, count=4)
+    data, mask = small.dataset(np.random.default_rng(4)), lit_mask(small, 0.5)
+    found = fit(Terms(likelihood_of(data)), small.rough(data.normalisation), OBJECT, 900)
+    expected = predicted_error(small, mask)
+    assert 0.5 * expected < distance(found.state.object, small.object, mask) < 1.2 * expected
+    assert found.converged
+
+
+def test_the_least_deviance_is_that_of_scipy():
+    """Gaussian amplitudes of nine patterns: a long L-BFGS-B run in double precision gets no lower."""
+    small = Scan.of(np.random.default_rng(5), 1e4, count=3)
+    data = small.dataset(np.random.default_rng(6))
+    probes, corners = moved_probes(small)
+    measured = np.fft.ifftshift(data.amplitudes[:].astype(float), axes=(-2, -1))
+    shape = small.object.shape
+
+    def objective(u):
+        image, back, value = (u[: u.size // 2] + 1j * u[u.size // 2 :]).reshape(shape), 0, 0.0
+        back = np.zeros(shape, complex)
+        for probe, (row, col), amplitude in zip(probes, corners, measured, strict=True):
+            window = np.s_[row : row + N, col : col + N]
+            far = np.fft.fft2(probe * image[window], norm="ortho")
+            root = np.sqrt(np.abs(far) ** 2 + SMALLEST)
+            value += 2 * np.sum((root - amplitude) ** 2)
+            back[window] += probe.conj() * np.fft.ifft2(4 * (root - amplitude) / root * far, norm="ortho")
+        return value, np.concatenate([back.real.ravel(), back.imag.ravel()])
+
+    terms = Terms(likelihood_of(data, noise="gaussian"))
+    start = small.rough(data.normalisation)
+    found = fit(terms, start, OBJECT, 400, enough=1e-6)
+    ends = []
+    for image in (start.object, found.state.object):
+        vector = np.concatenate([image.real.ravel(), image.imag.ravel()]).astype(float)
+        ends.append(minimize(objective, vector, jac=True, method="L-BFGS-B", options={"maxiter": 3000}).fun)
+    before = objective(np.concatenate([start.object.real.ravel(), start.object.imag.ravel()]))[0]
+    assert found.course[0] == pytest.approx(before, rel=1e-4)
+    assert found.course[-1] == pytest.approx(ends[1], rel=0.02)
+    assert found.course[-1] < 1.05 * ends[0] < 0.1 * before
+
+
+def test_a_fit_tells_its_course(scan, data):
+    seen = []
+    terms = Terms(likelihood_of(data))
+    start = scan.rough(data.normalisation)
+    found = fit(terms, start, OBJECT, 90, enough=0, watch=lambda state, value: seen.append((state, value)))
+    assert len(found.course) == 91 and not found.converged
+    assert [value for _, value in seen] == found.course
+    assert np.diff(found.course).max() < 1e-6 * found.course[-1]
+    again = terms.likelihood.evaluate(found.state).value
+    assert again == pytest.approx(found.course[-1], rel=1e-5)
+    assert 91 <= found.evaluations < 140
+    np.testing.assert_array_equal(found.state.modes, start.modes)
+    np.testing.assert_array_equal(found.state.positions, start.positions)
+
+
+def test_where_all_is_found_it_ends(scan, data):
+    terms = Terms(likelihood_of(data))
+    first = fit(terms, scan.rough(data.normalisation), OBJECT, 400)
+    again = fit(terms, first.state, OBJECT, 400)
+    assert first.converged and again.converged
+    assert len(again.course) < 25 < len(first.course)
+
+
+def test_pixels_that_were_not_measured_have_no_weight(scan, data):
+    good = np.random.default_rng(7).random((N, N)) > 0.15
+    masked = replace(data, good=good)
+    spoilt = data.amplitudes[:].copy()
+    spoilt[:, ~good] = 1e4
+    f, ends = data.normalisation, []
+    for values in (None, spoilt):
+        likelihood = likelihood_of(masked, instead=values)
+        ends.append(fit(Terms(likelihood), scan.rough(f), OBJECT, 150).state.object)
+    np.testing.assert_array_equal(*ends)
+    mask = lit_mask(scan)
+    assert distance(ends[0], scan.object, mask) < 0.03
+    ignorant = fit(Terms(likelihood_of(data, instead=spoilt)), scan.rough(f), OBJECT, 150).state.object
+    assert distance(ignorant, scan.object, mask) > 0.2
+
+
+def test_a_prior_smooths(scan):
+    """Few photons: the error is less with it, and the more of it, the smoother."""
+    dim = replace(scan, modes=scan.modes * np.sqrt(300 / 1e5))
+    data, mask = dim.dataset(np.random.default_rng(8)), lit_mask(scan)
+    found = [
+        fit(Terms(likelihood_of(data), Prior("smooth", strength)), dim.rough(data.normalisation), OBJECT, 150)
+        for strength in (0.0, 10.0, 1000.0)
+    ]
+    errors = [distance(one.state.object, scan.object, mask) for one in found]
+    rough = [np.linalg.norm(np.diff(one.state.object, axis=0)) for one in found]
+    assert rough[0] > rough[1] > rough[2] and errors[1] < 0.9 * errors[0] < errors[2]
+
+
+# ---- the beam
+
+
+def with_probe(scan, f, probe):
+    power = np.sum(np.abs(scan.modes) ** 2)
+    return replace(scan.rough(f), modes=(f * np.sqrt(power) * probe[None]).astype(np.complex64))
+
+
+def test_a_wrong_probe_becomes_right(scan, data):
+    terms, f = Terms(likelihood_of(data)), data.normalisation
+    start = with_probe(scan, f, beam(width=7, curvature=0.05))
+    first = fit(terms, start, OBJECT, 30)
+    found = fit(terms, first.state, PROBE, 400)
+    assert distance(start.modes[0], scan.modes[0], EVERYWHERE) > 0.2
+    assert distance(found.state.modes[0], scan.modes[0], EVERYWHERE) < 0.04
+    assert found.course[-1] < 0.05 * first.course[-1]
+    power = np.sum(np.abs(start.modes) ** 2)
+    assert np.sum(np.abs(found.state.modes) ** 2) == pytest.approx(power, rel=1e-4)
+
+
+def test_a_probe_stays_where_it_may_be(scan, data):
+    axis = np.arange(N) - N // 2
+    lit = np.hypot(axis[:, None], axis) < 6
+    start = with_probe(scan, data.normalisation, beam(width=7) * lit)
+    found = fit(Terms(likelihood_of(data), lit=lit), start, PROBE, 60)
+    assert not found.state.modes[:, ~lit].any() and found.state.modes[:, lit].all()
+
+
+def test_wrong_positions_come_back(scan, data):
+    rng = np.random.default_rng(9)
+    wrong = without_common_moves(0.3 * rng.normal(size=scan.positions.shape), scan.positions)
+    start = replace(scan.rough(data.normalisation), positions=scan.positions + wrong)
+    terms = Terms(likelihood_of(data))
+    first = fit(terms, start, OBJECT, 30)
+    found = fit(terms, first.state, POSITIONS, 400).state.positions - scan.positions
+    assert np.std(without_common_moves(found, scan.positions)) < 0.2 * np.std(wrong)
+
+
+def test_a_scale_of_all_positions_is_left_alone_or_found(scan, data):
+    scaled = scan.positions.mean(axis=0) + 1.03 * centred(scan.positions)
+    start = replace(scan.rough(data.normalisation), positions=scaled)
+    first = fit(Terms(likelihood_of(data)), start, OBJECT, 30)
+    true = centred(scan.positions)
+    sizes = {}
+    for moves in ("free", "affine"):
+        found = fit(Terms(likelihood_of(data), moves=moves), first.state, POSITIONS, 200)
+        sizes[moves] = np.vdot(true, centred(found.state.positions)) / np.vdot(true, true)
+    assert sizes["free"] == pytest.approx(1.03, abs=1e-3)
+    assert sizes["affine"] == pytest.approx(1, abs=6e-3)
+
+
+def test_flux_and_background_are_found():
+    rng = np.random.default_rng(10)
+    plain = Scan.of(rng, 1e5)
+    flux = rng.uniform(0.8, 1.2, 36)
+    axis = np.arange(N) - N // 2
+    background = 30 * np.exp(-(axis[:, None] ** 2 + 2 * axis**2) / 60)
+    scan = replace(plain, flux=flux / np.sqrt(np.mean(flux**2)), background=np.fft.ifftshift(background))
+    data = scan.dataset(rng)
+    start = replace(scan.rough(data.normalisation), flux=np.ones(36, np.float32))
+    start = replace(start, background=np.full((N, N), data.normalisation**2, np.float32))
+    first = fit(Terms(likelihood_of(data)), start, OBJECT, 30)
+    found = fit(Terms(likelihood_of(data)), first.state, Freedom(False, False, True, True), 300).state
+    gains = np.log(found.flux / flux)[
+        :, None
+    ]  # an object that fades along the scan has nearly the same patterns
+    assert np.abs(without_common_moves(gains, scan.positions)).max() < 0.03
+    in_photons = found.background / data.normalisation**2
+    outside = np.hypot(*np.meshgrid(*[np.fft.fftfreq(N)] * 2)) > 0.2  # where the beam does not hide it
+    wrong = np.linalg.norm((in_photons - scan.background)[outside])
+    assert wrong < 0.15 * np.linalg.norm(scan.background[outside])
+
+
+def test_two_modes_of_a_partially_coherent_scan_are_found():
+    first = beam()
+    second = beam(1.5, 2.0, width=6)
+    second = second - first * np.vdot(first, second)
+    modes = np.array([np.sqrt(0.75) * first, np.sqrt(0.25) * second / np.linalg.norm(second)])
+    scan = Scan.of(np.random.default_rng(11), 1e6, modes=modes)
+    data = scan.dataset(np.random.default_rng(12))
+    terms, start = Terms(likelihood_of(data)), scan.rough(data.normalisation)
+    start = replace(start, modes=(start.modes[:1] / np.sqrt(0.75)).astype(np.complex64))
+    one = fit(terms, fit(terms, start, OBJECT, 30).state, PROBE, 100)
+    two = fit(terms, replace(one.state, modes=more_modes(one.state.modes, 2)), PROBE, 400)
+    assert two.course[-1] < 0.2 * one.course[-1]
+    power = np.sum(np.abs(two.state.modes) ** 2, axis=(1, 2))
+    assert power[1] / power.sum() == pytest.approx(0.25, abs=0.02)
+    assert abs(np.vdot(*two.state.modes)) < 1e-3 * power[0]
+    found, true = (np.einsum("kyx,kvw->yxvw", m, m.conj()) for m in (two.state.modes, scan.modes))
+    assert distance(found, true, np.ones(found.shape, bool)) < 0.12
+
+
+# ---- the same far fields in other scales
+
+
+def some_state(rng, data):
+    f, M = data.normalisation, data.object_size
+    return State(
+        smooth_object(rng, M).astype(np.complex64),
+        (100 * f * random_complex(rng, (2, N, N))).astype(np.complex64),
+        data.positions.astype(float),
+        rng.uniform(0.5, 1.5, len(data.positions)).astype(np.float32),
+        rng.uniform(0, 3, (N, N)).astype(np.float32),
+    )
+
+
+def test_normalise_leaves_far_fields_as_they_are(data):
+    state = some_state(np.random.default_rng(13), data)
+    found = normalise(state, 7.0, Freedom(True, flux=True))
+    for j in (0, 17, 35):
+        lights = [
+            light_of(s.object, s.modes, s.positions[j], s.flux[j], s.background) for s in (state, found)
+        ]
+        np.testing.assert_allclose(*lights, rtol=1e-3)
+    assert np.sum(np.abs(found.modes) ** 2) == pytest.approx(7, rel=1e-5)
+    assert np.mean(found.flux**2) == pytest.approx(1, rel=1e-5)
+    assert abs(np.vdot(*found.modes)) < 1e-4
+    assert normalise(state, 7.0, Freedom(False, True, False, True)) is state
+
+
+def test_normalise_leaves_the_priors_scale_as_it_is(data):
+    """What the objective is, prior and all, does not depend on where the light's scale stands."""
+    state = some_state(np.random.default_rng(14), data)
+    prior = Prior("edges", 500.0)
+    assert value_of(data, state, prior, 50.0) == pytest.approx(
+        value_of(data, normalise(state, 50.0, PROBE), prior, 50.0), rel=1e-5
+    )
+    brighter = replace(state, object=state.object / 2, modes=2 * state.modes)
+    assert value_of(data, state, prior, 50.0) == pytest.approx(
+        value_of(data, brighter, prior, 50.0), rel=1e-5
+    )
+
+
+def value_of(data, state, prior, power):
+    terms = Terms(likelihood_of(data), prior)
+    unknowns = Unknowns.of(state, PROBE, data.normalisation)
+    return solver._objective(terms, unknowns, power)(unknowns.start())[0]
+
+
+@pytest.mark.parametrize("free", [OBJECT, PROBE, Freedom(True, True, True, True)])
+def test_slope_of_the_whole_objective(scan, data, free):
+    """With a prior as strong as the patterns, whose scale depends on the probe's power."""
+    rng = np.random.default_rng(15)
+    state = replace(scan.state(data.normalisation), background=np.full((N, N), 1e-3, np.float32))
+    state = replace(state, object=(1.1 * state.object + 0.05 * smooth_object(rng, len(state.object))))
+    state = replace(state, object=state.object.astype(np.complex64))
+    terms = Terms(likelihood_of(data), Prior("smooth", 3e3))
+    unknowns = Unknowns.of(state, free, data.normalisation, stiffness=terms.prior.curvature)
+    function = solver._objective(terms, unknowns, 0.7 * float(np.sum(np.abs(state.modes) ** 2)))
+    u = unknowns.start()
+    _, gradient = function(u)
+    steepest = gradient / np.linalg.norm(gradient)
+    for way in (steepest, rng.normal(size=u.shape), np.sign(gradient) * rng.random(u.shape)):
+        way = (way / np.linalg.norm(way)).astype(np.float32)
+        step = np.float32(0.5)
+        slope = (function(u + step * way)[0] - function(u - step * way)[0]) / (2 * step)
+        limit = 3e-3 * float(np.linalg.norm(gradient))
+        assert slope == pytest.approx(float(np.dot(way, gradient)), rel=3e-3, abs=limit)
+
+
+def test_light_does_not_drift_from_object_to_probe(scan, data):
+    """A prior is least for an object of zero; under a probe that is free it must not get there."""
+    terms = Terms(likelihood_of(data), Prior("smooth", 300.0))
+    start = fit(terms, scan.rough(data.normalisation), OBJECT, 60).state
+    found = fit(terms, start, PROBE, 150).state
+    assert np.sum(np.abs(found.modes) ** 2) == pytest.approx(np.sum(np.abs(start.modes) ** 2), rel=1e-4)
+    mask = lit_mask(scan, 0.5)
+    size = np.mean(np.abs(found.object[mask])) / np.mean(np.abs(scan.object[mask]))
+    assert size == pytest.approx(1, abs=0.05)

@@ -1,0 +1,266 @@
+"""Stitching: true regions give back the true object, whatever phase each group carries."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import reference
+
+from ptycho.config import ConfigError, ScanConfig, ZonePlateProbe
+from ptycho.reconstruction.stitching import COVERED, Layout, stitch, synchronise_phases
+from ptycho.simulation.simulate import simulate
+
+PITCH = 8  # of the test scans' groups
+VARIANTS = {
+    "gridsize_1": {"gridsize": 1},
+    "gridsize_2": {"gridsize": 2},
+    "odd_offset": {"gridsize": 2, "offset": 3},
+    "gridsize_3": {"gridsize": 3, "size": 100},
+    "jitter": {"gridsize": 2, "scan": ScanConfig(1.3)},
+    "jitter_1": {"gridsize": 1, "scan": ScanConfig(0.7)},
+    "two_images": {"gridsize": 1, "nimgs_test": 2, "probe": ZonePlateProbe()},
+}
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def scan(request, small_config):
+    """A test dataset and its true regions."""
+    data = simulate(small_config(**VARIANTS[request.param]))["test"]
+    return data, true_regions(data)
+
+
+def test_regions_that_agree_have_no_disagreement(scan):
+    data, regions = scan
+    assert np.all(stitch(regions, data, "probe").disagreement < 0.02)
+
+
+def test_disagreement_by_a_loop(small_config):
+    """Regions with noise of their own: the spread about their weighted mean, over the mean's contrast."""
+    data = simulate(small_config(gridsize=1))["test"]
+    rng, regions = np.random.default_rng(0), true_regions(data).astype(np.complex64)
+    regions *= 1 + 0.1 * rng.normal(size=regions.shape).astype(np.float32)
+    made, layout, factors = (
+        stitch(regions, data, "probe"),
+        Layout(data),
+        synchronise_phases(regions, Layout(data)),
+    )
+    weights = layout.illumination(slice(0, len(regions)))
+    spread, total = 0.0, 0.0
+    for w, region, factor, (row, col) in zip(weights, regions, factors, data.origins, strict=True):
+        mean = made.objects[0, row : row + len(region), col : col + len(region)]
+        there = mean != 0
+        spread += np.sum(w[there] * np.abs(factor * region - mean)[there] ** 2)
+    light = sum(
+        np.pad(w, ((row, data.object_size - row - len(w)), (col, data.object_size - col - len(w))))
+        for w, (row, col) in zip(weights, data.origins, strict=True)
+    )[made.mask[0]]
+    inside = made.objects[0][made.mask[0]]
+    total = np.sum(light * np.abs(inside - np.average(inside, weights=light)) ** 2)
+    np.testing.assert_allclose(made.disagreement[0], np.sqrt(spread / total), rtol=0.02)
+
+
+def origin_of(data, group):
+    return [
+        int(v) for v in reference.region_origin(data.positions[data.groups[group]], data.region_size, data.N)
+    ]
+
+
+def true_regions(data):
+    image = data.image[data.groups[:, 0]]
+    return np.array(
+        [reference.cut(data.objects[i], origin_of(data, g), data.region_size) for g, i in enumerate(image)],
+        np.complex64,
+    )
+
+
+def random_phases(n, seed=0):
+    return np.exp(2j * np.pi * np.random.default_rng(seed).uniform(size=n))
+
+
+def up_to_a_phase(found, truth):
+    """``found`` turned by the one phase that brings it closest to ``truth``."""
+    return found * np.exp(-1j * np.angle(np.vdot(truth, found)))
+
+
+# ---- true regions
+
+
+@pytest.mark.parametrize("method", ["probe", "grid"])
+def test_true_regions_stitch_to_the_true_object(scan, method):
+    data, regions = scan
+    result = stitch(regions, data, method)
+    assert result.objects.shape == result.mask.shape == data.objects.shape
+    assert result.objects.dtype == np.complex64 and result.mask.dtype == bool
+    assert result.mask.mean(axis=(1, 2)).min() > 0.3
+    np.testing.assert_allclose(result.objects[result.mask], data.objects[result.mask], atol=2e-5)
+    assert np.all(result.objects[~result.mask] == 0)
+
+
+@pytest.mark.parametrize("method", ["probe", "grid"])
+def test_random_group_phases_are_removed(scan, method):
+    data, regions = scan
+    turned = regions * random_phases(len(regions))[:, None, None]
+    result = stitch(turned.astype(np.complex64), data, method)
+    for found, mask, truth in zip(result.objects, result.mask, data.objects, strict=True):
+        np.testing.assert_allclose(up_to_a_phase(found[mask], truth[mask]), truth[mask], atol=1e-4)
+
+
+def test_factors_are_the_conjugate_phases(scan):
+    data, regions = scan
+    phases = random_phases(len(regions), seed=2)
+    factors = synchronise_phases((regions * phases[:, None, None]).astype(np.complex64), Layout(data))
+    np.testing.assert_allclose(np.abs(factors), 1, atol=1e-6)
+    for i in range(data.n_images):
+        rest = (factors * phases)[data.image[data.groups[:, 0]] == i]
+        np.testing.assert_allclose(rest / rest[0], 1, atol=1e-3)
+
+
+# ---- masks and tiles
+
+
+@pytest.mark.parametrize("scan", ["gridsize_1", "gridsize_2", "odd_offset", "gridsize_3"], indirect=True)
+def test_grid_tiles_have_no_gap_and_no_overlap(scan):
+    data, regions = scan
+    mask = stitch(regions, data, "grid").mask
+    per_axis = round(np.sqrt(data.n_groups / data.n_images))
+    first = data.region_size // 2 - PITCH // 2
+    expected = np.zeros_like(mask)
+    expected[:, first : first + PITCH * per_axis, first : first + PITCH * per_axis] = True
+    np.testing.assert_array_equal(mask, expected)
+    assert data.tiling.rectangle == (first, first, PITCH * per_axis, PITCH * per_axis), "as it is scored"
+
+
+def test_grid_takes_every_pixel_from_the_group_whose_centre_is_nearest(datasets):
+    data = datasets["test"]
+    regions = np.broadcast_to(np.arange(1, 65)[:, None, None], (64, 36, 36)).astype(np.complex64)
+    found = stitch(regions, data, "grid").objects[0].real
+    assert np.unique(found).tolist() == list(range(65))
+    for group in (0, 9, 63):
+        row, col = origin_of(data, group)
+        tile = found[row + 14 : row + 22, col + 14 : col + 22]
+        np.testing.assert_array_equal(tile, group + 1)
+
+
+def test_probe_mask_and_weights_by_loops(small_config):
+    data = simulate(small_config(size=48, scan=ScanConfig(0.6), max_groups_train=1, batch_size=1))["test"]
+    rng = np.random.default_rng(0)
+    values = rng.uniform(0.5, 1, data.n_groups)
+    regions = np.broadcast_to(values[:, None, None], (data.n_groups, *[data.region_size] * 2))
+    total, weight = np.zeros((48, 48)), np.zeros((48, 48))
+    for group, value in zip(data.groups, values, strict=True):
+        for k in group:
+            light = reference.place(np.abs(data.probe) ** 2, data.positions[k], (48, 48)).real
+            total, weight = total + value * light, weight + light
+    result = stitch(regions.astype(np.complex64), data, "probe")
+    expected = weight > COVERED * weight.max()
+    sure = np.abs(weight / (COVERED * weight.max()) - 1) > 1e-3
+    np.testing.assert_array_equal(result.mask[0][sure], expected[sure])
+    inner = result.mask[0] & expected
+    np.testing.assert_allclose(result.objects[0][inner], (total / np.maximum(weight, 1e-9))[inner], rtol=1e-3)
+
+
+def test_a_scan_with_gaps_leaves_them_uncovered(small_config):
+    data = simulate(small_config(gridsize=1, outer_offset_test=64))["test"]
+    result = stitch(true_regions(data), data, "probe")
+    assert data.n_groups == 9 and 0.05 < result.mask.mean() < 0.3
+    np.testing.assert_allclose(result.objects[result.mask], data.objects[result.mask], atol=2e-5)
+
+
+# ---- few, disconnected, and hopeless groups
+
+
+def wave_regions(data, noise=0.0):
+    """Regions cut from a smooth complex object, with noise that differs from group to group."""
+    rng = np.random.default_rng(3)
+    row, col = np.mgrid[: data.object_size, : data.object_size]
+    truth = (1 + 0.3 * np.sin(row / 5)) * np.exp(1j * np.cos(col / 7 + row / 9))
+    regions = np.array(
+        [reference.cut(truth, origin_of(data, g), data.region_size) for g in range(data.n_groups)]
+    )
+    spoilt = noise * np.arange(data.n_groups)[:, None, None] / data.n_groups
+    return regions + spoilt * reference.random_complex(rng, regions.shape)
+
+
+def remaining_phases(data, regions, seed=0):
+    phases = random_phases(data.n_groups, seed)
+    factors = synchronise_phases((regions * phases[:, None, None]).astype(np.complex64), Layout(data))
+    return factors * phases
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_few_groups(dataset_of, n):
+    data = dataset_of([[3 * k, 2 * k] for k in range(n)], [[k] for k in range(n)])
+    rest = remaining_phases(data, wave_regions(data))
+    np.testing.assert_allclose(rest, rest[0], atol=1e-4)
+    np.testing.assert_allclose(np.abs(rest), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (5, 2), (1, 6), (3, 1, 4)])
+def test_groups_that_do_not_overlap_are_synchronised_apart(dataset_of, sizes):
+    positions = [[22 * c + 2 * k % 5, 20 * c + k] for c, size in enumerate(sizes) for k in range(size)]
+    data = dataset_of(positions, [[k] for k in range(len(positions))])
+    for noise in (0.0, 0.3):
+        rest = remaining_phases(data, wave_regions(data, noise))
+        for members in np.split(rest, np.cumsum(sizes)[:-1]):
+            np.testing.assert_allclose(np.angle(members / members[0]), 0, atol=1e-3 + 0.3 * noise)
+
+
+def test_no_overlap_at_all_leaves_every_group_alone(dataset_of):
+    data = dataset_of([[0, 0], [0, 24], [24, 0], [24, 24]], [[0], [1], [2], [3]])
+    factors = synchronise_phases(wave_regions(data).astype(np.complex64), Layout(data))
+    np.testing.assert_array_equal(factors, np.ones(4))
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan])
+def test_a_collapsed_or_broken_network_still_stitches(datasets, value):
+    data = datasets["test"]
+    regions = np.full((64, 36, 36), value, np.complex64)
+    np.testing.assert_array_equal(synchronise_phases(regions, Layout(data)), np.ones(64))
+    for method in ("probe", "refined"):
+        result = stitch(regions, data, method)
+        assert result.mask.any()
+        np.testing.assert_array_equal(np.isnan(result.objects[result.mask]), np.isnan(value))
+
+
+def test_an_unknown_method_is_refused(datasets):
+    regions = np.ones((64, 36, 36), np.complex64)
+    with pytest.raises(ConfigError, match="method=glue: must be one of probe, grid, refined"):
+        stitch(regions, datasets["test"], "glue")
+
+
+def test_noise_in_the_regions_only_perturbs_the_phases(datasets):
+    data = datasets["test"]
+    rng = np.random.default_rng(6)
+    regions = true_regions(data)
+    noisy = regions + 0.2 * np.abs(regions).mean() * reference.random_complex(rng, regions.shape)
+    rest = remaining_phases(data, noisy)
+    assert np.abs(np.angle(rest * np.conj(rest.mean()))).max() < 0.1
+
+
+def test_images_keep_phases_of_their_own(dataset_of):
+    data = dataset_of(
+        [[0, 0], [2, 3], [0, 0], [2, 3]],
+        [[0], [1], [2], [3]],
+        image=[0, 0, 1, 1],
+    )
+    regions = wave_regions(data)
+    rest = remaining_phases(data, regions)
+    assert rest[0] == pytest.approx(rest[1], abs=1e-4) and rest[2] == pytest.approx(rest[3], abs=1e-4)
+    assert abs(rest[0] - rest[2]) > 0.1
+
+
+def test_layout_of_a_dataset_without_truth(datasets):
+    data = replace(datasets["test"], objects=None)
+    assert stitch(np.ones((64, 36, 36), np.complex64), data, "probe").objects.shape == (1, 96, 96)
+
+
+def test_what_a_network_leaves_empty_does_not_darken_its_neighbours(small_config):
+    data = simulate(small_config(probe=ZonePlateProbe()))["test"]  # a probe that reaches beyond the centre
+    regions = true_regions(data)
+    centre_only = np.zeros_like(regions)
+    inner = slice(data.N // 4, data.region_size - data.N // 4)
+    centre_only[:, inner, inner] = regions[:, inner, inner]
+    result = stitch(centre_only, data, "probe")
+    found = result.objects != 0
+    assert found.mean() > 0.3
+    np.testing.assert_allclose(result.objects[found], data.objects[found], atol=2e-5)

@@ -1,0 +1,189 @@
+"""A state as one real vector: there and back, the chain rule, and what a model of the moves leaves out."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.likelihood import N, Scan
+from helpers.reference import random_complex
+
+from ptycho.reconstruction.state import Freedom
+from ptycho.reconstruction.unknowns import FLOOR, Unknowns, lit_pixels
+
+ALL = Freedom(True, True, True, True)
+PARTS = ("object", "modes", "positions", "flux", "background")
+
+
+@pytest.fixture(scope="module")
+def state():
+    rng = np.random.default_rng(0)
+    scan = Scan.of(rng, 1.0, count=5)
+    found = replace(
+        scan.state(1.0),
+        modes=random_complex(rng, (2, N, N)).astype(np.complex64),
+        flux=rng.uniform(0.7, 1.3, 25).astype(np.float32),
+        background=rng.uniform(0, 3, (N, N)).astype(np.float32),
+    )
+    found.background[3, 4] = 0
+    return found
+
+
+def moved(unknowns, rng, size=0.3):
+    """A vector some way off the start, in each of its numbers."""
+    start = unknowns.start()
+    return (start + size * rng.normal(size=start.shape)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "free", [ALL, Freedom(False), Freedom(False, True, object=False), Freedom(True, flux=True)]
+)
+def test_the_start_is_the_base(state, free):
+    unknowns = Unknowns.of(state, free, 0.1)
+    found = unknowns.state(unknowns.start())
+    assert unknowns.start().dtype == np.float32
+    for part in PARTS:
+        value = getattr(found, part)
+        np.testing.assert_allclose(value, getattr(state, part), rtol=1e-5, atol=1e-5, err_msg=part)
+        assert value.dtype == getattr(state, part).dtype
+    held = {"object": free.object, "modes": free.probe, "positions": free.positions, "flux": free.flux}
+    for part, is_free in (held | {"background": free.background}).items():
+        assert (part in unknowns.names) == is_free
+        if not is_free:
+            other = unknowns.state(moved(unknowns, np.random.default_rng(1)))
+            assert getattr(other, part) is getattr(state, part)
+
+
+def test_a_corner_of_the_object_is_a_place_like_any_other(state):
+    """A position at the object's very edge stays there when positions are freed."""
+    positions = state.positions.copy()
+    positions[7] = len(state.object) - N
+    corner = replace(state, positions=positions)
+    unknowns = Unknowns.of(corner, Freedom(False, True), 0.1)
+    np.testing.assert_allclose(unknowns.state(unknowns.start()).positions, positions)
+
+
+@pytest.mark.parametrize("model", ["free", "affine", "all", "each"])
+def test_gradient_is_the_chain_rule(state, model):
+    """Of a toy function of all parts, quadratic or cubic in each; β is negative in places."""
+    rng = np.random.default_rng(2)
+    axis = np.arange(N) - N // 2
+    lit = np.hypot(axis[:, None], axis) < 6
+    unknowns = Unknowns.of(state, ALL, 0.1, model, lit)
+    weights = {part: rng.normal(size=getattr(state, part).shape) for part in PARTS}
+
+    def toy(at):
+        value, gradients = 0.0, {}
+        for part, weight in weights.items():
+            x = getattr(at, part)
+            x = x.astype(complex if np.iscomplexobj(x) else float)
+            shifted = x - (0.3 + 0.2j if np.iscomplexobj(x) else 0.3)
+            value += float(np.sum(weight * np.abs(shifted) ** 2) / 2)
+            gradients[part] = (weight * shifted).astype(getattr(at, part).dtype)
+        return value, gradients
+
+    u = moved(unknowns, rng)
+    beta = unknowns._parts(u)["background"]
+    beta[::2] *= -1
+    assert np.any(beta < 0) and np.any(u < 0)
+    gradient = unknowns.gradient(u, toy(unknowns.state(u))[1])
+    assert gradient.shape == u.shape and gradient.dtype == np.float32
+    ends = np.cumsum(
+        [scale.size * (1 + (name in ("object", "modes"))) for name, scale in unknowns.scales.items()]
+    )
+    for name, begin, end in zip(unknowns.names, [0, *ends[:-1]], ends, strict=True):
+        for _ in range(3):
+            way = np.zeros_like(u)
+            way[begin:end] = rng.normal(size=end - begin)
+            step = np.float32(0.02)
+            up, down = (toy(unknowns.state(u + sign * step * way))[0] for sign in (1, -1))
+            slope, limit = (
+                float(way @ gradient),
+                1e-2 * np.linalg.norm(way) * np.linalg.norm(gradient[begin:end]),
+            )
+            assert (up - down) / (2 * step) == pytest.approx(slope, rel=1e-2, abs=float(limit) + 1e-6), name
+
+
+def moves_of(state, model, seed=3):
+    unknowns = Unknowns.of(state, Freedom(False, True, object=False), 0.1, model)
+    step = moved(unknowns, np.random.default_rng(seed), size=20)
+    found = unknowns.state(step).positions - state.positions
+    assert np.abs(found).max() > 1e-3
+    wanted = (step.reshape(-1, 2) / unknowns.scales["positions"]).astype(float)
+    return found, wanted
+
+
+def explained(moves, columns):
+    return columns @ np.linalg.lstsq(columns, moves, rcond=None)[0]
+
+
+def test_models_of_the_moves(state):
+    """Against least squares by shift, and by scale, rotation and shear."""
+    inner = replace(state, object=np.zeros((200, 200), np.complex64), positions=state.positions + 80)
+    inner = replace(inner, object=np.ones((200, 200), np.complex64) * (1 + np.arange(200) % 3))
+    one = np.ones((25, 1))
+    centred = inner.positions - inner.positions.mean(axis=0)
+    everything = np.hstack([one, centred])
+    for model in ("free", "affine", "all", "each"):
+        found, wanted = moves_of(inner, model)
+        expected = {
+            "free": wanted - explained(wanted, everything),
+            "affine": explained(wanted, centred),
+            "all": wanted - wanted.mean(axis=0),
+            "each": wanted,
+        }[model]
+        np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(wanted).max(), err_msg=model)
+
+
+def test_positions_stay_within_the_object(state):
+    unknowns = Unknowns.of(state, Freedom(False, True, object=False), 0.1, "each")
+    for sign in (1, -1):
+        found = unknowns.state(np.full(50, sign * 1e6, np.float32)).positions
+        assert found.min() >= 0 and np.floor(found + 0.5).max() <= len(state.object) - N
+
+
+def test_the_mean_flux_stays(state):
+    unknowns = Unknowns.of(state, Freedom(False, False, True, object=False), 0.1)
+    found = unknowns.state(moved(unknowns, np.random.default_rng(4))).flux
+    assert found.mean() == pytest.approx(state.flux.mean(), rel=1e-5)
+    assert np.abs(found - state.flux).max() > 1e-3 * state.flux.mean() and found.dtype == np.float32
+
+
+def test_a_background_is_never_negative(state):
+    unknowns = Unknowns.of(state, Freedom(False, background=True, object=False), 0.1)
+    found = unknowns.state(moved(unknowns, np.random.default_rng(5), 1e3)).background
+    assert found.min() >= 0 and found.max() > 3
+
+
+def test_outside_its_mask_the_probe_stays_zero(state):
+    lit = np.random.default_rng(6).random((N, N)) > 0.4
+    unknowns = Unknowns.of(state, Freedom(True), 0.1, lit=lit)
+    found = unknowns.state(moved(unknowns, np.random.default_rng(7))).modes
+    assert not found[:, ~lit].any() and np.all(found[:, lit] != 0)
+    ones = {part: np.ones_like(getattr(state, part)) for part in ("object", "modes")}
+    gradient = unknowns._parts(unknowns.gradient(unknowns.start(), ones))["modes"]
+    assert not gradient[:, ~lit].any() and gradient[:, lit].all()
+
+
+def slow_curvatures(state):
+    """``Σ|cP|²`` on the object, ``Σ|cO|²`` on the probe, and ``Σ|P O|²`` of each pattern, by loops."""
+    light, bright, energy = np.zeros(state.object.shape), np.zeros((N, N)), np.zeros(len(state.flux))
+    power = np.sum(np.abs(state.modes.astype(complex)) ** 2, axis=0)
+    for j, (row, col) in enumerate(np.floor(state.positions + 0.5).astype(int)):
+        for y, x in np.ndindex(N, N):
+            value = abs(complex(state.object[row + y, col + x])) ** 2
+            light[row + y, col + x] += state.flux[j] ** 2 * power[y, x]
+            bright[y, x] += state.flux[j] ** 2 * value
+            energy[j] += power[y, x] * value
+    return light, bright, energy
+
+
+def test_scales_are_roots_of_the_curvature(state):
+    light, bright, energy = slow_curvatures(state)
+    unknowns = Unknowns.of(state, ALL, 0.1, stiffness=2e3)
+    floored = np.maximum(light, FLOOR * light.max())
+    np.testing.assert_allclose(unknowns.scales["object"] ** 2, 4 * floored / 0.01 + 2e3, rtol=1e-3)
+    for mode in unknowns.scales["modes"]:
+        np.testing.assert_allclose(mode**2, 4 * bright / 0.01, rtol=1e-3)
+    np.testing.assert_allclose(unknowns.scales["flux"] ** 2, 4 * energy / 0.01, rtol=1e-3)
+    np.testing.assert_allclose(unknowns.scales["background"] ** 2, 4 * 25 / 0.01, rtol=1e-3)
+    assert lit_pixels(state) == np.count_nonzero(light > 0.1 * light.max())

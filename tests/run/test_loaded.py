@@ -1,0 +1,309 @@
+"""A trained network, loaded and used: the same bits, scans of other sizes, hostile input."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import yaml
+from conftest import small_run
+from helpers.cli import fresh
+
+import ptycho
+from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig, ZonePlateProbe
+from ptycho.files.atomic import sha256
+from ptycho.networks.competitors import COMPETITORS, training_geometry
+from ptycho.networks.weights import get_weights, set_weights
+from ptycho.readers import load_dataset
+from ptycho.readers.own import to_arrays
+from ptycho.reconstruction.inference import predict_regions
+from ptycho.run.folder import RunFolder
+from ptycho.run.network import read_network, regular_offsets, setup_of, write_network
+from ptycho.scan.probe import make_probe, probe_support
+from ptycho.simulation.simulate import simulate
+
+TEST = "datasets/N32/gs2/test.npz"
+NEEDED = ("config.yaml", "pinn/weights.npz", "pinn/model.json", "pinn/setup.npz")
+
+
+def copied(run, folder, names=("pinn", "baseline")):
+    """Only what inference needs of a run."""
+    for name in names:
+        for file in NEEDED:
+            target = folder / file.replace("pinn", name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(run / file.replace("pinn", name), target)
+    return folder
+
+
+def untrained(folder, data, rng=None, name="pinn", **changes):
+    """A run with one network, initial or random, as it would be stored after training on ``data``."""
+    config, run = small_run(models=(name,), **changes), RunFolder(folder)
+    view = COMPETITORS[name].view(config, data)
+    geometry = training_geometry(config, view)
+    network = COMPETITORS[name].build(config, geometry)
+    if rng is not None:
+        noise = {k: rng.normal(0, 0.05, v.shape).astype(v.dtype) for k, v in get_weights(network).items()}
+        set_weights(network, {k: v + noise[k] for k, v in get_weights(network).items()})
+    run.config(config)
+    write_network(run, name, get_weights(network), {}, [])
+    offsets = regular_offsets(config, view.group_size)
+    run.arrays(f"{name}/setup.npz", setup_of(view, offsets, geometry.support).arrays())
+    return run.path, network
+
+
+@pytest.fixture(scope="module")
+def untrained_xla(tmp_path_factory, datasets):
+    """A run under XLA whose PINN has random weights, and its own predictions on the test scan."""
+    run, network = untrained(
+        tmp_path_factory.mktemp("xla"),
+        datasets["train"],
+        np.random.default_rng(1),
+        model=UnrolledModel(stages=1, width=4),
+        xla=XlaConfig(),
+    )
+    return run, predict_regions(network, datasets["test"], 4, compile_xla=True)
+
+
+@pytest.fixture(scope="module")
+def loaded(trained_run):
+    return {name: ptycho.load_model(trained_run, name) for name in ("pinn", "baseline")}
+
+
+# ---- the same bits
+
+
+def test_the_package_is_light(tmp_path):
+    done = fresh(
+        tmp_path, "-c", "import ptycho, sys; print([m for m in sys.modules if m in ('numpy', 'tensorflow')])"
+    )
+    assert done.stdout.strip() == "[]" and callable(ptycho.load_model)
+
+
+RELOAD = """
+import sys
+import numpy as np
+import ptycho
+from ptycho.readers import load_dataset
+run, scan, xla_run, xla_scan, target = sys.argv[1:]
+out = {name: ptycho.load_model(run, name).reconstruct(scan).objects for name in ("pinn", "baseline")}
+data = load_dataset(xla_scan)
+patterns = data.amplitudes[data.groups]
+out["xla"] = ptycho.load_model(xla_run).predict(patterns, normalisation=data.normalisation)
+np.savez(target, **out)
+"""
+
+
+def test_a_fresh_process_predicts_the_same_bits(trained_run, untrained_xla, datasets, tmp_path):
+    moved = copied(trained_run, tmp_path / "moved")
+    (xla, regions), out = untrained_xla, tmp_path / "out.npz"
+    np.savez(tmp_path / "scan.npz", **to_arrays(datasets["test"]))
+    done = fresh(tmp_path, "-c", RELOAD, moved, trained_run / TEST, xla, tmp_path / "scan.npz", out)
+    assert done.returncode == 0, done.stderr
+    with np.load(out) as found:
+        for name in ("pinn", "baseline"):
+            with np.load(trained_run / "recons" / name / "recon.npz") as recon:
+                assert recon["object"].shape == (2, 96, 96) and recon["object"].std() > 0
+                np.testing.assert_array_equal(found[name], recon["object"], err_msg=name)
+        np.testing.assert_array_equal(found["xla"], regions)
+
+
+def test_predict_under_xla_is_the_runs_own_prediction(untrained_xla, datasets):
+    run, regions = untrained_xla
+    data, model = datasets["test"], ptycho.load_model(run)
+    patterns = data.amplitudes[data.groups]
+    found = model.predict(patterns, data.offsets, data.probe, normalisation=data.normalisation)
+    np.testing.assert_array_equal(found, regions)
+    np.testing.assert_array_equal(found, model.predict(patterns, normalisation=data.normalisation))
+    first = model.predict(patterns[:5], normalisation=data.normalisation)
+    np.testing.assert_array_equal(first, regions[:5], err_msg="the padding of the last batch shows")
+    assert model.predict(patterns[:1]).shape == (1, 36, 36)
+
+
+def test_no_probe_file_is_needed(trained_run, tmp_path):
+    moved = copied(trained_run, tmp_path)
+    values = yaml.safe_load((moved / "config.yaml").read_text())
+    gone = {"kind": "npz", "file": "/nowhere/probe.npz", "resize": "interpolate", "mask_diameter_px": None}
+    (moved / "config.yaml").write_text(yaml.safe_dump(values | {"probe": gone, "test_probe": gone}))
+    model = ptycho.load_model(moved)
+    assert model.config.probe.file == "/nowhere/probe.npz" and model.probe.shape == (32, 32)
+    ptycho.load_model(moved, "baseline")
+
+
+# ---- scans of other sizes
+
+
+@pytest.mark.parametrize("name", ["pinn", "baseline"])
+def test_a_broader_probe_has_a_network_of_its_own(trained_run, loaded, name):
+    """The weights do not depend on the support: the same as in a network built for that probe."""
+    model, broad = loaded[name], make_probe(ZonePlateProbe(), 32)
+    assert probe_support(broad) > model.setup.support or name == "baseline"
+    view = model.view(replace(load_dataset(trained_run / TEST), probe=broad))
+    network = COMPETITORS[name].build(model.config, training_geometry(model.config, view))
+    set_weights(network, read_network(trained_run, name).weights)
+    found = np.empty((view.n_groups, view.region_size, view.region_size), np.complex64)
+    model.predict_regions(view, found)
+    np.testing.assert_array_equal(found, predict_regions(network, view, 4, compile_xla=False))
+
+
+OTHER_SIZES = [{"gridsize": 3, "offset": 5}, {"gridsize": 1, "N": 64, "size": 128}]
+
+
+@pytest.mark.parametrize("changes", OTHER_SIZES, ids=str)
+def test_weights_that_fit_any_scan(trained_run, loaded, changes):
+    """An unrolled network trained on N = 32 and groups of four, on another N and on other groups."""
+    scan, model = simulate(small_run(**changes))["val"], loaded["pinn"]
+    assert model.fixed == {}
+    network = COMPETITORS["pinn"].build(model.config, training_geometry(small_run(), scan))
+    set_weights(network, read_network(trained_run, "pinn").weights)
+    regions = np.empty((scan.n_groups, scan.region_size, scan.region_size), np.complex64)
+    model.predict_regions(model.view(scan), regions)
+    np.testing.assert_array_equal(regions, predict_regions(network, scan, 4, compile_xla=False))
+    found = model.predict(
+        scan.amplitudes[scan.groups],
+        scan.offsets,
+        scan.probe,
+        photon_scale=scan.photon_scale,
+        normalisation=scan.normalisation,
+    )
+    assert found.shape[1] == max(scan.region_size, scan.N + 4)  # the run's regions are 4 pixels wider than N
+    if found.shape == regions.shape:
+        np.testing.assert_array_equal(found, regions)
+
+
+@pytest.mark.parametrize(
+    "name, changes, fixed", [("pinn", {"model": UNetModel(1)}, ("N", "group_size")), ("baseline", {}, ("N",))]
+)
+def test_weights_that_are_bound_to_sizes(tmp_path, datasets, name, changes, fixed):
+    run, _ = untrained(tmp_path, datasets["train"], name=name, xla=XlaConfig(compile=False), **changes)
+    model = ptycho.load_model(run, name)
+    assert tuple(model.fixed) == fixed
+    own = ", ".join(f"{key}={value}" for key, value in model.fixed.items())
+    with pytest.raises(ConfigError, match=rf"the data have N=64.*; {name} was trained for {own}$"):
+        model.reconstruct(simulate(small_run(N=64, size=128))["val"])
+    C = model.setup.group_size
+    with pytest.raises(
+        ConfigError, match=r"patterns has shape .*; must be \(G, .*, 32, 32\), or \(G, 32, 32\)"
+    ):
+        model.predict(np.ones((2, C, 64, 64), np.float32))
+    if "group_size" in fixed:
+        with pytest.raises(ConfigError, match=r"the data have N=32, group_size=1; pinn was trained for"):
+            model.reconstruct(simulate(small_run(gridsize=1))["val"])
+        with pytest.raises(ConfigError, match=r"must be \(G, 4, 32, 32\)"):
+            model.predict(np.ones((2, 3, 32, 32), np.float32))
+
+
+def test_offsets_wider_than_the_runs_get_a_region_that_holds_them(loaded):
+    patterns = np.ones((2, 4, 32, 32), np.float32)
+    shapes = {reach: loaded["pinn"].predict(patterns, np.full((4, 2), reach)).shape for reach in (2, 7.4)}
+    assert shapes == {2: (2, 36, 36), 7.4: (2, 47, 47)}  # 32 + ⌈2 · 7.4⌉
+
+
+def test_single_patterns_may_come_without_their_axis(trained_run, loaded):
+    single = load_dataset(trained_run / TEST).amplitudes[:6]
+    for model in loaded.values():
+        offsets = np.zeros((1, 2))
+        np.testing.assert_array_equal(model.predict(single, offsets), model.predict(single[:, None], offsets))
+
+
+def test_a_dataset_file_can_be_named(trained_run, loaded):
+    stitched = loaded["pinn"].reconstruct(trained_run / TEST, "grid")
+    assert stitched.objects.shape == (2, 96, 96) and 0.3 < stitched.mask.mean() < 0.6
+
+
+# ---- what cannot be predicted
+
+P = np.ones((3, 4, 32, 32), np.float32)
+BATCH = r"batch_size={}: must be an integer >= 1"
+NUMBER = r"{}={}: must be a finite number > 0"
+WRONG = [
+    *((lambda m, B=B: m.predict(P, batch_size=B), BATCH.format(B)) for B in (0, -1, 2.5, float("nan"))),
+    *((lambda m, s=s: m.predict(P, photon_scale=s), NUMBER.format("photon_scale", s)) for s in (0, -1)),
+    *((lambda m, f=f: m.predict(P, normalisation=f), NUMBER.format("normalisation", f)) for f in (0, -1)),
+    (lambda m: m.predict(P, photon_scale=np.nan), NUMBER.format("photon_scale", "nan")),
+    (lambda m: m.predict(P, normalisation=np.inf), NUMBER.format("normalisation", "inf")),
+    (
+        lambda m: m.predict(P, np.zeros((3, 2))),
+        r"offsets has shape \(3, 2\); must be \(3, 4, 2\) or \(4, 2\)",
+    ),
+    (lambda m: m.predict(P[:0]), r"patterns has shape \(0, 4, 32, 32\); must be \(G, C, N, N\)"),
+    (lambda m: m.predict(P[..., 1:]), r"patterns has shape \(3, 4, 32, 31\); must be \(G, C, N, N\)"),
+    (lambda m: m.predict(P[0, 0]), r"patterns has shape \(32, 32\)"),
+    (lambda m: m.predict(P * 1j), r"patterns has dtype complex64; must be real amplitudes"),
+    (lambda m: m.predict(-P), r"NaN, infinity or negative"),
+    (lambda m: m.predict(0 * P), r"zero everywhere"),
+    (lambda m: m.predict(P * np.nan), r"NaN"),
+    (lambda m: m.predict(P * np.inf), r"infinity"),
+    (lambda m: m.predict(1e30 * P), r"patterns reaches 1e\+30; must be at most 1e\+18: amplitudes, √counts"),
+    (lambda m: m.predict(P, np.zeros((2, 4, 2))), r"offsets has shape \(2, 4, 2\); must be \(3, 4, 2\) or"),
+    (lambda m: m.predict(P, np.full((4, 2), np.nan)), r"offsets has shape .*, finite"),
+    (lambda m: m.predict(P, np.full((4, 2), 1e30)), r"offsets=up to 1e\+30 px: must be at most N/2 = 16 px"),
+    (lambda m: m.predict(P, probe=np.ones((16, 16))), r"probe has shape \(16, 16\)"),
+    (lambda m: m.predict(P, probe=np.full((32, 32), "a")), r"probe has .* dtype <U1"),
+    (lambda m: m.predict(P, probe=np.zeros((32, 32))), r"probe is zero"),
+    (lambda m: m.predict(P, probe=np.full((32, 32), np.nan)), r"NaN or infinity"),
+    (lambda m: m.predict(np.ones((3, 4, 64, 64))), r"probe has shape \(32, 32\) .*; must be \(64, 64\)"),
+    (lambda m: m.predict(P[:, :3]), r"offsets has shape \(4, 2\); must be \(3, 3, 2\) or \(3, 2\)"),
+]
+
+
+@pytest.mark.parametrize("call, message", WRONG, ids=[text for _, text in WRONG])
+def test_what_cannot_be_predicted(loaded, call, message):
+    with pytest.raises(ConfigError, match=message):
+        call(loaded["pinn"])
+
+
+@pytest.mark.parametrize("scale", [1e-18, 1e18])
+def test_the_scale_of_the_patterns_does_not_matter(loaded, trained_run, scale):
+    """They are normalised; what is left of their scale is that of the object."""
+    data = load_dataset(trained_run / TEST)
+    patterns = data.amplitudes[data.groups[:2]]
+    patterns = patterns / patterns.max()
+    one, other = (loaded["pinn"].predict(f * patterns.astype(float), photon_scale=f) for f in (1.0, scale))
+    np.testing.assert_allclose(other, one, rtol=1e-3, atol=1e-5)
+
+
+# ---- files that do not belong together
+
+
+def spoilt(run, folder, change):
+    """A copy whose weights were changed; hashes do not tell."""
+    moved = copied(run, folder, ("pinn",))
+    weights = change(dict(read_network(moved, "pinn").weights))
+    np.savez(moved / "pinn" / "weights.npz", **weights)
+    return moved
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda w: w | {"pinn/extra": np.ones(3, np.float32)}, r"1 names differ, first pinn/extra"),
+        (
+            lambda w: {k: v for k, v in w.items() if "level" not in k},
+            r"1 names differ, first pinn/generator/level",
+        ),
+        (lambda w: {k: v[..., :1] if v.ndim == 4 else v for k, v in w.items()}, r"has shape .*; must be"),
+    ],
+)
+def test_weights_of_another_network_are_refused(trained_run, tmp_path, change, message):
+    moved = spoilt(trained_run, tmp_path, change)
+    with pytest.raises(ConfigError, match=rf"{moved}/pinn: .*{message}"):
+        ptycho.load_model(moved)
+
+
+def test_no_class_is_taken_from_model_json(trained_run, tmp_path):
+    moved = copied(trained_run, tmp_path, ("pinn",))
+    digest = sha256(moved / "pinn" / "weights.npz")
+    (moved / "pinn" / "model.json").write_text(f'{{"class": "os.system", "weights_sha256": "{digest}"}}')
+    assert ptycho.load_model(moved).name == "pinn"
+
+
+def test_unknown_names_are_refused(trained_run):
+    with pytest.raises(ConfigError, match="name=gan: must be one of pinn, baseline"):
+        ptycho.load_model(trained_run, "gan")
+
+
+def test_another_backend_of_keras_is_refused(trained_run, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    with pytest.raises(ConfigError, match="KERAS_BACKEND=jax: must be tensorflow, or unset"):
+        ptycho.load_model(trained_run)

@@ -1,0 +1,287 @@
+"""The run folder: atomic, strict, careful with what it did not write."""
+
+import csv
+import hashlib
+import json
+import logging
+import zipfile
+
+import numpy as np
+import pytest
+import yaml
+from helpers.cli import files
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+from ptycho.config import ConfigError, RunConfig, ScanRunConfig
+from ptycho.run.environment import environment
+from ptycho.run.folder import RunFolder, check_free, check_places
+from ptycho.run.names import INFERENCE, training_files
+from ptycho.run.network import write_network
+from ptycho.run.record import read_record
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunFolder(tmp_path / "run")
+
+
+# ---- writing
+
+
+def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(folder):
+    folder.text("metrics.json", "old")
+
+    def save(file):
+        file.write(b"half of the n")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        folder.write("metrics.json", save)
+    with pytest.raises(KeyboardInterrupt):
+        folder.write("pinn/weights.npz", save)
+    assert (folder.path / "metrics.json").read_text() == "old"
+    assert set(files(folder.path)) == {"files.json", "metrics.json", "pinn/"}
+
+
+def test_a_file_appears_under_its_name_only_when_complete(folder):
+    seen = []
+
+    def save(file):
+        file.write(b"content")
+        seen.extend(path.name for path in folder.path.iterdir())
+
+    folder.write("config.yaml", save)
+    assert len(seen) == 2 and "files.json" in seen and "config.yaml" not in seen
+    assert files(folder.path)["config.yaml"] == hashlib.sha256(b"content").hexdigest()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_json_refuses_what_json_cannot_hold(folder, value):
+    folder.json("metrics.json", {"a": 1})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        folder.json("metrics.json", {"a": [value]})
+    assert json.loads((folder.path / "metrics.json").read_text()) == {"a": 1}
+    assert list(files(folder.path)) == ["files.json", "metrics.json"]
+
+
+def test_json_keeps_every_digit(folder):
+    values = [0.1, 1 / 3, 5e-324, 1.7976931348623157e308, None, "π"]
+    folder.json("metrics.json", values)
+    assert json.loads((folder.path / "metrics.json").read_text()) == values
+
+
+def test_arrays_hold_no_pickle(folder):
+    arrays = {"object": np.arange(6).reshape(2, 3) * 1j, "mask": np.array([True, False])}
+    digest = folder.arrays("recons/pinn/recon.npz", arrays)
+    path = folder.path / "recons/pinn/recon.npz"
+    with pytest.raises(ValueError, match="Object arrays cannot be saved"):
+        folder.arrays("recons/pinn/recon.npz", {"object": np.array([None])})
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
+    with np.load(path, allow_pickle=False) as loaded:
+        assert set(loaded.files) == {"object", "mask"}
+        np.testing.assert_array_equal(loaded["object"], arrays["object"])
+
+
+def test_arrays_are_the_same_bytes_every_time(folder):
+    arrays = {"object": np.arange(6.0)}
+    assert folder.arrays("a.npz", arrays) == folder.arrays("b.npz", arrays)
+    assert all(not entry.compress_type for entry in zipfile.ZipFile(folder.path / "a.npz").infolist())
+
+
+def test_a_run_knows_its_own_array_files(folder):
+    """As it wrote them: not another file of the same name, however valid, nor one that it did not write."""
+    for name in ("a.npz", "b.npz", "gone.npz"):
+        folder.arrays(name, {"object": np.arange(6.0)})
+    with (folder.path / "b.npz").open("wb") as file:
+        np.savez(file, object=np.arange(7.0))
+    (folder.path / "gone.npz").unlink()
+    (folder.path / "c.npz").write_bytes((folder.path / "a.npz").read_bytes())
+    again = RunFolder(folder.path, resumed=True)
+    held = {name: again.holds(name) for name in ("a.npz", "b.npz", "c.npz", "gone.npz")}
+    assert held == {"a.npz": True, "b.npz": False, "c.npz": False, "gone.npz": False}
+    again.arrays("b.npz", {"object": np.arange(3.0)})
+    assert set(read_record(folder.path)) == {"files.json", "a.npz", "b.npz", "gone.npz"}
+
+
+def test_network_and_history(folder):
+    weights = {"b": np.ones(2, np.float32), "a": np.zeros((1, 2), np.float32)}
+    rows = [{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": 0.25}]
+    write_network(folder, "pinn", weights, {"best_epoch": 2}, rows)
+    description = json.loads((folder.path / "pinn" / "model.json").read_text())
+    digest = hashlib.sha256((folder.path / "pinn" / "weights.npz").read_bytes()).hexdigest()
+    assert description == {"best_epoch": 2, "weights_sha256": digest}
+    with (folder.path / "pinn" / "history.csv").open(newline="") as file:
+        assert list(csv.DictReader(file)) == [{"epoch": "1", "loss": "0.5"}, {"epoch": "2", "loss": "0.25"}]
+    write_network(folder, "baseline", weights, {}, [])  # stopped before its first epoch was over
+    assert (folder.path / "baseline" / "history.csv").exists()
+
+
+def test_a_figure_is_a_png(folder):
+    figure = Figure()
+    figure.subplots().plot([0, 1])
+    image = imread(folder.figure("visuals/history.png", figure))
+    assert image.ndim == 3 and image.std() > 0.01
+
+
+def test_manifest_holds_versions_timings_and_what_is_added(folder):
+    for _ in range(2):
+        with folder.timed("training"):
+            pass
+    with pytest.raises(RuntimeError), folder.timed("scoring"):
+        raise RuntimeError
+    folder.manifest({"seed": 3})
+    manifest = json.loads((folder.path / "manifest.json").read_text())
+    assert set(manifest["timings_s"]) == {"training", "scoring"} and manifest["seed"] == 3
+    assert set(environment()) | {"seed", "timings_s"} == set(manifest)
+    assert {"python", "tensorflow", "keras", "numpy"} <= set(manifest["versions"])
+    assert 10 < manifest["peak_memory_mib"] < 1e6
+
+
+def test_the_log_is_copied_while_the_block_runs(folder):
+    log = logging.getLogger("somewhere")
+    log.setLevel(logging.INFO)
+    before = list(logging.getLogger().handlers)
+    with pytest.raises(RuntimeError), folder.logged():
+        log.info("inside")
+        raise RuntimeError
+    log.info("outside")
+    text = (folder.path / "run.log").read_text()
+    assert "INFO inside" in text and "outside" not in text
+    assert logging.getLogger().handlers == before
+
+
+# ---- folders
+
+
+def test_a_folder_is_made_with_its_parents(tmp_path):
+    assert RunFolder(tmp_path / "a" / "b" / "c").path.is_dir()
+    assert list(files(tmp_path)) == ["a/b/c/files.json"]
+
+
+PATHS = [name for name in training_files(RunConfig()) if name != "files.json"]
+
+
+@pytest.mark.parametrize("name", [*PATHS, "card.md", "product.h5", "scans/a/product.h5"])
+def test_a_folder_that_holds_a_run_is_refused(tmp_path, name):
+    RunFolder(tmp_path).text(name, "x")
+    before, first = files(tmp_path), name.split("/")[0]
+    for use in (RunFolder, lambda path: check_free(path, overwrite=False)):
+        with pytest.raises(
+            ConfigError, match=rf"output_dir={tmp_path}: holds another run \(.*{first}.*\); .*over"
+        ):
+            use(tmp_path)
+    assert files(tmp_path) == before
+
+
+def test_foreign_files_are_no_run_and_stay(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "visuals").mkdir()
+    (tmp_path / "visuals" / "family.jpg").write_text("mine too")
+    before = files(tmp_path)
+    for overwrite in (False, True, True):
+        RunFolder(tmp_path, overwrite).text("visuals/history.png", "ours")
+        assert before.items() <= files(tmp_path).items()
+        (tmp_path / "files.json").rename(tmp_path / "files") if not overwrite else None
+        (tmp_path / "visuals/history.png").unlink() if not overwrite else None
+
+
+def test_what_is_killed_and_temporary_is_removed_and_nothing_else(tmp_path):
+    stay = [".mine.tmp", "mine/.mine.npz.1.tmp", "pinn/.mine.tmp", "config.yaml"]
+    stay += ["pinn/checkpoints/epoch00001-step0000000.npz"]
+    go = [".metrics.json.17.tmp", "pinn/.weights.npz.17.tmp", "pinn/checkpoints/.epoch00001.npz.17.tmp"]
+    for name in stay + go:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    RunFolder(tmp_path, resumed=True)
+    assert set(files(tmp_path)) == {*stay, "files.json"}
+
+
+def write_training(folder):
+    RunFolder(folder).config(RunConfig())
+
+
+def write_scan_run(folder):
+    RunFolder(folder).config(ScanRunConfig())
+
+
+def write_finished_training(folder):
+    run = RunFolder(folder)
+    run.config(RunConfig())
+    for name in training_files(RunConfig()):
+        run.text(name, "{}") if name not in ("config.yaml", "files.json") else None
+
+
+def write_damaged_config(folder):
+    RunFolder(folder).text("config.yaml", "N: [")
+
+
+TRAININGS = [write_training, write_scan_run, write_finished_training, write_damaged_config]
+
+
+@pytest.mark.parametrize("write", TRAININGS, ids=lambda write: write.__name__)
+def test_an_inference_never_replaces_a_training(tmp_path, write):
+    write(tmp_path / "run")
+    before = files(tmp_path)
+    for overwrite in (False, True):
+        with pytest.raises(
+            ConfigError, match=r"run: holds a training run \(config.yaml.*\), which results of"
+        ):
+            check_free(tmp_path / "run", overwrite, INFERENCE)
+    with pytest.raises(ConfigError, match=r"never replace; choose another folder"):
+        RunFolder(tmp_path / "run", overwrite=True, contents=INFERENCE)
+    assert files(tmp_path) == before
+    RunFolder(tmp_path / "run", overwrite=True).json("metrics.json", {})  # another training does
+    assert set(files(tmp_path / "run")) == {"files.json", "metrics.json"}
+
+
+def test_an_inference_replaces_an_inference(tmp_path):
+    settings = {"run": "some/run", "data": "scan.npz", "models": ["pinn"], "overwrite": False}
+    RunFolder(tmp_path, contents=INFERENCE).text("config.yaml", yaml.safe_dump(settings))
+    with pytest.raises(ConfigError, match=r"holds another run \(config.yaml, files.json\)"):
+        check_free(tmp_path, False, INFERENCE)
+    check_free(tmp_path, True, INFERENCE)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "broken").symlink_to("nowhere")
+    before = files(tmp_path)
+    names = ("file", "file/a/b", "x" * 300, "loop", "loop/a", "broken", "broken/a")
+    for path in (tmp_path / name for name in names):
+        with pytest.raises(
+            ConfigError, match=rf"output_dir={path}: cannot be written .*choose another folder"
+        ):
+            RunFolder(path)
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("datasets", "must be a folder"),
+        ("datasets/N64/gs2", "must be a folder"),
+        ("pinn", "must be a folder"),
+        ("recons/gt", "must be a folder"),
+        ("visuals", "must be a folder"),
+        ("metrics.json", "must be a file, not a folder"),
+        ("pinn/weights.npz", "must be a file, not a folder"),
+        ("files.json", "must be a file, not a folder"),
+    ],
+)
+def test_a_file_where_a_folder_must_be_and_the_reverse(tmp_path, name, message):
+    names = training_files(RunConfig())
+    check_places(tmp_path, names)
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch() if message == "must be a folder" else path.mkdir()
+    with pytest.raises(ConfigError, match=rf"^{path}: {message}; remove it"):
+        check_places(tmp_path, names)
+
+
+def test_the_files_of_a_training_are_those_it_writes(trained_run):
+    found, listed = files(trained_run), training_files(RunConfig(N=32))
+    assert {name for name in found if not name.startswith("visuals/")} | {"visuals/history.png"} == set(
+        listed
+    )

@@ -1,0 +1,372 @@
+"""Probes against geometry, a Hankel transform and analytic waves; and every way a probe file can fail."""
+
+import numpy as np
+import pytest
+from helpers import reference
+from helpers.cli import ROOT
+from hydra import compose, initialize_config_dir
+
+from ptycho.config import ConfigError, FileProbe, IdealDiskProbe, ZonePlateProbe
+from ptycho.scan.probe import (
+    energy_diameter,
+    file_probe,
+    is_far_from,
+    load_probe,
+    make_probe,
+    probe_support,
+    probe_widths,
+    zone_plate,
+    zone_plate_far_field,
+)
+from workflows.config import run_config
+
+HC = 6.62607015e-34 * 299792458 / 1.602176634e-19 * 1e6  # keV·nm
+WAVELENGTH_NM = HC / 8.0
+NU_MAX = 1 / 60  # 1/nm: λ/(2Δr) over λ, for Δr = 30 nm
+NU_STOP = NU_MAX / 3  # stop of 60 µm in a plate of 180 µm
+DEFOCUS_NM = 45e3
+
+
+def distance(n):
+    axis = np.arange(n) - n // 2
+    return np.hypot(axis[:, None], axis[None, :])
+
+
+# ---- common to all
+
+
+@pytest.mark.parametrize("config", [IdealDiskProbe(), ZonePlateProbe()], ids=lambda c: c.KIND)
+@pytest.mark.parametrize("N", [32, 64])
+def test_probe_is_complex64_with_maximum_one_centred_at_half_N(config, N):
+    probe = make_probe(config, N)
+    assert probe.shape == (N, N) and probe.dtype == np.complex64
+    assert np.abs(probe).max() == pytest.approx(1, abs=1e-6)
+    np.testing.assert_allclose(probe[1:, 1:], probe[1:, 1:][::-1, ::-1], atol=1e-5)
+    np.testing.assert_allclose(probe, probe.T, atol=1e-5)
+
+
+def test_mask_zeroes_exactly_what_lies_outside_its_disk():
+    free, masked = (make_probe(ZonePlateProbe(mask_diameter_px=d), 32) for d in (None, 11.0))
+    inside = distance(32) <= 5.5
+    assert np.all(masked[~inside] == 0)
+    np.testing.assert_allclose(masked[inside] / masked[16, 16], free[inside] / free[16, 16], rtol=1e-5)
+    assert np.abs(masked).max() == pytest.approx(1, abs=1e-6)
+
+
+def test_energy_diameter_of_a_gaussian():
+    waist = 18.0  # amplitude exp(−r²/w²) holds 1 − exp(−2r²/w²) of its energy within r
+    probe = np.exp(-(distance(128) ** 2) / waist**2)
+    for fraction in (0.5, 0.9, 0.99):
+        expected = 2 * waist * np.sqrt(-np.log(1 - fraction) / 2)
+        assert energy_diameter(probe, fraction) == pytest.approx(expected, abs=1.0)
+
+
+@pytest.mark.parametrize("curvature", [0.0, 0.01, -0.02])
+@pytest.mark.parametrize("N, waist", [(96, 14.0), (101, 9.0), (128, 6.0)])
+def test_widths_of_a_curved_gaussian_in_both_planes(N, waist, curvature):
+    """exp(−(1/w² − iκ)r²) has the far field exp(−π²ν²/(1/w² − iκ)): of the energy,
+    1 − exp(−2r²/w²) lies within r, and 1 − exp(−2π²w²ν²/(1 + κ²w⁴)) within ν."""
+    r2 = distance(N) ** 2
+    across, far = probe_widths(np.exp(-r2 / waist**2 + 1j * curvature * r2))
+    radius = np.sqrt(np.log(10) / 2)
+    assert across == pytest.approx(2 * waist * radius, abs=0.5)
+    expected = 2 * radius * np.sqrt(1 + curvature**2 * waist**4) / (np.pi * waist)
+    assert far == pytest.approx(expected, abs=0.125 / N)  # half a sample, of four times as many
+
+
+def test_the_width_in_the_far_field_follows_a_slow_change():
+    """By the same formula: a twentieth more curvature at every step, none of which stands still."""
+    r2, waist = distance(64) ** 2, 9.0
+    curvatures = 0.01 * 1.05 ** np.arange(12)
+    probes = (np.exp(-r2 / waist**2 + 1j * curvature * r2) for curvature in curvatures)
+    found = np.array([probe_widths(probe)[1] for probe in probes])
+    expected = np.sqrt(1 + curvatures**2 * waist**4)
+    np.testing.assert_allclose(found / found[0], expected / expected[0], rtol=0.01)
+    assert np.diff(found).min() > 0
+
+
+@pytest.mark.parametrize("N", [9, 16, 600, 2100])
+def test_widths_of_windows_of_any_size(N):
+    """A single lit sample has a flat far field. The circle of radius r = 0.5575 has 90 % of a square of side
+    one: πr² − 4(r² arccos(1/2r) − √(r² − 1/4)/2)."""
+    r = 0.5575
+    assert np.pi * r**2 - 4 * (r**2 * np.arccos(0.5 / r) - np.sqrt(r**2 - 0.25) / 2) == pytest.approx(
+        0.9, abs=1e-4
+    )
+    probe = np.zeros((N, N))
+    probe[N // 2, N // 2] = 1
+    assert probe_widths(probe)[1] == pytest.approx(2 * r, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "probe, support",
+    [
+        (np.ones((32, 32)), 32),
+        (np.pad(np.ones((8, 8)), 12), 8),
+        (np.pad(np.ones((1, 1)), ((16, 15), (16, 15))), 2),
+        (np.pad(np.ones((1, 1)), ((10, 21), (16, 15))), 12),
+        (np.pad(np.ones((1, 1)), ((16, 15), (20, 11))), 10),
+    ],
+)
+def test_probe_support_holds_every_lit_sample(probe, support):
+    assert probe_support(probe) == support
+    start = (32 - support) // 2
+    assert probe[start : start + support, start : start + support].sum() == probe.sum()
+
+
+def test_what_is_negligible_is_no_support():
+    faint = np.pad(np.ones((8, 8)), 12) + 1e-7j
+    assert probe_support(faint) == 8 and probe_support(faint + 1e-5) == 32
+
+
+# ---- far from the training's
+
+
+@pytest.mark.parametrize("N", [32, 64, 128])
+def test_disks_of_other_sizes_and_kinds_are_far(N):
+    disk, large = (make_probe(IdealDiskProbe(diameter_px64=d), N) for d in (22.0, 46.0))
+    zone = make_probe(ZonePlateProbe(), N)
+    for one, other in ((disk, large), (disk, zone), (large, zone)):
+        assert is_far_from(one, other) and is_far_from(other, one)
+    for probe in (disk, large, zone):
+        assert not is_far_from(probe, probe) and not is_far_from(0.01j * probe, probe)
+
+
+def test_a_probe_as_wide_but_curved_is_far():
+    r2 = distance(64) ** 2
+    flat, curved = np.exp(-r2 / 100.0), np.exp(-r2 / 100.0 + 0.02j * r2)
+    assert probe_widths(flat)[0] == probe_widths(curved)[0] and is_far_from(curved, flat)
+
+
+@pytest.mark.parametrize("experiment", ["probe_in", "probe_minus", "probe_plus"])
+def test_probes_of_the_study_are_within_reach_of_its_training(experiment):
+    """A quarter less or more defocus."""
+    words = [f"experiment={experiment}", "output_dir=unused"]
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        config = run_config(compose("grid_lines", words), words, {})
+    trained, test = (make_probe(config.probe_of(role), config.N) for role in ("train", "test"))
+    change = probe_widths(test)[0] / probe_widths(trained)[0]
+    low, high = {"probe_in": (1, 1), "probe_minus": (0.8, 0.9), "probe_plus": (1.1, 1.25)}[experiment]
+    assert low <= change <= high and not is_far_from(test, trained)
+
+
+# ---- ideal disk
+
+
+@pytest.mark.parametrize("N, across", [(32, 11), (64, 22), (128, 44)])
+def test_ideal_disk_is_about_22_of_64_pixels_across_and_flat(N, across):
+    probe = make_probe(IdealDiskProbe(), N)
+    assert np.all(probe.imag == 0) and probe.real.min() >= 0
+    assert abs(np.sum(probe[N // 2].real > 0.5) - across) <= 1
+    assert energy_diameter(probe) == pytest.approx(across * np.sqrt(0.9), rel=0.08)
+
+
+# ---- zone plate
+
+
+@pytest.mark.parametrize("N, window", [(32, 128), (64, 256), (64, 257)])
+def test_pupil_is_the_annulus_that_the_geometry_says(N, window):
+    pixel = 640 / N
+    far_field = zone_plate_far_field(ZonePlateProbe(), N, window)
+    nu = distance(window) / (window * pixel)
+    np.testing.assert_allclose(np.abs(far_field), (nu >= NU_STOP) & (nu <= NU_MAX), atol=1e-12)
+
+
+@pytest.mark.parametrize("defocus_um", [45.0, -30.0, 0.0])
+def test_phase_over_the_pupil_is_minus_pi_lambda_z_nu_squared(defocus_um):
+    window, pixel = 256, 10.0
+    far_field = zone_plate_far_field(ZonePlateProbe(defocus_um=defocus_um), 64, window)
+    nu = distance(window) / (window * pixel)
+    expected = np.exp(-1j * np.pi * WAVELENGTH_NM * defocus_um * 1e3 * nu**2)
+    lit = far_field != 0
+    np.testing.assert_allclose(far_field[lit], expected[lit], atol=1e-6)
+
+
+def test_far_field_of_the_wave_is_the_pupil():
+    probe = zone_plate(ZonePlateProbe(pixel_size_nm=10.0), 192)
+    energy = np.abs(reference.far_field(probe)) ** 2
+    nu = distance(192) / (192 * 10.0)
+    one_sample = 1 / (192 * 10.0)
+    annulus = (nu > NU_STOP - one_sample) & (nu < NU_MAX + one_sample)
+    assert energy[annulus].sum() > 0.98 * energy.sum()
+    inner = (nu > NU_STOP + 2 * one_sample) & (nu < NU_MAX - 2 * one_sample)
+    assert np.std(np.sqrt(energy[inner])) < 0.25 * np.mean(np.sqrt(energy[inner]))
+
+
+@pytest.mark.parametrize("z_um", [45.0, -45.0])
+def test_wave_is_the_hankel_transform_of_the_pupil(z_um):
+    probe = zone_plate(ZonePlateProbe(defocus_um=z_um), 64)
+    radius = distance(64)
+    near = radius < 16
+    wave = reference.zone_plate_wave(radius[near] * 10.0, WAVELENGTH_NM, z_um * 1e3, NU_STOP, NU_MAX)
+    scale = np.vdot(wave, probe[near]) / np.vdot(wave, wave)
+    assert abs(np.angle(scale)) < 0.02
+    error = np.abs(probe[near] - scale * wave).max() / np.abs(probe).max()
+    assert error < 0.03
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_downstream_of_the_focus_the_wave_diverges(sign):
+    probe = zone_plate(ZonePlateProbe(defocus_um=90.0 * sign, pixel_size_nm=5.0), 128)
+    radius_nm = 5.0 * np.arange(20, 37)  # between the shadow of the stop and the edge of the cone
+    phase = np.unwrap(np.angle(probe[64, 64 + np.arange(20, 37)]))
+    slope = np.polyfit(radius_nm**2, phase, 1)[0]
+    assert slope == pytest.approx(sign * np.pi / (WAVELENGTH_NM * 90e3), rel=0.15)
+
+
+def test_opposite_defocus_gives_the_conjugate_wave():
+    behind, before = (zone_plate(ZonePlateProbe(defocus_um=z), 64) for z in (45.0, -45.0))
+    np.testing.assert_allclose(before, behind.conj(), atol=1e-12)
+
+
+@pytest.mark.parametrize("N", [32, 64, 128])
+def test_default_curved_probe_has_the_promised_size_and_curvature(N):
+    probe = make_probe(ZonePlateProbe(), N)
+    assert 0.38 * N <= energy_diameter(probe) <= 0.48 * N
+    pupil = zone_plate_far_field(ZonePlateProbe(), N, 4 * N)[2 * N, 2 * N :]
+    phase = np.unwrap(np.angle(pupil[pupil != 0]))
+    assert abs(phase[-1] - phase[0]) >= np.pi
+    assert np.ptp(np.angle(probe[np.abs(probe) > 0.1])) > 1
+
+
+def test_default_zone_plate_scales_with_N():
+    coarse, fine = (make_probe(ZonePlateProbe(), N) for N in (64, 128))
+    np.testing.assert_allclose(fine[::2, ::2] / fine[64, 64], coarse / coarse[32, 32], atol=1e-4)
+
+
+def test_pupil_must_fit_on_the_detector():
+    with pytest.raises(
+        ConfigError, match=r"outermost_zone_width_nm=30.*larger than the pixel size \(40 nm\)"
+    ):
+        make_probe(ZonePlateProbe(pixel_size_nm=40.0), 32)
+
+
+# ---- from a file
+
+
+def gaussian_wave(n, scale=1.0):
+    """An off-centre, elliptic, curved wave; lengths in units of ``scale`` samples about ``n//2``."""
+    axis = (np.arange(n) - n // 2) / scale
+    y, x = axis[:, None], axis[None, :]
+    return np.exp(-((y - 1) ** 2) / 25 - (x + 1.5) ** 2 / 35 + 1j * (0.02 * (y**2 + x**2) + 0.1 * x))
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def save(name="probe.npz", **arrays):
+        np.savez(tmp_path / name, **arrays)
+        return str(tmp_path / name)
+
+    return save
+
+
+@pytest.mark.parametrize("resize", FileProbe.RESIZE)
+def test_a_probe_of_the_right_size_is_only_scaled(saved, resize):
+    wave = 3 * gaussian_wave(32)
+    probe = make_probe(FileProbe(saved(probeGuess=wave), resize), 32)
+    np.testing.assert_allclose(probe, wave / np.abs(wave).max(), atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [25, 32, 33, 47, 80])
+def test_interpolation_keeps_the_wave_and_its_centre(saved, n):
+    N = 64
+    probe = file_probe(FileProbe(saved(probeGuess=gaussian_wave(n, scale=n / 28))), N)
+    np.testing.assert_allclose(probe, gaussian_wave(N, scale=N / 28), atol=0.01)
+
+
+@pytest.mark.parametrize("n", [24, 25, 31])
+def test_padding_keeps_every_sample_about_the_centre(saved, n):
+    wave = gaussian_wave(n)
+    probe = file_probe(FileProbe(saved(probeGuess=wave), "pad"), 32)
+    before = 16 - n // 2
+    np.testing.assert_array_equal(probe[before : before + n, before : before + n], wave)
+    assert np.count_nonzero(probe) == np.count_nonzero(wave)
+
+
+@pytest.mark.parametrize("n", [24, 25])
+@pytest.mark.parametrize("curvature", [0.05, -0.08])
+def test_padding_with_a_quadratic_phase_continues_it(saved, n, curvature):
+    amplitude = np.exp(-(distance(n) ** 2) / 50)
+    wave = amplitude * np.exp(1j * (0.4 + curvature * distance(n) ** 2))
+    probe = file_probe(FileProbe(saved(probeGuess=wave), "pad_quadratic"), 48)
+    before = 24 - n // 2
+    padded = np.zeros((48, 48))
+    padded[before : before + n, before : before + n] = amplitude
+    np.testing.assert_allclose(probe, padded * np.exp(1j * (0.4 + curvature * distance(48) ** 2)), atol=1e-6)
+
+
+def test_real_and_integer_probes_are_accepted(saved):
+    for dtype in (np.float32, np.int64):
+        probe = make_probe(FileProbe(saved(probeGuess=np.ones((32, 32), dtype))), 32)
+        np.testing.assert_array_equal(probe, np.ones((32, 32), np.complex64))
+
+
+@pytest.mark.parametrize("resize", ["pad", "pad_quadratic"])
+def test_padding_refuses_a_larger_probe(saved, resize):
+    with pytest.raises(ConfigError, match=rf"probe.resize={resize}.*40 × 40, larger than\s+N=32"):
+        make_probe(FileProbe(saved(probeGuess=gaussian_wave(40)), resize), 32)
+
+
+WITH_NAN = np.ones((16, 16))
+WITH_NAN[3, 4] = np.nan
+
+
+@pytest.mark.parametrize(
+    "arrays, message",
+    [
+        ({"probe": np.ones((16, 16))}, r"no key probeGuess \(it has probe\)"),
+        ({}, r"no key probeGuess \(it has none\)"),
+        ({"probeGuess": np.ones((16, 17))}, r"shape \(16, 17\); must be \(n, n\)"),
+        ({"probeGuess": np.ones((2, 16, 16))}, r"shape \(2, 16, 16\)"),
+        ({"probeGuess": np.ones((4, 4))}, r"shape \(4, 4\).*n >= 8"),
+        ({"probeGuess": np.array(1.0)}, r"shape \(\)"),
+        ({"probeGuess": np.zeros((16, 16))}, r"zero everywhere"),
+        ({"probeGuess": WITH_NAN}, r"NaN or infinity"),
+        ({"probeGuess": np.full((16, 16), "a")}, r"dtype <U1; must be complex or real"),
+        ({"probeGuess": np.full((16, 16), None)}, r"probeGuess \(16, 16\) holds Python objects"),
+    ],
+)
+def test_impossible_probes_are_refused(saved, arrays, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_probe(saved(**arrays))
+    assert "probe.file=" in str(caught.value)
+
+
+def test_unreadable_files_are_refused(tmp_path, saved):
+    with pytest.raises(ConfigError, match=r"nowhere.npz: no such file"):
+        load_probe(str(tmp_path / "nowhere.npz"))
+    (tmp_path / "text.npz").write_text("a probe, honestly")
+    (tmp_path / "empty.npz").touch()
+    np.save(tmp_path / "bare.npy", np.ones((16, 16)))
+    whole = (tmp_path / saved("whole.npz", probeGuess=np.ones((16, 16)))).read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    for name in ("text.npz", "empty.npz", "bare.npy", "cut.npz", ""):
+        with pytest.raises(ConfigError, match=r"not a readable .npz|not a file"):
+            load_probe(str(tmp_path / name))
+
+
+def test_damaged_bytes_never_escape_as_another_error(tmp_path):
+    np.savez_compressed(tmp_path / "good.npz", probeGuess=gaussian_wave(16))
+    good = (tmp_path / "good.npz").read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        damaged = bytearray(good)
+        damaged[rng.integers(len(good))] ^= rng.integers(1, 256)
+        (tmp_path / "damaged.npz").write_bytes(damaged)
+        try:
+            probe = load_probe(str(tmp_path / "damaged.npz"))
+        except ConfigError:
+            continue
+        assert probe.shape == (16, 16)
+
+
+def test_a_mask_that_hides_the_whole_probe_is_an_error(saved):
+    ring = (distance(32) > 10).astype(float)
+    with pytest.raises(ConfigError, match=r"probe: zero everywhere.*inside its mask"):
+        make_probe(FileProbe(saved(probeGuess=ring), mask_diameter_px=12.0), 32)
+
+
+def test_a_stop_that_closes_the_pupil_is_refused() -> None:
+    config = ZonePlateProbe(central_stop_diameter_um=179.99999)
+    with pytest.raises(ConfigError, match=r"probe\.central_stop_diameter_um=180: leaves no open pupil"):
+        make_probe(config, 64)

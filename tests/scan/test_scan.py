@@ -1,0 +1,286 @@
+"""Positions, groups and regions of the nested grid."""
+
+import itertools
+
+import numpy as np
+import pytest
+from helpers import reference
+
+from ptycho.config import ConfigError, RunConfig, ScanConfig
+from ptycho.scan.groups import (
+    draw_groups,
+    draw_neighbours,
+    group_centres,
+    group_offsets,
+    nearest_groups,
+    smallest_region,
+    tiled_groups,
+)
+from ptycho.scan.patterns import Patterns
+from ptycho.scan.positions import Scan, make_scan, nested_grid
+
+
+def scan_of(config, role, n_images=1):
+    return make_scan(config, role, n_images, [np.random.default_rng(i) for i in range(n_images)])
+
+
+@pytest.mark.parametrize("role, groups, positions", [("train", 6724, 6889), ("test", 1089, 4356)])
+def test_size_of_the_published_scan(role, groups, positions):
+    scan = scan_of(RunConfig(), role)
+    assert scan.groups.shape == (groups, 4)
+    assert scan.positions.shape == (positions, 2)
+    assert RunConfig().groups_per_axis(role) ** 2 == groups
+    assert scan.positions.dtype == np.float32
+    assert scan.groups.dtype == scan.image.dtype == np.int32
+
+
+def test_validation_scans_like_training():
+    config = RunConfig(size=120)
+    np.testing.assert_array_equal(scan_of(config, "val").positions, scan_of(config, "train").positions)
+
+
+@pytest.mark.parametrize("gridsize", [1, 2, 3])
+@pytest.mark.parametrize("offset", [3, 4])
+def test_nested_grid_by_loops(gridsize, offset):
+    size, N, pitch = 61, 32, 5
+    positions, groups = nested_grid(size, N, gridsize, offset, pitch)
+    starts = [a for a in range(size) if a % pitch == 0 and a + N + (gridsize - 1) * offset <= size]
+    expected = [
+        [(r + offset * i, c + offset * j) for i, j in itertools.product(range(gridsize), repeat=2)]
+        for r, c in itertools.product(starts, repeat=2)
+    ]
+    np.testing.assert_array_equal(positions[groups], expected)
+    assert len({tuple(p) for p in positions}) == len(positions)
+    assert [tuple(p) for p in positions] == sorted(tuple(p) for p in positions)
+    assert set(groups.ravel()) == set(range(len(positions)))
+
+
+def test_first_group_is_row_major():
+    positions, groups = nested_grid(80, 32, 2, 4, 8)
+    assert positions[groups[0]].tolist() == [[0, 0], [0, 4], [4, 0], [4, 4]]
+    assert positions[groups[1]].tolist() == [[0, 8], [0, 12], [4, 8], [4, 12]]
+
+
+def test_groups_never_mix_images():
+    scan = scan_of(RunConfig(N=32, size=96, outer_offset_train=16), "train", n_images=3)
+    of_group = scan.image[scan.groups]
+    assert np.all(of_group == of_group[:, :1])
+    assert np.bincount(scan.image).tolist() == [len(scan.positions) // 3] * 3
+    per_image = len(scan.groups) // 3
+    np.testing.assert_array_equal(
+        scan.positions[scan.groups[:per_image]], scan.positions[scan.groups[-per_image:]]
+    )
+
+
+def test_select_keeps_the_chosen_groups_and_only_their_positions():
+    scan = scan_of(RunConfig(N=32, size=96, outer_offset_train=16), "train", n_images=2)
+    chosen = np.array([3, 10, 100])
+    part = scan.select(chosen)
+    np.testing.assert_array_equal(part.positions[part.groups], scan.positions[scan.groups[chosen]])
+    np.testing.assert_array_equal(part.image[part.groups], scan.image[scan.groups[chosen]])
+    assert len(part.positions) == 12
+    assert part.groups.dtype == np.int32
+
+
+def test_select_stores_shared_positions_once():
+    scan = Scan(
+        np.array([[0, 0], [0, 4], [0, 8]], np.float32), np.zeros(3, np.int32), np.array([[0, 1], [1, 2]])
+    )
+    part = scan.select(np.array([0, 1]))
+    assert len(part.positions) == 3
+
+
+# ---- offsets and regions
+
+
+@pytest.mark.parametrize("gridsize, offset", [(1, 4), (2, 4), (2, 3), (3, 4), (3, 5)])
+def test_offsets_of_a_regular_grid_are_those_from_the_mean(gridsize, offset):
+    N = 32
+    positions, groups = nested_grid(80, N, gridsize, offset, 7)
+    region = N + (gridsize - 1) * offset
+    offsets = group_offsets(positions.astype(np.float32), groups, region, N)
+    step = offset * (np.arange(gridsize) - (gridsize - 1) / 2)
+    expected = np.array(list(itertools.product(step, repeat=2)))
+    np.testing.assert_array_equal(offsets, np.broadcast_to(expected, offsets.shape))
+    assert offsets.dtype == np.float32
+
+
+@pytest.mark.parametrize("gridsize, offset, jitter", [(1, 4, 0.8), (2, 4, 0.0), (2, 3, 0.7), (3, 5, 2.5)])
+def test_regions_start_on_whole_pixels_and_hold_every_patch(gridsize, offset, jitter):
+    config = RunConfig(
+        N=32, size=96, gridsize=gridsize, offset=offset, scan=ScanConfig(jitter), outer_offset_train=6
+    )
+    scan, R = scan_of(config, "train"), config.region_size
+    half = (R - 32) / 2
+    centres = group_centres(scan.positions, scan.groups, R, 32)
+    origins = centres - half
+    np.testing.assert_array_equal(origins, np.round(origins))
+    for g in range(0, len(scan.groups), 17):
+        assert origins[g].tolist() == reference.region_origin(scan.positions[scan.groups[g]], R, 32)
+    inside_region = group_offsets(scan.positions, scan.groups, R, 32) + half
+    assert inside_region.min() >= 0 and inside_region.max() <= R - 32
+
+
+@pytest.mark.parametrize("scale", [1, 0.37, 6.4])
+def test_smallest_region_by_trying_every_side(scale):
+    """The first side at which the region in the middle of every group holds its patches."""
+    N, rng = 16, np.random.default_rng(8)
+    for _ in range(40):
+        positions = np.round(rng.uniform(0, 5, (9, 2)) * scale, rng.integers(0, 3)).astype(np.float32)
+        groups = rng.permuted(np.tile(np.arange(9), (3, 1)), axis=1)[:, :3]
+
+        def holds(side, groups=groups, positions=positions):
+            inside = [
+                positions[group] - reference.region_origin(positions[group], side, N) for group in groups
+            ]
+            return np.min(inside) >= -1e-3 and np.max(inside) <= side - N + 1e-3
+
+        found = smallest_region(positions, groups, N)
+        assert found == next(side for side in itertools.count(N) if holds(side))
+
+
+# ---- groups of nearest patterns
+
+
+def nearest_by_loops(positions, image, group_size):
+    """For every pattern, the distances of the members of its group; itself first."""
+    groups = []
+    for k, where in enumerate(positions.astype(float)):
+        others = [j for j in range(len(positions)) if image[j] == image[k] and j != k]
+        distances = sorted(float(np.hypot(*(positions[j] - where))) for j in others)
+        groups.append([0.0, *distances[: group_size - 1]])
+    return groups
+
+
+@pytest.mark.parametrize("group_size", [1, 2, 4, 7])
+@pytest.mark.parametrize("lattice", [False, True], ids=["anywhere", "ties and equal positions"])
+def test_nearest_groups_by_loops(group_size, lattice):
+    rng = np.random.default_rng(9)
+    positions = rng.integers(0, 4, (60, 2)) if lattice else rng.uniform(0, 30, (60, 2))
+    positions, image = positions.astype(np.float32), rng.permutation(np.repeat([0, 1, 2], [30, 20, 10]))
+    found = nearest_groups(positions, image, group_size)
+    assert found.shape == (60, group_size) and found.dtype == np.int32
+    np.testing.assert_array_equal(found[:, 0], np.arange(60))
+    np.testing.assert_array_equal(image[found], np.broadcast_to(image[:, None], found.shape))
+    assert all(len(set(group)) == group_size for group in found.tolist())
+    distances = np.linalg.norm(positions[found].astype(float) - positions[:, None], axis=-1)
+    np.testing.assert_allclose(distances, nearest_by_loops(positions, image, group_size), atol=1e-6)
+
+
+def test_a_pattern_heads_its_group_also_among_many_at_one_place():
+    """More equal positions than a group has members: any others of them, but itself first."""
+    positions, image = np.zeros((6, 2), np.float32), np.zeros(6, np.int32)
+    for group_size in (1, 2, 3, 6):
+        found = nearest_groups(positions, image, group_size)
+        np.testing.assert_array_equal(found[:, 0], np.arange(6))
+        assert all(len(set(group)) == group_size for group in found.tolist())
+
+
+@pytest.mark.parametrize("group_size", [0, 3])
+def test_groups_that_an_image_cannot_fill_are_refused(group_size):
+    image = np.array([0, 0, 0, 1, 1])
+    with pytest.raises(
+        ConfigError, match=rf"group_size={group_size}: must be from 1 to [23], the patterns of image"
+    ):
+        nearest_groups(np.arange(10.0).reshape(5, 2), image, group_size)
+
+
+@pytest.mark.parametrize("group_size", [1, 2, 5, 12])
+def test_tiles_share_the_patterns(group_size):
+    rng = np.random.default_rng(2)
+    positions = rng.uniform(0, 60, (140, 2)).astype(np.float32)
+    image = rng.permutation(np.repeat([0, 1], [90, 50]))
+    found = tiled_groups(positions, image, group_size)
+    assert found.dtype == np.int32 and found.shape[1] == group_size
+    assert set(found.ravel()) == set(range(140)), "a pattern is in no group"
+    assert all(len(set(group)) == group_size for group in found.tolist())
+    np.testing.assert_array_equal(image[found], np.broadcast_to(image[found[:, :1]], found.shape))
+    assert found.size <= 2.2 * 140 or group_size < 5, "the groups hardly share"
+
+
+def test_tiles_are_compact():
+    """On a square grid of 12 × 12, groups of 12 span no more than 6 steps, and no pattern is alone."""
+    positions = np.stack(np.divmod(np.arange(144), 12), axis=1).astype(np.float32)
+    found = tiled_groups(positions, np.zeros(144, int), 12)
+    assert np.ptp(positions[found], axis=1).max() <= 6
+
+
+def test_an_image_of_fewer_patterns_than_a_tile_is_refused():
+    with pytest.raises(ConfigError, match="group_size=4: must be from 1 to 3, the patterns of image 0"):
+        tiled_groups(np.zeros((3, 2), np.float32), np.zeros(3, int), 4)
+
+
+# ---- jitter
+
+
+def test_jitter_moves_positions_within_its_bounds_and_inside_the_object():
+    regular, moved = (
+        scan_of(RunConfig(N=32, size=96, outer_offset_train=8, scan=ScanConfig(j)), "train", 2)
+        for j in (0.0, 1.5)
+    )
+    shift = moved.positions - regular.positions
+    assert np.abs(shift).max() <= 1.5 + 1e-5
+    assert moved.positions.min() >= 0 and moved.positions.max() <= 96 - 32
+    inner = np.all((regular.positions >= 2) & (regular.positions <= 62), axis=1)
+    assert abs(shift[inner].mean()) < 0.1
+    assert shift[inner].std() == pytest.approx(1.5 / np.sqrt(3), rel=0.1)
+    np.testing.assert_array_equal(moved.groups, regular.groups)
+    half = len(shift) // 2
+    assert np.abs(shift[:half] - shift[half:]).max() > 0.1, "every image has a jitter of its own"
+
+
+def test_without_jitter_the_generators_are_left_alone():
+    rng = np.random.default_rng(5)
+    make_scan(RunConfig(N=32, size=96), "train", 1, [rng])
+    assert rng.integers(1 << 30) == np.random.default_rng(5).integers(1 << 30)
+
+
+# ---- drawing
+
+
+def test_draw_groups():
+    rng = np.random.default_rng(0)
+    assert draw_groups(5, None, rng).tolist() == draw_groups(5, 9, rng).tolist() == [0, 1, 2, 3, 4]
+    drawn = draw_groups(100, 30, rng)
+    assert len(set(drawn)) == 30 and drawn.tolist() == sorted(drawn)
+    assert drawn.max() >= 50 > drawn.min()
+    assert drawn.tolist() != draw_groups(100, 30, rng).tolist()
+
+
+def test_neighbours_are_near_distinct_and_not_the_groups_own():
+    config = RunConfig(N=32, size=96, outer_offset_train=16)
+    scan = scan_of(config, "train", n_images=2)
+    centres = group_centres(scan.positions, scan.groups, config.region_size, config.N)
+    drawn = draw_neighbours(scan, centres, 5, 9.0, np.random.default_rng(0))
+    assert drawn.shape == (len(scan.groups), 5) and drawn.dtype == np.int32
+    for group, centre, near in zip(scan.groups, centres, drawn, strict=True):
+        candidates = [
+            k
+            for k in range(len(scan.positions))
+            if scan.image[k] == scan.image[group[0]]
+            and np.hypot(*(scan.positions[k] - centre)) <= 9.0
+            and k not in group
+        ]
+        assert set(near) <= set(candidates) and len(set(near)) == min(5, len(candidates))
+
+
+def test_a_group_without_neighbours_keeps_to_itself():
+    far_apart = Scan(
+        np.array([[0, 0], [50, 0], [0, 3]], np.float32),
+        np.array([0, 0, 1], np.int32),
+        np.array([[0], [1], [2]], np.int32),
+    )
+    drawn = draw_neighbours(far_apart, far_apart.positions, 2, 10.0, np.random.default_rng(0))
+    assert drawn.tolist() == [[0, 0], [1, 1], [2, 2]]
+
+
+def test_joined_patterns_are_those_of_the_parts_by_any_index():
+    rng = np.random.default_rng(0)
+    parts = [rng.random((n, 4, 4)).astype(np.float32) for n in (3, 1, 5)]
+    whole = np.concatenate(parts)
+    joined = Patterns(parts[0]).joined([Patterns(part) for part in parts[1:]])
+    assert joined.shape == whole.shape
+    for index in (slice(None), slice(2, 6), np.array([8, 0, 3, 3]), np.array([[4, 1], [2, 7]])):
+        np.testing.assert_array_equal(joined[index], whole[index])
+    np.testing.assert_array_equal(np.asarray(joined.some(np.array([7, 2]))), whole[[7, 2]])
+    assert joined.statistics.energies == pytest.approx(np.square(whole).sum(axis=(1, 2)), rel=1e-6)

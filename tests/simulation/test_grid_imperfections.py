@@ -1,0 +1,306 @@
+"""Imperfect grid-lines scans: what is measured, what is told, what is true; LSQ-ML beside the networks."""
+
+import json
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from conftest import without_pictures
+from helpers.cli import ROOT, SCRIPT
+from hydra import compose, initialize_config_dir
+
+from ptycho.config import (
+    ConfigError,
+    Imperfections,
+    LsqmlConfig,
+    RunConfig,
+    UnrolledModel,
+    XlaConfig,
+    ZonePlateProbe,
+)
+from ptycho.config.mapping import from_mapping, to_mapping
+from ptycho.evaluation.beam import position_error_px, probe_error
+from ptycho.iterative.lsqml import LsqmlError, LsqmlResult
+from ptycho.readers import load_dataset
+from ptycho.readers.own import to_arrays
+from ptycho.run.folder import RunFolder
+from ptycho.run.stored_config import read_config
+from ptycho.simulation.simulate import simulate, simulate_with_truth
+from ptycho.simulation.truth import read_truth
+from workflows import grid_lines
+from workflows.config import run_config
+from workflows.one_shot import config_of
+from workflows.simulate_scan import SimulateConfig
+
+N = 32
+HARD = Imperfections(
+    defocus_um=8.0,
+    blob=0.2,
+    position_px=0.7,
+    scale_error=0.01,
+    modes=2,
+    coherence=0.8,
+    background=3.0,
+    gap_columns=3,
+    flux_rms=0.2,
+)
+
+
+def imperfect(small_config, hot=0, bad=0, **wrong):
+    return small_config(
+        probe=ZonePlateProbe(), hot_pixels=hot, bad_pixels=bad, imperfections=Imperfections(**wrong)
+    )
+
+
+@pytest.fixture(scope="module")
+def hard(small_config):
+    """Configuration, datasets and truth of a scan of which nothing is as it is told."""
+    config = small_config(
+        probe=ZonePlateProbe(),
+        nimgs_test=2,
+        nphotons=1e5,
+        hot_pixels=2,
+        bad_pixels=9,
+        imperfections=HARD,
+        seed=1,
+    )
+    return config, *simulate_with_truth(config)
+
+
+def composed(*overrides):
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        return run_config(compose("grid_lines", [*overrides, "output_dir=out"]), [], {})
+
+
+def expected(truth, chosen, image):
+    """``c_j Σ_k |F(P_k O)|² + b`` of some patterns at whole true positions, by NumPy alone."""
+    found = []
+    for j in chosen:
+        row, col = truth.positions[j].astype(int)
+        patch = truth.object[image[j], row : row + N, col : col + N]
+        far = np.fft.fftshift(np.fft.fft2(truth.probe * patch, norm="ortho"), axes=(1, 2))
+        found.append(truth.flux[j] * np.sum(np.abs(far) ** 2, axis=0) + truth.background)
+    return np.array(found)
+
+
+# ---- the configuration
+
+
+@pytest.mark.parametrize("name", ["none", "probe", "positions", "modes", "detector", "beamline"])
+def test_the_group_is_that_of_simulated_scans(name):
+    config = composed(f"imperfections={name}")
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        scan = config_of(SimulateConfig, compose("simulate", [f"imperfections={name}", "output=a.cxi"]))
+    for key in ("imperfections", "bad_pixels", "hot_pixels"):
+        assert getattr(config, key) == getattr(scan, key)
+    assert config.imperfect == (name != "none")
+    assert from_mapping(to_mapping(config)) == config
+
+
+def test_a_run_from_before_is_read(tmp_path):
+    values = to_mapping(RunConfig())
+    older = {key: value for key, value in values.items() if key not in ("imperfections", "iterative")}
+    (tmp_path / "config.yaml").write_text(json.dumps(older))
+    assert read_config(tmp_path) == RunConfig()
+    del older["scan"]
+    (tmp_path / "config.yaml").write_text(json.dumps(older))
+    with pytest.raises(ConfigError, match="is incomplete; it lacks scan"):
+        read_config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"imperfections": Imperfections(backlash_px=1.0)}, "backlash_px=1.0: must be 0: grid lines are not"),
+        ({"imperfections": Imperfections(gap_rows=17)}, "gap_rows=17: must be from 0 to 16, N/4"),
+    ],
+)
+def test_what_is_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        RunConfig(**changes)
+
+
+def test_without_pty_chi_it_is_said_before_anything_runs(in_process, tmp_path):
+    code, _, err = in_process(SCRIPT, "models=[pinn,lsqml]", "iterative.python=/none/python", "output_dir=o")
+    assert code == 2 and "iterative.python=/none/python: cannot be run" in err and "[iterative]" in err
+    assert not (tmp_path / "o").exists()
+
+
+# ---- the simulation
+
+
+def test_a_wrong_probe_changes_nothing_but_the_probe(small_config):
+    clean = simulate(small_config(probe=ZonePlateProbe()))
+    wrong = simulate(imperfect(small_config, defocus_um=9.0))
+    nu = np.fft.fftfreq(N) / 20e-9  # pixels of 640/32 nm
+    wavelength = 6.62607015e-34 * 299792458 / (8e3 * 1.602176634e-19)
+    kernel = np.exp(-1j * np.pi * wavelength * 9e-6 * (nu[:, None] ** 2 + nu**2))
+    for role, data in wrong.items():
+        for key in ("amplitudes", "positions", "objects", "groups"):
+            np.testing.assert_array_equal(getattr(data, key), getattr(clean[role], key))
+        further = np.fft.ifft2(np.fft.fft2(clean[role].probe) * kernel)
+        np.testing.assert_allclose(data.probe, further, atol=1e-5)
+        assert data.photon_scale == clean[role].photon_scale and not data.exact and data.good is None
+
+
+def test_wrong_positions_change_nothing_but_the_positions(small_config):
+    clean = simulate(small_config(probe=ZonePlateProbe()))
+    wrong, truth = simulate_with_truth(imperfect(small_config, position_px=0.7))
+    for role, data in wrong.items():
+        np.testing.assert_array_equal(data.amplitudes, clean[role].amplitudes)
+        np.testing.assert_array_equal(data.probe, clean[role].probe)
+        margin = (data.object_size - 96) // 2
+        away = data.positions - margin - clean[role].positions
+        assert away.std() == pytest.approx(0.7, rel=0.3 if role == "val" else 0.15) and margin >= 1
+        inner = data.objects[:, margin:-margin, margin:-margin]
+        np.testing.assert_array_equal(inner, clean[role].objects)
+        assert data.exact and data.tiling.top == clean[role].tiling.top + margin
+    assert len({data.region_size for data in wrong.values()}) == 1
+    margin = (wrong["test"].object_size - 96) // 2
+    np.testing.assert_array_equal(truth.positions, clean["test"].positions + margin)
+
+
+def test_the_truth_explains_what_was_counted(hard):
+    """Modes, flux and background at the true places: squares of the deviations are as Poisson's."""
+    _, data, truth = hard
+    test = data["test"]
+    chosen = np.arange(0, len(test.positions), 7)
+    rate = expected(truth, chosen, test.image)
+    counts = np.asarray(test.amplitudes[chosen], float) ** 2
+    seen = test.good & ~truth.hot
+    squares = (counts - rate)[:, seen] ** 2 / rate[:, seen]
+    assert squares.mean() == pytest.approx(1, abs=0.03)
+    assert np.all(counts[:, ~test.good] == 0) and np.all(counts[:, truth.hot] > 5 * counts[:, seen].max())
+    assert truth.hot.sum() == 2 and truth.background == 3.0
+    assert (~test.good).sum() >= 3 * N and test.good[truth.hot].all()
+    power = np.sum(np.abs(truth.probe) ** 2, axis=(1, 2))
+    assert power[0] / power.sum() == pytest.approx(0.8, rel=1e-5)
+    assert truth.flux.std() == pytest.approx(0.2, rel=0.3) and truth.flux.mean() == pytest.approx(1, abs=0.05)
+
+
+def test_what_is_told_is_another(hard):
+    config, data, truth = hard
+    test = data["test"]
+    assert test.weaker_modes is None and test.background is None and test.flux is None
+    given = test.photon_scale * test.probe
+    assert 0.2 < probe_error(given, truth.probe[0]) < 0.9
+    away = test.positions - truth.positions
+    for i in (0, 1):
+        scaled = 0.01 * (truth.positions - truth.positions[test.image == i].mean(axis=0))
+        left = (away - scaled)[test.image == i]
+        assert left.std() == pytest.approx(0.7, rel=0.15) and abs(left.mean()) < 0.2
+    images = [away[test.image == i] for i in (0, 1)]
+    assert abs(np.corrcoef(images[0].ravel(), images[1].ravel())[0, 1]) < 0.5, "each image has its own errors"
+    again = simulate(config)["test"]
+    np.testing.assert_array_equal(again.amplitudes, test.amplitudes)
+
+
+def test_hot_pixels_are_found(hard):
+    """And few others, at the edge of the far field and beside the gap."""
+    _, data, truth = hard
+    found = grid_lines.without_hot_pixels(data)
+    for role, part in found.items():
+        assert not part.good[truth.hot].any() and not part.good[~data[role].good].any()
+        assert (data[role].good & ~truth.hot & ~part.good).sum() < 0.03 * N**2
+        amplitudes, before = part.amplitudes[:], data[role].amplitudes[:]
+        np.testing.assert_array_equal(amplitudes, np.where(part.good, before, 0))
+
+
+def test_the_mask_is_stored_with_the_patterns(hard, datasets, tmp_path):
+    part = hard[1]["val"]
+    np.savez(tmp_path / "a.npz", **to_arrays(part))
+    back = load_dataset(tmp_path / "a.npz")
+    np.testing.assert_array_equal(back.good, part.good)
+    assert back.exact and back.tiling == part.tiling
+    assert not {"good", "exact"} & to_arrays(datasets["val"]).keys()
+    np.savez(tmp_path / "b.npz", **to_arrays(part) | {"good": part.good[1:]})
+    with pytest.raises(ConfigError, match=r"good has shape \(31, 32\); must be \(32, 32\)"):
+        load_dataset(tmp_path / "b.npz")
+
+
+# ---- errors of probe and positions
+
+
+def test_what_diffraction_leaves_open_is_no_error_of_the_probe():
+    axis = np.arange(45) - 22
+    probe = np.exp(-((axis[:, None] - 1) ** 2 + axis**2) / 50 + 0.03j * axis[:, None] * axis)
+    far = np.exp(-((axis[:, None] - 4.3) ** 2 + (axis + 2.6) ** 2) / 50)  # the Gaussian at (1, 0), moved
+    moved = far * np.exp(0.03j * (axis[:, None] - 3.3) * (axis + 2.6))
+    ramp = np.exp(1j * (0.11 * axis[:, None] - 0.07 * axis))
+    assert probe_error((0.3 - 2j) * moved * ramp, probe) < 1e-3
+    other = probe * (axis[:, None] - 1) * axis  # orthogonal to it, and no shift or ramp of it to first order
+    mixed = probe / np.linalg.norm(probe) + 0.2 * other / np.linalg.norm(other)
+    assert probe_error(mixed, probe) == pytest.approx(0.2 / np.hypot(1, 0.2), rel=0.02)
+
+
+def test_a_common_shift_is_no_error_of_the_positions():
+    rng, image = np.random.default_rng(1), np.repeat([0, 1], 50)
+    true = rng.uniform(0, 90, (100, 2))
+    shifted = true + np.array([[3.0, -1.0], [0.5, 2.0]])[image]
+    assert position_error_px(shifted, true, image) == pytest.approx(0, abs=1e-12)
+    wrong = shifted + np.tile([[0.5, -0.2], [-0.5, 0.2]], (50, 1))
+    assert position_error_px(wrong, true, image) == pytest.approx(np.sqrt((0.25 + 0.04) / 2))
+
+
+# ---- the workflow
+
+
+def found_by_hand(data, truth, shift):
+    """What LSQ-ML would give had it found the truth, moved by whole pixels, with exact positions."""
+    image = np.roll(truth.object[data.image[0]], shift, (0, 1))
+    values = {
+        "object": image.astype(np.complex64),
+        "probe": (truth.probe / data.photon_scale).astype(np.complex64),
+        "positions": (truth.positions[: len(data.positions)] + shift).astype(np.float32),
+        "mask": np.ones(image.shape, bool),
+        "seconds": 2.5,
+        "r_factors": np.array([0.3, 0.1]),
+        "version": "0",
+    }
+    return LsqmlResult(**{field.name: values[field.name] for field in fields(LsqmlResult)})
+
+
+def test_lsqml_is_scored_beside_the_network(small_config, tmp_path, monkeypatch):
+    config = small_config(
+        probe=ZonePlateProbe(),
+        imperfections=replace(HARD, scale_error=0.0),
+        hot_pixels=1,
+        models=("pinn", "lsqml"),
+        model=UnrolledModel(stages=1, width=4, blocks=0),
+        xla=XlaConfig(compile=False),
+        iterative=LsqmlConfig(epochs=7),
+        outer_offset_test=12,
+    )
+    without_pictures(monkeypatch)
+    seen = []
+
+    def reconstruct(data, settings, seed, advance, scratch):
+        seen.append(data)
+        advance(len(data.positions))
+        return found_by_hand(data, read_truth(tmp_path / "run/recons/gt/truth.npz"), (1, -2))
+
+    monkeypatch.setattr(grid_lines.lsqml, "reconstruct", reconstruct)
+    folder = RunFolder(tmp_path / "run")
+    result = grid_lines.run(config, folder)
+    test = load_dataset(tmp_path / "run/datasets/N32/gs2/test.npz")
+    np.testing.assert_array_equal(seen[0].amplitudes[:], test.amplitudes[:])
+    np.testing.assert_array_equal(seen[0].positions, test.positions)
+    np.testing.assert_array_equal(seen[0].probe, test.probe)
+    rows = json.loads((tmp_path / "run/metrics.json").read_text())
+    assert rows["lsqml"]["ssim"][0] > 0.99 and rows["lsqml"]["ssim"][1] > 0.99, "registered"
+    assert "stitching" not in rows["lsqml"] and "refined" in rows["pinn"]["stitching"]
+    assert set(rows["beam"]) == {"given", "lsqml"} and "probe_error" in rows["conventions"]
+    assert rows["beam"]["lsqml"]["probe_error"] < 1e-3 and rows["beam"]["given"]["probe_error"] > 0.2
+    assert rows["beam"]["lsqml"]["position_error_px"] == pytest.approx(0, abs=1e-4)
+    assert rows["beam"]["given"]["position_error_px"] == pytest.approx(0.7, rel=0.15)
+    manifest = json.loads((tmp_path / "run/manifest.json").read_text())
+    assert manifest["lsqml"] == {"seconds": 2.5, "epochs": [2], "r_factor": [0.1]}
+    with np.load(tmp_path / "run/recons/lsqml/recon.npz") as stored:
+        assert stored["probe"].shape == (1, 2, N, N) and len(stored["positions"]) == len(test.positions)
+    assert set(result.recons) == {"pinn", "lsqml"}
+
+    def failing(*arguments):
+        raise LsqmlError("lsqml: it broke")
+
+    monkeypatch.setattr(grid_lines.lsqml, "reconstruct", failing)
+    assert grid_lines.iterative(config, test, folder) is None

@@ -1,0 +1,445 @@
+"""Imperfect measurements: each imperfection by its closed form, alone, and told to nobody but the truth."""
+
+from dataclasses import fields, replace
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pytest
+from helpers.cli import ROOT
+from hydra import compose, initialize_config_dir
+from scipy.ndimage import center_of_mass
+from scipy.special import xlogy
+
+from ptycho.config import ConfigError, Imperfections, ZonePlateProbe
+from ptycho.readers.scans.table import open_scan
+from ptycho.scan.probe import make_probe
+from ptycho.simulation import imperfections as module
+from ptycho.simulation.imperfections import HOT, given_probe, recorded_positions, stream
+from ptycho.simulation.measured_like import PATHS, MeasuredLike, ScanSettings, measured_like, recorded
+from ptycho.simulation.truth import read_truth
+from workflows.one_shot import config_of
+from workflows.simulate_scan import SimulateConfig, exported, simulate_scan
+
+N = 32
+PRESETS = ("none", "probe", "positions", "modes", "detector", "beamline")
+FRESNEL = 0.155e-9 * 1e-6 / 20e-9**2  # of 8 keV and the pixels of 20 nm that N = 32 has
+
+
+def gaussian(sigma=4.0):
+    axis = np.arange(N) - N // 2
+    return np.exp(-(axis[:, None] ** 2 + axis**2) / (2 * sigma**2)).astype(complex)
+
+
+def scan(**wrong):
+    settings = ScanSettings(N=N, n_positions=50, nphotons=5e5, seed=3, imperfections=Imperfections(**wrong))
+    axis = np.arange(N) - N // 2
+    return measured_like(settings, gaussian() * np.exp(0.05j * (axis[:, None] ** 2 + axis**2)))
+
+
+def counts(made, seed=0):
+    return np.concatenate([*made.counts(np.random.default_rng(seed))]).astype(int)
+
+
+@pytest.fixture(scope="module")
+def perfect():
+    made = scan()
+    return SimpleNamespace(made=made, counts=counts(made))
+
+
+# Settings
+
+
+def composed(*words):
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        return config_of(SimulateConfig, compose("simulate", ["output=a.cxi", *words]))
+
+
+def test_presets_say_what_they_are_called_after():
+    presets = {
+        path.stem: composed(f"imperfections={path.stem}") for path in (ROOT / "conf/imperfections").iterdir()
+    }
+    assert {*presets} == {*PRESETS}
+    assert presets["none"] == composed() and not presets["none"].imperfections.changed
+    groups = {name: set(made.imperfections.changed) for name, made in presets.items()}
+    assert groups["probe"] == {"defocus_um", "blob"} and groups["modes"] == {"modes", "coherence"}
+    assert groups["positions"] == {"position_px", "drift_px", "scale_error", "rotation_deg"}
+    assert groups["detector"] == {"background", "gap_columns", "point_spread_px"}
+    assert groups["beamline"] >= {"defocus_um", "position_px", "modes", "background", "flux_rms"}
+    assert [made.bad_pixels for made in presets.values() if made.bad_pixels] == [40, 40]
+
+
+def test_every_strength_can_be_overridden():
+    keys = [field.name for field in fields(Imperfections)]
+    found = composed("imperfections=detector", "bad_pixels=3", "imperfections.background=2").imperfections
+    assert (found.background, found.gap_columns) == (2.0, 5)
+    values = {key: getattr(composed().imperfections, key) for key in keys}
+    assert Imperfections(**values) == Imperfections()
+    assert composed("imperfections.probe_shift_px=[1.5,-2]").imperfections.probe_shift_px == (1.5, -2.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"flux_rms": 1.5}, "imperfections.flux_rms=1.5: must be from 0 to 1"),
+        ({"position_px": float("nan")}, "imperfections.position_px=nan: must be from 0 to 100"),
+        ({"modes": 5}, "imperfections.modes=5: must be from 1 to 4"),
+        ({"modes": 2}, "imperfections.coherence=1.0: must be from 0.5 to below 1 with modes=2"),
+        ({"coherence": 0.8}, "imperfections.coherence=0.8: must be 1 with modes=1; say modes=2, 3 or 4"),
+        ({"probe_shift_px": (1.0,)}, r"imperfections.probe_shift_px=\[1.0\]: must be two numbers"),
+        ({"saturation": 0}, "imperfections.saturation=0: must be from 1 to 4294967295, or null"),
+        ({"gap_rows": 9}, "imperfections.gap_rows=9: must be from 0 to 8, N/4"),
+        ({"backlash_px": 1.0}, "imperfections.backlash_px=1.0: must be 0 with path=fermat, not snake"),
+    ],
+)
+def test_settings_are_checked(wrong, message):
+    with pytest.raises(ConfigError, match=message):
+        scan(**wrong)
+
+
+# Independence
+
+
+def test_without_imperfections_nothing_is_added(perfect):
+    """The photons are those of one call of Poisson on the expected ones."""
+    made = replace(perfect.made, hot=np.eye(N) > 0)
+    rng, first = np.random.default_rng(0), made._sampled
+    expected = made.scale * made.intensities(made.positions) + np.where(
+        made.hot, HOT * made.scale * first.max(), 0
+    )
+    np.testing.assert_array_equal(counts(made), rng.poisson(expected))
+    config = SimulateConfig(N=N, n_positions=50, output="a.cxi", seed=3)
+    out = exported(config, perfect.made, SimpleNamespace(advance=lambda n: None))
+    assert out.truth is None and out.comments.endswith("with its truth.")
+    np.testing.assert_array_equal(out.positions, perfect.made.positions)
+    np.testing.assert_array_equal(out.probe[0], perfect.made.photon_probe.astype(np.complex64))
+
+
+def test_streams_are_all_different():
+    mine = [stream(seed, name).integers(1 << 62) for seed in (0, 1) for name in module.STREAMS]
+    scans = [
+        ScanSettings(seed=seed).rng(name).integers(1 << 62)
+        for seed in (0, 1)
+        for name in ScanSettings.STREAMS
+    ]
+    assert len({*mine, *scans}) == len(mine) + len(scans)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"flux_rms": 0.1}, {"background": 1.0}, {"modes": 3, "coherence": 0.7}, {"gap_rows": 3}],
+    ids=str,
+)
+def test_one_imperfection_leaves_the_rest_of_the_scan_alone(wrong, perfect):
+    base = {"gap_columns": 2, "flux_rms": 0.05}
+    one, both = scan(**base), scan(**base | wrong)
+    np.testing.assert_array_equal(one.sample, both.sample)
+    np.testing.assert_array_equal(one.positions, perfect.made.positions)
+    np.testing.assert_array_equal(one.positions, both.positions)
+    assert np.array_equal(one.flux, both.flux) == ("flux_rms" not in wrong)
+    dead = (~one.good).all(axis=0)
+    assert dead.sum() == 2 and np.array_equal(dead, (~both.good).all(axis=0))
+
+
+def test_errors_of_positions_add_up():
+    places = np.random.default_rng(0).uniform(0, 90, (64, 2))
+    each = {"position_px": 0.6, "drift_px": 0.4, "scale_error": 0.02, "backlash_px": 1.0}
+    alone = [recorded_positions(places, Imperfections(**{k: v}), 8, 5) - places for k, v in each.items()]
+    together = recorded_positions(places, Imperfections(**each), 8, 5) - places
+    np.testing.assert_allclose(together, sum(alone), atol=1e-12)
+    assert recorded_positions(places, Imperfections(), 8, 5) is places
+
+
+# Modes
+
+
+def test_modes_of_a_gaussian_are_its_hermite_functions():
+    modes = module.incoherent_modes(gaussian(), 4, 0.8)
+    inner = np.einsum("iab,jab->ij", modes.conj(), modes)
+    power = np.sum(np.abs(gaussian()) ** 2)
+    np.testing.assert_allclose(inner, power * np.diag([0.8, 0.8 / 7, 0.4 / 7, 0.2 / 7]), atol=1e-9 * power)
+    np.testing.assert_allclose(modes[0], np.sqrt(0.8) * gaussian(), atol=1e-12)
+    axis = np.arange(N) - N // 2
+    for mode, factor in zip(modes[1:], (axis, axis[:, None], axis * axis[:, None]), strict=True):
+        hermite = factor * gaussian()
+        overlap = np.vdot(hermite, mode) / np.linalg.norm(hermite) / np.linalg.norm(mode)
+        assert abs(overlap) > 1 - 1e-3  # 4 standard deviations from edge to edge
+
+
+def test_two_modes_give_the_sum_of_two_scans(perfect):
+    made = scan(modes=2, coherence=0.85)
+    assert made.probe.shape == (2, N, N)
+    each = [replace(made, probe=mode).intensities(made.positions) for mode in made.probe]
+    np.testing.assert_allclose(made.intensities(made.positions), each[0] + each[1], rtol=1e-12)
+    np.testing.assert_allclose(
+        each[0], 0.85 * perfect.made.intensities(made.positions), rtol=1e-9, atol=1e-12
+    )
+    light = counts(made).sum(axis=(1, 2))
+    assert light.mean() == pytest.approx(5e5, abs=5 * np.sqrt(5e5 / 50))
+
+
+# The given probe
+
+
+def test_a_shift_by_whole_pixels_moves_the_samples():
+    probe = np.random.default_rng(0).normal(size=(N, N)) + 1j
+    given = given_probe(probe, Imperfections(probe_shift_px=(3.0, -2.0)), FRESNEL, 0)
+    np.testing.assert_allclose(given, np.roll(probe, (3, -2), (0, 1)), atol=1e-12)
+
+
+def test_a_shift_by_a_fraction_moves_the_middle():
+    given = given_probe(gaussian(), Imperfections(probe_shift_px=(0.4, -1.3)), FRESNEL, 0)
+    assert center_of_mass(np.abs(given) ** 2) == pytest.approx((N // 2 + 0.4, N // 2 - 1.3), abs=1e-3)
+
+
+def test_defocus_is_that_of_a_zone_plate_further_away():
+    near, far = (make_probe(ZonePlateProbe(defocus_um=z), N).astype(complex) for z in (20.0, 32.0))
+    given = given_probe(near, Imperfections(defocus_um=12.0), FRESNEL, 0)
+
+    def overlap(one, two):
+        return abs(np.vdot(one, two)) / np.linalg.norm(one) / np.linalg.norm(two)
+
+    assert overlap(given, far) > 0.999 > 0.93 > overlap(near, far)
+
+
+def test_the_preset_is_a_quarter_of_a_wave_at_the_edge_of_the_pupil():
+    edge = 20 / (2 * 30)  # cycles per pixel of 20 nm: zones of 30 nm
+    phase = module.defocus(N, composed("imperfections=probe").imperfections.defocus_um, FRESNEL)
+    curvature = phase[N // 2, N // 2 + 8] / (8 / N) ** 2
+    assert curvature * edge**2 == pytest.approx(-np.pi / 2, rel=2e-3)
+    assert module.pupil_edge(make_probe(ZonePlateProbe(), N)) == pytest.approx(edge, rel=0.06)
+
+
+def test_aberrations_have_their_symmetry_and_their_size_at_the_edge():
+    probe = make_probe(ZonePlateProbe(), N)
+    nu = np.hypot(*module._frequencies(N)) / module.pupil_edge(probe)
+    ring = np.abs(nu - 1) < 0.1
+    for key, sign, size in (("astigmatism_waves", 1, nu**2), ("coma_waves", -1, 3 * nu**3 - 2 * nu)):
+        settings = Imperfections(**{key: 0.3})
+        phase = module.aberrations(probe, settings, np.random.default_rng(2))
+        np.testing.assert_allclose(phase[1:, 1:][::-1, ::-1], sign * phase[1:, 1:], atol=1e-12)
+        assert (phase[ring] / size[ring]).max() == pytest.approx(2 * np.pi * 0.3, rel=0.02)
+        given = given_probe(probe, settings, FRESNEL, 7)
+        far, true = (np.abs(np.fft.fft2(wave)) for wave in (given, probe))
+        np.testing.assert_allclose(far, true, atol=1e-5 * true.max())
+        assert np.linalg.norm(given - probe) > 0.3 * np.linalg.norm(probe)
+
+
+def test_a_blob_has_the_norm_that_is_asked_for_and_takes_no_power():
+    probe = gaussian() + 0.1
+    given = module.with_blob(probe, 0.4, np.random.default_rng(1))
+    assert np.linalg.norm(given) == pytest.approx(np.linalg.norm(probe))
+    assert np.linalg.norm(given * probe[0, 0] / given[0, 0] - probe) == pytest.approx(
+        0.4 * np.linalg.norm(probe), rel=1e-3
+    )  # the corner has no blob, and tells the common factor
+
+
+def test_power_of_the_given_probe():
+    given = given_probe(gaussian(), Imperfections(probe_power=0.7), FRESNEL, 0)
+    np.testing.assert_allclose(given, np.sqrt(0.7) * gaussian())
+
+
+# Recorded positions
+
+
+def test_random_errors_have_their_standard_deviation():
+    places = np.zeros((20000, 2))
+    moved = recorded_positions(places, Imperfections(position_px=0.7), 1, 4)
+    assert moved.std(axis=0) == pytest.approx([0.7, 0.7], rel=0.03)
+    assert np.abs(moved.mean(axis=0)).max() < 5 * 0.7 / np.sqrt(20000)
+    assert (
+        abs(np.corrcoef(moved.T)[0, 1]) < 0.04 and abs(np.corrcoef(moved[1:, 0], moved[:-1, 0])[0, 1]) < 0.04
+    )
+
+
+@pytest.mark.parametrize("count", [2, 3, 1000])
+def test_drift_is_slow_and_of_the_rms_asked_for(count):
+    moved = module.slow_drift(count, 0.5, np.random.default_rng(6))
+    np.testing.assert_allclose(np.sqrt(np.mean(moved**2, axis=0)), 0.5)
+    np.testing.assert_allclose(moved.mean(axis=0), 0, atol=1e-12)
+    if count > 100:
+        assert np.abs(np.diff(moved, axis=0)).max() < 0.01
+
+
+def test_scale_and_rotation_are_about_the_middle():
+    square = np.array([[10.0, 10], [10, 20], [20, 20], [20, 10]])
+    turned = module.scaled_and_turned(square, 1.1, 90.0)  # a row further becomes a column further
+    np.testing.assert_allclose(turned, [[20.5, 9.5], [9.5, 9.5], [9.5, 20.5], [20.5, 20.5]], atol=1e-12)
+    slightly = module.scaled_and_turned(square, 1.0, 0.5) - square
+    np.testing.assert_allclose(slightly[0], 5 * np.deg2rad([0.5, -0.5]), atol=5e-4)
+
+
+def test_backlash_moves_every_second_row_of_a_snake():
+    settings = ScanSettings(n_positions=90, path="snake", imperfections=Imperfections(backlash_px=1.5))
+    places = PATHS["snake"](90, 4.0, settings.rng("path"))
+    lines = np.split(places, range(10, 90, 10))
+    for index, line in enumerate(lines):
+        assert np.ptp(line[:, 0]) < 4.0 and np.all(np.diff(line[:, 1]) * (-1) ** index > 0)
+    moved = recorded(settings, places) - places
+    expected = np.zeros((9, 10, 2))
+    expected[1::2, :, 1] = 1.5
+    np.testing.assert_allclose(moved.reshape(9, 10, 2), expected, atol=1e-12)
+
+
+# Light and detector
+
+
+def test_flux_varies_as_asked_for_and_dims_whole_patterns(perfect):
+    light = module.flux(50000, 0.2, np.random.default_rng(0))
+    assert light.mean() == pytest.approx(1, abs=5 * 0.2 / np.sqrt(50000)) and light.min() > 0
+    assert light.std() == pytest.approx(0.2, rel=0.03)
+    made = scan(flux_rms=0.2)
+    everything = slice(None)
+    ratio = made.expected(everything) / perfect.made.expected(everything)
+    np.testing.assert_allclose(ratio, np.broadcast_to(made.flux[:, None, None], ratio.shape), rtol=1e-9)
+    sums = counts(made).sum(axis=(1, 2)) / perfect.made.expected(everything).sum(axis=(1, 2))
+    np.testing.assert_allclose(sums, made.flux, atol=6 / np.sqrt(3e5))
+
+
+def test_the_point_spread_is_a_gaussian_and_loses_no_light(perfect):
+    point = np.zeros((1, 33, 33))
+    point[0, 16, 16] = 7.0
+    spread, axis = module.blurred(point, 1.2)[0], np.arange(33) - 16
+    assert spread.sum() == pytest.approx(7)
+    assert (spread.sum(axis=1) * axis**2).sum() / 7 == pytest.approx(1.44, rel=0.01)
+    assert (spread.sum(axis=0) * axis).sum() == pytest.approx(0, abs=1e-12)
+    made, everything = scan(point_spread_px=0.8), slice(None)
+    sharp, soft = perfect.made.expected(everything), made.expected(everything)
+    np.testing.assert_allclose(soft.sum(axis=(1, 2)), sharp.sum(axis=(1, 2)), rtol=1e-12)
+    assert soft.max() < sharp.max()
+
+
+def test_background_adds_its_mean_and_changes_nothing_else(perfect):
+    added = counts(scan(background=0.6)) - perfect.counts
+    assert added.min() == 0
+    assert added.mean() == pytest.approx(0.6, abs=5 * np.sqrt(0.6 / added.size))
+    assert added.var() == pytest.approx(0.6, rel=0.05)
+    assert np.ptp(added.mean(axis=(1, 2))) < 10 * np.sqrt(0.6 / N**2)
+
+
+def test_saturated_pixels_stop_counting(perfect):
+    level = int(np.median(perfect.counts.max(axis=(1, 2))) / 2)
+    np.testing.assert_array_equal(counts(scan(saturation=level)), np.minimum(perfect.counts, level))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_gap_is_a_whole_row_or_column_beside_the_centre(seed):
+    good = module.working(N, 2, 8, np.random.default_rng(seed))
+    rows, cols = (np.flatnonzero((~good).all(axis=axis)) for axis in (1, 0))
+    assert len(rows) == 2 and len(cols) == 8 and np.ptp(rows) == 1 and np.ptp(cols) == 7
+    assert (~good).sum() == 2 * N + 8 * N - 16
+    assert good[N // 2 - 1 : N // 2 + 2, N // 2 - 1 : N // 2 + 2].all()
+    assert module.working(N, 0, 0, np.random.default_rng(seed)).all()
+
+
+def test_pixels_in_a_gap_read_nothing_and_the_others_as_before(perfect):
+    made = scan(gap_columns=3, gap_rows=1)
+    np.testing.assert_array_equal(counts(made), np.where(made.good, perfect.counts, 0))
+
+
+# Files
+
+
+HARD = Imperfections(
+    defocus_um=11.6, position_px=0.7, modes=2, coherence=0.85, background=0.5, gap_columns=4, flux_rms=0.03
+)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Scans with and without imperfections, in three formats, and how the imperfect one was made."""
+    folder, settings = (
+        tmp_path_factory.mktemp("imperfect"),
+        {"N": N, "n_positions": 40, "nphotons": 2e5, "seed": 8},
+    )
+    for name, wrong in (("clean", Imperfections()), ("hard", HARD)):
+        for suffix in ("cxi", "h5", "npz"):
+            path = str(folder / f"{name}.{suffix}")
+            simulate_scan(SimulateConfig(output=path, imperfections=wrong, hot_pixels=2, **settings))
+    made = measured_like(
+        ScanSettings(imperfections=HARD, hot_pixels=2, **settings), make_probe(ZonePlateProbe(), N)
+    )
+    return SimpleNamespace(folder=folder, made=made)
+
+
+@pytest.mark.parametrize("suffix", ["cxi", "h5", "npz"])
+def test_the_truth_is_read_back(suffix, files):
+    truth, made = read_truth(files.folder / f"hard.{suffix}"), files.made
+    assert isinstance(made, MeasuredLike) and truth.probe.shape == (2, N, N)
+    np.testing.assert_allclose(truth.probe, made.photon_probe, rtol=1e-6, atol=1e-4)
+    np.testing.assert_array_equal(truth.positions, made.positions)
+    np.testing.assert_array_equal(truth.flux, made.flux)
+    np.testing.assert_array_equal(truth.hot, made.hot)
+    np.testing.assert_array_equal(truth.object, made.object.astype(np.complex64))
+    assert truth.background == 0.5 and made.flux.std() > 0.01
+
+
+@pytest.mark.parametrize("suffix", ["cxi", "h5", "npz"])
+def test_readers_see_what_a_beamline_knows(suffix, files):
+    seen = open_scan(files.folder / f"hard.{suffix}")
+    clean = open_scan(files.folder / f"clean.{suffix}")
+    truth = read_truth(files.folder / f"hard.{suffix}")
+    assert seen.format == clean.format and not seen.warnings and len(seen.notes) == len(clean.notes)
+    assert seen.probe.shape == (1, N, N)  # of the true two
+    far, true = (np.abs(np.fft.fft2(probe[0])) for probe in (seen.probe, truth.probe))
+    np.testing.assert_allclose(far, true, atol=1e-4 * true.max())
+    assert np.linalg.norm(seen.probe[0] - truth.probe[0]) > 0.5 * np.linalg.norm(truth.probe[0])
+    np.testing.assert_array_equal(seen.object, truth.object)
+    pixel = 1.0 if suffix == "npz" else 20e-9
+    off = np.abs((seen.positions - clean.positions) / pixel)
+    assert 0.5 < np.sqrt(np.mean(off**2)) < 0.9  # 40 positions, 0.7 px
+
+
+def misfit(counts, good, object_, modes, positions, flux, background):
+    """Poisson deviance a pixel: whole cuts of the object, a probe that is moved by the rest, a mean."""
+    nu, total = (np.arange(N) - N // 2) / N, 0.0
+    for pattern, place, light in zip(counts, positions, flux, strict=True):
+        row, col = np.rint(place).astype(int)
+        s = place - (row, col)
+        ramp = np.exp(-2j * np.pi * (s[0] * nu[:, None] + s[1] * nu))
+        moved = np.fft.ifft2(np.fft.fft2(modes) * np.fft.ifftshift(ramp))
+        far = np.fft.fftshift(np.fft.fft2(moved * object_[row : row + N, col : col + N]), axes=(1, 2)) / N
+        expected = light * np.sum(np.abs(far) ** 2, axis=0) + background
+        n, mean = pattern[good], expected[good]
+        total += 2 * np.sum(mean - n + xlogy(n, n / mean))
+    return total / counts[:, good].size
+
+
+def test_the_truth_explains_the_patterns_and_what_is_said_does_not(files):
+    path = files.folder / "hard.cxi"
+    seen, truth = open_scan(path), read_truth(path)
+    with h5py.File(path) as file:
+        counts = file["entry_1/data_1/data"][()].astype(float)
+    good = files.made.good & ~truth.hot
+    said = np.clip(seen.positions / 20e-9 + len(truth.object) / 2 - N / 2, 0, len(truth.object) - N)
+    ones = np.ones(len(said))
+    common = (counts, good, truth.object)
+    exact = misfit(*common, truth.probe, truth.positions, truth.flux, truth.background)
+    others = {
+        "probe": misfit(*common, seen.probe, truth.positions, truth.flux, truth.background),
+        "positions": misfit(*common, truth.probe, said, truth.flux, truth.background),
+        "modes": misfit(*common, truth.probe[:1], truth.positions, truth.flux, truth.background),
+        "flux": misfit(*common, truth.probe, truth.positions, ones, truth.background),
+        "background": misfit(*common, truth.probe, truth.positions, truth.flux, 0.0),
+    }
+    assert 0.8 < exact < 2 and min(others.values()) > exact  # above one for the sample's finer structure
+    assert min(others[key] for key in ("probe", "positions", "modes")) > 3 * exact
+
+
+def test_the_mask_knows_the_gap_and_not_the_hot_pixels(files):
+    with h5py.File(files.folder / "hard.cxi") as file:
+        mask = file["entry_1/instrument_1/detector_1/mask"][()]
+        assert file["truth/object"] == file["entry_1/image_1/data"]
+        assert "background 0.5, gap_columns 4" in file["entry_1/comment"][()].decode()
+    np.testing.assert_array_equal(mask == 0, files.made.good)
+    assert mask.sum() == 4 * N and not mask[read_truth(files.folder / "hard.cxi").hot].any()
+
+
+@pytest.mark.parametrize("name", ["clean.cxi", "clean.npz", "none.h5", "text.txt"])
+def test_a_file_without_truth_is_refused_in_one_line(name, files):
+    (files.folder / "text.txt").write_text("no scan")
+    with pytest.raises(
+        ConfigError, match=f"{name}: holds no truth .*own probe and positions are true"
+    ) as caught:
+        read_truth(files.folder / name)
+    assert "\n" not in str(caught.value)

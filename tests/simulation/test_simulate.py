@@ -1,0 +1,230 @@
+"""Simulated scans: counting statistics, the photon scale, and what may depend on what."""
+
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import reference
+
+from ptycho.config import IdealDiskProbe, ScanConfig, TrainConfig, UNetModel, ZonePlateProbe
+from ptycho.scan.probe import make_probe
+from ptycho.simulation.simulate import (
+    CHUNK,
+    ROLES,
+    _add_counting_noise,
+    child_rng,
+    noise_free_amplitudes,
+    simulate,
+)
+
+ARRAYS = ("amplitudes", "positions", "image", "groups", "probe", "objects")
+
+
+def energies(data):
+    """``Σ|P·O|²`` of every pattern from its exit wave (whole-pixel positions)."""
+    N = data.N
+    corners = data.positions.astype(int)
+    patches = [data.objects[i, r : r + N, c : c + N] for i, (r, c) in zip(data.image, corners, strict=True)]
+    return np.sum(np.abs(data.probe * np.array(patches, complex)) ** 2, axis=(1, 2))
+
+
+def clean_counts(data, patterns):
+    """``s²|Ψ|²`` by the slow references."""
+    amplitudes = [
+        reference.exact_diffraction(data.objects[data.image[k]], data.positions[k : k + 1], data.probe)[0]
+        for k in patterns
+    ]
+    return data.photon_scale**2 * np.array(amplitudes) ** 2
+
+
+def assert_same(a, b):
+    for key in ARRAYS:
+        np.testing.assert_array_equal(getattr(a, key), getattr(b, key), err_msg=key)
+
+
+def test_shapes_and_types(datasets):
+    assert tuple(datasets) == ROLES
+    assert [datasets[r].n_groups for r in ROLES] == [12, 3, 64]
+    for data in datasets.values():
+        assert data.amplitudes.dtype == data.positions.dtype == np.float32
+        assert data.objects.dtype == data.probe.dtype == np.complex64
+        assert data.objects.shape == (1, 96, 96)
+        assert data.group_size == 4 and data.region_size == 36
+        assert set(data.groups.ravel()) == set(range(len(data.positions))), "no pattern without a group"
+
+
+def test_images_have_objects_of_their_own(small_config):
+    train = simulate(small_config(nimgs_train=2, max_groups_train=None))["train"]
+    assert train.n_groups == 128 and train.objects.shape == (2, 96, 96)
+    assert np.abs(train.objects[0] - train.objects[1]).max() > 0.1
+    assert np.bincount(train.image).tolist() == [256, 256]
+    counts = train.amplitudes[[3, 300]].astype(float) ** 2
+    expected = clean_counts(train, [3, 300])
+    np.testing.assert_allclose(counts.sum(axis=(1, 2)), expected.sum(axis=(1, 2)), rtol=0.01)
+    assert np.corrcoef(counts[1].ravel(), expected[1].ravel())[0, 1] > 0.99
+
+
+def test_counts_are_whole_numbers(datasets):
+    for data in datasets.values():
+        counts = np.asarray(data.amplitudes, float) ** 2
+        np.testing.assert_allclose(counts, np.round(counts), atol=0.02)
+        assert counts.max() > 1000
+
+
+def test_counts_are_poisson_about_the_reference(datasets):
+    train = datasets["train"]
+    patterns = range(0, len(train.positions), 5)
+    expected = clean_counts(train, patterns)
+    counts = np.round(train.amplitudes[np.array(patterns)].astype(float) ** 2)
+    bright = expected > 20
+    deviate = (counts[bright] - expected[bright]) / np.sqrt(expected[bright])
+    assert bright.sum() > 1000
+    assert abs(deviate.mean()) < 0.1
+    assert deviate.std() == pytest.approx(1, abs=0.08)
+
+
+@pytest.mark.parametrize("nphotons", [1e4, 1e9])
+def test_mean_energy_of_the_training_scan_is_nphotons(small_config, nphotons):
+    train = simulate(small_config(nphotons=nphotons, probe=ZonePlateProbe()))["train"]
+    assert train.photon_scale**2 * energies(train).mean() == pytest.approx(nphotons, rel=1e-5)
+    counted = np.sum(np.asarray(train.amplitudes, float) ** 2, axis=(1, 2))
+    noise = np.sqrt(nphotons / len(counted))
+    assert abs(counted.mean() - nphotons) < 5 * noise + 1e-5 * nphotons
+
+
+def test_another_probe_for_the_test_scan_alone(small_config, datasets):
+    """The photon scale stays that of training; the training scan knows nothing of the other probe."""
+    changed = simulate(small_config(test_probe=IdealDiskProbe(diameter_px64=30.0)))
+    for role in ("train", "val"):
+        assert_same(changed[role], datasets[role])
+    np.testing.assert_array_equal(changed["test"].objects, datasets["test"].objects)
+    assert changed["test"].photon_scale == datasets["test"].photon_scale
+    light = [np.sum(np.abs(changed[role].probe) ** 2) for role in ("train", "test")]
+    assert light[1] > 1.5 * light[0]
+    assert energies(changed["test"]).mean() > 1.5 * energies(changed["train"]).mean()
+
+
+def test_photon_scale_is_the_same_for_all_roles(datasets):
+    assert len({data.photon_scale for data in datasets.values()}) == 1
+
+
+def test_roles_share_no_object_and_no_pattern(datasets):
+    objects = [datasets[role].objects[0] for role in ROLES]
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        assert abs(np.corrcoef(np.abs(objects[a]).ravel(), np.abs(objects[b]).ravel())[0, 1]) < 0.9
+    patterns = np.concatenate(
+        [data.amplitudes[:].reshape(len(data.positions), -1) for data in datasets.values()]
+    )
+    assert len(np.unique(patterns, axis=0)) == len(patterns)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"nimgs_train": 2},
+        {"max_groups_train": 5},
+        {"model": UNetModel()},
+        {"nphotons": 1e4},
+        {"batch_size": 2},
+    ],
+    ids=lambda c: next(iter(c)),
+)
+def test_the_test_object_does_not_depend_on_training(datasets, small_config, changes):
+    changed = simulate(small_config(**changes))
+    for role in ("val", "test"):
+        np.testing.assert_array_equal(changed[role].objects, datasets[role].objects)
+        np.testing.assert_array_equal(changed[role].groups, datasets[role].groups)
+    np.testing.assert_array_equal(changed["train"].objects[0], datasets["train"].objects[0])
+
+
+def test_the_model_changes_no_data_at_all(datasets, small_config):
+    for role, data in simulate(small_config(model=UNetModel(), mae_weight=0.0, nll_weight=1.0)).items():
+        assert_same(data, datasets[role])
+
+
+def test_same_seed_same_data_and_the_global_generators_stay_untouched(datasets, small_config):
+    numpy_state, python_state = np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
+    tf.random.set_seed(3)
+    first = tf.random.uniform(()).numpy()
+    tf.random.set_seed(3)
+    again = simulate(small_config())
+    assert tf.random.uniform(()).numpy() == first
+    np.testing.assert_array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
+    assert random.getstate() == python_state
+    for role in ROLES:
+        assert_same(again[role], datasets[role])
+
+
+def test_another_seed_gives_other_objects_and_draws(datasets, small_config):
+    other = simulate(small_config(seed=1))
+    for role in ROLES:
+        assert np.abs(other[role].objects - datasets[role].objects).max() > 0.1
+    assert not np.array_equal(other["train"].positions, datasets["train"].positions)
+
+
+def test_streams_are_independent():
+    first = {
+        child_rng(seed, role, image, stream).integers(1 << 62)
+        for seed in (0, 1)
+        for role in ROLES
+        for image in (0, 1)
+        for stream in ("object", "jitter", "noise", "draw")
+    }
+    assert len(first) == 2 * 3 * 2 * 4
+
+
+def test_noise_is_drawn_anew_for_every_image_role_and_seed(dataset_of):
+    flat = dataset_of(
+        np.zeros((2, 2)), [[0], [1]], image=[0, 1], amplitudes=np.full((2, 16, 16), 10, np.float32)
+    )
+    noise = [
+        pattern
+        for seed in (0, 1)
+        for role in ROLES
+        for pattern in _add_counting_noise(flat, 1.0, seed, role).amplitudes[:].reshape(2, -1)
+    ]
+    correlation = np.corrcoef(noise) - np.eye(12)
+    assert np.abs(correlation).max() < 0.35
+
+
+def test_validation_is_one_image_with_its_own_limit(small_config):
+    val = simulate(small_config(nimgs_train=2, train=TrainConfig(val_groups=1000)))["val"]
+    assert val.n_images == 1 and val.n_groups == 64
+
+
+def test_set_phi_off_gives_real_objects(small_config):
+    assert np.all(simulate(small_config(set_phi=False))["test"].objects.imag == 0)
+
+
+def test_jitter_moves_the_patches_that_are_measured(small_config):
+    data = simulate(small_config(scan=ScanConfig(1.0), nphotons=1e8))["train"]
+    fraction = data.positions - np.round(data.positions)
+    assert np.abs(fraction).max() > 0.3
+    expected = clean_counts(data, [0, 7])
+    counts = data.amplitudes[[0, 7]].astype(float) ** 2
+    bright = expected > 1000
+    np.testing.assert_allclose(counts[bright], expected[bright], rtol=0.2)
+    assert data.region_size > 36
+
+
+@pytest.mark.parametrize("probe", [IdealDiskProbe(), ZonePlateProbe()], ids=lambda p: p.KIND)
+def test_noise_free_amplitudes_by_the_references(probe):
+    rng = np.random.default_rng(4)
+    truth = reference.random_complex(rng, (51, 51)).astype(np.complex64)
+    light = make_probe(probe, 32)
+    positions = np.array([[0, 0], [19, 19], [3, 18], [0.5, 18.75], [18.999, 0.001]], np.float32)
+    found = noise_free_amplitudes(truth, light, positions)
+    expected = reference.exact_diffraction(truth, positions, light)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=2e-5 * expected.max())
+
+
+def test_noise_free_amplitudes_in_more_than_one_chunk():
+    rng = np.random.default_rng(4)
+    truth = reference.random_complex(rng, (30, 30)).astype(np.complex64)
+    light = reference.random_complex(rng, (8, 8)).astype(np.complex64)
+    positions = np.stack([np.arange(CHUNK + 3) % 22, np.arange(CHUNK + 3) % 21], -1).astype(np.float32)
+    found = noise_free_amplitudes(truth, light, positions)
+    last = [0, CHUNK - 1, CHUNK, CHUNK + 2]
+    np.testing.assert_allclose(found[last], reference.diffraction(truth, positions[last], light), atol=1e-3)

@@ -1,0 +1,200 @@
+"""Stopping by signals, in fresh processes: wherever the main thread is, the process ends, and at once."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from helpers.cli import ROOT
+
+from ptycho.training.interrupt import SIGNALS, StopRequest, remove_traces
+
+BEGIN = f"""
+import hashlib, os, sys, time, weakref
+sys.path.insert(0, {str(ROOT)!r})
+from ptycho.training import interrupt
+
+class Thing: pass
+
+def ready():
+    print("ready", flush=True)
+
+def forever():
+    ready()
+    while True: pass
+
+stop = interrupt.StopRequest()
+stop.farewell = lambda: "farewell"
+with stop:
+"""
+SAYS = "stopping after this step; a second signal stops at once\n"
+AT_ONCE_S = 5.0  # on a machine where many tests run; a hundredth of a second on an idle one
+
+BUSY = {
+    "asleep": "ready(); time.sleep(60)",
+    "in C, which released the GIL": "ready(); hashlib.pbkdf2_hmac('sha512', b'', b'', 2_000_000_000)",
+    "in Python": "forever()",
+    "under a bare except": """
+while True:
+    try: forever()
+    except BaseException: pass
+""",
+    "in __del__": """
+Thing.__del__ = lambda self: forever()
+thing = Thing()
+del thing
+time.sleep(60)
+""",
+    "in a callback of weakref": """
+thing = Thing()
+watched = weakref.WeakKeyDictionary({thing: 1})
+alarm = weakref.ref(thing, lambda _: forever())
+del thing
+time.sleep(60)
+""",
+    "stuck in a write to stderr": "ready(); sys.stderr.write('x' * 10**6)",
+    "between two blocks that defer": """
+with stop.deferred(): pass
+ready()
+time.sleep(60)
+""",
+    "with a cleanup that fails": "stop.cleanup = lambda: 1 / 0; forever()",
+}
+
+
+def programs(text, count):
+    """Start programs whose lines run where signals are heard, and wait until they are ready."""
+    code = BEGIN + "".join(f"    {line}\n" for line in text.strip().splitlines())
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    started = [subprocess.Popen([sys.executable, "-c", code], **pipes) for _ in range(count)]
+    for process in started:
+        assert process.stdout.readline() == "ready\n", process.communicate()
+    return started
+
+
+def program(text):
+    return programs(text, 1)[0]
+
+
+def ended(process, number):
+    """Exit code, stdout and stderr of a process that gets a signal and must end at once."""
+    began = time.monotonic()
+    process.send_signal(number)
+    try:
+        process.wait(30)
+        seconds = time.monotonic() - began
+        out, err = process.communicate()
+    finally:
+        process.kill()
+    assert seconds < AT_ONCE_S
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+@pytest.mark.parametrize("text", BUSY.values(), ids=BUSY)
+def test_a_signal_ends_the_process_wherever_it_is(text, number):
+    code, out, err = ended(program(text), number)
+    assert (code, out) == (128 + number, "")
+    if "stderr.write" not in text:  # where nobody can be told
+        assert err == f"stopped by {number.name}\nfarewell\n"
+
+
+def test_a_cleanup_that_hangs_is_ended_by_the_kernel():
+    process = program("interrupt.PATIENCE_S = 1; stop.cleanup = lambda: time.sleep(60); forever()")
+    code, _, err = ended(process, signal.SIGTERM)
+    assert code == -signal.SIGALRM and err == "stopped by SIGTERM\nfarewell\n"
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+def test_a_block_that_defers_decides_where_it_stops(number):
+    text = """
+stop.cleanup = lambda: print("cleaned", flush=True)
+with stop.deferred():
+    ready()
+    while stop.signum is None: time.sleep(0.01)
+    print("finishing", flush=True)
+    stop.check()
+print("never")
+"""
+    code, out, err = ended(program(text), number)
+    assert (code, out) == (128 + number, "finishing\ncleaned\n")
+    assert err == f"{SAYS}stopped by {number.name}\nfarewell\n"
+
+
+@pytest.mark.parametrize("end", ["pass", "raise ValueError", "sys.exit(3)"])
+def test_a_block_that_defers_stops_at_its_end_at_the_latest(end):
+    text = f"""
+with stop.deferred():
+    ready()
+    while stop.signum is None: time.sleep(0.01)
+    {end}
+print("never")
+"""
+    code, out, err = ended(program(text), signal.SIGTERM)
+    assert (code, out, err) == (143, "", f"{SAYS}stopped by SIGTERM\nfarewell\n")
+
+
+@pytest.mark.parametrize("second", SIGNALS, ids=lambda number: number.name)
+@pytest.mark.parametrize("text", [BUSY["in C, which released the GIL"], "forever()"], ids=["C", "Python"])
+def test_a_second_signal_ends_it_at_once(text, second):
+    process = program(f"with stop.deferred(): {text}")
+    process.send_signal(signal.SIGINT)
+    assert process.stderr.readline() == SAYS
+    code, out, err = ended(process, second)
+    assert (code, out) == (128 + second, "")
+    assert err == f"stopped by {second.name}\nfarewell\n"
+
+
+def test_no_signal_is_lost_where_deferring_begins_or_ends():
+    """Programs that do nothing but begin and end it; whichever side hears the signal must act on it."""
+    text = """
+ready()
+while True:
+    with stop.deferred():
+        for _ in range(20): stop.check()
+"""
+    for number, process in zip(SIGNALS * 3, programs(text, 6), strict=True):
+        code, out, err = ended(process, number)
+        assert (code, out) == (128 + number, "")
+        assert err.removeprefix(SAYS) == f"stopped by {number.name}\nfarewell\n"
+
+
+def test_a_burst_of_signals():
+    process = program("with stop.deferred(): forever()")
+    for _ in range(100):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.001)  # or else they would be one
+    code, _, err = ended(process, signal.SIGTERM)
+    assert code in (130, 143) and err.endswith("farewell\n") and err.count("farewell") == 1
+
+
+def test_afterwards_everything_is_as_before():
+    before = [signal.getsignal(number) for number in SIGNALS], threading.enumerate()
+    with StopRequest() as stop:
+        assert signal.getsignal(signal.SIGINT) != before[0][0]
+        assert len(threading.enumerate()) == len(before[1]) + 1
+    assert ([signal.getsignal(number) for number in SIGNALS], threading.enumerate()) == before
+    assert signal.set_wakeup_fd(-1) == -1
+    assert stop.signum is None
+    stop.check()
+
+
+def test_what_this_process_would_leave_behind(tmp_path):
+    own, other = os.getpid(), os.getpid() + 1
+    below = tmp_path / "pinn" / "checkpoints"
+    for folder in (below, tmp_path / f".staging.{own}.tmp" / "deep", tmp_path / f".staging.{other}.tmp"):
+        folder.mkdir(parents=True)
+    names = [f".a.npz.{own}.tmp", f".a.npz.{other}.tmp", "a.npz", f"{own}.tmp"]
+    for name in names:
+        (below / name).write_text("")
+        (tmp_path / f".staging.{own}.tmp" / "deep" / name).write_text("")
+    for holder, stays in ((other, True), (own, False)):
+        (tmp_path / ".lock").write_text(f"{holder}\n")
+        remove_traces(tmp_path)
+        assert (tmp_path / ".lock").exists() == stays
+    assert sorted(path.name for path in below.iterdir()) == sorted(names[1:])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f".staging.{other}.tmp", "pinn"]
+    remove_traces(tmp_path / "none")

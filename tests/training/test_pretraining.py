@@ -1,0 +1,216 @@
+"""Pretraining: going on with it, what it learns, its configuration and its script."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.cli import ROOT
+from helpers.pretraining import config_of
+
+import ptycho
+from ptycho.config import TrainConfig, UnrolledModel
+from ptycho.config.mapping import from_mapping, to_mapping
+from ptycho.config.pretrain_config import MaterialsConfig, PretrainConfig
+from ptycho.networks.losses import object_error
+from ptycho.networks.weights import get_weights
+from ptycho.training.checkpoint import Checkpoints
+from ptycho.training.interrupt import Stopped, StopRequest
+from ptycho.training.pretraining import Pretraining, form_name, geometry_of_form
+from workflows.pretrain import lasting
+
+SCRIPT = ROOT / "scripts" / "pretrain.py"
+
+
+# ---- the training
+
+
+class StopAfter(StopRequest):
+    """A signal that comes during step ``steps``, counted from one."""
+
+    def __init__(self, steps):
+        super().__init__()
+        self.left = steps
+
+    def check(self):
+        self.left -= 1
+        if self.left == 1:
+            self.signum = 15
+        elif self.left < 1:
+            super().check()
+
+
+def checkpoints_of(config, folder):
+    return Checkpoints(folder, to_mapping(config), 1e9)
+
+
+def test_an_interrupted_training_ends_as_one_that_was_not(tmp_path, monkeypatch):
+    """Bit for bit; however its steps are divided into rows, which hold geometric means."""
+    config = config_of("group", "single", model=UnrolledModel(stages=1, width=4, misfit=True))
+    through = Pretraining(config, None, StopRequest())
+    monkeypatch.setattr("ptycho.training.pretraining.ROW", 1)
+    errors = [
+        {name: row[name] for name in map(form_name, config.forms) if row[name] >= 0}
+        for row in through.run().rows
+    ]
+    assert len(errors) == 12
+    monkeypatch.setattr("ptycho.training.pretraining.ROW", 4)
+    with pytest.raises(Stopped):
+        Pretraining(config, checkpoints_of(config, tmp_path), StopAfter(6)).run()
+    assert [path.name for path in tmp_path.iterdir()] == ["epoch00001-step0000002.npz"]
+    again = Pretraining(config, checkpoints_of(config, tmp_path), StopRequest())
+    history = again.run()
+    np.testing.assert_equal(get_weights(again.network), get_weights(through.network))
+    assert [(row["epoch"], row["step"]) for row in history.rows] == [(1, 4), (2, 8), (3, 12)]
+    for k, row in enumerate(history.rows):
+        for form in config.forms:
+            name = form_name(form)
+            found = [losses[name] for losses in errors[4 * k : 4 * k + 4] if name in losses]
+            expected = np.prod(found) ** (1 / len(found)) if found else -1
+            assert row[name] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_shorter_training_is_the_longer_one_but_for_its_end(tmp_path, monkeypatch):
+    """Also where it was meant to be the longer one: interrupted, made shorter, and gone on with."""
+    monkeypatch.setattr("ptycho.training.pretraining.ROW", 1)
+    longer = config_of("single", model=UnrolledModel(stages=1, width=4), horizon=14)
+    shorter = replace(longer, steps=8)
+    rows, fewer = (Pretraining(config, None, StopRequest()).run().rows for config in (longer, shorter))
+    rate = TrainConfig().learning_rate
+    assert [row["learning_rate"] for row in fewer[:7]] == [row["learning_rate"] for row in rows[:7]]
+    assert fewer[7]["learning_rate"] < 0.01 * rate < 0.3 * rate < rows[7]["learning_rate"]
+    assert [row["N16_C1"] for row in fewer[:7]] == [row["N16_C1"] for row in rows[:7]]
+    kept = {"horizon": 14}  # all that the checkpoints are to compare
+    with pytest.raises(Stopped):
+        Pretraining(longer, Checkpoints(tmp_path, kept, 1e9), StopAfter(5)).run()
+    again = Pretraining(shorter, Checkpoints(tmp_path, kept, 1e9), StopRequest())
+    assert [row["N16_C1"] for row in again.run().rows] == [row["N16_C1"] for row in fewer]
+
+
+def test_what_a_training_keeps_to_the_end():
+    settings = to_mapping(config_of(steps=12))
+    for changed in ({"steps": 9, "horizon": 12}, {"group_size": 3}, {"batch_size": 1}):
+        assert lasting(to_mapping(replace(config_of(steps=12), **changed))) == lasting(settings)
+    for changed in ({"steps": 9}, {"horizon": 13}, {"seed": 1}):
+        assert lasting(to_mapping(replace(config_of(steps=12), **changed))) != lasting(settings)
+
+
+def test_seeds_make_the_weights():
+    one, again, other = (
+        get_weights(Pretraining(config_of(seed=seed), None, StopRequest()).network) for seed in (0, 0, 1)
+    )
+    np.testing.assert_equal(again, one)
+    assert any(np.abs(one[name] - other[name]).max() > 0.01 for name in one)
+
+
+def test_forms_have_names_and_sizes_of_their_own():
+    forms = config_of().forms
+    assert [form_name(form) for form in forms] == ["N16_C3", "N16_C1", "N16_C2_K2"]
+    sizes = [(g.N, g.region_size, g.group_size, g.support) for g in map(geometry_of_form, forms)]
+    assert sizes == [(16, 22, 3, 16), (16, 18, 1, 16), (16, 20, 2, 16)]
+    assert all(g.exact and g.masked for g in map(geometry_of_form, forms))
+
+
+def test_a_training_lowers_the_error_of_examples_that_it_has_not_seen(within):
+    """Untrained, the network is the bare iteration."""
+    config = config_of(
+        "group",
+        steps=150,
+        train=TrainConfig(learning_rate=6e-3, warmup_fraction=0.05),
+        model=UnrolledModel(stages=1, width=8, misfit=True),
+        materials=MaterialsConfig(phase_rad=(0.5, 0.6), bright=0.0, unrelated=0.0),
+        objects={"grains": {"size": [4, 6]}},
+        probes={"zone_plate": {"diameter": [0.5, 0.5], "reach": [0.3, 0.3], "stop": [0.2, 0.2]}},
+    )
+    training = Pretraining(config, None, StopRequest())
+    (form,) = config.forms
+    unseen = [training.examples.drawn(form, np.random.default_rng([1, k])) for k in range(8)]
+
+    def errors():
+        every = [
+            (training.network(*(batch[key] for key in ("x", "offsets", "probe", "start"))), batch)
+            for batch in unseen
+        ]
+        return np.concatenate(
+            [object_error(found, batch["target"], batch["light"]) for found, batch in every]
+        )
+
+    before = errors()
+    training.run()
+    after = errors()
+    within("error after a pretraining, of that before", np.mean(after) / np.mean(before), below=0.95)
+    within("errors of new examples", np.abs(training.new_errors(form, 8) / after - 1).max(), below=1e-3)
+
+
+# ---- configuration
+
+
+def test_a_configuration_is_as_it_was_stored():
+    config = config_of()
+    stored = json.loads(json.dumps(to_mapping(config)))
+    assert isinstance(from_mapping(stored), PretrainConfig)
+    assert to_mapping(from_mapping(stored)) == to_mapping(config)
+    assert from_mapping(stored).forms == config.forms
+
+
+# ---- the script
+
+TINY = (
+    *("steps=3", "maps=2", "map_side=40", "model.stages=1", "model.width=4", "xla.compile=false"),
+    *("batches.four.N=16", "batches.four.batch=2", "batches.four.reach=5", "batches.single.N=16"),
+    *("~batches.many", "~batches.large", "~batches.large_single", "~batches.modes"),
+)
+
+
+def test_a_pretraining_through_the_command_line(tmp_path, in_process):
+    """Its network is loaded as that of any run, and reconstructs scans of other sizes."""
+    code, _, err = in_process(SCRIPT, *TINY, "output_dir=run")
+    assert code == 0, err
+    run = tmp_path / "run"
+    expected = {"config.yaml", "manifest.json", "metrics.json", "run.log", "pinn"}
+    assert expected <= {path.name for path in run.iterdir()}
+    model = ptycho.load_model(run)
+    assert isinstance(model.config, PretrainConfig) and model.config.steps == 3
+    description = json.loads((run / "pinn" / "model.json").read_text())
+    assert description["complete"] and description["parameters"] == sum(
+        w.size for w in weights_in(run).values()
+    )
+    rng = np.random.default_rng(0)
+    row, col = np.mgrid[:32, :32] - 16
+    probe = np.exp(-(row**2 + col**2) / 60 + 0.01j * row * col)
+    offsets = np.array([[-3.5, 1.0], [2.0, -2.5]], np.float32)
+    regions = model.predict(np.sqrt(rng.poisson(20.0, (3, 2, 32, 32))), offsets, probe, photon_scale=10.0)
+    assert regions.shape == (3, 39, 39) and np.isfinite(regions).all() and np.abs(regions).max() > 0
+    single = model.predict(np.sqrt(rng.poisson(20.0, (2, 16, 16))), probe=model.probe)
+    assert single.shape == (2, 16, 16) and np.isfinite(single).all()
+    code, _, err = in_process(SCRIPT, "resume=run")
+    assert code == 0 and "is finished; nothing is left to do" in err
+
+
+def weights_in(run):
+    with np.load(run / "pinn" / "weights.npz") as archive:
+        return dict(archive)
+
+
+def test_help_lists_the_keys(in_process):
+    code, out, _ = in_process(SCRIPT, "--help")
+    assert code == 0
+    for word in ("steps", "probes", "objects", "materials", "measurement", "batches", "resume"):
+        assert word in out
+
+
+@pytest.mark.parametrize(
+    "override, message",
+    [
+        ("horizon=9", r"error: horizon=9: must be null, or at least steps = 13000"),
+        ("steps=0", r"error: steps=0: must be from 1 to 100000000"),
+        ("probes.disk.diameter=[0.9,1]", r"error: probes.disk.diameter=[0.9, 1]: must be [low, high] within"),
+        ("+objects.clouds.blur=[1,2]", r"error: objects.clouds.blur=[1, 2]: must be left out; known are"),
+        ("map_side=10", r"error: map_side=10: must be at least"),
+        ("model=unet", r"error: model=unet: must be an unrolled network"),
+    ],
+)
+def test_a_bad_value_is_one_line(override, message, in_process, tmp_path):
+    code, _, err = in_process(SCRIPT, override, "output_dir=run")
+    assert code == 2 and len(err.splitlines()) == 1 and err.startswith(message)
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,292 @@
+"""The inference script: on a run's own dataset and on published files, with and without the truth."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import yaml
+from helpers.cli import INFER, files, fresh
+from test_readers import N, published, spot
+
+from ptycho.config import ConfigError, ZonePlateProbe
+from ptycho.readers import load_dataset
+from ptycho.readers.own import to_arrays
+from ptycho.scan.probe import make_probe
+from workflows.infer_config import InferConfig, plan
+
+TEST = "datasets/N32/gs2/test.npz"
+MODELS = ("pinn", "baseline")
+
+
+@pytest.fixture
+def infer(in_process, tmp_path):
+    """``infer(*overrides)`` runs the script and returns the folder of results and what it said."""
+
+    def run(*overrides, code=0, out=tmp_path / "out", **settings):
+        found, stdout, err = in_process(INFER, *overrides, f"output_dir={out}", **settings)
+        assert (found, stdout) == (code, ""), err
+        return out, err
+
+    return run
+
+
+def strict(path):
+    return json.loads(path.read_text(), parse_constant=lambda text: pytest.fail(f"{path} holds {text}"))
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def run(arrays, name="data.npz"):
+        np.savez_compressed(tmp_path / name, **arrays)
+        return tmp_path / name
+
+    return run
+
+
+def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
+    out, err = infer(f"run={trained_run}", f"data={trained_run / TEST}")
+    names = {
+        "config.yaml",
+        "manifest.json",
+        "metrics.json",
+        "run.log",
+        "files.json",
+        "visuals/compare_amp_phase.png",
+        "visuals/frc_curves.png",
+        *(f"visuals/{kind}_{name}.png" for name in MODELS for kind in ("amp_phase", "amp_phase_error")),
+        *(f"recons/{name}/recon.npz" for name in ("gt", *MODELS)),
+    }
+    found, theirs = files(out), files(trained_run)
+    assert set(found) == names
+    for name in MODELS:
+        assert found[f"recons/{name}/recon.npz"] == theirs[f"recons/{name}/recon.npz"]
+    scores = strict(trained_run / "metrics.json")
+    for name in MODELS:
+        scores[name]["stitching"] = {"probe": scores[name]["stitching"]["probe"]}  # inference has one
+    assert strict(out / "metrics.json") == scores
+    assert "the file has the probe that the network was trained with" in err
+    manifest = strict(out / "manifest.json")
+    assert (manifest["patterns"], manifest["groups"], manifest["flags"]) == (512, 128, [])
+    assert set(manifest["patterns_per_s"]) == set(manifest["weights_sha256"]) == set(MODELS)
+    phases = {"reading", "compilation", "inference", "stitching", "writing", "scoring", "drawing", "total"}
+    assert set(manifest["timings_s"]) == phases
+    assert yaml.safe_load((out / "config.yaml").read_text()) == {
+        "run": str(trained_run),
+        "data": str(trained_run / TEST),
+        "models": list(MODELS),
+        "stitch": {"method": "probe", "passes": 10},
+        "batch_size": 4,
+        "group_size": None,
+        "output_dir": str(out),
+        "overwrite": False,
+    }
+    assert (out / "run.log").read_text().count("patterns/s, stitching included") == 2
+
+
+def test_refined_stitching_as_the_run_has_it_and_with_more_passes(infer, trained_run, within):
+    asked = (f"run={trained_run}", f"data={trained_run / TEST}", "models=[pinn]", "stitch=refined")
+    out, _ = infer(*asked)
+    ours, theirs = (strict(folder / "metrics.json")["pinn"]["stitching"] for folder in (out, trained_run))
+    assert ours == {"refined": theirs["refined"]}
+    within("SSIM gained by refinement", theirs["refined"]["ssim"][0] - theirs["probe"]["ssim"][0], above=0.0)
+    out, _ = infer(*asked, "stitch.passes=9", "overwrite=true")
+    more = strict(out / "metrics.json")["pinn"]["stitching"]["refined"]
+    assert more != theirs["refined"]
+
+
+def test_without_the_truth_nothing_is_scored(infer, trained_run, saved):
+    arrays = to_arrays(load_dataset(trained_run / TEST))
+    del arrays["objects"]
+    choice = ("models=[pinn]", "stitch=grid", "batch_size=50")
+    out, err = infer(f"run={trained_run}", f"data={saved(arrays)}", *choice)
+    assert "the file has no true objects: no scores" in err
+    assert set(files(out)) == {
+        *("config.yaml", "manifest.json", "run.log", "files.json"),
+        *("visuals/amp_phase_pinn.png", "recons/pinn/recon.npz"),
+    }
+    with np.load(out / "recons/pinn/recon.npz") as recon:
+        assert set(recon.files) == {"object", "amp", "phase", "mask"}
+        assert recon["mask"].sum(axis=(1, 2)).tolist() == [64 * 64] * 2  # 8 × 8 squares of side 8
+
+
+def test_every_pattern_with_its_nearest_ones(infer, trained_run, within):
+    """Groups of three that overlap: better covered than the file's groups of four."""
+    out, err = infer(f"run={trained_run}", f"data={trained_run / TEST}", "models=[pinn]", "group_size=3")
+    manifest = strict(out / "manifest.json")
+    assert (manifest["patterns"], manifest["groups"]) == (512, 512) and "512 patterns in 128 groups" in err
+    found, theirs = (strict(folder / "metrics.json")["pinn"]["ssim"][0] for folder in (out, trained_run))
+    within("SSIM in groups of three, above that of four", found - theirs, above=-0.05)
+    assert yaml.safe_load((out / "config.yaml").read_text())["group_size"] == 3
+
+
+# ---- doubts
+
+
+def test_a_far_probe_is_flagged_and_both_are_named(infer, trained_run, saved):
+    data = load_dataset(trained_run / TEST)
+    far = make_probe(ZonePlateProbe(), N)
+    out, err = infer(f"run={trained_run}", f"data={saved(to_arrays(data) | {'probe': far})}", "models=[pinn]")
+    warning = next(line for line in err.splitlines() if "far from the training's" in line)
+    for probe in (far, data.probe):
+        across = 2 * radius_of(probe)
+        assert f"({across:.1f} pixels across" in warning
+    metrics, manifest = strict(out / "metrics.json"), strict(out / "manifest.json")
+    assert "probe_far_from_training" in metrics["pinn"]["flags"] and manifest["flags"]
+    assert set(manifest["flags"]) <= set(metrics["conventions"])
+
+
+def radius_of(probe):
+    """Of the centred circle that holds 90 % of a probe's energy, by growing circles."""
+    distance = np.hypot(*(np.indices(probe.shape) - len(probe) // 2)).ravel()
+    order = np.argsort(distance, kind="stable")
+    energy = np.cumsum(np.abs(probe.ravel()[order]) ** 2)
+    return np.interp(0.9 * energy[-1], energy, distance[order])
+
+
+def test_noise_is_reconstructed_and_flagged(infer, trained_run, saved):
+    data = load_dataset(trained_run / TEST)
+    mean = data.amplitudes.statistics.mean_energy / N**2
+    noise = np.sqrt(np.random.default_rng(0).poisson(np.full(data.amplitudes.shape, mean)))
+    out, err = infer(
+        f"run={trained_run}", f"data={saved(to_arrays(data) | {'amplitudes': noise})}", "models=[pinn]"
+    )
+    assert "the patterns do not resemble the far field of the probe (correlation " in err
+    metrics = strict(out / "metrics.json")
+    assert "patterns_unlike_probe" in metrics["pinn"]["flags"]
+    assert metrics["conventions"]["patterns_unlike_probe"].startswith("the mean pattern does not resemble")
+    assert strict(out / "manifest.json")["flags"] == ["patterns_unlike_probe"]
+
+
+def test_a_scan_too_large_for_the_machine(trained_run, saved, monkeypatch, tmp_path):
+    """Before anything is written: what a batch or the objects of the scan would take."""
+    arrays = to_arrays(load_dataset(trained_run / TEST)) | {"object_size": np.asarray(11_000)}
+    del arrays["objects"], arrays["tiling"]
+    large = saved(arrays)
+    monkeypatch.setattr("ptycho.config.memory.physical_memory", lambda: 8 * 10**9)
+    for data, batch_size, most in (
+        (trained_run / TEST, 65536, r"a batch, .*: lower batch_size or group_size"),
+        (large, 4, r"the objects, 24.2 GB: give data of a smaller object_size"),
+    ):
+        asked = InferConfig(str(trained_run), str(data), output_dir="o", batch_size=batch_size)
+        with pytest.raises(ConfigError, match=rf"^memory: needs about .* while it reconstructs.* {most}"):
+            plan(asked, tmp_path / "out")
+
+
+# ---- files of the published program
+
+
+@pytest.fixture(scope="module")
+def files_of_others():
+    """Arrays of published files with one and with two images: 6 × 6 groups, 8 pixels apart."""
+    starts = [(row, col) for row in range(10, 51, 8) for col in range(10, 51, 8)]
+    objects = [spot(30, 60), spot(55, 40)]
+    axis = np.arange(N) - N // 2
+    disk = np.exp(-((np.hypot(axis[:, None], axis) / 7) ** 4))
+    return {n: published(objects[:n], disk, starts) for n in (1, 2)}, objects
+
+
+def test_published_files(infer, trained_run, saved, files_of_others):
+    arrays, objects = files_of_others[0][2], np.array(files_of_others[1])
+    truth = {"YY_full": objects[..., None].astype(np.complex64), "YY_ground_truth": np.ones((5, 5, 1))}
+    out, err = infer(f"run={trained_run}", f"data={saved(arrays | truth)}", "models=[pinn]")
+    assert "amplitudes are not counts" in err and "apart from a factor" in err
+    metrics = strict(out / "metrics.json")
+    # groups of side 36 start at 10 … 50, so their middles are at 28 … 68, and squares of side 8 tile 24 … 72
+    assert metrics["region"] == {"top": 24, "left": 24, "height": 48, "width": 48}
+    assert len(metrics["pinn"]["per_image"]) == 2 and "nan" not in metrics["pinn"]["flags"]
+    with np.load(out / "recons/pinn/recon.npz") as recon:
+        assert recon["object"].shape == (2, 96, 96)
+
+
+def test_a_part_of_the_truth_is_scored(infer, trained_run, saved, files_of_others):
+    arrays, objects = files_of_others[0][2], files_of_others[1]
+    part = objects[0][24:72, 24:72, None]
+    out, err = infer(
+        f"run={trained_run}", f"data={saved(arrays | {'YY_ground_truth': part})}", "models=[pinn]"
+    )
+    assert "the truth of part of the first object" in err
+    metrics = strict(out / "metrics.json")
+    assert metrics["region"] == {"top": 0, "left": 0, "height": 48, "width": 48}
+    assert len(metrics["pinn"]["per_image"]) == 1
+    with np.load(out / "recons/gt/recon.npz") as truth:
+        np.testing.assert_allclose(truth["object"][0], part[..., 0], atol=1e-6)
+    with np.load(out / "recons/pinn/recon.npz") as recon:
+        assert recon["object"].shape == (2, 86, 86)  # the last patches end at 50 + 4 + 32
+
+
+@pytest.mark.parametrize("stitch", ["probe", "refined"])
+def test_units_of_published_files_do_not_matter(infer, trained_run, saved, files_of_others, tmp_path, stitch):
+    arrays = files_of_others[0][1]
+    scaled = arrays | {"probeGuess": 50j * arrays["probeGuess"], "diffraction": arrays["diffraction"] / 8}
+    recons = []
+    for k, content in enumerate((arrays, scaled)):
+        choice = (f"run={trained_run}", f"data={saved(content, f'{k}.npz')}", "models=[pinn]")
+        out, err = infer(*choice, f"stitch={stitch}", out=tmp_path / f"out{k}")
+        assert "photon noise" not in err
+        with np.load(out / "recons/pinn/recon.npz") as recon:
+            recons.append(recon["object"])
+    assert 0.1 < np.abs(recons[0]).max() < 3
+    np.testing.assert_allclose(np.abs(recons[1]), np.abs(recons[0]), rtol=1e-2, atol=1e-3)
+
+
+def test_the_runs_probe_stands_in(infer, trained_run, saved, files_of_others):
+    arrays = dict(files_of_others[0][1])
+    del arrays["probeGuess"]
+    _, err = infer(f"run={trained_run}", f"data={saved(arrays)}", "models=[pinn]")
+    assert "the file has no probe; the run's is used" in err
+
+
+def test_a_single_group(infer, trained_run, saved):
+    data = load_dataset(trained_run / TEST)
+    arrays = to_arrays(data) | {"groups": data.groups[:1]}
+    out, _ = infer(f"run={trained_run}", f"data={saved(arrays)}", "models=[pinn]")
+    with np.load(out / "recons/pinn/recon.npz") as recon:
+        assert recon["mask"][0].any() and not recon["mask"][1].any()
+
+
+def test_a_sweep_over_files(infer, trained_run, tmp_path):
+    for name in ("a.npz", "b.npz"):
+        shutil.copy(trained_run / TEST, tmp_path / name)
+    out, err = infer("-m", f"run={trained_run}", f"data={tmp_path}/a.npz,{tmp_path}/b.npz", "models=[pinn]")
+    jobs = sorted(path.name[0] for path in out.iterdir())
+    assert jobs == ["0", "1"] and "job 2 of 2" in err
+    assert all((job / "metrics.json").exists() for job in out.iterdir())
+
+
+def test_folders_of_sweeps_need_no_quotes(infer, trained_run, tmp_path):
+    moved = tmp_path / "0_gridsize=2,seed=0"
+    shutil.copytree(trained_run, moved, ignore=shutil.ignore_patterns("recons", "visuals"))
+    out, _ = infer(f"run={moved}", f"data={moved / TEST}", "models=[pinn]")
+    assert (out / "metrics.json").exists()
+
+
+def test_weights_of_another_network_end_before_anything_is_written(infer, trained_run, tmp_path):
+    moved = tmp_path / "moved"
+    shutil.copytree(trained_run, moved, ignore=shutil.ignore_patterns("recons", "visuals"))
+    text = (moved / "config.yaml").read_text()
+    (moved / "config.yaml").write_text(text.replace("stages: 2", "stages: 3"))
+    out, err = infer(f"run={moved}", f"data={moved / TEST}", code=2)
+    assert "moved/pinn: weights do not belong to this network: " in err.splitlines()[-1]
+    assert not out.exists()
+
+
+RUN_AND_TELL = """
+import runpy, sys
+sys.argv = sys.argv[1:]
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+except SystemExit as stop:
+    print(stop.code, "tensorflow" in sys.modules)
+"""
+
+
+def test_mistakes_are_answered_before_tensorflow_is_imported(trained_run, tmp_path):
+    done = fresh(tmp_path, "-c", RUN_AND_TELL, INFER, f"run={trained_run}", "data=no.npz")
+    assert done.stdout.split() == ["2", "False"], done.stdout + done.stderr
+    assert done.stderr == "error: no.npz: no such file\n" and not list(tmp_path.iterdir())
+
+
+def test_the_plan_needs_no_probe_of_another_size(trained_run):
+    job = plan(InferConfig(str(trained_run), str(trained_run / TEST), output_dir="o"), trained_run / "other")
+    assert job.data.shape == (512, N, N) and job.stitch.method == "probe" and job.batch_size == 4

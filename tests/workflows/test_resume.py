@@ -1,0 +1,525 @@
+"""Interrupted runs: continued to the very same end, from wherever they were stopped or killed."""
+
+import contextlib
+import csv
+import errno
+import json
+import os
+import re
+import resource
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.cli import INFER, ROOT, SCRIPT, TINY, files
+from test_config import composed
+
+from ptycho import config as cfg
+from ptycho.config import ConfigError, RunConfig, TrainConfig
+from ptycho.files.atomic import WriteError
+from ptycho.files.lock import locked
+from ptycho.networks.weights import get_weights
+from ptycho.run.folder import RunFolder
+from ptycho.run.network import write_network
+from ptycho.scan.dataset import Dataset
+from ptycho.training import loop
+from ptycho.training.checkpoint import Checkpoints, digest, load
+from ptycho.training.interrupt import Stopped, StopRequest
+from ptycho.training.loop import NonFiniteLossError, Trainer, train
+from workflows.config import resumed_config
+from workflows.infer import staged
+from workflows.train_network import restored
+
+# ---- training, continued
+
+
+class Valley(keras.Model):
+    """Two weights and a loss that depends on the order of the batches: each sees its own data."""
+
+    def __init__(self):
+        super().__init__(name="valley")
+        self.a = self.add_weight(shape=(3,), initializer="zeros", name="a")
+        self.b = self.add_weight(shape=(), initializer="ones", name="b")
+        self.built = True
+
+    def losses_of(self, batch, probe, normalisation):
+        level = tf.reduce_mean(batch["x"]) * self.b
+        return {"loss": tf.reduce_mean(tf.abs(self.a - [0.1, 0.2, 0.3] * level)), "level": level}
+
+
+def uneven(n_groups, seed, N=8):
+    """Single patterns of even brightness, each its own."""
+    levels = np.random.default_rng(seed).uniform(0.01, 0.1, (n_groups, 1, 1)).astype(np.float32)
+    return Dataset(
+        amplitudes=np.broadcast_to(levels, (n_groups, N, N)).copy(),
+        positions=np.stack([np.arange(n_groups), np.zeros(n_groups)], 1).astype(np.float32),
+        image=np.zeros(n_groups, np.int32),
+        groups=np.arange(n_groups, dtype=np.int32)[:, None],
+        probe=np.ones((N, N), np.complex64),
+        photon_scale=1.0,
+        object_size=N + n_groups,
+        region_size=N,
+    )
+
+
+TRAIN, VAL = uneven(13, 0), uneven(9, 1)  # three steps, two validation batches: five pauses in an epoch
+
+
+class Killed(BaseException):
+    """As if by SIGKILL: nothing is saved on the way out."""
+
+
+@pytest.fixture(autouse=True)
+def at_every_step(monkeypatch):
+    """Losses are read, and so a training may stop, after every step; no batch is made before its turn."""
+    monkeypatch.setattr(loop, "READ_S", 0.0)
+    monkeypatch.setattr(loop, "made_ahead", iter)
+
+
+def fit(checkpoints=None, stop=None, model=None, data=(TRAIN, VAL), epochs=3, **changes):
+    model = model or Valley()
+    settings = {"batch_size": 4, "learning_rate": 0.05, "seed": 0, "compile_xla": False} | changes
+    settings |= {"epochs": epochs, "checkpoints": checkpoints, "stop": stop}
+    tf.config.run_functions_eagerly(isinstance(model, Valley))  # tracing would take most of the time
+    try:
+        return model, train(model, *data, TrainConfig(), **settings)
+    finally:
+        tf.config.run_functions_eagerly(False)
+
+
+def without_times(history):
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in history.rows]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    """As a user has it: losses are read now and then, and batches are made ahead."""
+    model, history = fit()
+    assert history.rows[0]["val_loss"] != history.rows[2]["val_loss"]
+    return digest(get_weights(model)), without_times(history), history.best_epoch
+
+
+def interrupt_at(monkeypatch, method, count, action):
+    """Call ``action`` when a trainer's ``method`` is called for the ``count``-th time."""
+    real, calls = getattr(Trainer, method), []
+
+    def call(self):
+        calls.append(1)
+        if len(calls) == count:
+            action()
+        real(self)
+
+    monkeypatch.setattr(Trainer, method, call)
+
+
+def finished(folder, uninterrupted):
+    """Train on from the checkpoints in ``folder``, in what could be another process, and compare."""
+    model, history = fit(Checkpoints(folder, {}, 1e9))
+    assert (digest(get_weights(model)), without_times(history), history.best_epoch) == uninterrupted
+    return history
+
+
+@pytest.mark.parametrize("pause", [1, 2, 3, 4, 5, 8, 9, 11, 15])
+def test_stopped_at_any_step_or_validation_batch(tmp_path, monkeypatch, uninterrupted, pause):
+    stop, epoch, within = StopRequest(), (pause - 1) // 5, (pause - 1) % 5 + 1
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        interrupt_at(patch, "_pause", pause, lambda: setattr(stop, "signum", signal.SIGTERM))
+        fit(Checkpoints(tmp_path, {}, 1e9), stop)
+    newest = sorted(tmp_path.iterdir())[-1]
+    assert newest.name == f"epoch{epoch:05d}-step{min(within, 3):07d}.npz"
+    history = finished(tmp_path, uninterrupted)
+    assert all(row["seconds"] > 0 for row in history.rows) and history.checkpoint_s > 0
+
+
+@pytest.mark.parametrize("epoch", [1, 3])
+def test_stopped_at_the_end_of_an_epoch(tmp_path, monkeypatch, uninterrupted, epoch):
+    stop = StopRequest()
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        interrupt_at(patch, "_save", epoch, lambda: setattr(stop, "signum", signal.SIGINT))
+        fit(Checkpoints(tmp_path, {}, 1e9), stop)
+    assert sorted(tmp_path.iterdir())[-1].name == f"epoch{epoch:05d}-step0000000.npz"
+    finished(tmp_path, uninterrupted)
+
+
+@pytest.mark.parametrize("seconds", [0, 1e9], ids=["saved every step", "saved every epoch"])
+@pytest.mark.parametrize("pause", [1, 4, 7, 15])
+def test_killed(tmp_path, monkeypatch, uninterrupted, pause, seconds):
+    def die():
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        interrupt_at(patch, "_pause", pause, die)
+        fit(Checkpoints(tmp_path, {}, seconds))
+    finished(tmp_path, uninterrupted)
+
+
+def test_killed_again_and_again(tmp_path, monkeypatch, uninterrupted):
+    def die():
+        raise Killed
+
+    for pause in (4, 3, 2, 5, 1):
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            interrupt_at(patch, "_pause", pause, die)
+            fit(Checkpoints(tmp_path, {}, 0))
+    finished(tmp_path, uninterrupted)
+
+
+def test_a_damaged_checkpoint_costs_steps_not_the_result(tmp_path, monkeypatch, uninterrupted):
+    stop = StopRequest()
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        interrupt_at(patch, "_pause", 8, lambda: setattr(stop, "signum", signal.SIGINT))
+        fit(Checkpoints(tmp_path, {}, 0), stop)
+    _, two = sorted(tmp_path.iterdir())
+    two.write_bytes(two.read_bytes()[:-100])
+    finished(tmp_path, uninterrupted)
+    for path in tmp_path.iterdir():
+        path.write_bytes(b"")
+    finished(tmp_path, uninterrupted)
+
+
+def test_checkpoints_of_another_network_or_length_are_passed_over(tmp_path, uninterrupted, caplog):
+    fit(Checkpoints(tmp_path, {}, 1e9), epochs=5)
+    finished(tmp_path, uninterrupted)  # five epochs are more than three
+    assert "is beyond the end of the training" in caplog.text
+
+    class Hill(Valley):
+        def __init__(self):
+            super().__init__()
+            self.c = self.add_weight(shape=(), initializer="ones", trainable=False, name="c")
+
+    fit(Checkpoints(tmp_path, {}, 1e9), model=Hill())
+    caplog.clear()
+    finished(tmp_path, uninterrupted)
+    assert "weights do not belong to this network" in caplog.text
+
+
+def test_a_full_disk_does_not_stop_the_training(tmp_path, uninterrupted, caplog):
+    (tmp_path / "file").write_text("")
+    model, history = fit(Checkpoints(tmp_path / "file" / "below", {}, 0))
+    assert (digest(get_weights(model)), without_times(history)) == uninterrupted[:2]
+    assert "training goes on" in caplog.text
+
+
+def test_nan_leaves_the_last_good_checkpoint(tmp_path):
+    """The bad group is the remainder of the first epoch, and comes up in the second."""
+    data = (uneven(9, 0), uneven(4, 1))
+    last = np.random.default_rng([0, 0]).permutation(9)[8]
+    data[0].amplitudes[:][last] = np.nan  # after it was checked
+    for _ in range(2):  # the second time from the checkpoint: the same end
+        with pytest.raises(NonFiniteLossError, match=r"the loss is nan at epoch 2, step [12]") as caught:
+            fit(Checkpoints(tmp_path, {}, 0), data=data)
+        assert len(caught.value.history.rows) == 1
+        for path in tmp_path.iterdir():
+            assert load(path)[0].is_finite()
+
+
+# ---- the lock
+
+
+def test_a_folder_is_held_by_one(tmp_path):
+    run = tmp_path / "a" / "b"
+    with locked(run):
+        with pytest.raises(ConfigError, match=rf"{run}: process {os.getpid()} is writing a run"), locked(run):
+            pass
+        with locked(tmp_path / "other"):
+            pass
+    assert not list(run.iterdir())
+    with locked(run):
+        pass
+
+
+def test_the_lock_of_a_killed_process_is_no_lock(tmp_path):
+    code = (
+        f"import sys, time; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from pathlib import Path; from ptycho.files.lock import locked\n"
+        f"with locked(Path({str(tmp_path)!r})): print('held', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    with pytest.raises(ConfigError, match=f"process {process.pid} is writing"), locked(tmp_path):
+        pass
+    process.kill()
+    process.communicate()
+    with locked(tmp_path):
+        assert (tmp_path / ".lock").read_text() == f"{os.getpid()}\n"
+
+
+# ---- what the command line may say beside resume=
+
+
+def resumed(run, *overrides, **environment):
+    command = (f"resume='{run}'", *overrides)
+    return resumed_config(run, composed(*command), composed(), list(command), environment)
+
+
+STORED = RunConfig(
+    nepochs=7,
+    size=500,
+    set_phi=True,
+    probe=cfg.ZonePlateProbe(),
+    model=cfg.UnrolledModel(stages=3),
+    output_dir="elsewhere",
+    overwrite=True,
+    models=("pinn",),
+)
+AGREE = [
+    (),
+    ("nepochs=7", "set_phi=true", "model.stages=3"),
+    ("model=unrolled_fast",),
+    ("probe=zone_plate", "probe.energy_keV=8"),
+    ("experiment=gs2_curved_phase", "nepochs=7"),
+    ("output_dir=elsewhere",),
+    ("train.learning_rate=0.001", "models=[pinn]", "max_groups_train=2048"),
+]
+DIFFER = [
+    (("nepochs=8",), r"\(nepochs: 7 -> 8\)"),
+    (("seed=1", "train.learning_rate=0.1"), r"\(seed: 0 -> 1; train.learning_rate: 0.001 -> 0.1\)"),
+    (("experiment=gs2_curved_phase",), r"\(nepochs: 7 -> 3\)"),
+    (("model=unrolled",), r"\(model.stages: 3 -> 8\)"),
+    (("probe=ideal_disk",), r"probe.kind: zone_plate -> ideal_disk; .*probe.diameter_px64: absent -> 22.0"),
+    (("output_dir=out",), r"\(output_dir: elsewhere -> out\)"),
+    (("max_groups_train=null",), r"\(max_groups_train: 2048 -> null\)"),
+    (("+nn=3",), r"nn=3: unknown key"),
+    (("N=65",), r"N=65: must be a power of two"),
+    (("probe.diameter_px64=3",), r"probe.diameter_px64"),
+]
+
+
+@pytest.fixture
+def stored_run(tmp_path):
+    run = tmp_path / "0_gridsize=1,seed=0"
+    RunFolder(run).config(STORED)
+    return run
+
+
+@pytest.mark.parametrize("overrides", AGREE, ids=" ".join)
+def test_overrides_that_agree_are_accepted(stored_run, overrides):
+    assert resumed(stored_run, *overrides) == STORED
+
+
+def test_the_folder_may_have_moved_or_be_named_again(stored_run):
+    assert resumed(stored_run, f"output_dir='{stored_run}'") == STORED
+    assert resumed(stored_run, USE_XLA_COMPILE="1") == STORED
+
+
+@pytest.mark.parametrize("overrides, message", DIFFER[:-1], ids=str)
+def test_overrides_that_differ_are_refused(stored_run, overrides, message):
+    with pytest.raises(ConfigError, match=message):
+        resumed(stored_run, *overrides)
+
+
+def test_the_environment_is_compared_too(stored_run):
+    with pytest.raises(ConfigError, match=r"\(xla.compile: true -> false\)"):
+        resumed(stored_run, USE_XLA_COMPILE="0")
+
+
+def test_a_model_that_does_not_say_whether_it_is_complete_is_trained_again(tmp_path):
+    """Early versions stored it so."""
+    folder = RunFolder(tmp_path / "run")
+    write_network(folder, "pinn", get_weights(Valley()), {}, [{"epoch": 1}])
+    again = RunFolder(tmp_path / "run", resumed=True)
+    assert restored("pinn", Valley(), {}, again) is None
+
+
+# ---- whole runs
+
+COMMAND = (
+    *(*TINY, "nepochs=2", "gridsize=1", "xla.compile=false", "train.checkpoint_seconds=0"),
+    *("model.stages=1", "model.width=8", "model.blocks=1", "model.neighbours=0"),
+    *("probe.learn=true", "probe.rate=10"),
+)
+
+
+def results(run):
+    """Everything that a resumed run must share with one that was left alone."""
+    found = {"metrics": (run / "metrics.json").read_bytes()}
+    for name in ("pinn", "baseline"):
+        found[f"{name} weights"] = json.loads((run / name / "model.json").read_text())["weights_sha256"]
+        with (run / name / "history.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        found[f"{name} history"] = [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+    return found | {
+        name: digest for name, digest in files(run).items() if name.endswith(("recon.npz", "probe.npz"))
+    }
+
+
+def start(cwd, script, *arguments):
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "HYDRA_FULL_ERROR": "0"}
+    command = [sys.executable, str(script), *map(str, arguments)]
+    return subprocess.Popen(command, cwd=cwd, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(process, found):
+    limit = time.monotonic() + 120
+    while not found():
+        assert process.poll() is None and time.monotonic() < limit, process.communicate()
+        time.sleep(0.01)
+
+
+def stopped(process, number):
+    """The lines on stderr of a process that is sent a signal."""
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, err
+    assert "Traceback" not in err and "Exception ignored" not in err
+    return err.splitlines()
+
+
+@contextlib.contextmanager
+def small_disk(size):
+    """No file of this process may become larger."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_run_through_everything(tmp_path, in_process):
+    """A full disk, kill -9, a damaged dataset, SIGTERM in training: the end is that of a run left alone."""
+    code, _, err = in_process(SCRIPT, *COMMAND, "output_dir=reference")
+    assert code == 0, err
+    reference = tmp_path / "reference"
+    kept = {"setup.npz", "weights.npz", "model.json", "history.csv", "probe.npz"}
+    assert set(files(reference / "pinn")) == kept
+
+    run = tmp_path / "run"
+    with small_disk(200_000):
+        code, _, err = in_process(SCRIPT, *COMMAND, "output_dir=run")
+    errors = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert code == 1 and len(errors) == 1 and "Traceback" not in err, err
+    assert ".npz: cannot be written (File too large); make room, then go on with: " in errors[0]
+    assert not list(run.rglob("*.tmp"))
+
+    command = shlex.split(errors[0].rpartition("go on with: ")[2])
+    assert command[1:] == [str(SCRIPT), "resume=run"]
+    process = start(tmp_path, *command[1:])
+    wait_for(process, lambda: list(run.glob("pinn/checkpoints/epoch00000-step000000[23].npz")))
+    code, _, err = in_process(SCRIPT, "resume=run")
+    assert code == 2 and f"run: process {process.pid} is writing a run" in err
+    assert len(err.splitlines()) == 1
+    process.kill()
+    process.communicate()
+    (run / "datasets" / ".old.npz.1.tmp").write_text("left by a killed process")
+    dataset = run / "datasets/N32/gs1/test.npz"
+    data = bytearray(dataset.read_bytes())
+    data[len(data) // 2] ^= 1
+    dataset.write_bytes(data)
+
+    process = start(tmp_path, SCRIPT, "resume=run", *COMMAND)
+    wait_for(process, lambda: list(run.glob("baseline/checkpoints/*step0000002.npz")))
+    lines = stopped(process, signal.SIGTERM)
+    assert any("test.npz: missing, changed or damaged" in line for line in lines)
+    assert "stopping after this step; a second signal stops at once" in lines
+    assert lines[-3:-1] == ["stopped by SIGTERM", "go on with:"]
+    assert lines[-1].endswith(f"{SCRIPT} resume=run")
+    assert not (run / "pinn" / "checkpoints").exists()
+    assert not list(run.rglob("*.tmp")) and not (run / ".lock").exists()
+
+    code, _, err = in_process(SCRIPT, "resume=run")
+    assert code == 0 and "pinn: is trained; its weights are loaded" in err, err
+    assert results(run) == results(reference)
+    log = (run / "run.log").read_text()
+    assert log.count("the run goes on") == 3 and "baseline: stopping after epoch" in log
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert manifest["resumed"] and manifest["training"]["baseline"]["checkpoint_s"] > 0
+
+    before = files(run)
+    code, _, err = in_process(SCRIPT, "resume=run")
+    assert code == 0 and "run: is finished; nothing is left to do" in err
+    assert files(run) == before
+
+
+def test_a_sweep_stopped_outside_training_ends_at_once_and_names_how_to_go_on(tmp_path):
+    process = start(tmp_path, SCRIPT, "-m", "seed=0,1,2", *COMMAND, "output_dir=sweep")
+    wait_for(process, lambda: list(tmp_path.glob("sweep/0_*/config.yaml")))
+    lines = stopped(process, signal.SIGINT)
+    assert "stopped by SIGINT" in lines and not any("a second signal" in line for line in lines)
+    commands = [shlex.split(line)[2:] for line in lines if str(SCRIPT) in line]
+    (job,) = (tmp_path / "sweep").iterdir()
+    assert set(files(job)) <= {"config.yaml", "files.json", "run.log"}
+    assert commands[0] == [f"resume=sweep/{job.name}"]
+    assert "then, for the 2 jobs of the sweep that had not started:" in lines
+    for seed, command in enumerate(commands[1:], start=1):
+        assert {f"seed={seed}", "N=32", "nepochs=2", "model.width=8", "xla.compile=False"} <= set(command)
+        assert command[-1].startswith(f'output_dir="sweep/{seed}_') and "-m" not in command
+
+
+# ---- inference: all or nothing
+
+
+@pytest.fixture
+def earlier(tmp_path):
+    """A folder with an earlier inference, a note of the user's, and what a killed inference left."""
+    out = tmp_path / "out"
+    folder = RunFolder(out)
+    for name in ("config.yaml", "metrics.json", "manifest.json", "recons/pinn/recon.npz"):
+        folder.text(name, "run: earlier")
+    (out / "note.txt").write_text("mine")
+    return out
+
+
+def test_a_stopped_inference_leaves_the_earlier_one(earlier, trained_run):
+    before, data = files(earlier), trained_run / "datasets/N32/gs2/test.npz"
+    inputs = (f"run={trained_run}", f"data={data}", "output_dir=out", "overwrite=true")
+    process = start(earlier.parent, INFER, *inputs)
+    wait_for(process, lambda: list(earlier.glob(".inference.*.tmp/config.yaml")))
+    lines = stopped(process, signal.SIGTERM)
+    assert lines[-2:] == ["stopped by SIGTERM", "nothing was written to out"]
+    assert files(earlier) == before
+
+
+def test_a_full_disk_leaves_no_half_of_an_inference(tmp_path, trained_run, in_process):
+    """Temporary arrays are written first, files of results later: either way there is one line."""
+    inputs = (f"run={trained_run}", f"data={trained_run / 'datasets/N32/gs2/test.npz'}")
+    with small_disk(100_000):
+        code, _, err = in_process(INFER, *inputs, "output_dir=below/out")
+    reason = "cannot be written (File too large)"
+    assert code == 1 and "Traceback" not in err
+    assert err.splitlines()[-1] == f"error: below/out: {reason}; make room and start again"
+    assert not list(tmp_path.iterdir())
+
+    path = tmp_path / "below" / "out"
+    refused = pytest.raises(WriteError, match=re.escape(f"{path}/a: {reason}"))
+    with refused, staged(path, False, StopRequest()) as folder, small_disk(100):
+        folder.text("a", "a" * 200)
+    assert not list(tmp_path.iterdir())
+
+
+def test_results_replace_earlier_ones_when_they_are_complete(earlier):
+    killed = earlier / ".inference.1.tmp"
+    killed.mkdir()
+    with staged(earlier, True, StopRequest()) as folder:
+        folder.text("config.yaml", "run: new")
+        folder.text("visuals/new.png", "")
+        assert (earlier / "config.yaml").read_text() == "run: earlier" and not killed.exists()
+    assert set(files(earlier)) == {"config.yaml", "files.json", "note.txt", "visuals/new.png"}
+    assert (earlier / "config.yaml").read_text() == "run: new"
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError, Killed, lambda: OSError(errno.EIO, "")], ids=["wrong", "killed", "disk"]
+)
+def test_an_inference_that_fails_leaves_nothing(tmp_path, earlier, error):
+    before = files(tmp_path)
+    for path in (earlier, tmp_path / "a" / "b"):
+        with pytest.raises((ValueError, Killed, OSError)), staged(path, True, StopRequest()) as folder:
+            folder.text("config.yaml", "run: new")
+            raise error()
+        assert files(tmp_path) == before and not (tmp_path / "a").exists()
+
+
+def test_an_inference_stopped_while_it_is_put_in_place_is_complete(tmp_path):
+    stop = StopRequest()
+    with pytest.raises(Stopped), staged(tmp_path / "out", False, stop) as folder:
+        folder.text("config.yaml", "run: new")
+        stop.signum = signal.SIGINT
+    assert set(files(tmp_path)) == {"out/config.yaml", "out/files.json"}
+    assert stop.farewell() == f"results: {tmp_path / 'out'}"

@@ -1,0 +1,82 @@
+"""What a resumed run makes again: whatever is not just as it was written; and nothing else."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from conftest import small_run
+from helpers.cli import SCRIPT, files
+
+from ptycho.readers.own import to_arrays
+from ptycho.simulation.simulate import simulate
+
+DATA = "datasets/N32/gs2"
+LAST = ("metrics.json", "manifest.json")
+
+
+@pytest.fixture
+def run(trained_run, tmp_path):
+    """A copy of a finished run."""
+    return shutil.copytree(trained_run, tmp_path / "run")
+
+
+def made(folder):
+    """The files of a run that do not hold times of day."""
+    timed = ("run.log", "manifest.json", "model.json", "history.csv", "history.png")
+    return {name: digest for name, digest in files(folder).items() if not name.endswith(timed)}
+
+
+def damage(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def resume(in_process, run, *blocked):
+    code, out, err = in_process(SCRIPT, f"resume={run}", blocked=blocked)
+    assert (code, out) == (0, ""), err
+    return err
+
+
+def test_a_whole_run_is_left_alone(in_process, run):
+    before = files(run)
+    assert f"{run}: is finished; nothing is left to do" in resume(in_process, run, "workflows.grid_lines")
+    assert files(run) == before
+
+
+def test_a_run_without_its_datasets_is_left_alone(in_process, run):
+    """They take the most room and are needed no more."""
+    shutil.rmtree(run / "datasets")
+    before = files(run)
+    assert "nothing is left to do" in resume(in_process, run, "workflows.grid_lines")
+    assert files(run) == before
+
+
+def test_what_is_damaged_in_a_finished_run_is_made_again(in_process, run, trained_run):
+    """A dataset and a reconstruction changed, one of the two networks cut short."""
+    damage(run / DATA / "test.npz")
+    damage(run / "recons/pinn/recon.npz")
+    weights = run / "baseline/weights.npz"
+    weights.write_bytes(weights.read_bytes()[:-9])
+    err = resume(in_process, run)
+    assert f"{run}: is finished, but " in err and "this is made again" in err
+    for name in (f"{DATA}/test.npz", "recons/pinn/recon.npz", "baseline/weights.npz"):
+        assert f"{name}: has another SHA-256 than files.json says" in err
+    assert "the datasets are simulated again" in err and "pinn: is trained; its weights are loaded" in err
+    assert "baseline: weights.npz: not a readable .npz" in err.replace(f"{run}/", "")
+    assert made(run) == made(trained_run)
+
+
+def test_the_valid_dataset_of_another_seed_is_not_taken(in_process, run, trained_run):
+    """Training that has not begun would learn from it; without its hash nothing would tell."""
+    for name in (*LAST, "pinn", "recons"):
+        path = run / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with (run / DATA / "train.npz").open("wb") as file:
+        np.savez(file, **to_arrays(simulate(small_run(seed=1))["train"]))
+    err = resume(in_process, run)
+    assert f"{DATA}/train.npz: missing, changed or damaged; the datasets are simulated again" in err
+    assert made(run) == made(trained_run)
+    theirs, ours = (json.loads((folder / "pinn/model.json").read_text()) for folder in (trained_run, run))
+    assert ours["weights_sha256"] == theirs["weights_sha256"]

@@ -1,0 +1,321 @@
+"""A measured scan from its file to an image, as a user runs it; the file is made from a simulated scan."""
+
+import json
+
+import numpy as np
+import pytest
+import yaml
+from helpers.cli import ROOT
+from PIL import Image
+
+from ptycho.config import LinesObject, RunConfig, ScanConfig, TrainConfig, ZonePlateProbe
+from ptycho.files.npz import read_all
+from ptycho.run.loaded import load_model
+from ptycho.simulation.simulate import simulate
+
+SCRIPT, INSPECT = ROOT / "scripts" / "scan_workflow.py", ROOT / "scripts" / "inspect_scan.py"
+SMALL = (
+    "group_size=2",
+    "nepochs=2",
+    "batch_size=8",
+    "model.stages=1",
+    "model.width=8",
+    "xla.compile=false",
+    "train.learning_rate=2e-3",
+    "solver.steps=30",
+)
+
+
+@pytest.fixture(scope="module")
+def scan(tmp_path_factory):
+    """A file as the published program writes them: 200 patterns off the pixel grid, counts, probe, object."""
+    config = RunConfig(
+        N=32,
+        size=120,
+        gridsize=1,
+        nimgs_train=1,
+        nimgs_test=1,
+        nphotons=1e6,
+        outer_offset_train=12,
+        outer_offset_test=12,
+        max_groups_train=16,
+        set_phi=True,
+        object=LinesObject(n_lines=90),
+        probe=ZonePlateProbe(),
+        scan=ScanConfig(jitter=2.0),
+        train=TrainConfig(val_groups=8),
+    )
+    data = simulate(config)["test"]
+    path = tmp_path_factory.mktemp("scan") / "scan.npz"
+    middle = data.positions + 16
+    np.savez(
+        path,
+        diff3d=np.asarray(data.amplitudes),
+        xcoords=middle[:, 1].astype(float),
+        ycoords=middle[:, 0].astype(float),
+        probeGuess=data.probe,
+        objectGuess=data.objects[0],
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(scan, tmp_path_factory, in_process_once):
+    """The folder of a complete run on the scan, with its pictures."""
+    folder = tmp_path_factory.mktemp("measured")
+    overrides = (f"data.file={scan}", "data.domain=amplitude", *SMALL, f"output_dir={folder / 'run'}")
+    code, _, err = in_process_once(SCRIPT, *overrides, cwd=folder, pictures=True)
+    assert code == 0, err
+    return folder / "run"
+
+
+def test_no_pattern_is_both_fitted_and_kept_out(scan, tmp_path):
+    """A free R-factor of patterns that were fitted would praise every overfit."""
+    from ptycho.config import ScanRunConfig
+    from ptycho.config.data import DataConfig
+    from ptycho.config.sections import SolverConfig
+    from ptycho.preparation.prepare import understand
+    from ptycho.readers.scans.table import opened
+    from ptycho.run.folder import RunFolder
+    from workflows.scan import prepared
+
+    data_of_file = DataConfig(file=str(scan), domain="amplitude")
+    config = ScanRunConfig(data=data_of_file, group_size=3, nepochs=1, solver=SolverConfig(steps=0))
+    understood = understand(opened(config.data), config.data)
+    each = prepared("scan", understood, config, RunFolder(tmp_path / "run"))
+    fitted, kept_out = ({tuple(position) for position in part.positions} for part in (each.data, each.free))
+    count = len(each.whole.positions)
+    assert len(kept_out) == round(0.05 * count) > 3
+    assert not fitted & kept_out and len(fitted | kept_out) == count
+    assert sorted([*each.kept, *each.out]) == list(range(count))
+    np.testing.assert_array_equal(each.whole.positions[each.out], each.free.positions)
+    assert each.data.group_size == 3 and each.free.group_size == 1
+
+
+def test_a_run_judges_itself_without_the_truth(finished):
+    metrics = json.loads((finished / "metrics.json").read_text())
+    network, refined = metrics["pinn"], metrics["refined"]
+    for row in (network, refined):
+        assert 0 < row["r_factor"] < 0.5 and 0 < row["r_free"] < 0.5
+        assert row["uncovered_fraction"] < 0.05
+    assert refined["r_free"] <= network["r_free"] + 1e-9  # the best pass is returned
+    assert metrics["half_scan_frc"]["frc50"] is None or metrics["half_scan_frc"]["frc50"] > 0.3
+    assert {"r_factor", "r_free", "r_noise", "half_scan_frc"} <= metrics["conventions"].keys()
+    assert metrics["understood"]["groups"][0].endswith("of 2")
+
+
+def test_the_object_of_the_file_is_scored_against(finished):
+    """The simulation interpolates the object, the reconstruction moves the probe: a little is lost."""
+    metrics = json.loads((finished / "metrics.json").read_text())
+    amplitude, phase = metrics["refined"]["against_the_files_object"]["ssim"]
+    assert amplitude > 0.9
+    assert phase > 0.9
+
+
+def test_what_a_run_leaves(finished):
+    names = {path.relative_to(finished).as_posix() for path in finished.rglob("*") if path.is_file()}
+    expected = {"config.yaml", "files.json", "manifest.json", "metrics.json", "run.log", "pinn/weights.npz"}
+    expected |= {"recons/pinn/recon.npz", "recons/refined/recon.npz", "visuals/quality.png"}
+    assert expected <= names
+    assert not any(".tmp" in name for name in names)
+    for picture in (finished / "visuals").glob("*.png"):
+        assert Image.open(picture).size[0] > 800
+    recon = read_all(finished / "recons/refined/recon.npz", {"object": "c"})["object"]
+    assert np.isfinite(recon).all() and recon.any()
+    assert load_model(finished).fixed == {}
+
+
+def test_the_same_command_gives_the_same_metrics(finished, scan, in_process, tmp_path):
+    code, _, err = in_process(
+        SCRIPT, f"data.file={scan}", "data.domain=amplitude", *SMALL, f"output_dir={tmp_path / 'again'}"
+    )
+    assert code == 0, err
+    one, two = (json.loads((run / "metrics.json").read_text()) for run in (finished, tmp_path / "again"))
+    assert one["pinn"] == two["pinn"] and one["refined"] == two["refined"]
+    code, _, err = in_process(SCRIPT, f"resume={tmp_path / 'again'}")
+    assert code == 0 and "nothing is left to do" in err
+
+
+def test_a_trained_network_reconstructs_without_training(finished, scan, in_process, tmp_path):
+    code, _, err = in_process(
+        SCRIPT,
+        f"data.file={scan}",
+        "data.domain=amplitude",
+        f"run={finished}",
+        "group_size=3",
+        "xla.compile=false",
+        "stitch=probe",
+        "solver.steps=30",
+        f"output_dir={tmp_path / 'quick'}",
+    )
+    assert code == 0, err
+    found = json.loads((tmp_path / "quick/metrics.json").read_text())
+    assert found["pinn"]["r_free"] < 0.5 and "refined" not in found
+    assert not (tmp_path / "quick/pinn").exists()
+
+
+@pytest.fixture(scope="module")
+def another(scan):
+    """Every other pattern of the scan, in a file of its own."""
+    arrays = dict(np.load(scan))
+    path = scan.with_name("another.npz")
+    each = {key: arrays[key][::2] for key in ("diff3d", "xcoords", "ycoords")}
+    np.savez(path, probeGuess=arrays["probeGuess"], objectGuess=arrays["objectGuess"], **each)
+    return path
+
+
+def test_several_scans_share_a_network_and_get_an_image_each(scan, another, in_process, tmp_path):
+    files, out = f"data.file=[{scan},{another}]", tmp_path / "both"
+    less = (text for text in SMALL if not text.startswith(("nepochs=", "stitch.")))
+    few = ("nepochs=1", f"output_dir={out}")
+    code, _, err = in_process(SCRIPT, files, "data.domain=amplitude", *less, *few)
+    assert code == 0, err
+    scans = json.loads((out / "metrics.json").read_text())["scans"]
+    assert list(scans) == ["scan", "another"]
+    for name, found in scans.items():
+        assert found["pinn"]["r_free"] < 0.5 and found["refined"]["r_free"] <= found["pinn"]["r_free"] + 1e-9
+        assert found["refined"]["against_the_files_object"]["ssim"][0] > 0.8
+        held = {path.name for path in (out / "scans" / name).iterdir()}
+        assert held == {"recons", "visuals", "product.h5"}
+    assert (out / "pinn/weights.npz").exists() and not (out / "recons").exists()
+    record = json.loads((out / "files.json").read_text())
+    assert "scans/another/recons/refined/recon.npz" in record
+    weights = read_all(out / "pinn/setup.npz", {"probe": "c"})["probe"]
+    mean = np.mean([np.sum(np.square(np.load(file)["diff3d"]), axis=(1, 2)).mean() for file in (scan,)])
+    assert np.sum(np.abs(weights) ** 2) == pytest.approx(mean, rel=0.05)
+    EXPORT = ROOT / "scripts" / "export_scan.py"
+    code, _, err = in_process(EXPORT, f"run={out}", "scan=another", f"output={tmp_path / 'b.npz'}")
+    assert code == 0, err
+
+
+def test_a_trained_network_is_trained_on(finished, scan, in_process, tmp_path):
+    """One epoch more starts where the other run ended, not where a new network does."""
+    code, _, err = in_process(
+        SCRIPT,
+        f"data.file={scan}",
+        "data.domain=amplitude",
+        f"run={finished}",
+        "nepochs=1",
+        *(text for text in SMALL if not text.startswith(("model.", "nepochs=", "stitch."))),
+        "stitch=probe",
+        f"output_dir={tmp_path / 'tuned'}",
+    )
+    assert code == 0, err
+    first, after = (_losses(run) for run in (finished, tmp_path / "tuned"))
+    assert after[0] < 0.5 * (first[0] + first[-1])
+    stored = (tmp_path / "tuned/config.yaml").read_text()
+    assert "stages: 1" in stored and "nepochs: 1" in stored
+
+
+def _losses(run):
+    lines = (run / "pinn/history.csv").read_text().splitlines()
+    column = lines[0].split(",").index("loss")
+    return [float(line.split(",")[column]) for line in lines[1:]]
+
+
+def test_a_network_of_another_build_is_refused(finished, scan, in_process):
+    code, _, err = in_process(
+        SCRIPT,
+        f"data.file={scan}",
+        "data.domain=amplitude",
+        f"run={finished}",
+        "model=unet",
+        "output_dir=out",
+        blocked=("tensorflow",),
+    )
+    assert code == 2 and "leave out the keys of model" in err
+
+
+def test_a_run_that_needs_more_memory_than_there_is_is_refused(scan, in_process, monkeypatch):
+    monkeypatch.setattr("ptycho.config.memory.physical_memory", lambda: 2 * 10**9)
+    code, _, err = in_process(
+        SCRIPT, f"data.file={scan}", "data.domain=amplitude", "batch_size=4096", "output_dir=out"
+    )
+    assert code == 2 and "lower" in err and "batch_size" in err
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["data.file=none.npz"], "none.npz"),
+        ([], "data.file='': must be the path"),
+        (["data.file=[{scan},{scan}]"], "must be free of repetition"),
+        (["data.file=[{scan},none.npz]"], "none.npz"),
+        (["data.file=[{scan},b]", "data.positions_file=p.csv"], "belongs to one scan; data.file names 2"),
+        (["data.file={scan}", "data.unit=inch"], "data.unit=inch: must be one of m, mm"),
+        (["data.file={scan}", "data.domian=counts"], "domian"),
+        (["data.file={scan}", "data.N=33"], "data.N=33: must be even"),
+        (["data.file={scan}", "models=[baseline]"], "no truth to train the baseline"),
+        (["data.file={scan}", "stitch=grid"], "stitch=grid"),
+        (["data.file={scan}", "run=nowhere"], "nowhere"),
+        (["data.file={scan}", "data.drop=[100000]"], "data.drop=100000: must be from 0"),
+        (["data.file={scan}", "group_size=0"], "group_size=0: must be null, or from 1 to 512"),
+        (["data.file={scan}", "free_fraction=0.9"], "free_fraction=0.9"),
+        (["data.file={scan}", "data.zero_frequency=left"], "data.zero_frequency=left"),
+        (["data.file={scan}", "data.mask_file=none.npy"], "data.mask_file=none.npy"),
+    ],
+)
+def test_mistakes_are_one_line_and_nothing_is_written(in_process, scan, tmp_path, changes, message):
+    given = [change.format(scan=scan) for change in changes]
+    code, _, err = in_process(SCRIPT, *given, "output_dir=out", blocked=("tensorflow",))
+    assert code == 2
+    lines = [line for line in err.splitlines() if line.startswith("error:")]
+    assert len(lines) == 1 and message in lines[0], err
+    assert not (tmp_path / "out").exists()
+
+
+def test_inspection_says_what_was_understood_and_changes_nothing(in_process, scan, tmp_path):
+    before = scan.read_bytes()
+    code, out, _ = in_process(
+        INSPECT, scan, "data.domain=amplitude", "output=look.png", blocked=("tensorflow",)
+    )
+    assert code == 0
+    for word in (
+        "ptychopinn",
+        "zero frequency",
+        "positions",
+        "probe",
+        "object pixel: unknown",
+        "picture: look.png",
+    ):
+        assert word in out
+    assert Image.open(tmp_path / "look.png").size[0] > 1000
+    assert scan.read_bytes() == before
+    code, _, err = in_process(INSPECT, tmp_path / "none.h5")
+    assert code == 2 and err.count("error:") == 1
+
+
+def test_by_default_the_solver_alone_makes_the_product(scan, in_process, tmp_path):
+    run = tmp_path / "run"
+    words = ("data.domain=amplitude", "xla.compile=false", f"output_dir={run}")
+    code, _, err = in_process(SCRIPT, f"data.file={scan}", *words)
+    assert code == 0, err
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["product"] == "solver" and "pinn" not in metrics and "refined" not in metrics
+    assert metrics["solver"]["against_the_files_object"]["ssim"][0] > 0.95
+    assert metrics["half_scan_frc"]["frc50"] is None or metrics["half_scan_frc"]["frc50"] > 0.5
+    decided = {key: value for key, (value, _) in metrics["understood"].items() if key.startswith("solver: ")}
+    assert decided["solver: positions"] == "kept" and decided["solver: probe"] == "kept"
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert (config["run"], config["nepochs"], config["models"]) == (None, 0, [])
+
+
+def test_without_training_the_pretrained_network_is_used(scan, in_process, tmp_path):
+    """Neither run nor nepochs is stated; the network goes on from the solver's object, in tiles."""
+    words = (
+        "models=[pinn]",
+        "data.domain=amplitude",
+        "solver.steps=20",
+        "xla.compile=false",
+        "denoise=false",
+    )
+    code, _, err = in_process(SCRIPT, f"data.file={scan}", *words, f"output_dir={tmp_path / 'quick'}")
+    assert code == 0, err
+    config = yaml.safe_load((tmp_path / "quick/config.yaml").read_text())
+    assert (config["run"], config["nepochs"], config["tiles"]) == ("pretrained", 0, True)
+    assert config["group_size"] == 64 and config["model"]["memory"]
+    found = json.loads((tmp_path / "quick/metrics.json").read_text())
+    assert {"solver", "pinn", "refined"} <= found.keys() and found["pinn"]["disagreement"] > 0
+    assert "denoised" not in found
+    assert found["pinn"]["r_factor"] < 0.5 and "outside_training" in found["conventions"]
+    assert not (tmp_path / "quick/pinn").exists(), "a network was stored that nobody trained"

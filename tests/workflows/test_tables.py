@@ -1,0 +1,61 @@
+"""Variants are tables: what a configuration may name, the library has, and ``conf/`` has a file for."""
+
+from dataclasses import fields
+
+import pytest
+import yaml
+from helpers.cli import ROOT
+
+from ptycho import config, networks
+from ptycho.config import RunConfig, StitchConfig
+from ptycho.networks.competitors import COMPETITORS
+from ptycho.networks.losses import LOSSES
+from ptycho.readers import FORMATS
+from ptycho.reconstruction.stitching import STITCHINGS
+from ptycho.scan import probe
+from ptycho.simulation import objects
+
+CONF = ROOT / "conf"
+TABLES = {
+    "model": (networks.GENERATORS, config.GENERATORS),
+    "probe": (probe.PROBES, config.PROBES),
+    "object": (objects.OBJECTS, config.OBJECTS),
+    "stitch": (STITCHINGS, StitchConfig.METHODS),
+}
+
+
+@pytest.mark.parametrize("group", TABLES)
+def test_a_group_of_the_configuration_is_a_table_of_the_library(group):
+    built, named = TABLES[group]
+    assert [*built] == [*named]
+    key = "method" if group == "stitch" else "kind"
+    files = [yaml.safe_load(path.read_text()) for path in (CONF / group).glob("*.yaml")]
+    measured = set(config.MEASURED_PROBES) if group == "probe" else set()
+    assert set(named) | measured == {values[key] for values in files}
+    assert set(named) <= {path.stem for path in (CONF / group).glob("*.yaml")}
+
+
+def test_kinds_are_those_that_their_sections_call_themselves():
+    for named in (config.GENERATORS, config.PROBES, config.MEASURED_PROBES, config.OBJECTS):
+        assert [section.KIND for section in named.values()] == [*named]
+
+
+def test_competitors_are_the_models_of_a_run():
+    assert tuple(COMPETITORS) == config.MODELS
+    assert [RunConfig().fixed_sizes(name) for name in COMPETITORS] == [(), ("N",)]
+
+
+def test_every_weight_of_a_run_belongs_to_a_loss():
+    weights = [field.name for field in fields(RunConfig) if field.name.endswith("_weight")]
+    assert weights == list(LOSSES)
+    written = yaml.safe_load((CONF / "grid_lines.yaml").read_text())
+    assert [key for key in written if key.endswith("_weight")] == weights
+    columns = [loss.column for loss in LOSSES.values()]
+    assert len({"loss", *columns}) == 1 + len(columns)
+
+
+def test_a_file_can_be_of_one_format_only():
+    every = [mark for form in FORMATS.values() for mark in form.marks]
+    assert len(set(every)) == len(every)
+    for name, form in FORMATS.items():
+        assert form.marks <= set(form.known), name

@@ -1,0 +1,288 @@
+"""The whole workflow, as a user runs it: the smallest sizes, a working folder of its own.
+
+The first run, from which most is read, has a process of its own; others share this one and draw nothing.
+One variant is compiled by XLA, which takes most of the time: the U-Net, of the same blocks as the baseline.
+"""
+
+import csv
+import json
+import re
+from datetime import datetime
+
+import numpy as np
+import pytest
+from helpers.cli import SCRIPT, TINY, TINY_UNROLLED, files, fresh
+from omegaconf import OmegaConf
+
+from ptycho.config import RunConfig, UnrolledModel, XlaConfig
+from ptycho.evaluation.metrics import CONVENTIONS, SCORES
+from ptycho.files.atomic import sha256
+from ptycho.readers import load_dataset
+from ptycho.run.record import read_record
+from workflows.config import run_config
+
+COMMAND = (*TINY, *TINY_UNROLLED, "xla.compile=false")
+MODELS = ("pinn", "baseline")
+
+
+def strict(path):
+    """JSON without the NaN and infinity that Python would accept."""
+
+    def refuse(constant):
+        raise AssertionError(f"{path} holds {constant}")
+
+    return json.loads(path.read_text(), parse_constant=refuse)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """The folder of a run in a fresh process, and that process; its working folder must stay empty."""
+    folder = tmp_path_factory.mktemp("first")
+    cwd = folder / "cwd"
+    cwd.mkdir()
+    done = fresh(cwd, SCRIPT, *COMMAND, f"output_dir={folder / 'out'}")
+    assert done.returncode == 0, done.stderr
+    assert not list(cwd.iterdir())
+    return folder / "out", done
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory, in_process_once):
+    """The folder of a sweep in this process, and what it wrote to stderr."""
+    folder = tmp_path_factory.mktemp("sweep")
+    overrides = ("-m", "gridsize=1,2", "models=[pinn]", *COMMAND, f"output_dir={folder / 'out'}")
+    code, _, err = in_process_once(SCRIPT, *overrides, cwd=folder)
+    assert code == 0, err
+    assert [path.name for path in folder.iterdir()] == ["out"]
+    return folder / "out", err
+
+
+# ---- what a run leaves
+
+
+def test_the_tree(first):
+    assert all(path.stat().st_size > 0 for path in (first[0] / "visuals").iterdir())
+    assert set(files(first[0])) == {
+        "config.yaml",
+        "files.json",
+        *(f"datasets/N32/gs2/{role}.npz" for role in ("train", "val", "test")),
+        *(
+            f"{name}/{file}"
+            for name in MODELS
+            for file in ("setup.npz", "weights.npz", "model.json", "history.csv")
+        ),
+        *(f"recons/{name}/recon.npz" for name in ("gt", *MODELS)),
+        "visuals/compare_amp_phase.png",
+        *(f"visuals/{kind}_{name}.png" for name in MODELS for kind in ("amp_phase", "amp_phase_error")),
+        "visuals/frc_curves.png",
+        "visuals/history.png",
+        "metrics.json",
+        "manifest.json",
+        "run.log",
+    }
+
+
+def test_metrics(first, within):
+    metrics = strict(first[0] / "metrics.json")
+    assert set(metrics) == {*MODELS, "constant", "truth_blurred_1px", "region", "conventions"}
+    for name in (*MODELS, "constant", "truth_blurred_1px"):
+        row = metrics[name]
+        assert all(len(row[score]) == 2 for score in SCORES), name
+        assert {"phase_rmse_rad", "amplitude_ratio", "uncovered_fraction", "flags", "per_image"} <= set(row)
+    assert len(metrics["pinn"]["per_image"]) == 1
+    for name in MODELS:
+        by_method, row = metrics[name]["stitching"], metrics[name]
+        assert set(by_method) == {"grid", "probe", "refined"}
+        assert {key: row[key] for key in by_method["probe"]} == by_method["probe"]
+        assert by_method["grid"]["ssim"] != by_method["probe"]["ssim"]
+    # One image: the mean is that image. 7 × 7 groups, pitch 10, the middle of the first at 18.
+    assert metrics["pinn"]["ssim"] == metrics["pinn"]["per_image"][0]["ssim"]
+    assert metrics["region"] == {"top": 13, "left": 13, "height": 70, "width": 70}
+    assert metrics["conventions"] == CONVENTIONS
+    within("SSIM of the amplitude", metrics["pinn"]["ssim"][0], above=0.5)
+    within("SSIM of a constant", metrics["constant"]["ssim"][0], below=0.5)
+
+
+def test_the_configuration_can_be_fed_back(first):
+    path = first[0] / "config.yaml"
+    config = run_config(OmegaConf.load(path), [], {})
+    assert config == RunConfig(
+        N=32,
+        size=96,
+        nimgs_train=1,
+        nimgs_test=1,
+        nepochs=1,
+        batch_size=4,
+        max_groups_train=16,
+        train=type(config.train)(val_groups=4),
+        model=UnrolledModel(stages=2, width=8, blocks=1),
+        xla=XlaConfig(compile=False),
+        output_dir=str(first[0]),
+    )
+
+
+def test_the_manifest(first):
+    manifest = strict(first[0] / "manifest.json")
+    assert {"versions", "platform", "cpu_count", "peak_memory_mib", "device", "seed", "training"} <= set(
+        manifest
+    )
+    assert manifest["xla"] == {"compile": False, "translate": True}
+    assert {"python", "tensorflow", "keras", "numpy", "ptychopinn"} <= set(manifest["versions"])
+    timings = manifest["timings_s"]
+    parts = {f"{name}_{phase}" for name in MODELS for phase in ("training", "inference")}
+    assert set(timings) == {"total", "simulation", "writing", "stitching", "scoring", "drawing"} | parts
+    assert sum(timings[key] for key in timings if key != "total") <= timings["total"] + 0.01
+    assert manifest["training"]["pinn"]["best_epoch"] == 1
+
+
+def test_the_datasets_are_those_the_metrics_speak_of(first):
+    train, val, test = (
+        load_dataset(first[0] / f"datasets/N32/gs2/{role}.npz") for role in ("train", "val", "test")
+    )
+    assert (train.n_groups, val.n_groups, test.n_groups) == (16, 4, 49)
+    assert train.photon_scale == val.photon_scale == test.photon_scale
+    with (
+        np.load(first[0] / "recons/gt/recon.npz") as truth,
+        np.load(first[0] / "recons/pinn/recon.npz") as recon,
+    ):
+        assert set(truth.files) == set(recon.files) == {"object", "amp", "phase", "mask"}
+        np.testing.assert_array_equal(truth["object"], test.objects)
+        assert truth["object"].shape == recon["object"].shape == recon["mask"].shape == (1, 96, 96)
+        np.testing.assert_allclose(recon["amp"] * np.exp(1j * recon["phase"]), recon["object"], atol=1e-6)
+
+
+def test_models_and_histories(first):
+    for name in MODELS:
+        description = strict(first[0] / name / "model.json")
+        with np.load(first[0] / name / "weights.npz", allow_pickle=False) as weights:
+            assert sha256(first[0] / name / "weights.npz") == description["weights_sha256"]
+            assert all(np.isfinite(weights[key]).all() for key in weights.files)
+        assert description["parameters"] > 0 and description["stopped"] is None
+        assert not {"class", "config"} & set(description)
+        with (first[0] / name / "history.csv").open(newline="") as file:
+            (row,) = csv.DictReader(file)
+        assert {"epoch", "loss", "val_loss", "learning_rate", "seconds"} <= set(row)
+
+
+def test_every_file_is_recorded_and_arrays_with_their_hash(first):
+    found = files(first[0])
+    arrays = {name: digest for name, digest in found.items() if name.endswith(".npz")}
+    assert read_record(first[0]) == dict.fromkeys(found, "") | arrays and len(arrays) == 3 + 4 + 3
+    for name in MODELS:
+        digest = strict(first[0] / name / "model.json")["weights_sha256"]
+        assert digest == arrays[f"{name}/weights.npz"]
+
+
+def test_the_log_is_kept_and_shown(first):
+    folder, done = first
+    log = (folder / "run.log").read_text()
+    for text in (
+        "XLA: compile=False, translate=True",
+        "pinn: epoch 1/1 done in",
+        "baseline: epoch 1/1 done in",
+    ):
+        assert text in log and text in done.stderr
+    assert done.stdout == "" and "Traceback" not in done.stderr
+    assert f"results: {folder}" in done.stderr
+
+
+def test_a_second_run_into_the_same_folder_is_refused(first):
+    before = files(first[0])
+    done = fresh(first[0].parent / "cwd", SCRIPT, *COMMAND, f"output_dir={first[0]}")
+    assert done.returncode == 2 and "holds another run" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert files(first[0]) == before
+
+
+# ---- the same again
+
+
+def test_a_job_of_a_sweep_gives_what_it_gives_alone(first, sweep):
+    """In another process, behind another job, and without the baseline: the same bits."""
+    folder, err = sweep
+    jobs = sorted(path.name for path in folder.iterdir())
+    assert [name.split("_")[0] for name in jobs] == ["0", "1"] and "job 2 of 2" in err
+    assert re.match(r"0_.*gridsize=1(,|$)", jobs[0]) and re.match(r"1_.*gridsize=2(,|$)", jobs[1])
+    alone, swept = read_record(first[0]), read_record(folder / jobs[1])
+    assert {name for name in alone.items() if "baseline" not in name[0]} == set(swept.items())
+    metrics = [strict(out / "metrics.json") for out in (first[0], folder / jobs[1], folder / jobs[0])]
+    assert metrics[0]["pinn"] == metrics[1]["pinn"] != metrics[2]["pinn"]
+    assert (folder / jobs[0] / "datasets/N32/gs1/train.npz").exists()
+
+
+# ---- variants, one after the other in one process
+
+PINN = ("models=[pinn]", *TINY)
+VARIANTS = {
+    "unet": (
+        "model=unet",
+        "model.filters_scale=1",
+        "model.object_big=true",
+        "stitch=grid",
+        "probe=zone_plate",
+    ),
+    "jitter": (
+        *TINY_UNROLLED,
+        "scan.jitter=1.5",
+        "nll_weight=1",
+        "realspace_weight=0.1",
+        "xla.compile=false",
+        "xla.translate=false",
+    ),
+    "diverging": (*TINY_UNROLLED, "train.learning_rate=1e30", "train.warmup_fraction=0", "xla.compile=false"),
+}
+
+
+@pytest.fixture(scope="module")
+def variants(tmp_path_factory, in_process_once):
+    """Exit code by variant, the folder of their results, and what they wrote to stderr."""
+    folder = tmp_path_factory.mktemp("variants")
+    lines = {name: (*PINN, *extra, f"output_dir={name}") for name, extra in VARIANTS.items()}
+    baseline = ("models=[baseline]", "baseline.patterns_per_group=null", "xla.compile=false", *TINY)
+    lines["default_folder"] = baseline
+    done = {name: in_process_once(SCRIPT, *line, cwd=folder) for name, line in lines.items()}
+    codes, outs, errs = zip(*done.values(), strict=True)
+    assert not any(outs)
+    return dict(zip(done, codes, strict=True)), folder, "".join(errs)
+
+
+@pytest.mark.parametrize("name", [name for name in VARIANTS if name != "diverging"])
+def test_variant(variants, name):
+    codes, folder, err = variants
+    assert codes[name] == 0, err
+    metrics, manifest = strict(folder / name / "metrics.json"), strict(folder / name / "manifest.json")
+    assert set(metrics) == {"pinn", "constant", "truth_blurred_1px", "region", "conventions"}
+    assert "nan" not in metrics["pinn"]["flags"] and metrics["pinn"]["ssim"][0] is not None
+    assert manifest["xla"] == {"compile": name == "unet", "translate": name == "unet"}
+    columns = set((folder / name / "pinn" / "history.csv").read_text().splitlines()[0].split(","))
+    assert {"mae", "val_mae"} <= columns and ({"nll", "tv"} <= columns) == (name == "jitter")
+
+
+def test_jitter_costs_little(variants, first, within):
+    _, folder, _ = variants
+    moved, regular = strict(folder / "jitter" / "metrics.json"), strict(first[0] / "metrics.json")
+    within("SSIM lost by jitter", regular["pinn"]["ssim"][0] - moved["pinn"]["ssim"][0], below=0.1)
+    positions = load_dataset(folder / "jitter" / "datasets/N32/gs2/train.npz").positions
+    assert np.any(positions != np.round(positions))
+
+
+def test_a_diverging_training_ends_with_code_1_and_keeps_its_weights(variants):
+    codes, folder, err = variants
+    assert codes["diverging"] == 1
+    assert re.search(r"^error: NonFiniteLossError: the loss is \S+ at epoch 1, step \d", err, re.M), err
+    assert "Traceback" not in err
+    assert strict(folder / "diverging" / "pinn" / "model.json")["stopped"].startswith("the loss is")
+    with np.load(folder / "diverging" / "pinn" / "weights.npz") as weights:
+        assert all(np.isfinite(weights[key]).all() for key in weights.files)
+    assert not (folder / "diverging" / "metrics.json").exists()
+
+
+def test_the_default_folder_is_named_after_the_time(variants):
+    codes, folder, err = variants
+    assert codes["default_folder"] == 0, err
+    (made,) = (folder / "outputs" / "grid_lines").glob("*/*")
+    assert (
+        abs(datetime.now() - datetime.strptime(f"{made.parent.name} {made.name}", "%Y-%m-%d %H-%M-%S")).days
+        < 1
+    )
+    assert {path.name for path in folder.iterdir()} == {"outputs", *VARIANTS}
+    assert set(strict(made / "metrics.json")) >= {"baseline"}
