@@ -54,6 +54,7 @@ def write_run(folder: Path, config: RunConfig) -> None:
 
 def write_scan(path: Path, config: RunConfig, pitch: int) -> int:
     """A noise-free scan of one object, written pattern by pattern; returns the number of patterns."""
+    from ptycho.scan.beam import Beam
     from ptycho.scan.positions import nested_grid
     from ptycho.scan.probe import make_probe
     from ptycho.simulation.objects import make_object
@@ -83,7 +84,7 @@ def write_scan(path: Path, config: RunConfig, pitch: int) -> int:
         header = {"descr": "<f4", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(member, header)
         for start in range(0, len(positions), 512):
-            part = noise_free_amplitudes(truth, probe, positions[start : start + 512])
+            part = noise_free_amplitudes(truth, Beam(probe, positions[start : start + 512]))
             member.write(part.astype("<f4").tobytes())
     return len(positions)
 

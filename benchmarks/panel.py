@@ -43,6 +43,7 @@ from ptycho.iterative import lsqml
 from ptycho.reconstruction.maximum_likelihood import Wishes, solve
 from ptycho.reconstruction.prior import PRIORS
 from ptycho.reconstruction.state import State
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
 
@@ -184,10 +185,9 @@ def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
     each = np.arange(len(positions), dtype=np.int32)[:, None]
     data = Dataset(
         amplitudes=amplitudes,
-        positions=positions.astype(np.float32),
+        beam=Beam(told.astype(np.complex64), positions.astype(np.float32)),
         image=np.zeros(len(positions), np.int32),
         groups=each,
-        probe=told.astype(np.complex64),
         photon_scale=float(known),
         object_size=side,
         region_size=N,
@@ -195,10 +195,10 @@ def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
     return data, object_, probe
 
 
-def error_of(found: np.ndarray, truth: np.ndarray, data: Dataset, probe: np.ndarray) -> float:
+def error_of(found: np.ndarray, truth: np.ndarray, beam: Beam, probe: np.ndarray) -> float:
     """Of the part that gets a tenth of the strongest light."""
-    light, N = np.zeros(truth.shape), data.N
-    for row, col in data.positions.astype(int):
+    light, N = np.zeros(truth.shape), beam.N
+    for row, col in beam.positions.astype(int):
         light[row : row + N, col : col + N] += np.abs(probe) ** 2
     mask = light > LIT * light.max()
     flat = align(np.where(mask, found, 0), truth, mask).object
@@ -219,7 +219,7 @@ def run(cell: Cell) -> dict[str, object]:
     for way, wishes in {"likelihood": Wishes(strength=0.0, **beam), "product": Wishes(**beam)}.items():
         began = time.perf_counter()
         solved = solve(data, wishes, 0)
-        row[way] = error_of(solved.state.object, truth, data, probe)
+        row[way] = error_of(solved.state.object, truth, data.beam, probe)
         row[f"{way}_s"] = time.perf_counter() - began
         row["decided"] = ", ".join(f"{d.what} {d.value}" for d in solved.decisions)
     return row
@@ -230,7 +230,7 @@ def run_strengths(cell: Cell) -> dict[str, object]:
     found = {}
     for strength in (0.0, *PRIORS[Wishes.prior].strengths):
         wishes = Wishes(probe=False, positions=False, flux=False, background=False, strength=strength)
-        found[f"{strength:g}"] = error_of(solve(data, wishes, 0).state.object, truth, data, probe)
+        found[f"{strength:g}"] = error_of(solve(data, wishes, 0).state.object, truth, data.beam, probe)
     return {"by_strength": found}
 
 
@@ -243,8 +243,8 @@ def run_lsqml(cell: Cell, python: str) -> dict[str, object]:
         config = LsqmlConfig(epochs=epochs, early=False, modes=modes, positions=moved, python=python)
         with tempfile.TemporaryDirectory() as scratch:
             found = lsqml.reconstruct(data, config, 0, lambda patterns: None, Path(scratch))
-        row[f"lsqml_{epochs}"] = error_of(found.object, truth, data, probe)
-        row[f"lsqml_{epochs}_s"] = found.seconds
+        row[f"lsqml_{epochs}"] = error_of(found.reconstruction.object, truth, data.beam, probe)
+        row[f"lsqml_{epochs}_s"] = found.reconstruction.seconds
     return row
 
 
@@ -260,7 +260,7 @@ def course(cell: Cell, python: str | None) -> dict[str, list[tuple[float, float]
         nonlocal scoring, steps
         if steps % 5 == 0:
             now = time.perf_counter()
-            points.append((now - began - scoring, error_of(state.object, truth, data, probe)))
+            points.append((now - began - scoring, error_of(state.object, truth, data.beam, probe)))
             scoring += time.perf_counter() - now
         steps += 1
 
@@ -274,7 +274,8 @@ def course(cell: Cell, python: str | None) -> dict[str, list[tuple[float, float]
             config = LsqmlConfig(epochs=epochs, early=False, positions=False, python=python)
             with tempfile.TemporaryDirectory() as scratch:
                 theirs = lsqml.reconstruct(data, config, 0, lambda patterns: None, Path(scratch))
-            found["LSQ-ML"].append((theirs.seconds, error_of(theirs.object, truth, data, probe)))
+            made = theirs.reconstruction
+            found["LSQ-ML"].append((made.seconds, error_of(made.object, truth, data.beam, probe)))
     return found
 
 

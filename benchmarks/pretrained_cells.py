@@ -29,9 +29,9 @@ from benchmarks.tables import markdown
 from ptycho.config import RunConfig
 from ptycho.evaluation import metrics
 from ptycho.reconstruction.refinement import refine
-from ptycho.reconstruction.stitching import Stitched
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.reconstruction import Reconstruction
 from ptycho.simulation.simulate import simulate
 from workflows.config import run_config
 
@@ -91,13 +91,13 @@ def row(model: LoadedModel, data: Dataset, passes: int) -> dict[str, str]:
         "C": str(data.group_size),
         "own groups": score(data, own),
         "tiles": score(data, tiled),
-        "refined": score(data, Stitched(refined, tiled.mask)),
+        "refined": score(data, Reconstruction(refined, tiled.mask)),
         "disagreement": f"{np.nanmax(tiled.disagreement):.3f}",
         "seconds (tiles, with compilation)": f"{seconds:.1f}",
     }
 
 
-def score(data: Dataset, made: Stitched) -> str:
+def score(data: Dataset, made: Reconstruction) -> str:
     region = metrics.Region(*data.tiling.rectangle)
     found = metrics.score_images(made.objects, data.objects, made.mask, region)
     return "{:.4f} / {:.4f}".format(*found["ssim"])

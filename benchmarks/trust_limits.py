@@ -389,13 +389,13 @@ def keep(cell: Cell, recon: object) -> None:
 
 def true_error(recon, scene: Scene) -> float:
     """Relative error against the object, where the scan lit it, as in ``panel.py``."""
-    image = recon.object.objects[0]
+    image = recon.object
     if not np.isfinite(image).all():
         return np.inf
     corner = np.floor(scene.told.min(axis=0)).astype(int) - preparation.MARGIN  # of the image in the object
     whole = np.pad(scene.object, len(image), mode="edge")
     rows, cols = (slice(len(image) + k, 2 * len(image) + k) for k in corner)
-    return error_of(image, whole[rows, cols], recon.data, scene.probe)
+    return error_of(image, whole[rows, cols], recon.beam, scene.probe)
 
 
 def outcome(row: dict) -> str:

@@ -44,12 +44,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ptycho.api.reconstruction import reconstruct
-    from ptycho.api.result import Beam, Result
+    from ptycho.api.result import Result
     from ptycho.api.scan import Scan, open_scan
     from ptycho.api.simulation import simulate
     from ptycho.config import ConfigError
-    from ptycho.preparation.finding import Finding
     from ptycho.run.loaded import LoadedModel
+    from ptycho.scan.beam import Beam
+    from ptycho.scan.finding import Finding
 
 __version__ = "0.1.0"
 __all__ = [
@@ -65,9 +66,9 @@ __all__ = [
 ]
 
 _PLACES = {  # imported when they are asked for: ``import ptycho`` loads nothing heavy
-    "Beam": "ptycho.api.result",
+    "Beam": "ptycho.scan.beam",
     "ConfigError": "ptycho.config",
-    "Finding": "ptycho.preparation.finding",
+    "Finding": "ptycho.scan.finding",
     "Result": "ptycho.api.result",
     "Scan": "ptycho.api.scan",
     "open_scan": "ptycho.api.scan",

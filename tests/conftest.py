@@ -194,6 +194,7 @@ def in_process_once():
 @pytest.fixture(scope="session")
 def dataset_of():
     """``dataset_of(positions, groups, …)``: a hand-made dataset of random patterns."""
+    from ptycho.scan.beam import Beam
     from ptycho.scan.dataset import Dataset
 
     def build(positions, groups, N=16, object_size=64, region_size=16, image=None, probe=None, **changes):
@@ -211,6 +212,8 @@ def dataset_of():
             "object_size": object_size,
             "region_size": region_size,
         }
-        return Dataset(**(values | changes))
+        values |= changes
+        beam = Beam(*(values.pop(key, None) for key in ("probe", "positions", "flux", "background")))
+        return Dataset(beam=beam, **values)
 
     return build

@@ -13,12 +13,12 @@ from ptycho.config import ITERATIVE
 from ptycho.evaluation import figures, metrics
 from ptycho.evaluation.registration import in_frame
 from ptycho.evaluation.trust import FAR_PROBE, FLAGS
-from ptycho.reconstruction.stitching import Stitched
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.scan import plausibility
 from ptycho.scan.patterns import Statistics
 from ptycho.scan.probe import described_widths, is_far_from
+from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.history import History
 
 log = logging.getLogger(__name__)
@@ -26,23 +26,15 @@ log = logging.getLogger(__name__)
 STITCHING_SCORES = ("ssim", "frc50", "phase_rmse_rad", "uncovered_fraction", "flags")
 
 
-def store_recon(
-    name: str, stitched: Stitched, folder: RunFolder, more: Mapping[str, np.ndarray] | None = None
-) -> None:
-    """Write an object, with whatever else belongs to it."""
-    arrays = {
-        "object": stitched.objects,
-        "amp": np.abs(stitched.objects),
-        "phase": np.angle(stitched.objects),
-        "mask": stitched.mask,
-    }
-    folder.arrays(names.recon(name), arrays | dict(more or {}))
+def store_recon(name: str, made: Reconstruction, folder: RunFolder) -> None:
+    """Write a reconstruction: the objects, and the beam if it was found."""
+    folder.arrays(names.recon(name), made.arrays())
 
 
 def scored(
     truth: np.ndarray,
     region: metrics.Region,
-    stitched: dict[str, dict[str, Stitched]],
+    stitched: dict[str, dict[str, Reconstruction]],
     chosen: str,
     folder: RunFolder,
     doubts: Mapping[str, str],
@@ -58,7 +50,7 @@ def scored(
         moved: by model, the truth in the frame of its objects; of other models it is in their frame.
         more: entries of the file besides the scores; ``conventions`` are added to those of the scores.
     """
-    store_recon("gt", Stitched(truth, np.ones(truth.shape, bool)), folder)
+    store_recon("gt", Reconstruction(truth, np.ones(truth.shape, bool)), folder)
     with folder.timed("scoring"):
         scores = {
             name: model_scores(by_method, chosen, (moved or {}).get(name, truth), region)
@@ -73,7 +65,7 @@ def scored(
     folder.json(names.METRICS, scores | rest | {"region": asdict(region), "conventions": conventions})
     for name, values in scores.items():
         amplitude, phase = values["ssim"]
-        alarms = [flag for flag in values["flags"] if flag in metrics.ALARMS]
+        alarms = [flag for flag in values["flags"] if flag in FLAGS]
         note = f"  ! {', '.join(alarms)}" if alarms and name in stitched else ""
         level = logging.WARNING if note else logging.INFO
         log.log(level, "%-18s SSIM amplitude %s  phase %s%s", name, _number(amplitude), _number(phase), note)
@@ -81,7 +73,7 @@ def scored(
 
 
 def model_scores(
-    by_method: dict[str, Stitched], chosen: str, truth: np.ndarray, region: metrics.Region
+    by_method: dict[str, Reconstruction], chosen: str, truth: np.ndarray, region: metrics.Region
 ) -> dict[str, Any]:
     """All scores of the ``chosen`` stitching; under ``stitching`` the main ones of each method."""
     each = {
@@ -92,7 +84,7 @@ def model_scores(
     return each[chosen] | {"stitching": main}
 
 
-def in_its_frame(truth: np.ndarray, made: Stitched, region: metrics.Region) -> np.ndarray:
+def in_its_frame(truth: np.ndarray, made: Reconstruction, region: metrics.Region) -> np.ndarray:
     """The truth ``(I, M, M)``, each image moved in the region to where a reconstruction has it.
 
     Who finds probe and positions, or believes wrong ones, is free to move the whole object.
@@ -128,14 +120,14 @@ def pattern_doubts(statistics: Statistics, probe: np.ndarray) -> dict[str, str]:
     found = plausibility.doubts(statistics, probe)
     for sentence in found.values():
         log.warning("%s: trust the result only as far as it explains them", sentence)
-    return {flag: plausibility.MEANINGS[flag] for flag in found}
+    return {flag: FLAGS[flag].means for flag in found}
 
 
 def drawn(
     truths: np.ndarray,
     region: metrics.Region,
     probe: np.ndarray,
-    recons: dict[str, Stitched],
+    recons: dict[str, Reconstruction],
     histories: dict[str, History],
     scores: dict[str, Any],
     folder: RunFolder,
@@ -160,7 +152,7 @@ def drawn(
             error = figures.amp_phase_error(name, aligned[name], known)
             folder.figure(names.figure(f"amp_phase_error_{name}"), error)
         first = {name: scores[name]["per_image"][0] for name in recons}
-        comparison = figures.compare(truth, aligned, first, probe)
+        comparison = figures.compare(truth, aligned, first, probe[0])
         folder.figure(names.figure("compare_amp_phase"), comparison)
         folder.figure(names.figure("frc_curves"), figures.frc_curves(curves))
         if histories:

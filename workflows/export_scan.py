@@ -34,6 +34,7 @@ from ptycho.readers.scans.table import opened
 from ptycho.run import names
 from ptycho.run.record import check_no_file_of_a_run, problem, read_record
 from ptycho.run.stored_config import read_config
+from ptycho.scan.beam import Beam
 from ptycho.scan.probe import ZONE_PLATE_WINDOW_NM
 
 ROLES = ("test", "train", "val")
@@ -230,10 +231,10 @@ def stored_object(run: Path, name: str, image: int, part: str = "") -> np.ndarra
     return np.asarray(objects[image], np.complex64)
 
 
-def _stored_beam(path: Path) -> dict[str, np.ndarray] | None:
+def _stored_beam(path: Path) -> Beam | None:
     """Probe and positions that go with a stored object; None for a run that kept none."""
     try:
-        return read_all(path, {"probe": "c", "positions": "f"})
+        return Beam(**read_all(path, {"probe": "c", "positions": "f"}))
     except NpzError:
         return None
 

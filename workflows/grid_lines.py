@@ -22,12 +22,14 @@ from ptycho.progress import Progress
 from ptycho.readers import load_dataset
 from ptycho.readers.own import to_arrays
 from ptycho.reconstruction.inference import predict_regions
-from ptycho.reconstruction.stitching import STITCHINGS, Stitched, covered, stitch_each
+from ptycho.reconstruction.stitching import STITCHINGS, stitch_each
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import regular_offsets
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns
+from ptycho.scan.reconstruction import Reconstruction
 from ptycho.simulation.simulate import simulate_with_truth
 from ptycho.simulation.truth import Truth, read_truth
 from ptycho.training.history import History
@@ -44,7 +46,7 @@ class Result:
     """What a run gives: its scores, its reconstructions by name, and where everything was written."""
 
     metrics: dict[str, Any]
-    recons: dict[str, Stitched]
+    recons: dict[str, Reconstruction]
     folder: Path
 
 
@@ -56,7 +58,7 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
         log.info("XLA: compile=%s, translate=%s", config.xla.compile, config.xla.translate)
         data = stored_data(config, folder) or simulated(config, folder)
         test, found = data["test"], None
-        stitched: dict[str, dict[str, Stitched]] = {}
+        stitched: dict[str, dict[str, Reconstruction]] = {}
         histories: dict[str, History] = {}
         learned: dict[str, np.ndarray] = {}
         for name in config.networks:
@@ -66,7 +68,7 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
             model, histories[name], modes = trained(name, config, scans, offsets, folder, stop)
             seen = test
             if modes is not None and config.test_probe is None:
-                seen, learned[name] = test.under(modes), modes[0]
+                seen, learned[name] = test.under_probe(modes), modes[0]
             stitched[name] = reconstructed(name, model, config, seen, folder)
         if ITERATIVE in config.models and (found := iterative(config, test, folder)):
             stitched[ITERATIVE] = {config.stitch.method: found.object}
@@ -131,7 +133,7 @@ def without_hot_pixels(data: dict[str, Dataset]) -> dict[str, Dataset]:
 
 def reconstructed(
     name: str, model: keras.Model, config: RunConfig, test: Dataset, folder: RunFolder
-) -> dict[str, Stitched]:
+) -> dict[str, Reconstruction]:
     """Infer on the test scan, stitch by every method, and store the objects of ``stitch.method``."""
     view = COMPETITORS[name].view(config, test)
     with folder.timed(f"{name}_inference"):
@@ -146,14 +148,20 @@ def reconstructed(
 class Iterated:
     """What LSQ-ML made of the test scan: its objects, and of each image the run that found them."""
 
-    object: Stitched
+    object: Reconstruction
     runs: dict[int, lsqml.LsqmlResult]
+
+    @property
+    def beams(self) -> list[Beam]:
+        """Those of the images, in their order."""
+        found = (run.reconstruction.beam for run in self.runs.values())
+        return [beam for beam in found if beam is not None]
 
     @property
     def facts(self) -> dict[str, Any]:
         """For the manifest; seconds are of the solver alone."""
         return {
-            "seconds": round(sum(run.seconds for run in self.runs.values()), 2),
+            "seconds": round(sum(run.reconstruction.seconds for run in self.runs.values()), 2),
             "epochs": [len(run.r_factors) for run in self.runs.values()],
             "r_factor": [float(run.r_factors[-1]) for run in self.runs.values()],
         }
@@ -172,15 +180,15 @@ def iterative(config: RunConfig, test: Dataset, folder: RunFolder) -> Iterated |
             except lsqml.LsqmlError as error:
                 log.warning("%s; the table goes without it", error)
                 return None
-            lit = covered(run.explained(part))[i]
-            runs[int(i)], objects[i], mask[i] = run, np.where(lit, run.object, 0), lit
-            log.info("lsqml: %d epochs, R %.4f, %.1f s", len(run.r_factors), run.r_factors[-1], run.seconds)
-    found = Iterated(Stitched(objects, mask), runs)
+            made = run.reconstruction
+            runs[int(i)], objects[i], mask[i] = run, made.objects[i], made.mask[i]
+            log.info("lsqml: %d epochs, R %.4f, %.1f s", len(run.r_factors), run.r_factors[-1], made.seconds)
+    found = Iterated(Reconstruction(objects, mask), runs)
     beam = {
-        "probe": np.stack([run.probe for run in runs.values()]),
-        "positions": np.concatenate([run.positions for run in runs.values()]),
+        "probe": np.stack([beam.probe for beam in found.beams]),
+        "positions": np.concatenate([beam.positions for beam in found.beams]),
     }
-    store_recon(ITERATIVE, found.object, folder, beam)
+    folder.arrays(names.recon(ITERATIVE), found.object.arrays() | beam)
     return found
 
 
@@ -189,13 +197,12 @@ def beam_errors(
 ) -> dict[str, Any]:
     """How far probe and positions are from the true ones: as given, as learned, as LSQ-ML has found them."""
     truth = read_truth(folder.path / names.TRUTH)
-    errors = {"given": _errors(truth, test, [test.probe], test.positions)}
+    errors = {"given": _errors(truth, test, [test.probe[0]], test.positions)}
     for name, probe in learned.items():
         errors[name] = _errors(truth, test, [probe], test.positions)
     if found is not None:
-        runs = found.runs.values()
-        positions = np.concatenate([run.positions for run in runs])  # images follow one another
-        errors[ITERATIVE] = _errors(truth, test, [run.probe[0] for run in runs], positions)
+        positions = np.concatenate([beam.positions for beam in found.beams])  # images follow one another
+        errors[ITERATIVE] = _errors(truth, test, [beam.probe[0] for beam in found.beams], positions)
     for name, values in errors.items():
         log.info("%s: probe error %.3f, position error %.3f px", name, *values.values())
     return {"beam": errors, "conventions": CONVENTIONS}

@@ -29,13 +29,14 @@ from ptycho.files.file_array import FileArray
 from ptycho.files.lock import locked
 from ptycho.methods.assessment import share_of_noise
 from ptycho.reconstruction.misfit import misfit
-from ptycho.reconstruction.stitching import Stitched, stitch
+from ptycho.reconstruction.stitching import stitch
 from ptycho.run import names
 from ptycho.run.folder import RunFolder, check_free
 from ptycho.run.loaded import LoadedModel
 from ptycho.run.replacing import exchange
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import described_widths
+from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.interrupt import StopRequest, remove_traces
 from workflows.assess import drawn, pattern_doubts, probe_doubts, scored, store_recon
 from workflows.device import device_facts, prepare_tensorflow
@@ -50,7 +51,7 @@ STAGING = ".inference"  # the number of the process and ".tmp" follow
 class InferResult:
     """Reconstructions by name, scores if the truth is known, patterns per second, and the folder."""
 
-    recons: dict[str, Stitched]
+    recons: dict[str, Reconstruction]
     metrics: dict[str, Any] | None
     patterns_per_s: dict[str, float]
     folder: Path
@@ -164,7 +165,7 @@ def opened(job: InferJob, folder: RunFolder) -> Dataset:
 
 def reconstructed(
     name: str, model: LoadedModel, data: Dataset, job: InferJob, folder: RunFolder
-) -> tuple[Stitched, float]:
+) -> tuple[Reconstruction, float]:
     """Predict all regions into a temporary file, stitch and store; the objects, and patterns per second."""
     view = model.view(data)
     with folder.timed("compilation"):
@@ -189,7 +190,7 @@ def reconstructed(
 WORK = ("inference", "stitching")
 
 
-def general_doubts(recons: dict[str, Stitched], data: Dataset) -> dict[str, str]:
+def general_doubts(recons: dict[str, Reconstruction], data: Dataset) -> dict[str, str]:
     """The flags of a network for many scans that meets one unlike those, or few photons, with warnings."""
     flags = []
     for recon in recons.values():
@@ -209,7 +210,7 @@ def general_doubts(recons: dict[str, Stitched], data: Dataset) -> dict[str, str]
 def assessed(
     job: InferJob,
     data: Dataset,
-    recons: dict[str, Stitched],
+    recons: dict[str, Reconstruction],
     folder: RunFolder,
     doubts: Mapping[str, str],
 ) -> dict[str, Any] | None:
@@ -235,11 +236,11 @@ def assessed(
 
 
 def _part(
-    truth: np.ndarray, known: metrics.Region, recons: dict[str, Stitched]
-) -> tuple[np.ndarray, metrics.Region, dict[str, Stitched]]:
+    truth: np.ndarray, known: metrics.Region, recons: dict[str, Reconstruction]
+) -> tuple[np.ndarray, metrics.Region, dict[str, Reconstruction]]:
     """The known rectangle of the first object alone."""
     cut = {
-        name: Stitched(known.crop(recon.objects[:1]), known.crop(recon.mask[:1]))
+        name: Reconstruction(known.crop(recon.objects[:1]), known.crop(recon.mask[:1]))
         for name, recon in recons.items()
     }
     return known.crop(truth[:1]), metrics.Region(0, 0, known.height, known.width), cut

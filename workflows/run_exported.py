@@ -127,7 +127,7 @@ def predicted(exported: Exported, data: Dataset) -> tuple[np.ndarray, float]:
 
     def step(x: np.ndarray, offsets: np.ndarray, probe: np.ndarray) -> np.ndarray:
         nonlocal told
-        regions = exported(x, offsets, probe if not exported.description.modes else probe[None])
+        regions = exported(x, offsets, probe)
         if not told:
             log.info("the first regions are there")
             told = True

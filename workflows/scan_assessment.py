@@ -9,46 +9,27 @@ import numpy as np
 
 from ptycho.evaluation import scan_figures
 from ptycho.evaluation.trust import FLAGS
-from ptycho.methods.assessment import (
-    SOLVER,
-    Fit,
-    Halves,
-    Recon,
-    beam_facts,
-    picture_of,
-    resolution,
-    trust_row,
-)
-from ptycho.preparation.finding import Finding
-from ptycho.preparation.prepare import Understood
+from ptycho.methods.assessment import Fit, Halves, compare_with_truth, picture_of, resolution, trust_row
+from ptycho.methods.prepared import Prepared
+from ptycho.methods.solver import SOLVER
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
+from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.history import History
 
 log = logging.getLogger(__name__)
 
 
-def assembled(
-    scan: Understood,
-    found: list[Finding],
-    recons: dict[str, Recon],
-    fits: dict[str, Fit],
-    halves: Halves | None,
-    truth: dict[str, dict[str, Any] | None],
-    doubts: list[str],
-    beams: dict[str, dict[str, np.ndarray]],
-    positions: np.ndarray,
+def metrics_of(
+    each: Prepared, recons: dict[str, Reconstruction], fits: dict[str, Fit], halves: Halves | None
 ) -> dict[str, Any]:
-    """``metrics.json``: how far the result can be trusted, and how the file was understood.
-
-    ``beams`` are the probes, positions, … that go with the reconstructions; ``positions`` are the file's.
-    """
+    """``metrics.json``: how far the results can be trusted, and how the file was understood."""
     solver = (fits[SOLVER].free or fits[SOLVER].used).r_factor if SOLVER in fits else None
-    rows = {name: trust_row(fits[name], recon, solver, halves) for name, recon in recons.items()}
+    rows = {name: trust_row(fits[name], made, each, solver, halves) for name, made in recons.items()}
+    doubts = [doubt for made in recons.values() for doubt in made.doubts]
     for name, row in rows.items():
-        row["beam"] = beam_facts(beams[name], positions)
-        row["flags"] += doubts
-        if (scores := truth[name]) is not None:
+        row["flags"] = list(dict.fromkeys([*row["flags"], *doubts]))
+        if (scores := compare_with_truth(recons[name], each)) is not None:
             row["against_the_files_object"] = scores
             log.info("%-8s SSIM amplitude %s  phase %s", name, *(_number(score) for score in scores["ssim"]))
         log.info(
@@ -59,13 +40,13 @@ def assembled(
         )
     for flag in dict.fromkeys(flag for row in rows.values() for flag in row["flags"]):
         log.warning("%s: %s", flag, FLAGS[flag].remedy)
-    pixel = scan.pixel.metres
-    frc = None if halves is None else resolution(halves, pixel)
+    pixel, made = each.scan.pixel.metres, recons.values()
+    findings = [*each.scan.findings, *each.found, *(finding for one in made for finding in one.findings)]
     return rows | {
-        "half_scan_frc": frc,
+        "half_scan_frc": None if halves is None else resolution(halves, pixel),
         "pixel_m": None if pixel is None else list(pixel),
-        "understood": {finding.what: [finding.value, finding.why] for finding in (*scan.findings, *found)},
-        "warnings": list(scan.warnings),
+        "understood": {finding.what: [finding.value, finding.why] for finding in findings},
+        "warnings": [*each.scan.warnings, *(warning for one in made for warning in one.warnings)],
     }
 
 
@@ -73,9 +54,9 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
 
 
-def drawn(
-    scan: Understood,
-    recons: dict[str, Recon],
+def draw(
+    each: Prepared,
+    recons: dict[str, Reconstruction],
     fits: dict[str, Fit],
     halves: Halves | None,
     histories: dict[str, History],
@@ -83,21 +64,21 @@ def drawn(
     folder: RunFolder,
 ) -> None:
     """The objects with a scale bar, the probe, the misfit over the scan, the half-scan FRC and the losses."""
-    pixel = scan.pixel.metres
+    pixel = each.scan.pixel.metres
     with folder.timed("drawing"):
-        for name, recon in recons.items():
-            shown = _title(name, result[name])
-            image = scan_figures.reconstructed(picture_of(recon), pixel, shown)
+        for name, made in recons.items():
+            image = scan_figures.reconstructed(picture_of(made, each), pixel, _title(name, result[name]))
             folder.figure(names.figure(f"amp_phase_{name}"), image)
         if len(recons) > 1:
-            pictures = {_title(name, result[name]): picture_of(recon) for name, recon in recons.items()}
+            pictures = {_title(name, result[name]): picture_of(made, each) for name, made in recons.items()}
             folder.figure(names.figure("side_by_side"), scan_figures.side_by_side(pictures, pixel))
         last = next(reversed(recons))
-        used, positions = fits[last].used, recons[last].data.positions
-        each = used.residual / np.maximum(used.measured, 1e-30)
+        beam = recons[last].beam or each.whole.beam
+        used, positions = fits[last].used, beam.positions[each.kept]
+        ratio = used.residual / np.maximum(used.measured, 1e-30)
         curve = None if halves is None else (halves.frequency, halves.correlation)
         rows = {name: history.rows for name, history in histories.items()}
-        folder.figure(names.figure("quality"), scan_figures.quality(positions, each, curve, rows))
+        folder.figure(names.figure("quality"), scan_figures.quality(positions, ratio, curve, rows))
 
 
 def _title(name: str, row: dict[str, Any]) -> str:

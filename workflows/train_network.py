@@ -72,8 +72,8 @@ def trained(
         with folder.timed(f"{name}_training"), stored_if_it_diverges(name, model, settings, folder):
             history = fit(recipe, learner or model, (training, validation), config, checkpoints, stop)
         if learner is not None:
-            found = training.under(learner.modes(training.model_probe))
-            folder.arrays(f"{name}/{names.PROBE}", {"modes": found.modes})
+            found = training.under_probe(learner.modes(training.model_probe))
+            folder.arrays(f"{name}/{names.PROBE}", {"modes": found.probe})
             folder.arrays(f"{name}/{names.SETUP}", setup_of(found, offsets, geometry.support).arrays())
         store(name, model, history, settings, folder)
     checkpoints.remove()

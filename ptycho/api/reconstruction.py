@@ -84,11 +84,11 @@ def reconstruct(
     if method == "lsqml" and (missing := available(config.iterative.python)):
         raise ConfigError(missing)
     _start_tensorflow()
-    from ptycho.api.methods import reconstructed
+    from ptycho.api.methods import reconstruct_and_judge
     from ptycho.methods.prepared import Surroundings
 
     where = Surroundings(Path(tempfile.gettempdir()), bar=progress and _shows_bars())
-    return reconstructed(method, scan, config, where, half_scans)
+    return reconstruct_and_judge(method, scan, config, where, half_scans)
 
 
 def _refuse_what_only_the_solver_has(

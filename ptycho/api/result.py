@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,33 +16,17 @@ from ptycho.exports import product
 from ptycho.exports.from_dataset import product_of
 from ptycho.files.atomic import write_atomically
 from ptycho.files.npz_writing import write_npz
-from ptycho.preparation.finding import Finding
+from ptycho.scan.beam import Beam
+from ptycho.scan.finding import Finding
+from ptycho.scan.reconstruction import Reconstruction
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ptycho.methods.assessment import Recon
     from ptycho.methods.prepared import Prepared
 
 
 SHOWN = {"R": "r_factor", "free": "r_free", "noise": "r_noise"}  # of the scores, in a title
-
-
-@dataclass(frozen=True, eq=False)
-class Beam:
-    """What lit the object.
-
-    Attributes:
-        probe: modes ``(K, N, N)`` complex64, the strongest first, in √photons where these were counted.
-        positions: ``(J, 2)`` float32, (row, col) of each patch's first sample in :attr:`Result.object`.
-        flux: ``(J,)`` float32, factor of the probe's amplitude in each pattern.
-        background: ``(N, N)`` float32, intensity that does not depend on the position; None: none was found.
-    """
-
-    probe: np.ndarray
-    positions: np.ndarray
-    flux: np.ndarray
-    background: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,29 +38,29 @@ class Result:
         scores: as in a run's ``metrics.json``: ``r_factor``, ``r_free``, ``deviance_free``, ``missed``,
             ``flags``, ….
         decisions: what was found, and what was kept as it was told, with the figures that decided.
-        recon, prepared: the values behind it, for whoever goes on from there.
+        reconstruction, prepared: the values behind it, for whoever goes on from there.
     """
 
     method: str
     scores: Mapping[str, Any]
     decisions: tuple[Finding, ...]
-    recon: Recon
+    reconstruction: Reconstruction
     prepared: Prepared
 
     @property
     def object(self) -> np.ndarray:
         """The transmission of the sample, ``(M, M)`` complex64; zero outside of :attr:`mask`."""
-        return self.recon.object.objects[0]
+        return self.reconstruction.object
 
     @property
     def mask(self) -> np.ndarray:
         """``(M, M)`` bool: the part of the object that the scan covers."""
-        return self.recon.object.mask[0]
+        return self.reconstruction.covered
 
-    @cached_property
+    @property
     def beam(self) -> Beam:
         """Probe, positions, flux and background that go with the object."""
-        return Beam(**_beam(self))
+        return self.reconstruction.beam or self.prepared.whole.beam
 
     @property
     def pixel_m(self) -> tuple[float, float] | None:
@@ -87,13 +70,15 @@ class Result:
     @property
     def warnings(self) -> list[str]:
         """What looks wrong with the scan, a line each."""
-        return list(self.prepared.scan.warnings)
+        return [*self.prepared.scan.warnings, *self.reconstruction.warnings]
 
     def plot(self) -> Figure:
         """Amplitude and phase with a scale bar, and the probe; a Matplotlib figure, to show or to save."""
         from ptycho.methods.assessment import picture_of
 
-        return scan_figures.reconstructed(picture_of(self.recon), self.pixel_m, "\n".join(self._lines()))
+        return scan_figures.reconstructed(
+            picture_of(self.reconstruction, self.prepared), self.pixel_m, "\n".join(self._lines())
+        )
 
     def save(self, path: str | Path) -> Path:
         """Write object, mask, beam and scores; what is there is replaced, whole or not at all.
@@ -127,19 +112,14 @@ class Result:
         return "\n".join([f"Result by {first}", shape, beam, *(f"  {flag}" for flag in flags)])
 
 
-def _beam(result: Result) -> dict[str, np.ndarray]:
-    from ptycho.methods.prepared import beam_of  # imports TensorFlow, which is there by now
-
-    return beam_of(result.recon, result.prepared)
-
-
 def _write_product(path: Path, result: Result) -> None:
-    each, beam = result.prepared, _beam(result)
-    product.write(path, product_of(each.scan, each.whole, result.object, result.pixel_m, each.name, beam))
+    each = result.prepared
+    made = product_of(each.scan, each.whole, result.object, result.pixel_m, each.name, result.beam)
+    product.write(path, made)
 
 
 def _write_arrays(path: Path, result: Result) -> None:
-    arrays = {"object": result.object, "mask": result.mask, **_beam(result)}
+    arrays = {"object": result.object, "mask": result.mask, **result.beam.arrays()}
     arrays["scores"] = np.array(json.dumps(dict(result.scores)))
     write_atomically(path, lambda file: write_npz(file, arrays))
 

@@ -13,10 +13,10 @@ from ptycho.api.arrays import checked_pixel, raw_scan
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.mapping import from_mapping
-from ptycho.preparation.finding import Finding
 from ptycho.preparation.geometry import PixelSize
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.readers.scans.table import opened
+from ptycho.scan.finding import Finding
 
 ARRAYS = "arrays"
 

@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ptycho.evaluation.frc import Curve
-from ptycho.evaluation.metrics import ALARMS, Region, phase
+from ptycho.evaluation.metrics import Region, phase
+from ptycho.evaluation.trust import FLAGS
 
 AMPLITUDE_MAP, PHASE_MAP, ERROR_MAP = "gray", "viridis", "RdBu_r"
 MIN_PHASE_RANGE = 0.1  # rad; a flat phase is not blown up to show rounding
@@ -49,7 +50,7 @@ def compare(
     for column, (name, image) in enumerate(columns.items()):
         _show(figure, axes[0, column], np.abs(image), AMPLITUDE_MAP, amplitude_limits, "amplitude")
         _show(figure, axes[1, column], phase(image), PHASE_MAP, angle_limits, "phase / rad")
-        colour = "red" if _alarms(scores.get(name)) else "black"
+        colour = "red" if _raised(scores.get(name)) else "black"
         axes[0, column].set_title(_title(name, scores.get(name), 0), color=colour)
         axes[1, column].set_title(_title(name, scores.get(name), 1), color=colour)
     _show(figure, axes[0, -1], np.abs(probe), "viridis", (0, float(np.abs(probe).max())), "amplitude")
@@ -66,13 +67,13 @@ def _title(name: str, scores: dict | None, channel: int) -> str:
         return f"{name}, {kind}"
     value = scores["ssim"][channel]
     text = f"{name}, {kind}: SSIM {'none' if value is None else format(value, '.4f')}"
-    alarms = _alarms(scores)
+    alarms = _raised(scores)
     return text + (f"\n! {', '.join(alarms)}" if alarms else "")
 
 
-def _alarms(scores: dict | None) -> list[str]:
-    """The flags of a failed reconstruction."""
-    return [] if scores is None else [flag for flag in scores["flags"] if flag in ALARMS]
+def _raised(scores: dict | None) -> list[str]:
+    """The flags that a user is told of."""
+    return [] if scores is None else [flag for flag in scores["flags"] if flag in FLAGS]
 
 
 def amp_phase(name: str, image: np.ndarray, region: Region) -> Figure:

@@ -30,8 +30,9 @@ SCORES = ("ssim", "ms_ssim", "psnr", "mae", "mse", *FRC_THRESHOLDS)
 SSIM_WINDOW = 7  # px; scikit-image's default
 MIN_SIDE = {"ssim": SSIM_WINDOW, "ms_ssim": 11 * 2**4, **dict.fromkeys(FRC_THRESHOLDS, SSIM_WINDOW)}
 CONSTANT = 1e-6  # max−min (of the largest amplitude, or in rad) below which an image is constant
-ALARMS = ("nan", "uncovered", "collapsed", "collapsed_phase")  # flags of a failed reconstruction
-COLLAPSED = 1e-2  # fraction of the truth's contrast below which a reconstruction has collapsed
+NAN, UNCOVERED = "nan", "uncovered"  # flags of a failed reconstruction
+COLLAPSED, COLLAPSED_PHASE = "collapsed", "collapsed_phase"
+CONTRAST = 1e-2  # fraction of the truth's contrast below which a reconstruction has collapsed
 SLOW = 0.05  # of Nyquist
 ROUNDING = 1e-14  # root-mean-square error (of the peak) that is only float64 rounding
 
@@ -55,8 +56,9 @@ CONVENTIONS: dict[str, str] = {
     "window on both axes, rings one frequency step of the shorter side wide, up to Nyquist, no smoothing; "
     "frc50, frc1over7 = first fall below 0.5 and 1/7, linearly interpolated, as fractions of Nyquist; 1 and "
     "flagged if never crossed, null if truth or reconstruction is constant; blind to pure attenuation",
-    "flags": "nan; uncovered (not one covered pixel); collapsed, collapsed_phase (contrast of the raw recon"
-    f"struction below {COLLAPSED:g} of the truth's); <score>_<channel>_<why> for what is null or limited",
+    "flags": f"{NAN}; {UNCOVERED} (not one covered pixel); {COLLAPSED}, {COLLAPSED_PHASE} (contrast of the "
+    f"raw reconstruction below {CONTRAST:g} of the truth's); <score>_<channel>_<why> for what is null or "
+    "limited",
 }
 
 
@@ -294,7 +296,7 @@ def score(recon: np.ndarray, truth: np.ndarray, mask: np.ndarray, region: Region
         raise ValueError("truth must be finite and not zero everywhere in the region")
     uncovered = {"uncovered_fraction": float(1 - mask.mean())}
     if not (finite and recon[mask].any()):
-        why = "nan" if not finite else "collapsed" if mask.any() else "uncovered"
+        why = NAN if not finite else COLLAPSED if mask.any() else UNCOVERED
         blank = {name: [None, None] for name in (*SCORES, "phase_slope_rad_per_px")}
         single = dict.fromkeys(("phase_rmse_rad", "relative_error", "slow_phase_rad", "amplitude_ratio"))
         return {**blank, **single, **uncovered, "flags": [why]}
@@ -349,9 +351,9 @@ def _collapses(recon: np.ndarray, truth: np.ndarray) -> list[str]:
     """Flags for a constant amplitude or phase where the truth's is not; covered pixels ``(K,)``, raw."""
     (level, angles), (true_level, true_angles) = ((np.abs(x), _flat_phase(x)) for x in (recon, truth))
     varies = _spread(truth)
-    flat = level.std() * true_level.mean() < COLLAPSED * true_level.std() * level.mean()
-    flat_phase = angles.std() < COLLAPSED * true_angles.std()
-    found = {"collapsed": varies[0] and flat, "collapsed_phase": varies[1] and flat_phase}
+    flat = level.std() * true_level.mean() < CONTRAST * true_level.std() * level.mean()
+    flat_phase = angles.std() < CONTRAST * true_angles.std()
+    found = {COLLAPSED: varies[0] and flat, COLLAPSED_PHASE: varies[1] and flat_phase}
     return [name for name, present in found.items() if present]
 
 

@@ -13,6 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ptycho.evaluation import metrics
+from ptycho.scan import plausibility
+
 EXCESS = 0.045  # of the R-factor over photon noise
 UNKNOWN_EXCESS = 0.15  # of the R-factor, where photons were not counted
 DISAGREEMENT = 0.12  # of overlapping regions, relative to the object's contrast
@@ -121,8 +124,35 @@ FLAGS = {
         "read the phase, or the denoised object; measure longer",
         False,
     ),
+    plausibility.NOISE: Flag(
+        "the mean pattern does not resemble the probe's far field: noise, a hot pixel, or another probe",
+        "look at the mean pattern, and at the probe",
+        True,
+    ),
+    plausibility.DISPLACEMENT: Flag(
+        "the mean pattern lies off the middle of the window, against the far field of the probe",
+        "centre the patterns, or give the probe the ramp that belongs to them",
+        True,
+    ),
+    plausibility.ORIENTATION: Flag(
+        "the mean pattern resembles the far field of the probe better when transposed or mirrored",
+        "turn the patterns as the log says",
+        True,
+    ),
+    metrics.NAN: Flag("the object holds NaN or infinity", "look at the course of the loss", True),
+    metrics.UNCOVERED: Flag("not one pixel of the scored region is covered", "look at the positions", True),
+    metrics.COLLAPSED: Flag(
+        f"the contrast of the amplitude is below {metrics.CONTRAST:g} of the truth's: a constant",
+        "train longer, or with another seed or learning rate",
+        True,
+    ),
+    metrics.COLLAPSED_PHASE: Flag(
+        f"the contrast of the phase is below {metrics.CONTRAST:g} of the truth's: a constant",
+        "train longer, or with another seed or learning rate",
+        True,
+    ),
 }
-"""Every flag of a reconstruction of a measured scan."""
+"""Every flag of a reconstruction; what else stands among its flags says why a single score is not defined."""
 
 WRONG = tuple(name for name, flag in FLAGS.items() if flag.wrong)
 MEANS = {

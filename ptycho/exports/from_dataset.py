@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan, Pair
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns
 
@@ -57,7 +58,7 @@ def from_dataset(data: Dataset, image: int, object_: np.ndarray) -> ExportedScan
     patterns = intensities(data.amplitudes if every else data.amplitudes.some(chosen), data.counts)
     return ExportedScan(
         positions=data.positions[chosen].astype(np.float64),
-        probe=(data.photon_scale * data.modes).astype(np.complex64),
+        probe=(data.photon_scale * data.probe).astype(np.complex64),
         patterns=patterns,
         dtype=patterns.dtype,
         domain="counts" if data.counts else "intensity",
@@ -67,17 +68,16 @@ def from_dataset(data: Dataset, image: int, object_: np.ndarray) -> ExportedScan
 
 
 def from_measured(
-    scan: Understood, data: Dataset, object_: np.ndarray, beam: Mapping[str, np.ndarray] | None = None
+    scan: Understood, data: Dataset, object_: np.ndarray, beam: Beam | None = None
 ) -> ExportedScan:
     """A measured scan as it was prepared, with what was reconstructed from it.
 
     Args:
-        beam: the ``probe (K, N, N)`` and ``positions (J, 2)`` that go with the object, where they are not
-            those of the dataset.
+        beam: that goes with the object, where it is not the dataset's.
     """
     raw, binned, made = scan.raw, scan.detector.bin, from_dataset(data, 0, object_)
     if beam is not None:
-        made = replace(made, probe=beam["probe"], positions=beam["positions"].astype(np.float64))
+        made = replace(made, probe=beam.probe, positions=beam.positions.astype(np.float64))
     return replace(
         made,
         pixel_m=scan.pixel.metres,
@@ -96,7 +96,7 @@ def product_of(
     objects: np.ndarray,
     pixel: Pair | None,
     name: str = "",
-    beam: Mapping[str, np.ndarray] | None = None,
+    beam: Beam | None = None,
 ) -> ExportedScan:
     """What a run keeps of a scan as ``product.h5``: positions, probe and object, without the patterns.
 

@@ -26,7 +26,10 @@ import numpy as np
 from ptycho.config import LsqmlConfig, check
 from ptycho.files.npz import NpzError, read_all
 from ptycho.files.npz_writing import Blocks, write_npz
+from ptycho.scan.beam import Beam
+from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
 
@@ -47,44 +50,14 @@ class LsqmlResult:
     """What LSQ-ML found, in the units of the dataset it was given.
 
     Attributes:
-        object: ``(M, M)`` complex64, on the dataset's canvas; where the probe did not light it, as it began.
-        probe: ``(K, N, N)`` complex64, modes, the strongest first.
-        positions: ``(J, 2)`` float32.
-        seconds: of pty-chi alone, without its imports and without the judging of its epochs.
+        reconstruction: object, probe and positions; its seconds are pty-chi's alone, without its imports and
+            without the judging of its epochs. pty-chi moves its first mode by fractions of a pixel; a
+            position that left the canvas is brought back to its edge.
         r_factors: ``(E,)`` float64, ``Σ| |Ψ| − √n | / Σ√n`` of the fitted patterns after each epoch.
-        version: of pty-chi.
     """
 
-    object: np.ndarray
-    probe: np.ndarray
-    positions: np.ndarray
-    seconds: float
+    reconstruction: Reconstruction
     r_factors: np.ndarray
-    version: str
-
-    def explained(self, data: Dataset) -> Dataset:
-        """The dataset with this probe and these positions, as the object is to be judged with.
-
-        Its groups are single patterns. pty-chi moves its first mode by fractions of a pixel, so the dataset
-        is ``exact``; a position that left the canvas is brought back to its edge.
-        """
-        inside = np.clip(self.positions, 0, data.object_size - data.N)
-        return replace(
-            self._seen(data),
-            positions=inside.astype(np.float32),
-            groups=np.arange(len(inside), dtype=np.int32)[:, None],
-            region_size=data.N + 2,
-            neighbours=None,
-            stated_tiling=data.tiling,
-        )
-
-    def unfitted(self, data: Dataset) -> Dataset:
-        """Patterns that were kept out, with this probe, at the file's positions and of one brightness."""
-        return self._seen(data)
-
-    def _seen(self, data: Dataset) -> Dataset:
-        weaker = self.probe[1:] if len(self.probe) > 1 else None
-        return replace(data, probe=self.probe[0], weaker_modes=weaker, background=None, flux=None, exact=True)
 
 
 def available(python: str | None = None) -> str | None:
@@ -140,11 +113,9 @@ def reconstruct(
 
 def _starting_probe(data: Dataset, modes: int) -> tuple[np.ndarray, float]:
     """Modes ``k·s·P`` that pty-chi starts from, and ``k·s``."""
-    given = data.probe[None]
-    if data.weaker_modes is not None and modes > 1:
-        given = np.concatenate([given, data.weaker_modes])
-    given = given[:modes] if modes <= len(given) else given[:1]  # pty-chi makes all but the first
-    good = np.ones(data.probe.shape, bool) if data.good is None else data.good
+    known = data.probe
+    given = known[:modes] if modes <= len(known) else known[:1]  # pty-chi makes all but the first
+    good = np.ones((data.N,) * 2, bool) if data.good is None else data.good
     far = np.abs(np.fft.fftshift(np.fft.fft2(given.astype(complex), norm="ortho"), axes=(-2, -1))) ** 2
     measured = data.amplitudes.statistics.mean_intensity[good].sum()
     scale = float(np.sqrt(measured / far[:, good].sum()))
@@ -167,7 +138,7 @@ def _write(target: Path, data: Dataset, probe: np.ndarray, settings: LsqmlConfig
         "patterns": Blocks(data.amplitudes.shape, np.dtype("<f4"), squares),
         "positions": data.positions.astype(np.float64),
         "probe": probe,
-        "good": np.ones(data.probe.shape, bool) if data.good is None else data.good,
+        "good": np.ones((data.N,) * 2, bool) if data.good is None else data.good,
         "settings": np.array(json.dumps(keys)),
     }
     with target.open("wb") as file:
@@ -218,18 +189,13 @@ def _environment(python: str | None, threads: int | None) -> dict[str, str]:
 
 def _result(arrays: dict[str, np.ndarray], data: Dataset, scale: float) -> LsqmlResult:
     """What came back, on the dataset's canvas and in its units; ``scale`` is k·s."""
-    light = scale / data.photon_scale
-    positions = arrays["positions"].astype(np.float32)
-    probe = (arrays["probe"] / scale).astype(np.complex64)
+    positions = np.clip(arrays["positions"], 0, data.object_size - data.N).astype(np.float32)
+    beam = Beam((arrays["probe"] / scale).astype(np.complex64), positions)
     image = _cut(arrays["object"], arrays["origin"], data.object_size)
-    return LsqmlResult(
-        object=(light * image).astype(np.complex64),
-        probe=probe,
-        positions=positions,
-        seconds=float(arrays["seconds"]),
-        r_factors=arrays["r_factors"].astype(np.float64),
-        version=str(arrays["version"]),
-    )
+    made = covered_part(scale / data.photon_scale * image, data.under(beam))
+    program = f"pty-chi {arrays['version']}"
+    seconds, r_factors = float(arrays["seconds"]), arrays["r_factors"].astype(np.float64)
+    return LsqmlResult(replace(made, seconds=seconds, program=program), r_factors)
 
 
 def _cut(image: np.ndarray, origin: np.ndarray, side: int) -> np.ndarray:

@@ -10,13 +10,10 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import binary_erosion
 
-from ptycho.config import ProbeConfig
 from ptycho.evaluation import metrics, scan_figures
 from ptycho.evaluation.frc import frc, frc_crossing, half_bit
 from ptycho.evaluation.registration import in_frame
 from ptycho.evaluation.trust import (
-    ENOUGH,
-    FEW,
     IN_NOISE,
     MEANS,
     NOT_CONVERGED,
@@ -26,19 +23,20 @@ from ptycho.evaluation.trust import (
     noise_share,
     outside_training,
 )
+from ptycho.methods.prepared import Prepared
 from ptycho.preparation.dataset import FEWEST
-from ptycho.preparation.prepare import Understood
 from ptycho.reconstruction.denoising import photon_noise
 from ptycho.reconstruction.judge import compare
 from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
 from ptycho.reconstruction.residuals import MISSED, Residuals, residuals
-from ptycho.reconstruction.stitching import Stitched, covered
+from ptycho.scan.beam import Beam
+from ptycho.scan.coverage import covered
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.probe import energy_diameter, lit_part
+from ptycho.scan.probe import energy_diameter
+from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
 
-SOLVER = "solver"
 WELL_LIT = 0.1  # of the strongest light: what is lit so sets the scales of the pictures
 EXPLAINED = (
     CONVENTIONS
@@ -68,40 +66,6 @@ EXPLAINED = (
 
 
 @dataclass(frozen=True, eq=False)
-class Recon:
-    """An object, the patterns with the probe, positions, … that go with it, fitted and free; and its time.
-
-    Where a program of others made it, ``program`` is its name and version. ``general``: by a network for many
-    scans. ``denoised``: without the noise of photons. ``converged``: steps of the solver gained nothing more.
-    ``without``: the same before the free patterns were fitted, too; it is judged by them.
-    """
-
-    object: Stitched
-    data: Dataset
-    free: Dataset | None
-    seconds: float
-    program: str | None = None
-    general: bool = False
-    denoised: bool = False
-    converged: bool = True
-    without: Recon | None = None
-
-    def places(
-        self, positions: np.ndarray, kept: np.ndarray, out: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Positions ``(J, 2)`` and flux ``(J,)`` of a whole scan: those found, else those given.
-
-        ``kept``, ``out``: indices of the patterns of ``data`` and of ``free``.
-        """
-        found, flux = positions.copy(), np.ones(len(positions), np.float32)
-        for part, where in ((self.data, kept), (self.free, out)):
-            if part is not None:
-                found[where] = part.positions
-                flux[where] = 1 if part.flux is None else part.flux
-        return found, flux
-
-
-@dataclass(frozen=True, eq=False)
 class Fit:
     """How an object explains the patterns that it was made from, and those that were kept out.
 
@@ -119,16 +83,17 @@ class Fit:
         return compare(one.unexplained, two.unexplained).clear
 
 
-def judged(recon: Recon) -> Fit:
-    """By the patterns it was fitted to, and by the free ones, before they were fitted, too."""
-    before = recon.without or recon
-    objects, used, free = before.object.objects, before.data, before.free
+def judge(made: Reconstruction, each: Prepared) -> Fit:
+    """By the patterns it was fitted to, and by those that were kept out, before they were fitted, too."""
+    before = made.before or made
+    beam = before.beam or each.whole.beam
+    used, free = each.fitted(beam), each.left_out(beam)
     mean = used.amplitudes.statistics.mean_intensity
     return Fit(
-        misfit(objects, used),
-        None if free is None else misfit(objects, free),
-        residuals(objects[0], used, mean),
-        None if free is None else residuals(objects[0], free, mean),
+        misfit(before.objects, used),
+        None if free is None else misfit(before.objects, free),
+        residuals(before.object, used, mean),
+        None if free is None else residuals(before.object, free, mean),
     )
 
 
@@ -142,7 +107,7 @@ class Halves:
 
 
 def half_scans(
-    infer: Callable[[Dataset], Stitched],
+    infer: Callable[[Dataset], Reconstruction],
     data: Dataset,
     seed: int,
     group_size: int = 1,
@@ -183,34 +148,17 @@ def half_scans(
     return Halves(frequency, correlation, crossings)
 
 
-def measurement_doubts(data: Dataset, probe: ProbeConfig) -> list[str]:
-    """The flag for patterns that hold too little to determine object and beam, with a warning; or none."""
-    good = data.N**2 if data.good is None else int(data.good.sum())
-    lit = lit_part(probe, data.N)
-    unknown = 2 * int(covered(data).sum())
-    if probe.learn is not False:
-        modes = probe.modes or max(len(data.modes), 2)
-        unknown += 2 * modes * (data.N**2 if lit is None else int(lit.sum()))
-    ratio = len(data.positions) * good / unknown
-    if ratio >= ENOUGH:
-        return []
-    log.warning(
-        "%s: %d patterns have %.2g measured numbers for each unknown", FEW, len(data.positions), ratio
-    )
-    return [FEW]
-
-
-def compared(recon: Recon, scan: Understood) -> dict[str, Any] | None:
+def compare_with_truth(made: Reconstruction, each: Prepared) -> dict[str, Any] | None:
     """Scores against the object that the file brings, registered; None where it brings none of this scale.
 
     Scored is a rectangle of the covered part, without the rim, half a probe wide, that the scan lit poorly.
     """
-    truth, size = scan.raw.object, scan.raw.object_pixel_m
+    scan, truth, size = each.scan, each.scan.raw.object, each.scan.raw.object_pixel_m
     if truth is None or (scan.pixel.metres and size and not _same(size, scan.pixel.metres)):
         return None
-    data, made = recon.data, recon.object
+    data = each.fitted(made.beam or each.whole.beam)
     region = metrics.Region(*data.tiling.rectangle)
-    image, mask = region.crop(made.objects[0]), region.crop(made.mask[0])
+    image, mask = region.crop(made.object), region.crop(made.covered)
     if not np.isfinite(image).all() or not image[mask].any():
         return None
     flat = np.where(mask, np.abs(image) * np.exp(1j * scan_figures.levelled_phase(image, mask)), 0)
@@ -239,21 +187,25 @@ def _largest(known: np.ndarray) -> tuple[slice, slice] | None:
     return slice(top, bottom), slice(left, right)
 
 
-def trust_row(fit: Fit, recon: Recon, solver: float | None, halves: Halves | None = None) -> dict[str, Any]:
+def trust_row(
+    fit: Fit, made: Reconstruction, each: Prepared, solver: float | None = None, halves: Halves | None = None
+) -> dict[str, Any]:
     """A reconstruction in ``metrics.json``; ``solver``: R-factor of the object of the solver, if any."""
     used, free = fit.used, fit.free
-    judge = free or used
-    region = metrics.Region(*recon.data.tiling.rectangle)
+    judge, beam = free or used, made.beam or each.whole.beam
+    data = each.fitted(beam)
+    region = metrics.Region(*data.tiling.rectangle)
     evidence = evidence_of(fit, halves)
     flags = evidence.flags
-    apart = None if recon.object.disagreement is None else float(recon.object.disagreement[0])
-    if recon.general and outside_training(judge.r_factor, judge.r_noise, apart, solver):
+    apart = None if made.disagreement is None else float(made.disagreement[0])
+    if made.general and outside_training(judge.r_factor, judge.r_noise, apart, solver):
         flags.append(OUTSIDE)
-    if not recon.converged:
+    if not made.converged:
         flags.append(NOT_CONVERGED)
-    share = share_of_noise(recon.object, recon.data, region)
-    if not recon.denoised and amplitude_in_noise(share):
+    share = share_of_noise(made, data, region)
+    if not made.denoised and amplitude_in_noise(share):
         flags.append(IN_NOISE)
+    flags += [*each.doubts, *made.doubts]
     return {
         "r_factor": used.r_factor,
         "r_free": None if free is None else free.r_factor,
@@ -266,8 +218,9 @@ def trust_row(fit: Fit, recon: Recon, solver: float | None, halves: Halves | Non
         "variation_certainty": _finite(evidence.certainty),
         **({} if apart is None or not np.isfinite(apart) else {"disagreement": apart}),
         "noise_share": share,
-        "uncovered_fraction": float(1 - region.crop(recon.object.mask[0]).mean()),
-        "flags": flags,
+        "uncovered_fraction": float(1 - region.crop(made.covered).mean()),
+        "flags": list(dict.fromkeys(flags)),
+        "beam": beam_facts(beam, each.whole.beam),
     }
 
 
@@ -289,24 +242,23 @@ def evidence_of(fit: Fit, halves: Halves | None) -> Evidence:
     )
 
 
-def share_of_noise(made: Stitched, data: Dataset, region: metrics.Region) -> float | None:
+def share_of_noise(made: Reconstruction, data: Dataset, region: metrics.Region) -> float | None:
     """:func:`ptycho.evaluation.trust.noise_share` of the first object; None: photons were not counted."""
-    known = region.crop(made.mask[0])
+    known = region.crop(made.covered)
     if not data.counts or not known.any():
         return None
-    return noise_share(region.crop(made.objects[0])[known], region.crop(photon_noise(data)[0])[known])
+    return noise_share(region.crop(made.object)[known], region.crop(photon_noise(data)[0])[known])
 
 
-def beam_facts(beam: dict[str, np.ndarray], given: np.ndarray) -> dict[str, Any]:
-    """What was found besides the object, in numbers; ``given``: the file's positions ``(J, 2)``."""
-    power = np.sum(np.abs(beam["probe"]) ** 2, axis=(1, 2), dtype=float)
-    moves = (beam["positions"] - given).astype(float)
-    dark = beam.get("background")
+def beam_facts(beam: Beam, told: Beam) -> dict[str, Any]:
+    """What was found besides the object, in numbers, against the beam as it was told."""
+    power = np.sum(np.abs(beam.probe) ** 2, axis=(1, 2), dtype=float)
+    moves = (beam.positions - told.positions).astype(float)
     return {
         "mode_shares": (power / power.sum()).tolist(),
         "moved_px": float(np.sqrt(np.mean((moves - moves.mean(axis=0)) ** 2))),
-        "flux_rms": float(np.std(beam["flux"].astype(float) ** 2)),
-        "background_per_pixel": None if dark is None else float(dark.mean()),
+        "flux_rms": float(np.std(beam.flux.astype(float) ** 2)),
+        "background_per_pixel": None if beam.background is None else float(beam.background.mean()),
     }
 
 
@@ -320,7 +272,6 @@ def resolution(halves: Halves, pixel: tuple[float, float] | None) -> dict[str, A
     return halves.crossings | lengths
 
 
-def picture_of(recon: Recon) -> scan_figures.Picture:
-    made = recon.object
-    lit = covered(recon.data, WELL_LIT)[0]
-    return scan_figures.Picture(made.objects[0], made.mask[0], lit, recon.data.probe)
+def picture_of(made: Reconstruction, each: Prepared) -> scan_figures.Picture:
+    data = each.fitted(made.beam or each.whole.beam)
+    return scan_figures.Picture(made.object, made.covered, covered(data, WELL_LIT)[0], data.probe[0])

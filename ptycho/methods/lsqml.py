@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import logging
 from contextlib import closing
+from dataclasses import replace
 
 from ptycho.config import ScanRunConfig
 from ptycho.iterative import lsqml
-from ptycho.methods.assessment import Recon
 from ptycho.methods.prepared import Prepared, Surroundings
 from ptycho.progress import Progress
-from ptycho.reconstruction.stitching import covered_part
+from ptycho.scan.beam import Beam
+from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
 LSQML = "lsqml"
 
 
-def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> Recon:
-    """pty-chi's LSQ-ML on the same patterns, from the file's probe and positions.
+def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> Reconstruction:
+    """LSQ-ML on the same patterns, from the file's probe and positions; others stay at theirs.
 
     Raises:
         LsqmlError: pty-chi cannot be run, or gave no result.
     """
-    data = each.whole.subset(each.kept, 1)
-    free = each.whole.subset(each.out, 1) if len(each.out) else None
+    data = each.fitted(each.whole.beam)
     patterns = config.iterative.epochs * len(data.positions)
     with where.timed(LSQML), closing(Progress(LSQML, patterns, bar=where.bar)) as progress:
         found = lsqml.reconstruct(data, config.iterative, config.seed, progress.advance, where.scratch)
-    program, epochs, r_factor = f"pty-chi {found.version}", len(found.r_factors), found.r_factors[-1]
-    log.info("lsqml: %s, %d epochs, R %.4f, %.1f s", program, epochs, r_factor, found.seconds)
-    seen, judging = found.explained(data), None if free is None else found.unfitted(free)
-    return Recon(covered_part(found.object, seen), seen, judging, found.seconds, program)
+    made, told = found.reconstruction, each.whole.beam
+    epochs, r_factor = len(found.r_factors), found.r_factors[-1]
+    log.info("lsqml: %s, %d epochs, R %.4f, %.1f s", made.program, epochs, r_factor, made.seconds)
+    assert made.beam is not None
+    return replace(made, beam=each.beam_of(made.beam, Beam(made.beam.probe, told.at(each.out).positions)))

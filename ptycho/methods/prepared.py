@@ -1,4 +1,4 @@
-"""A measured scan made ready: a probe and an orientation settled, some patterns kept out; then solved."""
+"""A measured scan made ready: a probe and an orientation settled, some patterns kept out."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from pathlib import Path
 
 import numpy as np
 
-from ptycho.config import OwnProbe, ScanRunConfig
-from ptycho.evaluation.trust import ORIENTATION, SCALE
-from ptycho.methods.assessment import SOLVER, Recon, measurement_doubts
-from ptycho.methods.solver import Settings, reconstruct, wishes_of
+from ptycho.config import OwnProbe, ProbeConfig, ScanRunConfig
+from ptycho.evaluation.trust import ENOUGH, FEW, ORIENTATION
 from ptycho.preparation.dataset import kept_out, measured_dataset
-from ptycho.preparation.finding import Finding
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.progress import Progress
 from ptycho.readers.scans.table import opened
-from ptycho.reconstruction.maximum_likelihood import Solved
 from ptycho.reconstruction.orientation import advice, better, orientations
 from ptycho.reconstruction.probe_guess import guessed_probe
-from ptycho.reconstruction.scale import PATTERNS, better_scale
+from ptycho.scan.beam import Beam, join_parts
+from ptycho.scan.coverage import covered
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.probe import masked
+from ptycho.scan.finding import Finding
+from ptycho.scan.probe import lit_part, masked
 
 log = logging.getLogger(__name__)
 
@@ -36,12 +34,8 @@ class Prepared:
     Attributes:
         name: of the scan, unique in its run.
         scan: how its file was understood.
-        whole: all usable patterns, as the file describes them.
+        whole: all usable patterns, with the beam as it is told.
         kept, out: indices of those that are fitted, and of those that are kept out to judge the result by.
-        data, free: the same with the probe, positions, … that explain them; free is None where none are out.
-        solved: what the solver made of them before any network; None: it was not asked to.
-        solution: how it came to it.
-        learned: modes of the probe that were found in the training, ``(K, N, N)``; None: those of ``data``.
         found, doubts: what was settled, and flags that the results get.
     """
 
@@ -50,19 +44,20 @@ class Prepared:
     whole: Dataset
     kept: np.ndarray
     out: np.ndarray
-    data: Dataset
-    free: Dataset | None
-    found: list[Finding]
-    doubts: list[str]
-    solved: Recon | None = None
-    solution: Solved | None = None
-    learned: np.ndarray | None = None
+    found: tuple[Finding, ...] = ()
+    doubts: tuple[str, ...] = ()
 
-    def for_network(self) -> tuple[Dataset, Dataset | None]:
-        """``data`` and ``free`` with the probe that the network was trained with."""
-        if self.learned is None:
-            return self.data, self.free
-        return self.data.under(self.learned), None if self.free is None else self.free.under(self.learned)
+    def fitted(self, beam: Beam) -> Dataset:
+        """The patterns that are fitted, under a beam of all."""
+        return self.whole.under(beam).subset(self.kept, self.whole.group_size)
+
+    def left_out(self, beam: Beam) -> Dataset | None:
+        """The patterns that were kept out, one by one, under a beam of all; None: there are none."""
+        return self.whole.under(beam).subset(self.out, 1) if len(self.out) else None
+
+    def beam_of(self, kept: Beam, out: Beam | None) -> Beam:
+        """That of all patterns, of those of the fitted ones and of the others."""
+        return join_parts([(self.kept, kept)] + ([] if out is None else [(self.out, out)]))
 
 
 @dataclass(frozen=True)
@@ -85,10 +80,9 @@ def prepare(name: str, scan: Understood, config: ScanRunConfig, where: Surroundi
     scan, whole, found, doubts = settle(scan, config, where)
     kept, out = kept_out(whole, config.free_fraction, config.seed)
     log.info("%d patterns are fitted, %d are kept out to judge the result by", len(kept), len(out))
-    data = whole.subset(kept, config.patterns_in_group)
-    free = whole.subset(out, 1) if len(out) else None
-    doubts = doubts + measurement_doubts(data, config.probe)
-    return Prepared(name, scan, whole, kept, out, data, free, found, doubts)
+    each = Prepared(name, scan, whole, kept, out, tuple(found))
+    doubts = doubts + measurement_doubts(each.fitted(whole.beam), config.probe)
+    return replace(each, doubts=tuple(doubts))
 
 
 def settle(
@@ -99,10 +93,10 @@ def settle(
     with where.timed("probe_and_orientation"):
         if scan.probe is None and isinstance(config.probe, OwnProbe):
             guess = guessed_probe(data)
-            data = replace(data, probe=masked(guess.probe, config.probe), weaker_modes=None)
+            data = replace(data, beam=data.beam.with_probe(masked(guess.probe, config.probe)))
             found.append(guess.finding)
             log.info("%s", guess.finding)
-        trials = orientations(replace(data, weaker_modes=None))
+        trials = orientations(replace(data, beam=data.beam.with_probe(data.probe[0])))
         clear = better(trials)
     if clear is None:
         return scan, data, found, []
@@ -128,54 +122,18 @@ def read(scan: Understood, config: ScanRunConfig, where: Surroundings) -> tuple[
     return data, found
 
 
-def solve_first(each: Prepared, config: ScanRunConfig, where: Surroundings) -> Prepared:
-    """The scan with the probe, positions, … that the solver finds, and its object."""
-    with where.timed(SOLVER):
-        recon, solution, decisions = reconstruct(
-            each.whole, each.kept, each.out, settings_of(config, each.whole.N, where.bar)
-        )
-    with where.timed("scale"):
-        warned, doubts = scale_doubts(each.whole, solution)
-    return replace(
-        each,
-        scan=replace(each.scan, warnings=(*each.scan.warnings, *warned)),
-        data=recon.data,
-        free=recon.free,
-        solved=recon,
-        solution=solution,
-        found=[*each.found, *decisions],
-        doubts=[*each.doubts, *doubts],
+def measurement_doubts(data: Dataset, probe: ProbeConfig) -> list[str]:
+    """The flag for patterns that hold too little to determine object and beam, with a warning; or none."""
+    good = data.N**2 if data.good is None else int(data.good.sum())
+    lit = lit_part(probe, data.N)
+    unknown = 2 * int(covered(data).sum())
+    if probe.learn is not False:
+        modes = probe.modes or max(len(data.probe), 2)
+        unknown += 2 * modes * (data.N**2 if lit is None else int(lit.sum()))
+    ratio = len(data.positions) * good / unknown
+    if ratio >= ENOUGH:
+        return []
+    log.warning(
+        "%s: %d patterns have %.2g measured numbers for each unknown", FEW, len(data.positions), ratio
     )
-
-
-def settings_of(config: ScanRunConfig, N: int, bar: bool | None = None) -> Settings:
-    """Those of the solver."""
-    wishes = wishes_of(config.solver, config.probe, N)
-    return Settings(wishes, config.seed, config.xla.compile, config.patterns_in_group, bar)
-
-
-def scale_doubts(told: Dataset, solution: Solved) -> tuple[list[str], list[str]]:
-    """A warning and a flag where positions of another scale explain the patterns better; or none.
-
-    Where neither probe nor positions were found, a wrong scale cannot hide.
-    """
-    if not (solution.free.probe or solution.free.positions):
-        return [], []
-    scale = better_scale(told, solution.terms, solution.state)
-    if not scale.clear:
-        return [], []
-    after = scale.before * np.exp(-scale.gain.gain)
-    warning = (
-        f"positions {scale.factor:.3f} times as far apart explain {PATTERNS} patterns better under the "
-        f"probe as it was told: deviance {scale.before:.4f} → {after:.4f} ± {after * scale.gain.error:.4f}"
-    )
-    log.warning("%s", warning)
-    return [warning], [SCALE]
-
-
-def beam_of(recon: Recon, each: Prepared) -> dict[str, np.ndarray]:
-    """The probe ``(K, N, N)``, the positions ``(J, 2)`` of all usable patterns, and their flux ``(J,)``."""
-    data = recon.data
-    positions, flux = recon.places(each.whole.positions, each.kept, each.out)
-    found = {"probe": data.modes, "positions": positions, "flux": flux}
-    return found if data.background is None else found | {"background": data.background}
+    return [FEW]

@@ -6,47 +6,31 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from ptycho.config import ProbeConfig
-from ptycho.config.sections import SolverConfig
-from ptycho.methods.assessment import Recon
-from ptycho.preparation.finding import Finding
+from ptycho.config import ScanRunConfig
+from ptycho.evaluation.trust import SCALE
+from ptycho.methods.prepared import Prepared, Surroundings
 from ptycho.progress import Progress
 from ptycho.reconstruction.judge import Judge
 from ptycho.reconstruction.maximum_likelihood import Solved, Wishes, fit_object, solve
-from ptycho.reconstruction.solver import NEARLY, Terms, fit_to_the_end
-from ptycho.reconstruction.state import State, explained
-from ptycho.reconstruction.stitching import Stitched, covered_part
+from ptycho.reconstruction.scale import PATTERNS, better_scale
+from ptycho.reconstruction.solver import NEARLY, Fit, Terms, fit_to_the_end
+from ptycho.reconstruction.state import State
+from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import lit_part
+from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
+SOLVER = "solver"
 
 
-@dataclass(frozen=True, eq=False)
-class Settings:
-    """How a scan is solved.
-
-    Attributes:
-        wishes: what may be found besides the object, and in how many steps.
-        seed: of what is kept out of the decisions.
-        compile_xla: compile with XLA.
-        group_size: C of the datasets that come out.
-        bar: a bar of progress; None: where there is a terminal.
-    """
-
-    wishes: Wishes
-    seed: int = 0
-    compile_xla: bool = True
-    group_size: int = 1
-    bar: bool | None = None
-
-
-def wishes_of(wanted: SolverConfig, probe: ProbeConfig, N: int) -> Wishes:
+def wishes_of(config: ScanRunConfig, N: int) -> Wishes:
     """What the sections ``solver`` and ``probe`` of a configuration ask the solver to find."""
+    wanted, probe = config.solver, config.probe
     return Wishes(
         probe=probe.learn,
         positions=wanted.positions,
@@ -62,88 +46,98 @@ def wishes_of(wanted: SolverConfig, probe: ProbeConfig, N: int) -> Wishes:
     )
 
 
-def reconstruct(
-    whole: Dataset, kept: np.ndarray, out: np.ndarray, settings: Settings
-) -> tuple[Recon, Solved, list[Finding]]:
-    """The most likely object and beam of a scan; and what was decided on the way.
+def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> tuple[Reconstruction, Solved]:
+    """The most likely object and beam of a scan, with what was decided; and the fit, to go on with.
 
-    All is decided and judged without the patterns ``out``; then they join, and the fit goes on with all.
-
-    Args:
-        whole: all patterns, with the beam as it is told.
-        kept, out: indices of those that are fitted at first, and of those that judge.
+    All is decided and judged without the patterns that are kept out; then they join, and it goes on.
     """
-    began, wishes, C = time.perf_counter(), settings.wishes, settings.group_size
-    data, free = whole.subset(kept, C), whole.subset(out, 1) if len(out) else None
-    with closing(Progress("solver", wishes.steps * len(kept), bar=settings.bar)) as progress:
-        solved = solve(data, wishes, settings.seed, settings.compile_xla, progress.advance)
-    for decision in solved.decisions:
-        log.info("solver: %s", decision)
-    recon = recon_of(solved, data, free, C, began)
-    if free is not None:
-        solved, last = complete(solved, recon, whole, kept, out, settings)
-        recon = replace(last, without=recon, seconds=time.perf_counter() - began)
+    began, wishes = time.perf_counter(), wishes_of(config, each.whole.N)
+    data = each.fitted(each.whole.beam)
+    bar = Progress("solver", wishes.steps * len(each.kept), bar=where.bar)
+    with where.timed(SOLVER), closing(bar) as progress:
+        solved = solve(data, wishes, config.seed, config.xla.compile, progress.advance)
+        for decision in solved.decisions:
+            log.info("solver: %s", decision)
+        made = _reconstruction(solved, each)
+        if len(each.out):
+            solved, last = _completed(solved, made, each, wishes.steps)
+            made = replace(last, before=made)
     ended = "converged" if solved.fit.converged else "not converged: solver.steps is too small"
     log.info("solver: %d steps at the end, %s", len(solved.fit.course) - 1, ended)
-    findings = [replace(decision, what=f"solver: {decision.what}") for decision in solved.decisions]
-    return replace(recon, converged=solved.fit.converged), solved, findings
+    seconds = time.perf_counter() - began
+    with where.timed("scale"):
+        warnings, doubts = _scale_doubts(each.whole, solved)
+    made = replace(
+        made,
+        findings=tuple(replace(one, what=f"solver: {one.what}") for one in solved.decisions),
+        warnings=tuple(warnings),
+        doubts=tuple(doubts),
+        seconds=seconds,
+        converged=solved.fit.converged,
+    )
+    return made, solved
 
 
-def complete(
-    solved: Solved, recon: Recon, whole: Dataset, kept: np.ndarray, out: np.ndarray, settings: Settings
-) -> tuple[Solved, Recon]:
-    """The fit of ``kept``, gone on with, with the patterns ``out`` as well."""
-    f = solved.terms.likelihood.normalisation
-    state = State.of(whole, solved.state.object, normalisation=f)
-    positions, flux = recon.places(state.positions, kept, out)
-    found = solved.state
-    state = State(found.object, found.modes, positions, flux / np.sqrt(np.mean(flux**2)), found.background)
-    likelihood = replace(solved.terms.likelihood, data=whole, advance=lambda patterns: None)
-    terms = replace(solved.terms, likelihood=likelihood)
-    last = fit_to_the_end(terms, state, solved.free, settings.wishes.steps)
-
-    def part_of(indices: np.ndarray, size: int) -> Dataset:
-        places = last.state.positions[indices], last.state.flux[indices]
-        here = replace(last.state, positions=places[0], flux=places[1])
-        return explained(whole.subset(indices, size), here, f, size)
-
-    data, free = part_of(kept, settings.group_size), part_of(out, 1)
-    image = covered_part(last.state.object, whole)
-    return replace(solved, state=last.state, fit=last, terms=terms), Recon(image, data, free, 0.0)
-
-
-def continue_from(start: Recon, solved: Solved | None, settings: Settings) -> Recon:
+def continue_from(
+    start: Reconstruction, each: Prepared, solved: Solved | None, config: ScanRunConfig, where: Surroundings
+) -> Reconstruction:
     """The most likely object and beam near another object, under the solver's noise, prior and freedom."""
-    began, steps = time.perf_counter(), settings.wishes.steps
-    data = start.data
+    began, wishes = time.perf_counter(), wishes_of(config, each.whole.N)
+    data = each.fitted(start.beam or each.whole.beam)
     if solved is None:
-        solved = solve(data, settings.wishes, settings.seed, settings.compile_xla)
-    terms = replace(solved.terms, likelihood=replace(solved.terms.likelihood, data=data))
-    f = terms.likelihood.normalisation
-    state = State.of(data, start.object.objects[0], normalisation=f)
-    with closing(Progress("refinement", steps * len(data.positions), bar=settings.bar)) as progress:
-        terms = replace(terms, likelihood=replace(terms.likelihood, advance=progress.advance))
-        last = fit_to_the_end(terms, state, solved.free, max(steps, 1))
-    found = replace(solved, state=last.state, fit=last, terms=terms)
-    recon = recon_of(found, data, start.free, settings.group_size, began)
-    return replace(recon, converged=last.converged)
+        solved = solve(data, wishes, config.seed, config.xla.compile)
+    f, steps = solved.terms.likelihood.normalisation, wishes.steps
+    with closing(Progress("refinement", steps * len(data.positions), bar=where.bar)) as progress:
+        likelihood = replace(solved.terms.likelihood, data=data, advance=progress.advance)
+        state = State.of(data, start.object, normalisation=f)
+        last = fit_to_the_end(replace(solved.terms, likelihood=likelihood), state, solved.free, max(steps, 1))
+    found = _ended(solved, last, data)
+    seconds = time.perf_counter() - began
+    return replace(_reconstruction(found, each, start), seconds=seconds, converged=last.converged)
 
 
-def recon_of(solved: Solved, data: Dataset, free: Dataset | None, group_size: int, began: float) -> Recon:
-    """A state as a reconstruction, with the positions and the flux of the free patterns."""
-    likelihood, f = solved.terms.likelihood, solved.terms.likelihood.normalisation
-    judging = None
+def _completed(
+    solved: Solved, made: Reconstruction, each: Prepared, steps: int
+) -> tuple[Solved, Reconstruction]:
+    """The fit of the patterns that are fitted, gone on with, with those that were kept out as well."""
+    whole, f = each.whole, solved.terms.likelihood.normalisation
+    assert made.beam is not None
+    found, told = solved.state, State.of(whole.under(made.beam), solved.state.object, normalisation=f)
+    flux = told.flux / np.sqrt(np.mean(told.flux**2))
+    state = replace(told, modes=found.modes, flux=flux, background=found.background)
+    likelihood = replace(solved.terms.likelihood, data=whole, advance=lambda patterns: None)
+    last = fit_to_the_end(replace(solved.terms, likelihood=likelihood), state, solved.free, steps)
+    solved = _ended(solved, last, whole)
+    beam = last.state.beam(whole.photon_scale, f)
+    return solved, replace(covered_part(last.state.object, whole), beam=beam)
+
+
+def _ended(solved: Solved, last: Fit, data: Dataset) -> Solved:
+    """What a fit came to, with the likelihood of the patterns that it was of."""
+    likelihood = replace(solved.terms.likelihood, data=data, advance=lambda patterns: None)
+    return replace(solved, state=last.state, fit=last, terms=replace(solved.terms, likelihood=likelihood))
+
+
+def _reconstruction(solved: Solved, each: Prepared, start: Reconstruction | None = None) -> Reconstruction:
+    """A state of the fitted patterns, with the positions and the flux of those that were kept out.
+
+    ``start``: what it began from; None: the beam as it was told.
+    """
+    likelihood = solved.terms.likelihood
+    scale, f = likelihood.data.photon_scale, likelihood.normalisation
+    free = each.left_out(each.whole.beam if start is None or start.beam is None else start.beam)
+    out = None
     if free is not None:
         judge = Judge(replace(likelihood, data=free, advance=lambda patterns: None))
-        judging = explained(free, judge.places(solved.state, solved.free), f, 1)
-    seen = explained(data, solved.state, f, group_size)
-    return Recon(covered_part(solved.state.object, seen), seen, judging, time.perf_counter() - began)
+        out = judge.places(solved.state, solved.free).beam(scale, f)
+    beam = each.beam_of(solved.state.beam(scale, f), out)
+    return replace(covered_part(solved.state.object, each.fitted(beam)), beam=beam)
 
 
-def half_object(solved: Solved, steps: int) -> Callable[[Dataset], Stitched]:
+def half_object(solved: Solved, steps: int) -> Callable[[Dataset], Reconstruction]:
     """A function that reconstructs some of a reconstruction's patterns, with the beam as it was found."""
 
-    def infer(part: Dataset) -> Stitched:
+    def infer(part: Dataset) -> Reconstruction:
         likelihood = replace(
             solved.terms.likelihood,
             data=part,
@@ -154,3 +148,22 @@ def half_object(solved: Solved, steps: int) -> Callable[[Dataset], Stitched]:
         return covered_part(fit_object(terms, part, steps, NEARLY)[0], part)
 
     return infer
+
+
+def _scale_doubts(told: Dataset, solution: Solved) -> tuple[list[str], list[str]]:
+    """A warning and a flag where positions of another scale explain the patterns better; or none.
+
+    Where neither probe nor positions were found, a wrong scale cannot hide.
+    """
+    if not (solution.free.probe or solution.free.positions):
+        return [], []
+    scale = better_scale(told, solution.terms, solution.state)
+    if not scale.clear:
+        return [], []
+    after = scale.before * np.exp(-scale.gain.gain)
+    warning = (
+        f"positions {scale.factor:.3f} times as far apart explain {PATTERNS} patterns better under the "
+        f"probe as it was told: deviance {scale.before:.4f} → {after:.4f} ± {after * scale.gain.error:.4f}"
+    )
+    log.warning("%s", warning)
+    return [warning], [SCALE]

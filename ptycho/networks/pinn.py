@@ -47,7 +47,7 @@ class PtychoPINN(keras.Model):
         Args:
             x: normalised amplitudes ``(B, C, N, N)`` float32.
             offsets: ``(B, C, 2)`` float32, positions relative to the region's centre.
-            probe: ``s·f·P``, ``(N, N)`` complex64.
+            probe: ``s·f·P``, ``(K, N, N)`` complex64.
             start: estimates of the regions, ``(B, R, R)`` complex64, for a generator that can begin with one.
         """
         return (
@@ -59,13 +59,20 @@ class PtychoPINN(keras.Model):
 
         Where a pattern reaches beyond the region, the object is taken as the region's mean.
         """
-        positions = offsets + (self.geometry.region_size - probe.shape[-1]) / 2
-        if self.geometry.exact:
-            positions, probe = physics.split_positions(positions, probe)
+        geometry = self.geometry
         mean = tf.stop_gradient(tf.reduce_mean(objects, axis=(1, 2), keepdims=True))
-        waves = physics.exit_waves(objects - mean, positions, probe, self.geometry.support, self.mover)
-        waves += physics.illuminate(mean[:, None], probe)
-        return physics.detect(waves, physics.has_modes(probe))
+        around = PatchMover(
+            lambda *arguments: self.mover.extract(*arguments) + mean[:, None], self.mover.place
+        )
+        light = physics.forward(
+            objects - mean,
+            offsets + (geometry.region_size - probe.shape[-1]) / 2,
+            probe,
+            exact=geometry.exact,
+            support=geometry.support,
+            mover=around,
+        )
+        return physics.detect(light)
 
     def losses_of(self, batch, probe, normalisation):
         """The weighted total ``loss`` and its parts; parts of zero weight are left out.

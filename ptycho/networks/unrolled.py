@@ -149,7 +149,7 @@ class Unrolled(keras.layers.Layer):
         Args:
             x: ``(B, C, N, N)``, normalised amplitudes.
             offsets: ``(B, C, 2)``.
-            probe: ``(N, N)`` or, for each group, ``(B, 1, N, N)``; modes are an axis K before the last two.
+            probe: ``(K, N, N)``, its modes, or for each group ``(B, 1, K, N, N)``.
             start: ``(B, R, R)`` complex64, an estimate of the objects, zero where there is none. None: none.
         """
         light = self._light(offsets, probe)
@@ -201,7 +201,7 @@ class Unrolled(keras.layers.Layer):
     def _level(self, x, probe):
         """The constant, ``(B, 1, 1)``."""
         energy = tf.reduce_mean(self._energy(x), axis=1)  # (B,)
-        light = physics.over_modes(physics.intensity(probe), physics.has_modes(probe))
+        light = physics.over_modes(physics.intensity(probe))
         light = tf.reshape(tf.reduce_sum(light, axis=(-2, -1)), [-1])  # (1,), or (B,): a probe for each group
         level = self.level * tf.sqrt(energy / light)
         return physics.of_parts(level, tf.zeros_like(level), probe)[:, None, None]
@@ -213,15 +213,14 @@ class Unrolled(keras.layers.Layer):
     def _illumination(self, positions, probe):
         """``Σ_k |P_k|²``, ``(B, side, side)`` float32."""
         N, support = self.geometry.N, self.geometry.support
-        light = physics.intensity(physics.crop_to(probe, support))
-        light = physics.over_modes(light, physics.has_modes(probe))
+        light = physics.over_modes(physics.intensity(physics.crop_to(probe, support)))
         light = tf.broadcast_to(light, (*sizes(positions)[:2], support, support))
         return self.mover.place(light, positions + (N - support) / 2, (self.side, self.side))
 
     def _change(self, objects, measured, positions, probe):
-        """How the exit waves change when they take the measured amplitudes, ``(B, C, support, support)``."""
+        """How exit waves change when they take the measured amplitudes, ``(B, C, K, support, support)``."""
         waves = physics.lit_waves(objects, positions, probe, self.geometry.support, self.mover)
-        return physics.modulus_change(waves, measured, self.geometry.masked, physics.has_modes(probe))
+        return physics.modulus_change(waves, measured, self.geometry.masked)
 
     def _update(self, change, positions, probe, illumination):
         """``g`` on the part of the region that the probe can reach, ``(B, side, side)`` complex64."""

@@ -1,19 +1,19 @@
-"""The measurement: patches → exit wave → far field → diffraction amplitude, and the steps back.
+"""The measurement: object → exit waves → far field → light (``forward``), and the steps back.
 
 All TensorFlow, for simulation, networks, losses and solver alike, in complex numbers or in pairs of reals
 (:mod:`~ptycho.physics.waves`). Imports the operators of ``ptycho.xla`` alone.
 """
 
 from ptycho.physics.measurement import (
-    amplitude,
     back_project,
     centre,
     crop_to,
     detect,
     diffract,
     exit_waves,
+    expected_light,
     far_field,
-    has_modes,
+    forward,
     illuminate,
     intensity,
     lit_waves,
@@ -21,6 +21,7 @@ from ptycho.physics.measurement import (
     near_field,
     over_modes,
     pad_to,
+    root,
     scaled,
     shift_ramp,
     shifted_probe,
@@ -38,7 +39,6 @@ __all__ = [
     "Pair",
     "PatchMover",
     "Waves",
-    "amplitude",
     "back_project",
     "by_part",
     "centre",
@@ -46,9 +46,10 @@ __all__ = [
     "detect",
     "diffract",
     "exit_waves",
+    "expected_light",
     "extract_patches",
     "far_field",
-    "has_modes",
+    "forward",
     "illuminate",
     "imag",
     "intensity",
@@ -60,6 +61,7 @@ __all__ = [
     "pad_to",
     "place_patches",
     "real",
+    "root",
     "scaled",
     "shift_ramp",
     "shifted_probe",

@@ -1,18 +1,16 @@
-"""The measurement, in pure TensorFlow: patches → exit wave → far field → diffraction amplitude.
+"""The measurement, in pure TensorFlow: object → patches → exit waves → far field → light → amplitude.
 
-    A_k = | F( P · O[r_k : r_k + N] ) |,   diffract = detect ∘ exit_waves,
-                                           detect = centre ∘ amplitude ∘ far_field
+    λ_k = Σ_m | F( c_k P_m · O[r_k : r_k + N] ) |² + b,   A_k = √λ_k
 
-With a partially coherent probe ``P (K, N, N)`` of K modes, ``A_k² = Σ_m |F(P_m · O_k)|² + b``: their
-intensities add, and so does a background b that does not depend on the position. A probe ``(K, N, N)``, or
-one for each pattern, ``(B, C, K, N, N)``, has modes; one of even rank has none. Waves have the axis K of
-their probe.
+``forward`` is all of it, for simulation, networks, solver and judging alike. A probe is ``(K, N, N)``, its K
+modes, or one for each pattern, ``(B, C, K, N, N)``: their intensities add, and so does a background b that
+does not depend on the position. Waves have the axis K of their probe.
 
 ``F`` is the unitary discrete Fourier transform, ``(F ψ)(q) = 1/N Σ ψ(x) exp(−2πi q·x/N)``, so
 ``Σ|Fψ|² = Σ|ψ|²``; diffraction patterns have their zero frequency at sample ``N//2``. Positions are
 (row, col) in pixels; integer positions copy samples, others interpolate bilinearly. Every function works
-on batches, eagerly, in a ``tf.function``, and under XLA; every one is linear in the object but for
-``amplitude``. What a generator uses takes pairs of real tensors, too (:mod:`~ptycho.physics.waves`).
+on batches, eagerly, in a ``tf.function``, and under XLA; every one is linear in the object but for the light
+and what follows it. What a generator uses takes pairs of real tensors, too (:mod:`~ptycho.physics.waves`).
 """
 
 from __future__ import annotations
@@ -26,19 +24,69 @@ from ptycho.physics.waves import Pair, Waves, by_part, conj, fourier_matrix, ima
 MODULUS_FLOOR = 1e-3  # ε₁, of the normalised amplitude
 
 
+def forward(
+    objects: Waves,
+    positions: tf.Tensor,
+    probe: Waves,
+    *,
+    flux: tf.Tensor | None = None,
+    background: tf.Tensor | None = None,
+    exact: bool = False,
+    support: int | None = None,
+    mover: PatchMover = SEPARABLE,
+) -> tf.Tensor:
+    """The light that objects give at positions, λ: from the object to what a detector counts on average.
+
+    Args:
+        objects: ``(B, H, W)`` complex64.
+        positions: ``(B, C, 2)`` float32, top-left samples.
+        probe: ``(K, N, N)`` complex64, or one for each pattern, ``(B, C, K, N, N)``.
+        flux, background: as for :func:`expected_light`.
+        exact: fractions of a pixel move the probe, exactly, rather than the object, by interpolation.
+        support: even side of the central square outside which the probe is zero; nothing is computed there.
+            None: N.
+        mover: how patches are moved.
+
+    Returns:
+        ``(B, C, N, N)`` float32, zero frequency at sample 0.
+    """
+    if exact:
+        positions, probe = split_positions(positions, probe)
+    N = probe.shape[-1]
+    n = support or N
+    patches = mover.extract(objects, positions + (N - n) / 2, n)
+    return expected_light(patches, crop_to(probe, n), flux, background, N)
+
+
+def expected_light(
+    patches: Waves,
+    probe: Waves,
+    flux: tf.Tensor | None = None,
+    background: tf.Tensor | None = None,
+    side: int | None = None,
+) -> tf.Tensor:
+    """``Σ_m |F(c P_m · patch)|² + b``, ``(…, N, N)`` float32, zero frequency at sample 0.
+
+    Args:
+        patches: of objects, ``(…, n, n)`` complex64.
+        probe: ``(…, K, n, n)``, whose leading axes may broadcast.
+        flux: c, ``(…)`` float32, factor of the probe's amplitude; None: one.
+        background: b, ``(N, N)`` float32, ordered as the result; None: none.
+        side: N, of the detector; None: n.
+    """
+    if flux is not None:
+        probe = scaled(probe, flux[..., None, None, None])
+    return total_light(far_field(illuminate(patches, probe), side), background)
+
+
 def illuminate(patches: Waves, probe: Waves) -> Waves:
-    """``P_m · patch``; ``patches (B, C, n, n)``, ``probe (n, n)`` or with modes, complex."""
-    return probe * (patches[..., None, :, :] if has_modes(probe) else patches)
+    """``P_m · patch``, ``(…, K, n, n)``; ``patches (…, n, n)``, ``probe (…, K, n, n)``."""
+    return probe * patches[..., None, :, :]
 
 
-def has_modes(probe: Waves) -> bool:
-    """Whether a probe ``(N, N)``, ``(K, N, N)``, ``(B, C, N, N)`` or ``(B, C, K, N, N)`` has modes."""
-    return probe.shape.rank % 2 == 1
-
-
-def over_modes(images: Waves, modes: bool) -> Waves:
-    """The sum over the modes, ``(…, K, H, W)`` → ``(…, H, W)``; as they are where there are none."""
-    return by_part(lambda part: tf.reduce_sum(part, axis=-3), images) if modes else images
+def over_modes(images: Waves) -> Waves:
+    """The sum over the modes, ``(…, K, H, W)`` → ``(…, H, W)``."""
+    return by_part(lambda part: tf.reduce_sum(part, axis=-3), images)
 
 
 def exit_waves(
@@ -48,19 +96,7 @@ def exit_waves(
     support: int | None = None,
     mover: PatchMover = SEPARABLE,
 ) -> Waves:
-    """Exit waves ``ψ = P · O[r : r + N]``.
-
-    Args:
-        objects: ``(B, H, W)`` complex64.
-        positions: ``(B, C, 2)`` float32, top-left samples of the patches of side N.
-        probe: ``(N, N)`` complex64, or one for each pattern, ``(B, C, N, N)``; with modes or without.
-        support: even side of the central square outside which the probe is zero; nothing is computed there.
-            None: N.
-        mover: how patches are moved.
-
-    Returns:
-        ``(B, C, N, N)`` complex64, with modes ``(B, C, K, N, N)``.
-    """
+    """Exit waves ``ψ_m = P_m · O[r : r + N]``, ``(B, C, K, N, N)``; arguments as of :func:`forward`."""
     return pad_to(lit_waves(objects, positions, probe, support, mover), probe.shape[-1])
 
 
@@ -89,7 +125,7 @@ def back_project(
     """``Σ_k Σ_m P̄_m · ψ_km`` placed at the positions: the adjoint of :func:`exit_waves`, ``(B, H, W)``."""
     N = probe.shape[-1]
     n = support or N
-    patches = over_modes(crop_to(waves, n) * conj(crop_to(probe, n)), has_modes(probe))
+    patches = over_modes(crop_to(waves, n) * conj(crop_to(probe, n)))
     return mover.place(patches, positions + (N - n) / 2, shape)
 
 
@@ -159,15 +195,10 @@ def intensity(waves: Waves) -> tf.Tensor:
     return tf.square(real(waves)) + tf.square(imag(waves))
 
 
-def total_light(far_fields: Waves, modes: bool = False, background: tf.Tensor | None = None) -> tf.Tensor:
+def total_light(far_fields: Waves, background: tf.Tensor | None = None) -> tf.Tensor:
     """``Σ_m |Ψ_m|² + b``, ``(…, H, W)`` real; a background ``(H, W)`` is ordered as the far fields."""
-    light = over_modes(intensity(far_fields), modes)
+    light = over_modes(intensity(far_fields))
     return light if background is None else light + background
-
-
-def amplitude(waves: tf.Tensor) -> tf.Tensor:
-    """``|Ψ|``, real; its gradient at zero is zero."""
-    return tf.abs(waves)
 
 
 def shifted_probe(probe: Waves, shifts: tf.Tensor) -> Waves:
@@ -179,11 +210,11 @@ def shifted_probe(probe: Waves, shifts: tf.Tensor) -> Waves:
     the right. ``P_s(x)·O[⌊r⌋ + x]`` is the exit wave at r = ⌊r⌋ + s, with the object cut at whole pixels.
 
     Args:
-        probe: ``(N, N)`` complex64, or ``(K, N, N)``.
+        probe: ``(K, N, N)`` complex64.
         shifts: ``(…, 2)`` float32, (row, col) in pixels.
 
     Returns:
-        ``(…, N, N)`` complex64, or ``(…, K, N, N)``.
+        ``(…, K, N, N)`` complex64.
     """
     ramp = shift_ramp(shifts, probe)
     if isinstance(probe, Pair):
@@ -192,29 +223,20 @@ def shifted_probe(probe: Waves, shifts: tf.Tensor) -> Waves:
 
 
 def shift_ramp(shifts: tf.Tensor, probe: Waves) -> Waves:
-    """``exp(−2πi q·s)``, zero frequency at sample 0: ``(…, N, N)`` complex64, with modes ``(…, 1, N, N)``."""
+    """``exp(−2πi q·s)``, zero frequency at sample 0: ``(…, 1, N, N)``."""
     sides = [tf.constant(np.fft.fftfreq(side), shifts.dtype) for side in probe.shape[-2:]]
     angles = [-2 * np.pi * shifts[..., axis, None] * sides[axis] for axis in (0, 1)]
     rows, cols = (of_parts(tf.cos(angle), tf.sin(angle), probe) for angle in angles)
-    ramp = rows[..., :, None] * cols[..., None, :]
-    return ramp[..., None, :, :] if has_modes(probe) else ramp
+    return (rows[..., :, None] * cols[..., None, :])[..., None, :, :]
 
 
 def split_positions(positions: tf.Tensor, probe: Waves) -> tuple[tf.Tensor, Waves]:
-    """The nearest whole positions ``(…, 2)`` and, for each, the probe shifted by the rest, ``(…, N, N)``.
-
-    A probe with modes gives ``(…, K, N, N)``.
-    """
+    """The nearest whole positions ``(…, 2)``, and for each the probe moved by the rest, ``(…, K, N, N)``."""
     whole = tf.floor(positions + 0.5)
     return whole, shifted_probe(probe, positions - whole)
 
 
-def modulus_change(
-    waves: Waves,
-    measured: tf.Tensor,
-    masked: bool = False,
-    modes: bool = False,
-) -> Waves:
+def modulus_change(waves: Waves, measured: tf.Tensor, masked: bool = False) -> Waves:
     """How exit waves change when their far field takes the measured amplitudes and keeps its phases.
 
         F⁻¹[x Ψ_m / √(Σ_m |Ψ_m|² + ε₁²)] − ψ_m,   Ψ = F ψ
@@ -222,41 +244,30 @@ def modulus_change(
     All modes are scaled alike, which is the smallest change that gives the measured sum.
 
     Args:
-        waves: ψ, ``(…, n, n)`` complex64, with modes ``(…, K, n, n)``: all, or the central square outside
-            which they are zero, of which the change is given then.
+        waves: ψ, ``(…, K, n, n)`` complex64: all, or the central square outside which they are zero, of
+            which the change is given then.
         measured: x, normalised amplitudes ``(…, N, N)`` float32 with the zero frequency at sample 0.
         masked: a negative x was not measured; the far field stands there as it is.
-        modes: the waves have an axis of modes.
 
     Returns:
         As ``waves``.
     """
     far_fields = far_field(waves, measured.shape[-1])
-    to_measured = measured * tf.math.rsqrt(total_light(far_fields, modes) + MODULUS_FLOOR**2)
+    to_measured = measured * tf.math.rsqrt(total_light(far_fields) + MODULUS_FLOOR**2)
     if masked:
         to_measured = tf.where(measured < 0, tf.ones((), to_measured.dtype), to_measured)
-    to_measured = to_measured[..., None, :, :] if modes else to_measured
-    return near_field(scaled(far_fields, to_measured), waves.shape[-1]) - waves
+    return near_field(scaled(far_fields, to_measured[..., None, :, :]), waves.shape[-1]) - waves
 
 
-def detect(waves: tf.Tensor, modes: bool = False) -> tf.Tensor:
-    """Diffraction amplitudes ``|F ψ|``, or ``√(Σ_m |F ψ_m|²)``, of exit waves, as they are measured.
-
-    Args:
-        waves: ``(…, H, W)`` complex64 or complex128, with modes ``(…, K, H, W)``.
-        modes: the waves have an axis of modes.
-
-    Returns:
-        ``(…, H, W)`` in the real dtype of ``waves``, zero frequency at ``(H//2, W//2)``.
-    """
-    far_fields = far_field(waves)
-    return centre(root(total_light(far_fields, True)) if modes else amplitude(far_fields))
+def detect(light: tf.Tensor) -> tf.Tensor:
+    """Diffraction amplitudes ``√λ (…, H, W)`` of light, as they are stored: zero frequency in the middle."""
+    return centre(root(light))
 
 
 def root(light: tf.Tensor) -> tf.Tensor:
-    """``√light``; its gradient at zero is zero."""
-    some = light > 0
-    return tf.where(some, tf.sqrt(tf.where(some, light, tf.ones_like(light))), tf.zeros_like(light))
+    """``√light``; its gradient at zero is zero. NaN stays NaN."""
+    dark = light <= 0
+    return tf.where(dark, tf.zeros_like(light), tf.sqrt(tf.where(dark, tf.ones_like(light), light)))
 
 
 def diffract(
@@ -266,18 +277,11 @@ def diffract(
     support: int | None = None,
     mover: PatchMover = SEPARABLE,
 ) -> tf.Tensor:
-    """Diffraction amplitudes of objects at positions.
+    """Diffraction amplitudes of objects at positions, ``(B, C, N, N)`` float32, zero frequency at ``N//2``.
 
-    Args:
-        objects: ``(B, H, W)`` complex64.
-        positions: ``(B, C, 2)`` float32, top-left samples.
-        probe: ``(N, N)`` complex64.
-        support, mover: as for :func:`exit_waves`.
-
-    Returns:
-        ``(B, C, N, N)`` float32, ``|F(P · patch)|``, zero frequency at ``N//2``.
+    Arguments as of :func:`forward`.
     """
-    return detect(exit_waves(objects, positions, probe, support, mover), has_modes(probe))
+    return detect(forward(objects, positions, probe, support=support, mover=mover))
 
 
 def _root_samples(waves: tf.Tensor) -> tf.Tensor:

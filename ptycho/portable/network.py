@@ -46,7 +46,8 @@ def portable(stored: StoredNetwork, description: Description) -> Portable:
 
     def regions(amplitudes: tf.Tensor, offsets: tf.Tensor, probe: tf.Tensor) -> dict[str, tf.Tensor]:
         # called directly: Keras takes nothing but tensors for arguments of a layer
-        found = generator.call(amplitudes, offsets, Pair(probe[0], probe[1]))
+        modes = probe if d.modes else probe[:, None]
+        found = generator.call(amplitudes, offsets, Pair(modes[0], modes[1]))
         return {OUTPUT: tf.stack([found.real, found.imag], axis=1)}
 
     groups = (d.batch_size, d.group_size)

@@ -46,7 +46,9 @@ class Exported:
             ConfigError: an input has another shape than the file was exported for.
         """
         d = self.description
-        parts = np.stack([probe.real, probe.imag]).astype(np.float32)
+        modes = probe.reshape(-1, d.N, d.N) if probe.shape[-2:] == (d.N, d.N) else probe
+        modes = modes if d.modes or len(modes) > 1 else modes[0]
+        parts = np.stack([modes.real, modes.imag]).astype(np.float32)
         groups = (d.batch_size or len(amplitudes), d.group_size)
         inputs = dict(zip(INPUTS, (amplitudes, offsets, parts), strict=True))
         shapes = dict(zip(INPUTS, ((*groups, d.N, d.N), (*groups, 2), d.probe_shape), strict=True))

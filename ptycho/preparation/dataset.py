@@ -13,11 +13,12 @@ from ptycho.config import ConfigError, OwnProbe, RunProbe, ScanRunConfig, check
 from ptycho.files.npz import NpzError, read_all
 from ptycho.preparation.dark_frames import dark_frames
 from ptycho.preparation.detector import SAMPLED
-from ptycho.preparation.finding import Finding
 from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Understood
 from ptycho.preparation.probe_guess import lens, pupil
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.finding import Finding
 from ptycho.scan.groups import grouped, smallest_region
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import make_probe, masked
@@ -74,11 +75,9 @@ def _grouped(
     good = scan.detector.good_pixels
     data = Dataset(
         amplitudes=patterns,
-        positions=positions,
+        beam=Beam(modes, positions),
         image=image,
         groups=groups,
-        probe=modes[0],
-        weaker_modes=modes[1:] if len(modes) > 1 else None,
         photon_scale=1.0,
         object_size=scan.N + int(np.ceil(positions.max())) + 1 + MARGIN,
         region_size=smallest_region(positions, groups, scan.N),
@@ -216,23 +215,23 @@ def joined(scans: Sequence[Dataset]) -> Dataset:
     starts = np.cumsum([0, *counts[:-1]])
     patterns = first.amplitudes.joined([scan.amplitudes for scan in scans[1:]])
     good = np.all([np.ones((first.N,) * 2, bool) if s.good is None else s.good for s in scans], axis=0)
-    light = np.sqrt(patterns.statistics.mean_energy / np.sum(np.abs(first.modes) ** 2, dtype=float))
-    modes = (light * first.modes).astype(np.complex64)
-    dark = [np.zeros((first.N,) * 2, np.float32) if s.background is None else s.background for s in scans]
+    nothing = np.zeros((first.N,) * 2, np.float32)
+    dark = [nothing if s.beam.background is None else s.beam.background for s in scans]
     background = np.average(dark, axis=0, weights=counts).astype(np.float32)
-    flux = [np.ones(len(s.positions), np.float32) if s.flux is None else s.flux for s in scans]
+    beam = Beam(
+        first.probe,
+        np.concatenate([scan.positions for scan in scans]),
+        np.concatenate([scan.beam.flux for scan in scans]),
+        background if background.any() else None,
+    )
     return replace(
         first,
         amplitudes=patterns,
-        positions=np.concatenate([scan.positions for scan in scans]),
+        beam=beam.scaled_to(patterns.statistics.mean_energy),
         image=np.repeat(np.arange(len(scans), dtype=np.int32), counts),
         groups=np.concatenate([s.groups + start for s, start in zip(scans, starts, strict=True)]).astype(
             np.int32
         ),
-        probe=modes[0],
-        weaker_modes=modes[1:] if len(modes) > 1 else None,
-        flux=None if all(s.flux is None for s in scans) else np.concatenate(flux),
-        background=background if background.any() else None,
         object_size=max(scan.object_size for scan in scans),
         region_size=max(scan.region_size for scan in scans),
         counts=all(scan.counts for scan in scans),

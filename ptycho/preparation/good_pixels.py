@@ -12,10 +12,10 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.preparation.centre import find_centre
-from ptycho.preparation.finding import Finding
 from ptycho.preparation.pixels import hot_pixels, judge_negative, outlying_pixels
 from ptycho.readers.scans.mask_file import read_mask
 from ptycho.readers.scans.raw_scan import RawScan
+from ptycho.scan.finding import Finding
 
 NOT_FINITE = (
     "patterns: {0} that should count hold NaN or infinity in frame {1}; mark such pixels as bad "

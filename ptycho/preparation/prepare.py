@@ -22,7 +22,6 @@ from ptycho.preparation.detector import (
     oriented,
     turned,
 )
-from ptycho.preparation.finding import Finding
 from ptycho.preparation.geometry import (
     PixelSize,
     check_scanned,
@@ -40,6 +39,7 @@ from ptycho.preparation.photon_gain import Gain, photon_gain
 from ptycho.preparation.window import whole_detector
 from ptycho.readers.scans.domain import squares_are_whole
 from ptycho.readers.scans.raw_scan import RawScan
+from ptycho.scan.finding import Finding
 
 READ_AT_ONCE = 2**25  # bytes of raw frames
 LOOKED_AT = 2**29  # bytes of frames in double precision that are looked at, of large ones

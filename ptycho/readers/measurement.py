@@ -17,6 +17,7 @@ from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.files.npz import Archive, Header, NpzError
 from ptycho.files.text import shown
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns, Statistics
 from ptycho.scan.plausibility import contradictions
@@ -67,7 +68,9 @@ class Measurement:
     def dataset(self, scratch: Path, **changes: Any) -> Dataset:
         """The dataset, with ``changes`` of its values; its patterns stay in a file: :meth:`amplitudes`."""
         patterns = Patterns(self.amplitudes(scratch), self.statistics)
-        return Dataset(amplitudes=patterns, counts=self.counts, **(self.values | changes))
+        values = self.values | changes
+        beam = Beam(values.pop("probe"), values.pop("positions"))
+        return Dataset(amplitudes=patterns, beam=beam, counts=self.counts, **values)
 
     def amplitudes(self, scratch: Path) -> FileArray:
         """The patterns ``(J, N, N)`` float32 by rows.

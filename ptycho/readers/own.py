@@ -15,7 +15,7 @@ from ptycho.readers.measurement import (
     refuse,
     statistics_of,
 )
-from ptycho.scan.dataset import VALUES, Dataset
+from ptycho.scan.dataset import Dataset
 from ptycho.scan.dataset_checks import dark_frames, problems, shape_problems
 from ptycho.scan.tiling import Tiling
 
@@ -23,10 +23,11 @@ NPZ_FORMAT = 1
 
 
 def to_arrays(data: Dataset) -> dict[str, np.ndarray]:
-    """The NPZ form of a dataset: its attributes by name, ``tiling``, and ``format``."""
-    arrays = {key: np.asarray(getattr(data, key)) for key in ("amplitudes", *VALUES)}
-    if data.objects is None:
-        del arrays["objects"]
+    """The NPZ form of a dataset: its attributes by name, the strongest mode, ``tiling``, and ``format``."""
+    names = ("amplitudes", "positions", "image", "groups", "photon_scale", "object_size", "region_size")
+    arrays = {key: np.asarray(getattr(data, key)) for key in names} | {"probe": data.probe[0]}
+    if data.objects is not None:
+        arrays["objects"] = data.objects
     if data.good is not None:
         arrays["good"] = data.good
     if data.exact:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ptycho.reconstruction.stitching import illumination
+from ptycho.scan.coverage import illumination
 from ptycho.scan.dataset import Dataset
 
 PATCH, DISTANCE = 5, 5  # pixels: side of what is compared, and how far away it is looked for

@@ -93,8 +93,7 @@ class Judge:
             rate = np.float32(SHARE / (1 - SHARE))
             return replace(state, flux=np.sqrt(rate) * state.flux, background=rate * state.background)
         data = self.likelihood.data
-        flux = np.ones(len(data.positions), np.float32) if data.flux is None else data.flux
-        there = replace(state, positions=data.positions.astype(float), flux=flux)
+        there = replace(state, positions=data.positions.astype(float), flux=data.beam.flux)
         own = Freedom(False, free.positions, free.flux, False, object=False)
         if not (free.positions or free.flux):
             return there

@@ -50,23 +50,6 @@ def deviance(rate: tf.Tensor, amplitude: tf.Tensor, noise: str, excess: tf.Tenso
     return 4 * tf.square(residual) / (1 + tf.square(excess * amplitude))
 
 
-def expected_light(
-    windows: tf.Tensor, fractions: tf.Tensor | None, flux: tf.Tensor, modes: tf.Tensor, background: tf.Tensor
-) -> tf.Tensor:
-    """``Σ_m |F ψ_jm|² + b``, ``(B, N, N)`` float32, zero frequency at sample 0.
-
-    Args:
-        windows: the object at whole pixels, ``(B, N, N)`` complex64.
-        fractions: ``(B, 2)``, what is left of the positions, by which the probe is moved; None: nothing is.
-        flux: c, ``(B,)`` float32.
-        modes: ``(K, N, N)`` complex64.
-        background: ``(N, N)`` float32.
-    """
-    probe = modes[None] if fractions is None else physics.shifted_probe(modes, fractions)
-    waves = physics.scaled(probe, flux[:, None, None, None]) * windows[:, None]
-    return physics.total_light(physics.far_field(waves), True, background)
-
-
 @lru_cache(64)
 def likelihood_step(noise: str, free: tuple[str, ...], moved: bool, compile_xla: bool) -> Callable:
     """A compiled function of one chunk of patterns: the deviance of each, and its half differentiated.
@@ -74,7 +57,8 @@ def likelihood_step(noise: str, free: tuple[str, ...], moved: bool, compile_xla:
     Args:
         noise: as for :func:`deviance`.
         free: of ``windows``, ``fractions``, ``flux``, ``modes`` and ``background`` those that gradients are
-            wanted of.
+            wanted of: the object at whole pixels ``(B, N, N)`` complex64, what is left of the positions
+            ``(B, 2)``, by which the probe is moved, c ``(B,)``, ``(K, N, N)`` complex64, ``(N, N)``.
         moved: positions have fractions of a pixel, or may get them.
         compile_xla: compile with XLA.
 
@@ -101,7 +85,8 @@ def likelihood_step(noise: str, free: tuple[str, ...], moved: bool, compile_xla:
         seen = tf.cast(measured, tf.float32)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(wanted)
-            light = expected_light(windows, fractions if moved else None, flux, modes, background)
+            probe = physics.shifted_probe(modes, fractions) if moved else modes[None]
+            light = physics.expected_light(windows, probe, flux, background)
             pixels = deviance(light / tf.square(photon), known, noise, excess)
             each = tf.reduce_sum(seen * pixels, (1, 2))
             half = tf.reduce_sum(each) / 2

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ptycho.preparation.finding import Finding
 from ptycho.progress import Advance
 from ptycho.reconstruction.judge import Comparison, Judge, compare_shares, keep_out
 from ptycho.reconstruction.prior import PRIORS, Prior
@@ -26,6 +25,7 @@ from ptycho.reconstruction.solver import ENOUGH, NEARLY, OBJECT_ALONE, Fit, Term
 from ptycho.reconstruction.state import Freedom, State, more_modes
 from ptycho.reconstruction.unknowns import lit_pixels
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.finding import Finding
 
 log = logging.getLogger(__name__)
 

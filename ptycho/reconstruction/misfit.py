@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -128,43 +127,20 @@ def predictions(
 
     Both have the zero frequency at sample 0; the first is −1 where nothing was measured.
     """
-    for chunk in _chunks(patterns, data.N):
-        placed = _placed(data, chunk)
-        measured, far_fields = _compared(image, data, chunk, placed)
-        light = physics.total_light(far_fields, physics.has_modes(placed.probe), data.model_background)
-        yield measured[:, 0], tf.sqrt(light)[:, 0]
-
-
-class _Placed(NamedTuple):
-    """Where some patches lie: at ``positions (K, 1, 2)`` in windows of side ``n + 1``, which lie at the whole
-    pixels ``corners (K, 2)`` of the object; and the ``probe`` that lights them."""
-
-    corners: np.ndarray
-    positions: tf.Tensor
-    probe: tf.Tensor
-    n: int
-
-
-def _placed(data: Dataset, patterns: np.ndarray) -> _Placed:
     n, probe = _side(data), tf.constant(data.model_probe)
-    corners, fractions = _windows(data, patterns, n)
-    positions = tf.constant(fractions - np.float32((data.N - n) / 2))  # of the whole patch in its window
-    if data.exact:
-        positions, probe = physics.split_positions(positions, probe)
-    if data.flux is not None:
-        axes = 2 + physics.has_modes(probe)  # behind those of the patterns
-        flux = tf.constant(data.flux[patterns].reshape(-1, *[1] * (axes + 1)))
-        probe = physics.scaled(tf.broadcast_to(probe, (len(patterns), 1, *probe.shape[-axes:])), flux)
-    return _Placed(corners, positions, probe, n)
-
-
-def _compared(
-    image: np.ndarray, data: Dataset, patterns: np.ndarray, placed: _Placed
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Normalised amplitudes ``(K, 1, N, N)``, and predicted far fields, with modes ``(K, 1, M, N, N)``."""
-    windows = tf.constant(inner_windows(np.pad(image, (0, 1)), placed.corners, placed.n + 1))
-    waves = physics.exit_waves(windows, placed.positions, placed.probe, placed.n)
-    return physics.uncentre(data.measured(patterns[:, None])), physics.far_field(waves)
+    for chunk in _chunks(patterns, data.N):
+        corners, fractions = _windows(data, chunk, n)
+        windows = tf.constant(inner_windows(np.pad(image, (0, 1)), corners, n + 1))
+        light = physics.forward(
+            windows,
+            tf.constant(fractions - np.float32((data.N - n) / 2)),  # of the whole patch in its window
+            probe,
+            flux=None if data.beam.steady else tf.constant(data.beam.flux[chunk, None]),
+            background=data.model_background,
+            exact=data.exact,
+            support=n,
+        )
+        yield physics.uncentre(data.measured(chunk)), tf.sqrt(light)[:, 0]
 
 
 def _side(data: Dataset) -> int:

@@ -141,7 +141,7 @@ def orientations(data: Dataset, count: int = COUNT, steps: int = STEPS) -> list[
         image, scan = fit_shortly(ways[0].of(some), OBJECT_STEPS, steps)
         return Trial(ways[0], ways[1:], misfit(image, scan))
 
-    return sorted(side_by_side(tried, classes(data.probe)), key=lambda trial: trial.r_factor)
+    return sorted(side_by_side(tried, classes(data.probe[0])), key=lambda trial: trial.r_factor)
 
 
 def classes(probe: np.ndarray) -> list[tuple[Orientation, ...]]:

@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptycho.preparation.finding import Finding
 from ptycho.preparation.probe_guess import OPTICS, pupil
 from ptycho.reconstruction.misfit import misfit
 from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.short_fit import fit_shortly, middle
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.finding import Finding
 
 COUNT = 60
 STEPS = 5
@@ -94,8 +94,8 @@ def guessed_probe(data: Dataset, count: int = COUNT, steps: int = STEPS) -> Gues
     tried = [fit for name in OPTICS for fit in search(some, modulus, name, steps)]
     best = min(tried, key=lambda fit: fit.badness)
     start = scaled(OPTICS[best.optic].probe(modulus, best.number), data)
-    image, freed = fit_shortly(replace(some, probe=start), OBJECT_STEPS, FREE_STEPS)
-    return Guess(scaled(freed.probe, data), start, best, tuple(tried), misfit(image, freed).r_factor)
+    image, freed = fit_shortly(_lit(some, start), OBJECT_STEPS, FREE_STEPS)
+    return Guess(scaled(freed.probe[0], data), start, best, tuple(tried), misfit(image, freed).r_factor)
 
 
 def search(data: Dataset, modulus: np.ndarray, name: str, steps: int) -> list[Fit]:
@@ -119,12 +119,16 @@ def search(data: Dataset, modulus: np.ndarray, name: str, steps: int) -> list[Fi
 
 def fitted(data: Dataset, modulus: np.ndarray, name: str, number: float, steps: int) -> Fit:
     """How well a probe explains patterns, and others that lie between them."""
-    lit = replace(data, probe=scaled(OPTICS[name].probe(modulus, number), data))
+    lit = _lit(data, scaled(OPTICS[name].probe(modulus, number), data))
     every = np.arange(len(data.positions))
     out = every[EVERY // 2 :: EVERY]
     used, free = lit.subset(np.setdiff1d(every, out), 1), lit.subset(out, 1)
     image, _ = fit_shortly(used, steps, 0)
     return Fit(name, float(number), misfit(image, used).r_factor, misfit(image, free).r_factor)
+
+
+def _lit(data: Dataset, probe: np.ndarray) -> Dataset:
+    return replace(data, beam=data.beam.with_probe(probe))
 
 
 def scaled(probe: np.ndarray, data: Dataset) -> np.ndarray:

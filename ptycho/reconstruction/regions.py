@@ -77,7 +77,7 @@ def predict_into(
         regions: ``(G, R, R)`` complex64, in memory or in a file.
         inputs: indices ``(B,)`` of groups → normalised amplitudes ``(B, C, N, N)``, offsets ``(B, C, 2)``
             and, if they begin with something, starts ``(B, R, R)``.
-        probe: ``s·f·P``, ``(N, N)`` complex64.
+        probe: ``s·f·P``, ``(K, N, N)`` complex64.
     """
     groups = len(regions)
     patterns = inputs(np.zeros(1, int))[0].shape[1]

@@ -13,7 +13,8 @@ import numpy as np
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.reconstruction.state import Freedom, State, explained
+from ptycho.reconstruction.state import Freedom, State
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import smallest_region
 from ptycho.scan.patterns import Patterns
@@ -34,13 +35,13 @@ def fit_shortly(data: Dataset, alone: int, together: int) -> tuple[np.ndarray, D
         together: further steps, that find object and probe; 0: the probe stays as it is.
     """
     terms = Terms(likelihood_of(data), PRIOR)
-    bright = data.N / 2 / np.sqrt(np.sum(np.abs(data.model_probe) ** 2, dtype=float))
+    bright = data.N / 2 / np.linalg.norm(data.model_probe.astype(complex))
     state = State.of(data, np.full((data.object_size,) * 2, bright))
     state = fit(terms, state, OBJECT_ALONE, alone).state
     if not together:
         return state.object[None], data
     state = fit(terms, state, Freedom(), together).state
-    return state.object[None], explained(data, state, data.normalisation, 1)
+    return state.object[None], data.under(state.beam(data.photon_scale, data.normalisation))
 
 
 def middle(data: Dataset, count: int) -> Dataset:
@@ -80,7 +81,7 @@ def placed_anew(
     return replace(
         data,
         amplitudes=Patterns(np.ascontiguousarray(amplitudes)),
-        positions=corners.astype(np.float32),
+        beam=Beam(data.probe, corners.astype(np.float32), background=data.beam.background),
         image=np.zeros(len(corners), np.int32),
         groups=groups,
         object_size=data.N + int(np.ceil(corners.max())) + 1,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.groups import grouped, smallest_region
 from ptycho.scan.probe import orthogonal_modes
 
 WEAK = 0.03  # power of a mode that is made where none is known
@@ -46,40 +46,30 @@ class State:
             normalisation: f, in whose units it is; None: the dataset's own.
         """
         ratio = np.float32(1 if normalisation is None else normalisation / data.normalisation)
-        known = ratio * data.model_probe.reshape(-1, data.N, data.N)
+        known = ratio * data.model_probe
         wanted = len(known) if modes is None else modes
         return cls(
             object_.astype(np.complex64),
             more_modes(known, wanted)[:wanted],
             data.positions.astype(np.float64),
-            np.ones(len(data.positions), np.float32) if data.flux is None else data.flux,
+            data.beam.flux,
             ratio**2 * _background(data),
         )
 
+    def beam(self, scale: float, normalisation: float) -> Beam:
+        """All but the object, in the units of a dataset.
 
-def explained(data: Dataset, state: State, normalisation: float, group_size: int) -> Dataset:
-    """A dataset with the probe, positions, flux and background of a state, in new groups.
-
-    Args:
-        normalisation: f of the dataset in whose units the state is.
-    """
-    scale = data.photon_scale * normalisation
-    weaker, dark = state.modes[1:] / scale, state.background / normalisation**2
-    positions = state.positions.astype(np.float32)
-    groups = grouped(positions, data.image, group_size, data.tiles)
-    return replace(
-        data,
-        groups=groups,
-        region_size=smallest_region(positions, groups, data.N),
-        stated_tiling=data.tiling,
-        probe=(state.modes[0] / scale).astype(np.complex64),
-        weaker_modes=weaker.astype(np.complex64) if len(weaker) else None,
-        positions=positions,
-        flux=None if np.all(state.flux == 1) else state.flux.astype(np.float32),
-        background=np.fft.fftshift(dark).astype(np.float32) if dark.any() else None,
-        exact=data.exact or bool(np.any(positions != np.round(positions))),
-        neighbours=None,
-    )
+        Args:
+            scale: s, the dataset's photon scale.
+            normalisation: f of the dataset in whose units the state is.
+        """
+        dark = np.fft.fftshift(self.background / normalisation**2).astype(np.float32)
+        return Beam(
+            (self.modes / (scale * normalisation)).astype(np.complex64),
+            self.positions.astype(np.float32),
+            self.flux.astype(np.float32),
+            dark if dark.any() else None,
+        )
 
 
 @dataclass(frozen=True)

@@ -14,48 +14,16 @@ from scipy.spatial import cKDTree
 
 from ptycho.config import StitchConfig, check
 from ptycho.files.file_array import FileArray
+from ptycho.scan.coverage import COVERED
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import light_of
+from ptycho.scan.reconstruction import Reconstruction
 from ptycho.scan.windows import add_windows, placed_windows
 
-COVERED = 1e-3  # of the strongest summed weight
 CHUNK = 256
 KEPT = 4
 NEIGHBOURS = 8  # of a group, with which its phase is compared
 Regions = np.ndarray | FileArray
-
-
-@dataclass(frozen=True, eq=False)
-class Stitched:
-    """``objects (I, M, M)`` complex64, zero where not covered, and the covered ``mask (I, M, M)`` bool.
-
-    ``disagreement (I,)``: how much regions differ where they overlap, over all regions and pixels
-    ``√(Σ w_g |c_g·O_g − O|² / Σ w_g |O − Ō|²)``; None where the objects are not made of regions.
-    """
-
-    objects: np.ndarray
-    mask: np.ndarray
-    disagreement: np.ndarray | None = None
-
-
-def covered(data: Dataset, share: float = COVERED) -> np.ndarray:
-    """Where the probe lit the objects, ``(I, M, M)`` bool: above ``share`` of the strongest light."""
-    light = illumination(data)
-    return light > share * light.max()
-
-
-def covered_part(image: np.ndarray, data: Dataset) -> Stitched:
-    """An object ``(M, M)`` of a dataset of one, zero where the probe did not light it."""
-    mask = covered(data)
-    return Stitched(np.where(mask, image, 0).astype(np.complex64), mask)
-
-
-def illumination(data: Dataset) -> np.ndarray:
-    """``Σ_k Σ_m |P_m|²`` at the nearest whole positions, ``(I, M, M)`` float32."""
-    light = np.zeros((data.n_images, data.object_size, data.object_size), np.float32)
-    one = np.sum(np.abs(data.modes) ** 2, axis=0).astype(np.float32)
-    for image, (row, col) in zip(data.image, np.round(data.positions).astype(int), strict=True):
-        light[image, row : row + data.N, col : col + data.N] += one
-    return light
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +61,7 @@ class Layout:
         data = self.data
         different, which = np.unique(data.offsets[part], axis=0, return_inverse=True)
         positions = different + np.float32((data.region_size - data.N) / 2)
-        intensity = (np.abs(data.probe) ** 2).astype(np.float32)
+        intensity = light_of(data.probe).astype(np.float32)
         return placed_windows(intensity, positions, data.region_size)[which.ravel()]
 
     def central_square(self, part: slice | np.ndarray) -> np.ndarray:
@@ -132,7 +100,7 @@ STITCHINGS = {
 }
 
 
-def stitch(regions: Regions, data: Dataset, method: str, passes: int = StitchConfig.passes) -> Stitched:
+def stitch(regions: Regions, data: Dataset, method: str, passes: int = StitchConfig.passes) -> Reconstruction:
     """Weighted mean of the regions at their positions, ``O = Σ w_g·O_g / Σ w_g``.
 
     The measurement leaves the global phase of every group open; :func:`synchronise_phases` makes the groups
@@ -154,7 +122,7 @@ def stitch(regions: Regions, data: Dataset, method: str, passes: int = StitchCon
 
 def stitch_each(
     regions: Regions, data: Dataset, methods: Iterable[str], passes: int = StitchConfig.passes
-) -> dict[str, Stitched]:
+) -> dict[str, Reconstruction]:
     """:func:`stitch` by several methods; the phases are synchronised once, and equal means are made once."""
     methods = tuple(methods)
     for method in methods:
@@ -172,7 +140,7 @@ def stitch_each(
     }
 
 
-def _corrected(mean: Stitched, stitching: Stitching, data: Dataset, passes: int) -> Stitched:
+def _corrected(mean: Reconstruction, stitching: Stitching, data: Dataset, passes: int) -> Reconstruction:
     """The covered part, corrected; images that are not finite stay as they are."""
     if stitching.correct is None:
         return mean
@@ -183,7 +151,7 @@ def _corrected(mean: Stitched, stitching: Stitching, data: Dataset, passes: int)
 
 def _weighted_mean(
     regions: Regions, factors: np.ndarray, layout: Layout, weights: Callable[[Layout, slice], np.ndarray]
-) -> Stitched:
+) -> Reconstruction:
     """``Σ w_g·c_g·O_g / Σ w_g``."""
     data, factors = layout.data, factors[:, None, None]
     shape = (data.n_images, layout.side, layout.side)
@@ -207,7 +175,7 @@ def _weighted_mean(
     usable = mask & (stated > 0)
     objects = np.where(usable, total / np.where(usable, stated, 1), 0)
     apart = [_apart(*sums) for sums in zip(objects, square, stated, usable, strict=True)]
-    return Stitched(objects.astype(np.complex64), mask, np.array(apart))
+    return Reconstruction(objects.astype(np.complex64), mask, disagreement=np.array(apart))
 
 
 def _apart(mean: np.ndarray, square: np.ndarray, weight: np.ndarray, usable: np.ndarray) -> float:

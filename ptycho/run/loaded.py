@@ -16,12 +16,13 @@ from ptycho.networks.weights import set_weights
 from ptycho.readers import load_dataset
 from ptycho.reconstruction.inference import make_predict_step
 from ptycho.reconstruction.regions import PredictStep, predict_in_rounds, predict_into, predict_scan
-from ptycho.reconstruction.stitching import Stitched, stitch
+from ptycho.reconstruction.stitching import stitch
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.pretrained import run_folder
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.plausibility import LARGEST
 from ptycho.scan.probe import probe_support
+from ptycho.scan.reconstruction import Reconstruction
 
 ROUNDS = 2  # of a network for many scans: what overlaps agrees better in the second
 
@@ -112,7 +113,7 @@ class LoadedModel:
         support = probe_support(light) if N != setup.N else max(probe_support(light), setup.support)
         step = self._step(Geometry(N, R, C, support))
         regions = np.empty((groups, R, R), np.complex64)
-        scaled = (s * f * light).astype(np.complex64)
+        scaled = (s * f * light[None]).astype(np.complex64)
         predict_into(regions, step, lambda part: (np.float32(f) * amplitudes[part], shifts[part]), scaled, B)
         return regions
 
@@ -155,7 +156,7 @@ class LoadedModel:
 
     def reconstruct(
         self, data: Dataset | str | Path, method: str | None = None, start: np.ndarray | None = None
-    ) -> Stitched:
+    ) -> Reconstruction:
         """The stitched objects of a dataset, or of a run's dataset file; ``method`` as ``stitch.method``."""
         data = data if isinstance(data, Dataset) else load_dataset(data)
         view = self.view(data)

@@ -42,7 +42,7 @@ class Setup:
     """What a network was trained for.
 
     Attributes:
-        probe: ``(N, N)`` complex64.
+        probe: ``(N, N)`` complex64, the strongest mode.
         photon_scale: s of the training data.
         normalisation: f of the training data.
         region_size, group_size: R, C.
@@ -76,7 +76,7 @@ class Setup:
 def setup_of(data: Dataset, offsets: np.ndarray, support: int) -> Setup:
     """The setup of a network trained on ``data``, whose groups have typical ``offsets (C, 2)``."""
     return Setup(
-        data.probe,
+        data.probe[0],
         data.photon_scale,
         data.normalisation,
         data.region_size,

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset_checks import problems
 from ptycho.scan.groups import draw_neighbours, group_centres, group_offsets, grouped, smallest_region
 from ptycho.scan.patterns import Patterns
@@ -15,10 +16,8 @@ from ptycho.scan.positions import Scan
 from ptycho.scan.tiling import Tiling, estimated_tiling
 
 VALUES = (
-    "positions",
     "image",
     "groups",
-    "probe",
     "photon_scale",
     "object_size",
     "region_size",
@@ -33,10 +32,10 @@ class Dataset:
     Attributes:
         amplitudes: :class:`Patterns` ``(J, N, N)`` float32, ``√counts``, zero frequency at ``N//2``; an array
             is taken, too.
-        positions: ``(J, 2)`` float32, (row, col) of the patch's top-left sample in object pixels.
+        beam: probe ``(K, N, N)`` complex64, positions ``(J, 2)`` float32, flux and background, the latter in
+            counts.
         image: ``(J,)`` int32, the object a pattern belongs to.
         groups: ``(G, C)`` int32, indices into the patterns, row-major within the group.
-        probe: ``(N, N)`` complex64.
         photon_scale: ``s``; counts have the mean ``s²|Ψ|²``.
         object_size: ``M``, side of the objects.
         region_size: ``R``, side of the object region that covers a group.
@@ -49,17 +48,13 @@ class Dataset:
             normalised.
         exact: fractions of a pixel move the probe rather than the object; see
             :func:`ptycho.physics.split_positions`.
-        weaker_modes: ``(K − 1, N, N)`` complex64, further modes of a partially coherent probe; None: none.
-        background: b, ``(N, N)`` float32, expected counts that do not depend on the position; None: none.
-        flux: c, ``(J,)`` float32, factor of the probe's amplitude in each pattern; None: one.
         tiles: new groups share the patterns among them, as tiles of the scan; if not, each pattern has one.
     """
 
     amplitudes: Patterns
-    positions: np.ndarray
+    beam: Beam
     image: np.ndarray
     groups: np.ndarray
-    probe: np.ndarray
     photon_scale: float
     object_size: int
     region_size: int
@@ -69,15 +64,13 @@ class Dataset:
     stated_tiling: Tiling | None = None
     good: np.ndarray | None = None
     exact: bool = False
-    weaker_modes: np.ndarray | None = None
-    background: np.ndarray | None = None
-    flux: np.ndarray | None = None
     tiles: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.amplitudes, Patterns):
             object.__setattr__(self, "amplitudes", Patterns(self.amplitudes))
         values = {key: getattr(self, key) for key in VALUES}
+        values |= {"probe": self.beam.probe, "positions": self.beam.positions}
         shape = self.amplitudes.shape
         statistics = self.amplitudes.statistics if len(shape) == 3 else None
         if found := problems(values, shape, statistics):
@@ -85,7 +78,17 @@ class Dataset:
 
     @property
     def N(self) -> int:
-        return self.probe.shape[-1]
+        return self.beam.N
+
+    @property
+    def probe(self) -> np.ndarray:
+        """Modes ``(K, N, N)`` complex64, the strongest first."""
+        return self.beam.probe
+
+    @property
+    def positions(self) -> np.ndarray:
+        """``(J, 2)`` float32."""
+        return self.beam.positions
 
     @property
     def n_images(self) -> int:
@@ -111,31 +114,25 @@ class Dataset:
 
     @property
     def model_probe(self) -> np.ndarray:
-        """``s·f·P``: the probe with which an object in its own units predicts ``x``; complex64.
+        """``s·f·P``, with which an object in its own units predicts ``x``; ``(K, N, N)`` complex64."""
+        return (self.photon_scale * self.normalisation * self.probe).astype(np.complex64)
 
-        ``(N, N)``; with modes ``(K, N, N)``, the strongest first.
-        """
-        found = self.probe if self.weaker_modes is None else self.modes
-        return (self.photon_scale * self.normalisation * found).astype(np.complex64)
+    def under(self, beam: Beam) -> Dataset:
+        """The same patterns under another beam, in groups of the same size."""
+        exact = self.exact or beam.between_pixels
+        seen = replace(self, beam=beam, exact=exact, stated_tiling=self.tiling)
+        return seen if beam.positions is self.positions else seen.regrouped(self.group_size)
 
-    @property
-    def modes(self) -> np.ndarray:
-        """All modes of the probe, ``(K, N, N)``, the strongest first."""
-        weaker = self.weaker_modes
-        return self.probe[None] if weaker is None else np.concatenate([self.probe[None], weaker])
-
-    def under(self, modes: np.ndarray) -> Dataset:
+    def under_probe(self, modes: np.ndarray) -> Dataset:
         """The same patterns under modes ``(K, N, N)`` of any scale, with the power that the probe has."""
-        power = np.sum(np.abs(self.modes) ** 2, dtype=float) / np.sum(np.abs(modes) ** 2, dtype=float)
-        found = (np.sqrt(power) * modes).astype(np.complex64)
-        return replace(self, probe=found[0], weaker_modes=found[1:] if len(found) > 1 else None)
+        return replace(self, beam=self.beam.with_probe(modes).scaled_to(self.beam.power))
 
     @property
     def model_background(self) -> np.ndarray | None:
         """``f²·b``, in the units of ``x²``, zero frequency at sample 0; ``(N, N)`` float32, or None."""
-        if self.background is None:
+        if self.beam.background is None:
             return None
-        return (self.normalisation**2 * np.fft.ifftshift(self.background)).astype(np.float32)
+        return (self.normalisation**2 * np.fft.ifftshift(self.beam.background)).astype(np.float32)
 
     @cached_property
     def centres(self) -> np.ndarray:
@@ -190,16 +187,15 @@ class Dataset:
 
     def subset(self, indices: np.ndarray, group_size: int) -> Dataset:
         """Some of the patterns alone, each the first of a group with the nearest of them; or in tiles."""
-        positions, image = self.positions[indices], self.image[indices]
-        groups = grouped(positions, image, group_size, self.tiles)
+        beam, image = self.beam.at(indices), self.image[indices]
+        groups = grouped(beam.positions, image, group_size, self.tiles)
         return replace(
             self,
             amplitudes=self.amplitudes.some(indices),
-            flux=None if self.flux is None else self.flux[indices],
-            positions=positions,
+            beam=beam,
             image=image,
             groups=groups,
-            region_size=smallest_region(positions, groups, self.N),
+            region_size=smallest_region(beam.positions, groups, self.N),
             neighbours=None,
             stated_tiling=self.tiling,
         )
@@ -214,7 +210,7 @@ class Dataset:
     @property
     def _slack(self) -> int:
         """Margin of a single-pattern region: one pixel when positions are not whole numbers."""
-        return int(np.any(self.positions != np.round(self.positions)))
+        return int(self.beam.between_pixels)
 
     def normalised(self, patterns: np.ndarray | slice) -> np.ndarray:
         """What a network is shown of some patterns: flux and background are taken off :meth:`measured`.
@@ -224,13 +220,13 @@ class Dataset:
         Returns:
             ``(*patterns.shape, N, N)`` float32; −1: nothing was measured.
         """
-        x = self.measured(patterns)
-        if self.flux is None and self.background is None:
+        x, beam = self.measured(patterns), self.beam
+        if beam.steady and beam.background is None:
             return x
-        if self.background is not None:
-            x = np.sqrt(np.maximum(np.square(x) - np.float32(self.normalisation**2) * self.background, 0))
-        if self.flux is not None:
-            x = x / self.flux[patterns][..., None, None]
+        if beam.background is not None:
+            x = np.sqrt(np.maximum(np.square(x) - np.float32(self.normalisation**2) * beam.background, 0))
+        if not beam.steady:
+            x = x / beam.flux[patterns][..., None, None]
         return x if self.good is None else np.where(self.good, x, np.float32(-1))
 
     def measured(self, patterns: np.ndarray | slice) -> np.ndarray:

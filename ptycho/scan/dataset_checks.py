@@ -41,13 +41,14 @@ def problems(values: Mapping[str, Any], amplitudes: Shape | None, statistics: St
 
 def shape_problems(shapes: Mapping[str, Shape], object_size: int) -> dict[str, str]:
     """Which shapes do not fit, by key: one N (from the probe), one J (from image, else positions), one M."""
-    N, M = max(shapes.get("probe", ()), default=0), object_size
+    probe, M = shapes.get("probe", ()), object_size
+    N, K = max(probe[-2:], default=0), probe[0] if len(probe) == 3 else 1
     J = next(iter(shapes.get("image") or shapes.get("positions", ())), 0)
     wanted: dict[str, Shape] = {
         "amplitudes": (J, N, N),
         "positions": (J, 2),
         "image": (J,),
-        "probe": (N, N),
+        "probe": (K, N, N)[-max(len(probe), 2) :],
         "good": (N, N),
     } | {"tiling": (5,)}
     found = {
@@ -96,7 +97,7 @@ def _scan_problems(given: Mapping[str, Any]) -> list[str]:
     if not {"positions", "image", "groups", "probe", "object_size", "region_size"} <= given.keys():
         return []
     positions, image, groups, M = (given[key] for key in ("positions", "image", "groups", "object_size"))
-    J, N, found = len(positions), given["probe"].shape[0], []
+    J, N, found = len(positions), given["probe"].shape[-1], []
     if groups.min() < 0 or groups.max() >= J:
         found.append(f"groups points outside the {J} patterns")
     n_images = len(given["objects"]) if "objects" in given else int(image.max()) + 1
@@ -126,7 +127,7 @@ def _group_problems(
 
 def _range_problems(given: Mapping[str, Any], statistics: Statistics) -> list[str]:
     """Whether what the network would be given can be represented."""
-    f = given["probe"].shape[0] / 2 / np.sqrt(statistics.mean_energy)
+    f = given["probe"].shape[-1] / 2 / np.sqrt(statistics.mean_energy)
     peak = f * given["photon_scale"] * float(np.abs(given["probe"]).max())
     return [
         f"{name} is out of the range of float32 once normalised (factor {value:g})"
@@ -162,7 +163,7 @@ def _dark_truth(values: Mapping[str, Any], pattern: int) -> bool:
     """Whether the true object lets too little light through for a photon to be certain."""
     if values.get("objects") is None:
         return False
-    N = len(values["probe"])
+    N = values["probe"].shape[-1]
     row, col = np.floor(values["positions"][pattern]).astype(int)
     patch = values["objects"][values["image"][pattern], row : row + N, col : col + N]
     return bool(np.sum(np.abs(values["photon_scale"] * values["probe"] * patch) ** 2) < DARK)

@@ -26,6 +26,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ptycho.scan.patterns import Statistics
+from ptycho.scan.probe import light_of
 
 BLUR = 1 / 32  # of N: standard deviation
 LIKE = 0.7  # r of patterns that the probe explains
@@ -37,11 +38,6 @@ MAX_TRANSMISSION = 10.0
 LARGEST = 1e18  # amplitude; its square, summed over a pattern, is well inside float32
 
 NOISE, DISPLACEMENT, ORIENTATION = "patterns_unlike_probe", "patterns_displaced", "patterns_mirrored"
-MEANINGS = {
-    NOISE: "the mean pattern does not resemble the probe's far field: noise, a hot pixel, or another probe",
-    DISPLACEMENT: "the mean pattern lies off the middle of the window, against the far field of the probe",
-    ORIENTATION: "the mean pattern resembles the far field of the probe better when transposed or mirrored",
-}
 
 
 def contradictions(
@@ -51,7 +47,7 @@ def contradictions(
 
     Args:
         statistics: of the amplitudes A.
-        probe: P, ``(N, N)`` complex.
+        probe: P, ``(N, N)`` complex, or modes ``(K, N, N)``.
         photon_scale: s, where A² are photon counts; None where they are in units of their own.
         name: of the patterns in their file.
     """
@@ -84,7 +80,7 @@ def _too_bright(statistics: Statistics, probe: np.ndarray, s: float, name: str) 
 
 
 def _in_the_corner(statistics: Statistics, probe: np.ndarray, name: str) -> list[str]:
-    mean, light = (_blurred(image, BLUR * len(probe)) for image in _compared(statistics, probe))
+    mean, light = (_blurred(image, BLUR * probe.shape[-1]) for image in _compared(statistics, probe))
     shifted = _correlation(np.fft.fftshift(mean), light)
     if shifted < LIKE or shifted - _correlation(mean, light) < BETTER:
         return []
@@ -96,7 +92,7 @@ def _in_the_corner(statistics: Statistics, probe: np.ndarray, name: str) -> list
 
 def doubts(statistics: Statistics, probe: np.ndarray) -> dict[str, str]:
     """What makes the patterns doubtful: a flag, with a sentence of what was found; or none."""
-    N = len(probe)
+    N = probe.shape[-1]
     mean, light = (_blurred(image, BLUR * N) for image in _compared(statistics, probe))
     row, col = displacement(mean, light)
     likeness = _correlation(np.roll(mean, (-row, -col), (0, 1)), light)
@@ -131,8 +127,8 @@ def _compared(statistics: Statistics, probe: np.ndarray) -> tuple[np.ndarray, np
 
 
 def far_field_intensity(probe: np.ndarray) -> np.ndarray:
-    """``|F P|²``, zero frequency at N//2; ``(N, N)`` float64."""
-    return np.abs(np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(probe.astype(complex))))) ** 2
+    """``Σ_m |F P_m|²`` of a probe ``(…, N, N)``, zero frequency at N//2; ``(N, N)`` float64."""
+    return np.fft.fftshift(light_of(np.fft.fft2(probe.astype(complex))))
 
 
 def displacement(image: np.ndarray, reference: np.ndarray) -> tuple[int, int]:

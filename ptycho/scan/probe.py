@@ -206,17 +206,23 @@ PROBES: dict[str, Callable[[Any, int], np.ndarray]] = {
 
 
 def energy_diameter(probe: np.ndarray, fraction: float = 0.9) -> float:
-    """Diameter in pixels of the centred circle that holds ``fraction`` of the probe's energy."""
-    radius = _radius(probe.shape[0]).ravel()
+    """Diameter in pixels of the centred circle with ``fraction`` of the energy of a probe ``(…, N, N)``."""
+    radius = _radius(probe.shape[-1]).ravel()
     order = np.argsort(radius, kind="stable")
-    energy = np.cumsum((np.abs(probe) ** 2).ravel()[order])
+    energy = np.cumsum(light_of(probe).ravel()[order])
     return 2.0 * float(np.interp(fraction * energy[-1], energy, radius[order]))
 
 
+def light_of(probe: np.ndarray) -> np.ndarray:
+    """``Σ_m |P_m|²`` of a probe ``(N, N)`` or ``(K, N, N)``: ``(N, N)``."""
+    return (np.abs(probe) ** 2).reshape(-1, *probe.shape[-2:]).sum(axis=0)
+
+
 def probe_support(probe: np.ndarray) -> int:
-    """Even side of the central square outside which the probe's amplitude is negligible."""
-    N = probe.shape[0]
-    rows, cols = np.nonzero(np.abs(probe) > NEGLIGIBLE * np.abs(probe).max())
+    """Even side of the central square outside which the amplitude of a probe ``(…, N, N)`` is negligible."""
+    N = probe.shape[-1]
+    lit = np.abs(probe) > NEGLIGIBLE * np.abs(probe).max()
+    rows, cols = np.nonzero(lit.reshape(-1, N, N).any(axis=0))
     index = np.concatenate([rows, cols])
     return 2 * max(N // 2 - int(index.min()), int(index.max()) - N // 2 + 1)
 
@@ -227,8 +233,10 @@ def probe_widths(probe: np.ndarray) -> tuple[float, float]:
     Both are diameters of the centred circle that holds 90 % of the energy. The far field is sampled more
     finely than the detector does, so that its width follows a probe that changes little by little.
     """
-    window = len(probe) * max(1, min(FINER, LARGEST // len(probe)))
-    far_field = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(_pad(probe, window))))
+    N = probe.shape[-1]
+    window = N * max(1, min(FINER, LARGEST // N))
+    modes = np.stack([_pad(mode, window) for mode in probe.reshape(-1, N, N)])
+    far_field = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(modes, axes=(-2, -1))), axes=(-2, -1))
     return energy_diameter(probe), energy_diameter(far_field) / window
 
 

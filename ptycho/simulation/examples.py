@@ -40,7 +40,7 @@ LATTICES = ("square", "hexagonal", "spiral", "random")
 
 
 class Example(TypedDict):
-    """A batch, float32 and complex64; K is left out for a probe without modes.
+    """A batch, float32 and complex64.
 
     ``x (B, C, N, N)``, ``offsets (B, C, 2)``, ``probe (B, 1, K, N, N)``, ``start (B, R, R)`` (zero: none),
     ``target (B, R, R)``, and ``light (B, R, R)``: ``Σ_k Σ_m |P_m|²`` over its maximum. ``again``, a bool:
@@ -121,7 +121,7 @@ class Examples:
         if rng.random() < measurement.position_error_share:
             error = rng.uniform(*measurement.position_error_px)
             positions = np.clip(positions + rng.normal(0, error, positions.shape), -form.reach, form.reach)
-        told = scale * (told if form.modes > 1 else told[0])
+        told = scale * told
         start = np.zeros_like(target)
         if rng.random() < started:
             start = rough(target, light, rng)

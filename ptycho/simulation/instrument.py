@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from ptycho.config import RunConfig
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import smallest_region
 from ptycho.scan.probe import fresnel_number, make_probe
@@ -82,8 +83,7 @@ def as_told(config: RunConfig, data: dict[str, Dataset], good: np.ndarray) -> tu
         assert part.objects is not None  # they have just been made
         told[role] = replace(
             part,
-            positions=places[role],
-            probe=_given(config, role, part.probe),
+            beam=Beam(_given(config, role, part.probe[0]), places[role]),
             objects=np.pad(part.objects, [(0, 0), (margin, margin), (margin, margin)], mode="edge"),
             object_size=config.size + 2 * margin,
             region_size=side,

@@ -18,6 +18,7 @@ import numpy as np
 
 from ptycho.config import check
 from ptycho.config.pretrain_config import MaterialsConfig
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
@@ -85,10 +86,9 @@ def kind_scan(settings: KindScan) -> Dataset:
     counts = np.concatenate([*measured.counts(settings.rng("photons"))])
     return Dataset(
         amplitudes=Patterns(np.sqrt(counts).astype(np.float32)),
-        positions=positions,
+        beam=Beam(probe, positions),
         image=np.zeros(len(positions), np.int32),
         groups=np.arange(len(positions), dtype=np.int32)[:, None],
-        probe=probe,
         photon_scale=float(np.sqrt(measured.scale)),
         object_size=side,
         region_size=N + 2,

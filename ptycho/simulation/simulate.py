@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from ptycho import physics
 from ptycho.config import RunConfig
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import draw_groups
 from ptycho.scan.patterns import Patterns
@@ -79,14 +80,12 @@ def _noise_free(config: RunConfig, role: str, modes: np.ndarray) -> Dataset:
     amplitudes = np.empty((len(scan.positions), config.N, config.N), np.float32)
     for image, truth in enumerate(objects):
         chosen = np.flatnonzero(scan.image == image)
-        probe = modes if len(modes) > 1 else modes[0]
-        amplitudes[chosen] = noise_free_amplitudes(truth, probe, scan.positions[chosen])
+        amplitudes[chosen] = noise_free_amplitudes(truth, Beam(modes, scan.positions[chosen]))
     return Dataset(
         amplitudes=Patterns(amplitudes),
-        positions=scan.positions,
+        beam=Beam(modes[0], scan.positions),
         image=scan.image,
         groups=scan.groups,
-        probe=modes[0],
         photon_scale=1.0,
         object_size=config.size,
         region_size=config.region_size,
@@ -96,30 +95,27 @@ def _noise_free(config: RunConfig, role: str, modes: np.ndarray) -> Dataset:
     )
 
 
-def noise_free_amplitudes(truth: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """``|F(P · O[r : r + N])|`` at every position; of several modes ``√(Σ_m |F(P_m · …)|²)``.
+def noise_free_amplitudes(truth: np.ndarray, beam: Beam) -> np.ndarray:
+    """``√(Σ_m |F(P_m · O[r : r + N])|²)`` at every position; flux and background are the instrument's.
 
     Fractions of a pixel move the probe, exactly; the object is not interpolated.
 
     Args:
         truth: the object, ``(M, M)`` complex64.
-        probe: ``(N, N)`` complex64, or modes ``(K, N, N)``.
-        positions: ``(K, 2)`` float32, within ``[0, M − N]``.
+        beam: probe, and positions within ``[0, M − N]``.
 
     Returns:
-        ``(K, N, N)`` float32.
+        ``(J, N, N)`` float32.
     """
-    N = probe.shape[-1]
-    amplitudes = np.empty((len(positions), N, N), np.float32)
-    for start in range(0, len(positions), CHUNK):
-        chunk = positions[start : start + CHUNK]
+    N, probe = beam.N, tf.constant(beam.probe)
+    amplitudes = np.empty((len(beam.positions), N, N), np.float32)
+    for start in range(0, len(amplitudes), CHUNK):
+        chunk = beam.positions[start : start + CHUNK]
         whole = np.floor(chunk).astype(np.int64)
-        windows = cut_windows(truth, whole, N + 1)
-        fraction, light = tf.constant((chunk - whole)[:, None], tf.float32), tf.constant(probe)
-        if np.any(chunk != whole):
-            fraction, light = physics.split_positions(fraction, light)
-        waves = physics.diffract(tf.constant(windows), fraction, light)
-        amplitudes[start : start + CHUNK] = waves.numpy()[:, 0]
+        windows = tf.constant(cut_windows(truth, whole, N + 1))
+        fractions = tf.constant((chunk - whole)[:, None], tf.float32)
+        light = physics.forward(windows, fractions, probe, exact=bool(np.any(chunk != whole)))
+        amplitudes[start : start + CHUNK] = physics.detect(light).numpy()[:, 0]
     return amplitudes
 
 

@@ -184,7 +184,7 @@ def test_a_scan_against_a_slow_loop():
     for j in (0, 7, 19):
         row, col = data.positions[j].astype(float)
         top, left = round(row), round(col)
-        far = dft @ data.probe.astype(complex) @ dft.T
+        far = dft @ data.probe[0].astype(complex) @ dft.T
         ramp = np.exp(-2j * np.pi * (axis - N // 2) / N)
         far = far * ramp[:, None] ** (row - top) * ramp[None, :] ** (col - left)
         probe = dft.conj().T @ far @ dft.conj()
@@ -235,7 +235,7 @@ def run(tmp_path_factory):
         batches={"one": BatchConfig(N=32, C=1, batch=1, reach=1)},
     )
     network = build_pinn(config, Geometry(32, 34, 1, 32))
-    setup = Setup(kind_scan(scan()).probe, 1.0, 1.0, 32, 1, np.zeros((1, 2), np.float32), 32)
+    setup = Setup(kind_scan(scan()).probe[0], 1.0, 1.0, 32, 1, np.zeros((1, 2), np.float32), 32)
     folder.config(config)
     folder.arrays("pinn/setup.npz", setup.arrays())
     write_network(folder, "pinn", get_weights(network), {"complete": True}, [{"epoch": 1, "loss": 1.0}])

@@ -67,7 +67,7 @@ def test_noise_free_data_do_not_depend_on_the_dose(datasets):
 def test_the_truth_and_the_model_probe_predict_the_normalised_amplitudes(datasets):
     data = datasets["train"]
     pattern = int(data.groups[4, 2])
-    predicted = reference.diffraction(data.objects[0], data.positions[pattern][None], data.model_probe)[0]
+    predicted = reference.diffraction(data.objects[0], data.positions[pattern][None], data.model_probe[0])[0]
     x = batch_of(data, np.array([4]))["x"].numpy()[0, 2]
     noise = data.normalisation / 2  # of √n, for n large
     assert np.sqrt(np.mean((predicted - x) ** 2)) < 1.5 * noise

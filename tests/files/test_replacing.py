@@ -292,7 +292,7 @@ def test_a_run_that_fails_on_its_way_leaves_the_old_one(run, before, small_scans
     def fail(*_):
         raise ConfigError("patterns: all are dark")
 
-    monkeypatch.setattr(workflows.scan, "prepared", fail)
+    monkeypatch.setattr(workflows.scan, "prepare", fail)
     words = (f"data.file={small_scans / '6.h5'}", f"output_dir={run}", "overwrite=true")
     code, _, error = in_process(ROOT / "scripts/scan_workflow.py", *words)
     assert code == 2 and "all are dark" in error and f"{run}: holds the run again" in error

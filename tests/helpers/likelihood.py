@@ -6,6 +6,7 @@ import numpy as np
 
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import State
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 
 N = 16
@@ -92,13 +93,14 @@ class Scan:
             "positions": self.positions.astype(np.float32),
             "image": np.zeros(len(light), np.int32),
             "groups": np.arange(len(light), dtype=np.int32)[:, None],
-            "probe": self.modes[0].astype(np.complex64),
-            "weaker_modes": self.modes[1:].astype(np.complex64) if len(self.modes) > 1 else None,
+            "probe": self.modes.astype(np.complex64),
             "photon_scale": 1.0,
             "object_size": len(self.object),
             "region_size": N + 2,
         }
-        return Dataset(**(values | changes))
+        values |= changes
+        beam = Beam(*(values.pop(key, None) for key in ("probe", "positions", "flux", "background")))
+        return Dataset(beam=beam, **values)
 
     def state(self, f):
         """The truth as a state in the units of a normalisation f."""

@@ -10,8 +10,9 @@ from helpers.cli import ROOT
 
 from ptycho.config import ConfigError, OwnProbe, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
-from ptycho.methods.assessment import measurement_doubts
+from ptycho.methods.prepared import measurement_doubts
 from ptycho.preparation.dataset import joined, kept_out, number_kept_out, training_and_validation
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from workflows.scan_plan import planned
 from workflows.simulate_scan import SimulateConfig, simulate_scan
@@ -41,10 +42,9 @@ def dataset(count, group_size=3, tiles=True):
     probe = (rng.normal(size=(16, 16)) + 1j * rng.normal(size=(16, 16))).astype(np.complex64)
     single = Dataset(
         amplitudes=rng.poisson(9, (count, 16, 16)).astype(np.float32),
-        positions=positions,
+        beam=Beam(probe, positions),
         image=np.zeros(count, np.int32),
         groups=np.arange(count, dtype=np.int32)[:, None],
-        probe=probe,
         photon_scale=1.0,
         object_size=16 + 3 * count,
         region_size=16,

@@ -223,7 +223,7 @@ def test_a_start_reaches_beyond_what_the_probe_lights():
 
 def slow_misfit(batch, b, reach):
     """¼ log √(Σ |change|² / Σ x² + 10⁻⁸) of the constant of an example without modes, in double precision."""
-    x, probe = batch["x"][b].numpy().astype(float), batch["probe"][b, 0].numpy().astype(complex)
+    x, probe = batch["x"][b].numpy().astype(float), batch["probe"][b, 0, 0].numpy().astype(complex)
     seen = np.maximum(x, 0)
     level = np.sqrt(np.sum(seen**2) / len(x) / np.sum(np.abs(probe) ** 2))
     left = 0.0

@@ -22,7 +22,7 @@ def arguments(data, groups=GROUPS):
 
 def noise_free(data):
     """The dataset with its amplitudes replaced by their means."""
-    waves = noise_free_amplitudes(data.objects[0], data.probe, data.positions)
+    waves = noise_free_amplitudes(data.objects[0], data.beam)
     return replace(data, amplitudes=(data.photon_scale * waves).astype(np.float32))
 
 
@@ -99,7 +99,7 @@ def test_patterns_beyond_the_region_see_its_mean(clean, build_network, shift):
     padded = np.full((len(region) + 2 * margin,) * 2, region.mean(), np.complex64)
     padded[margin:-margin, margin:-margin] = region
     position = np.array(shift) + (data.region_size - data.N) / 2 + margin
-    expected = reference.diffraction(padded, [position], data.model_probe)
+    expected = reference.diffraction(padded, [position], data.model_probe[0])
     found = model.predict_amplitudes(
         tf.constant(region[None]), tf.constant([[shift]], tf.float32), tf.constant(data.model_probe)
     )
@@ -205,5 +205,7 @@ def test_gradient_is_zero_outside_the_probe_and_finite_for_an_empty_object(build
             loss = tf.reduce_mean(tf.abs(model.predict_amplitudes(regions, offsets, probe) - x))
         gradient = tape.gradient(loss, regions).numpy()
         assert np.isfinite(gradient).all()
-        light = sum(reference.place(np.abs(data.probe), r + 2.0, (36, 36)).real for r in offsets[0].numpy())
+        light = sum(
+            reference.place(np.abs(data.probe[0]), r + 2.0, (36, 36)).real for r in offsets[0].numpy()
+        )
         assert np.all(gradient[0][light == 0] == 0) and (light == 0).any()

@@ -178,7 +178,7 @@ def test_what_a_setup_holds(datasets):
     train = datasets["train"]
     setup = setup_of(train, regular_offsets(CONFIG, 4), 22)
     assert (setup.N, setup.region_size, setup.group_size, setup.support) == (32, 36, 4, 22)
-    np.testing.assert_array_equal(setup.probe, train.probe)
+    np.testing.assert_array_equal(setup.probe, train.probe[0])
     assert (setup.photon_scale, setup.normalisation) == (train.photon_scale, train.normalisation)
     mean = np.mean(np.sum(train.amplitudes[:].astype(float) ** 2, axis=(1, 2)))
     light = np.sum(np.abs(train.photon_scale * train.probe) ** 2)

@@ -207,7 +207,7 @@ def test_baseline_losses_by_numpy(built):
     batch, probe = batch_of(data, GROUPS, truth=True), tf.constant(data.model_probe)
     losses = model.losses_of(batch, probe, tf.constant(data.normalisation, tf.float32))
     patches, target = model(batch["x"], batch["offsets"], probe).numpy(), batch["target"].numpy()[:, 0]
-    weight = np.abs(data.probe) ** 2 / np.mean(np.abs(data.probe) ** 2)
+    weight = np.abs(data.probe[0]) ** 2 / np.mean(np.abs(data.probe) ** 2)
     amplitude, phase = (part.numpy()[:, 0] for part in model._amplitude_and_phase(batch["x"]))
     np.testing.assert_allclose(patches, amplitude * np.exp(1j * phase), atol=1e-5)
     expected = {

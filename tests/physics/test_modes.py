@@ -22,8 +22,8 @@ def complex64(rng, *shape):
 
 
 def probe_of(kind, rng, side=N):
-    """A probe without modes, with modes, or one for each pattern."""
-    shape = {"plain": (), "modes": (K,), "each": (B, C), "each with modes": (B, C, K)}[kind]
+    """A probe of one mode, of several, or one for each pattern."""
+    shape = {"plain": (1,), "modes": (K,), "each": (B, C, 1), "each with modes": (B, C, K)}[kind]
     return complex64(rng, *shape, side, side)
 
 
@@ -40,31 +40,24 @@ def positions_of(places, rng):
 # ---- shapes, and the way there and back
 
 
-@pytest.mark.parametrize("kind", PROBES)
-def test_which_probes_have_modes(kind):
-    probe = tf.constant(probe_of(kind, np.random.default_rng(0)))
-    assert physics.has_modes(probe) is ("modes" in kind)
-
-
 def test_the_sum_over_modes_by_a_loop():
     images = np.random.default_rng(1).normal(size=(2, K, 4, 5))
-    found = physics.over_modes(tf.constant(images), True)
+    found = physics.over_modes(tf.constant(images))
     expected = np.zeros((2, 4, 5))
     for k in range(K):
         expected += images[:, k]
     np.testing.assert_allclose(found, expected, atol=1e-12)
-    np.testing.assert_array_equal(physics.over_modes(tf.constant(images), False), images)
 
 
 def mode_of(probe, kind, b, c, k):
     """The mode k that lights the pattern (b, c)."""
     chosen = probe[b, c] if kind.startswith("each") else probe
-    return chosen[k] if "modes" in kind else chosen
+    return chosen[k]
 
 
 def waves_by_loops(objects, positions, probe, kind):
-    """ψ as ``(B, C, K, N, N)``; K is 1 without modes."""
-    count = K if "modes" in kind else 1
+    """ψ as ``(B, C, K, N, N)``."""
+    count = probe.shape[-3]
     waves = np.zeros((B, C, count, N, N), complex)
     for b, c, k in np.ndindex(B, C, count):
         patch = reference.extract(objects[b], positions[b, c], N)
@@ -77,12 +70,11 @@ def test_exit_waves_by_loops(kind, places):
     rng = np.random.default_rng(2)
     objects, positions, probe = complex64(rng, B, 12, 15), positions_of(places, rng), probe_of(kind, rng)
     expected = waves_by_loops(objects, positions, probe, kind)
-    expected = expected if "modes" in kind else expected[:, :, 0]
     found = physics.exit_waves(*map(tf.constant, (objects, positions, probe)))
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, atol=2e-5)
     patches = complex64(rng, B, C, N, N)
-    lit = physics.illuminate(tf.constant(patches), tf.constant(probe)).numpy().reshape(B, C, -1, N, N)
+    lit = physics.illuminate(tf.constant(patches), tf.constant(probe)).numpy()
     for b, c, k in np.ndindex(lit.shape[:3]):
         np.testing.assert_allclose(
             lit[b, c, k], mode_of(probe, kind, b, c, k) * patches[b, c], rtol=1e-5, atol=1e-6
@@ -123,7 +115,7 @@ def test_the_support_cuts_every_mode():
 def test_detect_by_a_loop():
     """``A = √Σ_m |F ψ_m|²`` in windows 5 × 8, by the transform's defining sum."""
     waves = reference.random_complex(np.random.default_rng(5), (2, K, 5, 8))
-    found = physics.detect(tf.constant(waves), True)
+    found = physics.detect(physics.total_light(physics.far_field(tf.constant(waves))))
     assert found.dtype == tf.float64
     for j in range(2):
         light = sum(np.abs(reference.far_field(wave)) ** 2 for wave in waves[j])
@@ -133,15 +125,15 @@ def test_detect_by_a_loop():
 def test_a_background_adds_to_the_sum_of_the_modes():
     rng = np.random.default_rng(6)
     far_fields, background = reference.random_complex(rng, (2, K, 5, 8)), rng.uniform(0, 3, (5, 8))
-    found = physics.total_light(tf.constant(far_fields), True, tf.constant(background)).numpy()
+    found = physics.total_light(tf.constant(far_fields), tf.constant(background)).numpy()
     for j, y, x in np.ndindex(2, 5, 8):
         expected = sum(abs(far_fields[j, k, y, x]) ** 2 for k in range(K)) + background[y, x]
         assert found[j, y, x] == pytest.approx(expected, rel=1e-12)
-    alone = physics.total_light(tf.constant(far_fields)).numpy()
-    np.testing.assert_allclose(alone, np.abs(far_fields) ** 2, rtol=1e-12)
+    alone = physics.total_light(tf.constant(far_fields[:, :1])).numpy()
+    np.testing.assert_allclose(alone, np.abs(far_fields[:, 0]) ** 2, rtol=1e-12)
 
 
-@pytest.mark.parametrize("kind, places", [*itertools.product(["modes", "each with modes"], PLACES)])
+@pytest.mark.parametrize("kind, places", [*itertools.product(PROBES, PLACES)])
 def test_diffract_by_loops(kind, places):
     rng = np.random.default_rng(7)
     objects, positions, probe = complex64(rng, B, 12, 15), positions_of(places, rng), probe_of(kind, rng)
@@ -155,7 +147,7 @@ def test_diffract_by_loops(kind, places):
 def test_the_gradient_of_detect_is_finite_where_there_is_no_light():
     waves = tf.Variable(tf.zeros((1, 2, 4, 4), tf.complex64))
     with tf.GradientTape() as tape:
-        value = tf.reduce_sum(physics.detect(waves, True))
+        value = tf.reduce_sum(physics.detect(physics.total_light(physics.far_field(waves))))
     assert np.all(tape.gradient(value, waves).numpy() == 0)
 
 
@@ -172,7 +164,7 @@ def test_after_the_change_the_intensities_add_up_to_the_measured():
     waves = complex64(rng, 2, K, 6, 9)
     measured = rng.uniform(0.3, 3, (2, 6, 9)).astype(np.float32)
     measured[:, 2, 3:5] = -1
-    change = physics.modulus_change(tf.constant(waves), tf.constant(measured), True, True)
+    change = physics.modulus_change(tf.constant(waves), tf.constant(measured), True)
     before = np.sum(np.abs(far(waves)) ** 2, axis=1)
     after = np.sum(np.abs(far(waves + change.numpy())) ** 2, axis=1)
     np.testing.assert_allclose(after, np.where(measured < 0, before, measured**2), rtol=1e-4, atol=1e-4)
@@ -183,7 +175,7 @@ def test_no_smaller_change_gives_the_measured_sum():
     rng = np.random.default_rng(9)
     waves = complex64(rng, K, 5, 6)
     measured = rng.uniform(0.5, 3, (5, 6)).astype(np.float32)
-    change = physics.modulus_change(tf.constant(waves), tf.constant(measured), modes=True).numpy()
+    change = physics.modulus_change(tf.constant(waves), tf.constant(measured)).numpy()
     sizes = np.sum(np.abs(far(change)) ** 2, axis=0)
     a = np.sqrt(np.sum(np.abs(far(waves)) ** 2, axis=0))
     np.testing.assert_allclose(sizes, (measured - a) ** 2, atol=1e-3)
@@ -193,38 +185,15 @@ def test_no_smaller_change_gives_the_measured_sum():
         assert np.all(np.sum(np.abs(other - far(waves)) ** 2, axis=0) > sizes - 1e-3)
 
 
-# ---- one mode is no mode
-
-
-def test_one_mode_is_a_coherent_probe():
-    rng = np.random.default_rng(11)
-    objects, positions = (tf.constant(complex64(rng, B, 12, 15)), tf.constant(positions_of("fractions", rng)))
-    probe = complex64(rng, N, N)
-    plain, one = tf.constant(probe), tf.constant(probe[None])
-    waves, same = (physics.exit_waves(objects, positions, p) for p in (plain, one))
-    np.testing.assert_array_equal(same[:, :, 0], waves)
-    back = [physics.back_project(w, positions, p, (12, 15)) for w, p in ((waves, plain), (same, one))]
-    np.testing.assert_array_equal(*back)
-    amplitudes = [physics.diffract(objects, positions, p) for p in (plain, one)]
-    np.testing.assert_allclose(*amplitudes, rtol=1e-6, atol=1e-6)
-    x = tf.constant(rng.uniform(0, 3, (B, C, N, N)), tf.float32)
-    change, alike = physics.modulus_change(waves, x), physics.modulus_change(same, x, modes=True)
-    np.testing.assert_array_equal(alike[:, :, 0], change)
-    shifts = tf.constant([[0.3, -0.4]], tf.float32)
-    moved = [physics.shifted_probe(p, shifts).numpy() for p in (plain, one)]
-    np.testing.assert_allclose(moved[1][:, 0], moved[0], atol=1e-6)
-
-
 # ---- shifts
 
 
-@pytest.mark.parametrize("shape", [(5, 8), (K, 5, 8)])
-def test_the_ramp_by_its_formula(shape):
+def test_the_ramp_by_its_formula():
     """``exp(−2πi q·s)``, rows first; windows odd by even. The Nyquist frequency of the even side is −½."""
-    probe = tf.zeros(shape, tf.complex64)
+    probe = tf.zeros((K, 5, 8), tf.complex64)
     shifts = np.array([[0.3, -0.45], [0, 0], [2, 1]], np.float32)
     found = physics.shift_ramp(tf.constant(shifts), probe).numpy()
-    assert found.shape == ((3, 5, 8) if len(shape) == 2 else (3, 1, 5, 8))
+    assert found.shape == (3, 1, 5, 8)
     found = found.reshape(3, 5, 8)
     rows, cols = [0, 1, 2, -2, -1], [0, 1, 2, 3, -4, -3, -2, -1]
     for k, i, j in np.ndindex(3, 5, 8):
@@ -238,19 +207,19 @@ def test_modes_are_shifted_one_by_one():
     found = physics.shifted_probe(tf.constant(modes), tf.constant(shifts)).numpy()
     assert found.shape == (2, 4, K, 9, 9)
     for k in range(K):
-        alone = physics.shifted_probe(tf.constant(modes[k]), tf.constant(shifts)).numpy()
-        np.testing.assert_allclose(found[:, :, k], alone, atol=1e-5)
+        alone = physics.shifted_probe(tf.constant(modes[k : k + 1]), tf.constant(shifts)).numpy()
+        np.testing.assert_allclose(found[:, :, k], alone[:, :, 0], atol=1e-5)
 
 
-@pytest.mark.parametrize("modes", [(), (K,)])
+@pytest.mark.parametrize("modes", [1, K])
 def test_positions_are_split_at_the_nearest_whole_ones(modes):
     given = [[2.49, 2.51], [0.5, -0.5], [7.0, 6.999], [3.75, 0.25]]
-    probe = tf.constant(complex64(np.random.default_rng(13), *modes, N, N))
+    probe = tf.constant(complex64(np.random.default_rng(13), modes, N, N))
     whole, moved = physics.split_positions(tf.constant(given, tf.float32), probe)
     np.testing.assert_array_equal(whole, [[2, 3], [1, 0], [7, 7], [4, 0]])
     rest = tf.constant(np.array(given) - whole.numpy(), tf.float32)
     assert np.abs(rest).max() <= 0.5
-    assert moved.shape == (4, *modes, N, N)
+    assert moved.shape == (4, modes, N, N)
     np.testing.assert_allclose(moved, physics.shifted_probe(probe, rest), atol=1e-5)
 
 
@@ -277,7 +246,7 @@ def test_a_mode_without_light_changes_nothing_in_a_network(exact):
     pinn, batch, probe = network_case(exact)
     dark = np.stack([probe, np.zeros_like(probe)])
     both = []
-    for light in (probe, dark):
+    for light in (probe[None], dark):
         objects = pinn(batch["x"], batch["offsets"], tf.constant(light))
         both.append((objects, pinn.predict_amplitudes(objects, batch["offsets"], tf.constant(light))))
     for plain, with_modes in zip(*both, strict=True):
@@ -293,7 +262,7 @@ def test_a_network_predicts_the_sum_of_its_modes_intensities(exact):
     modes = np.stack([probe, 0.5j * np.roll(probe, 2, axis=0)])
     objects = tf.constant(complex64(np.random.default_rng(15), 2, 20, 20))
     found = pinn.predict_amplitudes(objects, batch["offsets"], tf.constant(modes))
-    each = [pinn.predict_amplitudes(objects, batch["offsets"], tf.constant(mode)) for mode in modes]
+    each = [pinn.predict_amplitudes(objects, batch["offsets"], tf.constant(mode[None])) for mode in modes]
     np.testing.assert_allclose(found, np.sqrt(each[0] ** 2 + each[1] ** 2), rtol=1e-4, atol=1e-5)
 
 

@@ -85,25 +85,25 @@ def test_transformed_of_batches_with_axes_of_length_one(rng, shape):
 def test_pairs_give_the_diffraction_of_the_loops(rng):
     image, probe = reference.random_complex(rng, (21, 18)), reference.random_complex(rng, (12, 12))
     positions = np.array([[1.0, 2.0], [3.25, 0.5], [8.9, 6.0]], np.float32)
-    waves = physics.exit_waves(pair(image[None]), tf.constant(positions[None]), pair(probe))
-    found = np.sqrt(physics.intensity(physics.far_field(waves)))[0]
+    waves = physics.exit_waves(pair(image[None]), tf.constant(positions[None]), pair(probe[None]))
+    found = np.sqrt(physics.total_light(physics.far_field(waves)))[0]
     centred = np.fft.fftshift(found, axes=(1, 2))
     np.testing.assert_allclose(centred, reference.diffraction(image, positions, probe), atol=1e-4)
 
 
-@pytest.mark.parametrize("modes", [0, 2])
+@pytest.mark.parametrize("modes", [1, 2])
 def test_every_step_of_the_generators_is_the_same_for_pairs(rng, modes):
     """On the support alone, with sub-pixel positions, a pixel that was not measured, and a moved probe."""
     N, n, side = 15, 8, 19
     objects = reference.random_complex(rng, (2, side, side)).astype(np.complex64)
-    probe = reference.random_complex(rng, (*[modes] * bool(modes), N, N)).astype(np.complex64)
+    probe = reference.random_complex(rng, (modes, N, N)).astype(np.complex64)
     positions = tf.constant(rng.uniform(0, 4, (2, 3, 2)), tf.float32)
     measured = tf.constant(rng.uniform(size=(2, 3, N, N)), tf.float32)
     measured = tf.where(measured < 0.1, -1.0, measured)
 
     def steps(objects, probe):
         waves = physics.lit_waves(objects, positions, probe, n)
-        change = physics.modulus_change(waves, measured, True, bool(modes))
+        change = physics.modulus_change(waves, measured, True)
         whole, moved = physics.split_positions(positions, probe)
         return {
             "waves": waves,
@@ -111,7 +111,7 @@ def test_every_step_of_the_generators_is_the_same_for_pairs(rng, modes):
             "back": physics.back_project(change, positions, probe, (side, side), n),
             "moved probe": moved,
             "moved waves": physics.exit_waves(objects, whole, moved),
-            "light": physics.over_modes(physics.intensity(probe), bool(modes)),
+            "light": physics.over_modes(physics.intensity(probe)),
         }
 
     found = steps(pair(objects), pair(probe))
@@ -121,6 +121,6 @@ def test_every_step_of_the_generators_is_the_same_for_pairs(rng, modes):
 
 
 def test_a_shifted_probe_of_pairs_moves_by_whole_pixels(rng):
-    probe = reference.random_complex(rng, (9, 9))
+    probe = reference.random_complex(rng, (2, 9, 9))
     moved = physics.shifted_probe(pair(probe), tf.constant([[2.0, -1.0]]))
-    np.testing.assert_allclose(number(moved)[0], np.roll(probe, (2, -1), (0, 1)), atol=1e-5)
+    np.testing.assert_allclose(number(moved)[0], np.roll(probe, (2, -1), (1, 2)), atol=1e-5)

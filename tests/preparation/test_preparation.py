@@ -370,27 +370,27 @@ def test_joined_scans_keep_modes_flux_and_background(dataset_of):
     modes = (rng.normal(size=(2, 16, 16)) + 1j * rng.normal(size=(2, 16, 16))).astype(np.complex64)
     positions, groups = [[0, 0], [3, 5], [2, 1]], [[0], [1], [2]]
     flux, dark = np.array([0.9, 1.2, 0.8], np.float32), rng.uniform(1, 2, (16, 16)).astype(np.float32)
-    rich = {"probe": modes[0], "weaker_modes": modes[1:], "flux": flux, "background": dark}
+    rich = {"probe": modes, "flux": flux, "background": dark}
     first = dataset_of(positions, groups, **rich)
     second = dataset_of(positions[:2], groups[:2])
     both = joined([first, second])
-    np.testing.assert_allclose(both.flux, [*flux, 1, 1])
-    np.testing.assert_allclose(both.background, dark * 3 / 5, rtol=1e-6)
-    np.testing.assert_allclose(both.modes / both.probe[0, 0], modes / modes[0, 0, 0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(both.beam.flux, [*flux, 1, 1])
+    np.testing.assert_allclose(both.beam.background, dark * 3 / 5, rtol=1e-6)
+    np.testing.assert_allclose(both.probe / both.probe[0, 0, 0], modes / modes[0, 0, 0], rtol=1e-4, atol=1e-5)
     energy = np.square(np.asarray(both.amplitudes)).sum(axis=(1, 2)).mean()
-    assert np.sum(np.abs(both.modes) ** 2) == pytest.approx(energy, rel=1e-5)
+    assert np.sum(np.abs(both.probe) ** 2) == pytest.approx(energy, rel=1e-5)
     assert both.normalised(both.groups).shape == (5, 1, 16, 16)
     plain = joined([second, second])
-    assert plain.flux is None and plain.background is None and plain.weaker_modes is None
+    assert plain.beam.steady and plain.beam.background is None and len(plain.probe) == 1
 
 
 def test_a_scan_without_a_probe_begins_with_the_pupil_in_focus(tmp_path):
     scan = understand(raw(probe=None), config())
     data, found = measured_dataset(scan, ScanRunConfig(data=config()), tmp_path)
     assert any("to be guessed" in finding.why for finding in found)
-    assert np.abs(data.probe[16, 16]) == np.abs(data.probe).max()
+    assert np.abs(data.probe[0, 16, 16]) == np.abs(data.probe).max()
     given, _ = measured_dataset(scan, ScanRunConfig(data=config(), probe=ZonePlateProbe()), tmp_path)
-    assert given.probe.shape == (32, 32)
+    assert given.probe.shape == (1, 32, 32)
 
 
 def test_a_mask_file(tmp_path):
@@ -422,9 +422,9 @@ def test_the_probe_of_an_earlier_run(tmp_path):
     run = stored_probe(stored_probe(tmp_path / "run", modes[::-1]), modes, "refined")
     settings = ScanRunConfig(data=config(), run=str(run), probe=RunProbe())
     data, _ = measured_dataset(understand(raw(), config()), settings, tmp_path)
-    scale = data.modes[0, 0, 0] / modes[0, 0, 0]
-    np.testing.assert_allclose(data.modes, scale * modes, rtol=1e-4)
-    assert np.sum(np.abs(data.modes) ** 2) == pytest.approx(data.amplitudes.statistics.mean_energy, rel=1e-4)
+    scale = data.probe[0, 0, 0] / modes[0, 0, 0]
+    np.testing.assert_allclose(data.probe, scale * modes, rtol=1e-4)
+    assert np.sum(np.abs(data.probe) ** 2) == pytest.approx(data.amplitudes.statistics.mean_energy, rel=1e-4)
 
 
 def test_the_probe_of_an_earlier_run_that_does_not_fit(tmp_path):
@@ -444,4 +444,4 @@ def test_nothing_is_lit_outside_the_mask(tmp_path):
     data, _ = measured_dataset(understand(raw(), config()), settings, tmp_path)
     axis = np.arange(32) - 16
     outside = np.hypot(axis[:, None], axis) > 5
-    assert not data.probe[outside].any() and data.probe[~outside].all()
+    assert not data.probe[0, outside].any() and data.probe[0, ~outside].all()

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from helpers import reference
 
-from ptycho.methods.assessment import Recon, judged, trust_row
+from ptycho.methods.assessment import judge, trust_row
+from ptycho.methods.prepared import Prepared
 from ptycho.reconstruction.denoising import denoised, photon_noise
-from ptycho.reconstruction.stitching import Stitched, covered
+from ptycho.scan.coverage import covered
+from ptycho.scan.reconstruction import Reconstruction
 from workflows.scan import without_noise
 
 
@@ -22,7 +24,7 @@ def test_photon_noise_is_that_of_the_information_in_the_amplitudes(dataset_of):
 
     def amplitudes(image):
         every = [
-            reference.far_field(data.probe * image[r : r + N, c : c + N])
+            reference.far_field(data.probe[0] * image[r : r + N, c : c + N])
             for r, c in data.positions.astype(int)
         ]
         return s * np.abs(every)
@@ -41,7 +43,7 @@ def test_photon_noise_is_that_of_the_information_in_the_amplitudes(dataset_of):
 
 def test_photon_noise_sums_the_modes(dataset_of):
     data = dataset_of([[0, 0]], [[0]])
-    both = replace(data, weaker_modes=2 * data.probe[None])
+    both = replace(data, beam=data.beam.with_probe(np.concatenate([data.probe, 2 * data.probe])))
     lit = np.isfinite(photon_noise(data))
     np.testing.assert_allclose(photon_noise(both)[lit], photon_noise(data)[lit] / np.sqrt(5), rtol=1e-5)
 
@@ -114,13 +116,14 @@ def test_a_run_keeps_the_beam_and_flags_the_noise_where_it_still_is(dataset_of):
     places = [[r, c] for r in range(0, 48, 8) for c in range(0, 48, 8)]
     data = dataset_of(places, [[k] for k in range(36)])
     objects = np.ones((1, 64, 64)) + 0.02 * reference.random_complex(rng, (1, 64, 64))
-    recon = Recon(Stitched(objects.astype(np.complex64), covered(data)), data, None, 1.0)
-    found = without_noise(recon)
-    assert found.data is data and found.denoised and not recon.denoised
-    expected = denoised(recon.object.objects, recon.object.mask, photon_noise(data))
-    np.testing.assert_array_equal(found.object.objects, expected)
-    noisy, clean = (trust_row(judged(one), one, None) for one in (recon, found))
+    each = Prepared("scan", None, data, np.arange(36), np.zeros(0, int))
+    made = Reconstruction(objects.astype(np.complex64), covered(data), data.beam)
+    found = without_noise(made, each)
+    assert found.beam is data.beam and found.denoised and not made.denoised
+    expected = denoised(made.objects, made.mask, photon_noise(data))
+    np.testing.assert_array_equal(found.objects, expected)
+    noisy, clean = (trust_row(judge(one, each), one, each) for one in (made, found))
     assert noisy["noise_share"] > 1 and "amplitude_in_noise" in noisy["flags"]
     assert clean["noise_share"] > 1 and "amplitude_in_noise" not in clean["flags"]
-    uncounted = replace(recon, data=replace(data, counts=False))
-    assert trust_row(judged(uncounted), uncounted, None)["noise_share"] is None
+    uncounted = replace(each, whole=replace(data, counts=False))
+    assert trust_row(judge(made, uncounted), made, uncounted)["noise_share"] is None

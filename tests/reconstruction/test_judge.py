@@ -192,7 +192,7 @@ def test_patterns_kept_out_find_their_own_places(scans):
     scan, whole, _, judge = kept_out(scans, "patterns")
     rng, data = np.random.default_rng(7), judge.likelihood.data
     told = data.positions + rng.uniform(-0.4, 0.4, data.positions.shape).astype(np.float32)
-    judge = Judge(replace(judge.likelihood, data=replace(data, positions=told)))
+    judge = Judge(replace(judge.likelihood, data=data.under(replace(data.beam, positions=told))))
     state = scan.state(whole.normalisation)
     found = judge.places(state, Freedom(False, positions=True))
     assert np.abs(found.positions - data.positions).mean() < 0.3 * np.abs(told - data.positions).mean()
@@ -210,5 +210,5 @@ def test_flux_that_is_known_is_used(scans):
     whole = likelihood_of(data)
     _, judge = keep_out(whole, 0)
     state = scan.state(whole.normalisation)
-    np.testing.assert_array_equal(judge.places(state, Freedom(False)).flux, judge.likelihood.data.flux)
+    np.testing.assert_array_equal(judge.places(state, Freedom(False)).flux, judge.likelihood.data.beam.flux)
     assert judge.score(state, Freedom(False)).mean() < 1.1

@@ -9,6 +9,7 @@ from helpers.likelihood import N, Scan, likelihood_of
 from helpers.reference import random_complex
 from scipy.special import kl_div
 
+from ptycho import physics
 from ptycho.physics.deviance import deviance_of_counts
 from ptycho.reconstruction import scan_likelihood
 from ptycho.reconstruction.likelihood import (
@@ -17,7 +18,6 @@ from ptycho.reconstruction.likelihood import (
     NOISE,
     SMALLEST,
     deviance,
-    expected_light,
     likelihood_step,
 )
 from ptycho.reconstruction.state import State
@@ -113,13 +113,24 @@ def data(scan):
     return scan.dataset(rng, good=rng.random((N, N)) > 0.2)
 
 
-def test_expected_light_by_loops(scan):
+def test_forward_by_loops(scan):
+    """Modes, flux, background, and fractions of positions that move the probe; on patches the same."""
     state, whole = scan.state(1.0), np.floor(scan.positions + 0.5).astype(int)
+    known = tf.constant(state.modes), tf.constant(state.flux), tf.constant(state.background)
+    places = tf.constant(scan.positions[None], tf.float32)
+    found = physics.forward(
+        tf.constant(state.object[None]),
+        places,
+        known[0],
+        flux=known[1][None],
+        background=known[2],
+        exact=True,
+    )
+    np.testing.assert_allclose(found[0], scan.light(), rtol=2e-4, atol=2e-3)
     windows = np.array([state.object[r : r + N, c : c + N] for r, c in whole])
-    fractions = (scan.positions - whole).astype(np.float32)
-    arguments = windows, fractions, state.flux, state.modes, state.background
-    found = expected_light(*map(tf.constant, arguments))
-    np.testing.assert_allclose(found, scan.light(), rtol=2e-4, atol=2e-3)
+    probe = physics.shifted_probe(known[0], tf.constant(scan.positions - whole, tf.float32))
+    same = physics.expected_light(tf.constant(windows), probe, known[1], known[2])
+    np.testing.assert_allclose(same, scan.light(), rtol=2e-4, atol=2e-3)
 
 
 @pytest.mark.parametrize("compiled", [False, True])

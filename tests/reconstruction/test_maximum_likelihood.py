@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from helpers.likelihood import N, Scan, beam, distance, lit_mask
 
-from ptycho.preparation.finding import Finding
 from ptycho.reconstruction import maximum_likelihood, scan_likelihood
 from ptycho.reconstruction.maximum_likelihood import Wishes, core, fit_object, solve
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.state import Freedom
+from ptycho.scan.finding import Finding
 
 run = partial(solve, compile_xla=False)
 NOTHING = Wishes(probe=False, positions=False, flux=False, background=False, prior="none")
@@ -48,7 +48,7 @@ def test_a_beam_that_is_right_is_kept(count, photons, kind):
     assert kept == dict.fromkeys(("probe", "positions", "flux", "background"), "kept")
     assert all(f"deviance of {kind} kept out" in decision.why for decision in found.decisions)
     assert found.free == Freedom(False)
-    np.testing.assert_allclose(found.state.modes[0], data.model_probe, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.state.modes, data.model_probe, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(found.state.positions, data.positions)
     assert np.all(found.state.flux == 1) and not found.state.background.any()
     bound = {1e5: 0.02, 1e3: 0.12}[photons]
@@ -65,7 +65,7 @@ def test_a_wrong_probe_is_freed_and_nothing_else(scan, wrong_probe):
     assert distance(found.state.object, scan.object, mask) < 0.1
     kept = run(data, NOTHING, 0)
     assert distance(kept.state.object, scan.object, mask) > 0.12
-    np.testing.assert_allclose(kept.state.modes[0], data.model_probe, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(kept.state.modes, data.model_probe, rtol=1e-5, atol=1e-6)
 
 
 def test_wrong_flux_is_freed():
@@ -91,7 +91,7 @@ def test_a_second_mode_is_freed():
     second = second - first * np.vdot(first, second)
     modes = np.array([np.sqrt(0.7) * first, np.sqrt(0.3) * second / np.linalg.norm(second)])
     scan = Scan.of(np.random.default_rng(6), 1e5, count=8, step=2.2, modes=modes)
-    data = scan.dataset(np.random.default_rng(7), weaker_modes=None)
+    data = scan.dataset(np.random.default_rng(7), probe=scan.modes[0].astype(np.complex64))
     found = run(data, Wishes(positions=False, flux=False, background=False), 0)
     assert decided(found)["probe"] == "found" and len(found.state.modes) == 2
     power = np.sum(np.abs(found.state.modes) ** 2, axis=(1, 2))

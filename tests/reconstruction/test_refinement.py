@@ -64,7 +64,7 @@ def by_loops(objects, data):
     """``data`` with the noise-free amplitudes of ``objects``; fractions of a pixel move the probe."""
     measured = []
     for i, position in zip(data.image, data.positions.astype(float), strict=True):
-        light = light_of(objects[i], data.photon_scale * data.probe[None], position)
+        light = light_of(objects[i], data.photon_scale * data.probe, position)
         measured.append(np.fft.fftshift(np.sqrt(light)))
     return replace(data, amplitudes=np.array(measured, np.float32))
 
@@ -152,7 +152,7 @@ def test_an_image_without_patterns_stays(dataset_of):
     data = replace(
         both,
         amplitudes=both.amplitudes[second],
-        positions=both.positions[second],
+        beam=both.beam.at(second),
         image=both.image[second],
         groups=np.arange(len(second))[:, None],
     )

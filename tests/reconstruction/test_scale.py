@@ -21,7 +21,7 @@ def judged(scan, factor):
     data = scan.dataset(np.random.default_rng(2), exact=True)
     told = factor * scan.positions
     side = int(np.ceil(told.max())) + data.N + 2
-    data = replace(data, positions=told.astype(np.float32), object_size=side)
+    data = replace(data, beam=replace(data.beam, positions=told.astype(np.float32)), object_size=side)
     terms = Terms(likelihood_of(data))
     start = State.of(data, np.ones((side, side)))
     return better_scale(data, terms, fit(terms, start, Freedom(True), 60).state)

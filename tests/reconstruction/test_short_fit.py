@@ -10,6 +10,7 @@ from ptycho.config import IdealDiskProbe, ZonePlateProbe
 from ptycho.reconstruction.misfit import misfit
 from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.short_fit import fit_shortly, middle
+from ptycho.scan.beam import Beam
 from ptycho.scan.probe import make_probe
 
 N = 32
@@ -24,7 +25,7 @@ def curved():
 @pytest.mark.parametrize("counts", [True, False])
 def test_a_free_probe_explains_more_with_a_wrong_one(curved, counts):
     wrong = aberrated(curved.probe, np.random.default_rng(8), 0.3)
-    data = middle(replace(curved, probe=wrong.astype(np.complex64), counts=counts), 40)
+    data = middle(replace(curved, beam=curved.beam.with_probe(wrong), counts=counts), 40)
     image, same = fit_shortly(data, 7, 0)
     assert same is data and image.shape == (1, data.object_size, data.object_size)
     assert misfit(*fit_shortly(data, 3, 4)).r_factor < 0.8 * misfit(image, data).r_factor
@@ -45,8 +46,10 @@ def test_fractions_of_a_pixel_move_the_probe(curved):
     ramp = np.exp(2j * np.pi * (shift[0] * q[:, None] + shift[1] * q))
     moved = replace(
         data,
-        positions=(data.positions + shift).astype(np.float32),
-        probe=np.fft.ifft2(np.fft.fft2(data.probe) * ramp).astype(np.complex64),
+        beam=Beam(
+            np.fft.ifft2(np.fft.fft2(data.probe) * ramp).astype(np.complex64),
+            (data.positions + shift).astype(np.float32),
+        ),
         object_size=data.object_size + 1,
         region_size=N + 1,
         exact=True,

@@ -149,7 +149,7 @@ def test_probe_mask_and_weights_by_loops(small_config):
     total, weight = np.zeros((48, 48)), np.zeros((48, 48))
     for group, value in zip(data.groups, values, strict=True):
         for k in group:
-            light = reference.place(np.abs(data.probe) ** 2, data.positions[k], (48, 48)).real
+            light = reference.place(np.abs(data.probe[0]) ** 2, data.positions[k], (48, 48)).real
             total, weight = total + value * light, weight + light
     result = stitch(regions.astype(np.complex64), data, "probe")
     expected = weight > COVERED * weight.max()

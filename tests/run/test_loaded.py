@@ -112,7 +112,7 @@ def test_predict_under_xla_is_the_runs_own_prediction(untrained_xla, datasets):
     run, regions = untrained_xla
     data, model = datasets["test"], ptycho.load_model(run)
     patterns = data.amplitudes[data.groups]
-    found = model.predict(patterns, data.offsets, data.probe, normalisation=data.normalisation)
+    found = model.predict(patterns, data.offsets, data.probe[0], normalisation=data.normalisation)
     np.testing.assert_array_equal(found, regions)
     np.testing.assert_array_equal(found, model.predict(patterns, normalisation=data.normalisation))
     first = model.predict(patterns[:5], normalisation=data.normalisation)
@@ -138,7 +138,8 @@ def test_a_broader_probe_has_a_network_of_its_own(trained_run, loaded, name):
     """The weights do not depend on the support: the same as in a network built for that probe."""
     model, broad = loaded[name], make_probe(ZonePlateProbe(), 32)
     assert probe_support(broad) > model.setup.support or name == "baseline"
-    view = model.view(replace(load_dataset(trained_run / TEST), probe=broad))
+    data = load_dataset(trained_run / TEST)
+    view = model.view(replace(data, beam=data.beam.with_probe(broad)))
     network = COMPETITORS[name].build(model.config, training_geometry(model.config, view))
     set_weights(network, read_network(trained_run, name).weights)
     found = np.empty((view.n_groups, view.region_size, view.region_size), np.complex64)
@@ -162,7 +163,7 @@ def test_weights_that_fit_any_scan(trained_run, loaded, changes):
     found = model.predict(
         scan.amplitudes[scan.groups],
         scan.offsets,
-        scan.probe,
+        scan.probe[0],
         photon_scale=scan.photon_scale,
         normalisation=scan.normalisation,
     )

@@ -1,7 +1,7 @@
 """Imperfect grid-lines scans: what is measured, what is told, what is true; LSQ-ML beside the networks."""
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,6 +25,8 @@ from ptycho.readers import load_dataset
 from ptycho.readers.own import to_arrays
 from ptycho.run.folder import RunFolder
 from ptycho.run.stored_config import read_config
+from ptycho.scan.beam import Beam
+from ptycho.scan.reconstruction import Reconstruction
 from ptycho.simulation.simulate import simulate, simulate_with_truth
 from ptycho.simulation.truth import read_truth
 from workflows import grid_lines
@@ -138,8 +140,8 @@ def test_a_wrong_probe_changes_nothing_but_the_probe(small_config):
     for role, data in wrong.items():
         for key in ("amplitudes", "positions", "objects", "groups"):
             np.testing.assert_array_equal(getattr(data, key), getattr(clean[role], key))
-        further = np.fft.ifft2(np.fft.fft2(clean[role].probe) * kernel)
-        np.testing.assert_allclose(data.probe, further, atol=1e-5)
+        further = np.fft.ifft2(np.fft.fft2(clean[role].probe[0]) * kernel)
+        np.testing.assert_allclose(data.probe[0], further, atol=1e-5)
         assert data.photon_scale == clean[role].photon_scale and not data.exact and data.good is None
 
 
@@ -181,8 +183,8 @@ def test_the_truth_explains_what_was_counted(hard):
 def test_what_is_told_is_another(hard):
     config, data, truth = hard
     test = data["test"]
-    assert test.weaker_modes is None and test.background is None and test.flux is None
-    given = test.photon_scale * test.probe
+    assert len(test.probe) == 1 and test.beam.background is None and test.beam.steady
+    given = test.photon_scale * test.probe[0]
     assert 0.2 < probe_error(given, truth.probe[0]) < 0.9
     away = test.positions - truth.positions
     for i in (0, 1):
@@ -248,16 +250,13 @@ def test_a_common_shift_is_no_error_of_the_positions():
 def found_by_hand(data, truth, shift):
     """What LSQ-ML would give had it found the truth, moved by whole pixels, with exact positions."""
     image = np.roll(truth.object[data.image[0]], shift, (0, 1))
-    values = {
-        "object": image.astype(np.complex64),
-        "probe": (truth.probe / data.photon_scale).astype(np.complex64),
-        "positions": (truth.positions[: len(data.positions)] + shift).astype(np.float32),
-        "mask": np.ones(image.shape, bool),
-        "seconds": 2.5,
-        "r_factors": np.array([0.3, 0.1]),
-        "version": "0",
-    }
-    return LsqmlResult(**{field.name: values[field.name] for field in fields(LsqmlResult)})
+    beam = Beam(
+        (truth.probe / data.photon_scale).astype(np.complex64),
+        (truth.positions[: len(data.positions)] + shift).astype(np.float32),
+    )
+    objects = np.broadcast_to(image, (data.n_images, *image.shape)).astype(np.complex64)
+    made = Reconstruction(objects, np.ones(objects.shape, bool), beam, seconds=2.5, program="pty-chi 0")
+    return LsqmlResult(made, np.array([0.3, 0.1]))
 
 
 def test_lsqml_is_scored_beside_the_network(small_config, tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import tensorflow as tf
 from helpers import reference
 
 from ptycho.config import IdealDiskProbe, ScanConfig, TrainConfig, UNetModel, ZonePlateProbe
+from ptycho.scan.beam import Beam
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.simulate import (
     CHUNK,
@@ -26,13 +27,13 @@ def energies(data):
     N = data.N
     corners = data.positions.astype(int)
     patches = [data.objects[i, r : r + N, c : c + N] for i, (r, c) in zip(data.image, corners, strict=True)]
-    return np.sum(np.abs(data.probe * np.array(patches, complex)) ** 2, axis=(1, 2))
+    return np.sum(np.abs(data.probe[0] * np.array(patches, complex)) ** 2, axis=(1, 2))
 
 
 def clean_counts(data, patterns):
     """``s²|Ψ|²`` by the slow references."""
     amplitudes = [
-        reference.exact_diffraction(data.objects[data.image[k]], data.positions[k : k + 1], data.probe)[0]
+        reference.exact_diffraction(data.objects[data.image[k]], data.positions[k : k + 1], data.probe[0])[0]
         for k in patterns
     ]
     return data.photon_scale**2 * np.array(amplitudes) ** 2
@@ -214,7 +215,7 @@ def test_noise_free_amplitudes_by_the_references(probe):
     truth = reference.random_complex(rng, (51, 51)).astype(np.complex64)
     light = make_probe(probe, 32)
     positions = np.array([[0, 0], [19, 19], [3, 18], [0.5, 18.75], [18.999, 0.001]], np.float32)
-    found = noise_free_amplitudes(truth, light, positions)
+    found = noise_free_amplitudes(truth, Beam(light, positions))
     expected = reference.exact_diffraction(truth, positions, light)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, atol=2e-5 * expected.max())
@@ -225,6 +226,6 @@ def test_noise_free_amplitudes_in_more_than_one_chunk():
     truth = reference.random_complex(rng, (30, 30)).astype(np.complex64)
     light = reference.random_complex(rng, (8, 8)).astype(np.complex64)
     positions = np.stack([np.arange(CHUNK + 3) % 22, np.arange(CHUNK + 3) % 21], -1).astype(np.float32)
-    found = noise_free_amplitudes(truth, light, positions)
+    found = noise_free_amplitudes(truth, Beam(light, positions))
     last = [0, CHUNK - 1, CHUNK, CHUNK + 2]
     np.testing.assert_allclose(found[last], reference.diffraction(truth, positions[last], light), atol=1e-3)

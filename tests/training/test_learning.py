@@ -101,7 +101,9 @@ def test_the_network_works_where_the_probe_of_the_test_reaches(learned):
 
 
 def test_a_narrow_training_probe_does_not_decide_the_support(datasets, small_config):
-    narrow = replace(datasets["train"], probe=cut(datasets["train"].probe, 6))
+    narrow = replace(
+        datasets["train"], beam=datasets["train"].beam.with_probe(cut(datasets["train"].probe[0], 6))
+    )
     wide = small_config(test_probe=small_config().probe)
     assert training_geometry(small_config(), narrow).support <= 14
     expected = probe_support(datasets["train"].probe)
@@ -233,7 +235,7 @@ def unrolled():
     set_weights(pinn, {k: rng.normal(0, 0.1, v.shape).astype("f4") for k, v in get_weights(pinn).items()})
     x = tf.constant(rng.gamma(1.0, 1.0, (2, 4, 32, 32)), tf.float32)
     axis = np.arange(32) - 16
-    probe = tf.constant(np.exp(-(axis[:, None] ** 2 + axis**2) / 40 + 0.05j * axis**2), tf.complex64)
+    probe = tf.constant(np.exp(-(axis[:, None] ** 2 + axis**2) / 40 + 0.05j * axis**2)[None], tf.complex64)
     steps = np.array([[-2, -2], [-2, 2], [2, -2], [2, 2]], np.float32)
     return pinn, x, np.stack([steps, steps]), probe
 

@@ -23,6 +23,7 @@ from ptycho.networks.weights import get_weights
 from ptycho.reconstruction import inference
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.scan.batches import batch_of
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate
 from ptycho.training import loop
@@ -104,10 +105,9 @@ def flat_data(normalisation, n_groups, N=8):
     positions = np.stack([np.arange(n_groups), np.zeros(n_groups)], 1).astype(np.float32)
     return Dataset(
         amplitudes=np.full((n_groups, N, N), 1 / (2 * normalisation), np.float32),
-        positions=positions,
+        beam=Beam(np.ones((N, N), np.complex64), positions),
         image=np.zeros(n_groups, np.int32),
         groups=np.arange(n_groups, dtype=np.int32)[:, None],
-        probe=np.ones((N, N), np.complex64),
         photon_scale=1.0,
         object_size=N + n_groups,
         region_size=N,
@@ -334,7 +334,7 @@ def test_another_seed_gives_other_weights(plain, data):
 FRESH = f"""
 import json, sys
 from pathlib import Path
-sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
+sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}, {str(ROOT / "tests" / "training")!r}]
 from test_training import CONFIG, digest, get_weights, predict_regions, simulate, trained_pinn
 
 data = simulate(CONFIG)

@@ -27,6 +27,7 @@ from ptycho.files.lock import locked
 from ptycho.networks.weights import get_weights
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import write_network
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.training import loop
 from ptycho.training.checkpoint import Checkpoints, digest, load
@@ -58,10 +59,12 @@ def uneven(n_groups, seed, N=8):
     levels = np.random.default_rng(seed).uniform(0.01, 0.1, (n_groups, 1, 1)).astype(np.float32)
     return Dataset(
         amplitudes=np.broadcast_to(levels, (n_groups, N, N)).copy(),
-        positions=np.stack([np.arange(n_groups), np.zeros(n_groups)], 1).astype(np.float32),
+        beam=Beam(
+            np.ones((N, N), np.complex64),
+            np.stack([np.arange(n_groups), np.zeros(n_groups)], 1).astype(np.float32),
+        ),
         image=np.zeros(n_groups, np.int32),
         groups=np.arange(n_groups, dtype=np.int32)[:, None],
-        probe=np.ones((N, N), np.complex64),
         photon_scale=1.0,
         object_size=N + n_groups,
         region_size=N,

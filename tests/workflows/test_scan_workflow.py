@@ -53,7 +53,7 @@ def scan(tmp_path_factory):
         diff3d=np.asarray(data.amplitudes),
         xcoords=middle[:, 1].astype(float),
         ycoords=middle[:, 0].astype(float),
-        probeGuess=data.probe,
+        probeGuess=data.probe[0],
         objectGuess=data.objects[0],
     )
     return path

@@ -22,10 +22,11 @@ from ptycho.preparation.geometry import object_pixel, positions_in_pixels
 from ptycho.preparation.prepare import understand
 from ptycho.readers import load_dataset
 from ptycho.readers.scans.raw_scan import RawScan
-from ptycho.reconstruction.stitching import Stitched, covered
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
+from ptycho.scan.coverage import covered
+from ptycho.scan.reconstruction import Reconstruction
 from workflows.export_model import ExportModelConfig, described
 from workflows.scan_plan import planned, understood
 from workflows.simulate_scan import SimulateConfig, simulate_scan
@@ -98,7 +99,7 @@ def under_another_beam(data, k):
 
 
 def recon_of(data, free, objects):
-    return Recon(Stitched(objects.astype(np.complex64), covered(data)), data, free, 0.5)
+    return Recon(Reconstruction(objects.astype(np.complex64), covered(data)), data, free, 0.5)
 
 
 # ---- one run

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ptycho.evaluation.metrics import ALARMS
+from ptycho.evaluation.metrics import COLLAPSED as NO_AMPLITUDE
+from ptycho.evaluation.metrics import COLLAPSED_PHASE
+from ptycho.evaluation.trust import FLAGS
 from workflows.study.definition import AT_LEAST, Cell, Claim, Comparison, Study
 from workflows.study.plan import ABSENT, INCOMPLETE, StudyRun
 
 REFERENCES = ("constant", "truth_blurred_1px")
-COLLAPSED = tuple(flag for flag in ALARMS if flag.startswith("collapsed"))
+COLLAPSED = (NO_AMPLITUDE, COLLAPSED_PHASE)
 Scores = dict[str, float | None]
 
 
@@ -115,7 +117,7 @@ def _run_result(run: StudyRun, stitching: Sequence[str]) -> RunResult:
     rows = {method: _scores(stitched[method]) | costs for method in stitching if method in stitched}
     rows |= {reference: _scores(metrics[reference]) for reference in REFERENCES}
     histories = {trained: _history(run.path / trained / "history.csv") for trained in manifest["training"]}
-    flags = tuple(flag for flag in stitched[stitching[0]]["flags"] if flag in ALARMS)
+    flags = tuple(flag for flag in stitched[stitching[0]]["flags"] if flag in FLAGS)
     return RunResult(run.seed, _machine(manifest), rows, flags, histories)
 
 

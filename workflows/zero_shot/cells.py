@@ -18,7 +18,7 @@ from ptycho.run.folder import OutputFolder
 from ptycho.run.loaded import LoadedModel
 from ptycho.run.network import StoredNetwork
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.probe import energy_diameter
+from ptycho.scan.probe import energy_diameter, light_of
 from ptycho.simulation.kind_scans import kind_scan
 from workflows.assess import in_its_frame
 from workflows.zero_shot.definition import Cell, Definition
@@ -48,7 +48,7 @@ def perform(
     before = finished(folder.path, cell)
     known = before if before is not None and before["settings"] == made_with else {}
     record = {"settings": made_with, "facts": facts_of(data, region), "methods": known.get("methods", {})}
-    images = {"truth": region.crop(data.objects[0]), "probe": data.probe}
+    images = {"truth": region.crop(data.objects[0]), "probe": data.probe[0]}
     images |= stored_images(folder.path, cell) if known else {}
     for method in methods:
         made = METHODS[method](case)
@@ -78,7 +78,7 @@ def scored_region(data: Dataset) -> metrics.Region:
     Raises:
         ConfigError: too few positions, or too close, for a rectangle of the window of SSIM.
     """
-    light = np.sum(np.abs(data.modes) ** 2, axis=0)
+    light = light_of(data.probe)
     axis = np.arange(data.N)
     middle = np.array([light.sum(axis=1) @ axis, light.sum(axis=0) @ axis]) / light.sum()
     side = np.arange(data.object_size)

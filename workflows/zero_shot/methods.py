@@ -19,10 +19,11 @@ from ptycho.reconstruction.denoising import denoised, photon_noise
 from ptycho.reconstruction.inference import make_predict_step
 from ptycho.reconstruction.refinement import refine
 from ptycho.reconstruction.regions import predict_in_rounds
-from ptycho.reconstruction.stitching import Stitched, stitch
+from ptycho.reconstruction.stitching import stitch
 from ptycho.run.loaded import ROUNDS, LoadedModel
 from ptycho.run.network import StoredNetwork
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.loop import train
 from workflows.zero_shot.definition import DENOISED, LSQML, REFINED, ZERO_SHOT, Definition
 
@@ -51,7 +52,7 @@ class Made:
         facts: whatever else is to be noted.
     """
 
-    stitched: Stitched
+    stitched: Reconstruction
     data: Dataset
     seconds: float
     compile_s: float = 0.0
@@ -89,7 +90,7 @@ class Case:
         if not np.isfinite(start).all():
             return begun
         seconds, found = _timed(lambda: refine(start, self.data, self.study.passes))
-        made = Stitched(np.where(mask, found, 0), mask)  # has no regions to disagree
+        made = Reconstruction(np.where(mask, found, 0), mask)  # has no regions to disagree
         return replace(begun, stitched=made, seconds=begun.seconds + seconds)
 
     @property
@@ -97,7 +98,7 @@ class Case:
         begun = self.refined
         objects, mask = begun.stitched.objects, begun.stitched.mask
         seconds, found = _timed(lambda: denoised(objects, mask, photon_noise(self.data)))
-        return replace(begun, stitched=Stitched(found, mask), seconds=begun.seconds + seconds)
+        return replace(begun, stitched=Reconstruction(found, mask), seconds=begun.seconds + seconds)
 
 
 def tuned(case: Case, epochs: int, from_nothing: bool = False) -> Made:
@@ -138,12 +139,13 @@ def by_lsqml(case: Case) -> Made:
     """LSQ-ML of pty-chi, for as many epochs as fit into the time of network and refinement."""
     settings = LsqmlConfig(epochs=TRIAL_EPOCHS, positions=False, python=case.python, threads=THREADS)
     trial = lsqml.reconstruct(case.data, settings, case.study.seed)
-    epochs = round(case.refined.seconds * TRIAL_EPOCHS / max(trial.seconds, 1e-3))
+    epochs = round(case.refined.seconds * TRIAL_EPOCHS / max(trial.reconstruction.seconds, 1e-3))
     settings = replace(settings, epochs=min(max(epochs, EPOCHS[0]), EPOCHS[1]))
-    found = lsqml.reconstruct(case.data, settings, case.study.seed)
-    made = Stitched(found.object[None], case.zero_shot.stitched.mask)
-    facts = {"epochs": settings.epochs, "version": found.version}
-    return Made(made, found.explained(case.data), found.seconds, moved=True, facts=facts)
+    found = lsqml.reconstruct(case.data, settings, case.study.seed).reconstruction
+    assert found.beam is not None
+    made = replace(found, mask=case.zero_shot.stitched.mask)
+    facts = {"epochs": settings.epochs, "version": found.program}
+    return Made(made, case.data.under(found.beam), found.seconds, moved=True, facts=facts)
 
 
 METHODS: dict[str, Callable[[Case], Made]] = {

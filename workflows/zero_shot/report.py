@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.evaluation.metrics import ALARMS
+from ptycho.evaluation.trust import FLAGS
 from ptycho.run.folder import OutputFolder
 from workflows.study.report import table
 from workflows.zero_shot import calibration, figures
@@ -179,7 +179,7 @@ def facts_line(row: Row) -> str:
         f"R/noise {'–' if misfit is None else f'{misfit:.2f}'}",
         f"SSIM A {amplitude:.3f}, φ {phase:.3f}",
     ]
-    return "; ".join([*told, *(flag for flag in flags if flag in ALARMS)])
+    return "; ".join([*told, *(flag for flag in flags if flag in FLAGS)])
 
 
 # ---- probes × objects

@@ -24,6 +24,7 @@ from ptycho.reconstruction.orientation import (
     orientations,
     symmetries,
 )
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import smallest_region
 from ptycho.scan.probe import make_probe
@@ -56,15 +57,14 @@ def scan_with(probe, seed=0, side=8, step=3.5, jitter=0.6, photons=1e5):
     positions = np.round(grid + rng.uniform(0, jitter * step, grid.shape)).astype(np.float32)
     size = N + int(positions.max()) + 2
     probe = probe.astype(np.complex64)
-    exact = noise_free_amplitudes(phase_object(size, rng), probe, positions).astype(float)
+    exact = noise_free_amplitudes(phase_object(size, rng), Beam(probe, positions)).astype(float)
     scale = np.sqrt(photons / np.mean(np.sum(exact**2, axis=(1, 2))))
     groups = np.arange(len(positions), dtype=np.int32)[:, None]
     return Dataset(
         amplitudes=np.sqrt(rng.poisson((scale * exact) ** 2)).astype(np.float32),
-        positions=positions,
+        beam=Beam(probe, positions),
         image=np.zeros(len(positions), np.int32),
         groups=groups,
-        probe=probe,
         photon_scale=float(scale),
         object_size=size,
         region_size=smallest_region(positions, groups, N),
@@ -220,7 +220,7 @@ def test_a_wrong_probe_gives_no_false_alarm(curved, wrong):
         "defocus": make_probe(ZonePlateProbe(defocus_um=1.3 * 45), N),
         "narrow": make_probe(ZonePlateProbe(outermost_zone_width_nm=1.3 * 30), N),
     }[wrong]
-    data = replace(curved, probe=probe.astype(np.complex64))
+    data = replace(curved, beam=curved.beam.with_probe(probe))
     assert better(orientations(data, 40)) is None
     if wrong != "narrow":
         read = Orientation(flip_rows=True)

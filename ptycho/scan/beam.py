@@ -1,0 +1,81 @@
+"""The beam of a scan: everything besides the object that explains its patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Beam:
+    """What lights the object, and where.
+
+        λ_j = Σ_m | F( c_j P_m · O[r_j : r_j + N] ) |² + b
+
+    Attributes:
+        probe: P, modes ``(K, N, N)`` complex64, the strongest first; one ``(N, N)`` is taken, too.
+        positions: r, ``(J, 2)``, (row, col) of each patch's first sample in object pixels.
+        flux: c, ``(J,)`` float32, factor of the probe's amplitude in each pattern; None is taken for one.
+        background: b, ``(N, N)`` float32, intensity that does not depend on the position, zero frequency at
+            ``N//2``; None: none.
+    """
+
+    probe: np.ndarray
+    positions: np.ndarray
+    flux: np.ndarray = None  # type: ignore[assignment]  # ones, once it is made
+    background: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if self.probe.ndim == 2:
+            object.__setattr__(self, "probe", self.probe[None])
+        if self.flux is None:
+            object.__setattr__(self, "flux", np.ones(len(self.positions), np.float32))
+
+    @property
+    def N(self) -> int:
+        """Side of the patterns."""
+        return self.probe.shape[-1]
+
+    @property
+    def power(self) -> float:
+        """``Σ_m Σ |P_m|²``."""
+        return float(np.sum(np.abs(self.probe) ** 2, dtype=float))
+
+    @property
+    def steady(self) -> bool:
+        """The flux of all patterns is one."""
+        return bool(np.all(self.flux == 1))
+
+    @property
+    def between_pixels(self) -> bool:
+        """Some position is not a whole number."""
+        return bool(np.any(self.positions != np.round(self.positions)))
+
+    def at(self, indices: np.ndarray) -> Beam:
+        """That of some patterns."""
+        return replace(self, positions=self.positions[indices], flux=self.flux[indices])
+
+    def with_probe(self, probe: np.ndarray) -> Beam:
+        """The same with another probe ``(N, N)`` or ``(K, N, N)``."""
+        return replace(self, probe=np.asarray(probe, np.complex64))
+
+    def scaled_to(self, power: float) -> Beam:
+        """The same with a probe of another power ``Σ_m Σ |P_m|²``."""
+        return self.with_probe(np.sqrt(power / self.power) * self.probe)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """By name, as files hold them; without the background if there is none."""
+        found = {"probe": self.probe, "positions": self.positions, "flux": self.flux}
+        return found if self.background is None else found | {"background": self.background}
+
+
+def join_parts(parts: Sequence[tuple[np.ndarray, Beam]]) -> Beam:
+    """One beam of patterns whose indices are ``parts``' first; probe and background are the first part's."""
+    order = np.argsort(np.concatenate([indices for indices, _ in parts]), kind="stable")
+    return replace(
+        parts[0][1],
+        positions=np.concatenate([beam.positions for _, beam in parts])[order],
+        flux=np.concatenate([beam.flux for _, beam in parts])[order],
+    )

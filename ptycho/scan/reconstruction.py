@@ -1,0 +1,61 @@
+"""A reconstruction: the objects of a scan and the beam that explains the patterns with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptycho.scan.beam import Beam
+from ptycho.scan.finding import Finding
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """What every method gives, and what is stored, judged and drawn.
+
+    Attributes:
+        objects: ``(I, M, M)`` complex64, zero where not covered.
+        mask: ``(I, M, M)`` bool, what the scan covers.
+        beam: that goes with the objects, of all patterns; None: as it was told.
+        disagreement: ``(I,)``, how much regions differ where they overlap, over all regions and pixels
+            ``√(Σ w_g |c_g·O_g − O|² / Σ w_g |O − Ō|²)``; None where the objects are not made of regions.
+        findings: what was decided on the way, and why.
+        warnings, doubts: what the user is told, and the flags of it.
+        seconds: that it took.
+        program: name and version, where a program of others made it.
+        general: made by a network for many scans.
+        denoised: without the noise of photons.
+        converged: more steps would gain nothing.
+        before: the same before the patterns that were kept out were fitted, too; it is judged by them.
+    """
+
+    objects: np.ndarray
+    mask: np.ndarray
+    beam: Beam | None = None
+    disagreement: np.ndarray | None = None
+    findings: tuple[Finding, ...] = ()
+    warnings: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    seconds: float = 0.0
+    program: str | None = None
+    general: bool = False
+    denoised: bool = False
+    converged: bool = True
+    before: Reconstruction | None = None
+
+    @property
+    def object(self) -> np.ndarray:
+        """``(M, M)`` complex64, the first of the objects; a measured scan has no other."""
+        return self.objects[0]
+
+    @property
+    def covered(self) -> np.ndarray:
+        """``(M, M)`` bool, the mask of :attr:`object`."""
+        return self.mask[0]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """As files hold them: object, amplitude, phase, mask, and the beam if it was found."""
+        objects = {"object": self.objects, "amp": np.abs(self.objects), "phase": np.angle(self.objects)}
+        beam = {} if self.beam is None else self.beam.arrays()
+        return objects | {"mask": self.mask} | beam
