@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.files.npz import Archive, Header
+from ptycho.files.npz import Header, NpzFile
 from ptycho.readers.measurement import (
     Measurement,
     headers_of,
@@ -53,7 +53,7 @@ OWN: dict[str, tuple[str, Any]] = {  # NumPy's kinds that are accepted, and what
 OPTIONAL = ("objects", "tiling", "good", "exact")  # the truth may be unknown; early runs stated no tiling
 
 
-def read_own(archive: Archive, probe: np.ndarray | None) -> Measurement:
+def read_own(archive: NpzFile, probe: np.ndarray | None) -> Measurement:
     """The format of :func:`to_arrays`; what is ``OPTIONAL`` may be left out."""
     found = [f"{key} is an unknown key" for key in archive.keys if key not in OWN]
     missing = [key for key in OWN if key not in archive.keys and key not in OPTIONAL]
@@ -93,7 +93,7 @@ def _tiling_problems(tiling: np.ndarray | None, object_size: int | None) -> list
     ]
 
 
-def _scalars(archive: Archive, headers: dict[str, Header], found: list[str]) -> dict[str, Any]:
+def _scalars(archive: NpzFile, headers: dict[str, Header], found: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key in SCALARS:
         if key in headers and headers[key].shape:

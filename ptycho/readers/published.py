@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.files.npz import Archive, NpzError
+from ptycho.files.npz import NpzError, NpzFile
 from ptycho.readers.measurement import Measurement, headers_of, read_into, refuse, statistics_of
 from ptycho.scan.dataset_checks import Shape, dark_frames, problems
 from ptycho.scan.groups import smallest_region
@@ -38,7 +38,7 @@ KEYS = {
 }
 
 
-def read_published(archive: Archive, probe: np.ndarray | None) -> Measurement:
+def read_published(archive: NpzFile, probe: np.ndarray | None) -> Measurement:
     """A test split in this program's conventions; ``probe`` is for a file without one."""
     if "YY_full" in archive.keys and "YY_ground_truth" not in archive.keys:
         raise NpzError(

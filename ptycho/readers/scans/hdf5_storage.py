@@ -10,11 +10,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
 
-from ptycho.readers.scans.hdf5 import DAMAGE, Hdf5Error, Hdf5File, one_line
+from ptycho.readers.scans.archive import DAMAGE, ArchiveError, one_line
+
+if TYPE_CHECKING:
+    from ptycho.readers.scans.hdf5 import Hdf5Archive
 
 FILTERS = {
     32000: "LZF",
@@ -43,7 +47,7 @@ class Stored:
     some: np.ndarray
 
 
-def examine(file: Hdf5File, dataset: h5py.Dataset, name: str, inner: int = 0) -> Stored:
+def examine(file: Hdf5Archive, dataset: h5py.Dataset, name: str, inner: int = 0) -> Stored:
     """Whether a dataset can be read, and how much of it is there; problems and warnings go to ``file``.
 
     Args:
@@ -71,7 +75,7 @@ def examine(file: Hdf5File, dataset: h5py.Dataset, name: str, inner: int = 0) ->
 
 
 def _examined(
-    file: Hdf5File, dataset: h5py.Dataset, inner: int, name: str, left: int
+    file: Hdf5Archive, dataset: h5py.Dataset, inner: int, name: str, left: int
 ) -> tuple[int, np.ndarray]:
     for problem in _unreadable(dataset):
         file.complain(f"{name} {problem}")
@@ -125,7 +129,7 @@ def _complete(dataset: h5py.Dataset, inner: int) -> tuple[int, np.ndarray]:
     return complete, np.ravel_multi_index(tuple(chosen.T), lead) if len(chosen) else np.zeros(0, int)
 
 
-def _missing_of_sources(file: Hdf5File, dataset: h5py.Dataset, inner: int, name: str, left: int) -> int:
+def _missing_of_sources(file: Hdf5Archive, dataset: h5py.Dataset, inner: int, name: str, left: int) -> int:
     """Entries of a virtual dataset that nothing fills; sources that are not there are problems."""
     if left == 0:
         file.complain(f"{name}: more than {NESTED} virtual datasets of virtual datasets")
@@ -146,12 +150,12 @@ def _missing_of_sources(file: Hdf5File, dataset: h5py.Dataset, inner: int, name:
                 said = f"{name}, from {source.file_name},"
                 lost += _examined(file, opened[which], inner, said, left - 1)[0]
             lost += _short(source, opened[which].shape) // entry
-        except Hdf5Error as error:
+        except ArchiveError as error:
             file.complain(str(error))
     return lost + -(-unfilled // entry)
 
 
-def _source(file: Hdf5File, dataset: h5py.Dataset, source: h5py.VDSmap, name: str) -> h5py.Dataset:
+def _source(file: Hdf5Archive, dataset: h5py.Dataset, source: h5py.VDSmap, name: str) -> h5py.Dataset:
     what = f"the virtual dataset {name}"
     if source.file_name == ".":
         other = dataset.file
@@ -159,7 +163,7 @@ def _source(file: Hdf5File, dataset: h5py.Dataset, source: h5py.VDSmap, name: st
         other = file.linked(Path(dataset.file.filename), source.file_name, what)
     found = file.walk(other, source.dset_name)
     if not isinstance(found, h5py.Dataset):
-        raise Hdf5Error(f"{what} refers to {source.dset_name} in {source.file_name}, which is not there")
+        raise ArchiveError(f"{what} refers to {source.dset_name} in {source.file_name}, which is not there")
     return found
 
 
