@@ -32,7 +32,7 @@ class NpzError(ValueError):
     """What is wrong with an NPZ file or one of its arrays, in one line that does not name the file."""
 
 
-def wanted_kinds(kinds: str) -> str:
+def name_kinds(kinds: str) -> str:
     """What some of NumPy's letters of dtypes stand for."""
     numbers = "complex or real numbers" if "c" in kinds else "real numbers" if "f" in kinds else "integers"
     return {"U": "text", "b": "true and false"}.get(kinds) or numbers + " or true and false" * ("b" in kinds)
@@ -64,7 +64,7 @@ class NpzFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._file = _opened(self.path)
+        self._file = _open_file(self.path)
         try:
             self._zip = zipfile.ZipFile(self._file)
         except Exception as error:  # a damaged archive raises whatever its bytes lead to
@@ -100,7 +100,7 @@ class NpzFile:
         if dtype.hasobject:
             raise NpzError(f"{key} {shape} holds Python objects; only numbers are read")
         if dtype.kind not in kinds:
-            raise NpzError(f"{key} {shape} has dtype {shown(str(dtype))}; must be {wanted_kinds(kinds)}")
+            raise NpzError(f"{key} {shape} has dtype {shown(str(dtype))}; must be {name_kinds(kinds)}")
         size = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or start + size != info.file_size:
             held = info.file_size - start
@@ -173,7 +173,7 @@ def read_all(path: str | Path, kinds: dict[str, str] | str) -> dict[str, np.ndar
     return arrays
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _open_file(path: Path) -> IO[bytes]:
     try:
         regular = stat.S_ISREG(path.stat().st_mode)  # a pipe or a device would never end
         file = path.open("rb") if regular else None

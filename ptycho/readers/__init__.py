@@ -15,7 +15,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.npz import NpzError, NpzFile
-from ptycho.readers.measurement import Measurement, listed_keys, refuse
+from ptycho.readers.measurement import Measurement, list_keys, refuse
 from ptycho.readers.own import OWN, read_own
 from ptycho.readers.published import KEYS, read_published
 from ptycho.scan.dataset import Dataset
@@ -59,7 +59,7 @@ def inspect(path: str | Path, probe: np.ndarray | None = None) -> Measurement:
             raise NpzError(
                 "is no dataset: it has neither the keys of a run's own dataset (amplitudes, positions, …) "
                 "nor those of the published program (diffraction, coords_offsets); "
-                f"it has {listed_keys(archive)}"
+                f"it has {list_keys(archive)}"
             )
     except NpzError as error:
         raise ConfigError(f"{path}: {error}") from error

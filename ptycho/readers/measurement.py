@@ -87,7 +87,7 @@ class Measurement:
             return copy
 
 
-def listed_keys(archive: NpzFile) -> str:
+def list_keys(archive: NpzFile) -> str:
     more = ", …" if len(archive.keys) > NAMED else ""
     return ", ".join(shown(key, 60) for key in archive.keys[:NAMED]) + more or "none"
 
@@ -97,7 +97,7 @@ def refuse(found: list[str]) -> None:
         raise NpzError("; ".join(found))
 
 
-def headers_of(archive: NpzFile, kinds: dict[str, str], found: list[str]) -> dict[str, Header]:
+def read_headers(archive: NpzFile, kinds: dict[str, str], found: list[str]) -> dict[str, Header]:
     """The headers of the keys that are there; what is wrong with one goes to ``found``."""
     headers = {}
     for key, kind in kinds.items():
@@ -129,7 +129,7 @@ def _cast(array: np.ndarray, header: Header, dtype: type) -> np.ndarray:
         return array.astype(dtype)
 
 
-def statistics_of(archive: NpzFile, header: Header | None, found: list[str]) -> Statistics | None:
+def read_statistics(archive: NpzFile, header: Header | None, found: list[str]) -> Statistics | None:
     """Statistics of the patterns, read by blocks; None, and what is wrong in ``found``, if they cannot be."""
     if header is None or len(header.shape) not in (3, 4) or 0 in header.shape:
         return None

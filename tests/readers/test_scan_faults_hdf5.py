@@ -30,7 +30,7 @@ from ptycho.config import ConfigError
 from ptycho.readers.scans import cxi, eiger, foldslice, keymap, nexus, ptychodus, ptyd
 from ptycho.readers.scans.hdf5 import Hdf5Archive
 from ptycho.readers.scans.raw_scan import ReadOptions
-from ptycho.readers.scans.values import domain_of
+from ptycho.readers.scans.values import find_domain
 
 
 @pytest.fixture(scope="module")
@@ -499,6 +499,6 @@ def test_domains_are_told_from_a_few_patterns(tmp_path, made):
         ("d", made.intensity / 1e3, "intensity", "intensity"),
     ]:
         with Hdf5Archive(written(tmp_path / f"{name}.h5", {"d": values})) as file:
-            assert domain_of(file, file.patterns("d"), said) == domain
+            assert find_domain(file, file.patterns("d"), said) == domain
             assert bool(file.warnings) == (name == "d")
             file.close()

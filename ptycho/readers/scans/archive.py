@@ -53,7 +53,7 @@ class Patterns(ABC):
         """How many patterns there are; more than one number where the positions tell which axis is theirs."""
         return (self.shape[0],)
 
-    def ordered(self, count: int, file: Archive) -> Patterns:
+    def order_for(self, count: int, file: Archive) -> Patterns:
         """With as many patterns as there are positions, if one of several axes can be theirs."""
         return self
 
@@ -117,12 +117,16 @@ class Archive(ABC):
         self._lent = False
 
     @abstractmethod
+    def patterns(self, *keys: str | None) -> Patterns | None:
+        """The patterns at some keys, one after the other; None, and a problem, if they are none."""
+
     def holds(self, key: str) -> bool:
         """Whether something is at a key; nothing is read, and no link to another file followed."""
+        return False
 
-    @abstractmethod
     def entry(self, key: str) -> Entry | None:
         """What the array at a key declares; None: there is none."""
+        return None
 
     def children(self, key: str) -> list[str]:
         """The names in a group, sorted; none, if there is no such group."""
@@ -132,29 +136,25 @@ class Archive(ABC):
         """Whether two keys are names of one array."""
         return key == other
 
-    @abstractmethod
     def names(self, most: int = NAMED + 1) -> list[str]:
         """Keys of its arrays, ``most`` at most."""
+        return []
 
-    @abstractmethod
     def text(self, key: str) -> str | None:
         """A short text; None: something else, or nothing."""
+        return None
 
-    @abstractmethod
     def load(self, key: str, kinds: str) -> np.ndarray | None:
         """The numbers at a key, of ``kinds`` (NumPy's letters), in native byte order; None: it is not there.
 
         Raises:
             ArchiveError: what is wrong with them.
         """
+        return None
 
-    @abstractmethod
-    def patterns(self, *keys: str | None) -> Patterns | None:
-        """The patterns at some keys, one after the other; None, and a problem, if they are none."""
-
-    @abstractmethod
     def close(self) -> None:
-        """Close it."""
+        """Close it, and what it refers to."""
+        self._lent = False
 
     def __enter__(self) -> Self:
         return self
@@ -163,7 +163,7 @@ class Archive(ABC):
         if error is not None or not self._lent:
             self.close()
         if isinstance(error, DAMAGE) and not isinstance(error, ConfigError):
-            raise ConfigError(f"{self.path}: damaged ({one_line(error)})") from error
+            raise ConfigError(f"{self.path}: damaged ({describe_error(error)})") from error
 
     def read(self, key: str, kinds: str = "fiu", needed: bool = False) -> np.ndarray | None:
         """:meth:`load`; None, too, where something is wrong, which is then a problem or a warning."""
@@ -232,7 +232,7 @@ class Archive(ABC):
         return "(no numbers)" if entry is None or entry.dtype is None else f"{entry.shape} {entry.dtype}"
 
 
-def one_line(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What an exception says; a ``KeyError`` would add quotes."""
     text = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
     return shown(getattr(error, "strerror", None) or text, LONGEST // 2) or type(error).__name__

@@ -30,12 +30,19 @@ from typing import Any
 import numpy as np
 
 from ptycho.readers.scans.archive import Archive, Patterns
-from ptycho.readers.scans.cxi_parts import BASIS, DETECTOR, basis_of, described, translation
+from ptycho.readers.scans.cxi_parts import BASIS, DETECTOR, read_basis, read_description, read_translation
 from ptycho.readers.scans.hdf5 import Hdf5Archive
-from ptycho.readers.scans.places import placed_scan
+from ptycho.readers.scans.places import place_scan
 from ptycho.readers.scans.quantities import PIXEL
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
-from ptycho.readers.scans.values import centre_on, domain_of, read_frame, read_good, read_pair, read_plain
+from ptycho.readers.scans.values import (
+    check_centre,
+    find_domain,
+    read_frame,
+    read_good,
+    read_pair,
+    read_plain,
+)
 
 NAME = "cxi"
 PATTERNS = ("entry_1/data_1/data", f"{DETECTOR}/data")
@@ -51,15 +58,17 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
     with Hdf5Archive(path, options.stated) as file:
         source = file.patterns(file.need("patterns", *PATTERNS))
         values = _values(file, source)
-        return placed_scan(file, NAME, options, source, values, lambda: translation(file, options, source))
+        return place_scan(
+            file, NAME, options, source, values, lambda: read_translation(file, options, source)
+        )
 
 
 def _values(file: Archive, source: Patterns | None) -> dict[str, Any]:
     centre = (read_plain(file, f"{DETECTOR}/beam_center_{axis}") for axis in "yx")
     pitch = read_pair(file, PIXEL, "m", f"{DETECTOR}/y_pixel_size", f"{DETECTOR}/x_pixel_size")
-    return described(file) | {
-        "domain": domain_of(file, source, "intensity"),
-        "zero_frequency": centre_on(file, source, *centre),
+    return read_description(file) | {
+        "domain": find_domain(file, source, "intensity"),
+        "zero_frequency": check_centre(file, source, *centre),
         "detector_pixel_m": pitch or _steps(file),
         "good": read_good(file, f"{DETECTOR}/mask", "cxi"),
         "dark": read_frame(file, f"{DETECTOR}/data_dark"),
@@ -68,7 +77,7 @@ def _values(file: Archive, source: Patterns | None) -> dict[str, Any]:
 
 def _steps(file: Archive) -> tuple[float, float] | None:
     """(row, col) pitch of the detector from its basis vectors."""
-    vectors = basis_of(file, BASIS)
+    vectors = read_basis(file, BASIS)
     if vectors is None:
         return None
     row, col = np.linalg.norm(vectors, axis=1)

@@ -29,7 +29,7 @@ def has_translations(file: Archive) -> bool:
     return any(file.holds(key) for key in TRANSLATIONS)
 
 
-def described(file: Archive) -> dict[str, Any]:
+def read_description(file: Archive) -> dict[str, Any]:
     """Attributes of a :class:`RawScan`: energy, distance, probe and object."""
     energy, length = (f"{SOURCE}/energy",), (f"{SOURCE}/wavelength",)
     return {
@@ -47,11 +47,11 @@ def read_parts(file: Archive, options: ReadOptions) -> Product | None:
     found = _translation(file, options, (count,), TRANSLATIONS, BASIS)
     if found is None:
         return None
-    values = {key: value for key, value in described(file).items() if value is not None}
+    values = {key: value for key, value in read_description(file).items() if value is not None}
     return Product(*found, read_indexes(file, INDEXES, count), values)
 
 
-def translation(
+def read_translation(
     file: Archive,
     options: ReadOptions,
     source: Patterns | None,
@@ -62,7 +62,7 @@ def translation(
     return None if source is None else _translation(file, options, source.counts, keys, basis)
 
 
-def basis_of(file: Archive, key: str) -> np.ndarray | None:
+def read_basis(file: Archive, key: str) -> np.ndarray | None:
     """``(2, 3)``, steps of a row and of a column, from ``(2, 3)``, ``(3, 2)``, or one of these a pattern."""
     found = read_array(file, key)
     if found is None or found.ndim < 2 or found.shape[-2:] not in ((2, 3), (3, 2)) or not found.size:
@@ -80,7 +80,7 @@ def _translation(
     if found is None:
         return None
     sample, unit = found
-    vectors = basis_of(file, basis)
+    vectors = read_basis(file, basis)
     along = f"the axes of {basis}" if vectors is not None else "rows down (−y) and columns along −x"
     vectors = UPRIGHT if vectors is None else vectors
     axes = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

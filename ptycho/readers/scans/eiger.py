@@ -27,13 +27,13 @@ import numpy as np
 
 from ptycho.readers.scans.archive import Archive, Patterns
 from ptycho.readers.scans.hdf5 import Hdf5Archive
-from ptycho.readers.scans.places import check_keys, placed_scan
+from ptycho.readers.scans.places import check_keys, place_scan
 from ptycho.readers.scans.positions import KEYS, read_mapped
 from ptycho.readers.scans.quantities import DISTANCE, PIXEL
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
 from ptycho.readers.scans.values import (
-    centre_on,
-    domain_of,
+    check_centre,
+    find_domain,
     read_energy,
     read_good,
     read_number,
@@ -59,7 +59,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
     with Hdf5Archive(path, options.stated) as file:
         source = file.patterns(*_patterns(file))
         values = _values(file, source)
-        return placed_scan(file, NAME, options, source, values, lambda: read_mapped(file, options, source))
+        return place_scan(file, NAME, options, source, values, lambda: read_mapped(file, options, source))
 
 
 def _blocks(file: Archive) -> list[str]:
@@ -88,8 +88,8 @@ def _values(file: Archive, source: Patterns | None) -> dict[str, Any]:
     wavelengths = (f"{BEAM}/incident_wavelength", f"{DETECTOR}/incident_wavelength")
     _declared(file, source)
     return {
-        "domain": domain_of(file, source),
-        "zero_frequency": None if centre == (0, 0) else centre_on(file, source, *centre),
+        "domain": find_domain(file, source),
+        "zero_frequency": None if centre == (0, 0) else check_centre(file, source, *centre),
         "energy_eV": read_energy(file, "eV", energies, wavelengths, "angstrom"),
         "distance_m": read_number(
             file, DISTANCE, "m", f"{DETECTOR}/detector_distance", f"{DETECTOR}/distance"

@@ -22,11 +22,11 @@ from typing import Any
 
 from ptycho.readers.scans.archive import Archive, Patterns
 from ptycho.readers.scans.hdf5 import Hdf5Archive
-from ptycho.readers.scans.places import PP, placed_scan
+from ptycho.readers.scans.places import PP, place_scan
 from ptycho.readers.scans.positions import Positions, read_columns
 from ptycho.readers.scans.product import INDEXES, has_energy, has_positions
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
-from ptycho.readers.scans.values import domain_of
+from ptycho.readers.scans.values import find_domain
 
 NAME = "foldslice"
 PATTERNS = ("dp", "diffraction/dp")
@@ -63,7 +63,7 @@ def _read(file: Archive, options: ReadOptions) -> RawScan:
     own = all(file.holds(name) for name in PP)
     if para is not None and not own and options.positions_file is None:
         options = replace(options, positions_file=str(para))
-    return placed_scan(file, NAME, options, source, values, lambda: _positions(file, options, source, own))
+    return place_scan(file, NAME, options, source, values, lambda: _positions(file, options, source, own))
 
 
 def _positions(file: Archive, options: ReadOptions, source: Patterns | None, own: bool) -> Positions | None:
@@ -75,7 +75,7 @@ def _positions(file: Archive, options: ReadOptions, source: Patterns | None, own
 def _domain(file: Archive, key: str | None, source: Patterns | None) -> str | None:
     """Eight bits are holoptycho's amplitudes under its key, and may be so under the other."""
     if source is None or str(source.dtype) != "uint8":
-        return domain_of(file, source, "intensity" if key == "dp" else None)
+        return find_domain(file, source, "intensity" if key == "dp" else None)
     if key == "dp":
         file.warnings.append("dp is uint8: counts, or amplitudes as holoptycho writes them; add data.domain=")
         return None

@@ -26,8 +26,8 @@ import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.npz import wanted_kinds
-from ptycho.readers.scans.archive import DAMAGE, NAMED, Archive, ArchiveError, Entry, Patterns, one_line
+from ptycho.files.npz import name_kinds
+from ptycho.readers.scans.archive import DAMAGE, NAMED, Archive, ArchiveError, Entry, Patterns, describe_error
 from ptycho.readers.scans.hdf5_patterns import open_patterns
 from ptycho.readers.scans.hdf5_storage import examine
 
@@ -55,9 +55,9 @@ class Hdf5Archive(Archive):
         self._open: dict[Path, h5py.File] = {}
         try:
             self.root = self.path.resolve().parent
-            self.file = self._opened(self.path)
+            self.file = self._open_file(self.path)
         except (OSError, ValueError, RuntimeError) as error:  # ArchiveError; a zero byte; a loop of links
-            raise ConfigError(f"{self.path}: {one_line(error)}") from error
+            raise ConfigError(f"{self.path}: {describe_error(error)}") from error
 
     def close(self) -> None:
         for file in self._open.values():
@@ -115,14 +115,12 @@ class Hdf5Archive(Archive):
         except ArchiveError:
             raise
         except DAMAGE as error:
-            raise ArchiveError(f"{key} cannot be read ({one_line(error)})") from error
+            raise ArchiveError(f"{key} cannot be read ({describe_error(error)})") from error
         if found is None:
             return None
         found = _complex(found) if "c" in kinds else found
         if found.dtype.kind not in kinds:
-            raise ArchiveError(
-                f"{key} {found.shape} is {_called(found.dtype)}; must be {wanted_kinds(kinds)}"
-            )
+            raise ArchiveError(f"{key} {found.shape} is {_called(found.dtype)}; must be {name_kinds(kinds)}")
         return found.astype(found.dtype.newbyteorder("="), copy=False)
 
     def patterns(self, *keys: str | None) -> Patterns | None:
@@ -152,7 +150,7 @@ class Hdf5Archive(Archive):
         try:
             sound = not _overlaps(node.dtype)
         except DAMAGE as error:
-            self.complain(f"{key} cannot be read ({one_line(error)})")
+            self.complain(f"{key} cannot be read ({describe_error(error)})")
             return None
         if not sound:
             self.complain(f"{key} is damaged (the parts of its compound overlap)")
@@ -178,7 +176,7 @@ class Hdf5Archive(Archive):
             node = self._child(node, name, left, follow)
         return node
 
-    def linked(self, holder: Path, name: str, what: str) -> h5py.File:
+    def open_linked(self, holder: Path, name: str, what: str) -> h5py.File:
         """The file that ``what`` in the file ``holder`` refers to by ``name``.
 
         HDF5 takes a name as it is, and the last part of one beside the file if nothing is there.
@@ -194,9 +192,9 @@ class Hdf5Archive(Archive):
             if found is not None and not found.is_relative_to(self.root):
                 problem = f"which is {found}, outside the folder {self.root}; copy it there"
             if found is not None and not problem:
-                return self._opened(found)
+                return self._open_file(found)
         except (ArchiveError, OSError, ValueError) as error:
-            problem = f"and cannot read it: {one_line(error)}"
+            problem = f"and cannot read it: {describe_error(error)}"
         raise ArchiveError(f"{what} refers to the file {name}, {problem}")
 
     def _child(self, group: h5py.Group, name: str, left: int, follow: bool) -> Any:
@@ -206,7 +204,7 @@ class Hdf5Archive(Archive):
             if isinstance(link, h5py.SoftLink):
                 return self.walk(group, link.path, left - 1, follow)
             if isinstance(link, h5py.ExternalLink) and follow:
-                other = self.linked(Path(group.file.filename), link.filename, what)
+                other = self.open_linked(Path(group.file.filename), link.filename, what)
                 found = self.walk(other, link.path, left - 1)
                 if found is None:
                     raise ArchiveError(f"{what} refers to {link.path} in {link.filename}, which is not there")
@@ -215,9 +213,9 @@ class Hdf5Archive(Archive):
         except ArchiveError:
             raise
         except DAMAGE as error:
-            raise ArchiveError(f"{what} is damaged ({one_line(error)})") from error
+            raise ArchiveError(f"{what} is damaged ({describe_error(error)})") from error
 
-    def _opened(self, path: Path) -> h5py.File:
+    def _open_file(self, path: Path) -> h5py.File:
         real = path.resolve()
         if real not in self._open:
             if not real.is_file():  # a pipe or a device would never end
@@ -267,7 +265,7 @@ def _overlaps(dtype: np.dtype) -> bool:
 
 def _why(path: Path, error: Exception) -> str:
     """What a file that HDF5 does not open seems to be."""
-    text = one_line(error)
+    text = describe_error(error)
     if path.stat().st_size == 0:
         return "it is empty"
     if "truncated" in text:

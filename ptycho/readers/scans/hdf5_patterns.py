@@ -19,7 +19,7 @@ import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.scans.archive import DAMAGE, Patterns, one_line
+from ptycho.readers.scans.archive import DAMAGE, Patterns, describe_error
 from ptycho.readers.scans.hdf5_storage import LOOKED_AT, examine
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Hdf5Patterns(Patterns):
             if count > 1 and self._file.file:  # one at a time, to name the one that is damaged
                 return self._read(frame, into[:1])
             where = f"{key}: patterns {local} to {local + count - 1} cannot be read"
-            raise ConfigError(f"{self._file.path}: {where} ({one_line(error)})") from error
+            raise ConfigError(f"{self._file.path}: {where} ({describe_error(error)})") from error
         return count
 
 

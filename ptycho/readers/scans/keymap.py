@@ -25,13 +25,13 @@ from typing import Any
 
 from ptycho.readers.scans.archive import Archive, Patterns
 from ptycho.readers.scans.npz import NpzArchive
-from ptycho.readers.scans.places import check_keys, open_archive, placed_scan
+from ptycho.readers.scans.places import check_keys, open_archive, place_scan
 from ptycho.readers.scans.positions import KEYS as POSITIONS
 from ptycho.readers.scans.positions import read_mapped
 from ptycho.readers.scans.quantities import DISTANCE
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
 from ptycho.readers.scans.values import (
-    domain_of,
+    find_domain,
     read_energy,
     read_frame,
     read_good,
@@ -58,12 +58,12 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
     with open_archive(options.patterns_file or path, options) as file:
         source = _patterns(file, options.keys.get("patterns"))
         if options.patterns_file is None:
-            values, positions = _described(file, options, source)
+            values, positions = _read_description(file, options, source)
         else:
             with open_archive(path, options) as other:
-                values, positions = _described(other, options, source)
+                values, positions = _read_description(other, options, source)
             file.absorb(other)
-        return placed_scan(file, NAMES[file.kind], options, source, values, lambda: positions)
+        return place_scan(file, NAMES[file.kind], options, source, values, lambda: positions)
 
 
 def _patterns(file: Archive, key: str | None) -> Patterns | None:
@@ -73,7 +73,9 @@ def _patterns(file: Archive, key: str | None) -> Patterns | None:
     return file.patterns(key)
 
 
-def _described(file: Archive, options: ReadOptions, source: Patterns | None) -> tuple[dict[str, Any], Any]:
+def _read_description(
+    file: Archive, options: ReadOptions, source: Patterns | None
+) -> tuple[dict[str, Any], Any]:
     """The attributes of the scan, and its positions, unless a second file has these."""
     keys, file.strict = options.keys, True
     for name in VALUES:
@@ -86,7 +88,7 @@ def _described(file: Archive, options: ReadOptions, source: Patterns | None) -> 
     named = {name: (keys[name],) if name in keys else () for name in ("energy_eV", "distance_m")}
     key = keys.get("patterns", "diffamp" if source is not None and source.label == "diffamp" else "")
     values = {
-        "domain": domain_of(file, source, key=key.rpartition("/")[2]),
+        "domain": find_domain(file, source, key=key.rpartition("/")[2]),
         "zero_frequency": None,
         "probe": read_probe(file, keys.get("probe")),
         "object": read_object(file, keys.get("object")),

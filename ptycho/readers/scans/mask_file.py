@@ -11,7 +11,7 @@ import tifffile
 from ptycho.config import ConfigError
 from ptycho.files.text import shown
 from ptycho.readers.scans.archive import Archive
-from ptycho.readers.scans.places import container_of
+from ptycho.readers.scans.places import find_container
 
 TOO_LARGE = 2**28  # pixels
 LARGEST = 10_000  # arrays in a file
@@ -43,7 +43,7 @@ def read_mask(path: str | Path, shape: tuple[int, int]) -> np.ndarray:
 
 def _image(path: Path, shape: tuple[int, int]) -> np.ndarray:
     """The one image in a file."""
-    kind = container_of(path)
+    kind = find_container(path)
     if kind is not None:
         with kind(path) as file:
             return _only(path, file, shape)

@@ -27,15 +27,15 @@ from pathlib import Path
 from typing import Any
 
 from ptycho.readers.scans.archive import Archive, Patterns
-from ptycho.readers.scans.cxi_parts import translation
+from ptycho.readers.scans.cxi_parts import read_translation
 from ptycho.readers.scans.hdf5 import Hdf5Archive
-from ptycho.readers.scans.places import placed_scan
+from ptycho.readers.scans.places import place_scan
 from ptycho.readers.scans.positions import Positions, read_columns
 from ptycho.readers.scans.quantities import DISTANCE, LENGTHS, PIXEL
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
 from ptycho.readers.scans.values import (
-    centre_on,
-    domain_of,
+    check_centre,
+    find_domain,
     read_energy,
     read_frame,
     read_good,
@@ -65,7 +65,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         places = [f"{entry}/data/data", f"{detector}/data", f"{entry}/data_1/data"]
         source = file.patterns(file.need("patterns", *places))
         values = _values(file, entry, detector, source)
-        return placed_scan(
+        return place_scan(
             file, NAME, options, source, values, lambda: _positions(file, options, source, entry)
         )
 
@@ -75,7 +75,7 @@ def _positions(file: Archive, options: ReadOptions, source: Patterns | None, ent
     moved = tuple(f"{group}/translation" for group in groups)
     motors = next((g for g in (f"{entry}/data", f"{entry}/sample_1/transformations") if _both(file, g)), None)
     if file.first(*moved) or motors is None:
-        return translation(file, options, source, moved, f"{groups[0]}/basis_vectors")
+        return read_translation(file, options, source, moved, f"{groups[0]}/basis_vectors")
     found = None if source is None else read_columns(file, (f"{motors}/y", f"{motors}/x"), options, source)
     if found is None:
         return None
@@ -96,8 +96,8 @@ def _values(file: Archive, entry: str, detector: str, source: Patterns | None) -
     mask = file.first(f"{detector}/pixel_mask", f"{detector}/mask")
     energies = (f"{beam}/incident_beam_energy", f"{beam}/energy")
     return {
-        "domain": domain_of(file, source, "intensity"),
-        "zero_frequency": centre_on(file, source, row, col),
+        "domain": find_domain(file, source, "intensity"),
+        "zero_frequency": check_centre(file, source, row, col),
         "energy_eV": read_energy(file, "eV", energies, probe=f"{entry}/instrument_1/source_1/probe"),
         "distance_m": read_number(file, DISTANCE, "m", f"{detector}/distance"),
         "detector_pixel_m": pixel,

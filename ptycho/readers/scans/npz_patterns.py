@@ -29,7 +29,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.files.npz import CHUNK_BYTES, Header, NpzError, NpzFile
-from ptycho.readers.scans.archive import Archive, Patterns, one_line
+from ptycho.readers.scans.archive import Archive, Patterns, describe_error
 
 
 class NpzPatterns(Patterns):
@@ -39,7 +39,7 @@ class NpzPatterns(Patterns):
         path, header: the archive, and its member, of three axes.
         order: what the member's axes are, in NumPy's order: ``phw``, or ``hwp`` of older files.
         scratch: folder for a copy; None: the one for temporary files.
-        either: the order may be the other one; :meth:`ordered` tells.
+        either: the order may be the other one; :meth:`order_for` tells.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class NpzPatterns(Patterns):
     def counts(self) -> tuple[int, ...]:
         return (self.shape[0], self.shape[2]) if self._either else (self.shape[0],)
 
-    def ordered(self, count: int, file: Archive) -> Patterns:
+    def order_for(self, count: int, file: Archive) -> Patterns:
         """Patterns along the first axis or the last, whichever is as long as there are positions."""
         first, _, last = self._stored.shape
         if self._either and count not in (first, last):
@@ -89,7 +89,7 @@ class NpzPatterns(Patterns):
                 self._sum.follow(index.indices(len(array))[0], found)
         except (NpzError, OSError) as error:
             raise ConfigError(
-                f"{self.path}: {self._header.key} cannot be read ({one_line(error)})"
+                f"{self.path}: {self._header.key} cannot be read ({describe_error(error)})"
             ) from error
         if self._turned:
             found = found.swapaxes(1, 2)

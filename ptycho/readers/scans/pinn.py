@@ -31,10 +31,10 @@ import numpy as np
 
 from ptycho.readers.scans.archive import Archive, Patterns
 from ptycho.readers.scans.npz import NpzArchive
-from ptycho.readers.scans.places import placed_scan
+from ptycho.readers.scans.places import place_scan
 from ptycho.readers.scans.positions import Positions, read_columns
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
-from ptycho.readers.scans.values import domain_of, read_array, read_good, read_object, read_probe
+from ptycho.readers.scans.values import find_domain, read_array, read_good, read_object, read_probe
 
 NAME = "ptychopinn"
 PATTERNS = ("diff3d", "diffraction")
@@ -63,7 +63,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         if source is None or positions is None:
             file.refuse()
         assert source is not None and positions is not None  # else there were problems
-        source, count = source.ordered(len(positions[0]), file), len(positions[0])
+        source, count = source.order_for(len(positions[0]), file), len(positions[0])
         object_ = None if options.positions_file else read_object(file, "objectGuess")
         centred = object_ is not None and positions[1] == "px"
         if object_ is not None and centred:
@@ -80,7 +80,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
             "object_centre_m": (0.0, 0.0) if centred else None,
             "scan_index": _scan_index(file, count),
         }
-        return placed_scan(file, NAME, options, source, values, lambda: positions)
+        return place_scan(file, NAME, options, source, values, lambda: positions)
 
 
 def _positions(file: Archive, names: tuple[str, str], options: ReadOptions) -> Positions | None:
@@ -109,7 +109,7 @@ def _domain(file: Archive, source: Patterns, key: str) -> str | None:
     if contract != (None, None):
         said = f"scale_contract_version={contract[0]}, measurement_domain={contract[1]}"
         file.warnings.append(f"{said}: no pair that is known; not heeded")
-    domain = domain_of(file, source, key=key)
+    domain = find_domain(file, source, key=key)
     if domain is None:
         file.notes[-1] += (
             f"; {key} is the amplitude by PtychoPINN's rules, the intensity in ptychodus' export"

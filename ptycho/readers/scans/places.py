@@ -33,7 +33,7 @@ from ptycho.readers.scans.raw_scan import RawScan, ReadOptions, detector_pitch_m
 PP = ("ppY", "ppX")
 
 
-def container_of(path: str | Path) -> type[Archive] | None:
+def find_container(path: str | Path) -> type[Archive] | None:
     """The kind of archive that a file is by its content; None: neither HDF5 nor NPZ."""
     try:
         if not Path(path).is_file():  # a pipe or a device would never end
@@ -52,10 +52,10 @@ def open_archive(path: str | Path, options: ReadOptions) -> Archive:
     Raises:
         ConfigError: it is neither, or cannot be read.
     """
-    return (container_of(path) or Hdf5Archive)(path, options.stated)
+    return (find_container(path) or Hdf5Archive)(path, options.stated)
 
 
-def placed_scan(
+def place_scan(
     file: Archive,
     name: str,
     options: ReadOptions,
@@ -144,7 +144,7 @@ def _partners(mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _read_second(file: Archive, path: str, options: ReadOptions, source: Patterns) -> Product | None:
-    kind = container_of(path)
+    kind = find_container(path)
     if kind is None:
         listed = positions_table.read_table(path, options.unit, options.axes)
         file.notes += listed.notes

@@ -133,7 +133,7 @@ def make_scan(
         ConfigError: one line with every problem.
     """
     if source is not None and positions is not None:
-        source = source.ordered(len(positions[0]), file)
+        source = source.order_for(len(positions[0]), file)
         _check_shapes(file, source, len(positions[0]), values)
     elif not file.problems:
         file.complain("lacks patterns" if source is None else "lacks positions; add data.positions_file=")

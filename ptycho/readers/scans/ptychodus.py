@@ -26,7 +26,7 @@ from ptycho.readers.scans.places import join, open_archive
 from ptycho.readers.scans.positions import make_scan
 from ptycho.readers.scans.product import INDEXES, has_energy, has_positions, read_product
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
-from ptycho.readers.scans.values import domain_of, read_array
+from ptycho.readers.scans.values import find_domain, read_array
 
 NAME = "ptychodus"
 READERS = {
@@ -51,7 +51,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
             file.refuse()
         source = file.patterns(PATTERNS)
         values: dict[str, Any] = {
-            "domain": domain_of(file, source, "amplitude"),
+            "domain": find_domain(file, source, "amplitude"),
             "zero_frequency": "centre",
             "scan_index": _scans(file, 0 if source is None else source.shape[0]),
         }

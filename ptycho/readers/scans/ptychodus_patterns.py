@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 
 from ptycho.readers.scans.archive import Archive, Patterns
-from ptycho.readers.scans.places import join, open_archive, placed_scan
+from ptycho.readers.scans.places import join, open_archive, place_scan
 from ptycho.readers.scans.positions import Positions, make_scan, read_columns
 from ptycho.readers.scans.product import has_positions, read_indexes, read_product
 from ptycho.readers.scans.quantities import DISTANCE, OBJECT_PIXEL, PIXEL
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions, detector_pitch_m
 from ptycho.readers.scans.values import (
-    domain_of,
+    find_domain,
     read_energy,
     read_good,
     read_number,
@@ -61,7 +61,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         options.refuse_unused(path, NAME, "unit", "positions_file")
         source = file.patterns(PATTERNS)
         values: dict[str, Any] = {
-            "domain": domain_of(file, source, "intensity"),
+            "domain": find_domain(file, source, "intensity"),
             "zero_frequency": "centre",
             "good": read_good(file, BAD if file.holds(BAD) else None, "bad"),
             "detector_pixel_m": read_pair(file, PIXEL, "m", *PITCH),
@@ -75,7 +75,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         if places:
             product = read_product(file, options)
             return make_scan(file, NAME, *join(file, source, product, values, numbers), values)
-        return placed_scan(file, NAME, options, source, values, lambda: None, numbers)
+        return place_scan(file, NAME, options, source, values, lambda: None, numbers)
 
 
 def _training_data(

@@ -30,7 +30,14 @@ from ptycho.readers.scans.hdf5_storage import LOOKED_AT
 from ptycho.readers.scans.positions import Positions, make_scan, read_rows
 from ptycho.readers.scans.quantities import DISTANCE
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
-from ptycho.readers.scans.values import centre_on, domain_of, read_energy, read_good, read_number, read_pitch
+from ptycho.readers.scans.values import (
+    check_centre,
+    find_domain,
+    read_energy,
+    read_good,
+    read_number,
+    read_pitch,
+)
 
 NAME = "ptyd"
 CENTRES = {"fftshift": "centre", "fft": "corner"}
@@ -88,7 +95,7 @@ def _positions(
 
 def _values(file: Hdf5Archive, chunks: list[str], source: Patterns | None) -> dict[str, Any]:
     return {
-        "domain": domain_of(file, source, "intensity"),
+        "domain": find_domain(file, source, "intensity"),
         "zero_frequency": _centre(file, source),
         "energy_eV": read_energy(file, "keV", _keys(file, "energy")),
         "distance_m": read_number(file, DISTANCE, "m", *_keys(file, "distance")),
@@ -113,7 +120,7 @@ def _centre(file: Archive, source: Patterns | None) -> str | tuple[float, float]
     if found is None or found.size not in (1, 2):
         return None
     row, col = np.broadcast_to(found.astype(np.float64).ravel(), 2)
-    return centre_on(file, source, float(row), float(col))
+    return check_centre(file, source, float(row), float(col))
 
 
 def _good(file: Hdf5Archive, chunks: list[str], source: Patterns | None) -> np.ndarray | None:

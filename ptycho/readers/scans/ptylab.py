@@ -24,7 +24,7 @@ from ptycho.readers.scans.hdf5 import Hdf5Archive
 from ptycho.readers.scans.positions import Positions, make_scan, read_rows
 from ptycho.readers.scans.quantities import DISTANCE
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
-from ptycho.readers.scans.values import domain_of, read_energy, read_number, read_pitch, read_plain
+from ptycho.readers.scans.values import find_domain, read_energy, read_number, read_pitch, read_plain
 
 NAME = "ptylab"
 FOURIER = ("magnification", "NA", "Nled", "zled")
@@ -46,7 +46,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         positions = _positions(file, options, source)
         _warn_of_turns(file)
         values = {
-            "domain": domain_of(file, source, "intensity"),
+            "domain": find_domain(file, source, "intensity"),
             "zero_frequency": "centre",
             "energy_eV": read_energy(file, "eV", (), ("wavelength",)),
             "distance_m": read_number(file, DISTANCE, "m", "zo"),

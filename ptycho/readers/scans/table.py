@@ -33,8 +33,8 @@ from ptycho.readers.scans import (
     tiff,
     tike,
 )
-from ptycho.readers.scans.archive import one_line
-from ptycho.readers.scans.places import container_of
+from ptycho.readers.scans.archive import describe_error
+from ptycho.readers.scans.places import find_container
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
 
 CONTAINERS: dict[str, dict[str, ModuleType]] = {  # of a container, the most specific first
@@ -96,7 +96,7 @@ def _container(path: Path) -> str:
             )
         if not path.is_file():  # a pipe or a device would never end
             raise ConfigError(f"{path}: {'is no file' if path.exists() else 'no such file'}")
-        kind = container_of(path)
+        kind = find_container(path)
         if kind is not None:
             return kind.kind
         if tiff.is_tiff(path):
@@ -106,7 +106,7 @@ def _container(path: Path) -> str:
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{path}: cannot be read ({one_line(error)})") from error
+        raise ConfigError(f"{path}: cannot be read ({describe_error(error)})") from error
     what = next((text for start, text in OTHERS.items() if magic.startswith(start)), None)
     if not magic:
         what = "is empty"
@@ -124,7 +124,7 @@ def _format(path: Path, container: str, options: ReadOptions) -> ModuleType:
                 f"{path}: data.format={options.format}: it is {container}; must be one of {', '.join(known)}"
             )
         return known[options.format]
-    kind = container_of(path)
+    kind = find_container(path)
     if kind is None:
         return tiff
     if options.keys and (container == "NPZ" or "patterns" in options.keys):

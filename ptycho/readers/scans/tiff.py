@@ -25,10 +25,10 @@ import tifffile
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.files.npz import MAX_EXPANSION, SMALL
-from ptycho.readers.scans.archive import Archive, Entry, Patterns, one_line
-from ptycho.readers.scans.places import placed_scan
+from ptycho.readers.scans.archive import Archive, Patterns, describe_error
+from ptycho.readers.scans.places import place_scan
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
-from ptycho.readers.scans.values import domain_of
+from ptycho.readers.scans.values import find_domain
 
 NAME = "tiff"
 SUFFIXES = (".tif", ".tiff")
@@ -39,24 +39,6 @@ class TiffArchive(Archive):
     """A TIFF file, or a folder of such: patterns alone, under no key."""
 
     kind = "TIFF"
-
-    def holds(self, key: str) -> bool:
-        return False
-
-    def entry(self, key: str) -> Entry | None:
-        return None
-
-    def names(self, most: int = 1) -> list[str]:
-        return []
-
-    def text(self, key: str) -> str | None:
-        return None
-
-    def load(self, key: str, kinds: str) -> np.ndarray | None:
-        return None
-
-    def close(self) -> None:
-        """Nothing is open."""
 
     def patterns(self, *keys: str | None) -> Patterns | None:
         return TiffPatterns(tiff_files(self.path) if self.path.is_dir() else [self.path])
@@ -85,8 +67,8 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         )
     with TiffArchive(path, options.stated) as file:
         source = file.patterns()
-        values = {"domain": domain_of(file, source), "zero_frequency": None}
-        return placed_scan(file, NAME, options, source, values, lambda: None)
+        values = {"domain": find_domain(file, source), "zero_frequency": None}
+        return place_scan(file, NAME, options, source, values, lambda: None)
 
 
 @dataclass(frozen=True)
@@ -205,6 +187,6 @@ def _series(path: Path, number: int, series: Any, order: Any, size: int) -> Seri
 
 
 def _damaged(path: Path, error: Exception) -> ConfigError:
-    text = one_line(error)
+    text = describe_error(error)
     remedy = "pip install imagecodecs" if "imagecodecs" in text else "copy it anew"
     return ConfigError(f"{path}: cannot be read ({text}); {remedy}")

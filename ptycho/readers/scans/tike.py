@@ -20,9 +20,9 @@ import numpy as np
 
 from ptycho.readers.scans.archive import Archive
 from ptycho.readers.scans.npz import NpzArchive
-from ptycho.readers.scans.places import placed_scan
+from ptycho.readers.scans.places import place_scan
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
-from ptycho.readers.scans.values import domain_of, read_array, read_object, read_probe
+from ptycho.readers.scans.values import find_domain, read_array, read_object, read_probe
 
 NAME = "tike"
 
@@ -48,14 +48,14 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         )
         file.notes.append(f"positions are {whose}")
         values = {
-            "domain": domain_of(file, source, "intensity"),
+            "domain": find_domain(file, source, "intensity"),
             "zero_frequency": "corner",
             "probe": read_probe(file, "probe"),
             "object": object_,
             "object_centre_m": (0.0, 0.0) if centred else None,
         }
         listed = None if positions is None else (positions, unit)
-        return placed_scan(file, NAME, options, source, values, lambda: listed)
+        return place_scan(file, NAME, options, source, values, lambda: listed)
 
 
 def _scan(file: Archive) -> np.ndarray | None:

@@ -188,7 +188,7 @@ def read_frame(file: Archive, key: str | None) -> np.ndarray | None:
     return None if found is None else found.reshape(-1, *found.shape[-2:]).mean(axis=0, dtype=np.float64)
 
 
-def centre_on(
+def check_centre(
     file: Archive, source: Patterns | None, row: float | None, col: float | None
 ) -> tuple[float, float] | None:
     """(row, col) of the zero frequency in pixels, if both are known and on the detector."""
@@ -202,7 +202,7 @@ def centre_on(
     return None
 
 
-def domain_of(file: Archive, source: Patterns | None, said: str | None = None, key: str = "") -> str | None:
+def find_domain(file: Archive, source: Patterns | None, said: str | None = None, key: str = "") -> str | None:
     """What patterns are: told by themselves or their ``key``, else ``said`` by the format; None: neither."""
     if source is None:
         return None
