@@ -418,21 +418,6 @@ def test_training_data_of_ptychodus(tmp_path, made):
     np.testing.assert_array_equal(scan.object, made.object)
 
 
-@pytest.mark.parametrize("key", ["opr_weights", "probe@opr_weights"])
-def test_product_with_coherent_modes(tmp_path, made, key):
-    """By hand: mean weights (1, 0.5) of two coherent modes."""
-    sets = np.stack([made.probe, 1j * made.probe])
-    weights = np.stack([np.ones(J), np.linspace(0, 1, J)], axis=1)
-    path = product(
-        tmp_path / "a.h5", made, **{"probe": sets, key: weights, "raw_data/diffraction": made.counts}
-    )
-    scan = ptychodus.read(path, NO)
-    np.testing.assert_allclose(scan.probe, (1 + 0.5j) * made.probe, rtol=1e-5)
-    assert any("mean of" in line for line in scan.warnings)
-    assert scan.domain == "counts"
-    assert any("the format says amplitude" in line for line in scan.warnings)
-
-
 def test_eiger(tmp_path, made):
     master = eiger_folder(tmp_path, made)
     with Hdf5Archive(master) as file:
@@ -475,31 +460,6 @@ def test_pilatus_marks_gaps_by_negative_counts(tmp_path, made):
     scan = eiger.read(path, ReadOptions(keys={"positions": "p"}, unit="m"))
     np.testing.assert_array_equal(scan.good, np.arange(H)[:, None] != np.full(W, 4))
     same(scan, made, counts)
-
-
-def test_keymap(tmp_path, made):
-    matlab = np.zeros((2, H, W), [("real", "f8"), ("imag", "f8")])
-    matlab["real"], matlab["imag"] = made.probe.real, made.probe.imag
-    arrays = {
-        "a/d": made.intensity,
-        "a/xy": made.metres[:, ::-1].T * 1e6,
-        "p": matlab,
-        "b": np.eye(H, W),
-        "E": 7.1,
-    }
-    arrays |= {"g": 1 - np.eye(H, W)[::-1].astype(int), "E@units": "keV", "a@pitch": [55e-6, 75e-6], "z": 1.5}
-    path = written(tmp_path / "a.h5", arrays | {"f": np.full((H, W), 0.5)})
-    keys = {"patterns": "a/d", "positions": "a/xy", "probe": "p", "bad": "b", "good": "g", "energy_eV": "E"}
-    keys |= {"detector_pixel_m": "a@pitch", "distance_m": "z", "flat": "f"}
-    scan = keymap.read(path, ReadOptions(keys=keys, unit="um", axes="xy"))
-    assert (scan.domain, scan.zero_frequency, scan.unit, scan.distance_m) == (None, None, "um", 1.5)
-    np.testing.assert_allclose(scan.positions, made.metres * 1e6, rtol=1e-12)
-    np.testing.assert_array_equal(scan.probe, made.probe)
-    np.testing.assert_array_equal(scan.good, (np.eye(H, W) + np.eye(H, W)[::-1]) == 0)
-    np.testing.assert_array_equal(scan.flat, 0.5)
-    assert scan.energy_eV == pytest.approx(7100)
-    assert scan.detector_pixel_m == pytest.approx((55e-6, 75e-6))
-    np.testing.assert_array_equal(scan.patterns.read(np.array([7])), made.intensity[7:8])
 
 
 def test_keymap_of_two_files(tmp_path, made):

@@ -85,7 +85,7 @@ def _read_description(
     if good is not None and bad is not None and good.shape != bad.shape:
         file.complain(f"{keys['good']} {good.shape} and {keys['bad']} {bad.shape} must have one shape")
         bad = None
-    named = {name: (keys[name],) if name in keys else () for name in ("energy_eV", "distance_m")}
+    energies, distances = ([keys[name]] if name in keys else [] for name in ("energy_eV", "distance_m"))
     key = keys.get("patterns", "diffamp" if source is not None and source.label == "diffamp" else "")
     values = {
         "domain": find_domain(file, source, key=key.rpartition("/")[2]),
@@ -95,10 +95,8 @@ def _read_description(
         "good": good & bad if good is not None and bad is not None else bad if good is None else good,
         "dark": read_frame(file, keys.get("dark")),
         "flat": read_frame(file, keys.get("flat")),
-        "energy_eV": read_energy(file, "eV", named["energy_eV"]) if named["energy_eV"] else None,
-        "distance_m": read_number(file, DISTANCE, "m", *named["distance_m"]) if named["distance_m"] else None,
-        "detector_pixel_m": read_pitch(file, keys["detector_pixel_m"])
-        if "detector_pixel_m" in keys
-        else None,
+        "energy_eV": read_energy(file, "eV", energies),
+        "distance_m": read_number(file, DISTANCE, "m", *distances),
+        "detector_pixel_m": read_pitch(file, keys.get("detector_pixel_m")),
     }
     return values, None if options.positions_file else read_mapped(file, options, source)
