@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError, FileProbe, IdealDiskProbe, ProbeConfig, ZonePlateProbe
-from ptycho.files.npz import NpzFile, NpzError
+from ptycho.files.npz import NpzError, NpzFile
 
 log = logging.getLogger(__name__)
 

@@ -77,7 +77,7 @@ def test_an_archive_declares_without_reading(tmp_path, made, kind, archive):
 # ---------------------------------------------------------------- a product and its patterns
 
 
-@pytest.mark.parametrize(("kind", "other", "swapped"), itertools.product(KINDS, KINDS, [False, True]))
+@pytest.mark.parametrize(("kind", "other", "swapped"), list(itertools.product(KINDS, KINDS, [False, True])))
 def test_product_and_patterns(tmp_path, made, kind, other, swapped):
     arrays = {"patterns": made.counts, "indexes": np.arange(J), "bad_pixels": made.bad}
     own, data = save(kind, tmp_path / "p", product(made)), save(other, tmp_path / "d", arrays)
@@ -132,7 +132,9 @@ def test_numbers_that_repeat(tmp_path, made, kind):
         paired(tmp_path, made, kind, [0, 1, 2], [7, 8])
 
 
-@pytest.mark.parametrize(("kind", "key"), itertools.product(KINDS, ["opr_weights", "probe@opr_weights"]))
+@pytest.mark.parametrize(
+    ("kind", "key"), list(itertools.product(KINDS, ["opr_weights", "probe@opr_weights"]))
+)
 def test_coherent_modes_and_layers(tmp_path, made, kind, key):
     """By hand: mean weights (1, 0.5) of two coherent modes."""
     sets, weights = np.stack([made.probe, -2j * made.probe]), np.stack([np.ones(J), np.linspace(0, 1, J)], 1)

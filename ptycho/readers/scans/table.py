@@ -33,7 +33,7 @@ from ptycho.readers.scans import (
     tiff,
     tike,
 )
-from ptycho.readers.scans.archive import describe_error
+from ptycho.readers.scans.archive import Archive, describe_error
 from ptycho.readers.scans.places import find_container
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
 
@@ -67,7 +67,7 @@ def open_scan(path: str | Path, options: ReadOptions | None = None) -> RawScan:
         ConfigError: one line with what is wrong, or with what the file holds if it has no known layout.
     """
     path, options = Path(path), options or ReadOptions()
-    scan: RawScan = _format(path, _container(path), options).read(path, options)
+    scan: RawScan = _choose_format(path, _choose_archive(path), options).read(path, options)
     return scan
 
 
@@ -85,49 +85,44 @@ def opened(config: DataConfig) -> RawScan:
     return open_scan(config.path, options)
 
 
-def _container(path: Path) -> str:
-    """``HDF5``, ``NPZ`` or ``TIFF``."""
+def _choose_archive(path: Path) -> type[Archive]:
+    """The kind of archive that a file or folder is."""
     try:
         if path.is_dir():
             if tiff.is_tiff(path):
-                return "TIFF"
+                return tiff.TiffArchive
             raise ConfigError(
                 f"{path}: is a folder without TIFF files ({', '.join(tiff.SUFFIXES)}); name a file"
             )
         if not path.is_file():  # a pipe or a device would never end
             raise ConfigError(f"{path}: {'is no file' if path.exists() else 'no such file'}")
-        kind = find_container(path)
-        if kind is not None:
-            return kind.kind
-        if tiff.is_tiff(path):
-            return "TIFF"
+        kind = find_container(path) or (tiff.TiffArchive if tiff.is_tiff(path) else None)
         with path.open("rb") as file:
             magic = file.read(8)
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{path}: cannot be read ({describe_error(error)})") from error
+    if kind is not None:
+        return kind
     what = next((text for start, text in OTHERS.items() if magic.startswith(start)), None)
     if not magic:
         what = "is empty"
     raise ConfigError(f"{path}: {what or f'is no HDF5, NPZ or TIFF file; it begins with {magic!r}'}")
 
 
-def _format(path: Path, container: str, options: ReadOptions) -> ModuleType:
+def _choose_format(path: Path, kind: type[Archive], options: ReadOptions) -> ModuleType:
     """The format to read with."""
-    known = CONTAINERS[container]
+    known = CONTAINERS[kind.kind]
     if options.format is not None:
         if options.format not in FORMATS:
             raise ConfigError(f"data.format={options.format}: must be one of {', '.join(FORMATS)}")
         if options.format not in known:
             raise ConfigError(
-                f"{path}: data.format={options.format}: it is {container}; must be one of {', '.join(known)}"
+                f"{path}: data.format={options.format}: it is {kind.kind}; must be one of {', '.join(known)}"
             )
         return known[options.format]
-    kind = find_container(path)
-    if kind is None:
-        return tiff
-    if options.keys and (container == "NPZ" or "patterns" in options.keys):
+    if options.keys and keymap in known.values() and (kind.kind == "NPZ" or "patterns" in options.keys):
         return keymap
     with kind(path) as file:
         found = next((module for module in known.values() if module.detect(file)), None)

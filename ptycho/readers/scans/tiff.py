@@ -44,6 +44,10 @@ class TiffArchive(Archive):
         return TiffPatterns(tiff_files(self.path) if self.path.is_dir() else [self.path])
 
 
+def detect(file: Archive) -> bool:
+    return isinstance(file, TiffArchive)
+
+
 def is_tiff(path: Path) -> bool:
     """A folder with TIFF files in it, or a file that begins as one (classic or BigTIFF)."""
     if path.is_dir():
