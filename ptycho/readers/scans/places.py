@@ -89,42 +89,18 @@ def join(
 ) -> tuple[Patterns | None, Positions | None]:
     """The patterns that a product has positions for, in their own order, and those; its values are merged.
 
-    Patterns and positions belong together by their numbers; where numbers repeat and there are as many of
-    both, by their order.
+    Args:
+        numbers: ``(J,)`` of the patterns; None: they are counted from nought. Without numbers of the
+            positions both have one order.
     """
     if source is None or product is None:
         return source, None
     _merge(file, values, product.values, source.shape[1:])
     positions, theirs = product.positions_on(source.shape[1:]), product.numbers
-    if theirs is None:
-        return source, (positions, product.unit)
     mine = np.arange(source.shape[0]) if numbers is None else numbers
-    twice = [len(listed) - len(np.unique(listed)) for listed in (mine, theirs)]
-    if any(twice) and len(mine) == len(theirs):
-        file.warnings.append(
-            f"numbers of patterns or positions repeat, {max(twice)} of {len(mine)}: "
-            "they are paired in the order of the files; are they right?"
-        )
+    if theirs is None or _is_one_order(file, mine, theirs):
         return source, (positions, product.unit)
-    if twice[0]:
-        both = f"{len(mine)} patterns and {len(theirs)} positions"
-        file.complain(f"{both} have numbers that repeat; give each a number of its own")
-        return source, None
-    if twice[1]:
-        file.warnings.append(
-            f"{twice[1]} of {len(theirs)} positions are of patterns that have another; are they right?"
-        )
-    rows, which = _partners(mine, theirs)
-    if not len(rows):
-        ranges = f"{mine.min()} to {mine.max()}, those of the positions {theirs.min()} to {theirs.max()}"
-        file.complain(f"no pattern has a position: the numbers of the patterns are {ranges}")
-        return source, None
-    left = f"{len(mine) - len(np.unique(rows))} of {len(mine)} patterns"
-    if len(rows) < len(theirs):
-        lost = f"{len(theirs) - len(rows)} of {len(theirs)} positions"
-        file.warnings.append(f"{left} and {lost} are left out: no partner")
-    elif len(rows) < len(mine):
-        file.notes.append(f"{left} have no position, and are left out")
+    rows, which = _pair_by_number(file, mine, theirs)
     values["numbers"] = theirs[which]
     if values.get("scan_index") is not None:
         values["scan_index"] = values["scan_index"][rows]
@@ -133,14 +109,41 @@ def join(
     return source, (positions[which], product.unit)
 
 
-def _partners(mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the patterns, increasing, and of the positions, that have one number."""
+def _is_one_order(file: Archive, mine: np.ndarray, theirs: np.ndarray) -> bool:
+    """Whether numbers repeat, so that as many patterns as positions are paired by their order."""
+    twice = [len(listed) - len(np.unique(listed)) for listed in (mine, theirs)]
+    if any(twice) and len(mine) == len(theirs):
+        file.warnings.append(
+            f"numbers of patterns or positions repeat, {max(twice)} of {len(mine)}: "
+            "they are paired in the order of the files; are they right?"
+        )
+        return True
+    if twice[0]:
+        both = f"{len(mine)} patterns and {len(theirs)} positions"
+        file.complain(f"{both} have numbers that repeat; give each a number of its own")
+    elif twice[1]:
+        said = f"{twice[1]} of {len(theirs)} positions"
+        file.warnings.append(f"{said} are of patterns that have another; are they right?")
+    return False
+
+
+def _pair_by_number(file: Archive, mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the patterns, increasing, and of the positions that have their numbers."""
     order = np.argsort(mine)
     at = np.minimum(np.searchsorted(mine, theirs, sorter=order), len(mine) - 1)
     which = np.flatnonzero(mine[order[at]] == theirs)
-    rows = order[at[which]]
-    along = np.argsort(rows, kind="stable")
-    return rows[along], which[along]
+    along = np.argsort(order[at[which]], kind="stable")
+    rows, which = order[at[which]][along], which[along]
+    left = f"{len(mine) - len(np.unique(rows))} of {len(mine)} patterns"
+    if not len(rows):
+        ranges = f"{mine.min()} to {mine.max()}, those of the positions {theirs.min()} to {theirs.max()}"
+        file.complain(f"no pattern has a position: the numbers of the patterns are {ranges}")
+    elif len(rows) < len(theirs):
+        lost = f"{len(theirs) - len(rows)} of {len(theirs)} positions"
+        file.warnings.append(f"{left} and {lost} are left out: no partner")
+    elif len(rows) < len(mine):
+        file.notes.append(f"{left} have no position, and are left out")
+    return rows, which
 
 
 def _read_second(file: Archive, path: str, options: ReadOptions, source: Patterns) -> Product | None:
