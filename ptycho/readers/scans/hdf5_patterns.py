@@ -19,6 +19,7 @@ import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.files.file_array import gather
 from ptycho.readers.scans.archive import DAMAGE, Patterns, describe_error
 from ptycho.readers.scans.hdf5_storage import LOOKED_AT, examine
 
@@ -52,29 +53,22 @@ class Hdf5Patterns(Patterns):
             first, stop, step = index.indices(self.shape[0])
             if step != 1:
                 raise IndexError("patterns are read in steps of one")
-            return self._gather(np.arange(first, max(first, stop)))
-        wanted = np.asarray(index, dtype=np.int64).reshape(-1)
-        if len(wanted) and not (wanted.min() >= 0 and wanted.max() < self.shape[0]):
-            raise IndexError(f"pattern {wanted.min()} or {wanted.max()} of {self.shape[0]}")
-        return self._gather(wanted)
+            index = np.arange(first, max(first, stop))
+        return gather(np.ravel(index), self.shape, self.dtype, self._fill, "pattern")
 
     def samples(self) -> Iterator[np.ndarray]:
         """A few patterns that were written, one at a time, ``(1, H, W)`` each."""
         for frame in self._looked_at:
-            yield self._gather(np.array([frame]))
+            yield self.read(np.array([frame]))
 
     def close(self) -> None:
         self._file.close()
 
-    def _gather(self, frames: np.ndarray) -> np.ndarray:
-        order, place = np.unique(frames, return_inverse=True)
-        found = np.empty((len(order), *self.shape[1:]), self.dtype)
-        breaks = np.flatnonzero(np.diff(order) != 1) + 1  # runs of neighbours are read at once
-        for run in np.split(np.arange(len(order)), breaks):
-            done = 0
-            while done < len(run):
-                done += self._read(int(order[run[0] + done]), found[run[0] + done : run[-1] + 1])
-        return found if np.array_equal(order, frames) else found[place]
+    def _fill(self, first: int, into: np.ndarray) -> None:
+        """Read patterns from ``first`` on into an array."""
+        done = 0
+        while done < len(into):
+            done += self._read(first + done, into[done:])
 
     def _read(self, frame: int, into: np.ndarray) -> int:
         """Fill ``into`` from ``frame`` on, as far as one reading goes; how many patterns that is."""
