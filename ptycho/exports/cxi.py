@@ -32,9 +32,9 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.hdf5_writing import write_hdf5, write_patterns, write_truth
+from ptycho.readers.scans.quantities import ELECTRON
 
 VERSION = 160
-ELECTRON = 1.602176634e-19  # joule in an electronvolt
 INVALID = 1  # bit of the mask
 NEEDED = ("pixel_m", "energy_eV", "distance_m", "detector_pixel_m")
 SIGN = "of the sample: row of the probe = -translation . basis_vectors[0], column = -translation . [1]"

@@ -6,6 +6,7 @@ import io
 import math
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +50,10 @@ class FileArray:
         """FileArray by a slice of step one, or by integers of any shape: ``(*index.shape, *shape[1:])``."""
         if isinstance(index, slice):
             first, stop = self._span(index)
-            return self._read(first, stop - first)
-        index = np.asarray(index)
-        wanted, place = np.unique(index, return_inverse=True)
-        if len(wanted) and not (wanted[0] >= 0 and wanted[-1] < len(self)):
-            raise IndexError(f"row {wanted[0]} or {wanted[-1]} of {len(self)}")
-        found = np.empty((len(wanted), *self.shape[1:]), self.dtype)
-        breaks = np.flatnonzero(np.diff(wanted) != 1) + 1  # runs of neighbours are read at once
-        for run in np.split(np.arange(len(wanted)), breaks):
-            if len(run):
-                found[run[0] : run[-1] + 1] = self._read(int(wanted[run[0]]), len(run))
-        return found[place.reshape(index.shape)]
+            array = np.empty((stop - first, *self.shape[1:]), self.dtype)
+            self._fill(first, array)
+            return array
+        return gather(index, self.shape, self.dtype, self._fill)
 
     def __setitem__(self, index: slice, values: np.ndarray) -> None:
         first, stop = self._span(index)
@@ -77,16 +71,44 @@ class FileArray:
             raise IndexError("rows are read in steps of one")
         return first, max(first, stop)
 
-    def _read(self, first: int, count: int) -> np.ndarray:
-        array = np.empty((count, *self.shape[1:]), self.dtype)
+    def _fill(self, first: int, array: np.ndarray) -> None:
+        """Read rows from ``first`` on into an array."""
         content = _bytes_of(array)
         place = self._start + first * self._bytes
         while content:
             got = os.preadv(self._file.fileno(), [content], place)
             if not got:
-                raise OSError(f"{getattr(self._file, 'name', 'file')}: ends before row {first + count}")
+                end = first + len(array)
+                raise OSError(f"{getattr(self._file, 'name', 'file')}: ends before row {end}")
             content, place = content[got:], place + got
-        return array
+
+
+def gather(
+    index: np.ndarray,
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    fill: Callable[[int, np.ndarray], None],
+    what: str = "row",
+) -> np.ndarray:
+    """Rows of an array of some ``shape`` by integers of any shape, ``(*index.shape, *shape[1:])``.
+
+    Args:
+        fill: reads rows that follow on a first one into an array; called once for a run of neighbours.
+        what: a row is called in an error.
+
+    Raises:
+        IndexError: there is no such row.
+    """
+    index = np.asarray(index, dtype=np.int64)
+    wanted, place = np.unique(index, return_inverse=True)
+    if len(wanted) and not (wanted[0] >= 0 and wanted[-1] < shape[0]):
+        raise IndexError(f"{what} {wanted[0]} or {wanted[-1]} of {shape[0]}")
+    found = np.empty((len(wanted), *shape[1:]), dtype)
+    breaks = np.flatnonzero(np.diff(wanted) != 1) + 1
+    for run in np.split(np.arange(len(wanted)), breaks):
+        if len(run):
+            fill(int(wanted[run[0]]), found[run[0] : run[-1] + 1])
+    return found if np.array_equal(wanted, index) else found[place.reshape(index.shape)]
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:

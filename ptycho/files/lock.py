@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+
+from filelock import FileLock, Timeout
 
 from ptycho.config import ConfigError
 
@@ -26,50 +26,31 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         ConfigError: another process holds it (the message has its number), or it cannot be written.
     """
+    path = folder / LOCK
+    lock = FileLock(path, timeout=0.1, fallback_to_soft=False)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = _open_locked(folder)
+        try:
+            lock.acquire()
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            log.warning("%s: its file system has no locks; do not start a second run in it", folder)
+        path.write_text(f"{os.getpid()}\n")
+    except Timeout:
+        pid = path.read_text().strip() if path.exists() else ""
+        raise ConfigError(
+            f"{folder}: process {pid or 'unknown'} is writing a run into this folder; "
+            "wait until it ends, or stop it"
+        ) from None
     except OSError as error:
         raise unusable(folder, error.strerror or str(error)) from error
     try:
         yield
     finally:
         with contextlib.suppress(OSError):
-            (folder / LOCK).unlink()
-        file.close()
-
-
-def _open_locked(folder: Path) -> IO[str]:
-    """The open lock file, which holds the number of this process."""
-    path = folder / LOCK
-    while True:
-        file = path.open("a+")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            pid = file.read().strip() or "unknown"
-            file.close()
-            raise ConfigError(
-                f"{folder}: process {pid} is writing a run into this folder; wait until it ends, or stop it"
-            ) from None
-        except OSError as error:
-            if error.errno not in NO_LOCKS:
-                raise
-            log.warning("%s: its file system has no locks; do not start a second run in it", folder)
-        if _is_current(file, path):
-            file.truncate(0)
-            file.write(f"{os.getpid()}\n")
-            file.flush()
-            return file
-        file.close()  # its holder removed it while we opened it
-
-
-def _is_current(file: IO[Any], path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
+            path.unlink()
+        lock.release()
 
 
 def unusable(path: Path, reason: str) -> ConfigError:

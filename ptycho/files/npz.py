@@ -26,17 +26,16 @@ IN_MEMORY = 2**32  # bytes of one array that may be read at once
 SMALL, MAX_EXPANSION = 2**26, 200  # a member larger than SMALL bytes may be so much larger than compressed
 CHUNK_BYTES = 2**24  # of an array that is read by rows
 HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-KINDS = {
-    "biuf": "numbers or true and false",
-    "f": "real numbers",
-    "iu": "integers",
-    "fiu": "real numbers",
-    "cfiu": "complex or real numbers",
-}
 
 
 class NpzError(ValueError):
     """What is wrong with an NPZ file or one of its arrays, in one line that does not name the file."""
+
+
+def name_kinds(kinds: str) -> str:
+    """What some of NumPy's letters of dtypes stand for."""
+    numbers = "complex or real numbers" if "c" in kinds else "real numbers" if "f" in kinds else "integers"
+    return {"U": "text", "b": "true and false"}.get(kinds) or numbers + " or true and false" * ("b" in kinds)
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Header:
         return self.info.compress_type == zipfile.ZIP_STORED
 
 
-class Archive:
+class NpzFile:
     """An open NPZ file; a context manager.
 
     Raises:
@@ -65,7 +64,7 @@ class Archive:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._file = _opened(self.path)
+        self._file = _open_file(self.path)
         try:
             self._zip = zipfile.ZipFile(self._file)
         except Exception as error:  # a damaged archive raises whatever its bytes lead to
@@ -75,10 +74,13 @@ class Archive:
         self.keys = [name.removesuffix(".npy") for name in names if name.endswith(".npy")]
         self.repeated = [key for key, count in Counter(self.keys).items() if count > 1]
 
-    def __enter__(self) -> Archive:
+    def __enter__(self) -> NpzFile:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._zip.close()
         self._file.close()
 
@@ -98,7 +100,7 @@ class Archive:
         if dtype.hasobject:
             raise NpzError(f"{key} {shape} holds Python objects; only numbers are read")
         if dtype.kind not in kinds:
-            raise NpzError(f"{key} {shape} has dtype {shown(str(dtype))}; must be {KINDS[kinds]}")
+            raise NpzError(f"{key} {shape} has dtype {shown(str(dtype))}; must be {name_kinds(kinds)}")
         size = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or start + size != info.file_size:
             held = info.file_size - start
@@ -156,7 +158,7 @@ def read_all(path: str | Path, kinds: dict[str, str] | str) -> dict[str, np.ndar
     Raises:
         NpzError: one line with every problem.
     """
-    with Archive(path) as archive:
+    with NpzFile(path) as archive:
         wanted = dict.fromkeys(archive.keys, kinds) if isinstance(kinds, str) else kinds
         problems = [f"{key} is there more than once" for key in archive.repeated if key in wanted]
         problems += [f"lacks {key}" for key in wanted if key not in archive.keys]
@@ -171,7 +173,7 @@ def read_all(path: str | Path, kinds: dict[str, str] | str) -> dict[str, np.ndar
     return arrays
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _open_file(path: Path) -> IO[bytes]:
     try:
         regular = stat.S_ISREG(path.stat().st_mode)  # a pipe or a device would never end
         file = path.open("rb") if regular else None

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.npz import Archive, NpzError
-from ptycho.readers.measurement import Measurement, listed_keys, refuse
+from ptycho.files.npz import NpzError, NpzFile
+from ptycho.readers.measurement import Measurement, list_keys, refuse
 from ptycho.readers.own import OWN, read_own
 from ptycho.readers.published import KEYS, read_published
 from ptycho.scan.dataset import Dataset
@@ -30,7 +30,7 @@ class Format:
 
     marks: frozenset[str]
     known: Iterable[str]
-    read: Callable[[Archive, np.ndarray | None], Measurement]
+    read: Callable[[NpzFile, np.ndarray | None], Measurement]
 
 
 FORMATS = {
@@ -50,7 +50,7 @@ def inspect(path: str | Path, probe: np.ndarray | None = None) -> Measurement:
         ConfigError: one line with every problem, each with its key and shape.
     """
     try:
-        with Archive(path) as archive:
+        with NpzFile(path) as archive:
             for form in FORMATS.values():
                 if form.marks & set(archive.keys):
                     twice = [name for name in archive.repeated if name in form.known]
@@ -59,7 +59,7 @@ def inspect(path: str | Path, probe: np.ndarray | None = None) -> Measurement:
             raise NpzError(
                 "is no dataset: it has neither the keys of a run's own dataset (amplitudes, positions, …) "
                 "nor those of the published program (diffraction, coords_offsets); "
-                f"it has {listed_keys(archive)}"
+                f"it has {list_keys(archive)}"
             )
     except NpzError as error:
         raise ConfigError(f"{path}: {error}") from error

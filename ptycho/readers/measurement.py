@@ -15,7 +15,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
-from ptycho.files.npz import Archive, Header, NpzError
+from ptycho.files.npz import Header, NpzError, NpzFile
 from ptycho.files.text import shown
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
@@ -78,7 +78,7 @@ class Measurement:
         They stay where they are if the file holds them uncompressed and in this form; otherwise they are
         copied to a nameless temporary file in the folder ``scratch``.
         """
-        with Archive(self.path) as archive:
+        with NpzFile(self.path) as archive:
             header = archive.header(self.key, "fiu")
             as_needed = header.shape == self.shape and header.dtype == np.float32 and not header.fortran
             if header.stored and as_needed:
@@ -90,7 +90,7 @@ class Measurement:
             return copy
 
 
-def listed_keys(archive: Archive) -> str:
+def list_keys(archive: NpzFile) -> str:
     more = ", …" if len(archive.keys) > NAMED else ""
     return ", ".join(shown(key, 60) for key in archive.keys[:NAMED]) + more or "none"
 
@@ -100,7 +100,7 @@ def refuse(found: list[str]) -> None:
         raise NpzError("; ".join(found))
 
 
-def headers_of(archive: Archive, kinds: dict[str, str], found: list[str]) -> dict[str, Header]:
+def read_headers(archive: NpzFile, kinds: dict[str, str], found: list[str]) -> dict[str, Header]:
     """The headers of the keys that are there; what is wrong with one goes to ``found``."""
     headers = {}
     for key, kind in kinds.items():
@@ -113,7 +113,7 @@ def headers_of(archive: Archive, kinds: dict[str, str], found: list[str]) -> dic
 
 
 def read_into(
-    values: dict[str, Any], archive: Archive, header: Header, name: str, dtype: Any, found: list[str]
+    values: dict[str, Any], archive: NpzFile, header: Header, name: str, dtype: Any, found: list[str]
 ) -> None:
     """Put an array into ``values`` as ``dtype`` (None: as it is), or what is wrong with it into ``found``."""
     try:
@@ -132,7 +132,7 @@ def _cast(array: np.ndarray, header: Header, dtype: type) -> np.ndarray:
         return array.astype(dtype)
 
 
-def statistics_of(archive: Archive, header: Header | None, found: list[str]) -> Statistics | None:
+def read_statistics(archive: NpzFile, header: Header | None, found: list[str]) -> Statistics | None:
     """Statistics of the patterns, read by blocks; None, and what is wrong in ``found``, if they cannot be."""
     if header is None or len(header.shape) not in (3, 4) or 0 in header.shape:
         return None
@@ -143,7 +143,7 @@ def statistics_of(archive: Archive, header: Header | None, found: list[str]) -> 
         return None
 
 
-def patterns(archive: Archive, header: Header) -> Iterator[np.ndarray]:
+def patterns(archive: NpzFile, header: Header) -> Iterator[np.ndarray]:
     """Patterns ``(K, N, N)`` float32 block by block; ``(G, N, N, C)`` becomes ``(G·C, N, N)``."""
     for block in archive.rows(header):
         if block.ndim == 4:

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.files.npz import Archive, Header
+from ptycho.files.npz import Header, NpzFile
 from ptycho.readers.measurement import (
     Measurement,
-    headers_of,
-    listed_keys,
+    list_keys,
+    read_headers,
     read_into,
+    read_statistics,
     refuse,
-    statistics_of,
 )
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.dataset_checks import dark_frames, problems, shape_problems
@@ -54,13 +54,13 @@ OWN: dict[str, tuple[str, Any]] = {  # NumPy's kinds that are accepted, and what
 OPTIONAL = ("objects", "tiling", "good", "exact")  # the truth may be unknown; early runs stated no tiling
 
 
-def read_own(archive: Archive, probe: np.ndarray | None) -> Measurement:
+def read_own(archive: NpzFile, probe: np.ndarray | None) -> Measurement:
     """The format of :func:`to_arrays`; what is ``OPTIONAL`` may be left out."""
     found = [f"{key} is an unknown key" for key in archive.keys if key not in OWN]
     missing = [key for key in OWN if key not in archive.keys and key not in OPTIONAL]
     if missing:
-        found.append(f"lacks {', '.join(missing)} (it has {listed_keys(archive)})")
-    headers = headers_of(archive, {key: kinds for key, (kinds, _) in OWN.items()}, found)
+        found.append(f"lacks {', '.join(missing)} (it has {list_keys(archive)})")
+    headers = read_headers(archive, {key: kinds for key, (kinds, _) in OWN.items()}, found)
     values = _scalars(archive, headers, found)
     if values.pop("format", NPZ_FORMAT) != NPZ_FORMAT:
         found.append(f"format must be {NPZ_FORMAT}; the file comes from another version")
@@ -70,7 +70,7 @@ def read_own(archive: Archive, probe: np.ndarray | None) -> Measurement:
     for key in shapes.keys() - wrong.keys() - {"amplitudes"}:  # a wrong shape is not worth its memory
         read_into(values, archive, headers[key], key, OWN[key][1], found)
     tiling = values.pop("tiling", None)
-    statistics = statistics_of(archive, headers.get("amplitudes"), found)
+    statistics = read_statistics(archive, headers.get("amplitudes"), found)
     found += _tiling_problems(tiling, values.get("object_size"))
     found += problems(values, None if wrong else shapes.get("amplitudes"), statistics)
     if not found and statistics is not None:
@@ -94,7 +94,7 @@ def _tiling_problems(tiling: np.ndarray | None, object_size: int | None) -> list
     ]
 
 
-def _scalars(archive: Archive, headers: dict[str, Header], found: list[str]) -> dict[str, Any]:
+def _scalars(archive: NpzFile, headers: dict[str, Header], found: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key in SCALARS:
         if key in headers and headers[key].shape:

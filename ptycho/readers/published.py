@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.files.npz import Archive, NpzError
-from ptycho.readers.measurement import Measurement, headers_of, read_into, refuse, statistics_of
+from ptycho.files.npz import NpzError, NpzFile
+from ptycho.readers.measurement import Measurement, read_headers, read_into, read_statistics, refuse
 from ptycho.scan.dataset_checks import Shape, dark_frames, problems
 from ptycho.scan.groups import smallest_region
 
@@ -38,7 +38,7 @@ KEYS = {
 }
 
 
-def read_published(archive: Archive, probe: np.ndarray | None) -> Measurement:
+def read_published(archive: NpzFile, probe: np.ndarray | None) -> Measurement:
     """A test split in this program's conventions; ``probe`` is for a file without one."""
     if "YY_full" in archive.keys and "YY_ground_truth" not in archive.keys:
         raise NpzError(
@@ -48,14 +48,14 @@ def read_published(archive: Archive, probe: np.ndarray | None) -> Measurement:
     found = ["lacks coords_offsets"] if "coords_offsets" not in archive.keys else []
     if probe is None and "probeGuess" not in archive.keys:
         found.append("lacks probeGuess, and no other probe is known")
-    headers = headers_of(archive, KEYS, found)
+    headers = read_headers(archive, KEYS, found)
     wrong = _shape_problems({key: header.shape for key, header in headers.items()}, probe)
     found += wrong.values()
     arrays: dict[str, Any] = {}
     for key in headers.keys() - wrong.keys() - {"diffraction"}:
         dtype = np.float64 if key == "coords_offsets" else np.complex64
         read_into(arrays, archive, headers[key], key, dtype, found)
-    statistics = statistics_of(archive, headers.get("diffraction"), found)
+    statistics = read_statistics(archive, headers.get("diffraction"), found)
     values, shape, truth = _partly(arrays), None, None
     if not found:
         values, shape, truth = _values(arrays, headers["diffraction"].shape, probe)

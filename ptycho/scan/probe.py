@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError, FileProbe, IdealDiskProbe, ProbeConfig, ZonePlateProbe
-from ptycho.files.npz import Archive, NpzError
+from ptycho.files.npz import NpzError, NpzFile
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ def file_probe(config: FileProbe, N: int) -> np.ndarray:
 def load_probe(path: str) -> np.ndarray:
     """Read ``probeGuess`` from an NPZ file and check it; square, finite, not zero; complex128."""
     try:
-        with Archive(path) as archive:
+        with NpzFile(path) as archive:
             if KEY not in archive.keys:
                 held = ", ".join(archive.keys) or "none"
                 raise ConfigError(f"probe.file={path}: has no key {KEY} (it has {held})")

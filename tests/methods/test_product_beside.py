@@ -196,4 +196,4 @@ def test_a_product_numbers_patterns_as_their_file_does(made, kind, tmp_path):
     with h5py.File(tmp_path / "patterns.h5", "w") as file:
         file["entry/data/data"] = np.repeat(made.counts, 2, axis=0)
     scan = open_scan(path, ReadOptions(patterns_file=str(tmp_path / "patterns.h5")))
-    np.testing.assert_array_equal(scan.numbers, [6, 2, 10])
+    np.testing.assert_array_equal(scan.numbers, [2, 6, 10])

@@ -10,7 +10,7 @@ from helpers import reference
 
 from ptycho.config import ConfigError, UnrolledModel
 from ptycho.files.file_array import FileArray
-from ptycho.files.npz import Archive, NpzError, read_all
+from ptycho.files.npz import NpzError, NpzFile, read_all
 from ptycho.networks import build_pinn
 from ptycho.networks.competitors import training_geometry
 from ptycho.readers import inspect, load_dataset
@@ -98,7 +98,7 @@ def test_only_what_is_asked_for_is_read(save):
 def test_a_member_is_located_in_the_file(save):
     array = np.arange(12, dtype=np.float32).reshape(4, 3)
     path = save({"first": np.ones(7), "second": array})
-    with Archive(path) as archive:
+    with NpzFile(path) as archive:
         header = archive.header("second", "f")
         assert header.stored and header.shape == (4, 3)
         start = archive.position(header)

@@ -27,10 +27,10 @@ from helpers.hdf5 import (
 )
 
 from ptycho.config import ConfigError
-from ptycho.readers.scans import cxi, eiger, foldslice, keymap_hdf5, nexus, ptychodus, ptyd
-from ptycho.readers.scans.hdf5 import opened
-from ptycho.readers.scans.hdf5_patterns import domain_of, patterns
+from ptycho.readers.scans import cxi, eiger, foldslice, keymap, nexus, ptychodus, ptyd
+from ptycho.readers.scans.hdf5 import Hdf5Archive
 from ptycho.readers.scans.raw_scan import ReadOptions
+from ptycho.readers.scans.values import find_domain
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +51,6 @@ def test_the_users_unit_is_taken(tmp_path, made):
 @pytest.mark.parametrize(
     "options, match",
     [
-        (ReadOptions(axes="yx"), r"data.position_axes=yx: must be rc \(row first\) or xy"),
-        (ReadOptions(unit="inch"), "data.unit=inch: must be one of m, mm, um"),
         (ReadOptions(keys={"positions": "x"}), "data.keys=positions: the format cxi does not need it"),
         (ReadOptions(patterns_file="b.h5"), "data.patterns_file=b.h5: the format cxi does not need it"),
     ],
@@ -78,7 +76,7 @@ def test_options_without_use_are_refused(tmp_path, made, options, match):
 )
 def test_maps_that_do_not_fit(tmp_path, made, keys, match):
     path = written(tmp_path / "a.h5", {"d": made.counts, "x": made.metres})
-    refused(keymap_hdf5, path, match, ReadOptions(keys=keys))
+    refused(keymap, path, match, ReadOptions(keys=keys))
 
 
 # -- files that cannot be opened -----------------------------------------------------------------------------
@@ -148,7 +146,7 @@ def test_a_compound_whose_parts_overlap_is_not_read(tmp_path, made):
     with h5py.File(path, "a") as file:
         h5py.h5d.create(file.id, b"p", compound, h5py.h5s.create_simple((H, W)))
     keys = {"patterns": "d", "positions": "x", "probe": "p"}
-    refused(keymap_hdf5, path, "p (is damaged|cannot be read)", ReadOptions(keys=keys, unit="m"))
+    refused(keymap, path, "p (is damaged|cannot be read)", ReadOptions(keys=keys, unit="m"))
 
 
 def test_a_chunk_that_cannot_be_unpacked_is_named(tmp_path, made):
@@ -270,7 +268,7 @@ def test_numbers_that_are_not_set(tmp_path, made):
 
 def test_a_product_needs_patterns(tmp_path, made):
     path = product(tmp_path / "a.h5", made)
-    refused(ptychodus, path, "a product without patterns; add data.patterns_file=")
+    refused(ptychodus, path, "has no patterns; add data.patterns_file=")
     odd = written(tmp_path / "b.h5", {"something": made.counts})
     refused(
         ptychodus,
@@ -288,7 +286,9 @@ def test_a_product_needs_patterns(tmp_path, made):
     assert any("12 of 15 positions are left out" in line for line in scan.warnings)
     short = {"probe_position_x_m": made.metres[:4, 1], "raw_data/diffraction": made.counts}
     refused(
-        ptychodus, product(tmp_path / "d.h5", made, **short), "x_m has 4 and probe_position_y_m 15 positions"
+        ptychodus,
+        product(tmp_path / "d.h5", made, **short),
+        r"y_m \(15,\) and probe_position_x_m \(4,\) must be one list",
     )
 
 
@@ -498,7 +498,7 @@ def test_domains_are_told_from_a_few_patterns(tmp_path, made):
         ("c", np.sqrt(made.counts), None, "amplitude"),
         ("d", made.intensity / 1e3, "intensity", "intensity"),
     ]:
-        with opened(written(tmp_path / f"{name}.h5", {"d": values})) as file:
-            assert domain_of(file, patterns(file, "d"), said) == domain
+        with Hdf5Archive(written(tmp_path / f"{name}.h5", {"d": values})) as file:
+            assert find_domain(file, file.patterns("d"), said) == domain
             assert bool(file.warnings) == (name == "d")
             file.close()

@@ -49,7 +49,7 @@ def _nan(made):
         (lambda m: pinn(m, diff3d=np.array("what")), r"diff3d \(\) has dtype <U4; must be real numbers"),
         (
             lambda m: product(m, patterns=m.counts, bad_pixels=np.array("no")),
-            r"bad_pixels does not hold numbers",
+            r"bad_pixels \(\) has dtype <U2; must be real numbers or true and false",
         ),
         (
             lambda m: pinn(m, diff3d=None, diffraction=m.counts.reshape(J, 3, 3, 12)),
@@ -60,10 +60,13 @@ def _nan(made):
             lambda m: tike(m, scan=np.zeros((J - 1, 2))),
             r"data \(7, 9, 12\) holds 7 patterns, and there are 6",
         ),
-        (lambda m: tike(m, data=np.stack([m.counts] * 2)), r"data \(2, 7, 9, 12\) holds 2 scans"),
+        (
+            lambda m: tike(m, data=np.stack([m.counts] * 2)),
+            r"data has shape \(2, 7, 9, 12\); must be \(patterns, rows, columns\)",
+        ),
         (
             lambda m: product(m, patterns=m.counts, bad_pixels=m.bad[1:]),
-            r"bad_pixels has shape \(8, 12\); must be",
+            r"the mask has shape \(8, 12\); must be \(9, 12\)",
         ),
         (lambda m: product(m), r"has no patterns; add data\.patterns_file="),
         (
@@ -74,14 +77,17 @@ def _nan(made):
             lambda m: product(m, patterns=m.counts, indexes=np.arange(J) + 9),
             r"no pattern has a position.* 9 to 15,.*0 to 6",
         ),
-        (lambda m: product(m, patterns=m.counts, indexes=np.arange(J) * 0.5), r"indexes .*has dtype float64"),
+        (
+            lambda m: product(m, patterns=m.counts, indexes=np.arange(J) * 0.5),
+            r"indexes has shape \(7,\) of float64; must be \(7,\) whole numbers",
+        ),
         (
             lambda m: product(m, patterns=m.counts[1:], indexes=np.zeros(6, int)),
             r"6 patterns and 7 positions have numbers",
         ),
         (
             lambda m: product(m, probe_position_y_m=None, patterns=m.counts, indexes=np.arange(J)),
-            "lacks probe_position_y_m",
+            r"has no positions; add data\.positions_file=",
         ),
         (
             lambda m: {"a": m.counts, "b": m.row, "c": np.array("text")},
@@ -103,22 +109,25 @@ def test_archives_that_do_not_fit(made, save, arrays, match):
     [
         (
             {"keys": {"patterns": "x"}, "unit": "m"},
-            r"data\.keys=patterns: needs patterns, and one of positions",
+            r"data\.keys=patterns: needs either positions, or positions_row and",
         ),
-        ({"keys": {"positions": "b"}, "unit": "m"}, r"needs patterns, and one of"),
+        (
+            {"keys": {"positions": "b"}, "unit": "m"},
+            r"lacks patterns .entry/data/data or .*; it has a, b, c, d, e",
+        ),
         (
             {"keys": {"patterns": "a", "positions": "b", "pos": "c"}},
             r"data\.keys\.pos: must be one of patterns",
         ),
-        ({"keys": {"patterns": "a", "positions": "b"}}, r"data\.unit is missing"),
+        ({"keys": {"patterns": "a", "positions": "b"}}, r"b has no units attribute; add data\.unit= m, mm"),
         ({"keys": {"patterns": "a", "positions": "x"}, "unit": "m"}, r"lacks x; it has a, b, c, d, e"),
         (
             {"keys": {"patterns": "a", "positions": "c"}, "unit": "m"},
-            r"c has shape \(7,\); must be \(J, 2\) or \(2, J\)",
+            r"c has shape \(7,\); must be \(7 or 12, 2\), a line for each pattern",
         ),
         (
             {"keys": {"patterns": "a", "positions": "b", "good": "c"}, "unit": "m"},
-            r"c has shape \(7,\); must be \(9, 12\)",
+            r"the mask has shape \(7,\); must be \(9, 12\)",
         ),
         (
             {"keys": {"patterns": "a", "positions": "b", "probe": "c"}, "unit": "m"},
@@ -126,11 +135,11 @@ def test_archives_that_do_not_fit(made, save, arrays, match):
         ),
         (
             {"keys": {"patterns": "a", "positions": "b", "energy_eV": "d"}, "unit": "m"},
-            r"d is -1.0; must be one number",
+            r"d=-1: no photon energy; correct it",
         ),
         (
             {"keys": {"patterns": "a", "positions": "b", "detector_pixel_m": "d"}, "unit": "m"},
-            r"d is \[-1.0\]; must",
+            r"d=-1: no pixel size; correct it",
         ),
         (
             {"keys": {"patterns": "a", "positions": "b", "good": "e", "bad": "f"}, "unit": "m"},
@@ -149,7 +158,7 @@ def test_archives_that_do_not_fit(made, save, arrays, match):
         ({"format": "tikk"}, r"data\.format=tikk: must be one of .*tike"),
         ({"format": "cxi"}, r"data\.format=cxi: it is NPZ; must be one of ptychopinn"),
         ({"format": "tike"}, r"lacks data, scan; it has a, b"),
-        ({"format": "tike", "axes": "xy"}, r"data\.position_axes=xy: the format tike says this itself"),
+        ({"format": "tike", "axes": "xy"}, r"data\.position_axes=xy: the format tike does not need it"),
         ({"format": "ptychopinn", "keys": {"a": "b"}}, r"data\.keys=a: the format ptychopinn"),
     ],
 )
@@ -164,7 +173,9 @@ def test_options_that_do_not_fit(made, save, options, match):
 def test_two_files_that_have_the_same(made, save):
     path = save(**product(made), patterns=made.counts)
     for option in ("patterns_file", "positions_file"):
-        with pytest.raises(ConfigError, match=rf"data\.{option}=.*it has (patterns|positions) of its own"):
+        with pytest.raises(
+            ConfigError, match=rf"data\.{option}=.*(it has positions of its own|does not need it)"
+        ):
             open_scan(path, ReadOptions(**{option: str(path)}))
 
 

@@ -110,7 +110,7 @@ def _huge(folder, made):
         (_colour, r"0\.tif: holds \(9, 12, 3\) of uint8, axes YXS; must be grey images"),
         (_unlike, r"7\.tif: holds patterns \(8, 12\) of uint16, and .*0\.tif \(9, 12\)"),
         (_other_dtype, r"7\.tif: holds patterns \(9, 12\) of float32"),
-        (_one_more, r"frames: holds 8 patterns, and .*p\.csv 7 positions"),
+        (_one_more, r"frames: TIFF holds 8 patterns, and there are 7 positions"),
         (_short, r"6\.tif: .*cut short"),
         (_text, r"6\.tif: cannot be read .*copy it anew"),
         (_empty, r"6\.tif: cannot be read"),

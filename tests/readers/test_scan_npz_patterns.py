@@ -9,8 +9,8 @@ from helpers.scans import J, Made, W, equal, pinn, save_npz
 from numpy.lib import format as npy
 
 from ptycho.config import ConfigError
-from ptycho.files.npz import Archive
-from ptycho.readers.scans.domain import told_domain
+from ptycho.files.npz import NpzFile
+from ptycho.readers.scans.domain import tell_domain
 from ptycho.readers.scans.npz_patterns import NpzPatterns
 from ptycho.readers.scans.table import open_scan
 
@@ -37,7 +37,7 @@ def test_patterns_are_read_in_every_order(made, save, compressed, fortran, order
     array = made.counts.transpose([("phw").index(axis) for axis in order])
     array = np.require(array.astype(dtype), requirements="F" if fortran else "C")
     path = save(compressed=compressed, a=array)
-    with Archive(path) as archive:
+    with NpzFile(path) as archive:
         source = NpzPatterns(path, archive.header("a", "fiu"), order)
     equal(source, made.counts.astype(np.dtype(dtype).newbyteorder("=")))
 
@@ -48,7 +48,7 @@ def test_patterns_last_in_many_blocks(made, save, monkeypatch):
     )  # two rows: 9 = 4 · 2 + 1
     monkeypatch.setattr("ptycho.files.npz.CHUNK_BYTES", 2 * W * J * 2)
     path = save(compressed=True, a=made.counts.transpose(1, 2, 0))
-    with Archive(path) as archive:
+    with NpzFile(path) as archive:
         equal(NpzPatterns(path, archive.header("a", "fiu"), "hwp"), made.counts)
 
 
@@ -92,7 +92,7 @@ def test_a_file_that_shrinks_is_an_error(made, save, large):
 
 def test_no_room_for_a_copy(made, save, tmp_path):
     path = save(compressed=True, a=made.counts)
-    with Archive(path) as archive:
+    with NpzFile(path) as archive:
         source = NpzPatterns(path, archive.header("a", "fiu"), scratch=tmp_path / "nowhere")
     with pytest.raises(ConfigError, match=r"no copy of 1512 bytes in .*nowhere: No such file.*TMPDIR"):
         source.read(slice(0, 1))
@@ -111,7 +111,7 @@ def test_a_frame_of_much_takes_little_memory(tmp_path, order, count):
         for _ in range(count // 16):
             member.write(block)
     tracemalloc.start()
-    with Archive(path) as archive:
+    with NpzFile(path) as archive:
         source = NpzPatterns(path, archive.header("a", "fiu"), order)
     frame = source.read(slice(333, 334))
     peak = tracemalloc.get_traced_memory()[1]
@@ -146,11 +146,11 @@ def test_a_frame_of_much_takes_little_memory(tmp_path, order, count):
     ],
 )
 def test_the_domain(array, key, domain, why):
-    found, reason = told_domain(array.dtype, iter([array]), key)
-    assert found == domain
-    assert why in reason
+    found = tell_domain(array.dtype, iter([array]), key)
+    assert found.name == domain
+    assert why in found.why
 
 
 def test_dark_edges_do_not_tell_the_domain():
     dark, lit = np.zeros(5000), np.sqrt(np.arange(5000.0))
-    assert told_domain(dark.dtype, iter([dark, np.ones(5000), lit]))[0] == "amplitude"
+    assert tell_domain(dark.dtype, iter([dark, np.ones(5000), lit]))[0] == "amplitude"

@@ -27,60 +27,57 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
-from ptycho.readers.scans.cxi_parts import BASIS, DETECTOR, TRANSLATIONS, basis_of, described, translation
-from ptycho.readers.scans.hdf5 import Hdf5File, has, opened
-from ptycho.readers.scans.hdf5_patterns import Hdf5Patterns, domain_of, patterns
-from ptycho.readers.scans.hdf5_scan import centre_of, frame_of, good_of, only, scan
-from ptycho.readers.scans.hdf5_values import pair, plain
+from ptycho.readers.scans.archive import Archive, Patterns
+from ptycho.readers.scans.cxi_parts import BASIS, DETECTOR, read_basis, read_description, read_translation
+from ptycho.readers.scans.hdf5 import Hdf5Archive
+from ptycho.readers.scans.places import place_scan
 from ptycho.readers.scans.quantities import PIXEL
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
-from ptycho.readers.scans.second_hdf5 import place
+from ptycho.readers.scans.values import (
+    check_centre,
+    find_domain,
+    read_frame,
+    read_good,
+    read_pair,
+    read_plain,
+)
 
 NAME = "cxi"
 PATTERNS = ("entry_1/data_1/data", f"{DETECTOR}/data")
 
 
-def detect(file: h5py.File) -> bool:
-    return any(has(file, key) for key in PATTERNS)
+def detect(file: Archive) -> bool:
+    return any(file.holds(key) for key in PATTERNS)
 
 
 def read(path: str | Path, options: ReadOptions) -> RawScan:
-    """A scan from such a file; positions may be in a second one.
-
-    Raises:
-        ConfigError: one line with what is missing or does not fit.
-    """
-    only(path, NAME, options, "unit", "axes", "positions_file")
-    with opened(path, options.stated) as file:
-        source = patterns(file, file.need("patterns", *PATTERNS))
+    """A scan from such a file; positions may be in a second one."""
+    options.refuse_unused(path, NAME, "unit", "positions_file")
+    with Hdf5Archive(path, options.stated) as file:
+        source = file.patterns(file.need("patterns", *PATTERNS))
         values = _values(file, source)
-        if options.positions_file:
-            placed = place(file, options, source, values)
-            source, positions = placed if placed is not None else (source, None)
-        else:
-            count = None if source is None else source.shape[0]
-            positions = translation(file, options, count, TRANSLATIONS, BASIS)
-        return scan(file, NAME, source, positions, values)
+        return place_scan(
+            file, NAME, options, source, values, lambda: read_translation(file, options, source)
+        )
 
 
-def _values(file: Hdf5File, source: Hdf5Patterns | None) -> dict[str, Any]:
-    centre = plain(file, f"{DETECTOR}/beam_center_y"), plain(file, f"{DETECTOR}/beam_center_x")
-    return described(file) | {
-        "domain": domain_of(file, source, "intensity"),
-        "zero_frequency": centre_of(file, centre, source),
-        "detector_pixel_m": pair(file, PIXEL, "m", f"{DETECTOR}/y_pixel_size", f"{DETECTOR}/x_pixel_size")
-        or _steps(file),
-        "good": good_of(file, f"{DETECTOR}/mask", "cxi"),
-        "dark": frame_of(file, f"{DETECTOR}/data_dark"),
+def _values(file: Archive, source: Patterns | None) -> dict[str, Any]:
+    centre = (read_plain(file, f"{DETECTOR}/beam_center_{axis}") for axis in "yx")
+    pitch = read_pair(file, PIXEL, "m", f"{DETECTOR}/y_pixel_size", f"{DETECTOR}/x_pixel_size")
+    return read_description(file) | {
+        "domain": find_domain(file, source, "intensity"),
+        "zero_frequency": check_centre(file, source, *centre),
+        "detector_pixel_m": pitch or _steps(file),
+        "good": read_good(file, f"{DETECTOR}/mask", "cxi"),
+        "dark": read_frame(file, f"{DETECTOR}/data_dark"),
     }
 
 
-def _steps(file: Hdf5File) -> tuple[float, float] | None:
+def _steps(file: Archive) -> tuple[float, float] | None:
     """(row, col) pitch of the detector from its basis vectors."""
-    vectors = basis_of(file, BASIS)
+    vectors = read_basis(file, BASIS)
     if vectors is None:
         return None
     row, col = np.linalg.norm(vectors, axis=1)

@@ -15,6 +15,7 @@ until ``ENOUGH`` that are not nought were seen, and one of at least ``TELLING`` 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +24,16 @@ SQUARES_TO, ROOTS = 1e4, 10  # so many roots of numbers up to that; of larger on
 SMALL = 50  # amplitudes are seldom larger
 
 
-def told_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "") -> tuple[str | None, str]:
-    """What some patterns are, and why; None: that cannot be told, and why not.
+class Domain(NamedTuple):
+    """What patterns are, and why; ``name`` None: that cannot be told; one is ``likely``, or they are dark."""
+
+    name: str | None
+    why: str
+    likely: str | None = None
+
+
+def tell_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "") -> Domain:
+    """What some patterns are.
 
     Args:
         dtype: of the patterns.
@@ -32,9 +41,9 @@ def told_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "") ->
         key: their name in the file.
     """
     if key == "diffamp":
-        return "amplitude", "the key of the patterns is diffamp"
+        return Domain("amplitude", "the key of the patterns is diffamp")
     if dtype.kind in "iu":
-        return "counts", f"the patterns are {dtype}"
+        return Domain("counts", f"the patterns are {dtype}")
     seen, largest, whole, roots, n_roots = 0, 0.0, True, True, 0
     for block in blocks:
         lit = block[np.isfinite(block) & (block != 0)].astype(np.float64)
@@ -46,15 +55,16 @@ def told_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "") ->
         if not (whole or roots) or (seen >= ENOUGH and largest >= TELLING):
             break
     if not seen:
-        return None, "the patterns hold nothing but zeros"
+        return Domain(None, "the patterns hold nothing but zeros")
     if whole:
-        return "counts", "the patterns are whole numbers"
+        return Domain("counts", "the patterns are whole numbers")
     if roots and n_roots >= ROOTS:
-        return "amplitude", "the squares of the patterns are whole numbers"
+        return Domain("amplitude", "the squares of the patterns are whole numbers")
     if key == "diffraction":
-        return "amplitude", "prepared files hold amplitudes as diffraction"
+        return Domain("amplitude", "prepared files hold amplitudes as diffraction")
     likely = "amplitude" if largest <= SMALL else "intensity"
-    return None, f"the patterns are no whole numbers and reach {largest:.4g}; perhaps data.domain={likely}"
+    why = f"the patterns are no whole numbers and reach {largest:.4g}; perhaps data.domain={likely}"
+    return Domain(None, why, likely)
 
 
 def squares_are_whole(amplitudes: np.ndarray) -> bool:

@@ -23,16 +23,23 @@ import re
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
-from ptycho.readers.scans.hdf5 import Hdf5File, has, here, opened
-from ptycho.readers.scans.hdf5_patterns import Hdf5Patterns, domain_of, patterns
-from ptycho.readers.scans.hdf5_scan import centre_of, good_of, only, scan
-from ptycho.readers.scans.hdf5_values import energy_of, number, pair, plain
-from ptycho.readers.scans.quantities import DISTANCE, ENERGY, PIXEL, WAVELENGTH
+from ptycho.readers.scans.archive import Archive, Patterns
+from ptycho.readers.scans.hdf5 import Hdf5Archive
+from ptycho.readers.scans.places import check_keys, place_scan
+from ptycho.readers.scans.positions import KEYS, read_mapped
+from ptycho.readers.scans.quantities import DISTANCE, PIXEL
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
-from ptycho.readers.scans.second_hdf5 import KEYS, by_keys, check_keys, place
+from ptycho.readers.scans.values import (
+    check_centre,
+    find_domain,
+    read_energy,
+    read_good,
+    read_number,
+    read_pair,
+    read_plain,
+)
 
 NAME = "eiger"
 GROUPS = ("entry/data", "entry")
@@ -41,40 +48,30 @@ DETECTOR = "entry/instrument/detector"
 SPECIFIC, BEAM = f"{DETECTOR}/detectorSpecific", "entry/instrument/beam"
 
 
-def detect(file: h5py.File) -> bool:
-    return any(blocks_in(file, group) for group in GROUPS) or (
-        has(file, "entry/data/data") and has(file, SPECIFIC)
-    )
-
-
-def blocks_in(file: h5py.File, group: str) -> list[str]:
-    """The keys ``data_000001`` … of a group, in their order."""
-    node = here(file, group)
-    names = [name for name in node if BLOCK.fullmatch(name)] if isinstance(node, h5py.Group) else []
-    return [f"{group}/{name}" for name in sorted(names)]
+def detect(file: Archive) -> bool:
+    return bool(_blocks(file)) or (file.holds("entry/data/data") and file.holds(SPECIFIC))
 
 
 def read(path: str | Path, options: ReadOptions) -> RawScan:
-    """A scan from a master; the positions come from elsewhere.
-
-    Raises:
-        ConfigError: one line with what is missing or does not fit.
-    """
-    only(path, NAME, options, "keys", "unit", "axes", "positions_file")
+    """A scan from a master; the positions come from elsewhere."""
+    options.refuse_unused(path, NAME, "keys", "unit", "axes", "positions_file")
     check_keys(path, options, KEYS)
-    with opened(path, options.stated) as file:
-        source = patterns(file, *_patterns(file))
+    with Hdf5Archive(path, options.stated) as file:
+        source = file.patterns(*_patterns(file))
         values = _values(file, source)
-        if options.positions_file:
-            placed = place(file, options, source, values)
-            source, positions = placed if placed is not None else (source, None)
-        else:
-            positions = None if source is None else by_keys(file, options, source)
-        return scan(file, NAME, source, positions, values)
+        return place_scan(file, NAME, options, source, values, lambda: read_mapped(file, options, source))
 
 
-def _patterns(file: Hdf5File) -> list[str | None]:
-    keys = next((found for group in GROUPS if (found := blocks_in(file.file, group))), [])
+def _blocks(file: Archive) -> list[str]:
+    """The keys ``data_000001`` … of the first group that has such, in their order."""
+    listed = (
+        [f"{group}/{name}" for name in file.children(group) if BLOCK.fullmatch(name)] for group in GROUPS
+    )
+    return next((keys for keys in listed if keys), [])
+
+
+def _patterns(file: Archive) -> list[str | None]:
+    keys = _blocks(file)
     if not keys:
         return [file.need("patterns", "entry/data/data", "entry/data/data_000001")]
     numbers = [int(key[-6:]) for key in keys]
@@ -84,25 +81,27 @@ def _patterns(file: Hdf5File) -> list[str | None]:
     return list(keys)
 
 
-def _values(file: Hdf5File, source: Hdf5Patterns | None) -> dict[str, Any]:
-    centre = plain(file, f"{DETECTOR}/beam_center_y"), plain(file, f"{DETECTOR}/beam_center_x")
+def _values(file: Archive, source: Patterns | None) -> dict[str, Any]:
+    centre = tuple(read_plain(file, f"{DETECTOR}/beam_center_{axis}") for axis in "yx")
     mask = file.first(f"{SPECIFIC}/pixel_mask", f"{DETECTOR}/pixel_mask")
-    energy = number(file, ENERGY, "eV", f"{SPECIFIC}/photon_energy", f"{BEAM}/incident_energy")
-    wavelength = (f"{BEAM}/incident_wavelength", f"{DETECTOR}/incident_wavelength")
-    if energy is None:
-        energy = energy_of(number(file, WAVELENGTH, "angstrom", *wavelength))
+    energies = (f"{SPECIFIC}/photon_energy", f"{BEAM}/incident_energy")
+    wavelengths = (f"{BEAM}/incident_wavelength", f"{DETECTOR}/incident_wavelength")
     _declared(file, source)
     return {
-        "domain": domain_of(file, source),
-        "zero_frequency": None if centre == (0, 0) else centre_of(file, centre, source),
-        "energy_eV": energy,
-        "distance_m": number(file, DISTANCE, "m", f"{DETECTOR}/detector_distance", f"{DETECTOR}/distance"),
-        "detector_pixel_m": pair(file, PIXEL, "m", f"{DETECTOR}/y_pixel_size", f"{DETECTOR}/x_pixel_size"),
-        "good": _good(file, good_of(file, mask, "bad"), source),
+        "domain": find_domain(file, source),
+        "zero_frequency": None if centre == (0, 0) else check_centre(file, source, *centre),
+        "energy_eV": read_energy(file, "eV", energies, wavelengths, "angstrom"),
+        "distance_m": read_number(
+            file, DISTANCE, "m", f"{DETECTOR}/detector_distance", f"{DETECTOR}/distance"
+        ),
+        "detector_pixel_m": read_pair(
+            file, PIXEL, "m", f"{DETECTOR}/y_pixel_size", f"{DETECTOR}/x_pixel_size"
+        ),
+        "good": _good(file, read_good(file, mask, "bad"), source),
     }
 
 
-def _good(file: Hdf5File, good: np.ndarray | None, source: Hdf5Patterns | None) -> np.ndarray | None:
+def _good(file: Archive, good: np.ndarray | None, source: Patterns | None) -> np.ndarray | None:
     """Without the pixels that mark themselves as broken; a warning of those that are saturated."""
     if (
         source is None
@@ -112,11 +111,11 @@ def _good(file: Hdf5File, good: np.ndarray | None, source: Hdf5Patterns | None) 
         return good
     largest = np.iinfo(source.dtype).max
     marked, peak = np.ones(source.shape[1:], bool), 0
-    for block in source.looked():
+    for block in source.samples():
         marked &= ((block == largest) | (block < 0)).all(axis=0)
         lit = block[0] if good is None else block[0][good]
         peak = max(peak, int(np.max(lit[lit < largest], initial=0)))
-    limit = plain(file, f"{SPECIFIC}/saturation_value", f"{SPECIFIC}/countrate_correction_count_cutoff")
+    limit = read_plain(file, f"{SPECIFIC}/saturation_value", f"{SPECIFIC}/countrate_correction_count_cutoff")
     if limit is not None:
         file.notes.append(f"the detector saturates at {limit:g} counts; those looked at reach {peak}")
     if limit is not None and peak >= limit > 0:
@@ -131,9 +130,9 @@ def _good(file: Hdf5File, good: np.ndarray | None, source: Hdf5Patterns | None) 
     return ~marked if good is None else good & ~marked
 
 
-def _declared(file: Hdf5File, source: Hdf5Patterns | None) -> None:
+def _declared(file: Archive, source: Patterns | None) -> None:
     """Warn if the master announces another number of patterns."""
-    images, triggers = plain(file, f"{SPECIFIC}/nimages"), plain(file, f"{SPECIFIC}/ntrigger")
+    images, triggers = read_plain(file, f"{SPECIFIC}/nimages"), read_plain(file, f"{SPECIFIC}/ntrigger")
     if source is not None and images is not None and images * (triggers or 1) != source.shape[0]:
         file.warnings.append(
             f"the master announces {images * (triggers or 1):g} patterns, and there are {source.shape[0]}"

@@ -6,7 +6,7 @@
                                             or in ``<name>_para.hdf5`` beside it
 ``diffraction/dp``          (J, H, W) uint8 holoptycho: amplitudes; the zero frequency is not told
 in ``<name>_para.hdf5``                     or ``probe_position_x_m``, …, ``probe``, ``object``, see
-                                            :mod:`~ptycho.readers.scans.product_hdf5`
+                                            :mod:`~ptycho.readers.scans.product`
 =========================== =============== ================================================================
 
 Signs: the probe's, as ptychodus writes them. fold_slice itself turns both signs; with intensities alone, that
@@ -20,70 +20,62 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import h5py
-
-from ptycho.readers.scans.hdf5 import Hdf5File, has, opened
-from ptycho.readers.scans.hdf5_patterns import Hdf5Patterns, domain_of, patterns
-from ptycho.readers.scans.hdf5_scan import columns, only, scan
-from ptycho.readers.scans.product_hdf5 import INDEXES, has_energy, has_positions
+from ptycho.readers.scans.archive import Archive, Patterns
+from ptycho.readers.scans.hdf5 import Hdf5Archive
+from ptycho.readers.scans.places import PP, place_scan
+from ptycho.readers.scans.positions import Positions, read_columns
+from ptycho.readers.scans.product import INDEXES, has_energy, has_positions
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
-from ptycho.readers.scans.second_hdf5 import PP, place
+from ptycho.readers.scans.values import find_domain
 
 NAME = "foldslice"
 PATTERNS = ("dp", "diffraction/dp")
 
 
-def detect(file: h5py.File) -> bool:
+def detect(file: Archive) -> bool:
     """Patterns of that name, or positions of those names without patterns."""
-    alone = all(has(file, key) for key in PP) or (has_positions(file) and not has(file, INDEXES))
-    return any(has(file, key) for key in PATTERNS) or (alone and not has_energy(file))
+    alone = all(file.holds(key) for key in PP) or (has_positions(file) and not file.holds(INDEXES))
+    return any(file.holds(key) for key in PATTERNS) or (alone and not has_energy(file))
 
 
 def read(path: str | Path, options: ReadOptions) -> RawScan:
-    """A scan from one or two such files; either of two may be named.
-
-    Raises:
-        ConfigError: one line with what is missing or does not fit.
-    """
-    only(path, NAME, options, "unit", "axes", "positions_file", "patterns_file")
-    with opened(path, options.stated) as file:
-        if not any(has(file.file, key) for key in PATTERNS):
-            beside = options.patterns_file or _beside(file.path, "_para", "_dp")
-            if beside is None:
-                file.complain(f"lacks dp; add data.patterns_file=; it has {file.listed()}")
-                file.refuse()
-            file.close()
-            return read(str(beside), replace(options, patterns_file=None, positions_file=str(path)))
-        if options.patterns_file:
-            file.complain(f"data.patterns_file={options.patterns_file}: it has patterns itself; leave it out")
-        return _read(file, options)
+    """A scan from one or two such files; either of two may be named."""
+    options.refuse_unused(path, NAME, "unit", "positions_file", "patterns_file")
+    with Hdf5Archive(path, options.stated) as file:
+        if any(file.holds(key) for key in PATTERNS):
+            return _read(file, options)
+        beside = options.patterns_file or _beside(file.path, "_para", "_dp")
+        if beside is None:
+            file.complain(f"lacks dp; add data.patterns_file=; it has {file.listed()}")
+            file.refuse()
+    return read(str(beside), replace(options, patterns_file=None, positions_file=str(path)))
 
 
-def _read(file: Hdf5File, options: ReadOptions) -> RawScan:
-    key = file.first(*PATTERNS)
-    source = patterns(file, key)
+def _read(file: Archive, options: ReadOptions) -> RawScan:
+    if options.patterns_file:
+        file.complain(f"data.patterns_file={options.patterns_file}: it has patterns itself; leave it out")
+    key, para = file.first(*PATTERNS), _beside(file.path, "_dp", "_para")
+    source = file.patterns(key)
     values: dict[str, Any] = {
         "domain": _domain(file, key, source),
         "zero_frequency": "centre" if key == "dp" else None,
     }
-    here = all(has(file.file, name) for name in PP)
-    if options.positions_file is None and not here:
-        para = _beside(file.path, "_dp", "_para")
-        if para is None:
-            file.complain(f"lacks ppX and ppY; add data.positions_file=; it has {file.listed()}")
-        options = replace(options, positions_file=None if para is None else str(para))
-    if options.positions_file is not None:
-        placed = place(file, options, source, values)
-        source, positions = placed if placed is not None else (source, None)
-    else:
-        positions = columns(file, PP, options, source) if here and source is not None else None
-    return scan(file, NAME, source, positions, values)
+    own = all(file.holds(name) for name in PP)
+    if para is not None and not own and options.positions_file is None:
+        options = replace(options, positions_file=str(para))
+    return place_scan(file, NAME, options, source, values, lambda: _positions(file, options, source, own))
 
 
-def _domain(file: Hdf5File, key: str | None, source: Hdf5Patterns | None) -> str | None:
+def _positions(file: Archive, options: ReadOptions, source: Patterns | None, own: bool) -> Positions | None:
+    if not own:
+        file.complain(f"lacks ppX and ppY; add data.positions_file=; it has {file.listed()}")
+    return read_columns(file, PP, options, source) if own and source is not None else None
+
+
+def _domain(file: Archive, key: str | None, source: Patterns | None) -> str | None:
     """Eight bits are holoptycho's amplitudes under its key, and may be so under the other."""
     if source is None or str(source.dtype) != "uint8":
-        return domain_of(file, source, "intensity" if key == "dp" else None)
+        return find_domain(file, source, "intensity" if key == "dp" else None)
     if key == "dp":
         file.warnings.append("dp is uint8: counts, or amplitudes as holoptycho writes them; add data.domain=")
         return None

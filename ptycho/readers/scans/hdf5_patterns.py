@@ -13,100 +13,62 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.readers.scans.domain import SMALL, told_domain
-from ptycho.readers.scans.hdf5 import DAMAGE, Hdf5File, one_line
+from ptycho.files.file_array import gather
+from ptycho.readers.scans.archive import DAMAGE, Patterns, describe_error
 from ptycho.readers.scans.hdf5_storage import LOOKED_AT, examine
+
+if TYPE_CHECKING:
+    from ptycho.readers.scans.hdf5 import Hdf5Archive
 
 LARGEST_FRAME = 2**30  # bytes of one pattern
 CACHE = 2**27  # bytes of unpacked chunks that are kept, of all datasets together
 
 
-class Hdf5Patterns:
-    """Patterns ``(J, H, W)`` in datasets of an open file; a :class:`PatternSource`.
+class Hdf5Patterns(Patterns):
+    """Patterns ``(J, H, W)`` in datasets of an open file, which :meth:`close` closes.
 
     Args:
-        file: open; :meth:`close` closes it.
         datasets: by their keys, of one dtype and one ``(H, W)``.
         looked_at: a few patterns that were written.
-        frames: which of the datasets' patterns are meant, in which order; None: all, as they are.
     """
 
     def __init__(
-        self,
-        file: Hdf5File,
-        datasets: Mapping[str, h5py.Dataset],
-        looked_at: np.ndarray,
-        frames: np.ndarray | None = None,
+        self, file: Hdf5Archive, datasets: Mapping[str, h5py.Dataset], looked_at: np.ndarray
     ) -> None:
-        self._file, self._datasets, self.looked_at, self._frames = file, dict(datasets), looked_at, frames
-        self._parts = list(datasets.items())
-        parts = list(datasets.values())
-        self._stops = np.cumsum([math.prod(part.shape[:-2]) for part in parts])
-        count = int(self._stops[-1]) if frames is None else len(frames)
-        self.shape: tuple[int, int, int] = (count, *parts[0].shape[-2:])
-        self.dtype: np.dtype = parts[0].dtype.newbyteorder("=")
-
-    @property
-    def grid(self) -> tuple[int, int] | None:
-        """``(A, B)`` of a single raster."""
-        part = next(iter(self._datasets.values()))
-        single = len(self._datasets) == 1 and part.ndim == 4 and self._frames is None
-        return part.shape[:2] if single else None
-
-    @property
-    def frames(self) -> np.ndarray:
-        """Which of the datasets' patterns these are, ``(J,)``."""
-        return np.arange(self.shape[0]) if self._frames is None else self._frames
-
-    def select(self, frames: np.ndarray) -> Hdf5Patterns:
-        """Some of the patterns, in an order of one's own."""
-        kept = frames if self._frames is None else self._frames[frames]
-        looked_at = kept[np.unique(np.linspace(0, len(kept) - 1, LOOKED_AT).astype(int))]
-        return Hdf5Patterns(self._file, self._datasets, looked_at, kept)
+        self._file, self._looked_at, self._parts = file, looked_at, list(datasets.items())
+        self._stops = np.cumsum([math.prod(part.shape[:-2]) for part in datasets.values()])
+        self.label, first = self._parts[0]
+        self.shape = (int(self._stops[-1]), *first.shape[-2:])
+        self.dtype = first.dtype.newbyteorder("=")
+        self.grid = first.shape[:2] if len(datasets) == 1 and first.ndim == 4 else None
 
     def read(self, index: slice | np.ndarray) -> np.ndarray:
-        """Patterns ``(K, H, W)`` by a slice of step one or by integers.
-
-        Raises:
-            ConfigError: the file is damaged there.
-            IndexError: a pattern that is not there, or another step.
-        """
-        return self._gather(self._wanted(index))
-
-    def looked(self) -> Iterator[np.ndarray]:
-        """A few patterns, one at a time."""
-        for frame in self.looked_at:
-            yield self._gather(np.array([frame]))
-
-    def close(self) -> None:
-        self._file.close()
-
-    def _wanted(self, index: slice | np.ndarray) -> np.ndarray:
         if isinstance(index, slice):
             first, stop, step = index.indices(self.shape[0])
             if step != 1:
                 raise IndexError("patterns are read in steps of one")
-            wanted = np.arange(first, max(first, stop))
-        else:
-            wanted = np.asarray(index, dtype=np.int64).reshape(-1)
-            if len(wanted) and not (wanted.min() >= 0 and wanted.max() < self.shape[0]):
-                raise IndexError(f"pattern {wanted.min()} or {wanted.max()} of {self.shape[0]}")
-        return wanted if self._frames is None else self._frames[wanted]
+            index = np.arange(first, max(first, stop))
+        return gather(np.ravel(index), self.shape, self.dtype, self._fill, "pattern")
 
-    def _gather(self, frames: np.ndarray) -> np.ndarray:
-        order, place = np.unique(frames, return_inverse=True)
-        found = np.empty((len(order), *self.shape[1:]), self.dtype)
-        breaks = np.flatnonzero(np.diff(order) != 1) + 1  # runs of neighbours are read at once
-        for run in np.split(np.arange(len(order)), breaks):
-            done = 0
-            while done < len(run):
-                done += self._read(int(order[run[0] + done]), found[run[0] + done : run[-1] + 1])
-        return found if np.array_equal(order, frames) else found[place]
+    def samples(self) -> Iterator[np.ndarray]:
+        """A few patterns that were written, one at a time, ``(1, H, W)`` each."""
+        for frame in self._looked_at:
+            yield self.read(np.array([frame]))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _fill(self, first: int, into: np.ndarray) -> None:
+        """Read patterns from ``first`` on into an array."""
+        done = 0
+        while done < len(into):
+            done += self._read(first + done, into[done:])
 
     def _read(self, frame: int, into: np.ndarray) -> int:
         """Fill ``into`` from ``frame`` on, as far as one reading goes; how many patterns that is."""
@@ -122,11 +84,11 @@ class Hdf5Patterns:
             if count > 1 and self._file.file:  # one at a time, to name the one that is damaged
                 return self._read(frame, into[:1])
             where = f"{key}: patterns {local} to {local + count - 1} cannot be read"
-            raise ConfigError(f"{self._file.path}: {where} ({one_line(error)})") from error
+            raise ConfigError(f"{self._file.path}: {where} ({describe_error(error)})") from error
         return count
 
 
-def patterns(file: Hdf5File, *keys: str | None) -> Hdf5Patterns | None:
+def open_patterns(file: Hdf5Archive, *keys: str | None) -> Hdf5Patterns | None:
     """The patterns at some keys, one after the other; None, and a problem, if that is not what they are."""
     if not keys or None in keys:
         return None
@@ -151,27 +113,7 @@ def patterns(file: Hdf5File, *keys: str | None) -> Hdf5Patterns | None:
     return source
 
 
-def domain_of(file: Hdf5File, source: Hdf5Patterns | None, said: str | None = None) -> str | None:
-    """What the numbers are: told by themselves, else ``said`` by the format; None: neither."""
-    if source is None:
-        return None
-    blocks = list(source.looked()) if source.dtype.kind == "f" else []
-    if blocks and not any(np.any(block) for block in blocks):
-        file.warnings.append(f"the {len(source.looked_at)} patterns looked at hold nothing but zeros")
-        return said
-    domain, note = told_domain(source.dtype, blocks)
-    if domain is None and said is not None:
-        largest = max(float(np.max(block, initial=0, where=np.isfinite(block))) for block in blocks)
-        if said == "intensity" and largest <= SMALL:
-            file.warnings.append(f"the format says {said}, but {note}")
-        domain, note = said, f"patterns are {said}: the format says so"
-    elif said not in (None, domain) and (said, domain) != ("intensity", "counts"):
-        file.warnings.append(f"the format says {said}, but {note}")
-    file.notes.append(note)
-    return domain
-
-
-def _fitting(file: Hdf5File, key: str) -> h5py.Dataset | None:
+def _fitting(file: Hdf5Archive, key: str) -> h5py.Dataset | None:
     """The dataset at ``key`` if it can be patterns; if not, why is a problem."""
     before = len(file.problems)
     dataset = file.dataset(key)

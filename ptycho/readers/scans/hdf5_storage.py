@@ -10,11 +10,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
 
-from ptycho.readers.scans.hdf5 import DAMAGE, Hdf5Error, Hdf5File, one_line
+from ptycho.readers.scans.archive import DAMAGE, ArchiveError, describe_error
+
+if TYPE_CHECKING:
+    from ptycho.readers.scans.hdf5 import Hdf5Archive
 
 FILTERS = {
     32000: "LZF",
@@ -43,7 +47,7 @@ class Stored:
     some: np.ndarray
 
 
-def examine(file: Hdf5File, dataset: h5py.Dataset, name: str, inner: int = 0) -> Stored:
+def examine(file: Hdf5Archive, dataset: h5py.Dataset, name: str, inner: int = 0) -> Stored:
     """Whether a dataset can be read, and how much of it is there; problems and warnings go to ``file``.
 
     Args:
@@ -52,9 +56,9 @@ def examine(file: Hdf5File, dataset: h5py.Dataset, name: str, inner: int = 0) ->
     """
     before = len(file.problems)
     try:
-        missing, some = _examined(file, dataset, inner, name, NESTED)
+        missing, some = _examine(file, dataset, inner, name, NESTED)
     except DAMAGE as error:
-        file.complain(f"{name} is damaged ({one_line(error)})")
+        file.complain(f"{name} is damaged ({describe_error(error)})")
         return Stored(0, np.zeros(0, int))
     if missing and len(file.problems) == before:
         total = math.prod(dataset.shape[: dataset.ndim - inner])
@@ -70,8 +74,8 @@ def examine(file: Hdf5File, dataset: h5py.Dataset, name: str, inner: int = 0) ->
     return Stored(missing, some)
 
 
-def _examined(
-    file: Hdf5File, dataset: h5py.Dataset, inner: int, name: str, left: int
+def _examine(
+    file: Hdf5Archive, dataset: h5py.Dataset, inner: int, name: str, left: int
 ) -> tuple[int, np.ndarray]:
     for problem in _unreadable(dataset):
         file.complain(f"{name} {problem}")
@@ -125,7 +129,7 @@ def _complete(dataset: h5py.Dataset, inner: int) -> tuple[int, np.ndarray]:
     return complete, np.ravel_multi_index(tuple(chosen.T), lead) if len(chosen) else np.zeros(0, int)
 
 
-def _missing_of_sources(file: Hdf5File, dataset: h5py.Dataset, inner: int, name: str, left: int) -> int:
+def _missing_of_sources(file: Hdf5Archive, dataset: h5py.Dataset, inner: int, name: str, left: int) -> int:
     """Entries of a virtual dataset that nothing fills; sources that are not there are problems."""
     if left == 0:
         file.complain(f"{name}: more than {NESTED} virtual datasets of virtual datasets")
@@ -134,7 +138,7 @@ def _missing_of_sources(file: Hdf5File, dataset: h5py.Dataset, inner: int, name:
     unfilled, lost = dataset.size, 0
     opened: dict[tuple[str, str], h5py.Dataset] = {}
     for source in dataset.virtual_sources():
-        filled = _selected(source.vspace)
+        filled = _count_selected(source.vspace)
         unfilled -= unfilled if filled is None else min(unfilled, filled)
         if "%b" in source.file_name or "%b" in source.dset_name:
             file.warnings.append(f"{name}: that {source.file_name} is complete was not checked")
@@ -144,26 +148,26 @@ def _missing_of_sources(file: Hdf5File, dataset: h5py.Dataset, inner: int, name:
             if which not in opened:
                 opened[which] = _source(file, dataset, source, name)
                 said = f"{name}, from {source.file_name},"
-                lost += _examined(file, opened[which], inner, said, left - 1)[0]
+                lost += _examine(file, opened[which], inner, said, left - 1)[0]
             lost += _short(source, opened[which].shape) // entry
-        except Hdf5Error as error:
+        except ArchiveError as error:
             file.complain(str(error))
     return lost + -(-unfilled // entry)
 
 
-def _source(file: Hdf5File, dataset: h5py.Dataset, source: h5py.VDSmap, name: str) -> h5py.Dataset:
+def _source(file: Hdf5Archive, dataset: h5py.Dataset, source: h5py.VDSmap, name: str) -> h5py.Dataset:
     what = f"the virtual dataset {name}"
     if source.file_name == ".":
         other = dataset.file
     else:
-        other = file.linked(Path(dataset.file.filename), source.file_name, what)
+        other = file.open_linked(Path(dataset.file.filename), source.file_name, what)
     found = file.walk(other, source.dset_name)
     if not isinstance(found, h5py.Dataset):
-        raise Hdf5Error(f"{what} refers to {source.dset_name} in {source.file_name}, which is not there")
+        raise ArchiveError(f"{what} refers to {source.dset_name} in {source.file_name}, which is not there")
     return found
 
 
-def _selected(space: h5py.h5s.SpaceID) -> int | None:
+def _count_selected(space: h5py.h5s.SpaceID) -> int | None:
     """How many numbers a selection holds; None: it has no limit, and HDF5 takes what there is."""
     try:
         return int(space.get_select_npoints())
@@ -173,7 +177,7 @@ def _selected(space: h5py.h5s.SpaceID) -> int | None:
 
 def _short(source: h5py.VDSmap, shape: tuple[int, ...]) -> int:
     """How many numbers of a source are not there, because it is shorter than was declared."""
-    wanted = _selected(source.vspace)
+    wanted = _count_selected(source.vspace)
     if wanted is None:
         return 0
     if source.src_space.get_select_type() == h5py.h5s.SEL_ALL:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Any
 
-import h5py
 import numpy as np
 import tifffile
 
 from ptycho.config import ConfigError
-from ptycho.files.npz import NpzError, read_all
 from ptycho.files.text import shown
+from ptycho.readers.scans.archive import Archive
+from ptycho.readers.scans.places import find_container
 
 TOO_LARGE = 2**28  # pixels
+LARGEST = 10_000  # arrays in a file
 
 
 def read_mask(path: str | Path, shape: tuple[int, int]) -> np.ndarray:
@@ -42,37 +43,28 @@ def read_mask(path: str | Path, shape: tuple[int, int]) -> np.ndarray:
 
 def _image(path: Path, shape: tuple[int, int]) -> np.ndarray:
     """The one image in a file."""
-    with path.open("rb") as file:
-        magic = file.read(8)
+    kind = find_container(path)
+    if kind is not None:
+        with kind(path) as file:
+            return _only(path, file, shape)
+    with path.open("rb") as stream:
+        magic = stream.read(8)
     if magic.startswith(b"\x93NUMPY"):
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    if magic.startswith(b"PK"):
-        return _only(path, _npz(path), shape)
-    if magic.startswith(b"\x89HDF"):
-        with h5py.File(path, "r") as file:
-            found: dict[str, h5py.Dataset] = {}
-            file.visititems(lambda name, item: found.update({name: item} if _is_image(item) else {}))
-            return np.asarray(_only(path, found, shape)[()])
     if magic[:2] in (b"II", b"MM"):
         return np.asarray(tifffile.imread(path))
     raise ConfigError(f"data.mask_file={path}: is no NPY, NPZ, HDF5 or TIFF file")
 
 
-def _npz(path: Path) -> dict[str, np.ndarray]:
-    try:
-        return {key: array for key, array in read_all(path, "biuf").items() if array.ndim == 2}
-    except (NpzError, KeyError) as error:
-        raise ConfigError(f"data.mask_file={path}: {error}") from error
-
-
-def _is_image(item: object) -> bool:
-    return isinstance(item, h5py.Dataset) and item.ndim == 2 and item.size < TOO_LARGE
-
-
-def _only(path: Path, images: dict[str, Any], shape: tuple[int, int]) -> Any:
+def _only(path: Path, file: Archive, shape: tuple[int, int]) -> np.ndarray:
     """The image of this shape, or the only one."""
-    fitting = {key: image for key, image in images.items() if image.shape == shape} or images
+    shapes = {key: entry.shape for key in file.names(LARGEST) if (entry := file.entry(key)) is not None}
+    images = [key for key, held in shapes.items() if held and len(held) == 2 and math.prod(held) < TOO_LARGE]
+    fitting = [key for key in images if shapes[key] == shape] or images
     if len(fitting) != 1:
         held = ", ".join(fitting) or "none"
         raise ConfigError(f"data.mask_file={path}: holds {len(fitting)} images ({held}); must hold one")
-    return next(iter(fitting.values()))
+    image = file.read(fitting[0], "biuf", needed=True)
+    if image is None:
+        raise ConfigError(f"data.mask_file={path}: {'; '.join(file.problems)}")
+    return image

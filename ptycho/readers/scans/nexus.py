@@ -26,17 +26,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import h5py
-import numpy as np
-
-from ptycho.readers.scans.cxi_parts import translation
-from ptycho.readers.scans.hdf5 import Hdf5File, has, here, opened
-from ptycho.readers.scans.hdf5_patterns import Hdf5Patterns, domain_of, patterns
-from ptycho.readers.scans.hdf5_scan import centre_of, columns, frame_of, good_of, only, scan
-from ptycho.readers.scans.hdf5_values import number, of_electrons, pair, plain, text_in, unit_of
-from ptycho.readers.scans.quantities import DISTANCE, ENERGY, LENGTHS, PIXEL
+from ptycho.readers.scans.archive import Archive, Patterns
+from ptycho.readers.scans.cxi_parts import read_translation
+from ptycho.readers.scans.hdf5 import Hdf5Archive
+from ptycho.readers.scans.places import place_scan
+from ptycho.readers.scans.positions import Positions, read_columns
+from ptycho.readers.scans.quantities import DISTANCE, LENGTHS, PIXEL
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
-from ptycho.readers.scans.second_hdf5 import place
+from ptycho.readers.scans.values import (
+    check_centre,
+    find_domain,
+    read_energy,
+    read_frame,
+    read_good,
+    read_number,
+    read_pair,
+    read_plain,
+    read_unit,
+)
 
 NAME = "nexus"
 ENTRIES = ("entry_1", "entry", "entry1")
@@ -44,96 +51,81 @@ DEFINITIONS = ("nxcxi_ptycho", "nxptycho")
 PIXELS = {"pixel": 1.0, "pixels": 1.0, "px": 1.0}
 
 
-def detect(file: h5py.File) -> bool:
+def detect(file: Archive) -> bool:
     return any(_defined(file, entry) or _diamond(file, entry) for entry in ENTRIES)
 
 
 def read(path: str | Path, options: ReadOptions) -> RawScan:
-    """A scan from such a file; positions may be in a second one.
-
-    Raises:
-        ConfigError: one line with what is missing or does not fit.
-    """
-    only(path, NAME, options, "unit", "axes", "positions_file")
-    with opened(path, options.stated) as file:
-        known = [entry for entry in ENTRIES if _defined(file.file, entry) or _diamond(file.file, entry)]
+    """A scan from such a file; positions may be in a second one."""
+    options.refuse_unused(path, NAME, "unit", "positions_file")
+    with Hdf5Archive(path, options.stated) as file:
+        known = [entry for entry in ENTRIES if _defined(file, entry) or _diamond(file, entry)]
         entry = known[0] if known else ENTRIES[0]
         detector = f"{entry}/instrument_1/detector_1"
         places = [f"{entry}/data/data", f"{detector}/data", f"{entry}/data_1/data"]
-        source = patterns(file, file.need("patterns", *places))
+        source = file.patterns(file.need("patterns", *places))
         values = _values(file, entry, detector, source)
-        if options.positions_file:
-            placed = place(file, options, source, values)
-            source, positions = placed if placed is not None else (source, None)
-        else:
-            positions = _positions(file, options, source, entry)
-        return scan(file, NAME, source, positions, values)
+        return place_scan(
+            file, NAME, options, source, values, lambda: _positions(file, options, source, entry)
+        )
 
 
-def _positions(
-    file: Hdf5File, options: ReadOptions, source: Hdf5Patterns | None, entry: str
-) -> tuple[np.ndarray, str] | None:
+def _positions(file: Archive, options: ReadOptions, source: Patterns | None, entry: str) -> Positions | None:
     groups = (f"{entry}/instrument_1/detector_1", f"{entry}/data_1", f"{entry}/sample_1/geometry_1")
     moved = tuple(f"{group}/translation" for group in groups)
-    motors = next(
-        (g for g in (f"{entry}/data", f"{entry}/sample_1/transformations") if _both(file.file, g)), None
-    )
-    sample = _defined(file.file, entry)
+    motors = next((g for g in (f"{entry}/data", f"{entry}/sample_1/transformations") if _both(file, g)), None)
     if file.first(*moved) or motors is None:
-        count = None if source is None else source.shape[0]
-        return translation(file, options, count, moved, f"{groups[0]}/basis_vectors")
-    if source is None:
-        return None
-    found = columns(file, (f"{motors}/y", f"{motors}/x"), options, source)
+        return read_translation(file, options, source, moved, f"{groups[0]}/basis_vectors")
+    found = None if source is None else read_columns(file, (f"{motors}/y", f"{motors}/x"), options, source)
     if found is None:
         return None
+    sample = _defined(file, entry)
     file.notes.append(
         "positions are the sample's: negated" if sample else "positions are taken as the probe's"
     )
     return (-found[0], found[1]) if sample else found
 
 
-def _values(file: Hdf5File, entry: str, detector: str, source: Hdf5Patterns | None) -> dict[str, Any]:
+def _values(file: Archive, entry: str, detector: str, source: Patterns | None) -> dict[str, Any]:
     beam = f"{entry}/instrument_1/beam_1"
-    pixel = pair(file, PIXEL, "m", f"{detector}/y_pixel_size", f"{detector}/x_pixel_size")
-    centre = tuple(
-        _beam(file, f"{detector}/beam_center_{axis}", None if pixel is None else pixel[k])
-        for k, axis in enumerate("yx")
-    )
-    if any(has(file.file, f"{entry}/instrument_1/{name}/data") for name in ("monitor", "monitor_1")):
+    pixel = read_pair(file, PIXEL, "m", f"{detector}/y_pixel_size", f"{detector}/x_pixel_size")
+    row, col = pixel or (None, None)
+    row, col = _beam(file, f"{detector}/beam_center_y", row), _beam(file, f"{detector}/beam_center_x", col)
+    if any(file.holds(f"{entry}/instrument_1/{name}/data") for name in ("monitor", "monitor_1")):
         file.notes.append("the monitor is not applied")
     mask = file.first(f"{detector}/pixel_mask", f"{detector}/mask")
-    energy = number(file, ENERGY, "eV", f"{beam}/incident_beam_energy", f"{beam}/energy")
+    energies = (f"{beam}/incident_beam_energy", f"{beam}/energy")
     return {
-        "domain": domain_of(file, source, "intensity"),
-        "zero_frequency": centre_of(file, (centre[0], centre[1]), source),
-        "energy_eV": of_electrons(file, energy, f"{entry}/instrument_1/source_1/probe"),
-        "distance_m": number(file, DISTANCE, "m", f"{detector}/distance"),
+        "domain": find_domain(file, source, "intensity"),
+        "zero_frequency": check_centre(file, source, row, col),
+        "energy_eV": read_energy(file, "eV", energies, probe=f"{entry}/instrument_1/source_1/probe"),
+        "distance_m": read_number(file, DISTANCE, "m", f"{detector}/distance"),
         "detector_pixel_m": pixel,
-        "good": good_of(file, mask, "bad" if str(mask).endswith("pixel_mask") else "cxi"),
-        "dark": frame_of(file, f"{detector}/darkfield"),
-        "flat": frame_of(file, f"{detector}/flatfield"),
+        "good": read_good(file, mask, "bad" if str(mask).endswith("pixel_mask") else "cxi"),
+        "dark": read_frame(file, f"{detector}/darkfield"),
+        "flat": read_frame(file, f"{detector}/flatfield"),
     }
 
 
-def _beam(file: Hdf5File, key: str, pixel: float | None) -> float | None:
+def _beam(file: Archive, key: str, pixel: float | None) -> float | None:
     """A coordinate of the beam in pixels."""
-    value = plain(file, key)
-    unit = None if value is None else unit_of(file, key, PIXELS | LENGTHS)
+    value = read_plain(file, key)
+    unit = None if value is None else read_unit(file, key, PIXELS | LENGTHS)
     if value is None or unit is None or unit[0].strip().lower() in PIXELS:
         return value
     return None if pixel is None else value * unit[1] / pixel
 
 
-def _defined(file: h5py.File, entry: str) -> bool:
+def _defined(file: Archive, entry: str) -> bool:
     """Whether the entry says that it is NXcxi_ptycho."""
-    said = text_in(here(file, f"{entry}/definition"))
+    key = f"{entry}/definition"
+    said = file.text(key) if file.holds(key) else None
     return said is not None and said.strip().lower() in DEFINITIONS
 
 
-def _diamond(file: h5py.File, entry: str) -> bool:
-    return has(file, f"{entry}/data/data") and _both(file, f"{entry}/data")
+def _diamond(file: Archive, entry: str) -> bool:
+    return file.holds(f"{entry}/data/data") and _both(file, f"{entry}/data")
 
 
-def _both(file: h5py.File, group: str) -> bool:
-    return has(file, f"{group}/x") and has(file, f"{group}/y")
+def _both(file: Archive, group: str) -> bool:
+    return file.holds(f"{group}/x") and file.holds(f"{group}/y")

@@ -28,24 +28,30 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
-from ptycho.files.npz import CHUNK_BYTES, Archive, Header, NpzError
-from ptycho.readers.scans.npz_arrays import reason
-from ptycho.readers.scans.raw_scan import PatternSource
+from ptycho.files.npz import CHUNK_BYTES, Header, NpzError, NpzFile
+from ptycho.readers.scans.archive import Archive, Patterns, describe_error
 
 
-class NpzPatterns:
-    """The patterns ``(J, H, W)`` in a member of an NPZ archive; a :class:`PatternSource`.
+class NpzPatterns(Patterns):
+    """The patterns ``(J, H, W)`` in a member of an NPZ archive.
 
     Args:
         path, header: the archive, and its member, of three axes.
         order: what the member's axes are, in NumPy's order: ``phw``, or ``hwp`` of older files.
         scratch: folder for a copy; None: the one for temporary files.
+        either: the order may be the other one; :meth:`order_for` tells.
     """
 
     def __init__(
-        self, path: str | Path, header: Header, order: str = "phw", scratch: Path | None = None
+        self,
+        path: str | Path,
+        header: Header,
+        order: str = "phw",
+        scratch: Path | None = None,
+        either: bool = False,
     ) -> None:
         self.path, self.dtype = Path(path), header.dtype.newbyteorder("=")
+        self.label, self._stored, self._either = f"{header.key} {header.shape}", header, either
         sizes = dict(zip(order, header.shape, strict=True))
         self.shape: tuple[int, int, int] = (sizes["p"], sizes["h"], sizes["w"])
         if header.fortran:
@@ -57,12 +63,24 @@ class NpzPatterns:
         self._array: FileArray | None = None
         self._sum: _Checksum | None = None
 
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        """Patterns ``(K, H, W)`` by a slice of step one or by integers.
+    @property
+    def counts(self) -> tuple[int, ...]:
+        return (self.shape[0], self.shape[2]) if self._either else (self.shape[0],)
 
-        Raises:
-            ConfigError: the file is damaged, or there is no room for a copy.
-        """
+    def order_for(self, count: int, file: Archive) -> Patterns:
+        """Patterns along the first axis or the last, whichever is as long as there are positions."""
+        first, _, last = self._stored.shape
+        if self._either and count not in (first, last):
+            file.complain(
+                f"{self.label} has {count} positions along neither its first axis nor its last; "
+                "leave out those patterns or positions that have no counterpart"
+            )
+        elif self._either and first == last:
+            file.warnings.append(f"{self.label} may lie (J, H, W) or (H, W, J): the first is taken")
+        turned = self._either and count == last != first
+        return NpzPatterns(self.path, self._stored, "hwp", self._scratch) if turned else self
+
+    def read(self, index: slice | np.ndarray) -> np.ndarray:
         try:
             array = self._array or self._open()
             index = _as_slice(index)
@@ -70,18 +88,20 @@ class NpzPatterns:
             if self._sum is not None and isinstance(index, slice):
                 self._sum.follow(index.indices(len(array))[0], found)
         except (NpzError, OSError) as error:
-            raise ConfigError(f"{self.path}: {self._header.key} cannot be read ({reason(error)})") from error
+            raise ConfigError(
+                f"{self.path}: {self._header.key} cannot be read ({describe_error(error)})"
+            ) from error
         if self._turned:
             found = found.swapaxes(1, 2)
         return np.ascontiguousarray(found, self.dtype)
 
-    def blocks(self) -> Iterator[np.ndarray]:
+    def samples(self) -> Iterator[np.ndarray]:
         """The numbers in the order of the file, block by block, whichever pattern they belong to.
 
         Raises:
             NpzError: the file is damaged.
         """
-        with Archive(self.path) as archive:
+        with NpzFile(self.path) as archive:
             yield from archive.rows(self._header)
 
     def close(self) -> None:
@@ -91,7 +111,7 @@ class NpzPatterns:
 
     def _open(self) -> FileArray:
         header = self._header
-        with Archive(self.path) as archive:
+        with NpzFile(self.path) as archive:
             if header.stored and not self._last:
                 start = archive.position(header)
                 self._file = self.path.open("rb")
@@ -101,7 +121,7 @@ class NpzPatterns:
                 self._array = self._copy(archive)
         return self._array
 
-    def _copy(self, archive: Archive) -> FileArray:
+    def _copy(self, archive: NpzFile) -> FileArray:
         """The patterns in a temporary file: ``(J, H, W)``, or B parts of each, ``(B·J, a, W)``."""
         header, pattern = self._header, self._header.shape[1:]
         rows = header.shape[0]
@@ -154,18 +174,3 @@ class _Checksum:
         self._sum, self._rows = zlib.crc32(found.data, self._sum), first + len(found)
         if self._rows == self._header.shape[0] and self._sum != self._header.info.CRC:
             raise NpzError("its checksum does not fit; the file is damaged, copy it anew")
-
-
-class Selected:
-    """Some patterns of a source, in an order of their own; a :class:`PatternSource`."""
-
-    def __init__(self, source: PatternSource, rows: np.ndarray) -> None:
-        self._source, self._rows = source, rows
-        self.shape: tuple[int, int, int] = (len(rows), *source.shape[1:])
-        self.dtype = source.dtype
-
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        return self._source.read(self._rows[index])
-
-    def close(self) -> None:
-        self._source.close()

@@ -18,81 +18,57 @@ keys, with lamps in place of positions: they are refused.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import h5py
-import numpy as np
-
-from ptycho.readers.scans.hdf5 import Hdf5File, has, opened
-from ptycho.readers.scans.hdf5_patterns import Hdf5Patterns, domain_of, patterns
-from ptycho.readers.scans.hdf5_scan import only, scan, table
-from ptycho.readers.scans.hdf5_values import energy_of, number, raw
-from ptycho.readers.scans.quantities import DISTANCE, PIXEL, WAVELENGTH
+from ptycho.readers.scans.archive import Archive, Patterns
+from ptycho.readers.scans.hdf5 import Hdf5Archive
+from ptycho.readers.scans.positions import Positions, make_scan, read_rows
+from ptycho.readers.scans.quantities import DISTANCE
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
+from ptycho.readers.scans.values import find_domain, read_energy, read_number, read_pitch, read_plain
 
 NAME = "ptylab"
 FOURIER = ("magnification", "NA", "Nled", "zled")
 TURNS = {4: "data.transpose=true", 2: "data.flip_rows=true", 1: "data.flip_cols=true"}
 
 
-def detect(file: h5py.File) -> bool:
-    return has(file, "ptychogram") and has(file, "encoder")
+def detect(file: Archive) -> bool:
+    return file.holds("ptychogram") and file.holds("encoder")
 
 
 def read(path: str | Path, options: ReadOptions) -> RawScan:
-    """A scan from such a file.
-
-    Raises:
-        ConfigError: one line with what is missing or does not fit.
-    """
-    only(path, NAME, options, "unit", "axes")
-    with opened(path, options.stated) as file:
-        lamps = [key for key in FOURIER if has(file.file, key)]
+    """A scan from such a file."""
+    options.refuse_unused(path, NAME, "unit", "axes")
+    with Hdf5Archive(path, options.stated) as file:
+        lamps = [key for key in FOURIER if file.holds(key)]
         if "zled" in lamps or len(lamps) > 1:
             file.complain(f"has {', '.join(lamps)}: Fourier ptychography, which is not read")
-        source = patterns(file, file.need("patterns", "ptychogram"))
-        key = file.need("positions", "encoder")
-        positions = None if key is None or source is None else table(file, key, options, source.shape[0])
-        if positions is not None and options.axes == "xy":
-            positions = positions[0][:, ::-1], positions[1]
-        if positions is not None:
-            order = "col, row" if options.axes == "xy" else "row, col"
-            file.notes.append(f"positions: encoder is ({order}), the probe's, in {positions[1]}")
+        source = file.patterns(file.need("patterns", "ptychogram"))
+        positions = _positions(file, options, source)
         _warn_of_turns(file)
-        return scan(file, NAME, source, positions, _values(file, source))
+        values = {
+            "domain": find_domain(file, source, "intensity"),
+            "zero_frequency": "centre",
+            "energy_eV": read_energy(file, "eV", (), ("wavelength",)),
+            "distance_m": read_number(file, DISTANCE, "m", "zo"),
+            "detector_pixel_m": read_pitch(file, "dxd"),
+        }
+        return make_scan(file, NAME, source, positions, values)
 
 
-def _warn_of_turns(file: Hdf5File) -> None:
+def _positions(file: Archive, options: ReadOptions, source: Patterns | None) -> Positions | None:
+    key = file.need("positions", "encoder")
+    found = None if key is None or source is None else read_rows(file, key, options, source.counts)
+    if found is None:
+        return None
+    turned = options.axes == "xy"
+    order = "col, row" if turned else "row, col"
+    file.notes.append(f"positions: encoder is ({order}), the probe's, in {found[1]}")
+    return (found[0][:, ::-1] if turned else found[0]), found[1]
+
+
+def _warn_of_turns(file: Archive) -> None:
     """Patterns are given as they are stored; PtyLab would turn them."""
-    found = raw(file, "orientation", "fiu")
-    code = 0 if found is None or found.size != 1 else int(found.item())
+    code = int(read_plain(file, "orientation") or 0)
     if 0 < code < 8:
         keys = " ".join(key for bit, key in TURNS.items() if code & bit)
         file.warnings.append(f"orientation is {code}: PtyLab turns the patterns; add {keys}")
-
-
-def _values(file: Hdf5File, source: Hdf5Patterns | None) -> dict[str, Any]:
-    return {
-        "domain": domain_of(file, source, "intensity"),
-        "zero_frequency": "centre",
-        "energy_eV": energy_of(number(file, WAVELENGTH, "m", "wavelength")),
-        "distance_m": number(file, DISTANCE, "m", "zo"),
-        "detector_pixel_m": pixels_at(file, "dxd"),
-    }
-
-
-def pixels_at(file: Hdf5File, key: str) -> tuple[float, float] | None:
-    """(row, col) of a key that holds one length, or both."""
-    if (stated := file.stated.get("detector_pixel_m")) is not None:
-        return stated, stated
-    found = raw(file, key, "fiu")
-    if found is not None and found.size > 2:
-        file.complain(
-            f"{key} has {found.size} values; must be one length, or (row, col); or set data.detector_pixel_m="
-        )
-        return None
-    size = number(file, PIXEL, "m", key)
-    if found is None or size is None:
-        return None
-    row, col = np.broadcast_to(found.astype(np.float64).ravel(), 2) * (size / float(np.median(found)))
-    return float(row), float(col)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
+from ptycho.config import ConfigError, check
 from ptycho.config.waves import wavelength_m
 
 DOMAINS = ("counts", "intensity", "amplitude")
@@ -121,6 +123,26 @@ class ReadOptions:
     positions_file: str | None = None
     patterns_file: str | None = None
     stated: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check(self.unit in (None, *UNITS), "data.unit", self.unit, f"one of {', '.join(UNITS)}")
+        check(self.axes in (None, "rc", "xy"), "data.position_axes", self.axes, "rc (row first) or xy")
+
+    def refuse_unused(self, path: str | Path, name: str, *used: str) -> None:
+        """Refuse what the format ``name`` has no use for, so that nothing is dropped in silence.
+
+        Args:
+            used: keys of ``OPTIONS``; axes are of use for a second file with positions, too.
+
+        Raises:
+            ConfigError: naming the option.
+        """
+        used = (*used, "axes") if self.positions_file and "positions_file" in used else used
+        for key, said in OPTIONS.items():
+            value = getattr(self, key)
+            if value and key not in used:
+                text = ", ".join(value) if key == "keys" else value
+                raise ConfigError(f"{path}: {said}={text}: the format {name} does not need it; leave it out")
 
 
 def detector_pitch_m(

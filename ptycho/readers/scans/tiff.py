@@ -14,7 +14,6 @@ increasing with the index of the object's array. Data that are not compressed ar
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,17 +25,30 @@ import tifffile
 from ptycho.config import ConfigError
 from ptycho.files.file_array import FileArray
 from ptycho.files.npz import MAX_EXPANSION, SMALL
-from ptycho.readers.scans.domain import told_domain
-from ptycho.readers.scans.npz_arrays import only, reason
-from ptycho.readers.scans.positions_table import read_table
+from ptycho.readers.scans.archive import Archive, Patterns, describe_error
+from ptycho.readers.scans.places import place_scan
 from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
+from ptycho.readers.scans.values import find_domain
 
 NAME = "tiff"
 SUFFIXES = (".tif", ".tiff")
 logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # it logs what is then raised, and is told once here
 
 
-def detect(path: Path) -> bool:
+class TiffArchive(Archive):
+    """A TIFF file, or a folder of such: patterns alone, under no key."""
+
+    kind = "TIFF"
+
+    def patterns(self, *keys: str | None) -> Patterns | None:
+        return TiffPatterns(tiff_files(self.path) if self.path.is_dir() else [self.path])
+
+
+def detect(file: Archive) -> bool:
+    return isinstance(file, TiffArchive)
+
+
+def is_tiff(path: Path) -> bool:
     """A folder with TIFF files in it, or a file that begins as one (classic or BigTIFF)."""
     if path.is_dir():
         return bool(tiff_files(path))
@@ -46,46 +58,21 @@ def detect(path: Path) -> bool:
 
 def tiff_files(folder: Path) -> list[Path]:
     """Its TIFF files, in the order of the numbers in their names."""
-    found = [path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.name[0] != "."]
-    return sorted(
-        found,
-        key=lambda path: [
-            (len(part), part) if part.isdigit() else (0, part)
-            for part in re.split(r"(\d+)", path.name.lower())
-        ],
-    )
+    found = {path.name: path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES}
+    return [found[name] for name in tifffile.natural_sorted(found) if not name.startswith(".")]
 
 
 def read(path: str | Path, options: ReadOptions) -> RawScan:
-    """A scan from a folder of TIFFs or a stack, and a table.
-
-    Raises:
-        ConfigError: one line with the file at fault, or the option that is missing.
-    """
-    path = Path(path)
-    only(path, NAME, options, "unit", "axes", "positions_file")
+    """A scan from a folder of TIFFs or a stack, and a table, or another file with positions."""
+    options.refuse_unused(path, NAME, "unit", "positions_file")
     if options.positions_file is None:
         raise ConfigError(
             f"{path}: TIFF files have no positions; add data.positions_file=, a table (CSV, TXT, NPY)"
         )
-    table = read_table(options.positions_file, options.unit, options.axes)
-    patterns = TiffPatterns(tiff_files(path) if path.is_dir() else [path])
-    count = len(table.positions)
-    if patterns.shape[0] != count:
-        raise ConfigError(
-            f"{path}: holds {patterns.shape[0]} patterns, and {options.positions_file} {count} positions; "
-            "leave out those that have no counterpart"
-        )
-    domain, reason = told_domain(patterns.dtype, patterns.blocks())
-    return RawScan(
-        format=NAME,
-        patterns=patterns,
-        domain=domain,
-        zero_frequency=None,
-        positions=table.positions,
-        unit=table.unit,
-        notes=(f"{domain or 'domain unknown'}: {reason}", *table.notes),
-    )
+    with TiffArchive(path, options.stated) as file:
+        source = file.patterns()
+        values = {"domain": find_domain(file, source), "zero_frequency": None}
+        return place_scan(file, NAME, options, source, values, lambda: None)
 
 
 @dataclass(frozen=True)
@@ -99,8 +86,8 @@ class Series:
     start: int | None
 
 
-class TiffPatterns:
-    """Patterns ``(J, H, W)`` in TIFF files; a :class:`~ptycho.readers.scans.raw_scan.PatternSource`.
+class TiffPatterns(Patterns):
+    """Patterns ``(J, H, W)`` in TIFF files.
 
     Args:
         files: at least one, each with patterns of the same shape and dtype.
@@ -119,16 +106,11 @@ class TiffPatterns:
                     f"{first.shape[1:]} of {first.dtype}; leave out what belongs to another scan"
                 )
         self._ends = np.cumsum([series.shape[0] for series in self._series])
-        self.shape: tuple[int, int, int] = (int(self._ends[-1]), *first.shape[1:])
+        self.label, self.shape = "TIFF", (int(self._ends[-1]), *first.shape[1:])
         self.dtype = first.dtype.newbyteorder("=")
         self._open: tuple[Path, tifffile.TiffFile] | None = None
 
     def read(self, index: slice | np.ndarray) -> np.ndarray:
-        """Patterns ``(K, H, W)`` by a slice of step one or by integers.
-
-        Raises:
-            ConfigError: a file is damaged.
-        """
         wanted = np.arange(self.shape[0])[index]
         found = np.empty((len(wanted), *self.shape[1:]), self.dtype)
         where = np.searchsorted(self._ends, wanted, side="right")
@@ -138,7 +120,7 @@ class TiffPatterns:
             found[mine] = self._pages(series, wanted[mine] - (self._ends[k] - series.shape[0]))
         return found
 
-    def blocks(self) -> Iterator[np.ndarray]:
+    def samples(self) -> Iterator[np.ndarray]:
         for k in range(self.shape[0]):
             yield self.read(slice(k, k + 1))
 
@@ -209,6 +191,6 @@ def _series(path: Path, number: int, series: Any, order: Any, size: int) -> Seri
 
 
 def _damaged(path: Path, error: Exception) -> ConfigError:
-    text = reason(error)
+    text = describe_error(error)
     remedy = "pip install imagecodecs" if "imagecodecs" in text else "copy it anew"
     return ConfigError(f"{path}: cannot be read ({text}); {remedy}")

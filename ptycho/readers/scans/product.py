@@ -1,4 +1,4 @@
-"""The product of ptychodus (AdvancedPhotonSource/ptychodus) in HDF5: positions, probe and object.
+"""The product of ptychodus (AdvancedPhotonSource/ptychodus), HDF5 or NPZ: positions, probe and object.
 
 =================================== ================================ =========================================
 ``probe_position_indexes``          (n,) integers                    number of the pattern
@@ -28,33 +28,43 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import h5py
 import numpy as np
 
-from ptycho.readers.scans.hdf5 import Hdf5File, has
-from ptycho.readers.scans.hdf5_scan import layer_of, lengths, modes_of
-from ptycho.readers.scans.hdf5_values import array, image, number, pair, plain
-from ptycho.readers.scans.quantities import DISTANCE, ENERGY, OBJECT_PIXEL, PIXEL
+from ptycho.readers.scans.archive import Archive
+from ptycho.readers.scans.positions import read_columns
+from ptycho.readers.scans.quantities import DISTANCE, OBJECT_PIXEL, PIXEL
 from ptycho.readers.scans.raw_scan import ReadOptions
+from ptycho.readers.scans.values import (
+    read_array,
+    read_energy,
+    read_number,
+    read_object,
+    read_pair,
+    read_plain,
+    read_probe,
+)
 
 X, Y, INDEXES = "probe_position_x_m", "probe_position_y_m", "probe_position_indexes"
-ENERGY_KEYS = ("@photon_energy_eV", "photon_energy_eV", "@probe_energy_eV", "probe_energy_eV")
+ENERGIES = ("@photon_energy_eV", "photon_energy_eV", "@probe_energy_eV", "probe_energy_eV")
 PITCH, SIDE = ("@detector_pixel_height_m", "@detector_pixel_width_m"), "@detector_side_px"
-DISTANCE_KEYS = ("@detector_object_distance_m", "detector_object_distance_m")
+DISTANCES = ("@detector_object_distance_m", "detector_object_distance_m")
+WEIGHTS = ("opr_weights", "probe@opr_weights")
 
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """Positions ``(n, 2)``, (row, col), of the patterns ``indexes``, and what else a scan takes.
+    """Positions ``(n, 2)``, (row, col), of the patterns with some ``numbers``, and what else a scan takes.
 
     Attributes:
+        numbers: ``(n,)``; None: the patterns have the order of the positions.
+        values: attributes of a :class:`~ptycho.readers.scans.raw_scan.RawScan`.
         side: pixels of the detector that the pattern spans whose object pixel positions in ``px`` are counted
             in; None: all.
     """
 
     positions: np.ndarray
     unit: str
-    indexes: np.ndarray | None = None
+    numbers: np.ndarray | None = None
     values: dict[str, Any] = field(default_factory=dict)
     side: int | None = None
 
@@ -65,80 +75,55 @@ class Product:
         return self.positions * (np.array(shape) / self.side)
 
 
-def has_positions(file: h5py.File) -> bool:
+def has_positions(file: Archive) -> bool:
     """A product, or the second file of a pair."""
-    return has(file, X) and has(file, Y)
+    return file.holds(X) and file.holds(Y)
 
 
-def has_energy(file: h5py.File) -> bool:
+def has_energy(file: Archive) -> bool:
     """Beside positions, the sign of a product."""
-    return any(key.removeprefix("@") in file.attrs for key in ENERGY_KEYS)
+    return any(file.holds(key) for key in ENERGIES if key.startswith("@"))
 
 
-def read_product(file: Hdf5File, options: ReadOptions) -> Product | None:
+def read_product(file: Archive, options: ReadOptions) -> Product | None:
     """What is in a product; None if it has no usable positions, which is a problem of the file."""
-    x, y = lengths(file, X, options, "m"), lengths(file, Y, options, "m")
-    for key, found in ((X, x), (Y, y)):
-        if found is None and not file.problems:
-            file.need("positions", key)
-    if x is None or y is None:
+    found = read_columns(file, (Y, X), options, None) if file.require(Y, X) else None
+    if found is None:
         return None
-    if x[0].size != y[0].size:
-        file.complain(f"{X} has {x[0].size} and {Y} {y[0].size} positions")
-        return None
-    positions = np.stack([y[0].ravel(), x[0].ravel()], axis=1)
-    file.notes.append(f"positions: row is {Y}, col is {X}, the probe's, in {x[1]}")
+    side = read_plain(file, SIDE)
+    numbers = read_indexes(file, INDEXES, len(found[0]))
     return Product(
-        positions, x[1], indexes_of(file, INDEXES, len(positions)), _values(file, x[1]), _side(file)
+        *found, numbers, _values(file, found[1]), None if side is None or side < 1 else round(side)
     )
 
 
-def indexes_of(file: Hdf5File, key: str, count: int) -> np.ndarray | None:
-    """``(count,)`` numbers of patterns; None: there are none, or they are a problem."""
-    found = array(file, key)
+def read_indexes(file: Archive, key: str, count: int) -> np.ndarray | None:
+    """``(count,)`` numbers of patterns, int64; None: there are none, or they are a problem."""
+    found = read_array(file, key, needed=True)
     if found is None:
         return None
     whole = found.ravel().astype(np.int64)
     if len(whole) != count or not np.array_equal(whole, found.ravel()):
-        file.complain(f"{key} has shape {found.shape}; must be ({count},) integers, one for each position")
+        file.complain(f"{key} has shape {found.shape} of {found.dtype}; must be ({count},) whole numbers")
         return None
     return whole
 
 
-def _side(file: Hdf5File) -> int | None:
-    side = plain(file, SIDE)
-    return None if side is None or side < 1 else round(side)
-
-
-def _values(file: Hdf5File, unit: str) -> dict[str, Any]:
-    angle = plain(file, "@tomography_angle_deg", "tomography_angle_deg")
+def _values(file: Archive, unit: str) -> dict[str, Any]:
+    angle = read_plain(file, "@tomography_angle_deg", "tomography_angle_deg")
     if angle is not None:
         file.notes.append(f"tomography angle {angle:g} degrees")
-    centre = plain(file, "object@center_y_m"), plain(file, "object@center_x_m")
+    centre = read_plain(file, "object@center_y_m"), read_plain(file, "object@center_x_m")
     found: dict[str, Any] = {
-        "energy_eV": number(file, ENERGY, "eV", *ENERGY_KEYS),
-        "distance_m": number(file, DISTANCE, "m", *DISTANCE_KEYS),
-        "probe": _probe(file),
-        "object": layer_of(file, "object", image(file, "object")),
+        "energy_eV": read_energy(file, "eV", ENERGIES),
+        "distance_m": read_number(file, DISTANCE, "m", *DISTANCES),
+        "probe": read_probe(file, "probe", WEIGHTS),
+        "object": read_object(file, "object"),
         "object_centre_m": None if None in centre else centre,
-        "detector_pixel_m": pair(file, PIXEL, "m", *PITCH),
+        "detector_pixel_m": read_pair(file, PIXEL, "m", *PITCH),
     }
     if unit != "px":  # else the pixel is the unit, and one "metre" wide
         for name in ("probe", "object"):
             keys = f"{name}@pixel_height_m", f"{name}@pixel_width_m"
-            found[f"{name}_pixel_m"] = pair(file, OBJECT_PIXEL, "m", *keys)
+            found[f"{name}_pixel_m"] = read_pair(file, OBJECT_PIXEL, "m", *keys)
     return {key: value for key, value in found.items() if value is not None}
-
-
-def _probe(file: Hdf5File) -> np.ndarray | None:
-    """Modes ``(K, h, w)``; coherent modes are summed with their mean weights over the scan."""
-    probe = image(file, "probe")
-    if probe is None or probe.ndim != 4 or len(probe) == 1:
-        return modes_of(file, "probe", probe)
-    key = next((key for key in ("opr_weights", "probe@opr_weights") if array(file, key) is not None), None)
-    weights = None if key is None else array(file, key)
-    if weights is None or weights.shape[-1:] != probe.shape[:1]:
-        return modes_of(file, "probe", probe)
-    mean = weights.reshape(-1, len(probe)).mean(axis=0)
-    file.warnings.append(f"probe {probe.shape}: its coherent modes are summed with the mean of {key}")
-    return np.tensordot(mean, probe, axes=1).astype(np.complex64)
