@@ -119,9 +119,12 @@ class Dataset:
 
     def under(self, beam: Beam) -> Dataset:
         """The same patterns under another beam, in groups of the same size."""
-        exact = self.exact or beam.between_pixels
-        seen = replace(self, beam=beam, exact=exact, stated_tiling=self.tiling)
-        return seen if beam.positions is self.positions else seen.regrouped(self.group_size)
+        known = {"beam": beam, "exact": self.exact or beam.between_pixels, "stated_tiling": self.tiling}
+        if beam.positions is self.positions:
+            return replace(self, **known)
+        groups = grouped(beam.positions, self.image, self.group_size, self.tiles)
+        side = smallest_region(beam.positions, groups, self.N)
+        return replace(self, **known, groups=groups, region_size=side, neighbours=None)
 
     def under_probe(self, modes: np.ndarray) -> Dataset:
         """The same patterns under modes ``(K, N, N)`` of any scale, with the power that the probe has."""

@@ -2,6 +2,7 @@
 
 import json
 import runpy
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -105,13 +106,14 @@ def test_pixels_that_were_not_measured_count_for_nothing(arrays):
 def test_another_method_gets_its_settings_and_is_judged_alike(arrays, monkeypatch):
     """LSQ-ML, with a stand-in for pty-chi's process: a flat object under the beam that it was given."""
     from ptycho.iterative import lsqml
+    from ptycho.scan.coverage import covered_part
 
     asked = []
 
     def stand_in(data, settings, seed, advance, scratch):
         asked.append((settings.epochs, settings.modes, settings.positions, seed, len(data.positions)))
-        flat = np.ones((data.object_size,) * 2, np.complex64)
-        return lsqml.LsqmlResult(flat, data.modes, data.positions, 1.0, np.array([0.5]), "0")
+        flat = covered_part(np.ones((data.object_size,) * 2, np.complex64), data)
+        return lsqml.LsqmlResult(replace(flat, seconds=1.0, program="pty-chi 0"), np.array([0.5]))
 
     monkeypatch.setattr("ptycho.api.reconstruction.available", lambda python: None)
     monkeypatch.setattr(lsqml, "reconstruct", stand_in)

@@ -59,11 +59,12 @@ def patterns(probe, offsets, region_size):
     """Amplitudes ``(B, C, N, N)`` of an object; of none, rounding would decide phases in the dark."""
     objects = np.broadcast_to(smooth_object(region_size), (len(offsets), region_size, region_size))
     positions = offsets + (region_size - probe.shape[-1]) / 2
-    waves = (objects, np.complex64), (positions, np.float32), (probe, np.complex64)
+    modes = probe.reshape(-1, *probe.shape[-2:])
+    waves = (objects, np.complex64), (positions, np.float32), (modes, np.complex64)
     return physics.diffract(*(tf.constant(values.astype(kind)) for values, kind in waves)).numpy()
 
 
-def inputs(rng, probe_shape=(N, N), masked=False, group_size=C):
+def inputs(rng, probe_shape=(1, N, N), masked=False, group_size=C):
     axis = np.arange(N) - N // 2
     disk = np.exp(-(axis[:, None] ** 2 + axis**2) / 30 + 0.02j * axis[:, None] * axis)
     probe = 8 * disk * np.exp(1j * rng.uniform(size=(*probe_shape[:-2], 1, 1)))
@@ -135,7 +136,7 @@ def example(stored, d, count=B):
 
 
 def original(stored, d, x, offsets, probe):
-    return trained_generator(stored, d).call(x, offsets, tf.constant(probe)).numpy()
+    return trained_generator(stored, d).call(x, offsets, tf.constant(probe[None])).numpy()
 
 
 TOLERANCES = {"float32": 1e-5, "float16": 2e-3, "int8-weights": 5e-2}

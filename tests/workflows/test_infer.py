@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 from helpers.cli import INFER, files, fresh
-from test_readers import N, published, spot
+from helpers.published import N, published, spot
 
 from ptycho.config import ConfigError, ZonePlateProbe
 from ptycho.readers import load_dataset

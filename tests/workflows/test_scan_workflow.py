@@ -74,22 +74,22 @@ def test_no_pattern_is_both_fitted_and_kept_out(scan, tmp_path):
     from ptycho.config import ScanRunConfig
     from ptycho.config.data import DataConfig
     from ptycho.config.sections import SolverConfig
+    from ptycho.methods.prepared import Surroundings, prepare
     from ptycho.preparation.prepare import understand
     from ptycho.readers.scans.table import opened
-    from ptycho.run.folder import RunFolder
-    from workflows.scan import prepared
 
     data_of_file = DataConfig(file=str(scan), domain="amplitude")
     config = ScanRunConfig(data=data_of_file, group_size=3, nepochs=1, solver=SolverConfig(steps=0))
     understood = understand(opened(config.data), config.data)
-    each = prepared("scan", understood, config, RunFolder(tmp_path / "run"))
-    fitted, kept_out = ({tuple(position) for position in part.positions} for part in (each.data, each.free))
+    each = prepare("scan", understood, config, Surroundings(tmp_path))
+    data, free = each.fitted(each.whole.beam), each.left_out(each.whole.beam)
+    fitted, kept_out = ({tuple(position) for position in part.positions} for part in (data, free))
     count = len(each.whole.positions)
     assert len(kept_out) == round(0.05 * count) > 3
     assert not fitted & kept_out and len(fitted | kept_out) == count
     assert sorted([*each.kept, *each.out]) == list(range(count))
-    np.testing.assert_array_equal(each.whole.positions[each.out], each.free.positions)
-    assert each.data.group_size == 3 and each.free.group_size == 1
+    np.testing.assert_array_equal(each.whole.positions[each.out], free.positions)
+    assert data.group_size == 3 and free.group_size == 1
 
 
 def test_a_run_judges_itself_without_the_truth(finished):

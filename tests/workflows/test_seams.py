@@ -15,7 +15,6 @@ import workflows.scan
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.sections import StitchConfig
-from ptycho.methods.assessment import Recon
 from ptycho.portable.network import portable
 from ptycho.portable.table import FORMATS
 from ptycho.preparation.geometry import object_pixel, positions_in_pixels
@@ -25,6 +24,7 @@ from ptycho.readers.scans.raw_scan import RawScan
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
+from ptycho.scan.beam import Beam
 from ptycho.scan.coverage import covered
 from ptycho.scan.reconstruction import Reconstruction
 from workflows.export_model import ExportModelConfig, described
@@ -46,26 +46,24 @@ class StandIns:
     """
 
     def __init__(self, patch, network=1.0):
-        self.network, self.starts, self.trained_on = (
-            network,
-            [],
-            None,
-        )  # the network: times what it begins with
-        patch.setattr(workflows.scan, "solve_first", self.begin)
-        patch.setattr(workflows.scan, "continue_from", self.refine)
+        self.network = network  # times what it begins with
+        self.starts, self.trained_on = [], None
+        patch.setattr(workflows.scan.solver, "reconstruct", self.begin)
+        patch.setattr(workflows.scan.solver, "continue_from", self.refine)
+        patch.setattr(workflows.scan, "half_scans", lambda *arguments: None)
         patch.setattr(workflows.scan, "trained", self.train)
-        patch.setattr(workflows.scan, "chosen", lambda fits: "refined")
+        patch.setattr(workflows.scan, "choose", lambda fits: "refined")
         patch.setattr(LoadedModel, "step_for", lambda _, view: self.step(view.region_size))
 
     def begin(self, each, *_):
-        data, free = under_another_beam(each.data, 1), under_another_beam(each.free, 1)
-        row, col = np.mgrid[: data.object_size, : data.object_size]
-        self.begun = recon_of(data, free, (1 + 0.3 * np.sin(row / 3) + 0.2j * np.cos(col / 5))[None])
-        return replace(each, data=data, free=free, solved=self.begun)
+        row, col = np.mgrid[: each.whole.object_size, : each.whole.object_size]
+        image = 1 + 0.3 * np.sin(row / 3) + 0.2j * np.cos(col / 5)
+        self.each = each
+        self.begun = made_of(image[None], each, another_beam(each.whole.beam, 1))
+        return self.begun, None
 
-    def refine(self, start, *_):
-        data, free = under_another_beam(start.data, 2), under_another_beam(start.free, 2)
-        self.refined = recon_of(data, free, 2j * start.object.objects)
+    def refine(self, start, each, *_):
+        self.refined = made_of(2j * start.objects, each, another_beam(start.beam, 2))
         return self.refined
 
     def step(self, side):
@@ -84,22 +82,18 @@ class Trained(Exception):
     """No training is wanted."""
 
 
-def under_another_beam(data, k):
+def another_beam(beam, k):
     """Another probe, positions and flux, each pattern's own."""
-    count = len(data.positions)
-    moves = k * 0.1 * np.stack([np.sin(data.positions[:, 1]), np.cos(data.positions[:, 0])], axis=1)
-    flux = 1 + 0.02 * k * np.sin(np.arange(count) + data.positions[:, 0])
-    turn = np.exp(0.1j * k * np.arange(data.N))
-    return replace(
-        data.under(data.modes * turn),
-        positions=(data.positions + moves).astype(np.float32),
-        region_size=data.region_size + 2,
-        flux=flux.astype(np.float32),
-    )
+    rows, cols = beam.positions.T
+    moves = k * 0.1 * np.stack([np.sin(cols), np.cos(rows)], axis=1)
+    flux = 1 + 0.02 * k * np.sin(np.arange(len(rows)) + rows)
+    turn = np.exp(0.1j * k * np.arange(beam.N))
+    probe = (beam.probe * turn).astype(np.complex64)
+    return Beam(probe, (beam.positions + moves).astype(np.float32), flux.astype(np.float32))
 
 
-def recon_of(data, free, objects):
-    return Recon(Reconstruction(objects.astype(np.complex64), covered(data)), data, free, 0.5)
+def made_of(objects, each, beam):
+    return Reconstruction(objects.astype(np.complex64), covered(each.fitted(beam)), beam, seconds=0.5)
 
 
 # ---- one run
@@ -139,8 +133,8 @@ def run(files, tmp_path_factory):
 def test_a_network_for_many_scans_begins_with_the_solvers_object(run):
     """Each group with its own part of it, zero where a region reaches out of the object."""
     found, _, _ = run
-    data, R = found.begun.data, found.begun.data.region_size
-    object_ = found.begun.object.objects[0]
+    data = found.each.fitted(found.begun.beam)
+    object_, R = found.begun.object, data.region_size
     assert data.n_groups > 0 and object_.any()
     for g in range(data.n_groups):
         expected = np.zeros((R, R), complex)
@@ -162,16 +156,11 @@ def stored(folder, name):
 def test_the_beam_that_is_stored_with_an_object_is_its_own(run, name):
     """The network works under the beam that the solver found."""
     found, folder, metrics = run
-    recon = found.refined if name == "refined" else found.begun
-    beam = stored(folder, name)
-    np.testing.assert_array_equal(beam["probe"], recon.data.modes)
-    parts = (recon.data, recon.free)
-    places = np.concatenate([part.positions for part in parts])
-    flux = np.concatenate([part.flux for part in parts])
-    for k, place in enumerate(beam["positions"]):
-        (own,) = np.flatnonzero((places == place).all(axis=1))
-        assert beam["flux"][k] == flux[own]
-    assert len(beam["flux"]) == len(places) and np.ptp(flux) > 0.01
+    own = (found.refined if name == "refined" else found.begun).beam
+    beam, flux = stored(folder, name), own.flux
+    for key, value in own.arrays().items():
+        np.testing.assert_array_equal(beam[key], value)
+    assert len(beam["flux"]) == 40 and np.ptp(flux) > 0.01
     assert metrics[name]["beam"]["flux_rms"] == pytest.approx(np.std(flux.astype(float) ** 2), rel=1e-6)
     assert metrics[name]["beam"]["moved_px"] == pytest.approx(0.07 * (3 if name == "refined" else 1), rel=0.3)
 
@@ -184,7 +173,7 @@ def test_the_product_holds_the_last_object_under_its_own_beam(run):
         pixel = file["object"].attrs.get("pixel_height_m") or file["probe"].attrs.get("pixel_height_m")
         places = np.stack([file[f"probe_position_{axis}_m"][()] for axis in "yx"], axis=1) / pixel
     np.testing.assert_array_equal(probe.reshape(beam["probe"].shape), beam["probe"])
-    np.testing.assert_array_equal(object_.squeeze(), found.refined.object.objects[0])
+    np.testing.assert_array_equal(object_.squeeze(), found.refined.object)
     steps = np.diff(beam["positions"].astype(float), axis=0)
     np.testing.assert_allclose(np.diff(places, axis=0), steps, atol=1e-4)
 
