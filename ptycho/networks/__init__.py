@@ -15,7 +15,6 @@ import keras
 from ptycho.config import NetworkConfig, UnrolledModel
 from ptycho.networks.baseline import PtychoNN
 from ptycho.networks.geometry import Geometry
-from ptycho.networks.losses import LOSSES
 from ptycho.networks.pinn import PtychoPINN
 from ptycho.networks.unet import UNet
 from ptycho.networks.unrolled import Unrolled
@@ -37,7 +36,7 @@ def generator_mover(config: NetworkConfig, geometry: Geometry) -> PatchMover:
 
 def build_pinn(config: NetworkConfig, geometry: Geometry) -> PtychoPINN:
     """The PINN that ``config`` names, with initial weights."""
-    mover, generator = patch_mover(config), GENERATORS[config.model.KIND]
+    mover, generator = patch_mover(config), GENERATORS[config.model.kind]
     pinn = PtychoPINN(
         generator=generator(
             settings=config.model,
@@ -47,7 +46,7 @@ def build_pinn(config: NetworkConfig, geometry: Geometry) -> PtychoPINN:
             name="generator",
         ),
         geometry=geometry,
-        weights={key: getattr(config, key) for key in LOSSES},
+        weights=config.loss_weights,
         mover=mover,
         name="pinn",
     )

@@ -24,11 +24,11 @@ PADDING = 4  # the zone-plate wave is computed on a window this many times wider
 
 def make_probe(config: ProbeConfig, N: int) -> np.ndarray:
     """The probe that ``config`` describes, masked if asked for, scaled to a maximum amplitude of one."""
-    if config.KIND not in PROBES:
+    if config.kind not in PROBES:
         raise ConfigError(
-            f"probe={config.KIND}: only a measured scan has it; must be one of {', '.join(PROBES)}"
+            f"probe={config.kind}: only a measured scan has it; must be one of {', '.join(PROBES)}"
         )
-    probe = masked(PROBES[config.KIND](config, N), config)
+    probe = masked(PROBES[config.kind](config, N), config)
     peak = np.abs(probe).max()
     if not peak > 0:
         raise ConfigError("probe: zero everywhere; the probe must carry energy inside its mask")

@@ -45,7 +45,7 @@ def stored(folder, config=None, text=None):
     return folder
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.probe.KIND)
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.probe.kind)
 def test_a_configuration_survives_its_file(tmp_path, config):
     assert read_config(stored(tmp_path, config)) == config
     assert from_mapping(to_mapping(config)) == config

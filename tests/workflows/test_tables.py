@@ -37,7 +37,7 @@ def test_a_group_of_the_configuration_is_a_table_of_the_library(group):
 
 def test_kinds_are_those_that_their_sections_call_themselves():
     for named in (config.GENERATORS, config.PROBES, config.MEASURED_PROBES, config.OBJECTS):
-        assert [section.KIND for section in named.values()] == [*named]
+        assert [section.kind for section in named.values()] == [*named]
 
 
 def test_competitors_are_the_models_of_a_run():
