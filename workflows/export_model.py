@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from ptycho.config import MODELS, ConfigError, NetworkConfig, ScanRunConfig, check
+from ptycho.config import MODELS, ConfigError, NetworkConfig, RunConfig, ScanRunConfig, check
 from ptycho.config.backend import require_tensorflow
 from ptycho.config.messages import show
 from ptycho.config.network_config import LARGEST_BATCH
@@ -180,6 +180,7 @@ def described(config: ExportModelConfig, stored: StoredNetwork, form: Format) ->
     support = config.support or (N if exact else setup.support)
     check(support % 2 == 0 and support <= N, "support", support, f"even, and at most N={N}")
     check(not exact or support == N, "support", support, f"{N} with exact=true: a moved probe fills it")
+    by_baseline = stored.name == "baseline"
     return Description(
         name=stored.name,
         kind=settings.model.kind if stored.name == "pinn" else stored.name,
@@ -192,7 +193,9 @@ def described(config: ExportModelConfig, stored: StoredNetwork, form: Format) ->
         support=support,
         exact=exact,
         precision=config.precision,
-        patterns_per_group=settings.baseline.patterns_per_group if stored.name == "baseline" else None,
+        patterns_per_group=settings.baseline.patterns_per_group
+        if isinstance(settings, RunConfig) and by_baseline
+        else None,
         transmission=setup.transmission,
         probe=setup.probe,
         weights_sha256=stored.sha256,

@@ -8,7 +8,7 @@ nor TensorFlow, so that a mistake is answered before anything heavy loads.
 
 from ptycho.config.errors import ConfigError, check
 from ptycho.config.imperfections import Imperfections
-from ptycho.config.network_config import NetworkConfig
+from ptycho.config.network_config import NetworkConfig, TrainedConfig
 from ptycho.config.pretrain_config import PretrainConfig
 from ptycho.config.run_config import RunConfig
 from ptycho.config.scan_run_config import ScanRunConfig
@@ -20,7 +20,9 @@ from ptycho.config.sections import (
     OBJECTS,
     PROBES,
     SCAN_MODELS,
+    AdamConfig,
     BaselineConfig,
+    EpochsConfig,
     FileProbe,
     GeneratorConfig,
     IdealDiskProbe,
@@ -30,6 +32,7 @@ from ptycho.config.sections import (
     ProbeConfig,
     RunProbe,
     ScanConfig,
+    Shape,
     StitchConfig,
     TrainConfig,
     UNetModel,
@@ -46,8 +49,10 @@ __all__ = [
     "OBJECTS",
     "PROBES",
     "SCAN_MODELS",
+    "AdamConfig",
     "BaselineConfig",
     "ConfigError",
+    "EpochsConfig",
     "FileProbe",
     "GeneratorConfig",
     "IdealDiskProbe",
@@ -62,8 +67,10 @@ __all__ = [
     "RunProbe",
     "ScanConfig",
     "ScanRunConfig",
+    "Shape",
     "StitchConfig",
     "TrainConfig",
+    "TrainedConfig",
     "UNetModel",
     "UnrolledModel",
     "XlaConfig",

@@ -8,7 +8,7 @@ from typing import Literal
 
 from ptycho.config.errors import ConfigError, check
 from ptycho.config.messages import bounds_of
-from ptycho.config.schema import Even, Flag, Integer, Number, Text, Texts, key, settings
+from ptycho.config.schema import Even, Flag, Integer, Number, Sign, Text, Texts, key, settings
 from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
 
 SMALLEST_N, LARGEST_N = 16, 2048  # sides of a pattern
@@ -35,7 +35,7 @@ class KeyMap:
 
     def stated(self) -> dict[str, str]:
         """Those that are set."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}  # type: ignore[arg-type]
+        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
 
 
 @settings("data")
@@ -70,7 +70,7 @@ class DataConfig:
     position_axes: Literal["rc", "xy"] | None = key(
         None, "xy: exchange the columns of the positions; rc: leave them"
     )
-    position_sign: Literal[1, -1] = key(1, "-1: the positions are those of the sample, not of the probe")
+    position_sign: Sign = key(1, "-1: the positions are those of the sample, not of the probe")
     rotation_deg: Number = key(
         0.0,
         "turns the positions to the detector's axes, from down (rows) to the right (columns)",

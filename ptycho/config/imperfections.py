@@ -92,7 +92,7 @@ class Imperfections:
     @property
     def changed(self) -> dict[str, Any]:
         """The settings that differ from the default, which is perfection."""
-        plain = asdict(Imperfections())  # type: ignore[call-overload]
+        plain = asdict(Imperfections())
         own = {name: getattr(self, name) for name in plain}
         return {name: value for name, value in own.items() if value != plain[name]}
 

@@ -70,7 +70,7 @@ def to_dataclass(cls: type[Section], values: Any) -> Section:
 
 def to_mapping(config: NetworkConfig) -> dict[str, Any]:
     """The configuration as plain values that YAML and JSON hold; :func:`from_mapping` reads them back."""
-    values: dict[str, Any] = _listed(asdict(config))  # type: ignore[call-overload]
+    values: dict[str, Any] = _listed(asdict(config))
     return values
 
 

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong, as one line: the key as it is written on the command line, the value, what is allowed."""
+"""What pydantic finds wrong, as one line: the key as on the command line, the value, what is allowed."""
 
 from __future__ import annotations
 
@@ -177,8 +177,8 @@ def unknown_key(cls: type, name: str, value: str) -> str:
     place = f"{prefix}." if owners and prefix else ""
     known = sorted({other for owner in (owners or {"": cls}).values() for other in fields_of(owner)})
     close = difflib.get_close_matches(last, known, n=1)
-    hint = f"did you mean {place}{close[0]}?" if close else f"known are {', '.join(known)}"
-    return f"{'.'.join(filter(None, [prefix, last]))}={value}: unknown key; {hint}"
+    advice = f"did you mean {place}{close[0]}?" if close else f"known are {', '.join(known)}"
+    return f"{'.'.join(filter(None, [prefix, last]))}={value}: unknown key; {advice}"
 
 
 def one_line(text: str) -> str:

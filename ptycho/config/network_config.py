@@ -10,6 +10,7 @@ from ptycho.config.sections import (
     MODELS,
     AdamConfig,
     BaselineConfig,
+    EpochsConfig,
     GeneratorConfig,
     IdealDiskProbe,
     ProbeConfig,
@@ -66,6 +67,7 @@ class TrainedConfig(NetworkConfig):
     nll_weight: Number = key(0.0, "loss: Poisson deviance of the counts", ge=0)
     realspace_weight: Number = key(0.0, "loss: total variation of the complex object", ge=0)
     models: tuple[str, ...] = MODELS
+    train: EpochsConfig = key(EpochsConfig(), "how they are trained")
     probe: ProbeConfig = key(IdealDiskProbe(), "what lights the sample", discriminator="kind")
 
     def __post_init__(self) -> None:

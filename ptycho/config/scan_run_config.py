@@ -85,7 +85,7 @@ class ScanRunConfig(TrainedConfig):
         self._fill_in()
         super().__post_init__()
         if self.run is None and self.networks:
-            check(self.nepochs >= 1, "nepochs", self.nepochs, "an integer from 1 to 1000000")
+            check(bool(self.nepochs), "nepochs", self.nepochs, "an integer from 1 to 1000000")
         if self.run in (None, PRETRAINED) and isinstance(self.probe, RunProbe):
             raise ConfigError("probe=run: is that of the run which run=… names; set run, or another probe")
         if self.nepochs:

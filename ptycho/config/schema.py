@@ -86,6 +86,10 @@ def _even(value: int) -> bool:
     return value % 2 == 0
 
 
+def _sign(value: int) -> bool:
+    return value in (1, -1)
+
+
 def _power_of_two(value: int) -> bool:
     return value > 0 and value & (value - 1) == 0
 
@@ -93,6 +97,7 @@ def _power_of_two(value: int) -> bool:
 Integer = Annotated[int, BeforeValidator(_plain), Strict(), Word("an integer")]
 Even = Annotated[Integer, Predicate(_even), Word("an even integer")]
 PowerOfTwo = Annotated[Integer, Predicate(_power_of_two), Word("a power of two")]
+Sign = Annotated[Integer, Predicate(_sign), Word("1 or -1")]
 Number = Annotated[float, BeforeValidator(_number), Strict(), Word("a finite number")]
 Flag = Annotated[bool, Strict(), Word("true or false")]
 Text = Annotated[str, Strict(), Word("a text")]
@@ -113,7 +118,7 @@ def key(default: Any, text: str, *, unit: str = "", allowed: str = "", **bounds:
         allowed: what a message says must be, where type and bounds do not say it.
         bounds: ``ge``, ``gt``, ``le``, ``lt``, ``min_length``, and ``discriminator``.
     """
-    extra = {"unit": unit, "allowed": allowed}
+    extra: Any = {"unit": unit, "allowed": allowed}
     source = {"default_factory": default} if callable(default) else {"default": default}
     return Field(**source, description=text, json_schema_extra=extra, **bounds)
 

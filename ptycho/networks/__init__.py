@@ -12,7 +12,7 @@ import math
 
 import keras
 
-from ptycho.config import NetworkConfig, UnrolledModel
+from ptycho.config import BaselineConfig, NetworkConfig, RunConfig, UnrolledModel
 from ptycho.networks.baseline import PtychoNN
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.pinn import PtychoPINN
@@ -54,10 +54,16 @@ def build_pinn(config: NetworkConfig, geometry: Geometry) -> PtychoPINN:
     return pinn
 
 
+def baseline_settings(config: NetworkConfig) -> BaselineConfig:
+    """The settings of the supervised network, which a run with a truth alone has."""
+    assert isinstance(config, RunConfig)
+    return config.baseline
+
+
 def build_baseline(config: NetworkConfig, geometry: Geometry) -> PtychoNN:
     """PtychoNN for single patterns, with initial weights."""
     model = PtychoNN(
-        settings=config.baseline,
+        settings=baseline_settings(config),
         geometry=geometry,
         seed=config.seed + 10_000,
         mover=patch_mover(config),

@@ -64,10 +64,10 @@ class ScanSettings:
         ge=0.1,
         le=64,
     )
-    path: Literal[fermat, jittered, snake] = key(
+    path: Literal["fermat", "jittered", "snake"] = key(
         "fermat", "a spiral; a grid; that, every second row backwards"
     )
-    sample: Literal[lines, blobs] = key("lines", "what is scanned")
+    sample: Literal["lines", "blobs"] = key("lines", "what is scanned")
     oversampling: Integer = key(
         2, "the sample's pixels are so many times finer than the object's", ge=1, le=8
     )
