@@ -1,10 +1,10 @@
 #!/usr/bin/env python
-"""Write the keys of the files in conf/ and the page docs/configuration.md from the schema of the configuration.
+"""Write the keys of the files in conf/ and the page docs/configuration.md from the schema.
 
     python scripts/write_conf.py
 
-To be run after a key, a default, a bound or a text has been changed in ptycho/config/ or workflows/; a test tells
-when it was not.
+To be run after a key, a default, a bound or a text has been changed in ptycho/config/ or workflows/; a test
+tells when it was not.
 """
 
 from __future__ import annotations

@@ -196,9 +196,9 @@ def with_units(scan: ExportedScan, config: ExportConfig) -> ExportedScan:
     Raises:
         ConfigError: the user says something that the run knows.
     """
-    for key in ("pixel_m", "energy_eV", "detector_pixel_m"):
-        given, known = getattr(config, key), getattr(scan, key)
-        check(given is None or known is None, key, given, f"null: the run knows it, {known}")
+    for name in ("pixel_m", "energy_eV", "detector_pixel_m"):
+        given, known = getattr(config, name), getattr(scan, name)
+        check(given is None or known is None, name, given, f"null: the run knows it, {known}")
     pixel, pitch = scan.pixel_m or _square(config.pixel_m), scan.detector_pixel_m
     pitch = pitch or _square(config.detector_pixel_m)
     energy, distance = scan.energy_eV or config.energy_eV, scan.distance_m

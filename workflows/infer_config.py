@@ -50,8 +50,7 @@ class InferConfig:
     batch_size: Integer | None = key(None, "groups in a batch; null: as the run", ge=1, le=LARGEST_BATCH)
     group_size: Integer | None = key(
         None,
-        "every pattern with its nearest ones, so many in a group; null: the file's groups, and for a pretrained "
-        "network tiles of 64 patterns (with a number: tiles of so many)",
+        "every pattern with its nearest ones, so many; null: the file's, or for a general network tiles",
         ge=1,
         le=512,
     )

@@ -1,11 +1,12 @@
-"""The files of ``conf/`` and the page ``docs/configuration.md``, written from the schema of the configuration.
+"""The files of ``conf/`` and the page ``docs/configuration.md``, written from the schema.
 
-A file of ``conf/`` keeps its own lines; between two marks stand the keys of a schema with their defaults and texts, but
-for those that its own lines set or that its list of defaults takes from a group.
+A file of ``conf/`` keeps its own lines; between two marks stand the keys of a schema with their defaults and
+texts, but for those that its own lines set or that its list of defaults takes from a group.
 """
 
 from __future__ import annotations
 
+import inspect
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,17 +59,16 @@ FILES: dict[str, type] = {
 }
 HEAD = """# Configuration
 
-Every key of every program: its default, what it may be, and what it is. Keys are written `key=value` on the command
-line, `section.key=value` in a section; `group=option` chooses another option of a group. This page is written from the
-schema by `python scripts/write_conf.py`, as are the files in `conf/`.
+Every key of every program: its default, what it may be, and what it is. Keys are written `key=value` on the
+command line, `section.key=value` in a section; `group=option` chooses another option of a group. This page is
+written from the schema by `python scripts/write_conf.py`, as are the files in `conf/`.
 """
 
 
 def write(conf: Path, page: Path) -> list[Path]:
     """Bring all files up to date; those that were not."""
-    wanted = {page: documentation()} | {
-        conf / f"{name}.yaml": file_text(conf / f"{name}.yaml", FILES[name]) for name in FILES
-    }
+    files = {conf / f"{name}.yaml": cls for name, cls in FILES.items()}
+    wanted = {page: documentation()} | {path: file_text(path, cls) for path, cls in files.items()}
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     for path in stale:
         path.write_text(wanted[path])
@@ -106,7 +106,7 @@ def yaml_lines(cls: type, made: Any, left_out: set[str] = frozenset(), indent: s
 def in_order(cls: type) -> list[tuple[str, FieldInfo]]:
     """The kind first, then what the class has of its own, then what it has from others."""
     found = fields_of(cls)
-    own = [name for base in cls.__mro__ for name in base.__dict__.get("__annotations__", {}) if name in found]
+    own = [name for base in cls.__mro__ for name in inspect.get_annotations(base) if name in found]
     names = dict.fromkeys([*(name for name in found if name == "kind"), *own])
     return sorted(
         ((name, found[name]) for name in names), key=lambda entry: inner_section(entry[1]) is not None
@@ -159,7 +159,8 @@ def sections_text(cls: type, told: dict[type, str], prefix: str) -> Iterator[str
         for kind, section in sections_of(field.annotation).items():
             title = f"{prefix}{name}" + (f"={kind}" if kind else "")
             if section in told:
-                yield f"\n`{title}`: as [{told[section]}](#{told[section].replace('=', '').replace('.', '')})\n"
+                anchor = told[section].replace("=", "").replace(".", "")
+                yield f"\n`{title}`: as [{told[section]}](#{anchor})\n"
                 continue
             told[section] = title
             yield f"\n### {title}\n\n{(section.__doc__ or '').strip().splitlines()[0]}\n\n"

@@ -48,13 +48,9 @@ class DataConfig:
     file: Texts = key((), "HDF5, NPZ or TIFF; a folder of TIFFs. [A,B,C]: several scans of one instrument")
     format: Text | None = key(None, "force a format; null: told by the content")
     keys: KeyMap = key(KeyMap(), "where things are, in a file of no known layout: HDF5 paths or NPZ keys")
-    patterns_file: Text | None = key(None, "the patterns, for a file that holds positions alone")
-    positions_file: Text | None = key(
-        None, "the positions (CSV, TXT, NPY, HDF5), for a file that holds patterns alone"
-    )
-    mask_file: Text | None = key(
-        None, "a mask (NPY, NPZ, TIFF, HDF5 with one array): true or non-zero where a pixel is bad"
-    )
+    patterns_file: Text | None = key(None, "the patterns, where data.file has positions alone")
+    positions_file: Text | None = key(None, "the positions (CSV, TXT, NPY, HDF5), where data.file has none")
+    mask_file: Text | None = key(None, "NPY, NPZ, TIFF or HDF5 of one array: non-zero where a pixel is bad")
     N: Even | None = key(
         None,
         "side of a pattern around the zero frequency: cuts or pads; null: the whole detector",
@@ -67,25 +63,17 @@ class DataConfig:
     gain: Number | None = key(None, "intensity of one photon", gt=0)
     zero_frequency: Text | None = key(None, "centre | corner | 'row,col' in detector pixels")
     unit: Literal["m", "mm", "um", "nm", "angstrom", "px"] | None = key(None, "of the positions")
-    position_axes: Literal["rc", "xy"] | None = key(
-        None, "xy: exchange the columns of the positions; rc: leave them"
-    )
+    position_axes: Literal["rc", "xy"] | None = key(None, "of the positions' two columns")
     position_sign: Sign = key(1, "-1: the positions are those of the sample, not of the probe")
     rotation_deg: Number = key(
-        0.0,
-        "turns the positions to the detector's axes, from down (rows) to the right (columns)",
-        ge=-360,
-        le=360,
-        unit="degrees",
+        0.0, "turns positions to the detector's axes, from down to the right", ge=-360, le=360, unit="degrees"
     )
     scan_affine: tuple[tuple[Number, Number], tuple[Number, Number]] | None = key(
         None,
         "[[a,b],[c,d]]: then (row, col) → (a·row + b·col, c·row + d·col)",
         allowed="[[a,b],[c,d]], finite and invertible",
     )
-    transpose: Flag = key(
-        False, "orientation of the detector against the positions: transposed, then flipped"
-    )
+    transpose: Flag = key(False, "detector against positions: transposed, then flipped")
     flip_rows: Flag = key(False, "rows backwards")
     flip_cols: Flag = key(False, "columns backwards")
     energy_eV: Number | None = key(None, "photon energy; or one of the two below", ge=10, le=1e6, unit="eV")
@@ -94,17 +82,13 @@ class DataConfig:
     distance_m: Number | None = key(None, "from sample to detector", ge=1e-6, le=1e4, unit="m")
     detector_pixel_m: Number | None = key(None, "pitch of the detector's pixels", ge=1e-8, le=1e-2, unit="m")
     saturation: Number | None = key(None, "a pixel that reaches this in some frame is bad", gt=0)
-    hot_pixels: Flag = key(
-        True,
-        "leave out pixels that shine by themselves, or never: against their neighbours and over the scan",
-    )
+    hot_pixels: Flag = key(True, "leave out pixels that shine by themselves, or never")
     negative: Literal["auto", "noise", "bad"] = key(
-        "auto", "numbers below zero; bad: the pixel is left out; auto: marks are bad, scatter is noise"
+        "auto", "numbers below zero; auto: marks are bad, scatter is noise"
     )
     dark_frames: Number = key(
         0.05,
-        "leave out frames with less than this of the median light and none where the beam is; 0: only those that "
-        "hold nothing",
+        "leave out frames with less than this of the median light and none where the beam is; 0: empty ones",
         ge=0,
         lt=1,
     )
@@ -112,8 +96,7 @@ class DataConfig:
     frames: Integer | None = key(None, "take so many frames at most", ge=1)
     drop: tuple[Integer, ...] = key((), "leave these frames out, by index", allowed="a list of integers")
     orientation: Literal["format", "auto"] = key(
-        "format",
-        "auto: take another orientation of detector and positions where it explains the data clearly better",
+        "format", "auto: another one where it explains the data clearly better"
     )
 
     def __post_init__(self) -> None:

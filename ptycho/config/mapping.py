@@ -1,7 +1,6 @@
 """Nested plain values → the values of :mod:`ptycho.config`, strictly, and back.
 
-No key is ignored, no type is guessed; every mistake becomes a :class:`ptycho.config.ConfigError` of one line. This
-module knows neither Hydra nor TensorFlow.
+No key is ignored, no type is guessed. This module knows neither Hydra nor TensorFlow.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def from_mapping(values: Any) -> AnyConfig:
 
 
 def from_stored(values: Any) -> AnyConfig:
-    """As :func:`from_mapping`, for what a run has stored: keys that it had and that had no effect are dropped."""
+    """As :func:`from_mapping`, for what a run has stored: former keys, without effect, are dropped."""
     cls = schema_of(values)
     return to_dataclass(cls, without(values, FORMER[cls]))
 

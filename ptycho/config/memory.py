@@ -11,8 +11,8 @@ one object on its canvas         ``256 M²``: eight arrays of (2M)² float64
 weights                          ``4 · 9`` each: weights, gradient and its clipped copy, two moments of Adam,
                                  best weights, and what a checkpoint copies
 patterns of a batch              ``40 N²`` each, with neighbours and members alike: five complex planes
-layers of a batch                ``1.5 · 4`` a number that a layer gives (:class:`ptycho.config.sections.Cost`), and
-                                 for each physics iteration ``16 C N²`` a group: kept for the gradient
+layers of a batch                ``1.5 · 4`` a number that a layer gives (``sections.Cost``), and for each
+                                 physics iteration ``16 C N²`` a group: kept for the gradient
 validation batches               ``4 N²`` a pattern and neighbour
 regions                          ``8 G R²``
 stitched objects                 ``100 I M²``; scores and figures of one, ``300 M²``
@@ -66,7 +66,7 @@ class Role:
     advice: str  # what makes it smaller
 
     def patterns(self, config: RunConfig, axis: int) -> Part:
-        """A position that several groups share is measured once; an image has no more positions than pixels."""
+        """What several groups share is measured once; an image has no more positions than pixels."""
         positions = min(axis * config.gridsize, config.size - config.N + 1) ** 2
         count = min(self.drawn * config.group_size, self.images * positions)
         return Part(f"the {self.name} patterns", 4 * count * config.N**2, self.advice)

@@ -30,9 +30,7 @@ class NetworkConfig:
     batch_size: Integer = key(16, "groups in a batch, in training and in inference", ge=1, le=LARGEST_BATCH)
     seed: Integer = key(0, "every random number of the run comes from it", ge=0, le=2**32 - 1)
     output_dir: Text | None = key(None, "the folder of the run")
-    overwrite: Flag = key(
-        False, "replace the run that output_dir holds, once there is a result; no other files"
-    )
+    overwrite: Flag = key(False, "replace the run in output_dir, once there is a result")
     model: GeneratorConfig = key(UnrolledModel(), "the network", discriminator="kind")
     train: AdamConfig = key(AdamConfig(), "how it is trained")
     xla: XlaConfig = key(XlaConfig(), "what is compiled")

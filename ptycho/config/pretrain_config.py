@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from ptycho.config.errors import check
 from ptycho.config.network_config import LARGEST_BATCH, NetworkConfig
-from ptycho.config.schema import Even, Integer, Number, Range, Within, key, settings
+from ptycho.config.schema import Even, Integer, Number, Range, Share, Within, key, settings
 from ptycho.config.sections import AdamConfig, StitchConfig, UnrolledModel
 
 GENERAL = UnrolledModel(stages=6, misfit=True, memory=True)  # model=unrolled_general
@@ -17,49 +17,37 @@ GENERAL = UnrolledModel(stages=6, misfit=True, memory=True)  # model=unrolled_ge
 class MaterialsConfig:
     """The range of materials."""
 
-    phase_rad: Annotated[Range, Within(0.001, 20)] = key(
-        (0.05, 6.0), "phase between nothing and full thickness, drawn by its logarithm; it may wrap"
+    phase_rad: Annotated[Range, Share, Within(0.001, 20)] = key(
+        (0.05, 6.0), "of full thickness, by its logarithm"
     )
-    absorption: Annotated[Range, Within(0, 1)] = key((0.0, 0.9), "of the amplitude by full thickness")
-    unrelated: Number = key(
-        0.25, "share of objects whose phase follows another map than their amplitude", ge=0, le=1
-    )
-    bright: Number = key(
-        0.25, "share of objects whose amplitude is their thickness, as of the published lines", ge=0, le=1
-    )
+    absorption: Annotated[Range, Share, Within(0, 1)] = key((0.0, 0.9), "of the amplitude by full thickness")
+    unrelated: Share = key(0.25, "objects whose phase follows another map than their amplitude")
+    bright: Share = key(0.25, "objects whose amplitude is their thickness, as of the published lines")
 
 
 @settings("measurement")
 class MeasurementConfig:
     """How the objects are scanned and measured; each imperfection has the share of examples that have it."""
 
-    overlap: Annotated[Range, Within(0, 0.98)] = key((0.0, 0.9), "of neighbouring probes, 1 − step/diameter")
-    photons: Annotated[Range, Within(1, 1e12)] = key(
-        (1e4, 1e10), "in a pattern on average, drawn by the logarithm"
+    overlap: Annotated[Range, Share, Within(0, 0.98)] = key(
+        (0.0, 0.9), "of neighbouring probes, 1 − step/diameter"
     )
-    background: Annotated[Range, Within(0, 1)] = key(
-        (0.0, 0.02), "light from elsewhere over that of the sample; nobody says so"
+    photons: Annotated[Range, Share, Within(1, 1e12)] = key(
+        (1e4, 1e10), "in a pattern, drawn by the logarithm"
     )
-    background_share: Number = key(0.1, "of the examples", ge=0, le=1)
-    bad_pixels: Annotated[Range, Within(0, 0.5)] = key((0.0, 0.1), "of the detector, known to be dead")
-    bad_share: Number = key(0.2, "of the examples", ge=0, le=1)
-    probe_error_rad: Annotated[Range, Within(0, 3)] = key(
-        (0.0, 0.3), "rms phase of what the given probe has wrong, in its far field"
+    background: Annotated[Range, Share, Within(0, 1)] = key(
+        (0.0, 0.02), "over the sample's light; nobody says so"
     )
-    probe_error_share: Number = key(0.15, "of the examples", ge=0, le=1)
-    position_error_px: Annotated[Range, Within(0, 8)] = key(
-        (0.0, 0.7), "standard deviation of what positions have wrong"
-    )
-    position_error_share: Number = key(0.15, "of the examples", ge=0, le=1)
-    start_share: Number = key(
-        0.25, "of the examples: begin with a rough object instead of a constant", ge=0, le=1
-    )
-    again_share: Number = key(
-        0.3, "of the batches: begin with what the network itself makes of them, its second round", ge=0, le=1
-    )
-    solver_share: Number = key(
-        0.2, "of the batches: begin with rough objects after some updates by physics alone", ge=0, le=1
-    )
+    background_share: Share = key(0.1, "of the examples")
+    bad_pixels: Annotated[Range, Share, Within(0, 0.5)] = key((0.0, 0.1), "of the detector, known to be dead")
+    bad_share: Share = key(0.2, "of the examples")
+    probe_error_rad: Annotated[Range, Share, Within(0, 3)] = key((0.0, 0.3), "in the given probe's far field")
+    probe_error_share: Share = key(0.15, "of the examples")
+    position_error_px: Annotated[Range, Share, Within(0, 8)] = key((0.0, 0.7), "of the given positions, rms")
+    position_error_share: Share = key(0.15, "of the examples")
+    start_share: Share = key(0.25, "begin with a rough object instead of a constant")
+    again_share: Share = key(0.3, "of the batches: begin with what the network makes of them")
+    solver_share: Share = key(0.2, "of the batches: begin with some updates by physics alone")
     solver_passes: Annotated[tuple[Integer, Integer], Within(1, 1000)] = key(
         (2, 12), "so many updates, fewest and most", allowed="[fewest, most] in 1 to 1000"
     )
@@ -76,9 +64,7 @@ class BatchConfig:
     N: Even = key(..., "side of the patterns", ge=16, le=512)
     C: Integer = key(..., "patterns in a group", ge=1, le=64)
     batch: Integer = key(..., "groups in a batch", ge=1, le=4096)
-    reach: Integer = key(
-        ..., "of the positions from the group's centre at most, up to N", ge=1, unit="pixels"
-    )
+    reach: Integer = key(..., "of positions from the group's centre, up to N", ge=1, unit="pixels")
     weight: Number = key(1.0, "of this form among the batches", gt=0)
     modes: Integer = key(1, "of the probe", ge=1, le=8)
 
@@ -104,14 +90,10 @@ class PretrainConfig(NetworkConfig):
 
     models: ClassVar[tuple[str, ...]] = ("pinn",)
     steps: Integer = key(13_000, "of the optimizer", ge=1, le=10**8)
-    horizon: Integer | None = key(
-        None, "steps of the learning rate's cosine, which fewer steps leave for zero; null: steps"
-    )
+    horizon: Integer | None = key(None, "steps of the learning rate's cosine; null: steps")
     batch_size: Integer = key(1, "groups in a batch, in inference", ge=1, le=LARGEST_BATCH)
     group_size: Integer = key(64, "patterns in a group, in inference", ge=1, le=512)
-    maps: Integer = key(
-        3000, "of thickness, map_side pixels square; each step turns and crops some of them", ge=1, le=10**6
-    )
+    maps: Integer = key(3000, "of thickness; each step turns and crops some", ge=1, le=10**6)
     map_side: Integer = key(256, "of a map; at least the largest region", unit="px")
     model: UnrolledModel = key(GENERAL, "the network")
     train: AdamConfig = key(AdamConfig(checkpoint_seconds=120.0), "how it is trained")

@@ -30,17 +30,13 @@ class RunConfig(TrainedConfig):
     N: PowerOfTwo = key(64, "side of a diffraction pattern; a power of two", ge=32, le=512)
     gridsize: Integer = key(2, "a group is gridsize × gridsize neighbouring patterns", ge=1, le=64)
     nimgs_train: Integer = key(2, "objects scanned for training", ge=1, le=1_000_000)
-    nimgs_test: Integer = key(
-        2, "objects scanned for the test; the model never sees them", ge=1, le=1_000_000
-    )
+    nimgs_test: Integer = key(2, "objects of the test; the model never sees them", ge=1, le=1_000_000)
     nphotons: Number = key(1e9, "mean photons per diffraction pattern", ge=1, le=1e15)
     size: Integer = key(392, "side of an object", ge=1, le=16_384, unit="px")
     offset: Integer = key(4, "step between the positions of a group", ge=1, unit="px")
     outer_offset_train: Even = key(8, "twice the step between groups", ge=2, unit="px")
     outer_offset_test: Even = key(20, "the same for the test", ge=2, unit="px")
-    max_groups_train: Integer | None = key(
-        2048, "at most so many training groups, drawn at random with the seed; null: all", ge=1
-    )
+    max_groups_train: Integer | None = key(2048, "training groups at most, drawn at random; null: all", ge=1)
     set_phi: Flag = key(False, "give the objects a phase")
     models: Each[Literal["pinn", "baseline", "lsqml"]] = key(
         MODELS, "what is trained and compared; with lsqml, pty-chi's LSQ-ML beside it", min_length=1
@@ -50,9 +46,7 @@ class RunConfig(TrainedConfig):
     object: LinesObject = key(LinesObject(), "what is scanned")
     probe: Shape = key(IdealDiskProbe(), "what lights the sample", discriminator="kind")
     test_probe: Shape | None = key(
-        None,
-        "another probe for the test scan, e.g. {kind: zone_plate, defocus_um: 30}",
-        discriminator="kind",
+        None, "of the test: {kind: zone_plate, defocus_um: 30}", discriminator="kind"
     )
     imperfections: Imperfections = key(Imperfections(), "what is not as the network is told")
     train: TrainConfig = key(TrainConfig(), "how the networks are trained")

@@ -36,42 +36,31 @@ class ScanRunConfig(TrainedConfig):
 
     run: Text | None = key(
         None,
-        "pretrained (the network that comes with the program), or folder of a run: its network is used, or with "
-        "nepochs=… trained on; null: pretrained, unless nepochs or a model is given",
+        "pretrained, or folder of a run: its network is used, or with nepochs=… trained on; "
+        "null: pretrained, unless nepochs or a model is given",
     )
     group_size: Integer | None = key(
-        None,
-        "patterns that the network sees together, or all where a scan has fewer; null: as the network of run, or 1",
-        ge=1,
-        le=512,
+        None, "patterns that the network sees together; null: as the network of run, or 1", ge=1, le=512
     )
-    tiles: Flag | None = key(
-        None, "groups are tiles that share the patterns (or: each pattern with its nearest); null: as run"
-    )
+    tiles: Flag | None = key(None, "groups share the patterns (or: each with its nearest); null: as run")
     nepochs: Integer | None = key(  # type: ignore[assignment]  # never None once made
         None, "passes over the groups; null: none with a network of run, or 10", ge=0, le=1_000_000
     )
     batch_size: Integer | None = key(  # type: ignore[assignment]  # never None once made
         None,
-        "groups in a batch, in training and in inference; null: 8, or 1 for pretrained without training",
+        "groups in a batch; null: 8, or 1 for pretrained without training",
         ge=1,
         le=LARGEST_BATCH,
     )
-    denoise: Flag = key(
-        False, "beside the solver's object one without the noise of photons (non-local means)"
-    )
+    denoise: Flag = key(False, "beside the solver's object one without noise (non-local means)")
     free_fraction: Number = key(
-        0.05,
-        "of the patterns: no object, probe or network is fitted to them; they judge (r_free)",
-        ge=0,
-        le=0.5,
+        0.05, "of the patterns: nothing is fitted to them; they judge (r_free)", ge=0, le=0.5
     )
     val_fraction: Number = key(0.05, "of the groups choose the best epoch", ge=0, le=0.5)
     models: Each[Literal["pinn", "lsqml"]] = key(
         (),
-        "beside the solver: [pinn], a network; [lsqml], pty-chi's LSQ-ML; []: [pinn] where run, nepochs or a model is "
-        "given, else none",
-        allowed="drawn from [pinn, lsqml], each once; a measured scan has no truth to train the baseline with",
+        "beside the solver: a network, pty-chi's LSQ-ML; []: [pinn] where run, nepochs or a model is given",
+        allowed="drawn from [pinn, lsqml], each once; a measured scan has no truth to train a baseline",
     )
     data: DataConfig = key(lambda: DataConfig(file=("-",)), "the measured scan")
     model: GeneratorConfig = key(FAST, "the network", discriminator="kind")

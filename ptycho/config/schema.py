@@ -4,9 +4,9 @@
     class TrainConfig:
         clip_norm: Number = key(1.0, "of the global gradient norm", gt=0)
 
-The values are frozen dataclasses that check themselves; types are strict (``"3"`` and ``true`` are no integers,
-``3.0`` is one; a number is finite). A mistake is a :class:`ptycho.config.ConfigError` of one line, which is written
-in :mod:`ptycho.config.messages`. YAML files and ``docs/configuration.md`` are written from the same lines.
+The values are frozen dataclasses that check themselves; types are strict (``"3"`` and ``true`` are no
+integers, ``3.0`` is one; a number is finite). A mistake is a :class:`ptycho.config.ConfigError` of one line,
+which :mod:`ptycho.config.messages` writes. The files of ``conf/`` are written from the same lines.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import pydantic
-from annotated_types import Predicate
+from annotated_types import Ge, Le, Predicate
 from pydantic import BeforeValidator, ConfigDict, Field, Strict
 from pydantic_core import core_schema
 
@@ -99,6 +99,7 @@ Even = Annotated[Integer, Predicate(_even), Word("an even integer")]
 PowerOfTwo = Annotated[Integer, Predicate(_power_of_two), Word("a power of two")]
 Sign = Annotated[Integer, Predicate(_sign), Word("1 or -1")]
 Number = Annotated[float, BeforeValidator(_number), Strict(), Word("a finite number")]
+Share = Annotated[Number, Ge(0), Le(1)]
 Flag = Annotated[bool, Strict(), Word("true or false")]
 Text = Annotated[str, Strict(), Word("a text")]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts), Word("a list of texts")]

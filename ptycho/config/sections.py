@@ -1,8 +1,8 @@
 """The sections of a configuration and the options of its groups.
 
-To add an option to a group: a class with its ``kind`` here, in the group's union and table below, a YAML file in
-``conf/<group>/`` (then ``python scripts/write_conf.py``), and an entry in the table of what builds it:
-:data:`ptycho.networks.GENERATORS`, :data:`ptycho.scan.probe.PROBES` or :data:`ptycho.simulation.objects.OBJECTS`.
+To add an option to a group: a class with its ``kind`` here, in the group's union and table below, a YAML file
+in ``conf/<group>/`` (then ``python scripts/write_conf.py``), and an entry in the table of what builds it:
+``ptycho.networks.GENERATORS``, ``ptycho.scan.probe.PROBES`` or ``ptycho.simulation.objects.OBJECTS``.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ class LinesObject:
     """Random line segments, blurred (the published "grid lines" object)."""
 
     kind: Literal["lines"] = "lines"
-    n_lines: Integer = key(
-        400, "random line segments on a canvas of twice the object's side", ge=1, le=10_000_000
-    )
+    n_lines: Integer = key(400, "random segments on a canvas of twice the object's side", ge=1, le=10_000_000)
 
 
 @settings("probe", kw_only=True)
@@ -31,10 +29,7 @@ class LearnedProbe:
 
     learn: Flag | None = key(None, "the data may correct it; null: where the scan was measured")
     modes: Integer | None = key(
-        None,
-        "incoherent modes; null: those it has, two at least where a measured scan's is learned",
-        ge=1,
-        le=8,
+        None, "null: those it has; two at least where a scan's is learned", ge=1, le=8
     )
     rate: Number = key(3.0, "of the probe's learning in the training, against that of the network", ge=0)
     start_epoch: Integer = key(0, "of the training, from which on the probe is learned", ge=0, le=1_000_000)
@@ -111,9 +106,7 @@ class FileProbe(LearnedProbe):
 class ScanConfig:
     """Deviation of the scan from its grid."""
 
-    jitter: Number = key(
-        0.0, "positions leave the grid by up to this much, either way", ge=0, le=16, unit="pixels"
-    )
+    jitter: Number = key(0.0, "positions leave the grid by so much at most", ge=0, le=16, unit="pixels")
 
 
 class Cost(NamedTuple):
@@ -142,18 +135,10 @@ class UnrolledModel:
     stages: Integer = key(8, "physics iterations, each with its own small CNN", ge=1, le=1000)
     width: Integer = key(32, "channels of the CNNs", ge=1, le=4096)
     blocks: Integer = key(1, "residual blocks of each CNN", ge=0, le=1000)
-    coarsening: Integer = key(
-        2, "the CNNs work on a grid so many times coarser; 1: finer detail, dearer", ge=1, le=512
-    )
-    illumination_floor: Number = key(
-        0.01, "of the strongest illumination; damps the correction of weakly lit pixels", gt=0
-    )
-    neighbours: Integer = key(
-        3, "patterns nearby that a group's object must explain in training, too; 0: none", ge=0, le=10_000
-    )
-    neighbour_distance_px64: Number = key(
-        12.0, "how far off they may lie, pixels at N = 64; scales with N", gt=0
-    )
+    coarsening: Integer = key(2, "the CNNs' grid is so many times coarser; 1: finer, dearer", ge=1, le=512)
+    illumination_floor: Number = key(0.01, "of the strongest light; damps weakly lit pixels", gt=0)
+    neighbours: Integer = key(3, "patterns nearby that a group must explain in training", ge=0, le=10_000)
+    neighbour_distance_px64: Number = key(12.0, "how far off they may lie, pixels at N = 64", gt=0)
     misfit: Flag = key(False, "each stage is told how well its object explains the patterns")
     memory: Flag = key(False, "each stage is given the hidden channels of the one before")
 
@@ -180,12 +165,8 @@ class UNetModel:
     FIXED: ClassVar[tuple[str, ...]] = ("N", "group_size")
     filters_scale: Integer = key(2, "of the channels; 1: the published network", ge=1, le=64)
     object_big: Flag = key(False, "one patch per pattern, averaged where they overlap")
-    neighbours: Integer = key(
-        0, "patterns nearby that a group's object must explain in training, too; 0: none", ge=0, le=10_000
-    )
-    neighbour_distance_px64: Number = key(
-        12.0, "how far off they may lie, pixels at N = 64; scales with N", gt=0
-    )
+    neighbours: Integer = key(0, "patterns nearby that a group must explain in training", ge=0, le=10_000)
+    neighbour_distance_px64: Number = key(12.0, "how far off they may lie, pixels at N = 64", gt=0)
 
     @staticmethod
     def halvings(N: int) -> int:
@@ -197,7 +178,7 @@ class UNetModel:
         return N % 2 ** self.halvings(N) == 0
 
     def cost(self, N: int, C: int, R: int) -> Cost:
-        """At most: 72 weights a squared number of channels where they are most, 235 numbers a pixel and scale."""
+        """At most: 72 weights a square of the most channels; 235 numbers a pixel and scale."""
         most = 32 * self.filters_scale * 2 ** (self.halvings(N) - 1)
         return Cost(72 * most**2, 235 * self.filters_scale * N**2, 1, 0, "model.filters_scale")
 
@@ -207,9 +188,7 @@ class BaselineConfig:
     """PtychoNN, supervised; one pattern of a group is the published choice."""
 
     FIXED: ClassVar[tuple[str, ...]] = ("N",)
-    patterns_per_group: Integer | None = key(
-        1, "patterns of each group it trains on and is tested with; null: all", ge=1
-    )
+    patterns_per_group: Integer | None = key(1, "of each group that it is given; null: all", ge=1)
     filters_scale: Integer = key(1, "of the channels", ge=1, le=256)
     learning_rate: Number = key(1e-3, "Adam, peak", gt=0)
 
@@ -232,18 +211,14 @@ class AdamConfig:
     final_learning_rate_fraction: Number = key(0.01, "of the peak, reached by a cosine", ge=0, le=1)
     warmup_fraction: Number = key(0.05, "of all steps, linear", ge=0, le=1)
     clip_norm: Number = key(1.0, "of the global gradient norm", gt=0)
-    checkpoint_seconds: Number = key(
-        30.0, "between two checkpoints; one more at the end of every epoch", ge=0, unit="s"
-    )
+    checkpoint_seconds: Number = key(30.0, "between checkpoints; one more after every epoch", ge=0, unit="s")
 
 
 @settings("train")
 class EpochsConfig(AdamConfig):
     """A training in epochs, each judged by the validation loss."""
 
-    patience: Integer | None = key(
-        None, "stop after so many epochs without a better validation loss; null: never", ge=1
-    )
+    patience: Integer | None = key(None, "epochs without a better validation loss; null: any", ge=1)
 
 
 @settings("train")
@@ -259,7 +234,7 @@ class XlaConfig:
 
     compile: Flag = key(True, "XLA-compile training, validation and inference (USE_XLA_COMPILE)")
     translate: Flag = key(
-        True, "separable translation; false: TensorFlow's kernel, needs compile=false (USE_XLA_TRANSLATE)"
+        True, "separable; false: TensorFlow's kernel, with compile=false (USE_XLA_TRANSLATE)"
     )
 
     def __post_init__(self) -> None:
@@ -281,12 +256,8 @@ class StitchConfig:
     ``refined``: as ``probe``, then corrected by the measured patterns.
     """
 
-    method: Stitching = key(
-        "probe", "weighted by the light; tiles of the central squares; corrected by the patterns"
-    )
-    passes: Integer = key(
-        10, "corrections of the refined stitching at most; fewer where only noise is left", ge=1, le=10_000
-    )
+    method: Stitching = key("probe", "weighted by the light; tiles of a grid; corrected by the patterns")
+    passes: Integer = key(10, "of refined at most; fewer where only noise is left", ge=1, le=10_000)
     METHODS: ClassVar[tuple[str, ...]] = get_args(Stitching)
 
 
@@ -312,24 +283,20 @@ class LsqmlConfig:
 class SolverConfig:
     """The solver of a measured scan: maximum likelihood of object, probe, positions, flux and background.
 
-    ``positions``, ``flux`` and ``background`` null: found where patterns that are kept out are explained better by it.
+    ``positions``, ``flux`` and ``background`` null: found where patterns that are kept out say so.
     """
 
     steps: Integer = key(400, "of a fit, at most; 0: no solver", ge=0, le=100_000)
     positions: Flag | None = key(None, "find them; null: where patterns that are kept out say so")
     position_model: Literal["free", "affine", "all"] = key(
-        "free",
-        "each by itself, but for shift, scale, rotation and shear in common; only these but the shift; both",
+        "free", "each by itself; scale, rotation and shear in common; both"
     )
     flux: Flag | None = key(None, "find the brightness of each pattern; null: as positions")
     background: Flag | None = key(None, "find counts that do not depend on the position; null: as positions")
-    prior: Text = key(
-        "edges", "of the object: none; edges: λ Σ√(|∇O|² + δ²), which keeps steps; smooth: λ Σ|∇O|²"
-    )
+    prior: Text = key("edges", "none | edges: λ Σ√(|∇O|² + δ²), which keeps steps | smooth: λ Σ|∇O|²")
     strength: Number | None = key(None, "λ of the prior; null: the best by what is kept out", ge=0)
     noise: Literal["auto", "poisson", "gaussian", "robust"] = key(
-        "auto",
-        "poisson where photons were counted, gaussian amplitudes where not; robust: outliers by their size",
+        "auto", "auto: poisson where photons were counted, else gaussian; robust: outliers by their size"
     )
     PRIORS: ClassVar[tuple[str, ...]] = ("none", "smooth", "edges")  # a program may add its own
 

@@ -499,9 +499,7 @@ def test_the_page_of_all_keys_is_as_the_schema_says():
     assert page == documentation(), "run python scripts/write_conf.py"
 
 
-@pytest.mark.parametrize(
-    "name", ["infer", "inspect", "simulate", "export", "export_model"]
-)
+@pytest.mark.parametrize("name", ["infer", "inspect", "simulate", "export", "export_model"])
 def test_yaml_of_the_other_programs_has_every_key_with_its_default(name):
     values = OmegaConf.to_container(composed(name=name), resolve=False)
     for key, field in fields_of(FILES[name]).items():
