@@ -74,9 +74,10 @@ def to_mapping(config: NetworkConfig) -> dict[str, Any]:
 
 
 def _listed(value: Any) -> Any:
-    """Plain values whose tuples are lists."""
+    """Plain values whose tuples are lists, and whose kinds come first."""
     if isinstance(value, dict):
-        return {key: _listed(entry) for key, entry in value.items()}
+        kind = {"kind": value["kind"]} if "kind" in value else {}
+        return kind | {key: _listed(entry) for key, entry in value.items()}
     return [_listed(entry) for entry in value] if isinstance(value, tuple) else value
 
 

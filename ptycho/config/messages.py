@@ -26,9 +26,9 @@ def fields_of(cls: Any) -> dict[str, FieldInfo]:
 
 
 def explain(error: ValidationError, cls: type, values: Mapping[str, Any]) -> str:
-    """The first mistake in ``values`` for the section ``cls``; unknown keys come before wrong values."""
+    """The first mistake in ``values`` for the section ``cls``: a wrong kind, an unknown key, a wrong value."""
     mistakes = error.errors(include_url=False)
-    first = next((one for one in mistakes if one["type"] == UNKNOWN), mistakes[0])
+    first = min(mistakes, key=lambda one: (one["loc"][-1:] != ("kind",), one["type"] != UNKNOWN))
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):
         return str(cause)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import numbers
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, dataclass_transform
@@ -73,6 +74,10 @@ def _listed(value: Any) -> Any:
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
+def _path(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
 def _texts(value: Any) -> Any:
     listed = _listed(value)
     return tuple(str(item) for item in listed if item != "") if isinstance(listed, tuple) else value
@@ -101,7 +106,7 @@ Sign = Annotated[Integer, Predicate(_sign), Word("1 or -1")]
 Number = Annotated[float, BeforeValidator(_number), Strict(), Word("a finite number")]
 Share = Annotated[Number, Ge(0), Le(1)]
 Flag = Annotated[bool, Strict(), Word("true or false")]
-Text = Annotated[str, Strict(), Word("a text")]
+Text = Annotated[str, BeforeValidator(_path), Strict(), Word("a text")]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts), Word("a list of texts")]
 Each = Annotated[tuple[T, ...], BeforeValidator(_listed), Predicate(_distinct)]
 """Some of several, each once."""
@@ -117,7 +122,7 @@ def key(default: Any, text: str, *, unit: str = "", allowed: str = "", **bounds:
         text: what it is, on one line.
         unit: of the value.
         allowed: what a message says must be, where type and bounds do not say it.
-        bounds: ``ge``, ``gt``, ``le``, ``lt``, ``min_length``, and ``discriminator``.
+        bounds: ``ge``, ``gt``, ``le``, ``lt``, ``min_length``; ``discriminator`` and ``kw_only``.
     """
     extra: Any = {"unit": unit, "allowed": allowed}
     source = {"default_factory": default} if callable(default) else {"default": default}
@@ -134,6 +139,8 @@ def settings(section: str = "", *, kw_only: bool = False) -> Callable[[type[T]],
 
         @functools.wraps(build)
         def __init__(self: Any, *args: Any, **values: Any) -> None:
+            if kw_only and args:
+                raise TypeError(f"{type(self).__name__} takes keys by name alone")
             try:
                 build(self, *args, **values)
             except pydantic.ValidationError as error:

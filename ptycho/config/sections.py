@@ -15,11 +15,11 @@ from ptycho.config.messages import fields_of, show
 from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 
 
-@settings("object", kw_only=True)
+@settings("object")
 class LinesObject:
     """Random line segments, blurred (the published "grid lines" object)."""
 
-    kind: Literal["lines"] = "lines"
+    kind: Literal["lines"] = key("lines", "", kw_only=True)
     n_lines: Integer = key(400, "random segments on a canvas of twice the object's side", ge=1, le=10_000_000)
 
 
@@ -27,13 +27,19 @@ class LinesObject:
 class LearnedProbe:
     """What every option of the group ``probe`` has: whether the data may correct it, and how."""
 
-    learn: Flag | None = key(None, "the data may correct it; null: where the scan was measured")
+    learn: Flag | None = key(None, "the data may correct it; null: where the scan was measured", kw_only=True)
     modes: Integer | None = key(
-        None, "null: those it has; two at least where a scan's is learned", ge=1, le=8
+        None, "null: those it has; two at least where a scan's is learned", ge=1, le=8, kw_only=True
     )
-    rate: Number = key(3.0, "of the probe's learning in the training, against that of the network", ge=0)
-    start_epoch: Integer = key(0, "of the training, from which on the probe is learned", ge=0, le=1_000_000)
-    mask_diameter_px: Number | None = key(None, "nothing is lit outside this centred disk", gt=0, unit="px")
+    rate: Number = key(
+        3.0, "of the probe's learning in the training, against that of the network", ge=0, kw_only=True
+    )
+    start_epoch: Integer = key(
+        0, "of the training, from which on the probe is learned", ge=0, le=1_000_000, kw_only=True
+    )
+    mask_diameter_px: Number | None = key(
+        None, "nothing is lit outside this centred disk", gt=0, unit="px", kw_only=True
+    )
 
     def check_only_shape(self, section: str, *keys: str) -> None:
         """Refuse what says how a probe is learned, where it is not."""
@@ -42,34 +48,34 @@ class LearnedProbe:
             check(value == plain, f"{section}.{name}", show(value), "left out: it has no effect there")
 
 
-@settings("probe", kw_only=True)
+@settings("probe")
 class OwnProbe(LearnedProbe):
     """The probe that the file of a measured scan holds; one is guessed where it has none."""
 
-    kind: Literal["own"] = "own"
+    kind: Literal["own"] = key("own", "", kw_only=True)
 
 
-@settings("probe", kw_only=True)
+@settings("probe")
 class RunProbe(LearnedProbe):
     """The probe that the run ``run`` found: that of an earlier scan of the same instrument."""
 
-    kind: Literal["run"] = "run"
+    kind: Literal["run"] = key("run", "", kw_only=True)
 
 
-@settings("probe", kw_only=True)
+@settings("probe")
 class IdealDiskProbe(LearnedProbe):
     """Gaussian-smoothed disk with a flat phase; lengths in pixels of a 64 × 64 window, scaled with N."""
 
-    kind: Literal["ideal_disk"] = "ideal_disk"
+    kind: Literal["ideal_disk"] = key("ideal_disk", "", kw_only=True)
     diameter_px64: Number = key(22.0, "diameter in pixels of a 64 × 64 window; scales with N", gt=0, le=64)
     smoothing_px64: Number = key(1.0, "sigma of the Gaussian edge, likewise", ge=0)
 
 
-@settings("probe", kw_only=True)
+@settings("probe")
 class ZonePlateProbe(LearnedProbe):
     """Focus of a Fresnel zone plate with a central stop, propagated to the defocused sample plane."""
 
-    kind: Literal["zone_plate"] = "zone_plate"
+    kind: Literal["zone_plate"] = key("zone_plate", "", kw_only=True)
     energy_keV: Number = key(8.0, "photon energy", gt=0, unit="keV")
     pixel_size_nm: Number | None = key(None, "in the sample plane; null: 640 nm / N", gt=0, unit="nm")
     zone_plate_diameter_um: Number = key(180.0, "of the plate", gt=0, unit="µm")
@@ -89,11 +95,11 @@ class ZonePlateProbe(LearnedProbe):
 Resize = Literal["interpolate", "pad", "pad_quadratic"]
 
 
-@settings("probe", kw_only=True)
+@settings("probe")
 class FileProbe(LearnedProbe):
     """A probe from an NPZ file, key ``probeGuess``, brought to N × N."""
 
-    kind: Literal["npz"] = "npz"
+    kind: Literal["npz"] = key("npz", "", kw_only=True)
     file: Text = key("", "an .npz with the key probeGuess, square, complex")
     resize: Resize = key("interpolate", "how it comes to N × N; pad_quadratic: with a fitted phase")
     RESIZE: ClassVar[tuple[str, ...]] = get_args(Resize)
@@ -126,11 +132,11 @@ class Cost(NamedTuple):
     keys: str
 
 
-@settings("model", kw_only=True)
+@settings("model")
 class UnrolledModel:
     """Unrolled physics iteration with small residual CNNs; see :mod:`ptycho.networks.unrolled`."""
 
-    kind: Literal["unrolled"] = "unrolled"
+    kind: Literal["unrolled"] = key("unrolled", "", kw_only=True)
     FIXED: ClassVar[tuple[str, ...]] = ()  # sizes that the weights depend on
     stages: Integer = key(8, "physics iterations, each with its own small CNN", ge=1, le=1000)
     width: Integer = key(32, "channels of the CNNs", ge=1, le=4096)
@@ -157,11 +163,11 @@ class UnrolledModel:
         return Cost(parameters, numbers, self.stages, self.stages, keys)
 
 
-@settings("model", kw_only=True)
+@settings("model")
 class UNetModel:
     """The published PtychoPINN encoder with two decoders; see :mod:`ptycho.networks.unet`."""
 
-    kind: Literal["unet"] = "unet"
+    kind: Literal["unet"] = key("unet", "", kw_only=True)
     FIXED: ClassVar[tuple[str, ...]] = ("N", "group_size")
     filters_scale: Integer = key(2, "of the channels; 1: the published network", ge=1, le=64)
     object_big: Flag = key(False, "one patch per pattern, averaged where they overlap")

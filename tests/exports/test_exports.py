@@ -493,8 +493,8 @@ MISTAKES = [
     ("simulate_scan", ["output=a.cxi", "probe=laser"], "probe=laser: must be one of ideal_disk, npz, "),
     ("simulate_scan", ["output=a.cxi", "imperfections=all"], "imperfections=all: must be one of beamline, "),
     ("simulate_scan", ["output=a.cxi", "imperfections.defocus=3"], "did you mean imperfections.defocus_um?"),
-    ("simulate_scan", ["output=a.cxi", "nphotons=0"], "nphotons=0.0: must be from 1 to 1e12"),
-    ("simulate_scan", ["output=a.cxi", "N=x"], "N=x: must be an integer"),
+    ("simulate_scan", ["output=a.cxi", "nphotons=0"], "nphotons=0.0: must be a finite number from 1 to 1e"),
+    ("simulate_scan", ["output=a.cxi", "N=x"], "N=x: must be an even integer"),
     ("simulate_scan", ["output=SCAN"], "is there already; choose another file, or overwrite=true"),
 ]
 
