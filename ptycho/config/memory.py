@@ -36,6 +36,11 @@ from ptycho.config.run_config import RunConfig
 from ptycho.config.sections import Cost
 
 PROCESS = 2**30
+ROLES = {  # what a role is called, and what makes its scan smaller
+    "train": ("training", "lower max_groups_train or nimgs_train"),
+    "val": ("validation", "lower train.val_groups or size"),
+    "test": ("test", "lower nimgs_test or size, or raise outer_offset_test"),
+}
 OF_A_SCAN = "lower nimgs_train, nimgs_test or size"
 OF_AN_OBJECT = "lower size"
 OF_THE_DATA = "give data of a smaller object_size"
@@ -55,82 +60,50 @@ class Part:
 Phases = Mapping[str, Sequence[Part]]
 
 
-@dataclass(frozen=True)
-class Role:
-    """The scan of a role: images, and how many groups are drawn of those that there are."""
-
-    name: str
-    images: int
-    groups: int
-    drawn: int
-    advice: str  # what makes it smaller
-
-    def patterns(self, config: RunConfig, axis: int) -> Part:
-        """What several groups share is measured once; an image has no more positions than pixels."""
-        positions = min(axis * config.gridsize, config.size - config.N + 1) ** 2
-        count = min(self.drawn * config.group_size, self.images * positions)
-        return Part(f"the {self.name} patterns", 4 * count * config.N**2, self.advice)
-
-    def members(self, config: RunConfig) -> Part:
-        size = 32 * self.groups * config.group_size
-        return Part(f"the groups of the {self.name} scan", size, f"{self.advice}, or gridsize")
-
-
-def _role(config: RunConfig, key: str, name: str, images: int, limit: int | None, advice: str) -> Role:
-    groups = images * config.groups_per_axis(key) ** 2
-    return Role(name, images, groups, groups if limit is None else min(groups, limit), advice)
-
-
 def run_memory(config: RunConfig) -> Phases:
     """What a run of the grid-lines workflow holds, phase by phase."""
-    images, limit, M = config.nimgs_test, config.max_groups_train, config.size
-    roles = {
-        "train": _role(
-            config, "train", "training", config.nimgs_train, limit, "lower max_groups_train or nimgs_train"
-        ),
-        "val": _role(
-            config, "val", "validation", 1, config.train.val_groups, "lower train.val_groups or size"
-        ),
-        "test": _role(
-            config, "test", "test", images, None, "lower nimgs_test or size, or raise outer_offset_test"
-        ),
-    }
-    patterns = [role.patterns(config, config.groups_per_axis(key)) for key, role in roles.items()]
-    objects = Part("the objects", 8 * (config.nimgs_train + 1 + images) * M**2, OF_A_SCAN)
+    N, C, M, R = config.N, config.group_size, config.size, config.region_size
+    images = {"train": config.nimgs_train, "val": 1, "test": config.nimgs_test}
+    limits = {"train": config.max_groups_train, "val": config.train.val_groups}
+    axis = {role: config.groups_per_axis(role) for role in ROLES}
+    groups = {role: images[role] * axis[role] ** 2 for role in ROLES}
+    drawn = {role: min(groups[role], limits.get(role) or groups[role]) for role in ROLES}
+    # what several groups share is measured once; an image has no more positions than pixels
+    positions = {role: images[role] * min(axis[role] * config.gridsize, M - N + 1) ** 2 for role in ROLES}
+
+    def part(role: str, name: str, size: float, also: str = "") -> Part:
+        return Part(name.format(ROLES[role][0]), size, ROLES[role][1] + also)
+
+    patterns = [part(r, "the {} patterns", 4 * min(drawn[r] * C, positions[r]) * N**2) for r in ROLES]
+    objects = Part("the objects", 8 * sum(images.values()) * M**2, OF_A_SCAN)
     phases = {
         "simulates": [
-            *(Part(part.name, 2 * part.size, part.advice) for part in (*patterns, objects)),
-            *(role.members(config) for role in roles.values()),
+            *(Part(one.name, 2 * one.size, one.advice) for one in (*patterns, objects)),
+            *(part(r, "the groups of the {} scan", 32 * groups[r] * C, ", or gridsize") for r in ROLES),
             Part("one object on its doubled canvas", 256 * M**2, OF_AN_OBJECT),
             Part("the lines of an object", 64 * config.object.n_lines, "lower object.n_lines"),
         ]
     }
     for name in config.networks:
-        parts = training_parts(config, name, config.N, config.group_size, config.region_size)
-        members = config.group_size + config.model.neighbours if name == "pinn" else 3  # a complex truth, too
-        size, advice = (
-            4 * roles["val"].drawn * members * config.N**2,
-            "lower train.val_groups or model.neighbours",
-        )
-        phases[f"trains the {name}"] = [
-            *patterns,
-            objects,
-            *parts,
-            Part("the validation batches", size, advice),
-        ]
-    regions, test = 8 * roles["test"].drawn * config.region_size**2, roles["test"].advice
+        members = (
+            C + config.model.neighbours if name == "pinn" else 3
+        )  # of the baseline: a complex truth, too
+        fewer = "lower train.val_groups or model.neighbours"
+        validation = Part("the validation batches", 4 * drawn["val"] * members * N**2, fewer)
+        trained = training_parts(config, name, N, C, R)
+        phases[f"trains the {name}"] = [*patterns, objects, *trained, validation]
     phases["reconstructs"] = [
-        *(*patterns, objects),
-        Part("the regions of the test scan", regions, test),
-        Part("the stitched objects", 100 * images * M**2, "lower nimgs_test or size"),
+        *(*patterns, objects, part("test", "the regions of the {} scan", 8 * drawn["test"] * R**2)),
+        Part("the stitched objects", 100 * config.nimgs_test * M**2, "lower nimgs_test or size"),
         Part("scores and figures", 300 * M**2, OF_AN_OBJECT),
     ]
     return phases
 
 
 def _cost(config: NetworkConfig, name: str, N: int, C: int, R: int) -> Cost:
-    baseline = name == "baseline" and isinstance(config, RunConfig)
-    return config.baseline.cost(N, 1, N) if baseline else config.model.cost(N, C, R)  # type: ignore[attr-defined]
+    if name == "baseline" and isinstance(config, RunConfig):
+        return config.baseline.cost(N, 1, N)
+    return config.model.cost(N, C, R)
 
 
 def training_parts(config: NetworkConfig, name: str, N: int, C: int, R: int) -> list[Part]:

@@ -26,7 +26,7 @@ def fields_of(cls: Any) -> dict[str, FieldInfo]:
 
 
 def explain(error: ValidationError, cls: type, values: Mapping[str, Any]) -> str:
-    """The first mistake in ``values`` for the section ``cls``: a wrong kind, an unknown key, a wrong value."""
+    """The first mistake in the ``values`` of a section: a wrong kind, an unknown key, or a wrong value."""
     mistakes = error.errors(include_url=False)
     first = min(mistakes, key=lambda one: (one["loc"][-1:] != ("kind",), one["type"] != UNKNOWN))
     cause = first.get("ctx", {}).get("error")

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError, FileProbe, IdealDiskProbe, ProbeConfig, ZonePlateProbe
+from ptycho.config.waves import HC_EV_M
 from ptycho.files.npz import Archive, NpzError
 
 log = logging.getLogger(__name__)
 
 KEY = "probeGuess"  # of a probe in a file
-HC_KEV_NM = 1.239841984  # Planck's constant times the speed of light, keV·nm
+HC_KEV_NM = 1e6 * HC_EV_M  # Planck's constant times the speed of light, keV·nm
 ZONE_PLATE_WINDOW_NM = 640.0  # field of view when no pixel size is given: 10 nm pixels at N = 64
 NEGLIGIBLE = 1e-6  # of the probe's largest amplitude
 FAR = 1.25  # ratio of widths beyond which a network is not known to serve another probe than its own

@@ -486,7 +486,11 @@ MISTAKES = [
     ("export_scan", ["run=RUNS/lines", "output=RUNS/lines/recons/pinn/recon.npz"], "is what is read; choose"),
     ("export_scan", ["run=RUNS/plate", "output=a.h5", "energy_eV=1"], "energy_eV=1.0: must be null: the run"),
     ("export_scan", ["run=RUNS/lines", "outputs=a.h5"], "outputs=a.h5: unknown key; did you mean output?"),
-    ("export_scan", ["run=RUNS/lines", "output=a.h5", "pixel_m=-1"], "pixel_m=-1.0: must be a finite number"),
+    (
+        "export_scan",
+        ["run=RUNS/lines", "output=a.h5", "pixel_m=-1"],
+        "pixel_m=-1: must be a finite number > 0 m, or null",
+    ),
     ("simulate_scan", ["N=32"], "output=None: must be the path of the file"),
     ("simulate_scan", ["output=a.cxi", "step=3"], "step=3: unknown key; did you mean step_px64?"),
     ("simulate_scan", ["output=a.cxi", "probe.focus=3"], "probe.focus=3: unknown key; "),

@@ -90,7 +90,7 @@ MISTAKES = [
     # probes
     (["probe=npz"], r"probe.file='': must be the path of an .npz file with key probeGuess"),
     (["probe=npz", "probe.file=missing.npz"], r"probe.file=missing.npz: no such file"),
-    (["probe.mask_diameter_px=-3"], r"probe.mask_diameter_px=-3.0: must be a finite number > 0"),
+    (["probe.mask_diameter_px=-3"], r"probe.mask_diameter_px=-3: must be a finite number > 0"),
     (
         ["probe=zone_plate", "probe.outermost_zone_width_nm=5"],
         r"probe.outermost_zone_width_nm=5: must be larger than the pixel size \(10 nm\)",
