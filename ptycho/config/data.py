@@ -84,7 +84,7 @@ class DataConfig:
     saturation: Number | None = key(None, "a pixel that reaches this in some frame is bad", gt=0)
     hot_pixels: Flag = key(True, "leave out pixels that shine by themselves, or never")
     negative: Literal["auto", "noise", "bad"] = key(
-        "auto", "numbers below zero; auto: marks are bad, scatter is noise"
+        "auto", "below zero; auto: marks are bad, scatter is noise"
     )
     dark_frames: Number = key(
         0.05,
@@ -95,9 +95,7 @@ class DataConfig:
     stride: Integer = key(1, "take every so many-th frame", ge=1)
     frames: Integer | None = key(None, "take so many frames at most", ge=1)
     drop: tuple[Integer, ...] = key((), "leave these frames out, by index", allowed="a list of integers")
-    orientation: Literal["format", "auto"] = key(
-        "format", "auto: another one where it explains the data clearly better"
-    )
+    orientation: Literal["format", "auto"] = key("format", "auto: another one where it explains more")
 
     def __post_init__(self) -> None:
         check(bool(self.file), "data.file", "''", "the path of a measured scan, or a list")

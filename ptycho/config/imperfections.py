@@ -19,12 +19,8 @@ class Imperfections:
         ConfigError: a value that is out of range, or that has no meaning beside another.
     """
 
-    defocus_um: Number = key(
-        0.0, "the given probe is of a plane further downstream", ge=-1e6, le=1e6, unit="µm"
-    )
-    astigmatism_waves: Number = key(
-        0.0, "at the given probe's pupil's edge, in a random direction", ge=-10, le=10
-    )
+    defocus_um: Number = key(0.0, "the given probe is of a plane downstream", ge=-1e6, le=1e6, unit="µm")
+    astigmatism_waves: Number = key(0.0, "at the given probe's pupil's edge, at random", ge=-10, le=10)
     coma_waves: Number = key(0.0, "likewise", ge=-10, le=10)
     blob: Number = key(0.0, "norm of a smooth blob in the given probe, of the probe's norm", ge=0, le=10)
     probe_power: Number = key(1.0, "of the given probe over that of the true first mode", ge=1e-6, le=1e6)
@@ -36,9 +32,7 @@ class Imperfections:
     position_px: Number = key(0.0, "random error of each recorded coordinate, rms", ge=0, le=100, unit="px")
     drift_px: Number = key(0.0, "rms of a slow drift in each coordinate", ge=0, le=100, unit="px")
     scale_error: Number = key(0.0, "recorded distances are too large by this share", ge=-0.5, le=0.5)
-    rotation_deg: Number = key(
-        0.0, "recorded positions are turned, rows to columns", ge=-180, le=180, unit="degrees"
-    )
+    rotation_deg: Number = key(0.0, "positions are turned, rows to columns", ge=-180, le=180, unit="°")
     backlash_px: Number = key(0.0, "of every other row's columns; with path=snake", ge=-100, le=100)
     modes: Integer = key(1, "of the true probe; the given one is the first of them", ge=1, le=MOST_MODES)
     coherence: Number = key(1.0, "share of the first mode, below 1 where there are several", le=1)
@@ -46,9 +40,7 @@ class Imperfections:
     gap_rows: Integer = key(0, "dead, between detector modules; the mask knows", ge=0, le=256, unit="px")
     gap_columns: Integer = key(0, "likewise", ge=0, le=256, unit="px")
     saturation: Integer | None = key(None, "no pixel counts further; null: not reached", ge=1, le=2**32 - 1)
-    point_spread_px: Number = key(
-        0.0, "of the detector's Gaussian, standard deviation", ge=0, le=10, unit="px"
-    )
+    point_spread_px: Number = key(0.0, "of the detector, standard deviation", ge=0, le=10, unit="px")
     flux_rms: Number = key(0.0, "of the flux from pattern to pattern, of its mean", ge=0, le=1)
 
     def __post_init__(self) -> None:

@@ -17,10 +17,8 @@ GENERAL = UnrolledModel(stages=6, misfit=True, memory=True)  # model=unrolled_ge
 class MaterialsConfig:
     """The range of materials."""
 
-    phase_rad: Annotated[Range, Share, Within(0.001, 20)] = key(
-        (0.05, 6.0), "of full thickness, by its logarithm"
-    )
-    absorption: Annotated[Range, Share, Within(0, 1)] = key((0.0, 0.9), "of the amplitude by full thickness")
+    phase_rad: Annotated[Range, Within(0.001, 20)] = key((0.05, 6.0), "of full thickness, by its logarithm")
+    absorption: Annotated[Range, Within(0, 1)] = key((0.0, 0.9), "of the amplitude by full thickness")
     unrelated: Share = key(0.25, "objects whose phase follows another map than their amplitude")
     bright: Share = key(0.25, "objects whose amplitude is their thickness, as of the published lines")
 
@@ -29,21 +27,15 @@ class MaterialsConfig:
 class MeasurementConfig:
     """How the objects are scanned and measured; each imperfection has the share of examples that have it."""
 
-    overlap: Annotated[Range, Share, Within(0, 0.98)] = key(
-        (0.0, 0.9), "of neighbouring probes, 1 − step/diameter"
-    )
-    photons: Annotated[Range, Share, Within(1, 1e12)] = key(
-        (1e4, 1e10), "in a pattern, drawn by the logarithm"
-    )
-    background: Annotated[Range, Share, Within(0, 1)] = key(
-        (0.0, 0.02), "over the sample's light; nobody says so"
-    )
+    overlap: Annotated[Range, Within(0, 0.98)] = key((0.0, 0.9), "of neighbouring probes, 1 − step/diameter")
+    photons: Annotated[Range, Within(1, 1e12)] = key((1e4, 1e10), "in a pattern, drawn by the logarithm")
+    background: Annotated[Range, Within(0, 1)] = key((0.0, 0.02), "over the sample's light; nobody says so")
     background_share: Share = key(0.1, "of the examples")
-    bad_pixels: Annotated[Range, Share, Within(0, 0.5)] = key((0.0, 0.1), "of the detector, known to be dead")
+    bad_pixels: Annotated[Range, Within(0, 0.5)] = key((0.0, 0.1), "of the detector, known to be dead")
     bad_share: Share = key(0.2, "of the examples")
-    probe_error_rad: Annotated[Range, Share, Within(0, 3)] = key((0.0, 0.3), "in the given probe's far field")
+    probe_error_rad: Annotated[Range, Within(0, 3)] = key((0.0, 0.3), "in the given probe's far field")
     probe_error_share: Share = key(0.15, "of the examples")
-    position_error_px: Annotated[Range, Share, Within(0, 8)] = key((0.0, 0.7), "of the given positions, rms")
+    position_error_px: Annotated[Range, Within(0, 8)] = key((0.0, 0.7), "of the given positions, rms")
     position_error_share: Share = key(0.15, "of the examples")
     start_share: Share = key(0.25, "begin with a rough object instead of a constant")
     again_share: Share = key(0.3, "of the batches: begin with what the network makes of them")

@@ -46,7 +46,7 @@ class RunConfig(TrainedConfig):
     object: LinesObject = key(LinesObject(), "what is scanned")
     probe: Shape = key(IdealDiskProbe(), "what lights the sample", discriminator="kind")
     test_probe: Shape | None = key(
-        None, "of the test: {kind: zone_plate, defocus_um: 30}", discriminator="kind"
+        None, "of the test: {kind: zone_plate, defocus_um: 9}", discriminator="kind"
     )
     imperfections: Imperfections = key(Imperfections(), "what is not as the network is told")
     train: TrainConfig = key(TrainConfig(), "how the networks are trained")

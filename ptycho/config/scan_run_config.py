@@ -53,9 +53,7 @@ class ScanRunConfig(TrainedConfig):
         le=LARGEST_BATCH,
     )
     denoise: Flag = key(False, "beside the solver's object one without noise (non-local means)")
-    free_fraction: Number = key(
-        0.05, "of the patterns: nothing is fitted to them; they judge (r_free)", ge=0, le=0.5
-    )
+    free_fraction: Number = key(0.05, "of the patterns are not fitted; they judge (r_free)", ge=0, le=0.5)
     val_fraction: Number = key(0.05, "of the groups choose the best epoch", ge=0, le=0.5)
     models: Each[Literal["pinn", "lsqml"]] = key(
         (),

@@ -28,17 +28,11 @@ class LearnedProbe:
     """What every option of the group ``probe`` has: whether the data may correct it, and how."""
 
     learn: Flag | None = key(None, "the data may correct it; null: where the scan was measured", kw_only=True)
-    modes: Integer | None = key(
-        None, "null: those it has; two at least where a scan's is learned", ge=1, le=8, kw_only=True
-    )
-    rate: Number = key(
-        3.0, "of the probe's learning in the training, against that of the network", ge=0, kw_only=True
-    )
-    start_epoch: Integer = key(
-        0, "of the training, from which on the probe is learned", ge=0, le=1_000_000, kw_only=True
-    )
+    modes: Integer | None = key(None, "null: those it has, two at least if learned", ge=1, le=8, kw_only=True)
+    rate: Number = key(3.0, "of the probe's learning, against the network's", ge=0, kw_only=True)
+    start_epoch: Integer = key(0, "from which on the probe is learned", ge=0, le=1_000_000, kw_only=True)
     mask_diameter_px: Number | None = key(
-        None, "nothing is lit outside this centred disk", gt=0, unit="px", kw_only=True
+        None, "nothing is lit outside this disk", gt=0, unit="px", kw_only=True
     )
 
     def check_only_shape(self, section: str, *keys: str) -> None:
@@ -239,9 +233,7 @@ class XlaConfig:
     """Effective XLA switches, resolved once: compile the steps; separable translation or TensorFlow's."""
 
     compile: Flag = key(True, "XLA-compile training, validation and inference (USE_XLA_COMPILE)")
-    translate: Flag = key(
-        True, "separable; false: TensorFlow's kernel, with compile=false (USE_XLA_TRANSLATE)"
-    )
+    translate: Flag = key(True, "separable; false: TensorFlow's, with compile=false (USE_XLA_TRANSLATE)")
 
     def __post_init__(self) -> None:
         if self.compile and not self.translate:
