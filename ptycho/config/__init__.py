@@ -2,7 +2,8 @@
 
 :mod:`~ptycho.config.schema` says what a key is, :mod:`~ptycho.config.sections` has the options of each group,
 :mod:`~ptycho.config.run_config` a whole run, :mod:`~ptycho.config.mapping` the way from and to nested plain
-values. Every error names the key as it is written on the command line, the value, and what is allowed. Imports nothing of ``ptycho``, and neither Hydra
+values. Every error names the key as it is written on the command line, the value, and what is allowed.
+Imports nothing of ``ptycho``, and neither Hydra
 nor TensorFlow, so that a mistake is answered before anything heavy loads.
 """
 

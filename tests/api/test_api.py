@@ -232,7 +232,7 @@ def test_settings_that_cannot_be_are_named(scan, settings, message):
 def test_keys_of_a_file_that_cannot_be_are_named(tmp_path):
     for key, value, message in (
         ("energy", 8800, r"data.energy=8800: unknown key; did you mean data.energy_eV\?"),
-        ("energy_eV", 1, "data.energy_eV=1.0: must be a finite number from 10 to 1e"),
+        ("energy_eV", 1, "data.energy_eV=1: must be a finite number from 10 to 1e"),
         ("N", 64, "no such file"),
     ):
         with pytest.raises(ptycho.ConfigError, match=message):
