@@ -130,7 +130,7 @@ def main(words: Sequence[str] | None = None) -> None:
         )
     curves = compared(config, options)
     rows = [row for curve in curves for row in curve]
-    title = f"N = {config.N}, gridsize {config.gridsize}, {config.probe.KIND}, seed {config.seed}"
+    title = f"N = {config.N}, gridsize {config.gridsize}, {config.probe.kind}, seed {config.seed}"
     options.out.mkdir(parents=True, exist_ok=True)
     write_csv(options.out / "head_start.csv", rows)
     lines = [f"{title}: passes (seconds) to an amplitude SSIM.", "", *markdown([summary(c) for c in curves])]

@@ -16,8 +16,7 @@ from ptycho.files.atomic import WriteError
 from ptycho.quiet_start import start_tensorflow
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line import attempt, in_turn, job_path, leave, plan_and_perform
-from workflows.config import NO_KEY, explained
-from workflows.infer_config import InferJob, infer_config, plan, unknown_key
+from workflows.infer_config import InferJob, in_words, infer_config, plan
 
 PATHS = ("run", "data", "output_dir")
 
@@ -63,12 +62,6 @@ def execute(job: InferJob, stop: StopRequest) -> None:
 def how_to_mend(error: Exception) -> str:
     """What to do about an error; nothing is known of most."""
     return "; make room and start again" if isinstance(error, WriteError) else ""
-
-
-def in_words(error: Exception) -> str:
-    """An error on one line, with the keys of this program."""
-    found = NO_KEY.search(str(error))
-    return unknown_key(*found.groups()) if found else explained(error)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
     python scripts/inspect_scan.py FILE data.N=128 data.energy_eV=8800 output=scan.png
 
 FILE is HDF5, NPZ or TIFF, or a folder of TIFFs. Every line says what was found and why; where it is wrong,
-say so by the key in it. All keys of the section data: conf/measured/default.yaml.
+say so by the key in it. All keys of the section data: docs/configuration.md.
 
 Exit code: 0 understood, 2 the file cannot be used as it is; the message names the key that helps.
 """

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ptycho.config import check
+from ptycho.config import ScanRunConfig, check
 from ptycho.run.folder import OutputFolder
 from workflows.command_line import (
     CONF,
@@ -83,7 +83,7 @@ def main(words: Sequence[str] | None = None, scripts: Path = SCRIPTS) -> int:
         waiting = [] if options.report_only else due(different, options.overwrite)
         check_cells(waiting, CONF)
     except MISTAKES as error:
-        sys.stderr.write(f"error: {explained(error)}\n")
+        sys.stderr.write(f"error: {explained(error, ScanRunConfig)}\n")
         return EXIT_USAGE
     log.info("%d cells: %d finished, %d to do", len(different), len(different) - len(waiting), len(waiting))
     heed_signals()

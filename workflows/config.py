@@ -16,20 +16,17 @@ from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ptycho.config import ConfigError, NetworkConfig, RunConfig
-from ptycho.config.mapping import (
-    TABLES,
-    differences,
-    flat,
-    from_mapping,
-    keys,
-    one_line,
-    show,
-    to_mapping,
-    unknown_key,
-)
+from ptycho.config import ConfigError, NetworkConfig, PretrainConfig, RunConfig, ScanRunConfig
+from ptycho.config.mapping import differences, flat, from_mapping, to_mapping
+from ptycho.config.messages import fields_of, one_line, show, unknown_key
 from ptycho.run.stored_config import read_config
 
+SCHEMAS: dict[str, type[NetworkConfig]] = {
+    "grid_lines": RunConfig,
+    "scan": ScanRunConfig,
+    "pretrain": PretrainConfig,
+}
+GROUPS = ("object", "probe", "test_probe", "model")  # an option replaces the whole section
 COMMANDS = ("hydra", "experiment", "resume")  # keys that say what to do; the configuration has none of them
 SWITCHES = {"USE_XLA_COMPILE": "xla.compile", "USE_XLA_TRANSLATE": "xla.translate"}
 TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")
@@ -43,7 +40,7 @@ def run_config(composed: DictConfig, overrides: list[str], environ: Mapping[str,
         overrides: the overrides given on the command line, to tell an explicit choice from a default.
         environ: the environment; ``USE_XLA_COMPILE`` and ``USE_XLA_TRANSLATE`` are read from it.
     """
-    values = _plain(composed)
+    values = plain(composed)
     for key in COMMANDS:
         values.pop(key, None)
     _apply_switches(values, overrides, environ)
@@ -64,7 +61,7 @@ def resumed_config(
         ConfigError: there is no readable configuration, or the overrides or the environment ask for another.
     """
     stored = read_config(run)
-    asked = _with_overrides(to_mapping(stored), _plain(composed), _plain(defaults), overrides)
+    asked = _with_overrides(to_mapping(stored), plain(composed), plain(defaults), overrides)
     _apply_switches(asked, overrides, environ)
     if asked["output_dir"] and os.path.realpath(asked["output_dir"]) == os.path.realpath(run):
         asked["output_dir"] = stored.output_dir  # the folder may have been moved
@@ -99,11 +96,11 @@ def _changed(composed: dict[str, Any], defaults: dict[str, Any]) -> list[str]:
     """The keys, or whole options of a group, that differ; the default output folder always does."""
     one, two = flat(composed), flat(defaults)
     changed = [key for key, value in one.items() if key not in two or two[key] != value]
-    sections = [key.split(".")[0] if key.split(".")[0] in TABLES else key for key in changed]
+    sections = [key.split(".")[0] if key.split(".")[0] in GROUPS else key for key in changed]
     return [key for key in dict.fromkeys(sections) if key != "output_dir"]
 
 
-def _plain(composed: DictConfig) -> dict[str, Any]:
+def plain(composed: DictConfig) -> dict[str, Any]:
     """What Hydra composed, as nested plain values without interpolations."""
     try:
         values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
@@ -141,8 +138,11 @@ NO_OPTION = re.compile(
 NO_KEY = re.compile(r"Could not override '([^']+)'\.\s+To append to your config use \+[^=]+=(.*)", re.S)
 
 
-def explained(error: Exception) -> str:
-    """An error on one line; Hydra's about syntax, unknown options and unknown keys in our own words."""
+def explained(error: Exception, schema: type = RunConfig) -> str:
+    """An error on one line; Hydra's about syntax, unknown options and unknown keys in our own words.
+
+    ``schema`` has the keys of the program.
+    """
     message = str(error)
     if isinstance(error, OverrideParseException):
         reason = one_line(message.split("See https://")[0])
@@ -150,6 +150,6 @@ def explained(error: Exception) -> str:
     if found := NO_OPTION.search(message):
         group, option, options = found.groups()
         return f"{group}={option}: must be one of {', '.join(options.split())}"
-    if (found := NO_KEY.search(message)) and found[1] not in keys(RunConfig):
-        return unknown_key(*found.groups())
+    if (found := NO_KEY.search(message)) and found[1] not in fields_of(schema):
+        return unknown_key(schema, *found.groups())
     return one_line(message)

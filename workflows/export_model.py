@@ -6,15 +6,17 @@ import importlib.util
 import logging
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from ptycho.config import MODELS, ConfigError, NetworkConfig, ScanRunConfig, check
+from ptycho.config import MODELS, ConfigError, NetworkConfig, RunConfig, ScanRunConfig, check
 from ptycho.config.backend import require_tensorflow
-from ptycho.config.mapping import show
+from ptycho.config.messages import show
+from ptycho.config.network_config import LARGEST_BATCH
+from ptycho.config.schema import Flag, Integer, Text, key, settings
 from ptycho.exports.table import check_output
 from ptycho.portable.description import ENTRY, Description
-from ptycho.portable.table import FORMATS, PRECISIONS, Format
+from ptycho.portable.table import FORMATS, Format
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.network import StoredNetwork, is_stored, read_network
 from ptycho.run.pretrained import run_folder
@@ -24,44 +26,50 @@ from ptycho.run.stored_config import read_config
 SAVED_MODEL = re.compile(rf"\w+\.pb|variables/variables\..+|assets\.extra/{re.escape(ENTRY)}")
 log = logging.getLogger(__name__)
 
-SIZES = {  # key: least, most
-    "batch_size": (1, 2**16),
-    "group_size": (1, 512),
-    "region_size": (1, 4096),
-    "support": (2, 512),
-}
 
-
-@dataclass(frozen=True)
+@settings()
 class ExportModelConfig:
     """The keys of ``conf/export_model.yaml``."""
 
-    run: str | None = None
-    network: str | None = None
-    format: str | None = None
-    output: str | None = None
-    batch_size: int | None = None
-    precision: str = "float32"
-    group_size: int | None = None
-    region_size: int | None = None
-    support: int | None = None
-    modes: int = 0
-    exact: bool | None = None
-    audit: bool = False
-    overwrite: bool = False
+    run: Text | None = key(None, "folder of a run")
+    network: Literal["pinn", "baseline"] | None = key(None, "null: the first that the run trained")
+    format: Literal["saved_model", "litert", "onnx", "stablehlo"] | None = key(
+        None, "null: by the output's name (.tflite, .onnx, .mlir)"
+    )
+    output: Text | None = key(
+        None,
+        "the file (of a SavedModel: the folder) to write; null: outputs/exported/<run>_<network>",
+        min_length=1,
+        allowed="a path",
+    )
+    batch_size: Integer | None = key(
+        None, "groups in a batch; null: as the run, and any in a SavedModel", ge=1, le=LARGEST_BATCH
+    )
+    precision: Literal["float32", "float16", "int8-weights"] = key(
+        "float32", "of the stored weights; others than float32 for litert and onnx"
+    )
+    group_size: Integer | None = key(None, "patterns in a group; null: as the run", ge=1, le=512)
+    region_size: Integer | None = key(
+        None, "side of the object region of a group; null: as the run", ge=1, le=4096, unit="pixels"
+    )
+    support: Integer | None = key(
+        None,
+        "central square outside which probes count as zero; null: as the run's probes need",
+        ge=2,
+        le=512,
+        unit="pixels",
+    )
+    modes: Integer = key(
+        0, "of the probe that the model will be given; 0: a probe without modes", ge=0, le=64
+    )
+    exact: Flag | None = key(
+        None, "fractions of a pixel move the probe; null: as the run, true where it was measured"
+    )
+    audit: Flag = key(False, "write nothing; try every operation of the graph with every consumer")
+    overwrite: Flag = key(False, "replace the output if it is there")
 
     def __post_init__(self) -> None:
         check(bool(self.run), "run", show(self.run), "the folder of a run")
-        check(self.output != "", "output", "''", "a path, or null")
-        if self.network is not None:
-            check(self.network in MODELS, "network", self.network, f"one of {', '.join(MODELS)}")
-        if self.format is not None:
-            check(self.format in FORMATS, "format", self.format, f"one of {', '.join(FORMATS)}")
-        check(self.precision in PRECISIONS, "precision", self.precision, f"one of {', '.join(PRECISIONS)}")
-        check(0 <= self.modes <= 64, "modes", self.modes, "from 0 to 64")
-        for key, (least, most) in SIZES.items():
-            value = getattr(self, key)
-            check(value is None or least <= value <= most, key, value, f"null, or from {least} to {most}")
 
 
 def export_model(config: ExportModelConfig) -> list[str]:
@@ -172,9 +180,10 @@ def described(config: ExportModelConfig, stored: StoredNetwork, form: Format) ->
     support = config.support or (N if exact else setup.support)
     check(support % 2 == 0 and support <= N, "support", support, f"even, and at most N={N}")
     check(not exact or support == N, "support", support, f"{N} with exact=true: a moved probe fills it")
+    by_baseline = stored.name == "baseline"
     return Description(
         name=stored.name,
-        kind=settings.model.KIND if stored.name == "pinn" else stored.name,
+        kind=settings.model.kind if stored.name == "pinn" else stored.name,
         run=stored.run.resolve().name,
         N=N,
         group_size=group_size,
@@ -184,7 +193,9 @@ def described(config: ExportModelConfig, stored: StoredNetwork, form: Format) ->
         support=support,
         exact=exact,
         precision=config.precision,
-        patterns_per_group=settings.baseline.patterns_per_group if stored.name == "baseline" else None,
+        patterns_per_group=settings.baseline.patterns_per_group
+        if isinstance(settings, RunConfig) and by_baseline
+        else None,
         transmission=setup.transmission,
         probe=setup.probe,
         weights_sha256=stored.sha256,

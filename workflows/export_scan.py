@@ -6,7 +6,7 @@ Nothing here imports TensorFlow.
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from ptycho.config import (
     ZonePlateProbe,
     check,
 )
+from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 from ptycho.config.waves import wavelength_m
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.from_dataset import from_dataset, from_measured
@@ -43,28 +44,40 @@ BEST = ("refined", "pinn")
 DETECTOR_PIXEL_M = 75e-6
 
 
-@dataclass(frozen=True)
+@settings()
 class ExportConfig:
     """The keys of ``conf/export.yaml``."""
 
-    run: str | None = None
-    output: str | None = None
-    format: str | None = None
-    source: str | None = None
-    recon: str | None = None
-    scan: str | None = None
-    image: int = 0
-    pixel_m: float | None = None
-    energy_eV: float | None = None
-    detector_pixel_m: float | None = None
-    overwrite: bool = False
+    run: Text | None = key(None, "folder of a run")
+    output: Text | None = key(
+        None,
+        "the file to write; null: outputs/export/<run>.<format>",
+        min_length=1,
+        allowed="the path of the file to write",
+    )
+    format: Text | None = key(None, "ptychodus | cxi | npz; null: by the output's name (.h5, .cxi, .npz)")
+    source: Text | None = key(
+        None, "what of a simulated run: test | train | val; null: test. Of a measured one: scan"
+    )
+    recon: Text | None = key(
+        None, "the object: pinn | refined | gt; null: the best of a measured run, else the truth"
+    )
+    scan: Text | None = key(None, "which scan of a run on several, by its name; null: the first")
+    image: Integer = key(0, "which image of a simulated run")
+    pixel_m: Number | None = key(
+        None, "pitch of the object's pixels, where the run does not know it", gt=0, unit="m"
+    )
+    energy_eV: Number | None = key(None, "photon energy, likewise", gt=0, unit="eV")
+    detector_pixel_m: Number | None = key(
+        None,
+        "pitch of the detector's pixels, likewise; null: 75 µm, with the distance that fits",
+        gt=0,
+        unit="m",
+    )
+    overwrite: Flag = key(False, "replace the file if it is there")
 
     def __post_init__(self) -> None:
         check(bool(self.run), "run", self.run, "the folder of a run")
-        check(self.output != "", "output", "''", "the path of the file to write, or null")
-        for key in ("pixel_m", "energy_eV", "detector_pixel_m"):
-            value = getattr(self, key)
-            check(value is None or 0 < value < np.inf, key, value, "a finite number > 0, or null")
 
 
 def export(config: ExportConfig) -> list[str]:
@@ -184,9 +197,9 @@ def with_units(scan: ExportedScan, config: ExportConfig) -> ExportedScan:
     Raises:
         ConfigError: the user says something that the run knows.
     """
-    for key in ("pixel_m", "energy_eV", "detector_pixel_m"):
-        given, known = getattr(config, key), getattr(scan, key)
-        check(given is None or known is None, key, given, f"null: the run knows it, {known}")
+    for name in ("pixel_m", "energy_eV", "detector_pixel_m"):
+        given, known = getattr(config, name), getattr(scan, name)
+        check(given is None or known is None, name, given, f"null: the run knows it, {known}")
     pixel, pitch = scan.pixel_m or _square(config.pixel_m), scan.detector_pixel_m
     pitch = pitch or _square(config.detector_pixel_m)
     energy, distance = scan.energy_eV or config.energy_eV, scan.distance_m

@@ -229,7 +229,8 @@ def assessed(
     if job.data.truth is not None:
         log.info("the file has the truth of part of the first object; that part is scored")
         truth, region, recons = _part(truth, metrics.Region(*job.data.truth), recons)
-    by_method = {name: {job.stitch.method: recon} for name, recon in recons.items()}
+    method: str = job.stitch.method
+    by_method = {name: {method: recon} for name, recon in recons.items()}
     scores = scored(truth, region, by_method, job.stitch.method, folder, doubts)
     drawn(truth, region, data.probe, recons, {}, scores, folder)
     return scores

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
-import typing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig
 
-from ptycho.config import MODELS, ConfigError, NetworkConfig, PretrainConfig, StitchConfig, check
-from ptycho.config import mapping as conversion
-from ptycho.config.mapping import one_line, show, to_dataclass
+from ptycho.config import ConfigError, NetworkConfig, PretrainConfig, StitchConfig, check
+from ptycho.config.mapping import to_dataclass
 from ptycho.config.memory import Phases, check_memory, inference_memory
+from ptycho.config.messages import show, unknown_key
+from ptycho.config.network_config import LARGEST_BATCH
+from ptycho.config.schema import Each, Flag, Integer, Text, key, settings
 from ptycho.readers import Measurement, inspect
 from ptycho.run.folder import check_free
 from ptycho.run.names import CONFIG, HISTORY, INFERENCE
@@ -25,38 +24,43 @@ from ptycho.run.pretrained import run_folder
 from ptycho.run.replacing import check_inputs
 from ptycho.run.stored_config import read_config
 from ptycho.scan.probe import described_widths, energy_diameter
+from workflows.config import NO_KEY, explained, plain
 
 log = logging.getLogger(__name__)
 
 SAME = 1e-6  # relative difference of probes that is rounding
 
 
-@dataclass(frozen=True)
+@settings()
 class InferConfig:
     """The keys of ``conf/infer.yaml``."""
 
-    run: str | None = None
-    data: str | None = None
-    models: tuple[str, ...] | None = None
-    stitch: StitchConfig | None = None
-    batch_size: int | None = None
-    group_size: int | None = None
-    output_dir: str | None = None
-    overwrite: bool = False
+    run: Text | None = key(
+        None,
+        "pretrained (the network that comes with the program), or the folder of a run",
+        allowed="the folder of a run",
+    )
+    data: Text | None = key(
+        None, ".npz with diffraction patterns: a run's dataset, or the published program's test.npz"
+    )
+    models: Each[Literal["pinn", "baseline"]] | None = key(
+        None, "networks of the run, as [pinn,baseline]; null: all that it trained", min_length=1
+    )
+    stitch: StitchConfig | None = key(None, "how patches become objects; null: as the run")
+    batch_size: Integer | None = key(None, "groups in a batch; null: as the run", ge=1, le=LARGEST_BATCH)
+    group_size: Integer | None = key(
+        None,
+        "every pattern with its nearest ones, so many; null: the file's, or for a general network tiles",
+        ge=1,
+        le=512,
+    )
+    output_dir: Text | None = key(None, "the folder of the results")
+    overwrite: Flag = key(False, "replace what output_dir holds")
 
     def __post_init__(self) -> None:
         check(bool(self.run), "run", show(self.run), "the folder of a run")
         check(bool(self.data), "data", show(self.data), "an .npz file with diffraction patterns")
         check(bool(self.output_dir), "output_dir", show(self.output_dir), "the path of a folder")
-        for name in self.models or ():
-            check(name in MODELS, "models", f"[{name}]", f"drawn from [{', '.join(MODELS)}]")
-        if self.models is not None:
-            once = 0 < len(self.models) == len(set(self.models))
-            check(once, "models", list(self.models), "null, or a list of names, each once")
-        if self.batch_size is not None:
-            check(1 <= self.batch_size <= 2**16, "batch_size", self.batch_size, "null, or from 1 to 65536")
-        if self.group_size is not None:
-            check(1 <= self.group_size <= 512, "group_size", self.group_size, "null, or from 1 to 512")
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,34 +100,26 @@ class InferJob:
 
 def infer_config(composed: DictConfig) -> InferConfig:
     """The validated configuration in what Hydra composed."""
-    try:
-        values = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
-    except OmegaConfBaseException as error:
-        raise ConfigError(one_line(str(error))) from error
-    values = typing.cast(dict[str, Any], values)
+    values = plain(composed)
     values.pop("hydra", None)
-    stitch = values.get("stitch")
-    if isinstance(stitch, dict) and "method" not in stitch:
-        key, value = next(iter(stitch.items()), ("method", None))
-        raise ConfigError(unknown_key(f"stitch.{key}", show(value)))
-    for key, value in values.items():
-        if key not in KEYS:
-            raise ConfigError(unknown_key(key, show(value)))
+    if isinstance(values.get("stitch"), dict) and "method" not in values["stitch"]:
+        name, value = next(iter(values["stitch"].items()), ("method", None))
+        needs = "needs stitch=refined beside it" if name == "passes" else None
+        told = (
+            f"stitch.{name}={show(value)}: {needs}"
+            if needs
+            else unknown_key(InferConfig, f"stitch.{name}", show(value))
+        )
+        raise ConfigError(told)
     return to_dataclass(InferConfig, values)
 
 
-KEYS = tuple(field.name for field in fields(InferConfig))
-
-
-def unknown_key(key: str, value: str) -> str:
-    """What to say about a key that does not exist, or not without the option of its group."""
-    if key == "stitch.passes":
-        return f"{key}={value}: needs stitch=refined beside it"
-    if key.startswith("stitch."):
-        return conversion.unknown_key(key, value)
-    close = difflib.get_close_matches(key, KEYS, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(KEYS)}"
-    return f"{key}={value}: unknown key; {hint}"
+def in_words(error: Exception) -> str:
+    """An error on one line; passes are of an option that must be named."""
+    found = NO_KEY.search(str(error))
+    if found is not None and found[1] == "stitch.passes":
+        return f"stitch.passes={found[2]}: needs stitch=refined beside it"
+    return explained(error, InferConfig)
 
 
 def plan(config: InferConfig, path: Path) -> InferJob:
@@ -136,20 +132,20 @@ def plan(config: InferConfig, path: Path) -> InferJob:
     run = run_folder(config.run)
     if not run.is_dir():
         raise ConfigError(f"run={run}: no such folder; it must be the folder of a run")
-    settings = read_config(run)
-    networks = tuple(read_network(run, name) for name in _names(config, settings, run))
+    trained = read_config(run)
+    networks = tuple(read_network(run, name) for name in _names(config, trained, run))
     if config.overwrite:
         check_inputs(path, {"run": run / CONFIG, "data": Path(config.data)})
     check_free(path, config.overwrite, INFERENCE)
     data = inspect(config.data, networks[0].setup.probe)
-    if isinstance(settings, PretrainConfig) and not data.own_probe:
+    if isinstance(trained, PretrainConfig) and not data.own_probe:
         raise ConfigError(
             f"data={config.data}: has no probe (key probe or probeGuess), and run={config.run} has none of "
             "its own; reconstruct it with scan_workflow.py, which finds one"
         )
     for network in networks:
         _check_sizes(network, data, config.group_size)
-    job = InferJob(config, path, settings, networks, data)
+    job = InferJob(config, path, trained, networks, data)
     data.check_patterns()
     check_memory(_memory(job))
     for network in networks:
@@ -157,11 +153,11 @@ def plan(config: InferConfig, path: Path) -> InferJob:
     return job
 
 
-def _names(config: InferConfig, settings: NetworkConfig, run: Path) -> tuple[str, ...]:
+def _names(config: InferConfig, trained: NetworkConfig, run: Path) -> tuple[str, ...]:
     """The networks that are asked for, or all that the run has trained."""
     if config.models is not None:
         return config.models
-    names = tuple(name for name in settings.models if is_stored(run, name))
+    names = tuple(name for name in trained.networks if is_stored(run, name))
     if not names:
         raise ConfigError(f"run={run}: holds no trained network; it must be the folder of a finished run")
     return names

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
+from ptycho.config.schema import Text, key, settings
 from ptycho.evaluation.scan_figures import inspected
 from ptycho.files.atomic import write_atomically
 from ptycho.preparation.prepare import Understood, understand
@@ -20,12 +20,12 @@ from ptycho.run.record import check_no_file_of_a_run
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@settings()
 class InspectConfig:
     """The keys of ``conf/inspect.yaml``."""
 
-    data: DataConfig
-    output: str | None = None
+    data: DataConfig = key(..., "the measured scan")
+    output: Text | None = key(None, "the picture; null: outputs/inspect/<name of the file>.png")
 
 
 def report(config: InspectConfig) -> list[str]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 import typing
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
-from typing import Any
+from functools import partial
 
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from ptycho.config import ConfigError
-from ptycho.config.mapping import show, to_dataclass
+from ptycho.config.mapping import to_dataclass
 from workflows.command_line import CONF, EXIT_USAGE, MISTAKES, fail, log_to_stderr
-from workflows.config import NO_KEY, explained
+from workflows.config import explained, plain
 
 Config = typing.TypeVar("Config")
 
@@ -44,7 +41,7 @@ def perform(
             composed = compose(path.name, list(words))
         lines = do(config_of(cls, composed))
     except Exception as error:
-        return fail(error, MISTAKES, lambda found: _explained(cls, found))
+        return fail(error, MISTAKES, partial(explained, schema=cls))
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0
 
@@ -55,30 +52,4 @@ def config_of(cls: type[Config], composed: DictConfig) -> Config:
     Raises:
         ConfigError: an unknown key, or a wrong value.
     """
-    values = typing.cast(dict[str, Any], OmegaConf.to_container(composed, resolve=True))
-    for key, value in values.items():
-        if key not in _keys(cls):
-            raise ConfigError(_unknown(cls, key, show(value)))
-    found: Config = to_dataclass(cls, values)
-    return found
-
-
-def _explained(cls: type, error: Exception) -> str:
-    """An error on one line, with the keys of ``cls``."""
-    found = NO_KEY.search(str(error))
-    section = "" if found is None else found[1].rpartition(".")[0]
-    kind = typing.get_type_hints(cls).get(section)
-    if found is not None and is_dataclass(kind):
-        return _unknown(typing.cast(type, kind), *found.groups())
-    return explained(error) if found is None or section in _keys(cls) else _unknown(cls, *found.groups())
-
-
-def _unknown(cls: type, key: str, value: str) -> str:
-    section, dot, name = key.rpartition(".")
-    close = difflib.get_close_matches(name, _keys(cls), n=1)
-    hint = f"did you mean {section}{dot}{close[0]}?" if close else f"known are {', '.join(_keys(cls))}"
-    return f"{key}={value}: unknown key; {hint}"
-
-
-def _keys(cls: Any) -> list[str]:
-    return [field.name for field in fields(cls)]
+    return to_dataclass(cls, plain(composed))

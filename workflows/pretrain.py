@@ -110,7 +110,7 @@ def card(
     lines = [
         "# Network for many probes, objects and scans",
         "",
-        f"PtychoPINN {__version__}, generator `{config.model.KIND}`, {parameters:,} parameters (float32). ",
+        f"PtychoPINN {__version__}, generator `{config.model.kind}`, {parameters:,} parameters (float32). ",
         f"SHA-256 of `{NETWORK}/{names.WEIGHTS}`: `{folder.recorded(f'{NETWORK}/{names.WEIGHTS}')}`. ",
         "Licence: BSD-3-Clause, as the program. No measured data was used.",
         "",

@@ -6,13 +6,15 @@ import io
 import logging
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from ptycho.config import ConfigError, check
-from ptycho.config.mapping import show
+from ptycho.config.messages import show
+from ptycho.config.schema import Flag, Integer, Text, key, settings
 from ptycho.files.atomic import write_atomically
 from ptycho.files.png import grey_png
 from ptycho.portable.description import Description
@@ -25,27 +27,27 @@ from ptycho.scan.probe import probe_support
 
 log = logging.getLogger(__name__)
 
-STITCHINGS = ("probe", "grid")  # a correction by the measured patterns needs TensorFlow
 RECON, PICTURE = "recon.npz", "recon.png"
 
 
-@dataclass(frozen=True)
+@settings()
 class RunExportedConfig:
     """The keys of ``conf/lite/run_exported.yaml``."""
 
-    model: str | None = None
-    data: str | None = None
-    output_dir: str = "outputs/exported"
-    stitch: str = "probe"
-    threads: int | None = None
-    overwrite: bool = False
+    model: Text | None = key(None, "a .tflite or .onnx file that scripts/export_model.py wrote")
+    data: Text | None = key(
+        None, ".npz with diffraction patterns: a run's dataset, or the published program's test.npz"
+    )
+    output_dir: Text = key(
+        "outputs/exported", "the folder of the results", min_length=1, allowed="the path of a folder"
+    )
+    stitch: Literal["probe", "grid"] = key("probe", "a correction by the measured patterns needs TensorFlow")
+    threads: Integer | None = key(None, "of the runtime; null: one for each processor", ge=1)
+    overwrite: Flag = key(False, "replace the results that output_dir holds")
 
     def __post_init__(self) -> None:
         check(bool(self.model), "model", show(self.model), "a .tflite or .onnx file of export_model.py")
         check(bool(self.data), "data", show(self.data), "an .npz file with diffraction patterns")
-        check(bool(self.output_dir), "output_dir", "''", "the path of a folder")
-        check(self.stitch in STITCHINGS, "stitch", self.stitch, f"one of {', '.join(STITCHINGS)}")
-        check(self.threads is None or self.threads >= 1, "threads", self.threads, "null, or at least 1")
 
 
 def run_exported(config: RunExportedConfig) -> list[str]:

@@ -92,7 +92,7 @@ def _network_takes(model: GeneratorConfig, N: int) -> None:
     above = [side for side in sides if side > N and model.takes(side)][:1]
     fitting = " or ".join(f"data.N={side}" for side in below + above)
     raise ConfigError(
-        f"model={model.KIND}: cannot take patterns of {N} × {N} pixels; set {fitting}, or model=unrolled"
+        f"model={model.kind}: cannot take patterns of {N} × {N} pixels; set {fitting}, or model=unrolled"
     )
 
 
@@ -115,7 +115,7 @@ def _model_of(stored: StoredNetwork, config: ScanRunConfig) -> GeneratorConfig:
     found = stored.config.model
     if config.model not in (found, FAST):
         raise ConfigError(
-            f"model={config.model.KIND} and run={config.run}: the network of that run is built otherwise "
+            f"model={config.model.kind} and run={config.run}: the network of that run is built otherwise "
             f"({found}); leave out the keys of model"
         )
     return found

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from ptycho.config import ProbeConfig, ZonePlateProbe, check
+from ptycho.config import ZonePlateProbe, check
 from ptycho.config.imperfections import Imperfections
-from ptycho.config.mapping import show
+from ptycho.config.messages import show
+from ptycho.config.schema import Flag, Number, Text, key, settings
+from ptycho.config.sections import Shape
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.table import FORMATS, check_output, format_of
 from ptycho.progress import Progress
@@ -26,21 +27,26 @@ from ptycho.simulation.truth import truth_of
 from workflows.export_scan import DETECTOR_PIXEL_M, distance_m, plate_units, written
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings(kw_only=True)
 class SimulateConfig(ScanSettings):
     """The keys of ``conf/simulate.yaml``."""
 
-    output: str | None = None
-    format: str | None = None
-    overwrite: bool = False
-    probe: ProbeConfig = field(default_factory=ZonePlateProbe)
-    detector_pixel_m: float = DETECTOR_PIXEL_M
+    output: Text | None = key(None, "the file to write")
+    format: Text | None = key(None, "cxi | ptychodus | npz; null: by the output's name (.cxi, .h5, .npz)")
+    overwrite: Flag = key(False, "replace the file if it is there")
+    probe: Shape = key(ZonePlateProbe(), "energy and pixel size are the zone plate's", discriminator="kind")
+    detector_pixel_m: Number = key(
+        DETECTOR_PIXEL_M,
+        "pitch of its pixels (Eiger 75 µm, Medipix 55 µm); the distance follows",
+        ge=1e-7,
+        le=1e-2,
+        unit="m",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.probe.check_only_shape("probe", "learn", "modes", "rate", "start_epoch")
         check(bool(self.output), "output", self.output, "the path of the file to write")
-        pitch = self.detector_pixel_m
-        check(1e-7 <= pitch <= 1e-2, "detector_pixel_m", pitch, "from 1e-7 to 0.01 metres")
 
 
 def simulate_scan(config: SimulateConfig) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from ptycho.config import ConfigError, NetworkConfig
+from ptycho.config import ConfigError, TrainedConfig
 from ptycho.config.mapping import completed, differences, result_settings
 from ptycho.networks import parameter_count
 from ptycho.networks.competitors import COMPETITORS, Competitor, training_geometry
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 def trained(
     name: str,
-    config: NetworkConfig,
+    config: TrainedConfig,
     scans: tuple[Dataset, Dataset],
     offsets: np.ndarray,
     folder: RunFolder,
@@ -85,7 +85,7 @@ def fit(
     recipe: Competitor,
     model: keras.Model,
     scans: tuple[Dataset, Dataset],
-    config: NetworkConfig,
+    config: TrainedConfig,
     checkpoints: Checkpoints,
     stop: StopRequest | None,
 ) -> History:
@@ -107,13 +107,13 @@ def fit(
     )
 
 
-def probe_learner(model: keras.Model, training: Dataset, config: NetworkConfig) -> ProbeLearner:
+def probe_learner(model: keras.Model, training: Dataset, config: TrainedConfig) -> ProbeLearner:
     """The network with its training probe as a variable."""
     lit = lit_part(config.probe, training.N)
     return ProbeLearner(network=model, probe=training.model_probe, mask=lit, name=model.name)
 
 
-def restored(name: str, model: keras.Model, config: NetworkConfig, folder: RunFolder) -> History | None:
+def restored(name: str, model: keras.Model, config: TrainedConfig, folder: RunFolder) -> History | None:
     """Give ``model`` the weights with which an interrupted run stored it; None if it must be trained.
 
     Raises:

@@ -31,7 +31,7 @@ from ptycho.run.replacing import check_inputs, waits
 from ptycho.run.stored_config import is_finished
 from ptycho.training.interrupt import StopRequest, remove_traces
 from workflows.command_line import attempt, in_turn, job_path, plan_and_perform
-from workflows.config import resumed_config, run_config
+from workflows.config import SCHEMAS, explained, resumed_config, run_config
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,10 @@ def main(workflow: Workflow) -> int:
     sys.argv[1:] = [_as_text(argument) for argument in sys.argv[1:]]
     with StopRequest() as stop:
         return plan_and_perform(
-            workflow.name, partial(planned, workflow), partial(perform, workflow, stop=stop)
+            workflow.name,
+            partial(planned, workflow),
+            partial(perform, workflow, stop=stop),
+            partial(explained, schema=SCHEMAS[workflow.name]),
         )
 
 

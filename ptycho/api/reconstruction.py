@@ -51,7 +51,7 @@ def reconstruct(
             by it (``lsqml``: yes).
         learn_probe: the same for the probe; ``lsqml`` always corrects it.
         prior: of the object, for the solver alone: ``smooth``, ``edges`` or ``none``; the default is that of
-            ``conf/solver/default.yaml``.
+            the section ``solver``.
         strength: of the prior, λ; None: chosen by patterns that are kept out.
         seed: of all that is random.
         progress: a bar on a terminal or in a notebook.

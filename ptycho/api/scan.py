@@ -138,7 +138,7 @@ def open_scan(file: str | Path, **data: Any) -> Scan:
 
     Args:
         file: its path, or a folder of TIFF files.
-        **data: what the file does not say, or says wrongly: every key of ``conf/measured/default.yaml``
+        **data: what the file does not say, or says wrongly: every key of the section ``data``
             (``energy_eV``, ``distance_m``, ``N``, ``domain``, ``keys={"patterns": "/data"}``, …).
 
     Raises:

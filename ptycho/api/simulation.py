@@ -43,7 +43,7 @@ def simulate(
         path: of the probe over the sample: ``fermat``, ``jittered`` or ``snake``.
         sample: ``lines`` or ``blobs``.
         imperfections: what is not as the scan says, ``{"position_px": 1}``, …: every key of
-            ``conf/imperfections/none.yaml``.
+            the group ``imperfections``.
         seed: of all that is random.
 
     Raises:

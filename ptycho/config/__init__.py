@@ -1,14 +1,15 @@
 """Configuration: frozen dataclasses that validate themselves, and their form as plain mappings.
 
-:mod:`~ptycho.config.sections` has the options of each group, :mod:`~ptycho.config.run_config` a whole run,
-:mod:`~ptycho.config.mapping` the way from and to nested plain values. Every error names the key as it is
-written on the command line, the value, and what is allowed. Imports nothing of ``ptycho``, and neither Hydra
+:mod:`~ptycho.config.schema` says what a key is, :mod:`~ptycho.config.sections` has the options of each group,
+:mod:`~ptycho.config.run_config` a whole run, :mod:`~ptycho.config.mapping` the way from and to nested plain
+values. Every error names the key as it is written on the command line, the value, and what is allowed.
+Imports nothing of ``ptycho``, and neither Hydra
 nor TensorFlow, so that a mistake is answered before anything heavy loads.
 """
 
 from ptycho.config.errors import ConfigError, check
 from ptycho.config.imperfections import Imperfections
-from ptycho.config.network_config import NetworkConfig
+from ptycho.config.network_config import NetworkConfig, TrainedConfig
 from ptycho.config.pretrain_config import PretrainConfig
 from ptycho.config.run_config import RunConfig
 from ptycho.config.scan_run_config import ScanRunConfig
@@ -20,7 +21,9 @@ from ptycho.config.sections import (
     OBJECTS,
     PROBES,
     SCAN_MODELS,
+    AdamConfig,
     BaselineConfig,
+    EpochsConfig,
     FileProbe,
     GeneratorConfig,
     IdealDiskProbe,
@@ -30,6 +33,7 @@ from ptycho.config.sections import (
     ProbeConfig,
     RunProbe,
     ScanConfig,
+    Shape,
     StitchConfig,
     TrainConfig,
     UNetModel,
@@ -46,8 +50,10 @@ __all__ = [
     "OBJECTS",
     "PROBES",
     "SCAN_MODELS",
+    "AdamConfig",
     "BaselineConfig",
     "ConfigError",
+    "EpochsConfig",
     "FileProbe",
     "GeneratorConfig",
     "IdealDiskProbe",
@@ -62,8 +68,10 @@ __all__ = [
     "RunProbe",
     "ScanConfig",
     "ScanRunConfig",
+    "Shape",
     "StitchConfig",
     "TrainConfig",
+    "TrainedConfig",
     "UNetModel",
     "UnrolledModel",
     "XlaConfig",

@@ -2,152 +2,115 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Literal
 
-from ptycho.config.errors import ConfigError, at_least, check, finite
+from ptycho.config.errors import ConfigError, check
+from ptycho.config.messages import bounds_of
+from ptycho.config.schema import Even, Flag, Integer, Number, Sign, Text, Texts, key, settings
 from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
 
 SMALLEST_N, LARGEST_N = 16, 2048  # sides of a pattern
-
-RANGES = {  # of what a measurement can have, with its unit
-    "energy_eV": (10.0, 1e6, "eV"),
-    "wavelength_m": (1.24e-12, 1e-4, "m"),
-    "electrons_keV": (0.01, 600.0, "keV"),
-    "distance_m": (1e-6, 1e4, "m"),
-    "detector_pixel_m": (1e-8, 1e-2, "m"),
-}
-
 WAVES = ("energy_eV", "wavelength_m", "electrons_keV")  # one of them states the wavelength
 
 
-@dataclass(frozen=True)
+@settings("data.keys")
 class KeyMap:
     """Where things are in a file of no known layout: HDF5 paths or NPZ keys."""
 
-    patterns: str | None = None
-    positions: str | None = None
-    positions_row: str | None = None
-    positions_col: str | None = None
-    probe: str | None = None
-    object: str | None = None
-    good: str | None = None
-    bad: str | None = None
-    dark: str | None = None
-    flat: str | None = None
-    energy_eV: str | None = None
-    distance_m: str | None = None
-    detector_pixel_m: str | None = None
+    patterns: Text | None = key(None, "(J, N, N)")
+    positions: Text | None = key(None, "(J, 2); or the two below")
+    positions_row: Text | None = key(None, "(J,)")
+    positions_col: Text | None = key(None, "(J,)")
+    probe: Text | None = key(None, "(N, N) or modes")
+    object: Text | None = key(None, "the truth, or what was reconstructed")
+    good: Text | None = key(None, "mask, true where a pixel counts")
+    bad: Text | None = key(None, "mask, true where it does not")
+    dark: Text | None = key(None, "counts without the beam")
+    flat: Text | None = key(None, "sensitivity of the pixels")
+    energy_eV: Text | None = key(None, "photon energy")
+    distance_m: Text | None = key(None, "from sample to detector")
+    detector_pixel_m: Text | None = key(None, "pitch of the detector's pixels")
 
     def stated(self) -> dict[str, str]:
         """Those that are set."""
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
 
 
-@dataclass(frozen=True)
+@settings("data")
 class DataConfig:
     """A measured scan, or several of one instrument: ``file`` names one or more.
 
     What is null is taken from the file, or from its format's convention.
     """
 
-    file: tuple[str, ...] = ()
-    format: str | None = None
-    keys: KeyMap = field(default_factory=KeyMap)
-    patterns_file: str | None = None
-    positions_file: str | None = None
-    mask_file: str | None = None
-    N: int | None = None
-    bin: int = 1
-    domain: str | None = None
-    gain: float | None = None
-    zero_frequency: str | None = None
-    unit: str | None = None
-    position_axes: str | None = None
-    position_sign: int = 1
-    rotation_deg: float = 0.0
-    scan_affine: tuple[tuple[float, ...], ...] | None = None
-    transpose: bool = False
-    flip_rows: bool = False
-    flip_cols: bool = False
-    energy_eV: float | None = None
-    wavelength_m: float | None = None
-    electrons_keV: float | None = None
-    distance_m: float | None = None
-    detector_pixel_m: float | None = None
-    saturation: float | None = None
-    hot_pixels: bool = True
-    negative: str = "auto"
-    dark_frames: float = 0.05
-    stride: int = 1
-    frames: int | None = None
-    drop: tuple[int, ...] = ()
-    orientation: str = "format"
-    DOMAINS: ClassVar[tuple[str, ...]] = ("counts", "intensity", "amplitude")
-    NEGATIVE: ClassVar[tuple[str, ...]] = ("auto", "noise", "bad")
-    UNITS: ClassVar[tuple[str, ...]] = ("m", "mm", "um", "nm", "angstrom", "px")
+    file: Texts = key((), "HDF5, NPZ or TIFF; a folder of TIFFs. [A,B,C]: several scans of one instrument")
+    format: Text | None = key(None, "force a format; null: told by the content")
+    keys: KeyMap = key(KeyMap(), "where things are, in a file of no known layout: HDF5 paths or NPZ keys")
+    patterns_file: Text | None = key(None, "the patterns, where data.file has positions alone")
+    positions_file: Text | None = key(None, "the positions (CSV, TXT, NPY, HDF5), where data.file has none")
+    mask_file: Text | None = key(None, "NPY, NPZ, TIFF or HDF5 of one array: non-zero where a pixel is bad")
+    N: Even | None = key(
+        None,
+        "side of a pattern around the zero frequency: cuts or pads; null: the whole detector",
+        ge=SMALLEST_N,
+        le=LARGEST_N,
+        allowed=f"even, from {SMALLEST_N} to {LARGEST_N}",
+    )
+    bin: Integer = key(1, "sum so many × so many detector pixels", ge=1)
+    domain: Literal["counts", "intensity", "amplitude"] | None = key(None, "what the numbers are")
+    gain: Number | None = key(None, "intensity of one photon", gt=0)
+    zero_frequency: Text | None = key(None, "centre | corner | 'row,col' in detector pixels")
+    unit: Literal["m", "mm", "um", "nm", "angstrom", "px"] | None = key(None, "of the positions")
+    position_axes: Literal["rc", "xy"] | None = key(None, "of the positions' two columns")
+    position_sign: Sign = key(1, "-1: the positions are those of the sample, not of the probe")
+    rotation_deg: Number = key(
+        0.0, "turns positions to the detector's axes, from down to the right", ge=-360, le=360, unit="degrees"
+    )
+    scan_affine: tuple[tuple[Number, Number], tuple[Number, Number]] | None = key(
+        None,
+        "[[a,b],[c,d]]: then (row, col) → (a·row + b·col, c·row + d·col)",
+        allowed="[[a,b],[c,d]], finite and invertible",
+    )
+    transpose: Flag = key(False, "detector against positions: transposed, then flipped")
+    flip_rows: Flag = key(False, "rows backwards")
+    flip_cols: Flag = key(False, "columns backwards")
+    energy_eV: Number | None = key(None, "photon energy; or one of the two below", ge=10, le=1e6, unit="eV")
+    wavelength_m: Number | None = key(None, "of the light", ge=1.24e-12, le=1e-4, unit="m")
+    electrons_keV: Number | None = key(None, "kinetic energy of electrons", ge=0.01, le=600, unit="keV")
+    distance_m: Number | None = key(None, "from sample to detector", ge=1e-6, le=1e4, unit="m")
+    detector_pixel_m: Number | None = key(None, "pitch of the detector's pixels", ge=1e-8, le=1e-2, unit="m")
+    saturation: Number | None = key(None, "a pixel that reaches this in some frame is bad", gt=0)
+    hot_pixels: Flag = key(True, "leave out pixels that shine by themselves, or never")
+    negative: Literal["auto", "noise", "bad"] = key(
+        "auto", "below zero; auto: marks are bad, scatter is noise"
+    )
+    dark_frames: Number = key(
+        0.05,
+        "leave out frames with less than this of the median light and none where the beam is; 0: empty ones",
+        ge=0,
+        lt=1,
+    )
+    stride: Integer = key(1, "take every so many-th frame", ge=1)
+    frames: Integer | None = key(None, "take so many frames at most", ge=1)
+    drop: tuple[Integer, ...] = key((), "leave these frames out, by index", allowed="a list of integers")
+    orientation: Literal["format", "auto"] = key("format", "auto: another one where it explains more")
 
     def __post_init__(self) -> None:
-        if isinstance(self.file, str):
-            object.__setattr__(self, "file", (self.file,) if self.file else ())
-        files = list(self.file)
-        check(
-            bool(files) and all(files), "data.file", files or "''", "the path of a measured scan, or a list"
-        )
-        check(len(set(files)) == len(files), "data.file", files, "free of repetition")
-        if len(files) > 1:
-            for key in ("patterns_file", "positions_file"):
-                if getattr(self, key) is not None:
-                    raise ConfigError(f"data.{key}: belongs to one scan; data.file names {len(files)}")
-        if self.domain is not None:
-            check(
-                self.domain in self.DOMAINS, "data.domain", self.domain, f"one of {', '.join(self.DOMAINS)}"
-            )
-        if self.unit is not None:
-            check(self.unit in self.UNITS, "data.unit", self.unit, f"one of {', '.join(self.UNITS)}")
-        if self.position_axes is not None:
-            check(self.position_axes in ("rc", "xy"), "data.position_axes", self.position_axes, "rc or xy")
-        check(self.position_sign in (1, -1), "data.position_sign", self.position_sign, "1 or -1")
-        turn = self.rotation_deg
-        check(abs(turn) <= 360, "data.rotation_deg", turn, "from -360 to 360 degrees")
-        self._check_affine()
-        allowed = "format or auto"
-        check(self.orientation in ("format", "auto"), "data.orientation", self.orientation, allowed)
-        if self.N is not None:
-            fits = self.N % 2 == 0 and SMALLEST_N <= self.N <= LARGEST_N
-            check(fits, "data.N", self.N, f"even, from {SMALLEST_N} to {LARGEST_N}, or null")
-        for key in ("bin", "stride"):
-            at_least(f"data.{key}", getattr(self, key), 1)
-        if self.frames is not None:
-            at_least("data.frames", self.frames, 1)
-        for key in ("gain", "saturation"):
-            if getattr(self, key) is not None:
-                finite(f"data.{key}", getattr(self, key), above=True)
-        for key, (low, high, unit) in RANGES.items():
-            if (value := getattr(self, key)) is not None:
-                check(low <= value <= high, f"data.{key}", value, f"from {low:g} to {high:g} {unit}")
-        if len(stated := [key for key in WAVES if getattr(self, key) is not None]) > 1:
-            said = ", ".join(f"data.{key}={getattr(self, key):g}" for key in stated)
+        check(bool(self.file), "data.file", "''", "the path of a measured scan, or a list")
+        check(len(set(self.file)) == len(self.file), "data.file", list(self.file), "free of repetition")
+        for name in ("patterns_file", "positions_file"):
+            if len(self.file) > 1 and getattr(self, name) is not None:
+                raise ConfigError(f"data.{name}: belongs to one scan; data.file names {len(self.file)}")
+        if self.scan_affine is not None:
+            (a, b), (c, d) = self.scan_affine
+            shown = [list(row) for row in self.scan_affine]
+            check(a * d != b * c, "data.scan_affine", shown, "[[a,b],[c,d]], finite and invertible, or null")
+        if len(stated := [name for name in WAVES if getattr(self, name) is not None]) > 1:
+            said = ", ".join(f"data.{name}={getattr(self, name):g}" for name in stated)
             raise ConfigError(f"{said}: each says the wavelength; must be one of them alone")
-        check(
-            self.negative in self.NEGATIVE,
-            "data.negative",
-            self.negative,
-            f"one of {', '.join(self.NEGATIVE)}",
-        )
-        check(0 <= self.dark_frames < 1, "data.dark_frames", self.dark_frames, "from 0 to less than 1")
         self.stated_zero_frequency()
-
-    def _check_affine(self) -> None:
-        if self.scan_affine is None:
-            return
-        square = [len(row) for row in self.scan_affine] == [2, 2]
-        flat = [value for row in self.scan_affine for value in row]
-        sound = square and all(map(math.isfinite, flat)) and flat[0] * flat[3] != flat[1] * flat[2]
-        shown = [list(row) for row in self.scan_affine]
-        check(sound, "data.scan_affine", shown, "[[a,b],[c,d]], finite and invertible, or null")
 
     def stated_quantities(self) -> dict[str, float]:
         """Photon energy, distance and pitch, as far as the user says them."""
@@ -194,10 +157,15 @@ class DataConfig:
         text = self.zero_frequency
         if text in (None, "centre", "corner"):
             return text
+        parts = str(text).split(",")
         try:
-            row, col = (float(part) for part in str(text).split(","))
+            row, col = map(float, parts)
         except ValueError:
             allowed = "centre, corner, or 'row,col' in detector pixels"
-            check(False, "data.zero_frequency", text, allowed)
-            raise
+            raise ConfigError(f"data.zero_frequency={text}: must be {allowed}") from None
         return row, col
+
+
+RANGES = {  # of what a measurement can have, with its unit
+    name: bounds_of(DataConfig, name) for name in (*WAVES, "distance_m", "detector_pixel_m")
+}

@@ -3,80 +3,70 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from ptycho.config.errors import at_least, at_most, check, finite
+from ptycho.config.errors import check
 from ptycho.config.imperfections import Imperfections, check_detector
-from ptycho.config.network_config import NetworkConfig
+from ptycho.config.network_config import TrainedConfig
+from ptycho.config.schema import Each, Even, Flag, Integer, Number, PowerOfTwo, key, settings
 from ptycho.config.sections import (
-    ITERATIVE,
     MODELS,
+    BaselineConfig,
     IdealDiskProbe,
     LinesObject,
     LsqmlConfig,
-    OwnProbe,
-    ProbeConfig,
-    RunProbe,
     ScanConfig,
+    Shape,
+    TrainConfig,
 )
 
-MOST = {"gridsize": 64, "nimgs_train": 1_000_000, "nimgs_test": 1_000_000, "size": 16_384}
 
-
-@dataclass(frozen=True, kw_only=True)
-class RunConfig(NetworkConfig):
+@settings(kw_only=True)
+class RunConfig(TrainedConfig):
     """Everything one run of the grid-lines workflow depends on; lengths in object pixels."""
 
-    MODELS: ClassVar[tuple[str, ...]] = (*MODELS, ITERATIVE)
     NEWER: ClassVar[tuple[str, ...]] = ("imperfections", "iterative")
-    N: int = 64
-    gridsize: int = 2
-    nimgs_train: int = 2
-    nimgs_test: int = 2
-    nphotons: float = 1e9
-    size: int = 392
-    offset: int = 4
-    outer_offset_train: int = 8
-    outer_offset_test: int = 20
-    max_groups_train: int | None = 2048
-    set_phi: bool = False
-    object: LinesObject = field(default_factory=LinesObject)
-    probe: ProbeConfig = field(default_factory=IdealDiskProbe)
-    test_probe: ProbeConfig | None = None
-    bad_pixels: int = 0
-    hot_pixels: int = 0
-    imperfections: Imperfections = field(default_factory=Imperfections)
-    iterative: LsqmlConfig = field(default_factory=LsqmlConfig)
-    scan: ScanConfig = field(default_factory=ScanConfig)
+    N: PowerOfTwo = key(64, "side of a diffraction pattern; a power of two", ge=32, le=512)
+    gridsize: Integer = key(2, "a group is gridsize × gridsize neighbouring patterns", ge=1, le=64)
+    nimgs_train: Integer = key(2, "objects scanned for training", ge=1, le=1_000_000)
+    nimgs_test: Integer = key(2, "objects of the test; the model never sees them", ge=1, le=1_000_000)
+    nphotons: Number = key(1e9, "mean photons per diffraction pattern", ge=1, le=1e15)
+    size: Integer = key(392, "side of an object", ge=1, le=16_384, unit="px")
+    offset: Integer = key(4, "step between the positions of a group", ge=1, unit="px")
+    outer_offset_train: Even = key(8, "twice the step between groups", ge=2, unit="px")
+    outer_offset_test: Even = key(20, "the same for the test", ge=2, unit="px")
+    max_groups_train: Integer | None = key(2048, "training groups at most, drawn at random; null: all", ge=1)
+    set_phi: Flag = key(False, "give the objects a phase")
+    models: Each[Literal["pinn", "baseline", "lsqml"]] = key(
+        MODELS, "what is trained and compared; with lsqml, pty-chi's LSQ-ML beside it", min_length=1
+    )
+    bad_pixels: Integer = key(0, "dead pixels of the detector; its mask knows them", ge=0)
+    hot_pixels: Integer = key(0, "pixels that shine in every pattern; nothing says which", ge=0)
+    object: LinesObject = key(LinesObject(), "what is scanned")
+    probe: Shape = key(IdealDiskProbe(), "what lights the sample", discriminator="kind")
+    test_probe: Shape | None = key(
+        None, "of the test: {kind: zone_plate, defocus_um: 9}", discriminator="kind"
+    )
+    imperfections: Imperfections = key(Imperfections(), "what is not as the network is told")
+    train: TrainConfig = key(TrainConfig(), "how the networks are trained")
+    baseline: BaselineConfig = key(BaselineConfig(), "the supervised network")
+    iterative: LsqmlConfig = key(LsqmlConfig(), "LSQ-ML of pty-chi")
+    scan: ScanConfig = key(ScanConfig(), "the positions")
 
     def __post_init__(self) -> None:
-        self._check_numbers()
-        self._check_geometry()
-        self._check_network()
-        self._check_training()
-
-    def _check_numbers(self) -> None:
-        power_of_two = self.N > 0 and self.N & (self.N - 1) == 0
-        check(power_of_two and 32 <= self.N <= 512, "N", self.N, "a power of two from 32 to 512")
-        for key in ("gridsize", "nimgs_train", "nimgs_test", "size", "offset"):
-            at_least(key, getattr(self, key), 1)
-        for key, most in MOST.items():
-            at_most(key, getattr(self, key), most)
-        if self.max_groups_train is not None:
-            at_least("max_groups_train", self.max_groups_train, 1)
-        finite("nphotons", self.nphotons, low=1)
-        check(self.nphotons <= 1e15, "nphotons", self.nphotons, "at most 1e15 photons per pattern")
+        super().__post_init__()
         check_detector(self.N, self.bad_pixels, self.hot_pixels, self.imperfections)
         lag = self.imperfections.backlash_px
         check(lag == 0, "imperfections.backlash_px", lag, "0: grid lines are not scanned as a snake")
+        self._check_geometry()
+        self._check_probes()
+        self._check_training()
 
     def _check_geometry(self) -> None:
-        for key in ("outer_offset_train", "outer_offset_test"):
-            value = getattr(self, key)
-            check(value >= 2 and value % 2 == 0, key, value, "an even integer >= 2")
-            check(value // 2 <= self.N, key, value, f"at most 2·N={2 * self.N}, or the scan leaves gaps")
+        for name in ("outer_offset_train", "outer_offset_test"):
+            value = getattr(self, name)
+            check(value // 2 <= self.N, name, value, f"at most 2·N={2 * self.N}, or the scan leaves gaps")
         need = self.group_extent
         check(
             self.size >= need,
@@ -85,33 +75,30 @@ class RunConfig(NetworkConfig):
             f"at least N + (gridsize - 1)*offset = {need} (N={self.N}, gridsize={self.gridsize}, "
             f"offset={self.offset}): the object must hold one group",
         )
-        for key in ("probe", "test_probe"):
-            kind = getattr(getattr(self, key), "KIND", None)
-            other = kind not in (OwnProbe.KIND, RunProbe.KIND)
-            check(other, key, kind, "zone_plate, npz or ideal_disk: only a measured scan has that one")
-            diameter = getattr(getattr(self, key), "mask_diameter_px", None)
-            if diameter is not None:
-                limit = 2 * self.N
-                check(diameter <= limit, f"{key}.mask_diameter_px", diameter, f"at most 2·N={limit}")
+
+    def _check_probes(self) -> None:
+        self.probe.check_only_shape("probe", "modes")
+        if self.test_probe is not None:
+            self.test_probe.check_only_shape("test_probe", "learn", "modes", "rate", "start_epoch")
+        limit = 2 * self.N
+        for name in ("probe", "test_probe"):
+            diameter = getattr(getattr(self, name), "mask_diameter_px", None) or 0
+            check(diameter <= limit, f"{name}.mask_diameter_px", diameter, f"at most 2·N={limit}")
 
     def _check_training(self) -> None:
-        start = self.probe.start_epoch
+        start, groups = self.probe.start_epoch, self.train_groups
         check(start < self.nepochs, "probe.start_epoch", start, f"less than nepochs={self.nepochs}")
-        groups = self.train_groups
-        check(
-            self.batch_size <= groups,
-            "batch_size",
-            self.batch_size,
-            f"at most the number of training groups, {groups} (raise size, nimgs_train or max_groups_train)",
+        fitting = (
+            f"at most the number of training groups, {groups} (raise size, nimgs_train or max_groups_train)"
         )
+        check(self.batch_size <= groups, "batch_size", self.batch_size, fitting)
         per_group = self.baseline.patterns_per_group
-        if per_group is not None:
-            check(
-                per_group <= self.group_size,
-                "baseline.patterns_per_group",
-                per_group,
-                f"null or at most gridsize² = {self.group_size}",
-            )
+        check(
+            per_group is None or per_group <= self.group_size,
+            "baseline.patterns_per_group",
+            per_group,
+            f"null or at most gridsize² = {self.group_size}",
+        )
 
     @property
     def group_size(self) -> int:
@@ -145,7 +132,7 @@ class RunConfig(NetworkConfig):
         """Whether anything is not as the network is told."""
         return bool(self.imperfections.changed or self.bad_pixels or self.hot_pixels)
 
-    def probe_of(self, role: str) -> ProbeConfig:
+    def probe_of(self, role: str) -> Shape:
         """The probe that a role's scan uses."""
         return self.test_probe if role == "test" and self.test_probe is not None else self.probe
 

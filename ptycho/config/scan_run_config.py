@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Literal
 
 from ptycho.config.data import DataConfig
 from ptycho.config.errors import ConfigError, check
-from ptycho.config.network_config import NetworkConfig
+from ptycho.config.network_config import LARGEST_BATCH, TrainedConfig
+from ptycho.config.schema import Each, Flag, Integer, Number, Text, key, settings
 from ptycho.config.sections import (
-    SCAN_MODELS,
+    EpochsConfig,
     GeneratorConfig,
     LsqmlConfig,
     OwnProbe,
@@ -26,36 +25,66 @@ PRETRAINED = "pretrained"  # run: the network that comes with the program
 FAST = UnrolledModel(stages=3)  # model=unrolled_fast
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScanRunConfig(NetworkConfig):
+@settings(kw_only=True)
+class ScanRunConfig(TrainedConfig):
     """Everything a run on a measured scan depends on.
 
     ``models`` empty: a network where ``run``, ``nepochs`` or a ``model`` is stated, else the solver alone.
     Where a network is asked for and none of these is stated, it is the one that comes with the program,
     without training; ``nepochs`` is 0 where ``run`` names a trained network, and else 10.
-    ``batch_size`` null: 1 for the large tiles of the network that comes with the program, where it is not
-    trained on, else 8. ``group_size`` and ``tiles`` null: those of the network of ``run``, or 1 and false.
     """
 
-    MODELS: ClassVar[tuple[str, ...]] = SCAN_MODELS
-    FEWEST_MODELS: ClassVar[int] = 0
-    nepochs: int | None = None  # type: ignore[assignment]  # never None once made
-    data: DataConfig = field(default_factory=lambda: DataConfig(file=("-",)))
-    batch_size: int | None = None  # type: ignore[assignment]  # never None once made
-    model: GeneratorConfig = field(default_factory=lambda: FAST)
-    models: tuple[str, ...] = ()
-    stitch: StitchConfig = field(default_factory=lambda: StitchConfig("refined"))
-    denoise: bool = False
-    run: str | None = None
-    group_size: int | None = None
-    tiles: bool | None = None
-    free_fraction: float = 0.05
-    val_fraction: float = 0.05
-    probe: ProbeConfig = field(default_factory=OwnProbe)
-    solver: SolverConfig = field(default_factory=SolverConfig)
-    iterative: LsqmlConfig = field(default_factory=LsqmlConfig)
+    run: Text | None = key(
+        None,
+        "pretrained, or folder of a run: its network is used, or with nepochs=… trained on; "
+        "null: pretrained, unless nepochs or a model is given",
+    )
+    group_size: Integer | None = key(
+        None, "patterns that the network sees together; null: as the network of run, or 1", ge=1, le=512
+    )
+    tiles: Flag | None = key(None, "groups share the patterns (or: each with its nearest); null: as run")
+    nepochs: Integer | None = key(  # type: ignore[assignment]  # never None once made
+        None, "passes over the groups; null: none with a network of run, or 10", ge=0, le=1_000_000
+    )
+    batch_size: Integer | None = key(  # type: ignore[assignment]  # never None once made
+        None,
+        "groups in a batch; null: 8, or 1 for pretrained without training",
+        ge=1,
+        le=LARGEST_BATCH,
+    )
+    denoise: Flag = key(False, "beside the solver's object one without noise (non-local means)")
+    free_fraction: Number = key(0.05, "of the patterns are not fitted; they judge (r_free)", ge=0, le=0.5)
+    val_fraction: Number = key(0.05, "of the groups choose the best epoch", ge=0, le=0.5)
+    models: Each[Literal["pinn", "lsqml"]] = key(
+        (),
+        "beside the solver: a network, pty-chi's LSQ-ML; []: [pinn] where run, nepochs or a model is given",
+        allowed="drawn from [pinn, lsqml], each once; a measured scan has no truth to train a baseline",
+    )
+    data: DataConfig = key(lambda: DataConfig(file=("-",)), "the measured scan")
+    model: GeneratorConfig = key(FAST, "the network", discriminator="kind")
+    stitch: StitchConfig = key(StitchConfig("refined"), "how patches become objects")
+    probe: ProbeConfig = key(OwnProbe(), "what lights the sample", discriminator="kind")
+    train: EpochsConfig = key(EpochsConfig(), "how the network is trained")
+    solver: SolverConfig = key(SolverConfig(), "maximum likelihood")
+    iterative: LsqmlConfig = key(LsqmlConfig(), "LSQ-ML of pty-chi")
 
     def __post_init__(self) -> None:
+        self._fill_in()
+        super().__post_init__()
+        if self.run is None and self.networks:
+            check(bool(self.nepochs), "nepochs", self.nepochs, "an integer from 1 to 1000000")
+        if self.run in (None, PRETRAINED) and isinstance(self.probe, RunProbe):
+            raise ConfigError("probe=run: is that of the run which run=… names; set run, or another probe")
+        if self.nepochs:
+            least = f"less than nepochs={self.nepochs}"
+            check(self.probe.start_epoch < self.nepochs, "probe.start_epoch", self.probe.start_epoch, least)
+        if not self.models and not self.solver.steps:
+            raise ConfigError("solver.steps=0, models=[]: nothing would reconstruct; set one of them")
+        if self.stitch.method == "grid":
+            raise ConfigError("stitch=grid: tiles the squares of a regular grid; must be probe or refined")
+
+    def _fill_in(self) -> None:
+        """What follows from the rest where it is not stated."""
         if not self.models:
             stated = self.run is not None or bool(self.nepochs) or self.model != FAST
             object.__setattr__(self, "models", ("pinn",) if stated else ())
@@ -66,26 +95,6 @@ class ScanRunConfig(NetworkConfig):
             object.__setattr__(self, "nepochs", EPOCHS if trained else 0)
         if self.batch_size is None:
             object.__setattr__(self, "batch_size", 1 if self.run == PRETRAINED and not self.nepochs else 8)
-        if "baseline" in self.models:
-            raise ConfigError(
-                f"models={list(self.models)}: a measured scan has no truth to train the baseline with; "
-                f"must be drawn from [{', '.join(self.MODELS)}]"
-            )
-        self._check_network(fewest_epochs=1 if self.run is None and self.networks else 0)
-        if self.group_size is not None:
-            check(1 <= self.group_size <= 512, "group_size", self.group_size, "null, or from 1 to 512")
-        for key in ("free_fraction", "val_fraction"):
-            value = getattr(self, key)
-            check(math.isfinite(value) and 0 <= value <= 0.5, key, value, "from 0 to 0.5")
-        if self.run in (None, PRETRAINED) and isinstance(self.probe, RunProbe):
-            raise ConfigError("probe=run: is that of the run which run=… names; set run, or another probe")
-        if self.nepochs:
-            least = f"less than nepochs={self.nepochs}"
-            check(self.probe.start_epoch < self.nepochs, "probe.start_epoch", self.probe.start_epoch, least)
-        if not self.models and not self.solver.steps:
-            raise ConfigError("solver.steps=0, models=[]: nothing would reconstruct; set one of them")
-        if self.stitch.method == "grid":
-            raise ConfigError("stitch=grid: tiles the squares of a regular grid; must be probe or refined")
 
     @property
     def patterns_in_group(self) -> int:

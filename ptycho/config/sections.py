@@ -1,188 +1,172 @@
-"""The sections of a configuration and the options of its groups; a message names the key as it is written.
+"""The sections of a configuration and the options of its groups.
 
-To add an option to a group: a dataclass with its ``KIND`` here, an entry in the group's table below, a YAML
-file in ``conf/<group>/``, and an entry in the table of what builds it: :data:`ptycho.networks.GENERATORS`,
-:data:`ptycho.scan.probe.PROBES` or :data:`ptycho.simulation.objects.OBJECTS`.
+To add an option to a group: a class with its ``kind`` here, in the group's union and table below, a YAML file
+in ``conf/<group>/`` (then ``python scripts/write_conf.py``), and an entry in the table of what builds it:
+``ptycho.networks.GENERATORS``, ``ptycho.scan.probe.PROBES`` or ``ptycho.simulation.objects.OBJECTS``.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal, NamedTuple, get_args
 
-from ptycho.config.errors import ConfigError, at_least, at_most, check, finite
+from ptycho.config.errors import ConfigError, check
+from ptycho.config.messages import fields_of, show
+from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 
 
-@dataclass(frozen=True)
+@settings("object")
 class LinesObject:
     """Random line segments, blurred (the published "grid lines" object)."""
 
-    KIND: ClassVar[str] = "lines"
-    n_lines: int = 400
-
-    def __post_init__(self) -> None:
-        at_least("object.n_lines", self.n_lines, 1)
-        at_most("object.n_lines", self.n_lines, 10_000_000)
+    kind: Literal["lines"] = key("lines", "", kw_only=True)
+    n_lines: Integer = key(400, "random segments on a canvas of twice the object's side", ge=1, le=10_000_000)
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings("probe", kw_only=True)
 class LearnedProbe:
-    """What every option of the group ``probe`` has: whether the data may correct it, and how.
+    """What every option of the group ``probe`` has: whether the data may correct it, and how."""
 
-    ``learn`` null: where the scan was measured. ``modes`` null: those it has, two at least where a measured
-    one is learned. In the training ``rate`` is that of the probe against the network's, from epoch
-    ``start_epoch`` on. Nothing is lit outside the centred disk ``mask_diameter_px``.
-    """
+    learn: Flag | None = key(None, "the data may correct it; null: where the scan was measured", kw_only=True)
+    modes: Integer | None = key(None, "null: those it has, two at least if learned", ge=1, le=8, kw_only=True)
+    rate: Number = key(3.0, "of the probe's learning, against the network's", ge=0, kw_only=True)
+    start_epoch: Integer = key(0, "from which on the probe is learned", ge=0, le=1_000_000, kw_only=True)
+    mask_diameter_px: Number | None = key(
+        None, "nothing is lit outside this disk", gt=0, unit="px", kw_only=True
+    )
 
-    learn: bool | None = None
-    modes: int | None = None
-    rate: float = 3.0
-    start_epoch: int = 0
-    mask_diameter_px: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.modes is not None:
-            check(1 <= self.modes <= 8, "probe.modes", self.modes, "from 1 to 8, or null")
-        finite("probe.rate", self.rate)
-        at_least("probe.start_epoch", self.start_epoch, 0)
-        at_most("probe.start_epoch", self.start_epoch, 1_000_000)
-        if self.mask_diameter_px is not None:
-            finite("probe.mask_diameter_px", self.mask_diameter_px, above=True)
+    def check_only_shape(self, section: str, *keys: str) -> None:
+        """Refuse what says how a probe is learned, where it is not."""
+        for name in keys:
+            plain, value = fields_of(LearnedProbe)[name].default, getattr(self, name)
+            check(value == plain, f"{section}.{name}", show(value), "left out: it has no effect there")
 
 
-@dataclass(frozen=True)
+@settings("probe")
 class OwnProbe(LearnedProbe):
     """The probe that the file of a measured scan holds; one is guessed where it has none."""
 
-    KIND: ClassVar[str] = "own"
+    kind: Literal["own"] = key("own", "", kw_only=True)
 
 
-@dataclass(frozen=True)
+@settings("probe")
 class RunProbe(LearnedProbe):
     """The probe that the run ``run`` found: that of an earlier scan of the same instrument."""
 
-    KIND: ClassVar[str] = "run"
+    kind: Literal["run"] = key("run", "", kw_only=True)
 
 
-@dataclass(frozen=True)
+@settings("probe")
 class IdealDiskProbe(LearnedProbe):
     """Gaussian-smoothed disk with a flat phase; lengths in pixels of a 64 × 64 window, scaled with N."""
 
-    KIND: ClassVar[str] = "ideal_disk"
-    diameter_px64: float = 22.0
-    smoothing_px64: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        finite("probe.diameter_px64", self.diameter_px64, above=True)
-        check(self.diameter_px64 <= 64, "probe.diameter_px64", self.diameter_px64, "at most 64 (the window)")
-        finite("probe.smoothing_px64", self.smoothing_px64)
+    kind: Literal["ideal_disk"] = key("ideal_disk", "", kw_only=True)
+    diameter_px64: Number = key(22.0, "diameter in pixels of a 64 × 64 window; scales with N", gt=0, le=64)
+    smoothing_px64: Number = key(1.0, "sigma of the Gaussian edge, likewise", ge=0)
 
 
-@dataclass(frozen=True)
+@settings("probe")
 class ZonePlateProbe(LearnedProbe):
     """Focus of a Fresnel zone plate with a central stop, propagated to the defocused sample plane."""
 
-    KIND: ClassVar[str] = "zone_plate"
-    energy_keV: float = 8.0
-    pixel_size_nm: float | None = None
-    zone_plate_diameter_um: float = 180.0
-    outermost_zone_width_nm: float = 30.0
-    central_stop_diameter_um: float = 60.0
-    defocus_um: float = 45.0
+    kind: Literal["zone_plate"] = key("zone_plate", "", kw_only=True)
+    energy_keV: Number = key(8.0, "photon energy", gt=0, unit="keV")
+    pixel_size_nm: Number | None = key(None, "in the sample plane; null: 640 nm / N", gt=0, unit="nm")
+    zone_plate_diameter_um: Number = key(180.0, "of the plate", gt=0, unit="µm")
+    outermost_zone_width_nm: Number = key(30.0, "width of the outermost zone", gt=0, unit="nm")
+    central_stop_diameter_um: Number = key(60.0, "smaller than the plate; 0: none", ge=0, unit="µm")
+    defocus_um: Number = key(45.0, "positive: the sample is downstream of the focus", unit="µm")
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        finite("probe.energy_keV", self.energy_keV, above=True)
-        if self.pixel_size_nm is not None:
-            finite("probe.pixel_size_nm", self.pixel_size_nm, above=True)
-        finite("probe.zone_plate_diameter_um", self.zone_plate_diameter_um, above=True)
-        finite("probe.outermost_zone_width_nm", self.outermost_zone_width_nm, above=True)
-        finite("probe.central_stop_diameter_um", self.central_stop_diameter_um)
         check(
             self.central_stop_diameter_um < self.zone_plate_diameter_um,
             "probe.central_stop_diameter_um",
             self.central_stop_diameter_um,
             f"smaller than probe.zone_plate_diameter_um={self.zone_plate_diameter_um}",
         )
-        check(math.isfinite(self.defocus_um), "probe.defocus_um", self.defocus_um, "a finite number")
 
 
-@dataclass(frozen=True)
+Resize = Literal["interpolate", "pad", "pad_quadratic"]
+
+
+@settings("probe")
 class FileProbe(LearnedProbe):
     """A probe from an NPZ file, key ``probeGuess``, brought to N × N."""
 
-    KIND: ClassVar[str] = "npz"
-    file: str = ""
-    resize: str = "interpolate"
-    RESIZE: ClassVar[tuple[str, ...]] = ("interpolate", "pad", "pad_quadratic")
+    kind: Literal["npz"] = key("npz", "", kw_only=True)
+    file: Text = key("", "an .npz with the key probeGuess, square, complex")
+    resize: Resize = key("interpolate", "how it comes to N × N; pad_quadratic: with a fitted phase")
+    RESIZE: ClassVar[tuple[str, ...]] = get_args(Resize)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check(bool(self.file), "probe.file", repr(self.file), "the path of an .npz file with key probeGuess")
-        check(self.resize in self.RESIZE, "probe.resize", self.resize, f"one of {', '.join(self.RESIZE)}")
 
 
-@dataclass(frozen=True)
+@settings("scan")
 class ScanConfig:
-    """Deviation of the scan from its grid: positions move uniformly within ±jitter pixels."""
+    """Deviation of the scan from its grid."""
 
-    jitter: float = 0.0
-
-    def __post_init__(self) -> None:
-        finite("scan.jitter", self.jitter)
-        check(self.jitter <= 16, "scan.jitter", self.jitter, "at most 16 pixels")
+    jitter: Number = key(0.0, "positions leave the grid by so much at most", ge=0, le=16, unit="pixels")
 
 
-@dataclass(frozen=True)
+class Cost(NamedTuple):
+    """What a network takes, for :mod:`ptycho.config.memory`.
+
+    Attributes:
+        parameters: trainable numbers.
+        numbers: that the layers of one round give for a group; ``rounds`` of them are kept for the gradient.
+        rounds, iterations: how often its layers are repeated, and the physics.
+        keys: what its size depends on.
+    """
+
+    parameters: int
+    numbers: float
+    rounds: int
+    iterations: int
+    keys: str
+
+
+@settings("model")
 class UnrolledModel:
     """Unrolled physics iteration with small residual CNNs; see :mod:`ptycho.networks.unrolled`."""
 
-    KIND: ClassVar[str] = "unrolled"
+    kind: Literal["unrolled"] = key("unrolled", "", kw_only=True)
     FIXED: ClassVar[tuple[str, ...]] = ()  # sizes that the weights depend on
-    stages: int = 8
-    width: int = 32
-    blocks: int = 1
-    coarsening: int = 2
-    illumination_floor: float = 0.01
-    neighbours: int = 3
-    neighbour_distance_px64: float = 12.0
-    misfit: bool = False
-    memory: bool = False
-
-    def __post_init__(self) -> None:
-        _check_neighbours(self.neighbours, self.neighbour_distance_px64)
-        for key, low, high in (
-            ("stages", 1, 1000),
-            ("width", 1, 4096),
-            ("blocks", 0, 1000),
-            ("coarsening", 1, 512),
-        ):
-            at_least(f"model.{key}", getattr(self, key), low)
-            at_most(f"model.{key}", getattr(self, key), high)
-        finite("model.illumination_floor", self.illumination_floor, above=True)
+    stages: Integer = key(8, "physics iterations, each with its own small CNN", ge=1, le=1000)
+    width: Integer = key(32, "channels of the CNNs", ge=1, le=4096)
+    blocks: Integer = key(1, "residual blocks of each CNN", ge=0, le=1000)
+    coarsening: Integer = key(2, "the CNNs' grid is so many times coarser; 1: finer, dearer", ge=1, le=512)
+    illumination_floor: Number = key(0.01, "of the strongest light; damps weakly lit pixels", gt=0)
+    neighbours: Integer = key(3, "patterns nearby that a group must explain in training", ge=0, le=10_000)
+    neighbour_distance_px64: Number = key(12.0, "how far off they may lie, pixels at N = 64", gt=0)
+    misfit: Flag = key(False, "each stage is told how well its object explains the patterns")
+    memory: Flag = key(False, "each stage is given the hidden channels of the one before")
 
     def takes(self, N: int) -> bool:
         """Whether patterns of side N fit: all of them do."""
         return N % 2 == 0
 
+    def cost(self, N: int, C: int, R: int) -> Cost:
+        """Of stages with a convolution to ``width`` channels, ``blocks`` of two, and one back."""
+        w, cell, inner = self.width, self.coarsening**2, 2 * self.blocks
+        head, tail = (9 * (5 + self.misfit) * cell + 1) * w, (9 * w + 1) * 2 * cell
+        recalled = self.memory * (self.stages - 1) * (w + 1) * w
+        parameters = 1 + self.stages * (head + inner * (9 * w + 1) * w + tail) + recalled
+        numbers = ((1 + inner + self.memory) * w + 2 * cell) * math.ceil(R / self.coarsening) ** 2
+        keys = "model.stages, model.blocks or model.width"
+        return Cost(parameters, numbers, self.stages, self.stages, keys)
 
-@dataclass(frozen=True)
+
+@settings("model")
 class UNetModel:
     """The published PtychoPINN encoder with two decoders; see :mod:`ptycho.networks.unet`."""
 
-    KIND: ClassVar[str] = "unet"
+    kind: Literal["unet"] = key("unet", "", kw_only=True)
     FIXED: ClassVar[tuple[str, ...]] = ("N", "group_size")
-    filters_scale: int = 2
-    object_big: bool = False
-    neighbours: int = 0
-    neighbour_distance_px64: float = 12.0
-
-    def __post_init__(self) -> None:
-        _check_neighbours(self.neighbours, self.neighbour_distance_px64)
-        at_least("model.filters_scale", self.filters_scale, 1)
-        at_most("model.filters_scale", self.filters_scale, 64)
+    filters_scale: Integer = key(2, "of the channels; 1: the published network", ge=1, le=64)
+    object_big: Flag = key(False, "one patch per pattern, averaged where they overlap")
+    neighbours: Integer = key(0, "patterns nearby that a group must explain in training", ge=0, le=10_000)
+    neighbour_distance_px64: Number = key(12.0, "how far off they may lie, pixels at N = 64", gt=0)
 
     @staticmethod
     def halvings(N: int) -> int:
@@ -193,62 +177,63 @@ class UNetModel:
         """Whether patterns of side N can be halved as often as the encoder does."""
         return N % 2 ** self.halvings(N) == 0
 
-
-def _check_neighbours(count: int, distance: float) -> None:
-    """``neighbours``: patterns near a group that its object must explain in training, besides its own."""
-    at_least("model.neighbours", count, 0)
-    at_most("model.neighbours", count, 10_000)
-    finite("model.neighbour_distance_px64", distance, above=True)
+    def cost(self, N: int, C: int, R: int) -> Cost:
+        """At most: 72 weights a square of the most channels; 235 numbers a pixel and scale."""
+        most = 32 * self.filters_scale * 2 ** (self.halvings(N) - 1)
+        return Cost(72 * most**2, 235 * self.filters_scale * N**2, 1, 0, "model.filters_scale")
 
 
-@dataclass(frozen=True)
+@settings("baseline")
 class BaselineConfig:
-    """PtychoNN, supervised; ``patterns_per_group`` = 1 is the published choice, null takes all."""
+    """PtychoNN, supervised; one pattern of a group is the published choice."""
 
     FIXED: ClassVar[tuple[str, ...]] = ("N",)
-    patterns_per_group: int | None = 1
-    filters_scale: int = 1
-    learning_rate: float = 1e-3
+    patterns_per_group: Integer | None = key(1, "of each group that it is given; null: all", ge=1)
+    filters_scale: Integer = key(1, "of the channels", ge=1, le=256)
+    learning_rate: Number = key(1e-3, "Adam, peak", gt=0)
 
-    def __post_init__(self) -> None:
-        if self.patterns_per_group is not None:
-            at_least("baseline.patterns_per_group", self.patterns_per_group, 1)
-        at_least("baseline.filters_scale", self.filters_scale, 1)
-        at_most("baseline.filters_scale", self.filters_scale, 256)
-        finite("baseline.learning_rate", self.learning_rate, above=True)
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """Adam with a linear warm-up and a cosine decay; ``patience`` ends a training that no longer improves."""
-
-    learning_rate: float = 1e-3
-    final_learning_rate_fraction: float = 0.01
-    warmup_fraction: float = 0.05
-    clip_norm: float = 1.0
-    val_groups: int = 256
-    checkpoint_seconds: float = 30.0
-    patience: int | None = None
-
-    def __post_init__(self) -> None:
-        finite("train.learning_rate", self.learning_rate, above=True)
-        for key in ("final_learning_rate_fraction", "warmup_fraction"):
-            value = getattr(self, key)
-            check(math.isfinite(value) and 0 <= value <= 1, f"train.{key}", value, "between 0 and 1")
-        finite("train.clip_norm", self.clip_norm, above=True)
-        at_least("train.val_groups", self.val_groups, 1)
-        at_most("train.val_groups", self.val_groups, 1_000_000)
-        finite("train.checkpoint_seconds", self.checkpoint_seconds)
-        if self.patience is not None:
-            at_least("train.patience", self.patience, 1)
+    def cost(self, N: int, C: int, R: int) -> Cost:
+        """As of the U-Net, with decoders up to the full resolution."""
+        return Cost(
+            71 * (128 * self.filters_scale) ** 2,
+            294 * self.filters_scale * N**2,
+            1,
+            0,
+            "baseline.filters_scale",
+        )
 
 
-@dataclass(frozen=True)
+@settings("train")
+class AdamConfig:
+    """Adam with a linear warm-up and a cosine decay, and how often it is saved."""
+
+    learning_rate: Number = key(1e-3, "Adam, peak", gt=0)
+    final_learning_rate_fraction: Number = key(0.01, "of the peak, reached by a cosine", ge=0, le=1)
+    warmup_fraction: Number = key(0.05, "of all steps, linear", ge=0, le=1)
+    clip_norm: Number = key(1.0, "of the global gradient norm", gt=0)
+    checkpoint_seconds: Number = key(30.0, "between checkpoints; one more after every epoch", ge=0, unit="s")
+
+
+@settings("train")
+class EpochsConfig(AdamConfig):
+    """A training in epochs, each judged by the validation loss."""
+
+    patience: Integer | None = key(None, "epochs without a better validation loss; null: any", ge=1)
+
+
+@settings("train")
+class TrainConfig(EpochsConfig):
+    """A training whose validation groups are simulated for it."""
+
+    val_groups: Integer = key(256, "validation groups, drawn at random", ge=1, le=1_000_000)
+
+
+@settings("xla")
 class XlaConfig:
     """Effective XLA switches, resolved once: compile the steps; separable translation or TensorFlow's."""
 
-    compile: bool = True
-    translate: bool = True
+    compile: Flag = key(True, "XLA-compile training, validation and inference (USE_XLA_COMPILE)")
+    translate: Flag = key(True, "separable; false: TensorFlow's, with compile=false (USE_XLA_TRANSLATE)")
 
     def __post_init__(self) -> None:
         if self.compile and not self.translate:
@@ -258,89 +243,72 @@ class XlaConfig:
             )
 
 
-@dataclass(frozen=True)
+Stitching = Literal["probe", "grid", "refined"]
+
+
+@settings("stitch")
 class StitchConfig:
     """How patches become objects.
 
-    ``probe``: illumination-weighted mean; ``grid``: tiles of the central squares; ``refined``: as ``probe``,
-    then corrected by the measured patterns, ``passes`` times at most.
+    ``probe``: illumination-weighted mean; ``grid``: tiles of the central squares (the published recipe);
+    ``refined``: as ``probe``, then corrected by the measured patterns.
     """
 
-    method: str = "probe"
-    passes: int = 10
-    METHODS: ClassVar[tuple[str, ...]] = ("probe", "grid", "refined")
-
-    def __post_init__(self) -> None:
-        check(1 <= self.passes <= 10_000, "stitch.passes", self.passes, "from 1 to 10000")
-        check(self.method in self.METHODS, "stitch.method", self.method, f"one of {', '.join(self.METHODS)}")
+    method: Stitching = key("probe", "weighted by the light; tiles of a grid; corrected by the patterns")
+    passes: Integer = key(10, "of refined at most; fewer where only noise is left", ge=1, le=10_000)
+    METHODS: ClassVar[tuple[str, ...]] = get_args(Stitching)
 
 
-@dataclass(frozen=True)
+@settings("iterative")
 class LsqmlConfig:
-    """LSQ-ML of pty-chi; its probe is always refined, ``positions`` after ``start_positions`` epochs.
+    """LSQ-ML of pty-chi; its probe is always refined."""
 
-    ``early`` ends it once R has settled. ``python`` is the interpreter that has pty-chi; null: this one.
-    ``threads`` null: as many as it likes.
-    """
-
-    epochs: int = 100
-    early: bool = True
-    modes: int = 1
-    positions: bool = True
-    start_positions: int = 10
-    python: str | None = None
-    threads: int | None = None
-
-    def __post_init__(self) -> None:
-        for key, low, high in (("epochs", 1, 100_000), ("modes", 1, 64), ("start_positions", 0, 100_000)):
-            at_least(f"iterative.{key}", getattr(self, key), low)
-            at_most(f"iterative.{key}", getattr(self, key), high)
-        if self.threads is not None:
-            at_least("iterative.threads", self.threads, 1)
-            at_most("iterative.threads", self.threads, 4096)
-        check(self.python != "", "iterative.python", "''", "null, or the path of a Python that has pty-chi")
+    epochs: Integer = key(100, "passes over the patterns at most", ge=1, le=100_000)
+    early: Flag = key(True, "fewer once R improves by less than 0.1 % in five; false: all of them")
+    modes: Integer = key(1, "of a partially coherent probe", ge=1, le=64)
+    positions: Flag = key(True, "refined, too; the probe always is")
+    start_positions: Integer = key(10, "epochs before they are", ge=0, le=100_000)
+    python: Text | None = key(
+        None,
+        "interpreter with pty-chi (pip install ptychi); null: this one",
+        min_length=1,
+        allowed="the path of a Python that has pty-chi",
+    )
+    threads: Integer | None = key(None, "of the CPU; null: all", ge=1, le=4096)
 
 
-@dataclass(frozen=True)
+@settings("solver")
 class SolverConfig:
-    """The solver of a measured scan: what it finds besides object and probe, under which noise and prior.
+    """The solver of a measured scan: maximum likelihood of object, probe, positions, flux and background.
 
     ``positions``, ``flux`` and ``background`` null: found where patterns that are kept out say so.
-    ``strength`` null: chosen by them. ``steps`` 0: no solver.
     """
 
-    steps: int = 400
-    positions: bool | None = None
-    position_model: str = "free"
-    flux: bool | None = None
-    background: bool | None = None
-    prior: str = "edges"
-    strength: float | None = None
-    noise: str = "auto"
-    POSITION_MODELS: ClassVar[tuple[str, ...]] = ("free", "affine", "all")
-    PRIORS: ClassVar[tuple[str, ...]] = ("none", "smooth", "edges")
-    NOISE: ClassVar[tuple[str, ...]] = ("auto", "poisson", "gaussian", "robust")
+    steps: Integer = key(400, "of a fit, at most; 0: no solver", ge=0, le=100_000)
+    positions: Flag | None = key(None, "find them; null: where patterns that are kept out say so")
+    position_model: Literal["free", "affine", "all"] = key(
+        "free", "each by itself; scale, rotation and shear in common; both"
+    )
+    flux: Flag | None = key(None, "find the brightness of each pattern; null: as positions")
+    background: Flag | None = key(None, "find counts that do not depend on the position; null: as positions")
+    prior: Text = key("edges", "none | edges: λ Σ√(|∇O|² + δ²), which keeps steps | smooth: λ Σ|∇O|²")
+    strength: Number | None = key(None, "λ of the prior; null: the best by what is kept out", ge=0)
+    noise: Literal["auto", "poisson", "gaussian", "robust"] = key(
+        "auto", "auto: poisson where photons were counted, else gaussian; robust: outliers by their size"
+    )
+    PRIORS: ClassVar[tuple[str, ...]] = ("none", "smooth", "edges")  # a program may add its own
 
     def __post_init__(self) -> None:
-        at_least("solver.steps", self.steps, 0)
-        at_most("solver.steps", self.steps, 100_000)
-        for key, allowed in (
-            ("position_model", self.POSITION_MODELS),
-            ("prior", self.PRIORS),
-            ("noise", self.NOISE),
-        ):
-            value = getattr(self, key)
-            check(value in allowed, f"solver.{key}", value, f"one of {', '.join(allowed)}")
-        if self.strength is not None:
-            finite("solver.strength", self.strength)
+        check(self.prior in self.PRIORS, "solver.prior", self.prior, f"one of {', '.join(self.PRIORS)}")
 
 
-OBJECTS: dict[str, type] = {LinesObject.KIND: LinesObject}
-PROBES: dict[str, type] = {probe.KIND: probe for probe in (IdealDiskProbe, ZonePlateProbe, FileProbe)}
-MEASURED_PROBES: dict[str, type] = {probe.KIND: probe for probe in (OwnProbe, RunProbe)}
-GENERATORS: dict[str, type] = {model.KIND: model for model in (UnrolledModel, UNetModel)}
+Shape = IdealDiskProbe | ZonePlateProbe | FileProbe
+ProbeConfig = OwnProbe | RunProbe | IdealDiskProbe | ZonePlateProbe | FileProbe
+GeneratorConfig = UnrolledModel | UNetModel
+OBJECTS: dict[str, type] = {"lines": LinesObject}
+PROBES: dict[str, type] = {probe.kind: probe for probe in get_args(Shape)}
+MEASURED_PROBES: dict[str, type] = {probe.kind: probe for probe in (OwnProbe, RunProbe)}
+GENERATORS: dict[str, type] = {model.kind: model for model in get_args(GeneratorConfig)}
 MODELS = ("pinn", "baseline")  # networks
 ITERATIVE = "lsqml"  # beside them: needs no training
 SCAN_MODELS = ("pinn", ITERATIVE)  # of a measured scan
-ProbeConfig = OwnProbe | RunProbe | IdealDiskProbe | ZonePlateProbe | FileProbe
-GeneratorConfig = UnrolledModel | UNetModel

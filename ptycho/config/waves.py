@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 
-HC_EV_M = 1.239841984e-6  # Planck's constant times the speed of light, eV·m
-ELECTRON_REST_EV = 510998.95  # m c²
+from scipy import constants
+
+HC_EV_M = constants.h * constants.c / constants.e
+ELECTRON_REST_EV = constants.m_e * constants.c**2 / constants.e
 
 
 def wavelength_m(energy_eV: float) -> float:

@@ -12,10 +12,9 @@ import math
 
 import keras
 
-from ptycho.config import NetworkConfig, UnrolledModel
+from ptycho.config import BaselineConfig, NetworkConfig, RunConfig, UnrolledModel
 from ptycho.networks.baseline import PtychoNN
 from ptycho.networks.geometry import Geometry
-from ptycho.networks.losses import LOSSES
 from ptycho.networks.pinn import PtychoPINN
 from ptycho.networks.unet import UNet
 from ptycho.networks.unrolled import Unrolled
@@ -37,7 +36,7 @@ def generator_mover(config: NetworkConfig, geometry: Geometry) -> PatchMover:
 
 def build_pinn(config: NetworkConfig, geometry: Geometry) -> PtychoPINN:
     """The PINN that ``config`` names, with initial weights."""
-    mover, generator = patch_mover(config), GENERATORS[config.model.KIND]
+    mover, generator = patch_mover(config), GENERATORS[config.model.kind]
     pinn = PtychoPINN(
         generator=generator(
             settings=config.model,
@@ -47,7 +46,7 @@ def build_pinn(config: NetworkConfig, geometry: Geometry) -> PtychoPINN:
             name="generator",
         ),
         geometry=geometry,
-        weights={key: getattr(config, key) for key in LOSSES},
+        weights=config.loss_weights,
         mover=mover,
         name="pinn",
     )
@@ -55,10 +54,16 @@ def build_pinn(config: NetworkConfig, geometry: Geometry) -> PtychoPINN:
     return pinn
 
 
+def baseline_settings(config: NetworkConfig) -> BaselineConfig:
+    """The settings of the supervised network, which a run with a truth alone has."""
+    assert isinstance(config, RunConfig)
+    return config.baseline
+
+
 def build_baseline(config: NetworkConfig, geometry: Geometry) -> PtychoNN:
     """PtychoNN for single patterns, with initial weights."""
     model = PtychoNN(
-        settings=config.baseline,
+        settings=baseline_settings(config),
         geometry=geometry,
         seed=config.seed + 10_000,
         mover=patch_mover(config),

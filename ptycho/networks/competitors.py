@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import keras
 
 from ptycho.config import NetworkConfig
-from ptycho.networks import build_baseline, build_pinn
+from ptycho.networks import baseline_settings, build_baseline, build_pinn
 from ptycho.networks.geometry import Geometry
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import make_probe, probe_support
@@ -49,9 +49,9 @@ COMPETITORS = {
     ),
     "baseline": Competitor(
         build=build_baseline,
-        view=lambda config, data: data.single_patterns(config.baseline.patterns_per_group),
+        view=lambda config, data: data.single_patterns(baseline_settings(config).patterns_per_group),
         training_view=lambda config, data: data,
-        learning_rate=lambda config: config.baseline.learning_rate,
+        learning_rate=lambda config: baseline_settings(config).learning_rate,
         supervised=True,
     ),
 }

@@ -1,7 +1,7 @@
 """Losses of the PINN. None of them sees the true object.
 
 To add one: a function here, an entry in :data:`LOSSES`, and its weight among the keys of a run
-(:class:`ptycho.config.RunConfig` and ``conf/grid_lines.yaml``), under the same name.
+(:class:`ptycho.config.TrainedConfig`), under the same name.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def chosen_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, s
     if isinstance(config.probe, RunProbe):
         return masked(probe_of_run(Path(str(config.run)), scan.N), config.probe), f"that of {config.run}"
     if not isinstance(config.probe, OwnProbe):
-        return make_probe(config.probe, scan.N)[None], f"probe={config.probe.KIND}"
+        return make_probe(config.probe, scan.N)[None], f"probe={config.probe.kind}"
     if scan.probe is None:
         good = scan.detector.good_pixels
         mean = np.square(scan.patterns(slice(0, SAMPLED)).astype(float)).mean(axis=0)

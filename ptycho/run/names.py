@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptycho.config import MODELS, NetworkConfig, RunConfig
+from ptycho.config import MODELS, NetworkConfig, RunConfig, TrainedConfig
 
 CONFIG = "config.yaml"
 RECORD = "files.json"
@@ -73,6 +73,9 @@ def training_files(config: NetworkConfig) -> list[str]:
         *(dataset(config, role) for role in roles if isinstance(config, RunConfig)),
         *(f"{name}/{file}" for name in config.networks for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION)),
         *([TRUTH] if isinstance(config, RunConfig) and config.imperfect else []),
-        *(recon(name) for name in ("gt", *config.models)),
+        *(
+            recon(name)
+            for name in ("gt", *(config.models if isinstance(config, TrainedConfig) else config.networks))
+        ),
         figure("history"),
     ]

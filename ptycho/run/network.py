@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError, NetworkConfig, RunConfig, ScanRunConfig
-from ptycho.config.mapping import AnyConfig, one_line
+from ptycho.config.mapping import AnyConfig
+from ptycho.config.messages import one_line
 from ptycho.files.npz import NpzError, read_all
 from ptycho.files.text import shown
 from ptycho.run.folder import RunFolder

@@ -9,7 +9,8 @@ from pathlib import Path
 import yaml
 
 from ptycho.config import ConfigError
-from ptycho.config.mapping import AnyConfig, from_mapping, one_line, to_mapping
+from ptycho.config.mapping import AnyConfig, from_stored, to_mapping
+from ptycho.config.messages import one_line
 from ptycho.run.names import CONFIG, MANIFEST, METRICS, REPLACED
 
 MAX_BYTES = 2**20
@@ -39,7 +40,7 @@ def read_config(run: Path) -> AnyConfig:
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: is damaged (it must hold a configuration: lines of key: value)")
     try:
-        config = from_mapping(values)
+        config = from_stored(values)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     sections = {key for key, value in to_mapping(type(config)()).items() if isinstance(value, dict)}

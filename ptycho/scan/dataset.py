@@ -119,12 +119,19 @@ class Dataset:
 
     def under(self, beam: Beam) -> Dataset:
         """The same patterns under another beam, in groups of the same size."""
-        known = {"beam": beam, "exact": self.exact or beam.between_pixels, "stated_tiling": self.tiling}
-        if beam.positions is self.positions:
-            return replace(self, **known)
-        groups = grouped(beam.positions, self.image, self.group_size, self.tiles)
-        side = smallest_region(beam.positions, groups, self.N)
-        return replace(self, **known, groups=groups, region_size=side, neighbours=None)
+        groups, side, near = self.groups, self.region_size, self.neighbours
+        if beam.positions is not self.positions:
+            groups = grouped(beam.positions, self.image, self.group_size, self.tiles)
+            side, near = smallest_region(beam.positions, groups, self.N), None
+        return replace(
+            self,
+            beam=beam,
+            groups=groups,
+            region_size=side,
+            neighbours=near,
+            exact=self.exact or beam.between_pixels,
+            stated_tiling=self.tiling,
+        )
 
     def under_probe(self, modes: np.ndarray) -> Dataset:
         """The same patterns under modes ``(K, N, N)`` of any scale, with the power that the probe has."""

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError, FileProbe, IdealDiskProbe, ProbeConfig, ZonePlateProbe
+from ptycho.config.waves import HC_EV_M
 from ptycho.files.npz import NpzError, NpzFile
 
 log = logging.getLogger(__name__)
 
 KEY = "probeGuess"  # of a probe in a file
-HC_KEV_NM = 1.239841984  # Planck's constant times the speed of light, keV·nm
+HC_KEV_NM = 1e6 * HC_EV_M  # Planck's constant times the speed of light, keV·nm
 ZONE_PLATE_WINDOW_NM = 640.0  # field of view when no pixel size is given: 10 nm pixels at N = 64
 NEGLIGIBLE = 1e-6  # of the probe's largest amplitude
 FAR = 1.25  # ratio of widths beyond which a network is not known to serve another probe than its own
@@ -24,11 +25,11 @@ PADDING = 4  # the zone-plate wave is computed on a window this many times wider
 
 def make_probe(config: ProbeConfig, N: int) -> np.ndarray:
     """The probe that ``config`` describes, masked if asked for, scaled to a maximum amplitude of one."""
-    if config.KIND not in PROBES:
+    if config.kind not in PROBES:
         raise ConfigError(
-            f"probe={config.KIND}: only a measured scan has it; must be one of {', '.join(PROBES)}"
+            f"probe={config.kind}: only a measured scan has it; must be one of {', '.join(PROBES)}"
         )
-    probe = masked(PROBES[config.KIND](config, N), config)
+    probe = masked(PROBES[config.kind](config, N), config)
     peak = np.abs(probe).max()
     if not peak > 0:
         raise ConfigError("probe: zero everywhere; the probe must carry energy inside its mask")

@@ -21,15 +21,16 @@ vanishes at the edge and whole positions this is ``|F(P·O[r : r + N])|²``. Num
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config import check
 from ptycho.config.imperfections import Imperfections, check_detector
+from ptycho.config.schema import Even, Integer, Number, key, settings
 from ptycho.simulation.imperfections import (
     HOT,
     Detector,
@@ -50,42 +51,33 @@ DARKEST, PHASE = 0.6, 2.0  # amplitude of the thickest places; phases are from �
 BRIGHTER = 4  # times the mean: more light than any pattern has, all of it in one pixel
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings(kw_only=True)
 class ScanSettings:
-    """What is scanned, how, and by how good a detector.
+    """What is scanned, how, and by how good a detector."""
 
-    Attributes:
-        N: side of the patterns; ``n_positions`` of them, ``nphotons`` in each on average.
-        step_px64: mean distance of neighbouring positions in pixels at N = 64; it scales with N.
-        path: a key of :data:`PATHS`; sample: one of :data:`SAMPLES`.
-        oversampling: q.
-        bad_pixels: so many are dead, and known to be.
-        hot_pixels: so many shine in every pattern, and nobody says so.
-        imperfections: what else is not as the file says.
-    """
-
-    N: int = 64
-    n_positions: int = 1000
-    nphotons: float = 1e6
-    step_px64: float = 5.0
-    path: str = "fermat"
-    sample: str = "lines"
-    oversampling: int = 2
-    bad_pixels: int = 0
-    hot_pixels: int = 0
-    seed: int = 0
-    imperfections: Imperfections = field(default_factory=Imperfections)
+    N: Even = key(64, "side of the patterns", ge=16, le=1024)
+    n_positions: Integer = key(1000, "of the probe, a pattern each", ge=2, le=10**6)
+    nphotons: Number = key(1e6, "in a pattern, on average", ge=1, le=1e12)
+    step_px64: Number = key(
+        5.0,
+        "mean distance of neighbouring positions in object pixels at N = 64; scales with N",
+        ge=0.1,
+        le=64,
+    )
+    path: Literal["fermat", "jittered", "snake"] = key(
+        "fermat", "a spiral; a grid; that, every second row backwards"
+    )
+    sample: Literal["lines", "blobs"] = key("lines", "what is scanned")
+    oversampling: Integer = key(
+        2, "the sample's pixels are so many times finer than the object's", ge=1, le=8
+    )
+    bad_pixels: Integer = key(0, "dead pixels of the detector; its mask knows them", ge=0)
+    hot_pixels: Integer = key(0, "pixels that shine in every pattern; nothing says which", ge=0)
+    seed: Integer = key(0, "of all that is random", ge=0, le=2**32 - 1)
+    imperfections: Imperfections = key(Imperfections(), "what else is not as the file says")
     STREAMS: ClassVar[tuple[str, ...]] = ("sample", "path", "photons", "detector")
 
     def __post_init__(self) -> None:
-        check(self.N % 2 == 0 and 16 <= self.N <= 1024, "N", self.N, "even, from 16 to 1024")
-        check(2 <= self.n_positions <= 10**6, "n_positions", self.n_positions, "from 2 to 1000000")
-        check(1 <= self.nphotons <= 1e12, "nphotons", self.nphotons, "from 1 to 1e12")
-        check(0.1 <= self.step_px64 <= 64, "step_px64", self.step_px64, "from 0.1 to 64")
-        check(self.path in PATHS, "path", self.path, f"one of {', '.join(PATHS)}")
-        check(self.sample in SAMPLES, "sample", self.sample, f"one of {', '.join(SAMPLES)}")
-        check(1 <= self.oversampling <= 8, "oversampling", self.oversampling, "from 1 to 8")
-        check(0 <= self.seed < 2**32, "seed", self.seed, "an integer from 0 to 4294967295")
         check_detector(self.N, self.bad_pixels, self.hot_pixels, self.imperfections)
         turns, lag = self.path == "snake", self.imperfections.backlash_px
         check(turns or lag == 0, "imperfections.backlash_px", lag, f"0 with path={self.path}, not snake")

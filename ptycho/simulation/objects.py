@@ -50,6 +50,6 @@ OBJECTS: dict[str, Callable[[Any, int, np.random.Generator], np.ndarray]] = {
 
 def make_object(config: LinesObject, size: int, set_phi: bool, rng: np.random.Generator) -> np.ndarray:
     """One object ``a·exp(iφ)``, φ = 0 unless ``set_phi``; ``(size, size)`` complex64."""
-    amplitude = OBJECTS[config.KIND](config, size, rng)
+    amplitude = OBJECTS[config.kind](config, size, rng)
     phase = amplitude_to_phase(amplitude) if set_phi else np.zeros_like(amplitude)
     return (amplitude * np.exp(1j * phase)).astype(np.complex64)

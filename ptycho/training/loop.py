@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ptycho.config import TrainConfig
+from ptycho.config import EpochsConfig
 from ptycho.networks import weights as variables
 from ptycho.networks.probe_learning import ProbeLearner
 from ptycho.networks.weights import Arrays, get_weights, set_weights
@@ -69,7 +69,7 @@ def train(
     model: keras.Model,
     data: Dataset,
     val: Dataset,
-    config: TrainConfig,
+    config: EpochsConfig,
     *,
     epochs: int,
     batch_size: int,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from ptycho.config import TrainConfig
+from ptycho.config import AdamConfig
 
 
 def learning_rate_schedule(
-    config: TrainConfig, peak: float, steps: int
+    config: AdamConfig, peak: float, steps: int
 ) -> keras.optimizers.schedules.LearningRateSchedule:
     """Linear warm-up from zero to ``peak``, then half a cosine down to its final fraction."""
     warmup = round(config.warmup_fraction * steps)

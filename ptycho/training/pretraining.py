@@ -59,7 +59,7 @@ class Pretraining:
         self.config, self.examples = config, Examples(config)
         self.checkpoints, self.stop = checkpoints, stop
         first = self.examples.forms[0]
-        self.network: Unrolled = GENERATORS[config.model.KIND](
+        self.network: Unrolled = GENERATORS[config.model.kind](
             settings=config.model,
             geometry=geometry_of_form(first),
             seed=config.seed,

@@ -221,7 +221,7 @@ def test_what_goes_with_the_arrays_is_checked(arrays, more, message):
         ({"prior": "magic"}, "solver.prior=magic: must be one of none, smooth, edges"),
         ({"strength": -1.0}, "solver.strength=-1.0: must be a finite number >= 0"),
         ({"stepz": 3}, r"solver.stepz=3: unknown key; did you mean solver.steps\?"),
-        ({"probe_modes": 99}, "probe.modes=99: must be from 1 to 8"),
+        ({"probe_modes": 99}, "probe.modes=99: must be an integer from 1 to 8"),
         ({"method": "lsqml", "prior": "none"}, "prior=none: method=lsqml knows no such thing"),
         ({"method": "lsqml", "epochs": 0}, "iterative.epochs=0"),
     ],
@@ -234,7 +234,7 @@ def test_settings_that_cannot_be_are_named(scan, settings, message):
 def test_keys_of_a_file_that_cannot_be_are_named(tmp_path):
     for key, value, message in (
         ("energy", 8800, r"data.energy=8800: unknown key; did you mean data.energy_eV\?"),
-        ("energy_eV", 1, "data.energy_eV=1.0: must be from 10 to 1e"),
+        ("energy_eV", 1, "data.energy_eV=1: must be a finite number from 10 to 1e"),
         ("N", 64, "no such file"),
     ):
         with pytest.raises(ptycho.ConfigError, match=message):

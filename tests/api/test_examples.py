@@ -401,10 +401,10 @@ def test_forms_are_drawn_by_their_weights():
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"N": 15}, r"batches\.N=15: must be even, from 16 to 512"),
-        ({"C": 0}, r"batches\.C=0: must be from 1 to 64"),
+        ({"N": 15}, r"batches\.N=15: must be an even integer from 16 to 512"),
+        ({"C": 0}, r"batches\.C=0: must be an integer from 1 to 64"),
         ({"reach": 17}, r"batches\.reach=17: must be from 1 to N pixels"),
-        ({"modes": 9}, r"batches\.modes=9: must be from 1 to 8"),
+        ({"modes": 9}, r"batches\.modes=9: must be an integer from 1 to 8"),
         ({"weight": 0.0}, r"batches\.weight=0\.0: must be a finite number > 0"),
     ],
 )
@@ -426,7 +426,7 @@ def test_a_map_that_is_smaller_than_a_region_is_refused():
             r"measurement\.photons=\[0\.0, 10\.0\]: must be \[low, high\] within \[1, 1e\+12\]",
         ),
         ({"overlap": (0.9, 0.2)}, r"measurement\.overlap=\[0\.9, 0\.2\]: must be \[low, high\]"),
-        ({"start_share": 2.0}, r"measurement\.start_share=2\.0: must be from 0 to 1"),
+        ({"start_share": 2.0}, r"measurement\.start_share=2\.0: must be a finite number from 0 to 1"),
         ({"solver_share": 0.8}, r"measurement\.solver_share=0\.8: must be at most 1 with again_share"),
         ({"solver_passes": (0, 3)}, r"measurement\.solver_passes=\[0, 3\]: must be \[fewest, most\]"),
     ],

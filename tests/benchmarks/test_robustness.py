@@ -131,7 +131,10 @@ def test_finished_cells_are_kept_and_a_failure_stops_no_other(bench, capsys):
         (["--panels", "prob"], "--panels=prob: must be drawn from probe, detector"),
         (["--override", "output_dir=x"], "output_dir=overridden: must be left to the study"),
         (["--override", "solver.stps=3"], "solver.stps=3: unknown key; did you mean solver.steps?"),
-        (["--simulate", "imperfections.blob=11"], "imperfections.blob=11.0: must be from 0 to 10"),
+        (
+            ["--simulate", "imperfections.blob=11"],
+            "imperfections.blob=11.0: must be a finite number from 0 to 10",
+        ),
         (
             ["--override", "models=[lsqml]", "iterative.python=/none"],
             "/none: cannot be run .*; or leave it out: --override",

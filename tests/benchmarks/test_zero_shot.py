@@ -114,7 +114,7 @@ def test_what_is_held_out(tmp_path):
             r"materials\.mixed\.phase_rad=1\.0: must be \[low, high\]",
         ),
         (("materials", "mixed", "colour"), 1.0, r"materials\.mixed\.colour=1\.0: must be \[low, high\]"),
-        (("materials", "mixed", "bright"), 2, r"materials\.bright=2: must be from 0 to 1"),
+        (("materials", "mixed", "bright"), 2, r"materials\.bright=2: must be a finite number from 0 to 1"),
         (("scans", "fermat", "path"), "walk", r"panels\.kinds: path=walk: must be one of fermat, "),
         (("scans", "fermat", "overlap"), 1.5, r"panels\.kinds: overlap=1\.5: must be from 0 to 0\.98"),
         (("scans", "fermat", "step"), 1, r"scans\.fermat: unknown key step; known are path, overlap"),

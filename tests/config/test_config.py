@@ -3,19 +3,23 @@
 import dataclasses
 import functools
 import math
+import re
 import sys
 
 import pytest
 from helpers.cli import ROOT, fresh
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
 from ptycho import config as cfg
 from ptycho.config import ConfigError, RunConfig, ScanRunConfig
-from ptycho.config.mapping import completed, result_settings
+from ptycho.config.mapping import completed, from_mapping, from_stored, result_settings
+from ptycho.config.messages import fields_of, sections_of
 from ptycho.scan.probe import energy_diameter, make_probe
-from workflows.config import run_config
+from workflows.config import SCHEMAS, explained, run_config
+from workflows.write_conf import FILES, PROGRAMS, documentation, file_text
 
 NAN, INF = float("nan"), float("inf")
 
@@ -51,37 +55,43 @@ def convert(defaults, **changes):
 # ---- what each dataclass refuses
 
 REFUSED = [
-    (cfg.LinesObject, {"n_lines": 0}, "object.n_lines=0: must be an integer >= 1"),
-    (cfg.LinesObject, {"n_lines": 10**8}, "object.n_lines=100000000: must be at most 10000000"),
-    (cfg.UnrolledModel, {"stages": 1001}, "model.stages=1001: must be at most 1000"),
-    (cfg.UnrolledModel, {"width": 4097}, "model.width=4097: must be at most 4096"),
-    (cfg.UnrolledModel, {"blocks": 10**9}, "model.blocks=1000000000: must be at most 1000"),
-    (cfg.UnrolledModel, {"coarsening": 10**9}, "model.coarsening=1000000000: must be at most 512"),
-    (cfg.UnrolledModel, {"neighbours": 10**9}, "model.neighbours=1000000000: must be at most 10000"),
-    (cfg.UNetModel, {"filters_scale": 65}, "model.filters_scale=65: must be at most 64"),
-    (cfg.BaselineConfig, {"filters_scale": 10**9}, "baseline.filters_scale=1000000000: must be at most 256"),
-    (cfg.TrainConfig, {"val_groups": 10**9}, "train.val_groups=1000000000: must be at most 1000000"),
-    (RunConfig, {"nepochs": 10**9}, "nepochs=1000000000: must be at most 1000000"),
-    (RunConfig, {"batch_size": 65537}, "batch_size=65537: must be at most 65536"),
-    (RunConfig, {"bad_pixels": -1}, "bad_pixels=-1: must be from 0 to 1024, N²/4"),
+    (cfg.LinesObject, {"n_lines": 0}, "object.n_lines=0: must be an integer from 1 to 10000000"),
+    (cfg.IdealDiskProbe, {"modes": 9}, "probe.modes=9: must be an integer from 1 to 8, or null"),
+    (cfg.IdealDiskProbe, {"diameter_px64": 65.0}, "probe.diameter_px64=65.0: must be .* > 0 and <= 64"),
+    (cfg.ScanConfig, {"jitter": 16.5}, "scan.jitter=16.5: must be a finite number from 0 to 16 pixels"),
+    (
+        cfg.TrainConfig,
+        {"warmup_fraction": NAN},
+        "train.warmup_fraction=nan: must be a finite number from 0 to 1",
+    ),
+    (RunConfig, {"size": 16385}, "size=16385: must be an integer from 1 to 16384 px"),
+    (RunConfig, {"nphotons": INF}, r"nphotons=inf: must be a finite number from 1 to 1e\+15"),
+    (
+        RunConfig,
+        {"models": ("pinn", "x")},
+        r"models=\[pinn, x\]: must be a non-empty list drawn from \[pinn, base",
+    ),
+    (RunConfig, {"models": ("pinn", "pinn")}, r"models=\[pinn, pinn\]: must be .* each once"),
+    (RunConfig, {"probe": cfg.OwnProbe()}, "probe.kind=own: must be one of ideal_disk, zone_plate, npz"),
+    (RunConfig, {"probe": cfg.IdealDiskProbe(modes=2)}, "probe.modes=2: must be left out: it has no effect"),
+    *(
+        (
+            RunConfig,
+            {"test_probe": cfg.ZonePlateProbe(**{key: value})},
+            f"test_probe.{key}=.*: must be left out",
+        )
+        for key, value in (("learn", True), ("modes", 2), ("rate", 1.0), ("start_epoch", 1))
+    ),
     (RunConfig, {"hot_pixels": 1025}, "hot_pixels=1025: must be from 0 to 1024, N²/4"),
-    (RunConfig, {"gridsize": 65}, "gridsize=65: must be at most 64"),
-    (RunConfig, {"nimgs_train": 10**12}, "nimgs_train=1000000000000: must be at most 1000000"),
-    (RunConfig, {"nimgs_test": 10**7}, "nimgs_test=10000000: must be at most 1000000"),
-    (RunConfig, {"size": 16385}, "size=16385: must be at most 16384"),
     (cfg.IdealDiskProbe, {"diameter_px64": 0.0}, "probe.diameter_px64=0.0: must be a finite number > 0"),
     (cfg.IdealDiskProbe, {"diameter_px64": NAN}, "probe.diameter_px64=nan"),
-    (cfg.IdealDiskProbe, {"diameter_px64": 65.0}, "probe.diameter_px64=65.0: must be at most 64"),
     (cfg.IdealDiskProbe, {"smoothing_px64": -0.1}, "probe.smoothing_px64=-0.1: must be a finite number >= 0"),
     (
         cfg.IdealDiskProbe,
         {"mask_diameter_px": 0.0},
         "probe.mask_diameter_px=0.0: must be a finite number > 0",
     ),
-    (cfg.IdealDiskProbe, {"modes": 9}, "probe.modes=9: must be from 1 to 8, or null"),
     (cfg.IdealDiskProbe, {"rate": -1.0}, "probe.rate=-1.0: must be a finite number >= 0"),
-    (cfg.IdealDiskProbe, {"start_epoch": -1}, "probe.start_epoch=-1: must be an integer >= 0"),
-    (RunConfig, {"probe": cfg.OwnProbe()}, "probe=own: must be zone_plate, npz or ideal_disk"),
     (
         RunConfig,
         {"probe": cfg.IdealDiskProbe(start_epoch=4)},
@@ -106,24 +116,10 @@ REFUSED = [
         "probe.resize=stretch: must be one of interpolate, pad, pad_quadratic",
     ),
     (cfg.FileProbe, {"file": "p.npz", "mask_diameter_px": NAN}, "probe.mask_diameter_px=nan"),
-    (cfg.ScanConfig, {"jitter": -1.0}, "scan.jitter=-1.0: must be a finite number >= 0"),
-    (cfg.ScanConfig, {"jitter": 16.5}, "scan.jitter=16.5: must be at most 16 pixels"),
-    (cfg.UnrolledModel, {"stages": 0}, "model.stages=0: must be an integer >= 1"),
-    (cfg.UnrolledModel, {"width": 0}, "model.width=0: must be an integer >= 1"),
-    (cfg.UnrolledModel, {"blocks": -1}, "model.blocks=-1: must be an integer >= 0"),
-    (cfg.UNetModel, {"filters_scale": 0}, "model.filters_scale=0: must be an integer >= 1"),
     (cfg.BaselineConfig, {"patterns_per_group": 0}, "baseline.patterns_per_group=0: must be an integer >= 1"),
-    (cfg.BaselineConfig, {"filters_scale": 0}, "baseline.filters_scale=0: must be an integer >= 1"),
     (cfg.BaselineConfig, {"learning_rate": 0.0}, "baseline.learning_rate=0.0: must be a finite number > 0"),
     (cfg.TrainConfig, {"learning_rate": -1.0}, "train.learning_rate=-1.0: must be a finite number > 0"),
-    (
-        cfg.TrainConfig,
-        {"final_learning_rate_fraction": 1.5},
-        "train.final_learning_rate_fraction=1.5: must be between 0 and 1",
-    ),
-    (cfg.TrainConfig, {"warmup_fraction": NAN}, "train.warmup_fraction=nan: must be between 0 and 1"),
     (cfg.TrainConfig, {"clip_norm": 0.0}, "train.clip_norm=0.0: must be a finite number > 0"),
-    (cfg.TrainConfig, {"val_groups": 0}, "train.val_groups=0: must be an integer >= 1"),
     (
         cfg.TrainConfig,
         {"checkpoint_seconds": -1.0},
@@ -135,9 +131,6 @@ REFUSED = [
         {"illumination_floor": 0.0},
         "model.illumination_floor=0.0: must be a finite number > 0",
     ),
-    (cfg.UnrolledModel, {"coarsening": 0}, "model.coarsening=0: must be an integer >= 1"),
-    (cfg.UnrolledModel, {"neighbours": -1}, "model.neighbours=-1: must be an integer >= 0"),
-    (cfg.UNetModel, {"neighbours": -1}, "model.neighbours=-1: must be an integer >= 0"),
     (
         cfg.UnrolledModel,
         {"neighbour_distance_px64": 0.0},
@@ -150,26 +143,15 @@ REFUSED = [
     ),
     (cfg.XlaConfig, {"compile": True, "translate": False}, "xla.translate=false with xla.compile=true"),
     (cfg.StitchConfig, {"method": "glue"}, "stitch.method=glue: must be one of probe, grid, refined"),
-    (cfg.StitchConfig, {"passes": 0}, "stitch.passes=0: must be from 1 to 10000"),
     (RunConfig, {"N": 0}, "N=0: must be a power of two from 32 to 512"),
     (RunConfig, {"N": -64}, "N=-64: must be a power of two from 32 to 512"),
     (RunConfig, {"N": 16}, "N=16: must be a power of two from 32 to 512"),
     (RunConfig, {"N": 96}, "N=96: must be a power of two from 32 to 512"),
     (RunConfig, {"N": 1024}, "N=1024: must be a power of two from 32 to 512"),
-    (RunConfig, {"gridsize": 0}, "gridsize=0: must be an integer >= 1"),
-    (RunConfig, {"nimgs_train": 0}, "nimgs_train=0: must be an integer >= 1"),
-    (RunConfig, {"nimgs_test": -2}, "nimgs_test=-2: must be an integer >= 1"),
-    (RunConfig, {"nepochs": 0}, "nepochs=0: must be an integer >= 1"),
-    (RunConfig, {"batch_size": 0}, "batch_size=0: must be an integer >= 1"),
-    (RunConfig, {"size": -1}, "size=-1: must be an integer >= 1"),
     (RunConfig, {"offset": 0}, "offset=0: must be an integer >= 1"),
     (RunConfig, {"max_groups_train": 0}, "max_groups_train=0: must be an integer >= 1"),
     (RunConfig, {"seed": -1}, "seed=-1: must be an integer from 0 to 4294967295"),
     (RunConfig, {"seed": 2**32}, "seed=4294967296: must be an integer from 0 to 4294967295"),
-    (RunConfig, {"nphotons": NAN}, "nphotons=nan: must be a finite number >= 1"),
-    (RunConfig, {"nphotons": INF}, "nphotons=inf: must be a finite number >= 1"),
-    (RunConfig, {"nphotons": 0.0}, "nphotons=0.0: must be a finite number >= 1"),
-    (RunConfig, {"nphotons": 2e15}, "nphotons=2000000000000000.0: must be at most 1e15"),
     (RunConfig, {"outer_offset_train": 7}, "outer_offset_train=7: must be an even integer >= 2"),
     (RunConfig, {"outer_offset_test": 0}, "outer_offset_test=0: must be an even integer >= 2"),
     (RunConfig, {"outer_offset_test": 130}, "outer_offset_test=130: must be at most 2·N=128"),
@@ -192,8 +174,6 @@ REFUSED = [
         {"models": ()},
         r"models=\[\]: must be a non-empty list drawn from \[pinn, baseline, lsqml\]",
     ),
-    (RunConfig, {"models": ("pinn", "x")}, r"models=\[x\]: must be drawn from \[pinn, baseline, lsqml\]"),
-    (RunConfig, {"models": ("pinn", "pinn")}, "models=.*: must be free of repetition"),
     (
         RunConfig,
         {"batch_size": 2049},
@@ -214,28 +194,59 @@ def test_dataclass_refuses(cls, values, message):
         cls(**values)
 
 
-def test_every_field_is_refused_somewhere():
-    """A new key needs a check, or a reason to be listed here."""
+def bounded(schemas):
+    """Every key with a bound: its section, its name, the bound, and a value just beyond it."""
+    for cls in {section for schema in schemas for section in sections(schema)}:
+        for name, field in fields_of(cls).items():
+            for note in field.metadata:
+                sign = type(note).__name__.lower()
+                if sign in ("ge", "gt", "le", "lt"):
+                    bound = getattr(note, sign)
+                    beyond = bound + {"ge": -1, "le": 1, "gt": 0, "lt": 0}[sign]
+                    yield cls, name, beyond
+
+
+def sections(schema):
+    """A schema and all sections in it."""
+    yield schema
+    for field in fields_of(schema).values():
+        for section in sections_of(field.annotation).values():
+            yield from sections(section)
+
+
+def described(entry):
+    return f"{entry[0].__name__}.{entry[1]}={entry[2]}"
+
+
+BOUNDED = sorted(bounded(cls for _, cls in PROGRAMS.values()), key=described)
+
+
+@pytest.mark.parametrize("cls, name, beyond", BOUNDED, ids=map(described, BOUNDED))
+def test_what_is_beyond_a_bound_is_refused(cls, name, beyond):
+    key = ".".join(filter(None, [cls.SECTION, name]))
+    shown = float(beyond) if "float" in str(fields_of(cls)[name].annotation) else beyond
+    required = {other: 16 for other, field in fields_of(cls).items() if field.is_required()}
+    with pytest.raises(ConfigError, match=rf"^{key}={re.escape(str(shown))}: must be \S+ \S+"):
+        cls(**{**required, name: shown})
+
+
+def test_a_number_has_bounds_or_a_reason_to_have_none():
     free = {
-        "learn",
-        "modes",
-        "rate",
-        "start_epoch",
-        "set_phi",
-        "output_dir",
-        "overwrite",
-        "object_big",
-        "misfit",
-        "memory",
-        "compile",
-        "realspace_weight",
+        "defocus_um",
+        "image",
+        "map_side",
+        "horizon",
+        "drop",
+        "scan_affine",
+        "probe_shift_px",
+        "position_sign",
     }
-    sections = {"object", "probe", "test_probe", "scan", "model", "baseline", "train", "xla", "stitch"}
-    sections |= {"imperfections", "iterative"}
-    checked = {(cls, key) for cls, values, _ in REFUSED for key in values or ("file",)}
-    for cls in {cls for cls, _, _ in REFUSED}:
-        for field in dataclasses.fields(cls):
-            assert field.name in free | sections or (cls, field.name) in checked, (cls, field.name)
+    with_bounds = {(cls, name) for cls, name, _ in BOUNDED}
+    for cls in {section for _, schema in PROGRAMS.values() for section in sections(schema)}:
+        for name, field in fields_of(cls).items():
+            text = f"{field.annotation} {field.metadata}"
+            number = ("'int'" in text or "'float'" in text) and "Within" not in text
+            assert not number or name in free or (cls, name) in with_bounds, (cls, name)
 
 
 def test_large_tiles_go_through_the_pretrained_network_one_by_one():
@@ -283,26 +294,26 @@ WRONG = [
     ({"probe__energy_keV": 3}, "probe.energy_keV=3: unknown key; only probe=zone_plate has it"),
     ({"model__object_big": True}, "model.object_big=true: unknown key; only model=unet has it"),
     ({"train__lr": 1}, "train.lr=1: unknown key; known are checkpoint_seconds, clip_norm"),
-    ({"N": "abc"}, "N=abc: must be an integer"),
-    ({"N": None}, "N=null: must be an integer"),
-    ({"N": True}, "N=true: must be an integer"),
+    ({"N": "abc"}, "N=abc: must be a power of two"),
+    ({"N": None}, "N=null: must be a power of two"),
+    ({"N": True}, "N=true: must be a power of two"),
     ({"gridsize": 2.5}, "gridsize=2.5: must be an integer"),
     ({"gridsize": INF}, "gridsize=inf: must be an integer"),
-    ({"nphotons": "many"}, "nphotons=many: must be a number"),
-    ({"nphotons": True}, "nphotons=true: must be a number"),
+    ({"nphotons": "many"}, "nphotons=many: must be a finite number"),
+    ({"nphotons": True}, "nphotons=true: must be a finite number"),
     ({"set_phi": 1}, "set_phi=1: must be true or false"),
     ({"set_phi": "maybe"}, "set_phi=maybe: must be true or false"),
-    ({"output_dir": 7}, "output_dir=7: must be a text or null"),
-    ({"max_groups_train": "all"}, "max_groups_train=all: must be an integer or null"),
-    ({"models": 3}, "models=3: must be a list of names"),
-    ({"models": None}, "models=null: must be a list of names"),
+    ({"output_dir": 7}, "output_dir=7: must be a text, or null"),
+    ({"max_groups_train": "all"}, "max_groups_train=all: must be an integer >= 1, or null"),
+    ({"models": 3}, "models=3: must be a non-empty list"),
+    ({"models": None}, "models=null: must be a non-empty list"),
     ({"scan": 1.5}, "scan=1.5: must be a section of keys"),
     ({"train": None}, "train=null: must be a section of keys"),
-    ({"probe": "zone_plate"}, "probe.kind=zone_plate: must be one of own, run, ideal_disk, zone_plate, npz"),
-    ({"probe__kind": "laser"}, "probe.kind=laser: must be one of own, run, ideal_disk, zone_plate, npz"),
-    ({"object": {}}, "object.kind=None: must be one of lines"),
+    ({"probe": "zone_plate"}, "probe.kind=zone_plate: must be one of ideal_disk, zone_plate, npz"),
+    ({"probe__kind": "laser"}, "probe.kind=laser: must be one of ideal_disk, zone_plate, npz"),
+    ({"object": {"kind": "dots"}}, "object.kind=dots: must be one of lines"),
     ({"model__kind": None}, "model.kind=None: must be one of unrolled, unet"),
-    ({"train__clip_norm": [1]}, r"train.clip_norm=\[1\]: must be a number"),
+    ({"train__clip_norm": [1]}, r"train.clip_norm=\[1\]: must be a finite number"),
 ]
 
 
@@ -468,23 +479,77 @@ def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
     assert options == {
         "object": {"lines"},
         "probe": {"own", "run", "ideal_disk", "zone_plate", "npz"},
-        "measured": {"default"},
         "model": {"unrolled", "unrolled_fast", "unrolled_fine", "unrolled_general", "unet"},
-        "baseline": {"ptychonn"},
-        "train": {"default"},
-        "xla": {"default"},
         "stitch": {"probe", "grid", "refined"},
-        "solver": {"default"},
-        "iterative": {"lsqml"},
         "imperfections": {"none", "probe", "positions", "modes", "detector", "beamline"},
         "experiment": set(EXPERIMENTS),
         "lite": {"run_exported"},  # no group: a program whose key has the name of one
     }
     assert set(defaults) - {"experiment", "resume"} == {field.name for field in dataclasses.fields(RunConfig)}
-    for group, table in (("object", cfg.OBJECTS), ("probe", cfg.PROBES), ("model", cfg.GENERATORS)):
-        for kind, cls in table.items():
-            keys = set(OmegaConf.load(ROOT / "conf" / group / f"{kind}.yaml")) - {"kind"}
-            assert keys == {field.name for field in dataclasses.fields(cls)}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_of_conf_is_as_the_schema_says(name):
+    path = ROOT / "conf" / f"{name}.yaml"
+    assert path.read_text() == file_text(path, FILES[name]), "run python scripts/write_conf.py"
+
+
+def test_the_page_of_all_keys_is_as_the_schema_says():
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    assert page == documentation(), "run python scripts/write_conf.py"
+
+
+@pytest.mark.parametrize("name", ["infer", "inspect", "simulate", "export", "export_model"])
+def test_yaml_of_the_other_programs_has_every_key_with_its_default(name):
+    values = OmegaConf.to_container(composed(name=name), resolve=False)
+    for key, field in fields_of(FILES[name]).items():
+        default = field.get_default(call_default_factory=True)
+        plain = default is None or isinstance(default, bool | int | float | str)
+        assert not plain or key == "output_dir" or values.get(key, "") == default or key == "stitch", key
+
+
+# ---- keys that had no effect
+
+
+def test_what_older_runs_have_stored_of_keys_without_effect_is_passed_over():
+    learning = {"learn": True, "modes": 2, "rate": 1.0, "start_epoch": 3}
+    run = from_stored(
+        {"probe": {"kind": "ideal_disk", "modes": 2}, "test_probe": {"kind": "ideal_disk"} | learning}
+    )
+    assert run.probe == run.test_probe == cfg.IdealDiskProbe()
+    former = {"baseline": {"filters_scale": 1}, "train": {"val_groups": 5, "clip_norm": 2.0}}
+    assert from_stored({"data": {"file": "-"}} | former).train.clip_norm == 2
+    former["train"]["patience"] = 3
+    former |= {"nepochs": 1, "mae_weight": 1.0, "probe": {"kind": "own"}, "models": ["pinn"]}
+    assert from_stored({"batches": {}} | former).train.clip_norm == 2
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"data": {"file": "-"}, "train": {"val_groups": 5}}, "train.val_groups=5: unknown key"),
+        ({"data": {"file": "-"}, "baseline": {}}, "baseline={}: unknown key"),
+        ({"batches": {}, "train": {"patience": 5}}, "train.patience=5: unknown key"),
+        ({"batches": {}, "nepochs": 5}, "nepochs=5: unknown key"),
+        ({"batches": {"many": {"N": 64, "C": 2, "batch": 1, "reech": 1}}}, "did you mean batches.many.reach"),
+        ({"batches": {"many": {"N": 64}}}, "batches.many.C=null: must be an integer from 1 to 64"),
+        ({"data": {"file": "-"}, "group_siz": 5}, r"group_siz=5: unknown key; did you mean group_size\?"),
+    ],
+    ids=str,
+)
+def test_a_program_takes_its_own_keys_alone(values, message):
+    with pytest.raises(ConfigError, match=message):
+        from_mapping(values)
+
+
+@pytest.mark.parametrize(
+    "name, known", [("grid_lines", "gridsize"), ("scan", "group_size"), ("pretrain", "steps")]
+)
+def test_a_mistyped_key_is_answered_with_the_keys_of_its_program(name, known):
+    with pytest.raises(ConfigCompositionException) as caught:
+        composed("zzz=3", name=name)
+    told = explained(caught.value, SCHEMAS[name])
+    assert told.startswith("zzz=3: unknown key; known are ") and f" {known}," in told
 
 
 # ---- nothing heavy

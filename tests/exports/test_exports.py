@@ -486,15 +486,19 @@ MISTAKES = [
     ("export_scan", ["run=RUNS/lines", "output=RUNS/lines/recons/pinn/recon.npz"], "is what is read; choose"),
     ("export_scan", ["run=RUNS/plate", "output=a.h5", "energy_eV=1"], "energy_eV=1.0: must be null: the run"),
     ("export_scan", ["run=RUNS/lines", "outputs=a.h5"], "outputs=a.h5: unknown key; did you mean output?"),
-    ("export_scan", ["run=RUNS/lines", "output=a.h5", "pixel_m=-1"], "pixel_m=-1.0: must be a finite number"),
+    (
+        "export_scan",
+        ["run=RUNS/lines", "output=a.h5", "pixel_m=-1"],
+        "pixel_m=-1: must be a finite number > 0 m, or null",
+    ),
     ("simulate_scan", ["N=32"], "output=None: must be the path of the file"),
     ("simulate_scan", ["output=a.cxi", "step=3"], "step=3: unknown key; did you mean step_px64?"),
     ("simulate_scan", ["output=a.cxi", "probe.focus=3"], "probe.focus=3: unknown key; "),
     ("simulate_scan", ["output=a.cxi", "probe=laser"], "probe=laser: must be one of ideal_disk, npz, "),
     ("simulate_scan", ["output=a.cxi", "imperfections=all"], "imperfections=all: must be one of beamline, "),
     ("simulate_scan", ["output=a.cxi", "imperfections.defocus=3"], "did you mean imperfections.defocus_um?"),
-    ("simulate_scan", ["output=a.cxi", "nphotons=0"], "nphotons=0.0: must be from 1 to 1e12"),
-    ("simulate_scan", ["output=a.cxi", "N=x"], "N=x: must be an integer"),
+    ("simulate_scan", ["output=a.cxi", "nphotons=0"], "nphotons=0.0: must be a finite number from 1 to 1e"),
+    ("simulate_scan", ["output=a.cxi", "N=x"], "N=x: must be an even integer"),
     ("simulate_scan", ["output=SCAN"], "is there already; choose another file, or overwrite=true"),
 ]
 

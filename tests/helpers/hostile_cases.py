@@ -764,20 +764,24 @@ def over_a_training(keep: str) -> Callable[[World], list[str]]:
 COMMANDS = [
     Case("nothing asked", lambda w: [], r"run=null: must be the folder of a run"),
     Case("no data asked", lambda w: [f"run={w.run}"], r"data=null: must be an .npz file"),
-    Case("unknown setting", asked("nn=3"), r"nn=3: unknown key; known are run, data"),
+    Case("unknown setting", asked("nn=3"), r"nn=3: unknown key; known are batch_size, data"),
     Case("misspelt key", asked("batchsize=3"), r"batchsize=3: unknown key; did you mean batch_size\?"),
     Case("added key", asked("+nn=3"), r"nn=3: unknown key"),
-    Case("unknown model", asked("models=[gan]"), r"models=\[gan\]: must be drawn from"),
-    Case("no model", asked("models=[]"), r"models=\[\]: must be null, or a list of names"),
+    Case("unknown model", asked("models=[gan]"), r"models=\[gan\]: must be a non-empty list drawn from"),
+    Case("no model", asked("models=[]"), r"models=\[\]: must be a non-empty list"),
     Case("unknown stitching", asked("stitch=glue"), r"stitch=glue: must be one of grid, probe, refined"),
     Case("passes alone", asked("stitch.passes=9"), r"stitch.passes=9: needs stitch=refined beside it"),
     Case("added passes", asked("+stitch.passes=9"), r"stitch.passes=9: needs stitch=refined beside it"),
     Case("misspelt passes", asked("stitch=refined", "stitch.pases=9"), r"did you mean stitch.passes\?"),
-    Case("no passes", asked("stitch=refined", "stitch.passes=0"), r"stitch.passes=0: must be from 1"),
-    Case("groups of nothing", asked("group_size=0"), r"group_size=0: must be null, or from 1 to 512"),
-    Case("groups of a thousand", asked("group_size=1000"), r"group_size=1000: must be null, or from 1 to 51"),
-    Case("batch of nothing", asked("batch_size=0"), r"batch_size=0: must be null, or from 1"),
-    Case("batch of words", asked("batch_size=many"), r"batch_size=many: must be an integer or null"),
+    Case(
+        "no passes", asked("stitch=refined", "stitch.passes=0"), r"stitch.passes=0: must be an integer from 1"
+    ),
+    Case("groups of nothing", asked("group_size=0"), r"group_size=0: must be an integer from 1 to 512"),
+    Case(
+        "groups of a thousand", asked("group_size=1000"), r"group_size=1000: must be an integer from 1 to 51"
+    ),
+    Case("batch of nothing", asked("batch_size=0"), r"batch_size=0: must be an integer from 1"),
+    Case("batch of words", asked("batch_size=many"), r"batch_size=many: must be an integer"),
     Case("perhaps overwrite", asked("overwrite=maybe"), r"overwrite=maybe: must be true or false"),
     Case("no output", asked("output_dir=null"), r"output_dir=null: must be the path of a folder"),
     Case("output holds a run", output_that_holds_a_run, r"held: holds another run \(files.json, metr"),

@@ -45,7 +45,7 @@ def stored(folder, config=None, text=None):
     return folder
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.probe.KIND)
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.probe.kind)
 def test_a_configuration_survives_its_file(tmp_path, config):
     assert read_config(stored(tmp_path, config)) == config
     assert from_mapping(to_mapping(config)) == config
@@ -76,7 +76,7 @@ WRONG = [
         r"model.stage=8: unknown key; did you mean model.st",
     ),
     (lambda values: values.replace("N: 64", "N: 65"), r"N=65: must be a power of two"),
-    (lambda values: values.replace("N: 64", "N: abc"), r"N=abc: must be an integer"),
+    (lambda values: values.replace("N: 64", "N: abc"), r"N=abc: must be a power of two"),
     (lambda values: values.replace("kind: lines", "kind: dots"), r"object.kind=dots: must be one of lines"),
     (lambda values: "N: 64\n", r"is incomplete; it lacks baseline, model, "),
     (lambda values: values[: values.index("stitch:")] + "stitch:\n", r"stitch=null: must be a section"),

@@ -357,7 +357,7 @@ def test_exported_files_that_do_not_fit_are_refused(exported, trained_run, tmp_p
         (["model=model.mlir", "data=x.npz"], "must be a .tflite or .onnx file"),
         (["data=x.npz"], "model=null: must be"),
         (["model=m.tflite", "data=x.npz", "stitch=refined"], "stitch=refined: must be one of probe, grid"),
-        (["model=m.tflite", "data=x.npz", "threads=0"], "threads=0: must be null, or at least 1"),
+        (["model=m.tflite", "data=x.npz", "threads=0"], "threads=0: must be an integer >= 1, or null"),
         (["model=m.tflite", "dta=x.npz"], "dta=x.npz: unknown key; did you mean data?"),
     ],
 )
@@ -384,7 +384,10 @@ def test_a_missing_runtime_is_named(exported, tmp_path, in_process, name, packag
         (["run=.", "format=onnx"], "holds no run; there is no config.yaml in it"),
         (["run=RUN"], "output=null: does not tell the format; add format=saved_model or litert"),
         (["run=RUN", "format=tflite"], "format=tflite: must be one of saved_model, litert, onnx, stablehlo"),
-        (["run=RUN", "format=litert", "batch_size=0"], "batch_size=0: must be null, or from 1 to 65536"),
+        (
+            ["run=RUN", "format=litert", "batch_size=0"],
+            "batch_size=0: must be an integer from 1 to 65536, or null",
+        ),
         (
             ["run=RUN", "format=saved_model", "precision=float16"],
             "saved_model holds float32; litert and",

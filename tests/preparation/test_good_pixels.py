@@ -195,7 +195,7 @@ def test_patterns_of_the_other_sign_are_refused():
     ("changes", "message"),
     [
         ({"negative": "keep"}, r"data\.negative=keep: must be one of auto, noise, bad"),
-        ({"dark_frames": 1.0}, r"data\.dark_frames=1\.0: must be from 0 to less than 1"),
+        ({"dark_frames": 1.0}, r"data\.dark_frames=1\.0: must be a finite number >= 0 and < 1"),
     ],
 )
 def test_keys_out_of_range(changes, message):

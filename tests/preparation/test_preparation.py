@@ -190,7 +190,7 @@ def test_positions_are_sheared_after_they_are_turned():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rotation_deg": 400.0}, "data.rotation_deg=400.0: must be from -360 to 360"),
+        ({"rotation_deg": 400.0}, "data.rotation_deg=400.0: must be a finite number from -360 to 360"),
         ({"rotation_deg": np.nan}, "data.rotation_deg=nan: must be"),
         ({"scan_affine": [[1.0, 2.0]]}, r"data.scan_affine=\[\[1.0, 2.0\]\]: must be \[\[a,b\],\[c,d\]\]"),
         ({"scan_affine": [[1.0, 2.0], [2.0, 4.0]]}, "finite and invertible"),

@@ -40,9 +40,9 @@ def test_each_states_the_wavelength(stated, picometres):
             "data.energy_eV=8000, data.electrons_keV=300: each says the wavelength; must be one of them",
         ),
         ({"wavelength_m": 1e-10, "energy_eV": 8000.0}, "data.energy_eV=8000, data.wavelength_m=1e-10: each"),
-        ({"electrons_keV": 3e5}, "data.electrons_keV=300000.0: must be from 0.01 to 600 keV"),
-        ({"wavelength_m": 0.15}, "data.wavelength_m=0.15: must be from 1.24e-12 to 0.0001 m"),
-        ({"energy_eV": 2e6}, r"data.energy_eV=2000000.0: must be from 10 to 1e\+06 eV"),
+        ({"electrons_keV": 3e5}, "data.electrons_keV=300000.0: must be a finite number from 0.01 to 600 keV"),
+        ({"wavelength_m": 0.15}, "data.wavelength_m=0.15: must be a finite number from 1.24e-12 to 0.0001 m"),
+        ({"energy_eV": 2e6}, r"data.energy_eV=2000000.0: must be a finite number from 10 to 1e\+06 eV"),
     ],
 )
 def test_two_waves_and_impossible_ones_are_refused(stated, message):

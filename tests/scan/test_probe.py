@@ -35,7 +35,7 @@ def distance(n):
 # ---- common to all
 
 
-@pytest.mark.parametrize("config", [IdealDiskProbe(), ZonePlateProbe()], ids=lambda c: c.KIND)
+@pytest.mark.parametrize("config", [IdealDiskProbe(), ZonePlateProbe()], ids=lambda c: c.kind)
 @pytest.mark.parametrize("N", [32, 64])
 def test_probe_is_complex64_with_maximum_one_centred_at_half_N(config, N):
     probe = make_probe(config, N)

@@ -81,13 +81,16 @@ def test_every_strength_can_be_overridden():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"flux_rms": 1.5}, "imperfections.flux_rms=1.5: must be from 0 to 1"),
-        ({"position_px": float("nan")}, "imperfections.position_px=nan: must be from 0 to 100"),
-        ({"modes": 5}, "imperfections.modes=5: must be from 1 to 4"),
+        ({"flux_rms": 1.5}, "imperfections.flux_rms=1.5: must be a finite number from 0 to 1"),
+        (
+            {"position_px": float("nan")},
+            "imperfections.position_px=nan: must be a finite number from 0 to 100",
+        ),
+        ({"modes": 5}, "imperfections.modes=5: must be an integer from 1 to 4"),
         ({"modes": 2}, "imperfections.coherence=1.0: must be from 0.5 to below 1 with modes=2"),
         ({"coherence": 0.8}, "imperfections.coherence=0.8: must be 1 with modes=1; say modes=2, 3 or 4"),
         ({"probe_shift_px": (1.0,)}, r"imperfections.probe_shift_px=\[1.0\]: must be two numbers"),
-        ({"saturation": 0}, "imperfections.saturation=0: must be from 1 to 4294967295, or null"),
+        ({"saturation": 0}, "imperfections.saturation=0: must be an integer from 1 to 4294967295, or null"),
         ({"gap_rows": 9}, "imperfections.gap_rows=9: must be from 0 to 8, N/4"),
         ({"backlash_px": 1.0}, "imperfections.backlash_px=1.0: must be 0 with path=fermat, not snake"),
     ],

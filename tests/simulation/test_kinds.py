@@ -343,8 +343,8 @@ def test_materials_are_drawn_from_their_ranges(straight):
             r"materials\.phase_rad=\[0\.0, 1\.0\]: .*within \[0\.001, 20\]",
         ),
         ({"absorption": (0.5, 0.2)}, r"materials\.absorption=\[0\.5, 0\.2\]: must be \[low, high\]"),
-        ({"unrelated": 1.5}, r"materials\.unrelated=1\.5: must be from 0 to 1"),
-        ({"bright": -0.1}, r"materials\.bright=-0\.1: must be from 0 to 1"),
+        ({"unrelated": 1.5}, r"materials\.unrelated=1\.5: must be a finite number from 0 to 1"),
+        ({"bright": -0.1}, r"materials\.bright=-0\.1: must be a finite number from 0 to 1"),
     ],
 )
 def test_impossible_materials_are_refused(changes, message):

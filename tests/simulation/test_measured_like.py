@@ -187,13 +187,13 @@ def test_patches_lie_inside_the_object(made):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"N": 63}, "N=63: must be even, from 16 to 1024"),
-        ({"n_positions": 1}, "n_positions=1: must be from 2 to 1000000"),
-        ({"nphotons": float("nan")}, "nphotons=nan: must be from 1 to 1e12"),
-        ({"step_px64": 0.0}, "step_px64=0.0: must be from 0.1 to 64"),
+        ({"N": 63}, "N=63: must be an even integer from 16 to 1024"),
+        ({"n_positions": 1}, "n_positions=1: must be an integer from 2 to 1000000"),
+        ({"nphotons": float("nan")}, "nphotons=nan: must be a finite number from 1 to 1e"),
+        ({"step_px64": 0.0}, "step_px64=0.0: must be a finite number from 0.1 to 64"),
         ({"path": "zigzag"}, "path=zigzag: must be one of fermat, jittered, snake"),
         ({"sample": "cat"}, "sample=cat: must be one of lines, blobs"),
-        ({"oversampling": 0}, "oversampling=0: must be from 1 to 8"),
+        ({"oversampling": 0}, "oversampling=0: must be an integer from 1 to 8"),
         ({"hot_pixels": 257}, "hot_pixels=257: must be from 0 to 256, N²/4"),
         ({"seed": -1}, "seed=-1: must be an integer from 0"),
     ],

@@ -209,7 +209,7 @@ def test_jitter_moves_the_patches_that_are_measured(small_config):
     assert data.region_size > 36
 
 
-@pytest.mark.parametrize("probe", [IdealDiskProbe(), ZonePlateProbe()], ids=lambda p: p.KIND)
+@pytest.mark.parametrize("probe", [IdealDiskProbe(), ZonePlateProbe()], ids=lambda p: p.kind)
 def test_noise_free_amplitudes_by_the_references(probe):
     rng = np.random.default_rng(4)
     truth = reference.random_complex(rng, (51, 51)).astype(np.complex64)

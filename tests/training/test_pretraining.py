@@ -203,11 +203,11 @@ def test_help_lists_the_keys(in_process):
     "override, message",
     [
         ("horizon=9", r"error: horizon=9: must be null, or at least steps = 13000"),
-        ("steps=0", r"error: steps=0: must be from 1 to 100000000"),
+        ("steps=0", r"error: steps=0: must be an integer from 1 to 100000000"),
         ("probes.disk.diameter=[0.9,1]", r"error: probes.disk.diameter=[0.9, 1]: must be [low, high] within"),
         ("+objects.clouds.blur=[1,2]", r"error: objects.clouds.blur=[1, 2]: must be left out; known are"),
         ("map_side=10", r"error: map_side=10: must be at least"),
-        ("model=unet", r"error: model=unet: must be an unrolled network"),
+        ("model=unet", r"error: model.kind=unet: must be one of unrolled"),
     ],
 )
 def test_a_bad_value_is_one_line(override, message, in_process, tmp_path):

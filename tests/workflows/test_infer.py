@@ -128,7 +128,7 @@ def test_a_far_probe_is_flagged_and_both_are_named(infer, trained_run, saved):
     far = make_probe(ZonePlateProbe(), N)
     out, err = infer(f"run={trained_run}", f"data={saved(to_arrays(data) | {'probe': far})}", "models=[pinn]")
     warning = next(line for line in err.splitlines() if "far from the training's" in line)
-    for probe in (far, data.probe):
+    for probe in (far, data.probe[0]):
         across = 2 * radius_of(probe)
         assert f"({across:.1f} pixels across" in warning
     metrics, manifest = strict(out / "metrics.json"), strict(out / "manifest.json")

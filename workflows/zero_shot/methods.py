@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ptycho.config import LsqmlConfig
+from ptycho.config import EpochsConfig, LsqmlConfig
 from ptycho.iterative import lsqml
 from ptycho.networks.competitors import COMPETITORS, geometry_of
 from ptycho.networks.weights import get_weights, set_weights
@@ -117,7 +117,7 @@ def tuned(case: Case, epochs: int, from_nothing: bool = False) -> Made:
         network,
         _groups(view, order[kept:]),
         _groups(view, order[:kept]),
-        config.train,
+        EpochsConfig(**vars(config.train)),
         epochs=epochs,
         batch_size=tuning.batch_size,
         learning_rate=config.train.learning_rate if from_nothing else tuning.learning_rate,

@@ -1,0 +1,186 @@
+"""What pydantic finds wrong, as one line: the key as on the command line, the value, what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from typing import Any
+
+from annotated_types import Ge, Gt, Le, Lt, MinLen
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from ptycho.config.errors import ConfigError
+
+UNKNOWN = "unexpected_keyword_argument"
+
+
+def fields_of(cls: Any) -> dict[str, FieldInfo]:
+    """The keys of a section, with all that is said of them."""
+    found: dict[str, FieldInfo] = cls.__pydantic_fields__
+    return found
+
+
+def explain(error: ValidationError, cls: type, values: Mapping[str, Any]) -> str:
+    """The first mistake in the ``values`` of a section: a wrong kind, an unknown key, or a wrong value."""
+    mistakes = error.errors(include_url=False)
+    first = min(mistakes, key=lambda one: (one["loc"][-1:] != ("kind",), one["type"] != UNKNOWN))
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, ConfigError):
+        return str(cause)
+    names, field = _located(cls, first["loc"])
+    section = cls.SECTION  # type: ignore[attr-defined]
+    name = ".".join([*filter(None, [section]), *names])
+    if first["type"] == UNKNOWN:
+        return unknown_key(cls, ".".join(names), show(first["input"]))
+    value = first["input"] if first["type"] != "missing" else None
+    if "tag" in first["type"] or first["type"] == "model_attributes_type":
+        kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", value)
+        return f"{name}.kind={kind}: must be one of {', '.join(sections_of(field.annotation))}"
+    if first["loc"][-1] != names[-1]:  # an item of a list
+        value = _looked_up(values, names, value)
+    return f"{name}={show(value)}: must be {allowed(field)}"
+
+
+def _located(cls: type, place: tuple[int | str, ...]) -> tuple[list[str], FieldInfo]:
+    """The names on the way to a mistake, and the last field on it; kinds and places in lists are left out."""
+    names: list[str] = []
+    field, hint = FieldInfo(), typing.cast(Any, cls)
+    for part in place:
+        kinds = sections_of(hint)
+        if typing.get_origin(without_none(hint)) is Mapping:
+            names.append(str(part))
+            hint = typing.get_args(without_none(hint))[1]
+        elif len(kinds) > 1 and part in kinds:
+            hint = kinds[str(part)]
+        elif kinds:
+            section = next(iter(kinds.values()))
+            name = part if isinstance(part, str) else [*fields_of(section)][part]
+            names.append(name)
+            field = fields_of(section).get(name, FieldInfo())
+            hint = field.annotation
+        else:
+            break
+    return names, field
+
+
+def _looked_up(values: Any, names: list[str], otherwise: Any) -> Any:
+    for name in names:
+        values = values.get(name) if isinstance(values, dict) else getattr(values, name, None)
+    return otherwise if values is None else values
+
+
+def without_none(hint: Any) -> Any:
+    """A type without its null, if it has one, and without annotations."""
+    options = typing.get_args(hint) if isinstance(hint, types.UnionType | typing._UnionGenericAlias) else ()  # type: ignore[attr-defined]
+    others = [option for option in options if option is not type(None)]
+    return others[0] if len(others) == 1 else hint
+
+
+def sections_of(hint: Any) -> dict[str, type]:
+    """The sections that a type allows, by their kind."""
+    hint = without_none(hint)
+    options = typing.get_args(hint) or (hint,)
+    if typing.get_origin(hint) is Mapping:
+        options = options[1:]
+    classes = [option for option in options if isinstance(option, type) and is_dataclass(option)]
+    return {str(getattr(cls, "kind", "")): cls for cls in classes}
+
+
+def allowed(field: FieldInfo) -> str:
+    """What a key may be, in words: ``an integer from 1 to 8, or null``."""
+    extra = typing.cast(dict[str, str], field.json_schema_extra or {})
+    nullable = type(None) in typing.get_args(field.annotation)
+    if extra.get("allowed"):
+        return extra["allowed"] + (", or null" if nullable else "")
+    hint, notes = without_none(field.annotation), list(field.metadata)
+    if hasattr(hint, "__metadata__"):
+        hint, notes = hint.__origin__, [*hint.__metadata__, *notes]
+    words = _word(hint, notes) + _bounds(notes)
+    return words + (f" {extra['unit']}" if extra.get("unit") else "") + (", or null" if nullable else "")
+
+
+def _word(hint: Any, notes: list[Any]) -> str:
+    named = [note.text for note in notes if hasattr(note, "text")]
+    if named:
+        return named[-1]
+    if choices := choices_of(hint):
+        some = "a non-empty list" if any(isinstance(note, MinLen) for note in notes) else "a list"
+        listed = ", ".join(map(str, choices))
+        return f"{some} drawn from [{listed}], each once" if _many(hint) else f"one of {listed}"
+    if typing.get_origin(hint) is tuple:
+        return "a list of two numbers" if len(typing.get_args(hint)) == 2 and not _many(hint) else "a list"
+    return "a section of keys"
+
+
+def _many(hint: Any) -> bool:
+    return typing.get_origin(hint) is tuple and typing.get_args(hint)[-1] is Ellipsis
+
+
+def choices_of(hint: Any) -> tuple[Any, ...]:
+    """What a type lists, of which a key is one or some."""
+    hint = without_none(hint)
+    hint = getattr(hint, "__origin__", hint) if hasattr(hint, "__metadata__") else hint
+    hint = typing.get_args(hint)[0] if _many(hint) else hint
+    return typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
+
+
+def _bounds(notes: list[Any]) -> str:
+    found = {type(note): getattr(note, type(note).__name__.lower()) for note in notes if type(note) in SIGNS}
+    if Ge in found and Le in found:
+        return f" from {_short(found[Ge])} to {_short(found[Le])}"
+    return "".join(
+        f"{' and' * (place > 0)} {SIGNS[kind]} {_short(found[kind])}" for place, kind in enumerate(found)
+    )
+
+
+SIGNS: dict[type, str] = {Ge: ">=", Gt: ">", Le: "<=", Lt: "<"}
+
+
+def bounds_of(cls: type, name: str) -> tuple[float, float, str]:
+    """The least and the largest value of a number that has both, and its unit."""
+    field = fields_of(cls)[name]
+    found = {type(note): note for note in field.metadata}
+    extra = typing.cast(dict[str, str], field.json_schema_extra)
+    return found[Ge].ge, found[Le].le, extra["unit"]
+
+
+def _short(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
+
+
+def show(value: Any) -> str:
+    """A value as it is written in YAML."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(show, value))}]"
+    if isinstance(value, str):
+        return value or "''"
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+
+
+def unknown_key(cls: type, name: str, value: str) -> str:
+    """What to say about a dotted key that ``cls`` has not, or not with the chosen option of its group."""
+    section, _, last = name.rpartition(".")
+    owners = {"": cls}
+    for part in filter(None, section.split(".")):
+        fields = [fields_of(owner) for owner in owners.values()]
+        hint = next((known[part].annotation for known in fields if part in known), None)
+        named_by_hand = hint is None and "" in owners  # as the entry "many" of batches.many.C
+        owners = owners if named_by_hand else sections_of(hint)
+    prefix = ".".join(filter(None, [cls.SECTION, section]))  # type: ignore[attr-defined]
+    if kinds := [kind for kind, owner in owners.items() if last in fields_of(owner)]:
+        return f"{prefix}.{last}={value}: unknown key; only {prefix}={' or '.join(kinds)} has it"
+    place = f"{prefix}." if owners and prefix else ""
+    known = sorted({other for owner in (owners or {"": cls}).values() for other in fields_of(owner)})
+    close = difflib.get_close_matches(last, known, n=1)
+    advice = f"did you mean {place}{close[0]}?" if close else f"known are {', '.join(known)}"
+    return f"{'.'.join(filter(None, [prefix, last]))}={value}: unknown key; {advice}"
+
+
+def one_line(text: str) -> str:
+    """A message of several lines on one."""
+    return " ".join(text.split())

@@ -1,0 +1,152 @@
+"""What a key of the configuration is: type, default, bounds, unit and text on one line, checked by pydantic.
+
+    @settings("train")
+    class TrainConfig:
+        clip_norm: Number = key(1.0, "of the global gradient norm", gt=0)
+
+The values are frozen dataclasses that check themselves; types are strict (``"3"`` and ``true`` are no
+integers, ``3.0`` is one; a number is finite). A mistake is a :class:`ptycho.config.ConfigError` of one line,
+which :mod:`ptycho.config.messages` writes. The files of ``conf/`` are written from the same lines.
+"""
+
+from __future__ import annotations
+
+import functools
+import numbers
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar, dataclass_transform
+
+import pydantic
+from annotated_types import Ge, Le, Predicate
+from pydantic import BeforeValidator, ConfigDict, Field, Strict
+from pydantic_core import core_schema
+
+from ptycho.config.errors import ConfigError
+from ptycho.config.messages import explain
+
+T = TypeVar("T")
+STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+@dataclass(frozen=True)
+class Word:
+    """What a type is called in messages."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Within:
+    """``low <= first <= second <= high`` for the two numbers of a range."""
+
+    low: float
+    high: float
+
+    @property
+    def text(self) -> str:
+        return f"[low, high] within [{self.low:g}, {self.high:g}]"
+
+    def holds(self, value: tuple[float, float]) -> tuple[float, float]:
+        if not self.low <= value[0] <= value[1] <= self.high:
+            raise ValueError(self.text)
+        return value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(self.holds, handler(source))
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy as Python's, and a float without a fraction where an integer is wanted."""
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _number(value: Any) -> Any:
+    known = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return float(value) if known else value
+
+
+def _listed(value: Any) -> Any:
+    """A tuple; of one where a text stands alone."""
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+def _path(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _texts(value: Any) -> Any:
+    listed = _listed(value)
+    return tuple(str(item) for item in listed if item != "") if isinstance(listed, tuple) else value
+
+
+def _distinct(value: tuple) -> bool:
+    return len(set(value)) == len(value)
+
+
+def _even(value: int) -> bool:
+    return value % 2 == 0
+
+
+def _sign(value: int) -> bool:
+    return value in (1, -1)
+
+
+def _power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
+
+
+Integer = Annotated[int, BeforeValidator(_plain), Strict(), Word("an integer")]
+Even = Annotated[Integer, Predicate(_even), Word("an even integer")]
+PowerOfTwo = Annotated[Integer, Predicate(_power_of_two), Word("a power of two")]
+Sign = Annotated[Integer, Predicate(_sign), Word("1 or -1")]
+Number = Annotated[float, BeforeValidator(_number), Strict(), Word("a finite number")]
+Share = Annotated[Number, Ge(0), Le(1)]
+Flag = Annotated[bool, Strict(), Word("true or false")]
+Text = Annotated[str, BeforeValidator(_path), Strict(), Word("a text")]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_texts), Word("a list of texts")]
+Each = Annotated[tuple[T, ...], BeforeValidator(_listed), Predicate(_distinct)]
+"""Some of several, each once."""
+Pair = tuple[Number, Number]
+Range = tuple[Number, Number]
+
+
+def key(default: Any, text: str, *, unit: str = "", allowed: str = "", **bounds: Any) -> Any:
+    """The default of a field with all that is to be said of it.
+
+    Args:
+        default: a value, or a function that makes it; ``...``: there is none.
+        text: what it is, on one line.
+        unit: of the value.
+        allowed: what a message says must be, where type and bounds do not say it.
+        bounds: ``ge``, ``gt``, ``le``, ``lt``, ``min_length``; ``discriminator`` and ``kw_only``.
+    """
+    extra: Any = {"unit": unit, "allowed": allowed}
+    source = {"default_factory": default} if callable(default) else {"default": default}
+    return Field(**source, description=text, json_schema_extra=extra, **bounds)
+
+
+@dataclass_transform(frozen_default=True)
+def settings(section: str = "", *, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
+    """A frozen dataclass that checks itself; ``section`` is where its keys stand in a configuration."""
+
+    def decorate(cls: type[T]) -> type[T]:
+        made: Any = pydantic.dataclasses.dataclass(cls, frozen=True, kw_only=kw_only, config=STRICT)
+        build = made.__init__
+
+        @functools.wraps(build)
+        def __init__(self: Any, *args: Any, **values: Any) -> None:
+            if kw_only and args:
+                raise TypeError(f"{type(self).__name__} takes keys by name alone")
+            try:
+                build(self, *args, **values)
+            except pydantic.ValidationError as error:
+                raise ConfigError(explain(error, type(self), values)) from None
+
+        made.__init__, made.SECTION = __init__, section
+        return made
+
+    return decorate
