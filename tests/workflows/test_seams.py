@@ -224,7 +224,7 @@ def test_an_exported_network_passes_over_bad_pixels_as_the_network_does(trained_
     network = portable(weights, described(asked, weights, FORMATS["litert"]))
     x, probe = view.normalised(view.groups), view.model_probe
     assert (x == -1).any()
-    pairs = np.stack([probe.real, probe.imag]).astype(np.float32)
+    pairs = np.stack([probe[0].real, probe[0].imag]).astype(np.float32)
     (found,) = network.serve(x, view.offsets, pairs).values()
     found = found.numpy()[:, 0] + 1j * found.numpy()[:, 1]
     np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
