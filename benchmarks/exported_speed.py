@@ -30,12 +30,12 @@ sys.path.insert(0, str(ROOT))
 import numpy as np
 import tensorflow as tf
 
+from ptycho.datasets import load_dataset
 from ptycho.evaluation.metrics import Region, score
 from ptycho.portable.formats import WRITERS
 from ptycho.portable.network import portable, trained_generator
 from ptycho.portable.runtimes import open_exported
 from ptycho.portable.table import FORMATS, PRECISIONS
-from ptycho.readers import load_dataset
 from ptycho.reconstruction.regions import predict_scan
 from ptycho.reconstruction.stitching import stitch
 from ptycho.run.network import is_stored, read_network

@@ -30,9 +30,9 @@ from hydra import compose, initialize_config_dir
 from benchmarks.tables import markdown
 from benchmarks.timing import machine
 from ptycho.config import RunConfig, UnrolledModel
+from ptycho.datasets import load_dataset
+from ptycho.datasets.own import to_arrays
 from ptycho.evaluation import metrics
-from ptycho.readers import load_dataset
-from ptycho.readers.own import to_arrays
 from ptycho.reconstruction.refinement import refine
 from ptycho.reconstruction.regions import predict_in_rounds
 from ptycho.reconstruction.stitching import stitch

@@ -94,8 +94,8 @@ def timed(run: Path, scan: Path, name: str, repeats: int) -> dict[str, float]:
 
     The CPU time, over all threads, is what a busy machine leaves comparable.
     """
+    from ptycho.datasets import inspect
     from ptycho.files.file_array import FileArray
-    from ptycho.readers import inspect
     from ptycho.reconstruction.stitching import stitch
     from ptycho.run.loaded import load_model
 

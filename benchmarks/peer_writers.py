@@ -230,8 +230,8 @@ def compared(folder: Path, file: Written) -> tuple[dict[str, str], bool]:
     """The cells of a row, and whether all is as it should be."""
     from ptycho.config.data import DataConfig
     from ptycho.preparation.prepare import understand
-    from ptycho.readers.scans.raw_scan import ReadOptions
-    from ptycho.readers.scans.table import open_scan
+    from ptycho.readers.raw_scan import ReadOptions
+    from ptycho.readers.table import open_scan
 
     beside = {key: str(folder / name) if key.endswith("_file") else name for key, name in file.read.items()}
     raw = open_scan(folder / file.file, ReadOptions(**beside))

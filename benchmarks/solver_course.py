@@ -35,7 +35,7 @@ from ptycho.config.mapping import from_mapping
 from ptycho.evaluation.beam import position_error_px, probe_error
 from ptycho.preparation.dataset import measured_dataset
 from ptycho.preparation.prepare import understand
-from ptycho.readers.scans.table import opened
+from ptycho.readers.table import opened
 from ptycho.reconstruction.maximum_likelihood import FIRST
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood

@@ -23,6 +23,7 @@ from ptycho.config import (
 )
 from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 from ptycho.config.waves import wavelength_m
+from ptycho.datasets import load_dataset
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.from_dataset import from_dataset, from_measured
 from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
@@ -30,8 +31,7 @@ from ptycho.files.npz import NpzError, read_all
 from ptycho.preparation.dataset import measured_dataset
 from ptycho.preparation.prepare import understand
 from ptycho.progress import Progress
-from ptycho.readers import load_dataset
-from ptycho.readers.scans.table import opened
+from ptycho.readers.table import opened
 from ptycho.run import names
 from ptycho.run.record import check_no_file_of_a_run, problem, read_record
 from ptycho.run.stored_config import read_config

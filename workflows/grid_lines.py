@@ -12,6 +12,8 @@ import keras
 import numpy as np
 
 from ptycho.config import ITERATIVE, RunConfig
+from ptycho.datasets import load_dataset
+from ptycho.datasets.own import to_arrays
 from ptycho.evaluation.beam import CONVENTIONS, position_error_px, probe_error
 from ptycho.evaluation.metrics import Region
 from ptycho.iterative import lsqml
@@ -19,8 +21,6 @@ from ptycho.networks.competitors import COMPETITORS
 from ptycho.preparation.detector import SAMPLED
 from ptycho.preparation.pixels import hot_pixels, outlying_pixels
 from ptycho.progress import Progress
-from ptycho.readers import load_dataset
-from ptycho.readers.own import to_arrays
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.reconstruction.stitching import STITCHINGS, stitch_each
 from ptycho.run import names

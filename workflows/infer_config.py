@@ -16,7 +16,7 @@ from ptycho.config.memory import Phases, check_memory, inference_memory
 from ptycho.config.messages import show, unknown_key
 from ptycho.config.network_config import LARGEST_BATCH
 from ptycho.config.schema import Each, Flag, Integer, Text, key, settings
-from ptycho.readers import Measurement, inspect
+from ptycho.datasets import Measurement, inspect
 from ptycho.run.folder import check_free
 from ptycho.run.names import CONFIG, HISTORY, INFERENCE
 from ptycho.run.network import StoredNetwork, is_stored, read_history, read_network

@@ -14,7 +14,7 @@ from ptycho.config.schema import Text, key, settings
 from ptycho.evaluation.scan_figures import inspected
 from ptycho.files.atomic import write_atomically
 from ptycho.preparation.prepare import Understood, understand
-from ptycho.readers.scans.table import opened
+from ptycho.readers.table import opened
 from ptycho.run.record import check_no_file_of_a_run
 
 log = logging.getLogger(__name__)

@@ -15,11 +15,11 @@ import numpy as np
 from ptycho.config import ConfigError, check
 from ptycho.config.messages import show
 from ptycho.config.schema import Flag, Integer, Text, key, settings
+from ptycho.datasets import Measurement, inspect
 from ptycho.files.atomic import write_atomically
 from ptycho.files.png import grey_png
 from ptycho.portable.description import Description
 from ptycho.portable.runtimes import Exported, open_exported
-from ptycho.readers import Measurement, inspect
 from ptycho.reconstruction.regions import predict_scan
 from ptycho.run.record import check_no_file_of_a_run
 from ptycho.scan.dataset import Dataset

@@ -15,7 +15,7 @@ from ptycho.iterative.lsqml import available
 from ptycho.preparation.dataset import check_enough, chosen_probe, number_kept_out
 from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Understood, understand
-from ptycho.readers.scans.table import opened
+from ptycho.readers.table import opened
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.pretrained import run_folder
 from ptycho.scan.groups import grouped, smallest_region

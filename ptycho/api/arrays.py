@@ -9,7 +9,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import LARGEST_N, SMALLEST_N
-from ptycho.readers.scans.raw_scan import RawScan
+from ptycho.readers.raw_scan import RawScan
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from ptycho.config.data import DataConfig
 from ptycho.config.mapping import from_mapping
 from ptycho.preparation.geometry import PixelSize
 from ptycho.preparation.prepare import Understood, understand
-from ptycho.readers.scans.table import opened
+from ptycho.readers.table import opened
 from ptycho.scan.finding import Finding
 
 ARRAYS = "arrays"

@@ -32,7 +32,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.hdf5_writing import write_hdf5, write_patterns, write_truth
-from ptycho.readers.scans.quantities import ELECTRON
+from ptycho.readers.quantities import ELECTRON
 
 VERSION = 160
 INVALID = 1  # bit of the mask

@@ -15,7 +15,7 @@ from ptycho.evaluation.trust import ENOUGH, FEW, ORIENTATION
 from ptycho.preparation.dataset import kept_out, measured_dataset
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.progress import Progress
-from ptycho.readers.scans.table import opened
+from ptycho.readers.table import opened
 from ptycho.reconstruction.orientation import advice, better, orientations
 from ptycho.reconstruction.probe_guess import guessed_probe
 from ptycho.scan.beam import Beam, join_parts

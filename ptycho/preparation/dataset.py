@@ -15,11 +15,11 @@ from ptycho.preparation.dark_frames import dark_frames
 from ptycho.preparation.detector import SAMPLED
 from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Understood
-from ptycho.preparation.probe_guess import lens, pupil
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.groups import grouped, smallest_region
+from ptycho.scan.optics import lens, pupil
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import make_probe, masked
 

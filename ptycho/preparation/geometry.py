@@ -9,7 +9,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.waves import wavelength_m
-from ptycho.readers.scans.raw_scan import UNITS
+from ptycho.readers.raw_scan import UNITS
 
 FAR = 5.0  # times the median distance to the nearest neighbour; a scan is expected to hang together
 LARGEST_PROBE = 1e15  # its square is summed in single precision

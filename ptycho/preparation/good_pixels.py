@@ -13,8 +13,8 @@ from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.preparation.centre import find_centre
 from ptycho.preparation.pixels import hot_pixels, judge_negative, outlying_pixels
-from ptycho.readers.scans.mask_file import read_mask
-from ptycho.readers.scans.raw_scan import RawScan
+from ptycho.readers.mask_file import read_mask
+from ptycho.readers.raw_scan import RawScan
 from ptycho.scan.finding import Finding
 
 NOT_FINITE = (

@@ -18,7 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.ndimage import binary_dilation, distance_transform_edt, median_filter
+from scipy.ndimage import binary_dilation, median_filter
+
+from ptycho.scan.optics import fill_bad_pixels
 
 SURE = 6  # frames at least that repeat a mark, where so many were looked at
 MARKS = 2  # different numbers that mark pixels, at most
@@ -86,7 +88,9 @@ def outlying_pixels(mean: np.ndarray, good: np.ndarray, wrap: bool = False) -> t
     Args:
         wrap: the zero frequency is at sample 0, and opposite edges are neighbours.
     """
-    around = median_filter(filled(mean, good), size=2 * BLOCK + 1, mode="wrap" if wrap else "nearest")
+    around = median_filter(
+        fill_bad_pixels(mean, good), size=2 * BLOCK + 1, mode="wrap" if wrap else "nearest"
+    )
     bright = good & (mean > around + HOT_SIGMAS * np.sqrt(around + 1)) & (mean > HOT_TIMES * (around + 1))
     return bright, good & (mean == 0) & (around > LIT)
 
@@ -143,11 +147,3 @@ def _opposite(flags: np.ndarray, centre: tuple[int, int], wrap: bool) -> np.ndar
     inside = np.all((places >= 0) & (places < flags.shape), axis=1)
     turned[tuple(places[inside].T)] = True
     return turned
-
-
-def filled(image: np.ndarray, good: np.ndarray) -> np.ndarray:
-    """An image ``(H, W)`` in which a bad pixel has the value of the nearest good one."""
-    if good.all() or not good.any():
-        return image
-    nearest = distance_transform_edt(~good, return_distances=False, return_indices=True)
-    return image[tuple(nearest)]

@@ -37,8 +37,8 @@ from ptycho.preparation.geometry import (
 from ptycho.preparation.good_pixels import NOT_FINITE, Pixels, find_good_pixels
 from ptycho.preparation.photon_gain import Gain, photon_gain
 from ptycho.preparation.window import whole_detector
-from ptycho.readers.scans.domain import squares_are_whole
-from ptycho.readers.scans.raw_scan import RawScan
+from ptycho.readers.domain import squares_are_whole
+from ptycho.readers.raw_scan import RawScan
 from ptycho.scan.finding import Finding
 
 READ_AT_ONCE = 2**25  # bytes of raw frames

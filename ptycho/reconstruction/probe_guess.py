@@ -1,7 +1,7 @@
 """A first guess of the probe of a scan whose file has none: that which lets the patterns be explained best.
 
 The modulus of its far field comes from the mean pattern, its phase from an optic with one number
-(:mod:`ptycho.preparation.probe_guess`). For every number in a sensible range, most patterns in the middle of
+(:mod:`ptycho.scan.optics`). For every number in a sensible range, most patterns in the middle of
 the scan make an object; what is judged is the sum of the R-factors of those, and of some patterns between
 them that were kept out. Each alone errs: with too narrow a probe the patterns no longer overlap, and whatever
 is in them can be explained; with too wide a one, those kept out are predicted with less contrast, and so less
@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptycho.preparation.probe_guess import OPTICS, pupil
 from ptycho.reconstruction.misfit import misfit
 from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.short_fit import fit_shortly, middle
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
+from ptycho.scan.optics import OPTICS, pupil
 
 COUNT = 60
 STEPS = 5

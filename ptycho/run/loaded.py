@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ConfigError, PretrainConfig, check
+from ptycho.datasets import load_dataset
 from ptycho.files.file_array import FileArray
 from ptycho.networks.competitors import COMPETITORS, geometry_of
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.weights import set_weights
-from ptycho.readers import load_dataset
 from ptycho.reconstruction.inference import make_predict_step
 from ptycho.reconstruction.regions import PredictStep, predict_in_rounds, predict_into, predict_scan
 from ptycho.reconstruction.stitching import stitch

@@ -13,6 +13,7 @@ from helpers.cli import ROOT, files, fresh
 
 from ptycho.config import ConfigError, RunConfig, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
+from ptycho.datasets.own import to_arrays
 from ptycho.exports import cxi, npz, product
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.from_dataset import frames_of, from_dataset, intensities, product_of
@@ -20,9 +21,8 @@ from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
 from ptycho.files.atomic import WriteError
 from ptycho.preparation.dataset import measured_dataset
 from ptycho.preparation.prepare import understand
-from ptycho.readers.own import to_arrays
-from ptycho.readers.scans.raw_scan import ReadOptions
-from ptycho.readers.scans.table import open_scan
+from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.table import open_scan
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.scan.patterns import Patterns

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ptycho.config import ConfigError
-from ptycho.readers.scans.raw_scan import ReadOptions
+from ptycho.readers.raw_scan import ReadOptions
 
 J, H, W = 15, 11, 14
 EV = 1.602176634e-19

@@ -12,8 +12,8 @@ from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.from_dataset import product_of
 from ptycho.preparation.dataset import measured_dataset
 from ptycho.preparation.prepare import understand
-from ptycho.readers.scans.raw_scan import RawScan, ReadOptions
-from ptycho.readers.scans.table import open_scan
+from ptycho.readers.raw_scan import RawScan, ReadOptions
+from ptycho.readers.table import open_scan
 
 PLACES = np.array([[0.0, 0.0], [3.0, 7.5], [6.0, 1.0], [2.0, 2.0], [9.0, 4.0], [1.0, 8.0], [5.0, 5.0]])
 DX = 2e-8

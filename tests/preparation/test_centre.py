@@ -9,7 +9,7 @@ from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.preparation.centre import find_centre
 from ptycho.preparation.prepare import understand
-from ptycho.readers.scans.raw_scan import RawScan
+from ptycho.readers.raw_scan import RawScan
 
 H, W = 101, 116
 TRUE = (47, 61)

@@ -12,8 +12,8 @@ from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import measured_dataset
 from ptycho.preparation.prepare import understand
-from ptycho.readers.scans.raw_scan import RawScan
-from ptycho.readers.scans.table import opened
+from ptycho.readers.raw_scan import RawScan
+from ptycho.readers.table import opened
 
 H, W, J = 41, 48, 40
 CENTRE = (H // 2, W // 2)

@@ -12,7 +12,7 @@ from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import measured_dataset
 from ptycho.preparation.photon_gain import noise_ratios, photon_gain, quantum
 from ptycho.preparation.prepare import understand
-from ptycho.readers.scans.raw_scan import RawScan
+from ptycho.readers.raw_scan import RawScan
 
 N, J = 64, 40
 GOOD = np.ones((N, N), bool)

@@ -19,7 +19,7 @@ from ptycho.preparation.dataset import (
 from ptycho.preparation.detector import Detector, oriented
 from ptycho.preparation.geometry import lonely, object_pixel, positions_in_pixels, resampled_probe
 from ptycho.preparation.prepare import understand
-from ptycho.readers.scans.raw_scan import RawScan
+from ptycho.readers.raw_scan import RawScan
 
 H, W, J = 45, 52, 60
 

@@ -8,7 +8,7 @@ from helpers.scans import Frames
 
 from ptycho.config.data import DataConfig, KeyMap
 from ptycho.preparation.prepare import understand
-from ptycho.readers.scans.raw_scan import RawScan
+from ptycho.readers.raw_scan import RawScan
 
 J, N = 6, 16
 SHAPES = [(24, 30), (25, 31), (24, 31), (31, 24)]
@@ -131,7 +131,7 @@ def test_columns_are_exchanged_before_they_become_pixels():
 @pytest.mark.parametrize("how", ["array", "table"])
 def test_columns_that_the_reader_has_exchanged_stay(tmp_path, how):
     """``data.position_axes=xy`` of a named array or of a table without names: once, not twice."""
-    from ptycho.readers.scans.table import opened
+    from ptycho.readers.table import opened
 
     xy = np.stack(np.meshgrid(np.arange(4) * 3.0, np.arange(3) * 2.0), axis=-1).reshape(-1, 2)  # x is fast
     patterns = np.random.default_rng(0).poisson(40, (12, 16, 16)).astype(np.uint16)

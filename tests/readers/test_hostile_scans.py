@@ -12,7 +12,7 @@ from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.mapping import to_dataclass
 from ptycho.preparation.prepare import understand
-from ptycho.readers.scans.table import opened
+from ptycho.readers.table import opened
 from workflows.inspect_scan import InspectConfig, lines, report
 from workflows.scan_plan import planned
 

@@ -10,12 +10,12 @@ from helpers import reference
 from helpers.published import N, published, spot
 
 from ptycho.config import ConfigError, UnrolledModel
+from ptycho.datasets import inspect, load_dataset
+from ptycho.datasets.own import to_arrays
 from ptycho.files.file_array import FileArray
 from ptycho.files.npz import NpzError, NpzFile, read_all
 from ptycho.networks import build_pinn
 from ptycho.networks.competitors import training_geometry
-from ptycho.readers import inspect, load_dataset
-from ptycho.readers.own import to_arrays
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.reconstruction.stitching import stitch
 from ptycho.scan.batches import batch_of

@@ -27,10 +27,10 @@ from helpers.hdf5 import (
 )
 
 from ptycho.config import ConfigError
-from ptycho.readers.scans import cxi, eiger, foldslice, keymap, nexus, ptychodus, ptyd
-from ptycho.readers.scans.hdf5 import Hdf5Archive
-from ptycho.readers.scans.raw_scan import ReadOptions
-from ptycho.readers.scans.values import find_domain
+from ptycho.readers import cxi, eiger, foldslice, keymap, nexus, ptychodus, ptyd
+from ptycho.readers.hdf5 import Hdf5Archive
+from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.values import find_domain
 
 
 @pytest.fixture(scope="module")

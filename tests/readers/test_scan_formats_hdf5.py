@@ -20,7 +20,7 @@ from helpers.hdf5 import (
     written,
 )
 
-from ptycho.readers.scans import (
+from ptycho.readers import (
     cxi,
     eiger,
     foldslice,
@@ -31,8 +31,8 @@ from ptycho.readers.scans import (
     ptyd,
     ptylab,
 )
-from ptycho.readers.scans.hdf5 import Hdf5Archive
-from ptycho.readers.scans.raw_scan import ReadOptions
+from ptycho.readers.hdf5 import Hdf5Archive
+from ptycho.readers.raw_scan import ReadOptions
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pytest
 from helpers.scans import H, J, Made, W, equal, pinn, product, save_npz, tike
 
 from ptycho.config import ConfigError
-from ptycho.readers.scans.raw_scan import ReadOptions
-from ptycho.readers.scans.table import open_scan
+from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.table import open_scan
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -231,7 +231,7 @@ def test_hdf5_goes_to_its_readers(made, tmp_path):
 
 
 def test_reading_needs_no_tensorflow():
-    script = "import sys, ptycho.readers.scans.table; sys.exit('tensorflow' in sys.modules)"
+    script = "import sys, ptycho.readers.table; sys.exit('tensorflow' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
 
 

@@ -8,8 +8,8 @@ from helpers.scans import J, Made, pinn, product, save_npz, tike
 from numpy.lib import format as npy
 
 from ptycho.config import ConfigError
-from ptycho.readers.scans.raw_scan import ReadOptions
-from ptycho.readers.scans.table import open_scan
+from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.table import open_scan
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ from helpers.scans import H, J, Made, W, equal
 from numpy.lib import format as npy
 
 from ptycho.config import ConfigError
-from ptycho.readers.scans.positions_table import read_table
-from ptycho.readers.scans.raw_scan import ReadOptions
-from ptycho.readers.scans.table import open_scan
+from ptycho.readers.positions_table import read_table
+from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.table import open_scan
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ from helpers.hdf5 import product as product_hdf5
 from helpers.scans import H, J, Made, W, equal, pinn, save_npz, tike
 
 from ptycho.config import ConfigError
-from ptycho.readers.scans.hdf5 import Hdf5Archive
-from ptycho.readers.scans.npz import NpzArchive
-from ptycho.readers.scans.raw_scan import ReadOptions
-from ptycho.readers.scans.table import open_scan
+from ptycho.readers.hdf5 import Hdf5Archive
+from ptycho.readers.npz import NpzArchive
+from ptycho.readers.raw_scan import ReadOptions
+from ptycho.readers.table import open_scan
 
 KINDS = ("HDF5", "NPZ")
 

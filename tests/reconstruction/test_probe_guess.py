@@ -5,8 +5,8 @@ import pytest
 from test_orientation import scan_with
 
 from ptycho.config import IdealDiskProbe, ZonePlateProbe
-from ptycho.preparation.probe_guess import OPTICS, frequency, lens, pinhole, pupil
 from ptycho.reconstruction.probe_guess import guessed_probe
+from ptycho.scan.optics import OPTICS, frequency, lens, pinhole, pupil
 from ptycho.scan.plausibility import far_field_intensity
 from ptycho.scan.probe import make_probe
 

@@ -11,11 +11,11 @@ from helpers.cli import fresh
 
 import ptycho
 from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig, ZonePlateProbe
+from ptycho.datasets import load_dataset
+from ptycho.datasets.own import to_arrays
 from ptycho.files.atomic import sha256
 from ptycho.networks.competitors import COMPETITORS, training_geometry
 from ptycho.networks.weights import get_weights, set_weights
-from ptycho.readers import load_dataset
-from ptycho.readers.own import to_arrays
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import read_network, regular_offsets, setup_of, write_network
@@ -84,7 +84,7 @@ RELOAD = """
 import sys
 import numpy as np
 import ptycho
-from ptycho.readers import load_dataset
+from ptycho.datasets import load_dataset
 run, scan, xla_run, xla_scan, target = sys.argv[1:]
 out = {name: ptycho.load_model(run, name).reconstruct(scan).objects for name in ("pinn", "baseline")}
 data = load_dataset(xla_scan)

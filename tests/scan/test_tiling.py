@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ptycho.config import ConfigError, RunConfig, ScanConfig
-from ptycho.readers import load_dataset
-from ptycho.readers.own import to_arrays
+from ptycho.datasets import load_dataset
+from ptycho.datasets.own import to_arrays
 from ptycho.scan.positions import make_scan
 from ptycho.scan.tiling import Tiling, estimated_tiling, nested_tiling
 

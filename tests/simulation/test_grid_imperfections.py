@@ -19,10 +19,10 @@ from ptycho.config import (
     ZonePlateProbe,
 )
 from ptycho.config.mapping import from_mapping, to_mapping
+from ptycho.datasets import load_dataset
+from ptycho.datasets.own import to_arrays
 from ptycho.evaluation.beam import position_error_px, probe_error
 from ptycho.iterative.lsqml import LsqmlError, LsqmlResult
-from ptycho.readers import load_dataset
-from ptycho.readers.own import to_arrays
 from ptycho.run.folder import RunFolder
 from ptycho.run.stored_config import read_config
 from ptycho.scan.beam import Beam

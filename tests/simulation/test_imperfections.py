@@ -12,7 +12,7 @@ from scipy.ndimage import center_of_mass
 from scipy.special import xlogy
 
 from ptycho.config import ConfigError, Imperfections, ZonePlateProbe
-from ptycho.readers.scans.table import open_scan
+from ptycho.readers.table import open_scan
 from ptycho.scan.probe import make_probe
 from ptycho.simulation import imperfections as module
 from ptycho.simulation.imperfections import HOT, given_probe, recorded_positions, stream

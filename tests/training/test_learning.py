@@ -21,12 +21,12 @@ from ptycho.config import (
     XlaConfig,
     ZonePlateProbe,
 )
+from ptycho.datasets import load_dataset
 from ptycho.evaluation import metrics
 from ptycho.networks import build_pinn
 from ptycho.networks.competitors import COMPETITORS, training_geometry
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.weights import get_weights, set_weights
-from ptycho.readers import load_dataset
 from ptycho.reconstruction.stitching import Layout, synchronise_phases
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import load_model

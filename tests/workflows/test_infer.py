@@ -10,8 +10,8 @@ from helpers.cli import INFER, files, fresh
 from helpers.published import N, published, spot
 
 from ptycho.config import ConfigError, ZonePlateProbe
-from ptycho.readers import load_dataset
-from ptycho.readers.own import to_arrays
+from ptycho.datasets import load_dataset
+from ptycho.datasets.own import to_arrays
 from ptycho.scan.probe import make_probe
 from workflows.infer_config import InferConfig, plan
 

@@ -8,7 +8,7 @@ import pytest
 from conftest import small_run
 from helpers.cli import SCRIPT, files
 
-from ptycho.readers.own import to_arrays
+from ptycho.datasets.own import to_arrays
 from ptycho.simulation.simulate import simulate
 
 DATA = "datasets/N32/gs2"

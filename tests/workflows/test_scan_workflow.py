@@ -76,7 +76,7 @@ def test_no_pattern_is_both_fitted_and_kept_out(scan, tmp_path):
     from ptycho.config.sections import SolverConfig
     from ptycho.methods.prepared import Surroundings, prepare
     from ptycho.preparation.prepare import understand
-    from ptycho.readers.scans.table import opened
+    from ptycho.readers.table import opened
 
     data_of_file = DataConfig(file=str(scan), domain="amplitude")
     config = ScanRunConfig(data=data_of_file, group_size=3, nepochs=1, solver=SolverConfig(steps=0))

@@ -15,12 +15,12 @@ import workflows.scan
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.sections import StitchConfig
+from ptycho.datasets import load_dataset
 from ptycho.portable.network import portable
 from ptycho.portable.table import FORMATS
 from ptycho.preparation.geometry import object_pixel, positions_in_pixels
 from ptycho.preparation.prepare import understand
-from ptycho.readers import load_dataset
-from ptycho.readers.scans.raw_scan import RawScan
+from ptycho.readers.raw_scan import RawScan
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network

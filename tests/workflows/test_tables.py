@@ -8,9 +8,9 @@ from helpers.cli import ROOT
 
 from ptycho import config, networks
 from ptycho.config import RunConfig, StitchConfig
+from ptycho.datasets import FORMATS
 from ptycho.networks.competitors import COMPETITORS
 from ptycho.networks.losses import LOSSES
-from ptycho.readers import FORMATS
 from ptycho.reconstruction.stitching import STITCHINGS
 from ptycho.scan import probe
 from ptycho.simulation import objects

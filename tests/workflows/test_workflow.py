@@ -15,9 +15,9 @@ from helpers.cli import SCRIPT, TINY, TINY_UNROLLED, files, fresh
 from omegaconf import OmegaConf
 
 from ptycho.config import RunConfig, UnrolledModel, XlaConfig
+from ptycho.datasets import load_dataset
 from ptycho.evaluation.metrics import CONVENTIONS, SCORES
 from ptycho.files.atomic import sha256
-from ptycho.readers import load_dataset
 from ptycho.run.record import read_record
 from workflows.config import run_config
 

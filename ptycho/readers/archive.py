@@ -1,0 +1,238 @@
+"""One interface to files of arrays: HDF5 and NPZ, which have them by name, and TIFF, which has patterns.
+
+A key is a path, ``entry/data/x``, or that of an attribute, ``entry/data@Pixel_size``; ``@name`` is one of the
+root. An NPZ has no attributes but arrays in their place: ``probe_pixel_m`` for ``probe@pixel_m``.
+
+What is wrong is kept in :attr:`Archive.problems`, until :meth:`Archive.refuse` raises all of it as one line.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.files.text import shown
+
+NAMED = 12  # arrays that an error names
+TOLD = 5  # problems that an error tells of
+LONGEST = 600  # letters of a line; names and texts in a file may have any length
+DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError)  # what damaged bytes lead to
+
+
+class ArchiveError(ValueError):
+    """What is wrong with a file or a key, in words that do not name the file that was asked for."""
+
+
+class Entry(NamedTuple):
+    """What a key declares; None: it holds no numbers that can be told without reading."""
+
+    shape: tuple[int, ...] | None
+    dtype: np.dtype[Any] | None
+
+
+class Patterns(ABC):
+    """Patterns ``(J, H, W)`` that stay in a file; a :class:`~ptycho.readers.raw_scan.PatternSource`.
+
+    Attributes:
+        label: what to call them in an error.
+        grid: ``(A, B)`` of a single raster; None: a list.
+    """
+
+    label: str
+    grid: tuple[int, int] | None = None
+    shape: tuple[int, int, int]
+    dtype: np.dtype
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many patterns there are; more than one number where the positions tell which axis is theirs."""
+        return (self.shape[0],)
+
+    def order_for(self, count: int, file: Archive) -> Patterns:
+        """With as many patterns as there are positions, if one of several axes can be theirs."""
+        return self
+
+    @abstractmethod
+    def read(self, index: slice | np.ndarray) -> np.ndarray:
+        """Patterns ``(K, H, W)``, in the file's own numbers, by a slice of step one or by integers.
+
+        Raises:
+            ConfigError: the file is damaged there.
+            IndexError: a pattern that is not there, or another step.
+        """
+
+    @abstractmethod
+    def samples(self) -> Iterator[np.ndarray]:
+        """Some of the numbers, in blocks of any shape, as many as are asked for."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the file."""
+
+
+class Selected(Patterns):
+    """Some patterns of a source, ``rows (K,)``, in an order of their own."""
+
+    def __init__(self, source: Patterns, rows: np.ndarray) -> None:
+        self._source, self._rows, self.label = source, rows, source.label
+        self.shape, self.dtype = (len(rows), *source.shape[1:]), source.dtype
+
+    def samples(self) -> Iterator[np.ndarray]:
+        return self._source.samples()
+
+    def read(self, index: slice | np.ndarray) -> np.ndarray:
+        return self._source.read(self._rows[index])
+
+    def close(self) -> None:
+        self._source.close()
+
+
+class Archive(ABC):
+    """An open file, and all that was found to be wrong or worth telling; a context manager.
+
+    At the end of the block it is closed, unless patterns were taken from it, which then close it.
+
+    Attributes:
+        kind: ``HDF5``, ``NPZ`` or ``TIFF``.
+        path: as it was given.
+        stated: values that the user puts in place of the file's, see :class:`ReadOptions`.
+        problems, warnings, notes: a line each.
+        lenient: what nobody needs and cannot be used is passed over with a warning; else it is a problem.
+        strict: the user named every key, so that all of them must be of use.
+    """
+
+    kind: ClassVar[str]
+    lenient: ClassVar[bool] = False
+
+    def __init__(self, path: str | Path, stated: Mapping[str, float] | None = None) -> None:
+        self.path, self.stated, self.strict = Path(path), stated or {}, False
+        self.problems: list[str] = []
+        self.warnings: list[str] = []
+        self.notes: list[str] = []
+        self._lent = False
+
+    @abstractmethod
+    def patterns(self, *keys: str | None) -> Patterns | None:
+        """The patterns at some keys, one after the other; None, and a problem, if they are none."""
+
+    def holds(self, key: str) -> bool:
+        """Whether something is at a key; nothing is read, and no link to another file followed."""
+        return False
+
+    def entry(self, key: str) -> Entry | None:
+        """What the array at a key declares; None: there is none."""
+        return None
+
+    def children(self, key: str) -> list[str]:
+        """The names in a group, sorted; none, if there is no such group."""
+        return []
+
+    def is_same(self, key: str, other: str) -> bool:
+        """Whether two keys are names of one array."""
+        return key == other
+
+    def names(self, most: int = NAMED + 1) -> list[str]:
+        """Keys of its arrays, ``most`` at most."""
+        return []
+
+    def text(self, key: str) -> str | None:
+        """A short text; None: something else, or nothing."""
+        return None
+
+    def load(self, key: str, kinds: str) -> np.ndarray | None:
+        """The numbers at a key, of ``kinds`` (NumPy's letters), in native byte order; None: it is not there.
+
+        Raises:
+            ArchiveError: what is wrong with them.
+        """
+        return None
+
+    def close(self) -> None:
+        """Close it, and what it refers to."""
+        self._lent = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is not None or not self._lent:
+            self.close()
+        if isinstance(error, DAMAGE) and not isinstance(error, ConfigError):
+            raise ConfigError(f"{self.path}: damaged ({describe_error(error)})") from error
+
+    def read(self, key: str, kinds: str = "fiu", needed: bool = False) -> np.ndarray | None:
+        """:meth:`load`; None, too, where something is wrong, which is then a problem or a warning."""
+        try:
+            return self.load(key, kinds)
+        except ArchiveError as error:
+            self.reject(str(error), needed)
+            return None
+
+    def complain(self, problem: str) -> None:
+        """Note a problem."""
+        problem = shown(problem, LONGEST)
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def reject(self, why: str, needed: bool = False) -> None:
+        """Note that something is of no use: a problem, or a warning if the file can be read without it."""
+        if needed or self.strict or not self.lenient:
+            self.complain(why)
+        elif (line := f"passed over: {why}") not in self.warnings:
+            self.warnings.append(line)
+
+    def refuse(self) -> None:
+        """Raise :class:`ConfigError` with the problems, if there are any."""
+        if self.problems:
+            more = f"; and {len(self.problems) - TOLD} more" if len(self.problems) > TOLD else ""
+            raise ConfigError(f"{self.path}: {'; '.join(self.problems[:TOLD])}{more}")
+
+    def absorb(self, other: Archive) -> None:
+        """Take over what was noted in a second file."""
+        where = "" if other.path == self.path else f"{other.path}: "
+        for problem in other.problems:
+            self.complain(f"{where}{problem}")
+        self.warnings += [f"{where}{line}" for line in other.warnings]
+        self.notes += [f"{where}{line}" for line in other.notes]
+
+    def first(self, *keys: str) -> str | None:
+        """The first of some keys at which an array is."""
+        return next((key for key in keys if self.entry(key) is not None), None)
+
+    def need(self, what: str, *keys: str) -> str | None:
+        """The first of some keys at which an array is; that there is none is a problem."""
+        before = len(self.problems)
+        key = self.first(*keys)
+        if key is None and len(self.problems) == before:
+            self.complain(f"lacks {what} ({' or '.join(keys)}); it has {self.listed()}")
+        return key
+
+    def require(self, *keys: str) -> bool:
+        """Whether there is an array at every one of some keys; that one is not is a problem."""
+        before = len(self.problems)
+        lacking = [key for key in keys if self.entry(key) is None]
+        if lacking and len(self.problems) == before:
+            self.complain(f"lacks {', '.join(lacking)}; it has {self.listed()}")
+        return not lacking
+
+    def listed(self, declared: bool = False) -> str:
+        """Some of its keys; with their shapes and dtypes, if these are to be ``declared``."""
+        names = self.names()
+        more = ["…"] if len(names) > NAMED else []
+        named = [shown(name, 60) + (f" {self._declared(name)}" if declared else "") for name in names[:NAMED]]
+        return ", ".join(named + more) or "no arrays"
+
+    def _declared(self, key: str) -> str:
+        entry = self.entry(key)
+        return "(no numbers)" if entry is None or entry.dtype is None else f"{entry.shape} {entry.dtype}"
+
+
+def describe_error(error: BaseException) -> str:
+    """What an exception says; a ``KeyError`` would add quotes."""
+    text = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
+    return shown(getattr(error, "strerror", None) or text, LONGEST // 2) or type(error).__name__

@@ -1,0 +1,203 @@
+"""HDF5 files from anyone: opened, walked and listed without trusting them.
+
+======================= =========================================================================
+what a file may hold    what is done
+======================= =========================================================================
+soft links              followed, ``DEEP`` of them at most
+external links          followed to files in the folder of the file that was named, or below it
+external raw storage    refused: HDF5 would read whatever file it names, relative to where one stands
+virtual datasets        their sources are looked for, see :mod:`~ptycho.readers.hdf5_storage`
+Python objects          never unpickled: only numbers and text are read
+======================= =========================================================================
+
+Filters beyond HDF5's own (bitshuffle, LZ4, Blosc, Zstandard: Eiger and Jungfrau detectors) come with
+``hdf5plugin``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.readers.archive import DAMAGE, NAMED, Archive, ArchiveError, describe_error
+
+with contextlib.suppress(ImportError):
+    import hdf5plugin  # noqa: F401 - registers its filters with HDF5
+
+DEEP = 16  # links that lead to links
+
+
+class Hdf5File(Archive):
+    """An open HDF5 file, and those that it refers to.
+
+    Attributes:
+        root: the folder that links must not leave.
+
+    Raises:
+        ConfigError: it is missing, cut short, being written, or no HDF5.
+    """
+
+    kind = "HDF5"
+
+    def __init__(self, path: str | Path, stated: Mapping[str, float] | None = None) -> None:
+        super().__init__(path, stated)
+        self._open: dict[Path, h5py.File] = {}
+        try:
+            self.root = self.path.resolve().parent
+            self.file = self._open_file(self.path)
+        except (OSError, ValueError, RuntimeError) as error:  # ArchiveError; a zero byte; a loop of links
+            raise ConfigError(f"{self.path}: {describe_error(error)}") from error
+
+    def close(self) -> None:
+        for file in self._open.values():
+            file.close()
+        self._open = {}
+
+    def holds(self, key: str) -> bool:
+        path, _, attribute = key.partition("@")
+        try:
+            node = self.walk(self.file, path or "/", follow=False)
+        except ArchiveError:
+            return False
+        return node is not None and (not attribute or attribute in getattr(node, "attrs", ()))
+
+    def names(self, most: int = NAMED + 1) -> list[str]:
+        found: list[str] = []
+
+        def visit(name: str | bytes, node: object) -> bool | None:
+            if isinstance(node, h5py.Dataset):
+                found.append(name if isinstance(name, str) else ascii(name))
+            return True if len(found) >= most else None
+
+        with contextlib.suppress(*DAMAGE):  # a damaged part ends the list
+            self.file.visititems(visit)
+        return found
+
+    def children(self, key: str) -> list[str]:
+        node = None
+        with contextlib.suppress(ArchiveError, *DAMAGE):
+            node = self.walk(self.file, key)
+        return sorted(node) if isinstance(node, h5py.Group) else []
+
+    def node(self, key: str) -> h5py.Group | h5py.Dataset | None:
+        """What is at a path; None if nothing is, or a link cannot be followed, which is a problem."""
+        try:
+            return self.walk(self.file, key)
+        except ArchiveError as error:
+            self.complain(str(error))
+            return None
+
+    def dataset(self, key: str) -> h5py.Dataset | None:
+        """The dataset at a path, of a type that NumPy has."""
+        node = self.node(key)
+        if not isinstance(node, h5py.Dataset):
+            return None
+        try:
+            sound = not _overlaps(node.dtype)
+        except DAMAGE as error:
+            self.complain(f"{key} cannot be read ({describe_error(error)})")
+            return None
+        if not sound:
+            self.complain(f"{key} is damaged (the parts of its compound overlap)")
+        return node if sound else None
+
+    def walk(self, group: h5py.Group, path: str, left: int = DEEP, follow: bool = True) -> Any:
+        """The group or dataset at ``path`` from ``group``; None if nothing is.
+
+        Args:
+            follow: links to other files; else such a link is given itself.
+
+        Raises:
+            ArchiveError: a link leads nowhere or away, or the file is damaged.
+        """
+        if left == 0:
+            raise ArchiveError(f"{path}: more than {DEEP} links that lead to links")
+        node = group.file if path.startswith("/") else group
+        for name in [part for part in path.split("/") if part not in ("", ".")]:
+            if isinstance(node, h5py.ExternalLink):
+                return node
+            if not isinstance(node, h5py.Group):
+                return None
+            node = self._child(node, name, left, follow)
+        return node
+
+    def open_linked(self, holder: Path, name: str, what: str) -> h5py.File:
+        """The file that ``what`` in the file ``holder`` refers to by ``name``.
+
+        HDF5 takes a name as it is, and the last part of one beside the file if nothing is there.
+
+        Raises:
+            ArchiveError: it is not there, not HDF5, or outside :attr:`root`.
+        """
+        beside = holder.resolve().parent
+        try:
+            places = [beside / name, beside / Path(name).name]
+            found = next((path.resolve() for path in places if path.is_file()), None)
+            problem = f"which is not there; copy it to {beside}" if found is None else ""
+            if found is not None and not found.is_relative_to(self.root):
+                problem = f"which is {found}, outside the folder {self.root}; copy it there"
+            if found is not None and not problem:
+                return self._open_file(found)
+        except (ArchiveError, OSError, ValueError) as error:
+            problem = f"and cannot read it: {describe_error(error)}"
+        raise ArchiveError(f"{what} refers to the file {name}, {problem}")
+
+    def _child(self, group: h5py.Group, name: str, left: int, follow: bool) -> Any:
+        what = f"{group.name.rstrip('/')}/{name}".lstrip("/")
+        try:
+            link = group.get(name, getlink=True)
+            if isinstance(link, h5py.SoftLink):
+                return self.walk(group, link.path, left - 1, follow)
+            if isinstance(link, h5py.ExternalLink) and follow:
+                other = self.open_linked(Path(group.file.filename), link.filename, what)
+                found = self.walk(other, link.path, left - 1)
+                if found is None:
+                    raise ArchiveError(f"{what} refers to {link.path} in {link.filename}, which is not there")
+                return found
+            return link if link is None or isinstance(link, h5py.ExternalLink) else group[name]
+        except ArchiveError:
+            raise
+        except DAMAGE as error:
+            raise ArchiveError(f"{what} is damaged ({describe_error(error)})") from error
+
+    def _open_file(self, path: Path) -> h5py.File:
+        real = path.resolve()
+        if real not in self._open:
+            if not real.is_file():  # a pipe or a device would never end
+                raise ArchiveError("no such file" if not real.exists() else "not a file")
+            try:
+                self._open[real] = h5py.File(real, "r", locking="best-effort")
+            except DAMAGE as error:
+                raise ArchiveError(_why(real, error)) from error
+        return self._open[real]
+
+
+def _overlaps(dtype: np.dtype) -> bool:
+    """Whether the parts of a compound share bytes: reading it would write beyond the memory for it."""
+    parts = sorted((field[1], field[0].itemsize) for field in (dtype.fields or {}).values())
+    ends = [offset + size for offset, size in parts]
+    starts = [offset for offset, _ in parts[1:]] + [dtype.itemsize]
+    return any(end > start for end, start in zip(ends, starts, strict=False))
+
+
+def _why(path: Path, error: Exception) -> str:
+    """What a file that HDF5 does not open seems to be."""
+    text = describe_error(error)
+    if path.stat().st_size == 0:
+        return "it is empty"
+    if "truncated" in text:
+        return f"it is cut short; copy it again, or wait until it is written ({text})"
+    if re.search(r"\block(ed)? file|\bopen for writ", text):
+        return f"it is open for writing; wait until that ends, or run h5clear -s on a copy ({text})"
+    if "signature" in text:
+        with path.open("rb") as file:
+            archive = file.read(2) == b"PK"
+        return "not an HDF5 file" + (": it is a ZIP archive, as NPZ files are" if archive else "")
+    return f"HDF5 cannot open it: it is damaged, or begins like an HDF5 file and is none ({text})"

@@ -1,0 +1,152 @@
+"""Diffraction patterns in HDF5 datasets, read as they are needed.
+
+=========================== ================================================================================
+one dataset (J, H, W)       patterns in the order of the file
+one dataset (A, B, H, W)    a raster: pattern ``a·B + b`` is ``[a, b]``
+several, each as above      one after the other: the files of a detector, the chunks of a ``.ptyd``
+=========================== ================================================================================
+
+Opening reads ``LOOKED_AT`` patterns at most, to tell counts from intensities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import h5py
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.files.file_array import gather
+from ptycho.readers.archive import DAMAGE, Patterns, describe_error
+from ptycho.readers.hdf5_file import Hdf5File
+from ptycho.readers.hdf5_storage import LOOKED_AT, examine
+
+LARGEST_FRAME = 2**30  # bytes of one pattern
+CACHE = 2**27  # bytes of unpacked chunks that are kept, of all datasets together
+
+
+class Hdf5Patterns(Patterns):
+    """Patterns ``(J, H, W)`` in datasets of an open file, which :meth:`close` closes.
+
+    Args:
+        datasets: by their keys, of one dtype and one ``(H, W)``.
+        looked_at: a few patterns that were written.
+    """
+
+    def __init__(self, file: Hdf5File, datasets: Mapping[str, h5py.Dataset], looked_at: np.ndarray) -> None:
+        self._file, self._looked_at, self._parts = file, looked_at, list(datasets.items())
+        self._stops = np.cumsum([math.prod(part.shape[:-2]) for part in datasets.values()])
+        self.label, first = self._parts[0]
+        self.shape = (int(self._stops[-1]), *first.shape[-2:])
+        self.dtype = first.dtype.newbyteorder("=")
+        self.grid = first.shape[:2] if len(datasets) == 1 and first.ndim == 4 else None
+
+    def read(self, index: slice | np.ndarray) -> np.ndarray:
+        if isinstance(index, slice):
+            first, stop, step = index.indices(self.shape[0])
+            if step != 1:
+                raise IndexError("patterns are read in steps of one")
+            index = np.arange(first, max(first, stop))
+        return gather(np.ravel(index), self.shape, self.dtype, self._fill, "pattern")
+
+    def samples(self) -> Iterator[np.ndarray]:
+        """A few patterns that were written, one at a time, ``(1, H, W)`` each."""
+        for frame in self._looked_at:
+            yield self.read(np.array([frame]))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _fill(self, first: int, into: np.ndarray) -> None:
+        """Read patterns from ``first`` on into an array."""
+        done = 0
+        while done < len(into):
+            done += self._read(first + done, into[done:])
+
+    def _read(self, frame: int, into: np.ndarray) -> int:
+        """Fill ``into`` from ``frame`` on, as far as one reading goes; how many patterns that is."""
+        part = int(np.searchsorted(self._stops, frame, side="right"))
+        key, dataset = self._parts[part]
+        local = frame - (int(self._stops[part - 1]) if part else 0)
+        line = dataset.shape[-3]  # a reading stays within a line of a raster
+        lead, first = ((), local) if dataset.ndim == 3 else ((local // line,), local % line)
+        count = min(len(into), line - first)
+        try:
+            dataset.read_direct(into[:count], (*lead, slice(first, first + count)))
+        except DAMAGE as error:  # or the file was closed
+            if count > 1 and self._file.file:  # one at a time, to name the one that is damaged
+                return self._read(frame, into[:1])
+            where = f"{key}: patterns {local} to {local + count - 1} cannot be read"
+            raise ConfigError(f"{self._file.path}: {where} ({describe_error(error)})") from error
+        return count
+
+
+def open_patterns(file: Hdf5File, *keys: str | None) -> Hdf5Patterns | None:
+    """The patterns at some keys, one after the other; None, and a problem, if that is not what they are."""
+    if not keys or None in keys:
+        return None
+    before = len(file.problems)
+    each = {key: _fitting(file, key) for key in keys if key is not None}
+    found = {key: dataset for key, dataset in each.items() if dataset is not None}
+    kinds = {(dataset.dtype, dataset.shape[-2:]) for dataset in found.values()}
+    if len(kinds) > 1:
+        file.complain(f"{', '.join(found)} differ in dtype or detector: {', '.join(map(str, kinds))}")
+    looked, start = [], 0
+    for key, dataset in found.items():
+        looked.append(examine(file, dataset, key, inner=2).some + start)
+        start += math.prod(dataset.shape[:-2])
+    if len(found) < len(keys) or len(file.problems) > before:
+        return None
+    some = np.concatenate(looked)
+    found = {key: _cached(dataset, CACHE // len(found)) for key, dataset in found.items()}
+    source = Hdf5Patterns(file, found, some[np.unique(np.linspace(0, len(some) - 1, LOOKED_AT).astype(int))])
+    shapes = ", ".join(f"{key} {dataset.shape}" for key, dataset in list(found.items())[:3])
+    more = f", … ({len(found)} datasets)" if len(found) > 3 else ""
+    file.notes.append(f"patterns: {shapes}{more} of {source.dtype}")
+    return source
+
+
+def _fitting(file: Hdf5File, key: str) -> h5py.Dataset | None:
+    """The dataset at ``key`` if it can be patterns; if not, why is a problem."""
+    before = len(file.problems)
+    dataset = file.dataset(key)
+    if dataset is None:
+        if len(file.problems) == before:
+            file.complain(f"lacks {key}; it has {file.listed()}")
+        return None
+    shape, problem = dataset.shape, ""
+    if shape is None or len(shape) not in (3, 4):
+        problem = (
+            f"{key} has shape {shape}; must be (patterns, rows, columns) or a raster (A, B, rows, columns)"
+        )
+    elif 0 in shape:
+        problem = f"{key} {shape} holds no patterns"
+    elif dataset.dtype.kind not in "fiu":
+        problem = f"{key} {shape} is {dataset.dtype}; must be real numbers"
+    elif math.prod(shape[-2:]) * dataset.dtype.itemsize > LARGEST_FRAME:
+        problem = f"{key} {shape} has patterns of more than {LARGEST_FRAME} bytes"
+    if not problem:
+        return dataset
+    file.complain(problem)
+    return None
+
+
+def _cached(dataset: h5py.Dataset, share: int) -> h5py.Dataset:
+    """The dataset with room for the chunks that a few neighbouring patterns are spread over.
+
+    Chunks that are small along the detector and long along the scan, as h5py makes them by itself, are
+    otherwise unpacked again for every pattern. HDF5 sets the room when nobody else has the dataset open.
+    """
+    if dataset.chunks is None:
+        return dataset
+    inner = [-(-size // step) for size, step in zip(dataset.shape[-2:], dataset.chunks[-2:], strict=True)]
+    layer = math.prod(dataset.chunks) * math.prod(inner) * dataset.dtype.itemsize
+    if layer <= 2**20:  # HDF5's own
+        return dataset
+    access = h5py.h5p.create(h5py.h5p.DATASET_ACCESS)
+    access.set_chunk_cache(100 * math.prod(inner) + 1, min(layer, share), 1.0)
+    holder, name = dataset.file, dataset.name
+    dataset.id.close()
+    return h5py.Dataset(h5py.h5d.open(holder.id, name.encode(), access))

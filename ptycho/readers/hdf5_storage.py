@@ -1,0 +1,187 @@
+"""What HDF5 does not say of a dataset: that its numbers are elsewhere, oddly packed, or not there.
+
+HDF5 gives zeros, without an error, for chunks that were never written (an acquisition that was killed) and
+for the parts of a virtual dataset whose sources are missing. Neither is looked for by reading: the chunks
+that are in the file are listed, and the sources of virtual datasets opened.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from ptycho.readers.archive import DAMAGE, ArchiveError, describe_error
+from ptycho.readers.hdf5_file import Hdf5File
+
+FILTERS = {
+    32000: "LZF",
+    32001: "Blosc",
+    32004: "LZ4",
+    32008: "bitshuffle",
+    32013: "ZFP",
+    32015: "Zstandard",
+    32026: "Blosc2",
+}
+LARGEST_CHUNK = 2**31  # bytes; a whole chunk is unpacked to read a part of it
+NESTED = 4  # virtual datasets of virtual datasets
+LOOKED_AT = 4  # patterns
+
+
+@dataclass(frozen=True)
+class Stored:
+    """How much of a dataset was written.
+
+    Attributes:
+        missing: entries (patterns, if ``inner`` axes are theirs) of which something was not.
+        some: a few entries that were, spread over all that were.
+    """
+
+    missing: int
+    some: np.ndarray
+
+
+def examine(file: Hdf5File, dataset: h5py.Dataset, name: str, inner: int = 0) -> Stored:
+    """Whether a dataset can be read, and how much of it is there; problems and warnings go to ``file``.
+
+    Args:
+        name: what to call it.
+        inner: its last axes that belong to one entry: 2 for patterns.
+    """
+    before = len(file.problems)
+    try:
+        missing, some = _examine(file, dataset, inner, name, NESTED)
+    except DAMAGE as error:
+        file.complain(f"{name} is damaged ({describe_error(error)})")
+        return Stored(0, np.zeros(0, int))
+    if missing and len(file.problems) == before:
+        total = math.prod(dataset.shape[: dataset.ndim - inner])
+        if inner and missing == total:
+            file.complain(
+                f"{name}: none of its {total} patterns was ever written; was the acquisition stopped?"
+            )
+        else:
+            file.warnings.append(
+                f"{name}: {missing} of {total} {'patterns' if inner else 'numbers'} were never written "
+                "and read as zeros; was the acquisition stopped?"
+            )
+    return Stored(missing, some)
+
+
+def _examine(
+    file: Hdf5File, dataset: h5py.Dataset, inner: int, name: str, left: int
+) -> tuple[int, np.ndarray]:
+    for problem in _unreadable(dataset):
+        file.complain(f"{name} {problem}")
+    total = math.prod(dataset.shape[: dataset.ndim - inner])
+    spread = np.unique(np.linspace(0, max(0, total - 1), LOOKED_AT).astype(int))
+    if dataset.is_virtual:
+        return min(total, _missing_of_sources(file, dataset, inner, name, left)), spread
+    if dataset.chunks is None:  # contiguous: all or nothing; compact ones have no storage of their own
+        layout = dataset.id.get_create_plist().get_layout()
+        empty = layout == h5py.h5d.CONTIGUOUS and total and dataset.id.get_storage_size() == 0
+        return (total, spread) if empty else (0, spread)
+    if dataset.id.get_num_chunks() == _chunks(dataset.shape, dataset.chunks):
+        return 0, spread
+    complete, first = _complete(dataset, inner)
+    return total - complete, first if len(first) else spread
+
+
+def _unreadable(dataset: h5py.Dataset) -> list[str]:
+    found = []
+    if dataset.external:
+        names = ", ".join(str(entry[0]) for entry in dataset.external[:3])
+        found.append(f"keeps its numbers outside HDF5 ({names}); copy the dataset with h5repack")
+    plist = dataset.id.get_create_plist()
+    for index in range(plist.get_nfilters()):
+        code = plist.get_filter(index)[0]
+        if not h5py.h5z.filter_avail(code):
+            known = f" ({FILTERS[code]})" if code in FILTERS else ""
+            found.append(f"is packed by the HDF5 filter {code}{known}, not installed: pip install hdf5plugin")
+    size = math.prod(dataset.chunks or ()) * dataset.dtype.itemsize
+    if size > LARGEST_CHUNK:
+        found.append(f"is in chunks of {size} bytes, more than {LARGEST_CHUNK}; rechunk it with h5repack")
+    return found
+
+
+def _chunks(shape: tuple[int, ...], chunk: tuple[int, ...]) -> int:
+    return math.prod(-(-size // step) for size, step in zip(shape, chunk, strict=True))
+
+
+def _complete(dataset: h5py.Dataset, inner: int) -> tuple[int, np.ndarray]:
+    """How many entries are whole, and the first of some chunks that hold such."""
+    found: list[tuple[int, ...]] = []
+    dataset.id.chunk_iter(lambda chunk: found.extend([chunk.chunk_offset]))
+    outer = dataset.ndim - inner
+    lead, steps = dataset.shape[:outer], dataset.chunks[:outer]
+    offsets = np.array(found, dtype=np.int64).reshape(len(found), dataset.ndim)[:, :outer]
+    starts, counts = np.unique(offsets, axis=0, return_counts=True)
+    starts = starts[counts == _chunks(dataset.shape[outer:], dataset.chunks[outer:])]
+    extents = np.minimum(steps, np.array(lead) - starts)  # the last chunks reach beyond the dataset
+    complete = int(np.prod(extents, axis=1).sum()) if len(starts) else 0
+    chosen = starts[np.unique(np.linspace(0, max(0, len(starts) - 1), LOOKED_AT).astype(int))[: len(starts)]]
+    return complete, np.ravel_multi_index(tuple(chosen.T), lead) if len(chosen) else np.zeros(0, int)
+
+
+def _missing_of_sources(file: Hdf5File, dataset: h5py.Dataset, inner: int, name: str, left: int) -> int:
+    """Entries of a virtual dataset that nothing fills; sources that are not there are problems."""
+    if left == 0:
+        file.complain(f"{name}: more than {NESTED} virtual datasets of virtual datasets")
+        return 0
+    entry = max(1, math.prod(dataset.shape[dataset.ndim - inner :]))
+    unfilled, lost = dataset.size, 0
+    opened: dict[tuple[str, str], h5py.Dataset] = {}
+    for source in dataset.virtual_sources():
+        filled = _count_selected(source.vspace)
+        unfilled -= unfilled if filled is None else min(unfilled, filled)
+        if "%b" in source.file_name or "%b" in source.dset_name:
+            file.warnings.append(f"{name}: that {source.file_name} is complete was not checked")
+            continue
+        which = source.file_name, source.dset_name
+        try:
+            if which not in opened:
+                opened[which] = _source(file, dataset, source, name)
+                said = f"{name}, from {source.file_name},"
+                lost += _examine(file, opened[which], inner, said, left - 1)[0]
+            lost += _short(source, opened[which].shape) // entry
+        except ArchiveError as error:
+            file.complain(str(error))
+    return lost + -(-unfilled // entry)
+
+
+def _source(file: Hdf5File, dataset: h5py.Dataset, source: h5py.VDSmap, name: str) -> h5py.Dataset:
+    what = f"the virtual dataset {name}"
+    if source.file_name == ".":
+        other = dataset.file
+    else:
+        other = file.open_linked(Path(dataset.file.filename), source.file_name, what)
+    found = file.walk(other, source.dset_name)
+    if not isinstance(found, h5py.Dataset):
+        raise ArchiveError(f"{what} refers to {source.dset_name} in {source.file_name}, which is not there")
+    return found
+
+
+def _count_selected(space: h5py.h5s.SpaceID) -> int | None:
+    """How many numbers a selection holds; None: it has no limit, and HDF5 takes what there is."""
+    try:
+        return int(space.get_select_npoints())
+    except RuntimeError:
+        return None
+
+
+def _short(source: h5py.VDSmap, shape: tuple[int, ...]) -> int:
+    """How many numbers of a source are not there, because it is shorter than was declared."""
+    wanted = _count_selected(source.vspace)
+    if wanted is None:
+        return 0
+    if source.src_space.get_select_type() == h5py.h5s.SEL_ALL:
+        return max(0, wanted - math.prod(shape))
+    first, last = (np.array(bound, dtype=np.int64) for bound in source.src_space.get_select_bounds())
+    if len(first) != len(shape):
+        return wanted
+    spanned = math.prod(last + 1 - first)
+    inside = math.prod(np.clip(np.minimum(last + 1, shape) - first, 0, None))
+    return round(wanted * (1 - inside / spanned))

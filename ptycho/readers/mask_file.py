@@ -1,0 +1,70 @@
+"""A mask of bad detector pixels from a file of its own: NPY, NPZ, TIFF, or HDF5 with one image in it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import tifffile
+
+from ptycho.config import ConfigError
+from ptycho.files.text import shown
+from ptycho.readers.archive import Archive
+from ptycho.readers.places import find_container
+
+TOO_LARGE = 2**28  # pixels
+LARGEST = 10_000  # arrays in a file
+
+
+def read_mask(path: str | Path, shape: tuple[int, int]) -> np.ndarray:
+    """Bad pixels ``shape`` bool: where the file's only image is true or not zero.
+
+    Raises:
+        ConfigError: it cannot be read, holds no single image, or one of another shape.
+    """
+    try:
+        if Path(path).exists() and not Path(path).is_file():  # a pipe or a device would never end
+            raise ConfigError(f"data.mask_file={path}: is no file")
+        image = _image(Path(path), shape)
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever a damaged file leads to
+        raise ConfigError(f"data.mask_file={path}: cannot be read ({shown(str(error))})") from error
+    if image.shape != shape or image.dtype.kind not in "biuf":
+        raise ConfigError(
+            f"data.mask_file={path}: holds {image.shape} of {image.dtype}; must be an image of {shape}, "
+            "true or not zero where a pixel is bad"
+        )
+    if image.dtype.kind == "f" and not np.isfinite(image).all():
+        raise ConfigError(f"data.mask_file={path}: holds NaN; must be true or not zero where a pixel is bad")
+    return image != 0
+
+
+def _image(path: Path, shape: tuple[int, int]) -> np.ndarray:
+    """The one image in a file."""
+    kind = find_container(path)
+    if kind is not None:
+        with kind(path) as file:
+            return _only(path, file, shape)
+    with path.open("rb") as stream:
+        magic = stream.read(8)
+    if magic.startswith(b"\x93NUMPY"):
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    if magic[:2] in (b"II", b"MM"):
+        return np.asarray(tifffile.imread(path))
+    raise ConfigError(f"data.mask_file={path}: is no NPY, NPZ, HDF5 or TIFF file")
+
+
+def _only(path: Path, file: Archive, shape: tuple[int, int]) -> np.ndarray:
+    """The image of this shape, or the only one."""
+    shapes = {key: entry.shape for key in file.names(LARGEST) if (entry := file.entry(key)) is not None}
+    images = [key for key, held in shapes.items() if held and len(held) == 2 and math.prod(held) < TOO_LARGE]
+    fitting = [key for key in images if shapes[key] == shape] or images
+    if len(fitting) != 1:
+        held = ", ".join(fitting) or "none"
+        raise ConfigError(f"data.mask_file={path}: holds {len(fitting)} images ({held}); must hold one")
+    image = file.read(fitting[0], "biuf", needed=True)
+    if image is None:
+        raise ConfigError(f"data.mask_file={path}: {'; '.join(file.problems)}")
+    return image

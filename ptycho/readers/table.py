@@ -1,0 +1,134 @@
+"""Which formats of measured scans there are, and which of them a file has: its content says, not its name.
+
+=========== =================================================================================================
+HDF5        the signature of HDF5, at its beginning or after a block of the user's
+NPZ         a ZIP archive
+TIFF        the signature of TIFF, or a folder with such files
+=========== =================================================================================================
+
+Of the formats of one container the first that recognises the file reads it; the most specific come first.
+``data.format`` goes before, and so does a map of keys that says where the patterns are (some detectors' files
+want a map of the positions alone).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+from ptycho.config import ConfigError
+from ptycho.config.data import DataConfig
+from ptycho.readers import (
+    cxi,
+    eiger,
+    foldslice,
+    keymap,
+    nexus,
+    pinn,
+    ptychodus,
+    ptychodus_npz,
+    ptychodus_patterns,
+    ptyd,
+    ptylab,
+    tiff,
+    tike,
+)
+from ptycho.readers.archive import Archive, describe_error
+from ptycho.readers.places import find_container
+from ptycho.readers.raw_scan import RawScan, ReadOptions
+
+CONTAINERS: dict[str, dict[str, ModuleType]] = {  # of a container, the most specific first
+    "HDF5": {
+        module.NAME: module
+        for module in (ptychodus, ptychodus_patterns, ptyd, ptylab, nexus, cxi, foldslice, eiger)
+    }
+    | {"hdf5": keymap},
+    "NPZ": {module.NAME: module for module in (pinn, ptychodus_npz, tike)} | {"npz": keymap},
+    "TIFF": {tiff.NAME: tiff},
+}
+FORMATS = {name: module for known in CONTAINERS.values() for name, module in known.items()}
+OTHERS = {
+    b"\x93NUMPY": "is a single NPY array without positions; save both with np.savez, and add data.keys",
+    b"MATLAB 5": "is a MATLAB file of version 5; save it in MATLAB with -v7.3, which is HDF5",
+    b"BZh": "is compressed as a whole; unpack it with bunzip2",
+    b"\x1f\x8b": "is compressed as a whole; unpack it with gunzip",
+}
+MAP = "data.keys.patterns=… data.keys.positions=… data.unit=um"
+
+
+def open_scan(path: str | Path, options: ReadOptions | None = None) -> RawScan:
+    """Read a measured scan of any format; its patterns are read when they are asked for.
+
+    Args:
+        path: a file, or a folder of TIFF files.
+        options: what the file does not say.
+
+    Raises:
+        ConfigError: one line with what is wrong, or with what the file holds if it has no known layout.
+    """
+    path, options = Path(path), options or ReadOptions()
+    scan: RawScan = _choose_format(path, _choose_archive(path), options).read(path, options)
+    return scan
+
+
+def opened(config: DataConfig) -> RawScan:
+    """The scan that the section ``data`` names, its patterns still in the file."""
+    options = ReadOptions(
+        format=config.format,
+        keys=config.keys.stated(),
+        unit=config.unit,
+        axes=config.position_axes,
+        positions_file=config.positions_file,
+        patterns_file=config.patterns_file,
+        stated=config.stated_quantities(),
+    )
+    return open_scan(config.path, options)
+
+
+def _choose_archive(path: Path) -> type[Archive]:
+    """The kind of archive that a file or folder is."""
+    try:
+        if path.is_dir():
+            if tiff.is_tiff(path):
+                return tiff.TiffArchive
+            raise ConfigError(
+                f"{path}: is a folder without TIFF files ({', '.join(tiff.SUFFIXES)}); name a file"
+            )
+        if not path.is_file():  # a pipe or a device would never end
+            raise ConfigError(f"{path}: {'is no file' if path.exists() else 'no such file'}")
+        kind = find_container(path) or (tiff.TiffArchive if tiff.is_tiff(path) else None)
+        with path.open("rb") as file:
+            magic = file.read(8)
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{path}: cannot be read ({describe_error(error)})") from error
+    if kind is not None:
+        return kind
+    what = next((text for start, text in OTHERS.items() if magic.startswith(start)), None)
+    if not magic:
+        what = "is empty"
+    raise ConfigError(f"{path}: {what or f'is no HDF5, NPZ or TIFF file; it begins with {magic!r}'}")
+
+
+def _choose_format(path: Path, kind: type[Archive], options: ReadOptions) -> ModuleType:
+    """The format to read with."""
+    known = CONTAINERS[kind.kind]
+    if options.format is not None:
+        if options.format not in FORMATS:
+            raise ConfigError(f"data.format={options.format}: must be one of {', '.join(FORMATS)}")
+        if options.format not in known:
+            raise ConfigError(
+                f"{path}: data.format={options.format}: it is {kind.kind}; must be one of {', '.join(known)}"
+            )
+        return known[options.format]
+    if options.keys and keymap in known.values() and (kind.kind == "NPZ" or "patterns" in options.keys):
+        return keymap
+    with kind(path) as file:
+        found = next((module for module in known.values() if module.detect(file)), None)
+        held = "" if found else file.listed(declared=True)
+    if found is None:
+        raise ConfigError(
+            f"{path}: has none of the layouts {', '.join(known)}; it holds {held}; say what is where: {MAP}"
+        )
+    return found

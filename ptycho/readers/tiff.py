@@ -1,0 +1,196 @@
+"""Patterns in TIFF files, with a table of positions beside them.
+
+=================== =====================================================================================
+folder              ``*.tif``, ``*.tiff``, in the order of the numbers in their names (2 before 10); each
+                    holds one pattern (H, W) or several
+stack               one file of many pages, or ImageJ's of one page and much data
+positions           ``data.positions_file``, see :mod:`~ptycho.readers.positions_table`
+=================== =====================================================================================
+
+Detectors write counts; where zero frequency lies is not in the file. Sign of the positions: the probe's,
+increasing with the index of the object's array. Data that are not compressed are read in place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tifffile
+
+from ptycho.config import ConfigError
+from ptycho.files.file_array import FileArray
+from ptycho.files.npz import MAX_EXPANSION, SMALL
+from ptycho.readers.archive import Archive, Patterns, describe_error
+from ptycho.readers.places import place_scan
+from ptycho.readers.raw_scan import RawScan, ReadOptions
+from ptycho.readers.values import find_domain
+
+NAME = "tiff"
+SUFFIXES = (".tif", ".tiff")
+logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # it logs what is then raised, and is told once here
+
+
+class TiffArchive(Archive):
+    """A TIFF file, or a folder of such: patterns alone, under no key."""
+
+    kind = "TIFF"
+
+    def patterns(self, *keys: str | None) -> Patterns | None:
+        return TiffPatterns(tiff_files(self.path) if self.path.is_dir() else [self.path])
+
+
+def detect(file: Archive) -> bool:
+    return isinstance(file, TiffArchive)
+
+
+def is_tiff(path: Path) -> bool:
+    """A folder with TIFF files in it, or a file that begins as one (classic or BigTIFF)."""
+    if path.is_dir():
+        return bool(tiff_files(path))
+    with path.open("rb") as file:
+        return file.read(4) in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+
+def tiff_files(folder: Path) -> list[Path]:
+    """Its TIFF files, in the order of the numbers in their names."""
+    found = {path.name: path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES}
+    return [found[name] for name in tifffile.natural_sorted(found) if not name.startswith(".")]
+
+
+def read(path: str | Path, options: ReadOptions) -> RawScan:
+    """A scan from a folder of TIFFs or a stack, and a table, or another file with positions."""
+    options.refuse_unused(path, NAME, "unit", "positions_file")
+    if options.positions_file is None:
+        raise ConfigError(
+            f"{path}: TIFF files have no positions; add data.positions_file=, a table (CSV, TXT, NPY)"
+        )
+    with TiffArchive(path, options.stated) as file:
+        source = file.patterns()
+        values = {"domain": find_domain(file, source), "zero_frequency": None}
+        return place_scan(file, NAME, options, source, values, lambda: None)
+
+
+@dataclass(frozen=True)
+class Series:
+    """Patterns of one shape in a file; ``start``: of their bytes, if these follow one another."""
+
+    path: Path
+    number: int
+    shape: tuple[int, int, int]
+    dtype: np.dtype
+    start: int | None
+
+
+class TiffPatterns(Patterns):
+    """Patterns ``(J, H, W)`` in TIFF files.
+
+    Args:
+        files: at least one, each with patterns of the same shape and dtype.
+
+    Raises:
+        ConfigError: a file is damaged, or has other patterns than the first.
+    """
+
+    def __init__(self, files: list[Path]) -> None:
+        self._series = [series for path in files for series in _series_of(path)]
+        first = self._series[0]
+        for series in self._series:
+            if (series.shape[1:], series.dtype) != (first.shape[1:], first.dtype):
+                raise ConfigError(
+                    f"{series.path}: holds patterns {series.shape[1:]} of {series.dtype}, and {first.path} "
+                    f"{first.shape[1:]} of {first.dtype}; leave out what belongs to another scan"
+                )
+        self._ends = np.cumsum([series.shape[0] for series in self._series])
+        self.label, self.shape = "TIFF", (int(self._ends[-1]), *first.shape[1:])
+        self.dtype = first.dtype.newbyteorder("=")
+        self._open: tuple[Path, tifffile.TiffFile] | None = None
+
+    def read(self, index: slice | np.ndarray) -> np.ndarray:
+        wanted = np.arange(self.shape[0])[index]
+        found = np.empty((len(wanted), *self.shape[1:]), self.dtype)
+        where = np.searchsorted(self._ends, wanted, side="right")
+        for k in np.unique(where):
+            mine = np.flatnonzero(where == k)
+            series = self._series[k]
+            found[mine] = self._pages(series, wanted[mine] - (self._ends[k] - series.shape[0]))
+        return found
+
+    def samples(self) -> Iterator[np.ndarray]:
+        for k in range(self.shape[0]):
+            yield self.read(slice(k, k + 1))
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
+
+    def _pages(self, series: Series, pages: np.ndarray) -> np.ndarray:
+        try:
+            if series.start is not None:
+                with series.path.open("rb") as file:
+                    return FileArray(file, series.shape, series.dtype, series.start)[pages]
+            if self._open is None or self._open[0] != series.path:
+                self.close()
+                self._open = series.path, tifffile.TiffFile(series.path)
+            stored = self._open[1].series[series.number].pages
+            return np.stack([_page(stored[int(page)], series) for page in pages])
+        except Exception as error:  # a damaged file raises whatever its bytes lead to
+            raise _damaged(series.path, error) from error
+
+
+def _page(page: Any, series: Series) -> np.ndarray:
+    array = page.asarray().reshape(-1, *series.shape[1:])
+    if len(array) != 1:
+        raise ValueError(f"a page holds {len(array)} patterns")
+    return array[0]
+
+
+def _series_of(path: Path) -> list[Series]:
+    """The patterns in a file, checked against its size."""
+    try:
+        size = path.stat().st_size
+        with tifffile.TiffFile(path) as tiff:
+            found = [
+                _series(path, number, series, tiff.byteorder, size)
+                for number, series in enumerate(tiff.series)
+            ]
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise _damaged(path, error) from error
+    if not found:
+        raise ConfigError(f"{path}: holds no image; it is cut short or damaged, copy it anew")
+    return found
+
+
+def _series(path: Path, number: int, series: Any, order: Any, size: int) -> Series:
+    shape, dtype = tuple(series.shape), np.dtype(series.dtype).newbyteorder(order)
+    if "S" in series.axes or dtype.kind not in "fiu" or len(shape) < 2 or 0 in shape:
+        raise ConfigError(
+            f"{path}: holds {shape} of {dtype}, axes {series.axes}; must be grey images (H, W) or (J, H, W)"
+        )
+    needs = int(np.prod(shape, dtype=object)) * dtype.itemsize
+    start = series.dataoffset
+    if start is not None and start + needs > size:
+        raise ConfigError(
+            f"{path}: declares {shape} of {dtype}, and is cut short: {size} of {start + needs} bytes; "
+            "copy it anew"
+        )
+    if needs > SMALL and needs > MAX_EXPANSION * size:
+        raise ConfigError(
+            f"{path}: {size} bytes declare {shape} of {dtype}, {needs} bytes; that much is refused"
+        )
+    return Series(
+        path, number, (needs // dtype.itemsize // (shape[-2] * shape[-1]), *shape[-2:]), dtype, start
+    )
+
+
+def _damaged(path: Path, error: Exception) -> ConfigError:
+    text = describe_error(error)
+    remedy = "pip install imagecodecs" if "imagecodecs" in text else "copy it anew"
+    return ConfigError(f"{path}: cannot be read ({text}); {remedy}")

@@ -1,0 +1,108 @@
+"""A first guess of the probe from the mean pattern: its far-field modulus, with the phase of a simple optic.
+
+    P = F⁻¹[ √⟨A²⟩(q) · exp(iφ(q)) ],   q in cycles per object pixel, zero at sample N//2
+
+    lens      φ = c q²                       out of focus by c = −πλz, z in pixels; c = 0: in focus
+    pinhole   φ = arg F[disk of diameter D]  right behind it: 0 and π on the rings of its diffraction
+
+**What is assumed.** The mean over the scan is ``|F P|²`` blurred by what the object scatters. Its root is
+taken for the modulus of F P itself, which is right as far as the object scatters weakly, or by angles that
+are small against the features of F P. A strong phase object widens the pupil, and fills its dark parts; the
+guess is then too narrow. Of the phase nothing is in the mean pattern: that the optic is one of the two,
+without aberration, is an assumption, and its one number is found by
+:func:`ptycho.reconstruction.probe_guess.guessed_probe`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.ndimage import distance_transform_edt
+
+from ptycho.scan.probe import energy_diameter
+
+WIDEST = 0.8  # of the window: the diameter of a probe that is looked for
+SMALLEST = 3.0  # pixels
+STEP_RAD = 2.0  # between two curvatures, at the pupil's edge
+STEP_LOG = 0.1  # between the logarithms of two diameters
+
+
+def pupil(mean_intensity: np.ndarray, good: np.ndarray | None = None) -> np.ndarray:
+    """``√⟨A²⟩`` of a mean intensity ``(N, N)``, float64; a pixel that is not good takes a near one's."""
+    root = np.sqrt(np.maximum(mean_intensity, 0).astype(float))
+    return root if good is None else fill_bad_pixels(root, good)
+
+
+def fill_bad_pixels(image: np.ndarray, good: np.ndarray) -> np.ndarray:
+    """An image ``(H, W)`` in which a bad pixel has the value of the nearest good one."""
+    if good.all() or not good.any():
+        return image
+    nearest = distance_transform_edt(~good, return_distances=False, return_indices=True)
+    return image[tuple(nearest)]
+
+
+def lens(modulus: np.ndarray, curvature: float) -> np.ndarray:
+    """The probe of a lens with pupil ``modulus (N, N)``: ``φ = c q²``, c in rad · pixel²; complex64.
+
+    A ray through q arrives ``|c q|/π`` pixels from the axis.
+    """
+    return _near_field(modulus * np.exp(1j * curvature * frequency(len(modulus)) ** 2))
+
+
+def pinhole(modulus: np.ndarray, log_diameter: float) -> np.ndarray:
+    """The probe right behind a pinhole of diameter ``exp(log_diameter)`` pixels; ``(N, N)`` complex64."""
+    N = len(modulus)
+    disk = np.clip(np.exp(log_diameter) / 2 - N * frequency(N) + 0.5, 0, 1)
+    signs = np.sign(np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(disk))).real)
+    return _near_field(modulus * signs)
+
+
+def frequency(N: int) -> np.ndarray:
+    """``|q|`` in cycles per pixel, ``(N, N)``, zero at sample ``N//2``."""
+    axis = (np.arange(N) - N // 2) / N
+    return np.hypot(axis[:, None], axis)
+
+
+def _near_field(far: np.ndarray) -> np.ndarray:
+    wave = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(far), norm="ortho"))
+    return wave.astype(np.complex64)
+
+
+def _curvatures(modulus: np.ndarray) -> np.ndarray:
+    """Of both signs and zero, as far as the rays from the pupil's edge stay in the window."""
+    N = len(modulus)
+    edge = energy_diameter(modulus) / 2 / N
+    step = STEP_RAD / edge**2
+    most = int(np.pi * WIDEST * N / 2 / edge / step)
+    return step * np.arange(-most, most + 1)
+
+
+def _log_diameters(modulus: np.ndarray) -> np.ndarray:
+    N = len(modulus)
+    return np.arange(np.log(SMALLEST), np.log(WIDEST * N), STEP_LOG)
+
+
+class Optic(NamedTuple):
+    """A family of probes with one number.
+
+    Attributes:
+        probe: ``(modulus (N, N), number) → (N, N)`` complex64, with the energy of the modulus.
+        numbers: ``modulus → (K,)``, evenly spaced, from the least to the largest that are sensible.
+        text: the number in words, for the log.
+    """
+
+    probe: Callable[[np.ndarray, float], np.ndarray]
+    numbers: Callable[[np.ndarray], np.ndarray]
+    text: Callable[[float], str]
+
+
+OPTICS = {
+    "lens": Optic(lens, _curvatures, "a lens of the curvature {:.4g} rad·px²".format),
+    "pinhole": Optic(
+        pinhole,
+        _log_diameters,
+        lambda log: f"phase steps as right behind a pinhole of {np.exp(log):.1f} pixels",
+    ),
+}
