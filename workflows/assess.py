@@ -12,12 +12,9 @@ import numpy as np
 from ptycho.config import ITERATIVE
 from ptycho.evaluation import figures, metrics
 from ptycho.evaluation.registration import in_frame
-from ptycho.evaluation.trust import FAR_PROBE, FLAGS
+from ptycho.evaluation.trust import FLAGS
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
-from ptycho.scan import plausibility
-from ptycho.scan.patterns import Statistics
-from ptycho.scan.probe import described_widths, is_far_from
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.history import History
 
@@ -100,27 +97,6 @@ def in_its_frame(truth: np.ndarray, made: Reconstruction, region: metrics.Region
 
 def _number(value: float | None) -> str:
     return "none" if value is None else f"{value:.4f}"
-
-
-def probe_doubts(probe: np.ndarray, trained: np.ndarray) -> dict[str, str]:
-    """The flag for a probe far from the one of the training, with a warning that names both; or none."""
-    if not is_far_from(probe, trained):
-        return {}
-    log.warning(
-        "the probe of the scan (%s) is far from the training's (%s): train with a probe like it, or trust "
-        "the result only as far as it explains the patterns",
-        described_widths(probe),
-        described_widths(trained),
-    )
-    return {FAR_PROBE: FLAGS[FAR_PROBE].means}
-
-
-def pattern_doubts(statistics: Statistics, probe: np.ndarray) -> dict[str, str]:
-    """The flag for patterns that are hardly those of the probe, with a warning; or none."""
-    found = plausibility.doubts(statistics, probe)
-    for sentence in found.values():
-        log.warning("%s: trust the result only as far as it explains them", sentence)
-    return {flag: FLAGS[flag].means for flag in found}
 
 
 def drawn(

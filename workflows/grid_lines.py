@@ -15,6 +15,7 @@ from ptycho.config import ITERATIVE, RunConfig
 from ptycho.datasets import load_dataset
 from ptycho.datasets.own import to_arrays
 from ptycho.evaluation.beam import CONVENTIONS, position_error_px, probe_error
+from ptycho.evaluation.doubts import doubt_probe
 from ptycho.evaluation.metrics import Region
 from ptycho.iterative import lsqml
 from ptycho.networks.competitors import COMPETITORS
@@ -34,7 +35,7 @@ from ptycho.simulation.simulate import simulate_with_truth
 from ptycho.simulation.truth import Truth, read_truth
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
-from workflows.assess import drawn, in_its_frame, probe_doubts, scored, store_recon
+from workflows.assess import drawn, in_its_frame, scored, store_recon
 from workflows.device import device_facts, prepare_tensorflow
 from workflows.train_network import trained, training_facts
 
@@ -73,7 +74,7 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
         if ITERATIVE in config.models and (found := iterative(config, test, folder)):
             stitched[ITERATIVE] = {config.stitch.method: found.object}
         truth, region = _truth(test), Region(*test.tiling.rectangle)
-        doubts = probe_doubts(test.probe, data["train"].probe)
+        doubts = doubt_probe(test.probe, data["train"].probe)
         recons = {name: by_method[config.stitch.method] for name, by_method in stitched.items()}
         loose = [name for name in recons if config.imperfect or name == ITERATIVE]
         moved = {name: in_its_frame(truth, recons[name], region) for name in loose}

@@ -17,6 +17,7 @@ import numpy as np
 import yaml
 
 from ptycho.evaluation import figures, metrics
+from ptycho.evaluation.doubts import doubt_patterns, doubt_probe
 from ptycho.evaluation.trust import (
     FLAGS,
     IN_NOISE,
@@ -38,7 +39,7 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import described_widths
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.interrupt import StopRequest, remove_traces
-from workflows.assess import drawn, pattern_doubts, probe_doubts, scored, store_recon
+from workflows.assess import drawn, scored, store_recon
 from workflows.device import device_facts, prepare_tensorflow
 from workflows.infer_config import InferJob, describe_probe
 
@@ -121,8 +122,8 @@ def written(job: InferJob, models: dict[str, LoadedModel], folder: RunFolder) ->
         recons, speeds = {}, {}
         for name, model in models.items():
             recons[name], speeds[name] = reconstructed(name, model, data, job, folder)
-        doubts = {} if job.general else probe_doubts(data.probe, job.networks[0].setup.probe)
-        doubts |= pattern_doubts(data.amplitudes.statistics, data.probe)
+        doubts = {} if job.general else doubt_probe(data.probe, job.networks[0].setup.probe)
+        doubts |= doubt_patterns(data.amplitudes.statistics, data.probe)
         if job.general:
             doubts |= general_doubts(recons, data)
         scores = assessed(job, data, recons, folder, doubts)

@@ -1,41 +1,41 @@
-"""The methods of :func:`ptycho.reconstruct`, and the scores of what they give."""
+"""A scan of :func:`ptycho.reconstruct`, by one of the methods, and the scores of what it gives."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from ptycho.api.result import Result
 from ptycho.api.scan import Scan
 from ptycho.config import ScanRunConfig
-from ptycho.methods import assessment, lsqml, solver
-from ptycho.methods.prepared import Prepared, Surroundings, prepare
-from ptycho.reconstruction.maximum_likelihood import Solved
+from ptycho.methods import assessment
+from ptycho.methods.prepared import Surroundings, prepare
+from ptycho.methods.solver import half_object
+from ptycho.methods.table import METHODS, NETWORK, REFINED, SOLVER, Means
+from ptycho.run.loaded import load_model
 from ptycho.scan.reconstruction import Reconstruction
+
+FIRST = {NETWORK: (SOLVER,), REFINED: (SOLVER, NETWORK)}
+"""What is made before a method: its beam and start."""
 
 
 def reconstruct_and_judge(
     method: str, scan: Scan, config: ScanRunConfig, where: Surroundings, with_halves: bool
 ) -> Result:
     """A scan reconstructed and judged; the scores are those of a row of ``metrics.json``."""
+    network = load_model(config.run) if config.run else None
     each = prepare(scan.name, scan.understood, config, where)
-    made, solved = METHODS[method](each, config, where)
-    halves = None
-    if with_halves and solved is not None:
-        infer = solver.half_object(solved, config.solver.steps)
-        halves = assessment.half_scans(infer, each.fitted(made.beam or each.whole.beam), config.seed)
-    scores = assessment.trust_row(assessment.judge(made, each), made, each, halves=halves)
+    means, made = Means(config, where, network), dict[str, Reconstruction]()
+    for name in (*FIRST.get(method, ()), method):
+        if name != SOLVER or config.solver.steps:
+            made[name] = METHODS[name](each, made, means)
+    last, halves = made[method], None
+    if with_halves and SOLVER in made:
+        infer = half_object(made[SOLVER], config.solver.steps)
+        data = each.fitted(made[SOLVER].beam or each.whole.beam)
+        halves = assessment.half_scans(infer, data, config.seed)
+    scores = assessment.trust_row(assessment.judge(last, each), last, each, halves=halves)
     if with_halves:
         pixel = each.scan.pixel.metres
         scores["half_scan_frc"] = None if halves is None else assessment.resolution(halves, pixel)
     if scan.truth is not None:
-        scores["against_the_truth"] = assessment.compare_with_truth(made, each)
-    return Result(method, scores, (*each.found, *made.findings), made, each)
-
-
-METHODS: dict[
-    str, Callable[[Prepared, ScanRunConfig, Surroundings], tuple[Reconstruction, Solved | None]]
-] = {
-    "solver": solver.reconstruct,
-    "lsqml": lambda *scan: (lsqml.reconstruct(*scan), None),
-}
-"""Name to a function: prepared scan → its reconstruction and, if it was the solver, the fit."""
+        scores["against_the_truth"] = assessment.compare_with_truth(last, each)
+    findings = [finding for one in made.values() for finding in one.findings]
+    return Result(method, scores, (*each.found, *findings), last, each)

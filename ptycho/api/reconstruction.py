@@ -14,6 +14,7 @@ from ptycho.api.scan import Scan, plain
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.backend import require_tensorflow
 from ptycho.config.mapping import from_mapping
+from ptycho.config.scan_run_config import PRETRAINED
 from ptycho.config.sections import SolverConfig
 from ptycho.iterative.lsqml import available
 from ptycho.quiet_start import start_tensorflow
@@ -21,8 +22,9 @@ from ptycho.quiet_start import start_tensorflow
 if TYPE_CHECKING:
     from ptycho.api.result import Result
 
-SECTIONS = {"solver": "solver", "lsqml": "iterative"}
-"""Method to the section of the configuration that has its settings."""
+SECTIONS = {"solver": "solver", "pinn": "solver", "refined": "solver", "lsqml": "iterative"}
+"""Method to the section of the configuration that has its settings, or those of the solver before it."""
+NETWORKS = ("pinn", "refined")
 DEFAULT_PRIOR = SolverConfig.prior
 
 
@@ -38,6 +40,7 @@ def reconstruct(
     seed: int = 0,
     progress: bool = True,
     half_scans: bool = False,
+    run: str | Path | None = None,
     compile_xla: bool = True,
     **settings: Any,
 ) -> Result:
@@ -45,7 +48,9 @@ def reconstruct(
 
     Args:
         scan: what was measured.
-        method: ``solver``, maximum likelihood; ``lsqml``, that of pty-chi, if it is installed.
+        method: ``solver``, maximum likelihood; ``pinn``, a trained network under the beam that the solver
+            found; ``refined``, the solver once more from the network's object; ``lsqml``, that of pty-chi, if
+            it is installed.
         probe_modes: of the probe; None: as many as patterns that are kept out ask for (``lsqml``: one).
         positions: whether they are corrected; None: where patterns that are kept out are explained better
             by it (``lsqml``: yes).
@@ -57,6 +62,8 @@ def reconstruct(
         progress: a bar on a terminal or in a notebook.
         half_scans: reconstruct two halves of the scan, too; ``scores["half_scan_frc"]`` is where they stop to
             agree. It takes about as long again.
+        run: folder of a run whose network is used; None: the one that comes with the program. For ``pinn``
+            and ``refined`` alone.
         compile_xla: compile with XLA: slower to begin, faster in the long run.
         **settings: further keys of the section ``solver`` (``steps``, ``flux``, ``background``, ``noise``,
             ``position_model``) or, for ``lsqml``, ``iterative`` (``epochs``, …).
@@ -73,13 +80,17 @@ def reconstruct(
         raise ConfigError(f"method={method}: must be one of {', '.join(SECTIONS)}")
     own = {"positions": positions} | settings
     probe = {"kind": "own", "learn": learn_probe, "modes": probe_modes}
-    if method == "solver":
+    if method != "lsqml":
         own |= {"prior": prior, "strength": strength}
     else:
         _refuse_what_only_the_solver_has(method, learn_probe, prior, strength, half_scans)
         own |= {"modes": probe_modes}
         own = {key: value for key, value in own.items() if value is not None}
     values = {SECTIONS[method]: own, "probe": probe, "seed": seed, "xla": {"compile": compile_xla}}
+    if run is not None and method not in NETWORKS:
+        raise ConfigError(f"run={run}: method={method} needs no network; must be left out there")
+    if method in NETWORKS:
+        values |= {"run": str(run or PRETRAINED), "models": ["pinn"]}
     config = _configuration(scan, values)
     if method == "lsqml" and (missing := available(config.iterative.python)):
         raise ConfigError(missing)

@@ -25,7 +25,7 @@ from ptycho.scan.probe import lit_part
 from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
-SOLVER = "solver"
+SOLVER, REFINED = "solver", "refined"
 
 
 def wishes_of(config: ScanRunConfig, N: int) -> Wishes:
@@ -46,8 +46,8 @@ def wishes_of(config: ScanRunConfig, N: int) -> Wishes:
     )
 
 
-def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> tuple[Reconstruction, Solved]:
-    """The most likely object and beam of a scan, with what was decided; and the fit, to go on with.
+def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> Reconstruction:
+    """The most likely object and beam of a scan, with what was decided; its fit is a :class:`Solved`.
 
     All is decided and judged without the patterns that are kept out; then they join, and it goes on.
     """
@@ -67,21 +67,29 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> t
     seconds = time.perf_counter() - began
     with where.timed("scale"):
         warnings, doubts = _scale_doubts(each.whole, solved)
-    made = replace(
+    return replace(
         made,
         findings=tuple(replace(one, what=f"solver: {one.what}") for one in solved.decisions),
         warnings=tuple(warnings),
         doubts=tuple(doubts),
         seconds=seconds,
         converged=solved.fit.converged,
+        fit=solved,
     )
-    return made, solved
 
 
 def continue_from(
-    start: Reconstruction, each: Prepared, solved: Solved | None, config: ScanRunConfig, where: Surroundings
+    start: Reconstruction,
+    each: Prepared,
+    before: Reconstruction | None,
+    config: ScanRunConfig,
+    where: Surroundings,
 ) -> Reconstruction:
-    """The most likely object and beam near another object, under the solver's noise, prior and freedom."""
+    """The most likely object and beam near another object, under the noise, prior and freedom of the solver.
+
+    ``before``: what the solver has made of the scan; None: it decides them now.
+    """
+    solved = None if before is None else _fit_of(before)
     began, wishes = time.perf_counter(), wishes_of(config, each.whole.N)
     data = each.fitted(start.beam or each.whole.beam)
     if solved is None:
@@ -134,8 +142,14 @@ def _reconstruction(solved: Solved, each: Prepared, start: Reconstruction | None
     return replace(covered_part(solved.state.object, each.fitted(beam)), beam=beam)
 
 
-def half_object(solved: Solved, steps: int) -> Callable[[Dataset], Reconstruction]:
-    """A function that reconstructs some of a reconstruction's patterns, with the beam as it was found."""
+def _fit_of(made: Reconstruction) -> Solved | None:
+    return made.fit if isinstance(made.fit, Solved) else None
+
+
+def half_object(made: Reconstruction, steps: int) -> Callable[[Dataset], Reconstruction]:
+    """A function that reconstructs some of the solver's patterns, with the beam as it was found."""
+    solved = _fit_of(made)
+    assert solved is not None
 
     def infer(part: Dataset) -> Reconstruction:
         likelihood = replace(

@@ -27,6 +27,7 @@ class Reconstruction:
         general: made by a network for many scans.
         denoised: without the noise of photons.
         converged: more steps would gain nothing.
+        fit: what the method can go on from, if it can.
         before: the same before the patterns that were kept out were fitted, too; it is judged by them.
     """
 
@@ -42,6 +43,7 @@ class Reconstruction:
     general: bool = False
     denoised: bool = False
     converged: bool = True
+    fit: object | None = None
     before: Reconstruction | None = None
 
     @property

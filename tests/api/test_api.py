@@ -103,6 +103,22 @@ def test_pixels_that_were_not_measured_count_for_nothing(arrays):
     np.testing.assert_array_equal(one.object, other.object)
 
 
+def test_the_pretrained_network_goes_on_from_the_solver(arrays):
+    """Under the solver's beam, and then refined; a run is for methods that need a network alone."""
+    scan = ptycho.Scan.from_arrays(*arrays[:3], counts=True)
+    begun = ptycho.reconstruct(scan, steps=STEPS, seed=7)
+    made = ptycho.reconstruct(scan, "pinn", steps=STEPS, seed=7)
+    np.testing.assert_array_equal(made.beam.positions, begun.beam.positions)
+    assert made.reconstruction.general and made.decisions == begun.decisions
+    assert np.abs(made.object - begun.object)[begun.mask].max() > 1e-3
+    refined = ptycho.reconstruct(scan, "refined", steps=STEPS, seed=7, run="pretrained")
+    assert refined.scores["deviance"] < made.scores["deviance"]
+    with pytest.raises(ptycho.ConfigError, match=r"run=outputs/mine: method=solver needs no network"):
+        ptycho.reconstruct(scan, run="outputs/mine")
+    with pytest.raises(ptycho.ConfigError, match=r"outputs/none"):
+        ptycho.reconstruct(scan, "pinn", run="outputs/none")
+
+
 def test_another_method_gets_its_settings_and_is_judged_alike(arrays, monkeypatch):
     """LSQ-ML, with a stand-in for pty-chi's process: a flat object under the beam that it was given."""
     from ptycho.iterative import lsqml
@@ -217,7 +233,7 @@ def test_what_goes_with_the_arrays_is_checked(arrays, more, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"method": "pie"}, "method=pie: must be one of solver, lsqml"),
+        ({"method": "pie"}, "method=pie: must be one of solver, pinn, refined, lsqml"),
         ({"prior": "magic"}, "solver.prior=magic: must be one of none, smooth, edges"),
         ({"strength": -1.0}, "solver.strength=-1.0: must be a finite number >= 0"),
         ({"stepz": 3}, r"solver.stepz=3: unknown key; did you mean solver.steps\?"),

@@ -8,10 +8,10 @@ from helpers import reference
 
 from ptycho.methods.assessment import judge, trust_row
 from ptycho.methods.prepared import Prepared
+from ptycho.methods.table import DENOISED, METHODS
 from ptycho.reconstruction.denoising import denoised, photon_noise
 from ptycho.scan.coverage import covered
 from ptycho.scan.reconstruction import Reconstruction
-from workflows.scan import without_noise
 
 
 def test_photon_noise_is_that_of_the_information_in_the_amplitudes(dataset_of):
@@ -118,7 +118,7 @@ def test_a_run_keeps_the_beam_and_flags_the_noise_where_it_still_is(dataset_of):
     objects = np.ones((1, 64, 64)) + 0.02 * reference.random_complex(rng, (1, 64, 64))
     each = Prepared("scan", None, data, np.arange(36), np.zeros(0, int))
     made = Reconstruction(objects.astype(np.complex64), covered(data), data.beam)
-    found = without_noise(made, each)
+    found = METHODS[DENOISED](each, {"solver": made}, None)
     assert found.beam is data.beam and found.denoised and not made.denoised
     expected = denoised(made.objects, made.mask, photon_noise(data))
     np.testing.assert_array_equal(found.objects, expected)

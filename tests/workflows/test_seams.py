@@ -16,6 +16,7 @@ from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.sections import StitchConfig
 from ptycho.datasets import load_dataset
+from ptycho.methods import solver
 from ptycho.portable.network import portable
 from ptycho.portable.table import FORMATS
 from ptycho.preparation.geometry import object_pixel, positions_in_pixels
@@ -48,9 +49,9 @@ class StandIns:
     def __init__(self, patch, network=1.0):
         self.network = network  # times what it begins with
         self.starts, self.trained_on = [], None
-        patch.setattr(workflows.scan.solver, "reconstruct", self.begin)
-        patch.setattr(workflows.scan.solver, "continue_from", self.refine)
-        patch.setattr(workflows.scan, "half_scans", lambda *arguments: None)
+        patch.setattr(solver, "reconstruct", self.begin)
+        patch.setattr(solver, "continue_from", self.refine)
+        patch.setattr(workflows.scan, "_halves", lambda *arguments: None)
         patch.setattr(workflows.scan, "trained", self.train)
         patch.setattr(workflows.scan, "choose", lambda fits: "refined")
         patch.setattr(LoadedModel, "step_for", lambda _, view: self.step(view.region_size))
@@ -60,7 +61,7 @@ class StandIns:
         image = 1 + 0.3 * np.sin(row / 3) + 0.2j * np.cos(col / 5)
         self.each = each
         self.begun = made_of(image[None], each, another_beam(each.whole.beam, 1))
-        return self.begun, None
+        return self.begun
 
     def refine(self, start, each, *_):
         self.refined = made_of(2j * start.objects, each, another_beam(start.beam, 2))

@@ -1,0 +1,84 @@
+"""A trained network on a measured scan, as it is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from ptycho.evaluation.doubts import doubt_probe
+from ptycho.files.file_array import FileArray
+from ptycho.methods.prepared import Prepared, Surroundings
+from ptycho.reconstruction.stitching import stitch
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.reconstruction import Reconstruction
+
+NETWORK = "pinn"
+
+
+class TrainedNetwork(Protocol):
+    """What is asked of a network; :class:`ptycho.run.loaded.LoadedModel` is one."""
+
+    @property
+    def general(self) -> bool:
+        """Trained for many scans, and to go on from an object that a solver began."""
+
+    @property
+    def probe(self) -> np.ndarray:
+        """That of its training, ``(N, N)``."""
+
+    def view(self, data: Dataset) -> Dataset:
+        """The dataset as this network takes it."""
+
+    def predict_regions(
+        self,
+        view: Dataset,
+        regions: np.ndarray | FileArray,
+        batch_size: int | None = None,
+        start: np.ndarray | None = None,
+    ) -> None:
+        """Write the regions of all groups into ``regions (G, R, R)``; see ``LoadedModel``."""
+
+
+def reconstruct(
+    each: Prepared,
+    network: TrainedNetwork,
+    solved: Reconstruction | None,
+    modes: np.ndarray | None,
+    batch_size: int | None,
+    where: Surroundings,
+) -> Reconstruction:
+    """The network's object under the best beam there is; a general one begins with the solver's object.
+
+    Args:
+        solved: by the solver; None: the beam is the one that was told.
+        modes: of the probe that was learned in the training, ``(K, N, N)``; None: none was.
+        batch_size: groups in a batch; None: the network's own.
+    """
+    beam = each.whole.beam if solved is None or solved.beam is None else solved.beam
+    if modes is not None:
+        beam = beam.with_probe(modes).scaled_to(beam.power)
+    data, began = each.fitted(beam), time.perf_counter()
+    start = solved.objects if network.general and solved is not None else None
+    made = infer(network, data, batch_size, where.scratch, start)
+    doubts = () if network.general else tuple(doubt_probe(data.probe, network.probe))
+    seconds = time.perf_counter() - began
+    return replace(made, beam=beam, general=network.general, doubts=doubts, seconds=seconds)
+
+
+def infer(
+    network: TrainedNetwork,
+    data: Dataset,
+    batch_size: int | None,
+    scratch: Path,
+    start: np.ndarray | None = None,
+) -> Reconstruction:
+    """The network's object, by ``stitch=probe``; it begins with ``start (1, M, M)``, or with a constant."""
+    view = network.view(data)
+    shape = (view.n_groups, view.region_size, view.region_size)
+    regions = FileArray.temporary(scratch, shape, np.complex64)
+    network.predict_regions(view, regions, batch_size, start)
+    return stitch(regions, view, "probe")
