@@ -40,7 +40,7 @@ from ptycho.reconstruction.regions import predict_scan
 from ptycho.reconstruction.stitching import stitch
 from ptycho.run.network import is_stored, read_network
 from ptycho.scan.dataset import Dataset
-from workflows.export_model import ExportModelConfig, described
+from workflows.export_model import ExportModelConfig, describe_network
 
 BATCH, ROUNDS = 16, 9
 Step = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -59,7 +59,7 @@ def opened(run: Path, name: str) -> tuple:
 
     def description(form: str, precision: str = "float32"):
         config = ExportModelConfig(run=str(run), batch_size=BATCH, precision=precision)
-        return described(config, stored, FORMATS[form])
+        return describe_network(config, stored, FORMATS[form])
 
     return stored, data, description
 

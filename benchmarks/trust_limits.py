@@ -38,7 +38,7 @@ from ptycho.evaluation.trust import WRONG
 from ptycho.preparation import dataset as preparation
 from ptycho.run.folder import RunFolder
 from workflows.scan import run
-from workflows.scan_plan import planned, understood
+from workflows.scan_plan import plan, understand_scans
 
 N = 64
 BAD, GOOD = 0.5, 0.15  # relative error of an image that must be flagged, and of one that must not
@@ -370,7 +370,7 @@ def evaluate(cell: Cell) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:
-            config, scans = understood(planned(ScanRunConfig(data=write(scene, folder / "scan.npz"))))
+            config, scans = understand_scans(plan(ScanRunConfig(data=write(scene, folder / "scan.npz"))))
             result = run(config, scans, RunFolder(folder / "run"))
         except ConfigError as error:
             return row | {"error": None, "flags": ["refused"], "why": str(error)}

@@ -14,17 +14,17 @@ from ptycho.config import NetworkConfig
 from ptycho.run.folder import RunFolder
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line import leave
-from workflows.scan_plan import planned, understood
+from workflows.scan_plan import plan, understand_scans
 from workflows.training_jobs import Workflow, main
 
 
 def run(config: NetworkConfig, folder: RunFolder, stop: StopRequest) -> None:
     """Run it; TensorFlow is imported only now."""
-    own, scans = understood(config)
+    own, scans = understand_scans(config)
     from workflows import scan as workflow
 
     workflow.run(own, scans, folder, stop)
 
 
 if __name__ == "__main__":
-    leave(lambda: main(Workflow("scan", planned, run)))
+    leave(lambda: main(Workflow("scan", plan, run)))

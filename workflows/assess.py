@@ -28,7 +28,7 @@ def store_recon(name: str, made: Reconstruction, folder: RunFolder) -> None:
     folder.arrays(names.recon(name), made.arrays())
 
 
-def scored(
+def score_models(
     truth: np.ndarray,
     region: metrics.Region,
     stitched: dict[str, dict[str, Reconstruction]],
@@ -99,7 +99,7 @@ def _number(value: float | None) -> str:
     return "none" if value is None else f"{value:.4f}"
 
 
-def drawn(
+def draw_comparison(
     truths: np.ndarray,
     region: metrics.Region,
     probe: np.ndarray,
@@ -111,7 +111,7 @@ def drawn(
 ) -> None:
     """Draw image 0: comparison, reconstructions, errors, ring correlations; and histories, if there are.
 
-    ``moved``: as for :func:`scored`.
+    ``moved``: as for :func:`score_models`.
     """
     truth = region.crop(truths[0])
     with folder.timed("drawing"):

@@ -89,7 +89,7 @@ def export_model(config: ExportModelConfig) -> list[str]:
         config.output or f"outputs/exported/{run.resolve().name}_{stored.name}{FORMATS[name].suffix}"
     )
     _check(config, name, output, run)
-    description = described(config, stored, FORMATS[name])
+    description = describe_network(config, stored, FORMATS[name])
     require_tensorflow(os.environ)
     start_tensorflow()
     from ptycho.portable.network import portable
@@ -162,7 +162,7 @@ def _check_saved_model(output: Path, overwrite: bool) -> None:
         )
 
 
-def described(config: ExportModelConfig, stored: StoredNetwork, form: Format) -> Description:
+def describe_network(config: ExportModelConfig, stored: StoredNetwork, form: Format) -> Description:
     """What will be exported.
 
     Raises:

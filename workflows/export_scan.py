@@ -28,10 +28,10 @@ from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.from_dataset import from_dataset, from_measured
 from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
 from ptycho.files.npz import NpzError, read_all
-from ptycho.preparation.dataset import measured_dataset
+from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import understand
 from ptycho.progress import Progress
-from ptycho.readers.table import opened
+from ptycho.readers.table import open_raw
 from ptycho.run import names
 from ptycho.run.record import check_no_file_of_a_run, problem, read_record
 from ptycho.run.stored_config import read_config
@@ -96,11 +96,13 @@ def export(config: ExportConfig) -> list[str]:
     check_output(output, config.overwrite, sources(run, stored))
     check_no_file_of_a_run("output", output)
     scan = (
-        measured(run, stored, config) if isinstance(stored, ScanRunConfig) else simulated(run, stored, config)
+        export_measured(run, stored, config)
+        if isinstance(stored, ScanRunConfig)
+        else export_simulated(run, stored, config)
     )
     scan = with_units(replace(scan, name=run.resolve().name), config)
     FORMATS[kind](output, scan)
-    return written(output, scan)
+    return describe_file(output, scan)
 
 
 def default_output(run: Path, scan: str | None, kind: str) -> str:
@@ -119,7 +121,7 @@ def sources(run: Path, stored: RunConfig | ScanRunConfig) -> list[Path]:
     return found + [Path(name) for name in measured_files if name]
 
 
-def written(output: Path, scan: ExportedScan) -> list[str]:
+def describe_file(output: Path, scan: ExportedScan) -> list[str]:
     """What a file holds, in two lines."""
     count, N, _ = scan.shape
     pixel = "of unknown size" if scan.pixel_m is None else f"of {1e9 * scan.pixel_m[0]:.4g} nm"
@@ -130,7 +132,7 @@ def written(output: Path, scan: ExportedScan) -> list[str]:
     ]
 
 
-def measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> ExportedScan:
+def export_measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> ExportedScan:
     """A scan of a measured run, its patterns read again from the measured file."""
     held = stored.data.names()
     wanted = config.scan or held[0]
@@ -146,22 +148,22 @@ def measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> Exported
     name = config.recon or next(
         (best for best in BEST if (run / part / names.recon(best)).exists()), BEST[-1]
     )
-    object_ = stored_object(run, name, 0, part)
-    scan = understand(opened(stored.data), stored.data)
+    object_ = read_object(run, name, 0, part)
+    scan = understand(open_raw(stored.data), stored.data)
     scratch = Path(str(config.output)).parent
     scratch.mkdir(parents=True, exist_ok=True)
     with closing(Progress("reading", len(scan.frames))) as progress:
-        data, _ = measured_dataset(scan, stored, scratch, progress.advance)
+        data, _ = make_dataset(scan, stored, scratch, progress.advance)
     if object_.shape != (data.object_size, data.object_size):
         raise ConfigError(
             f"{stored.data.path}: is another file than the run had: the object of {name} is {object_.shape}, "
             f"and the scan now needs {data.object_size} × {data.object_size}"
         )
-    found = from_measured(scan, data, object_, _stored_beam(run / part / names.recon(name)))
+    found = from_measured(scan, data, object_, _read_beam(run / part / names.recon(name)))
     return replace(found, comments=f"Object: {name} of the run {run.resolve().name}. {found.comments}")
 
 
-def simulated(run: Path, stored: RunConfig, config: ExportConfig) -> ExportedScan:
+def export_simulated(run: Path, stored: RunConfig, config: ExportConfig) -> ExportedScan:
     """A dataset of a grid-lines run, with the truth or what was reconstructed from it."""
     role, name = config.source or ROLES[0], config.recon or TRUTH
     check(role in ROLES, "source", role, f"one of {', '.join(ROLES)}: the run is simulated")
@@ -171,7 +173,7 @@ def simulated(run: Path, stored: RunConfig, config: ExportConfig) -> ExportedSca
     data = load_dataset(path)
     check(0 <= config.image < data.n_images, "image", config.image, f"from 0 to {data.n_images - 1}")
     if name != TRUTH:
-        object_ = stored_object(run, name, config.image)
+        object_ = read_object(run, name, config.image)
     elif data.objects is None:
         raise ConfigError(f"{path}: has no true object; choose recon=pinn")
     else:
@@ -222,7 +224,7 @@ def distance_m(pixel_m: float, energy_eV: float, pitch_m: float, N: int) -> floa
     return pixel_m * N * pitch_m / wavelength_m(energy_eV)
 
 
-def stored_object(run: Path, name: str, image: int, part: str = "") -> np.ndarray:
+def read_object(run: Path, name: str, image: int, part: str = "") -> np.ndarray:
     """The object ``(M, M)`` that a run, or a part of it, has stored as ``recons/<name>``.
 
     Raises:
@@ -244,7 +246,7 @@ def stored_object(run: Path, name: str, image: int, part: str = "") -> np.ndarra
     return np.asarray(objects[image], np.complex64)
 
 
-def _stored_beam(path: Path) -> Beam | None:
+def _read_beam(path: Path) -> Beam | None:
     """Probe and positions that go with a stored object; None for a run that kept none."""
     try:
         return Beam(**read_all(path, {"probe": "c", "positions": "f"}))

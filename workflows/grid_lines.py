@@ -35,7 +35,7 @@ from ptycho.simulation.simulate import simulate_with_truth
 from ptycho.simulation.truth import Truth, read_truth
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
-from workflows.assess import drawn, in_its_frame, scored, store_recon
+from workflows.assess import draw_comparison, in_its_frame, score_models, store_recon
 from workflows.device import device_facts, prepare_tensorflow
 from workflows.train_network import trained, training_facts
 
@@ -57,7 +57,7 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
         prepare_tensorflow()
         log.info("the run goes on" if folder.resumed else "the run begins")
         log.info("XLA: compile=%s, translate=%s", config.xla.compile, config.xla.translate)
-        data = stored_data(config, folder) or simulated(config, folder)
+        data = read_stored_data(config, folder) or simulate_and_store(config, folder)
         test, found = data["test"], None
         stitched: dict[str, dict[str, Reconstruction]] = {}
         histories: dict[str, History] = {}
@@ -70,8 +70,8 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
             seen = test
             if modes is not None and config.test_probe is None:
                 seen, learned[name] = test.under_probe(modes), modes[0]
-            stitched[name] = reconstructed(name, model, config, seen, folder)
-        if ITERATIVE in config.models and (found := iterative(config, test, folder)):
+            stitched[name] = reconstruct(name, model, config, seen, folder)
+        if ITERATIVE in config.models and (found := reconstruct_by_lsqml(config, test, folder)):
             stitched[ITERATIVE] = {config.stitch.method: found.object}
         truth, region = _truth(test), Region(*test.tiling.rectangle)
         doubts = doubt_probe(test.probe, data["train"].probe)
@@ -79,15 +79,15 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
         loose = [name for name in recons if config.imperfect or name == ITERATIVE]
         moved = {name: in_its_frame(truth, recons[name], region) for name in loose}
         beams = beam_errors(folder, test, found, learned) if config.imperfect else {}
-        scores = scored(truth, region, stitched, config.stitch.method, folder, doubts, moved, beams)
-        drawn(truth, region, test.probe, recons, histories, scores, folder, moved)
+        scores = score_models(truth, region, stitched, config.stitch.method, folder, doubts, moved, beams)
+        draw_comparison(truth, region, test.probe, recons, histories, scores, folder, moved)
     facts = provenance(config, histories) | {"resumed": folder.resumed}
     folder.manifest(facts if found is None else facts | {ITERATIVE: found.facts})
     log.info("results: %s", folder.path)
     return Result(scores, recons, folder.path)
 
 
-def stored_data(config: RunConfig, folder: RunFolder) -> dict[str, Dataset] | None:
+def read_stored_data(config: RunConfig, folder: RunFolder) -> dict[str, Dataset] | None:
     """The three datasets just as this run wrote them; None where one is missing or another."""
     if not folder.resumed:
         return None
@@ -100,7 +100,7 @@ def stored_data(config: RunConfig, folder: RunFolder) -> dict[str, Dataset] | No
     return {role: load_dataset(folder.path / name) for role, name in files.items()}
 
 
-def simulated(config: RunConfig, folder: RunFolder) -> dict[str, Dataset]:
+def simulate_and_store(config: RunConfig, folder: RunFolder) -> dict[str, Dataset]:
     """Simulate the three datasets and store them, with what is true where they do not say it."""
     with folder.timed("simulation"):
         data, truth = simulate_with_truth(config)
@@ -132,7 +132,7 @@ def without_hot_pixels(data: dict[str, Dataset]) -> dict[str, Dataset]:
     }
 
 
-def reconstructed(
+def reconstruct(
     name: str, model: keras.Model, config: RunConfig, test: Dataset, folder: RunFolder
 ) -> dict[str, Reconstruction]:
     """Infer on the test scan, stitch by every method, and store the objects of ``stitch.method``."""
@@ -168,7 +168,7 @@ class Iterated:
         }
 
 
-def iterative(config: RunConfig, test: Dataset, folder: RunFolder) -> Iterated | None:
+def reconstruct_by_lsqml(config: RunConfig, test: Dataset, folder: RunFolder) -> Iterated | None:
     """pty-chi's LSQ-ML on the very same patterns, from the same probe and positions; None where it fails."""
     M, runs = test.object_size, {}
     objects, mask = np.zeros((test.n_images, M, M), np.complex64), np.zeros((test.n_images, M, M), bool)

@@ -39,7 +39,7 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import described_widths
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.interrupt import StopRequest, remove_traces
-from workflows.assess import drawn, scored, store_recon
+from workflows.assess import draw_comparison, score_models, store_recon
 from workflows.device import device_facts, prepare_tensorflow
 from workflows.infer_config import InferJob, describe_probe
 
@@ -118,15 +118,15 @@ def written(job: InferJob, models: dict[str, LoadedModel], folder: RunFolder) ->
     """Read, reconstruct, score and draw into ``folder``."""
     with folder.logged(), folder.timed("total"):
         folder.text(names.CONFIG, yaml.safe_dump(described(job), sort_keys=False))
-        data = opened(job, folder)
+        data = open_data(job, folder)
         recons, speeds = {}, {}
         for name, model in models.items():
-            recons[name], speeds[name] = reconstructed(name, model, data, job, folder)
+            recons[name], speeds[name] = reconstruct(name, model, data, job, folder)
         doubts = {} if job.general else doubt_probe(data.probe, job.networks[0].setup.probe)
         doubts |= doubt_patterns(data.amplitudes.statistics, data.probe)
         if job.general:
             doubts |= general_doubts(recons, data)
-        scores = assessed(job, data, recons, folder, doubts)
+        scores = assess(job, data, recons, folder, doubts)
     folder.manifest(facts(job, data, speeds) | {"flags": [*doubts]})
     return InferResult(recons, scores, speeds, job.path)
 
@@ -141,7 +141,7 @@ def described(job: InferJob) -> dict[str, Any]:
     return values | {"run": str(job.networks[0].run.resolve()), "data": str(job.data.path.resolve())}
 
 
-def opened(job: InferJob, folder: RunFolder) -> Dataset:
+def open_data(job: InferJob, folder: RunFolder) -> Dataset:
     """The dataset of a job, its patterns still in a file."""
     setup, found = job.networks[0].setup, job.data
     log.info("%s: %d patterns in %d groups", found.path, found.shape[0], len(found.values["groups"]))
@@ -164,7 +164,7 @@ def opened(job: InferJob, folder: RunFolder) -> Dataset:
     return data.tiled(job.group_size) if job.general else data.regrouped(job.group_size)
 
 
-def reconstructed(
+def reconstruct(
     name: str, model: LoadedModel, data: Dataset, job: InferJob, folder: RunFolder
 ) -> tuple[Reconstruction, float]:
     """Predict all regions into a temporary file, stitch and store; the objects, and patterns per second."""
@@ -208,7 +208,7 @@ def general_doubts(recons: dict[str, Reconstruction], data: Dataset) -> dict[str
     return {flag: FLAGS[flag].means for flag in flags}
 
 
-def assessed(
+def assess(
     job: InferJob,
     data: Dataset,
     recons: dict[str, Reconstruction],
@@ -232,8 +232,8 @@ def assessed(
         truth, region, recons = _part(truth, metrics.Region(*job.data.truth), recons)
     method: str = job.stitch.method
     by_method = {name: {method: recon} for name, recon in recons.items()}
-    scores = scored(truth, region, by_method, job.stitch.method, folder, doubts)
-    drawn(truth, region, data.probe, recons, {}, scores, folder)
+    scores = score_models(truth, region, by_method, job.stitch.method, folder, doubts)
+    draw_comparison(truth, region, data.probe, recons, {}, scores, folder)
     return scores
 
 

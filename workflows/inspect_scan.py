@@ -11,10 +11,10 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.config.schema import Text, key, settings
-from ptycho.evaluation.scan_figures import inspected
+from ptycho.evaluation.scan_figures import draw_inspection
 from ptycho.files.atomic import write_atomically
 from ptycho.preparation.prepare import Understood, understand
-from ptycho.readers.table import opened
+from ptycho.readers.table import open_raw
 from ptycho.run.record import check_no_file_of_a_run
 
 log = logging.getLogger(__name__)
@@ -34,9 +34,9 @@ def report(config: InspectConfig) -> list[str]:
     check_no_file_of_a_run("output", path)
     if path.exists() and path.samefile(config.data.path):
         raise ConfigError(f"output={path}: is what is read; choose another file")
-    raw = opened(config.data)
+    raw = open_raw(config.data)
     scan = understand(raw, config.data)
-    figure = drawn(scan, config.data)
+    figure = draw(scan, config.data)
     write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=110))
     return [*lines(scan, config.data), f"picture: {path}"]
 
@@ -51,7 +51,7 @@ def lines(scan: Understood, config: DataConfig) -> list[str]:
     return found
 
 
-def drawn(scan: Understood, config: DataConfig) -> Any:
+def draw(scan: Understood, config: DataConfig) -> Any:
     """The picture of a scan."""
     middle = len(scan.frames) // 2
     detector = scan.detector
@@ -61,7 +61,7 @@ def drawn(scan: Understood, config: DataConfig) -> Any:
     else:
         positions, length = scan.positions * np.array(scan.pixel.metres) * 1e6, "µm"
     strongest = None if scan.probe is None else scan.probe[np.argmax(np.abs(scan.probe).sum(axis=(1, 2)))]
-    return inspected(
+    return draw_inspection(
         detector.oriented(scan.mean),
         detector.oriented(detector.good),
         detector.centre,

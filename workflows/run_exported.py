@@ -62,12 +62,12 @@ def run_exported(config: RunExportedConfig) -> list[str]:
     exported = open_exported(str(config.model), config.threads)
     found = inspect(str(config.data), exported.description.probe)
     with tempfile.TemporaryDirectory() as scratch:
-        data = suited(found, exported.description, Path(scratch))
-        regions, seconds = predicted(exported, data)
+        data = fit_to_model(found, exported.description, Path(scratch))
+        regions, seconds = predict(exported, data)
         from ptycho.reconstruction.stitching import stitch  # SciPy's solvers: after the first region
 
         stitched = stitch(regions, data, config.stitch)
-    content, (picture, ranges) = io.BytesIO(), shown(stitched.objects[0], stitched.mask[0])
+    content, (picture, ranges) = io.BytesIO(), draw_amplitude_and_phase(stitched.objects[0], stitched.mask[0])
     np.savez(content, object=stitched.objects, mask=stitched.mask)
     write_atomically(Path(config.output_dir) / PICTURE, lambda file: file.write(grey_png(picture)))
     write_atomically(target, lambda file: file.write(content.getvalue()))
@@ -89,7 +89,7 @@ def _check_free(folder: Path, overwrite: bool) -> None:
         raise ConfigError(f"output_dir={folder}: holds {PICTURE} without {RECON}: another's; choose another")
 
 
-def suited(found: Measurement, d: Description, scratch: Path) -> Dataset:
+def fit_to_model(found: Measurement, d: Description, scratch: Path) -> Dataset:
     """The data in groups and regions of the exported network's sizes.
 
     Raises:
@@ -123,7 +123,7 @@ def suited(found: Measurement, d: Description, scratch: Path) -> Dataset:
     return replace(data, region_size=d.region_size, stated_tiling=data.tiling)
 
 
-def predicted(exported: Exported, data: Dataset) -> tuple[np.ndarray, float]:
+def predict(exported: Exported, data: Dataset) -> tuple[np.ndarray, float]:
     """The regions ``(G, R, R)`` of all groups, and how many seconds they took."""
     start, told = time.monotonic(), False
 
@@ -140,7 +140,7 @@ def predicted(exported: Exported, data: Dataset) -> tuple[np.ndarray, float]:
     return regions, time.monotonic() - start
 
 
-def shown(image: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, str]:
+def draw_amplitude_and_phase(image: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, str]:
     """Amplitude beside phase of the covered part, each from black to white, and their ranges as text.
 
     The mean phase, which is arbitrary, is taken off.

@@ -20,7 +20,7 @@ from ptycho.methods.network import infer as infer_by
 from ptycho.methods.prepared import Prepared, Surroundings, prepare
 from ptycho.methods.solver import half_object
 from ptycho.methods.table import DENOISED, LSQML, METHODS, NETWORK, REFINED, SOLVER, Means
-from ptycho.preparation.dataset import joined, training_and_validation
+from ptycho.preparation.dataset import join_scans, training_and_validation
 from ptycho.preparation.prepare import Understood
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
@@ -118,7 +118,7 @@ def network(
     if config.run is not None:
         log.info("the network of %s is trained on", config.run)
         start = read_network(run_folder(config.run), NETWORK).weights
-    parts = training_and_validation(joined(scans), config.val_fraction, config.seed)
+    parts = training_and_validation(join_scans(scans), config.val_fraction, config.seed)
     _, history, modes = trained(NETWORK, config, parts, parts[0].offsets[0], folder, stop, start)
     return load_model(folder.path, NETWORK), {NETWORK: history}, modes
 

@@ -67,7 +67,9 @@ def draw(
     pixel = each.scan.pixel.metres
     with folder.timed("drawing"):
         for name, made in recons.items():
-            image = scan_figures.reconstructed(picture_of(made, each), pixel, _title(name, result[name]))
+            image = scan_figures.draw_reconstruction(
+                picture_of(made, each), pixel, _title(name, result[name])
+            )
             folder.figure(names.figure(f"amp_phase_{name}"), image)
         if len(recons) > 1:
             pictures = {_title(name, result[name]): picture_of(made, each) for name, made in recons.items()}

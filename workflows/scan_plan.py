@@ -12,10 +12,10 @@ from ptycho.config.memory import Part, check_memory, training_parts
 from ptycho.config.scan_run_config import FAST
 from ptycho.config.sections import GeneratorConfig
 from ptycho.iterative.lsqml import available
-from ptycho.preparation.dataset import check_enough, chosen_probe, number_kept_out
+from ptycho.preparation.dataset import check_enough, choose_probe, number_kept_out
 from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Understood, understand
-from ptycho.readers.table import opened
+from ptycho.readers.table import open_raw
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.pretrained import run_folder
 from ptycho.scan.groups import grouped, smallest_region
@@ -23,14 +23,14 @@ from ptycho.scan.groups import grouped, smallest_region
 NETWORK, ITERATIVE = "pinn", "lsqml"
 
 
-def understood(config: NetworkConfig) -> tuple[ScanRunConfig, list[Understood]]:
+def understand_scans(config: NetworkConfig) -> tuple[ScanRunConfig, list[Understood]]:
     """The scans that a configuration names, their patterns still in the files."""
     if not isinstance(config, ScanRunConfig):
         raise ConfigError("resume: is a run of the grid-lines workflow; go on with its own script")
     scans = []
     for section in config.data.each():
         try:
-            scans.append(understand(opened(section), section))
+            scans.append(understand(open_raw(section), section))
         except ConfigError as error:
             if len(config.data.file) == 1 or section.path in str(error):
                 raise
@@ -41,7 +41,7 @@ def understood(config: NetworkConfig) -> tuple[ScanRunConfig, list[Understood]]:
 TUNED = 12  # patterns in a group where the pretrained network is trained on: more of them leave few steps
 
 
-def planned(config: NetworkConfig) -> ScanRunConfig:
+def plan(config: NetworkConfig) -> ScanRunConfig:
     """The configuration of the run: everything that can be told before it is checked.
 
     A network that is trained on keeps the build that it was trained with.
@@ -50,7 +50,7 @@ def planned(config: NetworkConfig) -> ScanRunConfig:
         ConfigError: a scan cannot be understood, the scans do not fit one network, the network of ``run``
             cannot be read or does not fit, or the machine has too little memory.
     """
-    own, scans = understood(config)
+    own, scans = understand_scans(config)
     fitted = min(
         _fitted(path, scan, own.free_fraction) for path, scan in zip(own.data.file, scans, strict=True)
     )
@@ -59,7 +59,7 @@ def planned(config: NetworkConfig) -> ScanRunConfig:
         own = _as_stored(own, stored)
         _fits(stored, own, scans[0].N, fitted)
     for scan in scans:
-        chosen_probe(scan, own)
+        choose_probe(scan, own)
     _same_size(own, scans)
     if NETWORK in own.models:
         _network_takes(own.model, scans[0].N)

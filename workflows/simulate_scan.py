@@ -24,7 +24,7 @@ from ptycho.scan.probe import fresnel_number, make_probe
 from ptycho.simulation.imperfections import given_probe
 from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, measured_like, recorded
 from ptycho.simulation.truth import truth_of
-from workflows.export_scan import DETECTOR_PIXEL_M, distance_m, plate_units, written
+from workflows.export_scan import DETECTOR_PIXEL_M, describe_file, distance_m, plate_units
 
 
 @settings(kw_only=True)
@@ -61,12 +61,12 @@ def simulate_scan(config: SimulateConfig) -> list[str]:
     check_no_file_of_a_run("output", output)
     made = measured_like(config, make_probe(config.probe, config.N))
     with closing(Progress("simulating", config.n_positions)) as progress:
-        scan = exported(config, made, progress)
+        scan = export(config, made, progress)
         FORMATS[kind](output, scan)
-    return written(output, scan)
+    return describe_file(output, scan)
 
 
-def exported(config: SimulateConfig, made: MeasuredLike, progress: Progress) -> ExportedScan:
+def export(config: SimulateConfig, made: MeasuredLike, progress: Progress) -> ExportedScan:
     """A simulated scan in units of its zone plate; with another probe, in those of the default one.
 
     It says what a beamline would know, and where that is not the truth, the truth beside it.

@@ -47,22 +47,22 @@ def raw_scan(
     Raises:
         ConfigError: one of them cannot be used; the message names it, what came, and what to do.
     """
-    patterns = checked_patterns(patterns, counts)
+    patterns = check_patterns(patterns, counts)
     J, N, _ = patterns.shape
     return RawScan(
         format="arrays",
         patterns=Frames(patterns),
         domain="counts" if counts else "intensity",
         zero_frequency="centre",
-        positions=checked_positions(positions, J),
+        positions=check_positions(positions, J),
         unit="px",
-        probe=None if probe is None else checked_probe(probe, N),
-        object=None if truth is None else checked_truth(truth),
-        good=None if good is None else checked_good(good, N),
+        probe=None if probe is None else check_probe(probe, N),
+        object=None if truth is None else check_truth(truth),
+        good=None if good is None else check_good(good, N),
     )
 
 
-def checked_patterns(patterns: np.ndarray, counts: bool) -> np.ndarray:
+def check_patterns(patterns: np.ndarray, counts: bool) -> np.ndarray:
     """``(J, N, N)`` finite numbers from nought up; whole ones where they are counts."""
     array = np.asarray(patterns)
     if array.ndim != 3 or array.shape[1] != array.shape[2]:
@@ -92,7 +92,7 @@ def checked_patterns(patterns: np.ndarray, counts: bool) -> np.ndarray:
     return array
 
 
-def checked_positions(positions: np.ndarray, J: int) -> np.ndarray:
+def check_positions(positions: np.ndarray, J: int) -> np.ndarray:
     """``(J, 2)`` float64."""
     array = np.asarray(positions)
     if array.shape != (J, 2):
@@ -105,7 +105,7 @@ def checked_positions(positions: np.ndarray, J: int) -> np.ndarray:
     return array.astype(np.float64)
 
 
-def checked_probe(probe: np.ndarray, N: int) -> np.ndarray:
+def check_probe(probe: np.ndarray, N: int) -> np.ndarray:
     """Modes ``(K, N, N)`` complex64."""
     array = np.asarray(probe)
     if array.ndim not in (2, 3) or array.shape[-2:] != (N, N) or not len(array):
@@ -121,7 +121,7 @@ def checked_probe(probe: np.ndarray, N: int) -> np.ndarray:
     return array.reshape(-1, N, N).astype(np.complex64)
 
 
-def checked_good(good: np.ndarray, N: int) -> np.ndarray:
+def check_good(good: np.ndarray, N: int) -> np.ndarray:
     """``(N, N)`` bool."""
     array = np.asarray(good)
     if array.shape != (N, N) or array.dtype != bool:
@@ -132,7 +132,7 @@ def checked_good(good: np.ndarray, N: int) -> np.ndarray:
     return array
 
 
-def checked_truth(truth: np.ndarray) -> np.ndarray:
+def check_truth(truth: np.ndarray) -> np.ndarray:
     """``(M, M')`` complex."""
     array = np.asarray(truth)
     if array.ndim != 2 or array.dtype.kind not in "cf" or not np.isfinite(array).all():
@@ -142,7 +142,7 @@ def checked_truth(truth: np.ndarray) -> np.ndarray:
     return array.astype(complex)
 
 
-def checked_pixel(pixel_m: float | tuple[float, float]) -> tuple[float, float]:
+def check_pixel(pixel_m: float | tuple[float, float]) -> tuple[float, float]:
     """(row, col) in metres."""
     pair = np.broadcast_to(np.asarray(pixel_m, float), (2,)) if np.ndim(pixel_m) < 2 else np.zeros(0)
     if len(pair) != 2 or not all(math.isfinite(value) and 0 < value < 1e-3 for value in pair):

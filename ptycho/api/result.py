@@ -76,7 +76,7 @@ class Result:
         """Amplitude and phase with a scale bar, and the probe; a Matplotlib figure, to show or to save."""
         from ptycho.methods.assessment import picture_of
 
-        return scan_figures.reconstructed(
+        return scan_figures.draw_reconstruction(
             picture_of(self.reconstruction, self.prepared), self.pixel_m, "\n".join(self._lines())
         )
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.api.arrays import checked_pixel, raw_scan
+from ptycho.api.arrays import check_pixel, raw_scan
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.mapping import from_mapping
 from ptycho.preparation.geometry import PixelSize
 from ptycho.preparation.prepare import Understood, understand
-from ptycho.readers.table import opened
+from ptycho.readers.table import open_raw
 from ptycho.scan.finding import Finding
 
 ARRAYS = "arrays"
@@ -72,7 +72,7 @@ class Scan:
         data = DataConfig(file=(ARRAYS,), N=raw.patterns.shape[1])
         found = understand(raw, data)
         if pixel_m is not None:
-            found = _with_pixel(found, PixelSize(checked_pixel(pixel_m)))
+            found = _with_pixel(found, PixelSize(check_pixel(pixel_m)))
         return cls(ARRAYS, data, found, raw.object)
 
     @property
@@ -147,7 +147,7 @@ def open_scan(file: str | Path, **data: Any) -> Scan:
     """
     config = from_mapping(plain({"data": {"file": [str(file)], **data}}))
     assert isinstance(config, ScanRunConfig)
-    found = understand(opened(config.data), config.data)
+    found = understand(open_raw(config.data), config.data)
     return Scan(Path(file).stem, config.data, found, found.raw.object)
 
 

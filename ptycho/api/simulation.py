@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.api.arrays import checked_probe
+from ptycho.api.arrays import check_probe
 from ptycho.api.scan import Scan, plain
 from ptycho.config import ZonePlateProbe, check
 from ptycho.config.mapping import to_dataclass
@@ -63,7 +63,7 @@ def simulate(
     allowed = f"at least {SMALLEST_UNDER_THE_PLATE} under the zone plate, or with a probe of that size"
     check(probe is not None or N >= SMALLEST_UNDER_THE_PLATE, "N", N, allowed)
     plate = ZonePlateProbe()
-    known = make_probe(plate, N) if probe is None else checked_probe(probe, N)[0]
+    known = make_probe(plate, N) if probe is None else check_probe(probe, N)[0]
     made = measured_like(settings, known)
     scan = Scan.from_arrays(
         np.concatenate(list(made.counts(settings.rng("photons")))),

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 
-def inspected(
+def draw_inspection(
     mean: np.ndarray,
     good: np.ndarray,
     centre: tuple[int, int],
@@ -103,14 +103,14 @@ class Picture:
         rows, cols = (np.flatnonzero(self.mask.any(axis=axis)) for axis in (1, 0))
         part = (slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1)) if len(rows) else np.s_[:, :]
         image, mask = self.object[part], self.mask[part]
-        phase = levelled_phase(image, self._bright[part])
+        phase = level_phase(image, self._bright[part])
         return np.where(mask, np.abs(image), np.nan), np.where(mask, phase, np.nan)
 
     @cached_property
     def limits(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """What is black and white of the amplitude, and the ends of the colours of the phase."""
         bright = self._bright
-        return _ends(np.abs(self.object[bright])), _ends(levelled_phase(self.object, bright)[bright])
+        return _ends(np.abs(self.object[bright])), _ends(level_phase(self.object, bright)[bright])
 
     @property
     def _bright(self) -> np.ndarray:
@@ -124,7 +124,7 @@ def _ends(values: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def reconstructed(picture: Picture, pixel_m: tuple[float, float] | None, title: str) -> Figure:
+def draw_reconstruction(picture: Picture, pixel_m: tuple[float, float] | None, title: str) -> Figure:
     """Amplitude and phase of the covered part of an object, with a scale bar, and the probe."""
     figure = Figure(figsize=(15, 5.2), layout="constrained")
     axes = figure.subplots(1, 3, width_ratios=(1, 1, 0.7))
@@ -165,7 +165,7 @@ def side_by_side(pictures: dict[str, Picture], pixel_m: tuple[float, float] | No
     return figure
 
 
-def levelled_phase(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def level_phase(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Phase in rad, ``(H, W)``, wrapped, without its mean slope and its mean value over the mask."""
     rows, cols = (np.arange(side) for side in image.shape)
     for _ in range(2):

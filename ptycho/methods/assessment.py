@@ -161,7 +161,7 @@ def compare_with_truth(made: Reconstruction, each: Prepared) -> dict[str, Any] |
     image, mask = region.crop(made.object), region.crop(made.covered)
     if not np.isfinite(image).all() or not image[mask].any():
         return None
-    flat = np.where(mask, np.abs(image) * np.exp(1j * scan_figures.levelled_phase(image, mask)), 0)
+    flat = np.where(mask, np.abs(image) * np.exp(1j * scan_figures.level_phase(image, mask)), 0)
     known, there = in_frame(truth, flat, mask)
     rim = round(energy_diameter(data.probe) / 2)
     part = _largest(binary_erosion(there, iterations=rim))

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from ptycho.methods.prepared import Prepared
-from ptycho.reconstruction.denoising import denoised, photon_noise
+from ptycho.reconstruction.denoising import denoise, photon_noise
 from ptycho.scan.reconstruction import Reconstruction
 
 DENOISED = "denoised"
@@ -16,5 +16,5 @@ def reconstruct(each: Prepared, made: Reconstruction) -> Reconstruction:
     """The object without noise, with the same beam."""
     began = time.perf_counter()
     data = each.fitted(made.beam or each.whole.beam)
-    objects = denoised(made.objects, made.mask, photon_noise(data))
+    objects = denoise(made.objects, made.mask, photon_noise(data))
     return replace(made, objects=objects, denoised=True, seconds=time.perf_counter() - began)

@@ -12,12 +12,12 @@ import numpy as np
 
 from ptycho.config import OwnProbe, ProbeConfig, ScanRunConfig
 from ptycho.evaluation.trust import ENOUGH, FEW, ORIENTATION
-from ptycho.preparation.dataset import kept_out, measured_dataset
+from ptycho.preparation.dataset import keep_out, make_dataset
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.progress import Progress
-from ptycho.readers.table import opened
+from ptycho.readers.table import open_raw
 from ptycho.reconstruction.orientation import advice, better, orientations
-from ptycho.reconstruction.probe_guess import guessed_probe
+from ptycho.reconstruction.probe_guess import guess_probe
 from ptycho.scan.beam import Beam, join_parts
 from ptycho.scan.coverage import covered
 from ptycho.scan.dataset import Dataset
@@ -78,7 +78,7 @@ class Surroundings:
 def prepare(name: str, scan: Understood, config: ScanRunConfig, where: Surroundings) -> Prepared:
     """The patterns read, a probe and an orientation settled, and some patterns kept out."""
     scan, whole, found, doubts = settle(scan, config, where)
-    kept, out = kept_out(whole, config.free_fraction, config.seed)
+    kept, out = keep_out(whole, config.free_fraction, config.seed)
     log.info("%d patterns are fitted, %d are kept out to judge the result by", len(kept), len(out))
     each = Prepared(name, scan, whole, kept, out, tuple(found))
     doubts = doubts + measurement_doubts(each.fitted(whole.beam), config.probe)
@@ -92,7 +92,7 @@ def settle(
     data, found = read(scan, config, where)
     with where.timed("probe_and_orientation"):
         if scan.probe is None and isinstance(config.probe, OwnProbe):
-            guess = guessed_probe(data)
+            guess = guess_probe(data)
             data = replace(data, beam=data.beam.with_probe(masked(guess.probe, config.probe)))
             found.append(guess.finding)
             log.info("%s", guess.finding)
@@ -106,7 +106,7 @@ def settle(
         return replace(scan, warnings=(*scan.warnings, told)), data, found, [ORIENTATION]
     log.info("data.orientation=auto: %s", told)
     turned = clear.orientation.on(config.data)
-    scan = understand(opened(turned), turned)
+    scan = understand(open_raw(turned), turned)
     data, again = read(scan, replace(config, data=turned), where)
     found = [*again, Finding("orientation", clear.orientation.keys(config.data), told)]
     return scan, data, found, []
@@ -116,7 +116,7 @@ def read(scan: Understood, config: ScanRunConfig, where: Surroundings) -> tuple[
     """All patterns of the scan, read once."""
     progress = Progress("reading", len(scan.frames), bar=where.bar)
     with where.timed("reading"), closing(progress):
-        data, found = measured_dataset(scan, config, where.scratch, progress.advance)
+        data, found = make_dataset(scan, config, where.scratch, progress.advance)
     for finding in found:
         log.info("%s", finding)
     return data, found

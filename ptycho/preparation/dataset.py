@@ -32,7 +32,7 @@ MARGIN = 6  # pixels around the scan, into which corrected positions may move
 WHOLE = 1e-3  # pixels; positions nearer than that to whole ones are whole
 
 
-def measured_dataset(
+def make_dataset(
     scan: Understood,
     config: ScanRunConfig,
     scratch: Path,
@@ -46,11 +46,11 @@ def measured_dataset(
     found: list[Finding] = []
     patterns = Patterns(scan.copied(scratch, advance))
     kept = _usable(scan, patterns, config, found)
-    modes, why = chosen_probe(scan, config)
+    modes, why = choose_probe(scan, config)
     some = patterns if len(kept) == len(patterns) else patterns.some(kept)
     modes = np.sqrt(some.statistics.mean_energy / np.sum(np.abs(modes) ** 2, dtype=float)) * modes
     found.append(Finding("probe used", f"{scan.N} × {scan.N}", why))
-    data = _grouped(scan, some, _on_the_object(scan.positions[kept]), modes.astype(np.complex64), config)
+    data = _group(scan, some, _on_the_object(scan.positions[kept]), modes.astype(np.complex64), config)
     why = f"regions of {data.region_size} px"
     if data.group_size < config.patterns_in_group:
         why += f"; group_size={config.patterns_in_group} is more than there are patterns"
@@ -66,7 +66,7 @@ def _on_the_object(positions: np.ndarray) -> np.ndarray:
     return positions.astype(np.float32)
 
 
-def _grouped(
+def _group(
     scan: Understood, patterns: Patterns, positions: np.ndarray, modes: np.ndarray, config: ScanRunConfig
 ) -> Dataset:
     """Patterns at ``positions (J, 2)`` under ``modes (K, N, N)`` of a probe, in groups."""
@@ -107,7 +107,7 @@ def _usable(scan: Understood, patterns: Patterns, config: ScanRunConfig, found: 
     """Indices of the patterns that saw the beam and are not far from all others."""
     dark = dark_frames(patterns, scan.detector.good_pixels, config.data.dark_frames)
     if dark.any():
-        found.append(_dropped(dark, patterns.statistics.energies, scan.frames))
+        found.append(_report_dropped(dark, patterns.statistics.energies, scan.frames))
     alone = np.zeros(len(dark), bool)
     alone[lonely(scan.positions)] = True
     if alone.any():
@@ -117,7 +117,7 @@ def _usable(scan: Understood, patterns: Patterns, config: ScanRunConfig, found: 
     return kept
 
 
-def _dropped(dark: np.ndarray, energies: np.ndarray, frames: np.ndarray) -> Finding:
+def _report_dropped(dark: np.ndarray, energies: np.ndarray, frames: np.ndarray) -> Finding:
     """What is said of frames that saw no beam, ``dark (J,)``; many of them are a warning."""
     first = ", ".join(map(str, frames[dark][:5])) + (", …" if dark.sum() > 5 else "")
     share = float(energies[dark].sum() / max(energies.sum(), np.finfo(float).tiny))
@@ -130,7 +130,7 @@ def _dropped(dark: np.ndarray, energies: np.ndarray, frames: np.ndarray) -> Find
     return finding
 
 
-def chosen_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, str]:
+def choose_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, str]:
     """The modes of the probe, ``(K, N, N)`` of any scale, the strongest first, and where they come from."""
     if isinstance(config.probe, RunProbe):
         return masked(probe_of_run(Path(str(config.run)), scan.N), config.probe), f"that of {config.run}"
@@ -175,7 +175,7 @@ def probe_of_run(run: Path, N: int) -> np.ndarray:
     return modes
 
 
-def kept_out(data: Dataset, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def keep_out(data: Dataset, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Indices of patterns to keep, and of those kept out, drawn at random and spread over the scan.
 
     The patterns are walked through row by row of the scanned area, back and forth, and one is drawn of every
@@ -200,7 +200,7 @@ def number_kept_out(count: int, fraction: float) -> int:
     return 0 if count * fraction < 1 else min(round(count * fraction), max(count - FEWEST, 0))
 
 
-def joined(scans: Sequence[Dataset]) -> Dataset:
+def join_scans(scans: Sequence[Dataset]) -> Dataset:
     """Several scans of one instrument as one dataset to train with, an object each, under the first's probe.
 
     A pixel that is bad in one of them is bad in all; of backgrounds the mean is taken. Groups are those of

@@ -99,7 +99,7 @@ def oriented(
     return frames[..., ::-1] if flip_cols else frames
 
 
-def turned(
+def turn_axes(
     centre: tuple[int, int], shape: tuple[int, ...], transpose: bool, flip_rows: bool, flip_cols: bool
 ) -> tuple[int, int]:
     """Where the pixel ``centre`` of a stored frame of some shape, (row, col), lies in the oriented one."""

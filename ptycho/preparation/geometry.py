@@ -157,7 +157,7 @@ def _step(positions: np.ndarray) -> float:
     return float(np.median(cKDTree(apart).query(apart, k=2)[0][:, 1])) if len(apart) > 1 else 0.0
 
 
-def placed(positions: np.ndarray, N: int) -> tuple[np.ndarray, int]:
+def place_on_object(positions: np.ndarray, N: int) -> tuple[np.ndarray, int]:
     """Top-left samples ``(J, 2)`` on the smallest square object that holds all patches, and its side.
 
     One pixel is left on every side, for positions between pixels.

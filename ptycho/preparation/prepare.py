@@ -20,7 +20,7 @@ from ptycho.preparation.detector import (
     Detector,
     checked_frames,
     oriented,
-    turned,
+    turn_axes,
 )
 from ptycho.preparation.geometry import (
     PixelSize,
@@ -28,7 +28,7 @@ from ptycho.preparation.geometry import (
     check_steps,
     lonely,
     object_pixel,
-    placed,
+    place_on_object,
     positions_in_pixels,
     resampled_probe,
     turned_positions,
@@ -129,7 +129,7 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     pixel = object_pixel(raw.energy_eV, raw.distance_m, pitch, N * config.bin)
     found.append(Finding("object pixel", pixel.text, _pixel_reason(raw, config, pixel, N * config.bin)))
     positions = _positions(raw, config, frames, pixel, N * config.bin, found, warnings)
-    corners, size = placed(positions, N)
+    corners, size = place_on_object(positions, N)
     probe = _probe(raw, config.transpose, pixel, N, found, warnings)
     return Understood(
         raw,
@@ -158,7 +158,7 @@ def _detector(
     """How the frames become patterns; ``centre`` and ``good (H, W)`` are those of the frames as stored."""
     turning = config.transpose, config.flip_rows, config.flip_cols
     return Detector(
-        turned(centre, good.shape, *turning),
+        turn_axes(centre, good.shape, *turning),
         N,
         config.bin,
         good,

@@ -71,7 +71,7 @@ def open_scan(path: str | Path, options: ReadOptions | None = None) -> RawScan:
     return scan
 
 
-def opened(config: DataConfig) -> RawScan:
+def open_raw(config: DataConfig) -> RawScan:
     """The scan that the section ``data`` names, its patterns still in the file."""
     options = ReadOptions(
         format=config.format,

@@ -31,7 +31,7 @@ def photon_noise(data: Dataset) -> np.ndarray:
         return (1 / (data.photon_scale * np.sqrt(2 * illumination(data)))).astype(np.float32)
 
 
-def denoised(objects: np.ndarray, mask: np.ndarray, noise: np.ndarray) -> np.ndarray:
+def denoise(objects: np.ndarray, mask: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Each pixel as the mean of those whose surroundings are alike, as far as noise lets one tell.
 
     The noise is ``noise``, times what the differences of neighbouring pixels show of it if that is less:
@@ -50,12 +50,12 @@ def denoised(objects: np.ndarray, mask: np.ndarray, noise: np.ndarray) -> np.nda
             box = slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1)
             least = float(level[lit].min())
             sigma = np.clip(np.where(lit, level, np.inf)[box], least, RANGE * least)
-            sigma = min(1.0, _seen(image[box] / sigma, lit[box])) * sigma
+            sigma = min(1.0, _estimate_noise(image[box] / sigma, lit[box])) * sigma
             image[box] = np.where(lit[box], _by_levels(image[box], sigma), image[box])
     return found
 
 
-def _seen(image: np.ndarray, lit: np.ndarray) -> float:
+def _estimate_noise(image: np.ndarray, lit: np.ndarray) -> float:
     """The noise of ``(H, W)`` by the median of diagonal differences, which are blind to smooth structure."""
     quads = [(slice(a, a - 1 or None), slice(b, b - 1 or None)) for a in (0, 1) for b in (0, 1)]
     all_lit = np.logical_and.reduce([lit[quad] for quad in quads])

@@ -39,7 +39,7 @@ import numpy as np
 from ptycho.config.data import DataConfig
 from ptycho.reconstruction.misfit import Misfit, misfit
 from ptycho.reconstruction.scan_likelihood import side_by_side
-from ptycho.reconstruction.short_fit import fit_shortly, middle, placed_anew
+from ptycho.reconstruction.short_fit import fit_shortly, middle, place_anew
 from ptycho.scan.dataset import Dataset
 
 ALIKE = 0.9999  # correlation of a probe and its image from which they count as equal
@@ -68,12 +68,12 @@ class Orientation(NamedTuple):
     def patterns(self, images: np.ndarray) -> np.ndarray:
         """Images ``(…, N, N)`` turned about the zero frequency, which stays at ``N//2`` for even N, too."""
         images = np.swapaxes(images, -1, -2) if self.transpose else images
-        images = reversed_about_zero(images, -2) if self.flip_rows else images
-        return reversed_about_zero(images, -1) if self.flip_cols else images
+        images = reverse_about_zero(images, -2) if self.flip_rows else images
+        return reverse_about_zero(images, -1) if self.flip_cols else images
 
     def of(self, data: Dataset) -> Dataset:
         """A scan of one object as it is read this way; the probe is the same."""
-        return placed_anew(
+        return place_anew(
             data,
             self.patterns(data.amplitudes[:]),
             self.position_sign * data.positions,
@@ -161,13 +161,13 @@ def classes(probe: np.ndarray) -> list[tuple[Orientation, ...]]:
     left.sort(key=lambda way: way.changes)
     found = []
     while left:
-        together = [_added(left[0], turn) for turn in same]
+        together = [_add(left[0], turn) for turn in same]
         found.append(tuple(way for way in left if way in together))
         left = [way for way in left if way not in together]
     return found
 
 
-def _added(way: Orientation, turn: Orientation) -> Orientation:
+def _add(way: Orientation, turn: Orientation) -> Orientation:
     """``way``, then a turn by 180° or a negation or both."""
     rows, cols = way.flip_rows != turn.flip_rows, way.flip_cols != turn.flip_cols
     return Orientation(way.transpose, rows, cols, way.position_sign * turn.position_sign)
@@ -184,16 +184,16 @@ def symmetries(probe: np.ndarray) -> tuple[float, float, float]:
     energy = np.sum(np.abs(wave) ** 2)
     real = np.abs(np.sum(wave**2))
     real_far_field = np.abs(np.fft.ifft2(far**2)).max() * wave.size
-    symmetric = np.abs(np.fft.ifft2(far * _turned(far).conj())).max() * wave.size
+    symmetric = np.abs(np.fft.ifft2(far * _turn(far).conj())).max() * wave.size
     return float(real / energy), float(real_far_field / energy), float(symmetric / energy)
 
 
-def _turned(far_field: np.ndarray) -> np.ndarray:
+def _turn(far_field: np.ndarray) -> np.ndarray:
     """``Ψ(−q)``, zero frequency at sample 0."""
     return np.roll(far_field[::-1, ::-1], (1, 1), (0, 1))
 
 
-def reversed_about_zero(images: np.ndarray, axis: int) -> np.ndarray:
+def reverse_about_zero(images: np.ndarray, axis: int) -> np.ndarray:
     """Images reversed along an axis of N samples so that sample ``N//2`` stays where it is.
 
     For even N, sample 0 (the frequency −N/2, which has no counterpart) stays, too.

@@ -78,7 +78,7 @@ class Guess:
         return Finding("probe", OPTICS[self.fit.optic].text(self.fit.number), why)
 
 
-def guessed_probe(data: Dataset, count: int = COUNT, steps: int = STEPS) -> Guess:
+def guess_probe(data: Dataset, count: int = COUNT, steps: int = STEPS) -> Guess:
     """The probe of a scan, from its patterns and positions; that of ``data`` only decides which are used.
 
     A coarse scan of every optic, then ``HALVINGS`` times the two numbers half-way to the neighbours of its
@@ -93,16 +93,18 @@ def guessed_probe(data: Dataset, count: int = COUNT, steps: int = STEPS) -> Gues
     modulus = pupil(data.amplitudes.statistics.mean_intensity, data.good)
     tried = [fit for name in OPTICS for fit in search(some, modulus, name, steps)]
     best = min(tried, key=lambda fit: fit.badness)
-    start = scaled(OPTICS[best.optic].probe(modulus, best.number), data)
+    start = scale_to_patterns(OPTICS[best.optic].probe(modulus, best.number), data)
     image, freed = fit_shortly(_lit(some, start), OBJECT_STEPS, FREE_STEPS)
-    return Guess(scaled(freed.probe[0], data), start, best, tuple(tried), misfit(image, freed).r_factor)
+    return Guess(
+        scale_to_patterns(freed.probe[0], data), start, best, tuple(tried), misfit(image, freed).r_factor
+    )
 
 
 def search(data: Dataset, modulus: np.ndarray, name: str, steps: int) -> list[Fit]:
     """The numbers of one optic: all of a coarse scan, then those around the best."""
 
     def tried(number: float) -> Fit:
-        return fitted(data, modulus, name, number, steps)
+        return fit_number(data, modulus, name, number, steps)
 
     optic = OPTICS[name]
     numbers = optic.numbers(modulus)
@@ -117,9 +119,9 @@ def search(data: Dataset, modulus: np.ndarray, name: str, steps: int) -> list[Fi
     return fits
 
 
-def fitted(data: Dataset, modulus: np.ndarray, name: str, number: float, steps: int) -> Fit:
+def fit_number(data: Dataset, modulus: np.ndarray, name: str, number: float, steps: int) -> Fit:
     """How well a probe explains patterns, and others that lie between them."""
-    lit = _lit(data, scaled(OPTICS[name].probe(modulus, number), data))
+    lit = _lit(data, scale_to_patterns(OPTICS[name].probe(modulus, number), data))
     every = np.arange(len(data.positions))
     out = every[EVERY // 2 :: EVERY]
     used, free = lit.subset(np.setdiff1d(every, out), 1), lit.subset(out, 1)
@@ -131,7 +133,7 @@ def _lit(data: Dataset, probe: np.ndarray) -> Dataset:
     return replace(data, beam=data.beam.with_probe(probe))
 
 
-def scaled(probe: np.ndarray, data: Dataset) -> np.ndarray:
+def scale_to_patterns(probe: np.ndarray, data: Dataset) -> np.ndarray:
     """A probe, so that an object of transmission one lets it expect the patterns' mean energy."""
     light = data.amplitudes.statistics.mean_energy / np.sum(np.abs(probe) ** 2, dtype=float)
     return (np.sqrt(light) / data.photon_scale * probe).astype(np.complex64)

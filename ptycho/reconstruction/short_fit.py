@@ -57,7 +57,7 @@ def middle(data: Dataset, count: int) -> Dataset:
     mine = mine[np.argsort(distance, kind="stable")]
     apart = _apart(data.positions[mine], SPACING * energy_diameter(data.probe), count)
     chosen = mine[np.concatenate([apart, np.setdiff1d(np.arange(len(mine)), apart)])[:count]]
-    return placed_anew(data, data.amplitudes[chosen], data.positions[chosen], data.good)
+    return place_anew(data, data.amplitudes[chosen], data.positions[chosen], data.good)
 
 
 def _apart(positions: np.ndarray, spacing: float, count: int) -> np.ndarray:
@@ -72,7 +72,7 @@ def _apart(positions: np.ndarray, spacing: float, count: int) -> np.ndarray:
     return np.array(kept)
 
 
-def placed_anew(
+def place_anew(
     data: Dataset, amplitudes: np.ndarray, positions: np.ndarray, good: np.ndarray | None
 ) -> Dataset:
     """A dataset of one object with other patterns ``(K, N, N)`` at positions ``(K, 2)`` of any origin."""

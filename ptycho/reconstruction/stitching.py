@@ -87,7 +87,7 @@ class Stitching:
     correct: Callable[[np.ndarray, Dataset, int], np.ndarray] | None = None
 
 
-def _refined(objects: np.ndarray, data: Dataset, passes: int) -> np.ndarray:
+def _refine(objects: np.ndarray, data: Dataset, passes: int) -> np.ndarray:
     from ptycho.reconstruction.refinement import refine  # which alone needs TensorFlow
 
     return refine(objects, data, passes)
@@ -96,7 +96,7 @@ def _refined(objects: np.ndarray, data: Dataset, passes: int) -> np.ndarray:
 STITCHINGS = {
     "probe": Stitching(Layout.illumination),
     "grid": Stitching(Layout.central_square),
-    "refined": Stitching(Layout.illumination, correct=_refined),
+    "refined": Stitching(Layout.illumination, correct=_refine),
 }
 
 
@@ -135,12 +135,12 @@ def stitch_each(
         for weights in dict.fromkeys(stitching.weights for stitching in every)
     }
     return {
-        method: _corrected(means[stitching.weights], stitching, data, passes)
+        method: _correct(means[stitching.weights], stitching, data, passes)
         for method, stitching in zip(methods, every, strict=True)
     }
 
 
-def _corrected(mean: Reconstruction, stitching: Stitching, data: Dataset, passes: int) -> Reconstruction:
+def _correct(mean: Reconstruction, stitching: Stitching, data: Dataset, passes: int) -> Reconstruction:
     """The covered part, corrected; images that are not finite stay as they are."""
     if stitching.correct is None:
         return mean
@@ -209,11 +209,11 @@ def synchronise_phases(regions: Regions, layout: Layout) -> np.ndarray:
         return factors
     for i in np.unique(layout.image):
         mine = np.flatnonzero(layout.image == i)
-        factors[mine] = _synchronised(regions, mine, layout)
+        factors[mine] = _synchronise(regions, mine, layout)
     return factors
 
 
-def _synchronised(regions: Regions, mine: np.ndarray, layout: Layout) -> np.ndarray:
+def _synchronise(regions: Regions, mine: np.ndarray, layout: Layout) -> np.ndarray:
     """:func:`synchronise_phases` for the groups ``mine`` of one image."""
     pairs = _neighbours(layout.origins[mine])
     products = _products(regions, mine, layout, pairs)

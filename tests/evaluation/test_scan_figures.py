@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from ptycho.evaluation.scan_figures import Picture, levelled_phase, quality, reconstructed, side_by_side
+from ptycho.evaluation.scan_figures import Picture, draw_reconstruction, level_phase, quality, side_by_side
 
 ROWS, COLS = np.mgrid[:41, :52]
 RADIUS = np.hypot(ROWS - 20, COLS - 26)
@@ -28,7 +28,7 @@ def test_noise_around_the_object_sets_no_scale():
     (dark, bright), (low, high) = loud.limits
     assert 0.69 < dark < 0.72 and 0.88 < bright < 0.91
     assert -0.4 < low < -0.2 and 0.2 < high < 0.4
-    for figure in (reconstructed(loud, None, "a"), side_by_side({"a": calm, "b": loud}, None)):
+    for figure in (draw_reconstruction(loud, None, "a"), side_by_side({"a": calm, "b": loud}, None)):
         shown = [
             ax.images[0].get_clim() for ax in figure.axes if ax.images and ax.get_label() != "<colorbar>"
         ]
@@ -49,12 +49,12 @@ def test_an_object_that_is_nothing_is_drawn(value):
     dead = Picture(np.full(MASK.shape, value, complex), MASK, LIT, PROBE)
     for picture in (empty, dead):
         FigureCanvasAgg(side_by_side({"a": picture, "b": noisy(0.0)}, (1e-9, 1e-9))).draw()
-        FigureCanvasAgg(reconstructed(picture, None, "a")).draw()
+        FigureCanvasAgg(draw_reconstruction(picture, None, "a")).draw()
 
 
 def test_a_plane_and_a_value_are_taken_off_the_phase():
     plane = np.exp(1j * (0.11 * ROWS - 0.07 * COLS + 2))
-    flat = levelled_phase(np.where(LIT, plane, 50j * plane**2), LIT)
+    flat = level_phase(np.where(LIT, plane, 50j * plane**2), LIT)
     np.testing.assert_allclose(flat[LIT], 0, atol=1e-12)
 
 

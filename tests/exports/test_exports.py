@@ -19,7 +19,7 @@ from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.from_dataset import frames_of, from_dataset, intensities, product_of
 from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
 from ptycho.files.atomic import WriteError
-from ptycho.preparation.dataset import measured_dataset
+from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import understand
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
@@ -360,7 +360,7 @@ def simulated(tmp_path_factory):
         file["entry_1/instrument_1/detector_1/data"][17] = 0
     config = ScanRunConfig(data=DataConfig(file=str(path), N=32), group_size=2)
     scan = understand(open_scan(path), config.data)
-    data, _ = measured_dataset(scan, config, folder)
+    data, _ = make_dataset(scan, config, folder)
     return SimpleNamespace(path=path, config=config, scan=scan, data=data)
 
 

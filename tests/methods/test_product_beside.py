@@ -10,7 +10,7 @@ from ptycho.config.data import DataConfig
 from ptycho.exports import product
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.from_dataset import product_of
-from ptycho.preparation.dataset import measured_dataset
+from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import understand
 from ptycho.readers.raw_scan import RawScan, ReadOptions
 from ptycho.readers.table import open_scan
@@ -142,7 +142,7 @@ def run_product(path, unit, **stated):
     )
     config = DataConfig(file="scan", N=16, hot_pixels=False, **stated)
     scan = understand(raw, config)
-    data, _ = measured_dataset(scan, ScanRunConfig(data=config), path.parent)
+    data, _ = make_dataset(scan, ScanRunConfig(data=config), path.parent)
     object_ = np.ones((data.object_size, data.object_size), np.complex64)
     product.write(path, product_of(scan, data, object_, scan.pixel.metres))
     beside = save_npz(path.with_name("patterns.npz"), patterns=frames, indexes=np.arange(COUNT))

@@ -11,10 +11,10 @@ from helpers.cli import ROOT
 from ptycho.config import ConfigError, OwnProbe, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.methods.prepared import measurement_doubts
-from ptycho.preparation.dataset import joined, kept_out, number_kept_out, training_and_validation
+from ptycho.preparation.dataset import join_scans, keep_out, number_kept_out, training_and_validation
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
-from workflows.scan_plan import planned
+from workflows.scan_plan import plan
 from workflows.simulate_scan import SimulateConfig, simulate_scan
 
 SCRIPT = ROOT / "scripts" / "scan_workflow.py"
@@ -58,14 +58,14 @@ def dataset(count, group_size=3, tiles=True):
 def test_group_size_is_a_wish(scan_of, tmp_path, count, tiles):
     """The run that is asked for by default wants tiles of 64."""
     data = dataset(count, 64, tiles)
-    kept, _ = kept_out(data, 0.05, seed=0)
+    kept, _ = keep_out(data, 0.05, seed=0)
     assert data.group_size == count and data.subset(kept, 64).group_size == len(kept)
 
 
 @pytest.mark.parametrize("count", [3, 20, 60])
 def test_the_default_run_is_planned_for_few_patterns(scan_of, count):
     asked = ScanRunConfig(data=DataConfig(file=str(scan_of(count))), run="pretrained")
-    assert planned(asked).patterns_in_group == 64
+    assert plan(asked).patterns_in_group == 64
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_the_default_run_is_planned_for_few_patterns(scan_of, count):
 )
 def test_three_patterns_are_always_fitted(count, fraction, out):
     assert number_kept_out(count, fraction) == out
-    kept, left = kept_out(dataset(count), fraction, seed=0)
+    kept, left = keep_out(dataset(count), fraction, seed=0)
     assert len(left) == out and sorted([*kept, *left]) == list(range(count))
 
 
@@ -90,7 +90,7 @@ def test_a_network_bound_to_larger_groups_is_refused(scan_of, finished, monkeypa
     """As the weights of ``unet`` are; those of ``unrolled`` go with groups of any size."""
 
     def plan(count):
-        return planned(ScanRunConfig(data=DataConfig(file=str(scan_of(count))), run=str(finished)))
+        return plan(ScanRunConfig(data=DataConfig(file=str(scan_of(count))), run=str(finished)))
 
     found = plan(3)
     assert found.patterns_in_group == 37
@@ -108,7 +108,7 @@ def test_one_group_both_trains_and_validates():
 
 
 def test_joined_scans_have_groups_of_one_size():
-    both = joined([dataset(5, 64), dataset(9, 64)])
+    both = join_scans([dataset(5, 64), dataset(9, 64)])
     assert both.group_size == 5 and set(both.groups.ravel()) == set(range(14))
     assert all(len(set(both.image[group])) == 1 for group in both.groups)
 

@@ -34,7 +34,7 @@ from ptycho.run.loaded import load_model
 from ptycho.run.network import read_network
 from ptycho.scan.windows import placed_windows
 from ptycho.xla_report.saved_model import inspect_saved_model
-from workflows.export_model import ExportModelConfig, described
+from workflows.export_model import ExportModelConfig, describe_network
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPORT, RUN = ROOT / "scripts/export_model.py", ROOT / "scripts/run_exported.py"
@@ -125,7 +125,7 @@ def stored(trained_run):
 
 def description_of(stored, name, **changes):
     config = ExportModelConfig(run=str(stored.run), format=name, **({"batch_size": B} | changes))
-    return described(config, stored, FORMATS[name])
+    return describe_network(config, stored, FORMATS[name])
 
 
 def example(stored, d, count=B):

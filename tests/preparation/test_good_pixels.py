@@ -10,10 +10,10 @@ from helpers.scans import Frames
 
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
-from ptycho.preparation.dataset import measured_dataset
+from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import understand
 from ptycho.readers.raw_scan import RawScan
-from ptycho.readers.table import opened
+from ptycho.readers.table import open_raw
 
 H, W, J = 41, 48, 40
 CENTRE = (H // 2, W // 2)
@@ -93,9 +93,9 @@ def test_a_public_benchmark_keeps_its_light_and_its_frames(name, tmp_path, caplo
     """A fifth to four fifths of the light lie in the zero frequency; up to a sixth of the frames are dark."""
     path = ROOT.parent / f"shared/data/ptychoep/ep_{name}_s0_pub.npz"
     data = DataConfig(file=str(path), domain="amplitude")
-    scan = understand(opened(data), data)
+    scan = understand(open_raw(data), data)
     assert scan.detector.good.all() and not scan.warnings
-    dataset, found = measured_dataset(scan, ScanRunConfig(data=data), tmp_path)
+    dataset, found = make_dataset(scan, ScanRunConfig(data=data), tmp_path)
     assert len(dataset.amplitudes) == scan.raw.patterns.shape[0] and not caplog.messages
     assert not any(finding.what == "frames dropped" for finding in found)
 
@@ -145,7 +145,7 @@ def test_read_noise_is_noise(dtype, tmp_path):
     assert scan.detector.good.all() and not scan.counts and not scan.warnings
     assert float(said(scan, "read noise").split("≈ ")[1].split()[0]) == pytest.approx(2, rel=0.25)
     assert "Gaussian" in said(scan, "photon gain")
-    data, _ = measured_dataset(scan, ScanRunConfig(data=config()), tmp_path)
+    data, _ = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
     assert data.good is None and not data.counts and np.asarray(data.amplitudes).min() == 0
     assert understand(raw(frames.astype(dtype)), config(gain=1.0)).counts
     assert len(bad(frames.astype(dtype), negative="bad")) > 0.5 * H * W
@@ -208,7 +208,7 @@ def test_keys_out_of_range(changes, message):
 
 def kept(frames, tmp_path, **changes):
     data = config(**changes)
-    return measured_dataset(understand(raw(frames), data), ScanRunConfig(data=data), tmp_path)
+    return make_dataset(understand(raw(frames), data), ScanRunConfig(data=data), tmp_path)
 
 
 def test_a_frame_behind_an_opaque_part_of_the_sample_stays(tmp_path, caplog):

@@ -9,7 +9,7 @@ from scipy.ndimage import gaussian_filter
 
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
-from ptycho.preparation.dataset import measured_dataset
+from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.photon_gain import noise_ratios, photon_gain, quantum
 from ptycho.preparation.prepare import understand
 from ptycho.readers.raw_scan import RawScan
@@ -168,7 +168,7 @@ def test_a_gain_that_is_clear_makes_counts_of_intensities(domain, tmp_path):
     assert scan.counts and scan.detector.gain == pytest.approx(0.37, rel=1e-6)
     assert gain_of(scan).value == "0.37" and "data.gain=… says otherwise" in gain_of(scan).why
     np.testing.assert_allclose(scan.patterns(slice(0, 3)) ** 2, n[:3], rtol=1e-5)
-    data, _ = measured_dataset(scan, ScanRunConfig(data=DataConfig(file="scan", N=N)), tmp_path)
+    data, _ = make_dataset(scan, ScanRunConfig(data=DataConfig(file="scan", N=N)), tmp_path)
     assert data.counts
 
 
@@ -179,7 +179,7 @@ def test_a_gain_that_is_not_clear_is_asked_for(changes, tmp_path):
     assert not scan.counts and scan.detector.gain == 1
     assert gain_of(scan).value == "unknown"
     assert "patterns are not taken as counts, data.gain=… would state it" in gain_of(scan).why
-    data, _ = measured_dataset(scan, ScanRunConfig(data=DataConfig(file="scan", N=N)), tmp_path)
+    data, _ = make_dataset(scan, ScanRunConfig(data=DataConfig(file="scan", N=N)), tmp_path)
     assert not data.counts
 
 

@@ -10,9 +10,9 @@ from helpers.scans import Frames
 from ptycho.config import ConfigError, OwnProbe, RunProbe, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import (
-    joined,
-    kept_out,
-    measured_dataset,
+    join_scans,
+    keep_out,
+    make_dataset,
     probe_of_run,
     training_and_validation,
 )
@@ -250,7 +250,7 @@ def dataset(tmp_path):
     frames = beam((22, 26))
     frames[7] = 0
     scan = understand(raw(frames), config())
-    return measured_dataset(scan, ScanRunConfig(data=config(), group_size=3), tmp_path)
+    return make_dataset(scan, ScanRunConfig(data=config(), group_size=3), tmp_path)
 
 
 def test_the_dataset_of_a_scan(dataset):
@@ -329,10 +329,10 @@ def test_positions_taken_twice_make_no_others_lonely():
 
 def test_patterns_kept_out_are_spread_and_drawn_by_the_seed(dataset):
     data, _ = dataset
-    kept, out = kept_out(data, 0.1, seed=1)
+    kept, out = keep_out(data, 0.1, seed=1)
     assert len(out) == 6 and set(kept) | set(out) == set(range(J - 1)) and not set(kept) & set(out)
-    np.testing.assert_array_equal(out, kept_out(data, 0.1, seed=1)[1])
-    assert not np.array_equal(out, kept_out(data, 0.1, seed=2)[1])
+    np.testing.assert_array_equal(out, keep_out(data, 0.1, seed=1)[1])
+    assert not np.array_equal(out, keep_out(data, 0.1, seed=2)[1])
     spread = np.ptp(data.positions[out], axis=0) / np.ptp(data.positions, axis=0)
     assert spread.min() > 0.4
     used = data.subset(kept, 3)
@@ -358,7 +358,7 @@ def test_validation_is_drawn_by_the_seed_and_apart_from_what_is_kept_out(dataset
     assert drawn(3) == drawn(3)
     assert len({tuple(drawn(seed)) for seed in range(8)}) == 8
     for seed in range(8):
-        out = kept_out(data, 0.1, seed)[1]
+        out = keep_out(data, 0.1, seed)[1]
         same_stream = np.random.default_rng([seed, 1]).choice(data.n_groups, len(out), replace=False)
         assert len(drawn(seed)) == len(out)
         assert set(drawn(seed)) not in (set(out.tolist()), set(same_stream.tolist()))
@@ -373,23 +373,23 @@ def test_joined_scans_keep_modes_flux_and_background(dataset_of):
     rich = {"probe": modes, "flux": flux, "background": dark}
     first = dataset_of(positions, groups, **rich)
     second = dataset_of(positions[:2], groups[:2])
-    both = joined([first, second])
+    both = join_scans([first, second])
     np.testing.assert_allclose(both.beam.flux, [*flux, 1, 1])
     np.testing.assert_allclose(both.beam.background, dark * 3 / 5, rtol=1e-6)
     np.testing.assert_allclose(both.probe / both.probe[0, 0, 0], modes / modes[0, 0, 0], rtol=1e-4, atol=1e-5)
     energy = np.square(np.asarray(both.amplitudes)).sum(axis=(1, 2)).mean()
     assert np.sum(np.abs(both.probe) ** 2) == pytest.approx(energy, rel=1e-5)
     assert both.normalised(both.groups).shape == (5, 1, 16, 16)
-    plain = joined([second, second])
+    plain = join_scans([second, second])
     assert plain.beam.steady and plain.beam.background is None and len(plain.probe) == 1
 
 
 def test_a_scan_without_a_probe_begins_with_the_pupil_in_focus(tmp_path):
     scan = understand(raw(probe=None), config())
-    data, found = measured_dataset(scan, ScanRunConfig(data=config()), tmp_path)
+    data, found = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
     assert any("to be guessed" in finding.why for finding in found)
     assert np.abs(data.probe[0, 16, 16]) == np.abs(data.probe).max()
-    given, _ = measured_dataset(scan, ScanRunConfig(data=config(), probe=ZonePlateProbe()), tmp_path)
+    given, _ = make_dataset(scan, ScanRunConfig(data=config(), probe=ZonePlateProbe()), tmp_path)
     assert given.probe.shape == (1, 32, 32)
 
 
@@ -421,7 +421,7 @@ def test_the_probe_of_an_earlier_run(tmp_path):
     modes = reference.random_complex(rng, (2, 32, 32)).astype(np.complex64)
     run = stored_probe(stored_probe(tmp_path / "run", modes[::-1]), modes, "refined")
     settings = ScanRunConfig(data=config(), run=str(run), probe=RunProbe())
-    data, _ = measured_dataset(understand(raw(), config()), settings, tmp_path)
+    data, _ = make_dataset(understand(raw(), config()), settings, tmp_path)
     scale = data.probe[0, 0, 0] / modes[0, 0, 0]
     np.testing.assert_allclose(data.probe, scale * modes, rtol=1e-4)
     assert np.sum(np.abs(data.probe) ** 2) == pytest.approx(data.amplitudes.statistics.mean_energy, rel=1e-4)
@@ -441,7 +441,7 @@ def test_the_probe_of_an_earlier_run_that_does_not_fit(tmp_path):
 
 def test_nothing_is_lit_outside_the_mask(tmp_path):
     settings = ScanRunConfig(data=config(), probe=OwnProbe(mask_diameter_px=10))
-    data, _ = measured_dataset(understand(raw(), config()), settings, tmp_path)
+    data, _ = make_dataset(understand(raw(), config()), settings, tmp_path)
     axis = np.arange(32) - 16
     outside = np.hypot(axis[:, None], axis) > 5
     assert not data.probe[0, outside].any() and data.probe[0, ~outside].all()

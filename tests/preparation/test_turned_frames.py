@@ -131,7 +131,7 @@ def test_columns_are_exchanged_before_they_become_pixels():
 @pytest.mark.parametrize("how", ["array", "table"])
 def test_columns_that_the_reader_has_exchanged_stay(tmp_path, how):
     """``data.position_axes=xy`` of a named array or of a table without names: once, not twice."""
-    from ptycho.readers.table import opened
+    from ptycho.readers.table import open_raw
 
     xy = np.stack(np.meshgrid(np.arange(4) * 3.0, np.arange(3) * 2.0), axis=-1).reshape(-1, 2)  # x is fast
     patterns = np.random.default_rng(0).poisson(40, (12, 16, 16)).astype(np.uint16)
@@ -141,6 +141,6 @@ def test_columns_that_the_reader_has_exchanged_stay(tmp_path, how):
     table = {"positions_file": str(tmp_path / "xy.csv")}
     where = {"keys": KeyMap(**named)} if how == "array" else {"keys": KeyMap(patterns="data"), **table}
     settings = DataConfig(file=str(tmp_path / "scan.npz"), unit="px", position_axes="xy", N=16, **where)
-    positions = understand(opened(settings), settings).positions
+    positions = understand(open_raw(settings), settings).positions
     np.testing.assert_allclose(positions[1] - positions[0], [0, 3])
     np.testing.assert_allclose(positions[4] - positions[0], [2, 0])

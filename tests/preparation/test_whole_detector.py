@@ -6,7 +6,7 @@ from helpers.scans import Frames
 
 from ptycho.config import ConfigError, ScanRunConfig, UNetModel, UnrolledModel
 from ptycho.config.data import DataConfig
-from ptycho.preparation.dataset import measured_dataset
+from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.geometry import object_pixel, resampled_probe
 from ptycho.preparation.prepare import understand
 from ptycho.preparation.window import whole_detector
@@ -102,7 +102,7 @@ def test_every_pixel_that_was_measured_is_in_the_pattern(tmp_path, shape, centre
     assert not amplitudes[:, ~scan.detector.good_pixels].any()
     middle = (shape[0] // 2, shape[1] // 2) if centre is None else centre
     np.testing.assert_allclose(amplitudes[:, scan.N // 2, scan.N // 2] ** 2, counts[:, *middle], rtol=1e-6)
-    data, _ = measured_dataset(scan, ScanRunConfig(data=config()), tmp_path)
+    data, _ = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
     assert (data.normalised(np.arange(J))[:, ~data.good] == -1).all()
 
 
@@ -154,8 +154,8 @@ def test_a_probe_of_a_detector_that_is_not_square():
 @pytest.mark.parametrize(("N", "fitting"), [(100, "data.N=96 or data.N=104"), (18, "data.N=16 or data.N=20")])
 def test_a_network_that_cannot_take_such_patterns_names_sides_that_it_can(monkeypatch, N, fitting):
     source = raw((N, N), (N // 2, N // 2))
-    monkeypatch.setattr(scan_plan, "opened", lambda section: source)
+    monkeypatch.setattr(scan_plan, "open_raw", lambda section: source)
     with pytest.raises(ConfigError, match=rf"model=unet: cannot take patterns of {N} × {N}.*{fitting}"):
-        scan_plan.planned(ScanRunConfig(data=config(), model=UNetModel()))
-    scan_plan.planned(ScanRunConfig(data=config(), model=UnrolledModel(), nepochs=1))
-    scan_plan.planned(ScanRunConfig(data=config()))
+        scan_plan.plan(ScanRunConfig(data=config(), model=UNetModel()))
+    scan_plan.plan(ScanRunConfig(data=config(), model=UnrolledModel(), nepochs=1))
+    scan_plan.plan(ScanRunConfig(data=config()))

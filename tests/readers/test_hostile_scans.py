@@ -12,9 +12,9 @@ from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.mapping import to_dataclass
 from ptycho.preparation.prepare import understand
-from ptycho.readers.table import opened
+from ptycho.readers.table import open_raw
 from workflows.inspect_scan import InspectConfig, lines, report
-from workflows.scan_plan import planned
+from workflows.scan_plan import plan
 
 SCRIPT, INSPECT = ROOT / "scripts" / "scan_workflow.py", ROOT / "scripts" / "inspect_scan.py"
 REFUSED = [case for case in SCAN_CASES if not case.doubtful]
@@ -47,17 +47,17 @@ def test_there_are_enough_cases_and_not_too_many_of_a_kind():
 @pytest.mark.parametrize("form", FORMATS)
 def test_the_good_files_are_accepted(world, form):
     data = config(world.made(form))
-    scan = understand(opened(data), data)
+    scan = understand(open_raw(data), data)
     assert scan.raw.patterns.shape == (30, 32, 32) and scan.N == 32 and not told(scan, data)
     scan.raw.patterns.close()
-    planned(ScanRunConfig(data=data))
+    plan(ScanRunConfig(data=data))
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
 def test_refused(world, case, caplog):
     data = config(case.make(world))
     before = files(world.folder.parent)
-    asked = [lambda: planned(ScanRunConfig(data=data, group_size=4))]
+    asked = [lambda: plan(ScanRunConfig(data=data, group_size=4))]
     if not case.message.startswith(r"data\.file"):  # which an inspection shows as it is
         asked.append(lambda: report(InspectConfig(data, str(world.folder / "picture.png"))))
     for ask in asked:
@@ -71,12 +71,12 @@ def test_refused(world, case, caplog):
 @pytest.mark.parametrize("case", DOUBTFUL, ids=lambda case: case.name)
 def test_doubtful(world, case):
     data = config(case.make(world))
-    scan = understand(opened(data), data)
+    scan = understand(open_raw(data), data)
     warnings = told(scan, data)
     scan.raw.patterns.close()
     assert len([line for line in warnings if re.search(case.message, line)]) == 1, warnings
     assert len(warnings) <= 2 and all(line.isprintable() for line in warnings)
-    planned(ScanRunConfig(data=data))
+    plan(ScanRunConfig(data=data))
 
 
 @pytest.mark.parametrize("case", COMMANDS, ids=lambda case: case.name)
@@ -94,8 +94,8 @@ def test_refused_as_a_command(world, case):
 def test_what_the_user_states_stands_above_the_file(world, form):
     changes, said = OVERRIDDEN[form]
     with pytest.raises(ConfigError):
-        planned(ScanRunConfig(data=config([text for text in world.made(form, changes) if text not in said])))
+        plan(ScanRunConfig(data=config([text for text in world.made(form, changes) if text not in said])))
     data = config(world.made(form, changes, *said))
-    scan = understand(opened(data), data)
+    scan = understand(open_raw(data), data)
     assert (scan.raw.energy_eV, scan.raw.distance_m) == (data.energy_eV, data.distance_m)
     scan.raw.patterns.close()

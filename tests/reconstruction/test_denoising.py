@@ -9,7 +9,7 @@ from helpers import reference
 from ptycho.methods.assessment import judge, trust_row
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.table import DENOISED, METHODS
-from ptycho.reconstruction.denoising import denoised, photon_noise
+from ptycho.reconstruction.denoising import denoise, photon_noise
 from ptycho.scan.coverage import covered
 from ptycho.scan.reconstruction import Reconstruction
 
@@ -60,7 +60,7 @@ def two_halves(sigma, seed=0, side=48):
 def test_noise_is_taken_off_and_edges_are_not():
     target, noise, sigma = two_halves(0.01)
     mask = np.ones((1, 48, 48), bool)
-    found = denoised((target + noise)[None].astype(np.complex64), mask, sigma)[0]
+    found = denoise((target + noise)[None].astype(np.complex64), mask, sigma)[0]
     assert np.std(found - target) < 0.35 * np.std(noise)
     edge = slice(22, 26)
     assert np.std((found - target)[:, edge]) < 0.7 * np.std(noise[:, edge])
@@ -71,11 +71,11 @@ def test_no_more_noise_is_taken_off_than_there_is():
     """Ten times as much as photons are said to leave, or a tenth: by what is seen, and by what is said."""
     target, noise, sigma = two_halves(0.01)
     mask, made = np.ones((1, 48, 48), bool), (target + noise)[None].astype(np.complex64)
-    right, more, less = (denoised(made, mask, factor * sigma)[0] for factor in (1, 10, 0.1))
+    right, more, less = (denoise(made, mask, factor * sigma)[0] for factor in (1, 10, 0.1))
     assert np.std(more - right) < 0.1 * np.std(noise)
     assert np.std(less - made[0]) < 0.1 * np.std(noise)
     clean = target[None].astype(np.complex64)
-    np.testing.assert_allclose(denoised(clean, mask, sigma), clean, atol=1e-6)
+    np.testing.assert_allclose(denoise(clean, mask, sigma), clean, atol=1e-6)
 
 
 def test_each_pixel_has_its_own_noise():
@@ -83,7 +83,7 @@ def test_each_pixel_has_its_own_noise():
     sigma = np.broadcast_to(np.geomspace(0.005, 0.03, 64), (64, 64)).astype(np.float32)
     noise = sigma * (rng.normal(size=(64, 64)) + 1j * rng.normal(size=(64, 64)))
     made = (1 + noise)[None].astype(np.complex64)
-    found = denoised(made, np.ones((1, 64, 64), bool), sigma[None])[0]
+    found = denoise(made, np.ones((1, 64, 64), bool), sigma[None])[0]
     for part in (slice(0, 16), slice(24, 40), slice(48, 64)):
         assert np.std(found[:, part] - 1) < 0.4 * np.std(noise[:, part])
 
@@ -96,7 +96,7 @@ def test_what_is_not_lit_stays_and_is_not_looked_at():
     mask[0, 20, 20] = False
     made[0, ~mask[0]] = 50
     sigma = np.where(mask, sigma, np.inf).astype(np.float32)
-    found = denoised(made, mask, sigma)
+    found = denoise(made, mask, sigma)
     np.testing.assert_array_equal(found[~mask], made[~mask])
     inside = (slice(10, 16), slice(12, 40))
     assert np.std((found[0] - target)[inside]) < 0.5 * np.std(noise[inside])
@@ -107,7 +107,7 @@ def test_a_global_phase_stays_one():
     made, mask = (target + noise)[None].astype(np.complex64), np.ones((1, 48, 48), bool)
     turn = np.exp(1.1j).astype(np.complex64)
     np.testing.assert_allclose(
-        denoised(turn * made, mask, sigma), turn * denoised(made, mask, sigma), atol=2e-3
+        denoise(turn * made, mask, sigma), turn * denoise(made, mask, sigma), atol=2e-3
     )
 
 
@@ -120,7 +120,7 @@ def test_a_run_keeps_the_beam_and_flags_the_noise_where_it_still_is(dataset_of):
     made = Reconstruction(objects.astype(np.complex64), covered(data), data.beam)
     found = METHODS[DENOISED](each, {"solver": made}, None)
     assert found.beam is data.beam and found.denoised and not made.denoised
-    expected = denoised(made.objects, made.mask, photon_noise(data))
+    expected = denoise(made.objects, made.mask, photon_noise(data))
     np.testing.assert_array_equal(found.objects, expected)
     noisy, clean = (trust_row(judge(one, each), one, each) for one in (made, found))
     assert noisy["noise_share"] > 1 and "amplitude_in_noise" in noisy["flags"]

@@ -5,7 +5,7 @@ import pytest
 from test_orientation import scan_with
 
 from ptycho.config import IdealDiskProbe, ZonePlateProbe
-from ptycho.reconstruction.probe_guess import guessed_probe
+from ptycho.reconstruction.probe_guess import guess_probe
 from ptycho.scan.optics import OPTICS, frequency, lens, pinhole, pupil
 from ptycho.scan.plausibility import far_field_intensity
 from ptycho.scan.probe import make_probe
@@ -77,7 +77,7 @@ def test_an_optic_keeps_the_modulus(name, side):
 def test_probes_of_simulated_scans(settings, optic):
     probe = make_probe(settings, N)
     data = scan_with(probe, seed=1, side=6, step=3)
-    found = guessed_probe(data, count=36, steps=4)
+    found = guess_probe(data, count=36, steps=4)
     assert found.fit.optic == optic
     assert overlap(found.probe, probe) > max(0.97, overlap(found.optic_probe, probe))
     for guess in (found.probe, found.optic_probe):

@@ -302,4 +302,4 @@ def test_lsqml_is_scored_beside_the_network(small_config, tmp_path, monkeypatch)
         raise LsqmlError("lsqml: it broke")
 
     monkeypatch.setattr(grid_lines.lsqml, "reconstruct", failing)
-    assert grid_lines.iterative(config, test, folder) is None
+    assert grid_lines.reconstruct_by_lsqml(config, test, folder) is None

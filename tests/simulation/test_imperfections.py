@@ -19,7 +19,7 @@ from ptycho.simulation.imperfections import HOT, given_probe, recorded_positions
 from ptycho.simulation.measured_like import PATHS, MeasuredLike, ScanSettings, measured_like, recorded
 from ptycho.simulation.truth import read_truth
 from workflows.one_shot import config_of
-from workflows.simulate_scan import SimulateConfig, exported, simulate_scan
+from workflows.simulate_scan import SimulateConfig, export, simulate_scan
 
 N = 32
 PRESETS = ("none", "probe", "positions", "modes", "detector", "beamline")
@@ -112,7 +112,7 @@ def test_without_imperfections_nothing_is_added(perfect):
     )
     np.testing.assert_array_equal(counts(made), rng.poisson(expected))
     config = SimulateConfig(N=N, n_positions=50, output="a.cxi", seed=3)
-    out = exported(config, perfect.made, SimpleNamespace(advance=lambda n: None))
+    out = export(config, perfect.made, SimpleNamespace(advance=lambda n: None))
     assert out.truth is None and out.comments.endswith("with its truth.")
     np.testing.assert_array_equal(out.positions, perfect.made.positions)
     np.testing.assert_array_equal(out.probe[0], perfect.made.photon_probe.astype(np.complex64))

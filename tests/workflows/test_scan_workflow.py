@@ -76,11 +76,11 @@ def test_no_pattern_is_both_fitted_and_kept_out(scan, tmp_path):
     from ptycho.config.sections import SolverConfig
     from ptycho.methods.prepared import Surroundings, prepare
     from ptycho.preparation.prepare import understand
-    from ptycho.readers.table import opened
+    from ptycho.readers.table import open_raw
 
     data_of_file = DataConfig(file=str(scan), domain="amplitude")
     config = ScanRunConfig(data=data_of_file, group_size=3, nepochs=1, solver=SolverConfig(steps=0))
-    understood = understand(opened(config.data), config.data)
+    understood = understand(open_raw(config.data), config.data)
     each = prepare("scan", understood, config, Surroundings(tmp_path))
     data, free = each.fitted(each.whole.beam), each.left_out(each.whole.beam)
     fitted, kept_out = ({tuple(position) for position in part.positions} for part in (data, free))

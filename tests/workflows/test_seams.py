@@ -28,8 +28,8 @@ from ptycho.run.network import read_network
 from ptycho.scan.beam import Beam
 from ptycho.scan.coverage import covered
 from ptycho.scan.reconstruction import Reconstruction
-from workflows.export_model import ExportModelConfig, described
-from workflows.scan_plan import planned, understood
+from workflows.export_model import ExportModelConfig, describe_network
+from workflows.scan_plan import plan, understand_scans
 from workflows.simulate_scan import SimulateConfig, simulate_scan
 
 N = 32
@@ -119,7 +119,7 @@ def run_of(files, folder, patch, network=1.0):
         free_fraction=0.1,
         denoise=False,
     )
-    config, scans = understood(planned(asked))
+    config, scans = understand_scans(plan(asked))
     workflows.scan.run(config, scans, RunFolder(folder))
     return found, folder, json.loads((folder / "metrics.json").read_text())
 
@@ -197,7 +197,7 @@ def test_a_network_is_judged_against_the_solver(files, tmp_path, monkeypatch, ne
 
 def test_a_pixel_that_is_bad_in_one_scan_is_bad_in_the_training(files, tmp_path, monkeypatch):
     found = StandIns(monkeypatch)
-    config, scans = understood(ScanRunConfig(data=DataConfig(file=tuple(files), N=N), nepochs=1))
+    config, scans = understand_scans(ScanRunConfig(data=DataConfig(file=tuple(files), N=N), nepochs=1))
     masks = [scan.detector.good_pixels for scan in scans]
     assert (masks[0] != masks[1]).any() and not masks[0].all() and not masks[1].all()
     with pytest.raises(Trained):
@@ -222,7 +222,7 @@ def test_an_exported_network_passes_over_bad_pixels_as_the_network_does(trained_
 
     asked = ExportModelConfig(run=str(trained_run), network="pinn", format="litert", batch_size=4)
     weights = read_network(trained_run, "pinn")
-    network = portable(weights, described(asked, weights, FORMATS["litert"]))
+    network = portable(weights, describe_network(asked, weights, FORMATS["litert"]))
     x, probe = view.normalised(view.groups), view.model_probe
     assert (x == -1).any()
     pairs = np.stack([probe[0].real, probe[0].imag]).astype(np.float32)

@@ -15,7 +15,7 @@ from ptycho.config import EpochsConfig, LsqmlConfig
 from ptycho.iterative import lsqml
 from ptycho.networks.competitors import COMPETITORS, geometry_of
 from ptycho.networks.weights import get_weights, set_weights
-from ptycho.reconstruction.denoising import denoised, photon_noise
+from ptycho.reconstruction.denoising import denoise, photon_noise
 from ptycho.reconstruction.inference import make_predict_step
 from ptycho.reconstruction.refinement import refine
 from ptycho.reconstruction.regions import predict_in_rounds
@@ -97,7 +97,7 @@ class Case:
     def denoised(self) -> Made:
         begun = self.refined
         objects, mask = begun.stitched.objects, begun.stitched.mask
-        seconds, found = _timed(lambda: denoised(objects, mask, photon_noise(self.data)))
+        seconds, found = _timed(lambda: denoise(objects, mask, photon_noise(self.data)))
         return replace(begun, stitched=Reconstruction(found, mask), seconds=begun.seconds + seconds)
 
 
