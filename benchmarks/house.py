@@ -1,0 +1,127 @@
+"""The size of the code, as numbers: lines, keys, bodies of functions, docstrings with shapes, floors.
+
+    python -m benchmarks.house
+
+Lines of product are those of ``ptycho``, ``workflows`` and ``scripts``; code lines hold a token besides
+comments and docstrings. A floor is one more than the highest floor that a room imports from.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from tabulate import tabulate
+
+ROOT = Path(__file__).parents[1]
+PRODUCT = ("ptycho", "workflows", "scripts")
+ARRAY = re.compile(r"np\.ndarray|tf\.Tensor|Waves|Regions")
+SHAPE = re.compile(r"``\(|\([A-Z…][^)]*,[^)]*\)|``[A-Za-z_|²Σ]+ \(")
+
+
+def sources(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def lines(paths: list[Path]) -> int:
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+
+
+def code_lines(path: Path) -> int:
+    """Lines with a token that is neither a comment nor a docstring."""
+    text = path.read_text(encoding="utf-8")
+    documented = {
+        line
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    layout = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    held: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in (tokenize.COMMENT, *layout):
+            held |= set(range(token.start[0], token.end[0] + 1))
+    return len(held - documented)
+
+
+def functions(paths: list[Path]) -> Iterator[ast.FunctionDef]:
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                yield node
+
+
+def body_length(function: ast.FunctionDef) -> int:
+    """Lines from the first statement behind the docstring to the last."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return 0 if not body else (body[-1].end_lineno or 0) - body[0].lineno + 1
+
+
+def tells_shapes(function: ast.FunctionDef) -> bool:
+    return bool(SHAPE.search(ast.get_docstring(function) or ""))
+
+
+def takes_arrays(function: ast.FunctionDef) -> bool:
+    public = not function.name.startswith("_") and ast.get_docstring(function) is not None
+    hints = [a.annotation for a in function.args.args] + [function.returns]
+    return public and any(hint is not None and ARRAY.search(ast.unparse(hint)) for hint in hints)
+
+
+def keys() -> int:
+    """Of all programs, as the generated page lists them."""
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    return sum(line.startswith("| `") for line in page.splitlines())
+
+
+def floors(package: str = "ptycho") -> dict[str, int]:
+    """Room to floor; a module beside the rooms is a room of its own."""
+    imports: dict[str, set[str]] = {}
+    for path in sources(package):
+        parts = path.relative_to(ROOT / package).with_suffix("").parts
+        room = parts[0]
+        if room == "__init__":
+            continue
+        imported = imports.setdefault(room, set())
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = node.module if isinstance(node, ast.ImportFrom) else None
+            if name and name.startswith(f"{package}."):
+                imported.add(name.split(".")[1])
+            elif isinstance(node, ast.ImportFrom) and name == package:
+                imported |= {alias.name for alias in node.names}
+    imports = {room: (names & imports.keys()) - {room} for room, names in imports.items()}
+    found: dict[str, int] = {}
+    while len(found) < len(imports):
+        ready = {room for room in imports.keys() - found.keys() if imports[room] <= found.keys()}
+        if not ready:
+            raise SystemExit(f"a circle: {', '.join(sorted(imports.keys() - found.keys()))}")
+        found |= {room: 1 + max((found[other] for other in imports[room]), default=0) for room in ready}
+    return found
+
+
+def main() -> None:
+    product, tests = sources(*PRODUCT), sources("tests")
+    bodies = np.array([body_length(function) for function in functions(product)])
+    arrays = [function for function in functions(sources("ptycho")) if takes_arrays(function)]
+    shaped = 100 * np.mean([tells_shapes(function) for function in arrays])
+    rows = [
+        ("lines of product", lines(product)),
+        ("code lines of product", sum(map(code_lines, product))),
+        ("lines of benchmarks", lines(sources("benchmarks"))),
+        ("lines of tests, files", f"{lines(tests)}, {len(tests)}"),
+        ("keys of the configuration, all programs", keys()),
+        ("floors of the library", max(floors().values())),
+        ("functions", len(bodies)),
+        ("body of a function, 90th percentile", f"{np.percentile(bodies, 90):.0f}"),
+        ("body of a function, largest", int(bodies.max())),
+        ("public functions of arrays whose docstring gives shapes", f"{shaped:.0f} % of {len(arrays)}"),
+    ]
+    print(tabulate(rows, headers=("what", "now"), tablefmt="pipe"))
+
+
+if __name__ == "__main__":
+    main()
