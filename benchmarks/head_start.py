@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """How many passes over the scan does a network save? Refinement from its reconstruction and from a constant.
 
-    python benchmarks/head_start.py outputs/study/lines128/seed0
+    python benchmarks/head_start.py outputs/study/grid_lines/lines128/seed0
     python benchmarks/head_start.py outputs/mine --model baseline --passes 60
 
 The test scan of a run is simulated again from its configuration. Refinement (`stitch=refined`,
