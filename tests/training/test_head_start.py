@@ -18,9 +18,7 @@ def test_the_constant_gives_the_measured_energy(datasets):
     measured = np.mean(np.sum((data.normalisation * np.asarray(data.amplitudes, float)) ** 2, axis=(1, 2)))
     assert np.sum(np.abs(wave) ** 2) == pytest.approx(measured, rel=1e-5)
     light = physics.total_light(physics.far_field(tf.constant(wave[None])))
-    assert np.sum(light) == pytest.approx(
-        measured, rel=1e-5
-    )
+    assert np.sum(light) == pytest.approx(measured, rel=1e-5)
 
 
 def test_summary_names_the_first_pass_at_a_level():
