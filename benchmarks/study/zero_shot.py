@@ -25,7 +25,7 @@ from ptycho.quiet_start import start_tensorflow
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.pretrained import run_folder
 from ptycho.simulation.kind_scans import KindScan
-from ptycho.simulation.kinds import Entry, Kind, entries_of
+from ptycho.simulation.kinds import Entry, Kind, read_entries
 from ptycho.simulation.object_kinds import OBJECT_KINDS
 from ptycho.simulation.probe_kinds import PROBE_KINDS
 
@@ -213,7 +213,7 @@ def _named(table: Mapping[str, Kind], value: Mapping[str, Any], where: str) -> N
     check(kind in table, f"{where}.kind", kind, f"one of {', '.join(table)}")
     check(isinstance(trained, bool), f"{where}.trained", trained, "true or false")
     check("weight" not in ranges, f"{where}.weight", value.get("weight"), "left out; all count alike")
-    (entry,) = entries_of(table, {kind: ranges}, where)
+    (entry,) = read_entries(table, {kind: ranges}, where)
     return Named(entry, trained)
 
 

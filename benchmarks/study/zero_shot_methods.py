@@ -19,7 +19,7 @@ from ptycho.reconstruction.refinement import refine
 from ptycho.run.loaded import LoadedModel
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.reconstruction import Reconstruction
-from ptycho.simulation.kind_scans import kind_scan
+from ptycho.simulation.kind_scans import simulate_kind_scan
 
 if TYPE_CHECKING:
     from benchmarks.study.zero_shot import Scan, ZeroShot
@@ -134,7 +134,7 @@ class Bench:
 
     def case_of(self, scan: Scan) -> Case:
         if self.case is None or self.case[0] != scan.name:
-            self.case = scan.name, Case(self.study, self.model, kind_scan(scan.settings))
+            self.case = scan.name, Case(self.study, self.model, simulate_kind_scan(scan.settings))
         return self.case[1]
 
     def measure(self, scan: Scan, method: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

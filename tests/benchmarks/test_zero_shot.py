@@ -24,7 +24,7 @@ from ptycho.networks.geometry import Geometry
 from ptycho.networks.weights import get_weights
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import Setup, write_network
-from ptycho.simulation.kind_scans import KindScan, kind_scan
+from ptycho.simulation.kind_scans import KindScan, simulate_kind_scan
 from ptycho.simulation.kinds import Entry
 
 RING = {"kind": "ring", "diameter": [0.4, 0.5], "width": [0.3, 0.4]}
@@ -161,7 +161,7 @@ def test_mistakes_are_answered_without_tensorflow(tmp_path):
 
 
 def test_a_scan_against_a_slow_loop():
-    data = kind_scan(scan())
+    data = simulate_kind_scan(scan())
     N, axis = data.N, np.arange(data.N)
     dft = np.exp(-2j * np.pi * np.outer(axis - N // 2, axis) / N) / np.sqrt(N)  # zero frequency at N//2
     shares = []
@@ -183,24 +183,28 @@ def test_a_scan_against_a_slow_loop():
 
 
 def test_a_scan_is_decided_by_its_settings():
-    one, same, noisier = kind_scan(scan()), kind_scan(scan()), kind_scan(scan(photons=1e4))
+    one, same, noisier = (
+        simulate_kind_scan(scan()),
+        simulate_kind_scan(scan()),
+        simulate_kind_scan(scan(photons=1e4)),
+    )
     assert np.array_equal(one.amplitudes[:], same.amplitudes[:])
     assert np.array_equal(one.objects, noisier.objects) and np.array_equal(one.probe, noisier.probe)
-    assert not np.array_equal(one.objects[:, :60, :60], kind_scan(scan(seed=4)).objects[:, :60, :60])
+    assert not np.array_equal(one.objects[:, :60, :60], simulate_kind_scan(scan(seed=4)).objects[:, :60, :60])
     assert one.exact and one.objects.shape == (1, one.object_size, one.object_size)
     with pytest.raises(ConfigError, match=r"photons=0: must be from 1 to 1e12"):
         scan(photons=0)
 
 
 def test_the_scored_region_lies_between_the_probes():
-    data = kind_scan(scan(path="snake", positions=36))
+    data = simulate_kind_scan(scan(path="snake", positions=36))
     region = scored_region(data)
     assert min(region.height, region.width) >= metrics.SSIM_WINDOW
     centres = data.positions + data.N / 2
     for place, length, axis in ((region.top, region.height, 0), (region.left, region.width, 1)):
         assert centres[:, axis].min() - 3 < place < place + length < centres[:, axis].max() + 3
     with pytest.raises(ConfigError, match="positions=4: must be more, or farther apart"):
-        scored_region(kind_scan(scan(positions=4, overlap=0.9)))
+        scored_region(simulate_kind_scan(scan(positions=4, overlap=0.9)))
 
 
 # ---- the study
@@ -219,7 +223,7 @@ def run(tmp_path_factory):
         batches={"one": BatchConfig(N=32, C=1, batch=1, reach=1)},
     )
     network = build_pinn(config, Geometry(32, 34, 1, 32))
-    setup = Setup(kind_scan(scan()).probe[0], 1.0, 1.0, 32, 1, np.zeros((1, 2), np.float32), 32)
+    setup = Setup(simulate_kind_scan(scan()).probe[0], 1.0, 1.0, 32, 1, np.zeros((1, 2), np.float32), 32)
     folder.config(config)
     folder.arrays("pinn/setup.npz", setup.arrays())
     write_network(folder, "pinn", get_weights(network), {"complete": True}, [{"epoch": 1, "loss": 1.0}])
