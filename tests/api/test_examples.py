@@ -101,8 +101,7 @@ def test_patterns_are_those_of_a_slow_loop(name):
 def test_shapes_and_kinds_are_those_that_are_promised(name):
     form, batch = batch_of(name)
     B, C, N, R = form.batch, form.C, form.N, form.region_size
-    modes = (form.modes,) if form.modes > 1 else ()
-    shapes = {"x": (B, C, N, N), "offsets": (B, C, 2), "probe": (B, 1, *modes, N, N)}
+    shapes = {"x": (B, C, N, N), "offsets": (B, C, 2), "probe": (B, 1, form.modes, N, N)}
     shapes |= dict.fromkeys(("start", "target", "light"), (B, R, R)) | {"again": (), "passes": ()}
     assert {key: value.shape for key, value in batch.items()} == shapes
     kinds = {key: value.dtype.name for key, value in batch.items()}
