@@ -140,6 +140,13 @@ def build(cls: type, values: Any) -> Any:
         raise ConfigError(f"{where}: {why}" if where else why) from error
 
 
+def check_words(words: Iterable[str], ours: Sequence[str]) -> None:
+    """Refuse an override, ``key=value``, of a key that the study sets."""
+    for word in words:
+        key = word.lstrip("+~").split("=", 1)[0]
+        check(key not in ours, key, "overridden", "left to the study, which sets it")
+
+
 def plain(value: Any) -> Any:
     """A dataclass as JSON gives it back: mappings and lists."""
     return json.loads(json.dumps(asdict(value)))

@@ -14,7 +14,7 @@ from hydra import compose, initialize_config_dir
 from pydantic.dataclasses import dataclass
 
 from benchmarks.study import grid_lines_report as report
-from benchmarks.study.framework import STRICT, Cell, Store
+from benchmarks.study.framework import STRICT, Cell, Store, check_words
 from benchmarks.study.grid_lines_report import Difference, Experiment
 from benchmarks.study.processes import quoted, run_scripts
 from ptycho.config import ConfigError, RunConfig, StitchConfig, check
@@ -52,9 +52,7 @@ class GridLines:
             )
         for name in (name for one in self.differences for name in (one.cell, one.minus)):
             check(name in known, "differences", name, f"one of {', '.join(known)}")
-        for word in self.run:
-            key = word.lstrip("+~").split("=", 1)[0]
-            check(key not in OURS, "run", word, f"without {key}, which the study sets")
+        check_words(self.run, OURS)
 
     def cells(self) -> list[Cell]:
         """All experiments with the first seed before the next, so that a table fills up early."""

@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_dir
 from matplotlib.figure import Figure
 from pydantic.dataclasses import dataclass
 
-from benchmarks.study.framework import STRICT, Cell, Store
+from benchmarks.study.framework import STRICT, Cell, Store, check_words
 from benchmarks.study.processes import quoted, run_scripts
 from benchmarks.study.ssim_scale import lost, scale
 from benchmarks.tables import markdown
@@ -65,9 +65,7 @@ class Robustness:
     panels: tuple[Panel, ...]
 
     def __post_init__(self) -> None:
-        for word in (*self.simulate, *self.run):
-            key = word.lstrip("+~").split("=", 1)[0]
-            check(key not in OURS, key, "overridden", "left to the study, which sets it")
+        check_words((*self.simulate, *self.run), OURS)
 
     def cells(self) -> list[Cell]:
         """Cells that are made with the same words are one."""
@@ -103,18 +101,11 @@ class Robustness:
                 raise ConfigError(f"{missing}; or leave it out: run+=models=[pinn]")
 
     def measure(self, cell: Cell, store: Store) -> dict[str, Any]:
-        folder, settings = store.path / cell.name, cell.settings
+        folder, again = store.path / cell.name, "overwrite=true"
         scan, run = folder / SCAN, folder / RUN
-        commands = [
-            ["simulate_scan.py", *settings["simulate"], quoted("output", scan), "overwrite=true"],
-            [
-                "scan_workflow.py",
-                *settings["run"],
-                quoted("data.file", scan),
-                quoted("output_dir", run),
-                "overwrite=true",
-            ],
-        ]
+        simulate = [*cell.settings["simulate"], quoted("output", scan), again]
+        solve = [*cell.settings["run"], quoted("data.file", scan), quoted("output_dir", run), again]
+        commands = [["simulate_scan.py", *simulate], ["scan_workflow.py", *solve]]
         run_scripts(commands, folder / "log.txt")
         return result_of(folder, [*self.curves])
 

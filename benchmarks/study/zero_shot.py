@@ -171,8 +171,6 @@ class ZeroShot:
         if any(cell.method == LSQML for cell in due) and (missing := available(self.ptychi)):
             raise ConfigError(f"ptychi: {missing}")
 
-    # ---- what came of them
-
     def measure(self, cell: MethodCell, store: Store) -> dict[str, Any]:
         """Scores of a method; its object beside them, aligned, with truth and probe."""
         result, images = self._bench.measure(cell.scan, cell.method)
@@ -191,14 +189,14 @@ class ZeroShot:
 
     def report(self, cells: Sequence[MethodCell], store: Store) -> str:
         """Summary, a table for every panel, ``heat_map.png``, ``flag.png`` and ``worst.png``."""
-        results: dict[str, dict[str, Any]] = {}
+        rows: dict[str, Row] = {}
         for cell in cells:
-            results.setdefault(cell.scan.name, {})[cell.method] = store.result(cell)
-        rows = {
-            panel.title: [Row(scan, results[scan.name]) for scan in some if scan.name in results]
-            for panel, some in zip(self.panels, self.scans_by_panel.values(), strict=True)
+            rows.setdefault(cell.scan.name, Row(cell.scan, {})).results[cell.method] = store.result(cell)
+        panels = {
+            panel.title: [rows[scan.name] for scan in self.scans_by_panel[panel.name] if scan.name in rows]
+            for panel in self.panels
         }
-        return write({title: some for title, some in rows.items() if some}, (BOTH, ONE, NEITHER), store)
+        return write({title: some for title, some in panels.items() if some}, (BOTH, ONE, NEITHER), store)
 
 
 def _entry(table: Mapping[str, Any], name: str, key: str) -> Any:

@@ -32,7 +32,7 @@ class Row:
     """A scan (a ``Scan`` of :mod:`benchmarks.study.zero_shot`), and what is stored by method, or None."""
 
     scan: Any
-    results: Mapping[str, Any]
+    results: dict[str, Any]
 
     def ssim(self, method: str) -> tuple[float, float] | None:
         """Amplitude and phase; what could not be scored counts as 0. None: not done."""
@@ -55,7 +55,7 @@ def write(panels: Mapping[str, Sequence[Row]], held_out: Sequence[str], store: S
         held_out: the groups of the summary, ``Scan.held_out``.
     """
     rows = list({row.scan.name: row for some in panels.values() for row in some}.values())
-    methods = [name for name in rows[0].results if any(row.results[name] for row in rows)]
+    methods = [*dict.fromkeys(name for row in rows for name, result in row.results.items() if result)]
     parts = [CAPTION]
     for group in held_out:
         some = [row for row in rows if row.scan.held_out == group]
@@ -99,7 +99,7 @@ def panel_line(row: Row, methods: Sequence[str]) -> dict[str, str]:
     """What a scan is, and every method's SSIM, R/noise and seconds."""
     pairs = {name: row.ssim(name) for name in methods}
     misfits = [row.misfit(name) for name in methods]
-    seconds = [(row.results[name] or {}).get("seconds") for name in methods]
+    seconds = [(row.results.get(name) or {}).get("seconds") for name in methods]
     return {
         **row.scan.parts,
         "photons": f"{row.scan.settings.photons:g}",

@@ -117,8 +117,8 @@ def test_the_study_of_the_repository():
         ({"experiments": STUDY["experiments"] * 2}, "free of repetition"),
         ({"stitching": ["tiles"]}, "stitching=tiles: must be among probe, grid"),
         ({"seeds": ["one"]}, "seeds.0: Input should be a valid integer"),
-        ({"run": ["seed=3"]}, "run=seed=3: must be without seed, which the study sets"),
-        ({"run": ["+output_dir=x"]}, "must be without output_dir"),
+        ({"run": ["seed=3"]}, "seed=overridden: must be left to the study, which sets it"),
+        ({"run": ["+output_dir=x"]}, "output_dir=overridden: must be left"),
         (
             {"differences": [{"title": "t", "cell": "gs2_ideal", "minus": "x"}]},
             "differences=x: must be",
