@@ -133,7 +133,7 @@ def main(words: Sequence[str] | None = None) -> None:
     title = f"N = {config.N}, gridsize {config.gridsize}, {config.probe.KIND}, seed {config.seed}"
     options.out.mkdir(parents=True, exist_ok=True)
     write_csv(options.out / "head_start.csv", rows)
-    lines = [f"{title}: passes (seconds) to an amplitude SSIM.", "", *markdown([summary(c) for c in curves])]
+    lines = [f"{title}: passes (seconds) to an amplitude SSIM.", "", markdown([summary(c) for c in curves])]
     text = "\n".join([*lines, "", f"Machine: {json.dumps(machine())}"])
     (options.out / "head_start.md").write_text(text + "\n")
     plot(rows, title).savefig(options.out / "head_start.png", dpi=110)

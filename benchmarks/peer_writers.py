@@ -284,7 +284,7 @@ def read(folder: Path) -> int:
                 cells, fine = dict.fromkeys(COLUMNS, "") | {"read as": f"REFUSED: {error}"}, False
             rows.append({"file": f"{name} ({package})", **cells})
             wrong += not fine
-    print("\n".join(markdown(rows)))
+    print(markdown(rows))
     print(f"\n{wrong} of {len(rows)} are not understood" if wrong else f"\nall {len(rows)} are understood")
     return 1 if wrong else 0
 

@@ -121,11 +121,11 @@ def write(
     first = stitching[0]
     machines = dict.fromkeys(result["machine"] for one in results for result in one.done)
     parts = [CAPTION.format(first=first, machines="; ".join(machines) or "Nothing has run")]
-    parts.append("\n".join(markdown([line(one, stitching) for one in results])))
+    parts.append(markdown([line(one, stitching) for one in results]))
     by_name = {one.experiment.name: one for one in results}
     shown = [one for one in differences if {one.cell, one.minus} <= by_name.keys()]
     if shown:
-        parts.append("\n".join(markdown([difference_line(one, by_name, first) for one in shown])))
+        parts.append(markdown([difference_line(one, by_name, first) for one in shown]))
     store.figure("comparison.png", comparison(results, first))
     return "\n\n".join([*parts, "![Published values and ours](comparison.png)"])
 

@@ -125,7 +125,7 @@ class Robustness:
         ]
         store.figure("robustness.png", picture(panels, self.curves))
         shown = "![SSIM against the strength of each imperfection](robustness.png)"
-        return "\n\n".join([CAPTION, "\n".join(markdown(rows)), shown])
+        return "\n\n".join([CAPTION, markdown(rows), shown])
 
 
 def result_of(folder: Path, curves: Sequence[str]) -> dict[str, Any]:

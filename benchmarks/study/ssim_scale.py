@@ -21,9 +21,9 @@ def scale(ax: Axes, which: Literal["x", "y"]) -> None:
     """Make an axis one of SSIM; better is right, or up."""
     limits = (1 - TICKS[0], (1 - BEST) * 0.8)
     if which == "x":
-        ax.set(xscale="log", xlim=limits)
+        ax.set(xlim=limits, xscale="log")
         ax.set_xticks(*LABELS, rotation=60)
     else:
-        ax.set(yscale="log", ylim=limits)
+        ax.set(ylim=limits, yscale="log")
         ax.set_yticks(*LABELS)
     ax.minorticks_off()

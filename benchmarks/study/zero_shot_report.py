@@ -60,9 +60,9 @@ def write(panels: Mapping[str, Sequence[Row]], held_out: Sequence[str], store: S
     for group in held_out:
         some = [row for row in rows if row.scan.held_out == group]
         if lines := [line for name in methods if (line := summary_line(name, some))]:
-            parts += [f"## All scans, {group}", "\n".join(markdown(lines))]
+            parts += [f"## All scans, {group}", markdown(lines)]
     for title, some in panels.items():
-        parts += [f"## {title}", "\n".join(markdown([panel_line(row, methods) for row in some]))]
+        parts += [f"## {title}", markdown([panel_line(row, methods) for row in some])]
     points = points_of(row.results.get(ALONE) for row in rows)
     largest = max(panels.values(), key=lambda some: len({tuple(_kinds(row)) for row in some}))
     store.figure("heat_map.png", figures.heat_map(*names_of(largest), grids_of(largest, methods)))

@@ -9,7 +9,7 @@ import time
 import pytest
 import yaml
 from helpers.cli import ROOT
-from helpers.study import calls, fill_run, make_scripts
+from helpers.study import calls, fill_run, make_scripts, table_rows
 from matplotlib.image import imread
 
 from benchmarks.study import processes
@@ -262,7 +262,8 @@ def test_differences_pair_the_seeds(results, tmp_path):
 def test_a_report_of_nothing(results, tmp_path):
     nothing = [Results(one.experiment, dict.fromkeys(one.by_cell)) for one in results]
     text = write(nothing, STUDY["stitching"], load_study(tmp_path).differences, Store(tmp_path / "out"))
-    assert "Nothing has run." in text and "| 0 of 3 |" in text and "| gs2_ideal − many_baseline | – |" in text
+    assert "Nothing has run." in text and "| 0 of 3 |" in text
+    assert ["ahead", "gs2_ideal − many_baseline", "–"] in table_rows(text)
 
 
 def test_the_picture_shows_what_the_table_says(results):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 from helpers.cli import ROOT
+from helpers.study import table_rows
 
 from benchmarks.study.__main__ import HERE, KINDS, main
 from benchmarks.study.framework import load
@@ -248,13 +249,11 @@ def test_a_study_from_its_first_cell_to_its_report(run, tmp_path, capsys, caplog
             assert images["truth"].shape == images["object"].shape
     report = (out / "results.md").read_text()
     assert f"## All scans, {BOTH}" in report and "## rings" in report and "not done" not in report
-    (line,) = [
-        line for line in report.splitlines() if line.startswith("| `refined` | 1 |") and "ring-" in line
-    ]
+    (row,) = [row for row in table_rows(report) if row[:2] == ["`refined`", "1"] and "ring-" in row[-1]]
     shown = json.loads((out / "ring-foam-mixed-fermat-1e06-N32-J40/refined.json").read_text())["result"][
         "ssim"
     ]
-    assert line.split(" | ")[2:6] == [f"{shown[0]:.4f}"] * 2 + [f"{shown[1]:.4f}"] * 2
+    assert row[2:6] == [f"{shown[0]:.4f}"] * 2 + [f"{shown[1]:.4f}"] * 2
     for name in ("heat_map", "worst", "flag"):
         assert (out / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
 

@@ -15,6 +15,15 @@ def make_scripts(here):
         (here / f"{name}.py").write_text(text)
 
 
+def table_rows(markdown):
+    """The lines of all tables, as lists of texts."""
+    return [
+        [text.strip() for text in line.strip("|").split("|")]
+        for line in markdown.splitlines()
+        if line.startswith("| ")
+    ]
+
+
 def calls(here):
     """The calls since the last time, as lists of words."""
     path = here / "calls"
