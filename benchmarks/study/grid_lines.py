@@ -44,30 +44,26 @@ class GridLines:
         known = [experiment.name for experiment in self.experiments]
         check(len(set(known)) == len(known), "experiments", known, "free of repetition")
         for method in self.stitching:
-            check(
-                method in StitchConfig.METHODS,
-                "stitching",
-                method,
-                f"among {', '.join(StitchConfig.METHODS)}",
-            )
+            methods = f"among {', '.join(StitchConfig.METHODS)}"
+            check(method in StitchConfig.METHODS, "stitching", method, methods)
         for name in (name for one in self.differences for name in (one.cell, one.minus)):
             check(name in known, "differences", name, f"one of {', '.join(known)}")
         check_words(self.run, OURS)
 
     def cells(self) -> list[Cell]:
         """All experiments with the first seed before the next, so that a table fills up early."""
-        configs = {experiment.name: self._composed(experiment) for experiment in self.experiments}
+        configs = [(experiment, self._compose(experiment)) for experiment in self.experiments]
         return [
             Cell(
-                name=f"{name}/seed{seed}",
-                settings=result_settings(replace(config, seed=seed)),
-                groups=(name,),
+                name=f"{one.name}/seed{seed}",
+                settings={"shown": one.model, **result_settings(replace(config, seed=seed))},
+                groups=(one.name,),
             )
             for seed in self.seeds
-            for name, config in configs.items()
+            for one, config in configs
         ]
 
-    def _composed(self, experiment: Experiment) -> RunConfig:
+    def _compose(self, experiment: Experiment) -> RunConfig:
         name, path = experiment.name, CONF / "experiment" / f"{experiment.name}.yaml"
         check(path.exists(), f"{name}: experiment", path, "there")
         words = [f"experiment={name}", *self.run, "output_dir=unused"]
@@ -87,8 +83,7 @@ class GridLines:
         words += [quoted("output_dir", folder), "overwrite=true"]
         run_scripts([["grid_lines_workflow.py", *words]], folder.with_name(f"{folder.name}.log"))
         shutil.rmtree(folder / "datasets", ignore_errors=True)  # about 0.3 GB
-        (model,) = (one.model for one in self.experiments if one.name == name)
-        return result_of(folder, model, self.stitching)
+        return read_result(folder, cell.settings["shown"])
 
     def report(self, cells: Sequence[Cell], store: Store) -> str:
         """A table, differences, and ``comparison.png``."""
@@ -99,30 +94,33 @@ class GridLines:
         return report.write([one for one in results if one.by_cell], self.stitching, self.differences, store)
 
 
-def result_of(folder: Path, model: str, stitching: Sequence[str]) -> dict[str, Any]:
-    """X."""
+def read_result(folder: Path, model: str) -> dict[str, Any]:
+    """Scores and flags of a run by row (stitchings, then reference images), its costs and its machine."""
     metrics, manifest = (_json(folder / name) for name in (names.METRICS, names.MANIFEST))
     stitched, training = metrics[model]["stitching"], manifest["training"][model]
-    rows = {method: stitched[method] for method in stitching if method in stitched}
-    rows |= {name: metrics[name] for name in REFERENCES}
+    rows = stitched | {name: metrics[name] for name in REFERENCES}
     return {
-        "rows": {name: _scores(row) for name, row in rows.items()},
+        "rows": {name: _read_scores(row) for name, row in rows.items()},
         "costs": {
             "seconds": training["steps_s"],
             "compile_s": training["compile_s"],
             "simulation_s": manifest["timings_s"].get("simulation"),
             "parameters": _json(folder / model / "model.json")["parameters"],
         },
-        "flags": [flag for flag in stitched[stitching[0]]["flags"] if flag in FLAGS],
         "machine": f"{manifest['platform']}, {manifest['cpu_count']} CPUs, {manifest['device']}, "
         f"TensorFlow {manifest['versions']['tensorflow']}",
     }
 
 
-def _scores(row: dict[str, Any]) -> dict[str, float | None]:
+def _read_scores(row: dict[str, Any]) -> dict[str, Any]:
     amplitude, phase = row["ssim"]
-    frc50, _ = row["frc50"]
-    return {"amplitude": amplitude, "phase": phase, "phase_rmse_rad": row["phase_rmse_rad"], "frc50": frc50}
+    return {
+        "amplitude": amplitude,
+        "phase": phase,
+        "phase_rmse_rad": row["phase_rmse_rad"],
+        "frc50": row["frc50"][0],
+        "flags": [flag for flag in row["flags"] if flag in FLAGS],
+    }
 
 
 def _json(path: Path) -> Any:

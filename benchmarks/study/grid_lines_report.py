@@ -81,13 +81,13 @@ class Spread(NamedTuple):
         return median if low == high else f"{median} ({low}–{high})"
 
 
-def spread(values: Sequence[float | None]) -> Spread | None:
+def spread_of(values: Sequence[float | None]) -> Spread | None:
     """That of the values that are there; None if there is none."""
     there = [value for value in values if value is not None]
     return Spread(statistics.median(there), min(there), max(there)) if there else None
 
 
-def text_of(values: Spread | None, style: str) -> str:
+def format_spread(values: Spread | None, style: str) -> str:
     return "–" if values is None else values.text(style)
 
 
@@ -103,7 +103,7 @@ class Results:
         return [result for result in self.by_cell.values() if result is not None]
 
     def score(self, row: str, score: str) -> Spread | None:
-        return spread([result["rows"].get(row, {}).get(score) for result in self.done])
+        return spread_of([result["rows"].get(row, {}).get(score) for result in self.done])
 
     def amplitudes(self, row: str) -> dict[int, float | None]:
         """By seed."""
@@ -121,39 +121,40 @@ def write(
     first = stitching[0]
     machines = dict.fromkeys(result["machine"] for one in results for result in one.done)
     parts = [CAPTION.format(first=first, machines="; ".join(machines) or "Nothing has run")]
-    parts.append(markdown([line(one, stitching) for one in results]))
+    parts.append(markdown([format_row(one, stitching) for one in results]))
     by_name = {one.experiment.name: one for one in results}
     shown = [one for one in differences if {one.cell, one.minus} <= by_name.keys()]
     if shown:
-        parts.append(markdown([difference_line(one, by_name, first) for one in shown]))
-    store.figure("comparison.png", comparison(results, first))
+        parts.append(markdown([format_difference(one, by_name, first) for one in shown]))
+    store.figure("comparison.png", draw_comparison(results, first))
     return "\n\n".join([*parts, "![Published values and ours](comparison.png)"])
 
 
-def line(one: Results, stitching: Sequence[str]) -> dict[str, str]:
+def format_row(one: Results, stitching: Sequence[str]) -> dict[str, str]:
     """An experiment, as a row of the table."""
     first, others = stitching[0], (*stitching[1:], "constant", "truth_blurred_1px")
     published = one.experiment.published
     row = {"cell": f"**{one.experiment.name}**: {one.experiment.title}"}
     row["runs"] = f"{len(one.done)} of {len(one.by_cell)}"
-    row |= {heading: text_of(one.score(first, key), style) for key, (heading, style) in SCORES.items()}
-    row |= {f"`{other}`": text_of(one.score(other, "amplitude"), ".4f") for other in others}
+    row |= {heading: format_spread(one.score(first, key), style) for key, (heading, style) in SCORES.items()}
+    row |= {f"`{other}`": format_spread(one.score(other, "amplitude"), ".4f") for other in others}
     for key, (heading, style) in COSTS.items():
-        row[heading] = text_of(spread([result["costs"][key] for result in one.done]), style)
+        row[heading] = format_spread(spread_of([result["costs"][key] for result in one.done]), style)
     row["published A / φ"] = "" if published is None else published.text
-    row["flags"] = ", ".join(dict.fromkeys(flag for result in one.done for flag in result["flags"]))
+    flags = (flag for result in one.done for flag in result["rows"][first]["flags"])
+    row["flags"] = ", ".join(dict.fromkeys(flags))
     return row
 
 
-def difference_line(one: Difference, results: Mapping[str, Results], row: str) -> dict[str, str]:
+def format_difference(one: Difference, results: Mapping[str, Results], row: str) -> dict[str, str]:
     """Over the seeds that both have."""
     this, minus = (results[name].amplitudes(row) for name in (one.cell, one.minus))
     pairs = [(this[seed], minus[seed]) for seed in this if seed in minus]
-    found = spread([a - b if a is not None and b is not None else None for a, b in pairs])
-    return {"of": one.title, "A": f"{one.cell} − {one.minus}", "difference": text_of(found, ".4f")}
+    found = spread_of([a - b if a is not None and b is not None else None for a, b in pairs])
+    return {"of": one.title, "A": f"{one.cell} − {one.minus}", "difference": format_spread(found, ".4f")}
 
 
-def comparison(results: Sequence[Results], first: str) -> Figure:
+def draw_comparison(results: Sequence[Results], first: str) -> Figure:
     """A panel for amplitude and one for phase: SSIM of every experiment.
 
     Filled: our median with smallest to largest, by the ``first`` stitching. Diamond: the median by the
@@ -163,7 +164,7 @@ def comparison(results: Sequence[Results], first: str) -> Figure:
     panels = figure.subplots(1, 2, sharey=True)
     for ax, score in zip(panels, ("amplitude", "phase"), strict=True):
         for level, one in enumerate(results):
-            _marks(ax, one, first, score, level)
+            _draw_marks(ax, one, first, score, level)
         scale(ax, "x")
         ax.set(xlabel="SSIM", title=score)
         ax.grid(axis="x", alpha=0.3)
@@ -176,7 +177,7 @@ def comparison(results: Sequence[Results], first: str) -> Figure:
     return figure
 
 
-def _marks(ax: Axes, one: Results, first: str, score: str, level: int) -> None:
+def _draw_marks(ax: Axes, one: Results, first: str, score: str, level: int) -> None:
     ours, refined = one.score(first, score), one.score(REFINED, score)
     published = getattr(one.experiment.published, score, None)
     if ours is not None:

@@ -81,6 +81,7 @@ class Robustness:
             name = f"{panel.name}_{strength:g}" if wrong or panel.run else CLEAN
             # What is added on the command line comes last, and so wins.
             settings = {"simulate": [*wrong, *self.simulate], "run": [*panel.run, *self.run]}
+            settings["rows"] = [*self.curves]
             shared = tuple(one.name for one in self.panels if not one.run)
             groups = shared if name == CLEAN else (panel.name,)
             found[strength] = Cell(name=name, settings=settings, groups=groups)
@@ -107,7 +108,7 @@ class Robustness:
         solve = [*cell.settings["run"], quoted("data.file", scan), quoted("output_dir", run), again]
         commands = [["simulate_scan.py", *simulate], ["scan_workflow.py", *solve]]
         run_scripts(commands, folder / "log.txt")
-        return result_of(folder, [*self.curves])
+        return read_result(folder, cell.settings["rows"])
 
     def report(self, cells: Sequence[Cell], store: Store) -> str:
         """A line for every strength of every panel, and ``robustness.png``."""
@@ -119,16 +120,16 @@ class Robustness:
             if not picked or any(cell.name in picked for cell in own.values())
         ]
         rows = [
-            _line(panel, strength, result, self.curves)
+            _format_row(panel, strength, result, self.curves)
             for panel, results in panels
             for strength, result in results.items()
         ]
-        store.figure("robustness.png", picture(panels, self.curves))
+        store.figure("robustness.png", draw_picture(panels, self.curves))
         shown = "![SSIM against the strength of each imperfection](robustness.png)"
         return "\n\n".join([CAPTION, markdown(rows), shown])
 
 
-def result_of(folder: Path, curves: Sequence[str]) -> dict[str, Any]:
+def read_result(folder: Path, curves: Sequence[str]) -> dict[str, Any]:
     """SSIM (None where it could not be compared), errors of probe and positions by row; seconds by step."""
     rows = json.loads((folder / RUN / names.METRICS).read_text())
     manifest = json.loads((folder / RUN / names.MANIFEST).read_text())
@@ -137,7 +138,7 @@ def result_of(folder: Path, curves: Sequence[str]) -> dict[str, Any]:
     ssim = {row: (rows[row].get("against_the_files_object") or {}).get("ssim") for row in there}
     return {
         "ssim": {row: None if pair is None or None in pair else pair for row, pair in ssim.items()},
-        **beam_errors(folder, there),
+        **measure_beam(folder, there),
         "seconds": {
             "solver": steps.get("solver"),
             "training": timed.get("pinn_training"),
@@ -148,7 +149,7 @@ def result_of(folder: Path, curves: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def beam_errors(folder: Path, rows: Sequence[str]) -> dict[str, dict[str, float]]:
+def measure_beam(folder: Path, rows: Sequence[str]) -> dict[str, dict[str, float]]:
     """Of probe and positions; none where the file is the truth.
 
     That of positions is the median distance from the true ones, apart from a common shift: patterns that
@@ -168,7 +169,7 @@ def beam_errors(folder: Path, rows: Sequence[str]) -> dict[str, dict[str, float]
     return {"probe": probes, "position": positions}
 
 
-def _line(panel: Panel, strength: float, result: Any, curves: Mapping[str, str]) -> dict[str, str]:
+def _format_row(panel: Panel, strength: float, result: Any, curves: Mapping[str, str]) -> dict[str, str]:
     result = result or {"ssim": {}, "probe": {}, "position": {}, "seconds": {}}
     pairs = {row: result["ssim"].get(row) for row in curves}
     texts = {row: "–" if pair is None else f"{pair[0]:.3f} / {pair[1]:.4f}" for row, pair in pairs.items()}
@@ -177,18 +178,18 @@ def _line(panel: Panel, strength: float, result: Any, curves: Mapping[str, str])
         "imperfection": f"**{panel.name}**: {panel.axis}" if strength == 0 else "",
         "strength": f"{strength:g}",
         **{f"{label} A / φ": texts[row] for row, label in curves.items()},
-        f"probe error: {labels}": _errors(result["probe"], curves),
-        f"position error / px: {labels}": _errors(result["position"], curves),
+        f"probe error: {labels}": _format_errors(result["probe"], curves),
+        f"position error / px: {labels}": _format_errors(result["position"], curves),
         "seconds": ", ".join(f"{step} {value:.0f}" for step, value in seconds if value is not None)
         or "not done",
     }
 
 
-def _errors(values: Mapping[str, float], curves: Mapping[str, str]) -> str:
+def _format_errors(values: Mapping[str, float], curves: Mapping[str, str]) -> str:
     return ", ".join(f"{values[row]:.2f}" if row in values else "–" for row in curves) if values else "–"
 
 
-def picture(panels: Sequence[tuple[Panel, Mapping[float, Any]]], curves: Mapping[str, str]) -> Figure:
+def draw_picture(panels: Sequence[tuple[Panel, Mapping[float, Any]]], curves: Mapping[str, str]) -> Figure:
     """A panel for each imperfection: SSIM by strength; solid amplitude, dashed phase."""
     count = len(panels)
     figure = Figure(figsize=(1.2 + 3.1 * count, 4.4), layout="constrained")

@@ -114,20 +114,20 @@ class ZeroShot:
         """A scan that several panels have is one value."""
         seen: dict[str, Scan] = {}
         return {
-            panel.name: [seen.setdefault(scan.name, scan) for scan in self._panel_scans(panel)]
+            panel.name: [seen.setdefault(scan.name, scan) for scan in self._make_scans(panel)]
             for panel in self.panels
         }
 
-    def _panel_scans(self, panel: Panel) -> Iterator[Scan]:
+    def _make_scans(self, panel: Panel) -> Iterator[Scan]:
         lists = panel.probes, panel.objects, panel.materials, panel.scans, panel.photons, panel.N
         for probe, object_, material, scan, photons, N in itertools.product(*lists):
-            one = _named(PROBE_KINDS, _entry(self.probes, probe, "probes"), f"probes.{probe}")
-            other = _named(OBJECT_KINDS, _entry(self.objects, object_, "objects"), f"objects.{object_}")
-            way = _entry(self.scans, scan, "scans")
+            one = _read_kind(PROBE_KINDS, _look_up(self.probes, probe, "probes"), f"probes.{probe}")
+            other = _read_kind(OBJECT_KINDS, _look_up(self.objects, object_, "objects"), f"objects.{object_}")
+            way = _look_up(self.scans, scan, "scans")
             settings = KindScan(
                 probe=one.entry,
                 object=other.entry,
-                material=_material(_entry(self.materials, material, "materials"), material),
+                material=_read_material(_look_up(self.materials, material, "materials"), material),
                 path=way.path,
                 overlap=way.overlap,
                 photons=photons,
@@ -199,12 +199,12 @@ class ZeroShot:
         return write({title: some for title, some in panels.items() if some}, (BOTH, ONE, NEITHER), store)
 
 
-def _entry(table: Mapping[str, Any], name: str, key: str) -> Any:
+def _look_up(table: Mapping[str, Any], name: str, key: str) -> Any:
     check(name in table, f"panels: {key}", name, f"one of {', '.join(table)}")
     return table[name]
 
 
-def _named(table: Mapping[str, Kind], value: Mapping[str, Any], where: str) -> Named:
+def _read_kind(table: Mapping[str, Kind], value: Mapping[str, Any], where: str) -> Named:
     """``{kind, trained, parameter: [low, high]}``."""
     ranges = dict(value)
     kind, trained = ranges.pop("kind", None), ranges.pop("trained", False)
@@ -215,7 +215,7 @@ def _named(table: Mapping[str, Kind], value: Mapping[str, Any], where: str) -> N
     return Named(entry, trained)
 
 
-def _material(values: Mapping[str, Any], name: str) -> MaterialsConfig:
+def _read_material(values: Mapping[str, Any], name: str) -> MaterialsConfig:
     try:
         return MaterialsConfig(**values)
     except TypeError as error:

@@ -31,7 +31,7 @@ class Point(NamedTuple):
     in_noise: bool
 
 
-def heat_map(probes: Sequence[str], objects: Sequence[str], grids: Mapping[str, np.ndarray]) -> Figure:
+def draw_heat_map(probes: Sequence[str], objects: Sequence[str], grids: Mapping[str, np.ndarray]) -> Figure:
     """SSIM of probes × objects, amplitude above and phase below, a column for every method.
 
     Args:
@@ -46,7 +46,7 @@ def heat_map(probes: Sequence[str], objects: Sequence[str], grids: Mapping[str, 
         for ax, grid, kind in zip(panels[:, column], pair, CHANNELS, strict=True):
             shown = ax.imshow(lost(grid), cmap=LOSS_MAP, norm=norm, aspect="auto")
             ax.set_title(f"{method}, {kind}", fontsize="medium")
-            _numbers(ax, grid, norm)
+            _write_numbers(ax, grid, norm)
     for ax in panels[:, 0]:
         ax.set_yticks(range(len(probes)), probes)
     for ax in panels[1]:
@@ -58,7 +58,7 @@ def heat_map(probes: Sequence[str], objects: Sequence[str], grids: Mapping[str, 
     return figure
 
 
-def _numbers(ax: Axes, grid: np.ndarray, norm: LogNorm) -> None:
+def _write_numbers(ax: Axes, grid: np.ndarray, norm: LogNorm) -> None:
     """The value in every field, white on dark and black on light."""
     for (row, col), value in np.ndenumerate(grid):
         if np.isfinite(value):
@@ -67,7 +67,7 @@ def _numbers(ax: Axes, grid: np.ndarray, norm: LogNorm) -> None:
             ax.text(col, row, text, ha="center", va="center", fontsize=8, color=colour)
 
 
-def flags(points: Sequence[Point]) -> Figure:
+def draw_flags(points: Sequence[Point]) -> Figure:
     """Every reconstruction by what the flags look at; their limits; colours by the SSIM."""
     figure = Figure(figsize=(9.6, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
@@ -91,7 +91,7 @@ def flags(points: Sequence[Point]) -> Figure:
     return figure
 
 
-def gallery(lines: Sequence[str], images: Sequence[Mapping[str, np.ndarray]], method: str) -> Figure:
+def draw_gallery(lines: Sequence[str], images: Sequence[Mapping[str, np.ndarray]], method: str) -> Figure:
     """A row for each reconstruction: truth and object in amplitude and in phase, and the probe.
 
     Args:

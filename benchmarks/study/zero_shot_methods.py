@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from benchmarks.study.zero_shot_scores import describe_scan, score, scored_region
+from benchmarks.study.zero_shot_scores import find_region, measure_scan, score
 from ptycho.config import LsqmlConfig
 from ptycho.evaluation.metrics import Region
 from ptycho.iterative import lsqml
@@ -64,7 +64,7 @@ class Case:
     @cached_property
     def region(self) -> Region:
         """What is scored."""
-        return scored_region(self.data)
+        return find_region(self.data)
 
     @cached_property
     def tiles(self) -> Dataset:
@@ -146,4 +146,4 @@ class Bench:
         row, image = score(made.stitched, made.data, data.objects, region, made.moved)
         row |= {"seconds": made.seconds, "compile_s": made.compile_s, **made.facts}
         images = {"truth": region.crop(data.objects[0]), "probe": data.probe[0], "object": image}
-        return row | {"scan": describe_scan(data, region)}, images
+        return row | {"scan": measure_scan(data, region)}, images

@@ -59,16 +59,16 @@ def write(panels: Mapping[str, Sequence[Row]], held_out: Sequence[str], store: S
     parts = [CAPTION]
     for group in held_out:
         some = [row for row in rows if row.scan.held_out == group]
-        if lines := [line for name in methods if (line := summary_line(name, some))]:
+        if lines := [line for name in methods if (line := format_summary(name, some))]:
             parts += [f"## All scans, {group}", markdown(lines)]
     for title, some in panels.items():
-        parts += [f"## {title}", markdown([panel_line(row, methods) for row in some])]
-    points = points_of(row.results.get(ALONE) for row in rows)
+        parts += [f"## {title}", markdown([format_row(row, methods) for row in some])]
+    points = read_points(row.results.get(ALONE) for row in rows)
     largest = max(panels.values(), key=lambda some: len({tuple(_kinds(row)) for row in some}))
-    store.figure("heat_map.png", figures.heat_map(*names_of(largest), grids_of(largest, methods)))
-    store.figure("flag.png", figures.flags(points))
-    store.figure("worst.png", worst(rows, store))
-    parts += ["## The flags", in_words(points), "![What the flags look at](flag.png)"]
+    store.figure("heat_map.png", figures.draw_heat_map(*list_kinds(largest), collect_grids(largest, methods)))
+    store.figure("flag.png", figures.draw_flags(points))
+    store.figure("worst.png", draw_worst(rows, store))
+    parts += ["## The flags", describe_flags(points), "![What the flags look at](flag.png)"]
     parts += ["![SSIM of probes and objects by method](heat_map.png)"]
     return "\n\n".join([*parts, "![The worst reconstructions without training](worst.png)"])
 
@@ -76,7 +76,7 @@ def write(panels: Mapping[str, Sequence[Row]], held_out: Sequence[str], store: S
 # ---- tables
 
 
-def summary_line(method: str, rows: Sequence[Row]) -> dict[str, str]:
+def format_summary(method: str, rows: Sequence[Row]) -> dict[str, str]:
     """Median and worst of a method over the scans that it has done; nothing where it has done none."""
     done = {row: ssim for row in rows if (ssim := row.ssim(method)) is not None}
     if not done:
@@ -95,7 +95,7 @@ def summary_line(method: str, rows: Sequence[Row]) -> dict[str, str]:
     }
 
 
-def panel_line(row: Row, methods: Sequence[str]) -> dict[str, str]:
+def format_row(row: Row, methods: Sequence[str]) -> dict[str, str]:
     """What a scan is, and every method's SSIM, R/noise and seconds."""
     pairs = {name: row.ssim(name) for name in methods}
     misfits = [row.misfit(name) for name in methods]
@@ -116,7 +116,7 @@ def panel_line(row: Row, methods: Sequence[str]) -> dict[str, str]:
 # ---- flags
 
 
-def points_of(results: Iterable[Any]) -> list[figures.Point]:
+def read_points(results: Iterable[Any]) -> list[figures.Point]:
     """What the flags look at, of reconstructions that have an R-factor."""
     points = []
     for result in results:
@@ -129,7 +129,7 @@ def points_of(results: Iterable[Any]) -> list[figures.Point]:
     return points
 
 
-def in_words(points: Sequence[figures.Point]) -> str:
+def describe_flags(points: Sequence[figures.Point]) -> str:
     """How well the flags tell wrong reconstructions from right ones."""
     wrong = [point for point in points if point.ssim < WRONG]
     right = [point for point in points if point.ssim > RIGHT]
@@ -146,15 +146,15 @@ def in_words(points: Sequence[figures.Point]) -> str:
 # ---- pictures
 
 
-def worst(rows: Sequence[Row], store: Store) -> figures.Figure:
+def draw_worst(rows: Sequence[Row], store: Store) -> figures.Figure:
     """Those by the network alone, each with what may be the cause."""
     done = [(min(ssim), row) for row in rows if (ssim := row.ssim(ALONE)) is not None]
     shown = [row for _, row in sorted(done, key=lambda pair: pair[0])[:WORST]]
     images = [dict(np.load(store.path / f"{row.scan.name}/{ALONE}.npz")) for row in shown]
-    return figures.gallery([facts_line(row) for row in shown], images, ALONE)
+    return figures.draw_gallery([describe_scan(row) for row in shown], images, ALONE)
 
 
-def facts_line(row: Row) -> str:
+def describe_scan(row: Row) -> str:
     """One line of what may be the cause of a bad score."""
     scan, parts, result = row.scan.settings, row.scan.parts, row.results[ALONE]
     (amplitude, phase), misfit = row.ssim(ALONE) or (0.0, 0.0), row.misfit(ALONE)
@@ -174,15 +174,15 @@ def _kinds(row: Row) -> tuple[str, str]:
     return row.scan.parts["probe"], row.scan.parts["object"]
 
 
-def names_of(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
+def list_kinds(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
     """Probes and objects, in their order."""
     probes, objects = zip(*map(_kinds, rows), strict=True)
     return list(dict.fromkeys(probes)), list(dict.fromkeys(objects))
 
 
-def grids_of(rows: Sequence[Row], methods: Sequence[str]) -> dict[str, np.ndarray]:
+def collect_grids(rows: Sequence[Row], methods: Sequence[str]) -> dict[str, np.ndarray]:
     """By method, SSIM by probe and object ``(2, P, O)``, amplitude and phase; of several scans the worst."""
-    probes, objects = names_of(rows)
+    probes, objects = list_kinds(rows)
     grids = {name: np.full((2, len(probes), len(objects)), np.nan) for name in methods}
     for name, grid in grids.items():
         for row in rows:

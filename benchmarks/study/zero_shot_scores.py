@@ -19,7 +19,7 @@ from workflows.assess import in_its_frame
 SCORES = ("ssim", "frc50", "phase_rmse_rad", "amplitude_ratio", "uncovered_fraction", "flags")
 
 
-def scored_region(data: Dataset) -> metrics.Region:
+def find_region(data: Dataset) -> metrics.Region:
     """A rectangle in the hull of the probes' centres: well lit, without the rim that is half a probe wide.
 
     The hull's bounding box, cut on all sides until it holds nothing else.
@@ -69,7 +69,7 @@ def score(
     return row, aligned.astype(np.complex64)
 
 
-def describe_scan(data: Dataset, region: metrics.Region) -> dict[str, float]:
+def measure_scan(data: Dataset, region: metrics.Region) -> dict[str, float]:
     """What may be the cause of a bad score."""
     assert data.objects is not None
     truth = region.crop(data.objects[0])

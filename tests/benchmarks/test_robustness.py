@@ -10,7 +10,7 @@ from helpers.study import calls, make_scripts, table_rows
 from benchmarks.study import processes
 from benchmarks.study.__main__ import HERE, KINDS, main
 from benchmarks.study.framework import load
-from benchmarks.study.robustness import picture
+from benchmarks.study.robustness import draw_picture
 
 STUDY = {
     "kind": "robustness",
@@ -122,7 +122,7 @@ def test_the_figure_shows_the_scores(bench):
     study = load(bench / "study.yaml", [], KINDS)
     scores = {0.0: [0.98, 0.9], 0.1: [0.9, 0.8], 0.5: None}
     probe = {strength: {"ssim": {"pinn": pair}} for strength, pair in scores.items()}
-    figure = picture([(study.panels[0], probe), (study.panels[1], {0.0: None, 3.0: None})], study.curves)
+    figure = draw_picture([(study.panels[0], probe), (study.panels[1], {0.0: None, 3.0: None})], study.curves)
     amplitude, phase, *lsqml = figure.axes[0].lines
     np.testing.assert_allclose(amplitude.get_ydata(), [0.02, 0.1, np.nan])
     np.testing.assert_allclose(phase.get_ydata(), [0.1, 0.2, np.nan])

@@ -15,14 +15,14 @@ from matplotlib.image import imread
 from benchmarks.study import processes
 from benchmarks.study.__main__ import HERE, KINDS, main
 from benchmarks.study.framework import Cell, Store, load, pick
-from benchmarks.study.grid_lines import result_of
+from benchmarks.study.grid_lines import read_result
 from benchmarks.study.grid_lines_report import (
     Results,
     Spread,
-    comparison,
-    difference_line,
-    line,
-    spread,
+    draw_comparison,
+    format_difference,
+    format_row,
+    spread_of,
     write,
 )
 from ptycho.config import ConfigError
@@ -226,7 +226,7 @@ def results(tmp_path):
         for (name, _), amplitude in zip(by_cell.items(), scores[one.name], strict=True):
             if amplitude is not None:
                 fill_run(tmp_path / name, amplitude, flags=["nan"] if amplitude == 0.8 else ())
-                by_cell[name] = result_of(tmp_path / name, one.model, study.stitching)
+                by_cell[name] = read_result(tmp_path / name, one.model)
         found.append(Results(one, by_cell))
     return found
 
@@ -238,13 +238,13 @@ def load_study(folder):
 
 
 def test_spread():
-    assert spread([0.5, 0.1, 0.2]) == Spread(0.2, 0.1, 0.5)
-    assert spread([1.0, None, 2.0]) == Spread(1.5, 1.0, 2.0)
-    assert spread([None]) is None and spread([]) is None
+    assert spread_of([0.5, 0.1, 0.2]) == Spread(0.2, 0.1, 0.5)
+    assert spread_of([1.0, None, 2.0]) == Spread(1.5, 1.0, 2.0)
+    assert spread_of([None]) is None and spread_of([]) is None
 
 
 def test_a_line_of_the_table(results):
-    first, second = (line(one, STUDY["stitching"]) for one in results)
+    first, second = (format_row(one, STUDY["stitching"]) for one in results)
     assert first["A"] == "0.9600 (0.9400–0.9700)" and first["`grid`"] == "0.8600 (0.8400–0.8700)"
     assert first["`constant`"] == "0.3000" and first["`refined`"] == "–" and first["parameters"] == "1,234"
     assert [first[key] for key in ("training / s", "compile / s", "simulation / s")] == ["8.0", "5.0", "4.0"]
@@ -256,7 +256,7 @@ def test_differences_pair_the_seeds(results, tmp_path):
     by_name = {one.experiment.name: one for one in results}
     (difference,) = load_study(tmp_path).differences
     # Seeds 1 and 2: 0.97 − 0.80 and 0.96 − 0.89.
-    assert difference_line(difference, by_name, "probe")["difference"] == "0.1200 (0.0700–0.1700)"
+    assert format_difference(difference, by_name, "probe")["difference"] == "0.1200 (0.0700–0.1700)"
 
 
 def test_a_report_of_nothing(results, tmp_path):
@@ -267,7 +267,7 @@ def test_a_report_of_nothing(results, tmp_path):
 
 
 def test_the_picture_shows_what_the_table_says(results):
-    amplitude, phase = comparison(results, "probe").axes
+    amplitude, phase = draw_comparison(results, "probe").axes
     shown = [line.get_xdata()[0] for line in amplitude.lines if list(line.get_ydata()) == [0]]
     assert shown == pytest.approx([1 - 0.96, 1 - 0.9])  # ours, published
     (bar,) = [line for line in amplitude.lines if list(line.get_ydata()) == [0, 0]]

@@ -16,7 +16,7 @@ from benchmarks.study.__main__ import HERE, KINDS, main
 from benchmarks.study.framework import load
 from benchmarks.study.zero_shot import BOTH, METHODS, ONE
 from benchmarks.study.zero_shot_methods import METHODS as FUNCTIONS
-from benchmarks.study.zero_shot_scores import scored_region
+from benchmarks.study.zero_shot_scores import find_region
 from ptycho.config import ConfigError, PretrainConfig, UnrolledModel, XlaConfig
 from ptycho.config.pretrain_config import BatchConfig, MaterialsConfig
 from ptycho.evaluation import metrics
@@ -199,13 +199,13 @@ def test_a_scan_is_decided_by_its_settings():
 
 def test_the_scored_region_lies_between_the_probes():
     data = simulate_kind_scan(scan(path="snake", positions=36))
-    region = scored_region(data)
+    region = find_region(data)
     assert min(region.height, region.width) >= metrics.SSIM_WINDOW
     centres = data.positions + data.N / 2
     for place, length, axis in ((region.top, region.height, 0), (region.left, region.width, 1)):
         assert centres[:, axis].min() - 3 < place < place + length < centres[:, axis].max() + 3
     with pytest.raises(ConfigError, match="positions=4: must be more, or farther apart"):
-        scored_region(simulate_kind_scan(scan(positions=4, overlap=0.9)))
+        find_region(simulate_kind_scan(scan(positions=4, overlap=0.9)))
 
 
 # ---- the study
