@@ -78,7 +78,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 row = [name, steps[0][0], f"{seconds:.2f}", f"{amplitude:.4f}", f"{phase:.4f}"]
                 rows.append(dict(zip(COLUMNS, row, strict=True)))
     print(f"{machine()}; {len(data.amplitudes)} patterns, N = {data.N}")
-    print("\n".join(markdown(rows)))
+    print(markdown(rows))
     print(counted(model, data, options.group_size, options.rounds))
     return 0
 

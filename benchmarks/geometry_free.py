@@ -75,8 +75,8 @@ def main() -> None:
     rows = []
     for name, data in scans(model.config).items():
         rows.append({"scan": name} | scored(model, data))
-        print("\n".join(markdown(rows[-1:])[-1:]), flush=True)
-    print("\n" + "\n".join(markdown(rows)))
+        print(markdown(rows[-1:]).splitlines()[-1], flush=True)
+    print("\n" + markdown(rows))
 
 
 if __name__ == "__main__":

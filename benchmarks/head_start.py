@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """How many passes over the scan does a network save? Refinement from its reconstruction and from a constant.
 
-    python benchmarks/head_start.py outputs/study/lines128/seed0
+    python benchmarks/head_start.py outputs/study/grid_lines/lines128/seed0
     python benchmarks/head_start.py outputs/mine --model baseline --passes 60
 
 The test scan of a run is simulated again from its configuration. Refinement (`stitch=refined`,
@@ -133,7 +133,7 @@ def main(words: Sequence[str] | None = None) -> None:
     title = f"N = {config.N}, gridsize {config.gridsize}, {config.probe.kind}, seed {config.seed}"
     options.out.mkdir(parents=True, exist_ok=True)
     write_csv(options.out / "head_start.csv", rows)
-    lines = [f"{title}: passes (seconds) to an amplitude SSIM.", "", *markdown([summary(c) for c in curves])]
+    lines = [f"{title}: passes (seconds) to an amplitude SSIM.", "", markdown([summary(c) for c in curves])]
     text = "\n".join([*lines, "", f"Machine: {json.dumps(machine())}"])
     (options.out / "head_start.md").write_text(text + "\n")
     plot(rows, title).savefig(options.out / "head_start.png", dpi=110)

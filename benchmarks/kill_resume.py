@@ -253,7 +253,7 @@ def cost(options: argparse.Namespace) -> None:
 def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
     """Print a table, and write it as ``<path>_table.md`` and ``.csv``."""
     write_csv(path.with_name(f"{path.name}_table.csv"), rows)
-    text = "\n".join(markdown(rows))
+    text = markdown(rows)
     path.with_name(f"{path.name}_table.md").write_text(text + "\n")
     print(text)
 

@@ -20,11 +20,11 @@ known); and what was decided. A cell that is done is not run again.
 from __future__ import annotations
 
 import argparse
-import json
 import os
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +35,9 @@ from matplotlib.lines import Line2D
 from scipy.ndimage import shift, zoom
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.study import framework
 from ptycho.config import LsqmlConfig
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
@@ -76,6 +78,10 @@ class Cell(NamedTuple):
     def name(self) -> str:
         side = "" if self.side == 64 else f" N{self.side}"
         return f"{self.object} {self.probe} {self.photons:.0e} {self.step} {self.wrong}{side}"
+
+    @property
+    def stored(self) -> framework.Cell:
+        return framework.Cell(name=self.name.replace(" ", "_"), settings=self._asdict())
 
 
 def cells() -> Iterator[Cell]:
@@ -359,32 +365,26 @@ def main() -> None:
     if options.list:
         print("\n".join(cell.name for cell in chosen))
         return
-    options.output.mkdir(parents=True, exist_ok=True)
+    store = framework.Store(options.output)
     if options.course:
         picked = [cell for cell in cells() if cell.name in COURSE]
         courses = {cell.name: course(cell, options.lsqml) for cell in picked}
-        store(options.output / "course.json", courses)
-        course_picture(courses).savefig(options.output / "course.png", dpi=150)
+        store.json("course.json", courses)
+        store.figure("course.png", course_picture(courses))
         return
     for cell in chosen:
-        place = options.output / f"{cell.name.replace(' ', '_')}.json"
-        row = json.loads(place.read_text()) if place.exists() else {}
+        kept = cell.stored
+        row = store.result(kept) or {}
         if "product" not in row:
-            store(place, row := row | run(cell))
+            store.keep(kept, row := row | run(cell))
         if options.lsqml and f"lsqml_{EPOCHS[-1]}" not in row:
-            store(place, row := row | run_lsqml(cell, options.lsqml))
+            store.keep(kept, row := row | run_lsqml(cell, options.lsqml))
         if options.strengths and cell.wrong == "nothing" and "by_strength" not in row:
-            store(place, row := row | run_strengths(cell))
+            store.keep(kept, row := row | run_strengths(cell))
         print(table([row]).splitlines()[-1], flush=True)
-    places = (options.output / f"{cell.name.replace(' ', '_')}.json" for cell in cells())
-    rows = [json.loads(place.read_text()) for place in places if place.exists()]
-    (options.output / "results.md").write_text(table(rows) + hits(rows))
-    picture(rows).savefig(options.output / "panel.png", dpi=150)
-
-
-def store(place: Path, row: Mapping[str, object]) -> None:
-    place.with_suffix(".tmp").write_text(json.dumps(row))
-    place.with_suffix(".tmp").rename(place)
+    rows = [row for cell in cells() if (row := store.result(cell.stored)) is not None]
+    store.text("results.md", table(rows) + hits(rows))
+    store.figure("panel.png", picture(rows))
 
 
 if __name__ == "__main__":

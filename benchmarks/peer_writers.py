@@ -65,12 +65,12 @@ class Written:
 
 def simulated() -> Scan:
     """The scan; nothing here needs more than NumPy and SciPy."""
-    from ptycho.simulation.measured_like import ScanSettings, measured_like
+    from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
 
     row, col = np.indices((N, N)) - N / 2
     spot = np.exp(-((row + 1) ** 2 + 1.5 * col**2) / 60 + 0.02j * (row**2 - 2 * row * col))
     settings = ScanSettings(N=N, n_positions=POSITIONS, nphotons=1e5, bad_pixels=9, oversampling=1)
-    made = measured_like(settings, spot)
+    made = simulate_measured_like(settings, spot)
     counts = np.concatenate(list(made.counts(settings.rng("photons"))))
     modes = np.stack([made.photon_probe, 0.2 * made.photon_probe * col / N]).astype(np.complex64)
     return Scan(counts, made.positions, modes, made.object.astype(np.complex64), made.good)
@@ -284,7 +284,7 @@ def read(folder: Path) -> int:
                 cells, fine = dict.fromkeys(COLUMNS, "") | {"read as": f"REFUSED: {error}"}, False
             rows.append({"file": f"{name} ({package})", **cells})
             wrong += not fine
-    print("\n".join(markdown(rows)))
+    print(markdown(rows))
     print(f"\n{wrong} of {len(rows)} are not understood" if wrong else f"\nall {len(rows)} are understood")
     return 1 if wrong else 0
 

@@ -67,7 +67,7 @@ def main(words: Sequence[str] | None = None) -> int:
     for name in options.cells:
         rows.append({"cell": name} | row(model, scan(CELLS[name], options.seed), options.passes))
         print("  ".join(map(str, rows[-1].values())), file=sys.stderr, flush=True)
-    print("\n".join(markdown(rows)))
+    print(markdown(rows))
     return 0
 
 

@@ -118,7 +118,7 @@ def main(words: Sequence[str] | None = None) -> None:
     rows = course(data, truth, options)
     write_csv(options.out / "solver_course.csv", rows)
     shown = [row for row in rows if row["step"] % 10 == 0 or row is rows[-1]]
-    text = "\n".join([*markdown(shown), "", f"Machine: {json.dumps(machine())}"])
+    text = "\n".join([markdown(shown), "", f"Machine: {json.dumps(machine())}"])
     (options.out / "solver_course.md").write_text(text + "\n")
     print(text)
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tabulate import tabulate
+
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -18,7 +20,7 @@ def write_csv(path: Path, rows: Rows, columns: Sequence[str] = ()) -> None:
         writer.writerows(rows)
 
 
-def markdown(rows: Rows) -> list[str]:
-    """The lines of a table."""
-    lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
-    return lines + ["| " + " | ".join(map(str, row.values())) + " |" for row in rows]
+def markdown(rows: Rows) -> str:
+    """A table; values are shown as they are."""
+    texts = [{key: str(value) for key, value in row.items()} for row in rows]
+    return tabulate(texts, headers="keys", tablefmt="pipe", disable_numparse=True)

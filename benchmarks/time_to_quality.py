@@ -245,7 +245,7 @@ def write(
     out.mkdir(parents=True, exist_ok=True)
     write_csv(out / "time_to_quality.csv", rows)
     levels = ", ".join(f"`{name}` {_short(value, 4)}" for name, value in references.items())
-    lines = [f"{about}. References: {levels}.", "", *markdown(summaries)]
+    lines = [f"{about}. References: {levels}.", "", markdown(summaries)]
     text = "\n".join([*lines, "", f"Machine: {json.dumps(machine())}"])
     (out / "time_to_quality.md").write_text(text + "\n")
     plot(rows, references, about).savefig(out / "time_to_quality.png", dpi=110)

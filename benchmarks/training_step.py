@@ -111,7 +111,7 @@ def main() -> None:
 def write(rows: list[dict[str, str]], out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     write_csv(out / "table.csv", rows)
-    text = "\n".join([*markdown(rows), "", f"Machine: {json.dumps(machine())}"])
+    text = "\n".join([markdown(rows), "", f"Machine: {json.dumps(machine())}"])
     (out / "table.md").write_text(text + "\n")
     print(text)
 

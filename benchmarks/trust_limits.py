@@ -14,7 +14,6 @@ by; those of *check* are others. A cell that is done is not run again.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import sys
@@ -32,6 +31,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.panel import MARGIN, error_of, far_light, object_of, probe_of
+from benchmarks.study import framework
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import WRONG
@@ -65,6 +65,10 @@ class Cell(NamedTuple):
         return (
             f"{self.part} {self.edit} {self.form} {self.object} {self.probe} {self.photons:.0e} {self.step}"
         )
+
+    @property
+    def stored(self) -> framework.Cell:
+        return framework.Cell(name=self.name.replace(" ", "_"), settings=self._asdict())
 
 
 @dataclass
@@ -376,15 +380,10 @@ def evaluate(cell: Cell) -> dict[str, object]:
             return row | {"error": None, "flags": ["refused"], "why": str(error)}
         product = result.metrics["product"]
         recon = next(iter(result.recons.values()))[product]
-        keep(cell, recon)
         row |= {"error": true_error(recon, scene), **result.metrics[product]}
         row["half_scan_frc"] = result.metrics["half_scan_frc"]
         row["decided"] = {key: value[0] for key, value in result.metrics["understood"].items()}
     return row | {"seconds": time.perf_counter() - began}
-
-
-def keep(cell: Cell, recon: object) -> None:
-    pass
 
 
 def true_error(recon, scene: Scene) -> float:
@@ -445,16 +444,13 @@ def main() -> None:
         print("\n".join(cell.name for cell in chosen))
         return
     logging.disable(logging.WARNING)
-    options.output.mkdir(parents=True, exist_ok=True)
+    store = framework.Store(options.output)
     for cell in chosen:
-        place = options.output / f"{cell.name.replace(' ', '_')}.json"
-        if not place.exists():
-            text = json.dumps(evaluate(cell), default=float)
-            place.with_suffix(".tmp").write_text(text)
-            place.with_suffix(".tmp").rename(place)
-        print(table([json.loads(place.read_text())]).splitlines()[-1], flush=True)
-    rows = [json.loads(path.read_text()) for path in sorted(options.output.glob("*.json"))]
-    (options.output / "results.md").write_text(f"{summary(rows)}\n{table(rows)}")
+        if store.due([cell.stored]):
+            store.keep(cell.stored, evaluate(cell))
+        print(table([store.result(cell.stored)]).splitlines()[-1], flush=True)
+    rows = [row for cell in cells() if (row := store.result(cell.stored)) is not None]
+    store.text("results.md", f"{summary(rows)}\n{table(rows)}")
     print(summary(rows))
 
 

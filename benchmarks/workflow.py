@@ -97,7 +97,7 @@ def main() -> None:
     for name in arguments.runs:
         rows.append(row(name, arguments.out))
         write_csv(arguments.out / "table.csv", rows)
-    text = "\n".join(markdown(rows))
+    text = markdown(rows)
     (arguments.out / "table.md").write_text(text + "\n")
     print(text)
 

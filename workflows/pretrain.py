@@ -18,8 +18,8 @@ from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import Setup, write_network
 from ptycho.simulation.examples import Examples
-from ptycho.simulation.kinds import chosen
-from ptycho.simulation.probe_kinds import PROBE_KINDS, make
+from ptycho.simulation.kinds import choose_entry
+from ptycho.simulation.probe_kinds import PROBE_KINDS, draw_probe
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import StopRequest
 from ptycho.training.pretraining import Pretraining, form_name
@@ -80,8 +80,8 @@ def typical_setup(examples: Examples) -> Setup:
     """What the network is for, as one example: a probe of the distribution, a group of single patterns."""
     rng = np.random.default_rng(examples.config.seed)
     N = min(form.N for form in examples.forms)
-    entry = chosen(examples.probes, rng)
-    probe = make(PROBE_KINDS[entry.kind], N, entry.ranges, rng)
+    entry = choose_entry(examples.probes, rng)
+    probe = draw_probe(PROBE_KINDS[entry.kind], N, entry.ranges, rng)
     normalisation = N / 2 / float(np.sqrt(TRANSMISSION * np.sum(np.abs(probe) ** 2)))
     return Setup(probe, 1.0, normalisation, N, 1, np.zeros((1, 2), np.float32), N)
 

@@ -21,8 +21,8 @@ from ptycho.exports.table import FORMATS, check_output, format_of
 from ptycho.progress import Progress
 from ptycho.run.record import check_no_file_of_a_run
 from ptycho.scan.probe import fresnel_number, make_probe
-from ptycho.simulation.imperfections import given_probe
-from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, measured_like, recorded
+from ptycho.simulation.imperfections import misstate_probe
+from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, record_scan, simulate_measured_like
 from ptycho.simulation.truth import truth_of
 from workflows.export_scan import DETECTOR_PIXEL_M, describe_file, distance_m, plate_units
 
@@ -59,7 +59,7 @@ def simulate_scan(config: SimulateConfig) -> list[str]:
     output, kind = Path(str(config.output)), format_of(config.format, config.output)
     check_output(output, config.overwrite)
     check_no_file_of_a_run("output", output)
-    made = measured_like(config, make_probe(config.probe, config.N))
+    made = simulate_measured_like(config, make_probe(config.probe, config.N))
     with closing(Progress("simulating", config.n_positions)) as progress:
         scan = export(config, made, progress)
         FORMATS[kind](output, scan)
@@ -84,8 +84,8 @@ def export(config: SimulateConfig, made: MeasuredLike, progress: Progress) -> Ex
             progress.advance(len(block))
 
     return ExportedScan(
-        positions=recorded(config, made.positions),
-        probe=given_probe(first, wrong, micrometre, config.seed)[None].astype(np.complex64),
+        positions=record_scan(config, made.positions),
+        probe=misstate_probe(first, wrong, micrometre, config.seed)[None].astype(np.complex64),
         patterns=shown(),
         dtype=made.dtype,
         domain="counts",

@@ -13,8 +13,8 @@ from ptycho.api.scan import Scan, plain
 from ptycho.config import ZonePlateProbe, check
 from ptycho.config.mapping import to_dataclass
 from ptycho.scan.probe import ZONE_PLATE_WINDOW_NM, fresnel_number, make_probe
-from ptycho.simulation.imperfections import given_probe
-from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, measured_like, recorded
+from ptycho.simulation.imperfections import misstate_probe
+from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, record_scan, simulate_measured_like
 
 SIMULATED = "simulated"
 SMALLEST_UNDER_THE_PLATE = 32  # N that resolves its outermost zones
@@ -64,10 +64,10 @@ def simulate(
     check(probe is not None or N >= SMALLEST_UNDER_THE_PLATE, "N", N, allowed)
     plate = ZonePlateProbe()
     known = make_probe(plate, N) if probe is None else check_probe(probe, N)[0]
-    made = measured_like(settings, known)
+    made = simulate_measured_like(settings, known)
     scan = Scan.from_arrays(
         np.concatenate(list(made.counts(settings.rng("photons")))),
-        recorded(settings, made.positions),
+        record_scan(settings, made.positions),
         _told(made, settings, fresnel_number(plate, N)),
         counts=True,
         pixel_m=1e-9 * ZONE_PLATE_WINDOW_NM / N if probe is None else None,
@@ -80,4 +80,4 @@ def simulate(
 def _told(made: MeasuredLike, settings: ScanSettings, fresnel: float) -> np.ndarray:
     """The probe ``(N, N)`` that the scan says it had, in √photons."""
     first = made.photon_probe.reshape(-1, made.N, made.N)[0]
-    return given_probe(first, settings.imperfections, fresnel, settings.seed)
+    return misstate_probe(first, settings.imperfections, fresnel, settings.seed)

@@ -48,10 +48,15 @@ def lit_part(config: ProbeConfig, N: int) -> np.ndarray | None:
     return None if diameter is None else _radius(N) <= diameter / 2
 
 
+def centred_axes(N: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows ``(N, 1)`` and columns ``(1, N)`` from sample ``N//2``, in pixels, float64."""
+    axis = np.arange(N, dtype=float) - N // 2
+    return axis[:, None], axis[None, :]
+
+
 def _radius(N: int) -> np.ndarray:
     """Distance from sample ``N//2`` in pixels, ``(N, N)``."""
-    axis = np.arange(N) - N // 2
-    return np.hypot(axis[:, None], axis[None, :])
+    return np.hypot(*centred_axes(N))
 
 
 def orthogonal_modes(modes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -67,11 +72,15 @@ def orthogonal_modes(modes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def ideal_disk(config: IdealDiskProbe, N: int) -> np.ndarray:
     """A disk with anti-aliased, Gaussian-smoothed edge and flat phase; lengths scale with N/64."""
+    scale = N / 64
+    return smooth_disk(N, config.diameter_px64 * scale, config.smoothing_px64 * scale)
+
+
+def smooth_disk(N: int, diameter_px: float, edge_px: float) -> np.ndarray:
+    """An anti-aliased disk, smoothed by a Gaussian of the standard deviation ``edge_px``; complex128."""
     from scipy.ndimage import gaussian_filter
 
-    scale = N / 64
-    disk = np.clip(config.diameter_px64 * scale / 2 - _radius(N) + 0.5, 0, 1)
-    return gaussian_filter(disk, config.smoothing_px64 * scale).astype(complex)
+    return gaussian_filter(np.clip(diameter_px / 2 - _radius(N) + 0.5, 0, 1), edge_px).astype(complex)
 
 
 def zone_plate(config: ZonePlateProbe, N: int) -> np.ndarray:
@@ -89,12 +98,17 @@ def zone_plate(config: ZonePlateProbe, N: int) -> np.ndarray:
     Source: Goodman, Introduction to Fourier Optics, 4.2 and 5.1; Attwood, Soft X-Rays, chapter 9.
     """
     wide = zone_plate_far_field(config, N, PADDING * N)
-    wave = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(wide)))
-    start = (PADDING * N - N) // 2
-    probe = wave[start : start + N, start : start + N]
-    lost = 1 - np.sum(np.abs(probe) ** 2) / np.sum(np.abs(wave) ** 2)
+    probe, energy = central_wave(wide, N), np.mean(np.abs(wide) ** 2)  # Σ|P|² = Σ|far|²/window² (Parseval)
+    lost = 1 - np.sum(np.abs(probe) ** 2) / energy
     log.info("zone-plate probe: %.2f %% of its energy falls outside the %d-pixel window", 100 * lost, N)
     return probe
+
+
+def central_wave(far: np.ndarray, N: int) -> np.ndarray:
+    """The central ``(N, N)`` of ``F⁻¹ far``, of a far field ``(n, n)`` with ν = 0 at n//2, n ≥ N."""
+    wave = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(far)))
+    start = (len(far) - N) // 2
+    return wave[start : start + N, start : start + N]
 
 
 def zone_plate_far_field(config: ZonePlateProbe, N: int, window: int) -> np.ndarray:

@@ -25,13 +25,13 @@ from scipy.ndimage import gaussian_filter
 
 from ptycho.config import check
 from ptycho.config.pretrain_config import BatchConfig, MeasurementConfig, PretrainConfig, Range
-from ptycho.scan.probe import energy_diameter
+from ptycho.scan.probe import energy_diameter, light_of
 from ptycho.scan.windows import add_windows, inner_windows
 from ptycho.simulation.imperfections import incoherent_modes
-from ptycho.simulation.kinds import chosen, drawn, entries_of
+from ptycho.simulation.kinds import choose_entry, draw_values, read_entries
 from ptycho.simulation.material import transmission
 from ptycho.simulation.object_kinds import OBJECT_KINDS
-from ptycho.simulation.probe_kinds import PROBE_KINDS, disturbed, make
+from ptycho.simulation.probe_kinds import PROBE_KINDS, disturb_phase, draw_probe
 
 MAPS, PROBE_POOL, STEPS = 0, 1, 2  # branches of the seed
 SPREAD = 1.3  # f of a scan over that of one of its groups lies within this factor
@@ -66,8 +66,8 @@ class Examples:
     _maps: dict[int, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.objects = entries_of(OBJECT_KINDS, self.config.objects, "objects")
-        self.probes = entries_of(PROBE_KINDS, self.config.probes, "probes")
+        self.objects = read_entries(OBJECT_KINDS, self.config.objects, "objects")
+        self.probes = read_entries(PROBE_KINDS, self.config.probes, "probes")
         self.forms = self.config.forms
         check(len(self.forms) > 0, "batches", "{}", "at least one form of batches")
         shares = np.array([form.weight for form in self.forms])
@@ -75,17 +75,17 @@ class Examples:
 
     def form_of(self, step: int) -> BatchConfig:
         """The form of the batch of a step; with N, C and modes different from step to step."""
-        return self._form(self._rng(step))
+        return self._choose_form(self._rng(step))
 
     def batch(self, step: int) -> Example:
         """The batch of a step."""
         rng = self._rng(step)
-        return self.drawn(self._form(rng), rng)
+        return self.draw_batch(self._choose_form(rng), rng)
 
-    def _form(self, rng: np.random.Generator) -> BatchConfig:
+    def _choose_form(self, rng: np.random.Generator) -> BatchConfig:
         return self.forms[rng.choice(len(self.forms), p=self._shares)]
 
-    def drawn(self, form: BatchConfig, rng: np.random.Generator) -> Example:
+    def draw_batch(self, form: BatchConfig, rng: np.random.Generator) -> Example:
         """A random batch of a form."""
         measurement, chance = self.config.measurement, rng.random()
         again = chance < measurement.again_share
@@ -103,28 +103,28 @@ class Examples:
     def _example(self, form: BatchConfig, started: float, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """One example; it begins with a rough object with the chance ``started``."""
         measurement, R = self.config.measurement, form.region_size
-        entry = chosen(self.probes, rng)
-        probe = make(PROBE_KINDS[entry.kind], form.N, entry.ranges, rng)
-        thickness, other = self._part(R, rng), self._part(R, rng)
+        entry = choose_entry(self.probes, rng)
+        probe = draw_probe(PROBE_KINDS[entry.kind], form.N, entry.ranges, rng)
+        thickness, other = self._cut_part(R, rng), self._cut_part(R, rng)
         target = transmission(thickness, other, self.config.materials, rng)
-        positions = scanned(form, energy_diameter(probe), measurement.overlap, rng)
+        positions = place_positions(form, energy_diameter(probe), measurement.overlap, rng)
         modes = incoherent_modes(probe.astype(complex), form.modes, rng.uniform(*COHERENCE))
         modes = modes.astype(np.complex64)
         light, whole = group_light(modes, positions, R), np.round(positions + form.reach)
-        waves = shifted(modes, positions + form.reach - whole)
+        waves = shift_modes(modes, positions + form.reach - whole)
         waves *= inner_windows(target, whole.astype(int), form.N)[:, None]
         energy = np.sum(np.abs(fft.fft2(waves, norm="ortho")) ** 2, axis=1)  # (C, N, N)
-        x, scale = measured(fft.fftshift(energy, axes=(-2, -1)), measurement, rng)
+        x, scale = measure_group(fft.fftshift(energy, axes=(-2, -1)), measurement, rng)
         told = modes
         if rng.random() < measurement.probe_error_share:
-            told = disturbed(modes, rng.uniform(*measurement.probe_error_rad), rng)
+            told = disturb_phase(modes, rng.uniform(*measurement.probe_error_rad), rng)
         if rng.random() < measurement.position_error_share:
             error = rng.uniform(*measurement.position_error_px)
             positions = np.clip(positions + rng.normal(0, error, positions.shape), -form.reach, form.reach)
         told = scale * told
         start = np.zeros_like(target)
         if rng.random() < started:
-            start = rough(target, light, rng)
+            start = roughen(target, light, rng)
         return {
             "x": x.astype(np.float32),
             "offsets": positions.astype(np.float32),
@@ -134,7 +134,7 @@ class Examples:
             "light": (light / light.max()).astype(np.float32),
         }
 
-    def _part(self, side: int, rng: np.random.Generator) -> np.ndarray:
+    def _cut_part(self, side: int, rng: np.random.Generator) -> np.ndarray:
         """A window of one of the maps, turned and mirrored at random, ``(side, side)``."""
         thickness = self._map(int(rng.integers(self.config.maps)))
         row, col = rng.integers(0, len(thickness) - side + 1, 2)
@@ -144,14 +144,16 @@ class Examples:
     def _map(self, number: int) -> np.ndarray:
         if number not in self._maps:
             rng = np.random.default_rng([self.config.seed, MAPS, number])
-            entry = chosen(self.objects, rng)
+            entry = choose_entry(self.objects, rng)
             kind = OBJECT_KINDS[entry.kind]
-            thickness = kind.draw(self.config.map_side, rng, **drawn(kind, entry.ranges, rng))
+            thickness = kind.draw(self.config.map_side, rng, **draw_values(kind, entry.ranges, rng))
             self._maps[number] = thickness.astype(np.float16)
         return self._maps[number]
 
 
-def scanned(form: BatchConfig, diameter: float, overlap: Range, rng: np.random.Generator) -> np.ndarray:
+def place_positions(
+    form: BatchConfig, diameter: float, overlap: Range, rng: np.random.Generator
+) -> np.ndarray:
     """C neighbouring positions of a random scan about the region's centre, ``(C, 2)``, within ``reach``.
 
     Their mean distance is ``diameter·(1 − overlap)``, or less where they would reach too far.
@@ -159,7 +161,7 @@ def scanned(form: BatchConfig, diameter: float, overlap: Range, rng: np.random.G
     if form.C == 1:
         return rng.uniform(-0.5, 0.5, (1, 2))
     step = diameter * (1 - rng.uniform(*overlap))
-    points = lattice(LATTICES[rng.integers(len(LATTICES))], 2 * form.C + 16, rng)
+    points = draw_lattice(LATTICES[rng.integers(len(LATTICES))], 2 * form.C + 16, rng)
     middle = points[rng.integers(len(points) // 4)] + rng.uniform(-0.5, 0.5, 2)
     nearest = np.argsort(np.hypot(*(points - middle).T))[: form.C]
     found = step * points[nearest]
@@ -170,7 +172,7 @@ def scanned(form: BatchConfig, diameter: float, overlap: Range, rng: np.random.G
     return found + rng.uniform(-0.5, 0.5, 2)
 
 
-def lattice(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
+def draw_lattice(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
     """About ``count`` points around zero, the innermost first, one per unit area, turned at random."""
     half = math.ceil(math.sqrt(count)) // 2 + 1
     rows, cols = (axis.ravel().astype(float) for axis in np.mgrid[-half : half + 1, -half : half + 1])
@@ -191,7 +193,7 @@ def lattice(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
     return points @ turn.T
 
 
-def shifted(modes: np.ndarray, shifts: np.ndarray) -> np.ndarray:
+def shift_modes(modes: np.ndarray, shifts: np.ndarray) -> np.ndarray:
     """Modes ``(K, N, N)`` moved by fractions of a pixel ``(C, 2)``, exactly: ``(C, K, N, N)`` complex64."""
     nu = np.fft.fftfreq(modes.shape[-1])
     rows, cols = (np.exp(-2j * np.pi * shifts[:, axis, None] * nu) for axis in (0, 1))
@@ -202,12 +204,11 @@ def shifted(modes: np.ndarray, shifts: np.ndarray) -> np.ndarray:
 def group_light(modes: np.ndarray, positions: np.ndarray, side: int) -> np.ndarray:
     """``Σ_k Σ_m |P_m|²`` on the region, at the nearest whole positions; ``(side, side)`` float32."""
     N = modes.shape[-1]
-    one = np.sum(np.abs(modes) ** 2, axis=0, dtype=np.float32)
     whole = np.round(positions + (side - N) / 2).astype(int)
-    return add_windows(np.broadcast_to(one, (len(whole), N, N)), whole, (side, side))
+    return add_windows(np.broadcast_to(light_of(modes), (len(whole), N, N)), whole, (side, side))
 
 
-def measured(
+def measure_group(
     energy: np.ndarray, measurement: MeasurementConfig, rng: np.random.Generator
 ) -> tuple[np.ndarray, float]:
     """Normalised amplitudes ``x = f√n`` of intensities ``(C, N, N)``, and ``s·f``."""
@@ -221,11 +222,11 @@ def measured(
     f = N / 2 / math.sqrt(max(counts.sum(axis=(1, 2)).mean(), 1)) * SPREAD ** rng.uniform(-1, 1)
     x = f * np.sqrt(counts)
     if rng.random() < measurement.bad_share:
-        x = np.where(dead_pixels(N, rng.uniform(*measurement.bad_pixels), rng), -1, x)
+        x = np.where(draw_dead_pixels(N, rng.uniform(*measurement.bad_pixels), rng), -1, x)
     return x, f * math.sqrt(scale)
 
 
-def dead_pixels(N: int, share: float, rng: np.random.Generator) -> np.ndarray:
+def draw_dead_pixels(N: int, share: float, rng: np.random.Generator) -> np.ndarray:
     """``(N, N)`` bool: single pixels, and half of the time the gap between two modules."""
     dead = rng.random((N, N)) < 0.2 * share
     if rng.random() < 0.5:
@@ -235,7 +236,7 @@ def dead_pixels(N: int, share: float, rng: np.random.Generator) -> np.ndarray:
     return dead
 
 
-def rough(target: np.ndarray, light: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def roughen(target: np.ndarray, light: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """An object as it may be after a few passes of a solver: blurred, noisy, its phase a little off.
 
         Ō + γ (G_σ O − Ō) e^{iε(x)} + noise,    zero where hardly any light falls

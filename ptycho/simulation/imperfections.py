@@ -26,7 +26,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from ptycho.config.imperfections import Imperfections
-from ptycho.scan.probe import energy_diameter
+from ptycho.scan.probe import centred_axes, energy_diameter
 
 STREAMS = ("aberrations", "blob", "position", "drift", "gap", "flux", "faults")
 BRANCH = 100  # of a scan's seed; the scan's own streams are branches below it
@@ -54,8 +54,8 @@ def incoherent_modes(probe: np.ndarray, count: int, coherence: float) -> np.ndar
     """
     if count == 1:
         return probe[None]
-    row, col = (2j * np.pi * nu for nu in _frequencies(len(probe)))
-    wanted = [probe, *(with_far_factor(probe, factor) for factor in (col, row, row * col)[: count - 1])]
+    row, col = (2j * np.pi * nu for nu in frequencies(len(probe)))
+    wanted = [probe, *(multiply_far_field(probe, factor) for factor in (col, row, row * col)[: count - 1])]
     columns, _ = np.linalg.qr(np.stack([mode.ravel() for mode in wanted], axis=1))
     basis = columns.T.reshape(count, *probe.shape)  # (K, N, N), orthonormal
     rest = 0.5 ** np.arange(count - 1)
@@ -65,24 +65,24 @@ def incoherent_modes(probe: np.ndarray, count: int, coherence: float) -> np.ndar
     return modes
 
 
-def flux(count: int, rms: float, rng: np.random.Generator) -> np.ndarray:
+def draw_flux(count: int, rms: float, rng: np.random.Generator) -> np.ndarray:
     """Light in each pattern, ``(count,)``: log-normal about one with standard deviation ``rms``."""
     sigma = math.sqrt(math.log1p(rms**2))
     return np.exp(sigma * rng.normal(size=count) - sigma**2 / 2)
 
 
-def blurred(intensities: np.ndarray, sigma: float) -> np.ndarray:
+def blur(intensities: np.ndarray, sigma: float) -> np.ndarray:
     """``(…, N, N)`` after a Gaussian point spread; what leaves at an edge comes back, none is lost."""
     return gaussian_filter(intensities, sigma, mode="reflect", axes=(-2, -1)) if sigma else intensities
 
 
-def arriving(light: np.ndarray, flux: np.ndarray | None, sigma: float) -> np.ndarray:
+def spread_and_scale(light: np.ndarray, flux: np.ndarray | None, sigma: float) -> np.ndarray:
     """What is expected of patterns ``(n, N, N)`` behind the point spread, with the flux ``(n,)`` of each."""
-    spread = blurred(light, sigma)
+    spread = blur(light, sigma)
     return spread if flux is None else spread * flux[:, None, None]
 
 
-def working(N: int, gap_rows: int, gap_columns: int, rng: np.random.Generator) -> np.ndarray:
+def draw_gaps(N: int, gap_rows: int, gap_columns: int, rng: np.random.Generator) -> np.ndarray:
     """``(N, N)`` bool, False between modules: N/16 to N/4 from the centre, on either side."""
     good = np.ones((N, N), bool)
     starts = N // 2 + rng.integers(N // 16, N // 4, 2)
@@ -94,7 +94,7 @@ def working(N: int, gap_rows: int, gap_columns: int, rng: np.random.Generator) -
     return good
 
 
-def faulty(N: int, bad: int, hot: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def draw_faults(N: int, bad: int, hot: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Which pixels work, and which shine, both ``(N, N)`` bool; no pixel does neither."""
     chosen = rng.choice(N * N, bad + hot, replace=False)
     marks = np.zeros((2, N * N), bool)
@@ -139,7 +139,7 @@ PERFECT = Detector(good=np.ones((1, 1), bool))
 # What is said of it
 
 
-def given_probe(probe: np.ndarray, settings: Imperfections, fresnel: float, seed: int) -> np.ndarray:
+def misstate_probe(probe: np.ndarray, settings: Imperfections, fresnel: float, seed: int) -> np.ndarray:
     """The probe ``(N, N)`` that a beamline believes to have.
 
     Args:
@@ -150,15 +150,15 @@ def given_probe(probe: np.ndarray, settings: Imperfections, fresnel: float, seed
     phase = defocus(len(probe), settings.defocus_um, fresnel)
     phase = phase + aberrations(probe, settings, stream(seed, "aberrations"))
     phase = phase + displacement(len(probe), settings.probe_shift_px)
-    given = with_far_factor(probe, np.exp(1j * phase)) if phase.any() else probe
+    given = multiply_far_field(probe, np.exp(1j * phase)) if phase.any() else probe
     if settings.blob:
-        given = with_blob(given, settings.blob, stream(seed, "blob"))
+        given = add_blob(given, settings.blob, stream(seed, "blob"))
     return given if settings.probe_power == 1 else math.sqrt(settings.probe_power) * given
 
 
 def defocus(N: int, distance_um: float, fresnel: float) -> np.ndarray:
     """``φ = −π λ̄ z |ν|²``: propagation by z (Fresnel); the sign of :func:`ptycho.scan.probe.zone_plate`."""
-    row, col = _frequencies(N)
+    row, col = frequencies(N)
     return -np.pi * fresnel * distance_um * (row**2 + col**2)
 
 
@@ -167,7 +167,7 @@ def aberrations(probe: np.ndarray, settings: Imperfections, rng: np.random.Gener
 
     Zernike's terms; that of coma moves the probe little. Source: Born & Wolf, Principles of Optics, 9.2.
     """
-    row, col = _frequencies(len(probe))
+    row, col = frequencies(len(probe))
     rho, theta = np.hypot(row, col) / pupil_edge(probe), np.arctan2(row, col)
     turned = rng.uniform(0, 2 * np.pi, 2)
     astigmatism = rho**2 * np.cos(2 * (theta - turned[0]))
@@ -182,23 +182,23 @@ def pupil_edge(probe: np.ndarray) -> float:
 
 def displacement(N: int, shift: tuple[float, ...]) -> np.ndarray:
     """``φ = −2π ν·s``: the probe moved by s (row, col)."""
-    row, col = _frequencies(N)
+    row, col = frequencies(N)
     return -2 * np.pi * (shift[0] * row + shift[1] * col)
 
 
-def with_blob(probe: np.ndarray, strength: float, rng: np.random.Generator) -> np.ndarray:
+def add_blob(probe: np.ndarray, strength: float, rng: np.random.Generator) -> np.ndarray:
     """The probe and a Gaussian of ``strength`` times its norm, half-way from its middle, and of its power."""
     N, diameter = len(probe), energy_diameter(probe)
     angle, phase = rng.uniform(0, 2 * np.pi, 2)
-    axis = np.arange(N) - N // 2
-    rows, cols = axis[:, None] - diameter / 4 * np.sin(angle), axis - diameter / 4 * np.cos(angle)
+    rows, cols = centred_axes(N)
+    rows, cols = rows - diameter / 4 * np.sin(angle), cols - diameter / 4 * np.cos(angle)
     blob = np.exp(-(rows**2 + cols**2) / (2 * (BLOB_SIZE * diameter) ** 2) + 1j * phase)
     norm = np.linalg.norm(probe)
     mixed = probe + strength * norm / np.linalg.norm(blob) * blob
     return norm / np.linalg.norm(mixed) * mixed
 
 
-def recorded_positions(positions: np.ndarray, settings: Imperfections, width: int, seed: int) -> np.ndarray:
+def record_positions(positions: np.ndarray, settings: Imperfections, width: int, seed: int) -> np.ndarray:
     """The positions ``(J, 2)`` that a beamline writes down for the true ones.
 
     Args:
@@ -208,24 +208,24 @@ def recorded_positions(positions: np.ndarray, settings: Imperfections, width: in
     count = len(positions)
     recorded = positions
     if settings.scale_error or settings.rotation_deg:
-        recorded = scaled_and_turned(positions, 1 + settings.scale_error, settings.rotation_deg)
+        recorded = scale_and_turn(positions, 1 + settings.scale_error, settings.rotation_deg)
     if settings.position_px:
         recorded = recorded + stream(seed, "position").normal(0, settings.position_px, (count, 2))
     if settings.drift_px:
-        recorded = recorded + slow_drift(count, settings.drift_px, stream(seed, "drift"))
+        recorded = recorded + draw_drift(count, settings.drift_px, stream(seed, "drift"))
     if settings.backlash_px:
         recorded = recorded + backlash(count, width, settings.backlash_px)
     return recorded
 
 
-def scaled_and_turned(positions: np.ndarray, scale: float, angle_deg: float) -> np.ndarray:
+def scale_and_turn(positions: np.ndarray, scale: float, angle_deg: float) -> np.ndarray:
     """``r̄ + m R (r − r̄)``: the row's direction is turned towards the column's by a positive angle."""
     middle, angle = positions.mean(axis=0), math.radians(angle_deg)
     turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
     return middle + scale * (positions - middle) @ turn
 
 
-def slow_drift(count: int, rms: float, rng: np.random.Generator) -> np.ndarray:
+def draw_drift(count: int, rms: float, rng: np.random.Generator) -> np.ndarray:
     """``Σ_m a_m/m cos(π m t)``, t from 0 to 1 over the scan, m to ``SLOW``; mean nought, rms as asked for."""
     time = (np.arange(count) + 0.5) / count
     waves = np.arange(1, min(SLOW, count - 1) + 1)
@@ -238,12 +238,12 @@ def backlash(count: int, width: int, amount: float) -> np.ndarray:
     return np.outer(np.arange(count) // width % 2, (0.0, amount))
 
 
-def with_far_factor(probe: np.ndarray, factor: np.ndarray) -> np.ndarray:
-    """The probe whose far field is multiplied by ``factor``, ``(N, N)`` with ν = 0 at N//2."""
+def multiply_far_field(probe: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """The wave ``(…, N, N)`` whose far field is multiplied by ``factor``, ``(N, N)`` with ν = 0 at N//2."""
     return np.fft.ifft2(np.fft.fft2(probe) * np.fft.ifftshift(factor))
 
 
-def _frequencies(N: int) -> tuple[np.ndarray, np.ndarray]:
+def frequencies(N: int) -> tuple[np.ndarray, np.ndarray]:
     """ν of rows ``(N, 1)`` and of columns ``(1, N)``."""
-    nu = (np.arange(N) - N // 2) / N
-    return nu[:, None], nu[None, :]
+    rows, cols = centred_axes(N)
+    return rows / N, cols / N

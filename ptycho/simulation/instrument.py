@@ -19,13 +19,13 @@ from ptycho.scan.probe import fresnel_number, make_probe
 from ptycho.simulation.imperfections import (
     HOT,
     Detector,
-    faulty,
-    flux,
-    given_probe,
+    draw_faults,
+    draw_flux,
+    draw_gaps,
     incoherent_modes,
-    recorded_positions,
+    misstate_probe,
+    record_positions,
     stream,
-    working,
 )
 from ptycho.simulation.streams import child_rng
 
@@ -43,20 +43,22 @@ def true_flux(config: RunConfig, role: str, image: np.ndarray) -> np.ndarray | N
     rms, found = config.imperfections.flux_rms, np.ones(len(image))
     for i in np.unique(image):
         mine = image == i
-        found[mine] = flux(int(mine.sum()), rms, stream(_seed(config, role, i), "flux"))
+        found[mine] = draw_flux(int(mine.sum()), rms, stream(_seed(config, role, i), "flux"))
     return found if rms else None
 
 
 def true_detector(config: RunConfig, brightest: float) -> Detector:
     """The detector; ``brightest`` is the largest count that the sample lets expect."""
     wrong = config.imperfections
-    good, hot = faulty(config.N, config.bad_pixels, config.hot_pixels, stream(config.seed, "faults"))
-    gap = working(config.N, wrong.gap_rows, wrong.gap_columns, stream(config.seed, "gap"))
+    good, hot = draw_faults(config.N, config.bad_pixels, config.hot_pixels, stream(config.seed, "faults"))
+    gap = draw_gaps(config.N, wrong.gap_rows, wrong.gap_columns, stream(config.seed, "gap"))
     glow = np.where(hot & gap, HOT * brightest, 0.0)
     return Detector(good & gap, glow, wrong.background, wrong.saturation)
 
 
-def as_told(config: RunConfig, data: dict[str, Dataset], good: np.ndarray) -> tuple[dict[str, Dataset], int]:
+def apply_beliefs(
+    config: RunConfig, data: dict[str, Dataset], good: np.ndarray
+) -> tuple[dict[str, Dataset], int]:
     """The datasets with the probe and the positions that are believed, and the pixels that are known to work.
 
     Where recorded positions leave the objects, these get a margin that no light has reached. Fractions of a
@@ -69,7 +71,7 @@ def as_told(config: RunConfig, data: dict[str, Dataset], good: np.ndarray) -> tu
     Returns:
         The datasets, which share R and M, and the margin in pixels.
     """
-    places = {role: _recorded(config, role, part) for role, part in data.items()}
+    places = {role: _record_positions(config, role, part) for role, part in data.items()}
     low, high = min(r.min() for r in places.values()), max(r.max() for r in places.values())
     margin = math.ceil(max(0.0, -low, high - (config.size - config.N)))
     places = {role: (r + margin).astype(np.float32) for role, r in places.items()}
@@ -83,7 +85,7 @@ def as_told(config: RunConfig, data: dict[str, Dataset], good: np.ndarray) -> tu
         assert part.objects is not None  # they have just been made
         told[role] = replace(
             part,
-            beam=Beam(_given(config, role, part.probe[0]), places[role]),
+            beam=Beam(_misstate_probe(config, role, part.probe[0]), places[role]),
             objects=np.pad(part.objects, [(0, 0), (margin, margin), (margin, margin)], mode="edge"),
             object_size=config.size + 2 * margin,
             region_size=side,
@@ -94,17 +96,17 @@ def as_told(config: RunConfig, data: dict[str, Dataset], good: np.ndarray) -> tu
     return told, margin
 
 
-def _given(config: RunConfig, role: str, first_mode: np.ndarray) -> np.ndarray:
+def _misstate_probe(config: RunConfig, role: str, first_mode: np.ndarray) -> np.ndarray:
     fresnel = fresnel_number(config.probe_of(role), config.N)
-    return given_probe(first_mode, config.imperfections, fresnel, config.seed).astype(np.complex64)
+    return misstate_probe(first_mode, config.imperfections, fresnel, config.seed).astype(np.complex64)
 
 
-def _recorded(config: RunConfig, role: str, data: Dataset) -> np.ndarray:
+def _record_positions(config: RunConfig, role: str, data: Dataset) -> np.ndarray:
     """``(J, 2)`` float64."""
     found = data.positions.astype(np.float64)
     for i in np.unique(data.image):
         mine = data.image == i
-        found[mine] = recorded_positions(found[mine], config.imperfections, 1, _seed(config, role, i))
+        found[mine] = record_positions(found[mine], config.imperfections, 1, _seed(config, role, i))
     return found
 
 

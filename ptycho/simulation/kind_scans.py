@@ -22,11 +22,11 @@ from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
-from ptycho.simulation.kinds import Entry, drawn
+from ptycho.simulation.kinds import Entry, draw_values
 from ptycho.simulation.material import transmission
 from ptycho.simulation.measured_like import PATHS, MeasuredLike
 from ptycho.simulation.object_kinds import OBJECT_KINDS
-from ptycho.simulation.probe_kinds import PROBE_KINDS, make
+from ptycho.simulation.probe_kinds import PROBE_KINDS, draw_probe
 
 MARGIN = 1  # pixels between the object's edge and the outermost patches
 
@@ -67,13 +67,13 @@ class KindScan:
         return np.random.default_rng([self.seed, self.STREAMS.index(stream)])
 
 
-def kind_scan(settings: KindScan) -> Dataset:
+def simulate_kind_scan(settings: KindScan) -> Dataset:
     """The scan as it is measured, each pattern a group, with its true object, ``objects (1, M, M)``."""
     N = settings.N
-    probe = make(PROBE_KINDS[settings.probe.kind], N, settings.probe.ranges, settings.rng("probe"))
-    positions = scanned(settings, energy_diameter(probe))
+    probe = draw_probe(PROBE_KINDS[settings.probe.kind], N, settings.probe.ranges, settings.rng("probe"))
+    positions = place_scan(settings, energy_diameter(probe))
     side = N + int(np.ceil(positions.max())) + MARGIN
-    truth = material_object(settings, side)
+    truth = draw_object(settings, side)
     measured = MeasuredLike(
         sample=truth.astype(np.complex128),
         probe=probe.astype(np.complex128),
@@ -97,15 +97,17 @@ def kind_scan(settings: KindScan) -> Dataset:
     )
 
 
-def scanned(settings: KindScan, diameter: float) -> np.ndarray:
+def place_scan(settings: KindScan, diameter: float) -> np.ndarray:
     """The positions under a probe of a diameter in pixels, ``(J, 2)`` float32, from ``MARGIN`` on."""
     step = diameter * (1 - settings.overlap)
     path = PATHS[settings.path](settings.positions, step, settings.rng("path"))
     return (path - path.min(axis=0) + MARGIN).astype(np.float32)
 
 
-def material_object(settings: KindScan, side: int) -> np.ndarray:
+def draw_object(settings: KindScan, side: int) -> np.ndarray:
     """The transmission of two maps of the kind, ``(side, side)`` complex64; see :func:`transmission`."""
     kind, rng = OBJECT_KINDS[settings.object.kind], settings.rng("object")
-    thickness, other = (kind.draw(side, rng, **drawn(kind, settings.object.ranges, rng)) for _ in range(2))
+    thickness, other = (
+        kind.draw(side, rng, **draw_values(kind, settings.object.ranges, rng)) for _ in range(2)
+    )
     return transmission(thickness, other, settings.material, settings.rng("material"))

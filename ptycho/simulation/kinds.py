@@ -38,23 +38,25 @@ class Entry(NamedTuple):
     ranges: Mapping[str, tuple[float, float]]
 
 
-def drawn(kind: Kind, ranges: Mapping[str, Sequence[float]], rng: np.random.Generator) -> dict[str, float]:
+def draw_values(
+    kind: Kind, ranges: Mapping[str, Sequence[float]], rng: np.random.Generator
+) -> dict[str, float]:
     """A value for each parameter of a kind, from ``ranges`` or else from all that is allowed."""
     return {
-        name: value_of(parameter._replace(low=low, high=high), rng)
+        name: draw_value(parameter._replace(low=low, high=high), rng)
         for name, parameter in kind.parameters.items()
         for low, high in [ranges.get(name, parameter[:2])]
     }
 
 
-def value_of(parameter: Parameter, rng: np.random.Generator) -> float:
+def draw_value(parameter: Parameter, rng: np.random.Generator) -> float:
     """A number of a parameter's range."""
     if parameter.log:
         return math.exp(rng.uniform(math.log(parameter.low), math.log(parameter.high)))
     return float(rng.uniform(parameter.low, parameter.high))
 
 
-def entries_of(
+def read_entries(
     table: Mapping[str, Kind], values: Mapping[str, Mapping[str, object]], key: str
 ) -> list[Entry]:
     """The entries of a distribution, ``kind: {weight: w, parameter: [low, high]}``.
@@ -67,11 +69,11 @@ def entries_of(
     for name, value in values.items():
         section = value is None or isinstance(value, Mapping)
         check(section, f"{key}.{name}", value, "a section: {weight: 1, parameter: [low, high]}")
-        found.append(_entry(table, name, dict(value or {}), f"{key}.{name}"))
+        found.append(_read_entry(table, name, dict(value or {}), f"{key}.{name}"))
     return found
 
 
-def _entry(table: Mapping[str, Kind], name: str, value: dict[str, object], where: str) -> Entry:
+def _read_entry(table: Mapping[str, Kind], name: str, value: dict[str, object], where: str) -> Entry:
     check(name in table, where, "", f"one of {', '.join(table)}")
     weight = value.pop("weight", 1.0)
     positive = isinstance(weight, int | float) and 0 < weight < math.inf
@@ -89,7 +91,7 @@ def _entry(table: Mapping[str, Kind], name: str, value: dict[str, object], where
     return Entry(name, float(weight), ranges)  # type: ignore[arg-type]
 
 
-def chosen(entries: Sequence[Entry], rng: np.random.Generator) -> Entry:
+def choose_entry(entries: Sequence[Entry], rng: np.random.Generator) -> Entry:
     """One of the entries, by their weights."""
     weights = np.array([entry.weight for entry in entries])
     return entries[rng.choice(len(entries), p=weights / weights.sum())]

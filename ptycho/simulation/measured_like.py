@@ -34,13 +34,13 @@ from ptycho.config.schema import Even, Integer, Number, key, settings
 from ptycho.simulation.imperfections import (
     HOT,
     Detector,
-    arriving,
-    faulty,
-    flux,
+    draw_faults,
+    draw_flux,
+    draw_gaps,
     incoherent_modes,
-    recorded_positions,
+    record_positions,
+    spread_and_scale,
     stream,
-    working,
 )
 from ptycho.simulation.objects import line_amplitude
 
@@ -131,7 +131,7 @@ class MeasuredLike:
     def object(self) -> np.ndarray:
         """The truth O, ``(M, M)`` complex128: the sample as far as the coarse pixels can show it."""
         side, q = len(self.sample), self.oversampling
-        return np.fft.ifft2(np.fft.ifftshift(_cropped(_far(self.sample), side // q))) / q**2
+        return np.fft.ifft2(np.fft.ifftshift(_crop_far(_far(self.sample), side // q))) / q**2
 
     @property
     def dtype(self) -> np.dtype:
@@ -160,10 +160,10 @@ class MeasuredLike:
     def _intensities(self, mode: np.ndarray, positions: np.ndarray) -> np.ndarray:
         q, N = self.oversampling, self.N
         whole = np.rint(q * positions).astype(int)
-        waves = self._moved(mode, q * positions - whole)  # (n, qN, qN)
+        waves = self._shift_fine(mode, q * positions - whole)  # (n, qN, qN)
         for wave, (row, col) in zip(waves, whole, strict=True):
             wave *= self.sample[row : row + q * N, col : col + q * N]
-        return np.abs(_cropped(_far(waves), N) / (q**2 * N)) ** 2
+        return np.abs(_crop_far(_far(waves), N) / (q**2 * N)) ** 2
 
     def counts(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
         """The measured photons, blocks ``(n, N, N)`` of ``dtype`` in the order of the positions."""
@@ -178,32 +178,32 @@ class MeasuredLike:
     def expected(self, chosen: slice) -> np.ndarray:
         """Photons of the sample in some of the patterns, on average, ``(n, N, N)``: λ without background."""
         light = self.scale * self.intensities(self.positions[chosen])
-        return arriving(light, None if self.flux is None else self.flux[chosen], self.point_spread_px)
+        return spread_and_scale(light, None if self.flux is None else self.flux[chosen], self.point_spread_px)
 
     @cached_property
     def _sampled(self) -> np.ndarray:
         chosen = np.unique(np.linspace(0, len(self.positions) - 1, SAMPLED).astype(int))
         return self.intensities(self.positions[chosen])
 
-    def _moved(self, mode: np.ndarray, shifts: np.ndarray) -> np.ndarray:
+    def _shift_fine(self, mode: np.ndarray, shifts: np.ndarray) -> np.ndarray:
         """``P_q(x − s)`` for shifts ``(n, 2)`` in fine pixels: ``(n, qN, qN)`` complex128."""
         q, N = self.oversampling, self.N
         nu = (np.arange(N) - N // 2) / (q * N)  # cycles per fine pixel
         angle = shifts[:, 0, None, None] * nu[:, None] + shifts[:, 1, None, None] * nu
-        far = _padded(_far(mode) * np.exp(-2j * np.pi * angle), q * N)
+        far = _pad_far(_far(mode) * np.exp(-2j * np.pi * angle), q * N)
         return np.fft.ifft2(np.fft.ifftshift(far, axes=(-2, -1))) * q**2
 
 
-def measured_like(settings: ScanSettings, probe: np.ndarray) -> MeasuredLike:
+def simulate_measured_like(settings: ScanSettings, probe: np.ndarray) -> MeasuredLike:
     """A scan by its settings under a probe ``(N, N)``; every random number comes from ``settings.seed``."""
     N, q = settings.N, settings.oversampling
     path = PATHS[settings.path](settings.n_positions, settings.step_px64 * N / 64, settings.rng("path"))
     positions = path - path.min(axis=0) + 1
     side = N + int(np.ceil(positions.max())) + 2
-    good, hot = faulty(N, settings.bad_pixels, settings.hot_pixels, settings.rng("detector"))
+    good, hot = draw_faults(N, settings.bad_pixels, settings.hot_pixels, settings.rng("detector"))
     wrong, seed = settings.imperfections, settings.seed
     modes = incoherent_modes(probe.astype(complex), wrong.modes, wrong.coherence)
-    gap = working(N, wrong.gap_rows, wrong.gap_columns, stream(seed, "gap"))
+    gap = draw_gaps(N, wrong.gap_rows, wrong.gap_columns, stream(seed, "gap"))
     return MeasuredLike(
         sample=make_sample(settings.sample, q * side, settings.rng("sample")),
         probe=modes if wrong.modes > 1 else modes[0],
@@ -212,16 +212,16 @@ def measured_like(settings: ScanSettings, probe: np.ndarray) -> MeasuredLike:
         nphotons=settings.nphotons,
         good=good & gap,
         hot=hot & gap,
-        flux=flux(len(positions), wrong.flux_rms, stream(seed, "flux")) if wrong.flux_rms else None,
+        flux=draw_flux(len(positions), wrong.flux_rms, stream(seed, "flux")) if wrong.flux_rms else None,
         background=wrong.background,
         point_spread_px=wrong.point_spread_px,
         saturation=wrong.saturation,
     )
 
 
-def recorded(settings: ScanSettings, positions: np.ndarray) -> np.ndarray:
+def record_scan(settings: ScanSettings, positions: np.ndarray) -> np.ndarray:
     """The positions ``(J, 2)`` that are written down for the true ones."""
-    return recorded_positions(positions, settings.imperfections, row_of(len(positions)), settings.seed)
+    return record_positions(positions, settings.imperfections, row_of(len(positions)), settings.seed)
 
 
 def make_sample(kind: str, side: int, rng: np.random.Generator) -> np.ndarray:
@@ -282,14 +282,14 @@ def _far(waves: np.ndarray) -> np.ndarray:
     return np.fft.fftshift(np.fft.fft2(waves), axes=(-2, -1))
 
 
-def _cropped(far: np.ndarray, side: int) -> np.ndarray:
+def _crop_far(far: np.ndarray, side: int) -> np.ndarray:
     """The central ``(…, side, side)``: zero frequency at n//2 before, at side//2 after."""
     start = far.shape[-1] // 2 - side // 2
     return far[..., start : start + side, start : start + side]
 
 
-def _padded(far: np.ndarray, side: int) -> np.ndarray:
-    """The adjoint of :func:`_cropped`."""
+def _pad_far(far: np.ndarray, side: int) -> np.ndarray:
+    """The adjoint of :func:`_crop_far`."""
     before = side // 2 - far.shape[-1] // 2
     after = side - far.shape[-1] - before
     return np.pad(far, [(0, 0)] * (far.ndim - 2) + [(before, after)] * 2)

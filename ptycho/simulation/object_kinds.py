@@ -94,7 +94,7 @@ def grains(side: int, rng: np.random.Generator, *, size: float, blur: float) -> 
 
 def clouds(side: int, rng: np.random.Generator, *, size: float) -> np.ndarray:
     """Smooth noise without edges."""
-    return _scaled(gaussian_filter(rng.normal(size=(side, side)), size / 3, mode="wrap"))
+    return _scale(gaussian_filter(rng.normal(size=(side, side)), size / 3, mode="wrap"))
 
 
 def pictures(side: int, rng: np.random.Generator, *, magnification: float) -> np.ndarray:
@@ -104,7 +104,7 @@ def pictures(side: int, rng: np.random.Generator, *, magnification: float) -> np
     turn = scale * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     centre = rng.uniform(0.3, 0.7, 2) * picture.shape
     offset = centre - turn @ np.full(2, side / 2)
-    return _scaled(affine_transform(picture, turn, offset, (side, side), order=1, mode="mirror"))
+    return _scale(affine_transform(picture, turn, offset, (side, side), order=1, mode="mirror"))
 
 
 def fibres(side: int, rng: np.random.Generator, *, size: float, blur: float, density: float) -> np.ndarray:
@@ -166,10 +166,10 @@ def _cells(side: int, size: float, rng: np.random.Generator) -> np.ndarray:
 
 
 def _smooth(thickness: np.ndarray, blur: float) -> np.ndarray:
-    return _scaled(gaussian_filter(np.asarray(thickness, float), blur, mode="nearest"))
+    return _scale(gaussian_filter(np.asarray(thickness, float), blur, mode="nearest"))
 
 
-def _scaled(thickness: np.ndarray) -> np.ndarray:
+def _scale(thickness: np.ndarray) -> np.ndarray:
     """From 0 to 1; a constant is 0."""
     span = np.ptp(thickness)
     return (thickness - thickness.min()) / (span if span > 0 else 1.0)

@@ -7,7 +7,7 @@
 ======== ==================================================================================================
 
 Lenses have a pupil in ν, and their probe is out of focus: geometry makes it ``2cν_m`` pixels wide. Apertures
-are cut out of a plane or curved wave in x. The parameters ``shift`` and ``stretch``, which :func:`make`
+are cut out of a plane or curved wave in x. The parameters ``shift`` and ``stretch``, which :func:`draw_probe`
 applies to every kind, move a probe off the centre and make it longer one way. NumPy and SciPy alone.
 """
 
@@ -18,7 +18,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from scipy.ndimage import affine_transform, gaussian_filter
 
-from ptycho.simulation.kinds import Kind, Parameter, drawn
+from ptycho.scan.probe import central_wave, centred_axes, smooth_disk
+from ptycho.simulation.imperfections import frequencies, multiply_far_field
+from ptycho.simulation.kinds import Kind, Parameter, draw_values
 
 WIDER = 2  # lenses are computed on a window so many times wider than N
 DIAMETER = Parameter(0.15, 0.75)
@@ -28,12 +30,12 @@ STRETCH = Parameter(1.0, 1.3)
 COMMON = {"shift": SHIFT, "stretch": STRETCH}  # of every kind
 
 
-def make(kind: Kind, N: int, ranges: Mapping, rng: np.random.Generator) -> np.ndarray:
+def draw_probe(kind: Kind, N: int, ranges: Mapping, rng: np.random.Generator) -> np.ndarray:
     """A random probe of a kind, its largest amplitude one; complex64."""
-    values = drawn(kind, ranges, rng)
+    values = draw_values(kind, ranges, rng)
     shift, stretch = values.pop("shift") * N, values.pop("stretch")
     probe = kind.draw(N, rng, **values)
-    probe = _moved(probe, shift, stretch, rng)
+    probe = _stretch_and_shift(probe, shift, stretch, rng)
     return (probe / np.abs(probe).max()).astype(np.complex64)
 
 
@@ -44,20 +46,19 @@ def zone_plate(N: int, rng: np.random.Generator, *, diameter: float, reach: floa
 
 def disk(N: int, rng: np.random.Generator, *, diameter: float, edge: float) -> np.ndarray:
     """A disk with a flat phase, its edge smoothed by ``edge`` pixels."""
-    radius = np.hypot(*_axes(N))
-    return gaussian_filter(np.clip(diameter * N / 2 - radius + 0.5, 0, 1), edge).astype(complex)
+    return smooth_disk(N, diameter * N, edge)
 
 
 def gaussian(N: int, rng: np.random.Generator, *, diameter: float, curvature: float) -> np.ndarray:
     """A Gaussian beam beside its waist; 90 % of its energy within ``diameter``, ``curvature`` rad there."""
-    square = (np.hypot(*_axes(N)) / (diameter * N / 2)) ** 2
+    square = (np.hypot(*centred_axes(N)) / (diameter * N / 2)) ** 2
     return np.exp(-1.151 * square) * np.exp(1j * curvature * rng.choice([-1, 1]) * square)
 
 
 def pinhole(N: int, rng: np.random.Generator, *, diameter: float, fresnel: float) -> np.ndarray:
     """A round hole some way before the sample; ``fresnel`` = radius²/λz is its Fresnel number."""
     radius = diameter * N / 2
-    return _propagated(disk(N, rng, diameter=diameter, edge=0.5), radius**2 / fresnel)
+    return propagate(disk(N, rng, diameter=diameter, edge=0.5), radius**2 / fresnel)
 
 
 def diffuser(
@@ -67,7 +68,7 @@ def diffuser(
     radius = diameter * N / 2
     phase = gaussian_filter(rng.normal(size=(N, N)), grain, mode="wrap")
     wave = disk(N, rng, diameter=diameter, edge=1.0) * np.exp(1j * strength * phase / phase.std())
-    return _propagated(wave, radius**2 / 8) * (np.hypot(*_axes(N)) < 0.48 * N)
+    return propagate(wave, radius**2 / 8) * (np.hypot(*centred_axes(N)) < 0.48 * N)
 
 
 def vortex(N: int, rng: np.random.Generator, *, diameter: float, reach: float, charge: float) -> np.ndarray:
@@ -106,42 +107,34 @@ def mirrors(
 
     window = WIDER * N
     pupil = one(window, reach, waves[0])[:, None] * one(window, reach * aspect, waves[1])
-    return _wave(pupil, N)
+    return central_wave(pupil, N)
 
 
 def mask(N: int, rng: np.random.Generator, *, diameter: float, grain: float) -> np.ndarray:
     """A disk cut up by a coded aperture, some way before the sample."""
     code = gaussian_filter(rng.normal(size=(N, N)), grain, mode="wrap") > 0
     open_ = disk(N, rng, diameter=diameter, edge=0.7) * gaussian_filter(code.astype(float), 0.7)
-    return _propagated(open_, (diameter * N / 2) ** 2 / 12)
+    return propagate(open_, (diameter * N / 2) ** 2 / 12)
 
 
 def ring(N: int, rng: np.random.Generator, *, diameter: float, width: float) -> np.ndarray:
     """A ring of light with a weakly curved wave."""
-    radius = np.hypot(*_axes(N)) / (diameter * N / 2)
+    radius = np.hypot(*centred_axes(N)) / (diameter * N / 2)
     curved = np.exp(1j * rng.uniform(-3, 3) * radius**2)
     return np.exp(-(((radius - 1 + width) / width) ** 2)) * curved
 
 
-def disturbed(probe: np.ndarray, rms: float, rng: np.random.Generator) -> np.ndarray:
+def disturb_phase(probe: np.ndarray, rms: float, rng: np.random.Generator) -> np.ndarray:
     """A slightly wrong probe: its far field has a smooth random phase of ``rms`` rad where it is lit."""
     N = probe.shape[-1]
-    x, y = (axis / axis.max() for axis in _axes(N))
+    x, y = (axis / axis.max() for axis in centred_axes(N))
     phase = sum(
         a * term for a, term in zip(rng.normal(size=5), (x * x, y * y, x * y, x**3, y**3), strict=True)
     )
-    far = np.fft.fftshift(np.fft.fft2(probe, axes=(-2, -1)), axes=(-2, -1))
-    light = np.abs(far.reshape(-1, N, N)[0]) ** 2
+    light = np.abs(np.fft.fftshift(np.fft.fft2(probe.reshape(-1, N, N)[0]))) ** 2
     mean = np.sum(light * phase) / light.sum()
     spread = np.sqrt(np.sum(light * (phase - mean) ** 2) / light.sum())
-    far = far * np.exp(1j * rms * (phase - mean) / spread)
-    return np.fft.ifft2(np.fft.ifftshift(far, axes=(-2, -1)), axes=(-2, -1)).astype(np.complex64)
-
-
-def _axes(N: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows ``(N, 1)`` and columns ``(1, N)`` from sample ``N//2``."""
-    axis = np.arange(N, dtype=float) - N // 2
-    return axis[:, None], axis[None, :]
+    return multiply_far_field(probe, np.exp(1j * rms * (phase - mean) / spread)).astype(np.complex64)
 
 
 def _lens(
@@ -153,26 +146,21 @@ def _lens(
 ) -> np.ndarray:
     """The wave ``λz = c = dN/2ν_m`` away from the focus of ``pupil(ν/ν_m, angle)``, on either side."""
     window = WIDER * N
-    row, col = (axis / window for axis in _axes(window))
+    row, col = frequencies(window)
     nu, theta = np.hypot(row, col), np.arctan2(row, col)
     c = rng.choice([-1, 1]) * diameter * N / 2 / reach
-    return _wave(pupil(nu / reach, theta) * np.exp(-1j * np.pi * c * nu**2), N)
+    return central_wave(pupil(nu / reach, theta) * np.exp(-1j * np.pi * c * nu**2), N)
 
 
-def _wave(far: np.ndarray, N: int) -> np.ndarray:
-    """The central N × N of the wave of a far field on a wider window."""
-    wave = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(far)))
-    start = (len(far) - N) // 2
-    return wave[start : start + N, start : start + N]
+def propagate(wave: np.ndarray, c: float) -> np.ndarray:
+    """A wave ``(N, N)`` further on, ``λz = c``."""
+    row, col = frequencies(len(wave))
+    return multiply_far_field(wave, np.exp(-1j * np.pi * c * (row**2 + col**2)))
 
 
-def _propagated(wave: np.ndarray, c: float) -> np.ndarray:
-    nu = np.fft.fftfreq(len(wave))
-    factor = np.exp(-1j * np.pi * c * (nu[:, None] ** 2 + nu**2))
-    return np.fft.ifft2(factor * np.fft.fft2(wave))
-
-
-def _moved(probe: np.ndarray, shift: float, stretch: float, rng: np.random.Generator) -> np.ndarray:
+def _stretch_and_shift(
+    probe: np.ndarray, shift: float, stretch: float, rng: np.random.Generator
+) -> np.ndarray:
     """Stretched along a random direction, without more than the window, and moved by ``shift`` pixels."""
     N, angle, way = len(probe), *rng.uniform(0, 2 * np.pi, 2)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])

@@ -18,8 +18,8 @@ from ptycho.scan.positions import make_scan
 from ptycho.scan.probe import energy_diameter
 from ptycho.scan.tiling import nested_tiling
 from ptycho.scan.windows import cut_windows
-from ptycho.simulation.imperfections import PERFECT, Detector, arriving
-from ptycho.simulation.instrument import as_told, true_detector, true_flux, true_modes
+from ptycho.simulation.imperfections import PERFECT, Detector, spread_and_scale
+from ptycho.simulation.instrument import apply_beliefs, true_detector, true_flux, true_modes
 from ptycho.simulation.objects import make_object
 from ptycho.simulation.streams import ROLES, STREAMS, child_rng
 from ptycho.simulation.truth import Truth
@@ -43,7 +43,7 @@ def simulate_with_truth(config: RunConfig) -> tuple[dict[str, Dataset], Truth | 
     log.info("probe: %.1f pixels across (90 %% of its energy)", energy_diameter(modes["train"][0]))
     if config.test_probe is not None:
         log.info("probe of the test scan: %.1f pixels across", energy_diameter(modes["test"][0]))
-    clean = {role: _noise_free(config, role, modes[role]) for role in ROLES}
+    clean = {role: _simulate_noise_free(config, role, modes[role]) for role in ROLES}
     mean_energy = np.mean(np.sum(np.square(clean["train"].amplitudes, dtype=np.float64), axis=(1, 2)))
     scale = float(np.sqrt(config.nphotons / mean_energy))
     flux = {role: true_flux(config, role, data.image) for role, data in clean.items()}
@@ -54,7 +54,7 @@ def simulate_with_truth(config: RunConfig) -> tuple[dict[str, Dataset], Truth | 
     }
     if not config.imperfect:
         return counted, None
-    told, margin = as_told(config, counted, detector.good)
+    told, margin = apply_beliefs(config, counted, detector.good)
     positions = clean["test"].positions.astype(np.float64) + margin
     truth = Truth(
         probe=(scale * modes["test"]).astype(np.complex64),
@@ -67,7 +67,7 @@ def simulate_with_truth(config: RunConfig) -> tuple[dict[str, Dataset], Truth | 
     return told, truth
 
 
-def _noise_free(config: RunConfig, role: str, modes: np.ndarray) -> Dataset:
+def _simulate_noise_free(config: RunConfig, role: str, modes: np.ndarray) -> Dataset:
     """The dataset of one role with amplitudes |Ψ|, the first of the modes, and a photon scale of one."""
     n_images = {"train": config.nimgs_train, "val": 1, "test": config.nimgs_test}[role]
     limit = {"train": config.max_groups_train, "val": config.train.val_groups, "test": None}[role]
@@ -137,6 +137,6 @@ def _add_counting_noise(
         for start in range(0, len(chosen), CHUNK):
             part = chosen[start : start + CHUNK]
             light = np.square(scale * clean.amplitudes[part].astype(np.float64))
-            light = arriving(light, None if flux is None else flux[part], point_spread_px)
+            light = spread_and_scale(light, None if flux is None else flux[part], point_spread_px)
             amplitudes[part] = np.sqrt(detector.counts(light, rng, elsewhere))
     return replace(clean, amplitudes=Patterns(amplitudes), photon_scale=scale)

@@ -176,7 +176,7 @@ class Pretraining:
             return object_error(found, batch["target"], batch["light"])
 
         seeds = ([self.config.seed + 1, k] for k in range(batches))
-        drawn = (examples.drawn(form, np.random.default_rng(seed)) for seed in seeds)
+        drawn = (examples.draw_batch(form, np.random.default_rng(seed)) for seed in seeds)
         return np.concatenate(
             [errors_of({key: tf.constant(value) for key, value in one.items()}).numpy() for one in drawn]
         )

@@ -15,12 +15,12 @@ from ptycho.networks.unrolled import Unrolled
 from ptycho.simulation.examples import (
     LATTICES,
     Examples,
-    dead_pixels,
-    lattice,
-    measured,
-    rough,
-    scanned,
-    shifted,
+    draw_dead_pixels,
+    draw_lattice,
+    measure_group,
+    place_positions,
+    roughen,
+    shift_modes,
 )
 from ptycho.training.pretraining import geometry_of_form
 
@@ -154,12 +154,12 @@ def test_a_probe_moves_down_and_to_the_right():
     """Hand-worked: a whole pixel moves every sample; the middle of a smooth probe moves by the fraction."""
     rng = np.random.default_rng(1)
     modes = reference.random_complex(rng, (2, 8, 8)).astype(np.complex64)
-    found = shifted(modes, np.array([[1.0, 0.0], [0.0, -2.0]]))
+    found = shift_modes(modes, np.array([[1.0, 0.0], [0.0, -2.0]]))
     np.testing.assert_allclose(found[0], np.roll(modes, 1, axis=1), atol=1e-5)
     np.testing.assert_allclose(found[1], np.roll(modes, -2, axis=2), atol=1e-5)
     row, col = np.mgrid[:24, :24] - 12
     spot = np.exp(-(row**2 + col**2) / 20).astype(np.complex64)
-    light = np.abs(shifted(spot[None], np.array([[0.4, -0.3]]))[0, 0]) ** 2
+    light = np.abs(shift_modes(spot[None], np.array([[0.4, -0.3]]))[0, 0]) ** 2
     middle = [np.sum(axis * light) / light.sum() for axis in (row, col)]
     np.testing.assert_allclose(middle, [0.4, -0.3], atol=1e-4)
 
@@ -234,7 +234,7 @@ def test_the_rough_form_of_a_constant_has_a_slow_phase_alone():
     light = np.ones((48, 48))
     light[0, 0] = 5e-4
     for seed in range(4):
-        found = rough(np.full((48, 48), 0.6 - 0.3j, np.complex64), light, np.random.default_rng(seed))
+        found = roughen(np.full((48, 48), 0.6 - 0.3j, np.complex64), light, np.random.default_rng(seed))
         assert found[0, 0] == 0
         lit = found[light == 1]
         np.testing.assert_allclose(np.abs(lit), abs(0.6 - 0.3j), rtol=1e-5)
@@ -248,7 +248,7 @@ def test_the_rough_form_of_a_constant_has_a_slow_phase_alone():
 def test_positions_are_within_reach(name):
     form = config_of(name).forms[0]
     for seed in range(40):
-        found = scanned(form, 30.0, (0.0, 0.3), np.random.default_rng(seed))
+        found = place_positions(form, 30.0, (0.0, 0.3), np.random.default_rng(seed))
         assert found.shape == (form.C, 2) and np.abs(found).max() <= form.reach
     form, batch = batch_of(name, position_error_share=1.0, position_error_px=(8.0, 8.0))
     assert np.abs(batch["offsets"]).max() <= form.reach
@@ -261,7 +261,7 @@ def nearest_distance(points):
 
 def test_neighbours_are_as_far_apart_as_the_overlap_says():
     form = BatchConfig(N=64, C=12, batch=1, reach=64)
-    found = [scanned(form, 20.0, (0.6, 0.6), np.random.default_rng(seed)) for seed in range(40)]
+    found = [place_positions(form, 20.0, (0.6, 0.6), np.random.default_rng(seed)) for seed in range(40)]
     assert np.mean([nearest_distance(points).mean() for points in found]) == pytest.approx(0.4 * 20, rel=0.2)
     middles = np.array([points.mean(axis=0) for points in found])
     assert np.abs(middles).max() <= 0.5 and np.abs(middles).max() > 0.3
@@ -269,7 +269,7 @@ def test_neighbours_are_as_far_apart_as_the_overlap_says():
 
 @pytest.mark.parametrize("kind", LATTICES)
 def test_lattices_have_about_one_point_per_unit_area(kind):
-    points = lattice(kind, 200, np.random.default_rng(3))
+    points = draw_lattice(kind, 200, np.random.default_rng(3))
     assert points.shape == (200, 2)
     reach = np.hypot(*points.T)
     assert np.sum(reach < 6) == pytest.approx(np.pi * 36, rel=0.2)
@@ -283,7 +283,7 @@ ENERGY = np.random.default_rng(2).uniform(0.5, 2, (3, 16, 16))
 
 
 def measure(seed=0, energy=ENERGY, **changes):
-    return measured(energy, MeasurementConfig(**(CLEAN | changes)), np.random.default_rng(seed))
+    return measure_group(energy, MeasurementConfig(**(CLEAN | changes)), np.random.default_rng(seed))
 
 
 def test_patterns_are_normalised_but_for_a_factor():
@@ -327,7 +327,7 @@ def test_dead_pixels_are_minus_one_in_every_pattern_of_a_group():
         dead = x == -1
         assert dead.any() and np.all(dead == dead[0]) and x[~dead].min() >= 0
         np.testing.assert_allclose(x[~dead], sound[~dead], rtol=1e-4, atol=1e-5)
-    shares = [dead_pixels(64, 0.2, np.random.default_rng(seed)).mean() for seed in range(100)]
+    shares = [draw_dead_pixels(64, 0.2, np.random.default_rng(seed)).mean() for seed in range(100)]
     assert 0.02 < min(shares) < 0.06 and 0.12 < max(shares) < 0.16
 
 
@@ -376,7 +376,7 @@ def test_a_step_has_the_same_batch_whatever_came_before():
         assert there[step]["x"].shape == (form.batch, form.C, form.N, form.N)
     assert len({examples.form_of(step) for step in range(20)}) == 3
     assert not np.array_equal(
-        *(examples.drawn(config.forms[1], np.random.default_rng(k))["x"] for k in (0, 1))
+        *(examples.draw_batch(config.forms[1], np.random.default_rng(k))["x"] for k in (0, 1))
     )
 
 

@@ -1,18 +1,19 @@
-"""The study of imperfections: its cells, what is kept and what is run again, its table and its figure."""
+"""The study of imperfections: its cells, what is run, its table and its figure."""
 
-import json
 import re
 
 import numpy as np
 import pytest
 import yaml
-from helpers.cli import ROOT
+from helpers.study import calls, make_scripts, table_rows
 
-from ptycho.config import ConfigError
-from scripts.robustness import main
-from workflows.robustness import Outcome, cells_of, check_cells, drawn, load_definition
+from benchmarks.study import processes
+from benchmarks.study.__main__ import HERE, KINDS, main
+from benchmarks.study.framework import load
+from benchmarks.study.robustness import draw_picture
 
 STUDY = {
+    "kind": "robustness",
     "simulate": ["n_positions=50"],
     "run": ["models=[pinn]"],
     "curves": {"pinn": "network", "lsqml": "LSQ-ML"},
@@ -32,112 +33,72 @@ STUDY = {
         },
     ],
 }
-STUB = """
-import json, sys
-from pathlib import Path
-
-given = dict(word.replace("'", "").split("=", 1) for word in sys.argv[1:])
-here = Path({here!r})
-with (here / "calls").open("a") as calls:
-    calls.write(" ".join([Path(sys.argv[0]).stem, *sys.argv[1:]]) + "\\n")
-if "output" in given:
-    Path(given["output"]).write_text("strength " + given.get("imperfections.blob", "0"))
-    sys.exit()
-if (here / "broken").exists() and "probe_0.5" in given["data.file"]:
-    sys.exit("error: it broke")
-blob = float(Path(given["data.file"]).read_text().split()[1])
-run = Path(given["output_dir"])
-run.mkdir(exist_ok=True)
-scores = {{"ssim": [0.9 - blob, 0.99]}}
-(run / "metrics.json").write_text(json.dumps({{"pinn": {{"against_the_files_object": scores}}}}))
-steps = {{"solver": 3.0, "pinn": 2.0}}
-manifest = {{"reconstruction_s": {{"scan": steps}}, "timings_s": {{"pinn_training": 41.0}}}}
-(run / "manifest.json").write_text(json.dumps(manifest))
-"""
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path, monkeypatch):
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
-    for name in ("simulate_scan", "scan_workflow"):
-        (tmp_path / f"{name}.py").write_text(STUB.format(here=str(tmp_path)))
+    make_scripts(tmp_path)
+    monkeypatch.setattr(processes, "SCRIPTS", tmp_path)
     return tmp_path
 
 
 def run(bench, *words):
-    return main(
-        ["--definition", str(bench / "study.yaml"), "--output", str(bench / "out"), *words], scripts=bench
-    )
+    return main([str(bench / "study.yaml"), *words, "--output", str(bench / "out")])
 
 
-def calls(bench):
-    made = (bench / "calls").read_text().splitlines() if (bench / "calls").exists() else []
-    (bench / "calls").unlink(missing_ok=True)
-    return made
-
-
-def test_the_study_of_the_repository_can_be_composed(tmp_path):
-    study = load_definition(ROOT / "conf/robustness.yaml")
-    cells = cells_of(study, tmp_path, [], ["models=[pinn]"])
+def test_the_study_of_the_repository_can_be_composed():
+    study = load(HERE / "robustness.yaml", ["run+=models=[pinn]"], KINDS)
+    cells = study.cells()
     assert [panel.name for panel in study.panels] == ["probe", "positions", "modes", "detector", "flux"]
-    assert len(cells) == 15 and len(set(cells.values())) == 12
-    assert sum(cell.name == "clean" for cell in cells.values()) == 4, "the detector's runs are others"
-    check_cells(list(cells.values()), ROOT / "conf")
+    assert len(cells) == 12 and cells[0].groups == ("probe", "positions", "modes", "flux")
+    study.check_due(cells)
 
 
 def test_what_is_run(bench):
     assert run(bench) == 0
-    made = calls(bench)
-    assert [line.split()[0] for line in made] == ["simulate_scan", "scan_workflow"] * 5
-    out = bench / "out"
-    assert made[2].split()[1:] == [
-        "n_positions=50",
+    made, out = calls(bench), bench / "out"
+    assert [words[0] for words in made] == ["simulate_scan", "scan_workflow"] * 5
+    assert made[2][1:] == [
         "imperfections.blob=0.1",
         "imperfections.defocus_um=1",
+        "n_positions=50",
         f"output='{out}/probe_0.1/scan.cxi'",
         "overwrite=true",
     ]
-    assert made[7].split()[1:4] == [
-        "models=[pinn]",
-        "solver.background=true",
-        f"data.file='{out}/detector_0/scan.cxi'",
-    ]
-    lines = (out / "results.md").read_text().splitlines()
-    (line,) = [line for line in lines if line.startswith("|  | 0.5 |")]
-    assert line == "|  | 0.5 | 0.400 / 0.9900 | – | – | – | 3 | 41 | 2 | – | – |"
+    scan = f"data.file='{out}/detector_0/scan.cxi'"
+    assert made[7][1:4] == ["solver.background=true", "models=[pinn]", scan]
+    (row,) = [row for row in table_rows((out / "results.md").read_text()) if row[:2] == ["", "0.5"]]
+    assert row[2:] == ["0.400 / 0.9900", "–", "–", "–", "solver 3, training 41, inference 2"]
     assert (out / "robustness.png").read_bytes()[:4] == b"\x89PNG"
-    assert json.loads((out / "results.json").read_text())["probe_0.1"]["ssim"]["pinn"] == [0.8, 0.99]
 
 
 def test_finished_cells_are_kept_and_a_failure_stops_no_other(bench, capsys):
-    (bench / "broken").touch()
-    assert run(bench) == 1
-    assert len(calls(bench)) == 10
-    assert "probe_0.5 is not finished" in (bench / "out/results.md").read_text()
+    (bench / "broken").write_text("probe_0.5/run")
+    assert run(bench) == 1 and len(calls(bench)) == 10
+    assert "not done" in (bench / "out/results.md").read_text()
     (bench / "broken").unlink()
-    assert run(bench, "--report-only") == 0 and not calls(bench)
-    assert run(bench) == 0
-    assert all("probe_0.5" in line for line in calls(bench)) and run(bench) == 0 and not calls(bench)
-    assert run(bench, "--panels", "detector", "--override", "nepochs=3") == 2
-    err = capsys.readouterr().err
-    assert "detector_0: holds a finished cell that was made with other overrides; choose another" in err
-    assert run(bench, "--panels", "detector", "--override", "nepochs=3", "--overwrite") == 0
-    assert len(calls(bench)) == 4
+    assert run(bench) == 0 and all("probe_0.5" in " ".join(words) for words in calls(bench))
+    assert run(bench) == 0 and not calls(bench)
+    assert run(bench, "run+=nepochs=3", "--only", "detector") == 2
+    assert "detector_0.json: was measured with other settings (run)" in capsys.readouterr().err
+    assert run(bench, "--report", "--only", "probe") == 0
+    assert "detector" not in (bench / "out/results.md").read_text().partition("\n")[2]
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--panels", "prob"], "--panels=prob: must be drawn from probe, detector"),
-        (["--override", "output_dir=x"], "output_dir=overridden: must be left to the study"),
-        (["--override", "solver.stps=3"], "solver.stps=3: unknown key; did you mean solver.steps?"),
+        (["--only", "prob"], "--only=prob: must be a cell, a pattern of names .*, or one of probe, detector"),
+        (["run+=output_dir=x"], "output_dir=overridden: must be left to the study"),
+        (["run+=solver.stps=3"], r"solver.stps=3: unknown key; did you mean solver.steps\?"),
         (
-            ["--simulate", "imperfections.blob=11"],
+            ["simulate+=imperfections.blob=11"],
             "imperfections.blob=11.0: must be a finite number from 0 to 10",
         ),
         (
-            ["--override", "models=[lsqml]", "iterative.python=/none"],
-            "/none: cannot be run .*; or leave it out: --override",
+            ["run+=models=[lsqml]", "run+=iterative.python=/none"],
+            r"/none: cannot be .*leave it out: run\+=",
         ),
     ],
 )
@@ -146,23 +107,25 @@ def test_what_is_refused_before_anything_runs(bench, capsys, words, message):
     assert re.search(message, capsys.readouterr().err)
 
 
-def test_a_definition_with_a_mistake(bench):
-    panel = STUDY["panels"][0]
-    for wrong, message in (
-        (panel | {"keys": {"imperfections.blob": [1]}}, r"probe: imperfections.blob=\[1\]: must be 2 values"),
-        (panel | {"strengths": [0, 1]}, r"strengths=\[0, 1\]: must be numbers above 0"),
-        (panel | {"strength": 1}, "unknown key strength"),
-    ):
-        (bench / "study.yaml").write_text(yaml.safe_dump(STUDY | {"panels": [wrong]}, sort_keys=False))
-        with pytest.raises(ConfigError, match=message):
-            load_definition(bench / "study.yaml")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"keys": {"imperfections.blob": [1]}}, r"probe: imperfections.blob=\[1\]: must be 2 values"),
+        ({"strengths": [0, 1]}, r"strengths=\[0.0, 1.0\]: must be numbers above 0"),
+        ({"strength": 1}, "panels.0.strength: Unexpected keyword argument"),
+    ],
+)
+def test_a_definition_with_a_mistake(bench, capsys, change, message):
+    wrong = STUDY | {"panels": [STUDY["panels"][0] | change]}
+    (bench / "study.yaml").write_text(yaml.safe_dump(wrong, sort_keys=False))
+    assert run(bench) == 2 and re.search(message, capsys.readouterr().err)
 
 
 def test_the_figure_shows_the_scores(bench):
-    study = load_definition(bench / "study.yaml")
-    scores = {("probe", 0.0): (0.98, 0.9), ("probe", 0.1): (0.9, 0.8), ("probe", 0.5): None}
-    found = {key: Outcome({"pinn": value}, {}, {}, {}) for key, value in scores.items()}
-    figure = drawn(study, found | {("detector", 0.0): None, ("detector", 3): None})
+    study = load(bench / "study.yaml", [], KINDS)
+    scores = {0.0: [0.98, 0.9], 0.1: [0.9, 0.8], 0.5: None}
+    probe = {strength: {"ssim": {"pinn": pair}} for strength, pair in scores.items()}
+    figure = draw_picture([(study.panels[0], probe), (study.panels[1], {0.0: None, 3.0: None})], study.curves)
     amplitude, phase, *lsqml = figure.axes[0].lines
     np.testing.assert_allclose(amplitude.get_ydata(), [0.02, 0.1, np.nan])
     np.testing.assert_allclose(phase.get_ydata(), [0.1, 0.2, np.nan])

@@ -1,28 +1,73 @@
-"""What a run of a study leaves behind, made up; run as a script it stands for the workflow."""
+"""Stubs of the programs that studies run: they note their calls, and write what a run leaves behind."""
 
 import json
 import sys
 import time
 from pathlib import Path
 
-import yaml
-from hydra import compose, initialize_config_dir
-
-from ptycho.config.mapping import to_mapping
-from workflows.config import run_config
+STUB = "import sys; sys.path.insert(0, {tests!r}); from helpers.study import run; run(sys.argv, {here!r})"
 
 
-def write_config(composed, folder):
-    """``config.yaml`` as the workflow writes it: every key, also those that the composition leaves out."""
-    folder.mkdir(parents=True, exist_ok=True)
-    values = to_mapping(run_config(composed, [], {}))
-    (folder / "config.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+def make_scripts(here):
+    """Programs in ``here`` that stand for those of ``scripts/``."""
+    for name in ("grid_lines_workflow", "simulate_scan", "scan_workflow"):
+        text = STUB.format(tests=str(Path(__file__).parents[1]), here=str(here))
+        (here / f"{name}.py").write_text(text)
 
 
-def fill(folder, amplitude=0.9, rmse=0.02, frc50=0.6, flags=()):
-    """What a complete run leaves beside config.yaml; stitched by grid it is 0.1 worse."""
+def table_rows(markdown):
+    """The lines of all tables, as lists of texts."""
+    return [
+        [text.strip() for text in line.strip("|").split("|")]
+        for line in markdown.splitlines()
+        if line.startswith("| ")
+    ]
+
+
+def calls(here):
+    """The calls since the last time, as lists of words."""
+    path = here / "calls"
+    lines = path.read_text().splitlines() if path.exists() else []
+    path.unlink(missing_ok=True)
+    return [line.split() for line in lines]
+
+
+def run(argv, here):
+    """Fails where ``here/broken`` names one of the words; hangs while there is ``here/slow``."""
+    here, words = Path(here), argv[1:]
+    with (here / "calls").open("a") as file:
+        file.write(" ".join([Path(argv[0]).stem, *words]) + "\n")
+    if (here / "slow").exists():
+        (here / "slow").write_text("begun")
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            (here / "stopped").touch()
+            sys.exit(130)
+    if (here / "broken").exists() and (here / "broken").read_text() in " ".join(words):
+        sys.exit("error: it broke")
+    given = dict(word.replace("'", "").split("=", 1) for word in words)
+    if "output" in given:
+        Path(given["output"]).write_text("strength " + given.get("imperfections.blob", "0"))
+    elif "data.file" in given:
+        blob = float(Path(given["data.file"]).read_text().split()[1])
+        fill_scan_run(Path(given["output_dir"]), 0.9 - blob)
+    else:
+        fill_run(Path(given["output_dir"]), 0.9 + int(given["seed"]) / 100)
+
+
+def fill_scan_run(folder, amplitude):
+    folder.mkdir(exist_ok=True)
+    metrics = {"pinn": {"against_the_files_object": {"ssim": [amplitude, 0.99]}}}
+    steps = {"solver": 3.0, "pinn": 2.0}
+    manifest = {"reconstruction_s": {"scan": steps}, "timings_s": {"pinn_training": 41.0}}
+    write(folder, metrics, manifest)
+
+
+def fill_run(folder, amplitude, rmse=0.02, frc50=0.6, flags=()):
+    """What a complete run leaves; stitched by grid it is 0.1 worse."""
     still = {"ssim": [0.3, 1.0], "frc50": [None, None], "phase_rmse_rad": 0.0, "flags": []}
-    by_method = {
+    stitched = {
         method: {
             "ssim": [None if amplitude is None else amplitude - loss, 0.99],
             "frc50": [frc50, None],
@@ -31,47 +76,23 @@ def fill(folder, amplitude=0.9, rmse=0.02, frc50=0.6, flags=()):
         }
         for method, loss in (("probe", 0), ("grid", 0.1))
     }
-    model, training = by_method["probe"] | {"stitching": by_method}, {"steps_s": 8.0, "compile_s": 5.0}
-    metrics = {"pinn": model, "baseline": model, "constant": still, "truth_blurred_1px": still}
+    training = {"steps_s": 8.0, "compile_s": 5.0}
+    metrics = {name: {"stitching": stitched} for name in ("pinn", "baseline")}
     manifest = {
         "platform": "Somewhere",
         "cpu_count": 2,
         "device": "CPU:0",
         "versions": {"tensorflow": "2.21.0"},
         "training": {"pinn": training, "baseline": training},
-        "timings_s": {"simulation": 4.0, "total": 100.0},
+        "timings_s": {"simulation": 4.0},
     }
     for name in ("datasets", "pinn", "baseline"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     for name in ("pinn", "baseline"):
-        (folder / name / "model.json").write_text(json.dumps({"parameters": 1234, "stopped": None}))
-        (folder / name / "history.csv").write_text("epoch,val_loss\n1,0.5\n2,0.25\n")
+        (folder / name / "model.json").write_text(json.dumps({"parameters": 1234}))
+    write(folder, metrics | {"constant": still, "truth_blurred_1px": still}, manifest)
+
+
+def write(folder, metrics, manifest):
     (folder / "metrics.json").write_text(json.dumps(metrics))
     (folder / "manifest.json").write_text(json.dumps(manifest))
-
-
-def run(words, here):
-    """Write what a run would; the amplitude SSIM is 0.9 + seed/100. The calls are noted in ``here/calls``.
-
-    Fails for the cell "second" with seed 1 while there is a file ``broken``; hangs while there is ``slow``.
-    """
-    with (here / "calls").open("a") as calls:
-        calls.write(" ".join(words) + "\n")
-    with initialize_config_dir(version_base="1.3", config_dir=str(here / "conf")):
-        config = compose("grid_lines", words)
-    folder = Path(config.output_dir)
-    write_config(config, folder)
-    if (here / "slow").exists():
-        (here / "slow").write_text("begun")
-        try:
-            time.sleep(60)
-        except KeyboardInterrupt:
-            (here / "stopped").touch()
-            sys.exit(130)
-    if words[0] == "experiment=second" and config.seed == 1 and (here / "broken").exists():
-        sys.exit("error: it broke")
-    fill(folder, 0.9 + config.seed / 100)
-
-
-if __name__ == "__main__":
-    run(sys.argv[1:], Path(__file__).parent)

@@ -15,8 +15,14 @@ from ptycho.config import ConfigError, Imperfections, ZonePlateProbe
 from ptycho.readers.table import open_scan
 from ptycho.scan.probe import make_probe
 from ptycho.simulation import imperfections as module
-from ptycho.simulation.imperfections import HOT, given_probe, recorded_positions, stream
-from ptycho.simulation.measured_like import PATHS, MeasuredLike, ScanSettings, measured_like, recorded
+from ptycho.simulation.imperfections import HOT, misstate_probe, record_positions, stream
+from ptycho.simulation.measured_like import (
+    PATHS,
+    MeasuredLike,
+    ScanSettings,
+    record_scan,
+    simulate_measured_like,
+)
 from ptycho.simulation.truth import read_truth
 from workflows.one_shot import config_of
 from workflows.simulate_scan import SimulateConfig, export, simulate_scan
@@ -34,7 +40,7 @@ def gaussian(sigma=4.0):
 def scan(**wrong):
     settings = ScanSettings(N=N, n_positions=50, nphotons=5e5, seed=3, imperfections=Imperfections(**wrong))
     axis = np.arange(N) - N // 2
-    return measured_like(settings, gaussian() * np.exp(0.05j * (axis[:, None] ** 2 + axis**2)))
+    return simulate_measured_like(settings, gaussian() * np.exp(0.05j * (axis[:, None] ** 2 + axis**2)))
 
 
 def counts(made, seed=0):
@@ -147,10 +153,10 @@ def test_one_imperfection_leaves_the_rest_of_the_scan_alone(wrong, perfect):
 def test_errors_of_positions_add_up():
     places = np.random.default_rng(0).uniform(0, 90, (64, 2))
     each = {"position_px": 0.6, "drift_px": 0.4, "scale_error": 0.02, "backlash_px": 1.0}
-    alone = [recorded_positions(places, Imperfections(**{k: v}), 8, 5) - places for k, v in each.items()]
-    together = recorded_positions(places, Imperfections(**each), 8, 5) - places
+    alone = [record_positions(places, Imperfections(**{k: v}), 8, 5) - places for k, v in each.items()]
+    together = record_positions(places, Imperfections(**each), 8, 5) - places
     np.testing.assert_allclose(together, sum(alone), atol=1e-12)
-    assert recorded_positions(places, Imperfections(), 8, 5) is places
+    assert record_positions(places, Imperfections(), 8, 5) is places
 
 
 # Modes
@@ -186,18 +192,18 @@ def test_two_modes_give_the_sum_of_two_scans(perfect):
 
 def test_a_shift_by_whole_pixels_moves_the_samples():
     probe = np.random.default_rng(0).normal(size=(N, N)) + 1j
-    given = given_probe(probe, Imperfections(probe_shift_px=(3.0, -2.0)), FRESNEL, 0)
+    given = misstate_probe(probe, Imperfections(probe_shift_px=(3.0, -2.0)), FRESNEL, 0)
     np.testing.assert_allclose(given, np.roll(probe, (3, -2), (0, 1)), atol=1e-12)
 
 
 def test_a_shift_by_a_fraction_moves_the_middle():
-    given = given_probe(gaussian(), Imperfections(probe_shift_px=(0.4, -1.3)), FRESNEL, 0)
+    given = misstate_probe(gaussian(), Imperfections(probe_shift_px=(0.4, -1.3)), FRESNEL, 0)
     assert center_of_mass(np.abs(given) ** 2) == pytest.approx((N // 2 + 0.4, N // 2 - 1.3), abs=1e-3)
 
 
 def test_defocus_is_that_of_a_zone_plate_further_away():
     near, far = (make_probe(ZonePlateProbe(defocus_um=z), N).astype(complex) for z in (20.0, 32.0))
-    given = given_probe(near, Imperfections(defocus_um=12.0), FRESNEL, 0)
+    given = misstate_probe(near, Imperfections(defocus_um=12.0), FRESNEL, 0)
 
     def overlap(one, two):
         return abs(np.vdot(one, two)) / np.linalg.norm(one) / np.linalg.norm(two)
@@ -215,14 +221,14 @@ def test_the_preset_is_a_quarter_of_a_wave_at_the_edge_of_the_pupil():
 
 def test_aberrations_have_their_symmetry_and_their_size_at_the_edge():
     probe = make_probe(ZonePlateProbe(), N)
-    nu = np.hypot(*module._frequencies(N)) / module.pupil_edge(probe)
+    nu = np.hypot(*module.frequencies(N)) / module.pupil_edge(probe)
     ring = np.abs(nu - 1) < 0.1
     for key, sign, size in (("astigmatism_waves", 1, nu**2), ("coma_waves", -1, 3 * nu**3 - 2 * nu)):
         settings = Imperfections(**{key: 0.3})
         phase = module.aberrations(probe, settings, np.random.default_rng(2))
         np.testing.assert_allclose(phase[1:, 1:][::-1, ::-1], sign * phase[1:, 1:], atol=1e-12)
         assert (phase[ring] / size[ring]).max() == pytest.approx(2 * np.pi * 0.3, rel=0.02)
-        given = given_probe(probe, settings, FRESNEL, 7)
+        given = misstate_probe(probe, settings, FRESNEL, 7)
         far, true = (np.abs(np.fft.fft2(wave)) for wave in (given, probe))
         np.testing.assert_allclose(far, true, atol=1e-5 * true.max())
         assert np.linalg.norm(given - probe) > 0.3 * np.linalg.norm(probe)
@@ -230,7 +236,7 @@ def test_aberrations_have_their_symmetry_and_their_size_at_the_edge():
 
 def test_a_blob_has_the_norm_that_is_asked_for_and_takes_no_power():
     probe = gaussian() + 0.1
-    given = module.with_blob(probe, 0.4, np.random.default_rng(1))
+    given = module.add_blob(probe, 0.4, np.random.default_rng(1))
     assert np.linalg.norm(given) == pytest.approx(np.linalg.norm(probe))
     assert np.linalg.norm(given * probe[0, 0] / given[0, 0] - probe) == pytest.approx(
         0.4 * np.linalg.norm(probe), rel=1e-3
@@ -238,7 +244,7 @@ def test_a_blob_has_the_norm_that_is_asked_for_and_takes_no_power():
 
 
 def test_power_of_the_given_probe():
-    given = given_probe(gaussian(), Imperfections(probe_power=0.7), FRESNEL, 0)
+    given = misstate_probe(gaussian(), Imperfections(probe_power=0.7), FRESNEL, 0)
     np.testing.assert_allclose(given, np.sqrt(0.7) * gaussian())
 
 
@@ -247,7 +253,7 @@ def test_power_of_the_given_probe():
 
 def test_random_errors_have_their_standard_deviation():
     places = np.zeros((20000, 2))
-    moved = recorded_positions(places, Imperfections(position_px=0.7), 1, 4)
+    moved = record_positions(places, Imperfections(position_px=0.7), 1, 4)
     assert moved.std(axis=0) == pytest.approx([0.7, 0.7], rel=0.03)
     assert np.abs(moved.mean(axis=0)).max() < 5 * 0.7 / np.sqrt(20000)
     assert (
@@ -257,7 +263,7 @@ def test_random_errors_have_their_standard_deviation():
 
 @pytest.mark.parametrize("count", [2, 3, 1000])
 def test_drift_is_slow_and_of_the_rms_asked_for(count):
-    moved = module.slow_drift(count, 0.5, np.random.default_rng(6))
+    moved = module.draw_drift(count, 0.5, np.random.default_rng(6))
     np.testing.assert_allclose(np.sqrt(np.mean(moved**2, axis=0)), 0.5)
     np.testing.assert_allclose(moved.mean(axis=0), 0, atol=1e-12)
     if count > 100:
@@ -266,9 +272,9 @@ def test_drift_is_slow_and_of_the_rms_asked_for(count):
 
 def test_scale_and_rotation_are_about_the_middle():
     square = np.array([[10.0, 10], [10, 20], [20, 20], [20, 10]])
-    turned = module.scaled_and_turned(square, 1.1, 90.0)  # a row further becomes a column further
+    turned = module.scale_and_turn(square, 1.1, 90.0)  # a row further becomes a column further
     np.testing.assert_allclose(turned, [[20.5, 9.5], [9.5, 9.5], [9.5, 20.5], [20.5, 20.5]], atol=1e-12)
-    slightly = module.scaled_and_turned(square, 1.0, 0.5) - square
+    slightly = module.scale_and_turn(square, 1.0, 0.5) - square
     np.testing.assert_allclose(slightly[0], 5 * np.deg2rad([0.5, -0.5]), atol=5e-4)
 
 
@@ -278,7 +284,7 @@ def test_backlash_moves_every_second_row_of_a_snake():
     lines = np.split(places, range(10, 90, 10))
     for index, line in enumerate(lines):
         assert np.ptp(line[:, 0]) < 4.0 and np.all(np.diff(line[:, 1]) * (-1) ** index > 0)
-    moved = recorded(settings, places) - places
+    moved = record_scan(settings, places) - places
     expected = np.zeros((9, 10, 2))
     expected[1::2, :, 1] = 1.5
     np.testing.assert_allclose(moved.reshape(9, 10, 2), expected, atol=1e-12)
@@ -288,7 +294,7 @@ def test_backlash_moves_every_second_row_of_a_snake():
 
 
 def test_flux_varies_as_asked_for_and_dims_whole_patterns(perfect):
-    light = module.flux(50000, 0.2, np.random.default_rng(0))
+    light = module.draw_flux(50000, 0.2, np.random.default_rng(0))
     assert light.mean() == pytest.approx(1, abs=5 * 0.2 / np.sqrt(50000)) and light.min() > 0
     assert light.std() == pytest.approx(0.2, rel=0.03)
     made = scan(flux_rms=0.2)
@@ -302,7 +308,7 @@ def test_flux_varies_as_asked_for_and_dims_whole_patterns(perfect):
 def test_the_point_spread_is_a_gaussian_and_loses_no_light(perfect):
     point = np.zeros((1, 33, 33))
     point[0, 16, 16] = 7.0
-    spread, axis = module.blurred(point, 1.2)[0], np.arange(33) - 16
+    spread, axis = module.blur(point, 1.2)[0], np.arange(33) - 16
     assert spread.sum() == pytest.approx(7)
     assert (spread.sum(axis=1) * axis**2).sum() / 7 == pytest.approx(1.44, rel=0.01)
     assert (spread.sum(axis=0) * axis).sum() == pytest.approx(0, abs=1e-12)
@@ -327,12 +333,12 @@ def test_saturated_pixels_stop_counting(perfect):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_gap_is_a_whole_row_or_column_beside_the_centre(seed):
-    good = module.working(N, 2, 8, np.random.default_rng(seed))
+    good = module.draw_gaps(N, 2, 8, np.random.default_rng(seed))
     rows, cols = (np.flatnonzero((~good).all(axis=axis)) for axis in (1, 0))
     assert len(rows) == 2 and len(cols) == 8 and np.ptp(rows) == 1 and np.ptp(cols) == 7
     assert (~good).sum() == 2 * N + 8 * N - 16
     assert good[N // 2 - 1 : N // 2 + 2, N // 2 - 1 : N // 2 + 2].all()
-    assert module.working(N, 0, 0, np.random.default_rng(seed)).all()
+    assert module.draw_gaps(N, 0, 0, np.random.default_rng(seed)).all()
 
 
 def test_pixels_in_a_gap_read_nothing_and_the_others_as_before(perfect):
@@ -359,7 +365,7 @@ def files(tmp_path_factory):
         for suffix in ("cxi", "h5", "npz"):
             path = str(folder / f"{name}.{suffix}")
             simulate_scan(SimulateConfig(output=path, imperfections=wrong, hot_pixels=2, **settings))
-    made = measured_like(
+    made = simulate_measured_like(
         ScanSettings(imperfections=HARD, hot_pixels=2, **settings), make_probe(ZonePlateProbe(), N)
     )
     return SimpleNamespace(folder=folder, made=made)

@@ -8,10 +8,18 @@ import pytest
 from ptycho.config import ConfigError
 from ptycho.config.pretrain_config import MaterialsConfig
 from ptycho.simulation import material, probe_kinds
-from ptycho.simulation.kinds import Entry, Kind, Parameter, chosen, drawn, entries_of, value_of
+from ptycho.simulation.kinds import (
+    Entry,
+    Kind,
+    Parameter,
+    choose_entry,
+    draw_value,
+    draw_values,
+    read_entries,
+)
 from ptycho.simulation.material import transmission
 from ptycho.simulation.object_kinds import OBJECT_KINDS
-from ptycho.simulation.probe_kinds import PROBE_KINDS, disturbed, make
+from ptycho.simulation.probe_kinds import PROBE_KINDS, disturb_phase, draw_probe
 
 PLAIN = {"shift": (0.0, 0.0), "stretch": (1.0, 1.0)}  # neither moved nor stretched
 
@@ -22,7 +30,7 @@ def rng(seed=0):
 
 def thickness_of(name, side, seed):
     kind, random = OBJECT_KINDS[name], rng(seed)
-    return kind.draw(side, random, **drawn(kind, {}, random))
+    return kind.draw(side, random, **draw_values(kind, {}, random))
 
 
 def radius_of(N):
@@ -67,7 +75,7 @@ def test_larger_structures_have_lower_frequencies(name):
         found, nu = 0.0, np.hypot(*np.meshgrid(np.fft.fftfreq(96), np.fft.fftfreq(96)))
         for seed in range(4):
             random = rng(seed)
-            values = drawn(kind, {"size": (size, size), "blur": (0.5, 0.5)}, random)
+            values = draw_values(kind, {"size": (size, size), "blur": (0.5, 0.5)}, random)
             power = np.abs(np.fft.fft2(kind.draw(96, random, **values))) ** 2
             power[0, 0] = 0
             found += (nu * power).sum() / power.sum()
@@ -83,11 +91,11 @@ def test_larger_structures_have_lower_frequencies(name):
 @pytest.mark.parametrize("name", PROBE_KINDS)
 def test_probes_are_waves_whose_largest_amplitude_is_one(name, N):
     for seed in range(3):
-        found = make(PROBE_KINDS[name], N, {}, rng(seed))
+        found = draw_probe(PROBE_KINDS[name], N, {}, rng(seed))
         assert found.shape == (N, N) and found.dtype == np.complex64 and np.isfinite(found).all()
         assert np.abs(found).max() == pytest.approx(1, rel=1e-6)
-        np.testing.assert_array_equal(make(PROBE_KINDS[name], N, {}, rng(seed)), found)
-    assert np.abs(make(PROBE_KINDS[name], N, {}, rng(9)) - found).max() > 0.1
+        np.testing.assert_array_equal(draw_probe(PROBE_KINDS[name], N, {}, rng(seed)), found)
+    assert np.abs(draw_probe(PROBE_KINDS[name], N, {}, rng(9)) - found).max() > 0.1
 
 
 # A lens with a small pupil has a focus that is wider than geometry says; that of mirrors has a square edge.
@@ -102,7 +110,7 @@ def test_probes_have_the_diameter_that_was_asked_for_and_a_dark_rim(name):
         for seed in range(4):
             kind = PROBE_KINDS[name]
             own = {key: value for key, value in ranges.items() if key in kind.parameters}
-            probe = make(kind, N, own | {"diameter": (share, share)}, rng(seed))
+            probe = draw_probe(kind, N, own | {"diameter": (share, share)}, rng(seed))
             assert low < diameter(probe) / (share * N) < high
             rim = 1 - np.sum(np.abs(probe[2:-2, 2:-2]) ** 2) / np.sum(np.abs(probe) ** 2)
             assert rim < (0.15 if name == "mirrors" else 0.01)
@@ -115,7 +123,7 @@ def diameter(probe):
 
 @pytest.mark.parametrize("N", [47, 64])
 def test_a_disk_has_a_flat_phase_and_its_diameter(N):
-    probe = make(PROBE_KINDS["disk"], N, PLAIN | {"diameter": (0.5, 0.5), "edge": (1.0, 1.0)}, rng())
+    probe = draw_probe(PROBE_KINDS["disk"], N, PLAIN | {"diameter": (0.5, 0.5), "edge": (1.0, 1.0)}, rng())
     np.testing.assert_allclose(probe.imag, 0, atol=1e-7)
     assert probe.real.min() >= -1e-6
     np.testing.assert_allclose(np.abs(probe[radius_of(N) < N / 4 - 5]), 1, atol=1e-3)
@@ -128,7 +136,7 @@ def test_a_gaussian_holds_nine_tenths_of_its_energy_within_its_diameter(curvatur
     """``1 − exp(−2·1.151) = 0.9``, whatever its phase, which is ``curvature`` on that circle."""
     N, share = 96, 0.4
     ranges = PLAIN | {"diameter": (share, share), "curvature": (curvature, curvature)}
-    probe = make(PROBE_KINDS["gaussian"], N, ranges, rng())
+    probe = draw_probe(PROBE_KINDS["gaussian"], N, ranges, rng())
     assert energy_within(probe, share * N / 2) == pytest.approx(0.9, abs=0.01)
     edge = N // 2 + share * N / 2  # 67.2: between two samples
     phase = np.unwrap(np.angle(probe[N // 2, N // 2 : N // 2 + 24]))
@@ -141,7 +149,7 @@ def test_the_phase_of_a_vortex_winds_about_its_axis(charge):
     N, signs = 64, set()
     ranges = PLAIN | {"diameter": (0.5, 0.5), "reach": (0.2, 0.2), "charge": (charge, charge)}
     for seed in range(6):
-        probe = make(PROBE_KINDS["vortex"], N, ranges, rng(seed))
+        probe = draw_probe(PROBE_KINDS["vortex"], N, ranges, rng(seed))
         angles = np.linspace(0, 2 * np.pi, 400, endpoint=False)
         rows, cols = (np.round(N // 2 + 9 * way(angles)).astype(int) for way in (np.sin, np.cos))
         values = probe[rows, cols]
@@ -156,7 +164,7 @@ def test_a_central_stop_keeps_the_low_frequencies_out():
     """Far field of a zone plate: dark within the stop and beyond the pupil's edge, bright between."""
     N, reach = 64, 0.3
     ranges = PLAIN | {"diameter": (0.4, 0.4), "reach": (reach, reach), "stop": (0.5, 0.5)}
-    far = np.fft.fftshift(np.fft.fft2(make(PROBE_KINDS["zone_plate"], N, ranges, rng())))
+    far = np.fft.fftshift(np.fft.fft2(draw_probe(PROBE_KINDS["zone_plate"], N, ranges, rng())))
     nu, light = radius_of(N) / N / reach, np.abs(far) ** 2
     between = light[(nu > 0.6) & (nu < 0.9)].mean()
     assert light[nu < 0.3].mean() < 0.05 * between and light[nu > 1.2].mean() < 0.02 * between
@@ -166,15 +174,15 @@ def test_a_central_stop_keeps_the_low_frequencies_out():
 def test_propagation_keeps_energy_and_comes_back(c):
     random = rng(3)
     wave = random.normal(size=(31, 31)) + 1j * random.normal(size=(31, 31))
-    there = probe_kinds._propagated(wave, c)
+    there = probe_kinds.propagate(wave, c)
     assert np.linalg.norm(there) == pytest.approx(np.linalg.norm(wave), rel=1e-12)
-    np.testing.assert_allclose(probe_kinds._propagated(there, -c), wave, atol=1e-12)
+    np.testing.assert_allclose(probe_kinds.propagate(there, -c), wave, atol=1e-12)
 
 
 def test_propagation_widens_a_gaussian_as_its_closed_form_says():
     """``exp(−πr²/w²)`` after c becomes ``exp(−πr²/(w² + ic))/(1 + ic/w²)``."""
     w2, c, r = 60.0, 45.0, radius_of(80)
-    there = np.fft.fftshift(probe_kinds._propagated(np.fft.ifftshift(np.exp(-np.pi * r**2 / w2)), c))
+    there = np.fft.fftshift(probe_kinds.propagate(np.fft.ifftshift(np.exp(-np.pi * r**2 / w2)), c))
     np.testing.assert_allclose(there, np.exp(-np.pi * r**2 / (w2 + 1j * c)) / (1 + 1j * c / w2), atol=1e-9)
 
 
@@ -182,7 +190,7 @@ def test_a_probe_is_moved_as_far_as_asked_for_and_stays_lit():
     N, ways = 64, []
     still = {"diameter": (0.4, 0.4), "edge": (1.0, 1.0), "stretch": (1.0, 1.0)}
     for seed in range(8):
-        light = np.abs(make(PROBE_KINDS["disk"], N, still | {"shift": (0.05, 0.05)}, rng(seed))) ** 2
+        light = np.abs(draw_probe(PROBE_KINDS["disk"], N, still | {"shift": (0.05, 0.05)}, rng(seed))) ** 2
         middle = [np.sum(axis * light) / light.sum() - N // 2 for axis in np.mgrid[:N, :N]]
         assert np.hypot(*middle) == pytest.approx(0.05 * N, abs=0.05)
         ways.append(np.arctan2(*middle))
@@ -191,7 +199,7 @@ def test_a_probe_is_moved_as_far_as_asked_for_and_stays_lit():
 
 def test_a_probe_is_stretched_one_way():
     N, edge = 64, {"diameter": (0.6, 0.6), "edge": (1.0, 1.0), "shift": (0.0, 0.0)}
-    light = np.abs(make(PROBE_KINDS["disk"], N, edge | {"stretch": (1.3, 1.3)}, rng(2))) ** 2
+    light = np.abs(draw_probe(PROBE_KINDS["disk"], N, edge | {"stretch": (1.3, 1.3)}, rng(2))) ** 2
     points = np.mgrid[:N, :N].reshape(2, -1) - N // 2
     spread = np.sqrt(np.linalg.eigvalsh(np.cov(points, aweights=light.ravel())))
     assert spread[1] / spread[0] == pytest.approx(1.3, abs=0.02)
@@ -201,8 +209,8 @@ def test_a_probe_is_stretched_one_way():
 @pytest.mark.parametrize("modes", [1, 2])
 def test_a_disturbed_probe_has_its_power_and_the_asked_for_error(rms, modes):
     wide = {"reach": (0.4, 0.4), "diameter": (0.5, 0.5)}  # where there is light no phase wraps
-    probes = np.stack([make(PROBE_KINDS["zone_plate"], 47, wide, rng(seed)) for seed in range(modes)])
-    found = disturbed(probes, rms, rng(7))
+    probes = np.stack([draw_probe(PROBE_KINDS["zone_plate"], 47, wide, rng(seed)) for seed in range(modes)])
+    found = disturb_phase(probes, rms, rng(7))
     assert found.shape == probes.shape and found.dtype == np.complex64
     before, after = (np.fft.fft2(p, axes=(-2, -1)) for p in (probes, found))
     np.testing.assert_allclose(np.abs(after), np.abs(before), atol=1e-3 * np.abs(before).max())
@@ -243,29 +251,29 @@ TABLE = {"a": Kind(lambda side, rng: None, {"x": Parameter(1, 10), "y": Paramete
 )
 def test_what_is_wrong_with_a_distribution_is_said(values, message):
     with pytest.raises(ConfigError, match=message):
-        entries_of(TABLE, values, "objects")
+        read_entries(TABLE, values, "objects")
 
 
 def test_the_entries_of_a_distribution():
-    assert entries_of(TABLE, {"a": {"weight": 2, "x": [2, 3]}}, "objects") == [
+    assert read_entries(TABLE, {"a": {"weight": 2, "x": [2, 3]}}, "objects") == [
         Entry("a", 2.0, {"x": (2.0, 3.0)})
     ]
-    assert entries_of(TABLE, {"a": None}, "objects") == [Entry("a", 1.0, {})]
+    assert read_entries(TABLE, {"a": None}, "objects") == [Entry("a", 1.0, {})]
 
 
 def test_kinds_are_chosen_by_their_weights():
     entries = [Entry("a", 1.0, {}), Entry("b", 3.0, {}), Entry("c", 0.001, {})]
     random = rng(4)
-    names = [chosen(entries, random).kind for _ in range(4000)]
+    names = [choose_entry(entries, random).kind for _ in range(4000)]
     assert names.count("b") / 4000 == pytest.approx(0.75, abs=0.03) and names.count("c") < 12
 
 
 def test_parameters_are_drawn_evenly_or_by_their_logarithm():
     random = rng(5)
-    even, log = ([value_of(Parameter(1, 100, log), random) for _ in range(4000)] for log in (False, True))
+    even, log = ([draw_value(Parameter(1, 100, log), random) for _ in range(4000)] for log in (False, True))
     assert np.median(even) == pytest.approx(50.5, rel=0.05) and np.median(log) == pytest.approx(10, rel=0.12)
     assert min(even + log) >= 1 and max(even + log) <= 100
-    values = drawn(TABLE["a"], {"x": (4, 4)}, random)
+    values = draw_values(TABLE["a"], {"x": (4, 4)}, random)
     assert values["x"] == 4 and 0.1 <= values["y"] <= 1
 
 

@@ -8,7 +8,7 @@ from scipy.spatial import cKDTree
 
 from ptycho.config import ConfigError
 from ptycho.simulation import measured_like as module
-from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, make_sample, measured_like
+from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, make_sample, simulate_measured_like
 
 
 def scan_of(sample, probe, positions, q=2, **changes):
@@ -98,7 +98,7 @@ SETTINGS = ScanSettings(N=32, n_positions=60, nphotons=5e5, seed=3)
 def made():
     grid = np.arange(32) - 16
     probe = np.exp(-(grid[:, None] ** 2 + grid**2) / 60 * (1 - 0.8j))
-    return measured_like(SETTINGS, probe)
+    return simulate_measured_like(SETTINGS, probe)
 
 
 def counts(made, stream=0):
@@ -137,20 +137,20 @@ def test_the_probe_in_photons_has_as_many_as_reach_an_empty_sample(made):
 
 def test_a_seed_gives_the_same_scan_however_it_is_cut_into_chunks(made, monkeypatch):
     before = np.random.get_state()[1].copy()  # noqa: NPY002
-    again = measured_like(SETTINGS, made.probe)
+    again = simulate_measured_like(SETTINGS, made.probe)
     np.testing.assert_array_equal(again.sample, made.sample)
     np.testing.assert_array_equal(again.positions, made.positions)
     whole = counts(made)
     monkeypatch.setattr(module, "AT_ONCE", 7 * 64**2)
     assert [len(block) for block in made.counts(np.random.default_rng(0))] == [7] * 8 + [4]
     np.testing.assert_array_equal(counts(made), whole)
-    other = measured_like(replace(SETTINGS, seed=4), made.probe)
+    other = simulate_measured_like(replace(SETTINGS, seed=4), made.probe)
     assert not np.array_equal(other.sample, made.sample[: len(other.sample), : len(other.sample)])
     np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
 
 
 def test_dead_pixels_read_nothing_and_hot_ones_shine(made):
-    bad = measured_like(replace(SETTINGS, bad_pixels=5, hot_pixels=2), made.probe)
+    bad = simulate_measured_like(replace(SETTINGS, bad_pixels=5, hot_pixels=2), made.probe)
     assert (~bad.good).sum() == 5 and bad.hot.sum() == 2 and bad.good[bad.hot].all()
     n, expected = counts(bad), bad.scale * bad.intensities(bad.positions)
     assert not n[:, ~bad.good].any()

@@ -124,7 +124,7 @@ def test_a_training_lowers_the_error_of_examples_that_it_has_not_seen(within):
     )
     training = Pretraining(config, None, StopRequest())
     (form,) = config.forms
-    unseen = [training.examples.drawn(form, np.random.default_rng([1, k])) for k in range(8)]
+    unseen = [training.examples.draw_batch(form, np.random.default_rng([1, k])) for k in range(8)]
 
     def errors():
         every = [

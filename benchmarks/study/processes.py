@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 log = logging.getLogger("study")
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 PATIENCE_S = 30.0  # for an interrupted program to end by itself
 
 
@@ -21,11 +22,23 @@ def heed_signals() -> None:
         signal.signal(signum, signal.default_int_handler)
 
 
-def execute(command: Sequence[str], output: IO[str]) -> int:
-    """Run a script with its arguments; its exit code. What it prints goes to ``output``.
+def run_scripts(commands: Sequence[Sequence[str]], output: Path) -> None:
+    """Run programs of ``scripts/`` with their arguments one after the other; ``output`` gets what they print.
 
-    The process has a session of its own, so that Ctrl-C reaches it through us alone: it is handed on once.
+    Raises:
+        RuntimeError: one failed; with its exit code and the last line.
     """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output.open("w") as file:
+        for name, *words in commands:
+            if code := _execute([str(SCRIPTS / name), *words], file):
+                lines = output.read_text(errors="replace").strip().splitlines()
+                said = lines[-1] if lines else "it said nothing"
+                raise RuntimeError(f"{name} ended with exit code {code}: {said}; see {output}")
+
+
+def _execute(command: Sequence[str], output: IO[str]) -> int:
+    """The exit code. The process has a session of its own: Ctrl-C reaches it through us alone, once."""
     process = subprocess.Popen(
         [sys.executable, *command],
         stdin=subprocess.DEVNULL,
@@ -47,6 +60,7 @@ def execute(command: Sequence[str], output: IO[str]) -> int:
             process.wait()
 
 
-def last_line(path: Path) -> str:
-    lines = path.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+def quoted(key: str, path: Path) -> str:
+    """An override whose value is a path, which may hold any character."""
+    text = str(path).replace("'", "\\'")
+    return f"{key}='{text}'"

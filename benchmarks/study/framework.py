@@ -1,0 +1,152 @@
+"""What every study is made of: cells, those that are due, the store of their results, and a report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Protocol
+
+import pydantic
+import yaml
+
+from ptycho.config import ConfigError, check
+from ptycho.run.folder import OutputFolder
+
+STRICT = pydantic.ConfigDict(extra="forbid")  # of the values that a definition is read into
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A named set of settings: what a result depends on, but the machine; plain values.
+
+    Attributes:
+        name: of its result's file; it may hold ``/``.
+        groups: other names by which ``--only`` picks it.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    groups: tuple[str, ...] = ()
+
+
+class Store(OutputFolder):
+    """A folder with one JSON a cell, written under a temporary name and renamed, so whole or not there."""
+
+    def result(self, cell: Cell) -> Any:
+        """What was measured in a cell with its settings; None where nothing was."""
+        stored = self._stored(cell)
+        return stored["result"] if stored is not None and stored["settings"] == cell.settings else None
+
+    def keep(self, cell: Cell, result: Any) -> None:
+        content = json.dumps({"settings": cell.settings, "result": result}, indent=1, default=float)
+        self.text(f"{cell.name}.json", content + "\n")
+
+    def due(self, cells: Iterable[Cell]) -> list[Cell]:
+        """The cells that have no result.
+
+        Raises:
+            ConfigError: the result of one was measured with other settings.
+        """
+        waiting = []
+        for cell in cells:
+            stored = self._stored(cell)
+            if stored is None:
+                waiting.append(cell)
+            elif stored["settings"] != cell.settings:
+                keys = [key for key in cell.settings if stored["settings"].get(key) != cell.settings[key]]
+                raise ConfigError(
+                    f"{self.path / cell.name}.json: was measured with other settings ({', '.join(keys)}); "
+                    "choose another --output, or delete it"
+                )
+        return waiting
+
+    def _stored(self, cell: Cell) -> dict[str, Any] | None:
+        try:
+            stored = json.loads((self.path / f"{cell.name}.json").read_text())
+        except (OSError, ValueError):
+            return None
+        return stored if isinstance(stored, dict) and stored.keys() == {"settings", "result"} else None
+
+
+class Study(Protocol):
+    """A definition as a value; making it and its cells checks what can be known before the first."""
+
+    def cells(self) -> Sequence[Any]:
+        """All cells, in the order in which they are measured."""
+
+    def check_due(self, due: Sequence[Any]) -> None:
+        """Refuse what would fail in a cell only; a ConfigError."""
+
+    def measure(self, cell: Any, store: Store) -> Any:
+        """The result of a cell: plain values. Files beside it begin with the cell's name."""
+
+    def report(self, cells: Sequence[Any], store: Store) -> str:
+        """Markdown of what is stored of some cells; pictures are written beside it."""
+
+
+def pick(cells: Sequence[Cell], words: Sequence[str]) -> list[Cell]:
+    """The cells that one of the ``words`` names: a group, or a pattern of names as ``gs2_*``; all by default.
+
+    Raises:
+        ConfigError: a word names none.
+    """
+    for word in words:
+        groups = ", ".join(dict.fromkeys(group for cell in cells for group in cell.groups))
+        allowed = f"a cell, a pattern of names as 'gs2_*', or one of {groups or cells[0].name}"
+        check(any(_is_named(cell, word) for cell in cells), "--only", word, allowed)
+    return [cell for cell in cells if not words or any(_is_named(cell, word) for word in words)]
+
+
+def _is_named(cell: Cell, word: str) -> bool:
+    return word in cell.groups or fnmatchcase(cell.name, word)
+
+
+def load(path: Path, changes: Sequence[str], kinds: Mapping[str, type]) -> Study:
+    """Read a definition, whose key ``kind`` says what it is the definition of.
+
+    Args:
+        changes: ``key=value`` in the place of a key of the file; ``key+=text`` at the end of a list.
+
+    Raises:
+        ConfigError: one line with the key that is wrong, and what is allowed.
+    """
+    try:
+        values = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: cannot be read ({' '.join(str(error).split())})") from error
+    check(isinstance(values, dict), str(path), values, "a section of keys")
+    for change in changes:
+        key, sign, text = change.partition("=")
+        check(bool(sign), "change", change, "KEY=VALUE or KEY+=TEXT")
+        if key.endswith("+"):
+            values[key[:-1]] = [*values.get(key[:-1], ()), text]
+        else:
+            values[key] = yaml.safe_load(text)
+    kind = values.pop("kind", None)
+    check(kind in kinds, f"{path}: kind", kind, f"one of {', '.join(kinds)}")
+    return build(kinds[kind], values)
+
+
+def build(cls: type, values: Any) -> Any:
+    """A value of ``cls`` from plain ones, none ignored; the first mistake is a ConfigError of one line."""
+    try:
+        return pydantic.TypeAdapter(cls).validate_python(values)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        where, why = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"{where}: {why}" if where else why) from error
+
+
+def check_words(words: Iterable[str], ours: Sequence[str]) -> None:
+    """Refuse an override, ``key=value``, of a key that the study sets."""
+    for word in words:
+        key = word.lstrip("+~").split("=", 1)[0]
+        check(key not in ours, key, "overridden", "left to the study, which sets it")
+
+
+def plain(value: Any) -> Any:
+    """A dataclass as JSON gives it back: mappings and lists."""
+    return json.loads(json.dumps(asdict(value)))

@@ -1,0 +1,223 @@
+"""The study of one network on scans of kinds that it may never have seen; TensorFlow only to measure."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import typing
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from benchmarks.study.framework import STRICT, Cell, Store, plain
+from benchmarks.study.zero_shot_report import Row, write
+from ptycho.config import ConfigError, check
+from ptycho.config.backend import require_tensorflow
+from ptycho.config.pretrain_config import MaterialsConfig
+from ptycho.iterative.lsqml import available
+from ptycho.quiet_start import start_tensorflow
+from ptycho.run.network import StoredNetwork, read_network
+from ptycho.run.pretrained import run_folder
+from ptycho.simulation.kind_scans import KindScan
+from ptycho.simulation.kinds import Entry, Kind, read_entries
+from ptycho.simulation.object_kinds import OBJECT_KINDS
+from ptycho.simulation.probe_kinds import PROBE_KINDS
+
+if typing.TYPE_CHECKING:
+    from benchmarks.study.zero_shot_methods import Bench
+
+LSQML = "lsqml"
+Method = Literal["zero_shot", "refined", "denoised", "lsqml"]
+METHODS = typing.get_args(Method)
+BOTH, ONE, NEITHER = "probe and object held out", "one of them held out", "neither held out"
+Name = Annotated[str, Field(pattern=r"^\w+$")]  # a part of file names
+Names = Annotated[tuple[Name, ...], Field(min_length=1)]
+
+
+@dataclass(frozen=True, config=STRICT)
+class Scanned:
+    """A way to scan."""
+
+    path: str
+    overlap: float
+
+
+@dataclass(frozen=True, config=STRICT)
+class Panel:
+    """A table of the report: the product of its lists of names and numbers."""
+
+    name: str
+    title: str
+    probes: Names
+    objects: Names
+    materials: Names
+    scans: Names
+    photons: Annotated[tuple[float, ...], Field(min_length=1)]
+    N: Annotated[tuple[int, ...], Field(min_length=1)]
+    positions: Annotated[int, Field(ge=16)]
+
+
+class Named(NamedTuple):
+    """A kind of probe or object; ``trained``: the network's training has seen it."""
+
+    entry: Entry
+    trained: bool
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Scan:
+    """A simulated scan.
+
+    Attributes:
+        parts: the names that it is put together from.
+        held_out: whether its probe's and its object's kinds are.
+    """
+
+    name: str
+    parts: Mapping[str, str]
+    settings: KindScan
+    held_out: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MethodCell(Cell):
+    """A scan, reconstructed by a method."""
+
+    scan: Scan
+    method: str
+
+
+@dataclass(frozen=True, config=STRICT)
+class ZeroShot:
+    """The keys of ``zero_shot.yaml``."""
+
+    run: Annotated[str, Field(min_length=1)]
+    probes: Mapping[Name, dict[str, Any]]
+    objects: Mapping[Name, dict[str, Any]]
+    materials: Mapping[Name, dict[str, float | tuple[float, float]]]
+    scans: Mapping[Name, Scanned]
+    panels: Annotated[tuple[Panel, ...], Field(min_length=1)]
+    methods: Annotated[tuple[Method, ...], Field(min_length=1)] = METHODS
+    ptychi: str | None = None
+    group_size: Annotated[int, Field(ge=1, le=512)] = 64
+    passes: Annotated[int, Field(ge=1, le=1000)] = 5
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    @cached_property
+    def scans_by_panel(self) -> dict[str, list[Scan]]:
+        """A scan that several panels have is one value."""
+        seen: dict[str, Scan] = {}
+        return {
+            panel.name: [seen.setdefault(scan.name, scan) for scan in self._make_scans(panel)]
+            for panel in self.panels
+        }
+
+    def _make_scans(self, panel: Panel) -> Iterator[Scan]:
+        lists = panel.probes, panel.objects, panel.materials, panel.scans, panel.photons, panel.N
+        for probe, object_, material, scan, photons, N in itertools.product(*lists):
+            one = _read_kind(PROBE_KINDS, _look_up(self.probes, probe, "probes"), f"probes.{probe}")
+            other = _read_kind(OBJECT_KINDS, _look_up(self.objects, object_, "objects"), f"objects.{object_}")
+            way = _look_up(self.scans, scan, "scans")
+            settings = KindScan(
+                probe=one.entry,
+                object=other.entry,
+                material=_read_material(_look_up(self.materials, material, "materials"), material),
+                path=way.path,
+                overlap=way.overlap,
+                photons=photons,
+                N=N,
+                positions=panel.positions,
+                # unlike in dose or scan alone: of one seed, and so of one probe and material
+                seed=zlib.crc32(f"{self.seed}/{probe}/{object_}/{material}/{N}".encode()),
+            )
+            name = f"{probe}-{object_}-{material}-{scan}-{photons:g}-N{N}-J{panel.positions}".replace("+", "")
+            parts = {"probe": probe, "object": object_, "material": material, "scan": scan}
+            yield Scan(name, parts, settings, (BOTH, ONE, NEITHER)[one.trained + other.trained])
+
+    @cached_property
+    def network(self) -> StoredNetwork:
+        return read_network(run_folder(self.run), "pinn")
+
+    def cells(self) -> list[MethodCell]:
+        """The methods of a scan one after the other, as they begin with each other's objects."""
+        panels: dict[Scan, list[str]] = {}
+        for panel, some in self.scans_by_panel.items():
+            for scan in some:
+                panels.setdefault(scan, []).append(panel)
+        study = {key: getattr(self, key) for key in ("group_size", "passes", "seed")}
+        methods = [name for name in METHODS if name in self.methods and (name != LSQML or self.ptychi)]
+        check(bool(methods), "methods", LSQML, "others, or ptychi the path of a Python that has pty-chi")
+        return [
+            MethodCell(
+                name=f"{scan.name}/{method}",
+                settings={"scan": plain(scan.settings), "network": self.network.sha256, **study},
+                groups=tuple(groups),
+                scan=scan,
+                method=method,
+            )
+            for scan, groups in panels.items()
+            for method in methods
+        ]
+
+    def check_due(self, due: Sequence[MethodCell]) -> None:
+        """See that TensorFlow is what Keras uses, and that the Python that is named has pty-chi."""
+        require_tensorflow(os.environ)
+        if any(cell.method == LSQML for cell in due) and (missing := available(self.ptychi)):
+            raise ConfigError(f"ptychi: {missing}")
+
+    def measure(self, cell: MethodCell, store: Store) -> dict[str, Any]:
+        """Scores of a method; its object beside them, aligned, with truth and probe."""
+        result, images = self._bench.measure(cell.scan, cell.method)
+        store.write(f"{cell.name}.npz", lambda file: np.savez(file, allow_pickle=False, **images))
+        return result
+
+    @cached_property
+    def _bench(self) -> Bench:
+        """TensorFlow is imported only now."""
+        start_tensorflow()
+        from benchmarks.study.zero_shot_methods import Bench
+        from workflows.device import prepare_tensorflow
+
+        prepare_tensorflow()
+        return Bench(self)
+
+    def report(self, cells: Sequence[MethodCell], store: Store) -> str:
+        """Summary, a table for every panel, ``heat_map.png``, ``flag.png`` and ``worst.png``."""
+        rows: dict[str, Row] = {}
+        for cell in cells:
+            rows.setdefault(cell.scan.name, Row(cell.scan, {})).results[cell.method] = store.result(cell)
+        panels = {
+            panel.title: [rows[scan.name] for scan in self.scans_by_panel[panel.name] if scan.name in rows]
+            for panel in self.panels
+        }
+        return write({title: some for title, some in panels.items() if some}, (BOTH, ONE, NEITHER), store)
+
+
+def _look_up(table: Mapping[str, Any], name: str, key: str) -> Any:
+    check(name in table, f"panels: {key}", name, f"one of {', '.join(table)}")
+    return table[name]
+
+
+def _read_kind(table: Mapping[str, Kind], value: Mapping[str, Any], where: str) -> Named:
+    """``{kind, trained, parameter: [low, high]}``."""
+    ranges = dict(value)
+    kind, trained = ranges.pop("kind", None), ranges.pop("trained", False)
+    check(kind in table, f"{where}.kind", kind, f"one of {', '.join(table)}")
+    check(isinstance(trained, bool), f"{where}.trained", trained, "true or false")
+    check("weight" not in ranges, f"{where}.weight", value.get("weight"), "left out; all count alike")
+    (entry,) = read_entries(table, {kind: ranges}, where)
+    return Named(entry, trained)
+
+
+def _read_material(values: Mapping[str, Any], name: str) -> MaterialsConfig:
+    try:
+        return MaterialsConfig(**values)
+    except TypeError as error:
+        known = ", ".join(field.name for field in dataclasses.fields(MaterialsConfig))
+        raise ConfigError(f"materials.{name}: must have ranges and shares of {known} ({error})") from error

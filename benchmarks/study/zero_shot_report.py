@@ -1,0 +1,192 @@
+"""Scores of a network on simulated scans → a summary, a table a panel, and pictures."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.study import zero_shot_figures as figures
+from benchmarks.study.framework import Store
+from benchmarks.tables import markdown
+from ptycho.evaluation import trust
+
+WORST = 10  # reconstructions that are drawn
+WRONG, RIGHT = figures.WRONG, figures.RIGHT
+ALONE = "zero_shot"  # the method whose flags and worst objects are shown
+CAPTION = (
+    "Every scan is simulated: what the network is told of probe and positions is true, counts are Poisson's. "
+    "SSIM of amplitude / phase, aligned by one complex scale and one phase plane, in a rectangle inside the "
+    "hull of the probes' centres. R/noise: r_factor over what photon noise alone would give. Seconds on the "
+    "machine as it was, without compilation. `zero_shot`: the network alone; `refined`: then corrected by a "
+    "few passes of the solver; `denoised`: then without the noise of photons; `lsqml`: LSQ-ML of pty-chi, "
+    "for about as long as `refined`."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A scan (a ``Scan`` of :mod:`benchmarks.study.zero_shot`), and what is stored by method, or None."""
+
+    scan: Any
+    results: dict[str, Any]
+
+    def ssim(self, method: str) -> tuple[float, float] | None:
+        """Amplitude and phase; what could not be scored counts as 0. None: not done."""
+        result = self.results.get(method)
+        return None if result is None else (result["ssim"][0] or 0.0, result["ssim"][1] or 0.0)
+
+    def misfit(self, method: str) -> float | None:
+        """R over R of noise."""
+        result = self.results.get(method)
+        if result is None or not result["r_factor"] or not result["r_noise"]:
+            return None
+        return result["r_factor"] / result["r_noise"]
+
+
+def write(panels: Mapping[str, Sequence[Row]], held_out: Sequence[str], store: Store) -> str:
+    """Markdown; the pictures are written into the store.
+
+    Args:
+        panels: by title.
+        held_out: the groups of the summary, ``Scan.held_out``.
+    """
+    rows = list({row.scan.name: row for some in panels.values() for row in some}.values())
+    methods = [*dict.fromkeys(name for row in rows for name, result in row.results.items() if result)]
+    parts = [CAPTION]
+    for group in held_out:
+        some = [row for row in rows if row.scan.held_out == group]
+        if lines := [line for name in methods if (line := format_summary(name, some))]:
+            parts += [f"## All scans, {group}", markdown(lines)]
+    for title, some in panels.items():
+        parts += [f"## {title}", markdown([format_row(row, methods) for row in some])]
+    points = read_points(row.results.get(ALONE) for row in rows)
+    largest = max(panels.values(), key=lambda some: len({tuple(_kinds(row)) for row in some}))
+    store.figure("heat_map.png", figures.draw_heat_map(*list_kinds(largest), collect_grids(largest, methods)))
+    store.figure("flag.png", figures.draw_flags(points))
+    store.figure("worst.png", draw_worst(rows, store))
+    parts += ["## The flags", describe_flags(points), "![What the flags look at](flag.png)"]
+    parts += ["![SSIM of probes and objects by method](heat_map.png)"]
+    return "\n\n".join([*parts, "![The worst reconstructions without training](worst.png)"])
+
+
+# ---- tables
+
+
+def format_summary(method: str, rows: Sequence[Row]) -> dict[str, str]:
+    """Median and worst of a method over the scans that it has done; nothing where it has done none."""
+    done = {row: ssim for row in rows if (ssim := row.ssim(method)) is not None}
+    if not done:
+        return {}
+    columns = dict(zip(("A", "φ"), zip(*done.values(), strict=True), strict=True))
+    misfits = [value for row in done if (value := row.misfit(method)) is not None] or [np.nan]
+    seconds = [row.results[method]["seconds"] for row in done]
+    line = {"method": f"`{method}`", "scans": f"{len(done)}"}
+    for key, values in columns.items():
+        line |= {f"{key} median": f"{statistics.median(values):.4f}", f"{key} worst": f"{min(values):.4f}"}
+    return line | {
+        "R/noise median": f"{statistics.median(misfits):.3f}",
+        "R/noise worst": f"{max(misfits):.3f}",
+        "seconds median": f"{statistics.median(seconds):.1f}",
+        "worst scan": min(done, key=lambda row: min(done[row])).scan.name,
+    }
+
+
+def format_row(row: Row, methods: Sequence[str]) -> dict[str, str]:
+    """What a scan is, and every method's SSIM, R/noise and seconds."""
+    pairs = {name: row.ssim(name) for name in methods}
+    misfits = [row.misfit(name) for name in methods]
+    seconds = [(row.results.get(name) or {}).get("seconds") for name in methods]
+    return {
+        **row.scan.parts,
+        "photons": f"{row.scan.settings.photons:g}",
+        "N": f"{row.scan.settings.N}",
+        **{
+            f"{name} A / φ": "not done" if pair is None else f"{pair[0]:.3f} / {pair[1]:.4f}"
+            for name, pair in pairs.items()
+        },
+        "R/noise": ", ".join("–" if value is None else f"{value:.2f}" for value in misfits),
+        "seconds": ", ".join("–" if value is None else f"{value:.1f}" for value in seconds),
+    }
+
+
+# ---- flags
+
+
+def read_points(results: Iterable[Any]) -> list[figures.Point]:
+    """What the flags look at, of reconstructions that have an R-factor."""
+    points = []
+    for result in results:
+        if result is not None and result["r_factor"] is not None:
+            fit = result["r_factor"], result["r_noise"]
+            apart, share = result["disagreement"], result["noise_share"]
+            flags = trust.outside_training(*fit, apart), trust.amplitude_in_noise(share)
+            ssim = result["ssim"][0] or 0.0
+            points.append(figures.Point(trust.excess(*fit), apart or 0.0, share or 0.0, ssim, *flags))
+    return points
+
+
+def describe_flags(points: Sequence[figures.Point]) -> str:
+    """How well the flags tell wrong reconstructions from right ones."""
+    wrong = [point for point in points if point.ssim < WRONG]
+    right = [point for point in points if point.ssim > RIGHT]
+    some = [f"{sum(p.outside or p.in_noise for p in points)} of {len(points)}" for points in (wrong, right)]
+    return (
+        f"A flag is raised for {some[0]} reconstructions that are wrong (amplitude SSIM below {WRONG:g}): "
+        f"`outside_training` for {sum(p.outside for p in wrong)}, `amplitude_in_noise` for "
+        f"{sum(p.in_noise for p in wrong)}; and for {some[1]} that are right (above {RIGHT:g}). Limits: "
+        f"√(R² − R_noise²) {trust.EXCESS:g}, disagreement {trust.DISAGREEMENT:g}, share of noise "
+        f"{trust.NOISE_SHARE:g}."
+    )
+
+
+# ---- pictures
+
+
+def draw_worst(rows: Sequence[Row], store: Store) -> figures.Figure:
+    """Those by the network alone, each with what may be the cause."""
+    done = [(min(ssim), row) for row in rows if (ssim := row.ssim(ALONE)) is not None]
+    shown = [row for _, row in sorted(done, key=lambda pair: pair[0])[:WORST]]
+    images = [dict(np.load(store.path / f"{row.scan.name}/{ALONE}.npz")) for row in shown]
+    return figures.draw_gallery([describe_scan(row) for row in shown], images, ALONE)
+
+
+def describe_scan(row: Row) -> str:
+    """One line of what may be the cause of a bad score."""
+    scan, parts, result = row.scan.settings, row.scan.parts, row.results[ALONE]
+    (amplitude, phase), misfit = row.ssim(ALONE) or (0.0, 0.0), row.misfit(ALONE)
+    facts = [
+        f"{parts['object']} ({parts['material']}) under {parts['probe']}",
+        f"{result['scan']['diameter_px']:.0f} of {scan.N} px",
+        f"{parts['scan']}, overlap {scan.overlap:.0%}",
+        f"{scan.photons:g} photons",
+        f"phase range {result['scan']['phase_range_rad']:.2f} rad",
+        f"R/noise {'–' if misfit is None else f'{misfit:.2f}'}",
+        f"SSIM A {amplitude:.3f}, φ {phase:.3f}",
+    ]
+    return "; ".join([*facts, *(flag for flag in result["flags"] if flag in trust.FLAGS)])
+
+
+def _kinds(row: Row) -> tuple[str, str]:
+    return row.scan.parts["probe"], row.scan.parts["object"]
+
+
+def list_kinds(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
+    """Probes and objects, in their order."""
+    probes, objects = zip(*map(_kinds, rows), strict=True)
+    return list(dict.fromkeys(probes)), list(dict.fromkeys(objects))
+
+
+def collect_grids(rows: Sequence[Row], methods: Sequence[str]) -> dict[str, np.ndarray]:
+    """By method, SSIM by probe and object ``(2, P, O)``, amplitude and phase; of several scans the worst."""
+    probes, objects = list_kinds(rows)
+    grids = {name: np.full((2, len(probes), len(objects)), np.nan) for name in methods}
+    for name, grid in grids.items():
+        for row in rows:
+            probe, object_ = _kinds(row)
+            place = np.s_[:, probes.index(probe), objects.index(object_)]
+            grid[place] = np.fmin(grid[place], row.ssim(name) or (np.nan, np.nan))
+    return grids

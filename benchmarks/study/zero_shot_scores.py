@@ -1,0 +1,79 @@
+"""How a reconstruction of a simulated scan is scored against its truth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.spatial import Delaunay
+
+from ptycho.config import check
+from ptycho.evaluation import metrics
+from ptycho.methods.assessment import share_of_noise
+from ptycho.reconstruction.misfit import misfit
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import energy_diameter, light_of
+from ptycho.scan.reconstruction import Reconstruction
+from workflows.assess import in_its_frame
+
+SCORES = ("ssim", "frc50", "phase_rmse_rad", "amplitude_ratio", "uncovered_fraction", "flags")
+
+
+def find_region(data: Dataset) -> metrics.Region:
+    """A rectangle in the hull of the probes' centres: well lit, without the rim that is half a probe wide.
+
+    The hull's bounding box, cut on all sides until it holds nothing else.
+
+    Raises:
+        ConfigError: too few positions, or too close, for a rectangle of the window of SSIM.
+    """
+    light = light_of(data.probe)
+    axis = np.arange(data.N)
+    middle = np.array([light.sum(axis=1) @ axis, light.sum(axis=0) @ axis]) / light.sum()
+    side = np.arange(data.object_size)
+    grid = np.stack(np.meshgrid(side, side, indexing="ij"), -1)
+    inside = Delaunay(data.positions + middle).find_simplex(grid) >= 0  # (M, M)
+    rows, cols = (np.flatnonzero(inside.any(axis=axis)) for axis in (1, 0))
+    top, bottom, left, right = rows[0], rows[-1] + 1, cols[0], cols[-1] + 1
+    while not inside[top:bottom, left:right].all():
+        top, bottom, left, right = top + 1, bottom - 1, left + 1, right - 1
+    enough = min(bottom - top, right - left) >= metrics.SSIM_WINDOW
+    check(enough, "positions", len(data.positions), "more, or farther apart, to be scored")
+    return metrics.Region(int(top), int(left), int(bottom - top), int(right - left))
+
+
+def score(
+    stitched: Reconstruction, measured: Dataset, truth: np.ndarray, region: metrics.Region, moved: bool
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Scores in the region, and the object there, aligned to the truth, complex64.
+
+    Args:
+        measured: the patterns with the probe and the positions that go with the object.
+        truth: ``(1, M, M)``.
+        moved: the object may lie elsewhere than the true one.
+    """
+    objects, mask = stitched.objects, stitched.mask
+    truth = in_its_frame(truth, stitched, region) if moved else truth
+    scores = metrics.score(objects[0], truth[0], mask[0], region)
+    finite = bool(np.isfinite(objects).all())
+    explained, apart = misfit(objects, measured) if finite else None, stitched.disagreement
+    row = {key: scores[key] for key in SCORES} | {
+        "r_factor": None if explained is None else explained.r_factor,
+        "r_noise": None if explained is None else explained.r_noise,
+        "noise_share": share_of_noise(stitched, measured, region) if finite else None,
+        "disagreement": None if apart is None or not np.isfinite(apart[0]) else float(apart[0]),
+    }
+    image, known = region.crop(objects[0]), region.crop(mask[0])
+    usable = finite and image[known].any()
+    aligned = metrics.align(image, region.crop(truth[0]), known).object if usable else np.zeros_like(image)
+    return row, aligned.astype(np.complex64)
+
+
+def measure_scan(data: Dataset, region: metrics.Region) -> dict[str, float]:
+    """What may be the cause of a bad score."""
+    assert data.objects is not None
+    truth = region.crop(data.objects[0])
+    return {
+        "diameter_px": energy_diameter(data.probe),
+        "phase_range_rad": float(np.ptp(metrics.phase(truth))),
+    }

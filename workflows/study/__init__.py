@@ -1,1 +1,0 @@
-"""Studies: many runs of the workflow, one table. ``definition`` → ``plan`` → ``results`` → ``report``."""
