@@ -121,9 +121,9 @@ def test_what_is_held_out(tmp_path):
         (
             ("materials", "mixed", "colour"),
             1.0,
-            r"materials\.mixed: must have .*colour",
+            r"materials\.colour=1\.0: unknown key",
         ),
-        (("materials", "mixed", "bright"), 2, r"materials\.bright=2\.0: must be from 0 to 1"),
+        (("materials", "mixed", "bright"), 2, r"materials\.bright=2\.0: must be a finite number from 0 to 1"),
         (("scans", "fermat", "path"), "walk", r"path=walk: must be one of fermat, "),
         (("scans", "fermat", "overlap"), 1.5, r"overlap=1\.5: must be from 0 to 0\.98"),
         (("scans", "fermat", "step"), 1, r"scans\.fermat\.step: Unexpected keyword"),
