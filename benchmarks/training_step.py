@@ -34,7 +34,7 @@ from ptycho.reconstruction.inference import make_predict_step
 from ptycho.scan.batches import batch_of
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate
-from ptycho.training.loop import make_train_step
+from ptycho.training.fitting import make_train_step
 
 MODELS = {
     "unrolled_fast": UnrolledModel(stages=3, width=32, blocks=1),

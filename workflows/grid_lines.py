@@ -26,6 +26,7 @@ from ptycho.reconstruction.stitching import STITCHINGS, stitch_each
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import regular_offsets
+from ptycho.run.network_training import TrainingScans, describe_trainings, train_network
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns
@@ -36,7 +37,6 @@ from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
 from workflows.assess import drawn, in_its_frame, probe_doubts, scored, store_recon
 from workflows.device import device_facts, prepare_tensorflow
-from workflows.train_network import trained, training_facts
 
 log = logging.getLogger(__name__)
 
@@ -63,9 +63,9 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
         learned: dict[str, np.ndarray] = {}
         for name in config.networks:
             view = COMPETITORS[name].view
-            scans = view(config, data["train"]), view(config, data["val"])
-            offsets = regular_offsets(config, scans[0].group_size)
-            model, histories[name], modes = trained(name, config, scans, offsets, folder, stop)
+            parts = view(config, data["train"]), view(config, data["val"])
+            scans = TrainingScans(*parts, regular_offsets(config, parts[0].group_size))
+            model, histories[name], modes = train_network(name, config, scans, folder, stop=stop)
             seen = test
             if modes is not None and config.test_probe is None:
                 seen, learned[name] = test.under_probe(modes), modes[0]
@@ -223,4 +223,4 @@ def _truth(test: Dataset) -> np.ndarray:
 
 def provenance(config: RunConfig, histories: dict[str, History]) -> dict[str, Any]:
     """Device, effective switches, seed, and training speed, for the manifest."""
-    return device_facts(config.xla) | {"seed": config.seed, "training": training_facts(histories)}
+    return device_facts(config.xla) | {"seed": config.seed, "training": describe_trainings(histories)}

@@ -21,7 +21,6 @@ from ptycho.methods import lsqml, solver
 from ptycho.methods.assessment import EXPLAINED, Fit, Halves, half_scans, judge
 from ptycho.methods.prepared import Prepared, Surroundings, prepare
 from ptycho.methods.solver import SOLVER
-from ptycho.preparation.dataset import joined, training_and_validation
 from ptycho.preparation.prepare import Understood
 from ptycho.reconstruction.denoising import denoised, photon_noise
 from ptycho.reconstruction.maximum_likelihood import Solved
@@ -30,7 +29,9 @@ from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
+from ptycho.run.network_training import describe_trainings, train_network
 from ptycho.run.pretrained import run_folder
+from ptycho.run.scan_training import split_scans
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.reconstruction import Reconstruction
@@ -40,7 +41,6 @@ from workflows.assess import probe_doubts, store_recon
 from workflows.device import device_facts, prepare_tensorflow
 from workflows.scan_assessment import draw, metrics_of
 from workflows.scan_plan import ITERATIVE, NETWORK
-from workflows.train_network import trained, training_facts
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def run(
     seconds = {
         name: {key: round(recon.seconds, 2) for key, recon in made.items()} for name, made in recons.items()
     }
-    facts = {"seed": config.seed, "training": training_facts(history), "resumed": folder.resumed}
+    facts = {"seed": config.seed, "training": describe_trainings(history), "resumed": folder.resumed}
     programs = {
         key: recon.program for made in recons.values() for key, recon in made.items() if recon.program
     }
@@ -142,8 +142,8 @@ def network(
     if config.run is not None:
         log.info("the network of %s is trained on", config.run)
         start = read_network(run_folder(config.run), NETWORK).weights
-    parts = training_and_validation(joined(scans), config.val_fraction, config.seed)
-    _, history, modes = trained(NETWORK, config, parts, parts[0].offsets[0], folder, stop, start)
+    parts = split_scans(scans, config)
+    _, history, modes = train_network(NETWORK, config, parts, folder, stop=stop, start=start)
     return load_model(folder.path, NETWORK), {NETWORK: history}, modes
 
 

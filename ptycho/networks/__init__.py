@@ -73,5 +73,5 @@ def build_baseline(config: NetworkConfig, geometry: Geometry) -> PtychoNN:
     return model
 
 
-def parameter_count(model: keras.Model) -> int:
+def count_parameters(model: keras.Model) -> int:
     return sum(math.prod(variable.shape) for variable in model.trainable_variables)

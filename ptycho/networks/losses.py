@@ -70,7 +70,7 @@ def object_error(found: tf.Tensor, target: tf.Tensor, light: tf.Tensor) -> tf.Te
     Returns:
         ``(B,)`` float32; one for the best constant.
     """
-    weights = light_weights(light)
+    weights = weigh_light(light)
     weighted = scaled(tf.math.conj(target), weights)
     product = tf.reduce_sum(weighted * found, axis=(1, 2), keepdims=True)
     phase = scaled(tf.math.conj(product), 1 / (tf.abs(product) + FLOOR))
@@ -87,14 +87,14 @@ def amplitude_error(found: tf.Tensor, target: tf.Tensor, light: tf.Tensor) -> tf
     In a strongly phase-shifting object the complex error says next to nothing of the amplitude. Arguments
     and result as there.
     """
-    weights, found, target = light_weights(light), tf.abs(found), tf.abs(target)
+    weights, found, target = weigh_light(light), tf.abs(found), tf.abs(target)
     mean = tf.reduce_sum(weights * target, axis=(1, 2), keepdims=True)
     contrast = tf.reduce_sum(weights * tf.abs(target - mean), axis=(1, 2))
     wrong = tf.reduce_sum(weights * tf.abs(found - target), axis=(1, 2))
     return wrong / (contrast + LEAST_AMPLITUDE_CONTRAST)
 
 
-def light_weights(light: tf.Tensor) -> tf.Tensor:
+def weigh_light(light: tf.Tensor) -> tf.Tensor:
     """``l / (l + DIM)``, none where hardly any light falls, their sum one for each of ``(B, R, R)``."""
     weights = tf.where(light > UNLIT, light / (light + DIM), tf.zeros_like(light))
     return weights / tf.reduce_sum(weights, axis=(1, 2), keepdims=True)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ptycho.config import EpochsConfig, LsqmlConfig
+from ptycho.config import LsqmlConfig
 from ptycho.iterative import lsqml
 from ptycho.networks.competitors import COMPETITORS, geometry_of
 from ptycho.networks.weights import get_weights, set_weights
@@ -24,7 +24,8 @@ from ptycho.run.loaded import ROUNDS, LoadedModel
 from ptycho.run.network import StoredNetwork
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.reconstruction import Reconstruction
-from ptycho.training.loop import train
+from ptycho.training.callbacks import standard_callbacks
+from ptycho.training.fitting import FitSettings, train
 from workflows.zero_shot.definition import DENOISED, LSQML, REFINED, ZERO_SHOT, Definition
 
 log = logging.getLogger(__name__)
@@ -113,17 +114,16 @@ def tuned(case: Case, epochs: int, from_nothing: bool = False) -> Made:
     network = PINN.build(config, geometry_of(view))
     if not from_nothing:
         set_weights(network, case.stored.weights)
-    history = train(
-        network,
-        _groups(view, order[kept:]),
-        _groups(view, order[:kept]),
-        EpochsConfig(**vars(config.train)),
+    settings = FitSettings(
+        adam=config.train,
         epochs=epochs,
         batch_size=tuning.batch_size,
         learning_rate=config.train.learning_rate if from_nothing else tuning.learning_rate,
         seed=seed,
         compile_xla=tuning.compile,
     )
+    parts = _groups(view, order[kept:]), _groups(view, order[:kept])
+    history = train(network, *parts, settings, standard_callbacks())
     used = PINN.build(config, geometry_of(case.tiles))
     set_weights(used, get_weights(network))
     tiles, step = case.tiles, make_predict_step(used, tuning.compile)

@@ -1,21 +1,22 @@
-"""One network trained, stored and, in an interrupted run, gone on with: the same for every workflow."""
+"""One network trained, stored and, in an interrupted run, gone on with: the same for every program."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
 from ptycho.config import ConfigError, TrainedConfig
 from ptycho.config.mapping import completed, differences, result_settings
-from ptycho.networks import parameter_count
+from ptycho.networks import count_parameters
 from ptycho.networks.competitors import COMPETITORS, Competitor, training_geometry
 from ptycho.networks.probe_learning import ProbeLearner
-from ptycho.networks.weights import get_weights, set_weights
+from ptycho.networks.weights import Arrays, get_weights, set_weights
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import (
@@ -28,92 +29,114 @@ from ptycho.run.network import (
 )
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import lit_part
+from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
+from ptycho.training.fitting import FitSettings, train
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
-from ptycho.training.loop import NonFiniteLossError, train
+from ptycho.training.loop import NonFiniteLossError
 
 log = logging.getLogger(__name__)
 
 
-def trained(
+@dataclass(frozen=True, eq=False)
+class TrainingScans:
+    """What a network is trained with, as it views it.
+
+    Attributes:
+        training, validation: what its weights are fitted to, and what chooses the epoch.
+        offsets: ``(C, 2)`` float32, of a typical group.
+    """
+
+    training: Dataset
+    validation: Dataset
+    offsets: np.ndarray
+
+
+class FittedNetwork(NamedTuple):
+    """A network after its training; ``modes (K, N, N)``, of any scale, of the probe if that was learned."""
+
+    model: keras.Model
+    history: History
+    modes: np.ndarray | None
+
+
+def train_network(
     name: str,
     config: TrainedConfig,
-    scans: tuple[Dataset, Dataset],
-    offsets: np.ndarray,
+    scans: TrainingScans,
     folder: RunFolder,
-    stop: StopRequest | None,
-    start: dict[str, np.ndarray] | None = None,
-) -> tuple[keras.Model, History, np.ndarray | None]:
+    *,
+    stop: StopRequest | None = None,
+    start: Arrays | None = None,
+    bar: bool | None = None,
+) -> FittedNetwork:
     """Build a model, and take it from the folder of an interrupted run or train and store it.
 
-    It is stored too when its loss stops being finite; its checkpoints stay then. Where the PINN learns the
-    probe, the modes that it found, ``(K, N, N)`` of any scale, are the third.
+    It is stored too when its loss stops being finite; its checkpoints stay then.
 
     Args:
-        scans: for training and for validation, as the network views them.
-        offsets: ``(C, 2)`` float32, of a typical group.
+        stop: saves the training, and stops it, on a signal.
         start: weights of a trained network to go on from; None: new ones.
+        bar: as for :class:`~ptycho.progress.Progress`.
+
+    Raises:
+        ConfigError: the folder holds a training with another configuration.
+        NonFiniteLossError: the loss became NaN or infinite.
+        Stopped: a signal came.
     """
     recipe = COMPETITORS[name]
-    training, validation = (recipe.training_view(config, scan) for scan in scans)
+    training, validation = (recipe.training_view(config, scan) for scan in (scans.training, scans.validation))
     geometry = training_geometry(config, training)
     model = recipe.build(config, geometry)
     if start is not None:
         set_weights(model, start)
-    learner = probe_learner(model, training, config) if name == "pinn" and config.learns_probe else None
-    history = restored(name, model, config, folder)
-    folder.arrays(f"{name}/{names.SETUP}", setup_of(training, offsets, geometry.support).arrays())
-    log.info("%s: %d parameters, %d groups", name, parameter_count(model), training.n_groups)
+    learner = build_learner(model, training, config) if name == "pinn" and config.learns_probe else None
+    history = restore_network(name, model, config, folder)
+    setup = setup_of(training, scans.offsets, geometry.support)
+    folder.arrays(f"{name}/{names.SETUP}", setup.arrays())
+    log.info("%s: %d parameters, %d groups", name, count_parameters(model), training.n_groups)
     settings = result_settings(config)
     place, seconds = folder.path / name / names.CHECKPOINTS, config.train.checkpoint_seconds
     checkpoints = Checkpoints(place, settings, seconds, completed)
     if history is None:
-        with folder.timed(f"{name}_training"), stored_if_it_diverges(name, model, settings, folder):
-            history = fit(recipe, learner or model, (training, validation), config, checkpoints, stop)
+        callbacks = standard_callbacks(checkpoints, stop, config.train.patience, bar)
+        with folder.timed(f"{name}_training"), store_if_it_diverges(name, model, settings, folder):
+            history = train(learner or model, training, validation, fit_settings(recipe, config), callbacks)
         if learner is not None:
-            found = training.under_probe(learner.modes(training.model_probe))
-            folder.arrays(f"{name}/{names.PROBE}", {"modes": found.probe})
-            folder.arrays(f"{name}/{names.SETUP}", setup_of(found, offsets, geometry.support).arrays())
-        store(name, model, history, settings, folder)
+            training = training.under_probe(learner.modes(training.model_probe))
+            folder.arrays(f"{name}/{names.PROBE}", {"modes": training.probe})
+            setup = setup_of(training, scans.offsets, geometry.support)
+            folder.arrays(f"{name}/{names.SETUP}", setup.arrays())
+        store_network(name, model, history, settings, folder)
     checkpoints.remove()
-    modes = None if learner is None else read_probe(folder.path, name)
-    return model, history, modes
+    return FittedNetwork(model, history, None if learner is None else read_probe(folder.path, name))
 
 
-def fit(
-    recipe: Competitor,
-    model: keras.Model,
-    scans: tuple[Dataset, Dataset],
-    config: TrainedConfig,
-    checkpoints: Checkpoints,
-    stop: StopRequest | None,
-) -> History:
-    """Train a model on the first of two scans, as the configuration says; the second chooses its epoch."""
-    return train(
-        model,
-        *scans,
-        config.train,
+def fit_settings(recipe: Competitor, config: TrainedConfig) -> FitSettings:
+    """How a configuration has one of its networks trained."""
+    return FitSettings(
+        adam=config.train,
         epochs=config.nepochs,
         batch_size=config.batch_size,
         learning_rate=recipe.learning_rate(config),
         seed=config.seed,
         compile_xla=config.xla.compile,
         supervised=recipe.supervised,
-        checkpoints=checkpoints,
-        stop=stop,
         probe_rate=config.probe.rate,
         probe_start=config.probe.start_epoch,
     )
 
 
-def probe_learner(model: keras.Model, training: Dataset, config: TrainedConfig) -> ProbeLearner:
+def build_learner(model: keras.Model, training: Dataset, config: TrainedConfig) -> ProbeLearner:
     """The network with its training probe as a variable."""
     lit = lit_part(config.probe, training.N)
     return ProbeLearner(network=model, probe=training.model_probe, mask=lit, name=model.name)
 
 
-def restored(name: str, model: keras.Model, config: TrainedConfig, folder: RunFolder) -> History | None:
+def restore_network(
+    name: str, model: keras.Model, config: TrainedConfig, folder: RunFolder
+) -> History | None:
     """Give ``model`` the weights with which an interrupted run stored it; None if it must be trained.
 
     Raises:
@@ -140,18 +163,18 @@ def restored(name: str, model: keras.Model, config: TrainedConfig, folder: RunFo
 
 
 @contextlib.contextmanager
-def stored_if_it_diverges(
+def store_if_it_diverges(
     name: str, model: keras.Model, settings: dict[str, Any], folder: RunFolder
 ) -> Iterator[None]:
     """Store the last good weights of a training whose loss is no longer finite."""
     try:
         yield
     except NonFiniteLossError as error:
-        store(name, model, error.history, settings, folder, complete=False)
+        store_network(name, model, error.history, settings, folder, complete=False)
         raise
 
 
-def store(
+def store_network(
     name: str,
     model: keras.Model,
     history: History,
@@ -161,7 +184,7 @@ def store(
 ) -> None:
     """Store a model, how it was trained, whether that came to its proper end, and its history."""
     description = {
-        "parameters": parameter_count(model),
+        "parameters": count_parameters(model),
         "best_epoch": history.best_epoch,
         "stopped": history.stopped,
         "complete": complete,
@@ -171,7 +194,7 @@ def store(
     write_network(folder, name, get_weights(model), description, history.rows)
 
 
-def training_facts(histories: dict[str, History]) -> dict[str, Any]:
+def describe_trainings(histories: dict[str, History]) -> dict[str, Any]:
     """Training speed of each network, for the manifest."""
     return {
         name: {
