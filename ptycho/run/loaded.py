@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
-from ptycho.config import ConfigError, PretrainConfig, check
+from ptycho.config import ConfigError, PretrainConfig, ScanRunConfig, check
+from ptycho.config.data import DataConfig
 from ptycho.files.file_array import FileArray
+from ptycho.methods.prepared import Surroundings, settle
 from ptycho.networks.competitors import COMPETITORS, geometry_of
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.weights import set_weights
+from ptycho.preparation.prepare import Understood
 from ptycho.readers import load_dataset
 from ptycho.reconstruction.inference import make_predict_step
 from ptycho.reconstruction.regions import PredictStep, predict_in_rounds, predict_into, predict_scan
@@ -35,6 +40,16 @@ def load_model(run: str | Path, name: str = "pinn") -> LoadedModel:
     """
     check(name in COMPETITORS, "name", name, f"one of {', '.join(COMPETITORS)}")
     return LoadedModel(read_network(run_folder(run), name))
+
+
+class MeasuredScan(Protocol):
+    """A scan as :func:`ptycho.open_scan` gives it."""
+
+    @property
+    def data(self) -> DataConfig: ...
+
+    @property
+    def understood(self) -> Understood: ...
 
 
 class LoadedModel:
@@ -155,15 +170,38 @@ class LoadedModel:
             predict_scan(regions, step, view, size, start)
 
     def reconstruct(
-        self, data: Dataset | str | Path, method: str | None = None, start: np.ndarray | None = None
+        self,
+        data: Dataset | MeasuredScan | str | Path,
+        method: str | None = None,
+        start: np.ndarray | None = None,
     ) -> Reconstruction:
-        """The stitched objects of a dataset, or of a run's dataset file; ``method`` as ``stitch.method``."""
-        data = data if isinstance(data, Dataset) else load_dataset(data)
+        """The stitched objects of a scan, of a dataset, or of a run's dataset file.
+
+        Args:
+            data: a scan is read in groups as the network was trained with, under its own probe; where it has
+                none, one is guessed.
+            method: as ``stitch.method``; None: that of the run.
+            start: objects ``(I, M, M)`` that an ``unrolled`` network begins with; None: a constant.
+
+        Raises:
+            ConfigError: the data do not fit the network, or are too few.
+        """
+        if isinstance(data, str | Path):
+            data = load_dataset(data)
+        elif not isinstance(data, Dataset):
+            data = self._read(data)
         view = self.view(data)
         regions = np.empty((view.n_groups, view.region_size, view.region_size), np.complex64)
         self.predict_regions(view, regions, start=start)
         asked = self.config.stitch
         return stitch(regions, view, method or asked.method, asked.passes)
+
+    def _read(self, scan: MeasuredScan) -> Dataset:
+        """All patterns of a scan, in groups as those of the training."""
+        tiles = self.general or bool(getattr(self.config, "tiles", False))
+        C = self.config.group_size if isinstance(self.config, PretrainConfig) else self.setup.group_size
+        config = ScanRunConfig(data=scan.data, group_size=C, tiles=tiles)
+        return settle(scan.understood, config, Surroundings(Path(tempfile.gettempdir()), bar=False))[1]
 
     def _step(self, geometry: Geometry) -> PredictStep:
         """The network that ``config.yaml`` describes, with the stored weights and no others."""
