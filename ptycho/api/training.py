@@ -111,12 +111,12 @@ def divide(values: Mapping[str, Any], *sections: type) -> dict[str, dict[str, An
     Raises:
         ConfigError: none has one of them.
     """
-    found: dict[str, dict[str, Any]] = {cls.SECTION: {} for cls in sections}  # type: ignore[attr-defined]
+    parts: dict[str, dict[str, Any]] = {cls.SECTION: {} for cls in sections}  # type: ignore[attr-defined]
     keys = {name: cls for cls in sections for name in fields_of(cls) if name != "kind"}
     for key, value in values.items():
         if key not in keys:
             close = difflib.get_close_matches(key, keys, n=1)
             advice = f"did you mean {close[0]}?" if close else f"known are {', '.join(keys)}"
             raise ConfigError(f"{key}={show(value)}: unknown key; {advice}")
-        found[keys[key].SECTION][key] = value  # type: ignore[attr-defined]
-    return found
+        parts[keys[key].SECTION][key] = value  # type: ignore[attr-defined]
+    return parts

@@ -42,11 +42,11 @@ class ProbeLearner(keras.Model):
         flat = tf.reshape(self.change, (-1, 1))
         kept = flat - tf.matmul(self._open, tf.matmul(self._open, flat, transpose_a=True))
         kept = tf.reshape(kept, self.change.shape)
-        found = probe + tf.complex(kept[0], kept[1])
+        wave = probe + tf.complex(kept[0], kept[1])
         if self._mask is not None:
-            found = physics.scaled(found, self._mask)
-        power = tf.reduce_sum(physics.intensity(probe)) / tf.reduce_sum(physics.intensity(found))
-        return physics.scaled(found, tf.sqrt(power))
+            wave = physics.scaled(wave, self._mask)
+        power = tf.reduce_sum(physics.intensity(probe)) / tf.reduce_sum(physics.intensity(wave))
+        return physics.scaled(wave, tf.sqrt(power))
 
     def losses_of(self, batch, probe, normalisation):
         """The network's losses under the learned probe; ``probe`` is P₀."""
@@ -54,8 +54,8 @@ class ProbeLearner(keras.Model):
 
     def modes(self, probe: np.ndarray) -> np.ndarray:
         """What was learned, ``(K, N, N)`` complex64, orthogonal and the strongest first."""
-        found = self.apply_change(tf.constant(probe)).numpy()
-        return orthogonal_modes(found.reshape(-1, *found.shape[-2:]))[0]
+        wave = self.apply_change(tf.constant(probe)).numpy()
+        return orthogonal_modes(wave.reshape(-1, *wave.shape[-2:]))[0]
 
 
 def find_ambiguities(probe: np.ndarray) -> np.ndarray:

@@ -152,10 +152,10 @@ def restore_network(
     description = stored.description
     if not description.get("complete"):
         return None
-    if found := differences(completed(description["run_config"]), result_settings(config)):
+    if changes := differences(completed(description["run_config"]), result_settings(config)):
         raise ConfigError(
             f"{folder.path / name}: was trained with another configuration than config.yaml has "
-            f"({'; '.join(found)}); restore config.yaml, or remove this folder to train again"
+            f"({'; '.join(changes)}); restore config.yaml, or remove this folder to train again"
         )
     set_weights(model, stored.weights)
     log.info("%s: is trained; its weights are loaded", name)

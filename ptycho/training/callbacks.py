@@ -27,12 +27,12 @@ def standard_callbacks(
         patience: epochs without a better validation loss; None: any.
         bar: as for :class:`~ptycho.progress.Progress`.
     """
-    found: list[Callback] = [ShowProgress(bar)]
+    callbacks: list[Callback] = [ShowProgress(bar)]
     if checkpoints is not None:
-        found.insert(0, SaveCheckpoints(checkpoints, stop))
+        callbacks.insert(0, SaveCheckpoints(checkpoints, stop))
     if patience is not None:
-        found.append(Patience(patience))
-    return found if stop is None else [*found, StopOnSignal(stop)]
+        callbacks.append(Patience(patience))
+    return callbacks if stop is None else [*callbacks, StopOnSignal(stop)]
 
 
 class SaveCheckpoints(Callback):
@@ -122,7 +122,7 @@ class StopOnSignal(Callback):
 
     def pause(self, training: Training) -> None:
         if not self._begun:
-            self._deferred.enter_context(self._stop.deferred())
+            self._deferred.enter_context(self._stop.defer())
             self._begun = True
         self._check(training)
 

@@ -119,9 +119,9 @@ class Checkpoints:
             self.folder.rmdir()
 
     def _check_config(self, path: Path, config: dict[str, Any]) -> None:
-        if found := differences(self._completed(config), self._config):
+        if changes := differences(self._completed(config), self._config):
             raise ConfigError(
-                f"{path}: was made with another configuration than config.yaml has ({'; '.join(found)}); "
+                f"{path}: was made with another configuration than config.yaml has ({'; '.join(changes)}); "
                 f"restore config.yaml, or remove {self.folder} to train from the beginning"
             )
 

@@ -84,8 +84,8 @@ class Fit(Task):
         self._data, self._settings = data, settings
         self._batch_size = min(settings.batch_size, data.n_groups)
         if self._batch_size < settings.batch_size:
-            told = settings.batch_size
-            log.info("batch_size=%d: is more than there are groups; they are one batch", told)
+            text = "batch_size=%d: is more than there are groups; they are one batch"
+            log.info(text, settings.batch_size)
         self._steps = data.n_groups // self._batch_size
         self.patterns = self._batch_size * data.group_size
         self.optimizer = build_optimizer(model, settings, self._steps)

@@ -99,14 +99,14 @@ class Pretraining(Task):
     def _step_of(self, form: BatchConfig) -> Step:
         """The compiled step for one form of batches."""
         if form not in self._steps:
-            network = self.model.resized(geometry_of_form(form))
+            network = self.model.resize(geometry_of_form(form))
             variables = self.model.trainable_variables
 
             @tf.function(jit_compile=self.config.xla.compile, reduce_retracing=False, autograph=False)
             def train_step(batch: Batch) -> tf.Tensor:
                 inputs = batch["x"], batch["offsets"], batch["probe"]
                 start, passes = batch["start"], batch["passes"]
-                solved = tf.cond(passes > 0, lambda: network.iterated(*inputs, start, passes), lambda: start)
+                solved = tf.cond(passes > 0, lambda: network.iterate(*inputs, start, passes), lambda: start)
                 start = tf.cond(batch["again"], lambda: network(*inputs, start), lambda: solved)
                 with tf.GradientTape() as tape:
                     compared = network(*inputs, start), batch["target"], batch["light"]
@@ -120,12 +120,12 @@ class Pretraining(Task):
 
     def measure_errors(self, form: BatchConfig, batches: int) -> np.ndarray:
         """Errors of examples of a form that no training from this seed draws, ``(batches · batch,)``."""
-        network, examples = self.model.resized(geometry_of_form(form)), self.examples
+        network, examples = self.model.resize(geometry_of_form(form)), self.examples
 
         @tf.function(jit_compile=self.config.xla.compile, autograph=False)
         def errors_of(batch: Batch) -> tf.Tensor:
-            found = network(batch["x"], batch["offsets"], batch["probe"], batch["start"])
-            return object_error(found, batch["target"], batch["light"])
+            objects = network(batch["x"], batch["offsets"], batch["probe"], batch["start"])
+            return object_error(objects, batch["target"], batch["light"])
 
         seeds = ([self.config.seed + 1, k] for k in range(batches))
         drawn = (examples.drawn(form, np.random.default_rng(seed)) for seed in seeds)

@@ -10,7 +10,7 @@ from helpers import reference
 
 from ptycho.config import IdealDiskProbe, RunConfig, TrainConfig, UnrolledModel, ZonePlateProbe
 from ptycho.networks import build_pinn
-from ptycho.networks.competitors import training_geometry, with_neighbours
+from ptycho.networks.competitors import add_neighbours, training_geometry
 from ptycho.networks.probe_learning import ProbeLearner, find_ambiguities
 from ptycho.scan.batches import batch_of
 from ptycho.scan.probe import make_probe
@@ -111,7 +111,7 @@ def test_modes_come_out_orthogonal_and_ordered(data):
 
 
 def test_the_gradient_of_the_probe_by_differences(data):
-    training = with_neighbours(CONFIG, data["train"])
+    training = add_neighbours(CONFIG, data["train"])
     learner, rng = learner_of(training), np.random.default_rng(3)
     batch = batch_of(training, np.arange(8))
     probe = tf.constant(training.model_probe)
@@ -175,7 +175,7 @@ def test_a_wrong_probe_becomes_right(data, within):
     """
     true, given = data["train"].probe[0], make_probe(ZonePlateProbe(defocus_um=60.0), 32)
     told = wrong(data, given)
-    views = [with_neighbours(CONFIG, told[role]) for role in ("train", "val")]
+    views = [add_neighbours(CONFIG, told[role]) for role in ("train", "val")]
     values = {"batch_size": 8, "learning_rate": 2e-3, "compile_xla": False, "probe_rate": 20.0}
     errors = []
     for start, times in ((0, 8), (1, 1)):

@@ -527,4 +527,4 @@ def test_an_inference_stopped_while_it_is_put_in_place_is_complete(tmp_path):
         folder.text("config.yaml", "run: new")
         stop.signum = signal.SIGINT
     assert set(files(tmp_path)) == {"out/config.yaml", "out/files.json"}
-    assert stop.farewell() == f"results: {tmp_path / 'out'}"
+    assert stop._farewell() == f"results: {tmp_path / 'out'}"

@@ -51,7 +51,7 @@ class StandIns:
         patch.setattr(workflows.scan.solver, "reconstruct", self.begin)
         patch.setattr(workflows.scan.solver, "continue_from", self.refine)
         patch.setattr(workflows.scan, "half_scans", lambda *arguments: None)
-        patch.setattr(workflows.scan, "trained", self.train)
+        patch.setattr(workflows.scan, "train_network", self.train)
         patch.setattr(workflows.scan, "choose", lambda fits: "refined")
         patch.setattr(LoadedModel, "step_for", lambda _, view: self.step(view.region_size))
 
@@ -73,8 +73,8 @@ class StandIns:
 
         return regions
 
-    def train(self, name, config, scans, *_):
-        self.trained_on = scans[0]
+    def train(self, name, config, scans, *_, **__):
+        self.trained_on = scans.training
         raise Trained
 
 
