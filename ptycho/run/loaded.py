@@ -183,18 +183,25 @@ class LoadedModel:
             method: as ``stitch.method``; None: that of the run.
             start: objects ``(I, M, M)`` that an ``unrolled`` network begins with; None: a constant.
 
+        Returns:
+            Objects ``(I, M, M)`` complex64 and their mask; of a scan with its beam, whose positions are
+            (row, col) of each patch's first sample in the object, in object pixels.
+
         Raises:
             ConfigError: the data do not fit the network, or are too few.
         """
+        beam = None
         if isinstance(data, str | Path):
             data = load_dataset(data)
         elif not isinstance(data, Dataset):
             data = self._read(data)
+            beam = data.beam
         view = self.view(data)
         regions = np.empty((view.n_groups, view.region_size, view.region_size), np.complex64)
         self.predict_regions(view, regions, start=start)
         asked = self.config.stitch
-        return stitch(regions, view, method or asked.method, asked.passes)
+        made = stitch(regions, view, method or asked.method, asked.passes)
+        return replace(made, beam=beam, general=self.general)
 
     def _read(self, scan: MeasuredScan) -> Dataset:
         """All patterns of a scan, in groups as those of the training."""

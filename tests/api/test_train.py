@@ -46,6 +46,23 @@ def test_it_reconstructs_this_scan_and_another_of_other_size(model, scan):
         assert made.objects.shape == (1, M, M) and made.objects.dtype == np.complex64
         assert np.isfinite(made.objects).all() and made.covered.any()
         assert not made.objects[~made.mask].any()
+        assert made.beam.positions.shape == (len(other), 2)
+        assert (made.beam.positions + other.N <= M).all() and (made.beam.positions >= 0).all()
+
+
+def test_the_network_that_comes_with_the_program_reconstructs_a_scan(scan, within):
+    """Better than the constant that it begins with, by the patterns."""
+    made = ptycho.load_model("pretrained").reconstruct(scan)
+    assert made.general and made.objects.shape[0] == 1
+    rows, cols = (np.round(axis).astype(int) for axis in made.beam.positions.T)
+    patches = np.stack([made.object[r : r + 32, c : c + 32] for r, c in zip(rows, cols, strict=True)])
+    measured = np.sqrt(scan.patterns())
+
+    def misfit(objects):
+        waves = np.fft.fftshift(np.fft.fft2(made.beam.probe[0] * objects, norm="ortho"), axes=(-2, -1))
+        return np.abs(np.abs(waves) - measured).sum() / measured.sum()
+
+    within("misfit, of a constant's", misfit(patches) / misfit(np.ones_like(patches)), below=0.8)
 
 
 def test_training_lowers_the_loss_without_the_truth(scan, tmp_path, within):
