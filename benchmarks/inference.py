@@ -35,12 +35,12 @@ SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "infer.py"
 
 def write_run(folder: Path, config: RunConfig) -> None:
     """A run's folder with untrained networks."""
-    from ptycho.networks.competitors import COMPETITORS, training_geometry
     from ptycho.networks.weights import get_weights
     from ptycho.run.folder import RunFolder
     from ptycho.run.names import SETUP
     from ptycho.run.network import regular_offsets, setup_of, write_network
     from ptycho.simulation.simulate import simulate
+    from ptycho.training.competitors import COMPETITORS, training_geometry
 
     training, run = simulate(config)["train"], RunFolder(folder, overwrite=True)
     run.config(config)

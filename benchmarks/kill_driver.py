@@ -55,7 +55,8 @@ class TornFile:
 
 
 def announce_phases() -> None:
-    from workflows import grid_lines, train_network
+    from ptycho.run import network_training
+    from workflows import grid_lines
 
     def announced(module: ModuleType, name: str, phase: Callable[..., str]) -> None:
         real = getattr(module, name)
@@ -67,7 +68,7 @@ def announce_phases() -> None:
         setattr(module, name, call)
 
     announced(grid_lines, "simulated", lambda *_: "simulation")
-    announced(train_network, "train", lambda model, *_: f"training_{model.name}")
+    announced(network_training, "train", lambda model, *_: f"training_{model.name}")
     announced(grid_lines, "predict_regions", lambda *_: "inference")
     announced(grid_lines, "stitch_each", lambda *_: "stitching")
     announced(grid_lines, "scored", lambda *_: "reporting")

@@ -43,8 +43,7 @@ from benchmarks.tables import markdown, write_csv
 from benchmarks.timing import machine
 from ptycho.config import RunConfig
 from ptycho.evaluation import metrics
-from ptycho.networks import parameter_count
-from ptycho.networks.competitors import COMPETITORS, training_geometry
+from ptycho.networks import count_parameters
 from ptycho.reconstruction.inference import make_predict_step
 from ptycho.reconstruction.regions import predict_scan
 from ptycho.reconstruction.stitching import stitch
@@ -52,7 +51,8 @@ from ptycho.scan.batches import Batch, training_batches
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.tiling import Tiling
 from ptycho.simulation.simulate import simulate
-from ptycho.training.loop import make_train_step
+from ptycho.training.competitors import COMPETITORS, training_geometry
+from ptycho.training.fitting import make_train_step
 from ptycho.training.optimizers import learning_rate_schedule
 from workflows.config import run_config
 
@@ -191,7 +191,7 @@ def curve(
     patterns = steps * config.batch_size * data.group_size
     return rows, {
         "model": name,
-        "parameters": parameter_count(model),
+        "parameters": count_parameters(model),
         "training groups": data.n_groups,
         "steps/s": round(steps / seconds, 1),
         "patterns/s": round(patterns / seconds),

@@ -29,12 +29,12 @@ from benchmarks.tables import markdown, write_csv
 from benchmarks.timing import machine
 from ptycho.config import RunConfig, UnrolledModel, XlaConfig
 from ptycho.networks import build_pinn
-from ptycho.networks.competitors import training_geometry
 from ptycho.reconstruction.inference import make_predict_step
 from ptycho.scan.batches import batch_of
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate
-from ptycho.training.loop import make_train_step
+from ptycho.training.competitors import training_geometry
+from ptycho.training.fitting import make_train_step
 
 MODELS = {
     "unrolled_fast": UnrolledModel(stages=3, width=32, blocks=1),

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ptycho.api.result import Result
     from ptycho.api.scan import Scan, open_scan
     from ptycho.api.simulation import simulate
+    from ptycho.api.training import train
     from ptycho.config import ConfigError
     from ptycho.run.loaded import LoadedModel
     from ptycho.scan.beam import Beam
@@ -63,6 +64,7 @@ __all__ = [
     "open_scan",
     "reconstruct",
     "simulate",
+    "train",
 ]
 
 _PLACES = {  # imported when they are asked for: ``import ptycho`` loads nothing heavy
@@ -74,6 +76,7 @@ _PLACES = {  # imported when they are asked for: ``import ptycho`` loads nothing
     "open_scan": "ptycho.api.scan",
     "reconstruct": "ptycho.api.reconstruction",
     "simulate": "ptycho.api.simulation",
+    "train": "ptycho.api.training",
 }
 
 

@@ -26,20 +26,21 @@ def main() -> int:
 
     128 and the number of the signal that stopped it: 130, 143.
     """
-    if not {"-m", "--multirun"} & set(sys.argv):
-        sys.argv[1:] = [_as_text(argument) for argument in sys.argv[1:]]
+    arguments = sys.argv[1:]
+    if not {"-m", "--multirun"} & set(arguments):
+        arguments = [quote_path(argument) for argument in arguments]
     with StopRequest() as stop:
-        return plan_and_perform("infer", planned, partial(perform, stop=stop), in_words)
+        return plan_and_perform("infer", arguments, plan_job, partial(perform, stop=stop), in_words)
 
 
-def _as_text(argument: str) -> str:
+def quote_path(argument: str) -> str:
     """Quote a path that has ``=`` or ``,`` in it, as the folders of a sweep do."""
     key, _, value = argument.partition("=")
     special = key in PATHS and any(sign in value for sign in "=,") and value[0] not in "'\"["
     return f"{key}='{value}'" if special and "'" not in value else argument
 
 
-def planned(composed: DictConfig) -> InferJob:
+def plan_job(composed: DictConfig) -> InferJob:
     """Check everything that needs no TensorFlow: configuration, networks, data and output folder."""
     config = infer_config(composed)
     return plan(config, job_path(str(config.output_dir)))
@@ -48,7 +49,7 @@ def planned(composed: DictConfig) -> InferJob:
 def perform(jobs: list[InferJob], stop: StopRequest) -> int:
     """Do one after the other; the largest exit code."""
     todo = (partial(execute, job, stop) for job in in_turn(jobs))
-    return max((attempt(each, in_words, how_to_mend) for each in todo), default=0)
+    return max((attempt(each, in_words, explain_mending) for each in todo), default=0)
 
 
 def execute(job: InferJob, stop: StopRequest) -> None:
@@ -59,7 +60,7 @@ def execute(job: InferJob, stop: StopRequest) -> None:
     run(job, stop)
 
 
-def how_to_mend(error: Exception) -> str:
+def explain_mending(error: Exception) -> str:
     """What to do about an error; nothing is known of most."""
     return "; make room and start again" if isinstance(error, WriteError) else ""
 

@@ -15,7 +15,7 @@ from workflows.command_line import leave
 from workflows.training_jobs import Workflow, main
 
 
-def checked(config: NetworkConfig) -> PretrainConfig:
+def check_config(config: NetworkConfig) -> PretrainConfig:
     """The configuration of a pretraining; its distributions are those of the tables."""
     if not isinstance(config, PretrainConfig):
         raise ConfigError("resume: is a run of another workflow; go on with its own script")
@@ -29,8 +29,8 @@ def run(config: NetworkConfig, folder: RunFolder, stop: StopRequest) -> None:
     """Run it; TensorFlow is imported only now."""
     from workflows import pretrain as workflow
 
-    workflow.run(checked(config), folder, stop)
+    workflow.run(check_config(config), folder, stop)
 
 
 if __name__ == "__main__":
-    leave(lambda: main(Workflow("pretrain", checked, run)))
+    leave(lambda: main(Workflow("pretrain", check_config, run)))

@@ -90,7 +90,7 @@ def build_network(datasets):
 
     Names are those of :data:`NETWORKS`, and ``baseline``; further arguments change the small configuration.
     """
-    from ptycho.networks.competitors import COMPETITORS, training_geometry
+    from ptycho.training.competitors import COMPETITORS, training_geometry
 
     def build(name, data=None, **changes):
         config = small_run(model=NETWORKS.get(name, UnrolledModel()), **changes)

@@ -46,6 +46,7 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 
 def plan_and_perform(
     config_name: str,
+    arguments: Sequence[str],
     plan: Callable[[DictConfig], AnyJob],
     perform: Callable[[list[AnyJob]], int],
     explain: Callable[[Exception], str] = explained,
@@ -54,6 +55,7 @@ def plan_and_perform(
 
     Args:
         config_name: of the primary configuration in ``conf/``.
+        arguments: overrides and flags, in Hydra's grammar.
         plan: checks a composed configuration and makes a job of it.
         perform: does the jobs, in this order, and returns the exit code.
         explain: an error on one line.
@@ -61,7 +63,7 @@ def plan_and_perform(
     log_to_stderr()
     try:
         require_tensorflow(os.environ)
-        jobs = planned(config_name, plan)
+        jobs = plan_all(config_name, arguments, plan)
     except Exception as error:
         return fail(error, MISTAKES, explain)
     return perform(jobs)
@@ -72,7 +74,9 @@ def log_to_stderr() -> None:
     logging.getLogger("hydra._internal.core_plugins").setLevel(logging.WARNING)
 
 
-def planned(config_name: str, plan: Callable[[DictConfig], AnyJob]) -> list[AnyJob]:
+def plan_all(
+    config_name: str, arguments: Sequence[str], plan: Callable[[DictConfig], AnyJob]
+) -> list[AnyJob]:
     """The job, or those of a sweep, that the command line asks for; all are valid, none has started."""
     jobs: list[AnyJob] = []
     mistakes: list[Exception] = []
@@ -84,7 +88,7 @@ def planned(config_name: str, plan: Callable[[DictConfig], AnyJob]) -> list[AnyJ
         except (ConfigError, OmegaConfBaseException) as error:  # raised here, Hydra would add a line
             mistakes.append(error)
 
-    with tempfile.TemporaryDirectory() as scratch, _errors_raised():  # Hydra insists on a folder for a sweep
+    with tempfile.TemporaryDirectory() as scratch, _tell_hydra(arguments):  # a sweep insists on a folder
         OmegaConf.register_new_resolver("scratch", lambda _: scratch, replace=True)
         collect()
     if mistakes:
@@ -93,16 +97,22 @@ def planned(config_name: str, plan: Callable[[DictConfig], AnyJob]) -> list[AnyJ
 
 
 @contextlib.contextmanager
-def _errors_raised() -> Iterator[None]:
-    """Let Hydra's errors come to us, not to its printer."""
-    before = os.environ.get("HYDRA_FULL_ERROR")
+def _tell_hydra(arguments: Sequence[str]) -> Iterator[None]:
+    """Hand Hydra its arguments, and let its errors come to us, not to its printer.
+
+    ``hydra.main`` reads both from the process, ``sys.argv`` and HYDRA_FULL_ERROR, and its compose API knows
+    neither sweeps nor ``--help``; so they are changed here, for its call alone, and restored.
+    """
+    argv, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv = [argv[0], *arguments]
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
         yield
     finally:
+        sys.argv = argv
         del os.environ["HYDRA_FULL_ERROR"]
-        if before is not None:
-            os.environ["HYDRA_FULL_ERROR"] = before
+        if full_error is not None:
+            os.environ["HYDRA_FULL_ERROR"] = full_error
 
 
 def job_path(output_dir: str) -> Path:

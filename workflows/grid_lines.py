@@ -18,7 +18,6 @@ from ptycho.evaluation.beam import CONVENTIONS, position_error_px, probe_error
 from ptycho.evaluation.doubts import doubt_probe
 from ptycho.evaluation.metrics import Region
 from ptycho.iterative import lsqml
-from ptycho.networks.competitors import COMPETITORS
 from ptycho.preparation.detector import SAMPLED
 from ptycho.preparation.pixels import hot_pixels, outlying_pixels
 from ptycho.progress import Progress
@@ -27,17 +26,18 @@ from ptycho.reconstruction.stitching import STITCHINGS, stitch_each
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import regular_offsets
+from ptycho.run.network_training import TrainingScans, describe_trainings, train_network
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.simulation.simulate import simulate_with_truth
 from ptycho.simulation.truth import Truth, read_truth
+from ptycho.training.competitors import COMPETITORS
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
 from workflows.assess import draw_comparison, in_its_frame, score_models, store_recon
 from workflows.device import device_facts, prepare_tensorflow
-from workflows.train_network import trained, training_facts
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +64,9 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
         learned: dict[str, np.ndarray] = {}
         for name in config.networks:
             view = COMPETITORS[name].view
-            scans = view(config, data["train"]), view(config, data["val"])
-            offsets = regular_offsets(config, scans[0].group_size)
-            model, histories[name], modes = trained(name, config, scans, offsets, folder, stop)
+            parts = view(config, data["train"]), view(config, data["val"])
+            scans = TrainingScans(*parts, regular_offsets(config, parts[0].group_size))
+            model, histories[name], modes = train_network(name, config, scans, folder, stop=stop)
             seen = test
             if modes is not None and config.test_probe is None:
                 seen, learned[name] = test.under_probe(modes), modes[0]
@@ -224,4 +224,4 @@ def _truth(test: Dataset) -> np.ndarray:
 
 def provenance(config: RunConfig, histories: dict[str, History]) -> dict[str, Any]:
     """Device, effective switches, seed, and training speed, for the manifest."""
-    return device_facts(config.xla) | {"seed": config.seed, "training": training_facts(histories)}
+    return device_facts(config.xla) | {"seed": config.seed, "training": describe_trainings(histories)}

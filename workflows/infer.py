@@ -79,18 +79,18 @@ def staged(path: Path, overwrite: bool, stop: StopRequest) -> Iterator[RunFolder
     """A temporary folder in ``path``; what the block writes there is put in place at its end, or removed."""
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
     staging = path / f"{STAGING}.{os.getpid()}.tmp"
-    stop.cleanup, stop.farewell = partial(_clear, path, made), lambda: f"nothing was written to {path}"
+    outcome, clear = f"nothing was written to {path}", partial(_clear, path, made)
     try:
-        with locked(path), _full_disk_explained(path, staging):
+        with stop.end_with(lambda: outcome, clear), locked(path), _full_disk_explained(path, staging):
             check_free(path, overwrite, names.INFERENCE)
             for left in path.glob(f"{STAGING}.*.tmp"):  # by a process that was killed
                 shutil.rmtree(left, ignore_errors=True)
             yield RunFolder(staging, contents=names.INFERENCE)
-            with stop.deferred():
+            with stop.defer():
                 exchange(staging, path)
-                stop.farewell = lambda: f"results: {path}"
+                outcome = f"results: {path}"
     finally:
-        stop.cleanup()
+        clear()
 
 
 def _clear(path: Path, made: list[Path]) -> None:

@@ -11,18 +11,20 @@ import numpy as np
 from ptycho import __version__
 from ptycho.config import PretrainConfig
 from ptycho.config.mapping import completed, result_settings
-from ptycho.networks import build_pinn, parameter_count
+from ptycho.networks import build_pinn, count_parameters
 from ptycho.networks.unrolled import Unrolled
 from ptycho.networks.weights import get_weights
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import Setup, write_network
+from ptycho.run.pretraining import Pretraining, form_name
 from ptycho.simulation.examples import Examples
 from ptycho.simulation.kinds import choose_entry
 from ptycho.simulation.probe_kinds import PROBE_KINDS, draw_probe
+from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import StopRequest
-from ptycho.training.pretraining import Pretraining, form_name
+from ptycho.training.loop import Training
 from workflows.device import device_facts, prepare_tensorflow
 
 log = logging.getLogger(__name__)
@@ -40,43 +42,43 @@ def run(config: PretrainConfig, folder: RunFolder, stop: StopRequest) -> None:
         settings = result_settings(config)
         place, seconds = folder.path / NETWORK / names.CHECKPOINTS, config.train.checkpoint_seconds
         checkpoints = Checkpoints(
-            place, lasting(settings), seconds, lambda stored: lasting(completed(stored))
+            place, select_lasting(settings), seconds, lambda stored: select_lasting(completed(stored))
         )
-        training = Pretraining(config, checkpoints, stop)
-        parameters = parameter_count(training.network)
+        training = Pretraining(config)
+        parameters = count_parameters(training.model)
         log.info("%d parameters, %d steps", parameters, config.steps)
         with folder.timed("training"):
-            history = training.run()
-        folder.arrays(f"{NETWORK}/{names.SETUP}", typical_setup(training.examples).arrays())
+            history = Training(training, standard_callbacks(checkpoints, stop)).run()
+        folder.arrays(f"{NETWORK}/{names.SETUP}", draw_setup(training.examples).arrays())
         description = {"parameters": parameters, "complete": True, "run_config": settings}
-        weights = get_weights(as_pinn(config, training.network))
+        weights = get_weights(make_pinn(config, training.model))
         write_network(folder, NETWORK, weights, description, history.rows)
         with folder.timed("scoring"):
-            errors = new_errors(training)
+            errors = measure_errors(training)
         folder.json(names.METRICS, {"relative_error": errors})
         hours = sum(row["seconds"] for row in history.rows) / 3600
-        folder.text(names.CARD, card(config, parameters, hours, errors, folder))
+        folder.text(names.CARD, write_card(config, parameters, hours, errors, folder))
         checkpoints.remove()
     folder.manifest(device_facts(config.xla) | {"seed": config.seed, "resumed": folder.resumed})
     log.info("results: %s", folder.path)
 
 
-def lasting(settings: dict[str, Any]) -> dict[str, Any]:
+def select_lasting(settings: dict[str, Any]) -> dict[str, Any]:
     """What a training keeps to the end. A change of ``steps`` in config.yaml ends it sooner or later; one of
     what an inference takes leaves it as it is."""
     kept = {key: value for key, value in settings.items() if key not in ("steps", *INFERENCE)}
     return kept | {"horizon": settings["horizon"] or settings["steps"]}
 
 
-def as_pinn(config: PretrainConfig, network: Unrolled) -> keras.Model:
+def make_pinn(config: PretrainConfig, network: Unrolled) -> keras.Model:
     """The PINN whose generator has the weights of ``network``."""
     pinn = build_pinn(config, network.geometry)
-    for own, trained in zip(pinn.generator.variables, network.variables, strict=True):
-        own.assign(trained)
+    for own, variable in zip(pinn.generator.variables, network.variables, strict=True):
+        own.assign(variable)
     return pinn
 
 
-def typical_setup(examples: Examples) -> Setup:
+def draw_setup(examples: Examples) -> Setup:
     """What the network is for, as one example: a probe of the distribution, a group of single patterns."""
     rng = np.random.default_rng(examples.config.seed)
     N = min(form.N for form in examples.forms)
@@ -86,19 +88,19 @@ def typical_setup(examples: Examples) -> Setup:
     return Setup(probe, 1.0, normalisation, N, 1, np.zeros((1, 2), np.float32), N)
 
 
-def new_errors(training: Pretraining) -> dict[str, dict[str, float]]:
+def measure_errors(training: Pretraining) -> dict[str, dict[str, float]]:
     """Quartiles of the relative error of examples that were not trained on, by form of batches."""
-    found = {}
+    rows = {}
     for form in training.examples.forms:
         batches = -(-TRIED // form.batch)
-        errors = training.new_errors(form, batches)
+        errors = training.measure_errors(form, batches)
         low, middle, high = np.quantile(errors, (0.25, 0.5, 0.75))
         row = {"quarter": low, "median": middle, "three_quarters": high}
-        found[form_name(form)] = {key: float(value) for key, value in row.items()}
-    return found
+        rows[form_name(form)] = {key: float(value) for key, value in row.items()}
+    return rows
 
 
-def card(
+def write_card(
     config: PretrainConfig,
     parameters: int,
     hours: float,

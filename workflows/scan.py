@@ -20,12 +20,12 @@ from ptycho.methods.network import infer as infer_by
 from ptycho.methods.prepared import Prepared, Surroundings, prepare
 from ptycho.methods.solver import half_object
 from ptycho.methods.table import DENOISED, LSQML, METHODS, NETWORK, REFINED, SOLVER, Means
-from ptycho.preparation.dataset import join_scans, training_and_validation
 from ptycho.preparation.prepare import Understood
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
+from ptycho.run.network_training import describe_trainings, split_scans, train_network
 from ptycho.run.pretrained import run_folder
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.reconstruction import Reconstruction
@@ -34,7 +34,6 @@ from ptycho.training.interrupt import StopRequest
 from workflows.assess import store_recon
 from workflows.device import device_facts, prepare_tensorflow
 from workflows.scan_assessment import draw, metrics_of
-from workflows.train_network import trained, training_facts
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +77,7 @@ def run(
     seconds = {
         name: {key: round(recon.seconds, 2) for key, recon in made.items()} for name, made in recons.items()
     }
-    facts = {"seed": config.seed, "training": training_facts(history), "resumed": folder.resumed}
+    facts = {"seed": config.seed, "training": describe_trainings(history), "resumed": folder.resumed}
     programs = {
         key: recon.program for made in recons.values() for key, recon in made.items() if recon.program
     }
@@ -118,8 +117,8 @@ def network(
     if config.run is not None:
         log.info("the network of %s is trained on", config.run)
         start = read_network(run_folder(config.run), NETWORK).weights
-    parts = training_and_validation(join_scans(scans), config.val_fraction, config.seed)
-    _, history, modes = trained(NETWORK, config, parts, parts[0].offsets[0], folder, stop, start)
+    parts = split_scans(scans, config)
+    _, history, modes = train_network(NETWORK, config, parts, folder, stop=stop, start=start)
     return load_model(folder.path, NETWORK), {NETWORK: history}, modes
 
 

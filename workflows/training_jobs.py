@@ -9,7 +9,7 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -65,12 +65,12 @@ class Job:
     def start(self) -> str:
         """The command that starts this job alone."""
         own = [text for text in self.overrides if not text.startswith("output_dir=")]
-        return command(*own, f"output_dir={_quoted(str(self.path))}")
+        return format_command(*own, f"output_dir={_quote(str(self.path))}")
 
     @property
     def go_on(self) -> str:
         """The command that goes on with it, if it has begun, or starts it."""
-        return command(f"resume={self.path}") if self.begun else self.start
+        return format_command(f"resume={self.path}") if self.begun else self.start
 
     @property
     def begun(self) -> bool:
@@ -81,46 +81,47 @@ class Job:
             return False
 
 
-def command(*overrides: str) -> str:
+def format_command(*overrides: str) -> str:
     """This program with other overrides, as typed into a shell."""
     return shlex.join([sys.executable, sys.argv[0], *overrides])
 
 
-def main(workflow: Workflow) -> int:
+def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0 done, 1 a run failed, 2 the configuration or an input file cannot be used.
 
-    128 and the number of the signal that stopped it: 130, 143.
+    128 and the number of the signal that stopped it: 130, 143. ``arguments``: None: those of the process.
     """
-    sys.argv[1:] = [_as_text(argument) for argument in sys.argv[1:]]
+    given = sys.argv[1:] if arguments is None else arguments
     with StopRequest() as stop:
         return plan_and_perform(
             workflow.name,
-            partial(planned, workflow),
+            [quote_folder(argument) for argument in given],
+            partial(plan_job, workflow),
             partial(perform, workflow, stop=stop),
             partial(explained, schema=SCHEMAS[workflow.name]),
         )
 
 
-def _as_text(argument: str) -> str:
+def quote_folder(argument: str) -> str:
     """Quote the folder in ``resume=<folder>``: those of a sweep have ``=`` and ``,`` in their names."""
     key, _, value = argument.partition("=")
     plain = key == "resume" and value not in ("", "null") and value[0] not in "'\""
-    return f"resume={_quoted(value)}" if plain else argument
+    return f"resume={_quote(value)}" if plain else argument
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A text as Hydra's grammar wants it."""
     escaped = text.replace('"', '\\"')
     return f'"{escaped}"'
 
 
-def planned(workflow: Workflow, composed: DictConfig) -> Job:
+def plan_job(workflow: Workflow, composed: DictConfig) -> Job:
     """Check everything that needs no TensorFlow, for a new run or for one to go on with."""
-    make = validated if composed.resume is None else resumed
-    return make(workflow, composed)
+    plan = plan_new if composed.resume is None else plan_resumption
+    return plan(workflow, composed)
 
 
-def validated(workflow: Workflow, composed: DictConfig) -> Job:
+def plan_new(workflow: Workflow, composed: DictConfig) -> Job:
     """Check configuration and output folder."""
     overrides = list(HydraConfig.get().overrides.task)
     config = run_config(composed, overrides, os.environ)
@@ -129,27 +130,27 @@ def validated(workflow: Workflow, composed: DictConfig) -> Job:
     path = job_path(config.output_dir)
     check_free(path, config.overwrite)
     if config.overwrite:
-        check_inputs(path, inputs_of(config))
+        check_inputs(path, list_inputs(config))
     return Job(workflow.check(config), path, tuple(overrides))
 
 
-def inputs_of(config: NetworkConfig) -> dict[str, Path]:
+def list_inputs(config: NetworkConfig) -> dict[str, Path]:
     """The files that a run reads, by the key that names them."""
-    found: dict[str, str | None] = {}
+    files: dict[str, str | None] = {}
     for key in ("probe", "test_probe"):
-        found[f"{key}.file"] = getattr(getattr(config, key, None), "file", None)
+        files[f"{key}.file"] = getattr(getattr(config, key, None), "file", None)
     if isinstance(config, ScanRunConfig):
         data = config.data
-        found |= {
+        files |= {
             f"data.{key}": getattr(data, key) for key in ("patterns_file", "positions_file", "mask_file")
         }
-        found |= {f"data.file, scan {number}": file for number, file in enumerate(data.file, start=1)}
+        files |= {f"data.file, scan {number}": file for number, file in enumerate(data.file, start=1)}
         if config.run is not None:
-            found["run"] = str(run_folder(config.run) / CONFIG)
-    return {key: Path(name) for key, name in found.items() if name}
+            files["run"] = str(run_folder(config.run) / CONFIG)
+    return {key: Path(name) for key, name in files.items() if name}
 
 
-def resumed(workflow: Workflow, composed: DictConfig) -> Job:
+def plan_resumption(workflow: Workflow, composed: DictConfig) -> Job:
     """Check that ``resume`` names a run to go on with, and that nothing else asks for another."""
     path, hydra_config = Path(str(composed.resume)), HydraConfig.get()
     overrides = list(hydra_config.overrides.task)
@@ -175,7 +176,6 @@ def execute(workflow: Workflow, job: Job, stop: StopRequest) -> None:
             log.info("%s: is finished; nothing is left to do", job.path)
             return
         log.warning("%s: is finished, but %s; this is made again", job.path, "; ".join(problems))
-    stop.cleanup = partial(remove_traces, job.path)
     with locked(job.path):
         folder = RunFolder(job.path, job.config.overwrite, job.resumed)
         with folder.replacing():
@@ -189,12 +189,13 @@ def perform(workflow: Workflow, jobs: list[Job], stop: StopRequest) -> int:
     """Run the jobs one after the other; the largest exit code."""
     codes = [0]
     for number, job in enumerate(in_turn(jobs)):
-        stop.farewell = partial(how_to_go_on, jobs[number:])
-        codes.append(attempt(partial(execute, workflow, job, stop), advice=partial(how_to_mend, job)))
+        words, clear = partial(explain_going_on, jobs[number:]), partial(remove_traces, job.path)
+        with stop.end_with(words, clear):
+            codes.append(attempt(partial(execute, workflow, job, stop), advice=partial(explain_mending, job)))
     return max(codes)
 
 
-def how_to_go_on(jobs: list[Job]) -> str:
+def explain_going_on(jobs: list[Job]) -> str:
     """What to tell a user who stopped the first of ``jobs``: the commands for it and for those after it."""
     lines = ["go on with:", jobs[0].go_on]
     if waits(jobs[0].path):
@@ -205,7 +206,7 @@ def how_to_go_on(jobs: list[Job]) -> str:
     return "\n".join(lines)
 
 
-def how_to_mend(job: Job, error: Exception) -> str:
+def explain_mending(job: Job, error: Exception) -> str:
     """What to do about an error; nothing is known of most."""
     if not isinstance(error, WriteError):
         return ""

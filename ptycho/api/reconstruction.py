@@ -94,11 +94,11 @@ def reconstruct(
     config = _configuration(scan, values)
     if method == "lsqml" and (missing := available(config.iterative.python)):
         raise ConfigError(missing)
-    _start_tensorflow()
+    start_tensorflow_exactly()
     from ptycho.api.methods import reconstruct_and_judge
     from ptycho.methods.prepared import Surroundings
 
-    where = Surroundings(Path(tempfile.gettempdir()), bar=progress and _shows_bars())
+    where = Surroundings(Path(tempfile.gettempdir()), bar=progress and shows_bars())
     return reconstruct_and_judge(method, scan, config, where, half_scans)
 
 
@@ -116,12 +116,12 @@ def _refuse_what_only_the_solver_has(
             raise ConfigError(f"{key}={value}: method={method} knows no such thing; must be left out there")
 
 
-def _shows_bars() -> bool:
+def shows_bars() -> bool:
     """On a terminal and in a notebook; in a log bars are noise."""
     return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
-def _start_tensorflow() -> None:
+def start_tensorflow_exactly() -> None:
     """Without its chatter, and with float32 of 24 bits on every device."""
     require_tensorflow(os.environ)
     start_tensorflow()

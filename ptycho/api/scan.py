@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from ptycho.config.mapping import from_mapping
 from ptycho.preparation.geometry import PixelSize
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.readers.table import open_raw
+from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 
 ARRAYS = "arrays"
@@ -114,6 +116,18 @@ class Scan:
         """Intensities ``(K, N, N)`` float32 of some patterns, as they are fitted; zero in bad pixels."""
         some = np.array([chosen]) if isinstance(chosen, int) else chosen
         return np.square(self.understood.patterns(some))
+
+    def dataset(self, group_size: int = 1, tiles: bool = False) -> Dataset:
+        """All usable patterns in groups, under the scan's probe; where it has none, under a guessed one.
+
+        Args:
+            group_size: C, patterns in a group: each with its nearest.
+            tiles: groups share the patterns among them instead.
+        """
+        from ptycho.methods.prepared import Surroundings, settle  # imports TensorFlow
+
+        config = ScanRunConfig(data=self.data, group_size=group_size, tiles=tiles)
+        return settle(self.understood, config, Surroundings(Path(tempfile.gettempdir()), bar=False))[1]
 
     def __len__(self) -> int:
         return len(self.understood.frames)

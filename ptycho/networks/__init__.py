@@ -3,7 +3,7 @@
 To add a generator of the PINN: a module with a Keras layer ``(x, offsets, probe) → (B, R, R)`` whose
 constructor takes the keywords below, an entry in :data:`GENERATORS`, its settings in
 :mod:`ptycho.config.sections`, and a YAML file in ``conf/model/``. To add a competitor: an entry in
-:data:`ptycho.networks.competitors.COMPETITORS`. Imports ``ptycho.scan`` and what lies below it.
+:data:`ptycho.training.competitors.COMPETITORS`. Imports ``ptycho.scan`` and what lies below it.
 """
 
 from __future__ import annotations
@@ -73,5 +73,5 @@ def build_baseline(config: NetworkConfig, geometry: Geometry) -> PtychoNN:
     return model
 
 
-def parameter_count(model: keras.Model) -> int:
+def count_parameters(model: keras.Model) -> int:
     return sum(math.prod(variable.shape) for variable in model.trainable_variables)

@@ -56,7 +56,7 @@ def total_variation(objects: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(rows) + tf.reduce_mean(cols)
 
 
-def object_error(found: tf.Tensor, target: tf.Tensor, light: tf.Tensor) -> tf.Tensor:
+def object_error(objects: tf.Tensor, target: tf.Tensor, light: tf.Tensor) -> tf.Tensor:
     """How far objects are from the true ones, relative to their contrast, whatever their global phase.
 
         Σ w |O e^{−iφ} − T| / (Σ w |T − T̄| + 0.003),   w = l / (l + DIM),   φ = arg Σ w O T*
@@ -64,22 +64,23 @@ def object_error(found: tf.Tensor, target: tf.Tensor, light: tf.Tensor) -> tf.Te
     For networks that are trained on simulations only: it sees the truth.
 
     Args:
-        found, target: O and T, ``(B, R, R)`` complex64.
+        objects, target: O and T, ``(B, R, R)`` complex64.
         light: l, on the regions, its maximum one, ``(B, R, R)`` float32.
 
     Returns:
         ``(B,)`` float32; one for the best constant.
     """
-    weights = light_weights(light)
+    weights = weigh_light(light)
     weighted = scaled(tf.math.conj(target), weights)
-    product = tf.reduce_sum(weighted * found, axis=(1, 2), keepdims=True)
+    product = tf.reduce_sum(weighted * objects, axis=(1, 2), keepdims=True)
     phase = scaled(tf.math.conj(product), 1 / (tf.abs(product) + FLOOR))
     mean = tf.math.conj(tf.reduce_sum(weighted, axis=(1, 2), keepdims=True))
     contrast = tf.reduce_sum(weights * tf.abs(target - mean), axis=(1, 2))
-    return tf.reduce_sum(weights * tf.abs(found * phase - target), axis=(1, 2)) / (contrast + LEAST_CONTRAST)
+    wrong = tf.reduce_sum(weights * tf.abs(objects * phase - target), axis=(1, 2))
+    return wrong / (contrast + LEAST_CONTRAST)
 
 
-def amplitude_error(found: tf.Tensor, target: tf.Tensor, light: tf.Tensor) -> tf.Tensor:
+def amplitude_error(objects: tf.Tensor, target: tf.Tensor, light: tf.Tensor) -> tf.Tensor:
     """How far the amplitudes of objects are from the true ones, relative to their contrast.
 
         Σ w ||O| − |T|| / (Σ w ||T| − mean| + 0.03),   w as in :func:`object_error`
@@ -87,14 +88,14 @@ def amplitude_error(found: tf.Tensor, target: tf.Tensor, light: tf.Tensor) -> tf
     In a strongly phase-shifting object the complex error says next to nothing of the amplitude. Arguments
     and result as there.
     """
-    weights, found, target = light_weights(light), tf.abs(found), tf.abs(target)
+    weights, objects, target = weigh_light(light), tf.abs(objects), tf.abs(target)
     mean = tf.reduce_sum(weights * target, axis=(1, 2), keepdims=True)
     contrast = tf.reduce_sum(weights * tf.abs(target - mean), axis=(1, 2))
-    wrong = tf.reduce_sum(weights * tf.abs(found - target), axis=(1, 2))
+    wrong = tf.reduce_sum(weights * tf.abs(objects - target), axis=(1, 2))
     return wrong / (contrast + LEAST_AMPLITUDE_CONTRAST)
 
 
-def light_weights(light: tf.Tensor) -> tf.Tensor:
+def weigh_light(light: tf.Tensor) -> tf.Tensor:
     """``l / (l + DIM)``, none where hardly any light falls, their sum one for each of ``(B, R, R)``."""
     weights = tf.where(light > UNLIT, light / (light + DIM), tf.zeros_like(light))
     return weights / tf.reduce_sum(weights, axis=(1, 2), keepdims=True)

@@ -51,22 +51,22 @@ class ResidualCNN(keras.layers.Layer):
 
     def call(self, features, recalled=None):
         height, width = features.shape[1:3]
-        hidden = self.head(self._coarse(features))
+        hidden = self.head(self._coarsen(features))
         if self.recall is not None:
             hidden += self.recall(recalled)
         hidden = tf.nn.relu(hidden)
         for first, second in zip(self.first, self.second, strict=True):
             hidden = tf.nn.relu(hidden + second(first(hidden)))
-        return self._fine(self.tail(hidden))[:, :height, :width], hidden
+        return self._refine(self.tail(hidden))[:, :height, :width], hidden
 
-    def _coarse(self, images):
+    def _coarsen(self, images):
         """Space-to-depth, after zeros behind the last row and column where the coarsening needs them."""
         if self.coarsening == 1:
             return images
         rows, cols = (-side % self.coarsening for side in images.shape[1:3])
         return tf.nn.space_to_depth(tf.pad(images, [[0, 0], [0, rows], [0, cols], [0, 0]]), self.coarsening)
 
-    def _fine(self, images):
+    def _refine(self, images):
         return images if self.coarsening == 1 else tf.nn.depth_to_space(images, self.coarsening)
 
 
@@ -127,7 +127,7 @@ class Unrolled(keras.layers.Layer):
             for k in range(settings.stages)
         ]
 
-    def resized(self, geometry: Geometry) -> Unrolled:
+    def resize(self, geometry: Geometry) -> Unrolled:
         """The same network, with the very same variables, for other sizes."""
         other = Unrolled(settings=self.settings, geometry=geometry, seed=0, mover=self.mover, name=self.name)
         other.cnns, other.level, other.built = self.cnns, self.level, True
@@ -153,32 +153,32 @@ class Unrolled(keras.layers.Layer):
             start: ``(B, R, R)`` complex64, an estimate of the objects, zero where there is none. None: none.
         """
         light = self._light(offsets, probe)
-        begun = self._begun(x, probe, start)
-        objects = inner = physics.crop_to(begun, self.side)
+        initial = self._begin(x, probe, start)
+        objects = inner = physics.crop_to(initial, self.side)
         hidden = None
         for cnn in self.cnns:
             change, g = self._step(objects, x, light)
             objects = objects + g
             features = self._features(objects, g, light.illumination, self._misfit(change, x))
-            found, hidden = cnn(features, hidden)
-            found *= CORRECTION_GAIN
-            objects = objects + physics.of_parts(found[..., 0], found[..., 1], g)
-        return begun + physics.pad_to(objects - inner, self.geometry.region_size)
+            correction, hidden = cnn(features, hidden)
+            correction *= CORRECTION_GAIN
+            objects = objects + physics.of_parts(correction[..., 0], correction[..., 1], g)
+        return initial + physics.pad_to(objects - inner, self.geometry.region_size)
 
-    def iterated(self, x, offsets, probe, start, count):
+    def iterate(self, x, offsets, probe, start, count):
         """The objects after ``count`` updates g alone: what a solver makes of the patterns, and their noise.
 
         Arguments and result as of the call.
         """
         light = self._light(offsets, probe)
-        begun = self._begun(x, probe, start)
-        inner = physics.crop_to(begun, self.side)
+        initial = self._begin(x, probe, start)
+        inner = physics.crop_to(initial, self.side)
         objects = tf.while_loop(
             lambda k, _: k < count,
             lambda k, objects: (k + 1, objects + self._step(objects, x, light)[1]),
             (tf.constant(0), inner),
         )[1]
-        return begun + physics.pad_to(objects - inner, self.geometry.region_size)
+        return initial + physics.pad_to(objects - inner, self.geometry.region_size)
 
     def _light(self, offsets, probe):
         positions = offsets + (self.side - self.geometry.N) / 2
@@ -191,12 +191,12 @@ class Unrolled(keras.layers.Layer):
         change = self._change(objects, physics.uncentre(x), light.positions, light.probe)
         return change, self._update(change, light.positions, light.probe, light.illumination)
 
-    def _begun(self, x, probe, start):
+    def _begin(self, x, probe, start):
         """``start``, and the constant where it is zero, ``(B, R, R)``."""
         R = self.geometry.region_size
         shape = (sizes(x)[0], R, R)
-        begun = physics.by_part(lambda part: tf.broadcast_to(part, shape), self._level(x, probe))
-        return begun if start is None else tf.where(start == 0, begun, start)
+        initial = physics.by_part(lambda part: tf.broadcast_to(part, shape), self._level(x, probe))
+        return initial if start is None else tf.where(start == 0, initial, start)
 
     def _level(self, x, probe):
         """The constant, ``(B, 1, 1)``."""
@@ -243,5 +243,5 @@ class Unrolled(keras.layers.Layer):
         light = illumination / tf.reduce_max(illumination, axis=(1, 2), keepdims=True)
         objects, g = OBJECT_GAIN * objects, UPDATE_GAIN * g
         parts = [part(waves) for waves in (objects, g) for part in (physics.real, physics.imag)]
-        told = [] if misfit is None else [tf.broadcast_to(misfit, sizes(light))]
-        return tf.stack([*parts, light, *told], axis=-1)
+        extra = [] if misfit is None else [tf.broadcast_to(misfit, sizes(light))]
+        return tf.stack([*parts, light, *extra], axis=-1)

@@ -13,6 +13,7 @@ increasing with the index of the object's array. Data that are not compressed ar
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,7 +33,6 @@ from ptycho.readers.values import find_domain
 
 NAME = "tiff"
 SUFFIXES = (".tif", ".tiff")
-logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # it logs what is then raised, and is told once here
 
 
 class TiffArchive(Archive):
@@ -134,13 +134,26 @@ class TiffPatterns(Patterns):
             if series.start is not None:
                 with series.path.open("rb") as file:
                     return FileArray(file, series.shape, series.dtype, series.start)[pages]
-            if self._open is None or self._open[0] != series.path:
-                self.close()
-                self._open = series.path, tifffile.TiffFile(series.path)
-            stored = self._open[1].series[series.number].pages
-            return np.stack([_page(stored[int(page)], series) for page in pages])
+            with quiet_tifffile():
+                if self._open is None or self._open[0] != series.path:
+                    self.close()
+                    self._open = series.path, tifffile.TiffFile(series.path)
+                stored = self._open[1].series[series.number].pages
+                return np.stack([_page(stored[int(page)], series) for page in pages])
         except Exception as error:  # a damaged file raises whatever its bytes lead to
             raise _damaged(series.path, error) from error
+
+
+@contextlib.contextmanager
+def quiet_tifffile() -> Iterator[None]:
+    """Keep it from logging what it then raises, which is told once here."""
+    logger = logging.getLogger("tifffile")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _page(page: Any, series: Series) -> np.ndarray:
@@ -154,7 +167,7 @@ def _series_of(path: Path) -> list[Series]:
     """The patterns in a file, checked against its size."""
     try:
         size = path.stat().st_size
-        with tifffile.TiffFile(path) as tiff:
+        with quiet_tifffile(), tifffile.TiffFile(path) as tiff:
             found = [
                 _series(path, number, series, tiff.byteorder, size)
                 for number, series in enumerate(tiff.series)

@@ -63,9 +63,9 @@ class OutputFolder:
         return self.write(name, lambda file: figure.savefig(file, format="png", dpi=110))
 
     def table(self, name: str, rows: list[dict[str, Any]]) -> Path:
-        """Write rows of equal keys as CSV."""
+        """Write rows as CSV; what a row does not have is left empty."""
         text = io.StringIO()
-        writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [])
+        writer = csv.DictWriter(text, fieldnames=list(dict.fromkeys(key for row in rows for key in row)))
         writer.writeheader()
         writer.writerows(rows)
         return self.text(name, text.getvalue())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from ptycho.config import ConfigError, PretrainConfig, check
 from ptycho.datasets import load_dataset
 from ptycho.files.file_array import FileArray
-from ptycho.networks.competitors import COMPETITORS, geometry_of
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.weights import set_weights
 from ptycho.reconstruction.inference import make_predict_step
@@ -23,6 +23,7 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.plausibility import LARGEST
 from ptycho.scan.probe import probe_support
 from ptycho.scan.reconstruction import Reconstruction
+from ptycho.training.competitors import COMPETITORS, geometry_of
 
 ROUNDS = 2  # of a network for many scans: what overlaps agrees better in the second
 
@@ -35,6 +36,13 @@ def load_model(run: str | Path, name: str = "pinn") -> LoadedModel:
     """
     check(name in COMPETITORS, "name", name, f"one of {', '.join(COMPETITORS)}")
     return LoadedModel(read_network(run_folder(run), name))
+
+
+class MeasuredScan(Protocol):
+    """A scan as :func:`ptycho.open_scan` gives it."""
+
+    def dataset(self, group_size: int, tiles: bool) -> Dataset:
+        """All usable patterns in groups, under the scan's probe or a guessed one."""
 
 
 class LoadedModel:
@@ -155,15 +163,44 @@ class LoadedModel:
             predict_scan(regions, step, view, size, start)
 
     def reconstruct(
-        self, data: Dataset | str | Path, method: str | None = None, start: np.ndarray | None = None
+        self,
+        data: Dataset | MeasuredScan | str | Path,
+        method: str | None = None,
+        start: np.ndarray | None = None,
     ) -> Reconstruction:
-        """The stitched objects of a dataset, or of a run's dataset file; ``method`` as ``stitch.method``."""
-        data = data if isinstance(data, Dataset) else load_dataset(data)
+        """The stitched objects of a scan, of a dataset, or of a run's dataset file.
+
+        Args:
+            data: a scan is read in groups as the network was trained with, under its own probe; where it has
+                none, one is guessed.
+            method: as ``stitch.method``; None: that of the run.
+            start: objects ``(I, M, M)`` that an ``unrolled`` network begins with; None: a constant.
+
+        Returns:
+            Objects ``(I, M, M)`` complex64 and their mask; of a scan with its beam, whose positions are
+            (row, col) of each patch's first sample in the object, in object pixels.
+
+        Raises:
+            ConfigError: the data do not fit the network, or are too few.
+        """
+        beam = None
+        if isinstance(data, str | Path):
+            data = load_dataset(data)
+        elif not isinstance(data, Dataset):
+            data = self._read(data)
+            beam = data.beam
         view = self.view(data)
         regions = np.empty((view.n_groups, view.region_size, view.region_size), np.complex64)
         self.predict_regions(view, regions, start=start)
         asked = self.config.stitch
-        return stitch(regions, view, method or asked.method, asked.passes)
+        made = stitch(regions, view, method or asked.method, asked.passes)
+        return replace(made, beam=beam, general=self.general)
+
+    def _read(self, scan: MeasuredScan) -> Dataset:
+        """All patterns of a scan, in groups as those of the training."""
+        tiles = self.general or bool(getattr(self.config, "tiles", False))
+        C = self.config.group_size if isinstance(self.config, PretrainConfig) else self.setup.group_size
+        return scan.dataset(C or 1, tiles)
 
     def _step(self, geometry: Geometry) -> PredictStep:
         """The network that ``config.yaml`` describes, with the stored weights and no others."""

@@ -27,6 +27,7 @@ from ptycho.run.stored_config import read_config
 from ptycho.scan.dataset import Dataset
 
 MAX_JSON = 2**24  # bytes of model.json
+COLUMNS: dict[str, type[float]] = {"epoch": int}  # of history.csv; the others are float
 KINDS = {  # of the arrays of setup.npz
     "probe": "c",
     "photon_scale": "f",
@@ -164,7 +165,7 @@ def read_network(run: Path, name: str) -> StoredNetwork:
 
 
 def read_history(run: Path, name: str) -> list[dict[str, float]]:
-    """The rows of ``history.csv`` as numbers.
+    """The rows of ``history.csv`` as numbers; what is empty is left out.
 
     Raises:
         ConfigError: the file is missing or damaged.
@@ -176,7 +177,7 @@ def read_history(run: Path, name: str) -> list[dict[str, float]]:
             if reader.fieldnames and "epoch" not in reader.fieldnames:
                 raise ValueError("it has no column epoch")
             return [
-                {key: int(value) if key == "epoch" else float(value) for key, value in row.items()}
+                {key: COLUMNS.get(key, float)(value) for key, value in row.items() if value != ""}
                 for row in reader
             ]
     except Exception as error:  # a damaged file raises whatever its bytes lead to

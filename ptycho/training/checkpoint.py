@@ -63,7 +63,7 @@ class Checkpoints:
         self._good: list[Path] = []  # oldest first; written or read by this process
         self._saved_at = time.monotonic()
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Is it time for the next one?"""
         return time.monotonic() - self._saved_at >= self._seconds
 
@@ -78,7 +78,7 @@ class Checkpoints:
             log.warning("%s: not written, because a weight is NaN or infinite; the last ones stay", path)
             return
         try:
-            write_atomically(path, lambda file: np.savez(file, allow_pickle=False, **self._packed(snapshot)))
+            write_atomically(path, lambda file: np.savez(file, allow_pickle=False, **self._pack(snapshot)))
             self._good = [*self._good, path][-KEPT:]
             for other in self.folder.glob(FILES):
                 if other not in self._good:
@@ -119,13 +119,13 @@ class Checkpoints:
             self.folder.rmdir()
 
     def _check_config(self, path: Path, config: dict[str, Any]) -> None:
-        if found := differences(self._completed(config), self._config):
+        if changes := differences(self._completed(config), self._config):
             raise ConfigError(
-                f"{path}: was made with another configuration than config.yaml has ({'; '.join(found)}); "
+                f"{path}: was made with another configuration than config.yaml has ({'; '.join(changes)}); "
                 f"restore config.yaml, or remove {self.folder} to train from the beginning"
             )
 
-    def _packed(self, snapshot: Snapshot) -> Arrays:
+    def _pack(self, snapshot: Snapshot) -> Arrays:
         meta = {"format": FORMAT, "history": asdict(snapshot.history), "config": self._config}
         arrays = {"meta": np.frombuffer(json.dumps(meta).encode(), np.uint8)}
         for group in ("weights", "best", "optimizer"):

@@ -15,6 +15,7 @@ import select
 import shutil
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,22 +40,39 @@ class Stopped(BaseException):
 class StopRequest:
     """Whether the process was asked to stop. Signals are heard inside ``with request:``, in the main thread.
 
-    The first signal ends the process, except inside :meth:`deferred`, where :meth:`check` raises
+    The first signal ends the process, except inside :meth:`defer`, where :meth:`check` raises
     :class:`Stopped`; the second ends it anywhere, and so does ``Stopped`` where it leaves the ``with`` block.
     The exit code is 128 and the number of the signal: 130 for SIGINT, 143 for SIGTERM.
 
-    Attributes:
-        signum: the first signal that came.
+    Args:
         farewell: what to tell the user at the end, after what stopped the process.
         cleanup: removes what must not stay behind. The main thread stands still meanwhile, perhaps with locks
             in its hands: these two must not log, import, or use ``sys.stderr``.
+
+    Attributes:
+        signum: the first signal that came.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, farewell: Callable[[], str] = lambda: "", cleanup: Callable[[], None] = lambda: None
+    ) -> None:
         self.signum: int | None = None
-        self.farewell: Callable[[], str] = lambda: ""
-        self.cleanup: Callable[[], None] = lambda: None
+        self._farewell, self._cleanup = farewell, cleanup
         self._deferred = False
+
+    @contextlib.contextmanager
+    def end_with(
+        self, farewell: Callable[[], str], cleanup: Callable[[], None] = lambda: None
+    ) -> Iterator[None]:
+        """Other last words and another cleaning up where the block is stopped, and for what :class:`Stopped`
+        does on its way from there."""
+        before = self._farewell, self._cleanup
+        self._farewell, self._cleanup = farewell, cleanup
+        try:
+            yield
+        finally:
+            if not isinstance(sys.exception(), Stopped):
+                self._farewell, self._cleanup = before
 
     def check(self) -> None:
         """Raise :class:`Stopped` if a signal came."""
@@ -62,7 +80,7 @@ class StopRequest:
             raise Stopped(self.signum)
 
     @contextlib.contextmanager
-    def deferred(self) -> Iterator[None]:
+    def defer(self) -> Iterator[None]:
         """Let the block decide, by calling :meth:`check`, where it stops: at its end at the latest."""
         self._deferred = True
         try:
@@ -100,9 +118,9 @@ class StopRequest:
         with receiver:
             while number := receiver.recv(1):
                 if number[0] in SIGNALS:
-                    self._heard(number[0])
+                    self._hear(number[0])
 
-    def _heard(self, signum: int) -> None:
+    def _hear(self, signum: int) -> None:
         first, self.signum = self.signum is None, self.signum or signum
         if not (first and self._deferred):
             self._end(signum)
@@ -114,8 +132,8 @@ class StopRequest:
         with self._ending:
             signal.alarm(PATIENCE_S)
             try:
-                _say(f"{Stopped(signum)}\n{self.farewell()}".strip())
-                self.cleanup()
+                _say(f"{Stopped(signum)}\n{self._farewell()}".strip())
+                self._cleanup()
             finally:
                 os._exit(128 + signum)
 

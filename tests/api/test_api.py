@@ -296,16 +296,9 @@ def test_example_from_arrays():
 
 
 def test_example_of_a_network(tmp_path):
-    from ptycho.config import LinesObject, TrainConfig, UnrolledModel, XlaConfig
-
-    objects = example("train_network")(
-        tmp_path / "run",
-        **{"N": 32, "size": 96, "nimgs_train": 1, "nimgs_test": 1, "nepochs": 1, "batch_size": 4},
-        **{"outer_offset_train": 16, "outer_offset_test": 16, "max_groups_train": 8},
-        **{"object": LinesObject(n_lines=60), "train": TrainConfig(val_groups=3)},
-        **{"model": UnrolledModel(stages=1, width=8), "xla": XlaConfig(compile=False)},
-    )
-    assert objects.shape == (1, 96, 96) and np.isfinite(objects).all()
+    tiny = {"epochs": 1, "stages": 1, "width": 4, "compile_xla": False}
+    objects = example("train_network")(tmp_path / "run", 32, 30, **tiny)
+    assert len(objects) == 1 and np.isfinite(objects).all() and objects.any()
 
 
 def test_example_beside_lsqml(monkeypatch, capsys):

@@ -12,6 +12,7 @@ from ptycho.config import ConfigError, UnrolledModel
 from ptycho.config.pretrain_config import BatchConfig, MaterialsConfig, MeasurementConfig, PretrainConfig
 from ptycho.networks.pinn import PtychoPINN
 from ptycho.networks.unrolled import Unrolled
+from ptycho.run.pretraining import geometry_of_form
 from ptycho.simulation.examples import (
     LATTICES,
     Examples,
@@ -22,7 +23,6 @@ from ptycho.simulation.examples import (
     roughen,
     shift_modes,
 )
-from ptycho.training.pretraining import geometry_of_form
 
 FORMS = {
     "single": {"N": 16, "C": 1, "batch": 2, "reach": 1},

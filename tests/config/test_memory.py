@@ -86,16 +86,16 @@ def test_the_parts_of_a_small_run_by_hand():
     ids=str,
 )
 def test_parameters_are_those_of_the_network(name, changes):
-    from ptycho.networks import parameter_count
-    from ptycho.networks.competitors import COMPETITORS
+    from ptycho.networks import count_parameters
     from ptycho.networks.geometry import Geometry
+    from ptycho.training.competitors import COMPETITORS
 
     config = small_run(**changes)
     C = config.group_size if name == "pinn" else 1
     network = COMPETITORS[name].build(config, Geometry(config.N, config.region_size, C, config.N))
     settings = config.model if name == "pinn" else config.baseline
     told = settings.cost(config.N, C, config.region_size).parameters
-    made = parameter_count(network)
+    made = count_parameters(network)
     assert told == made if config.model.kind == "unrolled" and name == "pinn" else made <= told <= 1.4 * made
 
 

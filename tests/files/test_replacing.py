@@ -301,12 +301,12 @@ def test_a_run_that_fails_on_its_way_leaves_the_old_one(run, before, small_scans
 
 def test_who_stops_a_run_is_told_where_the_old_one_is(run):
     from ptycho.config import RunConfig
-    from workflows.training_jobs import Job, how_to_go_on
+    from workflows.training_jobs import Job, explain_going_on
 
     job = Job(RunConfig(overwrite=True), run, ("overwrite=true", f"output_dir={run}"))
     assert "overwrite=true" in job.go_on and "resume" not in job.go_on
     RunFolder(run, overwrite=True).config(job.config)
-    command, last = how_to_go_on([job]).splitlines()[1:]
+    command, last = explain_going_on([job]).splitlines()[1:]
     assert command.endswith(f"resume={run}") and f"is kept in {run / '.replaced'}" in last
 
 

@@ -14,7 +14,7 @@ from ptycho.networks.geometry import Geometry
 from ptycho.networks.losses import amplitude_error, object_error
 from ptycho.networks.unrolled import Unrolled
 from ptycho.networks.weights import get_weights
-from ptycho.training.pretraining import geometry_of_form
+from ptycho.run.pretraining import geometry_of_form
 
 
 def network_of(geometry, seed=0, trained=False, **settings):
@@ -287,7 +287,7 @@ def test_the_misfit_does_not_depend_on_the_units_of_patterns():
 def test_resized_networks_share_their_variables():
     first, other = (geometry_of_form(form) for form in config_of("group", "modes").forms)
     network = network_of(first)
-    resized = network.resized(other)
+    resized = network.resize(other)
     assert resized.geometry == other and network.geometry == first
     assert [id(v) for v in resized.variables] == [id(v) for v in network.variables]
     _, batch = batch_of("modes")
@@ -335,10 +335,10 @@ def test_updates_by_physics_alone_are_those_of_an_untrained_network(name):
     form, batch = batch_of(name, measurement=replace(CLEAN, start_share=1.0, bad_share=1.0))
     network = network_of(geometry_of_form(form), stages=3)
     inputs = [batch[key] for key in ("x", "offsets", "probe", "start")]
-    found, expected = network.iterated(*inputs, tf.constant(3)), network(*inputs)
+    found, expected = network.iterate(*inputs, tf.constant(3)), network(*inputs)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert np.abs(network.iterated(*inputs, tf.constant(2)) - expected).max() > 1e-4
-    begun = network.iterated(*inputs, tf.constant(0)).numpy()
+    assert np.abs(network.iterate(*inputs, tf.constant(2)) - expected).max() > 1e-4
+    begun = network.iterate(*inputs, tf.constant(0)).numpy()
     given = batch["start"].numpy()
     np.testing.assert_array_equal(begun[given != 0], given[given != 0])
 

@@ -13,8 +13,7 @@ from ptycho.config import (
     UnrolledModel,
     XlaConfig,
 )
-from ptycho.networks import parameter_count
-from ptycho.networks.competitors import COMPETITORS, training_geometry
+from ptycho.networks import count_parameters
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.layers import MaxPool2x2
 from ptycho.networks.unet import encoder_filters
@@ -23,6 +22,7 @@ from ptycho.networks.weights import get_weights, set_weights
 from ptycho.physics import PROJECTIVE, SEPARABLE
 from ptycho.scan.batches import batch_of
 from ptycho.scan.probe import make_probe, probe_support
+from ptycho.training.competitors import COMPETITORS, training_geometry
 
 ALL = ("unrolled", "unet", "unet_big", "baseline")
 GROUPS = np.array([0, 5, 11])
@@ -268,7 +268,7 @@ def test_size_of_unrolled(built):
     model, _ = built["unrolled"]
     w, stages, blocks = 8, 2, 1
     stage = conv_parameters(20, w) + 2 * blocks * conv_parameters(w, w) + conv_parameters(w, 8)
-    assert parameter_count(model) == 1 + stages * stage
+    assert count_parameters(model) == 1 + stages * stage
     assert len(model.trainable_variables) == 1 + stages * 2 * (2 + 2 * blocks)
 
 
@@ -278,7 +278,7 @@ def test_size_of_unet(built, name, inputs, outputs):
     encoder = conv_parameters(inputs, 32) + conv_parameters(32, 32)
     encoder += conv_parameters(32, 64) + conv_parameters(64, 64)
     decoder = 2 * conv_parameters(64, 64) + conv_parameters(64, outputs)
-    assert parameter_count(model) == encoder + 2 * decoder
+    assert count_parameters(model) == encoder + 2 * decoder
     assert len(model.trainable_variables) == 2 * 4 + 2 * (4 + 2)
 
 
@@ -288,7 +288,7 @@ def test_size_of_the_baseline(built):
     encoder, decoder = (
         sum(conv_parameters(i, o) + conv_parameters(o, o) for i, o in part) for part in levels
     )
-    assert parameter_count(model) == encoder + 2 * (decoder + conv_parameters(32, 1))
+    assert count_parameters(model) == encoder + 2 * (decoder + conv_parameters(32, 1))
     assert len(model.trainable_variables) == 3 * 4 + 2 * (3 * 4 + 2)
 
 

@@ -10,12 +10,12 @@ from scipy.special import xlogy
 from ptycho import physics
 from ptycho.config import RunConfig, UnrolledModel
 from ptycho.networks import build_pinn
-from ptycho.networks.competitors import geometry_of
 from ptycho.reconstruction.misfit import expected_residual, misfit, predictions
 from ptycho.reconstruction.refinement import refine
 from ptycho.scan.batches import batch_of
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
+from ptycho.training.competitors import geometry_of
 
 N, M = 24, 60
 

@@ -15,10 +15,10 @@ from ptycho.datasets.own import to_arrays
 from ptycho.files.file_array import FileArray
 from ptycho.files.npz import NpzError, NpzFile, read_all
 from ptycho.networks import build_pinn
-from ptycho.networks.competitors import training_geometry
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.reconstruction.stitching import stitch
 from ptycho.scan.batches import batch_of
+from ptycho.training.competitors import training_geometry
 
 
 @pytest.fixture

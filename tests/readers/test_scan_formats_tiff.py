@@ -1,5 +1,7 @@
 """Measured scans in TIFF, and tables of positions: what was written is what is read, or why not."""
 
+import logging
+
 import numpy as np
 import pytest
 import tifffile
@@ -118,7 +120,7 @@ def _huge(folder, made):
         (_huge, r"6\.tif: (declares|\d+ bytes declare) .*200000"),
     ],
 )
-def test_tiff_errors(made, tmp_path, table, spoil, match):
+def test_tiff_errors(made, tmp_path, table, spoil, match, caplog):
     folder = tmp_path / "frames"
     folder.mkdir()
     for k in range(J):
@@ -126,7 +128,8 @@ def test_tiff_errors(made, tmp_path, table, spoil, match):
     spoil(folder, made)
     with pytest.raises(ConfigError, match=match) as caught:
         open_scan(folder, ReadOptions(positions_file=table))
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and not caplog.records, "it is told once"
+    assert logging.getLogger("tifffile").level == logging.NOTSET, "others who use it still hear of it"
 
 
 def test_tiff_needs_positions(made, tmp_path):

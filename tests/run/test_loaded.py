@@ -14,13 +14,13 @@ from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig, Zone
 from ptycho.datasets import load_dataset
 from ptycho.datasets.own import to_arrays
 from ptycho.files.atomic import sha256
-from ptycho.networks.competitors import COMPETITORS, training_geometry
 from ptycho.networks.weights import get_weights, set_weights
 from ptycho.reconstruction.inference import predict_regions
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import read_network, regular_offsets, setup_of, write_network
 from ptycho.scan.probe import make_probe, probe_support
 from ptycho.simulation.simulate import simulate
+from ptycho.training.competitors import COMPETITORS, training_geometry
 
 TEST = "datasets/N32/gs2/test.npz"
 NEEDED = ("config.yaml", "pinn/weights.npz", "pinn/model.json", "pinn/setup.npz")

@@ -97,11 +97,11 @@ def test_it_is_due_after_its_interval(folder, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now[0])
     checkpoints = Checkpoints(folder, CONFIG, 30.0)
-    assert not checkpoints.due()
+    assert not checkpoints.is_due()
     now[0] += 30
-    assert checkpoints.due()
+    assert checkpoints.is_due()
     checkpoints.save(snapshot())
-    assert not checkpoints.due()
+    assert not checkpoints.is_due()
 
 
 # ---- damage

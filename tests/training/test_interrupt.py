@@ -1,5 +1,6 @@
 """Stopping by signals, in fresh processes: wherever the main thread is, the process ends, and at once."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import time
 import pytest
 from helpers.cli import ROOT
 
-from ptycho.training.interrupt import SIGNALS, StopRequest, remove_traces
+from ptycho.training.interrupt import SIGNALS, Stopped, StopRequest, remove_traces
 
 BEGIN = f"""
 import hashlib, os, sys, time, weakref
@@ -26,8 +27,7 @@ def forever():
     ready()
     while True: pass
 
-stop = interrupt.StopRequest()
-stop.farewell = lambda: "farewell"
+stop = interrupt.StopRequest(farewell=lambda: "farewell")
 with stop:
 """
 SAYS = "stopping after this step; a second signal stops at once\n"
@@ -57,11 +57,11 @@ time.sleep(60)
 """,
     "stuck in a write to stderr": "ready(); sys.stderr.write('x' * 10**6)",
     "between two blocks that defer": """
-with stop.deferred(): pass
+with stop.defer(): pass
 ready()
 time.sleep(60)
 """,
-    "with a cleanup that fails": "stop.cleanup = lambda: 1 / 0; forever()",
+    "with a cleanup that fails": "with stop.end_with(lambda: 'farewell', lambda: 1 / 0): forever()",
 }
 
 
@@ -103,7 +103,10 @@ def test_a_signal_ends_the_process_wherever_it_is(text, number):
 
 
 def test_a_cleanup_that_hangs_is_ended_by_the_kernel():
-    process = program("interrupt.PATIENCE_S = 1; stop.cleanup = lambda: time.sleep(60); forever()")
+    text = (
+        "interrupt.PATIENCE_S = 1\nwith stop.end_with(lambda: 'farewell', lambda: time.sleep(60)): forever()"
+    )
+    process = program(text)
     code, _, err = ended(process, signal.SIGTERM)
     assert code == -signal.SIGALRM and err == "stopped by SIGTERM\nfarewell\n"
 
@@ -111,8 +114,7 @@ def test_a_cleanup_that_hangs_is_ended_by_the_kernel():
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 def test_a_block_that_defers_decides_where_it_stops(number):
     text = """
-stop.cleanup = lambda: print("cleaned", flush=True)
-with stop.deferred():
+with stop.end_with(lambda: "farewell", lambda: print("cleaned", flush=True)), stop.defer():
     ready()
     while stop.signum is None: time.sleep(0.01)
     print("finishing", flush=True)
@@ -124,10 +126,23 @@ print("never")
     assert err == f"{SAYS}stopped by {number.name}\nfarewell\n"
 
 
+def test_last_words_are_those_of_the_block_that_was_stopped():
+    stop, said = StopRequest(lambda: "outside"), []
+    with stop.end_with(lambda: "inside"):
+        said.append(stop._farewell())
+    said.append(stop._farewell())
+    with contextlib.suppress(ValueError), stop.end_with(lambda: "inside"):
+        raise ValueError
+    said.append(stop._farewell())
+    with contextlib.suppress(Stopped), stop.end_with(lambda: "inside"):
+        raise Stopped(signal.SIGINT)
+    assert [*said, stop._farewell()] == ["inside", "outside", "outside", "inside"]
+
+
 @pytest.mark.parametrize("end", ["pass", "raise ValueError", "sys.exit(3)"])
 def test_a_block_that_defers_stops_at_its_end_at_the_latest(end):
     text = f"""
-with stop.deferred():
+with stop.defer():
     ready()
     while stop.signum is None: time.sleep(0.01)
     {end}
@@ -140,7 +155,7 @@ print("never")
 @pytest.mark.parametrize("second", SIGNALS, ids=lambda number: number.name)
 @pytest.mark.parametrize("text", [BUSY["in C, which released the GIL"], "forever()"], ids=["C", "Python"])
 def test_a_second_signal_ends_it_at_once(text, second):
-    process = program(f"with stop.deferred(): {text}")
+    process = program(f"with stop.defer(): {text}")
     process.send_signal(signal.SIGINT)
     assert process.stderr.readline() == SAYS
     code, out, err = ended(process, second)
@@ -153,7 +168,7 @@ def test_no_signal_is_lost_where_deferring_begins_or_ends():
     text = """
 ready()
 while True:
-    with stop.deferred():
+    with stop.defer():
         for _ in range(20): stop.check()
 """
     for number, process in zip(SIGNALS * 3, programs(text, 6), strict=True):
@@ -163,7 +178,7 @@ while True:
 
 
 def test_a_burst_of_signals():
-    process = program("with stop.deferred(): forever()")
+    process = program("with stop.defer(): forever()")
     for _ in range(100):
         process.send_signal(signal.SIGINT)
         time.sleep(0.001)  # or else they would be one

@@ -24,19 +24,20 @@ from ptycho.config import (
 from ptycho.datasets import load_dataset
 from ptycho.evaluation import metrics
 from ptycho.networks import build_pinn
-from ptycho.networks.competitors import COMPETITORS, training_geometry
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.weights import get_weights, set_weights
 from ptycho.reconstruction.stitching import Layout, synchronise_phases
+from ptycho.run import network_training
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import load_model
 from ptycho.run.network import read_network
 from ptycho.run.record import damaged
 from ptycho.scan.probe import probe_support
 from ptycho.training.checkpoint import Checkpoints, Snapshot
+from ptycho.training.competitors import COMPETITORS, training_geometry
+from ptycho.training.fitting import FitSettings, train
 from ptycho.training.history import History
-from ptycho.training.loop import train
-from workflows import grid_lines, train_network
+from workflows import grid_lines
 
 MODEL = UnrolledModel(stages=4, width=16)
 # Single patterns at positions off the pixel grid, a curved probe, and a test scan with a broader one.
@@ -143,12 +144,12 @@ def handed(monkeypatch, tmp_path):
     def run(config):
         given = {}
 
-        def note(model, data, val, settings, **rest):
-            given[model.name] = {"data": data, "val": val, "settings": settings} | rest
+        def note(model, data, val, settings, callbacks):
+            given[model.name] = {"data": data, "val": val, "settings": settings}
             row = {"epoch": 1, "loss": 1.0, "val_loss": 1.0, "learning_rate": 0.0, "seconds": 0.0}
             return History([row])
 
-        monkeypatch.setattr(train_network, "train", note)
+        monkeypatch.setattr(network_training, "train", note)
         without_pictures(monkeypatch)
         result = grid_lines.run(config, RunFolder(tmp_path / "run"))
         stored = {
@@ -183,11 +184,12 @@ def test_what_a_training_is_handed(handed, small_config):
     assert pinn["val"].neighbours.shape[1] == 3
 
     # each network at its own rate, with clipping, and only the supervised one with the truth
-    assert pinn["learning_rate"] == config.train.learning_rate
-    assert baseline["learning_rate"] == config.baseline.learning_rate != config.train.learning_rate
-    assert pinn["settings"].clip_norm == 0.5
-    assert (pinn["supervised"], baseline["supervised"]) == (False, True)
-    assert pinn["seed"] == config.seed
+    ours, theirs = pinn["settings"], baseline["settings"]
+    assert ours.learning_rate == config.train.learning_rate
+    assert theirs.learning_rate == config.baseline.learning_rate != config.train.learning_rate
+    assert ours.adam.clip_norm == 0.5
+    assert (ours.supervised, theirs.supervised) == (False, True)
+    assert ours.seed == config.seed
 
 
 @pytest.mark.parametrize(("N", "reach"), [(32, 6.0), (64, 12.0)])
@@ -208,17 +210,9 @@ def test_gradients_are_clipped(datasets, small_config):
     for bound in (1e-14, 1.0):
         model = build_pinn(config, training_geometry(config, datasets["train"]))
         before = get_weights(model)
-        train(
-            model,
-            datasets["train"],
-            datasets["train"],
-            TrainConfig(clip_norm=bound, warmup_fraction=0),
-            epochs=1,
-            batch_size=4,
-            learning_rate=1e-2,
-            seed=0,
-            compile_xla=False,
-        )
+        adam = TrainConfig(clip_norm=bound, warmup_fraction=0)
+        settings = FitSettings(adam=adam, epochs=1, batch_size=4, learning_rate=1e-2, compile_xla=False)
+        train(model, datasets["train"], datasets["train"], settings)
         after = get_weights(model)
         moved[bound] = max(np.abs(after[key] - before[key]).max() for key in before)
     assert moved[1e-14] < 1e-7

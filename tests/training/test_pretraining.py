@@ -14,10 +14,13 @@ from ptycho.config.mapping import from_mapping, to_mapping
 from ptycho.config.pretrain_config import MaterialsConfig, PretrainConfig
 from ptycho.networks.losses import object_error
 from ptycho.networks.weights import get_weights
+from ptycho.run.pretraining import Pretraining, form_name, geometry_of_form
+from ptycho.training import loop
+from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import Stopped, StopRequest
-from ptycho.training.pretraining import Pretraining, form_name, geometry_of_form
-from workflows.pretrain import lasting
+from ptycho.training.loop import Training
+from workflows.pretrain import select_lasting
 
 SCRIPT = ROOT / "scripts" / "pretrain.py"
 
@@ -25,19 +28,29 @@ SCRIPT = ROOT / "scripts" / "pretrain.py"
 # ---- the training
 
 
-class StopAfter(StopRequest):
-    """A signal that comes during step ``steps``, counted from one."""
+@pytest.fixture(autouse=True)
+def at_every_step(monkeypatch):
+    """Losses are read, and so a training may stop, after every step."""
+    monkeypatch.setattr(loop, "READ_S", 0.0)
 
-    def __init__(self, steps):
-        super().__init__()
-        self.left = steps
 
-    def check(self):
-        self.left -= 1
-        if self.left == 1:
-            self.signum = 15
-        elif self.left < 1:
-            super().check()
+def pretrain(config, checkpoints=None, stop=None):
+    training = Pretraining(config)
+    return training, Training(training, standard_callbacks(checkpoints, stop)).run()
+
+
+def interrupt_after(monkeypatch, steps, config, checkpoints):
+    """A signal comes during so manieth step, counted from one."""
+    stop, count, real = StopRequest(), iter(range(1, 10**6)), Pretraining.step
+
+    def step(training, batch):
+        if next(count) == steps:
+            stop.signum = 15
+        return real(training, batch)
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(Pretraining, "step", step)
+        pretrain(config, checkpoints, stop)
 
 
 def checkpoints_of(config, folder):
@@ -47,58 +60,50 @@ def checkpoints_of(config, folder):
 def test_an_interrupted_training_ends_as_one_that_was_not(tmp_path, monkeypatch):
     """Bit for bit; however its steps are divided into rows, which hold geometric means."""
     config = config_of("group", "single", model=UnrolledModel(stages=1, width=4, misfit=True))
-    through = Pretraining(config, None, StopRequest())
-    monkeypatch.setattr("ptycho.training.pretraining.ROW", 1)
-    errors = [
-        {name: row[name] for name in map(form_name, config.forms) if row[name] >= 0}
-        for row in through.run().rows
-    ]
-    assert len(errors) == 12
-    monkeypatch.setattr("ptycho.training.pretraining.ROW", 4)
-    with pytest.raises(Stopped):
-        Pretraining(config, checkpoints_of(config, tmp_path), StopAfter(6)).run()
-    assert [path.name for path in tmp_path.iterdir()] == ["epoch00001-step0000002.npz"]
-    again = Pretraining(config, checkpoints_of(config, tmp_path), StopRequest())
-    history = again.run()
-    np.testing.assert_equal(get_weights(again.network), get_weights(through.network))
+    monkeypatch.setattr("ptycho.run.pretraining.ROW", 1)
+    through, errors = pretrain(config)
+    assert len(errors.rows) == 12
+    monkeypatch.setattr("ptycho.run.pretraining.ROW", 4)
+    interrupt_after(monkeypatch, 6, config, checkpoints_of(config, tmp_path))
+    assert max(path.name for path in tmp_path.iterdir()) == "epoch00001-step0000002.npz"
+    again, history = pretrain(config, checkpoints_of(config, tmp_path))
+    np.testing.assert_equal(get_weights(again.model), get_weights(through.model))
     assert [(row["epoch"], row["step"]) for row in history.rows] == [(1, 4), (2, 8), (3, 12)]
     for k, row in enumerate(history.rows):
         for form in config.forms:
             name = form_name(form)
-            found = [losses[name] for losses in errors[4 * k : 4 * k + 4] if name in losses]
-            expected = np.prod(found) ** (1 / len(found)) if found else -1
-            assert row[name] == pytest.approx(expected, rel=1e-6)
+            found = [single[name] for single in errors.rows[4 * k : 4 * k + 4] if name in single]
+            assert (name in row) == bool(found), "a form that did not come up has no value"
+            if found:
+                assert row[name] == pytest.approx(np.prod(found) ** (1 / len(found)), rel=1e-6)
 
 
 def test_a_shorter_training_is_the_longer_one_but_for_its_end(tmp_path, monkeypatch):
     """Also where it was meant to be the longer one: interrupted, made shorter, and gone on with."""
-    monkeypatch.setattr("ptycho.training.pretraining.ROW", 1)
+    monkeypatch.setattr("ptycho.run.pretraining.ROW", 1)
     longer = config_of("single", model=UnrolledModel(stages=1, width=4), horizon=14)
     shorter = replace(longer, steps=8)
-    rows, fewer = (Pretraining(config, None, StopRequest()).run().rows for config in (longer, shorter))
+    rows, fewer = (pretrain(config)[1].rows for config in (longer, shorter))
     rate = TrainConfig().learning_rate
     assert [row["learning_rate"] for row in fewer[:7]] == [row["learning_rate"] for row in rows[:7]]
     assert fewer[7]["learning_rate"] < 0.01 * rate < 0.3 * rate < rows[7]["learning_rate"]
     assert [row["N16_C1"] for row in fewer[:7]] == [row["N16_C1"] for row in rows[:7]]
     kept = {"horizon": 14}  # all that the checkpoints are to compare
-    with pytest.raises(Stopped):
-        Pretraining(longer, Checkpoints(tmp_path, kept, 1e9), StopAfter(5)).run()
-    again = Pretraining(shorter, Checkpoints(tmp_path, kept, 1e9), StopRequest())
-    assert [row["N16_C1"] for row in again.run().rows] == [row["N16_C1"] for row in fewer]
+    interrupt_after(monkeypatch, 5, longer, Checkpoints(tmp_path, kept, 1e9))
+    _, again = pretrain(shorter, Checkpoints(tmp_path, kept, 1e9))
+    assert [row["N16_C1"] for row in again.rows] == [row["N16_C1"] for row in fewer]
 
 
 def test_what_a_training_keeps_to_the_end():
     settings = to_mapping(config_of(steps=12))
     for changed in ({"steps": 9, "horizon": 12}, {"group_size": 3}, {"batch_size": 1}):
-        assert lasting(to_mapping(replace(config_of(steps=12), **changed))) == lasting(settings)
+        assert select_lasting(to_mapping(replace(config_of(steps=12), **changed))) == select_lasting(settings)
     for changed in ({"steps": 9}, {"horizon": 13}, {"seed": 1}):
-        assert lasting(to_mapping(replace(config_of(steps=12), **changed))) != lasting(settings)
+        assert select_lasting(to_mapping(replace(config_of(steps=12), **changed))) != select_lasting(settings)
 
 
 def test_seeds_make_the_weights():
-    one, again, other = (
-        get_weights(Pretraining(config_of(seed=seed), None, StopRequest()).network) for seed in (0, 0, 1)
-    )
+    one, again, other = (get_weights(Pretraining(config_of(seed=seed)).model) for seed in (0, 0, 1))
     np.testing.assert_equal(again, one)
     assert any(np.abs(one[name] - other[name]).max() > 0.01 for name in one)
 
@@ -122,13 +127,13 @@ def test_a_training_lowers_the_error_of_examples_that_it_has_not_seen(within):
         objects={"grains": {"size": [4, 6]}},
         probes={"zone_plate": {"diameter": [0.5, 0.5], "reach": [0.3, 0.3], "stop": [0.2, 0.2]}},
     )
-    training = Pretraining(config, None, StopRequest())
+    training = Pretraining(config)
     (form,) = config.forms
     unseen = [training.examples.draw_batch(form, np.random.default_rng([1, k])) for k in range(8)]
 
     def errors():
         every = [
-            (training.network(*(batch[key] for key in ("x", "offsets", "probe", "start"))), batch)
+            (training.model(*(batch[key] for key in ("x", "offsets", "probe", "start"))), batch)
             for batch in unseen
         ]
         return np.concatenate(
@@ -136,10 +141,10 @@ def test_a_training_lowers_the_error_of_examples_that_it_has_not_seen(within):
         )
 
     before = errors()
-    training.run()
+    Training(training).run()
     after = errors()
     within("error after a pretraining, of that before", np.mean(after) / np.mean(before), below=0.95)
-    within("errors of new examples", np.abs(training.new_errors(form, 8) / after - 1).max(), below=1e-3)
+    within("errors of new examples", np.abs(training.measure_errors(form, 8) / after - 1).max(), below=1e-3)
 
 
 # ---- configuration

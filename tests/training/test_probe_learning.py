@@ -10,13 +10,13 @@ from helpers import reference
 
 from ptycho.config import IdealDiskProbe, RunConfig, TrainConfig, UnrolledModel, ZonePlateProbe
 from ptycho.networks import build_pinn
-from ptycho.networks.competitors import training_geometry, with_neighbours
-from ptycho.networks.probe_learning import ProbeLearner, left_open
 from ptycho.scan.batches import batch_of
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.simulate import simulate
-from ptycho.training.loop import train
+from ptycho.training.competitors import add_neighbours, training_geometry
+from ptycho.training.fitting import FitSettings, train
 from ptycho.training.optimizers import Later, TwoOptimizers, learning_rate_schedule
+from ptycho.training.probe_learning import ProbeLearner, find_ambiguities
 
 CONFIG = RunConfig(
     N=32,
@@ -59,7 +59,7 @@ def test_what_is_left_open(shape):
         np.fft.fft2(reference.random_complex(rng, shape)) * (np.abs(np.fft.fftfreq(24)) < 0.2)
     )
     probe = envelope * smooth
-    columns = left_open(probe)
+    columns = find_ambiguities(probe)
     np.testing.assert_allclose(columns.T @ columns, np.eye(5), atol=1e-5)
     each = probe.reshape(-1, 24, 24)
     small = 1e-4
@@ -77,16 +77,16 @@ def test_the_learned_probe_by_hand(data):
     mask[4:28, 4:28] = True
     probe = training.model_probe
     plain, masked = learner_of(training), learner_of(training, mask=mask)
-    np.testing.assert_allclose(plain.learned(tf.constant(probe)), probe, atol=1e-6)
+    np.testing.assert_allclose(plain.apply_change(tf.constant(probe)), probe, atol=1e-6)
     change = 0.2 * reference.random_complex(rng, probe.shape)
-    columns = left_open(probe).astype(float)
+    columns = find_ambiguities(probe).astype(float)
     flat = np.concatenate([change.real.ravel(), change.imag.ravel()])
     real, imag = (flat - columns @ (columns.T @ flat)).reshape(2, 1, 32, 32)
     for learner, lit in ((plain, np.ones_like(mask)), (masked, mask)):
         learner.change.assign(np.stack([change.real, change.imag]))
         expected = (probe + real + 1j * imag) * lit
         expected *= np.sqrt(np.sum(np.abs(probe) ** 2) / np.sum(np.abs(expected) ** 2))
-        np.testing.assert_allclose(learner.learned(tf.constant(probe)), expected, atol=1e-4)
+        np.testing.assert_allclose(learner.apply_change(tf.constant(probe)), expected, atol=1e-4)
         found = learner.modes(probe)
         np.testing.assert_allclose(found * phase(expected, found), expected, atol=1e-4)
 
@@ -111,7 +111,7 @@ def test_modes_come_out_orthogonal_and_ordered(data):
 
 
 def test_the_gradient_of_the_probe_by_differences(data):
-    training = with_neighbours(CONFIG, data["train"])
+    training = add_neighbours(CONFIG, data["train"])
     learner, rng = learner_of(training), np.random.default_rng(3)
     batch = batch_of(training, np.arange(8))
     probe = tf.constant(training.model_probe)
@@ -175,12 +175,13 @@ def test_a_wrong_probe_becomes_right(data, within):
     """
     true, given = data["train"].probe[0], make_probe(ZonePlateProbe(defocus_um=60.0), 32)
     told = wrong(data, given)
-    views = [with_neighbours(CONFIG, told[role]) for role in ("train", "val")]
-    settings = {"batch_size": 8, "learning_rate": 2e-3, "seed": 0, "compile_xla": False, "probe_rate": 20.0}
+    views = [add_neighbours(CONFIG, told[role]) for role in ("train", "val")]
+    values = {"batch_size": 8, "learning_rate": 2e-3, "compile_xla": False, "probe_rate": 20.0}
     errors = []
     for start, times in ((0, 8), (1, 1)):
         learner, long = learner_of(views[0]), visited(views[0], times)
-        train(learner, long, views[1], CONFIG.train, epochs=1, probe_start=start, **settings)
+        settings = FitSettings(adam=CONFIG.train, epochs=1, probe_start=start, **values)
+        train(learner, long, views[1], settings)
         errors.append(error(learner.modes(views[0].model_probe)[0], true))
     assert errors[1] == pytest.approx(error(given, true), rel=1e-3) and errors[1] > 0.3
     within("error of a learned probe, of the given one's", errors[0] / errors[1], below=0.8)

@@ -18,7 +18,6 @@ from helpers.cli import ROOT, fresh
 from ptycho import progress
 from ptycho.config import RunConfig, TrainConfig, UnrolledModel
 from ptycho.networks import build_baseline, build_pinn
-from ptycho.networks.competitors import training_geometry
 from ptycho.networks.weights import get_weights
 from ptycho.reconstruction import inference
 from ptycho.reconstruction.inference import predict_regions
@@ -26,9 +25,12 @@ from ptycho.scan.batches import batch_of
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate
-from ptycho.training import loop
+from ptycho.training import callbacks, loop
+from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import digest
-from ptycho.training.loop import NonFiniteLossError, train
+from ptycho.training.competitors import training_geometry
+from ptycho.training.fitting import FitSettings, train
+from ptycho.training.loop import NonFiniteLossError
 from ptycho.training.optimizers import learning_rate_schedule
 
 CONFIG = RunConfig(
@@ -52,8 +54,9 @@ def data():
 
 
 def fit(model, train_data, val, epochs=1, config=CONFIG.train, compile_xla=False, **changes):
-    settings = {"batch_size": CONFIG.batch_size, "learning_rate": 1e-3, "seed": 0} | changes
-    return train(model, train_data, val, config, epochs=epochs, compile_xla=compile_xla, **settings)
+    values = {"batch_size": CONFIG.batch_size, "learning_rate": 1e-3, "seed": 0} | changes
+    settings = FitSettings(adam=config, epochs=epochs, compile_xla=compile_xla, **values)
+    return train(model, train_data, val, settings, standard_callbacks(patience=config.patience))
 
 
 def untrained_pinn(training):
@@ -135,8 +138,7 @@ def test_the_best_epoch_is_kept_not_the_last():
 def test_patience_ends_a_training_that_no_longer_improves():
     model = Follower()
     patient = TrainConfig(warmup_fraction=0.0, final_learning_rate_fraction=1.0, patience=2)
-    settings = {"batch_size": 4, "learning_rate": 0.1, "seed": 0, "compile_xla": False}
-    history = train(model, flat_data(9.0, 4), flat_data(0.32, 4), patient, epochs=6, **settings)
+    history = fit(model, flat_data(9.0, 4), flat_data(0.32, 4), 6, patient, learning_rate=0.1)
     assert [row["epoch"] for row in history.rows] == [1, 2, 3, 4, 5] and history.best_epoch == 3
     assert history.stopped == "no better validation loss in 2 epochs"
     np.testing.assert_allclose(model.w.numpy(), 0.3, atol=1e-5)
@@ -151,11 +153,11 @@ def test_losses_are_means_over_the_steps_of_an_epoch():
 
 def test_when_losses_are_read_changes_no_number(monkeypatch):
     """Now and then, so that the device need not wait; after every step; or not before the epoch's end."""
-    results, readings, plainly = [], [], loop.Trainer._read
+    results, readings, plainly = [], [], loop.Training._read
     for seconds in (loop.READ_S, 0.0, 1e9):
         read = []
         monkeypatch.setattr(loop, "READ_S", seconds)
-        monkeypatch.setattr(loop.Trainer, "_read", counted(read, plainly))
+        monkeypatch.setattr(loop.Training, "_read", counted(read, plainly))
         model = Follower()
         history = follow(model, flat_data(9.0, 20), flat_data(0.32, 4), epochs=2)
         results.append((model.w.numpy(), [row["loss"] for row in history.rows]))
@@ -168,9 +170,9 @@ def test_when_losses_are_read_changes_no_number(monkeypatch):
 def counted(calls, function):
     """``function``, noting how many losses it is handed."""
 
-    def wrapped(self, waiting, epoch):
+    def wrapped(self, waiting):
         calls.append(len(waiting))
-        return function(self, waiting, epoch)
+        return function(self, waiting)
 
     return wrapped
 
@@ -445,7 +447,7 @@ def test_inference_counts_its_patterns(pinn, data, caplog, monkeypatch):
 
 def test_a_failing_training_closes_its_bar(monkeypatch):
     closed = []
-    monkeypatch.setattr(loop.Progress, "close", lambda self: closed.append(True))
+    monkeypatch.setattr(callbacks.Progress, "close", lambda self: closed.append(True))
     with pytest.raises(NonFiniteLossError):
         follow(Follower(), poisoned(4, 2), flat_data(9.0, 4), epochs=1)
     assert closed

@@ -27,15 +27,17 @@ from ptycho.files.lock import locked
 from ptycho.networks.weights import get_weights
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import write_network
+from ptycho.run.network_training import restore_network
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
-from ptycho.training import loop
+from ptycho.training import fitting, loop
+from ptycho.training.callbacks import SaveCheckpoints, standard_callbacks
 from ptycho.training.checkpoint import Checkpoints, digest, load
+from ptycho.training.fitting import FitSettings, train
 from ptycho.training.interrupt import Stopped, StopRequest
-from ptycho.training.loop import NonFiniteLossError, Trainer, train
+from ptycho.training.loop import NonFiniteLossError, Training
 from workflows.config import resumed_config
 from workflows.infer import staged
-from workflows.train_network import restored
 
 # ---- training, continued
 
@@ -82,16 +84,16 @@ class Killed(BaseException):
 def at_every_step(monkeypatch):
     """Losses are read, and so a training may stop, after every step; no batch is made before its turn."""
     monkeypatch.setattr(loop, "READ_S", 0.0)
-    monkeypatch.setattr(loop, "made_ahead", iter)
+    monkeypatch.setattr(fitting, "made_ahead", iter)
 
 
 def fit(checkpoints=None, stop=None, model=None, data=(TRAIN, VAL), epochs=3, **changes):
     model = model or Valley()
-    settings = {"batch_size": 4, "learning_rate": 0.05, "seed": 0, "compile_xla": False} | changes
-    settings |= {"epochs": epochs, "checkpoints": checkpoints, "stop": stop}
+    values = {"batch_size": 4, "learning_rate": 0.05, "seed": 0, "compile_xla": False} | changes
+    settings = FitSettings(adam=TrainConfig(), epochs=epochs, **values)
     tf.config.run_functions_eagerly(isinstance(model, Valley))  # tracing would take most of the time
     try:
-        return model, train(model, *data, TrainConfig(), **settings)
+        return model, train(model, *data, settings, standard_callbacks(checkpoints, stop))
     finally:
         tf.config.run_functions_eagerly(False)
 
@@ -108,17 +110,17 @@ def uninterrupted():
     return digest(get_weights(model)), without_times(history), history.best_epoch
 
 
-def interrupt_at(monkeypatch, method, count, action):
-    """Call ``action`` when a trainer's ``method`` is called for the ``count``-th time."""
-    real, calls = getattr(Trainer, method), []
+def interrupt_at(monkeypatch, owner, method, count, action):
+    """Call ``action`` when a ``method`` of the training is called for the ``count``-th time."""
+    real, calls = getattr(owner, method), []
 
-    def call(self):
+    def call(*given):
         calls.append(1)
         if len(calls) == count:
             action()
-        real(self)
+        real(*given)
 
-    monkeypatch.setattr(Trainer, method, call)
+    monkeypatch.setattr(owner, method, call)
 
 
 def finished(folder, uninterrupted):
@@ -132,7 +134,7 @@ def finished(folder, uninterrupted):
 def test_stopped_at_any_step_or_validation_batch(tmp_path, monkeypatch, uninterrupted, pause):
     stop, epoch, within = StopRequest(), (pause - 1) // 5, (pause - 1) % 5 + 1
     with monkeypatch.context() as patch, pytest.raises(Stopped):
-        interrupt_at(patch, "_pause", pause, lambda: setattr(stop, "signum", signal.SIGTERM))
+        interrupt_at(patch, Training, "_pause", pause, lambda: setattr(stop, "signum", signal.SIGTERM))
         fit(Checkpoints(tmp_path, {}, 1e9), stop)
     newest = sorted(tmp_path.iterdir())[-1]
     assert newest.name == f"epoch{epoch:05d}-step{min(within, 3):07d}.npz"
@@ -144,7 +146,7 @@ def test_stopped_at_any_step_or_validation_batch(tmp_path, monkeypatch, uninterr
 def test_stopped_at_the_end_of_an_epoch(tmp_path, monkeypatch, uninterrupted, epoch):
     stop = StopRequest()
     with monkeypatch.context() as patch, pytest.raises(Stopped):
-        interrupt_at(patch, "_save", epoch, lambda: setattr(stop, "signum", signal.SIGINT))
+        interrupt_at(patch, SaveCheckpoints, "_save", epoch, lambda: setattr(stop, "signum", signal.SIGINT))
         fit(Checkpoints(tmp_path, {}, 1e9), stop)
     assert sorted(tmp_path.iterdir())[-1].name == f"epoch{epoch:05d}-step0000000.npz"
     finished(tmp_path, uninterrupted)
@@ -157,7 +159,7 @@ def test_killed(tmp_path, monkeypatch, uninterrupted, pause, seconds):
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        interrupt_at(patch, "_pause", pause, die)
+        interrupt_at(patch, Training, "_pause", pause, die)
         fit(Checkpoints(tmp_path, {}, seconds))
     finished(tmp_path, uninterrupted)
 
@@ -168,7 +170,7 @@ def test_killed_again_and_again(tmp_path, monkeypatch, uninterrupted):
 
     for pause in (4, 3, 2, 5, 1):
         with monkeypatch.context() as patch, pytest.raises(Killed):
-            interrupt_at(patch, "_pause", pause, die)
+            interrupt_at(patch, Training, "_pause", pause, die)
             fit(Checkpoints(tmp_path, {}, 0))
     finished(tmp_path, uninterrupted)
 
@@ -176,7 +178,7 @@ def test_killed_again_and_again(tmp_path, monkeypatch, uninterrupted):
 def test_a_damaged_checkpoint_costs_steps_not_the_result(tmp_path, monkeypatch, uninterrupted):
     stop = StopRequest()
     with monkeypatch.context() as patch, pytest.raises(Stopped):
-        interrupt_at(patch, "_pause", 8, lambda: setattr(stop, "signum", signal.SIGINT))
+        interrupt_at(patch, Training, "_pause", 8, lambda: setattr(stop, "signum", signal.SIGINT))
         fit(Checkpoints(tmp_path, {}, 0), stop)
     _, two = sorted(tmp_path.iterdir())
     two.write_bytes(two.read_bytes()[:-100])
@@ -327,7 +329,7 @@ def test_a_model_that_does_not_say_whether_it_is_complete_is_trained_again(tmp_p
     folder = RunFolder(tmp_path / "run")
     write_network(folder, "pinn", get_weights(Valley()), {}, [{"epoch": 1}])
     again = RunFolder(tmp_path / "run", resumed=True)
-    assert restored("pinn", Valley(), {}, again) is None
+    assert restore_network("pinn", Valley(), {}, again) is None
 
 
 # ---- whole runs
@@ -525,4 +527,4 @@ def test_an_inference_stopped_while_it_is_put_in_place_is_complete(tmp_path):
         folder.text("config.yaml", "run: new")
         stop.signum = signal.SIGINT
     assert set(files(tmp_path)) == {"out/config.yaml", "out/files.json"}
-    assert stop.farewell() == f"results: {tmp_path / 'out'}"
+    assert stop._farewell() == f"results: {tmp_path / 'out'}"

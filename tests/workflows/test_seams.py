@@ -52,7 +52,7 @@ class StandIns:
         patch.setattr(solver, "reconstruct", self.begin)
         patch.setattr(solver, "continue_from", self.refine)
         patch.setattr(workflows.scan, "_halves", lambda *arguments: None)
-        patch.setattr(workflows.scan, "trained", self.train)
+        patch.setattr(workflows.scan, "train_network", self.train)
         patch.setattr(workflows.scan, "choose", lambda fits: "refined")
         patch.setattr(LoadedModel, "step_for", lambda _, view: self.step(view.region_size))
 
@@ -74,8 +74,8 @@ class StandIns:
 
         return regions
 
-    def train(self, name, config, scans, *_):
-        self.trained_on = scans[0]
+    def train(self, name, config, scans, *_, **__):
+        self.trained_on = scans.training
         raise Trained
 
 

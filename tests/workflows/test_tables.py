@@ -9,11 +9,11 @@ from helpers.cli import ROOT
 from ptycho import config, networks
 from ptycho.config import RunConfig, StitchConfig
 from ptycho.datasets import FORMATS
-from ptycho.networks.competitors import COMPETITORS
 from ptycho.networks.losses import LOSSES
 from ptycho.reconstruction.stitching import STITCHINGS
 from ptycho.scan import probe
 from ptycho.simulation import objects
+from ptycho.training.competitors import COMPETITORS
 
 CONF = ROOT / "conf"
 TABLES = {

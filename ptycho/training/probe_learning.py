@@ -33,32 +33,32 @@ class ProbeLearner(keras.Model):
         super().__init__(**kwargs)
         self.network = network
         self._mask = None if mask is None else tf.constant(mask, tf.float32)
-        self._open = tf.constant(left_open(probe))
+        self._open = tf.constant(find_ambiguities(probe))
         self.change = self.add_weight(shape=(2, *probe.shape), initializer="zeros", name="probe_change")
         self.built = True
 
-    def learned(self, probe: tf.Tensor) -> tf.Tensor:
+    def apply_change(self, probe: tf.Tensor) -> tf.Tensor:
         """P, of the shape of P₀."""
         flat = tf.reshape(self.change, (-1, 1))
         kept = flat - tf.matmul(self._open, tf.matmul(self._open, flat, transpose_a=True))
         kept = tf.reshape(kept, self.change.shape)
-        found = probe + tf.complex(kept[0], kept[1])
+        wave = probe + tf.complex(kept[0], kept[1])
         if self._mask is not None:
-            found = physics.scaled(found, self._mask)
-        power = tf.reduce_sum(physics.intensity(probe)) / tf.reduce_sum(physics.intensity(found))
-        return physics.scaled(found, tf.sqrt(power))
+            wave = physics.scaled(wave, self._mask)
+        power = tf.reduce_sum(physics.intensity(probe)) / tf.reduce_sum(physics.intensity(wave))
+        return physics.scaled(wave, tf.sqrt(power))
 
     def losses_of(self, batch, probe, normalisation):
         """The network's losses under the learned probe; ``probe`` is P₀."""
-        return self.network.losses_of(batch, self.learned(probe), normalisation)
+        return self.network.losses_of(batch, self.apply_change(probe), normalisation)
 
     def modes(self, probe: np.ndarray) -> np.ndarray:
         """What was learned, ``(K, N, N)`` complex64, orthogonal and the strongest first."""
-        found = self.learned(tf.constant(probe)).numpy()
-        return orthogonal_modes(found.reshape(-1, *found.shape[-2:]))[0]
+        wave = self.apply_change(tf.constant(probe)).numpy()
+        return orthogonal_modes(wave.reshape(-1, *wave.shape[-2:]))[0]
 
 
-def left_open(probe: np.ndarray) -> np.ndarray:
+def find_ambiguities(probe: np.ndarray) -> np.ndarray:
     """Orthonormal columns that span ∂P/∂y, ∂P/∂x, i y P, i x P and i P, ``(2·P.size, 5)`` float32.
 
     Each is the real parts of a change of the probe, then its imaginary parts.

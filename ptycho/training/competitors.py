@@ -33,7 +33,7 @@ class Competitor:
     supervised: bool
 
 
-def with_neighbours(config: NetworkConfig, data: Dataset) -> Dataset:
+def add_neighbours(config: NetworkConfig, data: Dataset) -> Dataset:
     """Groups with the neighbouring patterns that the PINN's loss compares with, too."""
     radius = config.model.neighbour_distance_px64 * data.N / 64
     return data.with_neighbours(config.model.neighbours, radius, config.seed)
@@ -43,7 +43,7 @@ COMPETITORS = {
     "pinn": Competitor(
         build=build_pinn,
         view=lambda config, data: data,
-        training_view=with_neighbours,
+        training_view=add_neighbours,
         learning_rate=lambda config: config.train.learning_rate,
         supervised=False,
     ),

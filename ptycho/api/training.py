@@ -1,0 +1,122 @@
+"""A network trained on scans, without their truth. TensorFlow is imported once it is known to be possible."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ptycho.api.reconstruction import shows_bars, start_tensorflow_exactly
+from ptycho.api.scan import Scan, plain
+from ptycho.config import ConfigError, EpochsConfig, OwnProbe, ScanRunConfig, UNetModel, UnrolledModel, check
+from ptycho.config.messages import fields_of, show
+from ptycho.config.scan_run_config import EPOCHS, FAST
+from ptycho.config.sections import GeneratorConfig, StitchConfig, XlaConfig
+
+if TYPE_CHECKING:
+    from ptycho.run.loaded import LoadedModel
+
+MODELS: Mapping[str, GeneratorConfig] = {
+    "unrolled": UnrolledModel(),
+    "unrolled_fast": FAST,
+    "unet": UNetModel(),
+}
+"""Name to what it stands for, as in the group ``model`` of the command line."""
+
+
+def train(
+    scan: Scan | Sequence[Scan],
+    folder: str | Path,
+    *,
+    epochs: int = EPOCHS,
+    model: str = "unrolled_fast",
+    group_size: int = 1,
+    batch_size: int = 8,
+    learn_probe: bool = False,
+    seed: int = 0,
+    overwrite: bool = False,
+    progress: bool = True,
+    compile_xla: bool = True,
+    **settings: Any,
+) -> LoadedModel:
+    """A physics-informed network trained on the patterns of a scan alone.
+
+        min over the weights of  Σ | |F(P · O_g[r_j])| − A_j |,   O_g = network(A_g, r_g, P)
+
+    The network sees groups of ``C = group_size`` patterns; what it is told is the measurement. A true object
+    that the scan knows is not used. Every twentieth group is kept out, and chooses the epoch.
+
+    Args:
+        scan: what was measured, patterns ``(J, N, N)``; or several scans of the same N and probe.
+        folder: where it is stored: ``config.yaml``, ``pinn/`` and ``metrics.json``, as a run stores them, so
+            that :func:`ptycho.load_model` reads it back.
+        epochs: passes over the groups.
+        model: ``unrolled``, ``unrolled_fast`` (three stages instead of eight) or ``unet``, whose weights are
+            bound to N and C.
+        group_size: C, patterns that the network sees together: a position and those nearest to it.
+        batch_size: groups in a step; more than there are make one batch of all.
+        learn_probe: correct the probe, too; ``model.probe``, ``(N, N)``, is then the corrected one.
+        seed: of all that is random; the same one gives the same weights.
+        overwrite: replace the run in ``folder``, once there is a result.
+        progress: a bar on a terminal or in a notebook.
+        compile_xla: compile with XLA: slower to begin, faster in the long run.
+        **settings: further keys of the section ``train`` (``learning_rate``, ``patience`` in epochs,
+            ``clip_norm``, …) or ``model`` (``stages``, ``width``, ``neighbours``, …).
+
+    Returns:
+        The trained network. ``model.reconstruct(scan)`` gives objects ``(1, M, M)`` complex64 of this scan or
+        of another; amplitude is against the mean transmission, phase is known up to a constant and a plane.
+
+    Raises:
+        ConfigError: a setting that is unknown or cannot be; scans that do not fit together, or have too few
+            patterns; a ``folder`` that holds a run or cannot be written.
+        NonFiniteLossError: the loss became NaN or infinite; the last good weights are stored.
+        WriteError: the disk is full.
+    """
+    scans = [scan] if isinstance(scan, Scan) else list(scan)
+    sizes = sorted({one.N for one in scans})
+    check(len(sizes) == 1, "scan", f"patterns of N={sizes}", "one scan, or several of the same N")
+    check(model in MODELS, "model", model, f"one of {', '.join(MODELS)}")
+    own = divide(plain(settings), EpochsConfig, type(MODELS[model]))
+    built = replace(MODELS[model], **own["model"])
+    check(built.takes(sizes[0]), "model", model, f"unrolled for patterns of N={sizes[0]}")
+    config = ScanRunConfig(
+        models=("pinn",),
+        nepochs=epochs,
+        model=built,
+        train=EpochsConfig(**own["train"]),
+        group_size=group_size,
+        batch_size=batch_size,
+        probe=OwnProbe(learn=learn_probe),
+        free_fraction=0.0,
+        stitch=StitchConfig("probe"),
+        seed=seed,
+        xla=XlaConfig(compile=compile_xla),
+        output_dir=str(folder),
+    )
+    files = dict.fromkeys(file for one in scans for file in one.data.file)
+    config = replace(config, data=replace(scans[0].data, file=tuple(files)))
+    start_tensorflow_exactly()
+    from ptycho.api.scan_training import train_on_scans
+
+    every = [(one.name, one.understood, one.data) for one in scans]
+    return train_on_scans(every, config, Path(folder), overwrite, progress and shows_bars())
+
+
+def divide(values: Mapping[str, Any], *sections: type) -> dict[str, dict[str, Any]]:
+    """Settings by the section that has them.
+
+    Raises:
+        ConfigError: none has one of them.
+    """
+    parts: dict[str, dict[str, Any]] = {cls.SECTION: {} for cls in sections}  # type: ignore[attr-defined]
+    keys = {name: cls for cls in sections for name in fields_of(cls) if name != "kind"}
+    for key, value in values.items():
+        if key not in keys:
+            close = difflib.get_close_matches(key, keys, n=1)
+            advice = f"did you mean {close[0]}?" if close else f"known are {', '.join(keys)}"
+            raise ConfigError(f"{key}={show(value)}: unknown key; {advice}")
+        parts[keys[key].SECTION][key] = value  # type: ignore[attr-defined]
+    return parts

@@ -1,0 +1,214 @@
+"""One network trained, stored and, in an interrupted run, gone on with: the same for every program."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from ptycho.config import ConfigError, ScanRunConfig, TrainedConfig
+from ptycho.config.mapping import completed, differences, result_settings
+from ptycho.networks import count_parameters
+from ptycho.networks.weights import Arrays, get_weights, set_weights
+from ptycho.preparation.dataset import join_scans, training_and_validation
+from ptycho.run import names
+from ptycho.run.folder import RunFolder
+from ptycho.run.network import (
+    is_stored,
+    read_history,
+    read_network,
+    read_probe,
+    setup_of,
+    write_network,
+)
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.probe import lit_part
+from ptycho.training.callbacks import standard_callbacks
+from ptycho.training.checkpoint import Checkpoints
+from ptycho.training.competitors import COMPETITORS, Competitor, training_geometry
+from ptycho.training.fitting import FitSettings, train
+from ptycho.training.history import History
+from ptycho.training.interrupt import StopRequest
+from ptycho.training.loop import NonFiniteLossError
+from ptycho.training.probe_learning import ProbeLearner
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingScans:
+    """What a network is trained with, as it views it.
+
+    Attributes:
+        training, validation: what its weights are fitted to, and what chooses the epoch.
+        offsets: ``(C, 2)`` float32, of a typical group.
+    """
+
+    training: Dataset
+    validation: Dataset
+    offsets: np.ndarray
+
+
+class FittedNetwork(NamedTuple):
+    """A network after its training; ``modes (K, N, N)``, of any scale, of the probe if that was learned."""
+
+    model: keras.Model
+    history: History
+    modes: np.ndarray | None
+
+
+def train_network(
+    name: str,
+    config: TrainedConfig,
+    scans: TrainingScans,
+    folder: RunFolder,
+    *,
+    stop: StopRequest | None = None,
+    start: Arrays | None = None,
+    bar: bool | None = None,
+) -> FittedNetwork:
+    """Build a model, and take it from the folder of an interrupted run or train and store it.
+
+    It is stored too when its loss stops being finite; its checkpoints stay then.
+
+    Args:
+        stop: saves the training, and stops it, on a signal.
+        start: weights of a trained network to go on from; None: new ones.
+        bar: as for :class:`~ptycho.progress.Progress`.
+
+    Raises:
+        ConfigError: the folder holds a training with another configuration.
+        NonFiniteLossError: the loss became NaN or infinite.
+        Stopped: a signal came.
+    """
+    recipe = COMPETITORS[name]
+    training, validation = (recipe.training_view(config, scan) for scan in (scans.training, scans.validation))
+    geometry = training_geometry(config, training)
+    model = recipe.build(config, geometry)
+    if start is not None:
+        set_weights(model, start)
+    learner = build_learner(model, training, config) if name == "pinn" and config.learns_probe else None
+    history = restore_network(name, model, config, folder)
+    setup = setup_of(training, scans.offsets, geometry.support)
+    folder.arrays(f"{name}/{names.SETUP}", setup.arrays())
+    log.info("%s: %d parameters, %d groups", name, count_parameters(model), training.n_groups)
+    settings = result_settings(config)
+    place, seconds = folder.path / name / names.CHECKPOINTS, config.train.checkpoint_seconds
+    checkpoints = Checkpoints(place, settings, seconds, completed)
+    if history is None:
+        callbacks = standard_callbacks(checkpoints, stop, config.train.patience, bar)
+        with folder.timed(f"{name}_training"), store_if_it_diverges(name, model, settings, folder):
+            history = train(learner or model, training, validation, fit_settings(recipe, config), callbacks)
+        if learner is not None:
+            training = training.under_probe(learner.modes(training.model_probe))
+            folder.arrays(f"{name}/{names.PROBE}", {"modes": training.probe})
+            setup = setup_of(training, scans.offsets, geometry.support)
+            folder.arrays(f"{name}/{names.SETUP}", setup.arrays())
+        store_network(name, model, history, settings, folder)
+    checkpoints.remove()
+    return FittedNetwork(model, history, None if learner is None else read_probe(folder.path, name))
+
+
+def fit_settings(recipe: Competitor, config: TrainedConfig) -> FitSettings:
+    """How a configuration has one of its networks trained."""
+    return FitSettings(
+        adam=config.train,
+        epochs=config.nepochs,
+        batch_size=config.batch_size,
+        learning_rate=recipe.learning_rate(config),
+        seed=config.seed,
+        compile_xla=config.xla.compile,
+        supervised=recipe.supervised,
+        probe_rate=config.probe.rate,
+        probe_start=config.probe.start_epoch,
+    )
+
+
+def build_learner(model: keras.Model, training: Dataset, config: TrainedConfig) -> ProbeLearner:
+    """The network with its training probe as a variable."""
+    lit = lit_part(config.probe, training.N)
+    return ProbeLearner(network=model, probe=training.model_probe, mask=lit, name=model.name)
+
+
+def restore_network(
+    name: str, model: keras.Model, config: TrainedConfig, folder: RunFolder
+) -> History | None:
+    """Give ``model`` the weights with which an interrupted run stored it; None if it must be trained.
+
+    Raises:
+        ConfigError: it was trained with another configuration.
+    """
+    if not (folder.resumed and is_stored(folder.path, name)):
+        return None
+    try:
+        stored, rows = read_network(folder.path, name), read_history(folder.path, name)
+    except ConfigError as error:
+        log.warning("%s; it is trained again", error)
+        return None
+    description = stored.description
+    if not description.get("complete"):
+        return None
+    if changes := differences(completed(description["run_config"]), result_settings(config)):
+        raise ConfigError(
+            f"{folder.path / name}: was trained with another configuration than config.yaml has "
+            f"({'; '.join(changes)}); restore config.yaml, or remove this folder to train again"
+        )
+    set_weights(model, stored.weights)
+    log.info("%s: is trained; its weights are loaded", name)
+    return History(rows, stopped=description["stopped"], **description["times_s"])
+
+
+@contextlib.contextmanager
+def store_if_it_diverges(
+    name: str, model: keras.Model, settings: dict[str, Any], folder: RunFolder
+) -> Iterator[None]:
+    """Store the last good weights of a training whose loss is no longer finite."""
+    try:
+        yield
+    except NonFiniteLossError as error:
+        store_network(name, model, error.history, settings, folder, complete=False)
+        raise
+
+
+def store_network(
+    name: str,
+    model: keras.Model,
+    history: History,
+    settings: dict[str, Any],
+    folder: RunFolder,
+    complete: bool = True,
+) -> None:
+    """Store a model, how it was trained, whether that came to its proper end, and its history."""
+    description = {
+        "parameters": count_parameters(model),
+        "best_epoch": history.best_epoch,
+        "stopped": history.stopped,
+        "complete": complete,
+        "times_s": {"compile_s": history.compile_s, "checkpoint_s": history.checkpoint_s},
+        "run_config": settings,
+    }
+    write_network(folder, name, get_weights(model), description, history.rows)
+
+
+def describe_trainings(histories: dict[str, History]) -> dict[str, Any]:
+    """Training speed of each network, for the manifest."""
+    return {
+        name: {
+            "compile_s": round(h.compile_s, 3),
+            "steps_s": round(h.train_s, 3),
+            "checkpoint_s": round(h.checkpoint_s, 3),
+            "best_epoch": h.best_epoch,
+        }
+        for name, h in histories.items()
+    }
+
+
+def split_scans(scans: Sequence[Dataset], config: ScanRunConfig) -> TrainingScans:
+    """Scans of one instrument as one, whose groups are divided into those of training and of validation."""
+    training, validation = training_and_validation(join_scans(scans), config.val_fraction, config.seed)
+    return TrainingScans(training, validation, training.offsets[0])

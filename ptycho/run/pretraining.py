@@ -1,0 +1,134 @@
+"""Training of one network on distributions of probes, objects and scans, with the true objects at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ptycho.config.pretrain_config import BatchConfig, PretrainConfig
+from ptycho.networks import GENERATORS, generator_mover
+from ptycho.networks.geometry import Geometry
+from ptycho.networks.losses import amplitude_error, object_error
+from ptycho.networks.unrolled import Unrolled
+from ptycho.scan.batches import Batch
+from ptycho.simulation.examples import Examples
+from ptycho.training.history import History, Losses
+from ptycho.training.loop import LossTensors, Task
+from ptycho.training.optimizers import Cooled, learning_rate_schedule
+
+EASY = 0.01  # relative error below which an example hardly gains by being better still
+AMPLITUDE = 0.5  # weight of the amplitudes' own error
+COOLDOWN = 0.15  # of the steps, where they end before the cosine of the learning rate does
+ROW = 200  # steps in a row of the history
+WORKERS = 3  # threads that make batches
+AHEAD = 6  # batches that are made while another is trained on
+Step = Callable[[Batch], tf.Tensor]
+
+
+def form_name(form: BatchConfig) -> str:
+    """Name of a form of batches in the history."""
+    return f"N{form.N}_C{form.C}" + (f"_K{form.modes}" if form.modes > 1 else "")
+
+
+def geometry_of_form(form: BatchConfig) -> Geometry:
+    return Geometry(form.N, form.region_size, form.C, form.N, exact=True, masked=True)
+
+
+class Pretraining(Task):
+    """A training on examples that are drawn anew; its epochs are rows of :data:`ROW` steps of the history.
+
+    The loss is the mean of ``log(e + EASY) + AMPLITUDE·log(a + EASY)`` with e and a of
+    :func:`ptycho.networks.losses.object_error` and :func:`~ptycho.networks.losses.amplitude_error`: what is
+    nearly right is worth as much as what is still wrong. The loss of a step is e, under the name of its form.
+    """
+
+    name = "pretraining"
+    patterns = 1  # a step counts as one: its patterns depend on its form
+
+    def __init__(self, config: PretrainConfig) -> None:
+        self.config, self.examples = config, Examples(config)
+        self.epochs, self._row = -(-config.steps // ROW), ROW
+        first = self.examples.forms[0]
+        self.model: Unrolled = GENERATORS[config.model.kind](
+            settings=config.model,
+            geometry=geometry_of_form(first),
+            seed=config.seed,
+            mover=generator_mover(config, geometry_of_form(first)),
+            name="generator",
+        )
+        self.model.build((first.batch, first.C, first.N, first.N))
+        horizon = config.horizon or config.steps
+        schedule = learning_rate_schedule(config.train, config.train.learning_rate, horizon)
+        if config.steps < horizon:
+            schedule = Cooled(schedule, config.steps, max(1, round(COOLDOWN * config.steps)))
+        self.optimizer = keras.optimizers.Adam(schedule, global_clipnorm=config.train.clip_norm, name="adam")
+        self.optimizer.build(self.model.trainable_variables)
+        self._steps: dict[BatchConfig, Step] = {}
+
+    def steps(self, epoch: int) -> int:
+        return max(0, min(self._row, self.config.steps - epoch * self._row))
+
+    def batches(self, epoch: int, first: int) -> Iterator[tuple[BatchConfig, Batch]]:
+        """Batches with their form, made ahead by other threads."""
+        start = epoch * self._row
+        numbers = range(start + first, start + self.steps(epoch))
+        with ThreadPoolExecutor(WORKERS) as pool:
+            waiting = [pool.submit(self.examples.batch, k) for k in numbers[:AHEAD]]
+            for place, number in enumerate(numbers):
+                waiting += [pool.submit(self.examples.batch, k) for k in numbers[place + AHEAD :][:1]]
+                batch = waiting.pop(0).result()
+                form = self.examples.form_of(number)
+                yield form, {key: tf.constant(value) for key, value in batch.items()}
+
+    def step(self, batch: tuple[BatchConfig, Batch]) -> LossTensors:
+        form, tensors = batch
+        return {form_name(form): self._step_of(form)(tensors)}
+
+    def summarise(self, history: History) -> Losses:
+        """The geometric mean of the errors of each form that came up."""
+        row: Losses = {"step": history.epoch * self._row + history.step}
+        for name in map(form_name, self.examples.forms):
+            if errors := [losses[name] for losses in history.running if name in losses]:
+                row[name] = float(np.exp(np.mean(np.log(errors))))
+        return row
+
+    def _step_of(self, form: BatchConfig) -> Step:
+        """The compiled step for one form of batches."""
+        if form not in self._steps:
+            network = self.model.resize(geometry_of_form(form))
+            variables = self.model.trainable_variables
+
+            @tf.function(jit_compile=self.config.xla.compile, reduce_retracing=False, autograph=False)
+            def train_step(batch: Batch) -> tf.Tensor:
+                inputs = batch["x"], batch["offsets"], batch["probe"]
+                start, passes = batch["start"], batch["passes"]
+                solved = tf.cond(passes > 0, lambda: network.iterate(*inputs, start, passes), lambda: start)
+                start = tf.cond(batch["again"], lambda: network(*inputs, start), lambda: solved)
+                with tf.GradientTape() as tape:
+                    compared = network(*inputs, start), batch["target"], batch["light"]
+                    error = tf.reduce_mean(tf.math.log(object_error(*compared) + EASY))
+                    loss = error + AMPLITUDE * tf.reduce_mean(tf.math.log(amplitude_error(*compared) + EASY))
+                self.optimizer.apply(tape.gradient(loss, variables), variables)
+                return tf.exp(error)
+
+            self._steps[form] = train_step
+        return self._steps[form]
+
+    def measure_errors(self, form: BatchConfig, batches: int) -> np.ndarray:
+        """Errors of examples of a form that no training from this seed draws, ``(batches · batch,)``."""
+        network, examples = self.model.resize(geometry_of_form(form)), self.examples
+
+        @tf.function(jit_compile=self.config.xla.compile, autograph=False)
+        def errors_of(batch: Batch) -> tf.Tensor:
+            objects = network(batch["x"], batch["offsets"], batch["probe"], batch["start"])
+            return object_error(objects, batch["target"], batch["light"])
+
+        seeds = ([self.config.seed + 1, k] for k in range(batches))
+        drawn = (examples.draw_batch(form, np.random.default_rng(seed)) for seed in seeds)
+        return np.concatenate(
+            [errors_of({key: tf.constant(value) for key, value in one.items()}).numpy() for one in drawn]
+        )

@@ -1,0 +1,139 @@
+"""What a training does besides training: checkpoints, a bar, patience, and stopping on a signal."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+
+from ptycho.progress import Progress
+from ptycho.training.checkpoint import Checkpoints
+from ptycho.training.interrupt import StopRequest
+from ptycho.training.loop import Callback, Training
+
+log = logging.getLogger(__name__)
+
+
+def standard_callbacks(
+    checkpoints: Checkpoints | None = None,
+    stop: StopRequest | None = None,
+    patience: int | None = None,
+    bar: bool | None = None,
+) -> list[Callback]:
+    """Those of every training, in their order: what is saved on a signal is saved before it stops.
+
+    Args:
+        checkpoints: a training that they hold is continued; None: nothing is saved.
+        stop: None: signals end the process, or the training, as Python has it.
+        patience: epochs without a better validation loss; None: any.
+        bar: as for :class:`~ptycho.progress.Progress`.
+    """
+    callbacks: list[Callback] = [ShowProgress(bar)]
+    if checkpoints is not None:
+        callbacks.insert(0, SaveCheckpoints(checkpoints, stop))
+    if patience is not None:
+        callbacks.append(Patience(patience))
+    return callbacks if stop is None else [*callbacks, StopOnSignal(stop)]
+
+
+class SaveCheckpoints(Callback):
+    """A checkpoint after every epoch, whenever it is time for one, and when ``stop`` is asked for.
+
+    A training that the checkpoints hold is continued, to the very weights and losses that it would have had
+    without the interruption.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, stop: StopRequest | None = None) -> None:
+        self._checkpoints, self._stop = checkpoints, stop
+
+    def begin(self, training: Training) -> None:
+        if self._checkpoints.restore(training.restore):
+            epoch, step = training.history.epoch, training.history.step
+            log.info("%s: goes on after epoch %d and %d steps more", training.task.name, epoch, step)
+
+    def is_due(self) -> bool:
+        return self._checkpoints.is_due()
+
+    def pause(self, training: Training) -> None:
+        if self.is_due() or (self._stop is not None and self._stop.signum is not None):
+            self._save(training)
+
+    def end_epoch(self, training: Training) -> None:
+        self._save(training)
+
+    def _save(self, training: Training) -> None:
+        self._checkpoints.save(training.snapshot())
+        training.history.checkpoint_s += training.clock.lap()
+
+
+class ShowProgress(Callback):
+    """A bar of patterns, and the loss."""
+
+    def __init__(self, bar: bool | None = None) -> None:
+        self._wanted = bar
+
+    def begin(self, training: Training) -> None:
+        task, history = training.task, training.history
+        every = sum(map(task.steps, range(task.epochs)))
+        done = sum(map(task.steps, range(history.epoch))) + history.step
+        counts = every * task.patterns, done * task.patterns
+        self._step = history.step
+        self._progress = Progress(task.name, *counts, delay=0, bar=self._wanted)
+
+    def pause(self, training: Training) -> None:
+        if new := training.history.step - self._step:
+            self._progress.advance(new * training.task.patterns, training.where)
+            self._step += new
+
+    def end_epoch(self, training: Training) -> None:
+        self._step = 0
+
+    def close(self) -> None:
+        self._progress.close()
+
+
+class Patience(Callback):
+    """The end of a training, none of whose last ``epochs`` epochs brought a better validation loss."""
+
+    def __init__(self, epochs: int) -> None:
+        self._epochs = epochs
+
+    def reason_to_end(self, training: Training) -> str | None:
+        if training.history.epoch - training.history.best_epoch < self._epochs:
+            return None
+        return f"no better validation loss in {self._epochs} epochs"
+
+
+class StopOnSignal(Callback):
+    """Stopping between two steps.
+
+    Until the first step is done a signal ends the process at once: there is little to save, and much to wait
+    for.
+
+    Raises:
+        Stopped: from ``pause`` and ``end_epoch``, where ``stop`` was asked for.
+    """
+
+    def __init__(self, stop: StopRequest) -> None:
+        self._stop, self._deferred = stop, contextlib.ExitStack()
+        self._begun = False
+
+    def is_due(self) -> bool:
+        return self._stop.signum is not None
+
+    def pause(self, training: Training) -> None:
+        if not self._begun:
+            self._deferred.enter_context(self._stop.defer())
+            self._begun = True
+        self._check(training)
+
+    def end_epoch(self, training: Training) -> None:
+        self._check(training)
+
+    def close(self) -> None:
+        self._deferred.close()
+
+    def _check(self, training: Training) -> None:
+        if self.is_due():
+            epoch, step = training.history.epoch, training.history.step
+            log.warning("%s: stopping after epoch %d and %d steps more", training.task.name, epoch, step)
+        self._stop.check()

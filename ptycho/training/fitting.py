@@ -1,0 +1,171 @@
+"""Training on a dataset, in epochs, of any model that offers ``losses_of(batch, probe, normalisation)``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import keras
+import tensorflow as tf
+
+from ptycho.config import AdamConfig
+from ptycho.scan.batches import Batch, made_ahead, padded_batches, training_batches
+from ptycho.scan.dataset import Dataset
+from ptycho.training.history import History, Losses
+from ptycho.training.loop import Callback, LossTensors, Optimizer, Task, Training, mean
+from ptycho.training.optimizers import Later, TwoOptimizers, learning_rate_schedule
+from ptycho.training.probe_learning import ProbeLearner
+
+log = logging.getLogger(__name__)
+
+Step = Callable[[Batch, tf.Tensor, tf.Tensor], LossTensors]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSettings:
+    """How a model is trained on a dataset.
+
+    Attributes:
+        adam: the schedule of the learning rate, and the clipping of gradients.
+        epochs: passes over the groups.
+        batch_size: groups in a batch; more than there are make one batch of all.
+        learning_rate: its peak.
+        seed: with the number of an epoch it decides the order of the groups.
+        compile_xla: compile the steps with XLA.
+        supervised: the model is given the true object.
+        probe_rate, probe_start: the probe of a :class:`ptycho.training.probe_learning.ProbeLearner` is
+            trained at so many times the learning rate, from so many epochs on.
+    """
+
+    adam: AdamConfig
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    seed: int = 0
+    compile_xla: bool = True
+    supervised: bool = False
+    probe_rate: float = 0.0
+    probe_start: int = 0
+
+
+def train(
+    model: keras.Model,
+    data: Dataset,
+    val: Dataset,
+    settings: FitSettings,
+    callbacks: Sequence[Callback] = (),
+) -> History:
+    """Train ``model`` in place; at the end it holds the weights of the best validation loss.
+
+    Every epoch visits the full batches of a permutation decided by (seed, epoch); fewer groups than
+    ``batch_size`` are one batch.
+
+    Args:
+        data, val: what is trained on, and what chooses the epoch.
+        callbacks: as of :func:`ptycho.training.callbacks.standard_callbacks`.
+
+    Raises:
+        NonFiniteLossError: a loss was NaN or infinite. The model is left with its best weights so far
+            (the initial ones during the first epoch); ``error.history`` holds what was recorded.
+        Stopped: a callback was asked to stop; the step was finished and a checkpoint saved.
+        ConfigError: the checkpoints were made with another configuration.
+    """
+    return Training(Fit(model, data, val, settings), callbacks).run()
+
+
+class Fit(Task):
+    """Training on the groups of a dataset; an epoch visits them all, but for a remainder."""
+
+    validates = True
+
+    def __init__(self, model: keras.Model, data: Dataset, val: Dataset, settings: FitSettings) -> None:
+        self.name, self.model, self.epochs = model.name, model, settings.epochs
+        self._data, self._settings = data, settings
+        self._batch_size = min(settings.batch_size, data.n_groups)
+        if self._batch_size < settings.batch_size:
+            text = "batch_size=%d: is more than there are groups; they are one batch"
+            log.info(text, settings.batch_size)
+        self._steps = data.n_groups // self._batch_size
+        self.patterns = self._batch_size * data.group_size
+        self.optimizer = build_optimizer(model, settings, self._steps)
+        compile_xla = settings.compile_xla
+        self._train_step = bind_data(data, make_train_step(model, self.optimizer, compile_xla))
+        self._eval_step = bind_data(val, make_eval_step(model, compile_xla))
+        self._val_batches = list(full_batches(val, self._batch_size, settings.supervised))
+
+    def steps(self, epoch: int) -> int:
+        return self._steps
+
+    def batches(self, epoch: int, first: int) -> Iterator[Batch]:
+        settings = self._settings
+        batches = training_batches(
+            self._data, self._batch_size, settings.seed, epoch, settings.supervised, first
+        )
+        on_gpu = tf.config.list_physical_devices("GPU")  # on a CPU it costs 6 %
+        return made_ahead(batches) if on_gpu else batches
+
+    def step(self, batch: Batch) -> LossTensors:
+        return self._train_step(batch)
+
+    def compile(self) -> None:
+        self._eval_step(self._val_batches[0])
+
+    def validate(self) -> Iterator[LossTensors]:
+        return (self._eval_step(batch) for batch in self._val_batches)
+
+    def summarise(self, history: History) -> Losses:
+        return mean(history.running)
+
+    def check(self, history: History) -> None:
+        epoch, step = history.epoch, history.step
+        if epoch + (step > 0) > self.epochs or step > self._steps:
+            raise ValueError(f"epoch {epoch}, step {step} is beyond the end of the training")
+
+
+def build_optimizer(model: keras.Model, settings: FitSettings, steps: int) -> Optimizer:
+    """Adam on its schedule over all epochs of so many steps; a learned probe has one of its own."""
+    adam = settings.adam
+    schedule = learning_rate_schedule(adam, settings.learning_rate, steps * settings.epochs)
+    optimizer = keras.optimizers.Adam(schedule, global_clipnorm=adam.clip_norm, name="adam")
+    if not isinstance(model, ProbeLearner):
+        return optimizer
+    later = Later(schedule, settings.probe_rate, settings.probe_start * steps)
+    return TwoOptimizers(optimizer, keras.optimizers.Adam(later, name="probe_adam"), model.change)
+
+
+def make_train_step(model: keras.Model, optimizer: Optimizer, compile_xla: bool) -> Step:
+    """One optimizer step as a ``tf.function``; XLA-compiled exactly if ``compile_xla``."""
+    variables = model.trainable_variables
+    optimizer.build(variables)
+
+    @tf.function(jit_compile=compile_xla, reduce_retracing=False, autograph=False)
+    def train_step(batch: Batch, probe: tf.Tensor, normalisation: tf.Tensor) -> dict[str, tf.Tensor]:
+        with tf.GradientTape() as tape:
+            losses = model.losses_of(batch, probe, normalisation)
+        optimizer.apply(tape.gradient(losses["loss"], variables), variables)
+        return losses
+
+    return train_step
+
+
+def make_eval_step(model: keras.Model, compile_xla: bool) -> Step:
+    """The losses of a batch without an update."""
+
+    @tf.function(jit_compile=compile_xla, reduce_retracing=False, autograph=False)
+    def eval_step(batch: Batch, probe: tf.Tensor, normalisation: tf.Tensor) -> dict[str, tf.Tensor]:
+        return model.losses_of(batch, probe, normalisation)
+
+    return eval_step
+
+
+def bind_data(data: Dataset, step: Step) -> Callable[[Batch], LossTensors]:
+    """``step`` with the probe and normalisation of ``data``."""
+    probe, normalisation = tf.constant(data.model_probe), tf.constant(data.normalisation, tf.float32)
+    return lambda batch: step(batch, probe, normalisation)
+
+
+def full_batches(val: Dataset, batch_size: int, supervised: bool) -> list[Batch]:
+    """The full batches of the validation groups; one padded batch where there are fewer groups than that."""
+    full = [batch for batch, real in padded_batches(val, batch_size, supervised) if real == batch_size]
+    return full or [next(padded_batches(val, batch_size, supervised))[0]]
