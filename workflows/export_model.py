@@ -45,7 +45,7 @@ class ExportModelConfig:
     batch_size: Integer | None = key(
         None, "groups in a batch; null: as the run, and any in a SavedModel", ge=1, le=LARGEST_BATCH
     )
-    precision: Literal["float32", "float16", "int8-weights"] = key(
+    precision: Literal["float32", "float16"] = key(
         "float32", "of the stored weights; others than float32 for litert and onnx"
     )
     group_size: Integer | None = key(None, "patterns in a group; null: as the run", ge=1, le=512)

@@ -1,7 +1,6 @@
-"""Weights of the convolutions in fewer bits: stored so, computed with in float32.
+"""Weights of the convolutions as float16: stored so, computed with in float32.
 
-``float16`` rounds them; ``int8-weights`` stores ``round(127 w / max|w|)`` with one factor ``max|w|/127`` for
-each output channel. The matrices of the Fourier transform and the activations stay float32 in both.
+The matrices of the Fourier transform and the activations stay float32.
 """
 
 from __future__ import annotations
@@ -10,15 +9,7 @@ from typing import Any
 
 import numpy as np
 
-FLOAT32, FLOAT16, INT8 = "float32", "float16", "int8-weights"
-
-
-def int8_of(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Whole numbers of the shape of ``weights (channels, …)`` and the factors ``(channels,)`` float32."""
-    largest = np.abs(weights).max(axis=tuple(range(1, weights.ndim)))
-    factors = (np.where(largest > 0, largest, 1) / 127).astype(np.float32)
-    whole = np.round(weights / factors.reshape(-1, *[1] * (weights.ndim - 1)))
-    return np.clip(whole, -127, 127).astype(np.int8), factors
+FLOAT32 = "float32"
 
 
 def onnx_weights(model: Any, precision: str) -> Any:
@@ -33,15 +24,8 @@ def onnx_weights(model: Any, precision: str) -> Any:
     for tensor in [each for each in graph.initializer if each.name in used]:
         weights, name = numpy_helper.to_array(tensor), f"{tensor.name}_stored"
         graph.initializer.remove(tensor)
-        if precision == FLOAT16:
-            graph.initializer.append(numpy_helper.from_array(weights.astype(np.float16), name))
-            first.append(helper.make_node("Cast", [name], [tensor.name], to=TensorProto.FLOAT))
-            continue
-        whole, factors = int8_of(weights)  # (out, in, height, width)
-        graph.initializer.append(numpy_helper.from_array(whole, name))
-        graph.initializer.append(numpy_helper.from_array(factors, f"{name}_factors"))
-        inputs = [name, f"{name}_factors"]
-        first.append(helper.make_node("DequantizeLinear", inputs, [tensor.name], axis=0))
+        graph.initializer.append(numpy_helper.from_array(weights.astype(np.float16), name))
+        first.append(helper.make_node("Cast", [name], [tensor.name], to=TensorProto.FLOAT))
     for node in reversed(first):
         graph.node.insert(0, node)
     return model
@@ -65,15 +49,8 @@ def tflite_weights(content: bytes, precision: str) -> bytes:
         data = np.frombuffer(bytes(source.data), "<f4").reshape(tensor.shape)
         stored, buffer = schema.TensorT(), schema.BufferT()
         stored.shape, stored.name = tensor.shape, tensor.name + b"_stored"
-        if precision == FLOAT16:
-            stored.type, values = schema.TensorType.FLOAT16, data.astype("<f2")
-        else:
-            stored.type = schema.TensorType.INT8
-            values, factors = int8_of(data)  # (out, height, width, in)
-            stored.quantization = schema.QuantizationParametersT()
-            stored.quantization.scale, stored.quantization.quantizedDimension = factors, 0
-            stored.quantization.zeroPoint = np.zeros(len(factors), np.int64)
-        buffer.data = np.frombuffer(values.tobytes(), np.uint8)
+        stored.type = schema.TensorType.FLOAT16
+        buffer.data = np.frombuffer(data.astype("<f2").tobytes(), np.uint8)
         model.buffers.append(buffer)
         graph.tensors.append(stored)
         stored.buffer, tensor.buffer, source.data = len(model.buffers) - 1, 0, None  # float32: computed
@@ -89,5 +66,5 @@ def tflite_weights(content: bytes, precision: str) -> bytes:
 def _dequantize(schema: Any) -> Any:
     code = schema.OperatorCodeT()
     code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.DEQUANTIZE
-    code.version = 5  # the first that takes a factor for each channel
+    code.version = 5
     return code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-PRECISIONS = ("float32", "float16", "int8-weights")
+PRECISIONS = ("float32", "float16")
 
 
 class Format(NamedTuple):
