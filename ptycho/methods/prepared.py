@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -49,11 +50,20 @@ class Prepared:
 
     def fitted(self, beam: Beam) -> Dataset:
         """The patterns that are fitted, under a beam of all."""
-        return self.whole.under(beam).subset(self.kept, self.whole.group_size)
+        return self._kept_data.under(beam.at(self.kept))
 
     def left_out(self, beam: Beam) -> Dataset | None:
         """The patterns that were kept out, one by one, under a beam of all; None: there are none."""
-        return self.whole.under(beam).subset(self.out, 1) if len(self.out) else None
+        return self._out_data.under(beam.at(self.out)) if len(self.out) else None
+
+    @cached_property
+    def _kept_data(self) -> Dataset:
+        """Made once, because the statistics of the patterns take a pass over all of them."""
+        return self.whole.subset(self.kept, self.whole.group_size)
+
+    @cached_property
+    def _out_data(self) -> Dataset:
+        return self.whole.subset(self.out, 1)
 
     def beam_of(self, kept: Beam, out: Beam | None) -> Beam:
         """That of all patterns, of those of the fitted ones and of the others."""

@@ -120,7 +120,7 @@ class Dataset:
     def under(self, beam: Beam) -> Dataset:
         """The same patterns under another beam, in groups of the same size."""
         groups, side, near = self.groups, self.region_size, self.neighbours
-        if beam.positions is not self.positions:
+        if not np.array_equal(beam.positions, self.positions):
             groups = grouped(beam.positions, self.image, self.group_size, self.tiles)
             side, near = smallest_region(beam.positions, groups, self.N), None
         return replace(
