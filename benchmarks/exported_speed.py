@@ -40,7 +40,7 @@ from ptycho.reconstruction.regions import predict_scan
 from ptycho.reconstruction.stitching import stitch
 from ptycho.run.network import is_stored, read_network
 from ptycho.scan.dataset import Dataset
-from workflows.export_model import ExportModelConfig, describe_network
+from workflows.convert.export_model import ExportModelConfig, describe_network
 
 BATCH, ROUNDS = 16, 9
 Step = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]

@@ -39,7 +39,7 @@ from ptycho.reconstruction.stitching import stitch
 from ptycho.run.loaded import ROUNDS, LoadedModel, load_model
 from ptycho.scan.dataset import Dataset
 from ptycho.simulation.simulate import simulate
-from workflows.config import run_config
+from workflows.command_line.config import run_config
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 COLUMNS = ("way", "after", "seconds", "amplitude SSIM", "phase SSIM")

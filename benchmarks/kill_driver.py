@@ -56,7 +56,7 @@ class TornFile:
 
 def announce_phases() -> None:
     from ptycho.run import network_training
-    from workflows import grid_lines
+    from workflows.reconstruct import grid_lines
 
     def announced(module: ModuleType, name: str, phase: Callable[..., str]) -> None:
         real = getattr(module, name)

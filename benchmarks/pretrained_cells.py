@@ -33,7 +33,7 @@ from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.simulation.simulate import simulate
-from workflows.config import run_config
+from workflows.command_line.config import run_config
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 ONE = ("nimgs_test=1", "nimgs_train=1", "max_groups_train=64")

@@ -54,7 +54,7 @@ from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import COMPETITORS, training_geometry
 from ptycho.training.fitting import make_train_step
 from ptycho.training.optimizers import learning_rate_schedule
-from workflows.config import run_config
+from workflows.command_line.config import run_config
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 MODELS = ("unrolled", "unrolled_fast", "unet", "baseline")

@@ -31,8 +31,8 @@ Notation, used everywhere (arrays are ``(…, row, col)``; layers that need chan
 The way of the data
     ``simulation`` or ``readers`` → ``scan`` (patterns stored once, groups by index) → ``networks`` (generator
     and ``physics``) trained by ``training`` → ``reconstruction`` (inference, stitching, refinement) →
-    ``evaluation`` → ``run`` (the folder). ``workflows.grid_lines.run`` is that list; ``docs/architecture.md``
-    draws it.
+    ``evaluation`` → ``run`` (the folder). ``workflows.reconstruct.grid_lines.run`` is that list;
+    ``docs/architecture.md`` draws it.
 """
 
 from __future__ import annotations

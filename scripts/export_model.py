@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import sys
 
-from workflows.command_line import leave
-from workflows.export_model import ExportModelConfig, export_model
-from workflows.one_shot import perform
+from workflows.command_line.jobs import leave
+from workflows.command_line.one_shot import perform
+from workflows.convert.export_model import ExportModelConfig, export_model
 
 
 def main() -> int:

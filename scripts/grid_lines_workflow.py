@@ -15,8 +15,8 @@ from ptycho.iterative.lsqml import available
 from ptycho.run.folder import RunFolder
 from ptycho.scan.probe import make_probe
 from ptycho.training.interrupt import StopRequest
-from workflows.command_line import leave
-from workflows.training_jobs import Workflow, main
+from workflows.command_line.jobs import leave
+from workflows.command_line.training_jobs import Workflow, main
 
 
 def check(config: NetworkConfig) -> NetworkConfig:
@@ -33,7 +33,7 @@ def check(config: NetworkConfig) -> NetworkConfig:
 
 def run(config: NetworkConfig, folder: RunFolder, stop: StopRequest) -> None:
     """Run it; TensorFlow is imported only now."""
-    from workflows import grid_lines
+    from workflows.reconstruct import grid_lines
 
     assert isinstance(config, RunConfig)
     grid_lines.run(config, folder, stop)

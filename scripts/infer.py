@@ -15,8 +15,8 @@ from omegaconf import DictConfig
 from ptycho.files.atomic import WriteError
 from ptycho.quiet_start import start_tensorflow
 from ptycho.training.interrupt import StopRequest
-from workflows.command_line import attempt, in_turn, job_path, leave, plan_and_perform
-from workflows.infer_config import InferJob, in_words, infer_config, plan
+from workflows.command_line.jobs import attempt, in_turn, job_path, leave, plan_and_perform
+from workflows.reconstruct.infer_config import InferJob, in_words, infer_config, plan
 
 PATHS = ("run", "data", "output_dir")
 
@@ -55,7 +55,7 @@ def perform(jobs: list[InferJob], stop: StopRequest) -> int:
 def execute(job: InferJob, stop: StopRequest) -> None:
     """Do an inference; TensorFlow is imported only now."""
     start_tensorflow()
-    from workflows.infer import run
+    from workflows.reconstruct.infer import run
 
     run(job, stop)
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import sys
 
-from workflows.command_line import leave
-from workflows.inspect_scan import InspectConfig, report
-from workflows.one_shot import perform
+from workflows.command_line.jobs import leave
+from workflows.command_line.one_shot import perform
+from workflows.convert.inspect_scan import InspectConfig, report
 
 
 def main() -> int:

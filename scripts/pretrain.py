@@ -11,8 +11,8 @@ from __future__ import annotations
 from ptycho.config import ConfigError, NetworkConfig, PretrainConfig
 from ptycho.run.folder import RunFolder
 from ptycho.training.interrupt import StopRequest
-from workflows.command_line import leave
-from workflows.training_jobs import Workflow, main
+from workflows.command_line.jobs import leave
+from workflows.command_line.training_jobs import Workflow, main
 
 
 def check_config(config: NetworkConfig) -> PretrainConfig:

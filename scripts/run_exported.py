@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import sys
 
-from workflows.command_line import leave
-from workflows.one_shot import perform
-from workflows.run_exported import RunExportedConfig, run_exported
+from workflows.command_line.jobs import leave
+from workflows.command_line.one_shot import perform
+from workflows.convert.run_exported import RunExportedConfig, run_exported
 
 
 def main() -> int:

@@ -13,15 +13,15 @@ from __future__ import annotations
 from ptycho.config import NetworkConfig
 from ptycho.run.folder import RunFolder
 from ptycho.training.interrupt import StopRequest
-from workflows.command_line import leave
-from workflows.scan_plan import plan, understand_scans
-from workflows.training_jobs import Workflow, main
+from workflows.command_line.jobs import leave
+from workflows.command_line.training_jobs import Workflow, main
+from workflows.reconstruct.scan_plan import plan, understand_scans
 
 
 def run(config: NetworkConfig, folder: RunFolder, stop: StopRequest) -> None:
     """Run it; TensorFlow is imported only now."""
     own, scans = understand_scans(config)
-    from workflows import scan as workflow
+    from workflows.reconstruct import scan as workflow
 
     workflow.run(own, scans, folder, stop)
 

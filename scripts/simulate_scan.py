@@ -29,9 +29,9 @@ from __future__ import annotations
 
 import sys
 
-from workflows.command_line import leave
-from workflows.one_shot import perform
-from workflows.simulate_scan import SimulateConfig, simulate_scan
+from workflows.command_line.jobs import leave
+from workflows.command_line.one_shot import perform
+from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
 
 def main() -> int:

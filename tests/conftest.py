@@ -118,7 +118,7 @@ def trained_run(tmp_path_factory):
     Made once, by whichever test process is the first to need it.
     """
     from ptycho.run.folder import RunFolder
-    from workflows.grid_lines import run
+    from workflows.reconstruct.grid_lines import run
 
     shared = tmp_path_factory.getbasetemp()
     shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared

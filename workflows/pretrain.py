@@ -25,7 +25,7 @@ from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import StopRequest
 from ptycho.training.loop import Training
-from workflows.device import device_facts, prepare_tensorflow
+from workflows.command_line.device import device_facts, prepare_tensorflow
 
 log = logging.getLogger(__name__)
 

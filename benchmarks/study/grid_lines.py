@@ -21,8 +21,8 @@ from ptycho.config import ConfigError, RunConfig, StitchConfig, check
 from ptycho.config.mapping import result_settings
 from ptycho.evaluation.trust import FLAGS
 from ptycho.run import names
-from workflows.command_line import CONF
-from workflows.config import run_config
+from workflows.command_line.config import run_config
+from workflows.command_line.jobs import CONF
 
 REFERENCES = ("constant", "truth_blurred_1px")
 OURS = ("experiment", "seed", "output_dir", "overwrite")  # keys that the study sets

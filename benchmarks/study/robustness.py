@@ -24,10 +24,10 @@ from ptycho.files.npz import read_all
 from ptycho.iterative.lsqml import available
 from ptycho.run import names
 from ptycho.simulation.truth import read_truth
-from workflows.command_line import CONF
-from workflows.config import explained, run_config
-from workflows.one_shot import config_of
-from workflows.simulate_scan import SimulateConfig
+from workflows.command_line.config import explained, run_config
+from workflows.command_line.jobs import CONF
+from workflows.command_line.one_shot import config_of
+from workflows.convert.simulate_scan import SimulateConfig
 
 CLEAN, SCAN, RUN = "clean", "scan.cxi", "run"
 OURS = ("output", "overwrite", "data.file", "output_dir", "resume")  # keys that the study sets

@@ -182,7 +182,7 @@ class ZeroShot:
         """TensorFlow is imported only now."""
         start_tensorflow()
         from benchmarks.study.zero_shot_methods import Bench
-        from workflows.device import prepare_tensorflow
+        from workflows.command_line.device import prepare_tensorflow
 
         prepare_tensorflow()
         return Bench(self)

@@ -14,7 +14,7 @@ from ptycho.reconstruction.misfit import misfit
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter, light_of
 from ptycho.scan.reconstruction import Reconstruction
-from workflows.assess import in_its_frame
+from workflows.reconstruct.assess import in_its_frame
 
 SCORES = ("ssim", "frc50", "phase_rmse_rad", "amplitude_ratio", "uncovered_fraction", "flags")
 

@@ -18,8 +18,8 @@ from ptycho.config import ConfigError, RunConfig, ScanRunConfig
 from ptycho.config.mapping import completed, from_mapping, from_stored, result_settings
 from ptycho.config.messages import fields_of, sections_of
 from ptycho.scan.probe import energy_diameter, make_probe
-from workflows.config import SCHEMAS, explained, run_config
-from workflows.write_conf import FILES, PROGRAMS, documentation, file_text
+from workflows.command_line.config import SCHEMAS, explained, run_config
+from workflows.command_line.write_conf import FILES, PROGRAMS, documentation, file_text
 
 NAN, INF = float("nan"), float("inf")
 
@@ -556,6 +556,6 @@ def test_a_mistyped_key_is_answered_with_the_keys_of_its_program(name, known):
 
 
 def test_configuration_does_not_import_tensorflow(tmp_path):
-    code = "import sys, workflows.config, ptycho.config; sys.exit('tensorflow' in sys.modules)"
+    code = "import sys, workflows.command_line.config, ptycho.config; sys.exit('tensorflow' in sys.modules)"
     assert fresh(tmp_path, "-c", code).returncode == 0
-    assert sys.modules["workflows.config"].__file__.startswith(str(ROOT))
+    assert sys.modules["workflows.command_line.config"].__file__.startswith(str(ROOT))

@@ -27,7 +27,7 @@ from ptycho.config.memory import (
     physical_memory,
     run_memory,
 )
-from workflows.config import run_config
+from workflows.command_line.config import run_config
 
 GB = 10**9
 

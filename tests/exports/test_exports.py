@@ -349,7 +349,7 @@ def test_frames_are_told_by_their_positions():
 def simulated(tmp_path_factory):
     """A CXI file of a simulated measurement with a dark frame, and what became of it."""
     from ptycho.config.mapping import to_dataclass
-    from workflows.simulate_scan import SimulateConfig, simulate_scan
+    from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
     folder = tmp_path_factory.mktemp("simulated")
     path = folder / "scan.cxi"
@@ -525,7 +525,8 @@ def test_a_changed_object_is_not_exported(runs, script, tmp_path):
 
 
 def test_neither_program_imports_tensorflow():
-    text = "import sys, workflows.export_scan, workflows.simulate_scan; print('tensorflow' in sys.modules)"
+    modules = "workflows.convert.export_scan, workflows.convert.simulate_scan"
+    text = f"import sys, {modules}; print('tensorflow' in sys.modules)"
     assert fresh(ROOT, "-c", text).stdout.strip() == "False"
 
 

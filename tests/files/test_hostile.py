@@ -7,7 +7,7 @@ import pytest
 from helpers.cli import INFER, files
 from helpers.hostile_cases import CASES, World
 
-from workflows.infer_config import InferConfig, plan
+from workflows.reconstruct.infer_config import InferConfig, plan
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_refused(in_process, world, case):
     if not any(text.startswith("output_dir=") for text in overrides):
         overrides = [*overrides, f"output_dir={world.folder / 'out'}"]
     before = files(world.folder)
-    code, out, err = in_process(INFER, *overrides, blocked=["workflows.infer"])
+    code, out, err = in_process(INFER, *overrides, blocked=["workflows.reconstruct.infer"])
     assert (code, out) == (2, ""), err
     assert re.fullmatch(r"error: [^\n]+\n", err), err
     assert re.search(case.message, err.rstrip()), err

@@ -265,7 +265,7 @@ LINES = (*TINY, *TINY_UNROLLED, "models=[pinn]", "xla.compile=false")
 
 @pytest.fixture(scope="module")
 def small_scans(tmp_path_factory):
-    from workflows.simulate_scan import SimulateConfig, simulate_scan
+    from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
     folder = tmp_path_factory.mktemp("scans")
     for count in (2, 6):
@@ -287,12 +287,12 @@ def test_refusals_come_before_the_run_is_touched(run, before, small_scans, in_pr
 
 def test_a_run_that_fails_on_its_way_leaves_the_old_one(run, before, small_scans, in_process, monkeypatch):
     """Of six patterns five are dark, which is only seen when they are all read."""
-    import workflows.scan
+    import workflows.reconstruct.scan
 
     def fail(*_):
         raise ConfigError("patterns: all are dark")
 
-    monkeypatch.setattr(workflows.scan, "prepare", fail)
+    monkeypatch.setattr(workflows.reconstruct.scan, "prepare", fail)
     words = (f"data.file={small_scans / '6.h5'}", f"output_dir={run}", "overwrite=true")
     code, _, error = in_process(ROOT / "scripts/scan_workflow.py", *words)
     assert code == 2 and "all are dark" in error and f"{run}: holds the run again" in error
@@ -301,7 +301,7 @@ def test_a_run_that_fails_on_its_way_leaves_the_old_one(run, before, small_scans
 
 def test_who_stops_a_run_is_told_where_the_old_one_is(run):
     from ptycho.config import RunConfig
-    from workflows.training_jobs import Job, explain_going_on
+    from workflows.command_line.training_jobs import Job, explain_going_on
 
     job = Job(RunConfig(overwrite=True), run, ("overwrite=true", f"output_dir={run}"))
     assert "overwrite=true" in job.go_on and "resume" not in job.go_on

@@ -14,8 +14,8 @@ from ptycho.methods.prepared import measurement_doubts
 from ptycho.preparation.dataset import join_scans, keep_out, number_kept_out, training_and_validation
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
-from workflows.scan_plan import plan
-from workflows.simulate_scan import SimulateConfig, simulate_scan
+from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
+from workflows.reconstruct.scan_plan import plan
 
 SCRIPT = ROOT / "scripts" / "scan_workflow.py"
 

@@ -33,7 +33,7 @@ from ptycho.run.loaded import load_model
 from ptycho.run.network import read_network
 from ptycho.scan.windows import placed_windows
 from ptycho.xla_report.saved_model import inspect_saved_model
-from workflows.export_model import ExportModelConfig, describe_network
+from workflows.convert.export_model import ExportModelConfig, describe_network
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPORT, RUN = ROOT / "scripts/export_model.py", ROOT / "scripts/run_exported.py"

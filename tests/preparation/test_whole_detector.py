@@ -11,7 +11,7 @@ from ptycho.preparation.geometry import object_pixel, resampled_probe
 from ptycho.preparation.prepare import understand
 from ptycho.preparation.window import whole_detector
 from ptycho.readers.raw_scan import RawScan
-from workflows import scan_plan
+from workflows.reconstruct import scan_plan
 
 J = 12
 

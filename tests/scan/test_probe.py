@@ -18,7 +18,7 @@ from ptycho.scan.probe import (
     zone_plate,
     zone_plate_far_field,
 )
-from workflows.config import run_config
+from workflows.command_line.config import run_config
 
 HC = 6.62607015e-34 * 299792458 / 1.602176634e-19 * 1e6  # keV·nm
 WAVELENGTH_NM = HC / 8.0

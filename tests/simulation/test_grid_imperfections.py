@@ -29,10 +29,10 @@ from ptycho.scan.beam import Beam
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.simulation.simulate import simulate, simulate_with_truth
 from ptycho.simulation.truth import read_truth
-from workflows import grid_lines
-from workflows.config import run_config
-from workflows.one_shot import config_of
-from workflows.simulate_scan import SimulateConfig
+from workflows.command_line.config import run_config
+from workflows.command_line.one_shot import config_of
+from workflows.convert.simulate_scan import SimulateConfig
+from workflows.reconstruct import grid_lines
 
 N = 32
 HARD = Imperfections(

@@ -24,8 +24,8 @@ from ptycho.simulation.measured_like import (
     simulate_measured_like,
 )
 from ptycho.simulation.truth import read_truth
-from workflows.one_shot import config_of
-from workflows.simulate_scan import SimulateConfig, export, simulate_scan
+from workflows.command_line.one_shot import config_of
+from workflows.convert.simulate_scan import SimulateConfig, export, simulate_scan
 
 N = 32
 PRESETS = ("none", "probe", "positions", "modes", "detector", "beamline")

@@ -37,7 +37,7 @@ from ptycho.training.checkpoint import Checkpoints, Snapshot
 from ptycho.training.competitors import COMPETITORS, training_geometry
 from ptycho.training.fitting import FitSettings, train
 from ptycho.training.history import History
-from workflows import grid_lines
+from workflows.reconstruct import grid_lines
 
 MODEL = UnrolledModel(stages=4, width=16)
 # Single patterns at positions off the pixel grid, a curved probe, and a test scan with a broader one.

@@ -20,7 +20,7 @@ def command(in_process, tmp_path):
     """``command(*overrides)`` runs the script; nothing here may get as far as a run."""
     folder = tmp_path / "cwd"
     folder.mkdir()
-    return partial(in_process, SCRIPT, blocked=("workflows.grid_lines",), cwd=folder)
+    return partial(in_process, SCRIPT, blocked=("workflows.reconstruct.grid_lines",), cwd=folder)
 
 
 @pytest.fixture

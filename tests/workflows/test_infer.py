@@ -13,7 +13,7 @@ from ptycho.config import ConfigError, ZonePlateProbe
 from ptycho.datasets import load_dataset
 from ptycho.datasets.own import to_arrays
 from ptycho.scan.probe import make_probe
-from workflows.infer_config import InferConfig, plan
+from workflows.reconstruct.infer_config import InferConfig, plan
 
 TEST = "datasets/N32/gs2/test.npz"
 MODELS = ("pinn", "baseline")

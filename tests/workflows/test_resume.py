@@ -36,8 +36,8 @@ from ptycho.training.checkpoint import Checkpoints, digest, load
 from ptycho.training.fitting import FitSettings, train
 from ptycho.training.interrupt import Stopped, StopRequest
 from ptycho.training.loop import NonFiniteLossError, Training
-from workflows.config import resumed_config
-from workflows.infer import staged
+from workflows.command_line.config import resumed_config
+from workflows.reconstruct.infer import staged
 
 # ---- training, continued
 

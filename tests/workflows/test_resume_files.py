@@ -41,7 +41,9 @@ def resume(in_process, run, *blocked):
 
 def test_a_whole_run_is_left_alone(in_process, run):
     before = files(run)
-    assert f"{run}: is finished; nothing is left to do" in resume(in_process, run, "workflows.grid_lines")
+    assert f"{run}: is finished; nothing is left to do" in resume(
+        in_process, run, "workflows.reconstruct.grid_lines"
+    )
     assert files(run) == before
 
 
@@ -49,7 +51,7 @@ def test_a_run_without_its_datasets_is_left_alone(in_process, run):
     """They take the most room and are needed no more."""
     shutil.rmtree(run / "datasets")
     before = files(run)
-    assert "nothing is left to do" in resume(in_process, run, "workflows.grid_lines")
+    assert "nothing is left to do" in resume(in_process, run, "workflows.reconstruct.grid_lines")
     assert files(run) == before
 
 

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import pytest
 
-import workflows.scan
+import workflows.reconstruct.scan
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.sections import StitchConfig
@@ -28,9 +28,9 @@ from ptycho.run.network import read_network
 from ptycho.scan.beam import Beam
 from ptycho.scan.coverage import covered
 from ptycho.scan.reconstruction import Reconstruction
-from workflows.export_model import ExportModelConfig, describe_network
-from workflows.scan_plan import plan, understand_scans
-from workflows.simulate_scan import SimulateConfig, simulate_scan
+from workflows.convert.export_model import ExportModelConfig, describe_network
+from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
+from workflows.reconstruct.scan_plan import plan, understand_scans
 
 N = 32
 
@@ -51,9 +51,9 @@ class StandIns:
         self.starts, self.trained_on = [], None
         patch.setattr(solver, "reconstruct", self.begin)
         patch.setattr(solver, "continue_from", self.refine)
-        patch.setattr(workflows.scan, "_halves", lambda *arguments: None)
-        patch.setattr(workflows.scan, "train_network", self.train)
-        patch.setattr(workflows.scan, "choose", lambda fits: "refined")
+        patch.setattr(workflows.reconstruct.scan, "_halves", lambda *arguments: None)
+        patch.setattr(workflows.reconstruct.scan, "train_network", self.train)
+        patch.setattr(workflows.reconstruct.scan, "choose", lambda fits: "refined")
         patch.setattr(LoadedModel, "step_for", lambda _, view: self.step(view.region_size))
 
     def begin(self, each, *_):
@@ -120,7 +120,7 @@ def run_of(files, folder, patch, network=1.0):
         denoise=False,
     )
     config, scans = understand_scans(plan(asked))
-    workflows.scan.run(config, scans, RunFolder(folder))
+    workflows.reconstruct.scan.run(config, scans, RunFolder(folder))
     return found, folder, json.loads((folder / "metrics.json").read_text())
 
 
@@ -201,7 +201,7 @@ def test_a_pixel_that_is_bad_in_one_scan_is_bad_in_the_training(files, tmp_path,
     masks = [scan.detector.good_pixels for scan in scans]
     assert (masks[0] != masks[1]).any() and not masks[0].all() and not masks[1].all()
     with pytest.raises(Trained):
-        workflows.scan.run(config, scans, RunFolder(tmp_path / "out"))
+        workflows.reconstruct.scan.run(config, scans, RunFolder(tmp_path / "out"))
     np.testing.assert_array_equal(found.trained_on.good, masks[0] & masks[1])
     patterns = np.asarray(found.trained_on.normalised(np.arange(3)))
     assert (patterns[:, ~(masks[0] & masks[1])] == -1).all()

@@ -19,7 +19,7 @@ from ptycho.datasets import load_dataset
 from ptycho.evaluation.metrics import CONVENTIONS, SCORES
 from ptycho.files.atomic import sha256
 from ptycho.run.record import read_record
-from workflows.config import run_config
+from workflows.command_line.config import run_config
 
 COMMAND = (*TINY, *TINY_UNROLLED, "xla.compile=false")
 MODELS = ("pinn", "baseline")

@@ -11,8 +11,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from ptycho.config.mapping import to_dataclass
-from workflows.command_line import CONF, EXIT_USAGE, MISTAKES, fail, log_to_stderr
-from workflows.config import explained, plain
+from workflows.command_line.config import explained, plain
+from workflows.command_line.jobs import CONF, EXIT_USAGE, MISTAKES, fail, log_to_stderr
 
 Config = typing.TypeVar("Config")
 

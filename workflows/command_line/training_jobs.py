@@ -30,8 +30,8 @@ from ptycho.run.record import damaged
 from ptycho.run.replacing import check_inputs, waits
 from ptycho.run.stored_config import is_finished
 from ptycho.training.interrupt import StopRequest, remove_traces
-from workflows.command_line import attempt, in_turn, job_path, plan_and_perform
-from workflows.config import SCHEMAS, explained, resumed_config, run_config
+from workflows.command_line.config import SCHEMAS, explained, resumed_config, run_config
+from workflows.command_line.jobs import attempt, in_turn, job_path, plan_and_perform
 
 log = logging.getLogger(__name__)
 

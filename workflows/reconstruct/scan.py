@@ -31,9 +31,9 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
-from workflows.assess import store_recon
-from workflows.device import device_facts, prepare_tensorflow
-from workflows.scan_assessment import draw, metrics_of
+from workflows.command_line.device import device_facts, prepare_tensorflow
+from workflows.reconstruct.assess import store_recon
+from workflows.reconstruct.scan_assessment import draw, metrics_of
 
 log = logging.getLogger(__name__)
 

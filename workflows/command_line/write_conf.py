@@ -28,12 +28,12 @@ from ptycho.config import (
     StitchConfig,
 )
 from ptycho.config.messages import allowed, choices_of, fields_of, sections_of
-from workflows.export_model import ExportModelConfig
-from workflows.export_scan import ExportConfig
-from workflows.infer_config import InferConfig
-from workflows.inspect_scan import InspectConfig
-from workflows.run_exported import RunExportedConfig
-from workflows.simulate_scan import SimulateConfig
+from workflows.convert.export_model import ExportModelConfig
+from workflows.convert.export_scan import ExportConfig
+from workflows.convert.inspect_scan import InspectConfig
+from workflows.convert.run_exported import RunExportedConfig
+from workflows.convert.simulate_scan import SimulateConfig
+from workflows.reconstruct.infer_config import InferConfig
 
 BEGIN = "# >>> written from the schema by scripts/write_conf.py"
 END = "# <<<"

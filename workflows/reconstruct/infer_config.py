@@ -24,7 +24,7 @@ from ptycho.run.pretrained import run_folder
 from ptycho.run.replacing import check_inputs
 from ptycho.run.stored_config import read_config
 from ptycho.scan.probe import described_widths, energy_diameter
-from workflows.config import NO_KEY, explained, plain
+from workflows.command_line.config import NO_KEY, explained, plain
 
 log = logging.getLogger(__name__)
 

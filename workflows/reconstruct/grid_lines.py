@@ -36,8 +36,8 @@ from ptycho.simulation.truth import Truth, read_truth
 from ptycho.training.competitors import COMPETITORS
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
-from workflows.assess import draw_comparison, in_its_frame, score_models, store_recon
-from workflows.device import device_facts, prepare_tensorflow
+from workflows.command_line.device import device_facts, prepare_tensorflow
+from workflows.reconstruct.assess import draw_comparison, in_its_frame, score_models, store_recon
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from ptycho.scan.probe import fresnel_number, make_probe
 from ptycho.simulation.imperfections import misstate_probe
 from ptycho.simulation.measured_like import MeasuredLike, ScanSettings, record_scan, simulate_measured_like
 from ptycho.simulation.truth import truth_of
-from workflows.export_scan import DETECTOR_PIXEL_M, describe_file, distance_m, plate_units
+from workflows.convert.export_scan import DETECTOR_PIXEL_M, describe_file, distance_m, plate_units
 
 
 @settings(kw_only=True)

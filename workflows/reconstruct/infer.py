@@ -39,9 +39,9 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import described_widths
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.interrupt import StopRequest, remove_traces
-from workflows.assess import draw_comparison, score_models, store_recon
-from workflows.device import device_facts, prepare_tensorflow
-from workflows.infer_config import InferJob, describe_probe
+from workflows.command_line.device import device_facts, prepare_tensorflow
+from workflows.reconstruct.assess import draw_comparison, score_models, store_recon
+from workflows.reconstruct.infer_config import InferJob, describe_probe
 
 log = logging.getLogger(__name__)
 

@@ -24,11 +24,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ptycho.config import ConfigError
 from ptycho.config.backend import require_tensorflow
-from workflows.config import explained
+from workflows.command_line.config import explained
 
 log = logging.getLogger(__name__)
 
-CONF = Path(__file__).resolve().parent.parent / "conf"
+CONF = Path(__file__).resolve().parents[2] / "conf"
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 MISTAKES = (HydraException, OmegaConfBaseException, ValueError)  # in planning; a ConfigError is a ValueError
 MAX_NAME = 120

@@ -1,0 +1,1 @@
+"""From files to files: scans simulated, inspected and exported; networks exported and run as exports."""

@@ -1,0 +1,1 @@
+"""From patterns to objects: grid lines, measured scans, inference with a trained network."""
