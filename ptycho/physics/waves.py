@@ -51,7 +51,7 @@ class Pair:
         return Pair(factor * self.real, factor * self.imag)
 
 
-Waves: TypeAlias = Any
+Waves: TypeAlias = "tf.Tensor | Pair"
 """A complex ``tf.Tensor`` or a :class:`Pair`; who gives one kind gets that kind."""
 
 
