@@ -70,3 +70,21 @@ def test_patterns_under_another_probe_keep_their_groups(dataset_of):
     assert under.groups is data.groups and under.region_size == data.region_size
     np.testing.assert_array_equal(under.beam.flux, flux)
     np.testing.assert_array_equal(under.probe, 1j * data.probe)
+
+
+def test_a_network_is_shown_patterns_without_flux_and_background(dataset_of):
+    """``√max(f²(A² − b), 0)/c`` by a loop; a pixel that was not measured is −1."""
+    rng = np.random.default_rng(5)
+    flux, dark = np.array([0.5, 2, 1.25], np.float32), 4 * rng.random((N, N)).astype(np.float32)
+    good = rng.random((N, N)) > 0.2
+    data = dataset_of(
+        [[0, 0], [3, 1], [5, 4]], [[0], [1], [2]], flux=flux, background=dark, good=good, counts=True
+    )
+    f, A = data.normalisation, data.amplitudes[:]
+    shown, plain = data.normalised(np.array([2, 0])), data.measured(np.array([2, 0]))
+    for k, j in enumerate((2, 0)):
+        for row, col in np.ndindex(N, N):
+            a = A[j, row, col]
+            expected = f * np.sqrt(max(a**2 - dark[row, col], 0)) / flux[j] if good[row, col] else -1
+            assert shown[k, row, col] == pytest.approx(expected, rel=1e-4, abs=1e-5)
+            assert plain[k, row, col] == pytest.approx(f * a if good[row, col] else -1, rel=1e-5)
