@@ -23,7 +23,7 @@ NPZ_FORMAT = 1
 
 
 def to_arrays(data: Dataset) -> dict[str, np.ndarray]:
-    """The NPZ form of a dataset: its attributes by name, the strongest mode, ``tiling``, and ``format``."""
+    """A dataset as an NPZ holds it: its attributes, the strongest mode ``(N, N)``, ``tiling``, ``format``."""
     names = ("amplitudes", "positions", "image", "groups", "photon_scale", "object_size", "region_size")
     arrays = {key: np.asarray(getattr(data, key)) for key in names} | {"probe": data.probe[0]}
     if data.objects is not None:

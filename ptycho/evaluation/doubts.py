@@ -29,7 +29,7 @@ def doubt_probe(probe: np.ndarray, trained: np.ndarray) -> dict[str, str]:
 
 
 def doubt_patterns(statistics: Statistics, probe: np.ndarray) -> dict[str, str]:
-    """The flag for patterns that are hardly those of the probe, with a warning; or none."""
+    """The flag for patterns that are hardly those of the probe ``(…, N, N)``, with a warning; or none."""
     found = plausibility.doubts(statistics, probe)
     for sentence in found.values():
         log.warning("%s: trust the result only as far as it explains them", sentence)

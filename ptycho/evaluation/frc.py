@@ -44,12 +44,12 @@ def _spectrum(image: np.ndarray) -> np.ndarray:
 
 
 def half_bit(frequency: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """The ring correlation at which each image carries half a bit of information per sample.
+    """The ring correlation ``(n,)`` at which each image carries half a bit of information per sample.
 
         T = (0.2071 + 1.9102/√n) / (1.2071 + 0.9102/√n),   n samples in the ring
 
     Source: van Heel & Schatz, J. Struct. Biol. 151 (2005) 250, eq. 17. ``n = 2πk·L/S`` is the area of ring k
-    of a complex image whose sides are S ≤ L.
+    of a complex image whose sides are S ≤ L; ``frequency (n,)`` is a fraction of Nyquist.
     """
     k = frequency * min(shape) / 2
     root = np.sqrt(2 * np.pi * k * max(shape) / min(shape))

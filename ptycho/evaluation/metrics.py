@@ -154,7 +154,7 @@ def _ramp(slope: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def phase(image: np.ndarray) -> np.ndarray:
-    """``angle(image)`` in (−π, π]; zero where the image is zero, though the angle of −0 is π."""
+    """The angle of ``image (…)`` in (−π, π]; zero where it is zero, though the angle of −0 is π."""
     return np.where(image == 0, 0, np.angle(image))
 
 
@@ -233,17 +233,17 @@ def _errors(recon: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def mae(recon: np.ndarray, truth: np.ndarray) -> Pair:
-    """Mean absolute error ``[amplitude, phase]``, in object units and in rad (wrapped difference)."""
+    """Mean absolute error ``[amplitude, phase]`` of ``(H, W)``, in object units and in rad, wrapped."""
     return [float(np.mean(np.abs(error))) for error in _errors(recon, truth)]
 
 
 def mse(recon: np.ndarray, truth: np.ndarray) -> Pair:
-    """Mean squared error ``[amplitude, phase]``, in object units² and in rad² (wrapped difference)."""
+    """Mean squared error ``[amplitude, phase]`` of ``(H, W)``, in object units² and in rad², wrapped."""
     return [float(np.mean(error**2)) for error in _errors(recon, truth)]
 
 
 def psnr(recon: np.ndarray, truth: np.ndarray) -> Pair:
-    """``10·log10(peak² / mse)`` in dB, peak ``max|t|`` and 2π; None if the error is only rounding."""
+    """``10·log10(peak² / mse)`` of ``(H, W)`` in dB, peak ``max|t|`` and 2π; None: the error is rounding."""
     roots = [float(np.sqrt(np.mean(error**2))) for error in _errors(recon, truth)]
     peaks = float(np.abs(truth).max()), 2 * np.pi
     if peaks[0] == 0:
@@ -253,12 +253,12 @@ def psnr(recon: np.ndarray, truth: np.ndarray) -> Pair:
 
 
 def phase_rmse_rad(recon: np.ndarray, truth: np.ndarray) -> float:
-    """``sqrt(⟨wrap(φ_o − φ_t)²⟩)`` in rad; every pixel has the same weight."""
+    """``sqrt(⟨wrap(φ_o − φ_t)²⟩)`` of ``(H, W)`` in rad; every pixel has the same weight."""
     return float(np.sqrt(np.mean(_errors(recon, truth)[1] ** 2)))
 
 
 def frc_curves(recon: np.ndarray, truth: np.ndarray) -> tuple[Curve | None, Curve | None]:
-    """Ring correlations of the amplitudes and of the phases of an aligned pair, as from :func:`frc`.
+    """Ring correlations of amplitudes and phases of an aligned pair ``(H, W)``, as from :func:`frc`.
 
     None where either image is constant, and for both channels if a side is below 7 px.
     """

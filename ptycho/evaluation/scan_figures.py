@@ -99,7 +99,7 @@ class Picture:
 
     @cached_property
     def shown(self) -> tuple[np.ndarray, np.ndarray]:
-        """Amplitude and levelled phase of the bounding box of the covered part, NaN outside of that."""
+        """Amplitude and levelled phase ``(h, w)`` in the bounding box of the covered part, else NaN."""
         rows, cols = (np.flatnonzero(self.mask.any(axis=axis)) for axis in (1, 0))
         part = (slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1)) if len(rows) else np.s_[:, :]
         image, mask = self.object[part], self.mask[part]
@@ -198,7 +198,7 @@ def quality(
     halves: tuple[np.ndarray, np.ndarray] | None,
     histories: dict[str, list[dict[str, float]]],
 ) -> Figure:
-    """R-factor of each pattern over the scan; ring correlation of half scans, and losses, where there are."""
+    """R-factor ``(J,)`` of each pattern over the scan; ring correlation of halves, and losses, if any."""
     panels = 1 + (halves is not None) + bool(histories)
     figure = Figure(figsize=(5.4 * panels, 4.6), layout="constrained")
     axes = iter(figure.subplots(1, panels, squeeze=False)[0])

@@ -222,8 +222,8 @@ def noise_share(image: np.ndarray, noise: np.ndarray) -> float:
     """Median photon noise over the standard deviation of the amplitude, of the pixels that are given.
 
     Args:
-        image: complex.
-        noise: standard deviation that photons leave in each part of them, as of
+        image: ``(…)`` complex.
+        noise: ``(…)``, standard deviation that photons leave in each part of them, as of
             :func:`ptycho.reconstruction.denoising.photon_noise`.
     """
     contrast = float(np.std(np.abs(image)))

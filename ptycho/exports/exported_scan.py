@@ -108,7 +108,7 @@ class ExportedScan:
         return f"{bad} detector pixels were not measured and hold zero. " if bad else ""
 
     def blocks(self) -> Iterator[np.ndarray]:
-        """The patterns in ``dtype``, block by block, as many as there are positions.
+        """The patterns in ``dtype``, block by block ``(j, N, N)``, as many as there are positions.
 
         Raises:
             ConfigError: there are none.
@@ -126,6 +126,6 @@ class ExportedScan:
             raise ValueError(f"{done} patterns came; must be {self.shape[0]}, one for each position")
 
     def amplitude_blocks(self) -> Iterator[np.ndarray]:
-        """The square roots of :meth:`blocks`, float32."""
+        """The square roots of :meth:`blocks`, ``(j, N, N)`` float32."""
         for block in self.blocks():
             yield np.sqrt(block.astype(np.float64)).astype(np.float32)

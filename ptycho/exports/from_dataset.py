@@ -73,6 +73,7 @@ def from_measured(
     """A measured scan as it was prepared, with what was reconstructed from it.
 
     Args:
+        object_: ``(M, M)`` complex.
         beam: that goes with the object, where it is not the dataset's.
     """
     raw, binned, made = scan.raw, scan.detector.bin, from_dataset(data, 0, object_)
@@ -132,7 +133,7 @@ def _to_state(scan: Understood) -> list[str]:
 
 
 def frames_of(scan: Understood, data: Dataset) -> np.ndarray | None:
-    """Which frames of the file a dataset's patterns are, told by their positions; None if these do not tell.
+    """Which frames ``(J,)`` of the file a dataset's patterns are, by positions; None if these do not tell.
 
     The dataset has some of the understood patterns in their order, and their positions moved by a whole
     number of pixels.

@@ -111,7 +111,7 @@ class NpzFile:
         return Header(key, tuple(shape), dtype, fortran, start, info)
 
     def read(self, header: Header) -> np.ndarray:
-        """The whole array, in native byte order and C order.
+        """The whole array ``(…)``, in native byte order and C order.
 
         Raises:
             NpzError: it is too large, damaged, or ends early.
@@ -127,7 +127,7 @@ class NpzFile:
         return array.astype(header.dtype.newbyteorder("="), order="C")
 
     def rows(self, header: Header) -> Iterator[np.ndarray]:
-        """The array by blocks of whole rows (first axis), in native byte order; memory holds one block."""
+        """The array by blocks ``(j, …)`` of whole rows (first axis), in native byte order, one in memory."""
         if header.fortran and len(header.shape) > 1:
             raise NpzError(
                 f"{header.key} {header.shape} is in Fortran order, which cannot be read by rows; "
@@ -153,7 +153,7 @@ class NpzFile:
 
 
 def read_all(path: str | Path, kinds: dict[str, str] | str) -> dict[str, np.ndarray]:
-    """The arrays of an NPZ by key: those that ``kinds`` lists, or all if it is the kind of all.
+    """The arrays ``(…)`` of an NPZ by key: those that ``kinds`` lists, or all if it is the kind of all.
 
     Raises:
         NpzError: one line with every problem.

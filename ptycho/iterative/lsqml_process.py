@@ -102,7 +102,7 @@ def converged(r_factors: list[float]) -> bool:
 
 
 def starting_arrays(scan: dict[str, np.ndarray], centred: np.ndarray, modes: int) -> dict[str, Any]:
-    """What pty-chi starts from: an object of ones; positions are relative to a place near its middle."""
+    """What pty-chi starts from: an object of ones; ``centred (J, 2)``: positions around its middle."""
     import torch
 
     good = scan["good"].astype(bool)
@@ -173,7 +173,7 @@ def r_factor(task: Any) -> float:
 
 
 def ending_arrays(task: Any, middle: np.ndarray) -> dict[str, Any]:
-    """Object, probe and positions, as ``out.npz`` has them."""
+    """Object ``(H, W)``, probe ``(K, N, N)`` and positions ``(J, 2)``, as ``out.npz`` has them."""
     probe = task.get_data_to_cpu("probe", as_numpy=True)[0]
     corner = task.object.pos_origin_coords.cpu().numpy() - (np.array(probe.shape[-2:]) - 1) / 2
     return {

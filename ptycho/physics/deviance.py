@@ -12,13 +12,13 @@ def deviance_of_counts(rate: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
     counts in a pixel.
 
     Args:
-        rate: λ > 0, any shape, float32; counts: n > 0, the same shape.
+        rate: λ > 0, ``(…)`` float32; counts: n > 0, the same shape.
     """
     return 2 * counts * u_minus_log1p((rate - counts) / counts, rate / counts)
 
 
 def u_minus_log1p(u: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:
-    """``u − log(1 + u)`` for ``u ≥ −1``: near 0 by its series, near −1 from ``ratio = 1 + u > 0`` itself."""
+    """``u − log(1 + u)``, ``u (…) ≥ −1``: near 0 by its series, near −1 from ``ratio = 1 + u > 0`` itself."""
     small, low = tf.abs(u) < 1e-2, u < -0.5
     one = tf.ones_like(u)
     inside = tf.where(small, u, tf.zeros_like(u))

@@ -107,7 +107,7 @@ def lit_waves(
     support: int | None = None,
     mover: PatchMover = SEPARABLE,
 ) -> Waves:
-    """:func:`exit_waves` on the central square of side ``support``, outside which they are zero."""
+    """:func:`exit_waves` on the central square of side ``support``, n: ``(B, C, K, n, n)``; zero outside."""
     N = probe.shape[-1]
     n = support or N
     patches = mover.extract(objects, positions + (N - n) / 2, n)
@@ -166,7 +166,7 @@ def far_field(exit_waves: Waves, side: int | None = None) -> Waves:
 
 
 def near_field(far_fields: Waves, side: int | None = None) -> Waves:
-    """``ψ = F⁻¹ Ψ``, of which the central square of side ``side``: the adjoint of :func:`far_field`."""
+    """The adjoint of :func:`far_field`: the central ``(…, side, side)`` of ``ψ = F⁻¹ Ψ``, Ψ ``(…, N, N)``."""
     N = far_fields.shape[-1]
     side = side or N
     if isinstance(far_fields, Pair):
@@ -176,22 +176,22 @@ def near_field(far_fields: Waves, side: int | None = None) -> Waves:
 
 
 def centre(far_fields: tf.Tensor) -> tf.Tensor:
-    """Move the zero frequency from sample 0 to ``N//2``, as patterns are stored and shown."""
+    """Move the zero frequency of ``(…, N, N)`` from sample 0 to ``N//2``, as patterns are stored."""
     return tf.roll(far_fields, [side // 2 for side in far_fields.shape[-2:]], (-2, -1))
 
 
 def uncentre(patterns: tf.Tensor) -> tf.Tensor:
-    """The inverse of :func:`centre`."""
+    """The inverse of :func:`centre`, ``(…, N, N)``."""
     return tf.roll(patterns, [-(side // 2) for side in patterns.shape[-2:]], (-2, -1))
 
 
 def scaled(waves: Waves, factor: tf.Tensor) -> Waves:
-    """Complex ``waves`` times a real ``factor``, without the cost of a complex product."""
+    """Complex ``waves (…)`` times a real ``factor``, without the cost of a complex product."""
     return of_parts(real(waves) * factor, imag(waves) * factor, waves)
 
 
 def intensity(waves: Waves) -> tf.Tensor:
-    """``|Ψ|²``, real."""
+    """``|Ψ|²`` of ``waves (…)``, real."""
     return tf.square(real(waves)) + tf.square(imag(waves))
 
 
@@ -265,7 +265,7 @@ def detect(light: tf.Tensor) -> tf.Tensor:
 
 
 def root(light: tf.Tensor) -> tf.Tensor:
-    """``√light``; its gradient at zero is zero. NaN stays NaN."""
+    """The root of ``light (…)``; its gradient at zero is zero. NaN stays NaN."""
     dark = light <= 0
     return tf.where(dark, tf.zeros_like(light), tf.sqrt(tf.where(dark, tf.ones_like(light), light)))
 

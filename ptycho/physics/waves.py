@@ -56,7 +56,7 @@ Waves: TypeAlias = "tf.Tensor | Pair"
 
 
 def of_parts(real: tf.Tensor, imag: tf.Tensor, like: Waves) -> Waves:
-    """``real + i·imag``, of the kind that ``like`` is."""
+    """``real + i·imag``, both ``(…)``, of the kind that ``like`` is."""
     return Pair(real, imag) if isinstance(like, Pair) else tf.complex(real, imag)
 
 
@@ -73,7 +73,7 @@ def conj(waves: Waves) -> Waves:
 
 
 def by_part(function: Callable[[tf.Tensor], tf.Tensor], waves: Waves) -> Waves:
-    """A ``function`` that is linear with real coefficients; of a pair, of either part."""
+    """A ``function`` that is linear with real coefficients, of ``waves (…)``; of a pair, of either part."""
     return Pair(function(waves.real), function(waves.imag)) if isinstance(waves, Pair) else function(waves)
 
 

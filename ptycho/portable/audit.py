@@ -65,7 +65,7 @@ def audit(serve: Any, inputs: Sequence[np.ndarray]) -> list[Row]:
 
 
 def tried_alone(op: tf.Operation, values: list[np.ndarray], expected: np.ndarray) -> dict[str, str]:
-    """What each consumer says to one operation; its constant inputs stay constants."""
+    """What each consumer says to one operation, that gives ``expected (…)``; constant inputs stay so."""
     open_ = [k for k, tensor in enumerate(op.inputs) if tensor.op.type != "Const"]
     node = tf.compat.v1.NodeDef()
     node.CopyFrom(op.node_def)

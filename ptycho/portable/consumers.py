@@ -80,7 +80,7 @@ CONSUMERS: dict[str, Callable[[Any, Arrays], np.ndarray]] = {
 
 
 def tried(consumer: str, serve: Any, inputs: Arrays, expected: np.ndarray) -> tuple[float | None, str]:
-    """The largest difference from ``expected``, of its largest magnitude; or None, and why it refuses."""
+    """The largest difference from ``expected (…)``, of its largest magnitude; or None, and why it refuses."""
     try:
         found = CONSUMERS[consumer](serve, inputs)
     except Exception as error:  # whatever a converter or a runtime raises is the finding

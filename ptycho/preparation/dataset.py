@@ -176,7 +176,7 @@ def probe_of_run(run: Path, N: int) -> np.ndarray:
 
 
 def keep_out(data: Dataset, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of patterns to keep, and of those kept out, drawn at random and spread over the scan.
+    """Indices ``(n,)`` of patterns to keep, and of those kept out, drawn at random and spread over the scan.
 
     The patterns are walked through row by row of the scanned area, back and forth, and one is drawn of every
     1/fraction.

@@ -110,7 +110,7 @@ def turn_axes(
 
 
 def checked_frames(config: DataConfig, count: int) -> np.ndarray:
-    """Indices of the frames that are used: every ``stride``-th, at most ``frames``, without those dropped."""
+    """Indices ``(J,)`` of the frames used: every ``stride``-th, at most ``frames``, without those dropped."""
     wrong = [index for index in config.drop if not 0 <= index < count]
     if wrong:
         raise ConfigError(

@@ -136,7 +136,7 @@ def check_steps(
 
 
 def other_unit(stated: np.ndarray, pixel: PixelSize, side: int) -> str:
-    """What to do about positions of an impossible unit: the units in which neighbours overlap, if any."""
+    """What to do about positions ``(J, 2)`` of an impossible unit: others in which neighbours overlap."""
     step = _step(stated)
     low, high = (1e-9, 1e-4) if pixel.metres is None else (0.2 * min(pixel.metres), side * max(pixel.metres))
     likely = [unit for unit, size in UNITS.items() if size is not None and low <= step * size <= high]
@@ -224,7 +224,7 @@ def _zoomed(probe: np.ndarray, N: int, step: float) -> np.ndarray:
 
 
 def lonely(positions: np.ndarray) -> np.ndarray:
-    """Indices of positions far from all others, in units of the median distance to the nearest one."""
+    """Indices ``(n,)`` of positions far from all others, by the median distance to the nearest one."""
     from scipy.spatial import cKDTree
 
     if len(positions) < 3:

@@ -68,7 +68,7 @@ class Patterns(ABC):
 
     @abstractmethod
     def samples(self) -> Iterator[np.ndarray]:
-        """Some of the numbers, in blocks of any shape, as many as are asked for."""
+        """Some of the numbers, in blocks ``(…)`` of any shape, as many as are asked for."""
 
     @abstractmethod
     def close(self) -> None:
@@ -145,7 +145,7 @@ class Archive(ABC):
         return None
 
     def load(self, key: str, kinds: str) -> np.ndarray | None:
-        """The numbers at a key, of ``kinds`` (NumPy's letters), in native byte order; None: it is not there.
+        """Numbers ``(…)`` at a key, of ``kinds`` (NumPy's letters), native byte order; None: it is not there.
 
         Raises:
             ArchiveError: what is wrong with them.
@@ -166,7 +166,7 @@ class Archive(ABC):
             raise ConfigError(f"{self.path}: damaged ({describe_error(error)})") from error
 
     def read(self, key: str, kinds: str = "fiu", needed: bool = False) -> np.ndarray | None:
-        """:meth:`load`; None, too, where something is wrong, which is then a problem or a warning."""
+        """:meth:`load`, ``(…)``; None, too, where something is wrong: then a problem, or a warning."""
         try:
             return self.load(key, kinds)
         except ArchiveError as error:

@@ -37,7 +37,7 @@ def tell_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "") ->
 
     Args:
         dtype: of the patterns.
-        blocks: parts of them, in any order; no more are taken than are needed.
+        blocks: parts of them ``(…)``, in any order; no more are taken than are needed.
         key: their name in the file.
     """
     if key == "diffamp":
@@ -68,7 +68,7 @@ def tell_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "") ->
 
 
 def squares_are_whole(amplitudes: np.ndarray) -> bool:
-    """Whether numbers of any shape are square roots of counts: those of some that are no whole numbers."""
+    """Whether ``amplitudes (…)`` are square roots of counts: those of some that are no whole numbers."""
     told, roots = _roots(amplitudes[np.isfinite(amplitudes) & (amplitudes != 0)].astype(np.float64))
     return told and roots >= ROOTS
 

@@ -18,7 +18,7 @@ LARGEST = 10_000  # arrays in a file
 
 
 def read_mask(path: str | Path, shape: tuple[int, int]) -> np.ndarray:
-    """Bad pixels ``shape`` bool: where the file's only image is true or not zero.
+    """Bad pixels, ``shape`` ``(H, W)`` bool: where the file's only image is true or not zero.
 
     Raises:
         ConfigError: it cannot be read, holds no single image, or one of another shape.

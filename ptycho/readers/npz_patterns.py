@@ -96,7 +96,7 @@ class NpzPatterns(Patterns):
         return np.ascontiguousarray(found, self.dtype)
 
     def samples(self) -> Iterator[np.ndarray]:
-        """The numbers in the order of the file, block by block, whichever pattern they belong to.
+        """The numbers in the order of the file, in blocks ``(j, …)``, whichever pattern they belong to.
 
         Raises:
             NpzError: the file is damaged.

@@ -20,7 +20,7 @@ CXI_GOOD = 0x1000  # of CXI's bits of a mask, this one says that a pixel has sig
 
 
 def read_array(file: Archive, key: str | None, kinds: str = "fiu", needed: bool = False) -> np.ndarray | None:
-    """Numbers as float64 or complex64, truth values and integers as they are; every one of them finite."""
+    """Numbers ``(…)`` as float64 or complex64, truth values and integers as they are; all of them finite."""
     found = None if key is None else file.read(key, kinds, needed)
     if key is None or found is None or found.dtype.kind not in "fc":
         return found

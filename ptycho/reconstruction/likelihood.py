@@ -36,7 +36,7 @@ def deviance(rate: tf.Tensor, amplitude: tf.Tensor, noise: str, excess: tf.Tenso
     """The deviance of every pixel.
 
     Args:
-        rate: λ, photons expected, any shape, float32.
+        rate: λ, photons expected, ``(…)`` float32.
         amplitude: √n of the photons measured, the same shape; they need not be whole. Noise of an amplitude
             may make it negative.
         noise: one of :data:`NOISE`.

@@ -51,7 +51,7 @@ class Misfit:
 
     @property
     def unexplained(self) -> np.ndarray:
-        """Of each pattern, per pixel: Poisson's deviance, or the squared misfit without counts."""
+        """Of each pattern, per pixel, ``(J,)``: Poisson's deviance, or the squared misfit without counts."""
         total = self.squared if self.deviance is None else self.deviance
         return total / np.maximum(self.pixels, 1)
 
@@ -103,7 +103,7 @@ def misfit(
 
 
 def expected_residual(rate: np.ndarray) -> np.ndarray:
-    """``E|√n − √λ|`` for ``n ~ Poisson(λ)``, any shape: exact sums, interpolated; ``√(2/π)/2`` for many."""
+    """``E|√n − √λ|`` for ``n ~ Poisson(λ)``, λ ``(…)``: exact sums, interpolated; ``√(2/π)/2`` for many."""
     rates, values = _table()
     return np.where(rate > MANY, (2 / np.pi) ** 0.5 / 2, np.interp(np.sqrt(rate), np.sqrt(rates), values))
 

@@ -194,7 +194,7 @@ def _turn(far_field: np.ndarray) -> np.ndarray:
 
 
 def reverse_about_zero(images: np.ndarray, axis: int) -> np.ndarray:
-    """Images reversed along an axis of N samples so that sample ``N//2`` stays where it is.
+    """``images (…, N, …)`` reversed along an axis of N samples so that sample ``N//2`` stays where it is.
 
     For even N, sample 0 (the frequency −N/2, which has no counterpart) stays, too.
     """

@@ -101,7 +101,7 @@ def guess_probe(data: Dataset, count: int = COUNT, steps: int = STEPS) -> Guess:
 
 
 def search(data: Dataset, modulus: np.ndarray, name: str, steps: int) -> list[Fit]:
-    """The numbers of one optic: all of a coarse scan, then those around the best."""
+    """Fits of one optic with the pupil ``modulus (N, N)``: a coarse scan, then around the best."""
 
     def tried(number: float) -> Fit:
         return fit_number(data, modulus, name, number, steps)
@@ -120,7 +120,7 @@ def search(data: Dataset, modulus: np.ndarray, name: str, steps: int) -> list[Fi
 
 
 def fit_number(data: Dataset, modulus: np.ndarray, name: str, number: float, steps: int) -> Fit:
-    """How well a probe explains patterns, and others that lie between them."""
+    """How well the probe of a pupil ``modulus (N, N)`` explains patterns, and others between them."""
     lit = _lit(data, scale_to_patterns(OPTICS[name].probe(modulus, number), data))
     every = np.arange(len(data.positions))
     out = every[EVERY // 2 :: EVERY]
@@ -134,6 +134,6 @@ def _lit(data: Dataset, probe: np.ndarray) -> Dataset:
 
 
 def scale_to_patterns(probe: np.ndarray, data: Dataset) -> np.ndarray:
-    """A probe, so that an object of transmission one lets it expect the patterns' mean energy."""
+    """``probe (…, N, N)`` so that an object of one lets it expect the patterns' mean energy; complex64."""
     light = data.amplitudes.statistics.mean_energy / np.sum(np.abs(probe) ** 2, dtype=float)
     return (np.sqrt(light) / data.photon_scale * probe).astype(np.complex64)

@@ -123,7 +123,10 @@ def stitch(regions: Regions, data: Dataset, method: str, passes: int = StitchCon
 def stitch_each(
     regions: Regions, data: Dataset, methods: Iterable[str], passes: int = StitchConfig.passes
 ) -> dict[str, Reconstruction]:
-    """:func:`stitch` by several methods; the phases are synchronised once, and equal means are made once."""
+    """:func:`stitch` of ``regions (G, R, R)`` by several methods.
+
+    The phases are synchronised once, and equal means are made once.
+    """
     methods = tuple(methods)
     for method in methods:
         check(method in STITCHINGS, "method", method, f"one of {', '.join(STITCHINGS)}")

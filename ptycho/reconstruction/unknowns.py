@@ -55,7 +55,7 @@ class Unknowns:
         Args:
             photon: f.
             model: of the moves, one of :data:`POSITION_MODELS`.
-            lit: as the attribute.
+            lit: ``(N, N)`` bool, as the attribute.
             stiffness: curvature of the object's prior.
         """
         light, brightness, slopes, energies = _curvatures(state)
@@ -87,7 +87,7 @@ class Unknowns:
         return tuple(self.scales)
 
     def start(self) -> np.ndarray:
-        """The vector of the base, float32."""
+        """The vector of the base, ``(n,)`` float32."""
         values = {
             "object": self.base.object,
             "modes": self.base.modes,
@@ -98,7 +98,7 @@ class Unknowns:
         return self._joined({name: scale * values[name] for name, scale in self.scales.items()})
 
     def state(self, u: np.ndarray) -> State:
-        """The state that a vector stands for."""
+        """The state that a vector ``u (n,)`` float32 stands for."""
         values = {name: part / self.scales[name] for name, part in self._parts(u).items()}
         changed: dict[str, np.ndarray] = {}
         for name, value in values.items():
@@ -116,7 +116,7 @@ class Unknowns:
         return replace(self.base, **changed)
 
     def gradient(self, u: np.ndarray, gradients: dict[str, np.ndarray]) -> np.ndarray:
-        """That with respect to the vector, at ``u``, of the gradients of the values by name."""
+        """The gradient ``(n,)`` for the vector ``u (n,)``, from those for the values by name."""
         found = dict(gradients)
         if "positions" in found:
             found["positions"] = self._modelled(found["positions"])

@@ -54,7 +54,7 @@ class Beam:
         return bool(np.any(self.positions != np.round(self.positions)))
 
     def at(self, indices: np.ndarray) -> Beam:
-        """That of some patterns."""
+        """That of the patterns ``indices (n,)``, in this order."""
         return replace(self, positions=self.positions[indices], flux=self.flux[indices])
 
     def with_probe(self, probe: np.ndarray) -> Beam:
@@ -66,13 +66,13 @@ class Beam:
         return self.with_probe(np.sqrt(power / self.power) * self.probe)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """By name, as files hold them; without the background if there is none."""
+        """As files hold them: probe, positions, flux ``(J,)``, and background ``(N, N)`` if there is one."""
         found = {"probe": self.probe, "positions": self.positions, "flux": self.flux}
         return found if self.background is None else found | {"background": self.background}
 
 
 def join_parts(parts: Sequence[tuple[np.ndarray, Beam]]) -> Beam:
-    """One beam of patterns whose indices are ``parts``' first; probe and background are the first part's."""
+    """One beam of patterns whose indices ``(n,)`` are ``parts``' first; the rest is the first part's."""
     order = np.argsort(np.concatenate([indices for indices, _ in parts]), kind="stable")
     return replace(
         parts[0][1],

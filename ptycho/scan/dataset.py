@@ -191,12 +191,12 @@ class Dataset:
         return replace(self, tiles=True).regrouped(group_size)
 
     def central(self, count: int) -> np.ndarray:
-        """Indices of the patterns nearest to the middle of the scan, at most so many, in their order."""
+        """Indices ``(n,)``, in order, of the patterns nearest to the scan's middle, n at most ``count``."""
         distance = np.linalg.norm(self.positions - np.median(self.positions, axis=0), axis=1)
         return np.sort(np.argsort(distance, kind="stable")[:count])
 
     def subset(self, indices: np.ndarray, group_size: int) -> Dataset:
-        """Some of the patterns alone, each the first of a group with the nearest of them; or in tiles."""
+        """The patterns ``indices (n,)``, each the first of a group with the nearest of them; or in tiles."""
         beam, image = self.beam.at(indices), self.image[indices]
         groups = grouped(beam.positions, image, group_size, self.tiles)
         return replace(

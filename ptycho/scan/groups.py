@@ -31,13 +31,13 @@ def group_offsets(positions: np.ndarray, groups: np.ndarray, region_size: int, N
 
 
 def overreach(positions: np.ndarray, groups: np.ndarray, region_size: int, N: int) -> float:
-    """Pixels by which a patch reaches out of a region of side R in the middle of its group."""
+    """Pixels by which a patch reaches out of a region of side R in the middle of its group ``(G, C)``."""
     reach = np.abs(group_offsets(positions, groups, region_size, N)).max()
     return float(reach - (region_size - N) / 2)
 
 
 def smallest_region(positions: np.ndarray, groups: np.ndarray, N: int) -> int:
-    """The smallest side R of a region that covers every group.
+    """The smallest side R of a region that covers every group, ``groups (G, C)`` of ``positions (J, 2)``.
 
     Its centre is the mean of the group's positions, or up to half a pixel from it: ``R − N`` lies within
     about one pixel of twice the distance of the farthest position from the mean.
@@ -166,7 +166,7 @@ def draw_neighbours(
 
 
 def draw_groups(n_groups: int, limit: int | None, rng: np.random.Generator) -> np.ndarray:
-    """Indices of at most ``limit`` groups, drawn without replacement, in ascending order."""
+    """Indices ``(n,)`` of at most ``limit`` groups, drawn without replacement, in ascending order."""
     if limit is None or limit >= n_groups:
         return np.arange(n_groups)
     return np.sort(rng.choice(n_groups, limit, replace=False))

@@ -129,7 +129,7 @@ class Patterns:
         return np.array(self._rows[:], dtype, copy=copy)
 
     def some(self, indices: np.ndarray) -> Patterns:
-        """Those with these indices, in this order; they are not copied."""
+        """The patterns ``indices (n,)``, in this order; they are not copied."""
         return Patterns(SomeRows(self._rows, indices))
 
     def joined(self, others: Sequence[Patterns]) -> Patterns:
@@ -137,7 +137,7 @@ class Patterns:
         return Patterns(JoinedRows([self, *others])) if others else self
 
     def blocks(self) -> Iterator[np.ndarray]:
-        """All patterns in order, block by block."""
+        """All patterns in order, block by block, ``(j, N, N)`` each."""
         step = max(1, BLOCK // max(1, self.shape[-1] * self.shape[-2]))
         for start in range(0, len(self), step):
             yield self._rows[start : start + step]

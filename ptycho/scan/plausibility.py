@@ -91,7 +91,7 @@ def _in_the_corner(statistics: Statistics, probe: np.ndarray, name: str) -> list
 
 
 def doubts(statistics: Statistics, probe: np.ndarray) -> dict[str, str]:
-    """What makes the patterns doubtful: a flag, with a sentence of what was found; or none."""
+    """What makes patterns of a probe ``(…, N, N)`` doubtful: a flag, and a sentence of what was found."""
     N = probe.shape[-1]
     mean, light = (_blurred(image, BLUR * N) for image in _compared(statistics, probe))
     row, col = displacement(mean, light)
@@ -132,7 +132,7 @@ def far_field_intensity(probe: np.ndarray) -> np.ndarray:
 
 
 def displacement(image: np.ndarray, reference: np.ndarray) -> tuple[int, int]:
-    """(rows, columns) by which ``image`` must be shifted back, cyclically, to correlate best."""
+    """(rows, columns) by which ``image (N, N)`` must be shifted back, cyclically, to correlate best."""
     product = np.fft.fft2(image) * np.fft.fft2(reference).conj()
     best = np.unravel_index(np.argmax(np.fft.ifft2(product).real), image.shape)
     half = len(image) // 2

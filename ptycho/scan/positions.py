@@ -23,7 +23,7 @@ class Scan:
     groups: np.ndarray
 
     def select(self, group_indices: np.ndarray) -> Scan:
-        """The scan reduced to some groups and the positions they use, renumbered."""
+        """The scan reduced to the groups ``group_indices (n,)`` and the positions they use, renumbered."""
         groups = self.groups[group_indices]
         used, renumbered = np.unique(groups, return_inverse=True)
         return Scan(self.positions[used], self.image[used], renumbered.reshape(groups.shape).astype(np.int32))

@@ -24,7 +24,7 @@ PADDING = 4  # the zone-plate wave is computed on a window this many times wider
 
 
 def make_probe(config: ProbeConfig, N: int) -> np.ndarray:
-    """The probe that ``config`` describes, masked if asked for, scaled to a maximum amplitude of one."""
+    """The probe that ``config`` describes, ``(N, N)`` complex64, masked if asked for; its peak is one."""
     if config.kind not in PROBES:
         raise ConfigError(
             f"probe={config.kind}: only a measured scan has it; must be one of {', '.join(PROBES)}"
@@ -71,13 +71,13 @@ def orthogonal_modes(modes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ideal_disk(config: IdealDiskProbe, N: int) -> np.ndarray:
-    """A disk with anti-aliased, Gaussian-smoothed edge and flat phase; lengths scale with N/64."""
+    """:func:`smooth_disk` ``(N, N)`` with an anti-aliased edge and flat phase; lengths scale with N/64."""
     scale = N / 64
     return smooth_disk(N, config.diameter_px64 * scale, config.smoothing_px64 * scale)
 
 
 def smooth_disk(N: int, diameter_px: float, edge_px: float) -> np.ndarray:
-    """An anti-aliased disk, smoothed by a Gaussian of the standard deviation ``edge_px``; complex128."""
+    """An anti-aliased disk, smoothed by a Gaussian of σ ``edge_px``; ``(N, N)`` complex128."""
     from scipy.ndimage import gaussian_filter
 
     return gaussian_filter(np.clip(diameter_px / 2 - _radius(N) + 0.5, 0, 1), edge_px).astype(complex)
@@ -112,7 +112,7 @@ def central_wave(far: np.ndarray, N: int) -> np.ndarray:
 
 
 def zone_plate_far_field(config: ZonePlateProbe, N: int, window: int) -> np.ndarray:
-    """Pupil of :func:`zone_plate` with its defocus phase on ``window`` samples, ν = 0 at ``window//2``."""
+    """Pupil of :func:`zone_plate` with its defocus phase, ``(window, window)``, ν = 0 at ``window//2``."""
     wavelength_nm = HC_KEV_NM / config.energy_keV
     pixel_nm = config.pixel_size_nm or ZONE_PLATE_WINDOW_NM / N
     nu_max = 1 / (2 * config.outermost_zone_width_nm)
@@ -140,7 +140,7 @@ def fresnel_number(config: ProbeConfig, N: int) -> float:
 
 
 def file_probe(config: FileProbe, N: int) -> np.ndarray:
-    """The probe in ``config.file`` (key ``probeGuess``), brought to N × N as ``config.resize`` says."""
+    """The probe in ``config.file`` (key ``probeGuess``), brought to ``(N, N)`` as ``config.resize`` says."""
     probe = load_probe(config.file)
     side = probe.shape[0]
     if side == N:
@@ -159,7 +159,7 @@ def file_probe(config: FileProbe, N: int) -> np.ndarray:
 
 
 def load_probe(path: str) -> np.ndarray:
-    """Read ``probeGuess`` from an NPZ file and check it; square, finite, not zero; complex128."""
+    """Read ``probeGuess`` from an NPZ file and check it: ``(n, n)`` complex128, finite, not zero."""
     try:
         with NpzFile(path) as archive:
             if KEY not in archive.keys:
@@ -243,7 +243,7 @@ def probe_support(probe: np.ndarray) -> int:
 
 
 def probe_widths(probe: np.ndarray) -> tuple[float, float]:
-    """How wide a probe is in the sample plane, in pixels, and in the far field, in cycles per pixel.
+    """Width of ``probe (…, N, N)`` in the sample plane, pixels, and in the far field, cycles per pixel.
 
     Both are diameters of the centred circle that holds 90 % of the energy. The far field is sampled more
     finely than the detector does, so that its width follows a probe that changes little by little.
@@ -256,7 +256,7 @@ def probe_widths(probe: np.ndarray) -> tuple[float, float]:
 
 
 def is_far_from(probe: np.ndarray, trained: np.ndarray) -> bool:
-    """Whether one of a probe's widths differs from the training probe's by more than a factor ``FAR``."""
+    """Whether a width of ``probe (…, N, N)`` differs from the training probe's by more than ``FAR`` times."""
     pairs = zip(probe_widths(probe), probe_widths(trained), strict=True)
     return any(not 1 / FAR <= ours / theirs <= FAR for ours, theirs in pairs)
 

@@ -57,7 +57,7 @@ class Reconstruction:
         return self.mask[0]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """As files hold them: object, amplitude, phase, mask, and the beam if it was found."""
+        """As files hold them: object, amp, phase and mask ``(I, M, M)``, and the beam if it was found."""
         objects = {"object": self.objects, "amp": np.abs(self.objects), "phase": np.angle(self.objects)}
         beam = {} if self.beam is None else self.beam.arrays()
         return objects | {"mask": self.mask} | beam

@@ -20,7 +20,7 @@ def cut_windows(image: np.ndarray, starts: np.ndarray, side: int) -> np.ndarray:
 
 
 def inner_windows(image: np.ndarray, starts: np.ndarray, side: int) -> np.ndarray:
-    """:func:`cut_windows` of windows wholly inside the image, without a copy of it."""
+    """:func:`cut_windows`, ``(K, side, side)``, of windows wholly inside the image, without a copy of it."""
     windows = np.lib.stride_tricks.sliding_window_view(image, (side, side))
     return windows[starts[:, 0], starts[:, 1]]
 

@@ -173,7 +173,7 @@ def place_positions(
 
 
 def draw_lattice(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
-    """About ``count`` points around zero, the innermost first, one per unit area, turned at random."""
+    """About ``count`` points ``(n, 2)`` around zero, innermost first, one per unit area, turned at random."""
     half = math.ceil(math.sqrt(count)) // 2 + 1
     rows, cols = (axis.ravel().astype(float) for axis in np.mgrid[-half : half + 1, -half : half + 1])
     if kind == "hexagonal":
@@ -241,7 +241,7 @@ def roughen(target: np.ndarray, light: np.ndarray, rng: np.random.Generator) -> 
 
         Ō + γ (G_σ O − Ō) e^{iε(x)} + noise,    zero where hardly any light falls
 
-    The noise has the strength that light leaves it, ∝ 1/√light.
+    The noise has the strength that light leaves it, ∝ 1/√light. All are ``(R, R)``, the result complex64.
     """
     sigma, gamma = rng.uniform(0, 2.5) * (rng.random() < 0.6), rng.uniform(0.6, 1.05)
     mean = target.mean()

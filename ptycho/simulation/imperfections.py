@@ -157,7 +157,7 @@ def misstate_probe(probe: np.ndarray, settings: Imperfections, fresnel: float, s
 
 
 def defocus(N: int, distance_um: float, fresnel: float) -> np.ndarray:
-    """``φ = −π λ̄ z |ν|²``: propagation by z (Fresnel); the sign of :func:`ptycho.scan.probe.zone_plate`."""
+    """``φ = −π λ̄ z |ν|² (N, N)``: propagation by z (Fresnel), as :func:`ptycho.scan.probe.zone_plate`."""
     row, col = frequencies(N)
     return -np.pi * fresnel * distance_um * (row**2 + col**2)
 
@@ -165,7 +165,8 @@ def defocus(N: int, distance_um: float, fresnel: float) -> np.ndarray:
 def aberrations(probe: np.ndarray, settings: Imperfections, rng: np.random.Generator) -> np.ndarray:
     """``φ = 2π (a ρ² cos 2(θ − θ_a) + c (3ρ³ − 2ρ) cos(θ − θ_c))``, a and c in waves, directions drawn.
 
-    Zernike's terms; that of coma moves the probe little. Source: Born & Wolf, Principles of Optics, 9.2.
+    Zernike's terms, ``(N, N)``; that of coma moves the probe little. Source: Born & Wolf, Principles of
+    Optics, 9.2.
     """
     row, col = frequencies(len(probe))
     rho, theta = np.hypot(row, col) / pupil_edge(probe), np.arctan2(row, col)
@@ -176,18 +177,21 @@ def aberrations(probe: np.ndarray, settings: Imperfections, rng: np.random.Gener
 
 
 def pupil_edge(probe: np.ndarray) -> float:
-    """Radius of the centred circle that holds ``EDGE`` of the far field's energy, cycles per pixel."""
+    """Radius, in cycles per pixel, of the centred circle with ``EDGE`` of the energy of ``F P (N, N)``."""
     return energy_diameter(np.fft.fftshift(np.fft.fft2(probe)), EDGE) / 2 / len(probe)
 
 
 def displacement(N: int, shift: tuple[float, ...]) -> np.ndarray:
-    """``φ = −2π ν·s``: the probe moved by s (row, col)."""
+    """``φ = −2π ν·s``, ``(N, N)``: the probe moved by s (row, col)."""
     row, col = frequencies(N)
     return -2 * np.pi * (shift[0] * row + shift[1] * col)
 
 
 def add_blob(probe: np.ndarray, strength: float, rng: np.random.Generator) -> np.ndarray:
-    """The probe and a Gaussian of ``strength`` times its norm, half-way from its middle, and of its power."""
+    """The probe ``(N, N)`` and a Gaussian of ``strength`` times its norm, half-way from its middle.
+
+    The sum has the probe's power.
+    """
     N, diameter = len(probe), energy_diameter(probe)
     angle, phase = rng.uniform(0, 2 * np.pi, 2)
     rows, cols = centred_axes(N)
@@ -219,14 +223,17 @@ def record_positions(positions: np.ndarray, settings: Imperfections, width: int,
 
 
 def scale_and_turn(positions: np.ndarray, scale: float, angle_deg: float) -> np.ndarray:
-    """``r̄ + m R (r − r̄)``: the row's direction is turned towards the column's by a positive angle."""
+    """``r̄ + m R (r − r̄)``, ``(J, 2)``: a positive angle turns the row's direction towards the column's."""
     middle, angle = positions.mean(axis=0), math.radians(angle_deg)
     turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
     return middle + scale * (positions - middle) @ turn
 
 
 def draw_drift(count: int, rms: float, rng: np.random.Generator) -> np.ndarray:
-    """``Σ_m a_m/m cos(π m t)``, t from 0 to 1 over the scan, m to ``SLOW``; mean nought, rms as asked for."""
+    """``(count, 2)``: ``Σ_m a_m/m cos(π m t)``, t from 0 to 1 over the scan, m to ``SLOW``.
+
+    Mean nought, rms as asked for.
+    """
     time = (np.arange(count) + 0.5) / count
     waves = np.arange(1, min(SLOW, count - 1) + 1)
     moved = np.cos(np.pi * np.outer(time, waves)) / waves @ rng.normal(size=(len(waves), 2))

@@ -146,7 +146,7 @@ class MeasuredLike:
 
     @property
     def photon_probe(self) -> np.ndarray:
-        """``√c·P``: the probe in √photons."""
+        """``√c·P``, ``(…, N, N)``: the probe in √photons."""
         return np.sqrt(self.scale) * self.probe
 
     def intensities(self, positions: np.ndarray) -> np.ndarray:
@@ -239,20 +239,20 @@ def _blobs(side: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def fermat_spiral(count: int, step: float, rng: np.random.Generator) -> np.ndarray:
-    """``√k·step/√π`` at the angle ``k·GOLDEN``, turned at random; one position on each area of step²."""
+    """``(count, 2)``: ``√k·step/√π`` at the angle ``k·GOLDEN``, turned at random; one on each step²."""
     k = np.arange(count) + 0.5
     radius, angle = step / np.sqrt(np.pi) * np.sqrt(k), GOLDEN * k + rng.uniform(0, 2 * np.pi)
     return np.stack([radius * np.sin(angle), radius * np.cos(angle)], axis=1)
 
 
 def jittered_grid(count: int, step: float, rng: np.random.Generator) -> np.ndarray:
-    """Rows of a square grid, each position moved by up to a third of the step in both directions."""
+    """A square grid ``(count, 2)``, row by row, each position moved by up to a third of the step each way."""
     grid = np.stack(np.divmod(np.arange(count), row_of(count)), axis=1).astype(float)
     return step * (grid + rng.uniform(-1 / 3, 1 / 3, grid.shape))
 
 
 def snake(count: int, step: float, rng: np.random.Generator) -> np.ndarray:
-    """A jittered grid whose every second row is scanned backwards."""
+    """A jittered grid ``(count, 2)`` whose every second row is scanned backwards."""
     width = row_of(count)
     rows, cols = np.divmod(np.arange(count), width)
     grid = np.stack([rows, np.where(rows % 2, width - 1 - cols, cols)], axis=1).astype(float)

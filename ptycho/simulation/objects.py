@@ -38,7 +38,7 @@ def line_amplitude(size: int, n_lines: int, rng: np.random.Generator) -> np.ndar
 
 
 def amplitude_to_phase(amplitude: np.ndarray) -> np.ndarray:
-    """A smooth phase that follows the amplitude, ``φ = sin(π(a − ½))``: −1 to 1 rad for a in [0, 1]."""
+    """A smooth phase of ``amplitude (…)``, ``φ = sin(π(a − ½))``: −1 to 1 rad for a in [0, 1]."""
     return np.sin(np.pi * (amplitude - 0.5))
 
 

@@ -45,11 +45,11 @@ class Truth:
     object: np.ndarray | None = None
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What is written, by name, all but the object."""
+        """What is written, by name, from ``probe (K, N, N)`` to ``hot (N, N)``: all but the object."""
         return {key: np.asarray(getattr(self, key)) for key in KINDS}
 
     def keyed(self) -> dict[str, np.ndarray]:
-        """The NPZ form, with the object."""
+        """The NPZ form, with the object ``(M, M)``."""
         named = {PREFIX + key: value for key, value in self.arrays().items()}
         return named | {OBJECT: np.asarray(self.object)}
 

@@ -39,7 +39,7 @@ def checked_arguments(
     extrapolation_value: complex,
     path: str,
 ) -> CropArguments:
-    """Convert and check everything that is known before the computation; see ``crop_and_resize``."""
+    """Convert and check what is known before the computation; ``boxes (n, 4)``: see ``crop_and_resize``."""
     image = tf.convert_to_tensor(image)
     boxes = tf.convert_to_tensor(boxes, tf.float32)
     box_indices = tf.convert_to_tensor(box_indices, tf.int32)

@@ -28,7 +28,7 @@ def read_pixels(images: tf.Tensor, which: tf.Tensor, rows: tf.Tensor, cols: tf.T
 
 
 def round_half_away(points: tf.Tensor) -> tf.Tensor:
-    """Round to the nearest integer, halves away from zero, for points of either sign.
+    """Round ``points (…)`` of either sign to the nearest integer, halves away from zero.
 
     ``tf.round`` takes halves to the even neighbour, and ``floor(p + 0.5)`` is wrong for the largest number
     below one half, where the sum rounds up.

@@ -27,7 +27,7 @@ def threefry2x32(
         counter: two uint32 words of any shape that broadcasts.
 
     Returns:
-        two uint32 tensors of the broadcast shape.
+        two uint32 tensors ``(…)`` of the broadcast shape.
     """
     keys = (*key, tf.bitwise.bitwise_xor(tf.bitwise.bitwise_xor(*key), tf.constant(_PARITY, tf.uint32)))
     x, y = counter[0] + keys[0], counter[1] + keys[1]
@@ -51,7 +51,7 @@ def standard_normal(shape: Sequence[int] | tf.Tensor, seed: int, step: tf.Tensor
     Args:
         shape: shape of the result.
         seed: key of the sequence, its low 64 bits.
-        step: scalar whole number below 2³²; another step gives other numbers.
+        step: ``()``, whole number below 2³²; another step gives other numbers.
     """
     words = (tf.constant((seed >> shift) & 0xFFFFFFFF, tf.uint32) for shift in (0, 32))
     index = tf.cast(tf.range(tf.reduce_prod(shape)), tf.uint32)

@@ -36,7 +36,7 @@ def check_image_dtype(dtype: tf.DType, argument: str, allowed: Sequence[tf.DType
 def by_parts(
     operator: Callable[[tf.Tensor, float], tf.Tensor], images: tf.Tensor, fill_value: complex = 0.0
 ) -> tf.Tensor:
-    """Apply a real ``operator(part, fill)`` to the parts of ``images`` and ``fill_value``.
+    """Apply a real ``operator(part, fill)`` to the parts of ``images (…)`` and ``fill_value``.
 
     Computed in at least float32; the result has the dtype of ``images``.
     """
@@ -56,7 +56,7 @@ def channels_as_real(images: tf.Tensor) -> tf.Tensor:
 
 
 def channels_as_complex(images: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """The inverse of :func:`channels_as_real`; a real ``dtype`` is a cast."""
+    """The inverse of :func:`channels_as_real`, ``(…, 2C)`` → ``(…, C)``; a real ``dtype`` is a cast."""
     if dtype.is_integer and images.dtype.is_floating:
         return _as_integer(images, dtype)
     if not dtype.is_complex:
@@ -84,7 +84,7 @@ def fill_as_real(fill_value: complex, channels: int | tf.Tensor, dtype: tf.DType
 
 
 def matmul(a: tf.Tensor, b: tf.Tensor, transpose_a: bool = False, transpose_b: bool = False) -> tf.Tensor:
-    """``tf.matmul`` that keeps float32 accuracy on devices whose matrix units would use TF32.
+    """``tf.matmul`` of ``(…, m, k)`` and ``(…, k, n)``, to float32 where matrix units would use TF32.
 
     Whether such a device is present is read when the function is traced.
     """

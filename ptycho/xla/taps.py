@@ -79,19 +79,19 @@ def shift_taps(shifts: tf.Tensor, size: int | tf.Tensor) -> tuple[list[Tap], lis
 
 
 def linear_taps(points: tf.Tensor, size: int | tf.Tensor) -> list[Tap]:
-    """Linear interpolation; at whole points both taps are the same pixel and the derivative is zero."""
+    """Linear interpolation at ``points (…)``; at whole ones both taps are one pixel, the derivative zero."""
     below, above = tf.floor(points), tf.math.ceil(points)
     fraction = points - below
     return [Tap(tf.cast(below, tf.int32), 1 - fraction), Tap(tf.cast(above, tf.int32), fraction)]
 
 
 def nearest_taps(points: tf.Tensor, size: int | tf.Tensor) -> list[Tap]:
-    """The nearest pixel, halves away from zero."""
+    """The pixel nearest to each of ``points (…)``, halves away from zero."""
     return [Tap(tf.cast(round_half_away(points), tf.int32), tf.ones_like(points))]
 
 
 def kernel_taps(kernel: Callable[[tf.Tensor], tf.Tensor], support: int) -> Callable[..., list[Tap]]:
-    """Taps of an interpolation kernel, normalised over the pixels that exist, as in ``tf.image.resize``."""
+    """Taps at points ``(…)`` of a kernel, normalised over the pixels there are, as in ``tf.image.resize``."""
 
     def taps(points: tf.Tensor, size: int | tf.Tensor) -> list[Tap]:
         last = tf.cast(size - 1, points.dtype)
@@ -113,7 +113,7 @@ def keys_cubic(distance: tf.Tensor) -> tf.Tensor:
 
 
 def lanczos3(distance: tf.Tensor) -> tf.Tensor:
-    """``sinc(d)·sinc(d/3)`` for ``|d| < 3``, else zero (Turkowski 1990)."""
+    """``sinc(d)·sinc(d/3)`` of ``distance (…)`` where ``|d| < 3``, else zero (Turkowski 1990)."""
     return tf.where(tf.abs(distance) < 3, _sinc(distance) * _sinc(distance / 3), tf.zeros_like(distance))
 
 

@@ -110,7 +110,7 @@ def _source_points(
     x, y = tf.range(width, dtype=matrices.dtype), tf.range(height, dtype=matrices.dtype)
 
     def affine(first: int) -> tf.Tensor:
-        """Each operation rounded by itself, in the order of TensorFlow's kernel."""
+        """``(n, h, w)``; each operation rounded by itself, in the order of TensorFlow's kernel."""
         along_x = _rounded(matrices[:, first : first + 1] * x)[:, None, :]
         along_y = _rounded(matrices[:, first + 1 : first + 2] * y)[:, :, None]
         return _rounded(along_x + along_y) + matrices[:, first + 2, None, None]

@@ -35,7 +35,7 @@ class CompileCase:
 
 
 def example_images(dtype: tf.DType, shape: tuple[int, ...] = (16, 64, 64, 1)) -> tf.Tensor:
-    """Normally distributed images, the same at every call."""
+    """Normally distributed images ``(B, H, W, C)``, the same at every call."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=shape) + 1j * rng.normal(size=shape)
     return tf.cast(values if dtype.is_complex else values.real, dtype)

@@ -119,6 +119,37 @@ def test_the_pretrained_network_goes_on_from_the_solver(arrays):
         ptycho.reconstruct(scan, "pinn", run="outputs/none")
 
 
+@pytest.mark.parametrize(
+    "method, steps, order",
+    [
+        ("solver", STEPS, [("solver", [])]),
+        ("pinn", STEPS, [("solver", []), ("pinn", ["solver"])]),
+        ("refined", STEPS, [("solver", []), ("pinn", ["solver"]), ("refined", ["solver", "pinn"])]),
+        ("refined", 0, [("pinn", []), ("refined", ["pinn"])]),
+    ],
+)
+def test_what_a_method_goes_on_from_is_made_before_it(arrays, monkeypatch, method, steps, order):
+    """Of all that is made, it is the last that is judged and given."""
+    from ptycho.api import methods
+    from ptycho.scan.coverage import covered_part
+
+    called = []
+
+    def stand_in(name):
+        def make(each, made, means):
+            called.append((name, list(made)))
+            flat = np.full((each.whole.object_size,) * 2, len(called), np.complex64)
+            return replace(covered_part(flat, each.whole), doubts=(f"from {name}",))
+
+        return make
+
+    monkeypatch.setattr(methods, "METHODS", {name: stand_in(name) for name in ("solver", "pinn", "refined")})
+    monkeypatch.setattr(methods, "load_model", lambda run: None)
+    result = ptycho.reconstruct(ptycho.Scan.from_arrays(*arrays[:3], counts=True), method, steps=steps)
+    assert called == order and (result.object[result.mask] == len(order)).all()
+    assert f"from {method}" in result.scores["flags"]
+
+
 def test_another_method_gets_its_settings_and_is_judged_alike(arrays, monkeypatch):
     """LSQ-ML, with a stand-in for pty-chi's process: a flat object under the beam that it was given."""
     from ptycho.iterative import lsqml

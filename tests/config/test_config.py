@@ -5,6 +5,7 @@ import functools
 import math
 import re
 import sys
+from typing import Annotated
 
 import pytest
 from helpers.cli import ROOT, fresh
@@ -17,6 +18,8 @@ from ptycho import config as cfg
 from ptycho.config import ConfigError, RunConfig, ScanRunConfig
 from ptycho.config.mapping import completed, from_mapping, from_stored, result_settings
 from ptycho.config.messages import fields_of, sections_of
+from ptycho.config.schema import Range, Within, settings
+from ptycho.config.schema import key as setting
 from ptycho.scan.probe import energy_diameter, make_probe
 from workflows.command_line.config import SCHEMAS, explained, run_config
 from workflows.command_line.write_conf import FILES, PROGRAMS, documentation, file_text
@@ -228,6 +231,22 @@ def test_what_is_beyond_a_bound_is_refused(cls, name, beyond):
     required = {other: 16 for other, field in fields_of(cls).items() if field.is_required()}
     with pytest.raises(ConfigError, match=rf"^{key}={re.escape(str(shown))}: must be \S+ \S+"):
         cls(**{**required, name: shown})
+
+
+@settings("drawn")
+class Drawn:
+    share: Annotated[Range, Within(0, 1)] = setting((0.1, 0.2), "of the examples")
+
+
+@pytest.mark.parametrize("value", [(0, 1), (0.5, 0.5), (0, 0), [1.0, 1]])
+def test_a_range_may_reach_to_its_ends(value):
+    assert Drawn(share=value).share == tuple(value)
+
+
+@pytest.mark.parametrize("value", [(-0.01, 0.5), (0.5, 0.4), (0.5, 1.01), (0.5,), 0.5, (0, NAN)])
+def test_a_range_beyond_them_or_reversed_is_refused(value):
+    with pytest.raises(ConfigError, match=r"^drawn\.share=.*: must be \[low, high\] within \[0, 1\]"):
+        Drawn(share=value)
 
 
 def test_a_number_has_bounds_or_a_reason_to_have_none():

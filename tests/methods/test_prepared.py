@@ -1,54 +1,163 @@
-"""A prepared scan: which of its patterns are fitted and which are kept out, under any beam."""
+"""Some patterns are fitted and some kept out: each under its own part of a beam, through every method."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers import reference
 
-from ptycho.methods.prepared import Prepared
+from ptycho.config import OwnProbe, ScanRunConfig, XlaConfig
+from ptycho.config.data import DataConfig
+from ptycho.config.sections import SolverConfig
+from ptycho.evaluation.trust import FEW, NOT_CONVERGED, SCALE
+from ptycho.methods import network, solver
+from ptycho.methods.assessment import judge, trust_row
+from ptycho.methods.prepared import Prepared, Surroundings
 from ptycho.scan.beam import Beam
 from ptycho.scan.patterns import Patterns, Statistics
+from ptycho.scan.reconstruction import Reconstruction
+
+N, SIDE = 16, 40
+ASKED = ScanRunConfig(
+    data=DataConfig(file=("x",), N=N),
+    solver=SolverConfig(steps=2, positions=False, flux=False, background=False, strength=1.0),
+    probe=OwnProbe(learn=False),
+    xla=XlaConfig(compile=False),
+)
 
 
-@pytest.fixture
+def wave(shape, seed):
+    rng = np.random.default_rng(seed)
+    return (1 + 0.3 * rng.normal(size=shape) + 0.3j * rng.normal(size=shape)).astype(np.complex64)
+
+
+OBJECT = wave((SIDE, SIDE), 1)
+
+
+def measured(beam):
+    """Amplitudes by brute force, at whole positions."""
+    found = []
+    for (row, col), c in zip(beam.positions.astype(int), beam.flux, strict=True):
+        patch = OBJECT[row : row + N, col : col + N]
+        found.append(np.sqrt(sum(np.abs(reference.far_field(c * P * patch)) ** 2 for P in beam.probe)))
+    return np.asarray(found, np.float32)
+
+
+@pytest.fixture(scope="module")
 def each(dataset_of):
-    rng = np.random.default_rng(0)
-    whole = dataset_of(rng.uniform(0, 40, (20, 2)), [[k] for k in range(20)], region_size=18, exact=True)
-    out = np.array([3, 11, 19])
-    return Prepared("scan", None, whole, np.setdiff1d(np.arange(20), out), out)
+    """Twenty patterns of two modes under a flux that varies, of which every fifth is kept out."""
+    rng = np.random.default_rng(3)
+    positions = rng.integers(0, SIDE - N, (20, 2))
+    flux = rng.uniform(0.7, 1.3, 20).astype(np.float32)
+    probe = 30 * wave((2, N, N), 2) * np.array([1, 0.4])[:, None, None]
+    whole = dataset_of(
+        positions, np.arange(20)[:, None], probe=probe, flux=flux, object_size=SIDE, photon_scale=1.0
+    )
+    whole = replace(whole, amplitudes=measured(whole.beam))
+    out = np.arange(2, 20, 5)
+    return Prepared("scan", None, whole, np.setdiff1d(np.arange(20), out), out, doubts=(FEW,))
 
 
-def another_beam(each):
-    rng = np.random.default_rng(1)
-    positions = (each.whole.positions + rng.uniform(-0.4, 0.4, (20, 2))).clip(0, 47).astype(np.float32)
-    return Beam(2 * each.whole.probe, positions, rng.uniform(0.8, 1.2, 20).astype(np.float32))
+def another(beam):
+    """Other positions and flux, each pattern's own."""
+    k = np.arange(len(beam.positions))
+    moved = np.clip(beam.positions + np.stack([k % 3, k % 2], axis=1), 0, SIDE - N).astype(np.float32)
+    return Beam(wave((2, N, N), 5), moved, (beam.flux * (1 + 0.01 * k)).astype(np.float32))
 
 
-def test_each_pattern_has_its_own_place_and_flux(each):
-    beam = another_beam(each)
-    for part, indices in ((each.fitted(beam), each.kept), (each.left_out(beam), each.out)):
-        np.testing.assert_array_equal(part.positions, beam.positions[indices])
-        np.testing.assert_array_equal(part.beam.flux, beam.flux[indices])
-        np.testing.assert_array_equal(part.amplitudes[:], each.whole.amplitudes[indices])
-        np.testing.assert_array_equal(part.probe, beam.probe)
-    whole = each.beam_of(each.fitted(beam).beam, each.left_out(beam).beam)
-    np.testing.assert_array_equal(whole.positions, beam.positions)
-    np.testing.assert_array_equal(whole.flux, beam.flux)
+def same(one, other, rtol=0.0):
+    for key, value in other.arrays().items():
+        np.testing.assert_allclose(one.arrays()[key], value, rtol=rtol, err_msg=key)
+
+
+def test_each_pattern_goes_with_its_own_part_of_a_beam(each):
+    beam = another(each.whole.beam)
+    for data, indices in ((each.fitted(beam), each.kept), (each.left_out(beam), each.out)):
+        np.testing.assert_array_equal(data.amplitudes[:], each.whole.amplitudes[indices])
+        np.testing.assert_array_equal(data.positions, beam.positions[indices])
+        np.testing.assert_array_equal(data.beam.flux, beam.flux[indices])
+        np.testing.assert_array_equal(data.probe, beam.probe)
+    assert replace(each, out=np.zeros(0, int)).left_out(beam) is None
+
+
+def test_the_parts_of_a_beam_make_the_whole_in_its_order(each):
+    beam = another(each.whole.beam)
+    same(each.beam_of(beam.at(each.kept), beam.at(each.out)), beam)
+    same(replace(each, kept=np.arange(20)).beam_of(beam, None), beam)
+
+
+def test_a_finished_reconstruction_is_judged_by_the_one_before(each):
+    """Before, the patterns that were kept out were not fitted; it is judged under the beam of its own."""
+    mask = np.ones((1, SIDE, SIDE), bool)
+    right = Reconstruction(OBJECT[None], mask, each.whole.beam)
+    wrong = Reconstruction(OBJECT.T[None], mask, each.whole.beam)
+    fit = judge(replace(wrong, before=right), each)
+    assert fit.used.r_factor < 1e-4 and fit.free.r_factor < 1e-4
+    assert len(fit.used.residual) == 16 and len(fit.free.residual) == 4
+    assert judge(replace(right, before=wrong), each).used.r_factor > 0.05
+    steady = replace(each, whole=replace(each.whole, beam=replace(each.whole.beam, flux=None)))
+    assert judge(right, steady).used.r_factor < 1e-4
+    assert judge(replace(right, beam=None), steady).used.r_factor > 0.05
+
+
+def test_doubts_of_the_scan_and_of_the_reconstruction_are_its_flags(each):
+    made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), doubts=(SCALE,), converged=False)
+    flags = trust_row(judge(made, each), made, each)["flags"]
+    assert {FEW, SCALE, NOT_CONVERGED} <= set(flags)
+
+
+def test_the_solver_keeps_the_beam_that_it_may_not_change(each, tmp_path):
+    """Begun under the told one, and gone on with under that of another object; of all patterns, in order.
+
+    In the end the mean square of the flux is one.
+    """
+    where = Surroundings(tmp_path)
+    made = solver.reconstruct(each, ASKED, where)
+    told = each.whole.beam
+    same(made.before.beam, told, 1e-5)
+    same(made.beam, replace(told, flux=told.flux / np.sqrt(np.mean(told.flux**2))), 1e-5)
+    beam = another(told)
+    same(solver.continue_from(replace(made, beam=beam), each, made, ASKED, where).beam, beam, 1e-5)
+
+
+class Echo:
+    """A network that gives back what it begins with, or ones."""
+
+    def __init__(self, general, probe):
+        self.general, self.probe, self.start = general, probe, None
+
+    def view(self, data):
+        self.data = data
+        return data
+
+    def predict_regions(self, view, regions, batch_size=None, start=None):
+        self.start = start
+        for g in range(len(regions)):
+            regions[g : g + 1] = np.ones((1, *regions.shape[1:]), np.complex64)
+
+
+@pytest.mark.parametrize("general", [True, False])
+def test_a_network_works_under_the_best_beam_there_is(each, tmp_path, general):
+    """The solver's; with the probe that its own training has learned, in the solver's power."""
+    told, found = each.whole.beam, another(each.whole.beam)
+    solved = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), found)
+    learned = wave((3, N, N), 9)
+    scaled = found.with_probe(learned).scaled_to(found.power)
+    for before, modes, beam in ((None, None, told), (solved, None, found), (solved, learned, scaled)):
+        echo = Echo(general, told.probe[0])
+        made = network.reconstruct(each, echo, before, modes, None, Surroundings(tmp_path))
+        same(made.beam, beam)
+        same(echo.data.beam, beam.at(each.kept))
+        assert (echo.start is None) == (before is None or not general)
+    assert np.sum(np.abs(made.beam.probe) ** 2) == pytest.approx(found.power, rel=1e-5)
 
 
 def test_patterns_are_looked_through_once(each, monkeypatch):
     """However many reconstructions are judged under however many beams."""
     passes, of = [], Statistics.of
     monkeypatch.setattr(Statistics, "of", staticmethod(lambda blocks: passes.append(1) or of(blocks)))
-    each = replace(each, whole=replace(each.whole, amplitudes=Patterns(each.whole.amplitudes[:])))
+    fresh = replace(each, whole=replace(each.whole, amplitudes=Patterns(each.whole.amplitudes[:])))
     for _ in range(3):
-        each.fitted(another_beam(each))
-        each.left_out(another_beam(each))
+        fresh.fitted(another(fresh.whole.beam))
+        fresh.left_out(another(fresh.whole.beam))
     assert len(passes) == 3  # of all, of those that are fitted, of those that are kept out
-
-
-def test_no_pattern_is_kept_out(each):
-    alone = replace(each, kept=np.arange(20), out=np.zeros(0, int))
-    assert alone.left_out(alone.whole.beam) is None
-    beam = another_beam(alone)
-    np.testing.assert_array_equal(alone.beam_of(alone.fitted(beam).beam, None).positions, beam.positions)

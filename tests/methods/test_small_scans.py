@@ -89,15 +89,15 @@ def test_two_patterns_are_refused_before_anything_is_written(scan_of, in_process
 def test_a_network_bound_to_larger_groups_is_refused(scan_of, finished, monkeypatch):
     """As the weights of ``unet`` are; those of ``unrolled`` go with groups of any size."""
 
-    def plan(count):
+    def plan_of(count):
         return plan(ScanRunConfig(data=DataConfig(file=str(scan_of(count))), run=str(finished)))
 
-    found = plan(3)
+    found = plan_of(3)
     assert found.patterns_in_group == 37
     monkeypatch.setattr(type(found.model), "FIXED", ("N", "group_size"))
-    assert plan(12).patterns_in_group == 7
+    assert plan_of(12).patterns_in_group == 7
     with pytest.raises(ConfigError, match=r"bound to group_size=7, and 3 patterns of the scan are fitted"):
-        plan(3)
+        plan_of(3)
 
 
 def test_one_group_both_trains_and_validates():

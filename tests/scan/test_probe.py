@@ -11,6 +11,7 @@ from ptycho.scan.probe import (
     energy_diameter,
     file_probe,
     is_far_from,
+    light_of,
     load_probe,
     make_probe,
     probe_support,
@@ -370,3 +371,14 @@ def test_a_stop_that_closes_the_pupil_is_refused() -> None:
     config = ZonePlateProbe(central_stop_diameter_um=179.99999)
     with pytest.raises(ConfigError, match=r"probe\.central_stop_diameter_um=180: leaves no open pupil"):
         make_probe(config, 64)
+
+
+def test_the_light_of_all_modes_counts():
+    """Two modes of one pixel each: the weaker, four pixels off the middle, makes the probe wide."""
+    modes = np.zeros((2, 15, 15), complex)
+    modes[0, 7, 7], modes[1, 7, 11] = 2, 1 - 1j
+    expected = np.zeros((15, 15))
+    expected[7, 7], expected[7, 11] = 4, 2
+    np.testing.assert_allclose(light_of(modes), expected)
+    np.testing.assert_allclose(light_of(modes[1]), np.abs(modes[1]) ** 2)
+    assert energy_diameter(modes, 0.9) > 4 > energy_diameter(modes[0], 0.9)

@@ -6,6 +6,7 @@ the right reconstruction, under the right beam; and the network must begin with 
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -17,6 +18,7 @@ from ptycho.config.data import DataConfig
 from ptycho.config.sections import StitchConfig
 from ptycho.datasets import load_dataset
 from ptycho.methods import solver
+from ptycho.methods.assessment import Fit
 from ptycho.portable.network import portable
 from ptycho.portable.table import FORMATS
 from ptycho.preparation.geometry import object_pixel, positions_in_pixels
@@ -190,6 +192,39 @@ def test_a_network_is_judged_against_the_solver(files, tmp_path, monkeypatch, ne
     _, _, metrics = run_of(files[:1], tmp_path / "out", monkeypatch, network)
     assert metrics["pinn"]["r_factor"] > 0.2 and metrics["solver"]["r_factor"] > 0.2
     assert ("outside_training" in metrics["pinn"]["flags"]) == flagged
+
+
+# ---- the product
+
+
+def fit_that_misses(used, free=None):
+    """Of four patterns that are fitted, and of four that are kept out, each with a misfit of its own."""
+    own = np.array([1.0, 4.0, 2.0, 8.0])
+    parts = [None if more is None else SimpleNamespace(unexplained=own + more) for more in (used, free)]
+    return Fit(*parts, None, None)
+
+
+@pytest.mark.parametrize(
+    "solver, refined, product",
+    [
+        (fit_that_misses(0, 0), fit_that_misses(5, [-0.1, -0.1, -0.1, -0.2]), "refined"),
+        (fit_that_misses(0, 0), fit_that_misses(-5, [0.1, 0.1, 0.1, 0.2]), "solver"),
+        (fit_that_misses(0, 0), fit_that_misses(-5, [-0.5, 0.4, 0.3, -0.3]), "solver"),
+        (fit_that_misses(0), fit_that_misses([-0.1, -0.1, -0.1, -0.2]), "refined"),
+    ],
+    ids=["clearly better", "worse", "no clear difference", "nothing kept out"],
+)
+def test_the_product_is_what_explains_the_patterns_that_were_kept_out(solver, refined, product):
+    """Pattern by pattern; the solver's, unless the other is clearly better."""
+    fits = {"solver": solver, "pinn": fit_that_misses(9, 9), "refined": refined, "lsqml": refined}
+    assert workflows.scan.choose(fits) == product
+
+
+def test_without_both_the_product_is_our_own_before_that_of_others():
+    fit = fit_that_misses(0, 0)
+    assert workflows.scan.choose({"lsqml": fit, "pinn": fit}) == "pinn"
+    assert workflows.scan.choose({"lsqml": fit}) == "lsqml"
+    assert workflows.scan.choose({"solver": fit, "lsqml": fit}) == "solver"
 
 
 # ---- several scans

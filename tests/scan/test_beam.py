@@ -1,0 +1,90 @@
+"""A beam, of some patterns and of all; and a dataset under another one."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptycho.scan.beam import Beam, join_parts
+from ptycho.scan.groups import grouped, overreach
+
+N, J = 16, 9
+
+
+@pytest.fixture
+def beam():
+    rng = np.random.default_rng(0)
+    probe = (rng.normal(size=(2, N, N)) + 1j * rng.normal(size=(2, N, N))).astype(np.complex64)
+    positions = rng.permutation(np.stack([np.arange(J) * 3, np.arange(J) ** 2 % 7], axis=1))
+    flux, dark = rng.uniform(0.5, 2, J).astype(np.float32), rng.random((N, N)).astype(np.float32)
+    return Beam(probe, positions.astype(np.float32), flux, dark)
+
+
+def test_a_single_mode_and_a_steady_flux_are_taken(beam):
+    plain = Beam(beam.probe[0], beam.positions)
+    assert plain.probe.shape == (1, N, N) and plain.steady and not beam.steady
+    np.testing.assert_array_equal(plain.flux, np.ones(J))
+    assert set(plain.arrays()) == {"probe", "positions", "flux"}
+    assert set(beam.arrays()) == {"probe", "positions", "flux", "background"}
+
+
+def test_that_of_some_patterns_in_their_order(beam):
+    some = beam.at(np.array([7, 2, 3]))
+    np.testing.assert_array_equal(some.positions, beam.positions[[7, 2, 3]])
+    np.testing.assert_array_equal(some.flux, beam.flux[[7, 2, 3]])
+    assert some.probe is beam.probe and some.background is beam.background
+
+
+def test_parts_are_joined_in_the_order_of_the_scan(beam):
+    parts = [np.array([1, 4, 5, 8]), np.array([0, 6]), np.array([2, 3, 7])]
+    joined = join_parts([(part, beam.at(part)) for part in parts])
+    for key, value in beam.arrays().items():
+        np.testing.assert_array_equal(joined.arrays()[key], value)
+
+
+def test_another_power_is_that_of_all_modes_together(beam):
+    scaled = beam.scaled_to(7.0)
+    assert scaled.power == pytest.approx(7, rel=1e-5) == np.sum(np.abs(scaled.probe) ** 2)
+    ratio = scaled.probe / beam.probe
+    np.testing.assert_allclose(ratio, ratio[0, 0, 0], rtol=1e-5)
+
+
+def test_patterns_under_other_positions_are_grouped_anew(dataset_of):
+    """A pattern that has moved has other neighbours, and regions that hold them; the lattice stays."""
+    positions = np.stack([np.zeros(J), 3.0 * np.arange(J)], axis=1)
+    data = dataset_of(positions, [[k, k + 1] for k in range(J - 1)], region_size=20).regrouped(2)
+    moved = positions[np.random.default_rng(1).permutation(J)] * [1, 1.5] + [0.25, 0]
+    under = data.under(Beam(data.probe, moved.astype(np.float32)))
+    expected = grouped(under.positions, data.image, 2, data.tiles)
+    np.testing.assert_array_equal(under.groups, expected)
+    assert (under.groups != data.groups).any() and under.region_size != data.region_size
+    assert overreach(under.positions, under.groups, under.region_size, N) <= 1e-3
+    assert under.exact and not data.exact and under.tiling == data.tiling
+    np.testing.assert_array_equal(under.amplitudes[:], data.amplitudes[:])
+
+
+def test_patterns_under_another_probe_keep_their_groups(dataset_of):
+    data = dataset_of([[0, 0], [3, 1], [5, 4]], [[0, 1], [1, 2]], region_size=20)
+    flux = np.array([1, 2, 0.5], np.float32)
+    under = data.under(replace(data.beam, flux=flux).with_probe(1j * data.probe))
+    assert under.groups is data.groups and under.region_size == data.region_size
+    np.testing.assert_array_equal(under.beam.flux, flux)
+    np.testing.assert_array_equal(under.probe, 1j * data.probe)
+
+
+def test_a_network_is_shown_patterns_without_flux_and_background(dataset_of):
+    """``√max(f²(A² − b), 0)/c`` by a loop; a pixel that was not measured is −1."""
+    rng = np.random.default_rng(5)
+    flux, dark = np.array([0.5, 2, 1.25], np.float32), 4 * rng.random((N, N)).astype(np.float32)
+    good = rng.random((N, N)) > 0.2
+    data = dataset_of(
+        [[0, 0], [3, 1], [5, 4]], [[0], [1], [2]], flux=flux, background=dark, good=good, counts=True
+    )
+    f, A = data.normalisation, data.amplitudes[:]
+    shown, plain = data.normalised(np.array([2, 0])), data.measured(np.array([2, 0]))
+    for k, j in enumerate((2, 0)):
+        for row, col in np.ndindex(N, N):
+            a = A[j, row, col]
+            expected = f * np.sqrt(max(a**2 - dark[row, col], 0)) / flux[j] if good[row, col] else -1
+            assert shown[k, row, col] == pytest.approx(expected, rel=1e-4, abs=1e-5)
+            assert plain[k, row, col] == pytest.approx(f * a if good[row, col] else -1, rel=1e-5)
