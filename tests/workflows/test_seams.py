@@ -188,8 +188,12 @@ def test_the_product_holds_the_last_object_under_its_own_beam(run):
     "network, flagged", [(1.0, False), (1.5, True)], ids=["no worse than the solver", "worse"]
 )
 def test_a_network_is_judged_against_the_solver(files, tmp_path, monkeypatch, network, flagged):
-    """Where the solver explains the patterns no better, it is the measurement that is wrong."""
-    _, _, metrics = run_of(files[:1], tmp_path / "out", monkeypatch, network)
+    """Where the solver explains the patterns no better, it is the measurement that is wrong.
+
+    From the network's object, not from its own, the solver goes on.
+    """
+    found, folder, metrics = run_of(files[:1], tmp_path / "out", monkeypatch, network)
+    np.testing.assert_array_equal(found.refined.objects, 2j * stored(folder, "pinn")["object"])
     assert metrics["pinn"]["r_factor"] > 0.2 and metrics["solver"]["r_factor"] > 0.2
     assert ("outside_training" in metrics["pinn"]["flags"]) == flagged
 
