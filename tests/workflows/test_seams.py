@@ -234,7 +234,9 @@ def test_without_both_the_product_is_our_own_before_that_of_others():
 # ---- several scans
 
 
-def test_a_pixel_that_is_bad_in_one_scan_is_bad_in_the_training(files, tmp_path, monkeypatch):
+def test_training_is_under_the_solvers_beams_without_any_bad_pixel(
+    files, tmp_path, monkeypatch
+):
     found = StandIns(monkeypatch)
     config, scans = understand_scans(ScanRunConfig(data=DataConfig(file=tuple(files), N=N), nepochs=1))
     masks = [scan.detector.good_pixels for scan in scans]
@@ -242,6 +244,9 @@ def test_a_pixel_that_is_bad_in_one_scan_is_bad_in_the_training(files, tmp_path,
     with pytest.raises(Trained):
         workflows.scan.run(config, scans, RunFolder(tmp_path / "out"))
     np.testing.assert_array_equal(found.trained_on.good, masks[0] & masks[1])
+    kept = found.each.kept  # of the second scan, under what the solver found of it
+    np.testing.assert_array_equal(found.trained_on.beam.flux[-len(kept) :], found.begun.beam.flux[kept])
+    np.testing.assert_array_equal(found.trained_on.positions[-len(kept) :], found.begun.beam.positions[kept])
     patterns = np.asarray(found.trained_on.normalised(np.arange(3)))
     assert (patterns[:, ~(masks[0] & masks[1])] == -1).all()
 
