@@ -234,9 +234,7 @@ def test_without_both_the_product_is_our_own_before_that_of_others():
 # ---- several scans
 
 
-def test_training_is_under_the_solvers_beams_without_any_bad_pixel(
-    files, tmp_path, monkeypatch
-):
+def test_training_is_under_the_solvers_beams_without_any_bad_pixel(files, tmp_path, monkeypatch):
     found = StandIns(monkeypatch)
     config, scans = understand_scans(ScanRunConfig(data=DataConfig(file=tuple(files), N=N), nepochs=1))
     masks = [scan.detector.good_pixels for scan in scans]
