@@ -1,6 +1,7 @@
 """Some patterns are fitted and some kept out: each under its own part of a beam, through every method."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ from ptycho.config import OwnProbe, ScanRunConfig, XlaConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.sections import SolverConfig
 from ptycho.evaluation.trust import FEW, NOT_CONVERGED, SCALE
-from ptycho.methods import network, solver
+from ptycho.methods import denoised, network, solver
 from ptycho.methods.assessment import judge, trust_row
 from ptycho.methods.prepared import Prepared, Surroundings
+from ptycho.methods.table import DENOISED, METHODS, NETWORK, REFINED, SOLVER
 from ptycho.scan.beam import Beam
 from ptycho.scan.patterns import Patterns, Statistics
 from ptycho.scan.reconstruction import Reconstruction
@@ -161,3 +163,13 @@ def test_patterns_are_looked_through_once(each, monkeypatch):
         fresh.fitted(another(fresh.whole.beam))
         fresh.left_out(another(fresh.whole.beam))
     assert len(passes) == 3  # of all, of those that are fitted, of those that are kept out
+
+
+def test_what_each_method_begins_with(each, monkeypatch):
+    """The refinement with the network's object and what the solver has decided; denoising with the last."""
+    made = {name: object() for name in (SOLVER, NETWORK, REFINED)}
+    means = SimpleNamespace(config=None, where=None)
+    monkeypatch.setattr(solver, "continue_from", lambda start, each, before, *_: (start, before))
+    monkeypatch.setattr(denoised, "reconstruct", lambda each, start: start)
+    assert METHODS[REFINED](each, made, means) == (made[NETWORK], made[SOLVER])
+    assert METHODS[DENOISED](each, made, means) is made[REFINED]

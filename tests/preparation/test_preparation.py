@@ -1,6 +1,7 @@
 """From detector frames, metres and a file's probe to a dataset: against frames and numbers made by hand."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from helpers.scans import Frames
 from ptycho.config import ConfigError, OwnProbe, RunProbe, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import (
+    choose_probe,
     join_scans,
     keep_out,
     make_dataset,
@@ -445,3 +447,13 @@ def test_nothing_is_lit_outside_the_mask(tmp_path):
     axis = np.arange(32) - 16
     outside = np.hypot(axis[:, None], axis) > 5
     assert not data.probe[0, outside].any() and data.probe[0, ~outside].all()
+
+
+def test_the_strongest_mode_of_a_file_comes_first():
+    """Whatever their order there; none is scaled."""
+    rng = np.random.default_rng(3)
+    modes = rng.normal(size=(3, 16, 16)) * np.array([1.0, 3, 2])[:, None, None] * (1 + 1j)
+    scan = SimpleNamespace(probe=modes.astype(np.complex64), N=16)
+    found, where = choose_probe(scan, ScanRunConfig(data=config()))
+    np.testing.assert_array_equal(found, scan.probe[[1, 2, 0]])
+    assert where.startswith("the file's, 3 modes, 6")

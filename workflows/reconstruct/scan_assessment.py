@@ -26,7 +26,7 @@ def metrics_of(
     """``metrics.json``: how far the results can be trusted, and how the file was understood."""
     solver = (fits[SOLVER].free or fits[SOLVER].used).r_factor if SOLVER in fits else None
     rows = {name: trust_row(fits[name], made, each, solver, halves) for name, made in recons.items()}
-    doubts = [doubt for made in recons.values() for doubt in made.doubts]
+    doubts = recons[SOLVER].doubts if SOLVER in recons else ()  # of the scan under the beam that all have
     for name, row in rows.items():
         row["flags"] = list(dict.fromkeys([*row["flags"], *doubts]))
         if (scores := compare_with_truth(recons[name], each)) is not None:

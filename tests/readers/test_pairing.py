@@ -1,0 +1,51 @@
+"""Patterns of one file and positions of another are paired by their numbers, with what goes with them."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ptycho.readers.places import join
+from ptycho.readers.product import Product
+
+PLACES = np.array([[0.0, 1], [2, 3], [4, 5], [6, 7]])
+
+
+@pytest.fixture
+def patterns():
+    frames = np.arange(4 * 3 * 5).reshape(4, 3, 5)
+    return SimpleNamespace(
+        label="patterns", shape=frames.shape, dtype=frames.dtype, read=lambda index: frames[index]
+    )
+
+
+@pytest.fixture
+def file():
+    found = SimpleNamespace(warnings=[], notes=[], problems=[])
+    found.complain = found.problems.append
+    return found
+
+
+def test_patterns_keep_their_order_and_those_without_a_position_are_left_out(file, patterns):
+    values = {"scan_index": np.array([10, 20, 30, 40])}
+    product = Product(PLACES, "m", np.array([5, 2, 9, 4]))
+    source, positions = join(file, patterns, product, values, np.array([4, 7, 2, 5]))
+    np.testing.assert_array_equal(source.read(slice(None)), patterns.read([0, 2, 3]))
+    np.testing.assert_array_equal(positions[0], PLACES[[3, 1, 0]])
+    assert positions[1] == "m" and source.shape == (3, 3, 5)
+    np.testing.assert_array_equal(values["numbers"], [4, 2, 5])
+    np.testing.assert_array_equal(values["scan_index"], [10, 30, 40])
+    assert file.warnings == ["1 of 4 patterns and 1 of 4 positions are left out: no partner"]
+
+
+def test_patterns_without_numbers_are_counted_from_nought(file, patterns):
+    source, positions = join(file, patterns, Product(PLACES, "m", np.array([3, 1, 2, 0])), {})
+    assert source is patterns and not file.warnings and not file.problems
+    np.testing.assert_array_equal(positions[0], PLACES[[3, 1, 2, 0]])
+
+
+def test_no_number_in_common_is_a_problem(file, patterns):
+    join(file, patterns, Product(PLACES, "m", np.arange(4)), {}, 10 + np.arange(4))
+    assert file.problems == [
+        "no pattern has a position: the numbers of the patterns are 10 to 13, those of the positions 0 to 3"
+    ]
