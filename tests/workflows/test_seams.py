@@ -221,14 +221,14 @@ def fit_that_misses(used, free=None):
 def test_the_product_is_what_explains_the_patterns_that_were_kept_out(solver, refined, product):
     """Pattern by pattern; the solver's, unless the other is clearly better."""
     fits = {"solver": solver, "pinn": fit_that_misses(9, 9), "refined": refined, "lsqml": refined}
-    assert workflows.scan.choose(fits) == product
+    assert workflows.reconstruct.scan.choose(fits) == product
 
 
 def test_without_both_the_product_is_our_own_before_that_of_others():
     fit = fit_that_misses(0, 0)
-    assert workflows.scan.choose({"lsqml": fit, "pinn": fit}) == "pinn"
-    assert workflows.scan.choose({"lsqml": fit}) == "lsqml"
-    assert workflows.scan.choose({"solver": fit, "lsqml": fit}) == "solver"
+    assert workflows.reconstruct.scan.choose({"lsqml": fit, "pinn": fit}) == "pinn"
+    assert workflows.reconstruct.scan.choose({"lsqml": fit}) == "lsqml"
+    assert workflows.reconstruct.scan.choose({"solver": fit, "lsqml": fit}) == "solver"
 
 
 # ---- several scans
