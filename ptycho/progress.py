@@ -23,7 +23,8 @@ class Progress:
 
     Args:
         title: what is being done.
-        total: patterns in all; one that is seen ten times counts ten times.
+        total: patterns in all; one that is seen ten times counts ten times. Where there are more after all
+            (a line search looks twice), it grows.
         done: patterns that were done before, by another process.
         delay: seconds until there is a bar; a loop that takes less shows none.
         bar: whether there is one; None: on a terminal.
@@ -44,6 +45,7 @@ class Progress:
     def advance(self, patterns: int, where: str = "") -> None:
         """So many more are done; ``where`` says more precisely how far the loop is."""
         self._done += patterns
+        self._total = max(self._total, self._done)
         if self._first is None:  # the first step compiles; it says nothing about the speed
             self._first, self._start = self._done, time.monotonic()
             self._last_line = self._start

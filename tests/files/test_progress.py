@@ -48,6 +48,19 @@ def test_a_log_gets_plain_lines(clock, monkeypatch, caplog):
     assert sys.stderr.getvalue() == ""
 
 
+def test_no_time_below_zero_is_left(clock, monkeypatch, caplog):
+    """A line search may look at the patterns once more than was planned."""
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    caplog.set_level(logging.INFO)
+    shown = progress.Progress("refinement", total=48)
+    shown.advance(32)
+    clock.tick(16)
+    shown.advance(32)
+    assert [record.getMessage() for record in caplog.records] == [
+        "refinement: 64 of 64 patterns, 2 patterns/s, 0 s left"
+    ]
+
+
 def test_patterns_are_counted_where_nothing_else_says_how_far_it_is(clock, monkeypatch, caplog):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     caplog.set_level(logging.INFO)
