@@ -29,8 +29,7 @@ def reconstruct_and_judge(
     last, halves = made[method], None
     if with_halves and SOLVER in made:
         infer = half_object(made[SOLVER], config.solver.steps)
-        data = each.fitted(made[SOLVER].beam or each.whole.beam)
-        halves = assessment.half_scans(infer, data, config.seed)
+        halves = assessment.half_scans(infer, each.fitted(each.beam_under(made[SOLVER])), config.seed)
     scores = assessment.trust_row(assessment.judge(last, each), last, each, halves=halves)
     if with_halves:
         pixel = each.scan.pixel.metres

@@ -60,7 +60,7 @@ class Result:
     @property
     def beam(self) -> Beam:
         """Probe, positions, flux and background that go with the object."""
-        return self.reconstruction.beam or self.prepared.whole.beam
+        return self.prepared.beam_under(self.reconstruction)
 
     @property
     def pixel_m(self) -> tuple[float, float] | None:

@@ -9,14 +9,13 @@ from pathlib import Path
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.files.lock import locked
+from ptycho.methods.network import NETWORK
 from ptycho.methods.prepared import Surroundings, prepare
 from ptycho.preparation.prepare import Understood
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network_training import describe_trainings, split_scans, train_network
-
-NETWORK = "pinn"
 
 
 def train_on_scans(

@@ -311,4 +311,3 @@ MEASURED_PROBES: dict[str, type] = {probe.kind: probe for probe in (OwnProbe, Ru
 GENERATORS: dict[str, type] = {model.kind: model for model in get_args(GeneratorConfig)}
 MODELS = ("pinn", "baseline")  # networks
 ITERATIVE = "lsqml"  # beside them: needs no training
-SCAN_MODELS = ("pinn", ITERATIVE)  # of a measured scan

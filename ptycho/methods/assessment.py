@@ -86,7 +86,7 @@ class Fit:
 def judge(made: Reconstruction, each: Prepared) -> Fit:
     """By the patterns it was fitted to, and by those that were kept out, before they were fitted, too."""
     before = made.before or made
-    beam = before.beam or each.whole.beam
+    beam = each.beam_under(before)
     used, free = each.fitted(beam), each.left_out(beam)
     mean = used.amplitudes.statistics.mean_intensity
     return Fit(
@@ -156,7 +156,7 @@ def compare_with_truth(made: Reconstruction, each: Prepared) -> dict[str, Any] |
     scan, truth, size = each.scan, each.scan.raw.object, each.scan.raw.object_pixel_m
     if truth is None or (scan.pixel.metres and size and not _same(size, scan.pixel.metres)):
         return None
-    data = each.fitted(made.beam or each.whole.beam)
+    data = each.fitted(each.beam_under(made))
     region = metrics.Region(*data.tiling.rectangle)
     image, mask = region.crop(made.object), region.crop(made.covered)
     if not np.isfinite(image).all() or not image[mask].any():
@@ -192,13 +192,13 @@ def trust_row(
 ) -> dict[str, Any]:
     """A reconstruction in ``metrics.json``; ``solver``: R-factor of the object of the solver, if any."""
     used, free = fit.used, fit.free
-    judge, beam = free or used, made.beam or each.whole.beam
+    last, beam = free or used, each.beam_under(made)
     data = each.fitted(beam)
     region = metrics.Region(*data.tiling.rectangle)
     evidence = evidence_of(fit, halves)
     flags = evidence.flags
     apart = None if made.disagreement is None else float(made.disagreement[0])
-    if made.general and outside_training(judge.r_factor, judge.r_noise, apart, solver):
+    if made.general and outside_training(last.r_factor, last.r_noise, apart, solver):
         flags.append(OUTSIDE)
     if not made.converged:
         flags.append(NOT_CONVERGED)
@@ -273,5 +273,5 @@ def resolution(halves: Halves, pixel: tuple[float, float] | None) -> dict[str, A
 
 
 def picture_of(made: Reconstruction, each: Prepared) -> scan_figures.Picture:
-    data = each.fitted(made.beam or each.whole.beam)
+    data = each.fitted(each.beam_under(made))
     return scan_figures.Picture(made.object, made.covered, covered(data, WELL_LIT)[0], data.probe[0])

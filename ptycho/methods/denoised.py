@@ -15,6 +15,6 @@ DENOISED = "denoised"
 def reconstruct(each: Prepared, made: Reconstruction) -> Reconstruction:
     """The object without noise, with the same beam."""
     began = time.perf_counter()
-    data = each.fitted(made.beam or each.whole.beam)
+    data = each.fitted(each.beam_under(made))
     objects = denoise(made.objects, made.mask, photon_noise(data))
     return replace(made, objects=objects, denoised=True, seconds=time.perf_counter() - began)

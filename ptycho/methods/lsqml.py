@@ -25,7 +25,7 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
     """
     data = each.fitted(each.whole.beam)
     patterns = config.iterative.epochs * len(data.positions)
-    with where.timed(LSQML), closing(Progress(LSQML, patterns, bar=where.bar)) as progress:
+    with closing(Progress(LSQML, patterns, bar=where.bar)) as progress:
         found = lsqml.reconstruct(data, config.iterative, config.seed, progress.advance, where.scratch)
     made, told = found.reconstruction, each.whole.beam
     epochs, r_factor = len(found.r_factors), found.r_factors[-1]

@@ -58,7 +58,7 @@ def reconstruct(
         modes: of the probe that was learned in the training, ``(K, N, N)``; None: none was.
         batch_size: groups in a batch; None: the network's own.
     """
-    beam = each.whole.beam if solved is None or solved.beam is None else solved.beam
+    beam = each.beam_under(solved)
     if modes is not None:
         beam = beam.with_probe(modes).scaled_to(beam.power)
     data, began = each.fitted(beam), time.perf_counter()

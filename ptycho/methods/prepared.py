@@ -24,6 +24,7 @@ from ptycho.scan.coverage import covered
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.probe import lit_part, masked
+from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,10 @@ class Prepared:
     out: np.ndarray
     found: tuple[Finding, ...] = ()
     doubts: tuple[str, ...] = ()
+
+    def beam_under(self, made: Reconstruction | None) -> Beam:
+        """The beam that goes with a reconstruction; if there is none, the one that was told."""
+        return self.whole.beam if made is None or made.beam is None else made.beam
 
     def fitted(self, beam: Beam) -> Dataset:
         """The patterns that are fitted, under a beam of all."""

@@ -91,7 +91,7 @@ def continue_from(
     """
     solved = None if before is None else _fit_of(before)
     began, wishes = time.perf_counter(), wishes_of(config, each.whole.N)
-    data = each.fitted(start.beam or each.whole.beam)
+    data = each.fitted(each.beam_under(start))
     if solved is None:
         solved = solve(data, wishes, config.seed, config.xla.compile)
     f, steps = solved.terms.likelihood.normalisation, wishes.steps
@@ -133,7 +133,7 @@ def _reconstruction(solved: Solved, each: Prepared, start: Reconstruction | None
     """
     likelihood = solved.terms.likelihood
     scale, f = likelihood.data.photon_scale, likelihood.normalisation
-    free = each.left_out(each.whole.beam if start is None or start.beam is None else start.beam)
+    free = each.left_out(each.beam_under(start))
     out = None
     if free is not None:
         judge = Judge(replace(likelihood, data=free, advance=lambda patterns: None))

@@ -41,7 +41,8 @@ def forward(
         objects: ``(B, H, W)`` complex64.
         positions: ``(B, C, 2)`` float32, top-left samples.
         probe: ``(K, N, N)`` complex64, or one for each pattern, ``(B, C, K, N, N)``.
-        flux, background: as for :func:`expected_light`.
+        flux: c, ``(B, C)`` float32, factor of the probe's amplitude; None: one.
+        background: b, ``(N, N)`` float32, ordered as the result; None: none.
         exact: fractions of a pixel move the probe, exactly, rather than the object, by interpolation.
         support: even side of the central square outside which the probe is zero; nothing is computed there.
             None: N.
@@ -52,31 +53,25 @@ def forward(
     """
     if exact:
         positions, probe = split_positions(positions, probe)
-    N = probe.shape[-1]
-    n = support or N
-    patches = mover.extract(objects, positions + (N - n) / 2, n)
-    return expected_light(patches, crop_to(probe, n), flux, background, N)
+    if flux is not None:
+        probe = scaled(probe, flux[..., None, None, None])
+    waves = lit_waves(objects, positions, probe, support, mover)
+    return total_light(far_field(waves, probe.shape[-1]), background)
 
 
 def expected_light(
-    patches: Waves,
-    probe: Waves,
-    flux: tf.Tensor | None = None,
-    background: tf.Tensor | None = None,
-    side: int | None = None,
+    patches: Waves, probe: Waves, flux: tf.Tensor, background: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """``Σ_m |F(c P_m · patch)|² + b``, ``(…, N, N)`` float32, zero frequency at sample 0.
+    """:func:`forward` from patches that are cut: ``Σ_m |F(c P_m · patch)|² + b``, ``(…, N, N)`` float32.
 
     Args:
-        patches: of objects, ``(…, n, n)`` complex64.
-        probe: ``(…, K, n, n)``, whose leading axes may broadcast.
-        flux: c, ``(…)`` float32, factor of the probe's amplitude; None: one.
-        background: b, ``(N, N)`` float32, ordered as the result; None: none.
-        side: N, of the detector; None: n.
+        patches: of objects, ``(…, N, N)`` complex64.
+        probe: ``(…, K, N, N)``, whose leading axes may broadcast.
+        flux: c, ``(…)`` float32.
+        background: b, ``(N, N)`` float32, zero frequency at sample 0; None: none.
     """
-    if flux is not None:
-        probe = scaled(probe, flux[..., None, None, None])
-    return total_light(far_field(illuminate(patches, probe), side), background)
+    waves = illuminate(patches, scaled(probe, flux[..., None, None, None]))
+    return total_light(far_field(waves), background)
 
 
 def illuminate(patches: Waves, probe: Waves) -> Waves:
@@ -89,17 +84,6 @@ def over_modes(images: Waves) -> Waves:
     return by_part(lambda part: tf.reduce_sum(part, axis=-3), images)
 
 
-def exit_waves(
-    objects: Waves,
-    positions: tf.Tensor,
-    probe: Waves,
-    support: int | None = None,
-    mover: PatchMover = SEPARABLE,
-) -> Waves:
-    """Exit waves ``ψ_m = P_m · O[r : r + N]``, ``(B, C, K, N, N)``; arguments as of :func:`forward`."""
-    return pad_to(lit_waves(objects, positions, probe, support, mover), probe.shape[-1])
-
-
 def lit_waves(
     objects: Waves,
     positions: tf.Tensor,
@@ -107,7 +91,11 @@ def lit_waves(
     support: int | None = None,
     mover: PatchMover = SEPARABLE,
 ) -> Waves:
-    """:func:`exit_waves` on the central square of side ``support``, n: ``(B, C, K, n, n)``; zero outside."""
+    """Exit waves ``ψ_m = P_m · O[r : r + N]`` where they are not zero; arguments as of :func:`forward`.
+
+    Returns:
+        ``(B, C, K, n, n)``, their central square of side n, which is ``support``, or N.
+    """
     N = probe.shape[-1]
     n = support or N
     patches = mover.extract(objects, positions + (N - n) / 2, n)
@@ -122,7 +110,7 @@ def back_project(
     support: int | None = None,
     mover: PatchMover = SEPARABLE,
 ) -> Waves:
-    """``Σ_k Σ_m P̄_m · ψ_km`` placed at the positions: the adjoint of :func:`exit_waves`, ``(B, H, W)``."""
+    """``Σ_k Σ_m P̄_m · ψ_km`` placed at the positions: the adjoint of :func:`lit_waves`, ``(B, H, W)``."""
     N = probe.shape[-1]
     n = support or N
     patches = over_modes(crop_to(waves, n) * conj(crop_to(probe, n)))
@@ -268,20 +256,6 @@ def root(light: tf.Tensor) -> tf.Tensor:
     """The root of ``light (…)``; its gradient at zero is zero. NaN stays NaN."""
     dark = light <= 0
     return tf.where(dark, tf.zeros_like(light), tf.sqrt(tf.where(dark, tf.ones_like(light), light)))
-
-
-def diffract(
-    objects: tf.Tensor,
-    positions: tf.Tensor,
-    probe: tf.Tensor,
-    support: int | None = None,
-    mover: PatchMover = SEPARABLE,
-) -> tf.Tensor:
-    """Diffraction amplitudes of objects at positions, ``(B, C, N, N)`` float32, zero frequency at ``N//2``.
-
-    Arguments as of :func:`forward`.
-    """
-    return detect(forward(objects, positions, probe, support=support, mover=mover))
 
 
 def _root_samples(waves: tf.Tensor) -> tf.Tensor:

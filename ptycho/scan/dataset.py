@@ -108,11 +108,6 @@ class Dataset:
         return float(self.N / 2 / np.sqrt(self.amplitudes.statistics.mean_energy))
 
     @property
-    def photon_amplitude(self) -> float | None:
-        """Normalised amplitude of one photon, ``f``; None where the amplitudes are not those of counts."""
-        return self.normalisation if self.counts else None
-
-    @property
     def model_probe(self) -> np.ndarray:
         """``s·f·P``, with which an object in its own units predicts ``x``; ``(K, N, N)`` complex64."""
         return (self.photon_scale * self.normalisation * self.probe).astype(np.complex64)

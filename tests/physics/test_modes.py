@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import reference
+from helpers.measurement import diffract, exit_waves
 
 from ptycho import physics
 from ptycho.config import RunConfig, UnrolledModel
@@ -70,7 +71,7 @@ def test_exit_waves_by_loops(kind, places):
     rng = np.random.default_rng(2)
     objects, positions, probe = complex64(rng, B, 12, 15), positions_of(places, rng), probe_of(kind, rng)
     expected = waves_by_loops(objects, positions, probe, kind)
-    found = physics.exit_waves(*map(tf.constant, (objects, positions, probe)))
+    found = exit_waves(*map(tf.constant, (objects, positions, probe)))
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, atol=2e-5)
     patches = complex64(rng, B, C, N, N)
@@ -88,7 +89,7 @@ def test_back_projection_is_the_adjoint(kind, places, mover):
     rng = np.random.default_rng(3)
     objects, probe = complex64(rng, B, 12, 15), probe_of(kind, rng)
     positions, probe = tf.constant(positions_of(places, rng)), tf.constant(probe)
-    there = physics.exit_waves(tf.constant(objects), positions, probe, mover=mover)
+    there = exit_waves(tf.constant(objects), positions, probe, mover=mover)
     waves = complex64(rng, *there.shape)
     back = physics.back_project(tf.constant(waves), positions, probe, (12, 15), mover=mover)
     assert back.shape == objects.shape
@@ -102,8 +103,8 @@ def test_the_support_cuts_every_mode():
     probe = np.pad(complex64(rng, K, 4, 4), ((0, 0), (2, 2), (2, 2)))
     objects = tf.constant(complex64(rng, 1, 13, 11))
     positions = tf.constant(rng.uniform(0, 3, (1, C, 2)), tf.float32)
-    whole = physics.exit_waves(objects, positions, tf.constant(probe))
-    cut = physics.exit_waves(objects, positions, tf.constant(probe), support=4)
+    whole = exit_waves(objects, positions, tf.constant(probe))
+    cut = exit_waves(objects, positions, tf.constant(probe), support=4)
     np.testing.assert_allclose(cut, whole, atol=1e-5)
     back = [physics.back_project(whole, positions, tf.constant(probe), (13, 11), n) for n in (None, 4)]
     np.testing.assert_allclose(*back, atol=1e-4)
@@ -137,7 +138,7 @@ def test_a_background_adds_to_the_sum_of_the_modes():
 def test_diffract_by_loops(kind, places):
     rng = np.random.default_rng(7)
     objects, positions, probe = complex64(rng, B, 12, 15), positions_of(places, rng), probe_of(kind, rng)
-    found = physics.diffract(*map(tf.constant, (objects, positions, probe))).numpy()
+    found = diffract(*map(tf.constant, (objects, positions, probe))).numpy()
     waves = waves_by_loops(objects, positions, probe, kind)
     for b, c in np.ndindex(B, C):
         light = sum(np.abs(reference.far_field(wave)) ** 2 for wave in waves[b, c])

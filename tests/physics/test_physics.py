@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import reference
+from helpers.measurement import diffract, exit_waves
 
 from ptycho import physics
 from ptycho.physics import PROJECTIVE, SEPARABLE
@@ -191,7 +192,7 @@ def small_probe(rng):
 @pytest.mark.parametrize("mover, dtypes, atol", MOVERS)
 def test_exit_waves_by_loops_whatever_the_support(objects, small_probe, support, mover, dtypes, atol):
     image, probe = (tf.constant(a, dtypes[0]) for a in (objects, small_probe))
-    waves = physics.exit_waves(image, tf.constant(SUBPIXEL, dtypes[1]), probe, support, mover)
+    waves = exit_waves(image, tf.constant(SUBPIXEL, dtypes[1]), probe, support, mover)
     expected = [
         [small_probe * reference.extract(o, r, 14) for r in rs]
         for o, rs in zip(objects, SUBPIXEL, strict=True)
@@ -205,7 +206,7 @@ def test_back_project_is_the_adjoint_of_exit_waves(rng, objects, small_probe, su
     waves = tf.constant(reference.random_complex(rng, (2, 2, 1, 14, 14)), dtypes[0])
     image, probe = (tf.constant(a, dtypes[0]) for a in (objects, small_probe))
     positions = tf.constant(SUBPIXEL, dtypes[1])
-    forward = physics.exit_waves(image, positions, probe, support, mover)
+    forward = exit_waves(image, positions, probe, support, mover)
     backward = physics.back_project(waves, positions, probe, SHAPE, support, mover)
     assert dot(forward, waves) == pytest.approx(dot(image, backward), rel=10 * atol)
 
@@ -300,7 +301,7 @@ def test_intensity_and_scaled(rng):
 @pytest.mark.parametrize("side", [12, 13])
 def test_diffract_by_defining_sums(rng, objects, positions, side):
     probe = reference.random_complex(rng, (side, side))
-    found = physics.diffract(*(tf.constant(a) for a in (objects, positions, probe[None])))
+    found = diffract(*(tf.constant(a) for a in (objects, positions, probe[None])))
     expected = [reference.diffraction(o, r, probe) for o, r in zip(objects, positions, strict=True)]
     assert found.dtype == tf.float64
     np.testing.assert_allclose(found, expected, atol=1e-11)
@@ -308,13 +309,11 @@ def test_diffract_by_defining_sums(rng, objects, positions, side):
 
 def test_diffract_on_the_support_is_diffract(objects, small_probe):
     arguments = [tf.constant(a) for a in (objects, SUBPIXEL, small_probe)]
-    np.testing.assert_allclose(
-        physics.diffract(*arguments, support=8), physics.diffract(*arguments), atol=1e-12
-    )
+    np.testing.assert_allclose(diffract(*arguments, support=8), diffract(*arguments), atol=1e-12)
 
 
 def test_energy_of_a_pattern_is_that_of_its_exit_wave(objects, probe):
-    found = physics.diffract(*(tf.constant(a) for a in (objects, SUBPIXEL, probe[None]))).numpy()
+    found = diffract(*(tf.constant(a) for a in (objects, SUBPIXEL, probe[None]))).numpy()
     exit_wave = probe * reference.extract(objects[1], SUBPIXEL[1, 0], N)
     assert np.sum(found[1, 0] ** 2) == pytest.approx(np.sum(np.abs(exit_wave) ** 2), rel=1e-12)
 
@@ -325,12 +324,12 @@ def test_eager_graph_and_xla_agree_with_each_other_and_the_projective_kernel(obj
         tf.constant(SUBPIXEL, tf.float32),
         tf.constant(probe[None], tf.complex64),
     )
-    eager = physics.diffract(*arguments)
+    eager = diffract(*arguments)
     assert eager.dtype == tf.float32
     others = {
-        "graph": tf.function(physics.diffract)(*arguments),
-        "xla": tf.function(physics.diffract, jit_compile=True)(*arguments),
-        "projective": physics.diffract(*arguments, mover=PROJECTIVE),
+        "graph": tf.function(diffract)(*arguments),
+        "xla": tf.function(diffract, jit_compile=True)(*arguments),
+        "projective": diffract(*arguments, mover=PROJECTIVE),
     }
     for name, other in others.items():
         np.testing.assert_allclose(other, eager, atol=2e-5 * np.max(eager), err_msg=name)
@@ -361,7 +360,7 @@ def test_gradient_of_diffract_by_finite_differences(rng, objects, probe, which):
 
     def loss(**changed):
         arguments = {k: tf.convert_to_tensor(v) for k, v in (values | changed).items()}
-        return tf.reduce_sum(weights * physics.diffract(**arguments))
+        return tf.reduce_sum(weights * diffract(**arguments))
 
     variable = tf.constant(values[which])
     with tf.GradientTape() as tape:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import reference
+from helpers.measurement import exit_waves
 
 from ptycho import physics
 from ptycho.physics import Pair
@@ -85,7 +86,7 @@ def test_transformed_of_batches_with_axes_of_length_one(rng, shape):
 def test_pairs_give_the_diffraction_of_the_loops(rng):
     image, probe = reference.random_complex(rng, (21, 18)), reference.random_complex(rng, (12, 12))
     positions = np.array([[1.0, 2.0], [3.25, 0.5], [8.9, 6.0]], np.float32)
-    waves = physics.exit_waves(pair(image[None]), tf.constant(positions[None]), pair(probe[None]))
+    waves = exit_waves(pair(image[None]), tf.constant(positions[None]), pair(probe[None]))
     found = np.sqrt(physics.total_light(physics.far_field(waves)))[0]
     centred = np.fft.fftshift(found, axes=(1, 2))
     np.testing.assert_allclose(centred, reference.diffraction(image, positions, probe), atol=1e-4)
@@ -110,7 +111,7 @@ def test_every_step_of_the_generators_is_the_same_for_pairs(rng, modes):
             "change": change,
             "back": physics.back_project(change, positions, probe, (side, side), n),
             "moved probe": moved,
-            "moved waves": physics.exit_waves(objects, whole, moved),
+            "moved waves": exit_waves(objects, whole, moved),
             "light": physics.over_modes(physics.intensity(probe)),
         }
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import reference
+from helpers.measurement import diffract
 
-from ptycho import physics
 from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig
 from ptycho.files.png import grey_png
 from ptycho.networks import build_baseline, build_pinn
@@ -60,7 +60,7 @@ def patterns(probe, offsets, region_size):
     positions = offsets + (region_size - probe.shape[-1]) / 2
     modes = probe.reshape(-1, *probe.shape[-2:])
     waves = (objects, np.complex64), (positions, np.float32), (modes, np.complex64)
-    return physics.diffract(*(tf.constant(values.astype(kind)) for values, kind in waves)).numpy()
+    return diffract(*(tf.constant(values.astype(kind)) for values, kind in waves)).numpy()
 
 
 def inputs(rng, probe_shape=(1, N, N), masked=False, group_size=C):

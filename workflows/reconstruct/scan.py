@@ -64,8 +64,9 @@ def run(
         ]
         means = Means(config, Surroundings(folder.path, folder.timed))
         solved = [_solve(each, means) for each in ready]
-        beams = [next((one.beam for one in made.values() if one.beam), None) for made in solved]
-        seen = [each.fitted(beam or each.whole.beam) for each, beam in zip(ready, beams, strict=True)]
+        seen = [
+            each.fitted(each.beam_under(made.get(SOLVER))) for each, made in zip(ready, solved, strict=True)
+        ]
         model, history, modes = network(config, seen, folder, stop)
         results, recons = {}, {}
         for each, made in zip(ready, solved, strict=True):
@@ -156,7 +157,7 @@ def reconstruct(
     with folder.timed("scoring"):
         result = metrics_of(each, made, fits, halves) | {"product": product_name}
     for name, one in made.items():
-        store_recon(name, replace(one, beam=one.beam or each.whole.beam), folder)
+        store_recon(name, replace(one, beam=each.beam_under(one)), folder)
     best, pixel = made[product_name], each.scan.pixel.metres
     exported = product_of(each.scan, each.whole, best.object, pixel, each.name, best.beam)
     product.write(folder.place(names.PRODUCT), exported)
@@ -184,5 +185,5 @@ def _halves(each: Prepared, solved: Reconstruction | None, means: Means) -> Halv
     else:
         return None
     fixed = "group_size" in config.model.FIXED
-    data = each.fitted(each.whole.beam if solved is None or solved.beam is None else solved.beam)
+    data = each.fitted(each.beam_under(solved))
     return half_scans(infer, data, config.seed, config.patterns_in_group, fixed)

@@ -75,7 +75,7 @@ def draw(
             pictures = {_title(name, result[name]): picture_of(made, each) for name, made in recons.items()}
             folder.figure(names.figure("side_by_side"), scan_figures.side_by_side(pictures, pixel))
         last = next(reversed(recons))
-        beam = recons[last].beam or each.whole.beam
+        beam = each.beam_under(recons[last])
         used, positions = fits[last].used, beam.positions[each.kept]
         ratio = used.residual / np.maximum(used.measured, 1e-30)
         curve = None if halves is None else (halves.frequency, halves.correlation)
