@@ -118,7 +118,7 @@ def main() -> None:
         ("functions", len(bodies)),
         ("body of a function, 90th percentile", f"{np.percentile(bodies, 90):.0f}"),
         ("body of a function, largest", int(bodies.max())),
-        ("public functions of arrays whose docstring gives shapes", f"{shaped:.0f} % of {len(arrays)}"),
+        ("documented functions of arrays whose docstring gives shapes", f"{shaped:.0f} % of {len(arrays)}"),
     ]
     print(tabulate(rows, headers=("what", "now"), tablefmt="pipe"))
 

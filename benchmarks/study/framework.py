@@ -13,6 +13,7 @@ import pydantic
 import yaml
 
 from ptycho.config import ConfigError, check
+from ptycho.config.mapping import differences
 from ptycho.run.folder import OutputFolder
 
 STRICT = pydantic.ConfigDict(extra="forbid")  # of the values that a definition is read into
@@ -56,9 +57,9 @@ class Store(OutputFolder):
             if stored is None:
                 waiting.append(cell)
             elif stored["settings"] != cell.settings:
-                keys = [key for key in cell.settings if stored["settings"].get(key) != cell.settings[key]]
+                changes = differences(stored["settings"], cell.settings)
                 raise ConfigError(
-                    f"{self.path / cell.name}.json: was measured with other settings ({', '.join(keys)}); "
+                    f"{self.path / cell.name}.json: was measured with other settings ({'; '.join(changes)}); "
                     "choose another --output, or delete it"
                 )
         return waiting
@@ -124,7 +125,10 @@ def load(path: Path, changes: Sequence[str], kinds: Mapping[str, type]) -> Study
         if key.endswith("+"):
             values[key[:-1]] = [*values.get(key[:-1], ()), text]
         else:
-            values[key] = yaml.safe_load(text)
+            try:
+                values[key] = yaml.safe_load(text)
+            except yaml.YAMLError as error:
+                raise ConfigError(f"{key}={text}: is no YAML ({' '.join(str(error).split())})") from error
     kind = values.pop("kind", None)
     check(kind in kinds, f"{path}: kind", kind, f"one of {', '.join(kinds)}")
     return build(kinds[kind], values)

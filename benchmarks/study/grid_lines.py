@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 
 from benchmarks.study import grid_lines_report as report
 from benchmarks.study.framework import STRICT, Cell, Store, check_words
-from benchmarks.study.grid_lines_report import Difference, Experiment
+from benchmarks.study.grid_lines_report import REFERENCES, Difference, Experiment
 from benchmarks.study.processes import quoted, run_scripts
 from ptycho.config import ConfigError, RunConfig, StitchConfig, check
 from ptycho.config.mapping import result_settings
@@ -24,8 +24,7 @@ from ptycho.run import names
 from workflows.command_line.config import run_config
 from workflows.command_line.jobs import CONF
 
-REFERENCES = ("constant", "truth_blurred_1px")
-OURS = ("experiment", "seed", "output_dir", "overwrite")  # keys that the study sets
+OURS = ("experiment", "seed", "output_dir", "overwrite", "resume")  # keys that the study sets
 
 
 @dataclass(frozen=True, config=STRICT)

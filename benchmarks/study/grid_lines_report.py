@@ -16,6 +16,8 @@ from benchmarks.study.framework import STRICT, Store
 from benchmarks.study.ssim_scale import lost, scale
 from benchmarks.tables import markdown
 
+REFERENCES = ("constant", "truth_blurred_1px")  # rows of every metrics.json
+
 REFINED = "refined"  # the stitching that has a mark of its own
 SCORES = {  # heading, format
     "amplitude": ("A", ".4f"),
@@ -132,7 +134,7 @@ def write(
 
 def format_row(one: Results, stitching: Sequence[str]) -> dict[str, str]:
     """An experiment, as a row of the table."""
-    first, others = stitching[0], (*stitching[1:], "constant", "truth_blurred_1px")
+    first, others = stitching[0], (*stitching[1:], *REFERENCES)
     published = one.experiment.published
     row = {"cell": f"**{one.experiment.name}**: {one.experiment.title}"}
     row["runs"] = f"{len(one.done)} of {len(one.by_cell)}"

@@ -12,6 +12,7 @@ import numpy as np
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from matplotlib.figure import Figure
+from omegaconf import DictConfig
 from pydantic.dataclasses import dataclass
 
 from benchmarks.study.framework import STRICT, Cell, Store, check_words
@@ -56,6 +57,14 @@ class Panel:
             check(len(values) == count, f"{self.name}: {key}", [*values], f"{count} values")
 
 
+def compose_words(name: str, words: Sequence[str], schema: type) -> DictConfig:
+    """What Hydra composes of a configuration; a mistake is explained by the keys of its program."""
+    try:
+        return compose(name, list(words))
+    except HydraException as error:
+        raise ConfigError(explained(error, schema)) from error
+
+
 @dataclass(frozen=True, config=STRICT)
 class Robustness:
     """The keys of ``robustness.yaml``."""
@@ -67,9 +76,11 @@ class Robustness:
 
     def __post_init__(self) -> None:
         check_words((*self.simulate, *self.run), OURS)
+        names = [panel.name for panel in self.panels]
+        check(len(set(names)) == len(names), "panels", names, "of different names")
 
     def cells(self) -> list[Cell]:
-        """Cells that are made with the same words are one."""
+        """A cell that several panels have is one."""
         return list(
             {cell.name: cell for panel in self.panels for cell in self.cells_of(panel).values()}.values()
         )
@@ -93,12 +104,10 @@ class Robustness:
         pythons = set()
         with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
             for cell in due:
-                config_of(SimulateConfig, compose("simulate", [*cell.settings["simulate"], f"output={SCAN}"]))
+                simulate = [*cell.settings["simulate"], f"output={SCAN}"]
+                config_of(SimulateConfig, compose_words("simulate", simulate, SimulateConfig))
                 words = [*cell.settings["run"], f"data.file={SCAN}", f"output_dir={RUN}"]
-                try:
-                    config = run_config(compose("scan", words), words, os.environ)
-                except HydraException as error:
-                    raise ConfigError(explained(error, ScanRunConfig)) from error
+                config = run_config(compose_words("scan", words, ScanRunConfig), words, os.environ)
                 assert isinstance(config, ScanRunConfig)
                 pythons |= {config.iterative.python} if ITERATIVE in config.models else set()
         for python in pythons:

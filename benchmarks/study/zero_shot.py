@@ -109,6 +109,11 @@ class ZeroShot:
     passes: Annotated[int, Field(ge=1, le=1000)] = 5
     seed: Annotated[int, Field(ge=0)] = 0
 
+    def __post_init__(self) -> None:
+        for key in ("name", "title"):
+            values = [getattr(panel, key) for panel in self.panels]
+            check(len(set(values)) == len(values), "panels", values, f"each of a {key} of its own")
+
     @cached_property
     def scans_by_panel(self) -> dict[str, list[Scan]]:
         """A scan that several panels have is one value."""
@@ -218,6 +223,5 @@ def _read_kind(table: Mapping[str, Kind], value: Mapping[str, Any], where: str) 
 def _read_material(values: Mapping[str, Any], name: str) -> MaterialsConfig:
     try:
         return MaterialsConfig(**values)
-    except TypeError as error:
-        known = ", ".join(field.name for field in dataclasses.fields(MaterialsConfig))
-        raise ConfigError(f"materials.{name}: must have ranges and shares of {known} ({error})") from error
+    except ConfigError as error:
+        raise ConfigError(f"materials.{name}: {error}") from error

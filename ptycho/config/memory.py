@@ -88,7 +88,7 @@ def run_memory(config: RunConfig) -> Phases:
         members = (
             C + config.model.neighbours if name == "pinn" else 3
         )  # of the baseline: a complex truth, too
-        fewer = "lower train.val_groups or model.neighbours"
+        fewer = "lower train.val_groups" + " or model.neighbours" * (name == "pinn")
         validation = Part("the validation batches", 4 * drawn["val"] * members * N**2, fewer)
         trained = training_parts(config, name, N, C, R)
         phases[f"trains the {name}"] = [*patterns, objects, *trained, validation]
@@ -111,12 +111,13 @@ def training_parts(config: NetworkConfig, name: str, N: int, C: int, R: int) -> 
     C, near = (C, config.model.neighbours) if name == "pinn" else (1, 0)
     cost, B = _cost(config, name, N, C, R), config.batch_size
     layers = KEPT * cost.rounds * cost.numbers + PLANES * cost.iterations * C * N**2
-    fewer = "lower model.neighbours, gridsize or batch_size" if near else "lower gridsize or batch_size"
+    grouping = "gridsize" if isinstance(config, RunConfig) else "group_size"
+    fewer = f"lower {'model.neighbours, ' * (near > 0)}{grouping} or batch_size"
     size = f"lower {cost.keys}"
     return [
         Part(f"the weights of the {name} and their optimizer", 4 * COPIES * cost.parameters, size),
         Part("the patterns of a batch and their neighbours", WAVES * B * (C + near) * N**2, fewer),
-        Part("the layers of a batch", B * layers, f"{size}, batch_size or gridsize"),
+        Part("the layers of a batch", B * layers, f"{size}, batch_size or {grouping}"),
     ]
 
 

@@ -59,7 +59,8 @@ def _located(cls: type, place: tuple[int | str, ...]) -> tuple[list[str], FieldI
             hint = kinds[str(part)]
         elif kinds:
             section = next(iter(kinds.values()))
-            name = part if isinstance(part, str) else [*fields_of(section)][part]
+            places = [name for name, known in fields_of(section).items() if not known.kw_only]
+            name = part if isinstance(part, str) else places[part]
             names.append(name)
             field = fields_of(section).get(name, FieldInfo())
             hint = field.annotation
@@ -141,12 +142,10 @@ def _bounds(notes: list[Any]) -> str:
 SIGNS: dict[type, str] = {Ge: ">=", Gt: ">", Le: "<=", Lt: "<"}
 
 
-def bounds_of(cls: type, name: str) -> tuple[float, float, str]:
-    """The least and the largest value of a number that has both, and its unit."""
-    field = fields_of(cls)[name]
-    found = {type(note): note for note in field.metadata}
-    extra = typing.cast(dict[str, str], field.json_schema_extra)
-    return found[Ge].ge, found[Le].le, extra["unit"]
+def bounds_of(cls: type, name: str) -> tuple[float, float]:
+    """The least and the largest value of a number that has both."""
+    found = {type(note): note for note in fields_of(cls)[name].metadata}
+    return found[Ge].ge, found[Le].le
 
 
 def _short(value: float) -> str:

@@ -143,7 +143,7 @@ class UnrolledModel:
     memory: Flag = key(False, "each stage is given the hidden channels of the one before")
 
     def takes(self, N: int) -> bool:
-        """Whether patterns of side N fit: all of them do."""
+        """Whether patterns of side N fit: every even one does."""
         return N % 2 == 0
 
     def cost(self, N: int, C: int, R: int) -> Cost:

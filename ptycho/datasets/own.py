@@ -100,8 +100,6 @@ def _scalars(archive: NpzFile, headers: dict[str, Header], found: list[str]) -> 
         if key in headers and headers[key].shape:
             found.append(f"{key} has shape {headers[key].shape}; must be one number")
         elif key in headers:
-            read_into(
-                values, archive, headers[key], key, np.float64 if key == "photon_scale" else None, found
-            )
+            read_into(values, archive, headers[key], key, None, found)
             values |= {key: OWN[key][1](values[key])} if key in values else {}
     return values

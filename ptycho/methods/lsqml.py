@@ -6,6 +6,7 @@ import logging
 from contextlib import closing
 from dataclasses import replace
 
+from ptycho.config import ITERATIVE as LSQML
 from ptycho.config import ScanRunConfig
 from ptycho.iterative import lsqml
 from ptycho.methods.prepared import Prepared, Surroundings
@@ -14,7 +15,6 @@ from ptycho.scan.beam import Beam
 from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
-LSQML = "lsqml"
 
 
 def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> Reconstruction:

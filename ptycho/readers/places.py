@@ -95,6 +95,7 @@ def join(
     """
     if source is None or product is None:
         return source, None
+    source = source.order_for(len(product.positions), file)
     _merge(file, values, product.values, source.shape[1:])
     positions, theirs = product.positions_on(source.shape[1:]), product.numbers
     mine = np.arange(source.shape[0]) if numbers is None else numbers

@@ -67,8 +67,8 @@ def first_names(units: dict[str, float]) -> list[str]:
     return list(names.values())
 
 
-ENERGY = Quantity("photon energy", "eV", *RANGES["energy_eV"][:2], ENERGIES, "energy_eV")
-WAVELENGTH = Quantity("wavelength", "m", *RANGES["wavelength_m"][:2], LENGTHS, "energy_eV", wavelength_m)
-DISTANCE = Quantity("distance", "m", *RANGES["distance_m"][:2], LENGTHS, "distance_m")
-PIXEL = Quantity("pixel size", "m", *RANGES["detector_pixel_m"][:2], LENGTHS, "detector_pixel_m")
+ENERGY = Quantity("photon energy", "eV", *RANGES["energy_eV"], ENERGIES, "energy_eV")
+WAVELENGTH = Quantity("wavelength", "m", *RANGES["wavelength_m"], LENGTHS, "energy_eV", wavelength_m)
+DISTANCE = Quantity("distance", "m", *RANGES["distance_m"], LENGTHS, "distance_m")
+PIXEL = Quantity("pixel size", "m", *RANGES["detector_pixel_m"], LENGTHS, "detector_pixel_m")
 OBJECT_PIXEL = Quantity("pixel size", "m", 1e-13, 1e-3, LENGTHS)

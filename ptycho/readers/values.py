@@ -96,11 +96,9 @@ def read_pitch(file: Archive, key: str | None) -> tuple[float, float] | None:
             f"{key} has {found.size} values; must be one length, or (row, col); or set data.detector_pixel_m="
         )
         return None
-    size = read_number(file, PIXEL, "m", key)
-    if size is None:
-        return None
-    row, col = np.broadcast_to(found.astype(np.float64).ravel(), 2) * (size / float(np.median(found)))
-    return float(row), float(col)
+    lengths = [_in_base(file, PIXEL, "m", key, each) for each in found.astype(np.float64).reshape(-1, 1)]
+    known = [length for length in lengths if length is not None]
+    return (known[0], known[-1]) if known and len(known) == len(lengths) else None
 
 
 def read_energy(

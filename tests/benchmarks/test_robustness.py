@@ -81,7 +81,7 @@ def test_finished_cells_are_kept_and_a_failure_stops_no_other(bench, capsys):
     assert run(bench) == 0 and all("probe_0.5" in " ".join(words) for words in calls(bench))
     assert run(bench) == 0 and not calls(bench)
     assert run(bench, "run+=nepochs=3", "--only", "detector") == 2
-    assert "detector_0.json: was measured with other settings (run)" in capsys.readouterr().err
+    assert "detector_0.json: was measured with other settings (run: " in capsys.readouterr().err
     assert run(bench, "--report", "--only", "probe") == 0
     assert "detector" not in (bench / "out/results.md").read_text().partition("\n")[2]
 
@@ -92,6 +92,8 @@ def test_finished_cells_are_kept_and_a_failure_stops_no_other(bench, capsys):
         (["--only", "prob"], "--only=prob: must be a cell, a pattern of names .*, or one of probe, detector"),
         (["run+=output_dir=x"], "output_dir=overridden: must be left to the study"),
         (["run+=solver.stps=3"], r"solver.stps=3: unknown key; did you mean solver.steps\?"),
+        (["simulate+=oversamplin=3"], r"did you mean oversampling\?"),
+        (["seed=[0"], r"seed=\[0: is no YAML"),
         (
             ["simulate+=imperfections.blob=11"],
             "imperfections.blob=11.0: must be a finite number from 0 to 10",

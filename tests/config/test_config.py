@@ -578,3 +578,9 @@ def test_configuration_does_not_import_tensorflow(tmp_path):
     code = "import sys, workflows.command_line.config, ptycho.config; sys.exit('tensorflow' in sys.modules)"
     assert fresh(tmp_path, "-c", code).returncode == 0
     assert sys.modules["workflows.command_line.config"].__file__.startswith(str(ROOT))
+
+
+def test_a_wrong_positional_argument_is_named_by_its_key():
+    for make, key in ((cfg.IdealDiskProbe, "probe.diameter_px64"), (cfg.UnrolledModel, "model.stages")):
+        with pytest.raises(ConfigError, match=f"^{key}=x: must be "):
+            make("x")

@@ -14,6 +14,7 @@ from ptycho.config import (
     ConfigError,
     LinesObject,
     RunConfig,
+    ScanRunConfig,
     TrainConfig,
     UNetModel,
     UnrolledModel,
@@ -26,6 +27,7 @@ from ptycho.config.memory import (
     inference_memory,
     physical_memory,
     run_memory,
+    training_parts,
 )
 from workflows.command_line.config import run_config
 
@@ -238,3 +240,9 @@ def test_what_an_inference_needs():
             check_memory(inference_memory(config, 16, (4, 32, 36), *shape), 20 * GB)
     with pytest.raises(ConfigError, match=r"for a batch, .*: lower batch_size or group_size"):
         check_memory(inference_memory(config, 65536, (64, 32, 60), 1, 96, False), 20 * GB)
+
+
+def test_a_measured_scan_is_told_of_keys_that_it_has():
+    parts = training_parts(ScanRunConfig(nepochs=1), "pinn", 64, 4, 70)
+    advice = " ".join(part.advice for part in parts)
+    assert "group_size" in advice and "gridsize" not in advice

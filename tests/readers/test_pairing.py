@@ -14,9 +14,9 @@ PLACES = np.array([[0.0, 1], [2, 3], [4, 5], [6, 7]])
 @pytest.fixture
 def patterns():
     frames = np.arange(4 * 3 * 5).reshape(4, 3, 5)
-    return SimpleNamespace(
-        label="patterns", shape=frames.shape, dtype=frames.dtype, read=lambda index: frames[index]
-    )
+    found = SimpleNamespace(label="patterns", shape=frames.shape, dtype=frames.dtype)
+    found.read, found.order_for = lambda index: frames[index], lambda count, file: found
+    return found
 
 
 @pytest.fixture
@@ -49,3 +49,11 @@ def test_no_number_in_common_is_a_problem(file, patterns):
     assert file.problems == [
         "no pattern has a position: the numbers of the patterns are 10 to 13, those of the positions 0 to 3"
     ]
+
+
+def test_the_axis_of_the_patterns_is_known_before_they_are_paired(file, patterns):
+    """Of an array (3, 5, 4) the last axis counts the patterns, as there are four positions."""
+    given = SimpleNamespace(shape=(3, 5, 4), order_for=lambda count, file: patterns if count == 4 else None)
+    source, positions = join(file, given, Product(PLACES, "m", np.array([3, 1, 2, 0])), {})
+    assert source is patterns and not file.warnings
+    np.testing.assert_array_equal(positions[0], PLACES[[3, 1, 2, 0]])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptycho.config import ConfigError, NetworkConfig, PretrainConfig, ScanRunConfig
+from ptycho.config import ITERATIVE, ConfigError, NetworkConfig, PretrainConfig, ScanRunConfig
 from ptycho.config.data import LARGEST_N, SMALLEST_N
 from ptycho.config.memory import Part, check_memory, training_parts
 from ptycho.config.scan_run_config import FAST
@@ -20,7 +20,7 @@ from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.pretrained import run_folder
 from ptycho.scan.groups import grouped, smallest_region
 
-NETWORK, ITERATIVE = "pinn", "lsqml"
+NETWORK = "pinn"
 
 
 def understand_scans(config: NetworkConfig) -> tuple[ScanRunConfig, list[Understood]]:
