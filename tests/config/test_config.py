@@ -1,7 +1,6 @@
 """Configuration: every check of the dataclasses, strict conversion, the switches, and the YAML defaults."""
 
 import dataclasses
-import functools
 import math
 import re
 import sys
@@ -9,8 +8,7 @@ from typing import Annotated
 
 import pytest
 from helpers.cli import ROOT, fresh
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
+from helpers.configuration import composed
 from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
@@ -25,13 +23,6 @@ from workflows.command_line.config import SCHEMAS, explained, run_config
 from workflows.command_line.write_conf import FILES, PROGRAMS, documentation, file_text
 
 NAN, INF = float("nan"), float("inf")
-
-
-@functools.cache
-def composed(*overrides, name="grid_lines"):
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        return compose(name, list(overrides))
 
 
 def converted(*overrides, **environment):

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.cli import INFER, ROOT, SCRIPT, TINY, files
-from test_config import composed
+from helpers.configuration import composed
 
 from ptycho import config as cfg
 from ptycho.config import ConfigError, RunConfig, TrainConfig
