@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers.cli import ROOT
 from helpers.pretraining import config_of
 
@@ -32,6 +33,14 @@ SCRIPT = ROOT / "scripts" / "pretrain.py"
 def at_every_step(monkeypatch):
     """Losses are read, and so a training may stop, after every step."""
     monkeypatch.setattr(loop, "READ_S", 0.0)
+
+
+@pytest.fixture
+def eager():
+    """Tracing takes most of the time of a few steps."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
 
 
 def pretrain(config, checkpoints=None, stop=None):
@@ -78,7 +87,7 @@ def test_an_interrupted_training_ends_as_one_that_was_not(tmp_path, monkeypatch)
                 assert row[name] == pytest.approx(np.prod(found) ** (1 / len(found)), rel=1e-6)
 
 
-def test_a_shorter_training_is_the_longer_one_but_for_its_end(tmp_path, monkeypatch):
+def test_a_shorter_training_is_the_longer_one_but_for_its_end(tmp_path, monkeypatch, eager):
     """Also where it was meant to be the longer one: interrupted, made shorter, and gone on with."""
     monkeypatch.setattr("ptycho.run.pretraining.ROW", 1)
     longer = config_of("single", model=UnrolledModel(stages=1, width=4), horizon=14)
