@@ -45,8 +45,9 @@ NETWORKS = {
 
 
 # The files that take longest, longest first: begun last, one would keep all other test processes waiting.
-LONGEST = ("workflow", "scan_workflow", "resume", "infer", "xla_warp", "training", "cli", "xla_crop")
-LONGEST += ("loaded", "learning", "resume_files", "maximum_likelihood")
+LONGEST = ("scan_workflow", "workflow", "resume", "xla_crop", "portable", "maximum_likelihood", "training")
+LONGEST += ("pretraining", "xla_warp", "api", "cli", "infer", "xla_report", "train", "loaded", "solver")
+LONGEST += ("interrupt", "learning", "seams", "replacing", "resume_files", "hostile", "quiet_start")
 
 
 def pytest_collection_modifyitems(items):
