@@ -7,7 +7,7 @@ from ptycho.api.scan import Scan
 from ptycho.config import ScanRunConfig
 from ptycho.methods import assessment
 from ptycho.methods.prepared import Surroundings, prepare
-from ptycho.methods.solver import half_object
+from ptycho.methods.solver import half_object, with_errors
 from ptycho.methods.table import METHODS, NETWORK, REFINED, SOLVER, Means
 from ptycho.run.loaded import load_model
 from ptycho.scan.reconstruction import Reconstruction
@@ -26,7 +26,7 @@ def reconstruct_and_judge(
     for name in (*FIRST.get(method, ()), method):
         if name != SOLVER or config.solver.steps:
             made[name] = METHODS[name](each, made, means)
-    last, halves = made[method], None
+    last, halves = with_errors(made[method], config, where), None
     if with_halves and SOLVER in made:
         infer = half_object(made[SOLVER], config.solver.steps)
         halves = assessment.half_scans(infer, each.fitted(each.beam_under(made[SOLVER])), config.seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from ptycho.exports.from_dataset import product_of
 from ptycho.files.atomic import write_atomically
 from ptycho.files.npz_writing import write_npz
 from ptycho.scan.beam import Beam
+from ptycho.scan.error_map import ErrorMap
 from ptycho.scan.finding import Finding
 from ptycho.scan.reconstruction import Reconstruction
 
@@ -58,6 +59,12 @@ class Result:
         return self.reconstruction.covered
 
     @property
+    def errors(self) -> ErrorMap | None:
+        """Standard deviations of amplitude and phase, ``(1, M, M)`` each; None: none were asked for, or the
+        object is not the solver's."""
+        return self.reconstruction.errors
+
+    @property
     def beam(self) -> Beam:
         """Probe, positions, flux and background that go with the object."""
         return self.prepared.beam_under(self.reconstruction)
@@ -81,12 +88,12 @@ class Result:
         )
 
     def save(self, path: str | Path) -> Path:
-        """Write object, mask, beam and scores; what is there is replaced, whole or not at all.
+        """Write object, mask, error map, beam and scores; what is there is replaced, whole or not at all.
 
         Args:
             path: ``….h5``: a product of ptychodus, which :func:`ptycho.open_scan` reads beside its patterns;
-                ``….npz``: ``object``, ``mask``, ``probe``, ``positions``, ``flux``, ``background`` if there
-                is one, and ``scores`` as JSON.
+                ``….npz``: ``object``, ``mask``, ``probe``, ``positions``, ``flux``, ``background``,
+                ``sigma_amplitude`` and ``sigma_phase`` if there are any, and ``scores`` as JSON.
 
         Raises:
             ConfigError: a name with another ending.
@@ -115,11 +122,13 @@ class Result:
 def _write_product(path: Path, result: Result) -> None:
     each = result.prepared
     made = product_of(each.scan, each.whole, result.object, result.pixel_m, each.name, result.beam)
-    product.write(path, made)
+    product.write(path, replace(made, errors=result.errors))
 
 
 def _write_arrays(path: Path, result: Result) -> None:
     arrays = {"object": result.object, "mask": result.mask, **result.beam.arrays()}
+    if result.errors is not None:
+        arrays |= {key: sigma[0] for key, sigma in result.errors.arrays().items()}
     arrays["scores"] = np.array(json.dumps(dict(result.scores)))
     write_atomically(path, lambda file: write_npz(file, arrays))
 

@@ -296,6 +296,7 @@ class SolverConfig:
     noise: Literal["auto", "poisson", "gaussian", "robust"] = key(
         "auto", "auto: poisson where photons were counted, else gaussian; robust: outliers by their size"
     )
+    error_map: Flag = key(True, "standard deviations of amplitude and phase beside the product")
     PRIORS: ClassVar[tuple[str, ...]] = ("none", "smooth", "edges")  # a program may add its own
 
     def __post_init__(self) -> None:

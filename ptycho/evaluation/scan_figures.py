@@ -165,6 +165,25 @@ def side_by_side(pictures: dict[str, Picture], pixel_m: tuple[float, float] | No
     return figure
 
 
+def draw_errors(
+    amplitude: np.ndarray, phase: np.ndarray, lit: np.ndarray, pixel_m: tuple[float, float] | None, title: str
+) -> Figure:
+    """Standard deviations ``(M, M)`` of amplitude and phase (rad), where ``lit (M, M)`` is."""
+    rows, cols = (np.flatnonzero(lit.any(axis=axis)) for axis in (1, 0))
+    part = (slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1)) if len(rows) else np.s_[:, :]
+    figure = Figure(figsize=(11, 5.2), layout="constrained")
+    labels = ("σ of the amplitude", "σ of the phase / rad")
+    for ax, values, label in zip(figure.subplots(1, 2), (amplitude, phase), labels, strict=True):
+        shown = np.where(lit & np.isfinite(values), values, np.nan)[part]
+        low, high = _ends(shown)
+        image = ax.imshow(shown, cmap="magma", vmin=low, vmax=high, interpolation="nearest")
+        figure.colorbar(image, ax=ax, fraction=0.046, label=label)
+        _scale_bar(ax, shown.shape, pixel_m)
+        ax.set(title=label, xticks=[], yticks=[], facecolor="0.8")
+    figure.suptitle(title)
+    return figure
+
+
 def level_phase(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Phase in rad, ``(H, W)``, wrapped, without its mean slope and its mean value over the mask."""
     rows, cols = (np.arange(side) for side in image.shape)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.scan.error_map import ErrorMap
 from ptycho.simulation.truth import Truth
 
 DOMAINS = ("counts", "intensity")
@@ -28,6 +29,7 @@ class ExportedScan:
         dtype: of the patterns.
         domain: ``counts`` (photons) or ``intensity`` (in units of its own).
         object: ``(M, M')`` complex, or None.
+        errors: of the object, the first of theirs; None: unknown.
         origin: (row, col) of the object's first sample, in the coordinates of ``positions``.
         good: ``(N, N)`` bool, pixels that were measured; None: all. The others hold zero.
         pixel_m: (row, col) pitch of the object's pixels; None: unknown, and lengths stay in pixels.
@@ -48,6 +50,7 @@ class ExportedScan:
     dtype: np.dtype = FLOAT32
     domain: str = "intensity"
     object: np.ndarray | None = None
+    errors: ErrorMap | None = None
     origin: Pair = (0.0, 0.0)
     good: np.ndarray | None = None
     pixel_m: Pair | None = None

@@ -6,6 +6,9 @@
 ``probe_position_{x,y}_m``          (J,) metres    column, row of the patch's middle, from the object's middle
 ``probe``, ``object``               (K, N, N);     ``pixel_{height,width}_m``; ``center_{x,y}_m`` of the
                                     (M, M)         object, which is nought
+``sigma_{amplitude,phase}``         (M, M)         not of the program, which passes it over: the
+                                                   object's standard deviations, phase in rad; infinite
+                                                   where nothing is known (:mod:`ptycho.scan.error_map`)
 ``opr_weights``                     (J, 1)         all one, at the root and as an attribute of ``probe``: the
                                                    program writes the one and reads the other
 ``tomography_angle_deg``            number         attribute and dataset of the root, for the same reason
@@ -37,6 +40,11 @@ from ptycho.exports.hdf5_writing import write_hdf5, write_patterns, write_truth
 
 IN_PIXELS = "The pixel size is unknown: all lengths are in object pixels, not in metres. "
 SIGN = "of the probe on the object: x increases with the object's column, y with its row"
+SIGMA_UNITS = {"sigma_amplitude": "of the amplitude of object", "sigma_phase": "rad"}
+SIGMA_NOTE = (
+    "One standard deviation of object over measurements that differ by their noise alone, under the probe "
+    "and positions of this file; the bias of a prior is not in it; infinite where nothing is known."
+)
 
 
 def write(path: Path, scan: ExportedScan) -> None:
@@ -106,6 +114,10 @@ def _images(file: h5py.File, scan: ExportedScan) -> None:
     file["object"] = scan.object.astype(np.complex64)
     file["object"].attrs.update(pixel | {"center_x_m": 0.0, "center_y_m": 0.0})
     file["object_layer_spacing_m"] = np.zeros(0)
+    if scan.errors is not None:
+        for key, sigma in scan.errors.arrays().items():
+            file[key] = sigma[0]
+            file[key].attrs.update(pixel | {"units": SIGMA_UNITS[key], "note": SIGMA_NOTE})
 
 
 def _raw_data(group: h5py.Group, scan: ExportedScan) -> None:

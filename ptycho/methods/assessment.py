@@ -60,6 +60,9 @@ EXPLAINED = (
         "disagreement": "how much the network's regions differ where they overlap, relative to the contrast "
         "of the object",
         "noise_share": "photon noise over the standard deviation of the amplitude",
+        "error_map": "medians, over the pixels with more than a tenth of the strongest light, of what the "
+        "object would differ by if the scan were measured again: standard deviation of the amplitude over "
+        "the mean amplitude, and of the phase; without the bias of a prior and without errors of the beam",
     }
     | MEANS
 )
@@ -218,6 +221,7 @@ def trust_row(
         "variation_certainty": _finite(evidence.certainty),
         **({} if apart is None or not np.isfinite(apart) else {"disagreement": apart}),
         "noise_share": share,
+        **({} if made.errors is None else {"error_map": typical_errors(made, data)}),
         "uncovered_fraction": float(1 - region.crop(made.covered).mean()),
         "flags": list(dict.fromkeys(flags)),
         "beam": beam_facts(beam, each.whole.beam),
@@ -248,6 +252,17 @@ def share_of_noise(made: Reconstruction, data: Dataset, region: metrics.Region) 
     if not data.counts or not known.any():
         return None
     return noise_share(region.crop(made.object)[known], region.crop(photon_noise(data)[0])[known])
+
+
+def typical_errors(made: Reconstruction, data: Dataset) -> dict[str, float | None]:
+    """Medians of the error map where much light fell, the amplitude's over the mean amplitude there."""
+    assert made.errors is not None
+    lit = made.covered & covered(data, WELL_LIT)[0]
+    if not lit.any():
+        return {"amplitude": None, "phase_rad": None}
+    amplitude = np.median(made.errors.amplitude[0][lit]) / max(float(np.abs(made.object[lit]).mean()), 1e-30)
+    phase = np.median(made.errors.phase[0][lit])
+    return {"amplitude": _finite(float(amplitude)), "phase_rad": _finite(float(phase))}
 
 
 def beam_facts(beam: Beam, told: Beam) -> dict[str, Any]:

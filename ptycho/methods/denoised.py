@@ -13,8 +13,9 @@ DENOISED = "denoised"
 
 
 def reconstruct(each: Prepared, made: Reconstruction) -> Reconstruction:
-    """The object without noise, with the same beam."""
+    """The object without noise, with the same beam; the errors of the other are not its own."""
     began = time.perf_counter()
     data = each.fitted(each.beam_under(made))
     objects = denoise(made.objects, made.mask, photon_noise(data))
-    return replace(made, objects=objects, denoised=True, seconds=time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    return replace(made, objects=objects, errors=None, fit=None, denoised=True, seconds=seconds)

@@ -19,6 +19,7 @@ from ptycho.reconstruction.maximum_likelihood import Solved, Wishes, fit_object,
 from ptycho.reconstruction.scale import PATTERNS, better_scale
 from ptycho.reconstruction.solver import NEARLY, Fit, Terms, fit_to_the_end
 from ptycho.reconstruction.state import State
+from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import lit_part
@@ -101,7 +102,16 @@ def continue_from(
         last = fit_to_the_end(replace(solved.terms, likelihood=likelihood), state, solved.free, max(steps, 1))
     found = _ended(solved, last, data)
     seconds = time.perf_counter() - began
-    return replace(_reconstruction(found, each, start), seconds=seconds, converged=last.converged)
+    return replace(_reconstruction(found, each, start), seconds=seconds, converged=last.converged, fit=found)
+
+
+def with_errors(made: Reconstruction, config: ScanRunConfig, where: Surroundings) -> Reconstruction:
+    """The same with its error map, if it is a fit of the solver and the map is asked for."""
+    solved = _fit_of(made)
+    if solved is None or not config.solver.error_map:
+        return made
+    with where.timed("error_map"):
+        return replace(made, errors=map_errors(solved.terms, solved.state, made.covered, config.seed))
 
 
 def _completed(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -31,6 +31,12 @@ ARGUMENTS = {
     "background": "background",
 }
 """Part of a state to the argument of the compiled step that it enters by."""
+
+
+class Amplitudes(Protocol):
+    """Of patterns ``(J, N, N)``, some at a time."""
+
+    def __getitem__(self, part: slice, /) -> np.ndarray: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +72,7 @@ class ScanLikelihood:
     noise: str = "poisson"
     excess: float = 0.0
     compile_xla: bool = True
-    instead: np.ndarray | None = None
+    instead: Amplitudes | None = None
     advance: Advance = lambda patterns: None
 
     @cached_property

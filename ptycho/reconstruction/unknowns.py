@@ -188,7 +188,12 @@ def _model(positions: np.ndarray, model: str) -> tuple[np.ndarray, bool]:
     return left[:, values > 1e-9 * max(values.max(), 1e-30)], inside
 
 
+def object_light(state: State) -> np.ndarray:
+    """``Σ_j Σ_m |c_j P_m|²`` on each pixel of the object, ``(M, M)`` float32, at whole positions."""
+    return _curvatures(state)[0]
+
+
 def lit_pixels(state: State) -> int:
     """How many pixels of the object get more than a tenth of the largest light."""
-    light = _curvatures(state)[0]
+    light = object_light(state)
     return int(np.count_nonzero(light > LIT * light.max()))

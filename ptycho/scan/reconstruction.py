@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptycho.scan.beam import Beam
+from ptycho.scan.error_map import ErrorMap
 from ptycho.scan.finding import Finding
 
 
@@ -20,6 +21,7 @@ class Reconstruction:
         beam: that goes with the objects, of all patterns; None: as it was told.
         disagreement: ``(I,)``, how much regions differ where they overlap, over all regions and pixels
             ``√(Σ w_g |c_g·O_g − O|² / Σ w_g |O − Ō|²)``; None where the objects are not made of regions.
+        errors: how far the objects would be others if the scan were measured again; None: unknown.
         findings: what was decided on the way, and why.
         warnings, doubts: what the user is told, and the flags of it.
         seconds: that it took.
@@ -35,6 +37,7 @@ class Reconstruction:
     mask: np.ndarray
     beam: Beam | None = None
     disagreement: np.ndarray | None = None
+    errors: ErrorMap | None = None
     findings: tuple[Finding, ...] = ()
     warnings: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
@@ -57,7 +60,8 @@ class Reconstruction:
         return self.mask[0]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """As files hold them: object, amp, phase and mask ``(I, M, M)``, and the beam if it was found."""
+        """As files hold them: object, amp, phase and mask ``(I, M, M)``; errors and beam if there are any."""
         objects = {"object": self.objects, "amp": np.abs(self.objects), "phase": np.angle(self.objects)}
         beam = {} if self.beam is None else self.beam.arrays()
-        return objects | {"mask": self.mask} | beam
+        errors = {} if self.errors is None else self.errors.arrays()
+        return objects | {"mask": self.mask} | errors | beam

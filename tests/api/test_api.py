@@ -200,6 +200,18 @@ def test_a_result_shows_its_scores_and_its_flags(result):
     assert "half_scan_frc" not in result.scores and result.pixel_m == (2e-8, 2e-8)
 
 
+def test_a_result_tells_the_errors_of_its_object(result, scan):
+    errors, typical = result.errors, result.scores["error_map"]
+    assert errors.amplitude.shape == errors.phase.shape == (1, *result.object.shape)
+    assert (
+        np.isinf(errors.amplitude[0][~result.mask]).all()
+        and 0 < typical["amplitude"] < typical["phase_rad"] * 3
+    )
+    without = ptycho.reconstruct(scan, error_map=False, **QUICK | {"steps": 60})
+    assert without.errors is None and "error_map" not in without.scores
+    np.testing.assert_array_equal(without.object, result.object)
+
+
 def test_halves_are_compared_when_asked_for(scan):
     assert "half_scan_frc" in ptycho.reconstruct(scan, half_scans=True, **QUICK).scores
 
@@ -209,8 +221,10 @@ def test_a_saved_result_comes_back(result, tmp_path):
         np.testing.assert_array_equal(held["object"], result.object)
         np.testing.assert_array_equal(held["positions"], result.beam.positions)
         assert json.loads(str(held["scores"]))["r_factor"] == result.scores["r_factor"]
+        np.testing.assert_array_equal(held["sigma_phase"], result.errors.phase[0])
     with h5py.File(result.save(str(tmp_path / "product.h5"))) as file:
         np.testing.assert_array_equal(file["object"][:], result.object)
+        np.testing.assert_array_equal(file["sigma_amplitude"][:], result.errors.amplitude[0])
         assert file["object"].attrs["pixel_height_m"] == 2e-8 and len(file["probe_position_x_m"]) == 40
     with pytest.raises(ptycho.ConfigError, match=r"made.tif: must end in .h5 or .npz"):
         result.save(tmp_path / "made.tif")

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from ptycho.evaluation.scan_figures import Picture, draw_reconstruction, level_phase, quality, side_by_side
+from ptycho.evaluation.scan_figures import (
+    Picture,
+    draw_errors,
+    draw_reconstruction,
+    level_phase,
+    quality,
+    side_by_side,
+)
 
 ROWS, COLS = np.mgrid[:41, :52]
 RADIUS = np.hypot(ROWS - 20, COLS - 26)
@@ -50,6 +57,21 @@ def test_an_object_that_is_nothing_is_drawn(value):
     for picture in (empty, dead):
         FigureCanvasAgg(side_by_side({"a": picture, "b": noisy(0.0)}, (1e-9, 1e-9))).draw()
         FigureCanvasAgg(draw_reconstruction(picture, None, "a")).draw()
+
+
+def test_errors_are_drawn_where_there_is_light():
+    amplitude = np.where(MASK, 0.01 * (1 + ROWS), np.inf)
+    phase = np.where(COLS == 26, np.inf, 2 * amplitude)
+    figure = draw_errors(amplitude, phase, LIT, (2e-9, 2e-9), "a")
+    FigureCanvasAgg(figure).draw()
+    images = [ax.images[0] for ax in figure.axes if ax.images and ax.get_label() != "<colorbar>"]
+    for image, values in zip(images, (amplitude, phase), strict=True):
+        shown = np.ma.filled(image.get_array(), np.nan)
+        known = LIT & np.isfinite(values)
+        assert shown.shape == (25, 25)
+        np.testing.assert_allclose(shown, np.where(known, values, np.nan)[8:33, 14:39])
+    assert any("rad" in ax.get_ylabel() for ax in figure.axes)
+    FigureCanvasAgg(draw_errors(amplitude, phase, np.zeros_like(LIT), None, "nothing is lit")).draw()
 
 
 def test_a_plane_and_a_value_are_taken_off_the_phase():

@@ -25,6 +25,7 @@ from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
+from ptycho.scan.error_map import ErrorMap
 from ptycho.scan.patterns import Patterns
 
 J, N, M = 9, 16, (41, 36)
@@ -391,6 +392,21 @@ def test_the_product_of_a_run_places_its_object_as_the_run_did(simulated, tmp_pa
     np.testing.assert_array_equal(again.patterns(slice(0, 59)), scan.patterns(kept))
     np.testing.assert_allclose(np.diff(again.positions, axis=0), np.diff(data.positions, axis=0), atol=1e-5)
     np.testing.assert_allclose(again.probe, data.probe)
+
+
+def test_a_product_holds_the_errors_of_its_object(scan, tmp_path):
+    amplitude = np.random.default_rng(5).random((1, *M)).astype(np.float32)
+    phase = np.where(amplitude > 0.9, np.inf, 2 * amplitude)
+    product.write(tmp_path / "with.h5", replace(scan, errors=ErrorMap(amplitude, phase)))
+    product.write(tmp_path / "without.h5", scan)
+    with h5py.File(tmp_path / "with.h5") as file, h5py.File(tmp_path / "without.h5") as plain:
+        for key, values, unit in (("amplitude", amplitude, "amplitude"), ("phase", phase, "rad")):
+            stored = file[f"sigma_{key}"]
+            np.testing.assert_array_equal(stored, values[0])
+            assert unit in stored.attrs["units"] and stored.attrs["pixel_width_m"] == DX
+            assert "prior" in stored.attrs["note"]
+        assert set(file) - set(plain) == {"sigma_amplitude", "sigma_phase"}
+    assert open_scan(tmp_path / "with.h5").object.shape == M
 
 
 # The programs

@@ -134,3 +134,28 @@ def distance(found, truth, mask):
     a, b = found[mask].astype(complex), truth[mask].astype(complex)
     factor = np.vdot(a, b) / np.vdot(a, a)
     return np.linalg.norm(factor * a - b) / np.linalg.norm(b)
+
+
+def moved_probes(scan):
+    """``P(x − s_j)`` and the top-left sample of each window, by phase ramps; double precision."""
+    q, corners = np.fft.fftfreq(N), np.floor(scan.positions + 0.5).astype(int)
+    rest = scan.positions - corners
+    ramps = [np.exp(-2j * np.pi * np.add.outer(r * q, c * q)) for r, c in rest]
+    return [np.fft.ifft2(np.fft.fft2(scan.modes[0]) * ramp) for ramp in ramps], corners
+
+
+def fisher_matrix(scan):
+    """4 JᵀJ, J of √λ by the real and then the imaginary parts of the object: ``(2M², 2M²)``."""
+    probes, corners = moved_probes(scan)
+    side, dft = len(scan.object), np.fft.fft(np.eye(N), norm="ortho")
+    fisher = np.zeros((2 * side**2,) * 2)
+    for probe, (row, col) in zip(probes, corners, strict=True):
+        window = scan.object[row : row + N, col : col + N]
+        matrix = np.kron(dft, dft) * probe.ravel()  # object's window → far field
+        far = matrix @ window.ravel()
+        along = (far.conj() / np.maximum(np.abs(far), 1e-9))[:, None] * matrix
+        jacobian = np.hstack([along.real, -along.imag])
+        indices = (np.arange(row, row + N)[:, None] * side + np.arange(col, col + N)).ravel()
+        places = np.concatenate([indices, indices + side**2])
+        fisher[np.ix_(places, places)] += 4 * jacobian.T @ jacobian
+    return fisher

@@ -11,6 +11,7 @@ from ptycho.methods.prepared import Prepared
 from ptycho.methods.table import DENOISED, METHODS
 from ptycho.reconstruction.denoising import denoise, photon_noise
 from ptycho.scan.coverage import covered
+from ptycho.scan.error_map import ErrorMap
 from ptycho.scan.reconstruction import Reconstruction
 
 
@@ -117,9 +118,11 @@ def test_a_run_keeps_the_beam_and_flags_the_noise_where_it_still_is(dataset_of):
     data = dataset_of(places, [[k] for k in range(36)])
     objects = np.ones((1, 64, 64)) + 0.02 * reference.random_complex(rng, (1, 64, 64))
     each = Prepared("scan", None, data, np.arange(36), np.zeros(0, int))
-    made = Reconstruction(objects.astype(np.complex64), covered(data), data.beam)
+    errors = ErrorMap(*2 * [np.ones(objects.shape, np.float32)])
+    made = Reconstruction(objects.astype(np.complex64), covered(data), data.beam, errors=errors)
     found = METHODS[DENOISED](each, {"solver": made}, None)
     assert found.beam is data.beam and found.denoised and not made.denoised
+    assert made.errors is not None and found.errors is None  # those of the noisy object are not its own
     expected = denoise(made.objects, made.mask, photon_noise(data))
     np.testing.assert_array_equal(found.objects, expected)
     noisy, clean = (trust_row(judge(one, each), one, each) for one in (made, found))

@@ -4,7 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.likelihood import N, Scan, beam, distance, light_of, likelihood_of, lit_mask, smooth_object
+from helpers.likelihood import (
+    N,
+    Scan,
+    beam,
+    distance,
+    fisher_matrix,
+    light_of,
+    likelihood_of,
+    lit_mask,
+    moved_probes,
+    smooth_object,
+)
 from helpers.reference import random_complex
 from scipy.optimize import minimize
 
@@ -48,32 +59,13 @@ def without_common_moves(moves, positions):
 # ---- the object, under a beam that is known
 
 
-def moved_probes(scan):
-    """``P(x − s_j)`` and the top-left sample of each window, by phase ramps; double precision."""
-    q, corners = np.fft.fftfreq(N), np.floor(scan.positions + 0.5).astype(int)
-    rest = scan.positions - corners
-    ramps = [np.exp(-2j * np.pi * np.add.outer(r * q, c * q)) for r, c in rest]
-    return [np.fft.ifft2(np.fft.fft2(scan.modes[0]) * ramp) for ramp in ramps], corners
-
-
 def predicted_error(scan, mask):
     """Relative error that photon noise leaves on a mask: the trace of the inverse of a dense Fisher matrix.
 
-    4 JᵀJ, J of √λ by the object's real and imaginary parts. What almost no light tells of is left out.
+    What almost no light tells of is left out.
     """
-    probes, corners = moved_probes(scan)
-    side, dft = len(scan.object), np.fft.fft(np.eye(N), norm="ortho")
-    fisher = np.zeros((2 * side**2,) * 2)
-    for probe, (row, col) in zip(probes, corners, strict=True):
-        window = scan.object[row : row + N, col : col + N]
-        matrix = np.kron(dft, dft) * probe.ravel()  # object's window → far field
-        far = matrix @ window.ravel()
-        along = (far.conj() / np.maximum(np.abs(far), 1e-9))[:, None] * matrix
-        jacobian = np.hstack([along.real, -along.imag])
-        indices = (np.arange(row, row + N)[:, None] * side + np.arange(col, col + N)).ravel()
-        places = np.concatenate([indices, indices + side**2])
-        fisher[np.ix_(places, places)] += 4 * jacobian.T @ jacobian
-    values, vectors = np.linalg.eigh(fisher)
+    side = len(scan.object)
+    values, vectors = np.linalg.eigh(fisher_matrix(scan))
     kept = values > 1e-3 * np.median(values[values > 1e-6 * values.max()])
     covariance = np.sum(vectors[:, kept] ** 2 / values[kept], axis=1).reshape(2, side, side).sum(0)
     return np.sqrt(covariance[mask].sum() / np.sum(np.abs(scan.object[mask]) ** 2))

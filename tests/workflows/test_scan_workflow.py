@@ -2,6 +2,7 @@
 
 import json
 
+import h5py
 import numpy as np
 import pytest
 import yaml
@@ -128,6 +129,19 @@ def test_what_a_run_leaves(finished):
     recon = read_all(finished / "recons/refined/recon.npz", {"object": "c"})["object"]
     assert np.isfinite(recon).all() and recon.any()
     assert load_model(finished).fixed == {}
+
+
+def test_the_product_has_an_error_map_and_nothing_else_has(finished):
+    metrics = json.loads((finished / "metrics.json").read_text())
+    product = metrics["product"]
+    assert {key for key, row in metrics.items() if "error_map" in (row or {})} == {product, "conventions"}
+    assert 0 < metrics[product]["error_map"]["phase_rad"] < 1
+    assert Image.open(finished / "visuals/error_map.png").size[0] > 800
+    for path in (finished / "recons").glob("*/recon.npz"):
+        with np.load(path) as held:
+            assert ("sigma_phase" in held) == (path.parent.name == product)
+    with h5py.File(finished / "product.h5") as file:
+        assert file["sigma_phase"].shape == file["object"].shape
 
 
 def test_the_same_command_gives_the_same_metrics(finished, scan, in_process, tmp_path):

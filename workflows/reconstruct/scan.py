@@ -18,7 +18,7 @@ from ptycho.iterative.lsqml import LsqmlError
 from ptycho.methods.assessment import EXPLAINED, Fit, Halves, half_scans, judge
 from ptycho.methods.network import infer as infer_by
 from ptycho.methods.prepared import Prepared, Surroundings, prepare
-from ptycho.methods.solver import half_object
+from ptycho.methods.solver import half_object, with_errors
 from ptycho.methods.table import DENOISED, LSQML, METHODS, NETWORK, REFINED, SOLVER, Means
 from ptycho.preparation.prepare import Understood
 from ptycho.run import names
@@ -148,6 +148,7 @@ def reconstruct(
     with folder.timed("judging"):
         fits = {name: judge(one, each) for name, one in made.items()}
     product_name = choose(fits)
+    made[product_name] = with_errors(made[product_name], config, means.where)
     if config.denoise and each.whole.counts:
         with folder.timed(DENOISED):
             made[DENOISED] = METHODS[DENOISED](each, {product_name: made[product_name]}, means)
@@ -160,7 +161,7 @@ def reconstruct(
         store_recon(name, replace(one, beam=each.beam_under(one)), folder)
     best, pixel = made[product_name], each.scan.pixel.metres
     exported = product_of(each.scan, each.whole, best.object, pixel, each.name, best.beam)
-    product.write(folder.place(names.PRODUCT), exported)
+    product.write(folder.place(names.PRODUCT), replace(exported, errors=best.errors))
     draw(each, made, fits, halves, history, result, folder)
     return result, made
 

@@ -63,7 +63,7 @@ def draw(
     result: dict[str, Any],
     folder: RunFolder,
 ) -> None:
-    """The objects with a scale bar, the probe, the misfit over the scan, the half-scan FRC and the losses."""
+    """The objects with a scale bar, the probe, the error map, the misfit, half-scan FRC and the losses."""
     pixel = each.scan.pixel.metres
     with folder.timed("drawing"):
         for name, made in recons.items():
@@ -74,6 +74,12 @@ def draw(
         if len(recons) > 1:
             pictures = {_title(name, result[name]): picture_of(made, each) for name, made in recons.items()}
             folder.figure(names.figure("side_by_side"), scan_figures.side_by_side(pictures, pixel))
+        best = recons[result["product"]]
+        if best.errors is not None:
+            lit, sigma = picture_of(best, each).lit & best.covered, best.errors
+            title = f"{result['product']}: one standard deviation by the noise of the patterns"
+            image = scan_figures.draw_errors(sigma.amplitude[0], sigma.phase[0], lit, pixel, title)
+            folder.figure(names.figure("error_map"), image)
         last = next(reversed(recons))
         beam = each.beam_under(recons[last])
         used, positions = fits[last].used, beam.positions[each.kept]

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Does the error map hold? Scans of a photograph measured again and again, with a known beam.
+
+    python benchmarks/error_map.py                          the three cells, 12 measurements each
+    python benchmarks/error_map.py --cell 1e5 20 --object a --repeats 6
+
+For each cell (photons in a pattern, step in px): the share of the pixels with more than a tenth of the
+strongest light in which amplitude and phase of a measurement are within one σ of their mean over all
+measurements (68 % is right; the mean of R has a share of every deviation, so σ counts as √((R − 1)/R)), and
+within one σ of the truth, from which the bias of the prior leads away. σ is the map of the first
+measurement, and beside it the bound of photon noise alone, for independent pixels without a prior. The whole
+phase, which no pattern tells, is taken off. Seconds: of the solver and of the map, both compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.panel import LIT, Cell, far_light, scan_of
+from ptycho.reconstruction.denoising import photon_noise
+from ptycho.reconstruction.maximum_likelihood import Solved, Wishes, solve
+from ptycho.reconstruction.uncertainty import map_errors, turn_towards
+from ptycho.scan.coverage import covered
+from ptycho.scan.dataset import Dataset
+
+CELLS = ((1e6, 5), (1e4, 12), (1e5, 12))
+KNOWN = Wishes(probe=False, positions=False, flux=False, background=False)
+ROUNDS = 5  # of the mean and the phases towards it
+
+
+class Repeats(NamedTuple):
+    """Objects ``(R, M, M)`` of as many measurements, turned towards their mean, and the truth likewise."""
+
+    objects: np.ndarray
+    truth: np.ndarray
+
+
+def measurements(cell: Cell, count: int) -> list[Dataset]:
+    """The scan of a cell, with its photons drawn so often."""
+    data, truth, probe = scan_of(cell)
+    rate = data.photon_scale**2 * far_light(truth, probe, data.positions.astype(float))
+    rngs = [np.random.default_rng([cell.step, k]) for k in range(count)]
+    return [replace(data, amplitudes=np.sqrt(rng.poisson(rate)).astype(np.float32)) for rng in rngs]
+
+
+def turned(objects: list[np.ndarray], truth: np.ndarray, lit: np.ndarray) -> Repeats:
+    mean = objects[0].astype(complex)
+    for _ in range(ROUNDS):
+        same = np.array([turn_towards(mean, each.astype(complex), lit) for each in objects])
+        mean = same.mean(axis=0)
+    return Repeats(same, turn_towards(mean, truth, lit))
+
+
+def coverage(repeats: Repeats, amplitude: np.ndarray, phase: np.ndarray, lit: np.ndarray) -> list[float]:
+    """Shares within one σ: amplitude and phase against the mean, both against the truth."""
+    found, truth = repeats
+    count = len(found)
+    rest = np.sqrt((count - 1) / count)
+    size, mean = np.abs(found), found.mean(axis=0)
+    pairs = [
+        (size - size.mean(axis=0), rest * amplitude),
+        (np.angle(found * mean.conj()), rest * phase),
+        (size - np.abs(truth), amplitude),
+        (np.angle(found * truth.conj()), phase),
+    ]
+    return [float(np.mean((np.abs(off) < sigma)[:, lit])) for off, sigma in pairs]
+
+
+def run(cell: Cell, count: int) -> str:
+    """Two rows of the table: the map, and photon noise alone."""
+    _, truth, _ = scan_of(cell)
+    scans = measurements(cell, count)
+    lit = covered(scans[0], LIT)[0]
+    solved: list[Solved] = []
+    for scan in scans:
+        began = time.perf_counter()
+        solved.append(solve(scan, KNOWN, 0))
+        seconds = time.perf_counter() - began  # of the last
+    first = solved[0]
+    for _ in range(2):
+        began = time.perf_counter()
+        errors = map_errors(first.terms, first.state, covered(scans[0])[0], 0)
+        mapping = time.perf_counter() - began
+    repeats = turned([each.state.object for each in solved], truth, lit)
+    noise = photon_noise(scans[0])[0]
+    maps = {
+        "map": (errors.amplitude[0], errors.phase[0]),
+        "photon noise alone": (noise, noise / np.abs(first.state.object)),
+    }
+    strength = ", ".join(sorted({f"{each.terms.prior.strength:g}" for each in solved}))
+    rows = []
+    for name, sigmas in maps.items():
+        shares = " | ".join(f"{100 * share:.1f}" for share in coverage(repeats, *sigmas, lit))
+        medians = " | ".join(f"{np.median(sigma[lit]):.4f}" for sigma in sigmas)
+        rows.append(
+            f"| {cell.name} | {strength} | {name} | {shares} | {medians} | {seconds:.1f} | {mapping:.1f} |"
+        )
+    return "\n".join(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cell", nargs=2, action="append", metavar=("PHOTONS", "STEP"))
+    parser.add_argument("--object", default="c")
+    parser.add_argument("--repeats", type=int, default=12)
+    options = parser.parse_args()
+    print(
+        "| cell | λ | σ | amplitude, mean / % | phase, mean | amplitude, truth | phase, truth "
+        "| median σ amplitude | phase / rad | solver / s | map / s |"
+    )
+    print("|---" * 11 + "|")
+    for photons, step in options.cell or CELLS:
+        print(run(Cell(options.object, "lens", float(photons), int(step)), options.repeats), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""Standard deviations of the most likely object: what it does when the noise of the patterns is another.
+
+1. The noise is drawn anew around what was measured: n* ~ Poisson(n); without photon counts a normal error of
+   the strength that the likelihood has. Draws around the expectations of the found object would give too
+   little: it is smoother than the true one, and what is fitted to it is held closer.
+2. From the object O, under the beam as it was found, a few steps of the solver lead to the object O* of each
+   draw; its whole phase, which no pattern tells, is put back.
+3. Of d = (O* − O) · conj(O)/|O| the real part is the change of the amplitude, the imaginary part over |O|
+   that of the phase. Neighbours are lit alike: with L = Σ_j Σ_m |c_j P_m|² and a Gaussian G
+
+       σ_a² = G[L ⟨(Re d)²⟩] / (L G[1]),   σ_φ² = G[L ⟨(Im d)²⟩] / (L G[1] |O|²)
+
+The steps go by the objective alone, with the prior as it is. The bias of the prior and errors of the beam are
+not in σ. Source: Efron & Tibshirani, An Introduction to the Bootstrap (1993), chapter 6. How often they hold:
+``benchmarks/error_map.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.ndimage import gaussian_filter
+
+from ptycho.reconstruction.scan_likelihood import Amplitudes, ScanLikelihood
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.state import State
+from ptycho.reconstruction.unknowns import object_light
+from ptycho.scan.error_map import ErrorMap
+
+DRAWS = 2
+STEPS = 16  # of the fit of a draw, at most
+WIDTH = 2.0  # of G, pixels
+ANY_PHASE = np.pi / np.sqrt(3)  # σ of a phase of which nothing is known
+
+
+def map_errors(terms: Terms, state: State, mask: np.ndarray, seed: int) -> ErrorMap:
+    """The error map ``(1, M, M)`` of the object of a fit.
+
+    Args:
+        terms: what the fit was of.
+        state: what it found.
+        mask: ``(M, M)`` bool, outside of which σ is infinite.
+        seed: of the draws.
+    """
+    light = object_light(state)
+    found = state.object.astype(complex)
+    size = np.abs(found)
+    along = np.divide(found.conj(), size, out=np.ones_like(found), where=size > 0)
+    radial, across = np.zeros(light.shape), np.zeros(light.shape)
+    for draw in range(DRAWS):
+        likelihood = measure_again(terms.likelihood, [seed, 9, draw])
+        again = fit(replace(terms, likelihood=likelihood), state, OBJECT_ALONE, STEPS).state.object
+        change = along * (turn_towards(found, again, light * mask) - found)
+        radial += change.real**2 / DRAWS
+        across += change.imag**2 / DRAWS
+    amplitude, sideways = (np.sqrt(smooth(part, light, mask)) for part in (radial, across))
+    phase = np.divide(sideways, size, out=np.full(size.shape, np.inf), where=size > 0)
+    phase = np.where(phase < ANY_PHASE, phase, np.inf)
+    return ErrorMap(amplitude[None].astype(np.float32), phase[None].astype(np.float32))
+
+
+def turn_towards(found: np.ndarray, again: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """An object ``again (M, M)`` times the phase factor that brings it nearest to another, under weights."""
+    return again * np.exp(1j * np.angle(np.sum(weight * again.conj() * found)))
+
+
+def smooth(variance: np.ndarray, light: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """``G[L v] / (L G[1])`` of ``variance (M, M)`` over the mask where there is light; else infinite."""
+    known = mask & (light > 0)
+    over, under = (
+        gaussian_filter(np.where(known, part, 0.0), WIDTH, mode="constant")
+        for part in (light * variance, 1.0)
+    )
+    return np.divide(over, light * under, out=np.full(light.shape, np.inf), where=known)
+
+
+def measure_again(likelihood: ScanLikelihood, seed: list[int]) -> ScanLikelihood:
+    """That of patterns whose noise is drawn anew, around those that were measured."""
+    source = likelihood.data.amplitudes if likelihood.instead is None else likelihood.instead
+    again = Redrawn(source, likelihood.unit, likelihood.noise, likelihood.excess, tuple(seed))
+    return replace(likelihood, instead=again, advance=lambda patterns: None)
+
+
+@dataclass(frozen=True, eq=False)
+class Redrawn:
+    """Amplitudes with their noise drawn anew each time they are read, always the same.
+
+    Attributes:
+        source: those that were measured, ``(J, N, N)``.
+        unit, noise, excess: as of :class:`~ptycho.reconstruction.scan_likelihood.ScanLikelihood`.
+        seed: of the noise.
+    """
+
+    source: Amplitudes
+    unit: float
+    noise: str
+    excess: float
+    seed: tuple[int, ...]
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        """``(j, N, N)`` float32; the noise depends on where the part begins."""
+        rng = np.random.default_rng([*self.seed, part.start])
+        measured = np.asarray(self.source[part], float) / self.unit
+        if self.noise == "poisson":
+            drawn = np.sqrt(rng.poisson(np.square(measured)))
+        else:
+            width = np.sqrt(1 + np.square(self.excess * measured)) / 2
+            drawn = measured + width * rng.standard_normal(measured.shape)
+        return (self.unit * drawn).astype(np.float32)

@@ -1,0 +1,142 @@
+"""The error map: against dense linear algebra, and where nothing is known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.likelihood import N, Scan, fisher_matrix, likelihood_of, lit_mask
+
+from ptycho.reconstruction import scan_likelihood, uncertainty
+from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.uncertainty import Redrawn, map_errors, measure_again, smooth, turn_towards
+from ptycho.reconstruction.unknowns import object_light
+
+ROWS, COLS = np.mgrid[:23, :31]
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(scan_likelihood, "CHUNK_PIXELS", 16 * N**2)
+
+
+@pytest.fixture(scope="module")
+def scan():
+    """9 patterns between pixels."""
+    return Scan.of(np.random.default_rng(3), 1e6, count=3)
+
+
+@pytest.fixture(scope="module")
+def data(scan):
+    return scan.dataset(np.random.default_rng(4))
+
+
+@pytest.fixture(scope="module")
+def fisher(scan):
+    return fisher_matrix(scan)
+
+
+def fitted(data, scan, strength, **changes):
+    terms = Terms(likelihood_of(data, **changes), Prior("smooth", strength))
+    return terms, fit(terms, scan.rough(data.normalisation), OBJECT_ALONE, 400).state
+
+
+def spread(scan, fisher, strength, light):
+    """σ of amplitude and phase ``(M, M)`` by ``T (H + R)⁻¹ H (H + R)⁻¹ Tᵀ`` of dense matrices.
+
+    T takes off the whole phase, by which neither likelihood nor prior changes.
+    """
+    side, count = len(scan.object), scan.object.size
+    difference = np.eye(side, k=1)[:-1] - np.eye(side)[:-1]
+    square, one = difference.T @ difference, np.eye(side)
+    stiffness = 2 * strength * np.kron(np.eye(2), np.kron(square, one) + np.kron(one, square))
+    turn = np.concatenate([-scan.object.imag.ravel(), scan.object.real.ravel()])
+    level = np.trace(fisher) / len(fisher)
+    held = 1e3 * level * np.outer(turn, turn) / (turn @ turn) + 1e-7 * level * np.eye(len(fisher))
+    inverse = np.linalg.inv(fisher + stiffness + held)
+    weighted = np.tile(light.ravel(), 2) * turn
+    response = inverse - np.outer(turn, weighted @ inverse) / (weighted @ turn)
+    covariance = response @ fisher @ response.T
+    unit = (scan.object / np.abs(scan.object)).ravel()
+    real, imag = covariance[:count, :count].diagonal(), covariance[count:, count:].diagonal()
+    cross = 2 * unit.real * unit.imag * covariance[:count, count:].diagonal()
+    radial = unit.real**2 * real + unit.imag**2 * imag + cross
+    across = unit.imag**2 * real + unit.real**2 * imag - cross
+    amplitude, phase = (np.sqrt(part).reshape(side, side) for part in (radial, across))
+    return amplitude, phase / np.abs(scan.object)
+
+
+@pytest.mark.parametrize("strength", [100.0, 3000.0])
+def test_it_is_that_of_dense_linear_algebra(scan, data, fisher, strength, monkeypatch):
+    """The found object is near the truth, so that the matrices there are those here."""
+    monkeypatch.setattr(uncertainty, "DRAWS", 12)
+    monkeypatch.setattr(uncertainty, "WIDTH", 1.0)
+    terms, state = fitted(data, scan, strength)
+    lit = lit_mask(scan, 0.2)
+    errors = map_errors(terms, state, np.ones_like(lit), 0)
+    expected = spread(scan, fisher, strength, object_light(state).astype(float))
+    for sigma, known in zip((errors.amplitude[0], errors.phase[0]), expected, strict=True):
+        ratio = sigma[lit] / known[lit]
+        assert np.median(ratio) == pytest.approx(1, abs=0.1)
+        assert np.quantile(ratio, 0.1) > 0.8 and np.quantile(ratio, 0.9) < 1.25
+
+
+def test_it_is_infinite_outside_of_the_mask_and_without_light(scan, data):
+    terms, state = fitted(data, scan, 300.0)
+    corner, mask = len(scan.object) - 1, np.ones(scan.object.shape, bool)
+    mask[:, 7] = False
+    dark = state.object.copy()
+    dark[12, 11] = 0
+    errors = map_errors(terms, replace(state, object=dark), mask, 0)
+    for sigma in (errors.amplitude, errors.phase):
+        assert sigma.shape == (1, *mask.shape) and sigma.dtype == np.float32
+        assert np.isinf(sigma[0, :, 7]).all() and np.isinf(sigma[0, corner, corner])  # no pattern reaches it
+    lit = lit_mask(scan) & mask
+    assert np.isfinite(errors.amplitude[0][lit]).all() and (errors.amplitude[0][lit] > 0).all()
+    assert np.isinf(errors.phase[0, 12, 11]) and lit[12, 11]
+    again = map_errors(terms, replace(state, object=dark), mask, 0)
+    np.testing.assert_array_equal(errors.phase, again.phase)
+
+
+def test_what_goes_with_the_light_is_not_blurred():
+    light = 1.0 + (ROWS - 4) ** 2 + 3 * np.sin(COLS) ** 2
+    mask = np.hypot(ROWS - 11, COLS - 14) < 9
+    found = smooth(5 / light, light, mask)
+    np.testing.assert_allclose(found[mask], 5 / light[mask])
+    assert np.isinf(found[~mask]).all()
+
+
+def test_the_whole_phase_is_put_back():
+    image = np.exp(0.2j * ROWS) * (1 + COLS)
+    np.testing.assert_allclose(turn_towards(image, image * np.exp(2.3j), np.ones(image.shape)), image)
+
+
+def test_photons_are_drawn_around_those_that_were_measured(data):
+    measured = np.broadcast_to(np.sqrt([0.0, 3.0, 40.0]), (3, 20000, 3)).astype(np.float32)
+    again = Redrawn(2 * measured, 2.0, "poisson", 0.0, (1,))
+    drawn = (again[0:2] / 2) ** 2
+    np.testing.assert_allclose(drawn.mean(axis=(0, 1)), [0, 3, 40], rtol=0.02)
+    np.testing.assert_allclose(drawn.var(axis=(0, 1)), [0, 3, 40], rtol=0.03)
+    np.testing.assert_allclose(drawn, np.rint(drawn), atol=1e-4)
+    np.testing.assert_array_equal(again[0:2], again[0:2])
+    assert (again[0:1] != again[1:2]).any()
+    other = measure_again(replace(likelihood_of(data), instead=again), [1, 2])
+    assert (other.instead[0:1] != again[0:1]).any()
+
+
+@pytest.mark.parametrize("noise, excess, width", [("gaussian", 0.0, 0.05), ("excess", 0.75, 0.0625)])
+def test_without_photons_the_noise_is_that_of_the_likelihood(noise, excess, width):
+    """½ of the unit 0.1; an amplitude of one unit with the error ¾ of its intensity: ½ √(1 + ¾²)."""
+    measured = np.full((2, 100, 99), 0.1, np.float32)
+    drawn = Redrawn(measured, 0.1, noise, excess, (5,))[0:2]
+    assert drawn.mean() == pytest.approx(0.1, abs=0.003)
+    assert drawn.std() == pytest.approx(width, rel=0.03)
+
+
+def test_it_goes_with_the_noise_of_amplitudes(scan, data):
+    """Twice the unit is twice the noise, where the prior does nothing."""
+    maps = []
+    for unit in (1.0, 2.0):
+        terms, state = fitted(data, scan, 0.0, noise="gaussian", unit=unit)
+        maps.append(map_errors(terms, state, lit_mask(scan), 0).amplitude[0][lit_mask(scan)])
+    assert np.median(maps[1] / maps[0]) == pytest.approx(2, rel=0.15)
