@@ -28,15 +28,22 @@ class Progress:
         done: patterns that were done before, by another process.
         delay: seconds until there is a bar; a loop that takes less shows none.
         bar: whether there is one; None: on a terminal.
+        unit: what is counted, if not patterns.
     """
 
     def __init__(
-        self, title: str, total: int, done: int = 0, delay: float = BAR_DELAY_S, bar: bool | None = None
+        self,
+        title: str,
+        total: int,
+        done: int = 0,
+        delay: float = BAR_DELAY_S,
+        bar: bool | None = None,
+        unit: str = "pattern",
     ) -> None:
-        self._title, self._total, self._done = title, total, done
+        self._title, self._total, self._done, self._unit = title, total, done, unit
         self._first: int | None = None  # done when the clock started
         self._bar = (
-            tqdm(total=total, initial=done, desc=title, unit="pattern", unit_scale=True, delay=delay)
+            tqdm(total=total, initial=done, desc=title, unit=unit, unit_scale=True, delay=delay)
             if (sys.stderr.isatty() if bar is None else bar)
             else None
         )
@@ -54,12 +61,12 @@ class Progress:
             self._bar.update(patterns)
         elif self._done > self._first and time.monotonic() - self._last_line >= LINE_INTERVAL_S:
             self._last_line = time.monotonic()
-            reached = where or f"{self._done} of {self._total} patterns"
+            reached = where or f"{self._done} of {self._total} {self._unit}s"
             log.info("%s: %s, %s", self._title, reached, self._speed(self._first))
 
     def _speed(self, first: int) -> str:
         rate = (self._done - first) / max(time.monotonic() - self._start, 1e-9)
-        return f"{rate:.0f} patterns/s, {(self._total - self._done) / rate:.0f} s left"
+        return f"{rate:.0f} {self._unit}s/s, {(self._total - self._done) / rate:.0f} s left"
 
     def close(self) -> None:
         """Release the terminal; safe to call twice."""

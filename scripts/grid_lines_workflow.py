@@ -9,7 +9,7 @@ python scripts/grid_lines_workflow.py resume=outputs/curved
 
 from __future__ import annotations
 
-from ptycho.config import ITERATIVE, ConfigError, NetworkConfig, RunConfig
+from ptycho.config import ITERATIVE, ConfigError, JobConfig, RunConfig
 from ptycho.config.memory import check_memory, run_memory
 from ptycho.iterative.lsqml import available
 from ptycho.run.folder import RunFolder
@@ -19,7 +19,7 @@ from workflows.command_line.jobs import leave
 from workflows.command_line.training_jobs import Workflow, main
 
 
-def check(config: NetworkConfig) -> NetworkConfig:
+def check(config: JobConfig) -> JobConfig:
     """See that the machine has the memory, that the probes can be made, and pty-chi is there if need be."""
     if not isinstance(config, RunConfig):
         raise ConfigError("resume: is a run of the scan workflow; go on with its own script")
@@ -31,7 +31,7 @@ def check(config: NetworkConfig) -> NetworkConfig:
     return config
 
 
-def run(config: NetworkConfig, folder: RunFolder, stop: StopRequest) -> None:
+def run(config: JobConfig, folder: RunFolder, stop: StopRequest) -> None:
     """Run it; TensorFlow is imported only now."""
     from workflows.reconstruct import grid_lines
 

@@ -8,14 +8,14 @@ python scripts/pretrain.py resume=outputs/pretrained
 
 from __future__ import annotations
 
-from ptycho.config import ConfigError, NetworkConfig, PretrainConfig
+from ptycho.config import ConfigError, JobConfig, PretrainConfig
 from ptycho.run.folder import RunFolder
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.jobs import leave
 from workflows.command_line.training_jobs import Workflow, main
 
 
-def check_config(config: NetworkConfig) -> PretrainConfig:
+def check_config(config: JobConfig) -> PretrainConfig:
     """The configuration of a pretraining; its distributions are those of the tables."""
     if not isinstance(config, PretrainConfig):
         raise ConfigError("resume: is a run of another workflow; go on with its own script")
@@ -25,7 +25,7 @@ def check_config(config: NetworkConfig) -> PretrainConfig:
     return config
 
 
-def run(config: NetworkConfig, folder: RunFolder, stop: StopRequest) -> None:
+def run(config: JobConfig, folder: RunFolder, stop: StopRequest) -> None:
     """Run it; TensorFlow is imported only now."""
     from workflows import pretrain as workflow
 

@@ -10,7 +10,7 @@ python scripts/scan_workflow.py resume=outputs/mine
 
 from __future__ import annotations
 
-from ptycho.config import NetworkConfig
+from ptycho.config import JobConfig
 from ptycho.run.folder import RunFolder
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.jobs import leave
@@ -18,7 +18,7 @@ from workflows.command_line.training_jobs import Workflow, main
 from workflows.reconstruct.scan_plan import plan, understand_scans
 
 
-def run(config: NetworkConfig, folder: RunFolder, stop: StopRequest) -> None:
+def run(config: JobConfig, folder: RunFolder, stop: StopRequest) -> None:
     """Run it; TensorFlow is imported only now."""
     own, scans = understand_scans(config)
     from workflows.reconstruct import scan as workflow

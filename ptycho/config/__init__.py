@@ -9,8 +9,9 @@ nor TensorFlow, so that a mistake is answered before anything heavy loads.
 
 from ptycho.config.errors import ConfigError, check
 from ptycho.config.imperfections import Imperfections
-from ptycho.config.network_config import NetworkConfig, TrainedConfig
+from ptycho.config.network_config import JobConfig, NetworkConfig, TrainedConfig
 from ptycho.config.pretrain_config import PretrainConfig
+from ptycho.config.prior_config import PriorConfig
 from ptycho.config.run_config import RunConfig
 from ptycho.config.scan_run_config import ScanRunConfig
 from ptycho.config.sections import (
@@ -56,11 +57,13 @@ __all__ = [
     "GeneratorConfig",
     "IdealDiskProbe",
     "Imperfections",
+    "JobConfig",
     "LinesObject",
     "LsqmlConfig",
     "NetworkConfig",
     "OwnProbe",
     "PretrainConfig",
+    "PriorConfig",
     "ProbeConfig",
     "RunConfig",
     "RunProbe",

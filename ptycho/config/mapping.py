@@ -10,12 +10,14 @@ from typing import Any, TypeVar
 
 from ptycho.config.errors import ConfigError
 from ptycho.config.messages import show
-from ptycho.config.network_config import NetworkConfig
+from ptycho.config.network_config import JobConfig
 from ptycho.config.pretrain_config import PretrainConfig
+from ptycho.config.prior_config import PriorConfig
 from ptycho.config.run_config import RunConfig
 from ptycho.config.scan_run_config import ScanRunConfig
 
-AnyConfig = RunConfig | ScanRunConfig | PretrainConfig
+AnyConfig = RunConfig | ScanRunConfig | PretrainConfig  # of runs with networks of patterns
+Job = AnyConfig | PriorConfig
 Section = TypeVar("Section")
 
 LEARNING = ("learn", "modes", "rate", "start_epoch")
@@ -26,10 +28,11 @@ FORMER: dict[type, tuple[str, ...]] = {  # keys that had no effect; runs of befo
         *("baseline", "probe", "nepochs", "models", "mae_weight", "nll_weight", "realspace_weight"),
         *("train.val_groups", "train.patience"),
     ),
+    PriorConfig: (),
 }
 
 
-def from_mapping(values: Any) -> AnyConfig:
+def from_mapping(values: Any) -> Job:
     """The validated configuration that nested plain values describe; what is left out has its default.
 
     Raises:
@@ -38,15 +41,19 @@ def from_mapping(values: Any) -> AnyConfig:
     return to_dataclass(schema_of(values), values)
 
 
-def from_stored(values: Any) -> AnyConfig:
+def from_stored(values: Any) -> Job:
     """As :func:`from_mapping`, for what a run has stored: former keys, without effect, are dropped."""
     cls = schema_of(values)
     return to_dataclass(cls, without(values, FORMER[cls]))
 
 
-def schema_of(values: Any) -> type[AnyConfig]:
-    """A section ``data`` makes it that of a run on a measured scan, ``batches`` that of a pretraining."""
-    schemas: dict[str, type[AnyConfig]] = {"data": ScanRunConfig, "batches": PretrainConfig}
+def schema_of(values: Any) -> type[Job]:
+    """``data`` makes it that of a run on a scan, ``batches`` of a pretraining, ``forms`` of a prior."""
+    schemas: dict[str, type[Job]] = {
+        "data": ScanRunConfig,
+        "batches": PretrainConfig,
+        "forms": PriorConfig,
+    }
     return next(
         (cls for key, cls in schemas.items() if isinstance(values, dict) and key in values), RunConfig
     )
@@ -67,7 +74,7 @@ def to_dataclass(cls: type[Section], values: Any) -> Section:
     return cls(**{str(key): value for key, value in values.items()})
 
 
-def to_mapping(config: NetworkConfig) -> dict[str, Any]:
+def to_mapping(config: JobConfig) -> dict[str, Any]:
     """The configuration as plain values that YAML and JSON hold; :func:`from_mapping` reads them back."""
     values: dict[str, Any] = _listed(asdict(config))
     return values
@@ -81,7 +88,7 @@ def _listed(value: Any) -> Any:
     return [_listed(entry) for entry in value] if isinstance(value, tuple) else value
 
 
-def result_settings(config: NetworkConfig) -> dict[str, Any]:
+def result_settings(config: JobConfig) -> dict[str, Any]:
     """The plain values that decide what a run gives: all but where it is written."""
     return without(to_mapping(config), ("output_dir", "overwrite"))
 

@@ -23,22 +23,32 @@ LARGEST_BATCH = 65_536
 
 
 @settings(kw_only=True)
-class NetworkConfig:
-    """The keys that every run with a network has."""
+class JobConfig:
+    """The keys that every run which trains something has."""
 
     NEWER: ClassVar[tuple[str, ...]] = ()  # sections that older runs have not stored
-    batch_size: Integer = key(16, "groups in a batch, in training and in inference", ge=1, le=LARGEST_BATCH)
     seed: Integer = key(0, "every random number of the run comes from it", ge=0, le=2**32 - 1)
     output_dir: Text | None = key(None, "the folder of the run")
     overwrite: Flag = key(False, "replace the run in output_dir, once there is a result")
-    model: GeneratorConfig = key(UnrolledModel(), "the network", discriminator="kind")
     train: AdamConfig = key(AdamConfig(), "how it is trained")
     xla: XlaConfig = key(XlaConfig(), "what is compiled")
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """The models that are networks of patterns: those that are trained."""
+        return ()
+
+
+@settings(kw_only=True)
+class NetworkConfig(JobConfig):
+    """The keys that every run with a network of patterns has."""
+
+    batch_size: Integer = key(16, "groups in a batch, in training and in inference", ge=1, le=LARGEST_BATCH)
+    model: GeneratorConfig = key(UnrolledModel(), "the network", discriminator="kind")
     stitch: StitchConfig = key(StitchConfig(), "how patches become objects")
 
     @property
     def networks(self) -> tuple[str, ...]:
-        """The models that are networks: those that are trained."""
         raise NotImplementedError
 
     @property

@@ -291,13 +291,20 @@ class SolverConfig:
     )
     flux: Flag | None = key(None, "find the brightness of each pattern; null: as positions")
     background: Flag | None = key(None, "find counts that do not depend on the position; null: as positions")
-    prior: Text = key("edges", "none | edges: λ Σ√(|∇O|² + δ²), which keeps steps | smooth: λ Σ|∇O|²")
-    strength: Number | None = key(None, "λ of the prior; null: the best by what is kept out", ge=0)
+    prior: Text = key(
+        "learned",
+        "none | edges: λ Σ√(|∇O|² + δ²), which keeps steps | smooth: λ Σ|∇O|² | learned: κ, by a network, "
+        "where it explains more than edges",
+    )
+    prior_weights: Text | None = key(
+        None, "file of that network's weights; null: those that come with the program"
+    )
+    strength: Number | None = key(None, "λ or κ of the prior; null: the best by what is kept out", ge=0)
     noise: Literal["auto", "poisson", "gaussian", "robust"] = key(
         "auto", "auto: poisson where photons were counted, else gaussian; robust: outliers by their size"
     )
     error_map: Flag = key(True, "standard deviations of amplitude and phase beside the product")
-    PRIORS: ClassVar[tuple[str, ...]] = ("none", "smooth", "edges")  # a program may add its own
+    PRIORS: ClassVar[tuple[str, ...]] = ("none", "smooth", "edges", "learned")  # a program may add its own
 
     def __post_init__(self) -> None:
         check(self.prior in self.PRIORS, "solver.prior", self.prior, f"one of {', '.join(self.PRIORS)}")

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from ptycho.config import ScanRunConfig
 from ptycho.evaluation.trust import SCALE
 from ptycho.methods.prepared import Prepared, Surroundings
+from ptycho.networks.denoiser import WEIGHTS
 from ptycho.progress import Progress
 from ptycho.reconstruction.judge import Judge
 from ptycho.reconstruction.maximum_likelihood import Solved, Wishes, fit_object, solve
@@ -44,6 +46,7 @@ def wishes_of(config: ScanRunConfig, N: int) -> Wishes:
         noise=wanted.noise,
         lit=lit_part(probe, N),
         steps=wanted.steps,
+        weights=WEIGHTS if wanted.prior_weights is None else Path(wanted.prior_weights),
     )
 
 

@@ -13,15 +13,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from ptycho.networks.denoiser import WEIGHTS
 from ptycho.progress import Advance
 from ptycho.reconstruction.judge import Comparison, Judge, compare_shares, keep_out
+from ptycho.reconstruction.learned import STRENGTHS, Learned, Network, stored_network
 from ptycho.reconstruction.prior import PRIORS, Prior
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import ENOUGH, NEARLY, OBJECT_ALONE, Fit, Terms, fit, fit_to_the_end
+from ptycho.reconstruction.solver import (
+    ENOUGH,
+    NEARLY,
+    OBJECT_ALONE,
+    Fit,
+    Terms,
+    fit,
+    fit_learned,
+    fit_to_the_end,
+)
 from ptycho.reconstruction.state import Freedom, State, more_modes
 from ptycho.reconstruction.unknowns import lit_pixels
 from ptycho.scan.dataset import Dataset
@@ -33,6 +46,7 @@ CORE_PIXELS, FEWEST = 2**20, 100  # of the patterns that decide, and how many th
 DECIDING = 60  # steps of a fit that decides, at most
 BEGINNING = 120  # steps of the first of them, from a constant
 ON_THE_CORE = 150  # steps of all that is free, once it is decided
+TRYING = 2  # rounds of each strength of a prior that was learned
 FIRST = 30  # steps of the object alone, on the whole scan
 MOST_MODES = 3
 TELLING = 5.0  # times what an uncertain object passes for: a background
@@ -52,11 +66,13 @@ class Wishes:
         probe, positions, flux, background: whether they are free.
         modes: number of the probe's modes; None: one more than the probe has, if that helps.
         moves: model of the moves, ``free``, ``affine`` or ``all``.
-        prior: kind of the prior.
-        strength: λ; None: chosen.
+        prior: kind of the prior: of :data:`PRIORS`, ``learned`` or ``none``.
+        strength: its λ, or κ; None: chosen.
         noise: of a pixel, or ``auto``.
         lit: ``(N, N)`` bool, where the probe may be; None: everywhere.
         steps: of a fit, at most.
+        weights: file of the network of a prior that was learned; by default the one that comes with the
+            program.
     """
 
     probe: Choice = None
@@ -65,11 +81,25 @@ class Wishes:
     background: Choice = None
     modes: int | None = None
     moves: str = "free"
-    prior: str = "edges"
+    prior: str = "learned"
     strength: float | None = None
     noise: str = "auto"
     lit: np.ndarray | None = None
     steps: int = 400
+    weights: Path = WEIGHTS
+
+    @property
+    def network(self) -> Network:
+        return stored_network(self.weights)
+
+    @property
+    def learned(self) -> bool:
+        return self.prior == "learned"
+
+    @property
+    def classical(self) -> str:
+        """The prior of :data:`PRIORS` that is used, or that a network's begins with."""
+        return "edges" if self.learned else self.prior
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,8 +187,9 @@ def weak_prior(wishes: Wishes) -> Prior:
     """
     if wishes.prior == "none":
         return Prior()
-    weakest = PRIORS[wishes.prior].strengths[0]
-    return Prior(wishes.prior, weakest if wishes.strength is None else wishes.strength)
+    weakest = PRIORS[wishes.classical].strengths[0]
+    asked = None if wishes.learned else wishes.strength
+    return Prior(wishes.classical, weakest if asked is None else asked)
 
 
 def solve(
@@ -181,8 +212,8 @@ def solve(
     """
     deciding = decide(data, wishes, seed, compile_xla)
     whole = replace(deciding.noise, data=data, advance=advance)
-    prior = choose_prior(deciding)
-    terms = Terms(whole, prior, wishes.moves, wishes.lit)
+    prior, learned = choose_prior(deciding)
+    terms = Terms(whole, prior, wishes.moves, wishes.lit, learned)
     if deciding.free != OBJECT_ALONE:  # steps are cheap there
         deciding.state = deciding.fitted(deciding.state, deciding.free, prior, ON_THE_CORE).state
     beam = deciding.state
@@ -239,27 +270,64 @@ def _offer_modes(deciding: Deciding) -> None:
             return
 
 
-def choose_prior(deciding: Deciding) -> Prior:
-    """The strength that is best by what was kept out, or none if that is as good; the beam stays as it is."""
+def choose_prior(deciding: Deciding) -> tuple[Prior, Learned | None]:
+    """What is best by what was kept out, or nothing if that is as good; the beam stays as it is.
+
+    A prior that was learned is tried from the best of the others, and taken if it explains more.
+    """
     wishes = deciding.wishes
-    if wishes.prior == "none" or wishes.strength is not None:
-        return Prior(wishes.prior, wishes.strength or 0.0)
-    tried: list[tuple[float, np.ndarray]] = []
-    state = deciding.state
-    still = replace(deciding.free, probe=False, positions=False, flux=False, background=False)
-    for strength in (0.0, *PRIORS[wishes.prior].strengths):
-        ends = (wishes.steps, ENOUGH) if not tried else (DECIDING, NEARLY)
-        state = deciding.fitted(state, still, Prior(wishes.prior, strength), *ends).state
-        tried.append((strength, deciding.judge.score(state, deciding.free)))
-    best = min(tried, key=lambda one: np.log(one[1]).mean())
-    chosen = best if compare_shares(best[1], tried[0][1]).clear else tried[0]
-    told = ", ".join(f"λ {strength:g}: {_middle(scores):.4f}" for strength, scores in tried)
+    if wishes.prior == "none":
+        return Prior(), None
+    if wishes.strength is not None:
+        return weak_prior(wishes), Learned(wishes.network, wishes.strength) if wishes.learned else None
+    tried = _try_strengths(deciding)
+    best = min(tried, key=lambda one: one.height)
+    chosen = best if compare_shares(best.scores, tried[0].scores).clear else tried[0]
+    told = [f"λ {one.strength:g}: {_middle(one.scores):.4f}" for one in tried]
+    prior = Prior(wishes.classical, chosen.strength) if chosen.strength else Prior()
+    value, learned = f"{wishes.classical}, λ {chosen.strength:g}", None
+    if wishes.learned:
+        networks = _try_learned(deciding, chosen.state)
+        told += [f"learned, κ {one.strength:g}: {_middle(one.scores):.4f}" for one in networks]
+        best = min(networks, key=lambda one: one.height)
+        if compare_shares(best.scores, chosen.scores).clear:
+            learned = Learned(wishes.network, best.strength)
+            value = f"learned, κ {best.strength:g}, from {value}"
     deciding.decisions.append(
-        Finding(
-            "prior", f"{wishes.prior}, λ {chosen[0]:g}", f"deviance of {deciding.judge.kind} kept out {told}"
-        )
+        Finding("prior", value, f"deviance of {deciding.judge.kind} kept out {', '.join(told)}")
     )
-    return Prior(wishes.prior, chosen[0]) if chosen[0] else Prior()
+    return prior, learned
+
+
+class Tried(NamedTuple):
+    """A strength of a prior: the deviance of what was kept out ``(J,)``, and the state that it is of."""
+
+    strength: float
+    scores: np.ndarray
+    state: State
+
+    @property
+    def height(self) -> float:
+        return float(np.log(self.scores).mean())
+
+
+def _try_strengths(deciding: Deciding) -> list[Tried]:
+    """None of the prior, and every strength of its kind, one after the other."""
+    wishes, tried = deciding.wishes, list[Tried]()
+    state, still = deciding.state, OBJECT_ALONE
+    for strength in (0.0, *PRIORS[wishes.classical].strengths):
+        ends = (wishes.steps, ENOUGH) if not tried else (DECIDING, NEARLY)
+        state = deciding.fitted(state, still, Prior(wishes.classical, strength), *ends).state
+        tried.append(Tried(strength, deciding.judge.score(state, deciding.free), state))
+    return tried
+
+
+def _try_learned(deciding: Deciding, state: State) -> list[Tried]:
+    terms, network, tried = Terms(deciding.kept), deciding.wishes.network, list[Tried]()
+    for strength in STRENGTHS:
+        state = fit_learned(terms, state, Learned(network, strength), TRYING).state
+        tried.append(Tried(strength, deciding.judge.score(state, deciding.free), state))
+    return tried
 
 
 def _first_noise(data: Dataset, wishes: Wishes, compile_xla: bool) -> ScanLikelihood:

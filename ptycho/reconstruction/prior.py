@@ -32,13 +32,17 @@ class Prior:
     strength: float = 0.0
 
     @property
+    def active(self) -> bool:
+        return self.kind != "none" and self.strength > 0
+
+    @property
     def curvature(self) -> float:
         """Of the term in one pixel, where it is largest."""
         return 0.0 if self.kind == "none" else PRIORS[self.kind].curvature * self.strength
 
     def __call__(self, image: np.ndarray) -> tuple[float, np.ndarray]:
         """The term, and its gradient ``∂/∂re + i ∂/∂im``; ``image (M, M)`` complex64."""
-        if self.kind == "none" or not self.strength:
+        if not self.active:
             return 0.0, np.zeros_like(image)
         rows, cols = _differences(image)
         value, weight = PRIORS[self.kind].function(np.abs(rows) ** 2 + np.abs(cols) ** 2)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ptycho.reconstruction.learned import Learned, Pull, opinion
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.quasi_newton import minimise
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
@@ -22,6 +23,7 @@ from ptycho.scan.probe import orthogonal_modes
 
 RESTART = 100  # steps, after which curvatures are taken anew
 WINDOW = 5  # steps over which the gain is looked at
+ROUNDS, OF_A_ROUND = 3, 15  # of a learned prior, and steps in each
 NO_PRIOR = Prior()
 OBJECT_ALONE = Freedom(False)
 ENOUGH = 1e-4  # gain of −log p in a step, for each unknown that patterns tell of, below which all is found
@@ -53,12 +55,21 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """What a fit is of: its likelihood, the prior, the model of moves, and where the probe may be."""
+    """What a fit is of.
+
+    Attributes:
+        likelihood: of its patterns.
+        prior: of the object.
+        moves: the model of moves.
+        lit: ``(N, N)`` bool, where the probe may be; None: everywhere.
+        learned: the prior of the last rounds of :func:`fit_to_the_end`, which begin where ``prior`` ends.
+    """
 
     likelihood: ScanLikelihood
-    prior: Prior = NO_PRIOR
+    prior: Prior | Pull = NO_PRIOR
     moves: str = "free"
     lit: np.ndarray | None = None
+    learned: Learned | None = None
 
 
 def fit(
@@ -114,16 +125,41 @@ def fit_to_the_end(
 ) -> Fit:
     """All that is free, until the beam stands; then the object alone under that beam, until it stands, too.
 
+    Then the object under the prior that was learned, if there is one.
+
     Arguments are those of :func:`fit`.
     """
-    if free == OBJECT_ALONE:
-        return fit(terms, start, free, steps, watch=watch)
-    both = fit(terms, start, free, steps, NEARLY, watch)
-    left = steps - len(both.course) + 1
-    if not left:
-        return both
-    last = fit(terms, both.state, OBJECT_ALONE, left, watch=watch)
-    return Fit(last.state, both.course + last.course, both.evaluations + last.evaluations, both.converged)
+    found = fit(terms, start, free, steps, ENOUGH if free == OBJECT_ALONE else NEARLY, watch)
+    left = steps - len(found.course) + 1
+    if free != OBJECT_ALONE and left:
+        found = _joined(found, fit(terms, found.state, OBJECT_ALONE, left, watch=watch))
+    if terms.learned is None:
+        return found
+    return _joined(found, fit_learned(terms, found.state, terms.learned, watch=watch))
+
+
+def fit_learned(
+    terms: Terms,
+    start: State,
+    learned: Learned,
+    rounds: int = ROUNDS,
+    watch: Callable[[State, float], object] = lambda state, value: None,
+) -> Fit:
+    """The object near what a network takes it for, so many times in turns; see :mod:`~.learned`.
+
+    The beam stays as it is; ``terms.prior`` is not used, the rest as in :func:`fit`.
+    """
+    found = Fit(start, [], 0, True)
+    for _ in range(rounds):
+        pull = opinion(learned.network, terms.likelihood, found.state, learned.strength)
+        there = replace(found.state, object=pull.target)
+        found = _joined(found, fit(replace(terms, prior=pull), there, OBJECT_ALONE, OF_A_ROUND, watch=watch))
+    return replace(found, converged=True)
+
+
+def _joined(first: Fit, then: Fit) -> Fit:
+    """One fit after the other; whether what was free has converged tells the first."""
+    return Fit(then.state, first.course + then.course, first.evaluations + then.evaluations, first.converged)
 
 
 def _rate(course: list[float]) -> float:
@@ -144,7 +180,7 @@ def _objective(
         state = unknowns.state(u)
         found = terms.likelihood.evaluate(state, unknowns.names)
         gradients, value = dict(found.gradients), found.value
-        if "object" in gradients and terms.prior.strength:
+        if "object" in gradients and terms.prior.active:
             light = _power(state)
             alpha = np.float32(np.sqrt(light / power))
             more, slope = terms.prior(alpha * state.object)

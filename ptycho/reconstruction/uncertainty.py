@@ -23,13 +23,14 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from ptycho.reconstruction.scan_likelihood import Amplitudes, ScanLikelihood
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned
 from ptycho.reconstruction.state import State
 from ptycho.reconstruction.unknowns import object_light
 from ptycho.scan.error_map import ErrorMap
 
 DRAWS = 2
 STEPS = 16  # of the fit of a draw, at most
+ROUNDS = 2  # of a prior that was learned, instead
 WIDTH = 2.0  # of G, pixels
 ANY_PHASE = np.pi / np.sqrt(3)  # σ of a phase of which nothing is known
 
@@ -50,7 +51,7 @@ def map_errors(terms: Terms, state: State, mask: np.ndarray, seed: int) -> Error
     radial, across = np.zeros(light.shape), np.zeros(light.shape)
     for draw in range(DRAWS):
         likelihood = measure_again(terms.likelihood, [seed, 9, draw])
-        again = fit(replace(terms, likelihood=likelihood), state, OBJECT_ALONE, STEPS).state.object
+        again = fit_again(replace(terms, likelihood=likelihood), state).object
         change = along * (turn_towards(found, again, light * mask) - found)
         radial += change.real**2 / DRAWS
         across += change.imag**2 / DRAWS
@@ -58,6 +59,13 @@ def map_errors(terms: Terms, state: State, mask: np.ndarray, seed: int) -> Error
     phase = np.divide(sideways, size, out=np.full(size.shape, np.inf), where=size > 0)
     phase = np.where(phase < ANY_PHASE, phase, np.inf)
     return ErrorMap(amplitude[None].astype(np.float32), phase[None].astype(np.float32))
+
+
+def fit_again(terms: Terms, state: State) -> State:
+    """Where a state goes under other patterns; what was learned sees them, too."""
+    if terms.learned is None:
+        return fit(terms, state, OBJECT_ALONE, STEPS).state
+    return fit_learned(terms, state, terms.learned, ROUNDS).state
 
 
 def turn_towards(found: np.ndarray, again: np.ndarray, weight: np.ndarray) -> np.ndarray:

@@ -48,7 +48,7 @@ class Unknowns:
         photon: float,
         model: str = "free",
         lit: np.ndarray | None = None,
-        stiffness: float = 0.0,
+        stiffness: float | np.ndarray = 0.0,
     ) -> Unknowns:
         """Of a state.
 
@@ -56,11 +56,11 @@ class Unknowns:
             photon: f.
             model: of the moves, one of :data:`POSITION_MODELS`.
             lit: ``(N, N)`` bool, as the attribute.
-            stiffness: curvature of the object's prior.
+            stiffness: curvature of the object's prior, of all pixels or of each ``(M, M)``.
         """
-        light, brightness, slopes, energies = _curvatures(state)
+        brightness, slopes, energies = _curvatures(state)
         curvature = {
-            "object": light,
+            "object": object_light(state),
             "modes": np.broadcast_to(brightness, state.modes.shape),
             "positions": np.broadcast_to(slopes[:, None], state.positions.shape),
             "flux": energies,
@@ -155,23 +155,32 @@ class Unknowns:
         return found
 
 
-def _curvatures(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """``Σ|cP|²`` on the object, ``Σ|cO|²`` on the probe, ``Σ|P ∂O|²`` and ``Σ|P O|²`` of each pattern."""
+def object_light(state: State) -> np.ndarray:
+    """``Σ_j Σ_m |c_j P_m|²`` on the object at the nearest whole positions, ``(M, M)`` float32."""
+    corners = np.floor(state.positions + 0.5).astype(np.int64)
+    lit, light = np.sum(np.abs(state.modes) ** 2, axis=0), np.zeros(state.object.shape, np.float32)
+    for k in range(0, len(corners), CHUNK):
+        flux = state.flux[k : k + CHUNK].astype(np.float32) ** 2
+        add_windows_to(light, flux[:, None, None] * lit, corners[k : k + CHUNK])
+    return light
+
+
+def _curvatures(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """``Σ|cO|²`` on the probe, ``Σ|P ∂O|²`` and ``Σ|P O|²`` of each pattern."""
     N, corners = state.modes.shape[-1], np.floor(state.positions + 0.5).astype(np.int64)
     lit = np.sum(np.abs(state.modes) ** 2, axis=0)
-    light, brightness = np.zeros(state.object.shape, np.float32), np.zeros((N, N), np.float32)
+    brightness = np.zeros((N, N), np.float32)
     square = np.abs(state.object) ** 2
     slope = sum(np.abs(np.gradient(state.object, axis=axis)) ** 2 for axis in (0, 1)) / 2
     slopes, energies = (np.zeros(len(corners), np.float32) for _ in range(2))
     for k in range(0, len(corners), CHUNK):
         part = slice(k, k + CHUNK)
         flux = state.flux[part].astype(np.float32) ** 2
-        add_windows_to(light, flux[:, None, None] * lit, corners[part])
         seen = inner_windows(square, corners[part], N)
         brightness += np.einsum("j,jyx->yx", flux, seen)
         energies[part] = np.einsum("yx,jyx->j", lit, seen)
         slopes[part] = np.einsum("yx,jyx->j", lit, inner_windows(slope, corners[part], N)) * flux
-    return light, brightness, slopes, energies
+    return brightness, slopes, energies
 
 
 def _model(positions: np.ndarray, model: str) -> tuple[np.ndarray, bool]:
@@ -186,11 +195,6 @@ def _model(positions: np.ndarray, model: str) -> tuple[np.ndarray, bool]:
         columns, inside = (one if model == "all" else np.concatenate([one, centred], axis=1)), False
     left, values, _ = np.linalg.svd(columns, full_matrices=False)
     return left[:, values > 1e-9 * max(values.max(), 1e-30)], inside
-
-
-def object_light(state: State) -> np.ndarray:
-    """``Σ_j Σ_m |c_j P_m|²`` on each pixel of the object, ``(M, M)`` float32, at whole positions."""
-    return _curvatures(state)[0]
 
 
 def lit_pixels(state: State) -> int:

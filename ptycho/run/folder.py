@@ -19,7 +19,7 @@ import numpy as np
 import yaml
 from matplotlib.figure import Figure
 
-from ptycho.config import ConfigError, NetworkConfig
+from ptycho.config import ConfigError, JobConfig
 from ptycho.config.mapping import to_mapping
 from ptycho.files.atomic import WriteError, remove_temporary, sha256, write_atomically
 from ptycho.files.lock import unusable
@@ -153,7 +153,7 @@ class RunFolder(OutputFolder):
     def _store_record(self) -> None:
         write_atomically(self.path / names.RECORD, lambda file: file.write(_as_json(self._record)))
 
-    def config(self, config: NetworkConfig) -> Path:
+    def config(self, config: JobConfig) -> Path:
         """Write ``config.yaml``, from which a run can be resumed."""
         return self.text(names.CONFIG, config_text(config))
 
@@ -202,7 +202,7 @@ class RunFolder(OutputFolder):
         return self.json(names.MANIFEST, environment() | entries | {"timings_s": timings})
 
 
-def config_text(config: NetworkConfig) -> str:
+def config_text(config: JobConfig) -> str:
     """``config.yaml`` of a run."""
     return yaml.safe_dump(to_mapping(config), sort_keys=False)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptycho.config import MODELS, NetworkConfig, RunConfig, TrainedConfig
+from ptycho.config import MODELS, JobConfig, RunConfig, TrainedConfig
 
 CONFIG = "config.yaml"
 RECORD = "files.json"
@@ -15,6 +15,7 @@ DATASETS = "datasets"
 RECONS = "recons"
 VISUALS = "visuals"
 WEIGHTS, SETUP, HISTORY, DESCRIPTION = "weights.npz", "setup.npz", "history.csv", "model.json"
+PRIOR, EXAMPLES = "prior", "examples"  # of a prior that is learned
 PROBE = "probe.npz"
 CARD = "card.md"  # of a network for many scans
 CHECKPOINTS = "checkpoints"
@@ -23,7 +24,7 @@ REPLACED, DISCARDED = ".replaced", ".discarded"  # the run that is being replace
 
 INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, LOG)
 """What an inference writes."""
-TRAINING = (*INFERENCE, DATASETS, SCANS, CARD, *MODELS)
+TRAINING = (*INFERENCE, DATASETS, SCANS, CARD, PRIOR, EXAMPLES, *MODELS)
 """What a training run writes."""
 
 
@@ -38,7 +39,10 @@ _OF_A_SCAN = (
     *(f"{RECONS}/{name}/recon.npz" for name in _OBJECTS),
     *(f"{VISUALS}/{name}.png" for name in _FIGURES),
 )
-UNFINISHED = tuple(f"{name}/{CHECKPOINTS}/epoch*-step*.npz" for name in MODELS)
+UNFINISHED = (
+    *(f"{name}/{CHECKPOINTS}/epoch*-step*.npz" for name in (*MODELS, PRIOR)),
+    f"{EXAMPLES}/*-*.npz",
+)
 """Patterns of the files of a training that goes on."""
 KNOWN = (
     *(CONFIG, RECORD, METRICS, MANIFEST, LOG, CARD),
@@ -46,6 +50,7 @@ KNOWN = (
     *(f"{SCANS}/*/{pattern}" for pattern in _OF_A_SCAN),
     *(f"{DATASETS}/N*/gs*/{role}.npz" for role in ("train", "val", "test")),
     *(f"{name}/{file}" for name in MODELS for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION, PROBE)),
+    *(f"{PRIOR}/{file}" for file in (WEIGHTS, HISTORY)),
     *UNFINISHED,
 )
 """Patterns of the names that the files of a run have."""
@@ -65,7 +70,7 @@ def figure(name: str) -> str:
     return f"{VISUALS}/{name}.png"
 
 
-def training_files(config: NetworkConfig) -> list[str]:
+def training_files(config: JobConfig) -> list[str]:
     """The files that a training run writes besides checkpoints and some figures."""
     roles = ("train", "val", "test")
     return [

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from ptycho.config import ConfigError
-from ptycho.config.mapping import AnyConfig, from_stored, to_mapping
+from ptycho.config import ConfigError, PriorConfig
+from ptycho.config.mapping import AnyConfig, Job, from_stored, to_mapping
 from ptycho.config.messages import one_line
 from ptycho.run.names import CONFIG, MANIFEST, METRICS, REPLACED
 
@@ -17,6 +17,14 @@ MAX_BYTES = 2**20
 
 
 def read_config(run: Path) -> AnyConfig:
+    """As :func:`read_job`, of a run with networks of patterns."""
+    found = read_job(run)
+    if isinstance(found, PriorConfig):
+        raise ConfigError(f"{run}: is the training of a prior; solver.prior_weights=… uses it, nothing else")
+    return found
+
+
+def read_job(run: Path) -> Job:
     """The configuration of the run in folder ``run``, from its ``config.yaml``.
 
     Keys that are newer than the file have their defaults; a file that lacks whole sections has been cut

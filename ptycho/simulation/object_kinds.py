@@ -18,6 +18,23 @@ from ptycho.simulation.kinds import Kind, Parameter
 from ptycho.simulation.objects import line_amplitude
 
 PICTURES = ("astronaut", "brick", "camera", "coffee", "coins", "grass", "gravel", "moon", "rocket", "chelsea")
+PHOTOGRAPHS = (
+    "china.jpg",
+    "flower.jpg",
+    "ascent",
+    "aero",
+    "stereo_motorcycle",
+    "stereo_motorcycle",
+    "immunohistochemistry",
+    "retina",
+    "hubble_deep_field",
+    "grass",
+    "cell",
+    "text",
+    "page",
+    "clock",
+)
+MOST_SHAPES = 1500
 SIZE = Parameter(4.0, 40.0, log=True)
 BLUR = Parameter(0.5, 2.5)  # standard deviation of the smoothing: how sharp edges are
 
@@ -99,12 +116,69 @@ def clouds(side: int, rng: np.random.Generator, *, size: float) -> np.ndarray:
 
 def pictures(side: int, rng: np.random.Generator, *, magnification: float) -> np.ndarray:
     """Part of a photograph of ``skimage.data``, turned at random; ``(side, side)``."""
-    picture = _picture(PICTURES[rng.integers(len(PICTURES))])
+    return _part_of(_picture(PICTURES[rng.integers(len(PICTURES))]), side, rng, magnification)
+
+
+def _part_of(
+    picture: np.ndarray, side: int, rng: np.random.Generator, magnification: float, sharpness: float = 1.0
+) -> np.ndarray:
+    """A part ``(side, side)`` of a picture ``(H, W)``, turned; made smooth before it is made smaller."""
+    if magnification < 1 and sharpness < 1:
+        picture = gaussian_filter(picture, 0.5 * (1 - sharpness) / magnification)
     angle, scale = rng.uniform(0, 2 * np.pi), 1 / magnification
     turn = scale * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     centre = rng.uniform(0.3, 0.7, 2) * picture.shape
     offset = centre - turn @ np.full(2, side / 2)
     return _scale(affine_transform(picture, turn, offset, (side, side), order=1, mode="mirror"))
+
+
+def photographs(side: int, rng: np.random.Generator, *, magnification: float) -> np.ndarray:
+    """Part of a photograph that none of our benchmarks scans, turned at random; ``(side, side)``.
+
+    Needs the optional packages of ``pip install "ptychopinn[pretrain]"``, which bring some of them.
+    """
+    name = PHOTOGRAPHS[rng.integers(len(PHOTOGRAPHS))]
+    return _part_of(_photograph(name), side, rng, magnification, sharpness=rng.uniform(0, 1))
+
+
+def textured(side: int, rng: np.random.Generator, *, size: float, blur: float) -> np.ndarray:
+    """Shapes of all sizes that cover each other, each with a texture of its own; ``(side, side)``.
+
+    A texture is nothing, a slope, noise with the spectrum ``1/q^b``, or bars.
+    """
+    rows, cols = np.mgrid[:side, :side] / side - 0.5
+    found = np.zeros((side, side))
+    fractals = [_fractal(side, rng) for _ in range(4)]
+    for _ in range(min(round(3 * (side / size) ** 2) + 1, MOST_SHAPES)):
+        long = np.clip(size * 0.5 * rng.pareto(1.5) + 1.5, 1.5, side)
+        row, col = rng.uniform(0, side, 2)
+        if rng.random() < 0.5:
+            inside = ellipse(
+                row, col, long, max(1, long * rng.uniform(0.3, 1)), found.shape, rotation=rng.uniform(-3, 3)
+            )
+        else:
+            angles = np.sort(rng.uniform(0, 2 * np.pi, rng.integers(3, 6)))
+            inside = polygon(row + long * np.sin(angles), col + long * np.cos(angles), found.shape)
+        if inside[0].size:
+            angle, place = rng.uniform(0, 2 * np.pi), (rows[inside], cols[inside])
+            along = place[0] * np.sin(angle) + place[1] * np.cos(angle)
+            found[inside] = rng.uniform(0, 1) + rng.normal(0, 0.3) * along
+            kind, strength = rng.random(), 0.3 * rng.random() ** 2
+            if kind < 0.35:
+                found[inside] += strength * fractals[rng.integers(len(fractals))][inside]
+            elif kind < 0.5:
+                found[inside] += strength * np.sign(np.sin(2 * np.pi * along * side / rng.uniform(2.5, 12)))
+    return _smooth(np.clip(found, -0.2, 1.2), blur)
+
+
+def _fractal(side: int, rng: np.random.Generator) -> np.ndarray:
+    """Noise of mean zero, deviation one, with the amplitude spectrum ``1/q^b``; ``(side, side)``."""
+    q = np.hypot(*np.ix_(np.fft.fftfreq(side), np.fft.rfftfreq(side)))
+    q[0, 0] = np.inf
+    noise = np.fft.irfft2(
+        np.fft.rfft2(rng.normal(size=(side, side))) / q ** rng.uniform(0.3, 1.6), (side, side)
+    )
+    return noise / noise.std()
 
 
 def fibres(side: int, rng: np.random.Generator, *, size: float, blur: float, density: float) -> np.ndarray:
@@ -175,6 +249,23 @@ def _scale(thickness: np.ndarray) -> np.ndarray:
     return (thickness - thickness.min()) / (span if span > 0 else 1.0)
 
 
+@lru_cache(maxsize=len(PHOTOGRAPHS))
+def _photograph(name: str) -> np.ndarray:
+    """A photograph in grey, ``(H, W)`` float64."""
+    if name in ("china.jpg", "flower.jpg"):
+        from sklearn.datasets import load_sample_image
+
+        found = np.asarray(load_sample_image(name))
+    elif name in ("ascent", "aero"):
+        import pywt.data
+
+        found = np.asarray(getattr(pywt.data, name)())
+    else:
+        found = getattr(data, name)()
+        found = np.asarray(found[0] if isinstance(found, tuple) else found)
+    return (color.rgb2gray(found) * 255 if found.ndim == 3 else found).astype(float)
+
+
 @lru_cache(maxsize=len(PICTURES))
 def _picture(name: str) -> np.ndarray:
     """A photograph in grey, ``(H, W)`` float64."""
@@ -194,6 +285,8 @@ OBJECT_KINDS: dict[str, Kind] = {
     "grains": Kind(grains, SIZED),
     "clouds": Kind(clouds, {"size": SIZE}),
     "pictures": Kind(pictures, {"magnification": Parameter(0.4, 1.5, log=True)}),
+    "photographs": Kind(photographs, {"magnification": Parameter(0.3, 1.5, log=True)}),
+    "textured": Kind(textured, {"size": SIZE, "blur": Parameter(0.0, 1.5)}),
     "fibres": Kind(fibres, SIZED | {"density": DENSITY}),
     "rings": Kind(rings, {"size": Parameter(10.0, 40.0, log=True), "blur": BLUR}),
     "foam": Kind(foam, SIZED),

@@ -16,15 +16,16 @@ from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ptycho.config import ConfigError, NetworkConfig, PretrainConfig, RunConfig, ScanRunConfig
+from ptycho.config import ConfigError, JobConfig, PretrainConfig, PriorConfig, RunConfig, ScanRunConfig
 from ptycho.config.mapping import differences, flat, from_mapping, to_mapping
 from ptycho.config.messages import fields_of, one_line, show, unknown_key
-from ptycho.run.stored_config import read_config
+from ptycho.run.stored_config import read_job
 
-SCHEMAS: dict[str, type[NetworkConfig]] = {
+SCHEMAS: dict[str, type[JobConfig]] = {
     "grid_lines": RunConfig,
     "scan": ScanRunConfig,
     "pretrain": PretrainConfig,
+    "prior": PriorConfig,
 }
 GROUPS = ("object", "probe", "test_probe", "model")  # an option replaces the whole section
 COMMANDS = ("hydra", "experiment", "resume")  # keys that say what to do; the configuration has none of them
@@ -32,7 +33,7 @@ SWITCHES = {"USE_XLA_COMPILE": "xla.compile", "USE_XLA_TRANSLATE": "xla.translat
 TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")
 
 
-def run_config(composed: DictConfig, overrides: list[str], environ: Mapping[str, str]) -> NetworkConfig:
+def run_config(composed: DictConfig, overrides: list[str], environ: Mapping[str, str]) -> JobConfig:
     """The validated configuration of a run.
 
     Args:
@@ -49,7 +50,7 @@ def run_config(composed: DictConfig, overrides: list[str], environ: Mapping[str,
 
 def resumed_config(
     run: Path, composed: DictConfig, defaults: DictConfig, overrides: list[str], environ: Mapping[str, str]
-) -> NetworkConfig:
+) -> JobConfig:
     """The stored configuration of the run in folder ``run``, if nothing on the command line contradicts it.
 
     Args:
@@ -60,7 +61,7 @@ def resumed_config(
     Raises:
         ConfigError: there is no readable configuration, or the overrides or the environment ask for another.
     """
-    stored = read_config(run)
+    stored = read_job(run)
     asked = _with_overrides(to_mapping(stored), plain(composed), plain(defaults), overrides)
     _apply_switches(asked, overrides, environ)
     if asked["output_dir"] and os.path.realpath(asked["output_dir"]) == os.path.realpath(run):

@@ -19,7 +19,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from ptycho.config import ConfigError, NetworkConfig, ScanRunConfig
+from ptycho.config import ConfigError, JobConfig, ScanRunConfig
 from ptycho.files.atomic import WriteError
 from ptycho.files.lock import locked
 from ptycho.quiet_start import start_tensorflow
@@ -48,15 +48,15 @@ class Workflow:
     """
 
     name: str
-    check: Callable[[NetworkConfig], NetworkConfig]
-    run: Callable[[NetworkConfig, RunFolder, StopRequest], object]
+    check: Callable[[JobConfig], JobConfig]
+    run: Callable[[JobConfig, RunFolder, StopRequest], object]
 
 
 @dataclass(frozen=True)
 class Job:
     """A validated run, the folder that it will fill, and the overrides that ask for it."""
 
-    config: NetworkConfig
+    config: JobConfig
     path: Path
     overrides: tuple[str, ...]
     resumed: bool = False
@@ -134,7 +134,7 @@ def plan_new(workflow: Workflow, composed: DictConfig) -> Job:
     return Job(workflow.check(config), path, tuple(overrides))
 
 
-def list_inputs(config: NetworkConfig) -> dict[str, Path]:
+def list_inputs(config: JobConfig) -> dict[str, Path]:
     """The files that a run reads, by the key that names them."""
     files: dict[str, str | None] = {}
     for key in ("probe", "test_probe"):

@@ -23,6 +23,7 @@ from ptycho.config import (
     PROBES,
     Imperfections,
     PretrainConfig,
+    PriorConfig,
     RunConfig,
     ScanRunConfig,
     StitchConfig,
@@ -48,6 +49,7 @@ PROGRAMS: dict[str, tuple[str, type]] = {  # script: file, schema
     "export_model": ("export_model", ExportModelConfig),
     "run_exported": ("lite/run_exported", RunExportedConfig),
     "pretrain": ("pretrain", PretrainConfig),
+    "train_prior": ("prior", PriorConfig),
 }
 FILES: dict[str, type] = {
     **dict(PROGRAMS.values()),

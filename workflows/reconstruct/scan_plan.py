@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptycho.config import ITERATIVE, ConfigError, NetworkConfig, PretrainConfig, ScanRunConfig
+from ptycho.config import ITERATIVE, ConfigError, JobConfig, PretrainConfig, ScanRunConfig
 from ptycho.config.data import LARGEST_N, SMALLEST_N
 from ptycho.config.memory import Part, check_memory, training_parts
 from ptycho.config.scan_run_config import FAST
@@ -23,7 +23,7 @@ from ptycho.scan.groups import grouped, smallest_region
 NETWORK = "pinn"
 
 
-def understand_scans(config: NetworkConfig) -> tuple[ScanRunConfig, list[Understood]]:
+def understand_scans(config: JobConfig) -> tuple[ScanRunConfig, list[Understood]]:
     """The scans that a configuration names, their patterns still in the files."""
     if not isinstance(config, ScanRunConfig):
         raise ConfigError("resume: is a run of the grid-lines workflow; go on with its own script")
@@ -41,7 +41,7 @@ def understand_scans(config: NetworkConfig) -> tuple[ScanRunConfig, list[Underst
 TUNED = 12  # patterns in a group where the pretrained network is trained on: more of them leave few steps
 
 
-def plan(config: NetworkConfig) -> ScanRunConfig:
+def plan(config: JobConfig) -> ScanRunConfig:
     """The configuration of the run: everything that can be told before it is checked.
 
     A network that is trained on keeps the build that it was trained with.

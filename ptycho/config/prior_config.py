@@ -1,0 +1,63 @@
+"""The configuration of a prior that is learned: the scans that it is learned from, and its training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from ptycho.config.errors import check
+from ptycho.config.network_config import JobConfig
+from ptycho.config.pretrain_config import MaterialsConfig
+from ptycho.config.schema import Even, Integer, Number, Range, Share, Within, key, settings
+from ptycho.config.sections import AdamConfig
+
+
+@settings("scan")
+class PriorScanConfig:
+    """How objects are scanned and measured; of each imperfection the share of scans that have it."""
+
+    overlap: Annotated[Range, Within(0, 0.98)] = key(
+        (0.15, 0.85), "of neighbouring probes, 1 − step/diameter"
+    )
+    photons: Annotated[Range, Within(1, 1e12)] = key((3e3, 3e7), "in a pattern, drawn by the logarithm")
+    probe_error_rad: Annotated[Range, Within(0, 3)] = key((0.0, 0.3), "in the given probe's far field")
+    probe_error_share: Share = key(0.15, "of the scans")
+    position_error_px: Annotated[Range, Within(0, 8)] = key((0.0, 0.7), "of the given positions, rms")
+    position_error_share: Share = key(0.15, "of the scans")
+
+
+@settings("forms")
+class FormConfig:
+    """One form of scans: so many patterns ``N``²."""
+
+    N: Even = key(..., "side of the patterns", ge=16, le=512)
+    patterns: Annotated[tuple[Integer, Integer], Within(4, 10_000)] = key(
+        ..., "fewest and most", allowed="[fewest, most] in 4 to 10000"
+    )
+    weight: Number = key(1.0, "of this form among the scans", gt=0)
+
+
+@settings(kw_only=True)
+class PriorConfig(JobConfig):
+    """Everything that the weights of a learned prior depend on.
+
+    ``probes`` and ``objects`` are distributions, ``kind: {weight, parameter: [low, high]}``, over the tables
+    of :mod:`ptycho.simulation.probe_kinds` and :mod:`ptycho.simulation.object_kinds`.
+    """
+
+    steps: Integer = key(7000, "of the optimizer", ge=1, le=10**8)
+    second: Share = key(0.45, "of the steps, after which the network sees what its own first prior leads to")
+    scans: Integer = key(1000, "that are simulated and fitted", ge=1, le=10**6)
+    batch: Integer = key(8, "windows of objects in a batch", ge=1, le=4096)
+    window: Integer = key(80, "side of a window, a multiple of 4", ge=16, le=1024, unit="px")
+    train: AdamConfig = key(AdamConfig(learning_rate=2e-3, checkpoint_seconds=120.0), "how it is trained")
+    probes: Mapping[str, Any] = key(dict, "the distribution of probes")
+    objects: Mapping[str, Any] = key(dict, "the distribution of objects")
+    materials: MaterialsConfig = key(
+        MaterialsConfig(phase_rad=(0.2, 6.0), unrelated=0.5, bright=0.15), "of the objects"
+    )
+    scan: PriorScanConfig = key(PriorScanConfig(), "how they are measured")
+    forms: Mapping[str, FormConfig] = key(dict, "the forms of scans, by name")
+
+    def __post_init__(self) -> None:
+        check(self.window % 4 == 0, "window", self.window, "a multiple of 4")

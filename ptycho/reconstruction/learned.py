@@ -1,0 +1,152 @@
+"""A prior that a network has learned: what it takes the object for, and a pull of the fit towards that.
+
+    Z = D(O, −σ² ∂(−log p)/∂O, σ),      1/σ² = 2 Σ_j Σ_m |c_j P_m|² / f²
+    minimise  −log p + ½ Σ w |O − Z|²,  w = κ/σ²
+
+in turns (half-quadratic splitting). σ is the noise that photons leave in a pixel, so that κ is the prior's
+weight over that of the patterns, everywhere the same. That more light leaves less to the prior is the
+network's doing, which changes less the less noise there is. Sources: Zoran & Weiss, ICCV 2011;
+Venkatakrishnan et al., GlobalSIP 2013; a network that is shown what the data ask for: Aggarwal et al., IEEE
+Trans. Med. Imaging 38 (2019) 394.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from ptycho.networks.denoiser import REACH, WEIGHTS, Denoiser, load_denoiser
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.state import State
+from ptycho.reconstruction.unknowns import object_light
+
+LEAST, LIT = 0.02, 0.1  # of the strongest light: what is changed, and what tells the noise
+RANGE = 3.0  # of the logarithm of a pixel's noise over the mean
+STRENGTHS = (1.0, 4.0, 16.0)  # κ that are tried where none is asked for
+TILE = 512  # pixels, that are changed at once
+Network = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Pull:
+    """``½ Σ w |O − Z|²``, in place of a :class:`~ptycho.reconstruction.prior.Prior`.
+
+    Attributes:
+        target: Z, ``(M, M)`` complex64.
+        weight: w, ``(M, M)`` float32, the curvature of the term in each pixel.
+    """
+
+    target: np.ndarray
+    weight: np.ndarray
+
+    active = True
+
+    @property
+    def curvature(self) -> np.ndarray:
+        return self.weight
+
+    def __call__(self, image: np.ndarray) -> tuple[float, np.ndarray]:
+        """The term, and its gradient ``∂/∂re + i ∂/∂im``; ``image (M, M)`` complex64."""
+        slope = self.weight * (image - self.target)
+        return float(np.vdot(image - self.target, slope).real) / 2, slope.astype(np.complex64)
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A prior that a network has learned, of strength κ."""
+
+    network: Network
+    strength: float
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What a network is shown of a state: see :func:`view`.
+
+    Attributes:
+        inputs: x ``(H, W, 4)`` float32, object and request in units of ``noise``, real parts first.
+        relative: ν ``(H, W, 1)`` float32, the logarithm of each pixel's noise over ``noise``.
+        noise: σ₀, the root mean square of σ where the object is lit.
+        deviation: σ, ``(M, M)`` float32.
+        light: of the strongest, ``(M, M)`` float32.
+        box: rows and columns of the object that are lit, whose size is (H, W) or, at most three pixels, less.
+    """
+
+    inputs: np.ndarray
+    relative: np.ndarray
+    noise: float
+    deviation: np.ndarray
+    light: np.ndarray
+    box: tuple[slice, slice]
+
+
+def view(likelihood: ScanLikelihood, state: State) -> View:
+    """The lit part of an object, with what its patterns ask for: ``−σ²`` times the gradient of −log p."""
+    curvature = (2 / likelihood.photon**2) * object_light(state)
+    light = curvature / curvature.max()
+    deviation = 1 / np.sqrt(curvature.max() * np.maximum(light, LEAST**2))
+    gradient = likelihood.evaluate(state, ("object",)).gradients["object"]
+    lit = light > LEAST
+    rows, columns = (np.flatnonzero(lit.any(axis=axis)) for axis in (1, 0))
+    box = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
+    noise = float(np.sqrt(np.mean(deviation[light > LIT] ** 2)))
+    object_, request = (
+        _filled(np.where(lit, wave, 0)[box]) / noise for wave in (state.object, -(deviation**2) * gradient)
+    )
+    inputs = np.stack([object_.real, request.real, object_.imag, request.imag], axis=-1)
+    relative = np.clip(np.log(_filled(deviation[box], "edge") / noise), -RANGE, RANGE)[..., None]
+    return View(inputs.astype(np.float32), relative.astype(np.float32), noise, deviation, light, box)
+
+
+def opinion(network: Network, likelihood: ScanLikelihood, state: State, strength: float) -> Pull:
+    """What a network takes the object for, as a pull towards it of strength κ."""
+    seen = view(likelihood, state)
+    change = apply(network, seen.inputs, seen.relative)
+    height, width = state.object[seen.box].shape
+    change = seen.noise * (change[:height, :width, 0] + 1j * change[:height, :width, 1])
+    target = state.object.copy()
+    target[seen.box] += np.where(seen.light[seen.box] > LEAST, change, 0).astype(np.complex64)
+    return Pull(target, (strength / seen.deviation**2).astype(np.float32))
+
+
+def apply(network: Network, inputs: np.ndarray, relative: np.ndarray) -> np.ndarray:
+    """A network's output ``(H, W, 2)`` float32, tile by tile; the same as of the whole but for rounding.
+
+    Args:
+        inputs: ``(H, W, 4)``, relative: ``(H, W, 1)``, float32; H and W multiples of 4.
+    """
+    height, width, _ = inputs.shape
+    found = np.zeros((height, width, 2), np.float32)
+    for (row, rows), (column, columns) in ((one, other) for one in _tiles(height) for other in _tiles(width)):
+        seen = tuple(tf.constant(a[None, rows, columns]) for a in (inputs, relative))
+        part = network(*seen).numpy()[0]
+        inner = part[row.start - rows.start :, column.start - columns.start :]
+        found[row, column] = inner[: row.stop - row.start, : column.stop - column.start]
+    return found
+
+
+def _tiles(count: int) -> Iterator[tuple[slice, slice]]:
+    """Parts of an axis, and each with what the network sees around it."""
+    for start in range(0, count, TILE):
+        stop = min(start + TILE, count)
+        yield slice(start, stop), slice(max(start - REACH, 0), min(stop + REACH, count))
+
+
+def _filled(image: np.ndarray, mode: str = "constant") -> np.ndarray:
+    """``(H, W)`` with sides that are multiples of 4."""
+    return np.pad(image, [(0, -n % 4) for n in image.shape], mode=mode)  # type: ignore[call-overload]
+
+
+@lru_cache(2)
+def stored_network(file: Path = WEIGHTS) -> Network:
+    """A network of stored weights, ``(x (1, H, W, 4), ν (1, H, W, 1)) → (1, H, W, 2)``."""
+    return compiled(load_denoiser(file))
+
+
+def compiled(network: Denoiser) -> Network:
+    return tf.function(lambda x, nu: network([x, nu]), reduce_retracing=True, autograph=False)

@@ -1,0 +1,96 @@
+"""The network of the learned prior: its symmetries, its reach, and that its weights come back."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ptycho.networks.denoiser import REACH, ComplexConv, Denoiser, double, halve, load_denoiser, new_denoiser
+from ptycho.networks.weights import get_weights, set_weights
+
+
+@pytest.fixture(scope="module")
+def network():
+    """One that changes something: all weights random."""
+    found, rng = new_denoiser(), np.random.default_rng(0)
+    weights = get_weights(found)
+    set_weights(found, {key: 0.2 * rng.normal(size=w.shape).astype("f") for key, w in weights.items()})
+    return found
+
+
+def inputs_of(rng, height, width):
+    shown = rng.normal(size=(1, height, width, 4)).astype("f")
+    return shown, 0.3 * rng.normal(size=(1, height, width, 1)).astype("f")
+
+
+def turned(pairs, phase):
+    """``e^{iφ}`` times waves whose real parts come first."""
+    real, imaginary = np.split(pairs, 2, axis=-1)
+    wave = np.exp(1j * phase) * (real + 1j * imaginary)
+    return np.concatenate([wave.real, wave.imag], axis=-1).astype("f")
+
+
+def test_complex_convolution_is_a_sum_of_products():
+    layer, rng = ComplexConv(2, seed=3), np.random.default_rng(1)
+    shown = rng.normal(size=(1, 5, 4, 6)).astype("f")
+    found = layer(shown).numpy()[0]
+    wave = (shown[0, ..., :3] + 1j * shown[0, ..., 3:]).astype(complex)
+    kernel = layer.real.numpy() + 1j * layer.imaginary.numpy()
+    for row, column, out in np.ndindex(5, 4, 2):
+        total = 0j
+        for i, j, channel in np.ndindex(3, 3, 3):
+            r, c = row + i - 1, column + j - 1
+            if 0 <= r < 5 and 0 <= c < 4:
+                total += kernel[i, j, channel, out] * wave[r, c, channel]
+        assert found[row, column, out] == pytest.approx(total.real, abs=1e-5)
+        assert found[row, column, 2 + out] == pytest.approx(total.imag, abs=1e-5)
+
+
+def test_resolutions_change_by_means_and_linear_interpolation():
+    image = np.random.default_rng(2).normal(size=(2, 6, 10, 3)).astype("f")
+    np.testing.assert_allclose(double(tf.constant(image)), tf.image.resize(image, (12, 20)), atol=1e-5)
+    means = image.reshape(2, 3, 2, 5, 2, 3).mean(axis=(2, 4))
+    np.testing.assert_allclose(halve(tf.constant(image)), means, atol=1e-6)
+
+
+@pytest.mark.parametrize("phase", [0.7, -2.9])
+def test_the_phase_of_all_inputs_is_that_of_the_output(network, phase):
+    shown, noise = inputs_of(np.random.default_rng(3), 12, 20)
+    found = network([shown, noise]).numpy()
+    assert np.abs(found).max() > 0.1
+    np.testing.assert_allclose(
+        network([turned(shown, phase), noise]), turned(found, phase), atol=1e-4 * np.abs(found).max()
+    )
+
+
+def test_the_noise_of_a_pixel_matters(network):
+    shown, noise = inputs_of(np.random.default_rng(4), 8, 8)
+    assert np.abs(network([shown, noise]).numpy() - network([shown, noise + 1]).numpy()).max() > 1e-3
+
+
+def test_nothing_beyond_its_reach_counts(network):
+    shown, noise = inputs_of(np.random.default_rng(5), 8, 2 * REACH + 16)
+    other = shown.copy()
+    other[:, :, : REACH // 4] += 1
+    first, second = (network([one, noise]).numpy() for one in (shown, other))
+    assert np.abs(first - second)[:, :, : REACH // 4].max() > 1e-3
+    np.testing.assert_allclose(second[:, :, REACH + 16 :], first[:, :, REACH + 16 :], atol=1e-5)
+
+
+def test_a_new_network_changes_nothing():
+    shown, noise = inputs_of(np.random.default_rng(6), 8, 12)
+    assert not np.any(new_denoiser(1)([shown, noise]).numpy())
+
+
+def test_weights_come_back_from_their_file(network, tmp_path):
+    np.savez(tmp_path / "weights.npz", **get_weights(network))
+    shown, noise = inputs_of(np.random.default_rng(7), 8, 8)
+    again = load_denoiser(tmp_path / "weights.npz")
+    np.testing.assert_array_equal(again([shown, noise]), network([shown, noise]))
+    with pytest.raises(ValueError, match="do not belong to this network"):
+        np.savez(tmp_path / "other.npz", kernel=np.zeros(3))
+        load_denoiser(tmp_path / "other.npz")
+
+
+def test_the_weights_that_come_with_the_program_are_small_and_of_this_network():
+    found = load_denoiser()
+    assert isinstance(found, Denoiser) and sum(w.size for w in get_weights(found).values()) * 4 < 2 * 2**20

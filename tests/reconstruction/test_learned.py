@@ -1,0 +1,136 @@
+"""A learned prior in the likelihood: what its network is shown, the pull, and what the fit makes of it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.likelihood import Scan, distance, lit_mask
+
+from ptycho.reconstruction import learned
+from ptycho.reconstruction.learned import LEAST, LIT, Learned, Pull, apply, opinion, view
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned, fit_to_the_end
+from ptycho.reconstruction.state import State
+
+
+@pytest.fixture(scope="module")
+def scan():
+    return Scan.of(np.random.default_rng(1), 1e3, count=5, step=3)
+
+
+@pytest.fixture(scope="module")
+def data(scan):
+    return scan.dataset(np.random.default_rng(2))
+
+
+@pytest.fixture(scope="module")
+def likelihood(data):
+    return ScanLikelihood(data, data.normalisation, compile_xla=False)
+
+
+@pytest.fixture(scope="module")
+def state(data, likelihood):
+    flat = State.of(data, np.ones((data.object_size,) * 2))
+    return fit(Terms(likelihood), flat, OBJECT_ALONE, 15).state
+
+
+def towards(target, likelihood):
+    """A network that knows the object ``(M, M)``."""
+
+    def network(shown, noise):
+        del noise
+        there = learned._filled(np.where(seen.light > LEAST, target, 0)[seen.box]) / seen.noise
+        pair = np.stack([there.real, there.imag], axis=-1)[None].astype("f")
+        return tf.constant(pair) - tf.stack([shown[..., 0], shown[..., 2]], axis=-1)
+
+    seen = view(likelihood, State.of(likelihood.data, np.ones(target.shape)))
+    return network
+
+
+def test_the_pull_is_a_parabola(scan):
+    rng, shape = np.random.default_rng(3), (7, 9)
+    target, image = (_complex(rng, shape) for _ in range(2))
+    weight = rng.uniform(0.1, 2, shape).astype("f")
+    pull = Pull(target, weight)
+    value, gradient = pull(image)
+    assert value == pytest.approx(float(np.sum(weight * np.abs(image - target) ** 2)) / 2, rel=1e-5)
+    for step in (1e-2, 1e-2j):
+        moved = image.copy()
+        moved[2, 5] += step
+        expected = np.real(np.conj(step) * gradient[2, 5]) + weight[2, 5] * abs(step) ** 2 / 2
+        assert pull(moved)[0] - value == pytest.approx(expected, rel=1e-2, abs=1e-5)
+    assert pull.active and not pull(target)[1].any()
+
+
+def _complex(rng, shape):
+    return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(np.complex64)
+
+
+def test_a_network_is_shown_the_object_and_what_patterns_ask_for(scan, data, likelihood, state):
+    seen = view(likelihood, state)
+    light, power = np.zeros(state.object.shape), np.sum(np.abs(state.modes.astype(complex)) ** 2, axis=0)
+    N = data.N
+    for row, col in np.floor(state.positions + 0.5).astype(int):
+        light[row : row + N, col : col + N] += power
+    np.testing.assert_allclose(seen.light, light / light.max(), atol=1e-5)
+    lit = light > LEAST * light.max()
+    sigma = likelihood.photon / np.sqrt(2 * light[lit])
+    np.testing.assert_allclose(seen.deviation[lit], sigma, rtol=1e-4)
+    bright = light > LIT * light.max()
+    assert seen.noise == pytest.approx(np.sqrt(np.mean(likelihood.photon**2 / (2 * light[bright]))), rel=1e-4)
+    rows, columns = seen.box
+    assert lit[rows, columns].sum() == lit.sum()
+    gradient = likelihood.evaluate(state, ("object",)).gradients["object"]
+    inside = lit[seen.box]
+    height, width = inside.shape
+    shown = seen.inputs[:height, :width][inside] * seen.noise
+    np.testing.assert_allclose(shown[:, 0] + 1j * shown[:, 2], state.object[seen.box][inside], atol=1e-5)
+    asked = -(seen.deviation**2 * gradient)[seen.box][inside]
+    np.testing.assert_allclose(shown[:, 1] + 1j * shown[:, 3], asked, atol=1e-4 * np.abs(asked).max())
+    assert not seen.inputs[:height, :width][~inside].any()
+    assert seen.inputs.shape[0] % 4 == seen.inputs.shape[1] % 4 == 0
+
+
+def test_tiles_give_what_the_whole_gives(monkeypatch):
+    rng = np.random.default_rng(4)
+    shown, noise = rng.normal(size=(36, 52, 4)).astype("f"), np.zeros((36, 52, 1), "f")
+
+    def blur(x, nu):
+        """Of reach 8."""
+        del nu
+        return tf.nn.avg_pool2d(x[..., :2], 17, 1, "SAME")
+
+    whole = apply(blur, shown, noise)
+    monkeypatch.setattr(learned, "TILE", 16)
+    monkeypatch.setattr(learned, "REACH", 8)
+    np.testing.assert_allclose(apply(blur, shown, noise), whole, atol=1e-6)
+
+
+def test_the_fit_goes_to_what_the_network_knows(scan, likelihood, state):
+    mask = lit_mask(scan, 0.5)
+    before = distance(state.object, scan.object, mask)
+    along = np.vdot(scan.object[mask], state.object[mask])
+    truth = (scan.object * along / abs(along)).astype(np.complex64)
+    errors = []
+    for strength in (1.0, 100.0):
+        prior = Learned(towards(truth, likelihood), strength)
+        found = fit_learned(Terms(likelihood), state, prior)
+        errors.append(distance(found.state.object, scan.object, mask))
+    assert errors[1] < 0.3 * errors[0] and errors[0] < 0.8 * before and found.converged
+    pull = opinion(prior.network, likelihood, state, 2.0)
+    seen = view(likelihood, state)
+    lit = seen.light > LEAST
+    np.testing.assert_allclose(pull.target[lit], truth[lit], atol=1e-4)
+    np.testing.assert_array_equal(pull.target[~lit], state.object[~lit])
+    np.testing.assert_allclose(pull.weight, 2 / seen.deviation**2, rtol=1e-5)
+
+
+def test_the_rounds_come_last_and_leave_the_beam(likelihood, state):
+    prior = Learned(lambda x, nu: tf.zeros_like(x[..., :2]), 5.0)
+    plain = fit_to_the_end(Terms(likelihood), state, OBJECT_ALONE, 20)
+    terms = replace(Terms(likelihood), learned=prior)
+    found = fit_to_the_end(terms, state, OBJECT_ALONE, 20)
+    assert found.course[: len(plain.course)] == plain.course and len(found.course) > len(plain.course)
+    np.testing.assert_array_equal(found.state.modes, state.modes)
+    np.testing.assert_array_equal(found.state.positions, state.positions)
