@@ -5,10 +5,12 @@
     python scripts/export_model.py run=outputs/mine output=mine.onnx precision=float16 batch_size=1
     python scripts/export_model.py run=outputs/mine format=saved_model output=mine_model
     python scripts/export_model.py run=outputs/mine audit=true     # each operation and who takes it
+    python scripts/export_model.py run=pretrained network=prior region_size=256 output=prior.onnx
 
 The file takes normalised amplitudes, offsets and the probe, all real, and gives object regions;
-scripts/run_exported.py runs .tflite and .onnx without TensorFlow. docs/export.md says what each format is
-for. All keys: conf/export_model.yaml.
+scripts/run_exported.py runs .tflite and .onnx without TensorFlow. A prior takes a part of an object and its
+noise, and gives the change that it would make (ptycho/networks/denoiser.py). docs/export.md says what each
+format is for. All keys: conf/export_model.yaml.
 
 Exit code: 0 written, 1 it could not be written, 2 the run or the arguments cannot be used.
 """

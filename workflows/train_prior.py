@@ -12,7 +12,7 @@ from ptycho.networks import count_parameters
 from ptycho.networks.weights import get_weights
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
-from ptycho.run.prior_training import LEFT_OUT, PriorTraining
+from ptycho.run.prior_training import PriorTraining
 from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import StopRequest
@@ -36,10 +36,10 @@ def run(config: PriorConfig, folder: RunFolder, stop: StopRequest) -> None:
             history = Training(task, standard_callbacks(checkpoints, stop)).run()
         folder.arrays(f"{names.PRIOR}/{names.WEIGHTS}", get_weights(task.model))
         folder.table(f"{names.PRIOR}/{names.HISTORY}", history.rows)
-        errors = {"classical": task.left_out(0), "learned": task.left_out(1)}
+        errors = {"classical": task.error(0), "learned": task.error(1)}
         folder.json(names.METRICS, {"error_left": errors})
         hours = sum(row["seconds"] for row in history.rows) / 3600
-        folder.text(names.CARD, write_card(config, parameters, hours, errors, folder))
+        folder.text(names.CARD, write_card(config, parameters, hours, errors, task.left_out, folder))
         checkpoints.remove()
         shutil.rmtree(examples)
     folder.manifest(device_facts(config.xla) | {"seed": config.seed, "resumed": folder.resumed})
@@ -47,7 +47,12 @@ def run(config: PriorConfig, folder: RunFolder, stop: StopRequest) -> None:
 
 
 def write_card(
-    config: PriorConfig, parameters: int, hours: float, errors: dict[str, float], folder: RunFolder
+    config: PriorConfig,
+    parameters: int,
+    hours: float,
+    errors: dict[str, float],
+    left_out: int,
+    folder: RunFolder,
 ) -> str:
     """What one must know of the weights: made of what, how, how good, and which they are."""
     m, s = config.materials, config.scan
@@ -72,7 +77,7 @@ def write_card(
         f"- overlap {_range(s.overlap)}; photons in a pattern {_range(s.photons)}",
         f"- a wrong probe in {s.probe_error_share:.0%}, wrong positions in {s.position_error_share:.0%}",
         "",
-        f"What is left of a fit's error, the geometric mean over windows of {LEFT_OUT} scans that were not "
+        f"What is left of a fit's error, the geometric mean over windows of {left_out} scans that were not "
         "trained on, of all doses and with wrong beams:",
         "",
         "| fits by a classical prior, of random strength and length | by what was learned |",

@@ -45,9 +45,10 @@ class PriorConfig(JobConfig):
     of :mod:`ptycho.simulation.probe_kinds` and :mod:`ptycho.simulation.object_kinds`.
     """
 
-    steps: Integer = key(7000, "of the optimizer", ge=1, le=10**8)
-    second: Share = key(0.45, "of the steps, after which the network sees what its own first prior leads to")
+    steps: Integer = key(9000, "of the optimizer", ge=1, le=10**8)
+    second: Share = key(0.5, "of the steps, after which the network sees what its own first prior leads to")
     scans: Integer = key(1000, "that are simulated and fitted", ge=1, le=10**6)
+    scans_again: Integer = key(600, "the first ones, fitted again by what has been learned", ge=5, le=10**6)
     batch: Integer = key(8, "windows of objects in a batch", ge=1, le=4096)
     window: Integer = key(80, "side of a window, a multiple of 4", ge=16, le=1024, unit="px")
     train: AdamConfig = key(AdamConfig(learning_rate=2e-3, checkpoint_seconds=120.0), "how it is trained")
@@ -60,4 +61,6 @@ class PriorConfig(JobConfig):
     forms: Mapping[str, FormConfig] = key(dict, "the forms of scans, by name")
 
     def __post_init__(self) -> None:
+        allowed = f"from 5 to scans = {self.scans}"
+        check(self.scans_again <= self.scans, "scans_again", self.scans_again, allowed)
         check(self.window % 4 == 0, "window", self.window, "a multiple of 4")

@@ -77,7 +77,7 @@ class GatedBlock(keras.layers.Layer):
         z, nu = inputs
         u = self.first(z)
         real, imaginary = tf.split(u, 2, axis=-1)
-        strength = tf.math.log1p(tf.square(real) + tf.square(imaginary))
+        strength = tf.math.log(1 + tf.square(real) + tf.square(imaginary))
         gate = tf.sigmoid(self.gate(tf.concat([strength, nu], axis=-1)))
         return z + self.second(tf.concat([gate * real, gate * imaginary], axis=-1))
 

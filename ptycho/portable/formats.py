@@ -16,12 +16,14 @@ import tensorflow as tf
 from ptycho.files.atomic import write_atomically
 from ptycho.portable.description import ENTRY, KEY
 from ptycho.portable.network import Portable
+from ptycho.portable.prior import PortablePrior
 from ptycho.portable.stored_weights import onnx_weights, tflite_weights
 
 ONNX_OPSET = 17
+AnyPortable = Portable | PortablePrior
 
 
-def write_saved_model(network: Portable, target: Path) -> None:
+def write_saved_model(network: AnyPortable, target: Path) -> None:
     """A SavedModel with the signature ``serving_default``; it loads with TensorFlow alone."""
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export.") as scratch:
         folder = Path(scratch) / "model"
@@ -47,7 +49,7 @@ def save(serve: Any, folder: Path) -> None:
         tf.saved_model.save(module, str(folder), signatures=serve)
 
 
-def write_litert(network: Portable, target: Path) -> None:
+def write_litert(network: AnyPortable, target: Path) -> None:
     """A LiteRT file of built-in operations alone; behind it an archive with the description."""
     content = io.BytesIO(tflite_weights(to_tflite(network.serve), network.description.precision))
     with zipfile.ZipFile(content, "a") as archive:
@@ -64,7 +66,7 @@ def to_tflite(serve: Any) -> bytes:
         return converter.convert()
 
 
-def write_onnx(network: Portable, target: Path) -> None:
+def write_onnx(network: AnyPortable, target: Path) -> None:
     """An ONNX file; the description is in its metadata."""
     model = onnx_weights(to_onnx(network.serve), network.description.precision)
     entry = model.metadata_props.add()
@@ -97,7 +99,7 @@ def _share_constants(graph: Any) -> None:
         node.input[:] = [instead.get(name, name) for name in node.input]
 
 
-def write_stablehlo(network: Portable, target: Path) -> None:
+def write_stablehlo(network: AnyPortable, target: Path) -> None:
     """StableHLO text, ``@main`` with the inputs in their order; the description is its first line."""
     text = f"// {KEY}: {network.description.to_json()}\n{to_stablehlo(network.serve)}"
     write_atomically(target, lambda file: file.write(text.encode()))
@@ -120,7 +122,7 @@ def to_stablehlo(serve: Any) -> str:
     return re.sub(r"module @\S+ attributes \{.*\} \{", "module @ptycho {", text)
 
 
-WRITERS: dict[str, Callable[[Portable, Path], None]] = {
+WRITERS: dict[str, Callable[[AnyPortable, Path], None]] = {
     "saved_model": write_saved_model,
     "litert": write_litert,
     "onnx": write_onnx,

@@ -1,13 +1,13 @@
 """A prior that a network has learned: what it takes the object for, and a pull of the fit towards that.
 
     Z = D(O, −σ² ∂(−log p)/∂O, σ),      1/σ² = 2 Σ_j Σ_m |c_j P_m|² / f²
-    minimise  −log p + ½ Σ w |O − Z|²,  w = κ/σ²
+    minimise  −log p + R(O) + ½ Σ w |O − Z|²,  w = κ/σ²
 
-in turns (half-quadratic splitting). σ is the noise that photons leave in a pixel, so that κ is the prior's
-weight over that of the patterns, everywhere the same. That more light leaves less to the prior is the
-network's doing, which changes less the less noise there is. Sources: Zoran & Weiss, ICCV 2011;
-Venkatakrishnan et al., GlobalSIP 2013; a network that is shown what the data ask for: Aggarwal et al., IEEE
-Trans. Med. Imaging 38 (2019) 394.
+in turns (half-quadratic splitting), R being the prior that keeps edges. σ is the noise that photons leave in
+a pixel, so that κ is the prior's weight over that of the patterns, everywhere the same. That more light
+leaves less to the prior is the network's doing, which changes less the less noise there is. Sources: Zoran &
+Weiss, ICCV 2011; Venkatakrishnan et al., GlobalSIP 2013; a network that is shown what the data ask for:
+Aggarwal et al., IEEE Trans. Med. Imaging 38 (2019) 394.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho.networks.denoiser import REACH, WEIGHTS, Denoiser, load_denoiser
+from ptycho.reconstruction.prior import NO_PRIOR, Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import State
 from ptycho.reconstruction.unknowns import object_light
@@ -34,26 +35,29 @@ Network = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Pull:
-    """``½ Σ w |O − Z|²``, in place of a :class:`~ptycho.reconstruction.prior.Prior`.
+    """``½ Σ w |O − Z|²`` beside another prior, in place of a :class:`~ptycho.reconstruction.prior.Prior`.
 
     Attributes:
         target: Z, ``(M, M)`` complex64.
         weight: w, ``(M, M)`` float32, the curvature of the term in each pixel.
+        beside: the other prior.
     """
 
     target: np.ndarray
     weight: np.ndarray
-
+    beside: Prior = NO_PRIOR
     active = True
 
     @property
     def curvature(self) -> np.ndarray:
-        return self.weight
+        return self.weight + np.float32(self.beside.curvature)
 
     def __call__(self, image: np.ndarray) -> tuple[float, np.ndarray]:
         """The term, and its gradient ``∂/∂re + i ∂/∂im``; ``image (M, M)`` complex64."""
-        slope = self.weight * (image - self.target)
-        return float(np.vdot(image - self.target, slope).real) / 2, slope.astype(np.complex64)
+        value, slope = self.beside(image)
+        pull = self.weight * (image - self.target)
+        value += float(np.vdot(image - self.target, pull).real) / 2
+        return value, (slope + pull).astype(np.complex64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,15 +107,22 @@ def view(likelihood: ScanLikelihood, state: State) -> View:
     return View(inputs.astype(np.float32), relative.astype(np.float32), noise, deviation, light, box)
 
 
-def opinion(network: Network, likelihood: ScanLikelihood, state: State, strength: float) -> Pull:
-    """What a network takes the object for, as a pull towards it of strength κ."""
+def opinion(learned: Learned, likelihood: ScanLikelihood, state: State, beside: Prior = NO_PRIOR) -> Pull:
+    """What a network takes the object for, as a pull towards it beside another prior.
+
+    Where little light falls it has seen nothing good: there the object is held as it is, by the weight of a
+    tenth of the strongest light.
+    """
     seen = view(likelihood, state)
-    change = apply(network, seen.inputs, seen.relative)
+    change = apply(learned.network, seen.inputs, seen.relative)
     height, width = state.object[seen.box].shape
     change = seen.noise * (change[:height, :width, 0] + 1j * change[:height, :width, 1])
+    share = np.clip((seen.light[seen.box] - LEAST) / (LIT - LEAST), 0, 1)
     target = state.object.copy()
-    target[seen.box] += np.where(seen.light[seen.box] > LEAST, change, 0).astype(np.complex64)
-    return Pull(target, (strength / seen.deviation**2).astype(np.float32))
+    target[seen.box] += (share * change).astype(np.complex64)
+    brightest = np.min(seen.deviation) ** -2
+    weight = learned.strength * np.maximum(seen.light, LIT) * brightest
+    return Pull(target, weight.astype(np.float32), beside)
 
 
 def apply(network: Network, inputs: np.ndarray, relative: np.ndarray) -> np.ndarray:

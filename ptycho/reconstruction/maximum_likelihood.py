@@ -287,7 +287,7 @@ def choose_prior(deciding: Deciding) -> tuple[Prior, Learned | None]:
     prior = Prior(wishes.classical, chosen.strength) if chosen.strength else Prior()
     value, learned = f"{wishes.classical}, λ {chosen.strength:g}", None
     if wishes.learned:
-        networks = _try_learned(deciding, chosen.state)
+        networks = _try_learned(deciding, chosen.state, prior)
         told += [f"learned, κ {one.strength:g}: {_middle(one.scores):.4f}" for one in networks]
         best = min(networks, key=lambda one: one.height)
         if compare_shares(best.scores, chosen.scores).clear:
@@ -322,8 +322,9 @@ def _try_strengths(deciding: Deciding) -> list[Tried]:
     return tried
 
 
-def _try_learned(deciding: Deciding, state: State) -> list[Tried]:
-    terms, network, tried = Terms(deciding.kept), deciding.wishes.network, list[Tried]()
+def _try_learned(deciding: Deciding, state: State, prior: Prior) -> list[Tried]:
+    """Every strength of the prior that was learned, beside another, one after the other."""
+    terms, network, tried = Terms(deciding.kept, prior), deciding.wishes.network, list[Tried]()
     for strength in STRENGTHS:
         state = fit_learned(terms, state, Learned(network, strength), TRYING).state
         tried.append(Tried(strength, deciding.judge.score(state, deciding.free), state))

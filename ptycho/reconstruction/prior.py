@@ -50,6 +50,9 @@ class Prior:
         return self.strength * value, (self.strength * gradient).astype(image.dtype)
 
 
+NO_PRIOR = Prior()
+
+
 def _smooth(square: np.ndarray) -> tuple[float, np.ndarray | np.float32]:
     return float(square.sum(dtype=float)), np.float32(2)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptycho.reconstruction.learned import Learned, Pull, opinion
-from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.prior import NO_PRIOR, Prior
 from ptycho.reconstruction.quasi_newton import minimise
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import Freedom, State
@@ -24,7 +24,6 @@ from ptycho.scan.probe import orthogonal_modes
 RESTART = 100  # steps, after which curvatures are taken anew
 WINDOW = 5  # steps over which the gain is looked at
 ROUNDS, OF_A_ROUND = 3, 15  # of a learned prior, and steps in each
-NO_PRIOR = Prior()
 OBJECT_ALONE = Freedom(False)
 ENOUGH = 1e-4  # gain of −log p in a step, for each unknown that patterns tell of, below which all is found
 NEARLY = 1e-3  # the same of a beam: what it gains more slowly does the object no good
@@ -147,11 +146,12 @@ def fit_learned(
 ) -> Fit:
     """The object near what a network takes it for, so many times in turns; see :mod:`~.learned`.
 
-    The beam stays as it is; ``terms.prior`` is not used, the rest as in :func:`fit`.
+    The beam stays as it is; the rest as in :func:`fit`.
     """
+    assert isinstance(terms.prior, Prior)
     found = Fit(start, [], 0, True)
     for _ in range(rounds):
-        pull = opinion(learned.network, terms.likelihood, found.state, learned.strength)
+        pull = opinion(learned, terms.likelihood, found.state, terms.prior)
         there = replace(found.state, object=pull.target)
         found = _joined(found, fit(replace(terms, prior=pull), there, OBJECT_ALONE, OF_A_ROUND, watch=watch))
     return replace(found, converged=True)

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 ROW = 200  # steps in a row of the history
 EASY = 0.01  # of the noise's energy: an error below it is hardly worth anything
-LEFT_OUT = 40  # scans, the last ones, that are not trained on
+LEFT_OUT = 40  # scans, the first ones, that are not trained on; a fifth at most
 TRIED = 12  # batches of them
 AHEAD = 4  # batches that are made while another is trained on
 Window = tuple[np.ndarray, ...]
@@ -67,9 +67,18 @@ class PriorTraining(Task):
         """The row from which on there are examples of a second kind."""
         return round(self.config.second * self.epochs)
 
+    @property
+    def left_out(self) -> int:
+        return min(LEFT_OUT, self.config.scans_again // 5)
+
+    def paths(self, kind: int) -> list[Path]:
+        """Of the examples of a kind: fits by a classical prior (0), by what has been learned (1)."""
+        count = (self.config.scans, self.config.scans_again)[kind]
+        return [self.folder / f"{kind}-{number}.npz" for number in range(count)]
+
     def make_examples(self, kind: int) -> list[Path]:
-        """Files of the examples of a kind: fits by a classical prior (0), by what has been learned (1)."""
-        paths = [self.folder / f"{kind}-{number}.npz" for number in range(self.config.scans)]
+        """Those that are missing of :meth:`paths`, which are given."""
+        paths = self.paths(kind)
         learned = Learned(compiled(self.model), 1.0) if kind else None
         missing = [number for number, path in enumerate(paths) if not path.exists()]
 
@@ -87,9 +96,9 @@ class PriorTraining(Task):
         return max(0, min(ROW, self.config.steps - epoch * ROW))
 
     def batches(self, epoch: int, first: int) -> Iterator[Window]:
-        paths = self.make_examples(0)[:-LEFT_OUT]
+        paths = self.make_examples(0)[self.left_out :]
         if epoch >= self.second_row:
-            paths = paths + self.make_examples(1)[:-LEFT_OUT]
+            paths = paths + self.make_examples(1)[self.left_out :]
         numbers = range(epoch * ROW + first, epoch * ROW + self.steps(epoch))
         with ThreadPoolExecutor(2) as pool:
             waiting = [pool.submit(self.batch, paths, k) for k in numbers[:AHEAD]]
@@ -111,12 +120,12 @@ class PriorTraining(Task):
         """Geometric means of the rest of the error."""
         row: Losses = {"step": history.epoch * ROW + history.step}
         row["error"] = float(np.exp(np.mean([np.log(losses["error"]) for losses in history.running])))
-        row["val_error"] = self.left_out(0)
+        row["val_error"] = self.error(0)
         return row
 
-    def left_out(self, kind: int) -> float:
+    def error(self, kind: int) -> float:
         """What is left of the error in scans that are not trained on."""
-        paths = [self.folder / f"{kind}-{k}.npz" for k in range(self.config.scans)[-LEFT_OUT:]]
+        paths = self.paths(kind)[: self.left_out]
         after = self.config.steps
         found = [self._errors(*map(tf.constant, self.batch(paths, after + k))) for k in range(TRIED)]
         return float(np.exp(np.mean(np.log(found))))

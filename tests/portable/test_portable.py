@@ -20,6 +20,7 @@ from helpers.measurement import diffract
 from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig
 from ptycho.files.png import grey_png
 from ptycho.networks import build_baseline, build_pinn
+from ptycho.networks.denoiser import load_denoiser
 from ptycho.networks.geometry import Geometry
 from ptycho.physics import Pair
 from ptycho.portable import consumers
@@ -33,7 +34,7 @@ from ptycho.run.loaded import load_model
 from ptycho.run.network import read_network
 from ptycho.scan.windows import placed_windows
 from ptycho.xla_report.saved_model import inspect_saved_model
-from workflows.convert.export_model import ExportModelConfig, describe_network
+from workflows.convert.export_model import ExportModelConfig, describe_network, export_model
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPORT, RUN = ROOT / "scripts/export_model.py", ROOT / "scripts/run_exported.py"
@@ -414,3 +415,49 @@ def test_a_damaged_run_and_a_missing_converter_are_named(trained_run, tmp_path, 
     (run / "pinn/weights.npz").write_bytes((trained_run / "pinn/weights.npz").read_bytes()[:-100])
     code, _, err = in_process(EXPORT, f"run={run}", "output=a.tflite")
     assert code == 2 and "weights.npz" in err and err.count("\n") == 1
+
+
+# ---- the learned prior
+
+
+@pytest.mark.parametrize("format_", ["litert", "onnx"])
+def test_an_exported_prior_is_the_network(tmp_path, format_):
+    suffix = FORMATS[format_].suffix
+    words = {
+        "run": "pretrained",
+        "network": "prior",
+        "region_size": 24,
+        "output": str(tmp_path / f"p{suffix}"),
+    }
+    lines = export_model(ExportModelConfig(**words))
+    assert "object 1 × 24 × 24 × 4" in lines[1]
+    rng = np.random.default_rng(3)
+    inputs = {
+        "object": rng.normal(size=(1, 24, 24, 4)).astype("f"),
+        "noise": 0.3 * rng.normal(size=(1, 24, 24, 1)).astype("f"),
+    }
+    expected = load_denoiser()([inputs["object"], inputs["noise"]]).numpy()
+    if format_ == "litert":
+        from ai_edge_litert.interpreter import Interpreter
+
+        runner = Interpreter(model_path=words["output"]).get_signature_runner()
+        found = runner(**inputs)["change"]
+    else:
+        import onnxruntime
+
+        found = onnxruntime.InferenceSession(words["output"]).run(["change"], inputs)[0]
+    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ({"region_size": 30}, "region_size=30: must be a multiple of 4"),
+        ({"audit": True}, "audit=true: must be false for a prior"),
+        ({"run": str(ROOT / "tests")}, "network=prior: must be pinn or baseline: there is no"),
+    ],
+)
+def test_a_prior_that_cannot_be_exported_is_one_line(tmp_path, words, message):
+    given = {"run": "pretrained", "network": "prior", "output": str(tmp_path / "p.onnx")} | words
+    with pytest.raises(ConfigError, match=message):
+        export_model(ExportModelConfig(**given))

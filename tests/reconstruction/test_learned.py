@@ -118,12 +118,16 @@ def test_the_fit_goes_to_what_the_network_knows(scan, likelihood, state):
         found = fit_learned(Terms(likelihood), state, prior)
         errors.append(distance(found.state.object, scan.object, mask))
     assert errors[1] < 0.3 * errors[0] and errors[0] < 0.8 * before and found.converged
-    pull = opinion(prior.network, likelihood, state, 2.0)
+    pull = opinion(replace(prior, strength=2.0), likelihood, state)
     seen = view(likelihood, state)
     lit = seen.light > LEAST
-    np.testing.assert_allclose(pull.target[lit], truth[lit], atol=1e-4)
+    bright, between = seen.light >= LIT, np.abs(seen.light - (LIT + LEAST) / 2) < 0.01
+    np.testing.assert_allclose(pull.target[bright], truth[bright], atol=1e-4)
     np.testing.assert_array_equal(pull.target[~lit], state.object[~lit])
-    np.testing.assert_allclose(pull.weight, 2 / seen.deviation**2, rtol=1e-5)
+    went = np.abs(pull.target - state.object)[between] / np.abs(truth - state.object)[between]
+    assert np.all((went > 0.3) & (went < 0.7)) and between.any()
+    np.testing.assert_allclose(pull.weight[bright], 2 / seen.deviation[bright] ** 2, rtol=1e-5)
+    np.testing.assert_allclose(pull.weight[~bright], 0.1 * pull.weight.max(), rtol=1e-4)
 
 
 def test_the_rounds_come_last_and_leave_the_beam(likelihood, state):

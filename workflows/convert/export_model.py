@@ -18,11 +18,13 @@ from ptycho.exports.table import check_output
 from ptycho.portable.description import ENTRY, Description
 from ptycho.portable.table import FORMATS, Format
 from ptycho.quiet_start import start_tensorflow
+from ptycho.run.names import PRIOR, WEIGHTS
 from ptycho.run.network import StoredNetwork, is_stored, read_network
 from ptycho.run.pretrained import run_folder
-from ptycho.run.record import check_no_file_of_a_run
+from ptycho.run.record import check_no_file_of_a_run, sha256
 from ptycho.run.stored_config import read_config
 
+PRIOR_SIDE = 256  # pixels
 SAVED_MODEL = re.compile(rf"\w+\.pb|variables/variables\..+|assets\.extra/{re.escape(ENTRY)}")
 log = logging.getLogger(__name__)
 
@@ -32,7 +34,10 @@ class ExportModelConfig:
     """The keys of ``conf/export_model.yaml``."""
 
     run: Text | None = key(None, "folder of a run")
-    network: Literal["pinn", "baseline"] | None = key(None, "null: the first that the run trained")
+    network: Literal["pinn", "baseline", "prior"] | None = key(
+        None,
+        "null: the first that the run trained; prior: of a training of solver.prior=learned, of pretrained",
+    )
     format: Literal["saved_model", "litert", "onnx", "stablehlo"] | None = key(
         None, "null: by the output's name (.tflite, .onnx, .mlir)"
     )
@@ -50,7 +55,11 @@ class ExportModelConfig:
     )
     group_size: Integer | None = key(None, "patterns in a group; null: as the run", ge=1, le=512)
     region_size: Integer | None = key(
-        None, "side of the object region of a group; null: as the run", ge=1, le=4096, unit="pixels"
+        None,
+        "side of the object region of a group; null: as the run, 256 of a prior",
+        ge=1,
+        le=4096,
+        unit="pixels",
     )
     support: Integer | None = key(
         None,
@@ -82,6 +91,8 @@ def export_model(config: ExportModelConfig) -> list[str]:
     run = run_folder(str(config.run))
     if not run.is_dir():
         raise ConfigError(f"run={run}: no such folder; it must be the folder of a run")
+    if config.network == PRIOR:
+        return export_prior(config, run)
     settings = read_config(run)
     stored = read_network(run, config.network or _first(run, settings))
     name = "litert" if config.audit and config.format is None else _format(config)
@@ -104,6 +115,32 @@ def export_model(config: ExportModelConfig) -> list[str]:
     output.parent.mkdir(parents=True, exist_ok=True)
     WRITERS[name](network, output)
     return written(output, description)
+
+
+def export_prior(config: ExportModelConfig, run: Path) -> list[str]:
+    """As :func:`export_model`, of the network of a learned prior."""
+    weights, side = run / PRIOR / WEIGHTS, config.region_size or PRIOR_SIDE
+    check(weights.is_file(), "network", PRIOR, f"pinn or baseline: there is no {weights}")
+    check(side % 4 == 0, "region_size", side, "a multiple of 4")
+    check(not config.audit, "audit", "true", "false for a prior")
+    name = _format(config)
+    output = Path(config.output or f"outputs/exported/{run.resolve().name}_{PRIOR}{FORMATS[name].suffix}")
+    _check(config, name, output, run)
+    require_tensorflow(os.environ)
+    start_tensorflow()
+    from ptycho.portable.formats import WRITERS
+    from ptycho.portable.prior import PriorDescription, portable_prior
+
+    description = PriorDescription(
+        run=run.resolve().name, side=side, precision=config.precision, weights_sha256=sha256(weights)
+    )
+    network = portable_prior(weights, description)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    WRITERS[name](network, output)
+    return [
+        f"{output}: prior of {description.run}, weights {config.precision}",
+        f"  object 1 × {side} × {side} × 4, noise 1 × {side} × {side} × 1 → change 1 × {side} × {side} × 2",
+    ]
 
 
 def _first(run: Path, settings: NetworkConfig) -> str:
