@@ -29,7 +29,7 @@ def run(config: PriorConfig, folder: RunFolder, stop: StopRequest) -> None:
         place, seconds = folder.path / names.PRIOR / names.CHECKPOINTS, config.train.checkpoint_seconds
         checkpoints = Checkpoints(place, result_settings(config), seconds, completed)
         examples = folder.path / names.EXAMPLES
-        task = PriorTraining(config, examples)
+        task = PriorTraining(config, examples, stop.check)
         parameters = count_parameters(task.model)
         log.info("%d parameters, %d steps, %d scans", parameters, config.steps, config.scans)
         with folder.timed("training"):

@@ -45,14 +45,17 @@ class PriorTraining(Task):
     Args:
         config: of the training.
         folder: where examples are kept; those that are there are not made again.
+        pause: called after each example; what it raises ends the training.
     """
 
     name = "prior"
     patterns = 1
     validates = False
 
-    def __init__(self, config: PriorConfig, folder: Path) -> None:
-        self.config, self.folder = config, folder
+    def __init__(
+        self, config: PriorConfig, folder: Path, pause: Callable[[], None] = lambda: None
+    ) -> None:
+        self.config, self.folder, self.pause = config, folder, pause
         self.epochs = -(-config.steps // ROW)
         self.model = new_denoiser(config.seed)
         schedule = learning_rate_schedule(config.train, config.train.learning_rate, config.steps)
@@ -88,8 +91,13 @@ class PriorTraining(Task):
         if missing:
             progress = Progress(f"scans, part {kind + 1} of 2", len(missing), unit="scan")
             with closing(progress), ThreadPoolExecutor(cores()) as pool:
-                for _ in pool.map(make, missing):
-                    progress.advance(1)
+                try:
+                    for made in [pool.submit(make, number) for number in missing]:
+                        made.result()
+                        progress.advance(1)
+                        self.pause()
+                finally:
+                    pool.shutdown(cancel_futures=True)
         return paths
 
     def steps(self, epoch: int) -> int:

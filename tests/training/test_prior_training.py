@@ -1,0 +1,210 @@
+"""The training of a prior: its scans, its examples and windows, going on with it, and what it learns."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptycho.config import ConfigError, XlaConfig
+from ptycho.config.mapping import from_mapping, to_mapping
+from ptycho.config.pretrain_config import MaterialsConfig
+from ptycho.config.prior_config import FormConfig, PriorConfig, PriorScanConfig
+from ptycho.networks.denoiser import load_denoiser
+from ptycho.networks.weights import get_weights
+from ptycho.run import prior_training
+from ptycho.run.folder import RunFolder
+from ptycho.run.prior_examples import Example, make_example
+from ptycho.run.prior_training import PriorTraining, cut_window
+from ptycho.simulation.prior_scans import PriorScans
+from ptycho.training import loop
+from ptycho.training.callbacks import standard_callbacks
+from ptycho.training.checkpoint import Checkpoints
+from ptycho.training.interrupt import Stopped, StopRequest
+from ptycho.training.loop import Training
+from workflows import train_prior
+
+RIGHT = PriorScanConfig(photons=(1e5, 1e6), overlap=(0.6, 0.7), probe_error_share=0, position_error_share=0)
+
+
+def config_of(**changes):
+    values = {
+        "steps": 4,
+        "scans": 6,
+        "scans_again": 5,
+        "batch": 2,
+        "window": 16,
+        "probes": {"disk": {"diameter": [0.5, 0.6]}},
+        "objects": {"polygons": {"size": [4, 10]}, "clouds": None},
+        "materials": MaterialsConfig(phase_rad=(0.3, 1.0), absorption=(0.1, 0.5)),
+        "scan": RIGHT,
+        "forms": {"small": FormConfig(N=16, patterns=(9, 12))},
+        "xla": XlaConfig(compile=False),
+    }
+    return PriorConfig(**(values | changes))
+
+
+@pytest.fixture(autouse=True)
+def short_rows(monkeypatch):
+    """Two rows, the second with examples of both kinds; a training may stop after every step."""
+    monkeypatch.setattr(prior_training, "ROW", 2)
+    monkeypatch.setattr(loop, "READ_S", 0.0)
+
+
+def train(config, folder, checkpoints=None, stop=None):
+    task = PriorTraining(config, folder)
+    return task, Training(task, standard_callbacks(checkpoints, stop)).run()
+
+
+# ---- scans and examples
+
+
+def test_a_scan_is_that_of_its_number():
+    scans = PriorScans(config_of())
+    one, again, other = (scans.draw(number) for number in (3, 3, 4))
+    np.testing.assert_array_equal(again.told.amplitudes[:], one.told.amplitudes[:])
+    np.testing.assert_array_equal(again.truth, one.truth)
+    assert one.truth.shape != other.truth.shape or not np.array_equal(one.truth, other.truth)
+    assert one.exact and 9 <= len(one.told.positions) <= 12
+
+
+def test_a_wrong_beam_is_told_and_known_to_be():
+    right = PriorScans(config_of()).draw(2)
+    wrong_probe = replace(RIGHT, probe_error_share=1.0, probe_error_rad=(0.3, 0.3))
+    wrong_places = replace(RIGHT, position_error_share=1.0, position_error_px=(0.7, 0.7))
+    probe, places = (PriorScans(config_of(scan=scan)).draw(2) for scan in (wrong_probe, wrong_places))
+    assert not (probe.exact or places.exact)
+    assert np.abs(probe.told.probe - right.told.probe).max() > 0.01 * np.abs(right.told.probe).max()
+    np.testing.assert_array_equal(probe.told.positions, right.told.positions)
+    moves = places.told.positions - right.told.positions
+    assert 0.4 < np.sqrt(np.mean(moves**2)) < 1.0
+    for scan in (probe, places):
+        np.testing.assert_array_equal(scan.told.amplitudes[:], right.told.amplitudes[:])
+
+
+def test_object_and_change_are_the_truth_in_some_phase():
+    scans = PriorScans(config_of())
+    example, truth = make_example(scans, 1), scans.draw(1).truth
+    shown = example.inputs[..., 0] + 1j * example.inputs[..., 2]
+    there = shown + example.change[..., 0] + 1j * example.change[..., 1]
+    lit = example.light[..., 0] > 0
+    ratio = np.abs(there[lit]).max() / np.abs(there[lit]).mean()
+    inside = np.abs(truth)
+    assert lit.any() and 0.5 < ratio / (inside.max() / inside.mean()) < 2
+    rows, columns = (np.flatnonzero(lit.any(axis=axis)) for axis in (1, 0))
+    box = there[: rows[-1] + 1, : columns[-1] + 1]
+    found = [
+        (row, column)
+        for row in range(len(truth) - len(box) + 1)
+        for column in range(len(truth) - box.shape[1] + 1)
+        if _same(
+            box, truth[row : row + len(box), column : column + box.shape[1]], lit[: len(box), : box.shape[1]]
+        )
+    ]
+    assert len(found) == 1
+
+
+def _same(box, part, lit):
+    one, other = box[lit], part[lit]
+    along = np.vdot(other, one) / np.vdot(other, other)
+    return np.abs(one - along * other).max() < 1e-3 * np.abs(one).max()
+
+
+def test_windows_turn_all_arrays_alike():
+    rng = np.random.default_rng(0)
+    change, light = rng.normal(size=(20, 12, 2)).astype("f"), rng.uniform(0.1, 1, (20, 12, 1)).astype("f")
+    doubled = np.stack([change[..., 0], 2 * change[..., 0], change[..., 1], 2 * change[..., 1]], axis=-1)
+    example, seen = Example(doubled, 3 * light, change, light), set()
+    for _ in range(40):
+        inputs, relative, cut, lit = cut_window(example, 16, rng)
+        assert lit.shape == (16, 16, 1) and np.count_nonzero(lit) == 16 * 12
+        np.testing.assert_array_equal(relative, 3 * lit)
+        np.testing.assert_array_equal(inputs[..., [0, 2]], cut)
+        np.testing.assert_array_equal(inputs[..., [1, 3]], 2 * cut)
+        values = set(np.round(np.abs(cut[lit[..., 0] > 0]).ravel(), 5))
+        assert values <= set(np.round(np.abs(change).ravel(), 5))
+        seen.add((float(np.sign(cut[..., 1].sum())), lit[0, 0, 0] > 0, lit[-1, -1, 0] > 0))
+    assert len(seen) > 3
+
+
+# ---- the training
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
+    """Those of the first kind, made once."""
+    folder = tmp_path_factory.mktemp("examples")
+    PriorTraining(config_of(), folder).make_examples(0)
+    return folder
+
+
+def copied(examples, folder):
+    folder.mkdir()
+    for path in examples.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    return folder
+
+
+def test_an_interrupted_training_ends_as_one_that_was_not(examples, tmp_path, monkeypatch):
+    """Bit for bit, also where it was stopped while examples of the second kind were made."""
+    config = config_of()
+    through, history = train(config, copied(examples, tmp_path / "through"))
+    assert [(row["epoch"], row["step"]) for row in history.rows] == [(1, 2), (2, 4)]
+    assert all(row["error"] > 0 and row["val_error"] > 0 for row in history.rows)
+    folder, checkpoints = copied(examples, tmp_path / "again"), tmp_path / "checkpoints"
+    stop = StopRequest()
+
+    def pause():
+        if (folder / "1-1.npz").exists():
+            raise Stopped(15)
+
+    with pytest.raises(Stopped):
+        task = PriorTraining(config, folder, pause)
+        store = Checkpoints(checkpoints, to_mapping(config), 1e9)
+        Training(task, standard_callbacks(store, stop)).run()
+    assert not (folder / "1-4.npz").exists()
+    again, _ = train(config, folder, Checkpoints(checkpoints, to_mapping(config), 1e9))
+    np.testing.assert_equal(get_weights(again.model), get_weights(through.model))
+    for number in range(config.scans_again):
+        one, other = (Example.load(path / f"1-{number}.npz") for path in (folder, tmp_path / "through"))
+        np.testing.assert_array_equal(one.inputs, other.inputs)
+
+
+def test_a_training_learns_what_it_is_shown(examples, tmp_path):
+    """A few fits over and over: what is left of their errors falls."""
+    config = config_of(steps=80, second=1.0, batch=4, scan=RIGHT, window=20)
+    _, history = train(config, copied(examples, tmp_path / "examples"))
+    errors = [row["error"] for row in history.rows]
+    assert np.mean(errors[-8:]) < 0.9 * np.mean(errors[:8])
+
+
+def test_the_workflow_writes_weights_and_a_card(examples, tmp_path):
+    config, path = config_of(output_dir=str(tmp_path / "run")), tmp_path / "run"
+    folder = RunFolder(path)
+    folder.config(config)
+    copied(examples, path / "examples")
+    train_prior.run(config, folder, StopRequest())
+    card = (path / "card.md").read_text()
+    assert "237,120 parameters" in card and "from seed 0: 6 simulated scans" in card
+    assert json.loads((path / "metrics.json").read_text())["error_left"]["learned"] > 0
+    assert not (path / "examples").exists() and not (path / "prior" / "checkpoints").exists()
+    assert load_denoiser(path / "prior" / "weights.npz").count_params() == 237_120
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"window": 18}, "window=18: must be a multiple of 4"),
+        ({"scans_again": 7}, "scans_again=7: must be from 5 to scans = 6"),
+        ({"forms": {}}, "forms={}: must be at least one form of scans"),
+        ({"objects": {"cubes": None}}, "objects.cubes=: must be one of"),
+    ],
+)
+def test_bad_settings_are_named(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        PriorScans(config_of(**changes))
+
+
+def test_settings_come_back_from_plain_values():
+    config = config_of()
+    assert from_mapping(to_mapping(config)) == config
