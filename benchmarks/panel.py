@@ -4,23 +4,28 @@
     python benchmarks/panel.py                       every cell that is not done yet, into outputs/panel
     python benchmarks/panel.py --only 1e+04 --list
     python benchmarks/panel.py --lsqml python        with pty-chi's LSQ-ML beside it, by a Python that has it
+    python benchmarks/panel.py --pmace python        with xptycho's PMACE
     python benchmarks/panel.py --course --lsqml python    error against seconds of three cells, a picture
-    python benchmarks/panel.py --strengths           every strength of the prior, where the beam is known
+    python benchmarks/panel.py --strengths           every strength of the priors, where the beam is known
+    python benchmarks/panel.py --pictures            six reconstructions at 10⁴ photons, and their errors
 
 Objects are photographs and textures of scikit-image (amplitude .6 to 1 from one, phases of 1.5 rad from
 another) and leaves: overlapping disks with sharp edges, absorption tied to phase. Probes: a defocused zone
 plate, a defocused round lens, an aberrated electron lens. A pattern is |F(P·O)|² by NumPy, the object moved
 by a quintic spline where positions are no whole pixels; counts are Poisson. One row a cell: the relative
 complex error |A − T| / |T − mean T| after one complex scale, one phase plane and one sub-pixel shift, and
-seconds, of the likelihood alone, of the solver as it decides, and of LSQ-ML at 100
+seconds, of the likelihood alone, of the best classical prior as the program chooses it, of the same behind
+non-local means, of the solver as it decides by default, of the network of groups alone, of LSQ-ML at 100
 and 500 epochs (of pty-chi alone, without its start; it refines the probe always, positions where they are not
-known); and what was decided. A cell that is done is not run again.
+known) and of PMACE at 100 and 500 iterations (with the probe as it is told where the beam is known); and what
+was decided. A cell that is done is not run again.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -42,9 +47,12 @@ from ptycho.config import LsqmlConfig
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
 from ptycho.iterative import lsqml
+from ptycho.reconstruction.denoising import denoise, photon_noise
+from ptycho.reconstruction.learned import STRENGTHS
 from ptycho.reconstruction.maximum_likelihood import Wishes, solve
 from ptycho.reconstruction.prior import PRIORS
 from ptycho.reconstruction.state import State
+from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
@@ -59,6 +67,25 @@ PHOTOGRAPHS = {
     "e": ("gravel", "coins"),
 }
 EPOCHS = (100, 500)
+WAYS = {
+    "likelihood": "likelihood alone",
+    "classical": "classical prior",
+    "denoised": "non-local means behind",
+    "product": "product",
+    "groups": "network of groups",
+    **{f"lsqml_{epochs}": f"LSQ-ML, {epochs}" for epochs in EPOCHS},
+    **{f"pmace_{epochs}": f"PMACE, {epochs}" for epochs in EPOCHS},
+}
+SHOWN = tuple(f"{name} lens 1e+04 {step} nothing" for step in (12, 20) for name in ("b", "c", "leaves"))
+MARKS = {
+    "product": ("o", "tab:blue", "product"),
+    "classical": ("|", "tab:blue", "classical prior"),
+    "likelihood": ("x", "0.6", "likelihood alone"),
+    "denoised": ("_", "tab:green", "non-local means behind"),
+    "groups": ("^", "tab:red", "network of groups"),
+    "lsqml": ("s", "tab:orange", "LSQ-ML, better of 100 and 500 epochs"),
+    "pmace": ("d", "tab:brown", "PMACE, better of 100 and 500 iterations"),
+}
 COURSE = ("a lens 1e+06 5 nothing", "c lens 1e+06 12 nothing", "c lens 1e+04 12 nothing")
 COURSE_EPOCHS = (3, 10, 30, 100, 300)
 LIT = 0.1  # of the strongest light: what is scored
@@ -222,21 +249,72 @@ def run(cell: Cell) -> dict[str, object]:
         "patterns": len(data.positions),
         "probe_px": energy_diameter(probe),
     }
-    for way, wishes in {"likelihood": Wishes(strength=0.0, **beam), "product": Wishes(**beam)}.items():
+    ways = {
+        "likelihood": Wishes(prior="none", **beam),
+        "classical": Wishes(prior="edges", **beam),
+        "product": Wishes(**beam),
+    }
+    for way, wishes in ways.items():
         began = time.perf_counter()
         solved = solve(data, wishes, 0)
-        row[way] = error_of(solved.state.object, truth, data.beam, probe)
         row[f"{way}_s"] = time.perf_counter() - began
+        row[way] = error_of(solved.state.object, truth, data.beam, probe)
         row["decided"] = ", ".join(f"{d.what} {d.value}" for d in solved.decisions)
+        if way == "classical":
+            row["denoised"] = error_of(behind(solved.state, data), truth, data.beam, probe)
+    return row
+
+
+def behind(state: State, data: Dataset) -> np.ndarray:
+    """An object denoised by non-local means afterwards."""
+    light = photon_noise(data)
+    return denoise(state.object[None], np.isfinite(light) & (light < 10 * light.min()), light)[0]
+
+
+def run_network(cell: Cell, model: LoadedModel) -> dict[str, object]:
+    """The network of groups alone, as ``run=pretrained`` has it, under the beam as it is told."""
+    data, truth, probe = scan_of(cell)
+    began = time.perf_counter()
+    made = model.reconstruct(data.tiled(min(64, len(data.positions))), "probe")
+    seconds = time.perf_counter() - began
+    found = np.where(made.mask, made.objects, 1)[0]
+    return {"groups": error_of(found, truth, data.beam, probe), "groups_s": seconds}
+
+
+def run_pmace(cell: Cell, python: str) -> dict[str, object]:
+    data, truth, probe = scan_of(cell)
+    row: dict[str, object] = {}
+    for iterations in EPOCHS:
+        with tempfile.TemporaryDirectory() as scratch:
+            source, target = Path(scratch) / "scan.npz", Path(scratch) / "found.npz"
+            np.savez(
+                source,
+                counts=np.square(data.amplitudes[:]),
+                corners=data.positions.round(),
+                probe=data.photon_scale * data.probe[0],
+                side=data.object_size,
+                known=cell.wrong == "nothing",
+                iterations=iterations,
+            )
+            script = Path(__file__).with_name("pmace_process.py")
+            subprocess.run([python, str(script), str(source), str(target)], check=True)
+            with np.load(target, allow_pickle=False) as found:
+                row[f"pmace_{iterations}"] = error_of(found["object"], truth, data.beam, probe)
+                row[f"pmace_{iterations}_s"] = float(found["seconds"])
     return row
 
 
 def run_strengths(cell: Cell) -> dict[str, object]:
+    """The errors of all strengths: λ of the prior that keeps edges, κ of the one that was learned."""
     data, truth, probe = scan_of(cell)
+    still = {"probe": False, "positions": False, "flux": False, "background": False}
+    ladder = {"edges": (0.0, *PRIORS["edges"].strengths), "learned": STRENGTHS}
     found = {}
-    for strength in (0.0, *PRIORS[Wishes.prior].strengths):
-        wishes = Wishes(probe=False, positions=False, flux=False, background=False, strength=strength)
-        found[f"{strength:g}"] = error_of(solve(data, wishes, 0).state.object, truth, data.beam, probe)
+    for prior, strengths in ladder.items():
+        for strength in strengths:
+            solved = solve(data, Wishes(prior=prior, strength=strength, **still), 0)
+            name = f"{'λ' if prior == 'edges' else 'κ'} {strength:g}"
+            found[name] = error_of(solved.state.object, truth, data.beam, probe)
     return {"by_strength": found}
 
 
@@ -299,14 +377,46 @@ def course_picture(courses: dict[str, dict[str, list[tuple[float, float]]]]) -> 
 
 
 def table(rows: list[dict[str, object]]) -> str:
-    ways = ["likelihood", "product", *(f"lsqml_{epochs}" for epochs in EPOCHS)]
-    titles = ["likelihood alone", "product", *(f"LSQ-ML, {epochs}" for epochs in EPOCHS)]
-    head = " | s | ".join(titles)
-    lines = [f"| cell | patterns | {head} | s | decided |", "|---" * (2 * len(ways) + 3) + "|"]
+    lines = [f"| cell | patterns | {' | '.join(WAYS.values())} | decided |"]
+    lines.append("|---" * (len(WAYS) + 3) + "|")
     for row in rows:
-        pairs = [f"{row[way]:.3f} | {row[f'{way}_s']:.1f}" if way in row else "– | –" for way in ways]
-        lines.append(f"| {row['cell']} | {row['patterns']} | {' | '.join(pairs)} | {row['decided']} |")
+        cells = [_figure(row, way) for way in WAYS]
+        lines.append(f"| {row['cell']} | {row['patterns']} | {' | '.join(cells)} | {row['decided']} |")
     return "\n".join(lines) + "\n"
+
+
+def _figure(row: dict[str, object], way: str) -> str:
+    """An error, and the seconds that it took, if they are known."""
+    if way not in row:
+        return "–"
+    seconds = f" ({row[f'{way}_s']:.1f} s)" if f"{way}_s" in row else ""
+    return f"{row[way]:.3f}{seconds}"
+
+
+def summary(rows: list[dict[str, object]]) -> str:
+    """The product over the classical prior and over the likelihood alone, by photons."""
+    lines = [
+        "| photons | cells | product / classical, median | worst | / likelihood, median | time / classical |"
+    ]
+    lines.append("|---" * 6 + "|")
+    known = [row for row in rows if str(row["cell"]).split()[4] == "nothing"]
+    for photons in dict.fromkeys(str(row["cell"]).split()[2] for row in known):
+        these = [row for row in known if str(row["cell"]).split()[2] == photons]
+        ratio = [row["product"] / row["classical"] for row in these]
+        alone = [row["product"] / row["likelihood"] for row in these]
+        times = [row["product_s"] / row["classical_s"] for row in these]
+        lines.append(
+            f"| {photons} | {len(these)} | {np.median(ratio):.3f} | {max(ratio):.3f} | "
+            f"{np.median(alone):.3f} | {np.median(times):.2f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _chosen(decided: str) -> str:
+    """The strength that a row's decisions end with: ``κ …`` if something learned was taken, else ``λ …``."""
+    return next(
+        f"{kind} {decided.split(f'{kind} ')[1].split(',')[0].split()[0]}" for kind in "κλ" if kind in decided
+    )
 
 
 def hits(rows: list[dict[str, object]]) -> str:
@@ -314,7 +424,7 @@ def hits(rows: list[dict[str, object]]) -> str:
     ratios, best = [], 0
     for row in rows:
         if "by_strength" in row:
-            chosen = row["decided"].rsplit("λ ", 1)[-1]
+            chosen = _chosen(row["decided"])
             least = min(row["by_strength"].values())
             ratios.append(row["by_strength"][chosen] / least)
             best += ratios[-1] == 1
@@ -328,25 +438,58 @@ def hits(rows: list[dict[str, object]]) -> str:
 
 
 def picture(rows: list[dict[str, object]]) -> Figure:
-    """The error of each cell: the product's, and the better of LSQ-ML's."""
+    """The error of each cell, by every way; of LSQ-ML and PMACE the better."""
     figure = Figure(figsize=(8, 0.18 * len(rows) + 1.5), layout="constrained")
     axes = figure.add_subplot()
     for place, row in enumerate(rows):
-        theirs = [row[f"lsqml_{epochs}"] for epochs in EPOCHS if f"lsqml_{epochs}" in row]
-        if theirs:
-            axes.plot([row["product"], min(theirs)], [place, place], color="0.8", zorder=0)
-            axes.plot(min(theirs), place, "s", color="tab:orange", markersize=4)
-        axes.plot(row["likelihood"], place, "|", color="tab:blue", markersize=6)
-        axes.plot(row["product"], place, "o", color="tab:blue", markersize=4)
+        for way, (mark, colour, _) in MARKS.items():
+            every = [row[key] for key in (way, *(f"{way}_{epochs}" for epochs in EPOCHS)) if key in row]
+            if every:
+                axes.plot(min(every), place, mark, color=colour, markersize=4)
     axes.set_yticks(range(len(rows)), [str(row["cell"]) for row in rows], fontsize=6)
     axes.set(xscale="log", ylim=(len(rows), -1), xlabel="relative complex error (1: nothing seen)")
-    marks = {"o": "product", "|": "likelihood alone", "s": "LSQ-ML, better of 100 and 500 epochs"}
-    colours = {"s": "tab:orange"}
     keys = [
-        Line2D([], [], marker=mark, color=colours.get(mark, "tab:blue"), linestyle="none", label=name)
-        for mark, name in marks.items()
+        Line2D([], [], marker=mark, color=colour, linestyle="none", label=name)
+        for mark, colour, name in MARKS.values()
     ]
     axes.legend(handles=keys, fontsize=7, loc="upper left")
+    return figure
+
+
+def six(cells_: list[Cell]) -> Figure:
+    """Amplitudes and phases of the truth, by a classical prior, of the product, and the product's error."""
+    figure = Figure(figsize=(2 * len(cells_), 14), layout="constrained")
+    axes = figure.subplots(7, len(cells_), squeeze=False)
+    for column, cell in enumerate(cells_):
+        data, truth, probe = scan_of(cell)
+        still = {"probe": False, "positions": False, "flux": False, "background": False}
+        light, N = np.zeros(truth.shape), data.N
+        for row, col in data.positions.astype(int):
+            light[row : row + N, col : col + N] += np.abs(probe) ** 2
+        mask = light > LIT * light.max()
+        objects = {"truth": truth}
+        for name in ("edges", "learned"):
+            found = solve(data, Wishes(prior=name, **still), 0).state.object
+            objects[name] = align(np.where(mask, found, 0), truth, mask).object
+        turn = np.exp(-1j * np.angle(truth[mask].sum()))
+        ranges = [np.quantile(part(turn * truth[mask]), (0.01, 0.99)) for part in (np.abs, np.angle)]
+        rows = [
+            (f"{name}, {what}", part(turn * image), limits)
+            for what, part, limits in zip(("amplitude", "phase"), (np.abs, np.angle), ranges, strict=True)
+            for name, image in objects.items()
+        ]
+        wrong = np.abs(objects["learned"] - truth)
+        rows.append(("|learned − truth|", wrong, (0, np.quantile(wrong[mask], 0.99))))
+        lit = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+        box = slice(lit[0][0], lit[0][-1] + 1), slice(lit[1][0], lit[1][-1] + 1)
+        for place, (name, image, (low, high)) in enumerate(rows):
+            shown = np.where(mask, image, np.nan)[box]
+            axes[place, column].imshow(shown, cmap="gray", vmin=low, vmax=high)
+            axes[place, column].set(xticks=[], yticks=[], ylabel="" if column else name)
+        error = [error_of(objects[name], truth, data.beam, probe) for name in ("edges", "learned")]
+        axes[0, column].set_title(
+            f"{cell.object}, {cell.step} px\n{error[0]:.3f} → {error[1]:.3f}", fontsize=9
+        )
     return figure
 
 
@@ -360,6 +503,9 @@ def main() -> None:
     parser.add_argument("--course", action="store_true", help="error against seconds of three cells, alone")
     parser.add_argument("--strengths", action="store_true", help="every strength of the prior")
     parser.add_argument("--lsqml", metavar="PYTHON", help="an interpreter with pty-chi")
+    parser.add_argument("--pmace", metavar="PYTHON", help="an interpreter with xptycho")
+    parser.add_argument("--groups", action="store_true", help="the network of groups, too")
+    parser.add_argument("--pictures", action="store_true", help="six reconstructions at 10⁴ photons, alone")
     options = parser.parse_args()
     chosen = [cell for cell in cells() if options.only in cell.name]
     if options.list:
@@ -372,6 +518,10 @@ def main() -> None:
         store.json("course.json", courses)
         store.figure("course.png", course_picture(courses))
         return
+    if options.pictures:
+        store.figure("six.png", six([cell for cell in cells() if cell.name in SHOWN]))
+        return
+    model = load_model("pretrained") if options.groups else None
     for cell in chosen:
         kept = cell.stored
         row = store.result(kept) or {}
@@ -379,11 +529,15 @@ def main() -> None:
             store.keep(kept, row := row | run(cell))
         if options.lsqml and f"lsqml_{EPOCHS[-1]}" not in row:
             store.keep(kept, row := row | run_lsqml(cell, options.lsqml))
+        if options.pmace and f"pmace_{EPOCHS[-1]}" not in row:
+            store.keep(kept, row := row | run_pmace(cell, options.pmace))
+        if model is not None and "groups" not in row:
+            store.keep(kept, row := row | run_network(cell, model))
         if options.strengths and cell.wrong == "nothing" and "by_strength" not in row:
             store.keep(kept, row := row | run_strengths(cell))
         print(table([row]).splitlines()[-1], flush=True)
     rows = [row for cell in cells() if (row := store.result(cell.stored)) is not None]
-    store.text("results.md", table(rows) + hits(rows))
+    store.text("results.md", summary(rows) + "\n" + table(rows) + hits(rows))
     store.figure("panel.png", picture(rows))
 
 

@@ -28,7 +28,7 @@ from ptycho.reconstruction.unknowns import object_light
 
 LEAST, LIT = 0.02, 0.1  # of the strongest light: what is changed, and what tells the noise
 RANGE = 3.0  # of the logarithm of a pixel's noise over the mean
-STRENGTHS = (1.0, 4.0, 16.0)  # κ that are tried where none is asked for
+STRENGTHS = (0.5, 2.0, 8.0)  # κ that are tried where none is asked for
 TILE = 512  # pixels, that are changed at once
 Network = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 

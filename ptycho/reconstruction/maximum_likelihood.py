@@ -46,7 +46,7 @@ CORE_PIXELS, FEWEST = 2**20, 100  # of the patterns that decide, and how many th
 DECIDING = 60  # steps of a fit that decides, at most
 BEGINNING = 120  # steps of the first of them, from a constant
 ON_THE_CORE = 150  # steps of all that is free, once it is decided
-TRYING = 2  # rounds of each strength of a prior that was learned
+TRYING = 1  # rounds of each strength of a prior that was learned
 FIRST = 30  # steps of the object alone, on the whole scan
 MOST_MODES = 3
 TELLING = 5.0  # times what an uncertain object passes for: a background
@@ -278,21 +278,24 @@ def choose_prior(deciding: Deciding) -> tuple[Prior, Learned | None]:
     wishes = deciding.wishes
     if wishes.prior == "none":
         return Prior(), None
-    if wishes.strength is not None:
-        return weak_prior(wishes), Learned(wishes.network, wishes.strength) if wishes.learned else None
+    if wishes.strength is not None and not wishes.learned:
+        return weak_prior(wishes), None
     tried = _try_strengths(deciding)
     best = min(tried, key=lambda one: one.height)
     chosen = best if compare_shares(best.scores, tried[0].scores).clear else tried[0]
     told = [f"λ {one.strength:g}: {_middle(one.scores):.4f}" for one in tried]
     prior = Prior(wishes.classical, chosen.strength) if chosen.strength else Prior()
     value, learned = f"{wishes.classical}, λ {chosen.strength:g}", None
-    if wishes.learned:
+    if wishes.learned and wishes.strength is not None:
+        learned = Learned(wishes.network, wishes.strength)
+        value = f"learned, κ {wishes.strength:g} as asked for, beside {value}"
+    elif wishes.learned:
         networks = _try_learned(deciding, chosen.state, prior)
         told += [f"learned, κ {one.strength:g}: {_middle(one.scores):.4f}" for one in networks]
         best = min(networks, key=lambda one: one.height)
         if compare_shares(best.scores, chosen.scores).clear:
             learned = Learned(wishes.network, best.strength)
-            value = f"learned, κ {best.strength:g}, from {value}"
+            value = f"learned, κ {best.strength:g}, beside {value}"
     deciding.decisions.append(
         Finding("prior", value, f"deviance of {deciding.judge.kind} kept out {', '.join(told)}")
     )
@@ -323,11 +326,13 @@ def _try_strengths(deciding: Deciding) -> list[Tried]:
 
 
 def _try_learned(deciding: Deciding, state: State, prior: Prior) -> list[Tried]:
-    """Every strength of the prior that was learned, beside another, one after the other."""
+    """Strengths of the prior that was learned, beside another, as long as a stronger one explains more."""
     terms, network, tried = Terms(deciding.kept, prior), deciding.wishes.network, list[Tried]()
     for strength in STRENGTHS:
         state = fit_learned(terms, state, Learned(network, strength), TRYING).state
         tried.append(Tried(strength, deciding.judge.score(state, deciding.free), state))
+        if len(tried) > 1 and tried[-1].height > tried[-2].height:
+            break
     return tried
 
 

@@ -52,9 +52,7 @@ class PriorTraining(Task):
     patterns = 1
     validates = False
 
-    def __init__(
-        self, config: PriorConfig, folder: Path, pause: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, config: PriorConfig, folder: Path, pause: Callable[[], None] = lambda: None) -> None:
         self.config, self.folder, self.pause = config, folder, pause
         self.epochs = -(-config.steps // ROW)
         self.model = new_denoiser(config.seed)
