@@ -55,9 +55,9 @@ def reconstruct(
         positions: whether they are corrected; None: where patterns that are kept out are explained better
             by it (``lsqml``: yes).
         learn_probe: the same for the probe; ``lsqml`` always corrects it.
-        prior: of the object, for the solver alone: ``smooth``, ``edges`` or ``none``; the default is that of
-            the section ``solver``.
-        strength: of the prior, λ; None: chosen by patterns that are kept out.
+        prior: of the object, for the solver alone: ``learned``, ``smooth``, ``edges`` or ``none``; the
+            default is that of the section ``solver``.
+        strength: of the prior, λ or κ; None: chosen by patterns that are kept out.
         seed: of all that is random.
         progress: a bar on a terminal or in a notebook.
         half_scans: reconstruct two halves of the scan, too; ``scores["half_scan_frc"]`` is where they stop to

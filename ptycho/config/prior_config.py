@@ -45,10 +45,11 @@ class PriorConfig(JobConfig):
     of :mod:`ptycho.simulation.probe_kinds` and :mod:`ptycho.simulation.object_kinds`.
     """
 
-    steps: Integer = key(9000, "of the optimizer", ge=1, le=10**8)
-    second: Share = key(0.5, "of the steps, after which the network sees what its own first prior leads to")
+    steps: Integer = key(6600, "of the optimizer", ge=1, le=10**8)
+    horizon: Integer | None = key(None, "steps of the learning rate's cosine; null: steps")
+    second: Integer = key(4400, "steps, after which it sees what its own first prior leads to", ge=0)
     scans: Integer = key(1000, "that are simulated and fitted", ge=1, le=10**6)
-    scans_again: Integer = key(600, "the first ones, fitted again by what has been learned", ge=5, le=10**6)
+    scans_again: Integer = key(200, "the first ones, fitted again by what has been learned", ge=5, le=10**6)
     batch: Integer = key(8, "windows of objects in a batch", ge=1, le=4096)
     window: Integer = key(80, "side of a window, a multiple of 4", ge=16, le=1024, unit="px")
     train: AdamConfig = key(AdamConfig(learning_rate=2e-3, checkpoint_seconds=120.0), "how it is trained")
@@ -61,6 +62,8 @@ class PriorConfig(JobConfig):
     forms: Mapping[str, FormConfig] = key(dict, "the forms of scans, by name")
 
     def __post_init__(self) -> None:
+        least = f"null, or at least steps = {self.steps}"
+        check(self.horizon is None or self.horizon >= self.steps, "horizon", self.horizon, least)
         allowed = f"from 5 to scans = {self.scans}"
         check(self.scans_again <= self.scans, "scans_again", self.scans_again, allowed)
         check(self.window % 4 == 0, "window", self.window, "a multiple of 4")

@@ -107,20 +107,26 @@ def view(likelihood: ScanLikelihood, state: State) -> View:
     return View(inputs.astype(np.float32), relative.astype(np.float32), noise, deviation, light, box)
 
 
-def opinion(learned: Learned, likelihood: ScanLikelihood, state: State, beside: Prior = NO_PRIOR) -> Pull:
+def opinion(
+    learned: Learned,
+    likelihood: ScanLikelihood,
+    state: State,
+    beside: Prior = NO_PRIOR,
+    noise: float = 1.0,
+) -> Pull:
     """What a network takes the object for, as a pull towards it beside another prior.
 
     Where little light falls it has seen nothing good: there the object is held as it is, by the weight of a
-    tenth of the strongest light.
+    tenth of the strongest light. ``noise``: σ is told, and trusted, as so many times what it is.
     """
     seen = view(likelihood, state)
-    change = apply(learned.network, seen.inputs, seen.relative)
+    change = noise * apply(learned.network, seen.inputs / np.float32(noise), seen.relative)
     height, width = state.object[seen.box].shape
     change = seen.noise * (change[:height, :width, 0] + 1j * change[:height, :width, 1])
     share = np.clip((seen.light[seen.box] - LEAST) / (LIT - LEAST), 0, 1)
     target = state.object.copy()
     target[seen.box] += (share * change).astype(np.complex64)
-    brightest = np.min(seen.deviation) ** -2
+    brightest = (noise * np.min(seen.deviation)) ** -2
     weight = learned.strength * np.maximum(seen.light, LIT) * brightest
     return Pull(target, weight.astype(np.float32), beside)
 

@@ -31,6 +31,7 @@ from ptycho.reconstruction.solver import (
     OBJECT_ALONE,
     Fit,
     Terms,
+    coarse_to_fine,
     fit,
     fit_learned,
     fit_to_the_end,
@@ -49,6 +50,7 @@ ON_THE_CORE = 150  # steps of all that is free, once it is decided
 TRYING = 1  # rounds of each strength of a prior that was learned
 FIRST = 30  # steps of the object alone, on the whole scan
 MOST_MODES = 3
+WORTH = 0.005  # of the objective, that another start must gain
 TELLING = 5.0  # times what an uncertain object passes for: a background
 DARKEST = 0.02  # of the pixels, whose mean is what a background begins with
 NOISE_ROUNDS, SAME_NOISE = 8, 0.03  # until the noise changes by less
@@ -123,7 +125,10 @@ class Solved:
 
 @dataclass(eq=False)
 class Deciding:
-    """The core while it is decided: its noise, what is fitted, what judges, what is free so far."""
+    """The core while it is decided: its noise, what is fitted, what judges, what is free so far.
+
+    ``coarse``: the object begins coarse.
+    """
 
     noise: ScanLikelihood
     kept: ScanLikelihood
@@ -132,6 +137,7 @@ class Deciding:
     state: State
     free: Freedom = OBJECT_ALONE
     last: Fit | None = None
+    coarse: bool = False
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0))
     decisions: list[Finding] = field(default_factory=list)
 
@@ -221,7 +227,9 @@ def solve(
     start = replace(
         start, modes=beam.modes, background=beam.background / np.float32(deciding.judge.kept_share)
     )
-    if deciding.free != OBJECT_ALONE:
+    if deciding.coarse:
+        start = coarse_to_fine(terms, start, wishes.network)
+    elif deciding.free != OBJECT_ALONE:
         start = fit(terms, start, OBJECT_ALONE, FIRST, NEARLY).state
     last = fit_to_the_end(terms, start, deciding.free, wishes.steps, watch)
     return Solved(last.state, deciding.free, terms, tuple(deciding.decisions), last)
@@ -240,7 +248,7 @@ def decide(data: Dataset, wishes: Wishes, seed: int, compile_xla: bool) -> Decid
     flat = np.ones((data.object_size,) * 2)
     state = State.of(kept.data, flat, normalisation=noise.normalisation)
     deciding = Deciding(noise, kept, judge, wishes, state)
-    deciding.take(deciding.fitted(state, OBJECT_ALONE, deciding.prior, BEGINNING), OBJECT_ALONE)
+    deciding.take(_begin(deciding), OBJECT_ALONE)
     _learn_noise(deciding)
     deciding.offer("probe", "found", deciding.state, Freedom(True), wishes.probe)
     _learn_noise(deciding)
@@ -257,6 +265,20 @@ def decide(data: Dataset, wishes: Wishes, seed: int, compile_xla: bool) -> Decid
         deciding.offer("background", "found", brighter, free, wishes.background)
         _learn_noise(deciding)
     return deciding
+
+
+def _begin(deciding: Deciding) -> Fit:
+    """The object alone, from a constant; in a sparse scan also from a coarse one, if that ends lower."""
+    found = deciding.fitted(deciding.state, OBJECT_ALONE, deciding.prior, BEGINNING)
+    if deciding.judge.kind == "patterns" or not deciding.wishes.learned:
+        return found
+    coarse = coarse_to_fine(Terms(deciding.kept, deciding.prior), deciding.state, deciding.wishes.network)
+    other = deciding.fitted(coarse, OBJECT_ALONE, deciding.prior, BEGINNING)
+    deciding.coarse = other.course[-1] < (1 - WORTH) * found.course[-1]
+    value = "from coarse to fine" if deciding.coarse else "a constant"
+    told = f"−log p ends at {other.course[-1]:.5g}, from a constant at {found.course[-1]:.5g}"
+    deciding.decisions.append(Finding("start", value, told))
+    return other if deciding.coarse else found
 
 
 def _offer_modes(deciding: Deciding) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptycho.reconstruction.learned import Learned, Pull, opinion
+from ptycho.reconstruction.learned import Learned, Network, Pull, opinion
 from ptycho.reconstruction.prior import NO_PRIOR, Prior
 from ptycho.reconstruction.quasi_newton import minimise
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
@@ -24,6 +24,7 @@ from ptycho.scan.probe import orthogonal_modes
 RESTART = 100  # steps, after which curvatures are taken anew
 WINDOW = 5  # steps over which the gain is looked at
 ROUNDS, OF_A_ROUND = 3, 15  # of a learned prior, and steps in each
+COARSE, TRUST = (32.0, 16.0, 8.0, 4.0, 2.0, 1.0), 2.0  # times the noise that is told, and κ
 OBJECT_ALONE = Freedom(False)
 ENOUGH = 1e-4  # gain of −log p in a step, for each unknown that patterns tell of, below which all is found
 NEARLY = 1e-3  # the same of a beam: what it gains more slowly does the object no good
@@ -155,6 +156,22 @@ def fit_learned(
         there = replace(found.state, object=pull.target)
         found = _joined(found, fit(replace(terms, prior=pull), there, OBJECT_ALONE, OF_A_ROUND, watch=watch))
     return replace(found, converged=True)
+
+
+def coarse_to_fine(terms: Terms, start: State, network: Network) -> State:
+    """An object that begins coarse: a network is told more noise than there is, less and less.
+
+    Where measured numbers are hardly more than unknowns, a fit from a constant ends in a wrong place; a
+    smooth object leads nearer to the right one (graduated non-convexity: Blake & Zisserman, 1987).
+    """
+    assert isinstance(terms.prior, Prior)
+    state = fit(terms, start, OBJECT_ALONE, OF_A_ROUND).state
+    for noise in COARSE:
+        for _ in range(2):
+            pull = opinion(Learned(network, TRUST), terms.likelihood, state, terms.prior, noise)
+            there = replace(state, object=pull.target)
+            state = fit(replace(terms, prior=pull), there, OBJECT_ALONE, OF_A_ROUND).state
+    return state
 
 
 def _joined(first: Fit, then: Fit) -> Fit:

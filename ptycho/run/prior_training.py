@@ -22,11 +22,12 @@ from ptycho.run.prior_examples import Example, make_example
 from ptycho.simulation.prior_scans import PriorScans
 from ptycho.training.history import History, Losses
 from ptycho.training.loop import LossTensors, Task
-from ptycho.training.optimizers import learning_rate_schedule
+from ptycho.training.optimizers import Cooled, learning_rate_schedule
 
 log = logging.getLogger(__name__)
 
 ROW = 200  # steps in a row of the history
+COOLDOWN = 0.15  # of the steps, where they end before the cosine of the learning rate does
 EASY = 0.01  # of the noise's energy: an error below it is hardly worth anything
 LEFT_OUT = 40  # scans, the first ones, that are not trained on; a fifth at most
 TRIED = 12  # batches of them
@@ -56,17 +57,15 @@ class PriorTraining(Task):
         self.config, self.folder, self.pause = config, folder, pause
         self.epochs = -(-config.steps // ROW)
         self.model = new_denoiser(config.seed)
-        schedule = learning_rate_schedule(config.train, config.train.learning_rate, config.steps)
+        horizon = config.horizon or config.steps
+        schedule = learning_rate_schedule(config.train, config.train.learning_rate, horizon)
+        if config.steps < horizon:
+            schedule = Cooled(schedule, config.steps, max(1, round(COOLDOWN * config.steps)))
         self.optimizer = keras.optimizers.Adam(schedule, global_clipnorm=config.train.clip_norm, name="adam")
         self.optimizer.build(self.model.trainable_variables)
         self.scans = PriorScans(config)
         self._load = lru_cache(4 * config.scans)(Example.load)
         self._step, self._errors = _compile(self.model, self.optimizer)
-
-    @property
-    def second_row(self) -> int:
-        """The row from which on there are examples of a second kind."""
-        return round(self.config.second * self.epochs)
 
     @property
     def left_out(self) -> int:
@@ -103,7 +102,7 @@ class PriorTraining(Task):
 
     def batches(self, epoch: int, first: int) -> Iterator[Window]:
         paths = self.make_examples(0)[self.left_out :]
-        if epoch >= self.second_row:
+        if epoch * ROW >= self.config.second:
             paths = paths + self.make_examples(1)[self.left_out :]
         numbers = range(epoch * ROW + first, epoch * ROW + self.steps(epoch))
         with ThreadPoolExecutor(2) as pool:
@@ -132,7 +131,7 @@ class PriorTraining(Task):
     def error(self, kind: int) -> float:
         """What is left of the error in scans that are not trained on."""
         paths = self.paths(kind)[: self.left_out]
-        after = self.config.steps
+        after = self.config.horizon or self.config.steps
         found = [self._errors(*map(tf.constant, self.batch(paths, after + k))) for k in range(TRIED)]
         return float(np.exp(np.mean(np.log(found))))
 
