@@ -148,6 +148,8 @@ def run_script(patch, script, overrides, cwd, blocked=(), pictures=False, **envi
         patch.setitem(sys.modules, name, None)
     if not pictures:
         without_pictures(patch)
+    # Hydra composes all to read a mode that no configuration here has, and then composes it again.
+    patch.setattr("hydra._internal.hydra.Hydra.get_mode", lambda *_, **__: None)
     patch.setattr(logging.getLogger(), "handlers", [])
     for name in ("HYDRA_FULL_ERROR", "USE_XLA_COMPILE", "USE_XLA_TRANSLATE"):
         patch.setenv(name, environment.get(name, ""))

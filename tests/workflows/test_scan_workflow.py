@@ -18,7 +18,7 @@ SCRIPT, INSPECT = ROOT / "scripts" / "scan_workflow.py", ROOT / "scripts" / "ins
 # What the solver may find is told: to decide it takes most of the time, and the run by default decides it.
 TOLD = (
     *("probe.learn=false", "solver.positions=false", "solver.flux=false", "solver.background=false"),
-    *("solver.strength=1", "solver.steps=30"),
+    *("solver.prior=edges", "solver.strength=1", "solver.steps=30"),
 )
 SMALL = (
     *TOLD,
