@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import gc
 import io
 import logging
 import os
@@ -19,6 +20,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
 from ptycho.config import LinesObject, RunConfig, TrainConfig, UNetModel, UnrolledModel, XlaConfig
+
+# Tracing makes many objects that live; to look through them again and again takes a tenth of the time.
+gc.set_threshold(50_000, 20, 20)
 
 SMALL = {
     "N": 32,
@@ -110,6 +114,13 @@ def without_pictures(patch):
         return folder.write(name, lambda file: None)
 
     patch.setattr(RunFolder, "figure", empty)
+
+
+@pytest.fixture
+def read_rightly(monkeypatch):
+    """No other way to read a scan is tried, each of which takes a short fit."""
+    monkeypatch.setattr("ptycho.methods.prepared.orientations", lambda data: [])
+    monkeypatch.setattr("ptycho.methods.prepared.better", lambda trials: None)
 
 
 @pytest.fixture(scope="session")

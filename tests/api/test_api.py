@@ -27,6 +27,11 @@ def counts_of(image, probe, positions, rng):
     return rng.poisson(1e5 * light / light.sum(axis=(1, 2)).mean()).astype(np.uint32)
 
 
+@pytest.fixture(autouse=True)
+def others_are_read_rightly(read_rightly):
+    """Not what :func:`result` is of, where every way to read it is tried."""
+
+
 @pytest.fixture(scope="module")
 def arrays():
     """Patterns, positions, probe and truth of a scan that nothing of ours has made; not square."""
