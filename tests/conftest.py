@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import gc
 import io
 import logging
 import os
@@ -19,6 +20,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
 from ptycho.config import LinesObject, RunConfig, TrainConfig, UNetModel, UnrolledModel, XlaConfig
+
+# Tracing makes many objects that live; to look through them again and again takes a tenth of the time.
+gc.set_threshold(50_000, 20, 20)
 
 SMALL = {
     "N": 32,
@@ -112,6 +116,13 @@ def without_pictures(patch):
     patch.setattr(RunFolder, "figure", empty)
 
 
+@pytest.fixture
+def read_rightly(monkeypatch):
+    """No other way to read a scan is tried, each of which takes a short fit."""
+    monkeypatch.setattr("ptycho.methods.prepared.orientations", lambda data: [])
+    monkeypatch.setattr("ptycho.methods.prepared.better", lambda trials: None)
+
+
 @pytest.fixture(scope="session")
 def trained_run(tmp_path_factory):
     """Folder of a small run with both networks and two test images; not to be changed.
@@ -148,6 +159,8 @@ def run_script(patch, script, overrides, cwd, blocked=(), pictures=False, **envi
         patch.setitem(sys.modules, name, None)
     if not pictures:
         without_pictures(patch)
+    # Hydra composes all to read a mode that no configuration here has, and then composes it again.
+    patch.setattr("hydra._internal.hydra.Hydra.get_mode", lambda *_, **__: None)
     patch.setattr(logging.getLogger(), "handlers", [])
     for name in ("HYDRA_FULL_ERROR", "USE_XLA_COMPILE", "USE_XLA_TRANSLATE"):
         patch.setenv(name, environment.get(name, ""))

@@ -15,7 +15,8 @@ import ptycho
 
 N, STEPS = 32, 12
 TOLD = {"positions": False, "flux": False, "background": False, "learn_probe": False, "strength": 1.0}
-QUICK = TOLD | {"steps": STEPS, "compile_xla": False, "progress": False}
+DEFAULT = TOLD | {"steps": STEPS, "compile_xla": False, "progress": False}  # under the prior that was learned
+QUICK = DEFAULT | {"prior": "edges", "error_map": False}
 SHOWN = (*("patterns", "positions", "pixel", "probe"), "36 of 32 × 32, photon counts", "20 nm", "1 mode")
 
 
@@ -24,6 +25,11 @@ def counts_of(image, probe, positions, rng):
     waves = [probe * image[row : row + N, col : col + N] for row, col in positions]
     light = np.stack([np.abs(reference.far_field(wave)) ** 2 for wave in waves])
     return rng.poisson(1e5 * light / light.sum(axis=(1, 2)).mean()).astype(np.uint32)
+
+
+@pytest.fixture(autouse=True)
+def others_are_read_rightly(read_rightly):
+    """Not what :func:`result` is of, where every way to read it is tried."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +53,7 @@ def scan(arrays):
 
 @pytest.fixture(scope="module")
 def result(scan):
-    return ptycho.reconstruct(scan, **QUICK | {"steps": 60})
+    return ptycho.reconstruct(scan, **QUICK | {"steps": 60, "error_map": True})
 
 
 # ---- from arrays to an object
@@ -106,12 +112,14 @@ def test_pixels_that_were_not_measured_count_for_nothing(arrays):
 def test_the_pretrained_network_goes_on_from_the_solver(arrays):
     """Under the solver's beam, and then refined; a run is for methods that need a network alone."""
     scan = ptycho.Scan.from_arrays(*arrays[:3], counts=True)
-    begun = ptycho.reconstruct(scan, steps=STEPS, seed=7)
-    made = ptycho.reconstruct(scan, "pinn", steps=STEPS, seed=7)
+    quick = QUICK | {"positions": True, "compile_xla": True, "seed": 7}
+    begun = ptycho.reconstruct(scan, **quick)
+    made = ptycho.reconstruct(scan, "pinn", **quick)
+    assert np.ptp(begun.beam.positions - scan.positions, axis=0).max() > 1e-3
     np.testing.assert_array_equal(made.beam.positions, begun.beam.positions)
     assert made.reconstruction.general and made.decisions == begun.decisions
     assert np.abs(made.object - begun.object)[begun.mask].max() > 1e-3
-    refined = ptycho.reconstruct(scan, "refined", steps=STEPS, seed=7, run="pretrained")
+    refined = ptycho.reconstruct(scan, "refined", run="pretrained", **quick)
     assert refined.scores["deviance"] < made.scores["deviance"]
     with pytest.raises(ptycho.ConfigError, match=r"run=outputs/mine: method=solver needs no network"):
         ptycho.reconstruct(scan, run="outputs/mine")
@@ -207,7 +215,7 @@ def test_a_result_tells_the_errors_of_its_object(result, scan):
         np.isinf(errors.amplitude[0][~result.mask]).all()
         and 0 < typical["amplitude"] < typical["phase_rad"] * 3
     )
-    without = ptycho.reconstruct(scan, error_map=False, **QUICK | {"steps": 60})
+    without = ptycho.reconstruct(scan, **QUICK | {"steps": 60})
     assert without.errors is None and "error_map" not in without.scores
     np.testing.assert_array_equal(without.object, result.object)
 
@@ -336,7 +344,7 @@ def test_example_from_a_measured_file(arrays, tmp_path):
 
 
 def test_example_from_arrays():
-    made = example("from_arrays")(N=N, side=8, **QUICK | {"steps": 30})
+    made = example("from_arrays")(N=N, side=8, **DEFAULT | {"steps": 30})
     assert made.scores["r_factor"] < 1.5 * made.scores["r_noise"]
 
 
@@ -363,7 +371,7 @@ def test_example_of_a_prior(monkeypatch):
     monkeypatch.setattr(SolverConfig, "PRIORS", SolverConfig.PRIORS)
     monkeypatch.setitem(prior.PRIORS, "cauchy", prior.PRIORS["edges"])  # so that it is gone afterwards
     module = runpy.run_path(str(ROOT / "examples" / "own_prior.py"))
-    made = module["main"](N, 36, **QUICK | {"strength": 3.0})
+    made = module["main"](N, 36, **DEFAULT | {"strength": 3.0, "error_map": False})
     assert np.abs(made["cauchy"].object - made["edges"].object).max() > 1e-3
     rng = np.random.default_rng(0)
     image, move = (reference.random_complex(rng, (5, 7)) for _ in range(2))

@@ -75,15 +75,20 @@ def test_training_lowers_the_loss_without_the_truth(scan, tmp_path, within):
     within("last loss, of the first", losses[-1] / losses[0], below=0.97)
 
 
-def test_the_seed_makes_the_weights(model, scan, tmp_path):
-    settings = TINY | {"learning_rate": RATE}
-    one, same, other = (
-        model._stored.weights,
-        *(
-            ptycho.train(scan, tmp_path / f"seed{seed}", seed=seed, **settings)._stored.weights
-            for seed in (0, 1)
-        ),
-    )
+@pytest.fixture(scope="module")
+def replaced(model, scan, tmp_path_factory):
+    """A copy of the run, over which a network of another seed was trained."""
+    run = tmp_path_factory.mktemp("replaced") / "run"
+    shutil.copytree(model._stored.run, run)
+    with pytest.raises(ptycho.ConfigError, match=r"output_dir=.*run: holds another run"):
+        ptycho.train(scan, run, **TINY)
+    np.testing.assert_equal(ptycho.load_model(run)._stored.weights, model._stored.weights)
+    return ptycho.train(scan, run, overwrite=True, seed=1, learning_rate=RATE, **TINY)
+
+
+def test_the_seed_makes_the_weights(model, replaced, scan, tmp_path):
+    again = ptycho.train(scan, tmp_path / "again", seed=0, learning_rate=RATE, **TINY)
+    one, same, other = (trained._stored.weights for trained in (model, again, replaced))
     assert all(np.array_equal(one[name], same[name]) for name in one)
     assert any(not np.array_equal(one[name], other[name]) for name in one)
 
@@ -99,12 +104,9 @@ def test_several_scans_train_one_network_in_groups_with_a_probe_of_its_own(scan,
     assert np.isfinite(made.objects).all()
 
 
-def test_a_run_is_replaced_only_where_that_is_asked_for(run, scan, tmp_path):
-    shutil.copytree(run, tmp_path / "run")
-    with pytest.raises(ptycho.ConfigError, match=r"output_dir=.*run: holds another run"):
-        ptycho.train(scan, tmp_path / "run", **TINY)
-    model = ptycho.train(scan, tmp_path / "run", overwrite=True, **TINY | {"epochs": 1})
-    assert model.config.nepochs == 1 and not list((tmp_path / "run").glob(".*"))
+def test_a_run_is_replaced_only_where_that_is_asked_for(replaced):
+    run = replaced._stored.run
+    assert replaced.config.seed == ptycho.load_model(run).config.seed == 1 and not list(run.glob(".*"))
 
 
 @pytest.mark.parametrize(

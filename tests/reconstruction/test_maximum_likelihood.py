@@ -14,6 +14,7 @@ from ptycho.reconstruction.state import Freedom
 from ptycho.scan.finding import Finding
 
 run = partial(solve, compile_xla=False)
+EDGES = Wishes(prior="edges")  # not the default: what is freed does not depend on it, and it takes less time
 NOTHING = Wishes(probe=False, positions=False, flux=False, background=False, prior="none")
 
 
@@ -72,7 +73,7 @@ def test_wrong_flux_is_freed():
     plain = Scan.of(np.random.default_rng(1), 1e5, count=12, step=2.2)
     flux = np.random.default_rng(3).uniform(0.9, 1.1, 144)
     data = replace(plain, flux=flux / np.sqrt(np.mean(flux**2))).dataset(np.random.default_rng(4))
-    found = run(data, Wishes(probe=False, positions=False, background=False), 0)
+    found = run(data, replace(EDGES, probe=False, positions=False, background=False), 0)
     assert found.free == Freedom(False, flux=True) and decided(found)["flux"] == "found"
     assert np.corrcoef(found.state.flux, flux)[0, 1] > 0.96
 
@@ -80,7 +81,7 @@ def test_wrong_flux_is_freed():
 def test_a_background_is_freed(scan):
     background = np.full((N, N), 30.0)
     data = replace(scan, background=background).dataset(np.random.default_rng(5))
-    found = run(data, Wishes(probe=False, positions=False, flux=False), 0)
+    found = run(data, replace(EDGES, probe=False, positions=False, flux=False), 0)
     assert decided(found)["background"] == "found" and found.free.background
     photons = found.state.background / found.terms.likelihood.photon**2
     assert np.median(photons) == pytest.approx(30, rel=0.1)
@@ -92,7 +93,7 @@ def test_a_second_mode_is_freed():
     modes = np.array([np.sqrt(0.7) * first, np.sqrt(0.3) * second / np.linalg.norm(second)])
     scan = Scan.of(np.random.default_rng(6), 1e5, count=8, step=2.2, modes=modes)
     data = scan.dataset(np.random.default_rng(7), probe=scan.modes[0].astype(np.complex64))
-    found = run(data, Wishes(positions=False, flux=False, background=False), 0)
+    found = run(data, replace(EDGES, positions=False, flux=False, background=False), 0)
     assert decided(found)["probe"] == "found" and len(found.state.modes) == 2
     power = np.sum(np.abs(found.state.modes) ** 2, axis=(1, 2))
     assert power[1] / power.sum() == pytest.approx(0.3, abs=0.05)
@@ -147,7 +148,7 @@ def test_amplitudes_that_are_no_counts_in_any_unit(scan, wrong_probe):
     """The noise is learnt from residuals, with the unit of the amplitudes."""
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe, counts=False)
     milli = replace(data, amplitudes=data.amplitudes[:] / 1e3, photon_scale=1e-3)
-    wishes = Wishes(positions=False, flux=False, background=False, modes=1)
+    wishes = replace(EDGES, positions=False, flux=False, background=False, modes=1)
     units = []
     for one in (data, milli):
         found = run(one, wishes, 0)
@@ -198,7 +199,7 @@ def test_a_long_scan_is_decided_on_its_core(wrong_probe, monkeypatch):
     monkeypatch.setattr(maximum_likelihood, "CORE_PIXELS", 0)
     scan = Scan.of(np.random.default_rng(10), 1e5, count=11, step=2.2)
     data = scan.dataset(np.random.default_rng(11), probe=wrong_probe)
-    found = run(data, Wishes(positions=False, flux=False, background=False, modes=1), 0)
+    found = run(data, replace(EDGES, positions=False, flux=False, background=False, modes=1), 0)
     assert found.free == Freedom(True) and found.state.positions.shape == (121, 2)
     assert found.terms.likelihood.data is data
     assert distance(found.state.object, scan.object, lit_mask(scan, 0.5)) < 0.1

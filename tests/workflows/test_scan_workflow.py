@@ -18,7 +18,7 @@ SCRIPT, INSPECT = ROOT / "scripts" / "scan_workflow.py", ROOT / "scripts" / "ins
 # What the solver may find is told: to decide it takes most of the time, and the run by default decides it.
 TOLD = (
     *("probe.learn=false", "solver.positions=false", "solver.flux=false", "solver.background=false"),
-    *("solver.strength=1", "solver.steps=30"),
+    *("solver.prior=edges", "solver.strength=1", "solver.steps=30"),
 )
 SMALL = (
     *TOLD,
@@ -30,6 +30,8 @@ SMALL = (
     "xla.compile=false",
     "train.learning_rate=2e-3",
 )
+
+QUICK = (*SMALL, "solver.error_map=false")
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +157,7 @@ def test_the_same_command_gives_the_same_metrics(finished, scan, in_process, tmp
     assert code == 0 and "nothing is left to do" in err
 
 
+@pytest.mark.usefixtures("read_rightly")
 def test_a_trained_network_reconstructs_without_training(finished, scan, in_process, tmp_path):
     code, _, err = in_process(
         SCRIPT,
@@ -165,6 +168,7 @@ def test_a_trained_network_reconstructs_without_training(finished, scan, in_proc
         "xla.compile=false",
         "stitch=probe",
         *TOLD,
+        "solver.error_map=false",
         f"output_dir={tmp_path / 'quick'}",
     )
     assert code == 0, err
@@ -183,9 +187,10 @@ def another(scan):
     return path
 
 
+@pytest.mark.usefixtures("read_rightly")
 def test_several_scans_share_a_network_and_get_an_image_each(scan, another, in_process, tmp_path):
     files, out = f"data.file=[{scan},{another}]", tmp_path / "both"
-    less = (text for text in SMALL if not text.startswith(("nepochs=", "stitch.")))
+    less = (text for text in QUICK if not text.startswith(("nepochs=", "stitch.")))
     few = ("nepochs=1", f"output_dir={out}")
     code, _, err = in_process(SCRIPT, files, "data.domain=amplitude", *less, *few)
     assert code == 0, err
@@ -207,6 +212,7 @@ def test_several_scans_share_a_network_and_get_an_image_each(scan, another, in_p
     assert code == 0, err
 
 
+@pytest.mark.usefixtures("read_rightly")
 def test_a_trained_network_is_trained_on(finished, scan, in_process, tmp_path):
     """One epoch more starts where the other run ended, not where a new network does."""
     code, _, err = in_process(
@@ -215,7 +221,7 @@ def test_a_trained_network_is_trained_on(finished, scan, in_process, tmp_path):
         "data.domain=amplitude",
         f"run={finished}",
         "nepochs=1",
-        *(text for text in SMALL if not text.startswith(("model.", "nepochs=", "stitch."))),
+        *(text for text in QUICK if not text.startswith(("model.", "nepochs=", "stitch."))),
         "stitch=probe",
         f"output_dir={tmp_path / 'tuned'}",
     )
@@ -319,12 +325,14 @@ def test_by_default_the_solver_alone_makes_the_product(scan, in_process, tmp_pat
     assert (config["run"], config["nepochs"], config["models"]) == (None, 0, [])
 
 
+@pytest.mark.usefixtures("read_rightly")
 def test_without_training_the_pretrained_network_is_used(scan, in_process, tmp_path):
     """Neither run nor nepochs is stated; the network goes on from the solver's object, in tiles."""
     words = (
         "models=[pinn]",
         "data.domain=amplitude",
         *TOLD,
+        "solver.error_map=false",
         "xla.compile=false",
         "denoise=false",
     )

@@ -186,10 +186,10 @@ def test_the_log_is_kept_and_shown(first):
     assert f"results: {folder}" in done.stderr
 
 
-def test_a_second_run_into_the_same_folder_is_refused(first):
+def test_a_second_run_into_the_same_folder_is_refused(first, in_process):
     before = files(first[0])
-    done = fresh(first[0].parent / "cwd", SCRIPT, *COMMAND, f"output_dir={first[0]}")
-    assert done.returncode == 2 and "holds another run" in done.stderr and len(done.stderr.splitlines()) == 1
+    code, _, err = in_process(SCRIPT, *COMMAND, f"output_dir={first[0]}", cwd=first[0].parent / "cwd")
+    assert code == 2 and "holds another run" in err and len(err.splitlines()) == 1
     assert files(first[0]) == before
 
 
