@@ -32,7 +32,7 @@ class FormConfig:
 
     N: Even = key(..., "side of the patterns", ge=16, le=512)
     patterns: Annotated[tuple[Integer, Integer], Within(4, 10_000)] = key(
-        ..., "fewest and most", allowed="[fewest, most] in 4 to 10000"
+        (36, 100), "fewest and most", allowed="[fewest, most] in 4 to 10000"
     )
     weight: Number = key(1.0, "of this form among the scans", gt=0)
 
