@@ -50,7 +50,6 @@ ON_THE_CORE = 150  # steps of all that is free, once it is decided
 TRYING = 1  # rounds of each strength of a prior that was learned
 FIRST = 30  # steps of the object alone, on the whole scan
 MOST_MODES = 3
-WORTH = 0.005  # of the objective, that another start must gain
 TELLING = 5.0  # times what an uncertain object passes for: a background
 DARKEST = 0.02  # of the pixels, whose mean is what a background begins with
 NOISE_ROUNDS, SAME_NOISE = 8, 0.03  # until the noise changes by less
@@ -268,16 +267,17 @@ def decide(data: Dataset, wishes: Wishes, seed: int, compile_xla: bool) -> Decid
 
 
 def _begin(deciding: Deciding) -> Fit:
-    """The object alone, from a constant; in a sparse scan also from a coarse one, if that ends lower."""
+    """The object alone, from a constant; in a sparse scan from a coarse one, if that explains more."""
     found = deciding.fitted(deciding.state, OBJECT_ALONE, deciding.prior, BEGINNING)
     if deciding.judge.kind == "patterns" or not deciding.wishes.learned:
         return found
     coarse = coarse_to_fine(Terms(deciding.kept, deciding.prior), deciding.state, deciding.wishes.network)
     other = deciding.fitted(coarse, OBJECT_ALONE, deciding.prior, BEGINNING)
-    deciding.coarse = other.course[-1] < (1 - WORTH) * found.course[-1]
+    scores, before = (deciding.judge.score(fit_.state, OBJECT_ALONE) for fit_ in (other, found))
+    gain = compare_shares(scores, before)
+    deciding.coarse = gain.clear and other.course[-1] < found.course[-1]
     value = "from coarse to fine" if deciding.coarse else "a constant"
-    told = f"−log p ends at {other.course[-1]:.5g}, from a constant at {found.course[-1]:.5g}"
-    deciding.decisions.append(Finding("start", value, told))
+    deciding.decisions.append(Finding("start", value, _told(gain, before, deciding.judge.kind)))
     return other if deciding.coarse else found
 
 

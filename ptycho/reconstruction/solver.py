@@ -24,7 +24,7 @@ from ptycho.scan.probe import orthogonal_modes
 RESTART = 100  # steps, after which curvatures are taken anew
 WINDOW = 5  # steps over which the gain is looked at
 ROUNDS, OF_A_ROUND = 3, 15  # of a learned prior, and steps in each
-COARSE, TRUST = (32.0, 16.0, 8.0, 4.0, 2.0, 1.0), 2.0  # times the noise that is told, and κ
+COARSE, TRUST = (32.0, 8.0, 4.0, 2.0, 1.0), 2.0  # times the noise that is told, and κ
 OBJECT_ALONE = Freedom(False)
 ENOUGH = 1e-4  # gain of −log p in a step, for each unknown that patterns tell of, below which all is found
 NEARLY = 1e-3  # the same of a beam: what it gains more slowly does the object no good
@@ -167,10 +167,9 @@ def coarse_to_fine(terms: Terms, start: State, network: Network) -> State:
     assert isinstance(terms.prior, Prior)
     state = fit(terms, start, OBJECT_ALONE, OF_A_ROUND).state
     for noise in COARSE:
-        for _ in range(2):
-            pull = opinion(Learned(network, TRUST), terms.likelihood, state, terms.prior, noise)
-            there = replace(state, object=pull.target)
-            state = fit(replace(terms, prior=pull), there, OBJECT_ALONE, OF_A_ROUND).state
+        pull = opinion(Learned(network, TRUST), terms.likelihood, state, terms.prior, noise)
+        there = replace(state, object=pull.target)
+        state = fit(replace(terms, prior=pull), there, OBJECT_ALONE, OF_A_ROUND).state
     return state
 
 
