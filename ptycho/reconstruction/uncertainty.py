@@ -30,7 +30,7 @@ from ptycho.scan.error_map import ErrorMap
 
 DRAWS = 2
 STEPS = 16  # of the fit of a draw, at most
-ROUNDS = 2  # of a prior that was learned, instead
+ROUNDS = 3  # of a prior that was learned, instead
 WIDTH = 2.0  # of G, pixels
 ANY_PHASE = np.pi / np.sqrt(3)  # σ of a phase of which nothing is known
 
