@@ -18,6 +18,7 @@ from ptycho.config.scan_run_config import PRETRAINED
 from ptycho.config.sections import SolverConfig
 from ptycho.iterative.lsqml import available
 from ptycho.quiet_start import start_tensorflow
+from ptycho.run.pretrained import check_prior_weights
 
 if TYPE_CHECKING:
     from ptycho.api.result import Result
@@ -92,6 +93,7 @@ def reconstruct(
     if method in NETWORKS:
         values |= {"run": str(run or PRETRAINED), "models": ["pinn"]}
     config = _configuration(scan, values)
+    check_prior_weights(config.solver.prior_weights)
     if method == "lsqml" and (missing := available(config.iterative.python)):
         raise ConfigError(missing)
     start_tensorflow_exactly()

@@ -273,7 +273,7 @@ def _begin(deciding: Deciding) -> Fit:
         return found
     coarse = coarse_to_fine(Terms(deciding.kept, deciding.prior), deciding.state, deciding.wishes.network)
     other = deciding.fitted(coarse, OBJECT_ALONE, deciding.prior, BEGINNING)
-    scores, before = (deciding.judge.score(fit_.state, OBJECT_ALONE) for fit_ in (other, found))
+    scores, before = (deciding.judge.score(one.state, OBJECT_ALONE) for one in (other, found))
     gain = compare_shares(scores, before)
     deciding.coarse = gain.clear and other.course[-1] < found.course[-1]
     value = "from coarse to fine" if deciding.coarse else "a constant"

@@ -17,7 +17,7 @@ from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.readers.table import open_raw
 from ptycho.run.network import StoredNetwork, read_network
-from ptycho.run.pretrained import run_folder
+from ptycho.run.pretrained import check_prior_weights, run_folder
 from ptycho.scan.groups import grouped, smallest_region
 
 NETWORK = "pinn"
@@ -51,6 +51,7 @@ def plan(config: JobConfig) -> ScanRunConfig:
             cannot be read or does not fit, or the machine has too little memory.
     """
     own, scans = understand_scans(config)
+    check_prior_weights(own.solver.prior_weights)
     fitted = min(
         _fitted(path, scan, own.free_fraction) for path, scan in zip(own.data.file, scans, strict=True)
     )

@@ -1,0 +1,27 @@
+"""Weights of a learned prior that a user names."""
+
+import numpy as np
+import pytest
+
+from ptycho.config import ConfigError
+from ptycho.networks.denoiser import WEIGHTS
+from ptycho.run.pretrained import check_prior_weights
+
+
+def test_weights_of_a_prior_are_taken():
+    check_prior_weights(None)
+    check_prior_weights(str(WEIGHTS))
+
+
+@pytest.mark.parametrize("kind", ["missing", "text", "other", "array"])
+def test_other_files_are_refused_by_their_key(tmp_path, kind):
+    file = tmp_path / "weights.npz"
+    if kind == "text":
+        file.write_text("weights")
+    elif kind == "other":
+        np.savez(file, kernel=np.zeros(3))
+    elif kind == "array":
+        file = tmp_path / "weights.npy"
+        np.save(file, np.zeros(3))
+    with pytest.raises(ConfigError, match=r"^solver.prior_weights=.*scripts/train_prior.py made"):
+        check_prior_weights(str(file))
