@@ -57,7 +57,7 @@ def portable_prior(weights: Path, description: PriorDescription) -> PortablePrio
     except ValueError as error:
         raise ConfigError(f"{weights}: {error}") from error
     side = description.side
-    shapes: dict[str, tuple[int | None, ...]] = {"object": (1, side, side, 4), "noise": (1, side, side, 1)}
-    return PortablePrior(
-        description, frozen(lambda object, noise: {OUTPUT: network.call([object, noise])}, shapes)
+    shapes: dict[str, tuple[int | None, ...]] = dict(
+        zip(INPUTS, ((1, side, side, 4), (1, side, side, 1)), strict=True)
     )
+    return PortablePrior(description, frozen(lambda *given: {OUTPUT: network.call(list(given))}, shapes))

@@ -1,11 +1,12 @@
 """From a scan to its most likely object and beam: what is freed, what is smoothed, and the fit.
 
 1. On the *core*, some neighbouring patterns in the middle of the scan, the object is fitted to the beam as
-   it is told; then one thing more is freed after the other, the simplest first, and kept where patterns (or
-   photons) that were kept out are explained better by more than chance: probe, positions, flux, another
-   mode, background. Then the strength of the prior is chosen in the same way.
-2. On the whole scan the object begins as a constant under the beam of the core, and all that was freed is
-   fitted until steps gain nothing more.
+   it is told, in a sparse scan from a constant and from a coarse object; then one thing more is freed after
+   the other, the simplest first, and kept where patterns (or photons) that were kept out are explained
+   better by more than chance: probe, positions, flux, another mode, background. Then the strength of the
+   classical prior is chosen in the same way, and that of the learned one beside it.
+2. On the whole scan the object begins as it did, under the beam of the core, and all that was freed is fitted
+   until steps gain nothing more; then come the rounds of the learned prior.
 """
 
 from __future__ import annotations

@@ -149,13 +149,10 @@ def fit_learned(
 
     The beam stays as it is; the rest as in :func:`fit`.
     """
-    assert isinstance(terms.prior, Prior)
     found = Fit(start, [], 0, True)
     for _ in range(rounds):
-        pull = opinion(learned, terms.likelihood, found.state, terms.prior)
-        there = replace(found.state, object=pull.target)
-        found = _joined(found, fit(replace(terms, prior=pull), there, OBJECT_ALONE, OF_A_ROUND, watch=watch))
-    return replace(found, converged=True)
+        found = _joined(found, _round(terms, found.state, learned, watch=watch))
+    return found
 
 
 def coarse_to_fine(terms: Terms, start: State, network: Network) -> State:
@@ -164,13 +161,24 @@ def coarse_to_fine(terms: Terms, start: State, network: Network) -> State:
     Where measured numbers are hardly more than unknowns, a fit from a constant ends in a wrong place; a
     smooth object leads nearer to the right one (graduated non-convexity: Blake & Zisserman, 1987).
     """
-    assert isinstance(terms.prior, Prior)
     state = fit(terms, start, OBJECT_ALONE, OF_A_ROUND).state
     for noise in COARSE:
-        pull = opinion(Learned(network, TRUST), terms.likelihood, state, terms.prior, noise)
-        there = replace(state, object=pull.target)
-        state = fit(replace(terms, prior=pull), there, OBJECT_ALONE, OF_A_ROUND).state
+        state = _round(terms, state, Learned(network, TRUST), noise).state
     return state
+
+
+def _round(
+    terms: Terms,
+    start: State,
+    learned: Learned,
+    noise: float = 1.0,
+    watch: Callable[[State, float], object] = lambda state, value: None,
+) -> Fit:
+    """A network's opinion, and a short fit near it; ``noise`` as for :func:`~.learned.opinion`."""
+    assert isinstance(terms.prior, Prior)
+    pull = opinion(learned, terms.likelihood, start, terms.prior, noise)
+    there = replace(start, object=pull.target)
+    return fit(replace(terms, prior=pull), there, OBJECT_ALONE, OF_A_ROUND, watch=watch)
 
 
 def _joined(first: Fit, then: Fit) -> Fit:

@@ -3,8 +3,9 @@
 1. The noise is drawn anew around what was measured: n* ~ Poisson(n); without photon counts a normal error of
    the strength that the likelihood has. Draws around the expectations of the found object would give too
    little: it is smoother than the true one, and what is fitted to it is held closer.
-2. From the object O, under the beam as it was found, a few steps of the solver lead to the object O* of each
-   draw; its whole phase, which no pattern tells, is put back.
+2. From the object O, under the beam as it was found, a few steps of the solver (of a learned prior: rounds,
+   in which the network sees the draw) lead to the object O* of each draw; its whole phase, which no pattern
+   tells, is put back.
 3. Of d = (O* − O) · conj(O)/|O| the real part is the change of the amplitude, the imaginary part over |O|
    that of the phase. Neighbours are lit alike: with L = Σ_j Σ_m |c_j P_m|² and a Gaussian G
 

@@ -18,11 +18,10 @@ from ptycho.scan.batches import Batch
 from ptycho.simulation.examples import Examples
 from ptycho.training.history import History, Losses
 from ptycho.training.loop import LossTensors, Task
-from ptycho.training.optimizers import Cooled, learning_rate_schedule
+from ptycho.training.optimizers import schedule_to_horizon
 
 EASY = 0.01  # relative error below which an example hardly gains by being better still
 AMPLITUDE = 0.5  # weight of the amplitudes' own error
-COOLDOWN = 0.15  # of the steps, where they end before the cosine of the learning rate does
 ROW = 200  # steps in a row of the history
 WORKERS = 3  # threads that make batches
 AHEAD = 6  # batches that are made while another is trained on
@@ -61,10 +60,7 @@ class Pretraining(Task):
             name="generator",
         )
         self.model.build((first.batch, first.C, first.N, first.N))
-        horizon = config.horizon or config.steps
-        schedule = learning_rate_schedule(config.train, config.train.learning_rate, horizon)
-        if config.steps < horizon:
-            schedule = Cooled(schedule, config.steps, max(1, round(COOLDOWN * config.steps)))
+        schedule = schedule_to_horizon(config.train, config.steps, config.horizon)
         self.optimizer = keras.optimizers.Adam(schedule, global_clipnorm=config.train.clip_norm, name="adam")
         self.optimizer.build(self.model.trainable_variables)
         self._steps: dict[BatchConfig, Step] = {}

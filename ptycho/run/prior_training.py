@@ -22,12 +22,11 @@ from ptycho.run.prior_examples import Example, make_example
 from ptycho.simulation.prior_scans import PriorScans
 from ptycho.training.history import History, Losses
 from ptycho.training.loop import LossTensors, Task
-from ptycho.training.optimizers import Cooled, learning_rate_schedule
+from ptycho.training.optimizers import schedule_to_horizon
 
 log = logging.getLogger(__name__)
 
 ROW = 200  # steps in a row of the history
-COOLDOWN = 0.15  # of the steps, where they end before the cosine of the learning rate does
 EASY = 0.01  # of the noise's energy: an error below it is hardly worth anything
 LEFT_OUT = 40  # scans, the first ones, that are not trained on; a fifth at most
 TRIED = 12  # batches of them
@@ -57,10 +56,7 @@ class PriorTraining(Task):
         self.config, self.folder, self.pause = config, folder, pause
         self.epochs = -(-config.steps // ROW)
         self.model = new_denoiser(config.seed)
-        horizon = config.horizon or config.steps
-        schedule = learning_rate_schedule(config.train, config.train.learning_rate, horizon)
-        if config.steps < horizon:
-            schedule = Cooled(schedule, config.steps, max(1, round(COOLDOWN * config.steps)))
+        schedule = schedule_to_horizon(config.train, config.steps, config.horizon)
         self.optimizer = keras.optimizers.Adam(schedule, global_clipnorm=config.train.clip_norm, name="adam")
         self.optimizer.build(self.model.trainable_variables)
         self.scans = PriorScans(config)

@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from ptycho.config import AdamConfig
 
+COOLDOWN = 0.15  # of the steps, where they end before the cosine of the learning rate does
+
 
 def learning_rate_schedule(
     config: AdamConfig, peak: float, steps: int
@@ -47,6 +49,15 @@ class Cooled(keras.optimizers.schedules.LearningRateSchedule):
         rate = self.schedule(step)
         left = (self.last - tf.cast(step, rate.dtype)) / self.length
         return rate * tf.clip_by_value(left, 0.0, 1.0)
+
+
+def schedule_to_horizon(
+    config: AdamConfig, steps: int, horizon: int | None
+) -> keras.optimizers.schedules.LearningRateSchedule:
+    """:func:`learning_rate_schedule` of ``horizon`` steps (None: ``steps``); fewer leave it for zero."""
+    whole = horizon or steps
+    schedule = learning_rate_schedule(config, config.learning_rate, whole)
+    return Cooled(schedule, steps, max(1, round(COOLDOWN * steps))) if steps < whole else schedule
 
 
 class TwoOptimizers:

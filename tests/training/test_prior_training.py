@@ -96,9 +96,6 @@ def test_object_and_change_are_the_truth_in_some_phase():
     shown = example.inputs[..., 0] + 1j * example.inputs[..., 2]
     there = shown + example.change[..., 0] + 1j * example.change[..., 1]
     lit = example.light[..., 0] > 0
-    ratio = np.abs(there[lit]).max() / np.abs(there[lit]).mean()
-    inside = np.abs(truth)
-    assert lit.any() and 0.5 < ratio / (inside.max() / inside.mean()) < 2
     rows, columns = (np.flatnonzero(lit.any(axis=axis)) for axis in (1, 0))
     box = there[: rows[-1] + 1, : columns[-1] + 1]
     found = [
