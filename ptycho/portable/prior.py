@@ -57,7 +57,6 @@ def portable_prior(weights: Path, description: PriorDescription) -> PortablePrio
     except ValueError as error:
         raise ConfigError(f"{weights}: {error}") from error
     side = description.side
-    shapes: dict[str, tuple[int | None, ...]] = dict(
-        zip(INPUTS, ((1, side, side, 4), (1, side, side, 1)), strict=True)
-    )
+    sizes: tuple[tuple[int | None, ...], ...] = (1, side, side, 4), (1, side, side, 1)
+    shapes = dict(zip(INPUTS, sizes, strict=True))
     return PortablePrior(description, frozen(lambda *given: {OUTPUT: network.call(list(given))}, shapes))
