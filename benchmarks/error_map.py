@@ -2,7 +2,7 @@
 """Does the error map hold? Scans of a photograph measured again and again, with a known beam.
 
     python benchmarks/error_map.py                          the three cells, 12 measurements each
-    python benchmarks/error_map.py --cell 1e5 20 --object a --repeats 6
+    python benchmarks/error_map.py --cell 1e5 20 --object a --repeats 6 --prior edges
 
 For each cell (photons in a pattern, step in px): the share of the pixels with more than a tenth of the
 strongest light in which amplitude and phase of a measurement are within one σ of their mean over all
@@ -85,7 +85,7 @@ def run(cell: Cell, count: int) -> str:
     solved: list[Solved] = []
     for scan in scans:
         began = time.perf_counter()
-        solved.append(solve(scan, KNOWN, 0))
+        solved.append(solve(scan, replace(KNOWN, prior=prior), 0))
         seconds = time.perf_counter() - began  # of the last
     first = solved[0]
     for _ in range(2):
@@ -116,6 +116,7 @@ def main() -> None:
     parser.add_argument("--cell", nargs=2, action="append", metavar=("PHOTONS", "STEP"))
     parser.add_argument("--object", default="c")
     parser.add_argument("--repeats", type=int, default=12)
+    parser.add_argument("--prior", default=Wishes.prior, help="of the object (learned)")
     options = parser.parse_args()
     print(
         "| cell | λ | σ | amplitude, mean / % | phase, mean | amplitude, truth | phase, truth "
@@ -123,7 +124,8 @@ def main() -> None:
     )
     print("|---" * 11 + "|")
     for photons, step in options.cell or CELLS:
-        print(run(Cell(options.object, "lens", float(photons), int(step)), options.repeats), flush=True)
+        cell = Cell(options.object, "lens", float(photons), int(step))
+        print(run(cell, options.repeats, options.prior), flush=True)
 
 
 if __name__ == "__main__":
