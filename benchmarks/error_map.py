@@ -77,7 +77,7 @@ def coverage(repeats: Repeats, amplitude: np.ndarray, phase: np.ndarray, lit: np
     return [float(np.mean((np.abs(off) < sigma)[:, lit])) for off, sigma in pairs]
 
 
-def run(cell: Cell, count: int) -> str:
+def run(cell: Cell, count: int, prior: str) -> str:
     """Two rows of the table: the map, and photon noise alone."""
     _, truth, _ = scan_of(cell)
     scans = measurements(cell, count)
