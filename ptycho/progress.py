@@ -16,6 +16,10 @@ LINE_INTERVAL_S = 10.0
 BAR_DELAY_S = 2.0
 
 
+def silent(patterns: int) -> None:
+    """An :data:`Advance` that shows nothing."""
+
+
 class Progress:
     """Shows how many diffraction patterns are done, how many a second, and the time left.
 

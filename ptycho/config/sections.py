@@ -303,6 +303,9 @@ class SolverConfig:
     noise: Literal["auto", "poisson", "gaussian", "robust"] = key(
         "auto", "auto: poisson where photons were counted, else gaussian; robust: outliers by their size"
     )
+    block: Integer | None = key(
+        None, "patterns of a block; scans of more are fitted in blocks; null: 8192 of 64 × 64 pixels", ge=64
+    )
     error_map: Flag = key(True, "standard deviations of amplitude and phase beside the product")
     PRIORS: ClassVar[tuple[str, ...]] = ("none", "smooth", "edges", "learned")  # a program may add its own
 

@@ -26,6 +26,7 @@ import numpy as np
 from ptycho.config import LsqmlConfig, check
 from ptycho.files.npz import NpzError, read_all
 from ptycho.files.npz_writing import Blocks, write_npz
+from ptycho.progress import Advance, silent
 from ptycho.scan.beam import Beam
 from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
@@ -38,7 +39,6 @@ INSTALL = 'pip install "ptychopinn[iterative]"'
 KINDS = {"object": "c", "origin": "iu", "probe": "c", "positions": "f", "r_factors": "f"}
 KINDS |= {"seconds": "f", "version": "U"}
 TOOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # whose threads a variable sets
-Advance = Callable[[int], object]  # called with the number of patterns that were just used
 
 
 class LsqmlError(RuntimeError):
@@ -79,7 +79,7 @@ def reconstruct(
     data: Dataset,
     settings: LsqmlConfig,
     seed: int,
-    advance: Advance = lambda patterns: None,
+    advance: Advance = silent,
     scratch: Path | None = None,
 ) -> LsqmlResult:
     """The object, probe and positions that LSQ-ML finds, from the dataset's own probe and positions.

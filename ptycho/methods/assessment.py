@@ -37,10 +37,13 @@ from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
 
+JUDGED, GOLDEN = 4096, (5**0.5 - 1) / 2  # patterns that are looked at, of more; and how they are chosen
+HALVED_PIXELS, FEWEST_OF_HALVES = 2**24, 200  # of the patterns in the middle of a larger scan that is halved
 WELL_LIT = 0.1  # of the strongest light: what is lit so sets the scales of the pictures
 EXPLAINED = (
     CONVENTIONS
     | MISSED
+    | {"judged": f"of more than {JUDGED} patterns, so many that are spread over the scan are judged"}
     | {
         "r_free": "r_factor of the patterns that object, probe and network are never fitted to before "
         "it is judged; they choose between solver and refinement, and their own positions and flux are "
@@ -48,7 +51,8 @@ EXPLAINED = (
         "half_scan_frc": "Fourier ring correlation of two objects, each from a random half of the "
         "patterns through the solver with probe and positions kept (without a solver: the network), "
         "aligned by one scale and one phase "
-        "plane; where it falls below 0.5, 1/7, and the half-bit curve (van Heel & Schatz 2005), as a "
+        "plane; of a large scan, of some thousand patterns in its middle; where it falls below 0.5, 1/7, and "
+        "the half-bit curve (van Heel & Schatz 2005), as a "
         "fraction of Nyquist, and as a half period in object pixels and in metres; null: never",
     }
     | {
@@ -72,13 +76,15 @@ EXPLAINED = (
 class Fit:
     """How an object explains the patterns that it was made from, and those that were kept out.
 
-    ``missed``, ``missed_free``: what they miss of the patterns' variation.
+    ``missed``, ``missed_free``: what they miss of the patterns' variation. ``looked_at``: indices of the patterns
+    that ``used`` and ``missed`` are of, among those that were fitted.
     """
 
     used: Misfit
     free: Misfit | None
     missed: Residuals
     missed_free: Residuals | None
+    looked_at: np.ndarray
 
     def clearly_better(self, other: Fit) -> bool:
         """By the patterns that were kept out, each against itself, by more than the error of the mean."""
@@ -92,12 +98,22 @@ def judge(made: Reconstruction, each: Prepared) -> Fit:
     beam = each.beam_under(before)
     used, free = each.fitted(beam), each.left_out(beam)
     mean = used.amplitudes.statistics.mean_intensity
+    some = spread(len(used.positions))
+    others = None if free is None else spread(len(free.positions))
     return Fit(
-        misfit(before.objects, used),
-        None if free is None else misfit(before.objects, free),
-        residuals(before.object, used, mean),
-        None if free is None else residuals(before.object, free, mean),
+        misfit(before.objects, used, some),
+        None if free is None else misfit(before.objects, free, others),
+        residuals(before.object, used, mean, some),
+        None if free is None else residuals(before.object, free, mean, others),
+        some,
     )
+
+
+def spread(count: int, most: int = JUDGED) -> np.ndarray:
+    """Indices of at most so many of ``count`` patterns, evenly spread, without the period of a raster."""
+    if count <= most:
+        return np.arange(count)
+    return np.sort(np.argsort(np.arange(count) * GOLDEN % 1, kind="stable")[:most])
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +141,7 @@ def half_scans(
         group_size: C of the halves.
         fixed: the method takes groups of that size alone: a half must hold one.
     """
+    data = _middle_of_large(data)
     rng = np.random.default_rng([seed, 3])
     order = rng.permutation(len(data.positions))
     parts = [np.sort(half) for half in np.array_split(order, 2)]
@@ -149,6 +166,14 @@ def half_scans(
         value, crossed = frc_crossing(frequency, correlation, threshold)
         crossings[name] = value if crossed else None
     return Halves(frequency, correlation, crossings)
+
+
+def _middle_of_large(data: Dataset) -> Dataset:
+    """A scan, or the middle of a large one, on an object of its own."""
+    most = max(FEWEST_OF_HALVES, HALVED_PIXELS // data.N**2)
+    if len(data.positions) <= 2 * most:
+        return data
+    return data.cut_out(data.central(most), data.group_size)
 
 
 def compare_with_truth(made: Reconstruction, each: Prepared) -> dict[str, Any] | None:

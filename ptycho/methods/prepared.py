@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from ptycho.preparation.dataset import keep_out, make_dataset
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
+from ptycho.reconstruction.blocks import Crew, NoShelf, Shelf, alone
 from ptycho.reconstruction.orientation import advice, better, orientations
 from ptycho.reconstruction.probe_guess import guess_probe
 from ptycho.scan.beam import Beam, join_parts
@@ -83,11 +84,15 @@ class Surroundings:
         scratch: a folder for patterns in a nameless file.
         timed: a context that notes how long what it is named after takes.
         bar: as for :class:`~ptycho.progress.Progress`.
+        crew: who fits the blocks of a large scan.
+        shelf: where their fits are kept.
     """
 
     scratch: Path
     timed: Callable[[str], AbstractContextManager] = lambda what: nullcontext()
     bar: bool | None = None
+    crew: Crew = alone
+    shelf: Shelf = field(default_factory=NoShelf)
 
 
 def prepare(name: str, scan: Understood, config: ScanRunConfig, where: Surroundings) -> Prepared:

@@ -15,7 +15,8 @@ from ptycho.config import ScanRunConfig
 from ptycho.evaluation.trust import SCALE
 from ptycho.methods.prepared import Prepared, Surroundings
 from ptycho.networks.denoiser import WEIGHTS
-from ptycho.progress import Progress
+from ptycho.progress import Advance, Progress, silent
+from ptycho.reconstruction.blocks import ONCE_MORE, Blockwise, fit_in_blocks
 from ptycho.reconstruction.judge import Judge
 from ptycho.reconstruction.maximum_likelihood import Solved, Wishes, fit_object, solve
 from ptycho.reconstruction.scale import PATTERNS, better_scale
@@ -29,6 +30,7 @@ from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
 SOLVER, REFINED = "solver", "refined"
+IN_BLOCKS = 100  # times that a pattern is used in a fit by blocks, about
 
 
 def wishes_of(config: ScanRunConfig, N: int) -> Wishes:
@@ -57,14 +59,16 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
     """
     began, wishes = time.perf_counter(), wishes_of(config, each.whole.N)
     data = each.fitted(each.whole.beam)
-    bar = Progress("solver", wishes.steps * len(each.kept), bar=where.bar)
+    how = blockwise(config, where)
+    passes = min(wishes.steps, IN_BLOCKS) if how.divides(data) else wishes.steps
+    bar = Progress("solver", passes * len(each.kept), bar=where.bar)
     with where.timed(SOLVER), closing(bar) as progress:
-        solved = solve(data, wishes, config.seed, config.xla.compile, progress.advance)
+        solved = solve(data, wishes, config.seed, config.xla.compile, progress.advance, how=how)
         for decision in solved.decisions:
             log.info("solver: %s", decision)
         made = _reconstruction(solved, each)
         if len(each.out):
-            solved, last = _completed(solved, made, each, wishes.steps)
+            solved, last = _completed(solved, made, each, wishes.steps, how, progress.advance)
             made = replace(last, before=made)
     ended = "converged" if solved.fit.converged else "not converged: solver.steps is too small"
     log.info("solver: %d steps at the end, %s", len(solved.fit.course) - 1, ended)
@@ -82,6 +86,11 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
     )
 
 
+def blockwise(config: ScanRunConfig, where: Surroundings) -> Blockwise:
+    """How a scan that is too large for one fit is fitted."""
+    return Blockwise(config.solver.block, where.crew, where.shelf)
+
+
 def continue_from(
     start: Reconstruction,
     each: Prepared,
@@ -97,12 +106,16 @@ def continue_from(
     began, wishes = time.perf_counter(), wishes_of(config, each.whole.N)
     data = each.fitted(each.beam_under(start))
     if solved is None:
-        solved = solve(data, wishes, config.seed, config.xla.compile)
+        solved = solve(data, wishes, config.seed, config.xla.compile, how=blockwise(config, where))
     f, steps = solved.terms.likelihood.normalisation, wishes.steps
     with closing(Progress("refinement", steps * len(data.positions), bar=where.bar)) as progress:
         likelihood = replace(solved.terms.likelihood, data=data, advance=progress.advance)
         state = State.of(data, start.object, normalisation=f)
-        last = fit_to_the_end(replace(solved.terms, likelihood=likelihood), state, solved.free, max(steps, 1))
+        how, terms = blockwise(config, where), replace(solved.terms, likelihood=likelihood)
+        if how.divides(data):
+            last = fit_in_blocks(terms, state, solved.free, max(steps, 1), how, ONCE_MORE, progress.advance)
+        else:
+            last = fit_to_the_end(terms, state, solved.free, max(steps, 1))
     found = _ended(solved, last, data)
     seconds = time.perf_counter() - began
     return replace(_reconstruction(found, each, start), seconds=seconds, converged=last.converged, fit=found)
@@ -118,7 +131,7 @@ def with_errors(made: Reconstruction, config: ScanRunConfig, where: Surroundings
 
 
 def _completed(
-    solved: Solved, made: Reconstruction, each: Prepared, steps: int
+    solved: Solved, made: Reconstruction, each: Prepared, steps: int, how: Blockwise, advance: Advance
 ) -> tuple[Solved, Reconstruction]:
     """The fit of the patterns that are fitted, gone on with, with those that were kept out as well."""
     whole, f = each.whole, solved.terms.likelihood.normalisation
@@ -126,8 +139,12 @@ def _completed(
     found, told = solved.state, State.of(whole.under(made.beam), solved.state.object, normalisation=f)
     flux = told.flux / np.sqrt(np.mean(told.flux**2))
     state = replace(told, modes=found.modes, flux=flux, background=found.background)
-    likelihood = replace(solved.terms.likelihood, data=whole, advance=lambda patterns: None)
-    last = fit_to_the_end(replace(solved.terms, likelihood=likelihood), state, solved.free, steps)
+    likelihood = replace(solved.terms.likelihood, data=whole, advance=advance)
+    terms = replace(solved.terms, likelihood=likelihood)
+    if how.divides(whole):
+        last = fit_in_blocks(terms, state, solved.free, steps, how, ONCE_MORE, advance)
+    else:
+        last = fit_to_the_end(terms, state, solved.free, steps)
     solved = _ended(solved, last, whole)
     beam = last.state.beam(whole.photon_scale, f)
     return solved, replace(covered_part(last.state.object, whole), beam=beam)
@@ -135,7 +152,7 @@ def _completed(
 
 def _ended(solved: Solved, last: Fit, data: Dataset) -> Solved:
     """What a fit came to, with the likelihood of the patterns that it was of."""
-    likelihood = replace(solved.terms.likelihood, data=data, advance=lambda patterns: None)
+    likelihood = replace(solved.terms.likelihood, data=data, advance=silent)
     return replace(solved, state=last.state, fit=last, terms=replace(solved.terms, likelihood=likelihood))
 
 
@@ -149,7 +166,7 @@ def _reconstruction(solved: Solved, each: Prepared, start: Reconstruction | None
     free = each.left_out(each.beam_under(start))
     out = None
     if free is not None:
-        judge = Judge(replace(likelihood, data=free, advance=lambda patterns: None))
+        judge = Judge(replace(likelihood, data=free, advance=silent))
         out = judge.places(solved.state, solved.free).beam(scale, f)
     beam = each.beam_of(solved.state.beam(scale, f), out)
     return replace(covered_part(solved.state.object, each.fitted(beam)), beam=beam)
@@ -169,7 +186,7 @@ def half_object(made: Reconstruction, steps: int) -> Callable[[Dataset], Reconst
             solved.terms.likelihood,
             data=part,
             normalisation=part.normalisation,
-            advance=lambda patterns: None,
+            advance=silent,
         )
         terms = Terms(likelihood, solved.terms.prior)
         return covered_part(fit_object(terms, part, steps, NEARLY)[0], part)

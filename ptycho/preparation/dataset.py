@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +15,9 @@ from ptycho.preparation.dark_frames import dark_frames
 from ptycho.preparation.detector import SAMPLED
 from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Understood
+from ptycho.progress import Advance, silent
 from ptycho.scan.beam import Beam
-from ptycho.scan.dataset import Dataset
+from ptycho.scan.dataset import MARGIN, Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.groups import grouped, smallest_region
 from ptycho.scan.optics import lens, pupil
@@ -28,7 +29,6 @@ log = logging.getLogger(__name__)
 FEWEST = 3  # patterns: one or two leave the object and the beam open
 MUCH = 0.01  # of the frames, left out
 LAST = ("refined", "pinn", "solver")  # of the reconstructions of a run
-MARGIN = 6  # pixels around the scan, into which corrected positions may move
 WHOLE = 1e-3  # pixels; positions nearer than that to whole ones are whole
 
 
@@ -36,7 +36,7 @@ def make_dataset(
     scan: Understood,
     config: ScanRunConfig,
     scratch: Path,
-    advance: Callable[[int], object] = lambda patterns: None,
+    advance: Advance = silent,
 ) -> tuple[Dataset, list[Finding]]:
     """All usable patterns of a scan, in groups; and what was settled.
 

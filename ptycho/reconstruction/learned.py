@@ -159,9 +159,18 @@ def _filled(image: np.ndarray, mode: str = "constant") -> np.ndarray:
     return np.pad(image, [(0, -n % 4) for n in image.shape], mode=mode)  # type: ignore[call-overload]
 
 
+@dataclass(frozen=True)
+class StoredNetwork:
+    """A network of stored weights, read when used: ``(x (1, H, W, 4), ν (1, H, W, 1)) → (1, H, W, 2)``."""
+
+    file: Path = WEIGHTS
+
+    def __call__(self, x: tf.Tensor, nu: tf.Tensor) -> tf.Tensor:
+        return _read(self.file)(x, nu)
+
+
 @lru_cache(2)
-def stored_network(file: Path = WEIGHTS) -> Network:
-    """A network of stored weights, ``(x (1, H, W, 4), ν (1, H, W, 1)) → (1, H, W, 2)``."""
+def _read(file: Path) -> Network:
     return compiled(load_denoiser(file))
 
 

@@ -6,7 +6,8 @@
    better by more than chance: probe, positions, flux, another mode, background. Then the strength of the
    classical prior is chosen in the same way, and that of the learned one beside it.
 2. On the whole scan the object begins as it did, under the beam of the core, and all that was freed is fitted
-   until steps gain nothing more; then come the rounds of the learned prior.
+   until steps gain nothing more; then come the rounds of the learned prior. A scan of more patterns than one
+   block's is fitted in blocks, under a beam that is found on some thousand patterns in its middle.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ptycho.networks.denoiser import WEIGHTS
-from ptycho.progress import Advance
+from ptycho.progress import Advance, silent
+from ptycho.reconstruction.blocks import FROM_NOTHING, Blockwise, fit_in_blocks, from_coarse
 from ptycho.reconstruction.judge import Comparison, Judge, compare_shares, keep_out
-from ptycho.reconstruction.learned import STRENGTHS, Learned, Network, stored_network
+from ptycho.reconstruction.learned import STRENGTHS, Learned, Network, StoredNetwork
 from ptycho.reconstruction.prior import PRIORS, Prior
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
@@ -45,6 +47,7 @@ from ptycho.scan.finding import Finding
 log = logging.getLogger(__name__)
 
 CORE_PIXELS, FEWEST = 2**20, 100  # of the patterns that decide, and how many there are at least
+BEAM_PIXELS = 2**23  # of the patterns that find the beam of a scan that is fitted in blocks
 DECIDING = 60  # steps of a fit that decides, at most
 BEGINNING = 120  # steps of the first of them, from a constant
 ON_THE_CORE = 150  # steps of all that is free, once it is decided
@@ -92,7 +95,7 @@ class Wishes:
 
     @property
     def network(self) -> Network:
-        return stored_network(self.weights)
+        return StoredNetwork(self.weights)
 
     @property
     def learned(self) -> bool:
@@ -203,8 +206,9 @@ def solve(
     wishes: Wishes,
     seed: int,
     compile_xla: bool = True,
-    advance: Advance = lambda patterns: None,
+    advance: Advance = silent,
     watch: Callable[[State, float], object] = lambda state, value: None,
+    how: Blockwise | None = None,
 ) -> Solved:
     """The most likely object and beam of a scan of one object; see the module's text.
 
@@ -214,8 +218,10 @@ def solve(
         seed: of what is kept out.
         compile_xla: compile with XLA.
         advance: called with the number of patterns after each chunk of them.
-        watch: called with state and objective after every step on the whole scan.
+        watch: called with state and objective after every step on the whole scan, if it is one block.
+        how: it is fitted where it is more.
     """
+    how = how or Blockwise()
     deciding = decide(data, wishes, seed, compile_xla)
     whole = replace(deciding.noise, data=data, advance=advance)
     prior, learned = choose_prior(deciding)
@@ -227,12 +233,43 @@ def solve(
     start = replace(
         start, modes=beam.modes, background=beam.background / np.float32(deciding.judge.kept_share)
     )
+    if how.divides(data):
+        start = _beam_in_the_middle(deciding, terms, start)
+        free = replace(deciding.free, positions=deciding.free.positions and wishes.moves != "affine")
+        stages = from_coarse(wishes.network) if deciding.coarse else FROM_NOTHING
+        inside = replace(terms, moves="free")
+        last = fit_in_blocks(inside, start, free, wishes.steps, how, stages, advance)
+        return Solved(last.state, deciding.free, terms, tuple(deciding.decisions), last)
     if deciding.coarse:
         start = coarse_to_fine(terms, start, wishes.network)
     elif deciding.free != OBJECT_ALONE:
         start = fit(terms, start, OBJECT_ALONE, FIRST, NEARLY).state
     last = fit_to_the_end(terms, start, deciding.free, wishes.steps, watch)
     return Solved(last.state, deciding.free, terms, tuple(deciding.decisions), last)
+
+
+def _beam_in_the_middle(deciding: Deciding, terms: Terms, start: State) -> State:
+    """The state with modes, background and affine map of the positions that explain the middle of a scan."""
+    free, data = deciding.free, terms.likelihood.data
+    mapped = free.positions and terms.moves in ("affine", "all")
+    if not (free.probe or free.background or mapped):
+        return start
+    chosen = data.central(max(FEWEST, BEAM_PIXELS // data.N**2))
+    part = data.cut_out(chosen)
+    some = replace(terms, likelihood=replace(terms.likelihood, data=part, advance=silent), learned=None)
+    flat = np.ones((part.object_size,) * 2)
+    there = State.of(part, flat, len(start.modes), terms.likelihood.normalisation)
+    there = replace(there, modes=start.modes, background=start.background)
+    there = fit(some, there, OBJECT_ALONE, FIRST, NEARLY).state
+    found = fit(some, there, free, ON_THE_CORE, NEARLY).state
+    start = replace(start, modes=found.modes, background=found.background)
+    if not mapped:
+        return start
+    centre = start.positions[chosen].mean(axis=0)
+    moved = found.positions - found.positions.mean(axis=0)
+    matrix = np.linalg.lstsq(start.positions[chosen] - centre, moved, rcond=None)[0]
+    farthest = np.subtract(start.object.shape, data.N)
+    return replace(start, positions=np.clip((start.positions - centre) @ matrix + centre, 0, farthest))
 
 
 def fit_object(terms: Terms, data: Dataset, steps: int, enough: float = ENOUGH) -> np.ndarray:
@@ -245,7 +282,7 @@ def decide(data: Dataset, wishes: Wishes, seed: int, compile_xla: bool) -> Decid
     """What is free, on the core of a scan."""
     noise = _first_noise(data, wishes, compile_xla)
     kept, judge = keep_out(noise, seed)
-    flat = np.ones((data.object_size,) * 2)
+    flat = np.ones((kept.data.object_size,) * 2)
     state = State.of(kept.data, flat, normalisation=noise.normalisation)
     deciding = Deciding(noise, kept, judge, wishes, state)
     deciding.take(_begin(deciding), OBJECT_ALONE)
@@ -368,7 +405,7 @@ def _first_noise(data: Dataset, wishes: Wishes, compile_xla: bool) -> ScanLikeli
     noise = ScanLikelihood(part, data.normalisation, unit, kind, compile_xla=compile_xla)
     if data.counts:
         return noise
-    start = State.of(part, np.ones((data.object_size,) * 2), normalisation=data.normalisation)
+    start = State.of(part, np.ones((part.object_size,) * 2), normalisation=data.normalisation)
     for _ in range(NOISE_ROUNDS):
         start = fit(Terms(noise, weak_prior(wishes)), start, OBJECT_ALONE, DECIDING, NEARLY).state
         ratio = _noise_ratio(noise, start)
@@ -403,7 +440,7 @@ def core(data: Dataset) -> Dataset:
     count, most = len(data.positions), max(FEWEST, CORE_PIXELS // data.N**2)
     if count <= 1.5 * most:
         return data
-    return data.subset(data.central(most), 1)
+    return data.cut_out(data.central(most))
 
 
 def _some_background(likelihood: ScanLikelihood, state: State) -> np.ndarray:

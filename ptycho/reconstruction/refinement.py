@@ -8,7 +8,7 @@ from contextlib import closing
 import numpy as np
 
 from ptycho.config import check
-from ptycho.progress import Advance, Progress
+from ptycho.progress import Advance, Progress, silent
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.state import State
@@ -52,7 +52,7 @@ def refine(objects: np.ndarray, data: Dataset, steps: int) -> np.ndarray:
     return refined
 
 
-def likelihood_of(data: Dataset, advance: Advance = lambda patterns: None) -> ScanLikelihood:
+def likelihood_of(data: Dataset, advance: Advance = silent) -> ScanLikelihood:
     """That of a scan of one object: of photons where they are counted, else of amplitudes of one variance."""
     if data.counts:
         return ScanLikelihood(data, data.normalisation, advance=advance)

@@ -63,8 +63,10 @@ class Residuals:
         return float(self.varied.mean() / max(error, 1e-30))
 
 
-def residuals(image: np.ndarray, data: Dataset, mean: np.ndarray) -> Residuals:
-    """Of the patterns of a dataset, under an object ``(M, M)`` complex64 and their beam.
+def residuals(
+    image: np.ndarray, data: Dataset, mean: np.ndarray, patterns: np.ndarray | None = None
+) -> Residuals:
+    """Of ``patterns`` (indices; None: all) of a dataset, under an object ``(M, M)`` complex64 and their beam.
 
     Args:
         image: the object.
@@ -74,7 +76,8 @@ def residuals(image: np.ndarray, data: Dataset, mean: np.ndarray) -> Residuals:
     known = np.fft.ifftshift(mean) * data.normalisation**2
     weight = 1 / np.sqrt(known + DIM * known.mean())
     missed, varied = [], []
-    for x, predicted in predictions(image, data, np.arange(len(data.positions))):
+    chosen = np.arange(len(data.positions)) if patterns is None else patterns
+    for x, predicted in predictions(image, data, chosen):
         seen = np.asarray(x) >= 0
         light = np.square(np.asarray(x, float))
         flux = np.sum(light * seen, axis=(1, 2)) / np.sum(known * seen, axis=(1, 2))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ptycho.progress import silent
 from ptycho.reconstruction.judge import Comparison, compare_shares
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.state import Freedom, State
@@ -48,7 +49,7 @@ def better_scale(told: Dataset, terms: Terms, state: State) -> Scale:
     """
     chosen = told.central(PATTERNS)
     part = told.subset(chosen, 1)
-    likelihood = replace(terms.likelihood, data=part, instead=None, advance=lambda patterns: None)
+    likelihood = replace(terms.likelihood, data=part, instead=None, advance=silent)
     small = replace(terms, likelihood=likelihood, moves="affine")
     here = replace(state, positions=state.positions[chosen], flux=state.flux[chosen])
     found = likelihood.evaluate(here).deviance / likelihood.pixels

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from ptycho.progress import Advance
+from ptycho.progress import Advance, silent
 from ptycho.reconstruction.likelihood import UNMEASURED, likelihood_step
 from ptycho.reconstruction.state import State
 from ptycho.scan.dataset import Dataset
@@ -22,7 +22,7 @@ CHUNK_PIXELS = 2**18  # of the patterns that are handled at once: what caches ho
 AHEAD = 8  # chunks for each core that are asked for together
 Case = TypeVar("Case")
 Result = TypeVar("Result")
-KEPT = 2**30  # bytes of patterns that are kept in memory; more are read again each time
+KEPT = 2**28  # bytes of patterns that are kept in memory; more are read again each time
 ARGUMENTS = {
     "object": "windows",
     "modes": "modes",
@@ -73,7 +73,7 @@ class ScanLikelihood:
     excess: float = 0.0
     compile_xla: bool = True
     instead: Amplitudes | None = None
-    advance: Advance = lambda patterns: None
+    advance: Advance = silent
 
     @cached_property
     def chunk(self) -> int:
@@ -151,7 +151,12 @@ class ScanLikelihood:
 
     @cached_property
     def _all_amplitudes(self) -> np.ndarray:
-        return self._read(slice(0, len(self.data.positions)))
+        N, count = self.data.N, len(self.data.positions)
+        kept = np.empty((count, N, N), np.float32)
+        for k in range(0, count, self.chunk):
+            part = slice(k, min(k + self.chunk, count))
+            kept[part] = self._read(part)
+        return kept
 
     def _read(self, part: slice) -> np.ndarray:
         """In units of one (effective) photon, zero frequency at sample 0; UNMEASURED where nothing was."""

@@ -11,6 +11,8 @@
 
        σ_a² = G[L ⟨(Re d)²⟩] / (L G[1]),   σ_φ² = G[L ⟨(Im d)²⟩] / (L G[1] |O|²)
 
+4. Of a large scan this is done in its middle; elsewhere σ_a is taken to go with 1/√L as it does there.
+
 The steps go by the objective alone, with the prior as it is. The bias of the prior and errors of the beam are
 not in σ. Source: Efron & Tibshirani, An Introduction to the Bootstrap (1993), chapter 6. How often they hold:
 ``benchmarks/error_map.py``.
@@ -23,6 +25,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
+from ptycho.progress import silent
+from ptycho.reconstruction.blocks import block_of, cut, patterns_of
 from ptycho.reconstruction.scan_likelihood import Amplitudes, ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned
 from ptycho.reconstruction.state import State
@@ -33,6 +37,8 @@ DRAWS = 2
 STEPS = 16  # of the fit of a draw, at most
 ROUNDS = 3  # of a prior that was learned, instead
 WIDTH = 2.0  # of G, pixels
+MIDDLE_PIXELS, FEWEST = 2**23, 100  # of the patterns in the middle of a larger scan, and of these at least
+LIT = 0.1  # of the strongest light there
 ANY_PHASE = np.pi / np.sqrt(3)  # σ of a phase of which nothing is known
 
 
@@ -45,6 +51,37 @@ def map_errors(terms: Terms, state: State, mask: np.ndarray, seed: int) -> Error
         mask: ``(M, M)`` bool, outside of which σ is infinite.
         seed: of the draws.
     """
+    count, most = len(state.positions), max(FEWEST, MIDDLE_PIXELS // terms.likelihood.data.N**2)
+    if count > 2 * most and terms.likelihood.instead is None:
+        return _as_in_the_middle(terms, state, mask, seed, most)
+    amplitude, sideways = _deviations(terms, state, mask, seed)
+    return _error_map(state, mask, amplitude, sideways)
+
+
+def _as_in_the_middle(terms: Terms, state: State, mask: np.ndarray, seed: int, most: int) -> ErrorMap:
+    """The error map of a large scan: ``σ_a² L`` is what it is in the middle, and so that of the phase."""
+    block = block_of(state, terms.likelihood.data.central(most))
+    inside, here = replace(terms, likelihood=patterns_of(terms.likelihood, block)), cut(state, block)
+    part = object_light(here)
+    lit = mask[block.window] & (part > LIT * part.max())
+    both = _deviations(inside, here, mask[block.window], seed)
+    light = object_light(state)
+    known = mask & (light > 0)
+    spread = [float(np.median((deviation**2 * part)[lit])) for deviation in both]
+    whole = [np.sqrt(np.divide(s, light, out=np.full(light.shape, np.inf), where=known)) for s in spread]
+    return _error_map(state, mask, *whole)
+
+
+def _error_map(state: State, mask: np.ndarray, amplitude: np.ndarray, sideways: np.ndarray) -> ErrorMap:
+    """Of deviations along and across the object, ``(M, M)`` each."""
+    size = np.abs(state.object)
+    phase = np.divide(sideways, size, out=np.full(size.shape, np.inf), where=size > 0)
+    phase = np.where(phase < ANY_PHASE, phase, np.inf)
+    return ErrorMap(amplitude[None].astype(np.float32), phase[None].astype(np.float32))
+
+
+def _deviations(terms: Terms, state: State, mask: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Standard deviations along and across the object, ``(M, M)`` each, infinite outside the mask."""
     light = object_light(state)
     found = state.object.astype(complex)
     size = np.abs(found)
@@ -57,9 +94,7 @@ def map_errors(terms: Terms, state: State, mask: np.ndarray, seed: int) -> Error
         radial += change.real**2 / DRAWS
         across += change.imag**2 / DRAWS
     amplitude, sideways = (np.sqrt(smooth(part, light, mask)) for part in (radial, across))
-    phase = np.divide(sideways, size, out=np.full(size.shape, np.inf), where=size > 0)
-    phase = np.where(phase < ANY_PHASE, phase, np.inf)
-    return ErrorMap(amplitude[None].astype(np.float32), phase[None].astype(np.float32))
+    return amplitude, sideways
 
 
 def fit_again(terms: Terms, state: State) -> State:
@@ -88,7 +123,7 @@ def measure_again(likelihood: ScanLikelihood, seed: list[int]) -> ScanLikelihood
     """That of patterns whose noise is drawn anew, around those that were measured."""
     source = likelihood.data.amplitudes if likelihood.instead is None else likelihood.instead
     again = Redrawn(source, likelihood.unit, likelihood.noise, likelihood.excess, tuple(seed))
-    return replace(likelihood, instead=again, advance=lambda patterns: None)
+    return replace(likelihood, instead=again, advance=silent)
 
 
 @dataclass(frozen=True, eq=False)

@@ -103,7 +103,7 @@ class Unknowns:
         changed: dict[str, np.ndarray] = {}
         for name, value in values.items():
             if name == "positions":
-                farthest = self.base.object.shape[0] - self.base.modes.shape[-1]
+                farthest = np.subtract(self.base.object.shape, self.base.modes.shape[-1])
                 changed[name] = np.clip(self.base.positions + self._modelled(value), 0, farthest)
             elif name == "flux":
                 changed[name] = self.base.flux + value - value.mean()

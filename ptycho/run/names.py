@@ -19,12 +19,13 @@ PRIOR, EXAMPLES = "prior", "examples"  # of a prior that is learned
 PROBE = "probe.npz"
 CARD = "card.md"  # of a network for many scans
 CHECKPOINTS = "checkpoints"
+BLOCKS = "blocks"  # of a large scan that is being fitted
 TRUTH = f"{RECONS}/gt/truth.npz"  # of a test scan that is not as it says
 REPLACED, DISCARDED = ".replaced", ".discarded"  # the run that is being replaced; one that was
 
 INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, LOG)
 """What an inference writes."""
-TRAINING = (*INFERENCE, DATASETS, SCANS, CARD, PRIOR, EXAMPLES, *MODELS)
+TRAINING = (*INFERENCE, DATASETS, SCANS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS)
 """What a training run writes."""
 
 
@@ -42,6 +43,7 @@ _OF_A_SCAN = (
 UNFINISHED = (
     *(f"{name}/{CHECKPOINTS}/epoch*-step*.npz" for name in (*MODELS, PRIOR)),
     f"{EXAMPLES}/*-*.npz",
+    f"{BLOCKS}/*-*.npz",
 )
 """Patterns of the files of a training that goes on."""
 KNOWN = (

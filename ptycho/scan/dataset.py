@@ -15,6 +15,7 @@ from ptycho.scan.patterns import Patterns
 from ptycho.scan.positions import Scan
 from ptycho.scan.tiling import Tiling, estimated_tiling
 
+MARGIN = 6  # pixels around some patterns, into which their positions may move
 VALUES = (
     "image",
     "groups",
@@ -204,6 +205,14 @@ class Dataset:
             neighbours=None,
             stated_tiling=self.tiling,
         )
+
+    def cut_out(self, indices: np.ndarray, group_size: int = 1) -> Dataset:
+        """:meth:`subset` on an object of its own, no larger than the patterns light, with a margin."""
+        part = self.subset(indices, group_size)
+        corner = np.floor(part.positions.min(axis=0)) - MARGIN
+        beam = replace(part.beam, positions=part.positions - corner)
+        side = self.N + int(np.ceil(beam.positions.max())) + MARGIN
+        return replace(part, beam=beam, object_size=side, objects=None, stated_tiling=None)
 
     def with_neighbours(self, count: int, radius: float, seed: int) -> Dataset:
         """The same groups, each with ``count`` neighbouring patterns; see :func:`draw_neighbours`."""

@@ -51,6 +51,31 @@ class Statistics:
     def mean_energy(self) -> float:
         return float(self.energies.mean())
 
+    def of_some(self, indices: np.ndarray, rows: np.ndarray | SomeRows) -> Statistics | None:
+        """Those of the patterns ``indices (n,)``, whose ``rows`` are read only where their mean is asked for.
+
+        ``largest`` is at least theirs. None where there are negative numbers: which patterns hold them is not
+        known.
+        """
+        return (
+            None if self.negative else SomeStatistics(self.energies[indices], self.whole, self.largest, rows)
+        )
+
+
+class SomeStatistics(Statistics):
+    """Those of some patterns of a scan of which the others are known, too."""
+
+    def __init__(
+        self, energies: np.ndarray, whole: bool, largest: float, rows: np.ndarray | SomeRows
+    ) -> None:
+        self.__dict__.update(energies=energies, negative=0, whole=whole, largest=largest)
+        self.__dict__["_patterns"] = Patterns(rows)
+
+    @cached_property
+    def mean_intensity(self) -> np.ndarray:
+        patterns: Patterns = self.__dict__["_patterns"]
+        return Statistics.of(patterns.blocks()).mean_intensity
+
 
 class SomeRows:
     """Some rows of an array, in memory or in a file, by their indices."""
@@ -130,7 +155,9 @@ class Patterns:
 
     def some(self, indices: np.ndarray) -> Patterns:
         """The patterns ``indices (n,)``, in this order; they are not copied."""
-        return Patterns(SomeRows(self._rows, indices))
+        rows = SomeRows(self._rows, indices)
+        known = self.__dict__.get("statistics")
+        return Patterns(rows, None if known is None else known.of_some(indices, rows))
 
     def joined(self, others: Sequence[Patterns]) -> Patterns:
         """These and others of the same size, one after the other; they are not copied."""

@@ -205,7 +205,7 @@ def fit_that_misses(used, free=None):
     """Of four patterns that are fitted, and of four that are kept out, each with a misfit of its own."""
     own = np.array([1.0, 4.0, 2.0, 8.0])
     parts = [None if more is None else SimpleNamespace(unexplained=own + more) for more in (used, free)]
-    return Fit(*parts, None, None)
+    return Fit(*parts, None, None, np.arange(0))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,9 @@ from ptycho.methods.prepared import Prepared, Surroundings, prepare
 from ptycho.methods.solver import half_object, with_errors
 from ptycho.methods.table import DENOISED, LSQML, METHODS, NETWORK, REFINED, SOLVER, Means
 from ptycho.preparation.prepare import Understood
+from ptycho.reconstruction.blocks import Crew, alone
 from ptycho.run import names
+from ptycho.run.block_shelf import BlockShelf
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
@@ -50,19 +52,27 @@ class ScanResult:
 
 
 def run(
-    config: ScanRunConfig, scans: list[Understood], folder: RunFolder, stop: StopRequest | None = None
+    config: ScanRunConfig,
+    scans: list[Understood],
+    folder: RunFolder,
+    stop: StopRequest | None = None,
+    crew: Crew | None = None,
 ) -> ScanResult:
     """Run the workflow, or what is left of it, and write everything into ``folder``.
 
+    ``crew`` fits the blocks of large scans.
+
     One scan is written into the folder itself; of several, each into ``scans/<name>``.
     """
+    shelf = BlockShelf(folder.path / names.BLOCKS)
     with folder.logged(), folder.timed("total"):
         prepare_tensorflow()
+        around = Surroundings(folder.path, folder.timed, crew=crew or alone, shelf=shelf)
         ready = [
-            _prepare(name, scan, replace(config, data=section), folder)
+            _prepare(name, scan, replace(config, data=section), around)
             for name, scan, section in zip(config.data.names(), scans, config.data.each(), strict=True)
         ]
-        means = Means(config, Surroundings(folder.path, folder.timed))
+        means = Means(config, around)
         solved = [_solve(each, means) for each in ready]
         seen = [
             each.fitted(each.beam_under(made.get(SOLVER))) for each, made in zip(ready, solved, strict=True)
@@ -71,7 +81,7 @@ def run(
         results, recons = {}, {}
         for each, made in zip(ready, solved, strict=True):
             place = folder if len(ready) == 1 else folder.inside(f"{names.SCANS}/{each.name}")
-            there = Means(config, Surroundings(place.path, place.timed), model, modes)
+            there = Means(config, replace(around, scratch=place.path), model, modes)
             results[each.name], recons[each.name] = reconstruct(each, made, there, history, place)
         rows = results[ready[0].name] if len(ready) == 1 else {"scans": results}
         folder.json(names.METRICS, rows | {"conventions": EXPLAINED})
@@ -84,17 +94,18 @@ def run(
     }
     facts |= {"reconstruction_s": seconds, "programs": programs}
     folder.manifest(device_facts(config.xla) | facts)
+    shelf.remove()
     log.info("results: %s", folder.path)
     return ScanResult(rows, recons, folder.path)
 
 
-def _prepare(name: str, scan: Understood, config: ScanRunConfig, folder: RunFolder) -> Prepared:
+def _prepare(name: str, scan: Understood, config: ScanRunConfig, where: Surroundings) -> Prepared:
     log.info("%s: %s", config.data.path, scan.raw.format)
     for finding in scan.findings:
         log.info("%s", finding)
     for warning in scan.warnings:
         log.warning("%s", warning)
-    return prepare(name, scan, config, Surroundings(folder.path, folder.timed))
+    return prepare(name, scan, config, where)
 
 
 def _solve(each: Prepared, means: Means) -> dict[str, Reconstruction]:

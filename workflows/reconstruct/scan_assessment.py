@@ -82,7 +82,7 @@ def draw(
             folder.figure(names.figure("error_map"), image)
         last = next(reversed(recons))
         beam = each.beam_under(recons[last])
-        used, positions = fits[last].used, beam.positions[each.kept]
+        used, positions = fits[last].used, beam.positions[each.kept[fits[last].looked_at]]
         ratio = used.residual / np.maximum(used.measured, 1e-30)
         curve = None if halves is None else (halves.frequency, halves.correlation)
         rows = {name: history.rows for name, history in histories.items()}

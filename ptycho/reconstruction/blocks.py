@@ -1,0 +1,375 @@
+"""The most likely object of a scan that is too large for one fit: block by block, under one beam.
+
+1. The positions are halved again and again until a block has few enough patterns. Its own patterns are those
+   in its part of the scan; the patterns *around* it, half a probe away at most, are fitted with them, since
+   they light what is its own, too.
+2. Every block is fitted alone. Each then has a phase (and, where the flux is free, a scale) that no pattern
+   tells, so they are brought together: with C_ab = Σ L_a L_b O_a conj(O_b) where two blocks overlap, the
+   phases are those of the leading eigenvector of C (Singer, Appl. Comput. Harmon. Anal. 30 (2011) 20), the
+   logarithms of the scales the least-squares solution of the overlaps' ratios.
+3. The blocks are joined by their light: ``O = Σ_b L_b² O_b / Σ_b L_b²``, ``L = Σ_j Σ_m |c_j P_m|²``.
+4. Every block goes on from the joined object, and they are joined again (restricted additive Schwarz; for
+   ptychography: Nashed et al., Opt. Express 22 (2014) 32082).
+
+What a block gives depends on nothing but its task, so that blocks may be fitted in any order, at once, by
+other processes, or by a run before that was stopped; the sums are taken in the order of the blocks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from ptycho.progress import Advance, silent
+from ptycho.reconstruction.learned import Network
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.solver import (
+    NEARLY,
+    OBJECT_ALONE,
+    OF_A_ROUND,
+    Fit,
+    Terms,
+    coarse_to_fine,
+    fit,
+    fit_learned,
+    fit_to_the_end,
+)
+from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.unknowns import object_light
+from ptycho.scan.dataset import MARGIN, Dataset
+from ptycho.scan.patterns import Patterns
+from ptycho.scan.probe import energy_diameter
+
+BLOCK_PIXELS = 2**25  # of the patterns of a block, at most, where nothing else is asked for
+BEGINNING = 30  # steps of a block alone, before they are joined
+
+
+class Block(NamedTuple):
+    """A part of a scan.
+
+    Attributes:
+        patterns: indices ``(n,)`` of those that are fitted.
+        own: ``(n,)`` bool, those in its part; the others lie around it.
+        corner, shape: the window of the object which they light.
+    """
+
+    patterns: np.ndarray
+    own: np.ndarray
+    corner: tuple[int, int]
+    shape: tuple[int, int]
+
+    @property
+    def window(self) -> tuple[slice, slice]:
+        (row, column), (height, width) = self.corner, self.shape
+        return slice(row, row + height), slice(column, column + width)
+
+
+def divide(state: State, most: int) -> list[Block]:
+    """The blocks of a scan, each with at most ``most`` patterns of its own."""
+    count = len(state.positions)
+    parts = _halved(state.positions, np.arange(count), -(-count // most))
+    return [block_of(state, part, energy_diameter(state.modes) / 2) for part in parts]
+
+
+def _halved(positions: np.ndarray, indices: np.ndarray, count: int) -> list[np.ndarray]:
+    """Indices of so many parts, cut across the longer side of what is cut."""
+    if count == 1:
+        return [np.sort(indices)]
+    axis = int(np.argmax(np.ptp(positions[indices], axis=0)))
+    order = indices[np.argsort(positions[indices, axis], kind="stable")]
+    first = count // 2
+    cut = len(order) * first // count
+    return _halved(positions, order[:cut], first) + _halved(positions, order[cut:], count - first)
+
+
+def block_of(state: State, part: np.ndarray, reach: float = 0.0) -> Block:
+    """The block whose own patterns are a ``part`` (indices), with those around it up to a ``reach`` away."""
+    positions, N = state.positions, state.modes.shape[-1]
+    low, high = positions[part].min(axis=0) - reach, positions[part].max(axis=0) + reach
+    near = ((positions >= low) & (positions <= high)).all(axis=1)
+    inside = np.flatnonzero(near) if reach else np.sort(part)
+    corner = np.maximum(np.floor(positions[inside].min(axis=0)).astype(int) - MARGIN, 0)
+    end = np.ceil(positions[inside].max(axis=0)).astype(int) + N + MARGIN
+    size = np.minimum(end, state.object.shape) - corner
+    return Block(
+        inside, np.isin(inside, part), (int(corner[0]), int(corner[1])), (int(size[0]), int(size[1]))
+    )
+
+
+def cut(state: State, block: Block) -> State:
+    """What of a state is a block's."""
+    return replace(
+        state,
+        object=np.ascontiguousarray(state.object[block.window]),
+        positions=state.positions[block.patterns] - np.array(block.corner, float),
+        flux=state.flux[block.patterns],
+    )
+
+
+def patterns_of(likelihood: ScanLikelihood, block: Block) -> ScanLikelihood:
+    """The likelihood of a block's patterns, which are read into memory."""
+    data = likelihood.data
+    part = data.subset(block.patterns, 1)
+    assert likelihood.instead is None
+    beam = replace(part.beam, positions=part.beam.positions - np.array(block.corner, np.float32))
+    rows = data.amplitudes[block.patterns]
+    amplitudes = Patterns(rows, part.amplitudes.statistics.of_some(np.arange(len(rows)), rows))
+    inside = replace(part, amplitudes=amplitudes, beam=beam, object_size=max(block.shape))
+    return replace(likelihood, data=inside, instead=None)
+
+
+class Stage(NamedTuple):
+    """A step of every block, after which the blocks are joined.
+
+    Attributes:
+        name: says which it is.
+        fit: ``(terms, start, free, steps) → Fit`` of a block.
+        alone: the blocks do not know each other yet: their phases must be brought together.
+    """
+
+    name: str
+    fit: Callable[[Terms, State, Freedom, int], Fit]
+    alone: bool = False
+
+
+def begin(terms: Terms, start: State, free: Freedom, steps: int, coarse: Network | None = None) -> Fit:
+    """The object from nothing, then with what else is free; ``coarse``: of an object that begins so."""
+    if coarse is not None:
+        start = coarse_to_fine(terms, start, coarse)
+    found = fit(terms, start, OBJECT_ALONE, min(steps, BEGINNING), NEARLY)
+    return found if free == OBJECT_ALONE else fit(terms, found.state, free, min(steps, BEGINNING), NEARLY)
+
+
+def go_on(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
+    """A few steps more, from a fit that has ended, of patterns most of which it has seen."""
+    if terms.learned is not None:
+        return fit_learned(terms, start, terms.learned, 1)
+    return fit(terms, start, free, min(steps, OF_A_ROUND))
+
+
+FROM_NOTHING = (Stage("begin", begin, True), Stage("end", fit_to_the_end))
+ONCE_MORE = (Stage("once more", go_on),)
+
+
+def from_coarse(network: Network) -> tuple[Stage, ...]:
+    """:data:`FROM_NOTHING`, where objects begin coarse."""
+    return Stage("begin coarse", partial(begin, coarse=network), True), FROM_NOTHING[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """All that the fit of a block takes; arguments of a :attr:`Stage.fit`."""
+
+    fit: Callable[[Terms, State, Freedom, int], Fit]
+    terms: Terms
+    start: State
+    free: Freedom
+    steps: int
+
+
+def solve_task(task: Task) -> Fit:
+    """The fit of a block."""
+    return task.fit(task.terms, task.start, task.free, task.steps)
+
+
+class Crew(Protocol):
+    """Who fits blocks: the results in the order of the tasks, which are made as they are needed."""
+
+    def __call__(
+        self, solve: Callable[[Task], Fit], tasks: Sequence[Callable[[], Task]], /
+    ) -> Iterator[Fit]: ...
+
+
+def alone(solve: Callable[[Task], Fit], tasks: Sequence[Callable[[], Task]]) -> Iterator[Fit]:
+    """This process, one after the other."""
+    return (solve(make()) for make in tasks)
+
+
+class Shelf(Protocol):
+    """Where the fits of blocks are kept, so that a run that is stopped need not make them again."""
+
+    def get(self, name: str) -> Fit | None: ...
+
+    def put(self, name: str, fit: Fit) -> None: ...
+
+
+class NoShelf:
+    """Nothing is kept."""
+
+    def get(self, name: str) -> Fit | None:
+        return None
+
+    def put(self, name: str, fit: Fit) -> None:
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Blockwise:
+    """How a scan is fitted in blocks.
+
+    Attributes:
+        patterns: of a block, at most; None: :data:`BLOCK_PIXELS`.
+        crew: who fits them.
+        shelf: where fits are kept.
+    """
+
+    patterns: int | None = None
+    crew: Crew = alone
+    shelf: Shelf = field(default_factory=NoShelf)
+
+    def most(self, N: int) -> int:
+        """How many patterns of N × N pixels a block has at most."""
+        return max(1, BLOCK_PIXELS // N**2) if self.patterns is None else self.patterns
+
+    def divides(self, data: Dataset) -> bool:
+        """Whether the patterns of a scan are more than a block's."""
+        return len(data.positions) > self.most(data.N)
+
+
+def fit_in_blocks(
+    terms: Terms,
+    start: State,
+    free: Freedom,
+    steps: int,
+    how: Blockwise,
+    stages: Sequence[Stage] = FROM_NOTHING,
+    advance: Advance = silent,
+) -> Fit:
+    """Object, positions and flux of a scan, block by block; modes and background stay as they are.
+
+    Args:
+        terms: what is minimised.
+        start: where it begins.
+        free: what is found, of a block: what belongs to all is not.
+        steps: of a fit, at most.
+        how: the blocks.
+        stages: what is done with each.
+        advance: called with a number of patterns, each as often as it was used.
+
+    Returns:
+        The state; its course has the sum of the blocks' objectives after each stage.
+    """
+    own = replace(free, probe=False, background=False)
+    state, course, evaluations, converged = start, list[float](), 0, True
+    for stage in stages:
+        blocks = divide(state, how.most(terms.likelihood.data.N))
+        fits = list(_fits(terms, state, own, steps, stage, blocks, how, advance))
+        scale = _together(fits, blocks, own.flux) if stage.alone else np.ones(len(blocks), np.complex64)
+        state = _joined(state, fits, blocks, scale)
+        course.append(sum(found.course[-1] for found in fits))
+        evaluations += max(found.evaluations for found in fits)
+        converged = stage.alone or all(found.converged for found in fits)
+    return Fit(state, course, evaluations, converged)
+
+
+def _fits(
+    terms: Terms,
+    state: State,
+    free: Freedom,
+    steps: int,
+    stage: Stage,
+    blocks: Sequence[Block],
+    how: Blockwise,
+    advance: Advance,
+) -> Iterator[Fit]:
+    """The fits of all blocks in order, of those that are not on the shelf by the crew."""
+
+    def make(block: Block) -> Task:
+        likelihood = replace(patterns_of(terms.likelihood, block), advance=silent)
+        return Task(stage.fit, replace(terms, likelihood=likelihood), cut(state, block), free, steps)
+
+    names = [
+        f"{stage.name}-{number:04d}-{_digest(terms, cut(state, block), free, steps)}"
+        for number, block in enumerate(blocks)
+    ]
+    kept = [how.shelf.get(name) for name in names]
+    new = how.crew(
+        solve_task, [partial(make, block) for block, fit in zip(blocks, kept, strict=True) if fit is None]
+    )
+    for block, name, known in zip(blocks, names, kept, strict=True):
+        found = next(new) if known is None else known
+        if known is None:
+            how.shelf.put(name, found)
+        advance(found.evaluations * len(block.patterns))
+        yield found
+
+
+def _digest(terms: Terms, start: State, free: Freedom, steps: int) -> str:
+    """Of a task, another one for whatever is another task."""
+    content = hashlib.sha256()
+    for array in (start.object, start.modes, start.positions, start.flux, start.background):
+        content.update(np.ascontiguousarray(array).tobytes())
+    noise = terms.likelihood
+    strength = None if terms.learned is None else terms.learned.strength
+    settings = (noise.normalisation, noise.unit, noise.noise, noise.excess, terms.moves, strength)
+    content.update(repr((settings, terms.prior, free, steps)).encode())
+    return content.hexdigest()[:24]
+
+
+def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.ndarray:
+    """Complex factors ``(B,)`` of the blocks' objects with which they agree best where they overlap."""
+    count = len(blocks)
+    lights = [object_light(found.state) for found in fits]
+    products = np.eye(count, dtype=complex)
+    ratios, weights = np.zeros((count, count)), np.zeros((count, count))
+    for a in range(count):
+        for b in range(a + 1, count):
+            here, there = _overlap(blocks[a], blocks[b])
+            if here is None or there is None:
+                continue
+            light = np.sqrt(lights[a][here].astype(float) * lights[b][there])
+            one, two = fits[a].state.object[here], fits[b].state.object[there]
+            powers = [float(np.sum(light * np.abs(image) ** 2)) for image in (one, two)]
+            product = np.sum(light * one * two.conj())
+            if min(powers) <= 0 or not product:
+                continue
+            products[a, b] = product / np.sqrt(powers[0] * powers[1])
+            products[b, a] = products[a, b].conj()
+            ratios[a, b], ratios[b, a] = np.array([1, -1]) * np.log(powers[0] / powers[1]) / 2
+            weights[a, b] = weights[b, a] = light.sum()
+    vector = np.linalg.eigh(products)[1][:, -1]
+    phases = np.exp(-1j * np.angle(vector * np.conj(vector[0])))
+    logs = _least_squares(ratios, weights) if scaled else np.zeros(count)
+    return (phases * np.exp(-logs)).astype(np.complex64)
+
+
+def _least_squares(ratios: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """x with ``x_a − x_b`` nearest to the ratios ``(B, B)``, and a mean of zero."""
+    laplacian = np.diag(weights.sum(axis=1)) - weights
+    found = np.linalg.lstsq(laplacian, (weights * ratios).sum(axis=1), rcond=None)[0]
+    return found - found.mean()
+
+
+def _overlap(one: Block, two: Block) -> tuple[tuple[slice, slice] | None, tuple[slice, slice] | None]:
+    """The part of the object that two windows share, in either's own pixels."""
+    low = np.maximum(one.corner, two.corner)
+    high = np.minimum(np.add(one.corner, one.shape), np.add(two.corner, two.shape))
+    if (high <= low).any():
+        return None, None
+    here, there = (
+        tuple(slice(int(a - c), int(b - c)) for a, b, c in zip(low, high, block.corner, strict=True))
+        for block in (one, two)
+    )
+    return here, there  # type: ignore[return-value]
+
+
+def _joined(state: State, fits: Sequence[Fit], blocks: Sequence[Block], scale: np.ndarray) -> State:
+    """The blocks' objects joined by their light, and of each its own positions and flux."""
+    total, weight = np.zeros_like(state.object), np.zeros(state.object.shape, np.float32)
+    positions, flux = state.positions.copy(), state.flux.copy()
+    for found, block, factor in zip(fits, blocks, scale, strict=True):
+        light = object_light(found.state)
+        light = np.square(light / max(light.max(), 1e-30)) + np.float32(1e-12)
+        total[block.window] += light * factor * found.state.object
+        weight[block.window] += light
+        mine = block.patterns[block.own]
+        positions[mine] = found.state.positions[block.own] + np.array(block.corner, float)
+        flux[mine] = found.state.flux[block.own] / abs(factor)
+    reached = weight > 0
+    image = np.divide(total, weight, out=state.object.copy(), where=reached)
+    return replace(state, object=image.astype(np.complex64), positions=positions, flux=flux)

@@ -1,0 +1,102 @@
+"""The blocks of large scans fitted by several processes at once, on one machine or many: MPI.
+
+    mpirun -n 4 python scripts/scan_workflow.py data.file=…
+
+Process 0 is the program. The others wait for tasks, and do nothing else: they read no file and write none.
+Blocks go out in rounds of as many as there are processes, and process 0 fits one of each round, too; what a
+block gives does not depend on who fits it, so that the image is the same with any number of processes.
+Nothing here imports TensorFlow before there is a task.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ptycho.config import ConfigError
+
+if TYPE_CHECKING:
+    from ptycho.reconstruction.blocks import Crew, Task
+    from ptycho.reconstruction.solver import Fit
+
+STARTERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS")
+"""Of these variables one is set where ``mpirun`` or ``srun`` has started the process."""
+PAUSE_S = 0.01  # between two looks for a message; MPI itself waits at full speed
+
+
+def started_by_mpi() -> bool:
+    """Whether this process was started as one of several, or might have been."""
+    return any(name in os.environ for name in STARTERS)
+
+
+def run_on_all(program: Callable[[Crew | None], int]) -> int:
+    """The exit code of a program that is given who fits its blocks, or None; of the other processes, zero.
+
+    Raises:
+        ConfigError: there are several processes, and mpi4py is missing.
+    """
+    if not started_by_mpi():
+        return program(None)
+    try:
+        from mpi4py import MPI
+    except ImportError as error:
+        raise ConfigError(
+            f"this is one of several processes of mpirun, and mpi4py cannot be used ({error}); "
+            "pip install 'ptychopinn[mpi]', or start it without mpirun"
+        ) from error
+    world = MPI.COMM_WORLD
+    if world.Get_size() == 1:
+        return program(None)
+    if world.Get_rank():
+        _serve(world)
+        return 0
+    try:
+        return program(CrewOf(world))
+    finally:
+        for rank in range(1, world.Get_size()):
+            world.send(None, dest=rank)
+
+
+class CrewOf:
+    """All processes of a communicator; to be called by process 0."""
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+
+    def __call__(self, solve: Callable[[Task], Fit], tasks: Sequence[Callable[[], Task]]) -> Iterator[Fit]:
+        size = self._world.Get_size()
+        for begin in range(0, len(tasks), size):
+            mine, *others = tasks[begin : begin + size]
+            for rank, make in enumerate(others, start=1):
+                self._world.send((solve, make()), dest=rank)
+            yield solve(mine())
+            for rank in range(1, len(others) + 1):
+                yield self._answer(rank)
+
+    def _answer(self, rank: int) -> Fit:
+        answer = _receive(self._world, rank)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def _serve(world: Any) -> None:
+    """Fit blocks until there are none any more."""
+    from ptycho.quiet_start import start_tensorflow
+
+    start_tensorflow()
+    while (message := _receive(world, 0)) is not None:
+        solve, task = message
+        try:
+            answer: Fit | Exception = solve(task)
+        except Exception as error:  # process 0 raises it
+            answer = error
+        world.send(answer, dest=0)
+
+
+def _receive(world: Any, source: int) -> Any:
+    while not world.iprobe(source=source):
+        time.sleep(PAUSE_S)
+    return world.recv(source=source)

@@ -1,0 +1,194 @@
+"""Large scans block by block: who owns what, how blocks are brought together, and that nobody's order counts."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.likelihood import N, Scan, distance, likelihood_of, lit_mask
+
+from ptycho.progress import silent
+from ptycho.reconstruction import blocks
+from ptycho.reconstruction.blocks import Blockwise, alone, cut, divide, fit_in_blocks, patterns_of
+from ptycho.reconstruction.maximum_likelihood import Wishes, solve
+from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, Terms, fit
+from ptycho.reconstruction.state import Freedom
+from ptycho.run.block_shelf import BlockShelf
+
+MOST = 40  # patterns of a block's own
+
+
+@pytest.fixture(scope="module")
+def scan():
+    """144 patterns on a rectangle of random places."""
+    scan = Scan.of(np.random.default_rng(1), 1e5, count=12, step=2.2)
+    return replace(scan, positions=np.random.default_rng(5).permutation(scan.positions))
+
+
+@pytest.fixture(scope="module")
+def data(scan):
+    return scan.dataset(np.random.default_rng(2))
+
+
+@pytest.fixture(scope="module")
+def terms(data):
+    return Terms(likelihood_of(data), Prior("edges", 3.0))
+
+
+@pytest.fixture(scope="module")
+def found(scan, terms):
+    f = terms.likelihood.normalisation
+    return fit_in_blocks(terms, scan.rough(f), OBJECT_ALONE, 40, Blockwise(MOST))
+
+
+def test_every_pattern_is_one_blocks_own_and_lies_in_its_window(scan, terms):
+    state = scan.state(terms.likelihood.normalisation)
+    parts = divide(state, MOST)
+    own = np.concatenate([part.patterns[part.own] for part in parts])
+    np.testing.assert_array_equal(np.sort(own), np.arange(144))
+    assert len(parts) == 4 and {int(part.own.sum()) for part in parts} == {36}
+    for part in parts:
+        assert len(part.patterns) > 36  # some around it
+        inside = cut(state, part)
+        assert inside.object.shape == part.shape
+        assert inside.positions.min() >= 0
+        assert np.all(np.ceil(inside.positions.max(axis=0)) + N <= part.shape)
+
+
+def test_a_block_has_those_near_its_own_and_no_others(scan, terms):
+    """Brute force: a pattern belongs if it is within the reach of the rectangle of the block's own."""
+    state = scan.state(1.0)
+    for part in divide(state, MOST):
+        own = state.positions[part.patterns[part.own]]
+        reach = blocks.energy_diameter(state.modes) / 2
+        near = [
+            j
+            for j, place in enumerate(state.positions)
+            if all(low - reach <= x <= high + reach for x, low, high in zip(place, own.min(0), own.max(0)))
+        ]
+        np.testing.assert_array_equal(part.patterns, near)
+
+
+def test_a_blocks_patterns_are_explained_as_those_of_the_scan(scan, terms):
+    state = scan.state(terms.likelihood.normalisation)
+    whole = terms.likelihood.evaluate(state).deviance
+    for part in divide(state, MOST):
+        inside = patterns_of(terms.likelihood, part).evaluate(cut(state, part)).deviance
+        np.testing.assert_allclose(inside, whole[part.patterns], rtol=1e-5)
+
+
+def test_blocks_of_any_phase_and_scale_are_brought_together(scan):
+    rng, state = np.random.default_rng(3), scan.state(1.0)
+    parts = divide(state, 20)
+    factors = rng.uniform(0.8, 1.25, len(parts)) * np.exp(1j * rng.uniform(-3, 3, len(parts)))
+    alone_ = [cut(state, part) for part in parts]
+    fits = [
+        Fit(
+            replace(one, object=(z * one.object).astype(np.complex64), flux=one.flux / abs(z)), [0.0], 1, True
+        )
+        for z, one in zip(factors, alone_, strict=True)
+    ]
+    scale = blocks._together(fits, parts, True)
+    rest = scale * factors
+    assert np.abs(rest / rest[0] - 1).max() < 1e-3
+    joined = blocks._joined(state, fits, parts, scale)
+    lit = lit_mask(scan, 0.01)
+    assert distance(joined.object, scan.object, lit) < 1e-3
+    np.testing.assert_allclose(joined.flux, joined.flux[0], rtol=2e-3)
+    far = np.abs(joined.object * joined.flux[0])[lit]
+    np.testing.assert_allclose(far, np.abs(scan.object)[lit], rtol=2e-3)
+    np.testing.assert_allclose(joined.positions, state.positions, atol=1e-9)
+
+
+def test_blocks_come_to_what_the_whole_comes_to(scan, terms, found):
+    whole = fit(terms, scan.rough(terms.likelihood.normalisation), OBJECT_ALONE, 60).state
+    lit = lit_mask(scan)
+    at_once, in_blocks = (distance(one.object, scan.object, lit) for one in (whole, found.state))
+    assert in_blocks < 1.05 * at_once + 1e-3
+    assert distance(found.state.object, whole.object, lit) < 0.5 * at_once
+
+
+def test_one_round_leaves_seams_that_the_second_takes_off(scan, terms, found):
+    """The mutation that the stages guard against: without going on, blocks end at their rims."""
+    start = scan.rough(terms.likelihood.normalisation)
+    once = fit_in_blocks(terms, start, OBJECT_ALONE, 40, Blockwise(MOST), blocks.FROM_NOTHING[:1])
+    values = [terms.likelihood.evaluate(state).value for state in (once.state, found.state)]
+    assert values[1] < values[0]
+
+
+def test_positions_of_a_blocks_own_are_found(scan, data):
+    told = scan.positions + np.random.default_rng(7).normal(0, 0.4, scan.positions.shape)
+    moved = data.under(replace(data.beam, positions=np.clip(told, 0, None).astype(np.float32)))
+    likelihood = likelihood_of(moved)
+    start = replace(scan.rough(likelihood.normalisation), positions=moved.positions.astype(float))
+    free = Freedom(False, positions=True)
+    found = fit_in_blocks(Terms(likelihood, Prior("edges", 3.0)), start, free, 60, Blockwise(MOST))
+    errors = [r - scan.positions for r in (start.positions, found.state.positions)]
+    before, after = (np.sqrt(np.mean((e - e.mean(axis=0)) ** 2)) for e in errors)
+    assert after < 0.4 * before
+
+
+def backwards(solve, tasks):
+    """Another crew: the last block first, each sent as bytes, as to another process."""
+    done = [pickle.loads(pickle.dumps(solve(pickle.loads(pickle.dumps(make()))))) for make in tasks[::-1]]
+    return iter(done[::-1])
+
+
+def test_who_fits_the_blocks_does_not_matter(scan, terms, found):
+    start = scan.rough(terms.likelihood.normalisation)
+    again = fit_in_blocks(terms, start, OBJECT_ALONE, 40, Blockwise(MOST, backwards))
+    np.testing.assert_array_equal(again.state.object, found.state.object)
+    assert again.course == found.course
+
+
+def test_a_stopped_fit_goes_on_to_the_same_bits(scan, terms, found, tmp_path):
+    shelf, solved = BlockShelf(tmp_path / "blocks"), []
+
+    def stops(solve, tasks):
+        for make in tasks:
+            if len(solved) == 6:
+                raise KeyboardInterrupt
+            solved.append(1)
+            yield solve(make())
+
+    start = scan.rough(terms.likelihood.normalisation)
+    with pytest.raises(KeyboardInterrupt):
+        fit_in_blocks(terms, start, OBJECT_ALONE, 40, Blockwise(MOST, stops, shelf))
+    assert len(list((tmp_path / "blocks").glob("*.npz"))) == 6
+    left = []
+
+    def counts(solve, tasks):
+        left.append(len(tasks))
+        return alone(solve, tasks)
+
+    again = fit_in_blocks(terms, start, OBJECT_ALONE, 40, Blockwise(MOST, counts, shelf))
+    assert left == [0, 2]
+    np.testing.assert_array_equal(again.state.object, found.state.object)
+    other = replace(terms, prior=Prior("edges", 10.0))  # another task does not take what is there
+    fit_in_blocks(other, start, OBJECT_ALONE, 40, Blockwise(MOST, counts, shelf), blocks.FROM_NOTHING[:1])
+    assert left[-1] == 4
+    shelf.remove()
+    assert not (tmp_path / "blocks").exists()
+
+
+def test_a_damaged_fit_is_made_again(scan, terms, tmp_path, caplog):
+    shelf, state = BlockShelf(tmp_path), scan.state(1.0)
+    shelf.put("end-0000-ab", Fit(state, [2.0, 1.0], 7, True))
+    kept = shelf.get("end-0000-ab")
+    assert kept.course == [2.0, 1.0] and kept.evaluations == 7 and kept.converged
+    np.testing.assert_array_equal(kept.state.object, state.object)
+    (path,) = tmp_path.glob("*.npz")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 255
+    path.write_bytes(content)
+    assert shelf.get("end-0000-ab") is None and "cannot be used" in caplog.text
+
+
+def test_the_solver_takes_blocks_where_a_scan_is_large(scan, data):
+    wishes = Wishes(prior="edges", strength=3.0, probe=True, positions=False, flux=False, background=False)
+    used = []
+    found = solve(data, wishes, 0, False, used.append, how=Blockwise(MOST))
+    assert len(found.fit.course) == 2 and sum(used) > 144
+    assert distance(found.state.object, scan.object, lit_mask(scan)) < 0.05
+    assert found.terms.likelihood.advance is not silent
