@@ -16,6 +16,8 @@ layers of a batch                ``1.5 · 4`` a number that a layer gives (``sec
 validation batches               ``4 N²`` a pattern and neighbour
 regions                          ``8 G R²``
 stitched objects                 ``100 I M²``; scores and figures of one, ``300 M²``
+solver                           a block's patterns twice; 34 vectors of a block's object (pairs of steps);
+                                 of the whole object ``90 M²``
 ================================ ===================================================================
 
 The counts of arrays are those of the code; the factors 40, 1.5, 16, 100 and 300 were measured as peaks of
@@ -27,8 +29,10 @@ networks are smaller for these than is assumed here.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ptycho.config.errors import ConfigError
 from ptycho.config.network_config import NetworkConfig
@@ -46,6 +50,14 @@ OF_AN_OBJECT = "lower size"
 OF_THE_DATA = "give data of a smaller object_size"
 COPIES = 9  # of the weights
 WAVES, PLANES, KEPT = 40, 16, 6.0  # bytes; see above
+BLOCK_PIXELS = 2**25  # of the patterns of a block of a large scan, at most, where nothing else is asked for
+CHUNK_PIXELS = 2**18  # of the patterns that the solver handles at once
+AROUND = 1.3  # patterns that are fitted over those that are a block's own
+VECTORS = 34  # twelve pairs of steps, and what is made of them
+WORK = 400  # bytes for each pixel and mode, on all cores together
+OBJECT = 90  # bytes for each pixel
+OF_A_SCANNED_OBJECT = "leave out the positions far from the others with data.drop, or raise data.bin"
+OF_PATTERNS = "take fewer (data.stride, data.frames), bin them (data.bin), or set output_dir elsewhere"
 
 
 @dataclass(frozen=True)
@@ -121,6 +133,41 @@ def training_parts(config: NetworkConfig, name: str, N: int, C: int, R: int) -> 
     ]
 
 
+def solver_parts(patterns: int, N: int, modes: int, M: int, block: int | None) -> list[Part]:
+    """What the solver holds of a scan of one object; patterns beyond a block's stay in a file.
+
+    Args:
+        patterns, N, modes: of the scan.
+        M: side of its object.
+        block: patterns of a block; None: as many as fit ``BLOCK_PIXELS``.
+    """
+    most = max(1, BLOCK_PIXELS // N**2) if block is None else block
+    blocks = -(-patterns // most)
+    side = M if blocks == 1 else min(M, N + M / blocks**0.5)
+    held = AROUND * min(patterns / blocks, most) * N**2
+    return [
+        Part("the patterns of a block", 8 * held, "lower solver.block, or raise data.bin"),
+        Part("the solver's steps", VECTORS * (8 * side**2 + 8 * modes * N**2), "lower solver.block"),
+        Part("the patterns in work", WORK * modes * CHUNK_PIXELS, "lower probe.modes"),
+        Part("the object, its errors and its pictures", OBJECT * M**2, OF_A_SCANNED_OBJECT),
+    ]
+
+
+def check_disk(patterns: int, N: int, folder: Path, advice: str = OF_PATTERNS) -> None:
+    """Refuse a scan whose patterns, copied into a nameless file, do not fit where results are written.
+
+    Raises:
+        ConfigError: names what is missing, and what to lower.
+    """
+    place = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.is_dir())
+    needed, free = 4 * patterns * N**2, shutil.disk_usage(place).free
+    if needed > free:
+        raise ConfigError(
+            f"disk: a copy of the {patterns} patterns takes {in_words(needed)} in {place}, and "
+            f"{in_words(free)} are free there, {in_words(needed - free)} too little: {advice}"
+        )
+
+
 def inference_memory(
     config: NetworkConfig, batch_size: int, shape: tuple[int, int, int], images: int, M: int, truth: bool
 ) -> Phases:
@@ -157,8 +204,8 @@ def check_memory(phases: Phases, available: int | None = None) -> None:
         part = max(parts, key=lambda part: part.size)
         raise ConfigError(
             f"memory: needs about {in_words(needed)} while it {phase}, and the machine has "
-            f"{in_words(limit)}; most of it for {part.name}, {in_words(part.size)}: "
-            f"{part.advice}"
+            f"{in_words(limit)}, {in_words(needed - limit)} too little; most of it for {part.name}, "
+            f"{in_words(part.size)}: {part.advice}"
         )
 
 

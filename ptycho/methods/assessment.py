@@ -76,8 +76,8 @@ EXPLAINED = (
 class Fit:
     """How an object explains the patterns that it was made from, and those that were kept out.
 
-    ``missed``, ``missed_free``: what they miss of the patterns' variation. ``looked_at``: indices of the patterns
-    that ``used`` and ``missed`` are of, among those that were fitted.
+    ``missed``, ``missed_free``: what they miss of the patterns' variation. ``looked_at``: indices of the
+    patterns that ``used`` and ``missed`` are of, among those that were fitted.
     """
 
     used: Misfit

@@ -25,6 +25,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from ptycho.config.memory import BLOCK_PIXELS
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.learned import Network
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
@@ -37,7 +38,6 @@ from ptycho.reconstruction.solver import (
     coarse_to_fine,
     fit,
     fit_learned,
-    fit_to_the_end,
 )
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.unknowns import object_light
@@ -45,8 +45,7 @@ from ptycho.scan.dataset import MARGIN, Dataset
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
 
-BLOCK_PIXELS = 2**25  # of the patterns of a block, at most, where nothing else is asked for
-BEGINNING = 30  # steps of a block alone, before they are joined
+BEGINNING = 35  # steps of a block alone, before they are joined
 
 
 class Block(NamedTuple):
@@ -145,6 +144,15 @@ def begin(terms: Terms, start: State, free: Freedom, steps: int, coarse: Network
     return found if free == OBJECT_ALONE else fit(terms, found.state, free, min(steps, BEGINNING), NEARLY)
 
 
+def finish(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
+    """From the joined object until steps gain little, then near what a network takes it for."""
+    found = fit(terms, start, free, steps, NEARLY)
+    if terms.learned is None:
+        return found
+    last = fit_learned(terms, found.state, terms.learned, 1)
+    return replace(last, evaluations=found.evaluations + last.evaluations, converged=found.converged)
+
+
 def go_on(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
     """A few steps more, from a fit that has ended, of patterns most of which it has seen."""
     if terms.learned is not None:
@@ -152,7 +160,7 @@ def go_on(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
     return fit(terms, start, free, min(steps, OF_A_ROUND))
 
 
-FROM_NOTHING = (Stage("begin", begin, True), Stage("end", fit_to_the_end))
+FROM_NOTHING = (Stage("begin", begin, True), Stage("end", finish))
 ONCE_MORE = (Stage("once more", go_on),)
 
 
@@ -172,22 +180,21 @@ class Task:
     steps: int
 
 
-def solve_task(task: Task) -> Fit:
-    """The fit of a block."""
-    return task.fit(task.terms, task.start, task.free, task.steps)
+def solve_task(task: Task, advance: Advance = silent) -> Fit:
+    """The fit of a block; ``advance`` is called with a number of patterns after each chunk of them."""
+    terms = replace(task.terms, likelihood=replace(task.terms.likelihood, advance=advance))
+    return task.fit(terms, task.start, task.free, task.steps)
 
 
 class Crew(Protocol):
     """Who fits blocks: the results in the order of the tasks, which are made as they are needed."""
 
-    def __call__(
-        self, solve: Callable[[Task], Fit], tasks: Sequence[Callable[[], Task]], /
-    ) -> Iterator[Fit]: ...
+    def __call__(self, tasks: Sequence[Callable[[], Task]], advance: Advance, /) -> Iterator[Fit]: ...
 
 
-def alone(solve: Callable[[Task], Fit], tasks: Sequence[Callable[[], Task]]) -> Iterator[Fit]:
+def alone(tasks: Sequence[Callable[[], Task]], advance: Advance) -> Iterator[Fit]:
     """This process, one after the other."""
-    return (solve(make()) for make in tasks)
+    return (solve_task(make(), advance) for make in tasks)
 
 
 class Shelf(Protocol):
@@ -288,14 +295,12 @@ def _fits(
         for number, block in enumerate(blocks)
     ]
     kept = [how.shelf.get(name) for name in names]
-    new = how.crew(
-        solve_task, [partial(make, block) for block, fit in zip(blocks, kept, strict=True) if fit is None]
-    )
-    for block, name, known in zip(blocks, names, kept, strict=True):
+    missing = [partial(make, block) for block, fit in zip(blocks, kept, strict=True) if fit is None]
+    new = how.crew(missing, advance)
+    for name, known in zip(names, kept, strict=True):
         found = next(new) if known is None else known
         if known is None:
             how.shelf.put(name, found)
-        advance(found.evaluations * len(block.patterns))
         yield found
 
 

@@ -21,6 +21,7 @@ TRIES = 10  # lengths of one step
 PRECISION = 3e-7  # of the value: a smaller increase is rounding
 
 Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
+Operator = Callable[[np.ndarray], np.ndarray]
 
 
 class Point(NamedTuple):
@@ -32,13 +33,19 @@ class Point(NamedTuple):
     evaluations: int
 
 
-def minimise(function: Function, start: np.ndarray) -> Iterator[Point]:
+def plain(q: np.ndarray) -> np.ndarray:
+    """No other scale of steps than that of the variables."""
+    return q
+
+
+def minimise(function: Function, start: np.ndarray, scale: Operator = plain) -> Iterator[Point]:
     """The start, then the point after every step, without end; it ends where no step leads down.
 
     Args:
         function: ``x → (value, gradient)``, x ``(n,)`` real, in units in which a unit step of steepest
             descent is about right.
         start: ``(n,)``.
+        scale: a symmetric positive operator, about the inverse of the curvature up to a factor.
     """
     value, gradient = function(start)
     point = Point(start, value, gradient, 1)
@@ -46,7 +53,7 @@ def minimise(function: Function, start: np.ndarray) -> Iterator[Point]:
     pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=MEMORY)
     vain = 0  # evaluations since the last point that led nowhere
     while True:
-        direction = _direction(point.gradient, pairs)
+        direction = _direction(point.gradient, pairs, scale)
         slope = float(np.dot(direction, point.gradient))
         if not slope < 0:
             if not pairs:
@@ -68,16 +75,19 @@ def minimise(function: Function, start: np.ndarray) -> Iterator[Point]:
         yield point
 
 
-def _direction(gradient: np.ndarray, pairs: deque[tuple[np.ndarray, np.ndarray, float]]) -> np.ndarray:
+def _direction(
+    gradient: np.ndarray, pairs: deque[tuple[np.ndarray, np.ndarray, float]], scale: Operator
+) -> np.ndarray:
     """``−B g``."""
     q, weights = -gradient, []
     for step, change, curvature in reversed(pairs):
         weight = float(np.dot(step, q)) / curvature
         weights.append(weight)
         q = q - weight * change
+    q = scale(q)
     if pairs:
         _, change, curvature = pairs[-1]
-        q *= curvature / float(np.dot(change, change))
+        q *= curvature / float(np.dot(change, scale(change)))
     for (step, change, curvature), weight in zip(pairs, reversed(weights), strict=True):
         q += (weight - float(np.dot(change, q)) / curvature) * step
     return q

@@ -12,13 +12,13 @@ from typing import Protocol, TypeVar
 import numpy as np
 import tensorflow as tf
 
+from ptycho.config.memory import CHUNK_PIXELS  # what caches hold
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.likelihood import UNMEASURED, likelihood_step
 from ptycho.reconstruction.state import State
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.windows import add_windows_to, inner_windows
 
-CHUNK_PIXELS = 2**18  # of the patterns that are handled at once: what caches hold
 AHEAD = 8  # chunks for each core that are asked for together
 Case = TypeVar("Case")
 Result = TypeVar("Result")

@@ -15,13 +15,15 @@ import numpy as np
 
 from ptycho.reconstruction.learned import Learned, Network, Pull, opinion
 from ptycho.reconstruction.prior import NO_PRIOR, Prior
-from ptycho.reconstruction.quasi_newton import minimise
+from ptycho.reconstruction.quasi_newton import minimise, plain
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.slow_phases import longer_steps
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.unknowns import Unknowns, lit_pixels
 from ptycho.scan.probe import orthogonal_modes
 
 RESTART = 100  # steps, after which curvatures are taken anew
+FAR = 20  # steps from a constant, after which phases are known well enough to scale steps by them
 WINDOW = 5  # steps over which the gain is looked at
 ROUNDS, OF_A_ROUND = 3, 15  # of a learned prior, and steps in each
 COARSE, TRUST = (32.0, 8.0, 4.0, 2.0, 1.0), 2.0  # times the noise that is told, and κ
@@ -93,7 +95,7 @@ def fit(
         watch: called with the state and the objective after every step.
     """
     state, evaluations, power = start, 0, _power(start)
-    course: list[float] = []
+    course, near = list[float](), bool(np.ptp(state.object.real) > 0)
     converged, limit = False, enough * _told(start, free, terms)
     measured = len(start.positions) * terms.likelihood.pixels
     while len(course) <= steps and not converged:
@@ -101,17 +103,19 @@ def fit(
             state, free, terms.likelihood.photon, terms.moves, terms.lit, terms.prior.curvature
         )
         before, u = len(course), unknowns.start()
-        for point in minimise(_objective(terms, unknowns, power), u):
+        scale = longer_steps(state, _stiffness(terms, unknowns)) if near and free.object else plain
+        for point in minimise(_objective(terms, unknowns, power), u, scale):
             u, evaluations = point.x, evaluations + point.evaluations
             course.append(point.value)
             watch(unknowns.state(point.x), point.value)
             done = len(course) - before
             dispersion = max(1.0, 2 * course[-1] / measured)
             converged = done > 2 * WINDOW and _rate(course) < limit * dispersion
-            if converged or len(course) > steps or done > RESTART:
+            if converged or len(course) > steps or done > (RESTART if near else FAR):
                 break
         else:
             converged = True
+        near = True
         state = normalise(unknowns.state(u), power, free)
     return Fit(state, course, evaluations, converged)
 
@@ -184,6 +188,14 @@ def _round(
 def _joined(first: Fit, then: Fit) -> Fit:
     """One fit after the other; whether what was free has converged tells the first."""
     return Fit(then.state, first.course + then.course, first.evaluations + then.evaluations, first.converged)
+
+
+def _stiffness(terms: Terms, unknowns: Unknowns) -> float:
+    """What the prior adds to the curvature along slow phases, over that of the patterns."""
+    if not isinstance(terms.prior, Pull):
+        return 0.0
+    whole = np.square(unknowns.scales["object"])
+    return float(np.median(terms.prior.weight / np.maximum(whole - terms.prior.curvature, 1e-30)))
 
 
 def _rate(course: list[float]) -> float:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ptycho.config import ConfigError
 
 if TYPE_CHECKING:
+    from ptycho.progress import Advance
     from ptycho.reconstruction.blocks import Crew, Task
     from ptycho.reconstruction.solver import Fit
 
@@ -65,15 +66,19 @@ class CrewOf:
     def __init__(self, world: Any) -> None:
         self._world = world
 
-    def __call__(self, solve: Callable[[Task], Fit], tasks: Sequence[Callable[[], Task]]) -> Iterator[Fit]:
+    def __call__(self, tasks: Sequence[Callable[[], Task]], advance: Advance) -> Iterator[Fit]:
+        from ptycho.reconstruction.blocks import solve_task
+
         size = self._world.Get_size()
         for begin in range(0, len(tasks), size):
             mine, *others = tasks[begin : begin + size]
             for rank, make in enumerate(others, start=1):
-                self._world.send((solve, make()), dest=rank)
-            yield solve(mine())
+                self._world.send(make(), dest=rank)
+            yield solve_task(mine(), advance)
             for rank in range(1, len(others) + 1):
-                yield self._answer(rank)
+                found = self._answer(rank)
+                advance(found.evaluations * len(found.state.positions))
+                yield found
 
     def _answer(self, rank: int) -> Fit:
         answer = _receive(self._world, rank)
@@ -87,10 +92,11 @@ def _serve(world: Any) -> None:
     from ptycho.quiet_start import start_tensorflow
 
     start_tensorflow()
-    while (message := _receive(world, 0)) is not None:
-        solve, task = message
+    from ptycho.reconstruction.blocks import solve_task
+
+    while (task := _receive(world, 0)) is not None:
         try:
-            answer: Fit | Exception = solve(task)
+            answer: Fit | Exception = solve_task(task)
         except Exception as error:  # process 0 raises it
             answer = error
         world.send(answer, dest=0)

@@ -1,4 +1,4 @@
-"""Large scans block by block: who owns what, how blocks are brought together, and that nobody's order counts."""
+"""Large scans block by block: who owns what, how blocks come together, and that no order counts."""
 
 import pickle
 from dataclasses import replace
@@ -9,7 +9,7 @@ from helpers.likelihood import N, Scan, distance, likelihood_of, lit_mask
 
 from ptycho.progress import silent
 from ptycho.reconstruction import blocks
-from ptycho.reconstruction.blocks import Blockwise, alone, cut, divide, fit_in_blocks, patterns_of
+from ptycho.reconstruction.blocks import Blockwise, alone, cut, divide, fit_in_blocks, patterns_of, solve_task
 from ptycho.reconstruction.maximum_likelihood import Wishes, solve
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, Terms, fit
@@ -65,7 +65,10 @@ def test_a_block_has_those_near_its_own_and_no_others(scan, terms):
         near = [
             j
             for j, place in enumerate(state.positions)
-            if all(low - reach <= x <= high + reach for x, low, high in zip(place, own.min(0), own.max(0)))
+            if all(
+                low - reach <= x <= high + reach
+                for x, low, high in zip(place, own.min(0), own.max(0), strict=True)
+            )
         ]
         np.testing.assert_array_equal(part.patterns, near)
 
@@ -129,9 +132,13 @@ def test_positions_of_a_blocks_own_are_found(scan, data):
     assert after < 0.4 * before
 
 
-def backwards(solve, tasks):
+def sent(value):
+    return pickle.loads(pickle.dumps(value))
+
+
+def backwards(tasks, advance):
     """Another crew: the last block first, each sent as bytes, as to another process."""
-    done = [pickle.loads(pickle.dumps(solve(pickle.loads(pickle.dumps(make()))))) for make in tasks[::-1]]
+    done = [sent(solve_task(sent(make()))) for make in tasks[::-1]]
     return iter(done[::-1])
 
 
@@ -145,12 +152,12 @@ def test_who_fits_the_blocks_does_not_matter(scan, terms, found):
 def test_a_stopped_fit_goes_on_to_the_same_bits(scan, terms, found, tmp_path):
     shelf, solved = BlockShelf(tmp_path / "blocks"), []
 
-    def stops(solve, tasks):
+    def stops(tasks, advance):
         for make in tasks:
             if len(solved) == 6:
                 raise KeyboardInterrupt
             solved.append(1)
-            yield solve(make())
+            yield solve_task(make())
 
     start = scan.rough(terms.likelihood.normalisation)
     with pytest.raises(KeyboardInterrupt):
@@ -158,9 +165,9 @@ def test_a_stopped_fit_goes_on_to_the_same_bits(scan, terms, found, tmp_path):
     assert len(list((tmp_path / "blocks").glob("*.npz"))) == 6
     left = []
 
-    def counts(solve, tasks):
+    def counts(tasks, advance):
         left.append(len(tasks))
-        return alone(solve, tasks)
+        return alone(tasks, advance)
 
     again = fit_in_blocks(terms, start, OBJECT_ALONE, 40, Blockwise(MOST, counts, shelf))
     assert left == [0, 2]

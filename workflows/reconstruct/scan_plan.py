@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from ptycho.config import ITERATIVE, ConfigError, JobConfig, PretrainConfig, ScanRunConfig
 from ptycho.config.data import LARGEST_N, SMALLEST_N
-from ptycho.config.memory import Part, check_memory, training_parts
+from ptycho.config.memory import (
+    OF_A_SCANNED_OBJECT,
+    Part,
+    check_disk,
+    check_memory,
+    solver_parts,
+    training_parts,
+)
 from ptycho.config.scan_run_config import FAST
 from ptycho.config.sections import GeneratorConfig
 from ptycho.iterative.lsqml import available
@@ -139,16 +147,21 @@ def _fits(stored: StoredNetwork, config: ScanRunConfig, N: int, fitted: int) -> 
 
 
 def _check_memory(config: ScanRunConfig, scans: list[Understood]) -> None:
-    """Refuse a run that needs more memory than there is; patterns and regions stay in files."""
-    phases = {}
+    """Refuse a run that needs more memory or disk than there is; patterns and regions stay in files."""
+    phases = dict[str, list[Part]]()
+    network = NETWORK in config.models
     for name, scan in zip(config.data.names(), scans, strict=True):
         near = np.delete(scan.positions, lonely(scan.positions), axis=0)
-        image = np.zeros(len(near), np.int32)
-        groups = grouped(near, image, config.patterns_in_group, bool(config.tiles))
-        R, M = smallest_region(near, groups, scan.N), scan.object_size
-        fewer = "leave out the positions far from the others with data.drop, or raise data.bin"
-        phases[f"trains on {name}"] = training_parts(config, NETWORK, scan.N, groups.shape[1], R)
-        phases[f"reconstructs {name}"] = [
-            Part("the object, its stitching and its figures", 400 * M**2, fewer)
-        ]
+        M, modes = scan.object_size, config.probe.modes or (1 if scan.probe is None else len(scan.probe))
+        if config.output_dir:
+            check_disk(len(near), scan.N, Path(config.output_dir))
+        phases[f"solves {name}"] = solver_parts(len(near), scan.N, modes, M, config.solver.block)
+        if network:
+            image = np.zeros(len(near), np.int32)
+            groups = grouped(near, image, config.patterns_in_group, bool(config.tiles))
+            R = smallest_region(near, groups, scan.N)
+            phases[f"trains on {name}"] = training_parts(config, NETWORK, scan.N, groups.shape[1], R)
+            phases[f"reconstructs {name}"] = [
+                Part("the object, its stitching and its figures", 400 * M**2, OF_A_SCANNED_OBJECT)
+            ]
     check_memory(phases)

@@ -1,0 +1,189 @@
+#!/usr/bin/env python
+"""Large scans: memory, speed, kills, several processes, and a million patterns that no memory holds.
+
+    python benchmarks/large_scans.py runs --counts 20000 100000     the default command: peak, seconds, error
+    python benchmarks/large_scans.py runs --counts 2000 50000 --side 128
+    python benchmarks/large_scans.py kills                          three times, and resumed: the same bits?
+    python benchmarks/large_scans.py processes                      of MPI: one and two, a core each
+    python benchmarks/large_scans.py generator --counts 1000000     patterns made as they are read: one pass
+
+Scans are simulated by ``scripts/simulate_scan.py`` (blobs on a jittered grid of 5 px, at N = 64; 10⁵ photons
+a pattern) into a folder that is kept, ``--folder``. The error is the relative complex one of ``metrics.json``.
+A pattern-iteration is one pattern's likelihood with its gradient.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+Row = dict[str, object]
+
+
+def scan_file(count: int, side: int, folder: Path) -> Path:
+    """A simulated scan, made where it is not there yet."""
+    path = folder / f"scan_{count}_{side}.cxi"
+    if not path.is_file():
+        settings = (f"N={side}", f"n_positions={count}", "nphotons=1e5", "path=jittered", "sample=blobs")
+        subprocess.run(
+            [sys.executable, "scripts/simulate_scan.py", f"output={path}", *settings, "oversampling=1"],
+            check=True,
+            cwd=ROOT,
+        )
+    return path
+
+
+def command(scan: Path, out: Path, *more: str) -> list[str]:
+    program = [sys.executable, "scripts/scan_workflow.py"]
+    return [*program, f"data.file={scan}", f"output_dir={out}", "overwrite=true", *more]
+
+
+def outcome(out: Path) -> Row:
+    """What a run says of itself."""
+    manifest = json.loads((out / "manifest.json").read_text())
+    metrics = json.loads((out / "metrics.json").read_text())
+    row = metrics[metrics["product"]]
+    error = (row.get("against_the_files_object") or {}).get("relative_error")
+    return {
+        "peak_MiB": manifest["peak_memory_mib"],
+        "s": manifest["timings_s"]["total"],
+        "solver_s": manifest["timings_s"]["solver"],
+        "error": error,
+        "r_free": row["r_free"],
+        "flags": ",".join(row["flags"]),
+    }
+
+
+def runs(counts: list[int], side: int, folder: Path) -> Iterator[Row]:
+    """The default command."""
+    for count in counts:
+        scan, out = scan_file(count, side, folder), folder / f"run_{count}_{side}"
+        subprocess.run(command(scan, out), check=True, cwd=ROOT)
+        yield {"patterns": count, "N": side} | outcome(out)
+
+
+def object_of(out: Path) -> np.ndarray:
+    with np.load(out / "recons" / "solver" / "recon.npz") as stored:
+        return stored["object"]
+
+
+def kills(counts: list[int], side: int, folder: Path) -> Iterator[Row]:
+    """Killed whenever another block is done, three times; then resumed to the end."""
+    for count in counts:
+        scan, out, whole = scan_file(count, side, folder), folder / "killed", folder / f"run_{count}_{side}"
+        if not (whole / "metrics.json").is_file():
+            subprocess.run(command(scan, whole), check=True, cwd=ROOT)
+        start = command(scan, out)
+        for number in range(1, 4):
+            process = subprocess.Popen(start, cwd=ROOT, start_new_session=True)
+            while process.poll() is None and len(list((out / "blocks").glob("*.npz"))) < number:
+                time.sleep(0.1)
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            start = [sys.executable, "scripts/scan_workflow.py", f"resume={out}"]
+        began = time.perf_counter()
+        subprocess.run(start, check=True, cwd=ROOT)
+        same = bool(np.array_equal(object_of(out), object_of(whole)))
+        yield {
+            "patterns": count,
+            "kills": 3,
+            "same bits": same,
+            "s after the last": time.perf_counter() - began,
+        }
+
+
+def processes(counts: list[int], side: int, folder: Path) -> Iterator[Row]:
+    """One process on one core, two on a core each; blocks small enough for both to have some."""
+    images = []
+    for count in counts:
+        scan = scan_file(count, side, folder)
+        for ranks in (1, 2):
+            out = folder / f"mpi_{ranks}"
+            block = f"solver.block={-(-count // 6)}"
+            program = ["mpiexec", "-n", str(ranks), "-bind-to", "core", *command(scan, out, block)]
+            first = ["taskset", "-c", "0"] if ranks == 1 else []
+            subprocess.run([*first, *program], check=True, cwd=ROOT)
+            images.append(object_of(out))
+            yield {"patterns": count, "processes": ranks} | outcome(out)
+        difference = np.linalg.norm(images[1] - images[0]) / np.linalg.norm(images[0])
+        yield {"patterns": count, "relative difference": float(difference)}
+
+
+def generator(counts: list[int], side: int, folder: Path) -> Iterator[Row]:
+    """One step of every block of a scan whose patterns are simulated as they are read."""
+    from ptycho.quiet_start import start_tensorflow
+
+    start_tensorflow()
+    import psutil
+
+    from benchmarks.generated_scan import generated_scan
+    from ptycho.reconstruction.blocks import Blockwise, Stage, fit_in_blocks
+    from ptycho.reconstruction.refinement import likelihood_of
+    from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+    from ptycho.reconstruction.state import State
+
+    for count in counts:
+        began = time.perf_counter()
+        data = generated_scan(count, side)
+        made_s = time.perf_counter() - began
+        likelihood = likelihood_of(data)
+        start = State.of(data, np.ones((data.object_size,) * 2))
+        memory, began = [], time.perf_counter()
+
+        def advance(patterns: int) -> None:
+            memory.append(psutil.Process().memory_info().rss / 2**20)  # noqa: B023
+
+        one = (Stage("one step", lambda terms, state, free, steps: fit(terms, state, free, 1), True),)
+        fit_in_blocks(Terms(likelihood), start, OBJECT_ALONE, 1, Blockwise(), one, advance)
+        seconds = time.perf_counter() - began
+        rate = 2 * count / seconds  # the start, and one step
+        tenth = max(1, len(memory) // 10)
+        yield {
+            "patterns": count,
+            "object": data.object_size,
+            "statistics_s": made_s,
+            "pass_s": seconds / 2,
+            "pattern-iterations/s": rate,
+            "MiB, first tenth": max(memory[:tenth]),
+            "MiB, last tenth": max(memory[-tenth:]),
+            "80 passes, h": 80 * count / rate / 3600,
+        }
+
+
+WAYS: dict[str, Callable[[list[int], int, Path], Iterator[Row]]] = {
+    "runs": runs,
+    "kills": kills,
+    "processes": processes,
+    "generator": generator,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("way", choices=WAYS)
+    parser.add_argument("--counts", type=int, nargs="+", default=[20000])
+    parser.add_argument("--side", type=int, default=64)
+    parser.add_argument("--folder", type=Path, default=ROOT / "outputs" / "large")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for row in WAYS[options.way](options.counts, options.side, options.folder.resolve()):
+        print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Several processes fit the blocks of a scan: the image is the same with one, two and three."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ptycho.run import mpi
+
+PROGRAM = """
+import sys
+import numpy as np
+sys.path.insert(0, "tests")
+from helpers.likelihood import Scan, likelihood_of
+from ptycho.reconstruction.blocks import Blockwise, alone, fit_in_blocks
+from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms
+from ptycho.run.mpi import run_on_all
+
+def program(crew):
+    scan = Scan.of(np.random.default_rng(1), 1e5, count=9, step=2.2)
+    data = scan.dataset(np.random.default_rng(2))
+    terms = Terms(likelihood_of(data), Prior("edges", 3.0 if len(sys.argv) < 3 else None))
+    start = scan.rough(data.normalisation)
+    found = fit_in_blocks(terms, start, OBJECT_ALONE, 8, Blockwise(20, crew or alone))
+    np.save(sys.argv[1], found.state.object)
+    return 0
+
+sys.exit(run_on_all(program))
+"""
+ROOT = Path(__file__).resolve().parents[2]
+pytest.importorskip("mpi4py")
+MPIRUN = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+needs_mpi = pytest.mark.skipif(MPIRUN is None, reason="no mpiexec")
+
+
+def start(processes, *arguments):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [MPIRUN, "-n", str(processes), sys.executable, "-c", PROGRAM, *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180)
+
+
+@needs_mpi
+def test_two_processes_give_the_image_of_one(tmp_path):
+    images = []
+    for processes in (1, 2):
+        done = start(processes, tmp_path / f"{processes}.npy")
+        assert done.returncode == 0, done.stderr
+        images.append(np.load(tmp_path / f"{processes}.npy"))
+    np.testing.assert_allclose(images[1], images[0], rtol=1e-5, atol=1e-6)
+
+
+@needs_mpi
+def test_what_fails_ends_all_processes(tmp_path):
+    done = start(2, tmp_path / "none.npy", "fails")
+    assert done.returncode != 0 and "TypeError" in done.stderr
+    assert not (tmp_path / "none.npy").exists()
+
+
+def test_without_mpi_the_program_runs_as_it_is(monkeypatch):
+    for name in mpi.STARTERS:
+        monkeypatch.delenv(name, raising=False)
+    assert mpi.run_on_all(lambda crew: 7 if crew is None else 0) == 7
+
+
+def test_a_missing_mpi4py_is_said(monkeypatch):
+    monkeypatch.setenv("PMI_SIZE", "2")
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(ValueError, match=r"mpi4py cannot be used.*ptychopinn\[mpi\]"):
+        mpi.run_on_all(lambda crew: 0)
