@@ -38,6 +38,7 @@ from ptycho.scan.reconstruction import Reconstruction
 log = logging.getLogger(__name__)
 
 WELL_LIT = 0.1  # of the strongest light: what is lit so sets the scales of the pictures
+HALF_LIT = 0.5  # the same of what is scored of a near field
 EXPLAINED = (
     CONVENTIONS
     | MISSED
@@ -154,7 +155,7 @@ def half_scans(
 def compare_with_truth(made: Reconstruction, each: Prepared) -> dict[str, Any] | None:
     """Scores against the object that the file brings, registered; None where it brings none of this scale.
 
-    Scored is a rectangle of the covered part, without the rim, half a probe wide, that the scan lit poorly.
+    Scored is a rectangle of the covered part, without the rim that the scan lit poorly.
     """
     scan, truth, size = each.scan, each.scan.raw.object, each.scan.raw.object_pixel_m
     if truth is None or (scan.pixel.metres and size and not _same(size, scan.pixel.metres)):
@@ -166,11 +167,17 @@ def compare_with_truth(made: Reconstruction, each: Prepared) -> dict[str, Any] |
         return None
     flat = np.where(mask, np.abs(image) * np.exp(1j * scan_figures.level_phase(image, mask)), 0)
     known, there = in_frame(truth, flat, mask)
-    rim = round(energy_diameter(data.probe) / 2)
-    part = _largest(binary_erosion(there, iterations=rim))
+    part = _largest(_without_rim(there, region, data))
     if part is None:
         return None
     return metrics.score(image[part], known[part], there[part], metrics.Region(0, 0, *known[part].shape))
+
+
+def _without_rim(known: np.ndarray, region: metrics.Region, data: Dataset) -> np.ndarray:
+    """Half a probe off its edge; of a near field, whose probe fills the window, what got half of the light."""
+    if data.fresnel is not None:
+        return known & region.crop(covered(data, HALF_LIT)[0])
+    return binary_erosion(known, iterations=round(energy_diameter(data.probe) / 2))
 
 
 def _same(one: tuple[float, float], two: tuple[float, float]) -> bool:

@@ -19,7 +19,7 @@ from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.groups import grouped, smallest_region
-from ptycho.scan.optics import lens, pupil
+from ptycho.scan.optics import brought_back, lens, pupil
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import make_probe, masked
 
@@ -85,6 +85,7 @@ def _group(
         good=None if good.all() else good,
         exact=bool(np.any(positions != np.round(positions))),
         tiles=tiles,
+        fresnel=scan.fresnel,
     )
     if not tiles:
         return data
@@ -139,9 +140,9 @@ def choose_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, s
     if scan.probe is None:
         good = scan.detector.good_pixels
         mean = np.square(scan.patterns(slice(0, SAMPLED)).astype(float)).mean(axis=0)
-        return masked(
-            lens(pupil(mean, good), 0.0)[None], config.probe
-        ), "none is known: one is to be guessed from the patterns"
+        root = pupil(mean, good)
+        start = lens(root, 0.0) if scan.fresnel is None else brought_back(root, scan.fresnel)
+        return masked(start[None], config.probe), "none is known: one is to be guessed from the patterns"
     power = np.sum(np.abs(scan.probe) ** 2, axis=(1, 2))
     share = 100 * power.max() / power.sum()
     several = f"the file's, {len(power)} modes, {share:.0f} % of the power in the strongest"
