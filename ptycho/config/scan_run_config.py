@@ -92,8 +92,8 @@ class ScanRunConfig(TrainedConfig):
         if self.models:
             said = " and ".join(asked[name] for name in self.models)
             raise ConfigError(
-                f"data.physics=near_field: {said} are made for far fields; leave out models, model, nepochs and "
-                "run: the solver reconstructs near fields"
+                f"data.physics=near_field: {said} are made for far fields; leave out models, model, nepochs "
+                "and run: the solver reconstructs near fields"
             )
         if isinstance(self.probe, ZonePlateProbe):
             raise ConfigError(

@@ -174,7 +174,7 @@ def compare_with_truth(made: Reconstruction, each: Prepared) -> dict[str, Any] |
 
 
 def _without_rim(known: np.ndarray, region: metrics.Region, data: Dataset) -> np.ndarray:
-    """Half a probe off its edge; of a near field, whose probe fills the window, what got half of the light."""
+    """Half a probe off its edge; of a near field, whose probe fills a window, what got half of the light."""
     if data.fresnel is not None:
         return known & region.crop(covered(data, HALF_LIT)[0])
     return binary_erosion(known, iterations=round(energy_diameter(data.probe) / 2))

@@ -36,8 +36,11 @@ from ptycho.readers.raw_scan import RawScan
 
 SPARE = 4  # pixels of the margin beyond F/4: probes are moved by fractions of a pixel in it
 FRAME, MIDDLE = 1 / 8, 1 / 2  # of the detector's sides: its outer frame on each side, and its middle
-AS_BRIGHT = 0.3  # frame over middle, of a near field at least
-PEAK, SMOOTHED = 6.0, 1 / 16  # brightest place over the mean, of a near field at most; and its size
+AS_BRIGHT, DIM_TENTH = (
+    0.6,
+    10.0,
+)  # frame over middle of a near field, at least (far, diffuse: 0.55); percentile
+PEAK, SMOOTHED = 6.0, 1 / 8  # brightest place over the mean, of a near field at most; and its size
 
 
 @dataclass(frozen=True)
@@ -178,11 +181,10 @@ def smell(mean: np.ndarray, good: np.ndarray) -> str | None:
     middle[_part(mean.shape, MIDDLE)] = True
     if not (good & frame).any() or not (good & middle).any():
         return None
-    outside, inside = mean[good & frame], mean[good & middle]
-    dim = np.percentile(outside, 10) > AS_BRIGHT * inside.mean() > 0
     size = max(3, round(SMOOTHED * min(mean.shape)))
     smooth = uniform_filter(np.where(good, mean, mean[good].mean()), size, mode="nearest")
-    if not dim or smooth.max() > PEAK * mean[good].mean():
+    dim = np.percentile(smooth[good & frame], DIM_TENTH)
+    if not dim > AS_BRIGHT * mean[good & middle].mean() or smooth.max() > PEAK * mean[good].mean():
         return None
     return (
         "the patterns look like a near field: light fills the detector to its edge and is brightest nowhere; "

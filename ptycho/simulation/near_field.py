@@ -26,7 +26,7 @@ from ptycho.config.waves import Fresnel
 from ptycho.simulation.measured_like import PATHS, make_sample
 
 WIDER = 2  # window over detector
-APERTURE, EDGE = 1.4, 0.04  # of N: diameter of the aperture, and σ of its edge
+APERTURE, EDGE = 1.6, 0.04  # of N: diameter of the aperture, and σ of its edge
 GRAIN = 2.5  # pixels: σ of the diffuser's grains
 AHEAD = 1.0  # of the way from sample to detector: from the diffuser to the sample
 BLUR = 0.7  # pixels: σ of the sample's finest structure
