@@ -36,11 +36,9 @@ from ptycho.readers.raw_scan import RawScan
 
 SPARE = 4  # pixels of the margin beyond F/4: probes are moved by fractions of a pixel in it
 FRAME, MIDDLE = 1 / 8, 1 / 2  # of the detector's sides: its outer frame on each side, and its middle
-AS_BRIGHT, DIM_TENTH = (
-    0.6,
-    10.0,
-)  # frame over middle of a near field, at least (far, diffuse: 0.55); percentile
-PEAK, SMOOTHED = 6.0, 1 / 8  # brightest place over the mean, of a near field at most; and its size
+AS_BRIGHT = 0.5  # darkest place of the frame over the middle: near fields have more, diffuse far ones 0.37
+PEAK = 6.0  # brightest place over the mean, of a near field at most
+SMOOTHED = 1 / 8  # of the detector's side: a place
 
 
 @dataclass(frozen=True)
@@ -183,7 +181,7 @@ def smell(mean: np.ndarray, good: np.ndarray) -> str | None:
         return None
     size = max(3, round(SMOOTHED * min(mean.shape)))
     smooth = uniform_filter(np.where(good, mean, mean[good].mean()), size, mode="nearest")
-    dim = np.percentile(smooth[good & frame], DIM_TENTH)
+    dim = smooth[good & frame].min()
     if not dim > AS_BRIGHT * mean[good & middle].mean() or smooth.max() > PEAK * mean[good].mean():
         return None
     return (

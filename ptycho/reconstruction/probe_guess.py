@@ -26,7 +26,7 @@ from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.short_fit import fit_shortly, middle
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
-from ptycho.scan.optics import Optic, optics_of, pupil
+from ptycho.scan.optics import Optic, optics_of, pupil, seen_power
 
 COUNT = 60
 STEPS = 5
@@ -145,5 +145,5 @@ def _lit(data: Dataset, probe: np.ndarray) -> Dataset:
 
 def scale_to_patterns(probe: np.ndarray, data: Dataset) -> np.ndarray:
     """``probe (…, N, N)`` so that an object of one lets it expect the patterns' mean energy; complex64."""
-    light = data.amplitudes.statistics.mean_energy / np.sum(np.abs(probe) ** 2, dtype=float)
+    light = data.amplitudes.statistics.mean_energy / seen_power(probe, data.fresnel, data.good)
     return (np.sqrt(light) / data.photon_scale * probe).astype(np.complex64)

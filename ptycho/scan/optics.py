@@ -116,6 +116,14 @@ def brought_back(modulus: np.ndarray, fresnel: Fresnel) -> np.ndarray:
     return fresnel.reversed.propagated(modulus).astype(np.complex64)
 
 
+def seen_power(modes: np.ndarray, fresnel: Fresnel | None, good: np.ndarray | None) -> float:
+    """``Σ|P|²`` of modes ``(…, N, N)``; of a near field what of it arrives on pixels that are good."""
+    if fresnel is None:
+        return float(np.sum(np.abs(modes) ** 2, dtype=float))
+    arriving = np.abs(fresnel.propagated(modes)) ** 2
+    return float(np.sum(arriving if good is None else arriving * good))
+
+
 def optics_of(fresnel: Fresnel | None) -> dict[str, Optic]:
     """What a probe may come from: of a far field :data:`OPTICS`, of a near field the mean pattern alone."""
     if fresnel is None:

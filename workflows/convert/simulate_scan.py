@@ -131,7 +131,7 @@ def write_near_field(config: SimulateConfig, output: Path, kind: str) -> list[st
     )
     scan, source = export_near_field(config, made)
     FORMATS[kind](output, scan)
-    keys = "data.physics=near_field" + ("" if source is None else f" data.source_distance_m={source:.6g}")
+    keys = "data.physics=near_field" + ("" if source is None else f" data.source_distance_m={source:.9g}")
     return [*describe_file(output, scan), f"  read with {keys}"]
 
 
