@@ -27,7 +27,7 @@ import onnxruntime
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
-from ptycho.physics import Pair, far_field, near_field
+from ptycho.physics import Pair, far_field, from_far_field
 from ptycho.physics.waves import fourier_matrix, transformed
 from ptycho.portable.formats import to_onnx, to_tflite
 from ptycho.portable.network import frozen
@@ -97,7 +97,7 @@ def round_trip(kind: str, N: int, n: int):
     def function(values):
         waves = Pair(values[0], values[1])
         if kind == "product":
-            waves = near_field(far_field(waves, N), n)
+            waves = from_far_field(far_field(waves, N), n)
         else:
             radix = int(kind[-1])
             before = (N - n) // 2

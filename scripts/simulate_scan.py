@@ -22,6 +22,9 @@ know, and what is true lies beside them, under truth (read back by ptycho.simula
 
 Each strength can be overridden, as imperfections.<key>=…: conf/imperfections/none.yaml says what each is.
 
+physics=near_field simulates Fresnel diffraction behind a diffuser (fresnel, magnification), without
+imperfections; the keys that such a file is read with are printed.
+
 Exit code: 0 written, 1 it could not be written, 2 the arguments cannot be used.
 """
 

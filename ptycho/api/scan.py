@@ -6,14 +6,14 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ptycho.api.arrays import check_pixel, raw_scan
-from ptycho.config import ScanRunConfig
+from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
-from ptycho.config.mapping import from_mapping
+from ptycho.config.mapping import from_mapping, to_dataclass
 from ptycho.preparation.geometry import PixelSize
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.readers.table import open_raw
@@ -52,6 +52,8 @@ class Scan:
         pixel_m: float | tuple[float, float] | None = None,
         good: np.ndarray | None = None,
         truth: np.ndarray | None = None,
+        physics: Literal["far_field", "near_field"] | None = None,
+        **lengths: float,
     ) -> Scan:
         """A scan of arrays, which are taken as they are: not cropped, turned or centred.
 
@@ -66,12 +68,26 @@ class Scan:
             pixel_m: pitch of the object's pixels in metres, or (row, col); None: lengths stay in pixels.
             good: ``(N, N)`` bool, detector pixels that were measured; None: all.
             truth: the object, if it is known, of any size: results are scored against it.
+            physics: ``near_field``: the patterns are images by Fresnel diffraction, and the window becomes
+                wider than they are, by pixels that were not measured. ``far_field``: they are none, though
+                they may look so.
+            **lengths: of a near field: ``energy_eV`` (or ``wavelength_m``, ``electrons_keV``), ``distance_m``
+                to the detector, ``detector_pixel_m``, and of a beam that diverges ``source_distance_m``, from
+                its focus to the sample. The object's pixel follows.
 
         Raises:
             ConfigError: an array that cannot be used; the message names it, what came, and what to do.
         """
         raw = raw_scan(patterns, positions, probe, counts, good, truth)
-        data = DataConfig(file=(ARRAYS,), N=raw.patterns.shape[1])
+        near = physics == "near_field"
+        if lengths and not near:
+            raise ConfigError(
+                f"{', '.join(lengths)}: belong to physics='near_field'; a far field has pixel_m"
+            )
+        if near and pixel_m is not None:
+            raise ConfigError("pixel_m: follows from the lengths of a near field; leave it out")
+        values = {"file": [ARRAYS], "N": None if near else raw.patterns.shape[1], "physics": physics}
+        data: DataConfig = to_dataclass(DataConfig, plain(values | lengths))
         found = understand(raw, data)
         if pixel_m is not None:
             found = _with_pixel(found, PixelSize(check_pixel(pixel_m)))

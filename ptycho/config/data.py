@@ -79,7 +79,17 @@ class DataConfig:
     energy_eV: Number | None = key(None, "photon energy; or one of the two below", ge=10, le=1e6, unit="eV")
     wavelength_m: Number | None = key(None, "of the light", ge=1.24e-12, le=1e-4, unit="m")
     electrons_keV: Number | None = key(None, "kinetic energy of electrons", ge=0.01, le=600, unit="keV")
+    physics: Literal["far_field", "near_field"] | None = key(
+        None, "from the sample to the detector: Fraunhofer or Fresnel diffraction; null: far_field"
+    )
     distance_m: Number | None = key(None, "from sample to detector", ge=1e-6, le=1e4, unit="m")
+    source_distance_m: Number | None = key(
+        None,
+        "of a near field: from the focus or source to the sample; null: a parallel beam",
+        ge=1e-6,
+        le=1e4,
+        unit="m",
+    )
     detector_pixel_m: Number | None = key(None, "pitch of the detector's pixels", ge=1e-8, le=1e-2, unit="m")
     saturation: Number | None = key(None, "a pixel that reaches this in some frame is bad", gt=0)
     hot_pixels: Flag = key(True, "leave out pixels that shine by themselves, or never")
@@ -103,6 +113,11 @@ class DataConfig:
         for name in ("patterns_file", "positions_file"):
             if len(self.file) > 1 and getattr(self, name) is not None:
                 raise ConfigError(f"data.{name}: belongs to one scan; data.file names {len(self.file)}")
+        if self.source_distance_m is not None and not self.near_field:
+            raise ConfigError(
+                f"data.source_distance_m={self.source_distance_m:g}: belongs to a near field; leave it "
+                "out, or set data.physics=near_field"
+            )
         if self.scan_affine is not None:
             (a, b), (c, d) = self.scan_affine
             shown = [list(row) for row in self.scan_affine]
@@ -111,6 +126,11 @@ class DataConfig:
             said = ", ".join(f"data.{name}={getattr(self, name):g}" for name in stated)
             raise ConfigError(f"{said}: each says the wavelength; must be one of them alone")
         self.stated_zero_frequency()
+
+    @property
+    def near_field(self) -> bool:
+        """Fresnel diffraction leads from the sample to the detector."""
+        return self.physics == "near_field"
 
     def stated_quantities(self) -> dict[str, float]:
         """Photon energy, distance and pitch, as far as the user says them."""

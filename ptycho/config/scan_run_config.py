@@ -18,6 +18,7 @@ from ptycho.config.sections import (
     SolverConfig,
     StitchConfig,
     UnrolledModel,
+    ZonePlateProbe,
 )
 
 EPOCHS = 10
@@ -78,15 +79,33 @@ class ScanRunConfig(TrainedConfig):
         if self.nepochs:
             least = f"less than nepochs={self.nepochs}"
             check(self.probe.start_epoch < self.nepochs, "probe.start_epoch", self.probe.start_epoch, least)
+        if self.data.near_field:
+            self._check_near_field()
         if not self.models and not self.solver.steps:
             raise ConfigError("solver.steps=0, models=[]: nothing would reconstruct; set one of them")
         if self.stitch.method == "grid":
             raise ConfigError("stitch=grid: tiles the squares of a regular grid; must be probe or refined")
 
+    def _check_near_field(self) -> None:
+        """Refuse what is made for far fields alone."""
+        asked = {"pinn": "networks", "lsqml": "LSQ-ML"}
+        if self.models:
+            said = " and ".join(asked[name] for name in self.models)
+            raise ConfigError(
+                f"data.physics=near_field: {said} are made for far fields; leave out models, model, nepochs "
+                "and run: the solver reconstructs near fields"
+            )
+        if isinstance(self.probe, ZonePlateProbe):
+            raise ConfigError(
+                "data.physics=near_field, probe=zone_plate: is the focus of a far field; must be own, npz, "
+                "run or ideal_disk"
+            )
+
     def _fill_in(self) -> None:
         """What follows from the rest where it is not stated."""
         if not self.models:
-            stated = self.run is not None or bool(self.nepochs) or self.model != FAST
+            for_probe = self.data.near_field and isinstance(self.probe, RunProbe)
+            stated = (self.run is not None and not for_probe) or bool(self.nepochs) or self.model != FAST
             object.__setattr__(self, "models", ("pinn",) if stated else ())
         if self.nepochs is None and self.run is None and self.model == FAST and self.networks:
             object.__setattr__(self, "run", PRETRAINED)

@@ -1,13 +1,18 @@
-"""Wavelengths of photons and electrons. Everywhere else a wave is known by its photon energy, ``E = h·c/λ``.
+"""Wavelengths of photons and electrons, and how far a near field is from its object.
+
+Everywhere else a wave is known by its photon energy, ``E = h·c/λ``.
 
 photons      λ = h·c / E
 electrons    λ = h·c / √(eV (eV + 2 m c²)) = h / √(2 m e V (1 + eV / 2 m c²))    accelerated by V
+near field   H(q) = exp(−iπ Σ_i F_i q_i²),   F_i = λ z / dx_i²,   q in cycles per pixel, i: row, col
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
+import numpy as np
 from scipy import constants
 
 HC_EV_M = constants.h * constants.c / constants.e
@@ -28,3 +33,42 @@ def electron_wavelength_m(electrons_keV: float) -> float:
     """Of electrons with a kinetic energy, in metres; relativistic."""
     kinetic = 1e3 * electrons_keV
     return HC_EV_M / math.sqrt(kinetic * (kinetic + 2 * ELECTRON_REST_EV))
+
+
+@dataclass(frozen=True)
+class Fresnel:
+    """Free space between an object and a detector that is near: ``λ z / dx²`` along rows and columns.
+
+    A wave of q cycles per pixel arrives ``F q`` pixels aside. Waves are exp(+ikz), z along the beam; the
+    constant phase exp(ikz) is left out. Source: Goodman, Introduction to Fourier Optics, 4.2.
+    """
+
+    row: float
+    col: float
+
+    def transfer(self, side: int) -> np.ndarray:
+        """``H(q)``, ``(side, side)`` complex128 of modulus one, zero frequency at sample 0."""
+        rows, cols = (np.exp(-1j * np.pi * number * np.fft.fftfreq(side) ** 2) for number in self.numbers)
+        return rows[:, None] * cols[None, :]
+
+    def propagated(self, waves: np.ndarray) -> np.ndarray:
+        """``F⁻¹[H F ψ]`` of waves ``(…, N, N)`` in a window that goes on periodically; complex128."""
+        return np.fft.ifft2(self.transfer(waves.shape[-1]) * np.fft.fft2(waves))
+
+    @property
+    def numbers(self) -> tuple[float, float]:
+        return self.row, self.col
+
+    @property
+    def reversed(self) -> Fresnel:
+        """From the detector back to the object."""
+        return Fresnel(-self.row, -self.col)
+
+    @property
+    def transposed(self) -> Fresnel:
+        """Of transposed waves."""
+        return Fresnel(self.col, self.row)
+
+    def aliases(self, side: int) -> bool:
+        """Whether ``H`` turns by more than π between two samples of a window: ``|F| > N``."""
+        return max(map(abs, self.numbers)) > side

@@ -87,7 +87,7 @@ def from_measured(
         detector_pixel_m=scan.pitch_m,
         numbers=frames_of(scan, data),
         comments=f"Read from a file of the format {raw.format}; cut or padded to {scan.N} x {scan.N} pixels, "
-        f"of {binned} x {binned} detector pixels each.",
+        f"of {binned} x {binned} detector pixels each.{_near_field_keys(scan)}",
     )
 
 
@@ -123,6 +123,15 @@ def product_of(
         name=name,
         comments=" ".join([made.comments, *_to_state(scan)]),
     )
+
+
+def _near_field_keys(scan: Understood) -> str:
+    """What is to be said again of a near field, a sentence; of a far field nothing."""
+    if scan.near_field is None:
+        return ""
+    source = scan.near_field.source_distance_m
+    cone = "" if source is None else f" data.source_distance_m={source:.9g}"
+    return f" The patterns are a near field, read with data.physics=near_field{cone}."
 
 
 def _to_state(scan: Understood) -> list[str]:

@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 JUDGED, GOLDEN = 4096, (5**0.5 - 1) / 2  # patterns that are looked at, of more; and how they are chosen
 HALVED_PIXELS, FEWEST_OF_HALVES = 2**24, 200  # of the patterns in the middle of a larger scan that is halved
 WELL_LIT = 0.1  # of the strongest light: what is lit so sets the scales of the pictures
+HALF_LIT = 0.5  # the same of what is scored of a near field
 EXPLAINED = (
     CONVENTIONS
     | MISSED
@@ -179,7 +180,7 @@ def _middle_of_large(data: Dataset) -> Dataset:
 def compare_with_truth(made: Reconstruction, each: Prepared) -> dict[str, Any] | None:
     """Scores against the object that the file brings, registered; None where it brings none of this scale.
 
-    Scored is a rectangle of the covered part, without the rim, half a probe wide, that the scan lit poorly.
+    Scored is a rectangle of the covered part, without the rim that the scan lit poorly.
     """
     scan, truth, size = each.scan, each.scan.raw.object, each.scan.raw.object_pixel_m
     if truth is None or (scan.pixel.metres and size and not _same(size, scan.pixel.metres)):
@@ -191,11 +192,17 @@ def compare_with_truth(made: Reconstruction, each: Prepared) -> dict[str, Any] |
         return None
     flat = np.where(mask, np.abs(image) * np.exp(1j * scan_figures.level_phase(image, mask)), 0)
     known, there = in_frame(truth, flat, mask)
-    rim = round(energy_diameter(data.probe) / 2)
-    part = _largest(binary_erosion(there, iterations=rim))
+    part = _largest(_without_rim(there, region, data))
     if part is None:
         return None
     return metrics.score(image[part], known[part], there[part], metrics.Region(0, 0, *known[part].shape))
+
+
+def _without_rim(known: np.ndarray, region: metrics.Region, data: Dataset) -> np.ndarray:
+    """Half a probe off its edge; of a near field, whose probe fills a window, what got half of the light."""
+    if data.fresnel is not None:
+        return known & region.crop(covered(data, HALF_LIT)[0])
+    return binary_erosion(known, iterations=round(energy_diameter(data.probe) / 2))
 
 
 def _same(one: tuple[float, float], two: tuple[float, float]) -> bool:

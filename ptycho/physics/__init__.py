@@ -1,10 +1,12 @@
-"""The measurement: object → exit waves → far field → light (``forward``), and the steps back.
+"""The measurement: object → exit waves → far field, or near field → light (``forward``), and the steps back.
 
 All TensorFlow, for simulation, networks, losses and solver alike, in complex numbers or in pairs of reals
-(:mod:`~ptycho.physics.waves`). Imports the operators of ``ptycho.xla`` alone.
+(:mod:`~ptycho.physics.waves`). Imports the operators of ``ptycho.xla`` and the lengths of ``ptycho.config``.
 """
 
+from ptycho.physics.fresnel import fresnel_field
 from ptycho.physics.measurement import (
+    at_detector,
     back_project,
     centre,
     crop_to,
@@ -12,11 +14,11 @@ from ptycho.physics.measurement import (
     expected_light,
     far_field,
     forward,
+    from_far_field,
     illuminate,
     intensity,
     lit_waves,
     modulus_change,
-    near_field,
     over_modes,
     pad_to,
     root,
@@ -37,6 +39,7 @@ __all__ = [
     "Pair",
     "PatchMover",
     "Waves",
+    "at_detector",
     "back_project",
     "by_part",
     "centre",
@@ -46,12 +49,13 @@ __all__ = [
     "extract_patches",
     "far_field",
     "forward",
+    "fresnel_field",
+    "from_far_field",
     "illuminate",
     "imag",
     "intensity",
     "lit_waves",
     "modulus_change",
-    "near_field",
     "of_parts",
     "over_modes",
     "pad_to",

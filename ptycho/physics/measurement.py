@@ -2,6 +2,8 @@
 
     λ_k = Σ_m | F( c_k P_m · O[r_k : r_k + N] ) |² + b,   A_k = √λ_k
 
+In a near field F is followed by the rest of the way, ``F⁻¹ H F`` (:mod:`~ptycho.physics.fresnel`).
+
 ``forward`` is all of it, for simulation, networks, solver and judging alike. A probe is ``(K, N, N)``, its K
 modes, or one for each pattern, ``(B, C, K, N, N)``: their intensities add, and so does a background b that
 does not depend on the position. Waves have the axis K of their probe.
@@ -18,6 +20,8 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from ptycho.config.waves import Fresnel
+from ptycho.physics.fresnel import fresnel_field
 from ptycho.physics.patches import SEPARABLE, PatchMover
 from ptycho.physics.waves import Pair, Waves, by_part, conj, fourier_matrix, imag, of_parts, real, transformed
 
@@ -34,6 +38,7 @@ def forward(
     exact: bool = False,
     support: int | None = None,
     mover: PatchMover = SEPARABLE,
+    fresnel: Fresnel | None = None,
 ) -> tf.Tensor:
     """The light that objects give at positions, λ: from the object to what a detector counts on average.
 
@@ -47,20 +52,28 @@ def forward(
         support: even side of the central square outside which the probe is zero; nothing is computed there.
             None: N.
         mover: how patches are moved.
+        fresnel: of a near field, whose waves are complex tensors; None: a far field.
 
     Returns:
-        ``(B, C, N, N)`` float32, zero frequency at sample 0.
+        ``(B, C, N, N)`` float32, the detector's middle at sample 0: of a far field the zero frequency.
     """
+    moved = None
     if exact:
-        positions, probe = split_positions(positions, probe)
+        whole, probe = split_positions(positions, probe)
+        positions, moved = whole, positions - whole
     if flux is not None:
         probe = scaled(probe, flux[..., None, None, None])
     waves = lit_waves(objects, positions, probe, support, mover)
-    return total_light(far_field(waves, probe.shape[-1]), background)
+    return total_light(at_detector(waves, probe.shape[-1], fresnel, moved), background)
 
 
 def expected_light(
-    patches: Waves, probe: Waves, flux: tf.Tensor, background: tf.Tensor | None = None
+    patches: Waves,
+    probe: Waves,
+    flux: tf.Tensor,
+    background: tf.Tensor | None = None,
+    fresnel: Fresnel | None = None,
+    moved: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """:func:`forward` from patches that are cut: ``Σ_m |F(c P_m · patch)|² + b``, ``(…, N, N)`` float32.
 
@@ -69,9 +82,11 @@ def expected_light(
         probe: ``(…, K, N, N)``, whose leading axes may broadcast.
         flux: c, ``(…)`` float32.
         background: b, ``(N, N)`` float32, zero frequency at sample 0; None: none.
+        fresnel: of a near field; None: a far field.
+        moved: s, ``(…, 2)``, by which the probe has been moved for positions between pixels; None: not.
     """
     waves = illuminate(patches, scaled(probe, flux[..., None, None, None]))
-    return total_light(far_field(waves), background)
+    return total_light(at_detector(waves, fresnel=fresnel, moved=moved), background)
 
 
 def illuminate(patches: Waves, probe: Waves) -> Waves:
@@ -131,6 +146,28 @@ def crop_to(images: Waves, side: int) -> Waves:
     return images[..., start : start + side, start : start + side]
 
 
+def at_detector(
+    exit_waves: Waves,
+    side: int | None = None,
+    fresnel: Fresnel | None = None,
+    moved: tf.Tensor | None = None,
+) -> Waves:
+    """The wave on the detector, ``(…, N, N)``, its middle at sample 0: far field or near field.
+
+    Args:
+        exit_waves: ``(…, K, n, n)``, the centre of zeros of side ``side``.
+        side: N; None: n.
+        fresnel: of a near field; None: a far field, of which only the phase depends on ``moved``.
+        moved: s, ``(…, 2)``: the exit waves lie so many pixels off, see :func:`ptycho.physics.fresnel_field`.
+    """
+    if fresnel is None:
+        return far_field(exit_waves, side)
+    if side is not None and exit_waves.shape[-1] < side:
+        exit_waves = pad_to(exit_waves, side)
+    ramp = None if moved is None else shift_ramp(-moved, exit_waves)
+    return fresnel_field(exit_waves, fresnel, ramp)
+
+
 def far_field(exit_waves: Waves, side: int | None = None) -> Waves:
     """``Ψ = F ψ`` over the last two axes; zero frequency at sample 0.
 
@@ -153,7 +190,7 @@ def far_field(exit_waves: Waves, side: int | None = None) -> Waves:
     return tf.signal.fft2d(exit_waves) / _root_samples(exit_waves)
 
 
-def near_field(far_fields: Waves, side: int | None = None) -> Waves:
+def from_far_field(far_fields: Waves, side: int | None = None) -> Waves:
     """The adjoint of :func:`far_field`: the central ``(…, side, side)`` of ``ψ = F⁻¹ Ψ``, Ψ ``(…, N, N)``."""
     N = far_fields.shape[-1]
     side = side or N
@@ -206,7 +243,7 @@ def shifted_probe(probe: Waves, shifts: tf.Tensor) -> Waves:
     """
     ramp = shift_ramp(shifts, probe)
     if isinstance(probe, Pair):
-        return near_field(far_field(probe) * ramp)
+        return from_far_field(far_field(probe) * ramp)
     return tf.signal.ifft2d(tf.signal.fft2d(probe) * ramp)
 
 
@@ -244,7 +281,7 @@ def modulus_change(waves: Waves, measured: tf.Tensor, masked: bool = False) -> W
     to_measured = measured * tf.math.rsqrt(total_light(far_fields) + MODULUS_FLOOR**2)
     if masked:
         to_measured = tf.where(measured < 0, tf.ones((), to_measured.dtype), to_measured)
-    return near_field(scaled(far_fields, to_measured[..., None, :, :]), waves.shape[-1]) - waves
+    return from_far_field(scaled(far_fields, to_measured[..., None, :, :]), waves.shape[-1]) - waves
 
 
 def detect(light: tf.Tensor) -> tf.Tensor:

@@ -20,7 +20,7 @@ from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import MARGIN, Dataset
 from ptycho.scan.finding import Finding
 from ptycho.scan.groups import grouped, smallest_region
-from ptycho.scan.optics import lens, pupil
+from ptycho.scan.optics import brought_back, lens, pupil, seen_power
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import make_probe, masked
 
@@ -40,15 +40,17 @@ def make_dataset(
 ) -> tuple[Dataset, list[Finding]]:
     """All usable patterns of a scan, in groups; and what was settled.
 
-    The probe is scaled so that the scan's mean transmission is one, ``Σ|P|² = ⟨Σ A²⟩``: amplitudes of the
-    object are against that. Patterns are copied to a nameless file in ``scratch``.
+    The probe is scaled so that the scan's mean transmission is one, ``Σ|P|² = ⟨Σ A²⟩`` (of a near field,
+    whose window is wider than the detector, what of P arrives on it): amplitudes of the object are against
+    that. Patterns are copied to a nameless file in ``scratch``.
     """
     found: list[Finding] = []
     patterns = Patterns(scan.copied(scratch, advance))
     kept = _usable(scan, patterns, config, found)
     modes, why = choose_probe(scan, config)
     some = patterns if len(kept) == len(patterns) else patterns.some(kept)
-    modes = np.sqrt(some.statistics.mean_energy / np.sum(np.abs(modes) ** 2, dtype=float)) * modes
+    seen = seen_power(modes, scan.fresnel, scan.detector.good_pixels)
+    modes = np.sqrt(some.statistics.mean_energy / seen) * modes
     found.append(Finding("probe used", f"{scan.N} × {scan.N}", why))
     data = _group(scan, some, _on_the_object(scan.positions[kept]), modes.astype(np.complex64), config)
     why = f"regions of {data.region_size} px"
@@ -85,6 +87,7 @@ def _group(
         good=None if good.all() else good,
         exact=bool(np.any(positions != np.round(positions))),
         tiles=tiles,
+        fresnel=scan.fresnel,
     )
     if not tiles:
         return data
@@ -139,9 +142,9 @@ def choose_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, s
     if scan.probe is None:
         good = scan.detector.good_pixels
         mean = np.square(scan.patterns(slice(0, SAMPLED)).astype(float)).mean(axis=0)
-        return masked(
-            lens(pupil(mean, good), 0.0)[None], config.probe
-        ), "none is known: one is to be guessed from the patterns"
+        root = pupil(mean, good)
+        start = lens(root, 0.0) if scan.fresnel is None else brought_back(root, scan.fresnel)
+        return masked(start[None], config.probe), "none is known: one is to be guessed from the patterns"
     power = np.sum(np.abs(scan.probe) ** 2, axis=(1, 2))
     share = 100 * power.max() / power.sum()
     several = f"the file's, {len(power)} modes, {share:.0f} % of the power in the strongest"

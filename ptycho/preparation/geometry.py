@@ -50,21 +50,22 @@ def positions_in_pixels(
     unit: str,
     pixel: PixelSize,
     side: int,
-    detector: tuple[int, int],
+    ratio: np.ndarray | float,
     remarks: Sequence[str] = (),
 ) -> np.ndarray:
     """Positions ``(J, 2)`` of any unit in object pixels, float64, of any origin.
 
-    Positions that a file states in pixels are those of an object pixel that belongs to its whole detector;
-    a pattern cut to ``side`` detector pixels has one that is larger by ``H / side``. ``remarks`` on the file
-    are told if a length is missing.
+    Args:
+        ratio: object pixels in a pixel of positions that are in pixels, of both axes or (row, col).
+        side: of the window, in detector pixels.
+        remarks: on the file, that are told if a length is missing.
 
     Raises:
         ConfigError: metres cannot become pixels, or the scan is absurdly large.
     """
     factor = UNITS[unit]
     if factor is None:
-        return positions * (side / np.array(detector, float))
+        return positions * ratio
     metres = positions * factor
     span = np.ptp(metres, axis=0)
     if span.max() > LARGEST_SPAN_M:
@@ -194,7 +195,7 @@ def resampled_probe(
     if h == w and probe_pixel is not None and pixel.metres is not None:
         ratio = h * probe_pixel[0] / (N * pixel.metres[0])
         if not 0.98 < ratio < 1.02:
-            return _zoomed(probe, N, pixel.metres[0] / probe_pixel[0]), "the file's, interpolated"
+            return interpolated(probe, N, pixel.metres[0] / probe_pixel[0]), "the file's, interpolated"
     size = f"{h}" if h == w else f"{h} × {w}"
     return _on_far_field(probe, N), f"the file's, its far field cut or padded from {size} to {N}"
 
@@ -212,13 +213,16 @@ def _on_far_field(probe: np.ndarray, N: int) -> np.ndarray:
     return np.fft.fftshift(back, axes=(-2, -1)).astype(np.complex64)
 
 
-def _zoomed(probe: np.ndarray, N: int, step: float) -> np.ndarray:
+def interpolated(probe: np.ndarray, N: int, step: float, beyond: str = "constant") -> np.ndarray:
+    """Modes ``(K, N, N)`` complex64 of ``probe (K, h, w)``, ``step`` of its pixels apart, about the middle.
+
+    ``beyond``: what lies beyond it, as of :func:`scipy.ndimage.map_coordinates`.
+    """
     from scipy.ndimage import map_coordinates
 
-    h = probe.shape[-1]
-    axis = h // 2 + (np.arange(N) - N // 2) * step
-    grid = np.meshgrid(axis, axis, indexing="ij")
-    return np.stack([map_coordinates(mode, grid, order=3, mode="constant") for mode in probe]).astype(
+    axes = [side // 2 + (np.arange(N) - N // 2) * step for side in probe.shape[-2:]]
+    grid = np.meshgrid(*axes, indexing="ij")
+    return np.stack([map_coordinates(mode, grid, order=3, mode=beyond) for mode in probe]).astype(
         np.complex64
     )
 

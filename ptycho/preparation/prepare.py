@@ -12,7 +12,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
-from ptycho.config.waves import wavelength_m
+from ptycho.config.waves import Fresnel, wavelength_m
 from ptycho.files.file_array import FileArray
 from ptycho.preparation.centre import find_centre
 from ptycho.preparation.detector import (
@@ -35,6 +35,14 @@ from ptycho.preparation.geometry import (
     unfit_probe,
 )
 from ptycho.preparation.good_pixels import NOT_FINITE, Pixels, find_good_pixels
+from ptycho.preparation.near_field import (
+    NearField,
+    aliasing,
+    near_field_of,
+    near_field_window,
+    probe_in_window,
+    smell,
+)
 from ptycho.preparation.photon_gain import Gain, photon_gain
 from ptycho.preparation.window import whole_detector
 from ptycho.readers.domain import squares_are_whole
@@ -61,6 +69,7 @@ class Understood:
         mean: mean intensity of some frames, ``(H, W)``, as stored.
         counts: squares of the amplitudes are photons.
         findings, warnings: for the log and for ``metrics.json``.
+        near_field: the lengths of a near field; None: the patterns are a far field.
     """
 
     raw: RawScan
@@ -74,6 +83,12 @@ class Understood:
     counts: bool
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...]
+    near_field: NearField | None = None
+
+    @property
+    def fresnel(self) -> Fresnel | None:
+        """The way from the object to the detector, of a near field."""
+        return None if self.near_field is None else self.near_field.fresnel
 
     @property
     def N(self) -> int:
@@ -122,15 +137,20 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     found += pixels.findings
     warnings += pixels.warnings
     gain = _gain(raw, config, sample, pixels, found)
-    stored = _centre(raw, config, mean, good, found, warnings)
-    N = _side(raw, config, stored, mean, found, warnings)
-    detector = _detector(raw, config, stored, N, good, domain, gain)
     pitch = _exchanged(raw.detector_pixel_m, config.transpose)
-    pixel = object_pixel(raw.energy_eV, raw.distance_m, pitch, N * config.bin)
-    found.append(Finding("object pixel", pixel.text, _pixel_reason(raw, config, pixel, N * config.bin)))
+    near = near_field_of(raw, pitch, config)
+    if near is not None:
+        found.append(Finding("physics", "near field", near.way))
+    elif config.physics is None and (doubt := smell(mean, good)) is not None:
+        warnings.append(doubt)
+    stored = _centre(raw, config, mean, good, found, warnings)
+    N = _side(raw, config, stored, mean, near, found, warnings)
+    detector = _detector(raw, config, stored, N, good, domain, gain)
+    pixel, why = _pixel(raw, config, pitch, N, near)
+    found.append(Finding("object pixel", pixel.text, why))
     positions = _positions(raw, config, frames, pixel, N * config.bin, found, warnings)
     corners, size = place_on_object(positions, N)
-    probe = _probe(raw, config.transpose, pixel, N, found, warnings)
+    probe = _probe(raw, config, pixel, N, found, warnings)
     return Understood(
         raw,
         detector,
@@ -143,6 +163,7 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
         gain is not None,
         tuple(found),
         tuple(warnings),
+        near,
     )
 
 
@@ -172,19 +193,25 @@ def _detector(
 
 
 def _probe(
-    raw: RawScan, transpose: bool, pixel: PixelSize, N: int, found: list[Finding], warnings: list[str]
+    raw: RawScan,
+    config: DataConfig,
+    pixel: PixelSize,
+    N: int,
+    found: list[Finding],
+    warnings: list[str],
 ) -> np.ndarray | None:
     """The file's probe on the object's pixels, modes ``(K, N, N)``; None if it has none that can be used."""
     if raw.probe is None:
         return None
     height, width = raw.patterns.shape[1:]
-    unfit = unfit_probe(raw.probe, (width, height) if transpose else (height, width))
+    unfit = unfit_probe(raw.probe, (width, height) if config.transpose else (height, width))
     if unfit is not None:
         warnings.append(
             f"the file's probe {unfit}; one is guessed, unless probe=zone_plate or probe=npz says"
         )
         return None
-    probe, how = resampled_probe(raw.probe, raw.probe_pixel_m, pixel, N)
+    place = probe_in_window if config.near_field else resampled_probe
+    probe, how = place(raw.probe, raw.probe_pixel_m, pixel, N)
     found.append(Finding("probe", f"{len(probe)} modes, {N} × {N}", how))
     return probe
 
@@ -195,7 +222,7 @@ def _stated(raw: RawScan, config: DataConfig) -> RawScan:
     changes: dict[str, Any] = {
         "domain": config.domain,
         "unit": config.unit,
-        "zero_frequency": config.stated_zero_frequency(),
+        "zero_frequency": "centre" if config.near_field else config.stated_zero_frequency(),
         "energy_eV": config.stated_energy_eV(),
         "distance_m": config.distance_m,
         "detector_pixel_m": None if pitch is None else (pitch, pitch),
@@ -286,6 +313,12 @@ def _centre(
     warnings: list[str],
 ) -> tuple[int, int]:
     """(row, col) of the zero frequency in the frame as stored, or with its corner brought to the middle."""
+    if config.near_field:
+        middle = mean.shape[0] // 2, mean.shape[1] // 2
+        why = "the detector's; a near field has no zero frequency"
+        why += ", and data.zero_frequency no meaning" if config.zero_frequency else ""
+        found.append(Finding("middle", f"row {middle[0]}, column {middle[1]}", why))
+        return middle
     zero, centre = raw.zero_frequency, raw.stated_centre()
     if centre is None:
         seen = find_centre(mean, good)
@@ -321,6 +354,7 @@ def _side(
     config: DataConfig,
     centre: tuple[int, int],
     mean: np.ndarray,
+    near: NearField | None,
     found: list[Finding],
     warnings: list[str],
 ) -> int:
@@ -331,9 +365,15 @@ def _side(
     """
     if config.N is not None:
         found.append(Finding("N", str(config.N), f"data.N, {config.bin} × {config.bin} pixels each"))
+        if near is not None and (doubt := aliasing(near, config.N)) is not None:
+            warnings.append(doubt)
         return config.N
     upright = oriented(mean, raw.zero_frequency == "corner", False, False, False)
-    window = whole_detector(upright, centre, config.bin)
+    window = (
+        whole_detector(upright, centre, config.bin)
+        if near is None
+        else near_field_window(near, mean.shape, config.bin)
+    )
     found.append(Finding("N", str(window.N), window.why))
     warnings += [] if window.warning is None else [window.warning]
     return window.N
@@ -344,15 +384,26 @@ def _exchanged(pair: tuple[float, float] | None, transpose: bool) -> tuple[float
     return (pair[1], pair[0]) if pair is not None and transpose else pair
 
 
-def _pixel_reason(raw: RawScan, config: DataConfig, pixel: PixelSize, side: int) -> str:
+def _pixel(
+    raw: RawScan,
+    config: DataConfig,
+    pitch: tuple[float, float] | None,
+    N: int,
+    near: NearField | None,
+) -> tuple[PixelSize, str]:
+    """Of the object, and why."""
+    if near is not None:
+        return near.pixel, near.pixel_reason
+    side = N * config.bin
+    pixel = object_pixel(raw.energy_eV, raw.distance_m, pitch, side)
     if pixel.missing:
-        return f"{', '.join(pixel.missing)} not known"
+        return pixel, f"{', '.join(pixel.missing)} not known"
     assert raw.detector_pixel_m is not None and raw.energy_eV is not None
     wave = f"{raw.energy_eV:.6g} eV"
     if config.electrons_keV is not None:
         wave = f"electrons of {config.electrons_keV:g} keV, {1e12 * wavelength_m(raw.energy_eV):.4g} pm"
-    pitch = f"{1e6 * raw.detector_pixel_m[0]:.4g} µm"
-    return f"λz/(N·p) of {wave}, {raw.distance_m:.4g} m, {side} × {pitch}"
+    width = f"{1e6 * raw.detector_pixel_m[0]:.4g} µm"
+    return pixel, f"λz/(N·p) of {wave}, {raw.distance_m:.4g} m, {side} × {width}"
 
 
 def _exchanged_by_reader(format_: str, config: DataConfig) -> bool:
@@ -376,7 +427,8 @@ def _positions(
     if config.position_axes == "xy" and not _exchanged_by_reader(raw.format, config):
         positions = positions[:, ::-1]
         why.append("columns exchanged: data.position_axes=xy")
-    positions = positions_in_pixels(positions, raw.unit, pixel, side, shape, raw.warnings)
+    ratio = 1 / config.bin if config.near_field else side / np.array(shape, float)
+    positions = positions_in_pixels(positions, raw.unit, pixel, side, ratio, raw.warnings)
     if config.rotation_deg or config.scan_affine is not None:
         positions = turned_positions(positions, pixel, config.rotation_deg, config.scan_affine)
         turn = config.rotation_deg

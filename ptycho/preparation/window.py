@@ -37,7 +37,7 @@ def whole_detector(mean: np.ndarray, centre: tuple[int, int], b: int) -> Window:
     """
     shape = mean.shape
     reach = 2 * max(max(c, n - c) for c, n in zip(centre, shape, strict=True))
-    needed = max(_fast(-(-reach // b)), SMALLEST_N)
+    needed = max(fast_side(-(-reach // b)), SMALLEST_N)
     if set(shape) == {reach} and reach % (2 * b) == 0 and reach // b >= SMALLEST_N:
         needed = reach // b
     most = min(2 * int(PADDED * max(shape) / b / 2), LARGEST_N)
@@ -53,7 +53,7 @@ def whole_detector(mean: np.ndarray, centre: tuple[int, int], b: int) -> Window:
     return Window(N, f"{why}; data.N chooses another", None)
 
 
-def _fast(side: int) -> int:
+def fast_side(side: int) -> int:
     """The smallest even number from ``side`` up that has small prime factors alone."""
     return 2 * int(fft.next_fast_len(-(-side // 2)))
 
@@ -80,4 +80,4 @@ def _of_most_light(mean: np.ndarray, centre: tuple[int, int], b: int, N: int) ->
     wanted = NEARLY_ALL * _inside(mean, centre, N * b)
     sides = range(SMALLEST_N, N + 1, 2)
     first = bisect_left(sides, wanted, key=lambda side: _inside(mean, centre, side * b))
-    return min(_fast(sides[min(first, len(sides) - 1)]), N)
+    return min(fast_side(sides[min(first, len(sides) - 1)]), N)

@@ -3,7 +3,8 @@
     λ_j = (Σ_m |F ψ_jm|² + b) / f²,   ψ_jm = c_j P_m(x − s_j) O[w_j + x],   r_j = w_j + s_j, w_j whole
 
 in photons, f being the normalised amplitude of one (where photons are not known, of one *effective*
-photon: such that the noise of an amplitude is ½, as it is for photons). Up to a constant, −2 log p of a
+photon: such that the noise of an amplitude is ½, as it is for photons); of a near field F goes on to the
+detector (:mod:`ptycho.physics.fresnel`). Up to a constant, −2 log p of a
 pixel in which n were measured is its deviance:
 
     poisson    2 [λ − n + n log(n/λ)]                        photons are what they are
@@ -23,6 +24,7 @@ from functools import lru_cache
 import tensorflow as tf
 
 from ptycho import physics
+from ptycho.config.waves import Fresnel
 from ptycho.physics.deviance import deviance_of_counts
 
 NOISE = ("poisson", "gaussian", "excess", "robust")
@@ -51,7 +53,9 @@ def deviance(rate: tf.Tensor, amplitude: tf.Tensor, noise: str, excess: tf.Tenso
 
 
 @lru_cache(64)
-def likelihood_step(noise: str, free: tuple[str, ...], moved: bool, compile_xla: bool) -> Callable:
+def likelihood_step(
+    noise: str, free: tuple[str, ...], moved: bool, compile_xla: bool, fresnel: Fresnel | None = None
+) -> Callable:
     """A compiled function of one chunk of patterns: the deviance of each, and its half differentiated.
 
     Args:
@@ -61,6 +65,7 @@ def likelihood_step(noise: str, free: tuple[str, ...], moved: bool, compile_xla:
             ``(B, 2)``, by which the probe is moved, c ``(B,)``, ``(K, N, N)`` complex64, ``(N, N)``.
         moved: positions have fractions of a pixel, or may get them.
         compile_xla: compile with XLA.
+        fresnel: of a near field; None: a far field.
 
     Returns:
         ``(windows, fractions, flux, modes, background, amplitudes, photon, excess) → (deviance (B,),
@@ -86,7 +91,8 @@ def likelihood_step(noise: str, free: tuple[str, ...], moved: bool, compile_xla:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(wanted)
             probe = physics.shifted_probe(modes, fractions) if moved else modes[None]
-            light = physics.expected_light(windows, probe, flux, background)
+            aside = fractions if moved else None
+            light = physics.expected_light(windows, probe, flux, background, fresnel, aside)
             pixels = deviance(light / tf.square(photon), known, noise, excess)
             each = tf.reduce_sum(seen * pixels, (1, 2))
             half = tf.reduce_sum(each) / 2

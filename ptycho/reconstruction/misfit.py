@@ -139,6 +139,7 @@ def predictions(
             background=data.model_background,
             exact=data.exact,
             support=n,
+            fresnel=data.fresnel,
         )
         yield physics.uncentre(data.measured(chunk)), tf.sqrt(light)[:, 0]
 

@@ -24,6 +24,8 @@ that the probe cannot tell apart share one trial, of the one that changes least.
 
 - Positions whose rows and columns are exchanged look like transposed patterns, seen by a round probe.
 - A scan along one line, or without overlap, tells little or nothing; then all are explained alike.
+- In a near field probe and patterns are images in one frame. To turn both is to turn the positions the other
+  way: there are eight ways, each with its twin, in which rows and columns are reversed and positions negated.
 - A probe that was itself guessed from these data has chosen its curvature for the scan as read: the sign of
   the positions and a turn by 180° are then not tested at all, and a transposition is often missed.
 """
@@ -72,7 +74,10 @@ class Orientation(NamedTuple):
         return reverse_about_zero(images, -1) if self.flip_cols else images
 
     def of(self, data: Dataset) -> Dataset:
-        """A scan of one object as it is read this way; the probe is the same."""
+        """A scan of one object as it is read this way; the probe is the same, but turns with a near field."""
+        if data.fresnel is not None:
+            way = data.fresnel.transposed if self.transpose else data.fresnel
+            data = replace(data, beam=data.beam.with_probe(self.patterns(data.probe)), fresnel=way)
         return place_anew(
             data,
             self.patterns(data.amplitudes[:]),
@@ -104,6 +109,7 @@ class Orientation(NamedTuple):
 
 
 AS_READ = Orientation()
+HALF_TURN = Orientation(flip_rows=True, flip_cols=True, position_sign=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,12 +147,12 @@ def orientations(data: Dataset, count: int = COUNT, steps: int = STEPS) -> list[
         image, scan = fit_shortly(ways[0].of(some), OBJECT_STEPS, steps)
         return Trial(ways[0], ways[1:], misfit(image, scan))
 
-    return sorted(side_by_side(tried, classes(data.probe[0])), key=lambda trial: trial.r_factor)
+    same = alike(data.probe[0]) if data.fresnel is None else [AS_READ, HALF_TURN]
+    return sorted(side_by_side(tried, classes(same)), key=lambda trial: trial.r_factor)
 
 
-def classes(probe: np.ndarray) -> list[tuple[Orientation, ...]]:
-    """The sixteen orientations, those together that a probe ``(N, N)`` cannot tell apart, fewest changes
-    first."""
+def alike(probe: np.ndarray) -> list[Orientation]:
+    """Those that a probe ``(N, N)`` cannot tell from the one that was read, which is the first."""
     same = [AS_READ]
     real, real_far_field, symmetric = symmetries(probe)
     if real > ALIKE:
@@ -154,7 +160,12 @@ def classes(probe: np.ndarray) -> list[tuple[Orientation, ...]]:
     if real_far_field > ALIKE:
         same.append(Orientation(position_sign=-1))
     if symmetric > ALIKE or len(same) == 3:
-        same.append(Orientation(flip_rows=True, flip_cols=True, position_sign=-1))
+        same.append(HALF_TURN)
+    return same
+
+
+def classes(same: list[Orientation]) -> list[tuple[Orientation, ...]]:
+    """The sixteen orientations, those together that differ by one of :func:`alike`, fewest changes first."""
     left = [
         Orientation(*way) for way in itertools.product((False, True), (False, True), (False, True), (1, -1))
     ]

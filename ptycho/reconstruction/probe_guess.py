@@ -9,6 +9,8 @@ badly.
 
 Then object and probe are free together for some passes, which corrects what the mean pattern has blurred.
 
+In a near field the mean pattern is brought back to the sample, and only the free passes remain.
+
 A curvature and its negative differ by the sign of the positions (or a turn of the detector by 180°): a
 guess is right only if those are.
 """
@@ -24,7 +26,7 @@ from ptycho.reconstruction.scan_likelihood import side_by_side
 from ptycho.reconstruction.short_fit import fit_shortly, middle
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
-from ptycho.scan.optics import OPTICS, pupil
+from ptycho.scan.optics import Optic, optics_of, pupil, seen_power
 
 COUNT = 60
 STEPS = 5
@@ -55,12 +57,14 @@ class Guess:
         probe: ``(N, N)`` complex64, in the dataset's units: an object of transmission one and this probe give
             patterns of the mean energy.
         optic_probe: the same before its free passes.
+        text: the optic in words.
         fit: of the optic's probe; ``tried``: of all.
         r_factor: after the free passes, of the patterns in the middle.
     """
 
     probe: np.ndarray
     optic_probe: np.ndarray
+    text: str
     fit: Fit
     tried: tuple[Fit, ...]
     r_factor: float
@@ -68,14 +72,15 @@ class Guess:
     @property
     def finding(self) -> Finding:
         """What was settled, and why."""
-        others = sorted(fit.badness for fit in self.tried)
-        why = (
-            f"guessed from the mean pattern: the best of {len(self.tried)} in a short reconstruction, "
-            f"R-factor of patterns used + kept out {self.fit.badness:.3f}, "
-            f"in the median {others[len(others) // 2]:.3f}; then free, "
-            f"{self.fit.r_factor:.3f} → {self.r_factor:.3f}"
-        )
-        return Finding("probe", OPTICS[self.fit.optic].text(self.fit.number), why)
+        others, among = sorted(fit.badness for fit in self.tried), ""
+        if len(others) > 1:
+            among = (
+                f": the best of {len(others)} in a short reconstruction, R-factor of patterns used + "
+                f"kept out {self.fit.badness:.3f}, in the median {others[len(others) // 2]:.3f}"
+            )
+        freed = f"then free, {self.fit.r_factor:.3f} → {self.r_factor:.3f}"
+        why = f"guessed from the mean pattern{among}; {freed}"
+        return Finding("probe", self.text, why)
 
 
 def guess_probe(data: Dataset, count: int = COUNT, steps: int = STEPS) -> Guess:
@@ -90,23 +95,28 @@ def guess_probe(data: Dataset, count: int = COUNT, steps: int = STEPS) -> Guess:
         steps: of the solver, for every number.
     """
     some = middle(data, count)
-    modulus = pupil(data.amplitudes.statistics.mean_intensity, data.good)
-    tried = [fit for name in OPTICS for fit in search(some, modulus, name, steps)]
+    modulus, optics = pupil(data.amplitudes.statistics.mean_intensity, data.good), optics_of(data.fresnel)
+    tried = [fit for name in optics for fit in search(some, modulus, name, optics[name], steps)]
     best = min(tried, key=lambda fit: fit.badness)
-    start = scale_to_patterns(OPTICS[best.optic].probe(modulus, best.number), data)
+    optic = optics[best.optic]
+    start = scale_to_patterns(optic.probe(modulus, best.number), data)
     image, freed = fit_shortly(_lit(some, start), OBJECT_STEPS, FREE_STEPS)
     return Guess(
-        scale_to_patterns(freed.probe[0], data), start, best, tuple(tried), misfit(image, freed).r_factor
+        scale_to_patterns(freed.probe[0], data),
+        start,
+        optic.text(best.number),
+        best,
+        tuple(tried),
+        misfit(image, freed).r_factor,
     )
 
 
-def search(data: Dataset, modulus: np.ndarray, name: str, steps: int) -> list[Fit]:
-    """Fits of one optic with the pupil ``modulus (N, N)``: a coarse scan, then around the best."""
+def search(data: Dataset, modulus: np.ndarray, name: str, optic: Optic, steps: int) -> list[Fit]:
+    """Fits of one optic of a name with the pupil ``modulus (N, N)``: a coarse scan, then around the best."""
 
     def tried(number: float) -> Fit:
-        return fit_number(data, modulus, name, number, steps)
+        return fit_number(data, modulus, name, optic, number, steps)
 
-    optic = OPTICS[name]
     numbers = optic.numbers(modulus)
     fits = list(side_by_side(tried, numbers.tolist()))
     if len(numbers) == 1:  # so narrow a pupil that rays of any curvature would leave the window
@@ -119,9 +129,9 @@ def search(data: Dataset, modulus: np.ndarray, name: str, steps: int) -> list[Fi
     return fits
 
 
-def fit_number(data: Dataset, modulus: np.ndarray, name: str, number: float, steps: int) -> Fit:
+def fit_number(data: Dataset, modulus: np.ndarray, name: str, optic: Optic, number: float, steps: int) -> Fit:
     """How well the probe of a pupil ``modulus (N, N)`` explains patterns, and others between them."""
-    lit = _lit(data, scale_to_patterns(OPTICS[name].probe(modulus, number), data))
+    lit = _lit(data, scale_to_patterns(optic.probe(modulus, number), data))
     every = np.arange(len(data.positions))
     out = every[EVERY // 2 :: EVERY]
     used, free = lit.subset(np.setdiff1d(every, out), 1), lit.subset(out, 1)
@@ -135,5 +145,5 @@ def _lit(data: Dataset, probe: np.ndarray) -> Dataset:
 
 def scale_to_patterns(probe: np.ndarray, data: Dataset) -> np.ndarray:
     """``probe (…, N, N)`` so that an object of one lets it expect the patterns' mean energy; complex64."""
-    light = data.amplitudes.statistics.mean_energy / np.sum(np.abs(probe) ** 2, dtype=float)
+    light = data.amplitudes.statistics.mean_energy / seen_power(probe, data.fresnel, data.good)
     return (np.sqrt(light) / data.photon_scale * probe).astype(np.complex64)

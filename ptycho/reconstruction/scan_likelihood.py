@@ -98,7 +98,8 @@ class ScanLikelihood:
         corners = np.floor(state.positions + 0.5).astype(np.int64)
         fractions = (state.positions - corners).astype(np.float32)
         moved = "positions" in parts or bool(fractions.any())
-        step = likelihood_step(self.noise, tuple(ARGUMENTS[p] for p in parts), moved, self.compile_xla)
+        wanted = tuple(ARGUMENTS[part] for part in parts)
+        step = likelihood_step(self.noise, wanted, moved, self.compile_xla, self.data.fresnel)
         common = tf.constant(state.modes), tf.constant(state.background)
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
 

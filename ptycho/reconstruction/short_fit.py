@@ -17,6 +17,7 @@ from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.groups import smallest_region
+from ptycho.scan.optics import seen_power
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
 
@@ -35,7 +36,7 @@ def fit_shortly(data: Dataset, alone: int, together: int) -> tuple[np.ndarray, D
         together: further steps, that find object and probe; 0: the probe stays as it is.
     """
     terms = Terms(likelihood_of(data), PRIOR)
-    bright = data.N / 2 / np.linalg.norm(data.model_probe.astype(complex))
+    bright = data.N / 2 / np.sqrt(seen_power(data.model_probe, data.fresnel, data.good))
     state = State.of(data, np.full((data.object_size,) * 2, bright))
     state = fit(terms, state, OBJECT_ALONE, alone).state
     if not together:

@@ -189,6 +189,10 @@ class LoadedModel:
         elif not isinstance(data, Dataset):
             data = self._read(data)
             beam = data.beam
+        if data.fresnel is not None:
+            raise ConfigError(
+                "the scan is a near field: networks are made for far fields; use ptycho.reconstruct"
+            )
         view = self.view(data)
         regions = np.empty((view.n_groups, view.region_size, view.region_size), np.complex64)
         self.predict_regions(view, regions, start=start)

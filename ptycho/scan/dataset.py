@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.config.waves import Fresnel
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset_checks import problems
 from ptycho.scan.groups import draw_neighbours, group_centres, group_offsets, grouped, smallest_region
@@ -50,6 +51,7 @@ class Dataset:
         exact: fractions of a pixel move the probe rather than the object; see
             :func:`ptycho.physics.split_positions`.
         tiles: new groups share the patterns among them, as tiles of the scan; if not, each pattern has one.
+        fresnel: of patterns that are a near field, the detector's middle at ``N//2``; None: a far field.
     """
 
     amplitudes: Patterns
@@ -66,6 +68,7 @@ class Dataset:
     good: np.ndarray | None = None
     exact: bool = False
     tiles: bool = False
+    fresnel: Fresnel | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.amplitudes, Patterns):

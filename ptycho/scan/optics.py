@@ -5,6 +5,8 @@
     lens      φ = c q²                       out of focus by c = −πλz, z in pixels; c = 0: in focus
     pinhole   φ = arg F[disk of diameter D]  right behind it: 0 and π on the rings of its diffraction
 
+Of a near field the mean pattern goes back to the sample, ``P = F⁻¹[H̄ F √⟨A²⟩]``, without a number.
+
 **What is assumed.** The mean over the scan is ``|F P|²`` blurred by what the object scatters. Its root is
 taken for the modulus of F P itself, which is right as far as the object scatters weakly, or by angles that
 are small against the features of F P. A strong phase object widens the pupil, and fills its dark parts; the
@@ -21,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.ndimage import distance_transform_edt
 
+from ptycho.config.waves import Fresnel
 from ptycho.scan.probe import energy_diameter
 
 WIDEST = 0.8  # of the window: the diameter of a probe that is looked for
@@ -106,3 +109,28 @@ OPTICS = {
         lambda log: f"phase steps as right behind a pinhole of {np.exp(log):.1f} pixels",
     ),
 }
+
+
+def brought_back(modulus: np.ndarray, fresnel: Fresnel) -> np.ndarray:
+    """The probe of a near field, ``(N, N)`` complex64: a flat wave of ``modulus (N, N)`` at the detector."""
+    return fresnel.reversed.propagated(modulus).astype(np.complex64)
+
+
+def seen_power(modes: np.ndarray, fresnel: Fresnel | None, good: np.ndarray | None) -> float:
+    """``Σ|P|²`` of modes ``(…, N, N)``; of a near field what of it arrives on pixels that are good."""
+    if fresnel is None:
+        return float(np.sum(np.abs(modes) ** 2, dtype=float))
+    arriving = np.abs(fresnel.propagated(modes)) ** 2
+    return float(np.sum(arriving if good is None else arriving * good))
+
+
+def optics_of(fresnel: Fresnel | None) -> dict[str, Optic]:
+    """What a probe may come from: of a far field :data:`OPTICS`, of a near field the mean pattern alone."""
+    if fresnel is None:
+        return OPTICS
+    back = Optic(
+        lambda modulus, _: brought_back(modulus, fresnel),
+        lambda modulus: np.zeros(1),
+        lambda _: "the root of the mean pattern, brought back to the sample",
+    )
+    return {"near field": back}

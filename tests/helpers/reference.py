@@ -56,6 +56,23 @@ def far_field(wave):
     return kernel(wave.shape[0]) @ wave @ kernel(wave.shape[1]).T
 
 
+def fresnel(wave, numbers, finer=8):
+    """Fresnel diffraction of a wave alone in space, by its integral: ``∫ ψ(x) exp(iπ(X − x)²/F)/(iF)``.
+
+    ``numbers``: F = λz/dx² along rows and columns; between its samples the wave is what its transform says.
+    """
+
+    def matrix(n, number):
+        x, places = np.arange(n * finer) / finer, np.arange(n)
+        q = np.fft.fftfreq(n)
+        between = np.exp(2j * np.pi * np.outer(x, q)) @ np.exp(-2j * np.pi * np.outer(q, places)) / n
+        kernel = np.exp(1j * np.pi * np.subtract.outer(places, x) ** 2 / number) / np.sqrt(1j * number)
+        return kernel @ between / finer
+
+    rows, cols = (matrix(n, number) for n, number in zip(wave.shape, numbers, strict=True))
+    return rows @ wave @ cols.T
+
+
 def moved(wave, shift):
     """A periodic wave moved by fractions of a pixel: each of its frequencies turns by a phase of its own."""
     rows, cols = (np.fft.fftfreq(side) for side in wave.shape)

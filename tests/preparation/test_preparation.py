@@ -206,7 +206,7 @@ def test_turns_and_shears_that_are_none_are_refused(changes, message):
 def test_pixels_of_a_larger_detector_shrink_with_the_cut():
     """A file's pixels belong to its whole detector; cut to half, an object pixel is twice as large."""
     found = positions_in_pixels(
-        np.array([[10.0, 20.0]]), "px", object_pixel(None, None, None, 64), 64, (128, 128)
+        np.array([[10.0, 20.0]]), "px", object_pixel(None, None, None, 64), 64, 64 / 128
     )
     np.testing.assert_allclose(found, [[5, 10]])
 

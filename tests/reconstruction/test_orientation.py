@@ -17,6 +17,7 @@ from ptycho.reconstruction.orientation import (
     Orientation,
     Trial,
     advice,
+    alike,
     as_read,
     better,
     classes,
@@ -169,14 +170,14 @@ def test_classes():
     random = reference.random_complex(np.random.default_rng(6), (9, 9))
     real = random.real
     for probe, size in ((random, 1), (zone_plate, 2), (real, 2), (disk, 4)):
-        found = classes(probe)
+        found = classes(alike(probe))
         assert {len(together) for together in found} == {size}
         assert sorted(itertools.chain(*found)) == sorted(WAYS)
         assert all(ways[0].changes == min(way.changes for way in ways) for ways in found)
         assert found[0][0] == AS_READ
-    assert classes(zone_plate)[0] == (AS_READ, BOTH)
-    assert classes(real)[0] == (AS_READ, REVERSED)
-    assert set(classes(disk)[0]) == {AS_READ, REVERSED, NEGATED, BOTH}
+    assert classes(alike(zone_plate))[0] == (AS_READ, BOTH)
+    assert classes(alike(real))[0] == (AS_READ, REVERSED)
+    assert set(classes(alike(disk))[0]) == {AS_READ, REVERSED, NEGATED, BOTH}
 
 
 def test_no_alarm_for_a_scan_that_is_read_right(curved):

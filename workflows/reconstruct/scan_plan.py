@@ -63,7 +63,7 @@ def plan(config: JobConfig) -> ScanRunConfig:
     fitted = min(
         _fitted(path, scan, own.free_fraction) for path, scan in zip(own.data.file, scans, strict=True)
     )
-    if own.run is not None:
+    if own.run is not None and own.models:
         stored = read_network(run_folder(own.run), NETWORK)
         own = _as_stored(own, stored)
         _fits(stored, own, scans[0].N, fitted)

@@ -1,0 +1,38 @@
+"""From an exit wave to a detector that is near, by Fresnel diffraction in a periodic window.
+
+======== ==================================================================================================
+``ψ``    exit wave, ``(…, N, N)`` complex64, N even
+``F``    ``λ z / dx²`` along rows and columns, z from object to detector: ``Fresnel`` of ``config/waves.py``
+``q``    cycles per pixel, ``k/N``
+``H``    transfer function of free space, ``exp(−iπ Σ F q²)``, of modulus one
+``Ψ``    ``F⁻¹[(−1)^(k_r + k_c) H Fψ]``: the wave on the detector, its middle at sample 0
+======== ==================================================================================================
+
+The sign ``(−1)^k`` moves the wave by N/2, so that the detector's middle is at sample 0, where a far field has
+its zero frequency: all that follows (:func:`~ptycho.physics.centre`, masks, background) is the same of both.
+
+Where positions are w + s, w whole, the probe is moved by s, ``P(x − s) O[w + x]``: the true exit wave, moved
+by s. In a far field nobody sees it; here ``exp(+2πi q·s)`` moves it back. Source: Goodman, Introduction to
+Fourier Optics, 4.2; a beam that diverges is a parallel one of other lengths (Paganin, Coherent X-Ray Optics,
+appendix B: Fresnel scaling theorem; :mod:`ptycho.preparation.near_field`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from ptycho.config.waves import Fresnel
+
+
+def fresnel_field(exit_waves: tf.Tensor, fresnel: Fresnel, ramp: tf.Tensor | None = None) -> tf.Tensor:
+    """``Ψ`` of ``ψ (…, N, N)``; ``ramp``: phases of the spectrum besides, ``(…, N, N)``, zero at sample 0."""
+    transfer = tf.constant(to_sample_0(fresnel, exit_waves.shape[-1]), exit_waves.dtype)
+    spectrum = tf.signal.fft2d(exit_waves) * transfer
+    return tf.signal.ifft2d(spectrum if ramp is None else spectrum * ramp)
+
+
+def to_sample_0(fresnel: Fresnel, side: int) -> np.ndarray:
+    """``(−1)^(k_r + k_c) H``, ``(side, side)`` complex128, zero frequency at sample 0."""
+    signs = (-1.0) ** np.arange(side)
+    return fresnel.transfer(side) * signs[:, None] * signs[None, :]

@@ -1,0 +1,196 @@
+"""A scan whose detector is in the near field of the sample: its lengths, its window, its probe; what one is.
+
+======== ==================================================================================================
+``z01``  from the focus or source to the sample, ``data.source_distance_m``; a parallel beam: infinite
+``z12``  from the sample to the detector, ``data.distance_m``
+``p``    pitch of the detector, ``b × b`` pixels summed to one
+``M``    magnification, ``(z01 + z12) / z01``; of a parallel beam 1
+``dx``   pixel of the object, ``p b / M``
+``z``    effective distance, ``z12 / M``
+``F``    ``λ z / dx²``: a wave of q cycles per pixel arrives F q pixels aside
+======== ==================================================================================================
+
+A beam that diverges makes the pattern that a parallel one makes at the distance z, M times as large (Fresnel
+scaling theorem: Paganin, Coherent X-Ray Optics, appendix B). Its probe is what remains of it beside the
+spherical wave.
+
+The window is wider than the detector, by pixels that were not measured: light comes in from there and leaves,
+and a window that ends with the detector would wrap it around, which spoils the object altogether. ``F/4`` is
+added on every side: as much as waves of half the steepest slope go aside.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.ndimage import uniform_filter
+
+from ptycho.config import ConfigError
+from ptycho.config.data import LARGEST_N, SMALLEST_N, DataConfig
+from ptycho.config.waves import Fresnel, wavelength_m
+from ptycho.preparation.geometry import PixelSize, interpolated
+from ptycho.preparation.window import PADDED, Window, fast_side
+from ptycho.readers.raw_scan import RawScan
+
+SPARE = 4  # pixels of the margin beyond F/4: probes are moved by fractions of a pixel in it
+FRAME, MIDDLE = 1 / 8, 1 / 2  # of the detector's sides: its outer frame on each side, and its middle
+AS_BRIGHT = 0.5  # darkest place of the frame over the middle: near fields have more, diffuse far ones 0.37
+PEAK = 6.0  # brightest place over the mean, of a near field at most
+SMOOTHED = 1 / 8  # of the detector's side: a place
+
+
+@dataclass(frozen=True)
+class NearField:
+    """The lengths of a scan.
+
+    Attributes:
+        energy_eV, distance_m: of the photons, z12.
+        pitch_m: p·b, (row, col).
+        source_distance_m: z01; None: a parallel beam.
+    """
+
+    energy_eV: float
+    distance_m: float
+    pitch_m: tuple[float, float]
+    source_distance_m: float | None = None
+
+    @property
+    def magnification(self) -> float:
+        return 1.0 if self.source_distance_m is None else 1 + self.distance_m / self.source_distance_m
+
+    @property
+    def effective_distance_m(self) -> float:
+        return self.distance_m / self.magnification
+
+    @property
+    def pixel(self) -> PixelSize:
+        row, col = self.pitch_m
+        return PixelSize((row / self.magnification, col / self.magnification))
+
+    @property
+    def fresnel(self) -> Fresnel:
+        length = wavelength_m(self.energy_eV) * self.effective_distance_m
+        row, col = (pitch / self.magnification for pitch in self.pitch_m)
+        return Fresnel(length / row**2, length / col**2)
+
+    @property
+    def margin(self) -> int:
+        """Pixels beside the detector, on every side."""
+        return math.ceil(max(self.fresnel.numbers) / 4) + SPARE
+
+    @property
+    def way(self) -> str:
+        """How it came about, for the log."""
+        beam = "a parallel beam (data.source_distance_m: none)"
+        if self.source_distance_m is not None:
+            beam = (
+                f"{self.source_distance_m:.4g} m behind the source, magnified {self.magnification:.4g} times"
+            )
+        numbers = " × ".join(f"{number:.4g}" for number in dict.fromkeys(self.fresnel.numbers))
+        return (
+            f"{beam}, effective distance {self.effective_distance_m:.4g} m, λz/dx² = {numbers}; "
+            "data.physics=far_field would say otherwise"
+        )
+
+    @property
+    def pixel_reason(self) -> str:
+        """Of the object's pixel."""
+        pitch = f"{1e6 * self.pitch_m[0]:.4g} µm"
+        if self.source_distance_m is None:
+            return f"that of the detector, {pitch}, in a near field of a parallel beam"
+        return f"that of the detector, {pitch}, over the magnification {self.magnification:.4g}: near field"
+
+
+def near_field_of(raw: RawScan, pitch: tuple[float, float] | None, config: DataConfig) -> NearField | None:
+    """The lengths of a near field; None: the scan is one of a far field.
+
+    Args:
+        raw: what file and user say.
+        pitch: of the detector's pixels as the frames are turned, (row, col).
+        config: how it is read.
+
+    Raises:
+        ConfigError: a length is not known.
+    """
+    if not config.near_field:
+        return None
+    known = {"energy_eV": raw.energy_eV, "distance_m": raw.distance_m, "detector_pixel_m": pitch}
+    if missing := [f"data.{key}=" for key, value in known.items() if value is None]:
+        said = ", ".join(missing)
+        raise ConfigError(f"data.physics=near_field: needs what the file does not say: set {said}")
+    assert raw.energy_eV is not None and raw.distance_m is not None and pitch is not None
+    binned = config.bin * pitch[0], config.bin * pitch[1]
+    return NearField(raw.energy_eV, raw.distance_m, binned, config.source_distance_m)
+
+
+def near_field_window(near: NearField, detector: tuple[int, ...], b: int) -> Window:
+    """The whole detector ``(H, W)``, its middle in the middle, with a margin around it."""
+    whole = max(2 * (-(-(n - n // 2) // b)) for n in detector)
+    most = min(2 * int(PADDED * max(detector) / b / 2), LARGEST_N)
+    N = max(min(fast_side(whole + 2 * near.margin), max(most, fast_side(whole))), SMALLEST_N)
+    beside = (N - whole) // 2
+    why = (
+        f"the whole detector of {detector[0]} × {detector[1]} and {beside} unmeasured pixels beside it, from "
+        "which light comes in; data.N chooses another"
+    )
+    return Window(N, why, aliasing(near, N))
+
+
+def aliasing(near: NearField, N: int) -> str | None:
+    """A warning where the transfer function turns by more than π from sample to sample."""
+    if not near.fresnel.aliases(N):
+        return None
+    wider = 2 * math.ceil(max(near.fresnel.numbers) / 2)
+    remedy = f"data.N={wider}, or " if wider <= LARGEST_N else ""
+    return (
+        f"near field: λz/dx² = {max(near.fresnel.numbers):.4g} is more than the window's {N} pixels, so "
+        "that the transfer function of free space is not sampled and fine structure is wrong; "
+        f"{remedy}data.bin=2 helps, and so far away data.physics=far_field may be right"
+    )
+
+
+def probe_in_window(
+    probe: np.ndarray, probe_pixel: tuple[float, float] | None, pixel: PixelSize, N: int
+) -> tuple[np.ndarray, str]:
+    """Modes ``(K, N, N)`` complex64 of a probe ``(K, h, w)`` in the object's pixels, and what was done.
+
+    Beyond its edge it goes on as it is there.
+    """
+    assert pixel.metres is not None
+    step = 1.0 if probe_pixel is None else pixel.metres[0] / probe_pixel[0]
+    step = 1.0 if 0.98 < step < 1.02 else step
+    sides = " × ".join(map(str, probe.shape[-2:]))
+    if step == 1 and probe.shape[-2:] == (N, N):
+        return probe.astype(np.complex64), f"the file's, {len(probe)} modes of {sides}"
+    how = "interpolated and " if step != 1 else ""
+    return interpolated(probe, N, step, "nearest"), f"the file's, {how}cut or continued from {sides} to {N}"
+
+
+def smell(mean: np.ndarray, good: np.ndarray) -> str | None:
+    """A warning where a mean pattern ``(H, W)`` looks like a near field: no dark surround, no bright middle.
+
+    The far field of a beam that is narrower than the window falls off towards the detector's edge, and is
+    brightest somewhere; light that fills a detector evenly has hardly come from far.
+    """
+    frame, middle = np.ones(mean.shape, bool), np.zeros(mean.shape, bool)
+    frame[_part(mean.shape, 1 - 2 * FRAME)] = False
+    middle[_part(mean.shape, MIDDLE)] = True
+    if not (good & frame).any() or not (good & middle).any():
+        return None
+    size = max(3, round(SMOOTHED * min(mean.shape)))
+    smooth = uniform_filter(np.where(good, mean, mean[good].mean()), size, mode="nearest")
+    dim = smooth[good & frame].min()
+    if not dim > AS_BRIGHT * mean[good & middle].mean() or smooth.max() > PEAK * mean[good].mean():
+        return None
+    return (
+        "the patterns look like a near field: light fills the detector to its edge and is brightest nowhere; "
+        "data.physics=near_field (with data.distance_m, data.detector_pixel_m, and data.source_distance_m of "
+        "a beam that diverges) reads them so, data.physics=far_field says that they are none"
+    )
+
+
+def _part(shape: tuple[int, ...], share: float) -> tuple[slice, ...]:
+    """The central share of every side."""
+    return tuple(slice(n - round(n * (1 + share) / 2), round(n * (1 + share) / 2)) for n in shape)

@@ -1,0 +1,142 @@
+"""A near-field scan as a beamline measures it, with its truth: a sample behind a diffuser.
+
+======== ==================================================================================================
+``W``    side of the window in which waves are propagated, ``WIDER·N``: the detector sees its middle, so that
+         nothing of what a periodic window wraps around reaches it
+``S``    sample, ``(M + W − N, …)`` complex: band-limited, and moved by fractions of a pixel exactly
+``D``    illumination in the sample's plane ``(W, W)``: a smooth random phase through an aperture wider than
+         the detector, some way in front of the sample
+``r``    position (row, col) in pixels; ``O`` and ``P`` of the truth are the middles of S and D
+``Ψ``    ``crop_N F⁻¹[H F(D · S(r + x))]``, H of :class:`ptycho.config.waves.Fresnel`
+``n``    photons, ``n ~ Poisson(c |Ψ|²)``, c such that ``⟨Σ λ⟩ = nphotons``
+======== ==================================================================================================
+
+The reconstruction shares the formula of H with this and nothing else. NumPy alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.ndimage import gaussian_filter
+
+from ptycho.config.waves import Fresnel
+from ptycho.simulation.measured_like import PATHS, make_sample
+
+WIDER = 2  # window over detector
+APERTURE, EDGE = 1.6, 0.04  # of N: diameter of the aperture, and σ of its edge
+GRAIN = 2.5  # pixels: σ of the diffuser's grains
+AHEAD = 1.0  # of the way from sample to detector: from the diffuser to the sample
+BLUR = 0.7  # pixels: σ of the sample's finest structure
+
+
+@dataclass(frozen=True, eq=False)
+class NearFieldScan:
+    """A sample that is moved through a wide wave in front of a detector.
+
+    Attributes:
+        sample: S, complex128, ``margin`` pixels larger than the object on every side.
+        illumination: D, ``(W, W)`` complex128.
+        positions: ``(J, 2)`` float64, top-left samples of the patches in pixels of the object.
+        fresnel: the way from the sample to the detector.
+        nphotons: mean of the patterns' sums.
+    """
+
+    sample: np.ndarray
+    illumination: np.ndarray
+    positions: np.ndarray
+    fresnel: Fresnel
+    nphotons: float
+
+    @property
+    def N(self) -> int:
+        """Side of the detector."""
+        return len(self.illumination) // WIDER
+
+    @property
+    def margin(self) -> int:
+        return (len(self.illumination) - self.N) // 2
+
+    @property
+    def object(self) -> np.ndarray:
+        """The truth, ``(M, M)`` complex128."""
+        inner = slice(self.margin, -self.margin)
+        return self.sample[inner, inner]
+
+    @property
+    def photon_probe(self) -> np.ndarray:
+        """The truth of the probe on the detector's window, ``(N, N)``, in √photons."""
+        return np.sqrt(self.scale) * self._inner(self.illumination)
+
+    @cached_property
+    def intensities(self) -> np.ndarray:
+        """``|Ψ|²``, ``(J, N, N)`` float64, as the detector lies."""
+        return np.stack([self._intensity(position) for position in self.positions])
+
+    @property
+    def scale(self) -> float:
+        """c, photons for an intensity of one."""
+        return self.nphotons / float(self.intensities.sum(axis=(1, 2)).mean())
+
+    def counts(self, rng: np.random.Generator) -> np.ndarray:
+        """The measured photons ``(J, N, N)`` uint32."""
+        return rng.poisson(self.scale * self.intensities).astype(np.uint32)
+
+    def _intensity(self, position: np.ndarray) -> np.ndarray:
+        W, whole = len(self.illumination), np.floor(position).astype(int)
+        rest = position - whole
+        nu = np.fft.fftfreq(len(self.sample))
+        ramp = np.exp(2j * np.pi * np.add.outer(rest[0] * nu, rest[1] * nu))
+        moved = np.fft.ifft2(self._spectrum * ramp)[whole[0] : whole[0] + W, whole[1] : whole[1] + W]
+        return np.abs(self._inner(self.fresnel.propagated(self.illumination * moved))) ** 2
+
+    @cached_property
+    def _spectrum(self) -> np.ndarray:
+        return np.fft.fft2(self.sample)
+
+    def _inner(self, wave: np.ndarray) -> np.ndarray:
+        inner = slice(self.margin, self.margin + self.N)
+        return wave[inner, inner]
+
+
+def simulate_near_field(
+    N: int,
+    n_positions: int,
+    step_px: float,
+    fresnel: Fresnel,
+    nphotons: float,
+    seed: int = 0,
+    path: str = "fermat",
+    sample: str = "blobs",
+) -> NearFieldScan:
+    """A scan behind a diffuser; every random number comes from ``seed``.
+
+    Args:
+        N: side of the detector.
+        n_positions: so many patterns, ``step_px`` pixels apart.
+        fresnel: the way from the sample to the detector.
+        nphotons: in a pattern, on average.
+        path: of :data:`ptycho.simulation.measured_like.PATHS`; ``sample``: of its ``SAMPLES``.
+    """
+    streams = [np.random.default_rng([seed, stream]) for stream in range(3)]
+    positions = PATHS[path](n_positions, step_px, streams[0])
+    positions = positions - positions.min(axis=0) + 1
+    side = N + int(np.ceil(positions.max())) + 2
+    drawn = make_sample(sample, side + (WIDER - 1) * N, streams[1])
+    smooth = gaussian_filter(drawn.real, BLUR, mode="wrap") + 1j * gaussian_filter(
+        drawn.imag, BLUR, mode="wrap"
+    )
+    return NearFieldScan(smooth, diffuse_wave(N, fresnel, streams[2]), positions, fresnel, nphotons)
+
+
+def diffuse_wave(N: int, fresnel: Fresnel, rng: np.random.Generator) -> np.ndarray:
+    """D: a plane wave behind a wide aperture and a diffuser, on its way to the sample; ``(W, W)``."""
+    W = WIDER * N
+    axis = np.arange(W) - W // 2
+    disk = np.hypot(axis[:, None], axis) < APERTURE * N / 2
+    aperture = gaussian_filter(disk.astype(float), EDGE * N)
+    phase = gaussian_filter(rng.normal(size=(W, W)), GRAIN, mode="wrap")
+    there = aperture * np.exp(1j * phase / phase.std())
+    return Fresnel(AHEAD * fresnel.row, AHEAD * fresnel.col).propagated(there)

@@ -1,0 +1,176 @@
+"""Lengths of a near field by hand, its window and its probe; what looks like one, and what does not."""
+
+import numpy as np
+import pytest
+from helpers.scans import Frames
+from scipy.ndimage import gaussian_filter
+
+import ptycho
+from ptycho.config import ConfigError, IdealDiskProbe, OwnProbe, RunProbe, ScanRunConfig, ZonePlateProbe
+from ptycho.config.data import DataConfig
+from ptycho.config.waves import photon_energy_eV
+from ptycho.preparation.near_field import NearField, probe_in_window, smell
+from ptycho.preparation.prepare import understand
+from ptycho.readers.raw_scan import RawScan
+from ptycho.scan.optics import brought_back, seen_power
+
+ENERGY = photon_energy_eV(1e-10)
+H, W = 45, 52
+
+
+def raw(**changes):
+    rng = np.random.default_rng(0)
+    grid = np.stack(np.meshgrid(np.arange(4), np.arange(5), indexing="ij"), -1).reshape(-1, 2)
+    values = {
+        "format": "made up",
+        "patterns": Frames(rng.poisson(50.0 * rng.uniform(0.8, 1.2, (H, W)), (20, H, W)).astype(np.uint16)),
+        "domain": "counts",
+        "zero_frequency": "corner",
+        "positions": 8e-6 * grid,
+        "unit": "m",
+        "energy_eV": ENERGY,
+        "distance_m": 0.1,
+        "detector_pixel_m": (1e-6, 1e-6),
+    }
+    return RawScan(**(values | changes))
+
+
+def config(**changes):
+    return DataConfig(file="scan", **({"physics": "near_field"} | changes))
+
+
+def said(scan, what):
+    return next(finding for finding in scan.findings if finding.what == what)
+
+
+def test_a_parallel_beam():
+    """1 Å, 10 cm, 1 µm: λz/dx² = 10; the object's pixel is the detector's."""
+    scan = understand(raw(), config())
+    assert scan.pixel.metres == (1e-6, 1e-6)
+    assert scan.fresnel.numbers == pytest.approx((10, 10))
+    np.testing.assert_allclose(np.ptp(scan.positions, axis=0), (24, 32))
+    assert "parallel beam" in said(scan, "physics").why and "near field" in said(scan, "object pixel").why
+
+
+def test_a_beam_that_diverges():
+    """5 cm behind the focus: M = 3, pixels of a third, λ z12/M / dx² = 10·9/3."""
+    scan = understand(raw(), config(source_distance_m=0.05))
+    assert scan.near_field.magnification == pytest.approx(3)
+    np.testing.assert_allclose(scan.pixel.metres, 1e-6 / 3)
+    assert scan.fresnel.numbers == pytest.approx((30, 30))
+    assert "magnified 3 times" in said(scan, "physics").why
+
+
+def test_binned_and_oblong_pixels_that_are_turned():
+    scan = understand(raw(detector_pixel_m=(1e-6, 2e-6)), config(bin=2, transpose=True))
+    np.testing.assert_allclose(scan.pixel.metres, (4e-6, 2e-6))
+    assert scan.fresnel.numbers == pytest.approx((10 / 16, 10 / 4))
+
+
+def test_positions_in_pixels_are_those_of_the_detector():
+    scan = understand(raw(unit="px", positions=raw().positions * 1e6), config(bin=2))
+    np.testing.assert_allclose(np.ptp(scan.positions, axis=0), (12, 16))
+
+
+def test_the_window_is_the_detector_and_a_margin():
+    """52 columns, 3 + 4 pixels on each side (F/4 and some), the next fast size; the middle in the middle."""
+    scan = understand(raw(), config(zero_frequency="5,7"))
+    assert scan.near_field.margin == 7 and scan.N == 66
+    assert scan.detector.centre == (H // 2, W // 2)
+    assert "no meaning" in said(scan, "middle").why and "zero frequency" not in {
+        f.what for f in scan.findings
+    }
+    good = scan.detector.good_pixels
+    rows, cols = (np.flatnonzero(good.any(axis=axis)) for axis in (1, 0))
+    assert (rows[0], len(rows), cols[0], len(cols)) == (33 - 22, H, 33 - 26, W)
+    assert understand(raw(), config(N=64)).N == 64
+
+
+def test_what_is_missing_is_named():
+    with pytest.raises(ConfigError, match=r"data\.distance_m=, data\.detector_pixel_m="):
+        understand(raw(distance_m=None, detector_pixel_m=None), config())
+    with pytest.raises(ConfigError, match=r"data\.physics=near_field"):
+        config(physics=None, source_distance_m=0.1)
+
+
+def test_a_transfer_function_that_aliases_is_told():
+    warnings = understand(raw(distance_m=3.0), config()).warnings
+    assert any("λz/dx² = 300" in line and "data.N=300" in line for line in warnings)
+    assert not understand(raw(), config()).warnings
+
+
+@pytest.mark.parametrize(
+    ("probe", "models", "told"),
+    [
+        (OwnProbe(), ("pinn",), "networks"),
+        (OwnProbe(), ("lsqml",), "LSQ-ML"),
+        (ZonePlateProbe(), (), "zone_plate"),
+    ],
+)
+def test_what_is_made_for_far_fields_is_refused(probe, models, told):
+    with pytest.raises(ConfigError, match=f"data.physics=near_field.*{told}"):
+        ScanRunConfig(data=config(), probe=probe, models=models)
+
+
+def test_the_probe_of_another_run_needs_no_network():
+    assert ScanRunConfig(data=config(), probe=RunProbe(), run="other").models == ()
+    assert ScanRunConfig(data=config(), probe=IdealDiskProbe()).models == ()
+    with pytest.raises(ConfigError, match="networks"):
+        ScanRunConfig(data=config(), run="other")
+
+
+def test_a_files_probe_goes_on_beyond_its_edge():
+    near = NearField(ENERGY, 0.1, (1e-6, 1e-6))
+    probe = np.arange(16.0).reshape(1, 4, 4) + 1j
+    wide, _ = probe_in_window(probe, None, near.pixel, 8)
+    np.testing.assert_allclose(wide[0], np.pad(probe[0], 2, mode="edge"), atol=1e-5)
+    finer, how = probe_in_window(np.ones((2, 20, 20)), (5e-7, 5e-7), near.pixel, 8)
+    assert finer.shape == (2, 8, 8) and "interpolated" in how
+
+
+def test_the_mean_pattern_brought_back_gives_it_again():
+    way = NearField(ENERGY, 0.1, (1e-6, 1e-6)).fresnel
+    modulus = np.random.default_rng(1).uniform(1, 2, (20, 20))
+    probe = brought_back(modulus, way)
+    np.testing.assert_allclose(np.abs(way.propagated(probe)), modulus, rtol=1e-5)
+    good = modulus > 1.5
+    assert seen_power(probe, way, good) == pytest.approx(np.sum(modulus[good] ** 2), rel=1e-5)
+    assert seen_power(probe, None, good) == pytest.approx(np.sum(modulus**2), rel=1e-5)
+
+
+def test_light_to_the_edge_looks_like_a_near_field():
+    """Once, unless the user says which it is."""
+    warnings = understand(raw(), config(physics=None)).warnings
+    assert sum("data.physics=near_field" in line for line in warnings) == 1
+    assert not understand(raw(), config(physics="far_field")).warnings
+    assert smell(np.zeros((H, W)), np.ones((H, W), bool)) is None
+
+
+def test_far_fields_do_not_look_like_one():
+    """Of a zone plate, and of diffusers with grains down to less than a pixel in apertures of every width."""
+    rng, N = np.random.default_rng(0), 64
+    rows, cols = np.indices((N, N)) - N // 2
+    probes = [None]
+    for diameter in (0.2, 0.4, 0.6):
+        for grain in (0.7, 1, 3):
+            phase = gaussian_filter(rng.normal(size=(N, N)), grain)
+            disk = gaussian_filter(1.0 * (np.hypot(rows, cols) < diameter * N / 2), 1)
+            probes.append(disk * np.exp(3j * phase / phase.std()))
+    for sample in ("lines", "blobs"):
+        for probe in probes:
+            scan = ptycho.simulate(N=N, n_positions=16, probe=probe, sample=sample, nphotons=1e5)
+            assert not any("near field" in line for line in scan.warnings)
+
+
+def test_arrays_of_a_near_field():
+    rng = np.random.default_rng(2)
+    patterns, places = rng.poisson(30, (9, 32, 32)), 6.0 * np.stack(np.divmod(np.arange(9), 3), 1)
+    lengths = {"energy_eV": ENERGY, "distance_m": 0.2, "detector_pixel_m": 1e-6, "source_distance_m": 0.2}
+    scan = ptycho.Scan.from_arrays(patterns, places, counts=True, physics="near_field", **lengths)
+    assert scan.pixel_m == (5e-7, 5e-7) and scan.N > 32
+    np.testing.assert_allclose(np.ptp(scan.positions, axis=0), 12)
+    np.testing.assert_array_equal(scan.patterns(0).sum(), patterns[0].sum())
+    with pytest.raises(ConfigError, match="physics='near_field'"):
+        ptycho.Scan.from_arrays(patterns, places, counts=True, distance_m=0.2)
+    with pytest.raises(ConfigError, match="pixel_m"):
+        ptycho.Scan.from_arrays(patterns, places, counts=True, physics="near_field", pixel_m=1e-8, **lengths)

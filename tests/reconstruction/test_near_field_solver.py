@@ -1,0 +1,146 @@
+"""The solver in a near field: gradients by differences, a scan from its patterns alone, orientation."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.likelihood import N, Scan, likelihood_of
+from helpers.reference import random_complex
+
+from ptycho import Scan as ApiScan
+from ptycho.config import ScanRunConfig
+from ptycho.config.waves import Fresnel, wavelength_m
+from ptycho.evaluation.metrics import align, relative_error
+from ptycho.evaluation.registration import in_frame
+from ptycho.preparation.dataset import make_dataset
+from ptycho.reconstruction.misfit import misfit, predictions
+from ptycho.reconstruction.orientation import Orientation, better, orientations
+from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.refinement import likelihood_of as photons_of
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.state import Freedom, State
+from ptycho.scan.coverage import illumination
+from ptycho.simulation.near_field import simulate_near_field
+
+WAY = Fresnel(7.0, 5.0)
+PARTS = ("object", "modes", "positions", "flux", "background")
+ENERGY, PITCH = 12e3, 5e-7
+SIDE, NUMBER = 48, 30.0
+
+
+@pytest.fixture(scope="module")
+def scan():
+    """Two modes, positions between pixels, flux and background; 9 patterns."""
+    rng = np.random.default_rng(4)
+    made = Scan.of(rng, 1.0, count=3)
+    modes = 4 * random_complex(rng, (2, N, N)) * np.array([1, 0.4])[:, None, None]
+    background = rng.uniform(0.5, 6, (N, N))
+    return replace(made, modes=modes, flux=rng.uniform(0.7, 1.3, 9), background=background)
+
+
+def light_of(scan, way):
+    """By NumPy: the exit wave, moved back by the fraction of a pixel, then free space; middle at sample 0."""
+    found = []
+    for position, flux in zip(scan.positions, scan.flux, strict=True):
+        row, col = whole = np.floor(position + 0.5).astype(int)
+        q, s = np.fft.fftfreq(N), position - whole
+        ramp = np.exp(-2j * np.pi * np.add.outer(s[0] * q, s[1] * q))
+        moved = np.fft.ifft2(np.fft.fft2(scan.modes) * ramp)
+        waves = flux * moved * scan.object[row : row + N, col : col + N]
+        back = way.propagated(np.fft.ifft2(np.fft.fft2(waves) * ramp.conj()))
+        found.append(np.sum(np.abs(back) ** 2, axis=0) + np.fft.fftshift(scan.background))
+    return np.fft.ifftshift(found, axes=(-2, -1))
+
+
+@pytest.fixture(scope="module")
+def data(scan):
+    amplitudes = np.sqrt(np.random.default_rng(5).poisson(light_of(scan, WAY)))
+    shown = np.fft.fftshift(amplitudes, axes=(-2, -1)).astype(np.float32)
+    return scan.dataset(amplitudes=shown, fresnel=WAY, exact=True)
+
+
+def test_light_of_every_pattern(scan, data):
+    """Modes, fractions of positions; what is judged by is the same as what is fitted."""
+    plain = replace(scan, flux=np.ones(9), background=np.zeros((N, N)))
+    f = data.normalisation
+    expected = np.sqrt(light_of(plain, WAY)) * f
+    found = np.concatenate([p for _, p in predictions(scan.object.astype(np.complex64), data, np.arange(9))])
+    np.testing.assert_allclose(found, expected, atol=1e-4 * expected.max())
+    told = likelihood_of(data, noise="gaussian").evaluate(plain.state(f)).deviance
+    squared = misfit(scan.object[None].astype(np.complex64), data).squared
+    np.testing.assert_allclose(told, 4 * squared / f**2, rtol=2e-3)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_gradient_of_every_part(scan, data, part):
+    rng, likelihood = np.random.default_rng(8), likelihood_of(data)
+    at = scan.state(data.normalisation)
+    at = replace(at, object=at.object * 1.05, positions=np.round(at.positions) + 0.2 * np.sign(at.positions))
+    value = getattr(at, part)
+    size = {"modes": float(np.abs(at.modes).max()), "background": float(at.background.max())}
+    step = 2e-3 * size.get(part, 1.0)
+    gradient = likelihood.evaluate(at, (part,)).gradients[part]
+    for _ in range(3):
+        way = random_complex(rng, value.shape) if np.iscomplexobj(value) else rng.normal(size=value.shape)
+        up, down = (
+            likelihood.evaluate(replace(at, **{part: (value + sign * step * way).astype(value.dtype)})).value
+            for sign in (1, -1)
+        )
+        size_of = np.linalg.norm(way) * np.linalg.norm(gradient)
+        slope = np.vdot(way, gradient).real
+        assert (up - down) / (2 * step) == pytest.approx(slope, rel=3e-3, abs=2e-3 * size_of)
+
+
+def test_every_view_stays_a_near_field(data):
+    views = [data.subset(np.arange(4), 1), data.tiled(2), data.regrouped(2), data.under(data.beam)]
+    assert {view.fresnel for view in views} == {WAY}
+    assert Orientation(transpose=True).of(data).fresnel == WAY.transposed
+
+
+def measured(patterns=36, **changes):
+    """A scan behind a diffuser that was simulated in a window twice as wide, and what was measured of it."""
+    way = Fresnel(NUMBER, NUMBER)
+    truth = simulate_near_field(SIDE, patterns, 8, way, 1e6)
+    distance = NUMBER * PITCH**2 / wavelength_m(ENERGY)
+    scan = ApiScan.from_arrays(
+        truth.counts(np.random.default_rng(1)),
+        truth.positions,
+        counts=True,
+        physics="near_field",
+        energy_eV=ENERGY,
+        distance_m=distance,
+        detector_pixel_m=PITCH,
+        **changes,
+    )
+    return truth, scan
+
+
+def test_a_scan_from_its_patterns_alone(tmp_path):
+    """Object and probe from the mean pattern, brought back to the sample; λz/dx² is found from lengths."""
+    truth, scan = measured(49)
+    data, _ = make_dataset(scan.understood, ScanRunConfig(data=scan.data), tmp_path)
+    assert data.fresnel.numbers == pytest.approx((NUMBER, NUMBER)) and scan.pixel_m == (PITCH, PITCH)
+    assert data.N == 72 and data.good.sum() == SIDE**2
+    terms = Terms(replace(photons_of(data), compile_xla=False), Prior("edges", 3.0))
+    start = State.of(data, np.ones((data.object_size,) * 2))
+    alone = fit(terms, start, OBJECT_ALONE, 5).state
+    found = fit(terms, alone, Freedom(), 180).state.object
+    lit = illumination(data)[0] > 0.5 * illumination(data).max()
+    rows, cols = np.round(data.positions + (data.N - SIDE) / 2 - truth.positions).astype(int)[0]
+    near = np.ones(found.shape, complex)
+    near[rows : rows + len(truth.object), cols : cols + len(truth.object)] = truth.object
+    known, there = in_frame(truth.object, align(found, near, lit).object, lit)
+    error = relative_error(align(np.where(there, found, 0), known, there).object, known)
+    assert there.sum() > 2000 and error < 0.05
+
+
+def test_a_turned_detector_is_seen(tmp_path):
+    """Positions against patterns; eight ways, each with its twin."""
+    _, scan = measured()
+    data, _ = make_dataset(scan.understood, ScanRunConfig(data=scan.data), tmp_path)
+    turned = Orientation(transpose=True).of(data)
+    trials = orientations(turned, count=20)
+    assert len(trials) == 8 and {len(trial.alike) for trial in trials} == {1}
+    found = better(trials)
+    assert found is not None and found.orientation == Orientation(transpose=True)
+    assert found.alike == (Orientation(True, True, True, -1),)

@@ -1,0 +1,77 @@
+"""A near field from its file to product, export and metrics, as a user runs it."""
+
+import json
+
+import h5py
+import numpy as np
+import pytest
+from helpers.cli import ROOT
+
+from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.config.data import DataConfig
+from workflows.convert.export_scan import ExportConfig, export
+from workflows.convert.inspect_scan import InspectConfig, report
+from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
+from workflows.reconstruct.scan_plan import plan
+
+SCRIPT = ROOT / "scripts" / "scan_workflow.py"
+PIXEL = 75e-8  # 75 µm, magnified 100 times
+TOLD = (
+    *("probe.learn=true", "probe.modes=1", "solver.positions=false", "solver.flux=false"),
+    *("solver.background=false", "solver.prior=edges", "solver.strength=3", "solver.steps=40"),
+    *("solver.error_map=true", "xla.compile=false"),
+)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """The file, and the keys that ``simulate_scan.py`` says it is read with."""
+    path = tmp_path_factory.mktemp("near") / "cone.cxi"
+    made = SimulateConfig(
+        output=str(path), physics="near_field", N=32, n_positions=24, step_px64=12, fresnel=8, sample="blobs"
+    )
+    *_, said = simulate_scan(made)
+    return path, said.split("read with ")[1].split()
+
+
+@pytest.fixture(scope="module")
+def finished(measured, tmp_path_factory, in_process_once):
+    folder, (path, keys) = tmp_path_factory.mktemp("run"), measured
+    overrides = (f"data.file={path}", *keys, *TOLD, f"output_dir={folder / 'run'}")
+    code, _, err = in_process_once(SCRIPT, *overrides, cwd=folder, pictures=True)
+    assert code == 0, err
+    return folder / "run"
+
+
+def test_metrics_and_product_have_its_pixel(finished):
+    metrics = json.loads((finished / "metrics.json").read_text())
+    np.testing.assert_allclose(metrics["pixel_m"], PIXEL, rtol=1e-5)
+    assert metrics["understood"]["physics"][0] == "near field"
+    assert "magnified 100 times" in metrics["understood"]["physics"][1]
+    row = metrics["solver"]
+    assert row["r_factor"] < 0.15 and {"error_map", "missed", "beam"} <= row.keys()
+    with h5py.File(finished / "product.h5") as file:
+        assert file["object"].attrs["pixel_width_m"] == pytest.approx(PIXEL, rel=1e-5)
+        assert file["sigma_phase"].shape == file["object"].shape
+        assert "near field" in file.attrs["comments"]
+
+
+def test_an_export_is_read_as_what_it_was(finished, measured, tmp_path):
+    path, keys = tmp_path / "again.cxi", dict(key.removeprefix("data.").split("=") for key in measured[1])
+    export(ExportConfig(run=str(finished), output=str(path), recon="solver"))
+    data = DataConfig(
+        file=str(path), physics=keys["physics"], source_distance_m=float(keys["source_distance_m"])
+    )
+    lines = report(InspectConfig(data=data, output=str(tmp_path / "seen.png")))
+    assert any("object pixel: 750 nm" in line for line in lines)
+    assert any("physics: near field" in line and "= 8;" in line for line in lines)
+
+
+def test_a_run_is_planned_without_a_network(measured):
+    path, keys = measured
+    distance = float(keys[1].split("=")[1])
+    data = DataConfig(file=str(path), physics="near_field", source_distance_m=distance)
+    assert plan(ScanRunConfig(data=data)).models == ()
+    for asked in ({"nepochs": 2}, {"run": "pretrained"}, {"models": ("lsqml",)}):
+        with pytest.raises(ConfigError, match=r"data\.physics=near_field.*the solver reconstructs"):
+            plan(ScanRunConfig(data=data, **asked))
