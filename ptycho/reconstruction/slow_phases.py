@@ -9,7 +9,8 @@ a symmetric positive operator,
     q → q + i e O/|O|,   e = m F⁻¹[ 1/((k² + k₀²)/k_c² + s) · F (m Im(q conj(O)/|O|)) ]
 
 with m one where the object is lit, k₀ the reciprocal of its side, and s what the prior adds to the curvature,
-over H. It is of use where O is near enough for its phases to be known: not from a constant.
+over H. It is of use where O is near enough for its phases to be known, not from a constant, and where
+patterns overlap well: sparse ones are ambiguous, and long steps end in a worse place (benchmarks/panel.py).
 """
 
 from __future__ import annotations
@@ -20,10 +21,17 @@ import numpy as np
 from scipy import fft
 
 from ptycho.reconstruction.state import State
-from ptycho.reconstruction.unknowns import LIT, object_light
+from ptycho.reconstruction.unknowns import LIT, lit_pixels, object_light
 from ptycho.scan.probe import energy_diameter
 
 SLOW = 0.5  # k_c over the reciprocal of the probe's diameter
+DENSE = 5.0  # patterns that light a pixel, on average
+
+
+def overlaps_well(state: State) -> bool:
+    """Whether enough patterns light a pixel, on average, for steps to be scaled."""
+    lit = np.pi * (energy_diameter(state.modes) / 2) ** 2
+    return len(state.positions) * lit >= DENSE * lit_pixels(state)
 
 
 def longer_steps(state: State, stiffness: float = 0.0) -> Callable[[np.ndarray], np.ndarray]:

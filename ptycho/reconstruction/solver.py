@@ -17,7 +17,7 @@ from ptycho.reconstruction.learned import Learned, Network, Pull, opinion
 from ptycho.reconstruction.prior import NO_PRIOR, Prior
 from ptycho.reconstruction.quasi_newton import minimise, plain
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.slow_phases import longer_steps
+from ptycho.reconstruction.slow_phases import longer_steps, overlaps_well
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.unknowns import Unknowns, lit_pixels
 from ptycho.scan.probe import orthogonal_modes
@@ -95,7 +95,8 @@ def fit(
         watch: called with the state and the objective after every step.
     """
     state, evaluations, power = start, 0, _power(start)
-    course, near = list[float](), bool(np.ptp(state.object.real) > 0)
+    course, dense = list[float](), free.object and overlaps_well(state)
+    near = not dense or bool(np.ptp(state.object.real) > 0)
     converged, limit = False, enough * _told(start, free, terms)
     measured = len(start.positions) * terms.likelihood.pixels
     while len(course) <= steps and not converged:
@@ -103,7 +104,7 @@ def fit(
             state, free, terms.likelihood.photon, terms.moves, terms.lit, terms.prior.curvature
         )
         before, u = len(course), unknowns.start()
-        scale = longer_steps(state, _stiffness(terms, unknowns)) if near and free.object else plain
+        scale = longer_steps(state, _stiffness(terms, unknowns)) if near and dense else plain
         for point in minimise(_objective(terms, unknowns, power), u, scale):
             u, evaluations = point.x, evaluations + point.evaluations
             course.append(point.value)

@@ -213,7 +213,8 @@ TOO_MUCH = [
 @pytest.mark.parametrize("changes, phase, most", TOO_MUCH, ids=lambda value: str(value)[:40])
 def test_what_a_machine_of_eight_gigabytes_cannot_do(changes, phase, most):
     line = (
-        rf"^memory: needs about \S+ [GT]B while it {phase}, and the machine has 8 GB; most of it for {most}"
+        rf"^memory: needs about \S+ [GT]B while it {phase}, and the machine has 8 GB, \S+ [GT]B too little; "
+        rf"most of it for {most}"
     )
     with pytest.raises(ConfigError, match=line):
         check_memory(run_memory(replace(RunConfig(), **changes)), 8 * GB)
@@ -225,8 +226,8 @@ def test_the_limit_and_what_is_said_at_it():
     with pytest.raises(ConfigError) as caught:
         check_memory(phases, 3 * GB + PROCESS - 1)
     assert str(caught.value) == (
-        "memory: needs about 4.07 GB while it thinks, and the machine has 4.07 GB; most of it for large, "
-        "3 GB: lower b"
+        "memory: needs about 4.07 GB while it thinks, and the machine has 4.07 GB, 1e-06 MB too little; "
+        "most of it for large, 3 GB: lower b"
     )
     assert [in_words(size) for size in (1, 2.5e8, 1e12, 1e18)] == ["1e-06 MB", "250 MB", "1 TB", "1e+06 TB"]
     assert GB / 2 < physical_memory() < 10**15
