@@ -8,7 +8,7 @@
     python benchmarks/large_scans.py generator --counts 1000000     patterns made as they are read: one pass
 
 Scans are simulated by ``scripts/simulate_scan.py`` (blobs on a jittered grid of 5 px, at N = 64; 10⁵ photons
-a pattern) into a folder that is kept, ``--folder``. The error is the relative complex one of ``metrics.json``.
+a pattern) into a folder that is kept, ``--folder``. The error is the relative complex one of metrics.json.
 A pattern-iteration is one pattern's likelihood with its gradient.
 """
 

@@ -32,7 +32,6 @@ from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import (
     NEARLY,
     OBJECT_ALONE,
-    OF_A_ROUND,
     Fit,
     Terms,
     coarse_to_fine,
@@ -46,6 +45,7 @@ from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
 
 BEGINNING = 35  # steps of a block alone, before they are joined
+SHORT = 6  # steps near what is nearly found
 
 
 class Block(NamedTuple):
@@ -149,15 +149,15 @@ def finish(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
     found = fit(terms, start, free, steps, NEARLY)
     if terms.learned is None:
         return found
-    last = fit_learned(terms, found.state, terms.learned, 1)
+    last = fit_learned(terms, found.state, terms.learned, 1, steps=SHORT)
     return replace(last, evaluations=found.evaluations + last.evaluations, converged=found.converged)
 
 
 def go_on(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
     """A few steps more, from a fit that has ended, of patterns most of which it has seen."""
     if terms.learned is not None:
-        return fit_learned(terms, start, terms.learned, 1)
-    return fit(terms, start, free, min(steps, OF_A_ROUND))
+        return fit_learned(terms, start, terms.learned, 1, steps=SHORT)
+    return fit(terms, start, free, min(steps, SHORT))
 
 
 FROM_NOTHING = (Stage("begin", begin, True), Stage("end", finish))

@@ -15,7 +15,7 @@ import numpy as np
 
 from ptycho.reconstruction.learned import Learned, Network, Pull, opinion
 from ptycho.reconstruction.prior import NO_PRIOR, Prior
-from ptycho.reconstruction.quasi_newton import minimise, plain
+from ptycho.reconstruction.quasi_newton import Operator, minimise, plain
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.slow_phases import longer_steps, overlaps_well
 from ptycho.reconstruction.state import Freedom, State
@@ -95,8 +95,7 @@ def fit(
         watch: called with the state and the objective after every step.
     """
     state, evaluations, power = start, 0, _power(start)
-    course, dense = list[float](), free.object and overlaps_well(state)
-    near = not dense or bool(np.ptp(state.object.real) > 0)
+    course, scaling = list[float](), Scaling(terms, free, start)
     converged, limit = False, enough * _told(start, free, terms)
     measured = len(start.positions) * terms.likelihood.pixels
     while len(course) <= steps and not converged:
@@ -104,21 +103,57 @@ def fit(
             state, free, terms.likelihood.photon, terms.moves, terms.lit, terms.prior.curvature
         )
         before, u = len(course), unknowns.start()
-        scale = longer_steps(state, _stiffness(terms, unknowns)) if near and dense else plain
-        for point in minimise(_objective(terms, unknowns, power), u, scale):
+        scaling.begin(unknowns)
+        for point in minimise(_objective(terms, unknowns, power), u, scaling):
             u, evaluations = point.x, evaluations + point.evaluations
             course.append(point.value)
             watch(unknowns.state(point.x), point.value)
             done = len(course) - before
             dispersion = max(1.0, 2 * course[-1] / measured)
             converged = done > 2 * WINDOW and _rate(course) < limit * dispersion
-            if converged or len(course) > steps or done > (RESTART if near else FAR):
+            if converged or len(course) > steps or done > RESTART:
                 break
+            scaling.after(len(course), unknowns, u)
         else:
             converged = True
-        near = True
         state = normalise(unknowns.state(u), power, free)
     return Fit(state, course, evaluations, converged)
+
+
+class Scaling:
+    """How steps of a fit are scaled: along slow phases, where patterns overlap well and phases are known.
+
+    From a constant, which has none, that is after :data:`FAR` steps.
+    """
+
+    def __init__(self, terms: Terms, free: Freedom, start: State) -> None:
+        self._terms = terms
+        self._operator: Operator = plain
+        self._wanted = free.object and overlaps_well(start)
+        self._near = bool(np.ptp(start.object.real) > 0)
+
+    def __call__(self, q: np.ndarray) -> np.ndarray:
+        return self._operator(q)
+
+    def begin(self, unknowns: Unknowns) -> None:
+        """Of new units."""
+        self._operator = plain
+        if self._wanted and self._near:
+            self._operator = longer_steps(unknowns.base, self._stiffness(unknowns))
+
+    def after(self, steps: int, unknowns: Unknowns, u: np.ndarray) -> None:
+        """So many steps from the start, at ``u (n,)``."""
+        if self._wanted and not self._near and steps > FAR:
+            self._near = True
+            self._operator = longer_steps(unknowns.state(u), self._stiffness(unknowns))
+
+    def _stiffness(self, unknowns: Unknowns) -> float:
+        """What the prior adds to the curvature along slow phases, over that of the patterns."""
+        prior = self._terms.prior
+        if not isinstance(prior, Pull):
+            return 0.0
+        patterns = np.square(unknowns.scales["object"]) - prior.curvature
+        return float(np.median(prior.weight / np.maximum(patterns, 1e-30)))
 
 
 def fit_to_the_end(
@@ -149,14 +184,15 @@ def fit_learned(
     learned: Learned,
     rounds: int = ROUNDS,
     watch: Callable[[State, float], object] = lambda state, value: None,
+    steps: int = OF_A_ROUND,
 ) -> Fit:
     """The object near what a network takes it for, so many times in turns; see :mod:`~.learned`.
 
-    The beam stays as it is; the rest as in :func:`fit`.
+    ``steps``: in each, at most. The beam stays as it is; the rest as in :func:`fit`.
     """
     found = Fit(start, [], 0, True)
     for _ in range(rounds):
-        found = _joined(found, _round(terms, found.state, learned, watch=watch))
+        found = _joined(found, _round(terms, found.state, learned, watch=watch, steps=steps))
     return found
 
 
@@ -178,25 +214,18 @@ def _round(
     learned: Learned,
     noise: float = 1.0,
     watch: Callable[[State, float], object] = lambda state, value: None,
+    steps: int = OF_A_ROUND,
 ) -> Fit:
     """A network's opinion, and a short fit near it; ``noise`` as for :func:`~.learned.opinion`."""
     assert isinstance(terms.prior, Prior)
     pull = opinion(learned, terms.likelihood, start, terms.prior, noise)
     there = replace(start, object=pull.target)
-    return fit(replace(terms, prior=pull), there, OBJECT_ALONE, OF_A_ROUND, watch=watch)
+    return fit(replace(terms, prior=pull), there, OBJECT_ALONE, steps, watch=watch)
 
 
 def _joined(first: Fit, then: Fit) -> Fit:
     """One fit after the other; whether what was free has converged tells the first."""
     return Fit(then.state, first.course + then.course, first.evaluations + then.evaluations, first.converged)
-
-
-def _stiffness(terms: Terms, unknowns: Unknowns) -> float:
-    """What the prior adds to the curvature along slow phases, over that of the patterns."""
-    if not isinstance(terms.prior, Pull):
-        return 0.0
-    whole = np.square(unknowns.scales["object"])
-    return float(np.median(terms.prior.weight / np.maximum(whole - terms.prior.curvature, 1e-30)))
 
 
 def _rate(course: list[float]) -> float:

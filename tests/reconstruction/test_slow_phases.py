@@ -63,12 +63,12 @@ def test_a_scale_that_is_the_inverse_curvature_ends_a_quadratic_at_once():
 
 def test_slow_phases_are_found_in_fewer_steps(monkeypatch):
     """A scan of many probe widths: after the same steps the object is much nearer to where they end."""
-    scan = Scan.of(np.random.default_rng(4), 1e5, count=18, step=3.2)
+    scan = Scan.of(np.random.default_rng(4), 1e5, count=24, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
     terms, start = Terms(likelihood_of(data), Prior("edges", 1.0)), scan.rough(data.normalisation)
     lit = lit_mask(scan, 0.3)
-    scaled = fit(terms, start, OBJECT_ALONE, 35, enough=0.0)
+    scaled = fit(terms, start, OBJECT_ALONE, 26, enough=0.0)
     monkeypatch.setattr(solver, "longer_steps", lambda state, stiffness: plain)
-    same = fit(terms, start, OBJECT_ALONE, 35, enough=0.0)
+    same = fit(terms, start, OBJECT_ALONE, 26, enough=0.0)
     errors = [distance(found.state.object, scan.object, lit) for found in (scaled, same)]
-    assert errors[0] < 0.8 * errors[1], errors
+    assert errors[0] < 0.85 * errors[1], errors
