@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import logging
 import os
 import subprocess
 import sys
@@ -38,6 +39,13 @@ def start_tensorflow() -> None:
         import tensorflow as tf
 
         tf.config.list_physical_devices()
+    if not wanted:
+        tf.get_logger().addFilter(_tells_more_than_retracing)
+
+
+def _tells_more_than_retracing(record: logging.LogRecord) -> bool:
+    """Scans tried in several ways have chunks of several shapes, a function each: that is meant so."""
+    return "triggered tf.function retracing" not in record.getMessage()
 
 
 def noise() -> str:

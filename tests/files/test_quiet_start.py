@@ -29,6 +29,13 @@ def test_a_start_where_nothing_is_wrong_says_nothing(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, "7\n", "")
 
 
+def test_functions_of_several_shapes_are_no_news(tmp_path):
+    shapes = "f = tf.function(lambda x: x + 1); [f(tf.zeros(n)) for n in range(1, 40)]; "
+    said = "import tensorflow as tf; " + shapes + "tf.get_logger().warning('something else')"
+    done = fresh(tmp_path, "-c", START + said)
+    assert done.returncode == 0 and "retracing" not in done.stderr and "something else" in done.stderr
+
+
 def test_who_asks_for_all_lines_is_given_them(tmp_path):
     done = fresh(tmp_path, "-c", START, TF_CPP_MIN_LOG_LEVEL="0")
     assert done.returncode == 0 and TENSORFLOW.search(done.stderr)
