@@ -65,8 +65,12 @@ class DataConfig:
     unit: Literal["m", "mm", "um", "nm", "angstrom", "px"] | None = key(None, "of the positions")
     position_axes: Literal["rc", "xy"] | None = key(None, "of the positions' two columns")
     position_sign: Sign = key(1, "-1: the positions are those of the sample, not of the probe")
-    rotation_deg: Number = key(
-        0.0, "turns positions to the detector's axes, from down to the right", ge=-360, le=360, unit="degrees"
+    rotation_deg: Number | None = key(
+        None,
+        "turns positions to the detector's axes, from down to the right; null: found for electrons, else 0",
+        ge=-360,
+        le=360,
+        unit="degrees",
     )
     scan_affine: tuple[tuple[Number, Number], tuple[Number, Number]] | None = key(
         None,

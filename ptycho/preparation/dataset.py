@@ -13,7 +13,7 @@ from ptycho.config import ConfigError, OwnProbe, RunProbe, ScanRunConfig, check
 from ptycho.files.npz import NpzError, read_all
 from ptycho.preparation.dark_frames import dark_frames
 from ptycho.preparation.detector import SAMPLED
-from ptycho.preparation.geometry import lonely
+from ptycho.preparation.geometry import lonely, place_on_object
 from ptycho.preparation.prepare import Understood
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
@@ -91,6 +91,16 @@ def _group(
     each = np.arange(len(positions), dtype=np.int32)[:, None]
     singles = replace(data, groups=each, region_size=smallest_region(positions, each, scan.N))
     return replace(data, stated_tiling=singles.tiling)  # what is scored does not depend on the grouping
+
+
+def map_positions(
+    scan: Understood, data: Dataset, matrix: np.ndarray, config: ScanRunConfig
+) -> tuple[Understood, Dataset]:
+    """The scan and its patterns with positions in object pixels multiplied by a matrix ``(2, 2)``."""
+    corners, size = place_on_object(scan.positions @ matrix.T, scan.N)
+    scan = replace(scan, positions=corners, object_size=size)
+    positions = _on_the_object(data.positions.astype(float) @ matrix.T)
+    return scan, _group(scan, data.amplitudes, positions, data.probe, config)
 
 
 def check_enough(count: int, path: str) -> None:

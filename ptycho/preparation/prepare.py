@@ -378,8 +378,8 @@ def _positions(
         why.append("columns exchanged: data.position_axes=xy")
     positions = positions_in_pixels(positions, raw.unit, pixel, side, shape, raw.warnings)
     if config.rotation_deg or config.scan_affine is not None:
-        positions = turned_positions(positions, pixel, config.rotation_deg, config.scan_affine)
-        turn = config.rotation_deg
+        turn = config.rotation_deg or 0.0
+        positions = turned_positions(positions, pixel, turn, config.scan_affine)
         why.append(f"turned by {turn:g}°: data.rotation_deg" if turn else "")
         why.append("" if config.scan_affine is None else "transformed: data.scan_affine")
     if config.position_sign == -1:
