@@ -4,9 +4,9 @@ Electrons are turned by their lenses, so that nobody knows the rotation beforeha
 ``data.rotation_deg`` does not state it. Of other scans a rotation or a scale that explains the patterns
 clearly better is taken with ``data.orientation=auto``, and else told, with a flag.
 
-A turn by 180° is a change of sign of the object's phase and of the probe's curvature. Where the probe is told,
-it decides; else an electron's phase does, which atoms make larger, so that its distribution is skewed to
-large values.
+A turn by 180° is a change of sign of the object's phase and of the probe's curvature. Where the probe is
+told, it decides; else an electron's phase does, which atoms make larger, so that its distribution is skewed
+to large values.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ LEAD, MIRRORED = 1.4, 1.5  # of shadows: over the next angle, and of transposed 
 LEAST_TURN = 6.0  # degrees; what is less is found from none
 SHEARED = 0.02  # a shear that is less is not told from none
 ELECTRONS_EV = 1.2e5  # as a photon energy: below 10 pm no photons are measured
+SKEWED = 0.2  # of the phase, from which its sign is told
+PHASE = "the phase, which atoms make larger (skewness {:.2f})"
+CURVATURES = (1.0, 0.4, 0.65, 1.5)  # times the one that shadows tell: a lattice has others as good
 STEPS = 12  # of the object, to tell a turn by 180°
 
 
@@ -65,11 +68,13 @@ class Coarse:
         degrees: by which the positions are turned, a half turn aside.
         transposed: the patterns are mirrored against the positions.
         unknown: nothing is told.
+        curvatures: that the probe may have, in rad · pixel²; none: not told.
     """
 
     degrees: float = 0.0
     transposed: bool = False
     unknown: bool = False
+    curvatures: tuple[float, ...] = ()
 
     @property
     def warning(self) -> str | None:
@@ -107,7 +112,8 @@ def coarse_turn(data: Dataset, is_open: bool) -> Coarse:
     if mirrored.lead > LEAD and mirrored.height > MIRRORED * thrown.height:
         return Coarse(transposed=True)
     if thrown.lead > LEAD:
-        return Coarse(thrown.degrees)
+        c = np.pi * data.N / thrown.magnification
+        return Coarse(thrown.degrees, curvatures=tuple(sign * f * c for f in CURVATURES for sign in (-1, 1)))
     own, other = turns(some)
     if own.error < EXACT and own.curl < TOLD:
         return Coarse(own.degrees)
@@ -125,12 +131,14 @@ def find_geometry(
         degrees: of :func:`coarse_turn`.
         told_probe: whether the probe is more than a guess.
     """
-    found = find_map(data, degrees)
+    is_open, by_probe = rotation_is_open(scan, config), False
+    if is_open and told_probe:
+        degrees, by_probe = _half_turn(data, degrees)
+    found = find_map(data, degrees, is_open)
     if found is None:
         return Geometry()
-    is_open = rotation_is_open(scan, config)
     if is_open:
-        return _of_electrons(scan, data, config, found, told_probe)
+        return _of_electrons(scan, config, found, told_probe, by_probe)
     if not (found.turn_differs or found.scale_differs):
         return Geometry()
     matrix = clear_part(found)
@@ -147,26 +155,34 @@ def find_geometry(
 
 
 def _of_electrons(
-    scan: Understood, data: Dataset, config: DataConfig, found: PositionMap, told_probe: bool
+    scan: Understood, config: DataConfig, found: PositionMap, told_probe: bool, by_probe: bool
 ) -> Geometry:
     """Turned as they are found; another scale is taken if it is asked for, and else told."""
     auto = config.orientation == "auto"
-    turn = rotation(found.degrees)
-    matrix = clear_part(found) if auto and found.scale_differs else turn
-    opposite, why = _opposite(data, matrix, found, told_probe)
+    matrix = clear_part(found) if auto and found.scale_differs else rotation(found.degrees)
+    opposite = not by_probe and found.skewness < 0
+    why = "the probe as it was told" if by_probe else PHASE.format(abs(found.skewness))
     probe = found.probe
     if opposite:
         matrix, probe = -matrix, _other_way(probe)
     value = f"{turn_in(matrix):.2f} ± {found.turn_error:.2f}°"
     value += f", scale {found.scale:.4f} ± {found.scale_error:.4f}"
-    finding = Finding("rotation", value, f"found from the patterns; {why}; data.rotation_deg=… states it")
-    warnings, doubts = [], []
+    finding = Finding(
+        "rotation", value, f"found from the patterns, its half by {why}; data.rotation_deg=… states it"
+    )
+    warnings, doubts = list[str](), list[str]()
+    if not by_probe and abs(found.skewness) < SKEWED:
+        warnings.append(
+            f"rotation {value}: a half turn more would explain the patterns as well, and the object's phase "
+            f"says little of it (skewness {abs(found.skewness):.2f}); data.rotation_deg=… states it"
+        )
+        doubts.append(ORIENTATION)
     if found.scale_differs and not auto:
-        warnings = [
+        warnings.append(
             f"positions {found.scale:.4f} ± {found.scale_error:.4f} times as far apart explain the patterns "
             f"better; {keys_of(found.scale * matrix, scan, config)}, or data.orientation=auto"
-        ]
-        doubts = [SCALE]
+        )
+        doubts.append(SCALE)
     return Geometry(matrix, None if told_probe else probe, (finding,), tuple(warnings), tuple(doubts))
 
 
@@ -178,20 +194,15 @@ def clear_part(found: PositionMap) -> np.ndarray:
     return (found.scale if found.scale_differs else 1.0) * turn
 
 
-def _opposite(data: Dataset, matrix: np.ndarray, found: PositionMap, told: bool) -> tuple[bool, str]:
-    """Whether positions must be turned by 180° more, and why."""
-    if told:
-        some, residuals = middle(data, COUNT), []
-        for sign in (1, -1):
-            one = place_anew(some, some.amplitudes[:], sign * some.positions @ matrix.T, some.good)
-            residuals.append(misfit(*_shortly(one)).r_factor)
-        if min(residuals) < LESS_TURNED * max(residuals):
-            return residuals[1] < residuals[0], "its half by the probe as it was told"
-    return found.skewness < 0, "its half by the phase, which atoms make larger"
-
-
-def _shortly(data: Dataset) -> tuple[np.ndarray, Dataset]:
-    return fit_shortly(data, STEPS, 0)
+def _half_turn(data: Dataset, degrees: float) -> tuple[float, bool]:
+    """Degrees or 180 more, by the probe as it was told; and whether it can tell."""
+    some, residuals = middle(data, COUNT), []
+    for angle in (degrees, degrees + 180):
+        positions = some.positions @ rotation(angle).T
+        turned = place_anew(some, some.amplitudes[:], positions, some.good)
+        residuals.append(misfit(*fit_shortly(turned, STEPS, 0)).r_factor)
+    own, other = residuals
+    return (degrees + 180 if other < own else degrees), min(residuals) < LESS_TURNED * max(residuals)
 
 
 def _other_way(probe: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
 from ptycho.reconstruction.orientation import Orientation, advice, better, orientations
 from ptycho.reconstruction.position_map import rotation
-from ptycho.reconstruction.probe_guess import guess_probe
+from ptycho.reconstruction.probe_guess import guess_lens, guess_probe
 from ptycho.scan.beam import Beam, join_parts
 from ptycho.scan.coverage import covered
 from ptycho.scan.dataset import Dataset
@@ -119,12 +119,16 @@ def settle(
         if coarse.transposed and config.data.orientation == "auto":
             return _transposed(config, str(coarse.warning), where)
         if guessed:
-            guess = guess_probe(map_positions(scan, data, rotation(coarse.degrees), config)[1])
+            about_turned = map_positions(scan, data, rotation(coarse.degrees), config)[1]
+            lenses = coarse.curvatures
+            guess = guess_lens(about_turned, lenses) if lenses else guess_probe(about_turned)
             data = replace(data, beam=data.beam.with_probe(masked(guess.probe, config.probe)))
             found.append(guess.finding)
             log.info("%s", guess.finding)
     with where.timed("geometry"):
-        geometry = find_geometry(scan, data, config.data, coarse.degrees, not guessed)
+        geometry = Geometry()
+        if coarse.warning is None:
+            geometry = find_geometry(scan, data, config.data, coarse.degrees, not guessed)
         scan, data = _placed(scan, data, geometry, config)
         found += geometry.findings
         doubts = list(geometry.doubts)
@@ -139,7 +143,12 @@ def settle(
     told = advice(clear, trials, config.data)
     if config.data.orientation != "auto":
         log.warning("%s; or data.orientation=auto", told)
-        return replace(scan, warnings=(*scan.warnings, told)), data, found, [*dict.fromkeys((*doubts, ORIENTATION))]
+        return (
+            replace(scan, warnings=(*scan.warnings, told)),
+            data,
+            found,
+            [*dict.fromkeys((*doubts, ORIENTATION))],
+        )
     log.info("data.orientation=auto: %s", told)
     turned = clear.orientation.on(config.data)
     scan, probe = understand(open_raw(turned), turned), data.probe

@@ -1,14 +1,14 @@
 """How is the scan turned against the detector? From the shadows that the object throws through a beam that is
 out of focus, without a probe.
 
-A feature that lies Δr further in the beam appears Δq further in the pattern, where the far field has the phase
-``c q²``: in pixels of the pattern and of the object
+A feature that lies Δr further in the beam appears Δq further in the pattern, where the far field has the
+phase ``c q²``: in pixels of the pattern and of the object
 
     Δq = m R(φ) Δr,   m = ±π N / c
 
-So patterns of neighbours j, k resemble each other after a shift by M (r_k − r_j), M the same of all pairs: what
-is looked for is the m and φ at which the sum of the pairs' correlations is largest. φ of one sign of c is φ +
-180° of the other. The patterns are taken relative to their mean, where that is bright.
+So patterns of neighbours j, k resemble each other after a shift by M (r_k − r_j), M the same of all pairs:
+what is looked for is the m and φ at which the sum of the pairs' correlations is largest. φ of one sign
+of c is φ + 180° of the other. The patterns are taken relative to their mean, where that is bright.
 
 This is what tcBF imaging of electron microscopy aligns (Varnavides et al., arXiv:2309.05250, section on
 parallax imaging), here in the detector's pixels.
@@ -56,7 +56,7 @@ def shadows(data: Dataset) -> tuple[Shadow, Shadow]:
 
 
 def _pairs(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Steps ``(K, 2)`` between neighbours, and the correlation of their patterns ``(K, N, N)`` by shift, zero at
+    """Steps ``(K, 2)`` between neighbours, and the correlations of their patterns ``(K, N, N)``, no shift at
     N//2."""
     light = np.square(data.amplitudes[:].astype(float))
     mean = light.mean(axis=0)
