@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ptycho.config import ConfigError, OwnProbe, RunProbe, ScanRunConfig, check
+from ptycho.config import AberratedProbe, ConfigError, OwnProbe, RunProbe, ScanRunConfig, check
+from ptycho.config.waves import wavelength_m
 from ptycho.files.npz import NpzError, read_all
 from ptycho.preparation.dark_frames import dark_frames
 from ptycho.preparation.detector import SAMPLED
@@ -17,6 +18,7 @@ from ptycho.preparation.geometry import lonely, place_on_object
 from ptycho.preparation.prepare import Understood
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.electron_probe import electron_probe
 from ptycho.scan.finding import Finding
 from ptycho.scan.groups import grouped, smallest_region
 from ptycho.scan.optics import lens, pupil
@@ -144,6 +146,9 @@ def choose_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, s
     """The modes of the probe, ``(K, N, N)`` of any scale, the strongest first, and where they come from."""
     if isinstance(config.probe, RunProbe):
         return masked(probe_of_run(Path(str(config.run)), scan.N), config.probe), f"that of {config.run}"
+    if isinstance(config.probe, AberratedProbe):
+        probe = electron_probe(config.probe, scan.N, *_lengths(scan))
+        return masked(probe, config.probe)[None].astype(np.complex64), "probe=aberrated"
     if not isinstance(config.probe, OwnProbe):
         return make_probe(config.probe, scan.N)[None], f"probe={config.probe.kind}"
     if scan.probe is None:
@@ -163,6 +168,14 @@ def choose_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, s
         "larger: the probe lies outside",
     )
     return modes, several if len(power) > 1 else "the file's"
+
+
+def _lengths(scan: Understood) -> tuple[tuple[float, float], float]:
+    """The object's pixel and the wavelength, in metres."""
+    if scan.pixel.metres is None or scan.raw.energy_eV is None:
+        missing = ", ".join(f"{key}=" for key in scan.pixel.missing)
+        raise ConfigError(f"probe=aberrated: the object's pixel or the wavelength is unknown; set {missing}")
+    return scan.pixel.metres, wavelength_m(scan.raw.energy_eV)
 
 
 def probe_of_run(run: Path, N: int) -> np.ndarray:

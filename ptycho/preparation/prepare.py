@@ -128,6 +128,9 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     pitch = _exchanged(raw.detector_pixel_m, config.transpose)
     pixel = object_pixel(raw.energy_eV, raw.distance_m, pitch, N * config.bin)
     found.append(Finding("object pixel", pixel.text, _pixel_reason(raw, config, pixel, N * config.bin)))
+    if pixel.metres is not None and config.electrons_keV is not None:
+        angle = 500 * wavelength_m(float(raw.energy_eV or 0)) / max(pixel.metres)
+        found.append(Finding("detector", f"to {angle:.4g} mrad", "λ/(2·pixel), half of what N pixels span"))
     positions = _positions(raw, config, frames, pixel, N * config.bin, found, warnings)
     corners, size = place_on_object(positions, N)
     probe = _probe(raw, config.transpose, pixel, N, found, warnings)
@@ -191,13 +194,13 @@ def _probe(
 
 def _stated(raw: RawScan, config: DataConfig) -> RawScan:
     """What the user states stands above what the file says."""
-    pitch = config.detector_pixel_m
+    pitch = config.stated_pitch_m()
     changes: dict[str, Any] = {
         "domain": config.domain,
         "unit": config.unit,
         "zero_frequency": config.stated_zero_frequency(),
         "energy_eV": config.stated_energy_eV(),
-        "distance_m": config.distance_m,
+        "distance_m": config.stated_distance_m(),
         "detector_pixel_m": None if pitch is None else (pitch, pitch),
     }
     return replace(raw, **{key: value for key, value in changes.items() if value is not None})
@@ -351,6 +354,8 @@ def _pixel_reason(raw: RawScan, config: DataConfig, pixel: PixelSize, side: int)
     wave = f"{raw.energy_eV:.6g} eV"
     if config.electrons_keV is not None:
         wave = f"electrons of {config.electrons_keV:g} keV, {1e12 * wavelength_m(raw.energy_eV):.4g} pm"
+    if config.detector_pixel_mrad is not None:
+        return f"λ/(N·α) of {wave}, {side} × {config.detector_pixel_mrad:g} mrad"
     pitch = f"{1e6 * raw.detector_pixel_m[0]:.4g} µm"
     return f"λz/(N·p) of {wave}, {raw.distance_m:.4g} m, {side} × {pitch}"
 

@@ -8,10 +8,10 @@ from ptycho.reconstruction.deflection import slopes_of, turn_of
 
 @pytest.fixture(scope="module")
 def scan():
-    """Positions of no raster, and the gradient of ``sin(x/3) cos(y/4)`` there, by hand."""
-    x, y = places = np.random.default_rng(2).uniform(-10, 10, (2, 250))
-    deflections = np.cos(x / 3) * np.cos(y / 4) / 3, -np.sin(x / 3) * np.sin(y / 4) / 4
-    return places.T, np.stack(deflections, axis=1)
+    """Positions of no raster, and the gradient of ``Σ sin(k·r + p)`` there, by hand; k in all directions."""
+    rng = np.random.default_rng(2)
+    places, waves, phases = rng.uniform(-10, 10, (250, 2)), rng.normal(0, 0.25, (9, 2)), rng.uniform(0, 6, 9)
+    return places, np.cos(places @ waves.T + phases) @ waves
 
 
 def turned(vectors, degrees):
