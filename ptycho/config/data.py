@@ -65,8 +65,12 @@ class DataConfig:
     unit: Literal["m", "mm", "um", "nm", "angstrom", "px"] | None = key(None, "of the positions")
     position_axes: Literal["rc", "xy"] | None = key(None, "of the positions' two columns")
     position_sign: Sign = key(1, "-1: the positions are those of the sample, not of the probe")
-    rotation_deg: Number = key(
-        0.0, "turns positions to the detector's axes, from down to the right", ge=-360, le=360, unit="degrees"
+    rotation_deg: Number | None = key(
+        None,
+        "turns positions to the detector's axes, from down to the right; null: found for electrons, else 0",
+        ge=-360,
+        le=360,
+        unit="degrees",
     )
     scan_affine: tuple[tuple[Number, Number], tuple[Number, Number]] | None = key(
         None,
@@ -91,6 +95,9 @@ class DataConfig:
         unit="m",
     )
     detector_pixel_m: Number | None = key(None, "pitch of the detector's pixels", ge=1e-8, le=1e-2, unit="m")
+    detector_pixel_mrad: Number | None = key(
+        None, "the same as an angle, in place of it and of the distance", ge=1e-5, le=10, unit="mrad"
+    )
     saturation: Number | None = key(None, "a pixel that reaches this in some frame is bad", gt=0)
     hot_pixels: Flag = key(True, "leave out pixels that shine by themselves, or never")
     negative: Literal["auto", "noise", "bad"] = key(
@@ -125,6 +132,14 @@ class DataConfig:
         if len(stated := [name for name in WAVES if getattr(self, name) is not None]) > 1:
             said = ", ".join(f"data.{name}={getattr(self, name):g}" for name in stated)
             raise ConfigError(f"{said}: each says the wavelength; must be one of them alone")
+        if self.detector_pixel_mrad is not None:
+            for name in ("distance_m", "detector_pixel_m"):
+                if getattr(self, name) is not None:
+                    raise ConfigError(
+                        f"data.{name}={getattr(self, name):g}, data.detector_pixel_mrad="
+                        f"{self.detector_pixel_mrad:g}: the angle stands in place of distance and pitch; "
+                        "must be one or the others"
+                    )
         self.stated_zero_frequency()
 
     @property
@@ -136,10 +151,18 @@ class DataConfig:
         """Photon energy, distance and pitch, as far as the user says them."""
         stated = {
             "energy_eV": self.stated_energy_eV(),
-            "distance_m": self.distance_m,
-            "detector_pixel_m": self.detector_pixel_m,
+            "distance_m": self.stated_distance_m(),
+            "detector_pixel_m": self.stated_pitch_m(),
         }
         return {key: value for key, value in stated.items() if value is not None}
+
+    def stated_distance_m(self) -> float | None:
+        """One metre, where the pixels' angle is stated in its place."""
+        return self.distance_m if self.detector_pixel_mrad is None else 1.0
+
+    def stated_pitch_m(self) -> float | None:
+        """Of the detector's pixels, at :meth:`stated_distance_m`."""
+        return self.detector_pixel_m if self.detector_pixel_mrad is None else 1e-3 * self.detector_pixel_mrad
 
     def stated_energy_eV(self) -> float | None:
         """The energy that photons of the stated wavelength have."""

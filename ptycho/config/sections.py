@@ -57,6 +57,20 @@ class RunProbe(LearnedProbe):
 
 
 @settings("probe")
+class AberratedProbe(LearnedProbe):
+    """An electron microscope's probe; see :mod:`ptycho.scan.electron_probe`. Pixel and λ are the scan's."""
+
+    kind: Literal["aberrated"] = key("aberrated", "", kw_only=True)
+    semi_angle_mrad: Number = key(20.0, "of convergence", gt=0, le=500, unit="mrad")
+    defocus_nm: Number = key(0.0, "positive: overfocus, the beam diverges", ge=-1e6, le=1e6, unit="nm")
+    cs_mm: Number = key(0.0, "spherical aberration", ge=-100, le=100, unit="mm")
+    astigmatism_nm: Number = key(
+        0.0, "twofold: defocus more on one axis, less on the other", ge=-1e6, le=1e6, unit="nm"
+    )
+    astigmatism_deg: Number = key(0.0, "that axis, from rows to columns", ge=-360, le=360, unit="degrees")
+
+
+@settings("probe")
 class IdealDiskProbe(LearnedProbe):
     """Gaussian-smoothed disk with a flat phase; lengths in pixels of a 64 × 64 window, scaled with N."""
 
@@ -314,11 +328,11 @@ class SolverConfig:
 
 
 Shape = IdealDiskProbe | ZonePlateProbe | FileProbe
-ProbeConfig = OwnProbe | RunProbe | IdealDiskProbe | ZonePlateProbe | FileProbe
+ProbeConfig = OwnProbe | RunProbe | AberratedProbe | IdealDiskProbe | ZonePlateProbe | FileProbe
 GeneratorConfig = UnrolledModel | UNetModel
 OBJECTS: dict[str, type] = {"lines": LinesObject}
 PROBES: dict[str, type] = {probe.kind: probe for probe in get_args(Shape)}
-MEASURED_PROBES: dict[str, type] = {probe.kind: probe for probe in (OwnProbe, RunProbe)}
+MEASURED_PROBES: dict[str, type] = {probe.kind: probe for probe in (OwnProbe, RunProbe, AberratedProbe)}
 GENERATORS: dict[str, type] = {model.kind: model for model in get_args(GeneratorConfig)}
 MODELS = ("pinn", "baseline")  # networks
 ITERATIVE = "lsqml"  # beside them: needs no training

@@ -203,7 +203,9 @@ def _scale_bar(axes: Axes, shape: tuple[int, ...], pixel_m: tuple[float, float] 
     wanted = shape[1] * per_pixel / 5
     power = 10 ** np.floor(np.log10(max(wanted, 1e-9)))
     length = power * max(step for step in (1, 2, 5) if step * power <= wanted)
-    text = f"{length / 1000:g} µm" if unit == "nm" and length >= 1000 else f"{length:g} {unit}"
+    text = f"{length:g} {unit}"
+    if unit == "nm" and not 1 <= length < 1000:
+        text = f"{length / 1000:g} µm" if length >= 1000 else f"{10 * length:g} Å"
     x, y, width = 0.04 * shape[1], 0.95 * shape[0], length / per_pixel
     axes.add_patch(Rectangle((x, y), width, max(0.012 * shape[0], 1), fc="white", ec="black", lw=0.6))
     axes.text(x + width / 2, y - 0.02 * shape[0], text, color="white", ha="center", va="bottom").set_bbox(

@@ -13,13 +13,21 @@ import numpy as np
 
 from ptycho.config import OwnProbe, ProbeConfig, ScanRunConfig
 from ptycho.evaluation.trust import ENOUGH, FEW, ORIENTATION
-from ptycho.preparation.dataset import keep_out, make_dataset
+from ptycho.methods.geometry import (
+    Geometry,
+    coarse_turn,
+    find_geometry,
+    rotation_is_open,
+    with_warnings,
+)
+from ptycho.preparation.dataset import keep_out, make_dataset, map_positions
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
 from ptycho.reconstruction.blocks import Crew, NoShelf, Shelf, alone
-from ptycho.reconstruction.orientation import advice, better, orientations
-from ptycho.reconstruction.probe_guess import guess_probe
+from ptycho.reconstruction.orientation import Orientation, advice, better, orientations
+from ptycho.reconstruction.position_map import rotation
+from ptycho.reconstruction.probe_guess import guess_lens, guess_probe
 from ptycho.scan.beam import Beam, join_parts
 from ptycho.scan.coverage import covered
 from ptycho.scan.dataset import Dataset
@@ -110,26 +118,78 @@ def settle(
 ) -> tuple[Understood, Dataset, list[Finding], list[str]]:
     """The scan with a probe, if need be a guessed one, read the way that explains it; flags of doubt."""
     data, found = read(scan, config, where)
+    guessed = scan.probe is None and isinstance(config.probe, OwnProbe)
     with where.timed("probe_and_orientation"):
-        if scan.probe is None and isinstance(config.probe, OwnProbe):
-            guess = guess_probe(data)
+        coarse = coarse_turn(data, rotation_is_open(scan, config.data))
+        if coarse.transposed and config.data.orientation == "auto":
+            return _transposed(config, str(coarse.warning), where)
+        if guessed:
+            about_turned = map_positions(scan, data, rotation(coarse.degrees), config)[1]
+            lenses = coarse.curvatures
+            guess = guess_lens(about_turned, lenses) if lenses else guess_probe(about_turned)
             data = replace(data, beam=data.beam.with_probe(masked(guess.probe, config.probe)))
             found.append(guess.finding)
             log.info("%s", guess.finding)
+    with where.timed("geometry"):
+        geometry = Geometry()
+        if coarse.warning is None:
+            geometry = find_geometry(scan, data, config.data, coarse.degrees, not guessed)
+        scan, data = _placed(scan, data, geometry, config)
+        found += geometry.findings
+        doubts = list(geometry.doubts)
+        if coarse.warning is not None:
+            scan = with_warnings(scan, (coarse.warning,))
+            doubts.append(ORIENTATION)
+    with where.timed("probe_and_orientation"):
         trials = orientations(replace(data, beam=data.beam.with_probe(data.probe[0])))
         clear = better(trials)
     if clear is None:
-        return scan, data, found, []
+        return scan, data, found, doubts
     told = advice(clear, trials, config.data)
     if config.data.orientation != "auto":
         log.warning("%s; or data.orientation=auto", told)
-        return replace(scan, warnings=(*scan.warnings, told)), data, found, [ORIENTATION]
+        return (
+            replace(scan, warnings=(*scan.warnings, told)),
+            data,
+            found,
+            [*dict.fromkeys((*doubts, ORIENTATION))],
+        )
     log.info("data.orientation=auto: %s", told)
     turned = clear.orientation.on(config.data)
-    scan = understand(open_raw(turned), turned)
+    scan, probe = understand(open_raw(turned), turned), data.probe
     data, again = read(scan, replace(config, data=turned), where)
+    again += geometry.findings
+    if geometry.matrix is not None:
+        scan, data = map_positions(scan, data, geometry.matrix, config)
+    if guessed:
+        data = replace(data, beam=data.beam.with_probe(probe))
     found = [*again, Finding("orientation", clear.orientation.keys(config.data), told)]
-    return scan, data, found, []
+    return scan, data, found, doubts
+
+
+def _transposed(
+    config: ScanRunConfig, why: str, where: Surroundings
+) -> tuple[Understood, Dataset, list[Finding], list[str]]:
+    """The scan settled with its patterns transposed, because of what their deflection says."""
+    way = Orientation(transpose=True)
+    turned = way.on(config.data)
+    scan = understand(open_raw(turned), turned)
+    scan, data, found, doubts = settle(scan, replace(config, data=turned), where)
+    return scan, data, [*found, Finding("orientation", way.keys(config.data), why)], doubts
+
+
+def _placed(
+    scan: Understood, data: Dataset, geometry: Geometry, config: ScanRunConfig
+) -> tuple[Understood, Dataset]:
+    """The scan with positions as they were found, and the probe that goes with them."""
+    for finding in geometry.findings:
+        log.info("%s", finding)
+    scan = with_warnings(scan, geometry.warnings)
+    if geometry.matrix is not None:
+        scan, data = map_positions(scan, data, geometry.matrix, config)
+    if geometry.probe is not None:
+        data = replace(data, beam=data.beam.with_probe(masked(geometry.probe, config.probe)))
+    return scan, data
 
 
 def read(scan: Understood, config: ScanRunConfig, where: Surroundings) -> tuple[Dataset, list[Finding]]:

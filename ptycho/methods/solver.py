@@ -12,14 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ScanRunConfig
-from ptycho.evaluation.trust import SCALE
 from ptycho.methods.prepared import Prepared, Surroundings
 from ptycho.networks.denoiser import WEIGHTS
 from ptycho.progress import Advance, Progress, silent
 from ptycho.reconstruction.blocks import ONCE_MORE, Blockwise, fit_in_blocks
 from ptycho.reconstruction.judge import Judge
 from ptycho.reconstruction.maximum_likelihood import Solved, Wishes, fit_object, solve
-from ptycho.reconstruction.scale import PATTERNS, better_scale
 from ptycho.reconstruction.solver import NEARLY, Fit, Terms, fit_to_the_end
 from ptycho.reconstruction.state import State
 from ptycho.reconstruction.uncertainty import map_errors
@@ -73,13 +71,9 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
     ended = "converged" if solved.fit.converged else "not converged: solver.steps is too small"
     log.info("solver: %d steps at the end, %s", len(solved.fit.course) - 1, ended)
     seconds = time.perf_counter() - began
-    with where.timed("scale"):
-        warnings, doubts = _scale_doubts(each.whole, solved)
     return replace(
         made,
         findings=tuple(replace(one, what=f"solver: {one.what}") for one in solved.decisions),
-        warnings=tuple(warnings),
-        doubts=tuple(doubts),
         seconds=seconds,
         converged=solved.fit.converged,
         fit=solved,
@@ -192,22 +186,3 @@ def half_object(made: Reconstruction, steps: int) -> Callable[[Dataset], Reconst
         return covered_part(fit_object(terms, part, steps, NEARLY)[0], part)
 
     return infer
-
-
-def _scale_doubts(told: Dataset, solution: Solved) -> tuple[list[str], list[str]]:
-    """A warning and a flag where positions of another scale explain the patterns better; or none.
-
-    Where neither probe nor positions were found, a wrong scale cannot hide.
-    """
-    if not (solution.free.probe or solution.free.positions):
-        return [], []
-    scale = better_scale(told, solution.terms, solution.state)
-    if not scale.clear:
-        return [], []
-    after = scale.before * np.exp(-scale.gain.gain)
-    warning = (
-        f"positions {scale.factor:.3f} times as far apart explain {PATTERNS} patterns better under the "
-        f"probe as it was told: deviance {scale.before:.4f} → {after:.4f} ± {after * scale.gain.error:.4f}"
-    )
-    log.warning("%s", warning)
-    return [warning], [SCALE]

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
-from ptycho.config import ConfigError, OwnProbe, RunProbe, ScanRunConfig, check
+from ptycho.config import AberratedProbe, ConfigError, OwnProbe, RunProbe, ScanRunConfig, check
+from ptycho.config.waves import wavelength_m
 from ptycho.files.npz import NpzError, read_all
 from ptycho.preparation.dark_frames import dark_frames
 from ptycho.preparation.detector import SAMPLED
-from ptycho.preparation.geometry import lonely
+from ptycho.preparation.geometry import lonely, place_on_object
 from ptycho.preparation.prepare import Understood
 from ptycho.progress import Advance, silent
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import MARGIN, Dataset
+from ptycho.scan.electron_probe import electron_probe
 from ptycho.scan.finding import Finding
 from ptycho.scan.groups import grouped, smallest_region
 from ptycho.scan.optics import brought_back, lens, pupil, seen_power
@@ -96,6 +98,16 @@ def _group(
     return replace(data, stated_tiling=singles.tiling)  # what is scored does not depend on the grouping
 
 
+def map_positions(
+    scan: Understood, data: Dataset, matrix: np.ndarray, config: ScanRunConfig
+) -> tuple[Understood, Dataset]:
+    """The scan and its patterns with positions in object pixels multiplied by a matrix ``(2, 2)``."""
+    corners, size = place_on_object(scan.positions @ matrix.T, scan.N)
+    scan = replace(scan, positions=corners, object_size=size)
+    positions = _on_the_object(data.positions.astype(float) @ matrix.T)
+    return scan, _group(scan, data.amplitudes, positions, data.probe, config)
+
+
 def check_enough(count: int, path: str) -> None:
     """Raise ConfigError if ``count`` patterns of a scan are too few to reconstruct anything from."""
     if count < FEWEST:
@@ -137,6 +149,9 @@ def choose_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, s
     """The modes of the probe, ``(K, N, N)`` of any scale, the strongest first, and where they come from."""
     if isinstance(config.probe, RunProbe):
         return masked(probe_of_run(Path(str(config.run)), scan.N), config.probe), f"that of {config.run}"
+    if isinstance(config.probe, AberratedProbe):
+        probe = electron_probe(config.probe, scan.N, *_lengths(scan))
+        return masked(probe, config.probe)[None].astype(np.complex64), "probe=aberrated"
     if not isinstance(config.probe, OwnProbe):
         return make_probe(config.probe, scan.N)[None], f"probe={config.probe.kind}"
     if scan.probe is None:
@@ -156,6 +171,14 @@ def choose_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, s
         "larger: the probe lies outside",
     )
     return modes, several if len(power) > 1 else "the file's"
+
+
+def _lengths(scan: Understood) -> tuple[tuple[float, float], float]:
+    """The object's pixel and the wavelength, in metres."""
+    if scan.pixel.metres is None or scan.raw.energy_eV is None:
+        missing = ", ".join(f"{key}=" for key in scan.pixel.missing)
+        raise ConfigError(f"probe=aberrated: the object's pixel or the wavelength is unknown; set {missing}")
+    return scan.pixel.metres, wavelength_m(scan.raw.energy_eV)
 
 
 def probe_of_run(run: Path, N: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from ptycho.config import ConfigError
 from ptycho.config.waves import wavelength_m
 from ptycho.readers.raw_scan import UNITS
 
+ATOMIC_M = 2e-10  # of a pixel: lengths below it are told in Å
 FAR = 5.0  # times the median distance to the nearest neighbour; a scan is expected to hang together
 LARGEST_PROBE = 1e15  # its square is summed in single precision
 LARGEST_SPAN_M = 0.05  # a scan wider than this was stated in another unit
@@ -30,8 +31,9 @@ class PixelSize:
     def text(self) -> str:
         if self.metres is None:
             return "unknown: lengths are in pixels"
-        row, col = (1e9 * value for value in self.metres)
-        return f"{row:.4g} nm" if abs(row - col) < 1e-6 * row else f"{row:.4g} × {col:.4g} nm"
+        unit, size = ("Å", 1e10) if max(self.metres) < ATOMIC_M else ("nm", 1e9)
+        row, col = (size * value for value in self.metres)
+        return f"{row:.4g} {unit}" if abs(row - col) < 1e-6 * row else f"{row:.4g} × {col:.4g} {unit}"
 
 
 def object_pixel(

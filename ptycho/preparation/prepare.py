@@ -148,6 +148,9 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     detector = _detector(raw, config, stored, N, good, domain, gain)
     pixel, why = _pixel(raw, config, pitch, N, near)
     found.append(Finding("object pixel", pixel.text, why))
+    if pixel.metres is not None and config.electrons_keV is not None:
+        angle = 500 * wavelength_m(float(raw.energy_eV or 0)) / max(pixel.metres)
+        found.append(Finding("detector", f"to {angle:.4g} mrad", "λ/(2·pixel), half of what N pixels span"))
     positions = _positions(raw, config, frames, pixel, N * config.bin, found, warnings)
     corners, size = place_on_object(positions, N)
     probe = _probe(raw, config, pixel, N, found, warnings)
@@ -218,13 +221,13 @@ def _probe(
 
 def _stated(raw: RawScan, config: DataConfig) -> RawScan:
     """What the user states stands above what the file says."""
-    pitch = config.detector_pixel_m
+    pitch = config.stated_pitch_m()
     changes: dict[str, Any] = {
         "domain": config.domain,
         "unit": config.unit,
         "zero_frequency": "centre" if config.near_field else config.stated_zero_frequency(),
         "energy_eV": config.stated_energy_eV(),
-        "distance_m": config.distance_m,
+        "distance_m": config.stated_distance_m(),
         "detector_pixel_m": None if pitch is None else (pitch, pitch),
     }
     return replace(raw, **{key: value for key, value in changes.items() if value is not None})
@@ -402,6 +405,8 @@ def _pixel(
     wave = f"{raw.energy_eV:.6g} eV"
     if config.electrons_keV is not None:
         wave = f"electrons of {config.electrons_keV:g} keV, {1e12 * wavelength_m(raw.energy_eV):.4g} pm"
+    if config.detector_pixel_mrad is not None:
+        return pixel, f"λ/(N·α) of {wave}, {side} × {config.detector_pixel_mrad:g} mrad"
     width = f"{1e6 * raw.detector_pixel_m[0]:.4g} µm"
     return pixel, f"λz/(N·p) of {wave}, {raw.distance_m:.4g} m, {side} × {width}"
 
@@ -430,8 +435,8 @@ def _positions(
     ratio = 1 / config.bin if config.near_field else side / np.array(shape, float)
     positions = positions_in_pixels(positions, raw.unit, pixel, side, ratio, raw.warnings)
     if config.rotation_deg or config.scan_affine is not None:
-        positions = turned_positions(positions, pixel, config.rotation_deg, config.scan_affine)
-        turn = config.rotation_deg
+        turn = config.rotation_deg or 0.0
+        positions = turned_positions(positions, pixel, turn, config.scan_affine)
         why.append(f"turned by {turn:g}°: data.rotation_deg" if turn else "")
         why.append("" if config.scan_affine is None else "transformed: data.scan_affine")
     if config.position_sign == -1:

@@ -17,6 +17,7 @@ guess is right only if those are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,6 +32,7 @@ from ptycho.scan.optics import Optic, optics_of, pupil, seen_power
 COUNT = 60
 STEPS = 5
 EVERY = 8  # one of so many patterns is kept out
+CLEARLY = 0.97  # of the badness: what is less is better
 HALVINGS = 3  # of the step between two numbers, once the best of the coarse scan is known
 OBJECT_STEPS, FREE_STEPS = 3, 20  # of the best: of the object alone, then with the probe
 
@@ -97,6 +99,23 @@ def guess_probe(data: Dataset, count: int = COUNT, steps: int = STEPS) -> Guess:
     some = middle(data, count)
     modulus, optics = pupil(data.amplitudes.statistics.mean_intensity, data.good), optics_of(data.fresnel)
     tried = [fit for name in optics for fit in search(some, modulus, name, optics[name], steps)]
+    return _freed(data, some, modulus, optics, tried)
+
+
+def guess_lens(data: Dataset, curvatures: Sequence[float], count: int = COUNT, steps: int = STEPS) -> Guess:
+    """The same of a lens that has one of some curvatures; the first two, unless another is clearly better."""
+    some, optics = middle(data, count), optics_of(None)
+    modulus = pupil(data.amplitudes.statistics.mean_intensity, data.good)
+    tried = [fit_number(some, modulus, "lens", optics["lens"], c, steps) for c in curvatures]
+    first = min(tried[:2], key=lambda fit: fit.badness)
+    better = [fit for fit in tried if fit.badness < CLEARLY * first.badness]
+    return _freed(data, some, modulus, optics, better or tried[:2])
+
+
+def _freed(
+    data: Dataset, some: Dataset, modulus: np.ndarray, optics: Mapping[str, Optic], tried: list[Fit]
+) -> Guess:
+    """The best of the fits, whose probe is free for some passes then."""
     best = min(tried, key=lambda fit: fit.badness)
     optic = optics[best.optic]
     start = scale_to_patterns(optic.probe(modulus, best.number), data)

@@ -62,6 +62,23 @@ def pinhole(modulus: np.ndarray, log_diameter: float) -> np.ndarray:
     return _near_field(modulus * signs)
 
 
+def curved(probe: np.ndarray, curvature: float) -> np.ndarray:
+    """A probe ``(N, N)`` whose far field gets the phase ``c q²`` besides its own; complex64."""
+    return _near_field(_far_field(probe) * np.exp(1j * curvature * frequency(len(probe)) ** 2))
+
+
+def curvature_of(probe: np.ndarray) -> float:
+    """c of a probe ``(N, N)``: less that phase, it is the sharpest, ``max |F⁻¹[F P exp(−icq²)]|``."""
+    numbers = _curvatures(np.abs(_far_field(probe)))
+    step = (numbers[1] - numbers[0]) / 8 if len(numbers) > 1 else 0.0
+
+    def sharpness(number: float) -> float:
+        return float(np.abs(curved(probe, -number)).max())
+
+    best = max(numbers, key=sharpness)
+    return float(max(best + step * np.arange(-8, 9), key=sharpness))
+
+
 def frequency(N: int) -> np.ndarray:
     """``|q|`` in cycles per pixel, ``(N, N)``, zero at sample ``N//2``."""
     axis = (np.arange(N) - N // 2) / N
@@ -71,6 +88,10 @@ def frequency(N: int) -> np.ndarray:
 def _near_field(far: np.ndarray) -> np.ndarray:
     wave = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(far), norm="ortho"))
     return wave.astype(np.complex64)
+
+
+def _far_field(near: np.ndarray) -> np.ndarray:
+    return np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(near), norm="ortho"))
 
 
 def _curvatures(modulus: np.ndarray) -> np.ndarray:

@@ -1,0 +1,103 @@
+"""What is said and done of positions that do not fit the detector."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ptycho.config.data import DataConfig
+from ptycho.evaluation.trust import ORIENTATION, SCALE
+from ptycho.methods import geometry
+from ptycho.methods.geometry import Coarse, clear_part, find_geometry, keys_of, rotation_is_open
+from ptycho.preparation.geometry import PixelSize, turned_positions
+from ptycho.reconstruction.judge import Comparison
+from ptycho.reconstruction.position_map import PositionMap, rotation
+
+PROBE = np.arange(16, dtype=np.complex64).reshape(4, 4) + 1j
+
+
+def understood(pixel=(1e-10, 1e-10), energy_eV=8000.0):
+    return SimpleNamespace(pixel=PixelSize(pixel), raw=SimpleNamespace(energy_eV=energy_eV))
+
+
+def position_map(matrix, gain=0.2, skewness=1.0):
+    return PositionMap(np.asarray(matrix), 0.002, 0.1, Comparison(gain, 0.01), PROBE, skewness)
+
+
+def test_the_keys_give_the_positions_that_were_meant():
+    """A map in object pixels that are not square, after a turn and a shear that were told."""
+    rng, pitch = np.random.default_rng(1), PixelSize((2e-10, 3e-10))
+    told = DataConfig(file="x", rotation_deg=30.0, scan_affine=((1.1, 0.2), (0.0, 0.9)))
+    places, matrix = rng.normal(size=(9, 2)), 0.8 * rotation(17.0)
+    before = turned_positions(places, pitch, 30.0, told.scan_affine)
+    said = dict(
+        key.removeprefix("data.").split("=")
+        for key in keys_of(matrix, understood(pitch.metres), told).split()
+    )
+    affine = np.array(eval(said["scan_affine"]))
+    after = turned_positions(places, pitch, float(said["rotation_deg"]), affine)
+    np.testing.assert_allclose(after, before @ matrix.T, atol=1e-3)
+
+
+def test_a_turn_alone_needs_one_key():
+    assert keys_of(rotation(-5.0), understood(), DataConfig(file="x")) == "data.rotation_deg=-5"
+    assert (
+        keys_of(0.8 * np.eye(2), understood(), DataConfig(file="x")) == "data.scan_affine=[[0.8,0],[0,0.8]]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "energy_eV", "is_open"),
+    [
+        ({"electrons_keV": 80.0}, None, True),
+        ({"electrons_keV": 80.0, "rotation_deg": 0.0}, None, False),
+        ({}, 2.97e5, True),  # the wavelength of electrons of 80 keV, from the file
+        ({}, 8000.0, False),
+        ({}, None, False),
+    ],
+)
+def test_the_rotation_of_electrons_is_open(keys, energy_eV, is_open):
+    assert rotation_is_open(understood(energy_eV=energy_eV), DataConfig(file="x", **keys)) is is_open
+
+
+def test_small_deviations_are_left_alone():
+    assert np.array_equal(clear_part(position_map(1.01 * rotation(0.5))), np.eye(2))
+    np.testing.assert_allclose(clear_part(position_map(1.01 * rotation(5))), rotation(5))
+    np.testing.assert_allclose(clear_part(position_map(1.2 * rotation(0.5))), 1.2 * np.eye(2))
+
+
+def told(monkeypatch, found, degrees=0.0, told_probe=False, **keys):
+    monkeypatch.setattr(geometry, "find_map", lambda *arguments: found)
+    config = DataConfig(file="x", **keys)
+    return find_geometry(understood(), None, config, degrees, told_probe)
+
+
+def test_photons_are_flagged_or_corrected(monkeypatch):
+    found = position_map(1.25 * rotation(-5))
+    flagged = told(monkeypatch, found)
+    assert flagged.matrix is None and flagged.doubts == (SCALE, ORIENTATION)
+    assert "data.rotation_deg=-5 data.scan_affine=[[1.25," in flagged.warnings[0]
+    corrected = told(monkeypatch, found, orientation="auto")
+    np.testing.assert_allclose(corrected.matrix, found.matrix)
+    assert corrected.probe is PROBE and corrected.doubts == ()
+    assert told(monkeypatch, found, told_probe=True, orientation="auto").probe is None
+    assert told(monkeypatch, position_map(1.25 * np.eye(2), gain=0.001)).doubts == ()
+
+
+def test_electrons_are_turned_so_that_atoms_are_bright(monkeypatch):
+    found = told(monkeypatch, position_map(rotation(59)), electrons_keV=80.0)
+    np.testing.assert_allclose(found.matrix, rotation(59), atol=1e-9)
+    other = told(monkeypatch, position_map(rotation(59), skewness=-1.0), electrons_keV=80.0)
+    np.testing.assert_allclose(other.matrix, rotation(-121), atol=1e-9)
+    assert "-121.00 ± 0.10°" in other.findings[0].value and other.doubts == ()
+    rolled = np.roll(PROBE[::-1, ::-1], (1, 1), (0, 1)).conj()  # P*(−x) about sample N//2
+    np.testing.assert_array_equal(other.probe, rolled)
+    assert told(monkeypatch, position_map(rotation(59), skewness=0.05), electrons_keV=80.0).doubts == (
+        ORIENTATION,
+    )
+
+
+def test_what_is_not_told_is_said():
+    assert "data.rotation_deg" in Coarse(unknown=True).warning
+    assert "data.transpose" in Coarse(transposed=True).warning
+    assert Coarse(12.0).warning is None

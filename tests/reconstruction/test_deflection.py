@@ -1,0 +1,54 @@
+"""The turn of a scan from deflections whose potential is known."""
+
+import numpy as np
+import pytest
+
+from ptycho.reconstruction.deflection import slopes_of, turn_of
+
+
+@pytest.fixture(scope="module")
+def scan():
+    """Positions of no raster, and the gradient of ``Σ sin(k·r + p)`` there, by hand; k in all directions."""
+    rng = np.random.default_rng(2)
+    places, waves, phases = rng.uniform(-10, 10, (250, 2)), rng.normal(0, 0.25, (9, 2)), rng.uniform(0, 6, 9)
+    return places, np.cos(places @ waves.T + phases) @ waves
+
+
+def turned(vectors, degrees):
+    """From rows to columns: a quarter of a turn brings (1, 0) to (0, 1)."""
+    c, s = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
+    return vectors @ np.array([[c, -s], [s, c]]).T
+
+
+def test_slopes_of_a_plane_are_its_coefficients():
+    places = np.random.default_rng(1).uniform(0, 9, (40, 2))
+    plane = np.array([[2.0, -3.0], [0.5, 7.0]])
+    np.testing.assert_allclose(
+        slopes_of(places @ plane.T + [4, 5], places), np.tile(plane, (40, 1, 1)), atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("degrees", [0.0, 5.0, -5.0, 70.0])
+def test_positions_are_turned_back(scan, degrees):
+    """Told positions are those of the detector's axes, turned: they must be turned by the opposite."""
+    places, deflections = scan
+    found = turn_of(slopes_of(deflections, turned(places, degrees)))
+    assert found.degrees == pytest.approx(-degrees, abs=2) and abs(found.degrees + degrees) < 4 * found.error
+    assert found.curl < 0.05
+
+
+def test_mirrored_patterns_leave_more_curl(scan):
+    places, deflections = scan
+    slopes = slopes_of(deflections[:, ::-1], places)
+    assert turn_of(slopes).curl > 5 * turn_of(slopes[:, ::-1]).curl
+
+
+def test_noise_tells_nothing():
+    rng = np.random.default_rng(4)
+    found = turn_of(slopes_of(rng.normal(size=(150, 2)), rng.uniform(0, 10, (150, 2))))
+    assert found.curl > 0.5 and found.error > 8
+
+
+def test_a_line_of_positions_is_no_error():
+    line = np.stack([np.arange(20.0), np.zeros(20)], axis=1)
+    assert np.isfinite(turn_of(slopes_of(line**2, line))).all()

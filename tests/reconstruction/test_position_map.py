@@ -1,0 +1,60 @@
+"""Positions that are told at another scale or turned, of a scan simulated by loops."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.likelihood import Scan
+
+from ptycho.reconstruction.position_map import find_map
+from ptycho.scan.optics import curvature_of, curved, lens
+
+
+@pytest.fixture(scope="module")
+def scan():
+    return Scan.of(np.random.default_rng(1), 1e5, count=7, step=2.0)
+
+
+def found(scan, factor=1.0, degrees=0.0, jitter=0.0):
+    """Of positions told by a factor too far apart and turned, rows to columns."""
+    data, rng = scan.dataset(np.random.default_rng(2), exact=True), np.random.default_rng(3)
+    c, s = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
+    told = factor * scan.positions @ np.array([[c, s], [-s, c]]) + rng.normal(0, jitter, scan.positions.shape)
+    told -= told.min(axis=0) - 1
+    side = int(np.ceil(told.max())) + data.N + 2
+    return find_map(
+        replace(data, beam=replace(data.beam, positions=told.astype(np.float32)), object_size=side)
+    )
+
+
+@pytest.mark.parametrize("factor", [1.25, 0.8])
+def test_a_wrong_scale_is_found(scan, factor):
+    told = found(scan, factor)
+    assert told.scale_differs and told.scale == pytest.approx(1 / factor, rel=0.02)
+    assert not told.turn_differs
+
+
+def test_a_turn_is_found_with_its_sign(scan):
+    told = found(scan, degrees=8.0)
+    assert told.turn_differs and told.degrees == pytest.approx(-8, abs=0.7)
+    assert not told.scale_differs
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.3])
+def test_right_positions_are_not_doubted(scan, jitter):
+    told = found(scan, jitter=jitter)
+    assert not (told.scale_differs or told.turn_differs)
+
+
+def test_few_patterns_tell_nothing(scan):
+    data = scan.dataset(np.random.default_rng(2))
+    assert find_map(data.subset(np.arange(11), 1)) is None
+
+
+@pytest.mark.parametrize("curvature", [-240.0, 150.0])
+def test_the_curvature_of_a_lens_is_found(curvature):
+    """A pupil of 10 px radius at N = 64."""
+    q = np.hypot(*np.mgrid[-32:32, -32:32])
+    probe = lens((q < 10).astype(float), curvature)
+    assert curvature_of(probe) == pytest.approx(curvature, abs=12)
+    assert np.abs(curved(probe, -curvature)).argmax() == 32 * 64 + 32

@@ -1,0 +1,53 @@
+"""Shadows in patterns that are drawn, each feature where geometry has it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.ndimage import gaussian_filter, map_coordinates
+
+from ptycho.reconstruction.shadows import shadows
+from ptycho.scan.beam import Beam
+from ptycho.scan.dataset import Dataset
+
+N, MAGNIFICATION, TURN = 32, 0.5, -37.0
+
+
+@pytest.fixture(scope="module")
+def scan():
+    """A disk of light with shadows of the object: detector pixel q shows the place ``r − R(φ)ᵀ q / m``."""
+    rng = np.random.default_rng(3)
+    absorption = gaussian_filter(rng.normal(size=(160, 160)), 2)
+    object_ = 1 + 0.5 * absorption / np.abs(absorption).max()
+    told = np.stack(np.mgrid[0:54:6, 0:54:6], -1).reshape(-1, 2) + rng.uniform(-1, 1, (81, 2))
+    angle = np.deg2rad(TURN)
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    q = np.stack(np.mgrid[:N, :N], -1) - N // 2
+    disk = np.hypot(q[..., 0], q[..., 1]) < 10
+    seen = [
+        map_coordinates(object_, np.moveaxis(r + 50 - q @ turn / MAGNIFICATION, -1, 0), order=1) for r in told
+    ]
+    counts = rng.poisson(50 * disk * np.array(seen))
+    return Dataset(
+        amplitudes=np.sqrt(counts).astype(np.float32),
+        beam=Beam(gaussian_filter(disk.astype(float), 1).astype(np.complex64), (told + 2).astype(np.float32)),
+        image=np.zeros(81, np.int32),
+        groups=np.arange(81, dtype=np.int32)[:, None],
+        photon_scale=1.0,
+        object_size=100,
+        region_size=N + 2,
+        exact=True,
+    )
+
+
+def test_the_turn_and_the_magnification_are_found(scan):
+    own, mirrored = shadows(scan)
+    assert own.degrees == pytest.approx(TURN, abs=5)
+    assert own.magnification == pytest.approx(MAGNIFICATION, rel=0.12)
+    assert own.lead > 1.5 and own.height > 1.5 * mirrored.height
+
+
+def test_transposed_patterns_are_told(scan):
+    transposed = replace(scan, amplitudes=np.swapaxes(scan.amplitudes[:], 1, 2).copy())
+    own, mirrored = shadows(transposed)
+    assert mirrored.degrees == pytest.approx(TURN, abs=5) and mirrored.height > 1.5 * own.height
