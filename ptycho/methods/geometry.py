@@ -131,8 +131,6 @@ def find_geometry(
         degrees: of :func:`coarse_turn`.
         told_probe: whether the probe is more than a guess.
     """
-    if data.fresnel is not None:  # patterns are images there, and move with the positions
-        return Geometry()
     is_open, by_probe = rotation_is_open(scan, config), False
     if is_open and told_probe:
         degrees, by_probe = _half_turn(data, degrees)

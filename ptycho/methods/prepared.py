@@ -132,7 +132,7 @@ def settle(
             log.info("%s", guess.finding)
     with where.timed("geometry"):
         geometry = Geometry()
-        if coarse.warning is None:
+        if coarse.warning is None and data.fresnel is None:  # a near field moves with its positions
             geometry = find_geometry(scan, data, config.data, coarse.degrees, not guessed)
         scan, data = _placed(scan, data, geometry, config)
         found += geometry.findings
