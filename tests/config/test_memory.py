@@ -22,11 +22,13 @@ from ptycho.config import (
 from ptycho.config.memory import (
     PROCESS,
     Part,
+    check_disk,
     check_memory,
     in_words,
     inference_memory,
     physical_memory,
     run_memory,
+    solver_parts,
     training_parts,
 )
 from workflows.command_line.config import run_config
@@ -247,3 +249,20 @@ def test_a_measured_scan_is_told_of_keys_that_it_has():
     parts = training_parts(ScanRunConfig(nepochs=1), "pinn", 64, 4, 70)
     advice = " ".join(part.advice for part in parts)
     assert "group_size" in advice and "gridsize" not in advice
+
+
+def test_a_solver_in_blocks_needs_no_more_for_more_patterns():
+    """By hand: of 64² patterns 8192 are a block's; beyond, only the object grows."""
+    few, many = (solver_parts(count, 64, 1, 2000, None) for count in (50_000, 800_000))
+    assert few[0].size == pytest.approx(1.3 * 8 * 64**2 * 50_000 / 7)
+    assert many[0].size <= 1.3 * 8 * 8192 * 64**2 and many[0].name == "the patterns of a block"
+    assert many[1].size < few[1].size and many[3].size == few[3].size
+    whole = solver_parts(8192, 64, 1, 2000, None)
+    assert whole[1].size > few[1].size  # one block has the whole object
+    assert solver_parts(8192, 64, 1, 2000, 1024)[1].size < whole[1].size
+
+
+def test_patterns_that_the_disk_cannot_hold_are_refused(tmp_path):
+    check_disk(10, 64, tmp_path / "not" / "there")
+    with pytest.raises(ConfigError, match=r"^disk: a copy of the 1000000000 patterns takes 16.4 TB in .*data.st"):
+        check_disk(10**9, 64, tmp_path / "not" / "there")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ITERATIVE, ConfigError, JobConfig, PretrainConfig, ScanRunConfig
-from ptycho.config.data import LARGEST_N, SMALLEST_N
+from ptycho.config.data import LARGEST_N, SMALLEST_N, DataConfig
 from ptycho.config.memory import (
     OF_A_SCANNED_OBJECT,
     Part,
@@ -21,8 +21,10 @@ from ptycho.config.scan_run_config import FAST
 from ptycho.config.sections import GeneratorConfig
 from ptycho.iterative.lsqml import available
 from ptycho.preparation.dataset import check_enough, choose_probe, number_kept_out
+from ptycho.preparation.detector import checked_frames
 from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Understood, understand
+from ptycho.readers.raw_scan import RawScan
 from ptycho.readers.table import open_raw
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.pretrained import check_prior_weights, run_folder
@@ -38,12 +40,22 @@ def understand_scans(config: JobConfig) -> tuple[ScanRunConfig, list[Understood]
     scans = []
     for section in config.data.each():
         try:
-            scans.append(understand(open_raw(section), section))
+            raw = open_raw(section)
+            if config.output_dir:
+                _check_disk(raw, section, Path(config.output_dir))
+            scans.append(understand(raw, section))
         except ConfigError as error:
             if len(config.data.file) == 1 or section.path in str(error):
                 raise
             raise ConfigError(f"{section.path}: {error}") from error
     return config, scans
+
+
+def _check_disk(raw: RawScan, section: DataConfig, folder: Path) -> None:
+    """Refuse a scan whose patterns, copied, do not fit on the disk: before a frame is looked at."""
+    count, height, width = raw.patterns.shape
+    used = len(checked_frames(section, count))
+    check_disk(used, section.N or max(min(height, width) // section.bin, SMALLEST_N), folder)
 
 
 TUNED = 12  # patterns in a group where the pretrained network is trained on: more of them leave few steps
@@ -153,8 +165,6 @@ def _check_memory(config: ScanRunConfig, scans: list[Understood]) -> None:
     for name, scan in zip(config.data.names(), scans, strict=True):
         near = np.delete(scan.positions, lonely(scan.positions), axis=0)
         M, modes = scan.object_size, config.probe.modes or (1 if scan.probe is None else len(scan.probe))
-        if config.output_dir:
-            check_disk(len(near), scan.N, Path(config.output_dir))
         phases[f"solves {name}"] = solver_parts(len(near), scan.N, modes, M, config.solver.block)
         if network:
             image = np.zeros(len(near), np.int32)
