@@ -1,4 +1,4 @@
-"""``scans.csv`` and ``scans.md``: many runs on measured scans, a row for each, from what is in their folders."""
+"""``scans.csv`` and ``scans.md``: runs on measured scans, a row for each, from what is in their folders."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ptycho.run.stored_config import is_finished
 CSV, MARKDOWN = "scans.csv", "scans.md"
 MEASURED = ("patterns", "N", "pixel_nm", "product", "r_factor", "r_free", "deviance", "frc_nm", "flags")
 FIRST, LAST = ("scan", "state"), ("seconds", "folder", "error")
+COLUMNS = (*FIRST, *MEASURED, *LAST)
 NO_COLUMN = ("data.file", "output_dir", "overwrite")  # of the overrides: scan and folder tell them
 
 
@@ -69,11 +70,9 @@ def write_table(folder: Path, rows: Sequence[Mapping[str, Any]]) -> str:
 
     Args:
         folder: where they are written.
-        rows: cells by column. Columns that are not :data:`FIRST`, :data:`MEASURED` or :data:`LAST` are
-            overrides, and stand after the first.
+        rows: cells by column; those that are not of :data:`COLUMNS` are overrides, and stand after the first.
     """
-    known = (*FIRST, *MEASURED, *LAST)
-    own = dict.fromkeys(key for row in rows for key in row if key not in known)
+    own = dict.fromkeys(key for row in rows for key in row if key not in COLUMNS)
     columns = (*FIRST, *own, *MEASURED, *LAST)
     cells = [{key: _text(row.get(key)) for key in columns} for row in rows]
     texts = {CSV: csv_text(cells), MARKDOWN: markdown(columns, cells)}
@@ -106,7 +105,7 @@ def check_table(folder: Path) -> None:
             continue
         except (OSError, ValueError):
             head = ""
-        if not all(column in head for column in (*FIRST, *MEASURED, *LAST)):
+        if not all(column in head for column in COLUMNS):
             raise ConfigError(
                 f"output_dir={folder}: holds {name}, which is no table of this program and nothing replaces; "
                 "move it away, or choose another folder"

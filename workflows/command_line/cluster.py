@@ -34,7 +34,9 @@ log = logging.getLogger(__name__)
 CHOICE, SETTINGS = "hydra/launcher=", "hydra.launcher."
 CLUSTERS = {"submitit_local": "local", "submitit_slurm": "slurm"}
 OF_THE_EXECUTOR = ("submitit_folder", "max_num_timeout", "_target_")
+REQUEUED = "SLURM_RESTART_COUNT"  # set by Slurm in a job that was preempted and starts again
 PAUSE_S = 0.5  # between two looks at the jobs
+CANCELLING_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -67,18 +69,25 @@ class Launcher:
 
 @dataclass(frozen=True)
 class Command:
-    """A command as a job: its output goes into the job's log, its exit code is the result.
+    """The command of a job: its output goes into the job's log, its exit code is the result.
 
     It gets one signal where the job is cancelled or its time ends, so that a training can save what it did;
     that of a terminal goes past it.
 
     Attributes:
-        words: program and arguments.
+        program: what is started, with the overrides of ``job``.
+        job: where Slurm has put it into the queue again, it is gone on with.
         single: it is the only process of its job, whatever ``srun`` says of MPI.
     """
 
-    words: list[str]
+    program: list[str]
+    job: Job
     single: bool
+
+    @property
+    def words(self) -> list[str]:
+        again = self.job.resumed or REQUEUED in os.environ
+        return [*self.program, *(self.job.going_on if again else self.job.starting)]
 
     def __call__(self) -> int:
         hidden = STARTERS if self.single else ()
@@ -170,8 +179,16 @@ def follow(launcher: Launcher, jobs: list[Job], means: Means, progress: Progress
             means.stop.check()
             time.sleep(PAUSE_S)
     finally:
-        for _, handle in active.values():
-            handle.cancel(check=False)
+        _cancel([handle for _, handle in active.values()])
+
+
+def _cancel(handles: list[Any]) -> None:
+    """Cancel jobs, and wait a little for them to end."""
+    for handle in handles:
+        handle.cancel(check=False)
+    deadline = time.monotonic() + CANCELLING_S
+    while time.monotonic() < deadline and not all(handle.done() for handle in handles):
+        time.sleep(PAUSE_S)
 
 
 def _executor(launcher: Launcher, folder: Path) -> Any:
@@ -202,7 +219,7 @@ def _submit(executor: Any, jobs: list[Job], single: bool) -> dict[Path, tuple[Jo
     if not jobs:
         return {}
     with executor.batch():
-        handles = [executor.submit(Command(command(*job.going_on), single)) for job in jobs]
+        handles = [executor.submit(Command(command(), job, single)) for job in jobs]
     for job, handle in zip(jobs, handles, strict=True):
         log.info("%s: submitted, as %s; its log: %s", job.path.name, handle.job_id, handle.paths.stderr)
     return {job.path: (job, handle) for job, handle in zip(jobs, handles, strict=True)}

@@ -46,7 +46,7 @@ class Job:
     @property
     def start(self) -> str:
         """The command that starts this job alone."""
-        return format_command(*self._starting)
+        return format_command(*self.starting)
 
     @property
     def go_on(self) -> str:
@@ -56,10 +56,11 @@ class Job:
     @property
     def going_on(self) -> list[str]:
         """The overrides of the command that goes on with it, or starts it."""
-        return [f"resume={self.path}"] if self.begun else self._starting
+        return [f"resume={self.path}"] if self.begun else self.starting
 
     @property
-    def _starting(self) -> list[str]:
+    def starting(self) -> list[str]:
+        """The overrides of the command that starts this job alone."""
         own = [text for text in self.overrides if not text.startswith("output_dir=")]
         return [*own, f"output_dir={quote(str(self.path))}"]
 
