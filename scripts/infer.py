@@ -40,10 +40,10 @@ def quote_path(argument: str) -> str:
     return f"{key}='{value}'" if special and "'" not in value else argument
 
 
-def plan_job(composed: DictConfig) -> InferJob:
+def plan_job(composed: DictConfig) -> list[InferJob]:
     """Check everything that needs no TensorFlow: configuration, networks, data and output folder."""
     config = infer_config(composed)
-    return plan(config, job_path(str(config.output_dir)))
+    return [plan(config, job_path(str(config.output_dir)))]
 
 
 def perform(jobs: list[InferJob], stop: StopRequest) -> int:

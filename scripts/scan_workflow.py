@@ -5,6 +5,8 @@ python scripts/scan_workflow.py data.file=scan.cxi output_dir=outputs/mine
 python scripts/scan_workflow.py data.file=[a.cxi,b.cxi] output_dir=outputs/both
 python scripts/scan_workflow.py data.file=scan.cxi run=outputs/other output_dir=outputs/quick
 python scripts/scan_workflow.py data.file=scan.cxi run=outputs/other nepochs=2 output_dir=outputs/tuned
+python scripts/scan_workflow.py 'data.file=scans/*.h5' output_dir=outputs/night
+python scripts/scan_workflow.py 'data.file=scans/*.h5' output_dir=outputs/night hydra/launcher=submitit_slurm
 python scripts/scan_workflow.py resume=outputs/mine
 mpirun -n 4 python scripts/scan_workflow.py data.file=large.cxi output_dir=outputs/large
 """
@@ -20,6 +22,7 @@ from ptycho.run.mpi import run_on_all
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.jobs import leave
 from workflows.command_line.training_jobs import Workflow, main
+from workflows.reconstruct.scan_pattern import split
 from workflows.reconstruct.scan_plan import plan, understand_scans
 
 if TYPE_CHECKING:
@@ -35,4 +38,4 @@ def run(config: JobConfig, folder: RunFolder, stop: StopRequest, crew: Crew | No
 
 
 if __name__ == "__main__":
-    leave(lambda: run_on_all(lambda crew: main(Workflow("scan", plan, partial(run, crew=crew)))))
+    leave(lambda: run_on_all(lambda crew: main(Workflow("scan", plan, partial(run, crew=crew), split))))

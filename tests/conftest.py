@@ -52,6 +52,7 @@ NETWORKS = {
 LONGEST = ("scan_workflow", "workflow", "resume", "xla_crop", "portable", "maximum_likelihood", "training")
 LONGEST += ("pretraining", "xla_warp", "api", "cli", "infer", "xla_report", "train", "loaded", "solver")
 LONGEST += ("interrupt", "learning", "seams", "replacing", "resume_files", "hostile", "quiet_start")
+LONGEST += ("many_scans",)
 
 
 def pytest_collection_modifyitems(items):

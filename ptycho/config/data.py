@@ -45,7 +45,11 @@ class DataConfig:
     What is null is taken from the file, or from its format's convention.
     """
 
-    file: Texts = key((), "HDF5, NPZ or TIFF; a folder of TIFFs. [A,B,C]: several scans of one instrument")
+    file: Texts = key(
+        (),
+        "HDF5, NPZ or TIFF; a folder of TIFFs. [A,B,C]: several scans of one instrument in one run; "
+        "scans/*.h5: a run for each",
+    )
     format: Text | None = key(None, "force a format; null: told by the content")
     keys: KeyMap = key(KeyMap(), "where things are, in a file of no known layout: HDF5 paths or NPZ keys")
     patterns_file: Text | None = key(None, "the patterns, where data.file has positions alone")

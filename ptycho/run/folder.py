@@ -64,11 +64,7 @@ class OutputFolder:
 
     def table(self, name: str, rows: list[dict[str, Any]]) -> Path:
         """Write rows as CSV; what a row does not have is left empty."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, fieldnames=list(dict.fromkeys(key for row in rows for key in row)))
-        writer.writeheader()
-        writer.writerows(rows)
-        return self.text(name, text.getvalue())
+        return self.text(name, csv_text(rows))
 
 
 class RunFolder(OutputFolder):
@@ -205,6 +201,15 @@ class RunFolder(OutputFolder):
 def config_text(config: JobConfig) -> str:
     """``config.yaml`` of a run."""
     return yaml.safe_dump(to_mapping(config), sort_keys=False)
+
+
+def csv_text(rows: list[dict[str, Any]]) -> str:
+    """Rows as CSV; what a row does not have is left empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(dict.fromkeys(key for row in rows for key in row)))
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def _as_json(value: Any) -> bytes:

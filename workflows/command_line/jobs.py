@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+ERROR = "error: "  # begins the line that says what went wrong
 MISTAKES = (HydraException, OmegaConfBaseException, ValueError)  # in planning; a ConfigError is a ValueError
 MAX_NAME = 120
 
@@ -47,7 +48,7 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 def plan_and_perform(
     config_name: str,
     arguments: Sequence[str],
-    plan: Callable[[DictConfig], AnyJob],
+    plan: Callable[[DictConfig], Sequence[AnyJob]],
     perform: Callable[[list[AnyJob]], int],
     explain: Callable[[Exception], str] = explained,
 ) -> int:
@@ -56,7 +57,7 @@ def plan_and_perform(
     Args:
         config_name: of the primary configuration in ``conf/``.
         arguments: overrides and flags, in Hydra's grammar.
-        plan: checks a composed configuration and makes a job of it.
+        plan: checks a composed configuration and makes a job of it, or several.
         perform: does the jobs, in this order, and returns the exit code.
         explain: an error on one line.
     """
@@ -75,7 +76,7 @@ def log_to_stderr() -> None:
 
 
 def plan_all(
-    config_name: str, arguments: Sequence[str], plan: Callable[[DictConfig], AnyJob]
+    config_name: str, arguments: Sequence[str], plan: Callable[[DictConfig], Sequence[AnyJob]]
 ) -> list[AnyJob]:
     """The job, or those of a sweep, that the command line asks for; all are valid, none has started."""
     jobs: list[AnyJob] = []
@@ -84,7 +85,7 @@ def plan_all(
     @hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)
     def collect(composed: DictConfig) -> None:
         try:
-            jobs.append(plan(composed))
+            jobs.extend(plan(composed))
         except (ConfigError, OmegaConfBaseException) as error:  # raised here, Hydra would add a line
             mistakes.append(error)
 
@@ -167,7 +168,7 @@ def fail(
     usage = isinstance(error, mistakes)
     kind = "" if usage or advice else f"{type(error).__name__}: "
     hint = advice or ("" if usage or wants_traceback else " (traceback: HYDRA_FULL_ERROR=1)")
-    sys.stderr.write(f"error: {kind}{explain(error)}{hint}\n")
+    sys.stderr.write(f"{ERROR}{kind}{explain(error)}{hint}\n")
     return EXIT_USAGE if usage else EXIT_FAILED
 
 

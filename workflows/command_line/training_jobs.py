@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,18 +19,29 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from ptycho.config import ConfigError, JobConfig, ScanRunConfig
-from ptycho.files.atomic import WriteError
+from ptycho.config.mapping import differences, to_mapping
 from ptycho.files.lock import locked
 from ptycho.quiet_start import start_tensorflow
-from ptycho.run.folder import RunFolder, check_free, check_places, check_writable, config_text, kept_aside
+from ptycho.run.folder import RunFolder, check_free, check_places, check_writable
 from ptycho.run.names import CONFIG, training_files
 from ptycho.run.pretrained import run_folder
-from ptycho.run.record import damaged
-from ptycho.run.replacing import check_inputs, waits
-from ptycho.run.stored_config import is_finished
+from ptycho.run.replacing import check_inputs
+from ptycho.run.scan_table import check_table
+from ptycho.run.stored_config import read_job
 from ptycho.training.interrupt import StopRequest, remove_traces
+from workflows.command_line.cluster import read_launcher, submit
 from workflows.command_line.config import SCHEMAS, explained, resumed_config, run_config
-from workflows.command_line.jobs import attempt, in_turn, job_path, plan_and_perform
+from workflows.command_line.job_table import DONE, FAILED, STARTED, Progress, has_table
+from workflows.command_line.jobs import MISTAKES, attempt, fail, in_turn, job_path, plan_and_perform
+from workflows.command_line.training_job import (
+    Job,
+    Means,
+    explain_going_on,
+    explain_mending,
+    format_command,
+    is_done,
+    quote,
+)
 
 log = logging.getLogger(__name__)
 
@@ -45,45 +55,14 @@ class Workflow:
         check: everything about a configuration that can be told without TensorFlow; raises ConfigError.
             What it gives is the configuration of the run, with what follows from other files filled in.
         run: does it in a folder; what it needs of TensorFlow is imported only then.
+        split: the runs by name that a configuration asks for, where it asks for several: each stands for
+            itself, and what is wrong with one does not stop the others.
     """
 
     name: str
     check: Callable[[JobConfig], JobConfig]
     run: Callable[[JobConfig, RunFolder, StopRequest], object]
-
-
-@dataclass(frozen=True)
-class Job:
-    """A validated run, the folder that it will fill, and the overrides that ask for it."""
-
-    config: JobConfig
-    path: Path
-    overrides: tuple[str, ...]
-    resumed: bool = False
-
-    @property
-    def start(self) -> str:
-        """The command that starts this job alone."""
-        own = [text for text in self.overrides if not text.startswith("output_dir=")]
-        return format_command(*own, f"output_dir={_quote(str(self.path))}")
-
-    @property
-    def go_on(self) -> str:
-        """The command that goes on with it, if it has begun, or starts it."""
-        return format_command(f"resume={self.path}") if self.begun else self.start
-
-    @property
-    def begun(self) -> bool:
-        """Whether the run in the folder is this one, not one that it is to replace."""
-        try:
-            return self.resumed or (self.path / CONFIG).read_text() == config_text(self.config)
-        except (OSError, ValueError):
-            return False
-
-
-def format_command(*overrides: str) -> str:
-    """This program with other overrides, as typed into a shell."""
-    return shlex.join([sys.executable, sys.argv[0], *overrides])
+    split: Callable[[JobConfig], Mapping[str, JobConfig]] = lambda config: {}
 
 
 def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
@@ -92,13 +71,20 @@ def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
     128 and the number of the signal that stopped it: 130, 143. ``arguments``: None: those of the process.
     """
     given = sys.argv[1:] if arguments is None else arguments
+    explain = partial(explained, schema=SCHEMAS[workflow.name])
+    try:
+        launcher, others = read_launcher(workflow.name, given)
+    except Exception as error:
+        return fail(error, MISTAKES, explain)
     with StopRequest() as stop:
+        means = Means(stop, format_command(*(text for text in given if text != "overwrite=true")), explain)
+        do = partial(perform, workflow) if launcher is None else partial(submit, launcher)
         return plan_and_perform(
             workflow.name,
-            [quote_folder(argument) for argument in given],
-            partial(plan_job, workflow),
-            partial(perform, workflow, stop=stop),
-            partial(explained, schema=SCHEMAS[workflow.name]),
+            [quote_folder(argument) for argument in others],
+            partial(plan_jobs, workflow),
+            partial(do, means=means),
+            explain,
         )
 
 
@@ -106,32 +92,64 @@ def quote_folder(argument: str) -> str:
     """Quote the folder in ``resume=<folder>``: those of a sweep have ``=`` and ``,`` in their names."""
     key, _, value = argument.partition("=")
     plain = key == "resume" and value not in ("", "null") and value[0] not in "'\""
-    return f"resume={_quote(value)}" if plain else argument
+    return f"resume={quote(value)}" if plain else argument
 
 
-def _quote(text: str) -> str:
-    """A text as Hydra's grammar wants it."""
-    escaped = text.replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-def plan_job(workflow: Workflow, composed: DictConfig) -> Job:
-    """Check everything that needs no TensorFlow, for a new run or for one to go on with."""
-    plan = plan_new if composed.resume is None else plan_resumption
-    return plan(workflow, composed)
-
-
-def plan_new(workflow: Workflow, composed: DictConfig) -> Job:
-    """Check configuration and output folder."""
-    overrides = list(HydraConfig.get().overrides.task)
+def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
+    """Check everything that needs no TensorFlow, for new runs or for one to go on with."""
+    if composed.resume is not None:
+        return [plan_resumption(workflow, composed)]
+    hydra_config = HydraConfig.get()
+    overrides = list(hydra_config.overrides.task)
     config = run_config(composed, overrides, os.environ)
     if not config.output_dir:
         raise ConfigError("output_dir=null: must be the path of a folder")
-    path = job_path(config.output_dir)
+    path, together = job_path(config.output_dir), Path(config.output_dir)
+    config = replace(config, output_dir=str(path))
+    if scans := workflow.split(config):
+        check_table(together)
+        common = [text for text in overrides if not text.lstrip("+").startswith("data.file=")]
+        return [
+            plan_scan(workflow, replace(scan, output_dir=str(path / name)), common, together)
+            for name, scan in scans.items()
+        ]
+    job = plan_new(workflow, config, overrides)
+    if hydra_config.mode != RunMode.MULTIRUN:
+        return [job]
+    if has_table(job):
+        check_table(together)
+    return [replace(job, together=together)]
+
+
+def plan_new(workflow: Workflow, config: JobConfig, overrides: list[str]) -> Job:
+    """Check configuration and output folder."""
+    path = Path(str(config.output_dir))
     check_free(path, config.overwrite)
     if config.overwrite:
         check_inputs(path, list_inputs(config))
     return Job(workflow.check(config), path, tuple(overrides))
+
+
+def plan_scan(workflow: Workflow, config: JobConfig, common: list[str], together: Path) -> Job:
+    """Check one of the scans of a pattern: to be done, to be gone on with, or not to be understood."""
+    assert isinstance(config, ScanRunConfig)
+    path, overrides = Path(str(config.output_dir)), [*common, f"data.file={quote(config.data.path)}"]
+    try:
+        checked = workflow.check(config)
+    except ConfigError as error:
+        return Job(config, path, tuple(overrides), together=together, scan=path.name, problem=error)
+    if config.overwrite or not (path / CONFIG).is_file():
+        return replace(plan_new(workflow, config, overrides), together=together, scan=path.name)
+    stored = replace(read_job(path), output_dir=str(path))
+    others = differences(to_mapping(stored), to_mapping(replace(checked, overwrite=stored.overwrite)))
+    if others:
+        raise ConfigError(
+            f"output_dir={together}: holds a run of {config.data.path} with another configuration "
+            f"({'; '.join(others)}); choose another folder, or overwrite=true to replace it"
+        )
+    check_writable(path)
+    check_places(path, training_files(checked))
+    return Job(checked, path, tuple(overrides), resumed=True, together=together, scan=path.name)
 
 
 def list_inputs(config: JobConfig) -> dict[str, Path]:
@@ -170,12 +188,8 @@ def plan_resumption(workflow: Workflow, composed: DictConfig) -> Job:
 
 def execute(workflow: Workflow, job: Job, stop: StopRequest) -> None:
     """Run a job; TensorFlow is imported only now."""
-    if job.resumed and is_finished(job.path):
-        problems = damaged(job.path)
-        if not problems:
-            log.info("%s: is finished; nothing is left to do", job.path)
-            return
-        log.warning("%s: is finished, but %s; this is made again", job.path, "; ".join(problems))
+    if is_done(job):
+        return
     with locked(job.path):
         folder = RunFolder(job.path, job.config.overwrite, job.resumed)
         with folder.replacing():
@@ -185,29 +199,25 @@ def execute(workflow: Workflow, job: Job, stop: StopRequest) -> None:
             workflow.run(job.config, folder, stop)
 
 
-def perform(workflow: Workflow, jobs: list[Job], stop: StopRequest) -> int:
+def perform(workflow: Workflow, jobs: list[Job], means: Means) -> int:
     """Run the jobs one after the other; the largest exit code."""
-    codes = [0]
-    for number, job in enumerate(in_turn(jobs)):
-        words, clear = partial(explain_going_on, jobs[number:]), partial(remove_traces, job.path)
-        with stop.end_with(words, clear):
-            codes.append(attempt(partial(execute, workflow, job, stop), advice=partial(explain_mending, job)))
+    progress = Progress(jobs, means.explain)
+    todo, codes = progress.refuse()
+    for number, job in enumerate(in_turn(todo)):
+        words, clear = partial(explain_going_on, todo[number:], means.again), partial(remove_traces, job.path)
+        with means.stop.end_with(words, clear):
+            run = partial(execute_noted, workflow, job, means, progress)
+            codes.append(attempt(run, advice=partial(explain_mending, job)))
+    progress.tell()
     return max(codes)
 
 
-def explain_going_on(jobs: list[Job]) -> str:
-    """What to tell a user who stopped the first of ``jobs``: the commands for it and for those after it."""
-    lines = ["go on with:", jobs[0].go_on]
-    if waits(jobs[0].path):
-        lines.append(kept_aside(jobs[0].path))
-    if len(jobs) > 1:
-        lines += [f"then, for the {len(jobs) - 1} jobs of the sweep that had not started:"]
-        lines += [job.start for job in jobs[1:]]
-    return "\n".join(lines)
-
-
-def explain_mending(job: Job, error: Exception) -> str:
-    """What to do about an error; nothing is known of most."""
-    if not isinstance(error, WriteError):
-        return ""
-    return f"; make room, then go on with: {job.go_on}"
+def execute_noted(workflow: Workflow, job: Job, means: Means, progress: Progress) -> None:
+    """Run a job, and note in the table how it goes."""
+    progress.note(job, STARTED)
+    try:
+        execute(workflow, job, means.stop)
+    except Exception as error:
+        progress.note(job, FAILED, means.explain(error))
+        raise
+    progress.note(job, DONE)

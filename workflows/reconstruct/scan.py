@@ -92,7 +92,8 @@ def run(
     programs = {
         key: recon.program for made in recons.values() for key, recon in made.items() if recon.program
     }
-    facts |= {"reconstruction_s": seconds, "programs": programs}
+    sizes = {each.name: {"patterns": len(each.whole.positions), "N": each.whole.N} for each in ready}
+    facts |= {"scans": sizes, "reconstruction_s": seconds, "programs": programs}
     folder.manifest(device_facts(config.xla) | facts)
     shelf.remove()
     log.info("results: %s", folder.path)

@@ -71,12 +71,11 @@ def plan(config: JobConfig) -> ScanRunConfig:
             cannot be read or does not fit, or the machine has too little memory.
     """
     own, scans = understand_scans(config)
-    check_prior_weights(own.solver.prior_weights)
+    stored = check_settings(own)
     fitted = min(
         _fitted(path, scan, own.free_fraction) for path, scan in zip(own.data.file, scans, strict=True)
     )
-    if own.run is not None and own.models:
-        stored = read_network(run_folder(own.run), NETWORK)
+    if stored is not None:
         own = _as_stored(own, stored)
         _fits(stored, own, scans[0].N, fitted)
     for scan in scans:
@@ -85,9 +84,23 @@ def plan(config: JobConfig) -> ScanRunConfig:
     if NETWORK in own.models:
         _network_takes(own.model, scans[0].N)
     _check_memory(own, scans)
-    if ITERATIVE in own.models and (missing := available(own.iterative.python)):
-        raise ConfigError(missing)
     return own
+
+
+def check_settings(config: ScanRunConfig) -> StoredNetwork | None:
+    """Check what a run needs besides its scans; the network of ``run``, if it takes one.
+
+    Raises:
+        ConfigError: weights or a network cannot be read, another model was asked for, or pty-chi is missing.
+    """
+    check_prior_weights(config.solver.prior_weights)
+    if ITERATIVE in config.models and (missing := available(config.iterative.python)):
+        raise ConfigError(missing)
+    if config.run is None or not config.models:
+        return None
+    stored = read_network(run_folder(config.run), NETWORK)
+    _model_of(stored, config)
+    return stored
 
 
 def _fitted(path: str, scan: Understood, free_fraction: float) -> int:

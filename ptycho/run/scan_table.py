@@ -1,0 +1,112 @@
+"""``scans.csv`` and ``scans.md``: runs on measured scans, a row for each, from what is in their folders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ptycho.config import ConfigError
+from ptycho.files.atomic import write_atomically
+from ptycho.run.folder import csv_text
+from ptycho.run.names import MANIFEST, METRICS
+from ptycho.run.stored_config import is_finished
+
+CSV, MARKDOWN = "scans.csv", "scans.md"
+MEASURED = ("patterns", "N", "pixel_nm", "product", "r_factor", "r_free", "deviance", "frc_nm", "flags")
+FIRST, LAST = ("scan", "state"), ("seconds", "folder", "error")
+COLUMNS = (*FIRST, *MEASURED, *LAST)
+NO_COLUMN = ("data.file", "output_dir", "overwrite")  # of the overrides: scan and folder tell them
+
+
+def rows_of(run: Path) -> list[dict[str, Any]]:
+    """What the files of a run tell, a row for each of its scans; none where it is not finished.
+
+    ``frc_nm``: half period at which two halves of the scan stop to agree by half, at best the pixel;
+    ``seconds``: of the whole run.
+    """
+    if not is_finished(run):
+        return []
+    metrics, manifest = (json.loads((run / name).read_text()) for name in (METRICS, MANIFEST))
+    sizes, seconds = manifest.get("scans", {}), manifest.get("timings_s", {}).get("total")
+    scans = metrics.get("scans") or {next(iter(sizes), ""): metrics}
+    return [
+        {"scan": name, **sizes.get(name, {}), **_judged(found), "seconds": _short(seconds)}
+        for name, found in scans.items()
+    ]
+
+
+def _judged(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The cells that the metrics of one scan give."""
+    product, pixel = metrics.get("product", ""), metrics.get("pixel_m")
+    row = metrics.get(product) or {}
+    scores = {key: _short(row.get(key)) for key in ("r_factor", "r_free", "deviance")}
+    pixel_nm = None if pixel is None else 1e9 * max(pixel)
+    halves = metrics.get("half_scan_frc")
+    agree_nm = None
+    if halves is not None:
+        length = halves.get("frc50_m")
+        agree_nm = pixel_nm if length is None else 1e9 * length
+    flags = " ".join(row.get("flags", []))
+    lengths = {"pixel_nm": _short(pixel_nm), "frc_nm": _short(agree_nm)}
+    return {"product": product, **scores, **lengths, "flags": flags}
+
+
+def _short(value: float | None) -> str | None:
+    return None if value is None else f"{value:.4g}"
+
+
+def override_cells(overrides: Sequence[Sequence[str]]) -> list[dict[str, str]]:
+    """The overrides of every run that are not the same for all, by key."""
+    given = [dict(text.lstrip("+~").partition("=")[::2] for text in of_run) for of_run in overrides]
+    keys = dict.fromkeys(key for of_run in given for key in of_run if key not in NO_COLUMN)
+    varied = [key for key in keys if len({of_run.get(key) for of_run in given}) > 1]
+    return [{key: of_run[key] for key in varied if key in of_run} for of_run in given]
+
+
+def write_table(folder: Path, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Write both files, each whole or not at all; the table as text.
+
+    Args:
+        folder: where they are written.
+        rows: cells by column; those that are not of :data:`COLUMNS` are overrides, and stand after the first.
+    """
+    own = dict.fromkeys(key for row in rows for key in row if key not in COLUMNS)
+    columns = (*FIRST, *own, *MEASURED, *LAST)
+    cells = [{key: _text(row.get(key)) for key in columns} for row in rows]
+    texts = {CSV: csv_text(cells), MARKDOWN: markdown(columns, cells)}
+    for name, text in texts.items():
+        write_atomically(folder / name, lambda file, text=text: file.write(text.encode()))  # type: ignore[misc]
+    return texts[MARKDOWN]
+
+
+def markdown(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> str:
+    """A table in Markdown that can be read as it stands; the last column is as long as it is."""
+    lines = [columns, *([row[key].replace("|", "\\|") for key in columns] for row in rows)]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(columns) - 1)] + [len(columns[-1])]
+    padded = [[cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines]
+    padded.insert(1, ["-" * width for width in widths])
+    return "".join(f"| {' | '.join(line)} |\n" for line in padded)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def check_table(folder: Path) -> None:
+    """Raise ConfigError if a file of another kind stands where a table shall be written."""
+    for name in (CSV, MARKDOWN):
+        path = folder / name
+        try:
+            with path.open(encoding="utf-8") as file:
+                head = file.readline()
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError):
+            head = ""
+        if not all(column in head for column in COLUMNS):
+            raise ConfigError(
+                f"output_dir={folder}: holds {name}, which is no table of this program and nothing replaces; "
+                "move it away, or choose another folder"
+            )

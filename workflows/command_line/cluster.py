@@ -1,0 +1,261 @@
+"""Jobs handed to submitit, which runs them under Slurm, or here in processes of their own.
+
+``hydra/launcher=submitit_slurm``, ``hydra/launcher=submitit_local``.
+
+They are planned here, as all jobs are; then each is started with its own command, and this process waits for
+all of them. Hydra's launcher of the same name brings the settings alone (``hydra.launcher.timeout_min=…``).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from ptycho.config import ConfigError
+from ptycho.config.messages import one_line
+from ptycho.run.mpi import STARTERS
+from ptycho.run.stored_config import is_finished
+from workflows.command_line.job_table import DONE, FAILED, STARTED, Progress
+from workflows.command_line.jobs import CONF, ERROR, EXIT_FAILED, attempt
+from workflows.command_line.training_job import Job, Means, command, is_done
+
+log = logging.getLogger(__name__)
+
+CHOICE, SETTINGS = "hydra/launcher=", "hydra.launcher."
+CLUSTERS = {"submitit_local": "local", "submitit_slurm": "slurm"}
+OF_THE_EXECUTOR = ("submitit_folder", "max_num_timeout", "_target_")
+REQUEUED = "SLURM_RESTART_COUNT"  # set by Slurm in a job that was preempted and starts again
+PAUSE_S = 0.5  # between two looks at the jobs
+CANCELLING_S = 3.0
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """Where jobs run.
+
+    Attributes:
+        name: as in ``hydra/launcher=…``.
+        settings: the keys of ``hydra.launcher``.
+    """
+
+    name: str
+    settings: dict[str, Any]
+
+    @property
+    def tasks(self) -> int:
+        """Processes of a job."""
+        return self.settings["nodes"] * self.settings["tasks_per_node"]
+
+    def at_once(self, jobs: int) -> int:
+        """How many of some jobs are submitted at a time: to Slurm all, here as many as there are cores for.
+
+        A job takes ``cpus_per_task`` cores, and all of them where that is not stated.
+        """
+        if CLUSTERS[self.name] != "local":
+            return jobs
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return max(1, cores // (self.settings["cpus_per_task"] or cores))
+
+
+@dataclass(frozen=True)
+class Command:
+    """The command of a job: its output goes into the job's log, its exit code is the result.
+
+    It gets one signal where the job is cancelled or its time ends, so that a training can save what it did;
+    that of a terminal goes past it.
+
+    Attributes:
+        program: what is started, with the overrides of ``job``.
+        job: where Slurm has put it into the queue again, it is gone on with.
+        single: it is the only process of its job, whatever ``srun`` says of MPI.
+    """
+
+    program: list[str]
+    job: Job
+    single: bool
+
+    @property
+    def words(self) -> list[str]:
+        again = self.job.resumed or REQUEUED in os.environ
+        return [*self.program, *(self.job.going_on if again else self.job.starting)]
+
+    def __call__(self) -> int:
+        hidden = STARTERS if self.single else ()
+        environment = {key: value for key, value in os.environ.items() if key not in hidden}
+        child = subprocess.Popen(self.words, env=environment, process_group=0)
+        try:
+            return child.wait()
+        except BaseException:
+            child.terminate()
+            child.wait()
+            raise
+
+
+def read_launcher(config_name: str, arguments: Sequence[str]) -> tuple[Launcher | None, list[str]]:
+    """Where the arguments of a command line want the jobs to run, None: here; and the other arguments.
+
+    Raises:
+        ConfigError: submitit is missing, or cannot do it.
+    """
+    name = next((text.removeprefix(CHOICE) for text in arguments if text.startswith(CHOICE)), "")
+    if name not in CLUSTERS:
+        return None, list(arguments)
+    own = [text for text in arguments if text.lstrip("+").startswith((CHOICE, SETTINGS))]
+    _require_submitit(name)
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        composed = compose(config_name, [*own, "hydra.sweep.dir=."], return_hydra_config=True)
+    settings = OmegaConf.to_container(composed.hydra.launcher, resolve=True)
+    assert isinstance(settings, dict)
+    launcher = Launcher(name, {str(key): value for key, value in settings.items()})
+    if CLUSTERS[name] == "local" and launcher.tasks > 1:
+        raise ConfigError(f"{CHOICE}{name}: a job is one process here; nodes and tasks_per_node must be 1")
+    return launcher, [text for text in arguments if text not in own]
+
+
+def _require_submitit(name: str) -> None:
+    try:
+        import hydra_plugins.hydra_submitit_launcher.config  # noqa: F401
+        import submitit  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(
+            f"{CHOICE}{name}: cannot be used ({error}); pip install 'ptychopinn[cluster]'"
+        ) from error
+
+
+def submit(launcher: Launcher, jobs: list[Job], means: Means) -> int:
+    """Submit the jobs and wait for all of them; the largest exit code. A signal cancels them."""
+    progress = Progress(jobs, means.explain)
+    todo, codes = progress.refuse()
+    left = []
+    for job in todo:
+        if _needs_nothing(job):
+            progress.note(job, DONE)
+        else:
+            left.append(job)
+    words = partial(explain_cancelled, left, means.again)
+    with means.stop.end_with(words), means.stop.defer():
+        codes.append(attempt(partial(follow, launcher, left, means, progress, codes)))
+    progress.tell()
+    return max(codes)
+
+
+def _needs_nothing(job: Job) -> bool:
+    """Whether a job is done; one whose record is damaged says so itself."""
+    try:
+        return is_done(job)
+    except ConfigError:
+        return False
+
+
+def follow(launcher: Launcher, jobs: list[Job], means: Means, progress: Progress, codes: list[int]) -> None:
+    """Submit jobs as there is room for them, until all have ended; their exit codes join ``codes``."""
+    if not jobs:
+        return
+    executor = _executor(launcher, (jobs[0].together or jobs[0].path).absolute())
+    waiting, active, started = list(jobs), dict[Path, tuple[Job, Any]](), set[Path]()
+    try:
+        while waiting or active:
+            room = launcher.at_once(len(jobs)) - len(active)
+            new, waiting = waiting[:room], waiting[room:]
+            active |= _submit(executor, new, launcher.tasks == 1)
+            for job, handle in list(active.values()):
+                if job.path not in started and handle.state == "RUNNING":
+                    started.add(job.path)
+                    log.info("%s: running, as %s", job.path.name, handle.job_id)
+                    progress.note(job, STARTED)
+                if handle.done():
+                    codes.append(_take(job, handle, progress))
+                    del active[job.path]
+            means.stop.check()
+            time.sleep(PAUSE_S)
+    finally:
+        _cancel([handle for _, handle in active.values()])
+
+
+def _cancel(handles: list[Any]) -> None:
+    """Cancel jobs, and wait a little for them to end."""
+    for handle in handles:
+        handle.cancel(check=False)
+    deadline = time.monotonic() + CANCELLING_S
+    while time.monotonic() < deadline and not all(handle.done() for handle in handles):
+        time.sleep(PAUSE_S)
+
+
+def _executor(launcher: Launcher, folder: Path) -> Any:
+    """The executor of submitit with the settings of Hydra's launcher; its logs are below ``folder``."""
+    import submitit
+    from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
+
+    cluster, shared = CLUSTERS[launcher.name], {field.name for field in fields(BaseQueueConf)}
+    first = {
+        f"{cluster}_{key}": launcher.settings[key] for key in ("max_num_timeout",) if key in launcher.settings
+    }
+    later = {
+        key if key in shared else f"{cluster}_{key}": value
+        for key, value in launcher.settings.items()
+        if key not in OF_THE_EXECUTOR
+    }
+    try:
+        logs = folder / launcher.settings["submitit_folder"]
+        executor = submitit.AutoExecutor(logs, cluster=cluster, **first)
+        executor.update_parameters(**later)
+    except (RuntimeError, ValueError, NameError, TypeError, OSError) as error:
+        raise ConfigError(f"{CHOICE}{launcher.name}: {one_line(str(error))}") from error
+    return executor
+
+
+def _submit(executor: Any, jobs: list[Job], single: bool) -> dict[Path, tuple[Job, Any]]:
+    """Submit jobs together, under Slurm as an array; with what submitit calls a job."""
+    if not jobs:
+        return {}
+    with executor.batch():
+        handles = [executor.submit(Command(command(), job, single)) for job in jobs]
+    for job, handle in zip(jobs, handles, strict=True):
+        log.info("%s: submitted, as %s; its log: %s", job.path.name, handle.job_id, handle.paths.stderr)
+    return {job.path: (job, handle) for job, handle in zip(jobs, handles, strict=True)}
+
+
+def _take(job: Job, handle: Any, progress: Progress) -> int:
+    """The exit code of a job that has ended; it is told, and noted in the table."""
+    lost = handle.exception()
+    code = EXIT_FAILED if lost is not None else max(handle.results())
+    if code == 0:
+        log.info("%s: done", job.path.name)
+        progress.note(job, DONE)
+        return 0
+    reason = _reason(handle, code, lost is not None)
+    log.info("%s: failed (%s); its log: %s", job.path.name, reason, handle.paths.stderr)
+    progress.note(job, FAILED, reason)
+    return code if code > 0 else EXIT_FAILED  # below zero: the signal that killed it
+
+
+def _reason(handle: Any, code: int, lost: bool) -> str:
+    """What a job's log says that went wrong, on one line."""
+    lines = (handle.stderr() or handle.stdout() or "").splitlines()
+    said = [line.removeprefix(ERROR) for line in lines if line.startswith(ERROR)]
+    if said:
+        return said[-1]
+    return (
+        "it was ended from outside: by its time limit, for its memory, or by hand"
+        if lost
+        else f"exit code {code}"
+    )
+
+
+def explain_cancelled(jobs: list[Job], again: str) -> str:
+    """What to tell a user who stopped the waiting for some jobs."""
+    if jobs and jobs[0].scan:
+        return f"the jobs are cancelled; go on with:\n{again}"
+    return "\n".join(
+        ["the jobs are cancelled; go on with:", *(job.go_on for job in jobs if not is_finished(job.path))]
+    )
