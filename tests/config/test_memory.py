@@ -265,6 +265,6 @@ def test_a_solver_in_blocks_needs_no_more_for_more_patterns():
 def test_patterns_that_the_disk_cannot_hold_are_refused(tmp_path):
     check_disk(10, 64, tmp_path / "not" / "there")
     with pytest.raises(
-        ConfigError, match=r"^disk: a copy of the 1000000000 patterns takes 16.4 TB in .*data.st"
+        ConfigError, match=r"^disk: a copy of the 1000000000 patterns takes 16.4 TB in .*stride"
     ):
         check_disk(10**9, 64, tmp_path / "not" / "there")
