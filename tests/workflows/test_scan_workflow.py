@@ -254,7 +254,7 @@ def test_a_network_of_another_build_is_refused(finished, scan, in_process):
 def test_a_run_that_needs_more_memory_than_there_is_is_refused(scan, in_process, monkeypatch):
     monkeypatch.setattr("ptycho.config.memory.physical_memory", lambda: 2 * 10**9)
     code, _, err = in_process(
-        SCRIPT, f"data.file={scan}", "data.domain=amplitude", "batch_size=4096", "output_dir=out"
+        SCRIPT, f"data.file={scan}", "data.domain=amplitude", "nepochs=1", "batch_size=4096", "output_dir=out"
     )
     assert code == 2 and "lower" in err and "batch_size" in err
 
