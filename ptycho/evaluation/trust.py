@@ -91,16 +91,16 @@ FLAGS = {
         True,
     ),
     ORIENTATION: Flag(
-        "another orientation of the detector, or sign of the positions, explains the patterns clearly "
-        "better; see warnings",
-        "data.orientation=auto takes it",
+        "another orientation or rotation of the detector, or sign of the positions, explains the patterns "
+        "clearly better, or a rotation that is not known cannot be told; see warnings",
+        "data.orientation=auto takes it; data.rotation_deg states a rotation",
         True,
     ),
     SCALE: Flag(
-        "positions of another scale explain the patterns clearly better under the probe as it was told; see "
-        "warnings",
+        "positions of another scale explain the patterns clearly better; see warnings",
         "check the distance, the energy, the detector's pixel size (data.distance_m, data.energy_eV, "
-        "data.detector_pixel_m) and the unit of the positions (data.unit)",
+        "data.detector_pixel_m) and the unit of the positions (data.unit); data.scan_affine, or "
+        "data.orientation=auto, corrects them",
         True,
     ),
     NOT_CONVERGED: Flag("the solver ended before its steps gained nothing more", "raise solver.steps", False),

@@ -12,7 +12,7 @@ object, probe and A are fitted together along that valley, the curvature of the 
 positions; where the probe as it was told explains more with another A, from there, too.
 
 The errors are those of moves that single patterns would make, what they differ by from a linear map, and of
-the fit, which ends where A changes by less than ``SAME``.
+the valley, in which the fit ends where A changes by less than ``SAME``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ EVERY = 6  # one of so many patterns is kept out
 ALONE, TOGETHER = 8, 25  # steps
 FACTOR, MOST = 1.08, 6  # of the scale along the valley, and how often
 SAME = 2e-3  # of A: the fit is done
-ROUNDS = 6  # until then
+ROUNDS = 6  # until then, at most
+VALLEY = 5e-3  # error of A that a probe which is free leaves, at least: measured
 SCALE, TURN = 0.02, 0.75  # of the scale and in degrees: a map that differs by less needs no word
 CERTAIN = 4.0  # standard errors that a map must differ by
 PLACING = 12  # steps of the single moves
@@ -176,6 +177,8 @@ def find_map(data: Dataset, degrees: float = 0.0, turn_is_open: bool = False) ->
         best = min(best, from_there, key=lambda trial: trial.height)
     if _apart(best.matrix, np.eye(2), SCALE / 2):
         best = _to_the_end(part, best)
+        again = _together(part, _anew(told, best.matrix))
+        best = min(best, _to_the_end(part, again), key=lambda trial: trial.height)
     return _judged(part, best, rotation(turn_in(best.matrix)) if turn_is_open else np.eye(2))
 
 
@@ -184,9 +187,7 @@ def _along_the_valley(part: _Part, told: Start) -> Trial:
     curvature = curvature_of(told.modes[0])
 
     def trial(power: int) -> Trial:
-        scale = FACTOR**power
-        modes = np.stack([curved(mode, (scale - 1) * curvature) for mode in told.modes])
-        return _together(part, Start(scale * told.matrix, modes))
+        return _together(part, _scaled(told, FACTOR**power, curvature))
 
     tried = {power: trial(power) for power in (-1, 0, 1)}
     while True:
@@ -195,6 +196,18 @@ def _along_the_valley(part: _Part, told: Start) -> Trial:
         if further in tried or abs(further) > MOST:
             return tried[best]
         tried[further] = trial(further)
+
+
+def _scaled(told: Start, scale: float, curvature: float) -> Start:
+    """Positions so many times as far apart, and a probe that is as much more out of focus."""
+    modes = np.stack([curved(mode, (scale - 1) * curvature) for mode in told.modes])
+    return Start(scale * told.matrix, modes)
+
+
+def _anew(told: Start, matrix: np.ndarray) -> Start:
+    """The turn and the scale of a map: a probe that made up for a wrong turn may have left it a shear."""
+    scale = float(np.sqrt(abs(np.linalg.det(matrix))))
+    return _scaled(replace(told, matrix=rotation(turn_in(matrix))), scale, curvature_of(told.modes[0]))
 
 
 def _grow(data: Dataset, told: Start) -> np.ndarray:
@@ -287,7 +300,7 @@ def _errors(likelihood: ScanLikelihood, found: Trial) -> tuple[float, float]:
     moves = moves - moves.mean(axis=0)
     moves -= rho @ np.linalg.lstsq(rho, moves, rcond=None)[0]
     variance = np.sum(moves**2) / max(2 * len(rho) - 6, 1) / np.sum(rho**2)
-    error = np.sqrt(variance + SAME**2)
+    error = np.sqrt(variance + VALLEY**2)
     return float(error), float(np.rad2deg(error))
 
 

@@ -488,7 +488,7 @@ def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
         options[path.parent.name].add(path.stem)
     assert options == {
         "object": {"lines"},
-        "probe": {"own", "run", "ideal_disk", "zone_plate", "npz"},
+        "probe": {"own", "run", "aberrated", "ideal_disk", "zone_plate", "npz"},
         "model": {"unrolled", "unrolled_fast", "unrolled_fine", "unrolled_general", "unet"},
         "stitch": {"probe", "grid", "refined"},
         "imperfections": {"none", "probe", "positions", "modes", "detector", "beamline"},
