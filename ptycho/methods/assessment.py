@@ -38,7 +38,7 @@ from ptycho.scan.reconstruction import Reconstruction
 log = logging.getLogger(__name__)
 
 JUDGED, GOLDEN = 4096, (5**0.5 - 1) / 2  # patterns that are looked at, of more; and how they are chosen
-HALVED_PIXELS, FEWEST_OF_HALVES = 2**24, 200  # of the patterns in the middle of a larger scan that is halved
+HALVED_PIXELS, FEWEST_OF_HALVES = 2**23, 200  # of the patterns in the middle of a larger scan that is halved
 WELL_LIT = 0.1  # of the strongest light: what is lit so sets the scales of the pictures
 HALF_LIT = 0.5  # the same of what is scored of a near field
 EXPLAINED = (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -37,6 +37,13 @@ class Amplitudes(Protocol):
     """Of patterns ``(J, N, N)``, some at a time."""
 
     def __getitem__(self, part: slice, /) -> np.ndarray: ...
+
+
+class Piece(NamedTuple):
+    """Images ``(B, h, w)`` to be added to an object, and their corners ``(B, 2)``."""
+
+    images: np.ndarray
+    corners: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +110,7 @@ class ScanLikelihood:
         common = tf.constant(state.modes), tf.constant(state.background)
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
 
-        def of_chunk(part: slice) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        def of_chunk(part: slice) -> tuple[np.ndarray, dict[str, np.ndarray], Piece | None]:
             arrays = (
                 inner_windows(state.object, corners[part], N),
                 fractions[part],
@@ -112,19 +119,23 @@ class ScanLikelihood:
             )
             windows, offsets, flux, measured = map(tf.constant, self._filled(arrays))
             values, gradients = step(windows, offsets, flux, *common, measured, *scales)
-            return values.numpy(), {name: gradients[ARGUMENTS[name]].numpy() for name in parts}
+            found = {name: gradients[ARGUMENTS[name]].numpy() for name in parts}
+            images = found.pop("object", None)
+            piece = None if images is None else _summed(images[: part.stop - part.start], corners[part])
+            return values.numpy(), found, piece
 
         if self._fits:
             _ = self._all_amplitudes  # read once, not by every thread
         each = np.zeros(count)
         total = {name: np.zeros_like(getattr(state, name), order="C") for name in parts}
         chunks = [slice(k, min(k + self.chunk, count)) for k in range(0, count, self.chunk)]
-        for part, (values, found) in zip(chunks, side_by_side(of_chunk, chunks), strict=True):
+        for part, (values, found, piece) in zip(chunks, side_by_side(of_chunk, chunks), strict=True):
             size = part.stop - part.start
             each[part] = values[:size]
             for name in parts:
                 if name == "object":
-                    add_windows_to(total[name], found[name][:size], corners[part])
+                    assert piece is not None
+                    add_windows_to(total[name], *piece)
                 elif name in ("positions", "flux"):
                     total[name][part] = found[name][:size]
                 else:
@@ -166,6 +177,20 @@ class ScanLikelihood:
         good = self.data.good
         found = found if good is None else np.where(good, found, np.float32(UNMEASURED))
         return np.fft.ifftshift(found, axes=(-2, -1)).astype(np.float32)
+
+
+def _summed(windows: np.ndarray, corners: np.ndarray) -> Piece:
+    """Windows ``(B, N, N)`` of an object as few images and where they begin: their sum, if they lie together.
+
+    So that it is taken beside other chunks; where they lie far apart it would be larger than they are.
+    """
+    low, N = corners.min(axis=0), windows.shape[-1]
+    shape = tuple(corners.max(axis=0) - low + N)
+    if np.prod(shape) > windows.size:
+        return Piece(windows, corners)
+    image = np.zeros(shape, windows.dtype)
+    add_windows_to(image, windows, corners - low)
+    return Piece(image[None], low[None])
 
 
 def side_by_side(function: Callable[[Case], Result], cases: Sequence[Case]) -> Iterator[Result]:

@@ -37,7 +37,7 @@ DRAWS = 2
 STEPS = 16  # of the fit of a draw, at most
 ROUNDS = 3  # of a prior that was learned, instead
 WIDTH = 2.0  # of G, pixels
-MIDDLE_PIXELS, FEWEST = 2**23, 100  # of the patterns in the middle of a larger scan, and of these at least
+MIDDLE_PIXELS, FEWEST = 2**22, 100  # of the patterns in the middle of a larger scan, and of these at least
 LIT = 0.1  # of the strongest light there
 ANY_PHASE = np.pi / np.sqrt(3)  # σ of a phase of which nothing is known
 
