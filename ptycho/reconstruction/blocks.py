@@ -44,7 +44,7 @@ from ptycho.scan.dataset import MARGIN, Dataset
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
 
-BEGINNING = 26  # steps of a block alone, before they are joined
+BEGINNING = 35  # steps of a block alone, before they are joined
 SHORT = 6  # steps near what is nearly found
 
 
