@@ -23,11 +23,12 @@ from ptycho.reconstruction.state import State
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.probe import lit_part
+from ptycho.scan.probe import light_at_edge, lit_part
 from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
 SOLVER, REFINED = "solver", "refined"
+WIDE = 0.25  # light at the window's edge over the mean: a disk as wide as the window; others .02 to .1
 IN_BLOCKS = 100  # times that a pattern is used in a fit by blocks, about
 
 
@@ -74,6 +75,7 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
     return replace(
         made,
         findings=tuple(replace(one, what=f"solver: {one.what}") for one in solved.decisions),
+        warnings=_too_wide(solved),
         seconds=seconds,
         converged=solved.fit.converged,
         fit=solved,
@@ -83,6 +85,20 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
 def blockwise(config: ScanRunConfig, where: Surroundings) -> Blockwise:
     """How a scan that is too large for one fit is fitted."""
     return Blockwise(config.solver.block, where.crew, where.shelf)
+
+
+def _too_wide(solved: Solved) -> tuple[str, ...]:
+    """A warning of a probe that fills its window in a far field, where light then comes in again."""
+    share = light_at_edge(solved.state.modes)
+    if share < WIDE or solved.terms.likelihood.data.fresnel is not None:
+        return ()
+    warning = (
+        f"the probe fills its window (light at the edge {share:.2f} of the mean): the detector's pixels are "
+        "too large for its far field; do not bin them (data.bin=1), or check data.distance_m, "
+        "data.detector_pixel_m and the energy; else measure with a smaller beam, or farther away"
+    )
+    log.warning("%s", warning)
+    return (warning,)
 
 
 def continue_from(

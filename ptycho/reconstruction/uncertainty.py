@@ -67,7 +67,7 @@ def _as_in_the_middle(terms: Terms, state: State, mask: np.ndarray, seed: int, m
     both = _deviations(inside, here, mask[block.window], seed)
     light = object_light(state)
     known = mask & (light > 0)
-    spread = [float(np.median((deviation**2 * part)[lit])) for deviation in both]
+    spread = [float(np.median(deviation[lit] ** 2 * part[lit])) for deviation in both]
     whole = [np.sqrt(np.divide(s, light, out=np.full(light.shape, np.inf), where=known)) for s in spread]
     return _error_map(state, mask, *whole)
 

@@ -233,6 +233,20 @@ def light_of(probe: np.ndarray) -> np.ndarray:
     return (np.abs(probe) ** 2).reshape(-1, *probe.shape[-2:]).sum(axis=0)
 
 
+def light_at_edge(probe: np.ndarray) -> float:
+    """Mean light in the outermost ``N/32`` pixels of the window of a probe ``(…, N, N)``, over that in all.
+
+    The window of a far field is λz/p wide, p the detector's pitch: what is wider comes in again on the other
+    side, and its speckles are narrower than a pixel.
+    """
+    light = light_of(probe)
+    N = len(light)
+    width = max(1, N // 32)
+    edge = np.ones((N, N), bool)
+    edge[width:-width, width:-width] = False
+    return float(light[edge].mean() / max(light.mean(), 1e-30))
+
+
 def probe_support(probe: np.ndarray) -> int:
     """Even side of the central square outside which the amplitude of a probe ``(…, N, N)`` is negligible."""
     N = probe.shape[-1]

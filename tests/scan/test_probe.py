@@ -11,6 +11,7 @@ from ptycho.scan.probe import (
     energy_diameter,
     file_probe,
     is_far_from,
+    light_at_edge,
     light_of,
     load_probe,
     make_probe,
@@ -382,3 +383,14 @@ def test_the_light_of_all_modes_counts():
     np.testing.assert_allclose(light_of(modes), expected)
     np.testing.assert_allclose(light_of(modes[1]), np.abs(modes[1]) ** 2)
     assert energy_diameter(modes, 0.9) > 4 > energy_diameter(modes[0], 0.9)
+
+
+def test_light_at_the_edge_of_a_disk():
+    """By hand: nothing of a narrow disk, all of a full window, and some of a disk as wide as the window."""
+    axis = np.arange(64) - 32
+    radius = np.hypot(axis[:, None], axis)
+    narrow, full = (radius < 20).astype(complex), np.ones((64, 64), complex)
+    assert light_at_edge(narrow) == 0 and light_at_edge(full) == pytest.approx(1)
+    frame = (np.abs(axis[:, None] + 0.5) > 30) | (np.abs(axis + 0.5) > 30)
+    wide = (radius < 32).astype(complex)
+    assert light_at_edge(wide[None]) == pytest.approx(wide[frame].real.mean() / wide.real.mean())
