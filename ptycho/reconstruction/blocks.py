@@ -8,7 +8,8 @@
    phases are those of the leading eigenvector of C (Singer, Appl. Comput. Harmon. Anal. 30 (2011) 20), the
    logarithms of the scales the least-squares solution of the overlaps' ratios.
 3. The blocks are joined by their light: ``O = Σ_b L_b² O_b / Σ_b L_b²``, ``L = Σ_j Σ_m |c_j P_m|²``.
-4. Every block goes on from the joined object, and they are joined again (restricted additive Schwarz; for
+4. A few steps of the whole object find what varies slowly from block to block, unless it is too large.
+5. Every block goes on from the joined object, and they are joined again (restricted additive Schwarz; for
    ptychography: Nashed et al., Opt. Express 22 (2014) 32082).
 
 What a block gives depends on nothing but its task, so that blocks may be fitted in any order, at once, by
@@ -45,7 +46,9 @@ from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
 
 BEGINNING = 35  # steps of a block alone, before they are joined
+LEVELLING = 10  # steps of the whole scan
 SHORT = 6  # steps near what is nearly found
+WHOLE_PIXELS = 3_000_000  # of an object whose vectors are held at once
 
 
 class Block(NamedTuple):
@@ -129,11 +132,13 @@ class Stage(NamedTuple):
         name: says which it is.
         fit: ``(terms, start, free, steps) → Fit`` of a block.
         alone: the blocks do not know each other yet: their phases must be brought together.
+        whole: it is of the whole scan at once, if that can be held.
     """
 
     name: str
     fit: Callable[[Terms, State, Freedom, int], Fit]
     alone: bool = False
+    whole: bool = False
 
 
 def begin(terms: Terms, start: State, free: Freedom, steps: int, coarse: Network | None = None) -> Fit:
@@ -142,6 +147,11 @@ def begin(terms: Terms, start: State, free: Freedom, steps: int, coarse: Network
         start = coarse_to_fine(terms, start, coarse)
     found = fit(terms, start, OBJECT_ALONE, min(steps, BEGINNING), NEARLY)
     return found if free == OBJECT_ALONE else fit(terms, found.state, free, min(steps, BEGINNING), NEARLY)
+
+
+def level(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
+    """Phases that vary slowly from block to block, which none of them sees: a few steps of all."""
+    return fit(terms, start, OBJECT_ALONE, min(steps, LEVELLING), 0.0)
 
 
 def finish(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
@@ -160,13 +170,14 @@ def go_on(terms: Terms, start: State, free: Freedom, steps: int) -> Fit:
     return fit(terms, start, free, min(steps, SHORT))
 
 
-FROM_NOTHING = (Stage("begin", begin, True), Stage("end", finish))
+TO_THE_END = (Stage("level", level, whole=True), Stage("end", finish))
+FROM_NOTHING = (Stage("begin", begin, True), *TO_THE_END)
 ONCE_MORE = (Stage("once more", go_on),)
 
 
 def from_coarse(network: Network) -> tuple[Stage, ...]:
     """:data:`FROM_NOTHING`, where objects begin coarse."""
-    return Stage("begin coarse", partial(begin, coarse=network), True), FROM_NOTHING[1]
+    return Stage("begin coarse", partial(begin, coarse=network), True), *TO_THE_END
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,6 +275,11 @@ def fit_in_blocks(
     own = replace(free, probe=False, background=False)
     state, course, evaluations, converged = start, list[float](), 0, True
     for stage in stages:
+        if stage.whole:
+            if state.object.size <= WHOLE_PIXELS:
+                levelled = stage.fit(terms, state, own, steps)
+                state, evaluations = levelled.state, evaluations + levelled.evaluations
+            continue
         blocks = divide(state, how.most(terms.likelihood.data.N))
         fits = list(_fits(terms, state, own, steps, stage, blocks, how, advance))
         scale = _together(fits, blocks, own.flux) if stage.alone else np.ones(len(blocks), np.complex64)
