@@ -36,9 +36,11 @@ class Intensities:
 
 def intensities(amplitudes: Patterns, counts: bool) -> Intensities:
     """Photons as the smallest unsigned integers that hold them, where they are whole; else float32."""
-    if not (counts and all(_whole(block) for block in amplitudes.blocks())):
-        return Intensities(amplitudes, np.dtype(np.float32))
-    brightest = amplitudes.statistics.largest**2
+    brightest = 0.0
+    for block in amplitudes.blocks():
+        if not (counts and _whole(block)):
+            return Intensities(amplitudes, np.dtype(np.float32))
+        brightest = max(brightest, float(block.max(initial=0)) ** 2)
     return Intensities(amplitudes, np.dtype(np.uint16 if brightest < 2**16 - 1 else np.uint32))
 
 

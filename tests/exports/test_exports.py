@@ -510,7 +510,11 @@ MISTAKES = [
     ("simulate_scan", ["N=32"], "output=None: must be the path of the file"),
     ("simulate_scan", ["output=a.cxi", "step=3"], "step=3: unknown key; did you mean step_px64?"),
     ("simulate_scan", ["output=a.cxi", "probe.focus=3"], "probe.focus=3: unknown key; "),
-    ("simulate_scan", ["output=a.cxi", "probe=laser"], "probe=laser: must be one of ideal_disk, npz, "),
+    (
+        "simulate_scan",
+        ["output=a.cxi", "probe=laser"],
+        "probe=laser: must be one of aberrated, ideal_disk, npz, ",
+    ),
     ("simulate_scan", ["output=a.cxi", "imperfections=all"], "imperfections=all: must be one of beamline, "),
     ("simulate_scan", ["output=a.cxi", "imperfections.defocus=3"], "did you mean imperfections.defocus_um?"),
     ("simulate_scan", ["output=a.cxi", "nphotons=0"], "nphotons=0.0: must be a finite number from 1 to 1e"),

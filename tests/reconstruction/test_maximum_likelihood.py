@@ -183,10 +183,13 @@ def test_the_core_of_a_long_scan_is_compact(dataset_of, monkeypatch):
     found = core(data)
     assert len(found.positions) == 120
     middle = np.median(positions, axis=0)
-    inside = np.linalg.norm(found.positions - middle, axis=1).max()
-    outside = [p for p in positions.tolist() if p not in found.positions.tolist()]
-    assert inside <= np.linalg.norm(np.array(outside) - middle, axis=1).min()
-    where = [positions[order].tolist().index(p) for p in found.positions.tolist()]
+    shift = [0, 46] - found.positions.min(axis=0)  # ten rows, of which twelve to fourteen columns
+    where = [data.positions.tolist().index(p) for p in (found.positions + np.round(shift)).tolist()]
+    places = data.positions[where]
+    assert found.object_size < 150, "an object of its own"
+    inside = np.linalg.norm(places - middle, axis=1).max()
+    outside = np.delete(data.positions, where, axis=0)
+    assert inside <= np.linalg.norm(outside - middle, axis=1).min()
     np.testing.assert_array_equal(found.amplitudes[:], data.amplitudes[:][where])
     monkeypatch.setattr(maximum_likelihood, "CORE_PIXELS", 400 * N**2)
     assert core(data) is data, "half as many again are not worth it"

@@ -18,7 +18,7 @@ SCRIPT = ROOT / "scripts" / "scan_workflow.py"
 PIXEL = 75e-8  # 75 µm, magnified 100 times
 TOLD = (
     *("probe.learn=true", "probe.modes=1", "solver.positions=false", "solver.flux=false"),
-    *("solver.background=false", "solver.prior=edges", "solver.strength=3", "solver.steps=40"),
+    *("solver.background=false", "solver.prior=edges", "solver.strength=3", "solver.steps=20"),
     *("solver.error_map=true", "xla.compile=false"),
 )
 
