@@ -28,8 +28,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.panel import LIT, Cell, far_light, scan_of
+from ptycho.reconstruction.deciding import Wishes
 from ptycho.reconstruction.denoising import photon_noise
-from ptycho.reconstruction.maximum_likelihood import Solved, Wishes, solve
+from ptycho.reconstruction.maximum_likelihood import Solved, solve
 from ptycho.reconstruction.uncertainty import map_errors, turn_towards
 from ptycho.scan.coverage import covered
 from ptycho.scan.dataset import Dataset

@@ -47,9 +47,10 @@ from ptycho.config import LsqmlConfig
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
 from ptycho.iterative import lsqml
+from ptycho.reconstruction.deciding import Wishes
 from ptycho.reconstruction.denoising import denoise, photon_noise
 from ptycho.reconstruction.learned import STRENGTHS
-from ptycho.reconstruction.maximum_likelihood import Wishes, solve
+from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.prior import PRIORS
 from ptycho.reconstruction.state import State
 from ptycho.run.loaded import LoadedModel, load_model

@@ -1,4 +1,4 @@
-"""How much memory a run will take, from its configuration alone, before anything is made.
+"""How much memory a run will take, from its configuration alone, before anything is made; what there is.
 
 A run goes through phases; what it needs is the largest of them and ``PROCESS`` bytes for Python, TensorFlow
 and its compiler. The parts of a phase, in bytes (letters as in :mod:`ptycho`):
@@ -212,6 +212,11 @@ def check_memory(phases: Phases, available: int | None = None) -> None:
 def physical_memory() -> int:
     """Bytes of the machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def cores() -> int:
+    """Of the machine, those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_words(size: float) -> str:

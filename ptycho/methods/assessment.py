@@ -171,7 +171,7 @@ def half_scans(
 
 def _middle_of_large(data: Dataset) -> Dataset:
     """A scan, or the middle of a large one, on an object of its own."""
-    most = max(FEWEST_OF_HALVES, HALVED_PIXELS // data.N**2)
+    most = data.held_by(HALVED_PIXELS, FEWEST_OF_HALVES)
     if len(data.positions) <= 2 * most:
         return data
     return data.cut_out(data.central(most), data.group_size)

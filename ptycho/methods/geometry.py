@@ -22,11 +22,12 @@ from ptycho.preparation.prepare import Understood
 from ptycho.reconstruction.deflection import turns
 from ptycho.reconstruction.misfit import misfit
 from ptycho.reconstruction.orientation import COUNT, LESS_TURNED, reverse_about_zero
-from ptycho.reconstruction.position_map import FEWEST, PositionMap, find_map, rotation, turn_in
+from ptycho.reconstruction.position_map import FEWEST, PositionMap, find_map, turn_in
 from ptycho.reconstruction.shadows import shadows
 from ptycho.reconstruction.short_fit import fit_shortly, middle, place_anew
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
+from ptycho.scan.positions import rotation
 
 log = logging.getLogger(__name__)
 

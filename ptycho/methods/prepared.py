@@ -26,12 +26,12 @@ from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
 from ptycho.reconstruction.blocks import Crew, NoShelf, Shelf, alone
 from ptycho.reconstruction.orientation import Orientation, advice, better, orientations
-from ptycho.reconstruction.position_map import rotation
 from ptycho.reconstruction.probe_guess import guess_lens, guess_probe
 from ptycho.scan.beam import Beam, join_parts
 from ptycho.scan.coverage import covered
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
+from ptycho.scan.positions import rotation
 from ptycho.scan.probe import lit_part, masked
 from ptycho.scan.reconstruction import Reconstruction
 

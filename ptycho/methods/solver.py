@@ -16,8 +16,9 @@ from ptycho.methods.prepared import Prepared, Surroundings
 from ptycho.networks.denoiser import WEIGHTS
 from ptycho.progress import Advance, Progress, silent
 from ptycho.reconstruction.blocks import ONCE_MORE, Blockwise, fit_in_blocks
+from ptycho.reconstruction.deciding import Wishes
 from ptycho.reconstruction.judge import Judge
-from ptycho.reconstruction.maximum_likelihood import Solved, Wishes, fit_object, solve
+from ptycho.reconstruction.maximum_likelihood import Solved, fit_object, solve
 from ptycho.reconstruction.solver import NEARLY, Fit, Terms, fit_to_the_end
 from ptycho.reconstruction.state import State
 from ptycho.reconstruction.uncertainty import map_errors

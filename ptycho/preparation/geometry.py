@@ -10,6 +10,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.waves import wavelength_m
 from ptycho.readers.raw_scan import UNITS
+from ptycho.scan.positions import rotation
 
 ATOMIC_M = 2e-10  # of a pixel: lengths below it are told in Å
 FAR = 5.0  # times the median distance to the nearest neighbour; a scan is expected to hang together
@@ -93,8 +94,7 @@ def turned_positions(
     A positive φ turns from down, along the rows' index, to the right, along the columns': counter-clockwise
     where rows are drawn downwards.
     """
-    turn = np.deg2rad(degrees)
-    matrix = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+    matrix = rotation(degrees)
     if affine is not None:
         matrix = np.array(affine) @ matrix
     pitch = np.array((1.0, 1.0) if pixel.metres is None else pixel.metres)

@@ -42,13 +42,13 @@ from ptycho.reconstruction.solver import (
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.unknowns import object_light
 from ptycho.scan.dataset import MARGIN, Dataset
-from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
 
 BEGINNING = 35  # steps of a block alone, before they are joined
 LEVELLING = 10  # steps of the whole scan
 SHORT = 6  # steps near what is nearly found
 WHOLE_PIXELS = 3_000_000  # of an object whose vectors are held at once
+Window = tuple[slice, slice]  # rows and columns
 
 
 class Block(NamedTuple):
@@ -66,7 +66,7 @@ class Block(NamedTuple):
     shape: tuple[int, int]
 
     @property
-    def window(self) -> tuple[slice, slice]:
+    def window(self) -> Window:
         (row, column), (height, width) = self.corner, self.shape
         return slice(row, row + height), slice(column, column + width)
 
@@ -115,14 +115,9 @@ def cut(state: State, block: Block) -> State:
 
 def patterns_of(likelihood: ScanLikelihood, block: Block) -> ScanLikelihood:
     """The likelihood of a block's patterns, which are read into memory."""
-    data = likelihood.data
-    part = data.subset(block.patterns, 1)
     assert likelihood.instead is None
-    beam = replace(part.beam, positions=part.beam.positions - np.array(block.corner, np.float32))
-    rows = data.amplitudes[block.patterns]
-    amplitudes = Patterns(rows, part.amplitudes.statistics.of_some(np.arange(len(rows)), rows))
-    inside = replace(part, amplitudes=amplitudes, beam=beam, object_size=max(block.shape))
-    return replace(likelihood, data=inside, instead=None)
+    part = likelihood.data.subset(block.patterns, 1).on_window(np.array(block.corner), max(block.shape))
+    return replace(likelihood, data=replace(part, amplitudes=part.amplitudes.in_memory()))
 
 
 class Stage(NamedTuple):
@@ -263,7 +258,7 @@ def fit_in_blocks(
     Args:
         terms: what is minimised.
         start: where it begins.
-        free: what is found, of a block: what belongs to all is not.
+        free: what is found, of a block: what belongs to all is not, nor is an affine map of all positions.
         steps: of a fit, at most.
         how: the blocks.
         stages: what is done with each.
@@ -272,7 +267,8 @@ def fit_in_blocks(
     Returns:
         The state; its course has the sum of the blocks' objectives after each stage.
     """
-    own = replace(free, probe=False, background=False)
+    own = replace(free, probe=False, background=False, positions=free.positions and terms.moves != "affine")
+    terms = replace(terms, moves="free")
     state, course, evaluations, converged = start, list[float](), 0, True
     for stage in stages:
         if stage.whole:
@@ -340,9 +336,10 @@ def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.
     ratios, weights = np.zeros((count, count)), np.zeros((count, count))
     for a in range(count):
         for b in range(a + 1, count):
-            here, there = _overlap(blocks[a], blocks[b])
-            if here is None or there is None:
+            shared = _overlap(blocks[a], blocks[b])
+            if shared is None:
                 continue
+            here, there = shared
             light = np.sqrt(lights[a][here].astype(float) * lights[b][there])
             one, two = fits[a].state.object[here], fits[b].state.object[there]
             powers = [float(np.sum(light * np.abs(image) ** 2)) for image in (one, two)]
@@ -366,17 +363,19 @@ def _least_squares(ratios: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return found - found.mean()
 
 
-def _overlap(one: Block, two: Block) -> tuple[tuple[slice, slice] | None, tuple[slice, slice] | None]:
-    """The part of the object that two windows share, in either's own pixels."""
+def _overlap(one: Block, two: Block) -> tuple[Window, Window] | None:
+    """The part of the object that two windows share, in either's own pixels; None: they share nothing."""
     low = np.maximum(one.corner, two.corner)
     high = np.minimum(np.add(one.corner, one.shape), np.add(two.corner, two.shape))
     if (high <= low).any():
-        return None, None
-    here, there = (
-        tuple(slice(int(a - c), int(b - c)) for a, b, c in zip(low, high, block.corner, strict=True))
-        for block in (one, two)
-    )
-    return here, there  # type: ignore[return-value]
+        return None
+    (top, left), (bottom, right) = low.tolist(), high.tolist()
+
+    def inside(block: Block) -> Window:
+        row, column = block.corner
+        return slice(top - row, bottom - row), slice(left - column, right - column)
+
+    return inside(one), inside(two)
 
 
 def _joined(state: State, fits: Sequence[Fit], blocks: Sequence[Block], scale: np.ndarray) -> State:

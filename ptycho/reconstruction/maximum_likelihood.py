@@ -1,10 +1,7 @@
 """From a scan to its most likely object and beam: what is freed, what is smoothed, and the fit.
 
-1. On the *core*, some neighbouring patterns in the middle of the scan, the object is fitted to the beam as
-   it is told, in a sparse scan from a constant and from a coarse object; then one thing more is freed after
-   the other, the simplest first, and kept where patterns (or photons) that were kept out are explained
-   better by more than chance: probe, positions, flux, another mode, background. Then the strength of the
-   classical prior is chosen in the same way, and that of the learned one beside it.
+1. On the *core* it is decided what is free, and how the object is smoothed
+   (:mod:`~ptycho.reconstruction.deciding`).
 2. On the whole scan the object begins as it did, under the beam of the core, and all that was freed is fitted
    until steps gain nothing more; then come the rounds of the learned prior. A scan of more patterns than one
    block's is fitted in blocks, under a beam that is found on some thousand patterns in its middle.
@@ -12,22 +9,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptycho.networks.denoiser import WEIGHTS
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.blocks import FROM_NOTHING, Blockwise, fit_in_blocks, from_coarse
-from ptycho.reconstruction.judge import Comparison, Judge, compare_shares, keep_out
-from ptycho.reconstruction.learned import STRENGTHS, Learned, Network, StoredNetwork
-from ptycho.reconstruction.prior import PRIORS, Prior
-from ptycho.reconstruction.refinement import noise_unit
-from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.deciding import FEWEST, Deciding, Wishes, choose_prior, decide
 from ptycho.reconstruction.solver import (
     ENOUGH,
     NEARLY,
@@ -36,75 +25,15 @@ from ptycho.reconstruction.solver import (
     Terms,
     coarse_to_fine,
     fit,
-    fit_learned,
     fit_to_the_end,
 )
-from ptycho.reconstruction.state import Freedom, State, more_modes
-from ptycho.reconstruction.unknowns import lit_pixels
+from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 
-log = logging.getLogger(__name__)
-
-CORE_PIXELS, FEWEST = 2**20, 100  # of the patterns that decide, and how many there are at least
 BEAM_PIXELS = 2**23  # of the patterns that find the beam of a scan that is fitted in blocks
-DECIDING = 60  # steps of a fit that decides, at most
-BEGINNING = 120  # steps of the first of them, from a constant
 ON_THE_CORE = 150  # steps of all that is free, once it is decided
-TRYING = 1  # rounds of each strength of a prior that was learned
 FIRST = 30  # steps of the object alone, on the whole scan
-MOST_MODES = 3
-TELLING = 5.0  # times what an uncertain object passes for: a background
-DARKEST = 0.02  # of the pixels, whose mean is what a background begins with
-NOISE_ROUNDS, SAME_NOISE = 8, 0.03  # until the noise changes by less
-EXPECTATIONS = 8  # steps of the first background
-
-Choice = bool | None
-"""Free, kept as it is, or (None) as the judge decides."""
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What may be found besides the object; None: the judge decides.
-
-    Attributes:
-        probe, positions, flux, background: whether they are free.
-        modes: number of the probe's modes; None: one more than the probe has, if that helps.
-        moves: model of the moves, ``free``, ``affine`` or ``all``.
-        prior: kind of the prior: of :data:`PRIORS`, ``learned`` or ``none``.
-        strength: its λ, or κ; None: chosen.
-        noise: of a pixel, or ``auto``.
-        lit: ``(N, N)`` bool, where the probe may be; None: everywhere.
-        steps: of a fit, at most.
-        weights: file of the network of a prior that was learned; by default the one that comes with the
-            program.
-    """
-
-    probe: Choice = None
-    positions: Choice = None
-    flux: Choice = None
-    background: Choice = None
-    modes: int | None = None
-    moves: str = "free"
-    prior: str = "learned"
-    strength: float | None = None
-    noise: str = "auto"
-    lit: np.ndarray | None = None
-    steps: int = 400
-    weights: Path = WEIGHTS
-
-    @property
-    def network(self) -> Network:
-        return StoredNetwork(self.weights)
-
-    @property
-    def learned(self) -> bool:
-        return self.prior == "learned"
-
-    @property
-    def classical(self) -> str:
-        """The prior of :data:`PRIORS` that is used, or that a network's begins with."""
-        return "edges" if self.learned else self.prior
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,81 +53,6 @@ class Solved:
     terms: Terms
     decisions: tuple[Finding, ...]
     fit: Fit
-
-
-@dataclass(eq=False)
-class Deciding:
-    """The core while it is decided: its noise, what is fitted, what judges, what is free so far.
-
-    ``coarse``: the object begins coarse.
-    """
-
-    noise: ScanLikelihood
-    kept: ScanLikelihood
-    judge: Judge
-    wishes: Wishes
-    state: State
-    free: Freedom = OBJECT_ALONE
-    last: Fit | None = None
-    coarse: bool = False
-    scores: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    decisions: list[Finding] = field(default_factory=list)
-
-    def fitted(
-        self, state: State, free: Freedom, prior: Prior, steps: int = DECIDING, enough: float = NEARLY
-    ) -> Fit:
-        terms = Terms(self.kept, prior, self.wishes.moves, self.wishes.lit)
-        return fit(terms, state, free, min(steps, self.wishes.steps), enough)
-
-    @property
-    def prior(self) -> Prior:
-        """While it is decided."""
-        return weak_prior(self.wishes)
-
-    def take(self, found: Fit, free: Freedom, scores: np.ndarray | None = None) -> None:
-        self.state, self.free, self.last = found.state, free, found
-        self.scores = self.judge.score(found.state, free) if scores is None else scores
-
-    def offer(self, what: str, value: str, start: State, free: Freedom, wish: Choice) -> None:
-        """Free something more: as it is wished, or where the judge says so."""
-        if wish is False:
-            return
-        found = self.fitted(start, free, self.prior)
-        scores = self.judge.score(found.state, free)
-        gain = compare_shares(scores, self.scores)
-        if wish is None and gain.matters and not (self.last and found.course[-1] < self.last.reach):
-            # as many steps without it: that they were more explains nothing
-            self.take(self.fitted(self.state, self.free, self.prior, len(found.course)), self.free)
-            gain = compare_shares(scores, self.scores)
-        apart = self.told_apart(found.state)
-        taken = wish or (gain.matters and apart)
-        told = _told(gain, self.scores, self.judge.kind)
-        told += "" if apart else "; so little light may be that of an object that is not exactly known"
-        why = told if wish is None else f"asked for; {told}"
-        self.decisions.append(Finding(what, value if taken else "kept", why))
-        if taken:
-            self.take(found, free, scores)
-
-    def told_apart(self, state: State) -> bool:
-        """Whether a background is more than what makes up for an object that is not exactly known.
-
-        p unknowns of the object leave a pattern's expectation uncertain by about p/J photons, and most where
-        it is dark; there any light that is added predicts better.
-        """
-        light = float(state.background.sum()) / self.noise.photon**2
-        return not light or light > TELLING * 2 * lit_pixels(state) / len(state.positions)
-
-
-def weak_prior(wishes: Wishes) -> Prior:
-    """While freedoms are decided: as much as is asked for, else a little.
-
-    An object that is rough where little lights it tells nothing.
-    """
-    if wishes.prior == "none":
-        return Prior()
-    weakest = PRIORS[wishes.classical].strengths[0]
-    asked = None if wishes.learned else wishes.strength
-    return Prior(wishes.classical, weakest if asked is None else asked)
 
 
 def solve(
@@ -235,10 +89,8 @@ def solve(
     )
     if how.divides(data):
         start = _beam_in_the_middle(deciding, terms, start)
-        free = replace(deciding.free, positions=deciding.free.positions and wishes.moves != "affine")
         stages = from_coarse(wishes.network) if deciding.coarse else FROM_NOTHING
-        inside = replace(terms, moves="free")
-        last = fit_in_blocks(inside, start, free, wishes.steps, how, stages, advance)
+        last = fit_in_blocks(terms, start, deciding.free, wishes.steps, how, stages, advance)
         return Solved(last.state, deciding.free, terms, tuple(deciding.decisions), last)
     if deciding.coarse:
         start = coarse_to_fine(terms, start, wishes.network)
@@ -254,7 +106,7 @@ def _beam_in_the_middle(deciding: Deciding, terms: Terms, start: State) -> State
     mapped = free.positions and terms.moves in ("affine", "all")
     if not (free.probe or free.background or mapped):
         return start
-    chosen = data.central(max(FEWEST, BEAM_PIXELS // data.N**2))
+    chosen = data.central(data.held_by(BEAM_PIXELS, FEWEST))
     part = data.cut_out(chosen)
     some = replace(terms, likelihood=replace(terms.likelihood, data=part, advance=silent), learned=None)
     flat = np.ones((part.object_size,) * 2)
@@ -276,198 +128,3 @@ def fit_object(terms: Terms, data: Dataset, steps: int, enough: float = ENOUGH) 
     """The most likely object ``(1, M, M)`` under the beam of a dataset, from a constant; see :func:`fit`."""
     start = State.of(data, np.ones((data.object_size,) * 2), normalisation=terms.likelihood.normalisation)
     return fit(terms, start, OBJECT_ALONE, steps, enough).state.object[None]
-
-
-def decide(data: Dataset, wishes: Wishes, seed: int, compile_xla: bool) -> Deciding:
-    """What is free, on the core of a scan."""
-    noise = _first_noise(data, wishes, compile_xla)
-    kept, judge = keep_out(noise, seed)
-    flat = np.ones((kept.data.object_size,) * 2)
-    state = State.of(kept.data, flat, normalisation=noise.normalisation)
-    deciding = Deciding(noise, kept, judge, wishes, state)
-    deciding.take(_begin(deciding), OBJECT_ALONE)
-    _learn_noise(deciding)
-    deciding.offer("probe", "found", deciding.state, Freedom(True), wishes.probe)
-    _learn_noise(deciding)
-    deciding.offer(
-        "positions", "found", deciding.state, replace(deciding.free, positions=True), wishes.positions
-    )
-    _learn_noise(deciding)
-    deciding.offer("flux", "found", deciding.state, replace(deciding.free, flux=True), wishes.flux)
-    if deciding.free.probe:
-        _offer_modes(deciding)
-    if wishes.background is not False:
-        brighter = replace(deciding.state, background=_some_background(deciding.kept, deciding.state))
-        free = replace(deciding.free, background=True)
-        deciding.offer("background", "found", brighter, free, wishes.background)
-        _learn_noise(deciding)
-    return deciding
-
-
-def _begin(deciding: Deciding) -> Fit:
-    """The object alone, from a constant; in a sparse scan from a coarse one, if that explains more."""
-    found = deciding.fitted(deciding.state, OBJECT_ALONE, deciding.prior, BEGINNING)
-    if deciding.judge.kind == "patterns" or not deciding.wishes.learned:
-        return found
-    coarse = coarse_to_fine(Terms(deciding.kept, deciding.prior), deciding.state, deciding.wishes.network)
-    other = deciding.fitted(coarse, OBJECT_ALONE, deciding.prior, BEGINNING)
-    scores, before = (deciding.judge.score(one.state, OBJECT_ALONE) for one in (other, found))
-    gain = compare_shares(scores, before)
-    deciding.coarse = gain.clear and other.course[-1] < found.course[-1]
-    value = "from coarse to fine" if deciding.coarse else "a constant"
-    deciding.decisions.append(Finding("start", value, _told(gain, before, deciding.judge.kind)))
-    return other if deciding.coarse else found
-
-
-def _offer_modes(deciding: Deciding) -> None:
-    """One mode more than there are, as long as that helps; or as many as are asked for."""
-    wanted = deciding.wishes.modes
-    while wanted is None or len(deciding.state.modes) < wanted:
-        count = len(deciding.state.modes) + 1 if wanted is None else wanted
-        start = replace(deciding.state, modes=more_modes(deciding.state.modes, count)[:count])
-        deciding.offer("modes", str(count), start, deciding.free, None if wanted is None else True)
-        if wanted is None and (len(deciding.state.modes) < count or count >= MOST_MODES):
-            return
-
-
-def choose_prior(deciding: Deciding) -> tuple[Prior, Learned | None]:
-    """What is best by what was kept out, or nothing if that is as good; the beam stays as it is.
-
-    A prior that was learned is tried from the best of the others, and taken if it explains more.
-    """
-    wishes = deciding.wishes
-    if wishes.prior == "none":
-        return Prior(), None
-    if wishes.strength is not None and not wishes.learned:
-        return weak_prior(wishes), None
-    tried = _try_strengths(deciding)
-    best = min(tried, key=lambda one: one.height)
-    chosen = best if compare_shares(best.scores, tried[0].scores).clear else tried[0]
-    told = [f"λ {one.strength:g}: {_middle(one.scores):.4f}" for one in tried]
-    prior = Prior(wishes.classical, chosen.strength) if chosen.strength else Prior()
-    value, learned = f"{wishes.classical}, λ {chosen.strength:g}", None
-    if wishes.learned and wishes.strength is not None:
-        learned = Learned(wishes.network, wishes.strength)
-        value = f"learned, κ {wishes.strength:g} as asked for, beside {value}"
-    elif wishes.learned:
-        networks = _try_learned(deciding, chosen.state, prior)
-        told += [f"learned, κ {one.strength:g}: {_middle(one.scores):.4f}" for one in networks]
-        best = min(networks, key=lambda one: one.height)
-        if compare_shares(best.scores, chosen.scores).clear:
-            learned = Learned(wishes.network, best.strength)
-            value = f"learned, κ {best.strength:g}, beside {value}"
-    deciding.decisions.append(
-        Finding("prior", value, f"deviance of {deciding.judge.kind} kept out {', '.join(told)}")
-    )
-    return prior, learned
-
-
-class Tried(NamedTuple):
-    """A strength of a prior: the deviance of what was kept out ``(J,)``, and the state that it is of."""
-
-    strength: float
-    scores: np.ndarray
-    state: State
-
-    @property
-    def height(self) -> float:
-        return float(np.log(self.scores).mean())
-
-
-def _try_strengths(deciding: Deciding) -> list[Tried]:
-    """None of the prior, and every strength of its kind, one after the other."""
-    wishes, tried = deciding.wishes, list[Tried]()
-    state, still = deciding.state, OBJECT_ALONE
-    for strength in (0.0, *PRIORS[wishes.classical].strengths):
-        ends = (wishes.steps, ENOUGH) if not tried else (DECIDING, NEARLY)
-        state = deciding.fitted(state, still, Prior(wishes.classical, strength), *ends).state
-        tried.append(Tried(strength, deciding.judge.score(state, deciding.free), state))
-    return tried
-
-
-def _try_learned(deciding: Deciding, state: State, prior: Prior) -> list[Tried]:
-    """Strengths of the prior that was learned, beside another, as long as a stronger one explains more."""
-    terms, network, tried = Terms(deciding.kept, prior), deciding.wishes.network, list[Tried]()
-    for strength in STRENGTHS:
-        state = fit_learned(terms, state, Learned(network, strength), TRYING).state
-        tried.append(Tried(strength, deciding.judge.score(state, deciding.free), state))
-        if len(tried) > 1 and tried[-1].height > tried[-2].height:
-            break
-    return tried
-
-
-def _first_noise(data: Dataset, wishes: Wishes, compile_xla: bool) -> ScanLikelihood:
-    """The core under the noise that is asked for; where photons are not known, of a strength that
-    residuals of the object alone give."""
-    part = core(data)
-    kind = wishes.noise if wishes.noise != "auto" else "poisson" if data.counts else "gaussian"
-    unit = 1.0 if data.counts else noise_unit(part)
-    noise = ScanLikelihood(part, data.normalisation, unit, kind, compile_xla=compile_xla)
-    if data.counts:
-        return noise
-    start = State.of(part, np.ones((part.object_size,) * 2), normalisation=data.normalisation)
-    for _ in range(NOISE_ROUNDS):
-        start = fit(Terms(noise, weak_prior(wishes)), start, OBJECT_ALONE, DECIDING, NEARLY).state
-        ratio = _noise_ratio(noise, start)
-        noise = replace(noise, unit=noise.unit * ratio)
-        if abs(ratio - 1) < SAME_NOISE:
-            break
-    return noise
-
-
-def _noise_ratio(likelihood: ScanLikelihood, state: State) -> float:
-    """By how much the noise of amplitudes is more than it was taken for: √(deviance / degrees of freedom)."""
-    measured = len(state.positions) * likelihood.pixels
-    free = max(measured - 2 * lit_pixels(state), measured // 10)
-    return float(np.sqrt(likelihood.evaluate(state).deviance.sum() / free))
-
-
-def _learn_noise(deciding: Deciding) -> None:
-    """Where photons are not known, the noise is what residuals leave, once more is free."""
-    if deciding.noise.data.counts:
-        return
-    ratio = _noise_ratio(deciding.kept, deciding.state)
-    deciding.noise = replace(deciding.noise, unit=deciding.noise.unit * ratio)
-    deciding.kept = replace(deciding.kept, unit=deciding.kept.unit * ratio)
-    likelihood = deciding.judge.likelihood
-    deciding.judge = replace(deciding.judge, likelihood=replace(likelihood, unit=likelihood.unit * ratio))
-    deciding.scores = deciding.judge.score(deciding.state, deciding.free)
-    deciding.last = None  # its objective is in other units
-
-
-def core(data: Dataset) -> Dataset:
-    """The patterns nearest to the middle of a scan, so many; all, if they are not many more."""
-    count, most = len(data.positions), max(FEWEST, CORE_PIXELS // data.N**2)
-    if count <= 1.5 * most:
-        return data
-    return data.cut_out(data.central(most))
-
-
-def _some_background(likelihood: ScanLikelihood, state: State) -> np.ndarray:
-    """What the search for one starts from: the darkest pixels, then expectation maximisation; normalised.
-
-    b ← b ⟨n/λ⟩ for each pixel, which never makes the likelihood worse.
-    """
-    data, f = likelihood.data, likelihood.normalisation
-    mean = data.amplitudes.statistics.mean_intensity
-    seen = np.sort(mean.ravel() if data.good is None else mean[data.good])
-    dark = seen[: max(1, round(DARKEST * len(seen)))].mean()
-    background = np.full((data.N, data.N), f**2 * (dark + 1e-6 * seen.mean()), np.float32)
-    for _ in range(EXPECTATIONS):
-        slope = likelihood.evaluate(replace(state, background=background), ("background",)).gradients[
-            "background"
-        ]
-        excess = slope * np.float32(likelihood.photon**2) / len(state.positions)  # 1 − ⟨n/λ⟩
-        background = background * (1 - np.minimum(excess, 0.9))
-    return background
-
-
-def _told(gain: Comparison, before: np.ndarray, kind: str) -> str:
-    middle = _middle(before)
-    after = middle * np.exp(-gain.gain)
-    return f"deviance of {kind} kept out {middle:.4f} → {after:.4f} ± {after * gain.error:.4f}"
-
-
-def _middle(deviance: np.ndarray) -> float:
-    """Geometric mean."""
-    return float(np.exp(np.log(deviance).mean()))

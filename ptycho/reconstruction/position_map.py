@@ -29,6 +29,7 @@ from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.optics import curvature_of, curved
+from ptycho.scan.positions import rotation
 
 FEWEST = 12  # patterns, for any claim
 GROWING = ((16, 8, 15), (36, 8, 20))  # patterns; steps of the object alone, and with A
@@ -149,12 +150,6 @@ class Trial:
 def turn_in(matrix: np.ndarray) -> float:
     """φ of the rotation nearest to a map ``(2, 2)``, in degrees, from rows to columns."""
     return float(np.rad2deg(np.arctan2(matrix[1, 0] - matrix[0, 1], matrix[0, 0] + matrix[1, 1])))
-
-
-def rotation(degrees: float) -> np.ndarray:
-    """R(φ) on (row, col), ``(2, 2)``."""
-    c, s = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
-    return np.array([[c, -s], [s, c]])
 
 
 def find_map(data: Dataset, degrees: float = 0.0, turn_is_open: bool = False) -> PositionMap | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from ptycho.config.memory import CHUNK_PIXELS  # what caches hold
+from ptycho.config.memory import CHUNK_PIXELS, cores  # a chunk is what caches hold
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.likelihood import UNMEASURED, likelihood_step
 from ptycho.reconstruction.state import State
@@ -202,8 +201,3 @@ def side_by_side(function: Callable[[Case], Result], cases: Sequence[Case]) -> I
     with ThreadPoolExecutor(count) as pool:
         for k in range(0, len(cases), AHEAD * count):
             yield from pool.map(function, cases[k : k + AHEAD * count])
-
-
-def cores() -> int:
-    """Of the machine, those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -24,6 +24,7 @@ from scipy.spatial import cKDTree
 
 from ptycho.reconstruction.short_fit import middle
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.positions import rotation
 
 PATTERNS, NEAREST = 120, 6
 BRIGHT = 0.3  # of the mean pattern's largest light: where shadows are seen
@@ -78,8 +79,8 @@ def _best(steps: np.ndarray, likeness: np.ndarray) -> Shadow:
     middle_ = likeness.shape[-1] // 2
     total = np.zeros((ANGLES, LENGTHS))
     pair = np.arange(len(steps))[:, None]
-    for k, angle in enumerate(np.deg2rad(angles)):
-        turned = steps @ np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+    for k, angle in enumerate(angles):
+        turned = steps @ rotation(angle).T
         places = middle_ + turned[:, :, None] * sizes  # (K, 2, LENGTHS)
         where = np.broadcast_to(pair, places[:, 0].shape), places[:, 0], places[:, 1]
         total[k] = map_coordinates(likeness, np.stack(where), order=1, mode="grid-wrap").sum(axis=0)

@@ -51,8 +51,8 @@ def map_errors(terms: Terms, state: State, mask: np.ndarray, seed: int) -> Error
         mask: ``(M, M)`` bool, outside of which σ is infinite.
         seed: of the draws.
     """
-    count, most = len(state.positions), max(FEWEST, MIDDLE_PIXELS // terms.likelihood.data.N**2)
-    if count > 2 * most and terms.likelihood.instead is None:
+    most = terms.likelihood.data.held_by(MIDDLE_PIXELS, FEWEST)
+    if len(state.positions) > 2 * most and terms.likelihood.instead is None:
         return _as_in_the_middle(terms, state, mask, seed, most)
     amplitude, sideways = _deviations(terms, state, mask, seed)
     return _error_map(state, mask, amplitude, sideways)

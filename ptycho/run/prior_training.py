@@ -13,11 +13,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from ptycho.config.memory import cores
 from ptycho.config.prior_config import PriorConfig
 from ptycho.networks.denoiser import new_denoiser
 from ptycho.progress import Progress
 from ptycho.reconstruction.learned import LIT, Learned, compiled
-from ptycho.reconstruction.scan_likelihood import cores
 from ptycho.run.prior_examples import Example, make_example
 from ptycho.simulation.prior_scans import PriorScans
 from ptycho.training.history import History, Losses

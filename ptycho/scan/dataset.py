@@ -213,9 +213,18 @@ class Dataset:
         """:meth:`subset` on an object of its own, no larger than the patterns light, with a margin."""
         part = self.subset(indices, group_size)
         corner = np.floor(part.positions.min(axis=0)) - MARGIN
-        beam = replace(part.beam, positions=part.positions - corner)
-        side = self.N + int(np.ceil(beam.positions.max())) + MARGIN
-        return replace(part, beam=beam, object_size=side, objects=None, stated_tiling=None)
+        side = self.N + int(np.ceil((part.positions - corner).max())) + MARGIN
+        return part.on_window(corner, side)
+
+    def on_window(self, corner: np.ndarray, side: int) -> Dataset:
+        """The same patterns on a part of their object, ``side`` wide from a corner (row, col) on."""
+        positions = self.positions - corner.astype(np.float32)
+        beam = replace(self.beam, positions=positions)
+        return replace(self, beam=beam, object_size=side, objects=None, stated_tiling=None)
+
+    def held_by(self, pixels: int, least: int) -> int:
+        """How many patterns have so many pixels together; ``least`` of them at least."""
+        return max(least, pixels // self.N**2)
 
     def with_neighbours(self, count: int, radius: float, seed: int) -> Dataset:
         """The same groups, each with ``count`` neighbouring patterns; see :func:`draw_neighbours`."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ptycho.files.file_array import FileArray
 
 BLOCK = 2**22  # pixels of patterns looked at together
+Rows: TypeAlias = "np.ndarray | FileArray | SomeRows | JoinedRows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,16 +23,16 @@ class Statistics:
         energies: ``Σ A²`` of each pattern, ``(J,)`` float64; NaN or infinite exactly if the pattern holds
             NaN or infinity.
         negative: how many patterns hold negative numbers.
-        mean_intensity: ``⟨A²⟩`` over the patterns, ``(N, N)`` float64.
         whole: every number is a whole one.
-        largest: of all numbers.
+        largest: of all numbers; of some patterns of a scan it may be that of all.
+        mean: gives :attr:`mean_intensity`, when it is asked for.
     """
 
     energies: np.ndarray
     negative: int
-    mean_intensity: np.ndarray
     whole: bool
     largest: float
+    mean: Callable[[], np.ndarray]
 
     @classmethod
     def of(cls, blocks: Iterable[np.ndarray]) -> Statistics:
@@ -45,42 +46,36 @@ class Statistics:
             whole = whole and bool(np.array_equal(block, np.rint(block)))
             largest = max(largest, float(block.max(initial=0)))
         found = np.concatenate(energies)
-        return cls(found, negative, total / max(len(found), 1), whole, largest)
+        return cls(found, negative, whole, largest, partial(np.divide, total, max(len(found), 1)))
+
+    @cached_property
+    def mean_intensity(self) -> np.ndarray:
+        """``⟨A²⟩`` over the patterns, ``(N, N)`` float64."""
+        return self.mean()
 
     @property
     def mean_energy(self) -> float:
         return float(self.energies.mean())
 
-    def of_some(self, indices: np.ndarray, rows: np.ndarray | SomeRows) -> Statistics | None:
+    def of_some(self, indices: np.ndarray, rows: Rows) -> Statistics | None:
         """Those of the patterns ``indices (n,)``, whose ``rows`` are read only where their mean is asked for.
 
-        ``largest`` is at least theirs. None where there are negative numbers: which patterns hold them is not
-        known.
+        None where there are negative numbers: which patterns hold them is not known.
         """
-        return (
-            None if self.negative else SomeStatistics(self.energies[indices], self.whole, self.largest, rows)
-        )
+        if self.negative:
+            return None
+        mean = partial(_mean_intensity, rows)
+        return Statistics(self.energies[indices], 0, self.whole, self.largest, mean)
 
 
-class SomeStatistics(Statistics):
-    """Those of some patterns of a scan of which the others are known, too."""
-
-    def __init__(
-        self, energies: np.ndarray, whole: bool, largest: float, rows: np.ndarray | SomeRows
-    ) -> None:
-        self.__dict__.update(energies=energies, negative=0, whole=whole, largest=largest)
-        self.__dict__["_patterns"] = Patterns(rows)
-
-    @cached_property
-    def mean_intensity(self) -> np.ndarray:
-        patterns: Patterns = self.__dict__["_patterns"]
-        return Statistics.of(patterns.blocks()).mean_intensity
+def _mean_intensity(rows: Rows) -> np.ndarray:
+    return Statistics.of(Patterns(rows).blocks()).mean_intensity
 
 
 class SomeRows:
     """Some rows of an array, in memory or in a file, by their indices."""
 
-    def __init__(self, rows: np.ndarray | FileArray | SomeRows | JoinedRows, indices: np.ndarray) -> None:
+    def __init__(self, rows: Rows, indices: np.ndarray) -> None:
         self._rows, self._indices = rows, indices
         self.shape: tuple[int, ...] = (len(indices), *rows.shape[1:])
         self.dtype: np.dtype = rows.dtype
@@ -125,9 +120,7 @@ class Patterns:
         statistics: of these very rows, by who has just read them all.
     """
 
-    def __init__(
-        self, rows: np.ndarray | FileArray | SomeRows | JoinedRows, statistics: Statistics | None = None
-    ) -> None:
+    def __init__(self, rows: Rows, statistics: Statistics | None = None) -> None:
         self._rows = rows
         if statistics is not None:
             self.__dict__["statistics"] = statistics
@@ -158,6 +151,12 @@ class Patterns:
         rows = SomeRows(self._rows, indices)
         known = self.__dict__.get("statistics")
         return Patterns(rows, None if known is None else known.of_some(indices, rows))
+
+    def in_memory(self) -> Patterns:
+        """The same, read."""
+        rows = self._rows[np.arange(len(self))]
+        known = self.__dict__.get("statistics")
+        return Patterns(rows, None if known is None else known.of_some(np.arange(len(self)), rows))
 
     def joined(self, others: Sequence[Patterns]) -> Patterns:
         """These and others of the same size, one after the other; they are not copied."""

@@ -68,3 +68,9 @@ def make_scan(config: RunConfig, role: str, n_images: int, rngs: list[np.random.
         image=np.repeat(np.arange(n_images, dtype=np.int32), len(grid)),
         groups=(groups[None] + shift[:, None, None]).reshape(-1, groups.shape[1]).astype(np.int32),
     )
+
+
+def rotation(degrees: float) -> np.ndarray:
+    """``[[cos φ, −sin φ], [sin φ, cos φ]]`` on (row, col): a positive φ turns from rows to columns."""
+    c, s = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
+    return np.array([[c, -s], [s, c]])

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from helpers.likelihood import N, Scan, beam, distance, lit_mask
 
-from ptycho.reconstruction import maximum_likelihood, scan_likelihood
-from ptycho.reconstruction.maximum_likelihood import Wishes, core, fit_object, solve
+from ptycho.reconstruction import deciding, scan_likelihood
+from ptycho.reconstruction.deciding import Wishes, core
+from ptycho.reconstruction.maximum_likelihood import fit_object, solve
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.state import Freedom
 from ptycho.scan.finding import Finding
@@ -175,7 +176,7 @@ def test_the_object_alone(scan):
 
 
 def test_the_core_of_a_long_scan_is_compact(dataset_of, monkeypatch):
-    monkeypatch.setattr(maximum_likelihood, "CORE_PIXELS", 120 * N**2)
+    monkeypatch.setattr(deciding, "CORE_PIXELS", 120 * N**2)
     rows, cols = np.divmod(np.arange(600), 60)
     positions = np.stack([2 * rows, 2 * cols], axis=1)  # a strip of 20 × 120
     order = np.random.default_rng(9).permutation(600)
@@ -191,15 +192,15 @@ def test_the_core_of_a_long_scan_is_compact(dataset_of, monkeypatch):
     outside = np.delete(data.positions, where, axis=0)
     assert inside <= np.linalg.norm(outside - middle, axis=1).min()
     np.testing.assert_array_equal(found.amplitudes[:], data.amplitudes[:][where])
-    monkeypatch.setattr(maximum_likelihood, "CORE_PIXELS", 400 * N**2)
+    monkeypatch.setattr(deciding, "CORE_PIXELS", 400 * N**2)
     assert core(data) is data, "half as many again are not worth it"
-    monkeypatch.setattr(maximum_likelihood, "CORE_PIXELS", 0)
-    assert len(core(data).positions) == maximum_likelihood.FEWEST
+    monkeypatch.setattr(deciding, "CORE_PIXELS", 0)
+    assert len(core(data).positions) == deciding.FEWEST
 
 
 def test_a_long_scan_is_decided_on_its_core(wrong_probe, monkeypatch):
-    monkeypatch.setattr(maximum_likelihood, "FEWEST", 64)
-    monkeypatch.setattr(maximum_likelihood, "CORE_PIXELS", 0)
+    monkeypatch.setattr(deciding, "FEWEST", 64)
+    monkeypatch.setattr(deciding, "CORE_PIXELS", 0)
     scan = Scan.of(np.random.default_rng(10), 1e5, count=11, step=2.2)
     data = scan.dataset(np.random.default_rng(11), probe=wrong_probe)
     found = run(data, replace(EDGES, positions=False, flux=False, background=False, modes=1), 0)

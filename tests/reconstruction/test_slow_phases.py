@@ -67,8 +67,8 @@ def test_slow_phases_are_found_in_fewer_steps(monkeypatch):
     data = scan.dataset(np.random.default_rng(2))
     terms, start = Terms(likelihood_of(data), Prior("edges", 1.0)), scan.rough(data.normalisation)
     lit = lit_mask(scan, 0.3)
-    scaled = fit(terms, start, OBJECT_ALONE, 26, enough=0.0)
+    scaled = fit(terms, start, OBJECT_ALONE, 24, enough=0.0)
     monkeypatch.setattr(solver, "longer_steps", lambda state, stiffness: plain)
-    same = fit(terms, start, OBJECT_ALONE, 26, enough=0.0)
+    same = fit(terms, start, OBJECT_ALONE, 24, enough=0.0)
     errors = [distance(found.state.object, scan.object, lit) for found in (scaled, same)]
     assert errors[0] < 0.85 * errors[1], errors

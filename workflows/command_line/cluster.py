@@ -22,6 +22,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from ptycho.config import ConfigError
+from ptycho.config.memory import cores
 from ptycho.config.messages import one_line
 from ptycho.run.mpi import STARTERS
 from ptycho.run.stored_config import is_finished
@@ -63,8 +64,7 @@ class Launcher:
         """
         if CLUSTERS[self.name] != "local":
             return jobs
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return max(1, cores // (self.settings["cpus_per_task"] or cores))
+        return max(1, cores() // (self.settings["cpus_per_task"] or cores()))
 
 
 @dataclass(frozen=True)

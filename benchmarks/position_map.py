@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Are positions of another scale or turn found, and right ones left alone? And the turn of electrons?
+
+    python benchmarks/position_map.py told               the probe as it is
+    python benchmarks/position_map.py guessed            guessed for the positions as they are told
+    python benchmarks/position_map.py jittered           positions err by 0.7 px besides
+    python benchmarks/position_map.py dim                10⁴ photons
+    python benchmarks/position_map.py electrons          the default command, no probe, turned by −121°
+
+Ten pairs of objects and probes of ``benchmarks/panel.py``, 100 to 225 patterns of 64² under three lenses;
+told are the true positions, these × 1.2, × 0.8, and turned by 5°. A row a scan: what is found of scale and
+turn less what was done, whether either is flagged, seconds. Electrons: 80 keV, 20 mrad, atoms of 0.5 rad on
+a lattice or at random, 225 patterns to 40 mrad; the error of the image is the relative complex one, of what
+gets a tenth of the strongest light.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.panel import MARGIN, far_light, object_of, probe_of
+from ptycho.evaluation.metrics import align, relative_error
+from ptycho.evaluation.registration import in_frame
+from ptycho.reconstruction.position_map import find_map
+from ptycho.reconstruction.probe_guess import guess_probe
+from ptycho.scan.beam import Beam
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.positions import rotation
+from ptycho.scan.probe import light_of
+from ptycho.scan.windows import add_windows_to
+
+N = 64
+CASES = (
+    *(
+        ("a", "lens", 1e6, 6),
+        ("b", "zone_plate", 1e5, 8),
+        ("c", "electron", 1e6, 7),
+        ("leaves", "lens", 1e5, 9),
+    ),
+    *(("d", "zone_plate", 1e7, 6), ("e", "electron", 1e5, 8), ("a", "zone_plate", 1e6, 9)),
+    *(("leaves", "electron", 1e7, 7), ("b", "lens", 1e5, 7), ("c", "zone_plate", 1e6, 8)),
+)
+EDITS = {"right": (1.0, 0.0), "× 1.2": (1.2, 0.0), "× 0.8": (0.8, 0.0), "5°": (1.0, 5.0)}
+WAVELENGTH_M, MRAD = 4.1757e-12, 1.25  # of 80 keV; of a detector's pixel
+PIXEL_M = WAVELENGTH_M / (N * MRAD * 1e-3)
+TURN = -121.0
+ELECTRONS = (  # defocus in nm, object, electrons in a pattern
+    *((50, "lattice", 1e5), (50, "random", 1e5), (-30, "lattice", 1e5)),
+    *((-50, "random", 1e4), (30, "lattice", 1e4)),
+)
+Row = dict[str, object]
+
+
+def places(step: int, count: int | None = None, jitter: float = 0.2) -> np.ndarray:
+    """A jittered grid of whole pixels, ``(J, 2)``."""
+    count, rng = count or max(8, -(-90 // step)), np.random.default_rng([0, step])
+    grid = step * np.stack(np.mgrid[:count, :count], -1).reshape(-1, 2).astype(float)
+    moved = grid + rng.uniform(-step * jitter, step * jitter, grid.shape)
+    return np.round(moved - moved.min(axis=0)) + MARGIN
+
+
+def scan_of(case: tuple[str, str, float, int], scale: float, turn: float, error_px: float) -> Dataset:
+    """A scan whose positions are told so many times as far apart, and turned."""
+    name, kind, photons, step = case
+    rng, probe, true = np.random.default_rng(5), probe_of(kind, N), places(step)
+    light = far_light(object_of(name, N + int(true.max()) + MARGIN + 1), probe, true)
+    amplitudes = np.sqrt(rng.poisson(light * photons / light.sum(axis=(1, 2)).mean())).astype(np.float32)
+    told = scale * (true - true.mean(axis=0)) @ rotation(turn).T + rng.normal(0, error_px, true.shape)
+    told += 6 - np.floor(told.min(axis=0))
+    power = np.mean(np.square(amplitudes, dtype=float).sum(axis=(1, 2)))
+    probe = probe * np.sqrt(power / np.sum(np.abs(probe) ** 2))
+    return Dataset(
+        amplitudes=amplitudes,
+        beam=Beam(probe.astype(np.complex64), told.astype(np.float32)),
+        image=np.zeros(len(told), np.int32),
+        groups=np.arange(len(told), dtype=np.int32)[:, None],
+        photon_scale=1.0,
+        object_size=N + int(np.ceil(told.max())) + 7,
+        region_size=N + 2,
+        exact=True,
+    )
+
+
+def photons(way: str) -> Iterator[Row]:
+    for name, kind, light, step in CASES:
+        case = name, kind, 1e4 if way == "dim" else light, step
+        for edit, (scale, turn) in EDITS.items():
+            data = scan_of(case, scale, turn, 0.7 if way == "jittered" else 0.0)
+            if way == "guessed":
+                data = replace(data, beam=data.beam.with_probe(guess_probe(data).probe))
+            began = time.perf_counter()
+            found = find_map(data)
+            assert found is not None
+            yield {
+                "scan": f"{name} {kind} {case[2]:.0e} {step}",
+                "told": edit,
+                "scale off, %": 100 * (found.scale * scale - 1),
+                "turn off, °": found.degrees + turn,
+                "flagged": bool(found.scale_differs or found.turn_differs),
+                "s": time.perf_counter() - began,
+            }
+
+
+def lens(defocus_nm: float) -> np.ndarray:
+    """The probe of an aperture of 20 mrad, ``(N, N)``; positive is overfocus."""
+    q = np.hypot(*np.ix_(*(np.fft.fftfreq(N, PIXEL_M),) * 2))
+    far = (WAVELENGTH_M * q < 20e-3) * np.exp(-1j * np.pi * WAVELENGTH_M * defocus_nm * 1e-9 * q**2)
+    return np.fft.fftshift(np.fft.ifft2(far))
+
+
+def atoms(side: int, kind: str) -> np.ndarray:
+    """``exp(iφ)`` of atoms of 0.5 rad and less, ``(side, side)``: two sorts on a lattice, or at random."""
+    rng, a = np.random.default_rng(3), 3.16e-10 / PIXEL_M
+    if kind == "lattice":
+        i, j = np.mgrid[-60:60, -60:60]
+        one = np.stack([i * a + j * a / 2, j * a * np.sqrt(3) / 2], -1).reshape(-1, 2)
+        spots = np.concatenate([one, one + [a / 2, a / np.sqrt(12)]])
+        heights = np.repeat([1.0, 0.45], len(one))
+    else:
+        spots = rng.uniform(0, side, (side**2 // 22, 2))
+        heights = rng.uniform(0.2, 1, len(spots))
+    near = ((spots > -5) & (spots < side + 5)).all(axis=1)
+    rows, columns = np.mgrid[:side, :side]
+    phase, width = np.zeros((side, side)), 0.5e-10 / PIXEL_M
+    for (row, column), height in zip(spots[near], heights[near], strict=True):
+        phase += height * np.exp(-((rows - row) ** 2 + (columns - column) ** 2) / (2 * width**2))
+    return np.exp(0.5j * phase)
+
+
+def electrons() -> Iterator[Row]:
+    for defocus, kind, dose in ELECTRONS:
+        rng, true = np.random.default_rng(1), places(7, 15, 0.1)
+        image = atoms(N + int(true.max()) + 20, kind)
+        light = far_light(image, lens(defocus), true)
+        counts = rng.poisson(light * dose / light.sum(axis=(1, 2)).mean()).astype(np.uint32)
+        told = 1e10 * PIXEL_M * (true - true.mean(axis=0)) @ rotation(-TURN).T
+        with tempfile.TemporaryDirectory() as name:
+            file, out = Path(name) / "electrons.npz", Path(name) / "run"
+            np.savez(file, diff3d=counts, xcoords=told[:, 1], ycoords=told[:, 0])
+            said = ("data.domain=counts", "data.unit=angstrom", "data.electrons_keV=80")
+            began = time.perf_counter()
+            subprocess.run(
+                [
+                    *(sys.executable, "scripts/scan_workflow.py", f"data.file={file}", f"output_dir={out}"),
+                    *(*said, f"data.detector_pixel_mrad={MRAD}"),
+                ],
+                check=True,
+                cwd=ROOT,
+            )
+            metrics = json.loads((out / "metrics.json").read_text())
+            with np.load(out / "recons" / "solver" / "recon.npz") as stored:
+                found = stored["object"][0]
+                light = illumination(stored["probe"], stored["positions"], len(found))
+        row = metrics["solver"]
+        yield {
+            "defocus, nm": defocus,
+            "object": kind,
+            "electrons": dose,
+            "rotation": metrics["understood"].get("rotation", ["not found"])[0],
+            "error": error_of(found, image, light > 0.1 * light.max()),
+            "r_factor": row["r_factor"],
+            "r_noise": row["r_noise"],
+            "flags": row["flags"],
+            "s": time.perf_counter() - began,
+        }
+
+
+def illumination(probe: np.ndarray, positions: np.ndarray, side: int) -> np.ndarray:
+    """``Σ_j Σ_m |P_m|²`` on an object, ``(side, side)``."""
+    light = np.zeros((side, side))
+    add_windows_to(
+        light, np.broadcast_to(light_of(probe), (len(positions), N, N)), np.rint(positions).astype(int)
+    )
+    return light
+
+
+def error_of(found: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> float | None:
+    """The relative complex error of a whole image ``(M, M)`` on its mask, and where the truth is."""
+    known, there = in_frame(truth.astype(np.complex64), np.where(mask, found, 0), mask)
+    return relative_error(align(np.where(there, found, 0), known, there).object, known)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("way", choices=("told", "guessed", "jittered", "dim", "electrons"))
+    way = parser.parse_args().way
+    for row in electrons() if way == "electrons" else photons(way):
+        print(json.dumps(row, ensure_ascii=False), flush=True)
+
+
+if __name__ == "__main__":
+    main()
