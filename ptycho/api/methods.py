@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ptycho.api.result import Result
 from ptycho.api.scan import Scan
 from ptycho.config import ScanRunConfig
@@ -10,6 +12,7 @@ from ptycho.methods.prepared import Surroundings, prepare
 from ptycho.methods.solver import half_object, with_errors
 from ptycho.methods.table import METHODS, NETWORK, REFINED, SOLVER, Means
 from ptycho.run.loaded import load_model
+from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
 
 FIRST = {NETWORK: (SOLVER,), REFINED: (SOLVER, NETWORK)}
@@ -36,5 +39,6 @@ def reconstruct_and_judge(
         scores["half_scan_frc"] = None if halves is None else assessment.resolution(halves, pixel)
     if scan.truth is not None:
         scores["against_the_truth"] = assessment.compare_with_truth(last, each)
-    findings = [finding for one in made.values() for finding in one.findings]
+    last = move_ramp(replace(last, beam=each.beam_under(last)))
+    findings = [finding for one in (made | {method: last}).values() for finding in one.findings]
     return Result(method, scores, (*each.found, *findings), last, each)

@@ -21,6 +21,7 @@ from scipy.ndimage import gaussian_filter
 from skimage.metrics import structural_similarity
 
 from ptycho.evaluation.frc import Curve, frc, frc_crossing
+from ptycho.scan.ramp import phase_slope, ramp
 
 Pair = list[float | None]
 
@@ -122,35 +123,11 @@ def align(recon: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> Alignment:
     for name, image in (("recon (on the covered pixels)", recon), ("truth", truth)):
         if not (np.isfinite(image).all() and np.vdot(image, image).real > 0):
             raise ValueError(f"{name} must be finite and not zero everywhere, got NaN, infinity or all zeros")
-    slope = _phase_slope(recon * truth.conj(), np.abs(truth) ** 2)
-    flat = recon * np.exp(-1j * _ramp(slope, recon.shape))
+    slope = phase_slope(recon * truth.conj(), np.abs(truth) ** 2)
+    flat = recon * np.exp(-1j * ramp(slope, recon.shape))
     scale = complex(np.vdot(flat, truth) / np.vdot(flat, flat).real)
     ratio = 1 / abs(scale) if scale else math.inf
     return Alignment(np.where(mask, scale * flat, 0), scale, ratio, (float(slope[0]), float(slope[1])))
-
-
-def _phase_slope(product: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Slope (row, col), rad/px, of the plane fitted to ``angle(product)``, where ``product`` is not zero.
-
-    The mean phase step between neighbours and the mean phase come off before the fit: this changes nothing
-    for angles that stay inside (−π, π), and unwraps a steeper plane.
-    """
-    steps = np.vdot(product[:-1], product[1:]), np.vdot(product[:, :-1], product[:, 1:])
-    coarse = np.angle(np.array(steps))
-    residual = product * np.exp(-1j * _ramp(coarse, product.shape))
-    angle = np.angle(residual * np.conj(residual.sum()))
-    weight = np.where(product == 0, 0, weight)
-    rows, cols = (_ramp(unit, product.shape) for unit in np.eye(2))
-    basis = np.stack([rows, cols, np.ones_like(rows)])  # (3, H, W)
-    normal = np.einsum("iyx,jyx,yx->ij", basis, basis, weight)
-    plane = np.linalg.lstsq(normal, np.einsum("iyx,yx->i", basis, weight * angle), rcond=None)[0]
-    return coarse + plane[:2]
-
-
-def _ramp(slope: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """``slope·r`` in rad, ``(H, W)``."""
-    rows, cols = (np.arange(side) - (side - 1) / 2 for side in shape)
-    return slope[0] * rows[:, None] + slope[1] * cols[None, :]
 
 
 def phase(image: np.ndarray) -> np.ndarray:

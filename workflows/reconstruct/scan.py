@@ -30,6 +30,7 @@ from ptycho.run.network import read_network
 from ptycho.run.network_training import describe_trainings, split_scans, train_network
 from ptycho.run.pretrained import run_folder
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
@@ -167,10 +168,11 @@ def reconstruct(
             fits[DENOISED] = judge(made[DENOISED], each)
     with folder.timed("half_scans"):
         halves = _halves(each, made.get(SOLVER), means)
+    made = {name: move_ramp(replace(one, beam=each.beam_under(one))) for name, one in made.items()}
     with folder.timed("scoring"):
         result = metrics_of(each, made, fits, halves) | {"product": product_name}
     for name, one in made.items():
-        store_recon(name, replace(one, beam=each.beam_under(one)), folder)
+        store_recon(name, one, folder)
     best, pixel = made[product_name], each.scan.pixel.metres
     exported = product_of(each.scan, each.whole, best.object, pixel, each.name, best.beam)
     product.write(folder.place(names.PRODUCT), replace(exported, errors=best.errors))

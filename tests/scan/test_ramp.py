@@ -1,0 +1,77 @@
+"""The ramp that object and probe share: patterns stay, the object is flat, directions are right."""
+
+import numpy as np
+import pytest
+
+from ptycho.scan.beam import Beam
+from ptycho.scan.ramp import move_ramp
+from ptycho.scan.reconstruction import Reconstruction
+
+N, SIDE = 8, 21
+POSITIONS = np.array([[0, 0], [3, 7], [13, 2], [11, 13]])
+
+
+@pytest.fixture
+def random():
+    return np.random.default_rng(5)
+
+
+def complex_noise(random, *shape):
+    return random.normal(size=shape) + 1j * random.normal(size=shape)
+
+
+def tilted(image, rows, cols):
+    """Phase that grows by so many detector pixels of N: 2π/N rad for each object pixel."""
+    row, col = np.indices(image.shape)
+    return image * np.exp(2j * np.pi * (rows * row + cols * col) / N)
+
+
+def reconstruction(image, probe):
+    mask = np.zeros(image.shape, bool)
+    mask[1:-2, 2:-1] = True
+    objects = np.where(mask, image, 0)[None].astype(np.complex64)
+    return Reconstruction(objects, mask[None], Beam(probe.astype(np.complex64), POSITIONS))
+
+
+def patterns(made):
+    """``Σ_m |F(P_m O_j)|²`` by a loop."""
+    return np.array(
+        [
+            sum(
+                abs(np.fft.fft2(mode * made.object[row : row + N, col : col + N])) ** 2
+                for mode in made.beam.probe
+            )
+            for row, col in made.beam.positions
+        ]
+    )
+
+
+def test_patterns_stay_and_the_object_is_flat(random):
+    smooth = np.exp(0.2j * np.sin(np.indices((SIDE, SIDE)).sum(axis=0)))
+    made = reconstruction(tilted(smooth, 0.4, -0.7), complex_noise(random, 2, N, N))
+    flat = move_ramp(made)
+    np.testing.assert_allclose(patterns(flat), patterns(made), rtol=2e-3, atol=1e-3 * patterns(made).mean())
+    steps = flat.object[1:] * flat.object[:-1].conj(), flat.object[:, 1:] * flat.object[:, :-1].conj()
+    assert max(abs(np.angle(step.sum())) for step in steps) < 0.02
+    assert np.array_equal(flat.mask, made.mask) and not flat.object[~flat.covered].any()
+
+
+def test_rows_and_columns_are_told_as_such(random):
+    made = move_ramp(reconstruction(tilted(np.ones((SIDE, SIDE)), 0.4, -0.7), complex_noise(random, N, N)))
+    assert made.findings[0].value == "0.40, -0.70 detector pixels"
+
+
+def test_the_probe_gets_it_in_the_same_direction():
+    made = move_ramp(reconstruction(tilted(np.ones((SIDE, SIDE)), 1, 0), np.ones((N, N))))
+    far_field = np.abs(np.fft.fft2(made.beam.probe[0]))
+    assert np.unravel_index(np.argmax(far_field), far_field.shape) == (1, 0)
+
+
+def test_nothing_is_told_of_what_cannot_be_seen(random):
+    made = reconstruction(tilted(np.ones((SIDE, SIDE)), 0.01, 0), complex_noise(random, N, N))
+    assert not move_ramp(made).findings
+
+
+def test_an_empty_object_stays(random):
+    made = reconstruction(np.zeros((SIDE, SIDE)), complex_noise(random, N, N))
+    assert move_ramp(made) is made
