@@ -2,9 +2,9 @@
 
     O(r) P(x) = [ O(r) exp(−iq·r) ] · [ P(x) exp(iq·x) ] · exp(iq·r_j),      r = r_j + x
 
-Patterns do not see the last factor, so object and probe share a ramp as they like: a zero frequency that is off
-by a part of a pixel, a tilted beam and a wedge of the sample are one thing to them. As is usual, the object
-is given without it.
+Patterns do not see the last factor, so object and probe share a ramp as they like: a zero frequency that is
+off by a part of a pixel, a tilted beam and a wedge of the sample are one thing to them. As is usual, the
+object is given without it.
 """
 
 from __future__ import annotations
@@ -66,6 +66,6 @@ def _finding(pixels: np.ndarray) -> Finding:
     return Finding(
         "phase ramp",
         f"{pixels[0]:.2f}, {pixels[1]:.2f} detector pixels",
-        "taken from the object to the probe: a beam or a zero frequency that is off by so much; a wedge of the "
+        "taken from the object to the probe: beam or zero frequency are off by so much; a wedge of the "
         "sample would look the same",
     )
