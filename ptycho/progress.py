@@ -12,7 +12,8 @@ from tqdm import tqdm
 log = logging.getLogger(__name__)
 
 Advance = Callable[[int], object]  # called with the number of patterns that were just used
-LINE_INTERVAL_S = 10.0
+LINE_INTERVAL_S = 10.0  # until the first line of a log; each later one takes twice as long …
+LONGEST_INTERVAL_S = 600.0  # … at most
 BAR_DELAY_S = 2.0
 
 
@@ -23,7 +24,8 @@ def silent(patterns: int) -> None:
 class Progress:
     """Shows how many diffraction patterns are done, how many a second, and the time left.
 
-    In a log a line every ten seconds, and none for a loop that takes less.
+    In a log a line after ten seconds, the next ones after twice as long each: a loop has few of them, and one
+    that takes less has none.
 
     Args:
         title: what is being done.
@@ -51,6 +53,8 @@ class Progress:
             if (sys.stderr.isatty() if bar is None else bar)
             else None
         )
+        self._planned = total
+        self._interval = LINE_INTERVAL_S
         self._start = self._last_line = time.monotonic()
 
     def advance(self, patterns: int, where: str = "") -> None:
@@ -63,14 +67,17 @@ class Progress:
         if self._bar is not None:
             self._bar.set_postfix_str(where, refresh=False)
             self._bar.update(patterns)
-        elif self._done > self._first and time.monotonic() - self._last_line >= LINE_INTERVAL_S:
+        elif self._done > self._first and time.monotonic() - self._last_line >= self._interval:
             self._last_line = time.monotonic()
-            reached = where or f"{self._done} of {self._total} {self._unit}s"
+            self._interval = min(2 * self._interval, LONGEST_INTERVAL_S)
+            reached = where or f"{self._done} of {self._planned} {self._unit}s"
             log.info("%s: %s, %s", self._title, reached, self._speed(self._first))
 
     def _speed(self, first: int) -> str:
         rate = (self._done - first) / max(time.monotonic() - self._start, 1e-9)
-        return f"{rate:.0f} {self._unit}s/s, {(self._total - self._done) / rate:.0f} s left"
+        left = self._planned - self._done
+        ahead = f"{left / rate:.0f} s left" if left >= 0 else "more than was planned"
+        return f"{rate:.0f} {self._unit}s/s, {ahead}"
 
     def close(self) -> None:
         """Release the terminal; safe to call twice."""

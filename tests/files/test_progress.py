@@ -48,6 +48,16 @@ def test_a_log_gets_plain_lines(clock, monkeypatch, caplog):
     assert sys.stderr.getvalue() == ""
 
 
+def test_lines_of_a_log_become_rare(clock, monkeypatch, caplog):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    caplog.set_level(logging.INFO)
+    shown = progress.Progress("solver", total=10_000)
+    for _ in range(2001):  # 2000 s: lines after 10, 30, 70, 150, 310, 630, then 600 s each
+        shown.advance(1)
+        clock.tick(1)
+    assert len(caplog.records) == 8
+
+
 def test_no_time_below_zero_is_left(clock, monkeypatch, caplog):
     """A line search may look at the patterns once more than was planned."""
     monkeypatch.setattr(sys, "stderr", io.StringIO())
@@ -57,7 +67,7 @@ def test_no_time_below_zero_is_left(clock, monkeypatch, caplog):
     clock.tick(16)
     shown.advance(32)
     assert [record.getMessage() for record in caplog.records] == [
-        "refinement: 64 of 64 patterns, 2 patterns/s, 0 s left"
+        "refinement: 64 of 48 patterns, 2 patterns/s, more than was planned"
     ]
 
 

@@ -25,10 +25,11 @@ from omegaconf.errors import OmegaConfBaseException
 from ptycho.config import ConfigError
 from ptycho.config.backend import require_tensorflow
 from workflows.command_line.config import explained
+from workflows.command_line.console import conf_folder
 
 log = logging.getLogger(__name__)
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
+CONF = conf_folder()
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 ERROR = "error: "  # begins the line that says what went wrong
 MISTAKES = (HydraException, OmegaConfBaseException, ValueError)  # in planning; a ConfigError is a ValueError

@@ -20,6 +20,7 @@ from ptycho.run.record import damaged
 from ptycho.run.replacing import waits
 from ptycho.run.stored_config import is_finished
 from ptycho.training.interrupt import StopRequest
+from workflows.command_line.console import typed_words
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +95,8 @@ def command(*overrides: str) -> list[str]:
 
 def format_command(*overrides: str) -> str:
     """This program with other overrides, as typed into a shell."""
-    return shlex.join(command(*overrides))
+    typed = typed_words()
+    return shlex.join(command(*overrides) if typed is None else [*typed, *overrides])
 
 
 def quote(text: str) -> str:

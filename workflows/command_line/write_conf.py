@@ -7,7 +7,9 @@ texts, but for those that its own lines set or that its list of defaults takes f
 from __future__ import annotations
 
 import inspect
+import json
 import textwrap
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from ptycho.config import (
     StitchConfig,
 )
 from ptycho.config.messages import allowed, choices_of, fields_of, sections_of
+from workflows.command_line.completion import KEYS
 from workflows.convert.export_model import ExportModelConfig
 from workflows.convert.export_scan import ExportConfig
 from workflows.convert.inspect_scan import InspectConfig
@@ -71,6 +74,7 @@ def write(conf: Path, page: Path) -> list[Path]:
     """Bring all files up to date; those that were not."""
     files = {conf / f"{name}.yaml": cls for name, cls in FILES.items()}
     wanted = {page: documentation()} | {path: file_text(path, cls) for path, cls in files.items()}
+    wanted[conf / KEYS] = keys_text(conf)
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     for path in stale:
         path.write_text(wanted[path])
@@ -143,6 +147,43 @@ def yaml_value(value: Any) -> str:
     if isinstance(value, dict):
         return "{}"
     return str(value) or '""'
+
+
+def keys_text(conf: Path) -> str:
+    """All keys of every program with the words that they may be, as JSON: for the completion of shells."""
+    keys = {name: commands(conf, name) | dict(keys_with_words(cls, conf)) for name, cls in PROGRAMS.values()}
+    lines = (f'"{name}": {json.dumps(found)}' for name, found in keys.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def commands(conf: Path, name: str) -> dict[str, list[str]]:
+    """What a file of ``conf/`` takes besides the keys of a schema: which run to resume, which experiment."""
+    found: dict[str, list[str]] = {}
+    text = (conf / f"{name}.yaml").read_text()
+    if "\nresume:" in text:
+        found["resume"] = []
+    if "experiment:" in text:
+        found["experiment"] = sorted(path.stem for path in (conf / "experiment").glob("*.yaml"))
+    return found
+
+
+def keys_with_words(cls: type, conf: Path, prefix: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Every key ``section.key`` of a schema, and of a group, with its options."""
+    for name, field in in_order(cls):
+        sections = sections_of(field.annotation)
+        group = conf / name if sections and not prefix else conf / "nothing"
+        options = sorted(path.stem for path in group.glob("*.yaml"))
+        if options or not sections:
+            yield f"{prefix}{name}", options or words_of(field.annotation)
+        for section in dict.fromkeys(sections.values()):
+            yield from keys_with_words(section, conf, f"{prefix}{name}.")
+
+
+def words_of(annotation: Any) -> list[str]:
+    """What a key may be, if it is one of few words."""
+    if bool in (annotation, *typing.get_args(annotation)):
+        return ["true", "false"]
+    return [str(choice) for choice in choices_of(annotation)]
 
 
 def documentation() -> str:

@@ -1,0 +1,142 @@
+"""The command ``ptycho``: every script by one name, help at once, completion, true keys in the help."""
+
+import subprocess
+import sys
+import tomllib
+
+import pytest
+import yaml
+from helpers.cli import ROOT
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from workflows.command_line import console
+from workflows.command_line.completion import SHELLS, candidates
+from workflows.command_line.training_job import format_command
+
+
+def call(*words):
+    """In a fresh process that has been started as the console script is."""
+    program = f"import sys; sys.argv[0] = 'ptycho'; from {console.__name__} import main; sys.exit(main())"
+    return subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60)
+
+
+def test_every_program_is_a_script_and_every_script_a_program():
+    known = {program.script for program in console.PROGRAMS.values()} | {"write_conf"}
+    assert known == {path.stem for path in (ROOT / "scripts").glob("*.py")}
+
+
+def test_its_name_is_installed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["scripts"] == {"ptycho": "workflows.command_line.console:main"}
+    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert included == {"conf": "workflows/conf", "scripts": "workflows/scripts"}
+
+
+def test_help_names_every_command(capsys):
+    assert console.main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"\n  {name} " in said for name in console.PROGRAMS)
+    assert console.main([]) == 2
+
+
+def test_the_version(capsys):
+    assert console.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("ptychopinn 0.1.0 (Python 3.")
+
+
+def test_a_command_that_there_is_not(capsys):
+    assert console.main(["reconstruct"]) == 2
+    assert "ptycho reconstruct: there is no such command; ptycho --help" in capsys.readouterr().err
+    assert console.main(["scann"]) == 2
+    assert "did you mean scan?" in capsys.readouterr().err
+
+
+def test_a_command_runs_its_script():
+    done = call("inspect", "/nowhere/scan.cxi")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: /nowhere/scan.cxi: no such file")
+    assert call("export", "--help").stdout.startswith("Write ")
+
+
+@pytest.mark.parametrize(
+    "original, expected",
+    [
+        (["python", "/somewhere/bin/ptycho", "scan", "a=1"], "ptycho scan resume=x"),
+        (["python", "-u", "ptycho", "scan"], "ptycho scan resume=x"),
+        (["python", "scripts/scan_workflow.py", "ptycho", "scan"], None),
+        (["python"], None),
+    ],
+)
+def test_commands_are_told_as_they_were_typed(original, expected, monkeypatch):
+    monkeypatch.setattr(sys, "orig_argv", original)
+    monkeypatch.setattr(sys, "argv", ["scripts/scan_workflow.py"])
+    assert format_command("resume=x") == (expected or f"{sys.executable} scripts/scan_workflow.py resume=x")
+
+
+class TestCompletion:
+    def test_commands(self):
+        assert candidates(["in"]) == ["inspect", "infer"]
+        assert "scan" in candidates([])
+
+    def test_sections_come_before_what_is_in_them(self):
+        assert candidates(["scan", "sol"]) == ["solver."]
+        assert "solver.steps=" in candidates(["scan", "solver."])
+
+    def test_words_of_a_key_and_options_of_a_group(self):
+        assert candidates(["scan", "data.domain="]) == [
+            f"data.domain={word}" for word in ("counts", "intensity", "amplitude")
+        ]
+        assert candidates(["scan", "overwrite=t"]) == ["overwrite=true"]
+        assert "model=unrolled_fast" in candidates(["scan", "model="])
+        assert candidates(["lines", "experiment=gs2_ideal_"]) == ["experiment=gs2_ideal_phase"]
+
+    def test_files(self, tmp_path, monkeypatch):
+        (tmp_path / "a scan.cxi").touch()
+        (tmp_path / "scans").mkdir()
+        (tmp_path / ".hidden").touch()
+        monkeypatch.chdir(tmp_path)
+        assert candidates(["inspect", ""])[-2:] == ["a scan.cxi", "scans/"]
+        assert candidates(["scan", "data.file=sc"]) == ["data.file=scans/"]
+        assert candidates(["scan", f"resume={tmp_path}/a"]) == [f"resume={tmp_path}/a scan.cxi"]
+        assert candidates(["scan", "data.energy_eV=s"]) == []
+
+    def test_nonsense_is_answered_by_nothing(self):
+        assert candidates(["nothing", "a"]) == candidates(["completion", "x"]) == []
+        assert candidates(["scan", "data.file=/no/such/folder/a"]) == []
+
+    @pytest.mark.parametrize("shell", SHELLS)
+    def test_what_a_shell_sources(self, shell, capsys):
+        assert console.main(["completion", shell]) == 0
+        assert "ptycho complete" in capsys.readouterr().out
+
+    def test_bash_takes_it(self):
+        """Through bash itself, which takes ``=`` for the end of a word."""
+        program = f"""{SHELLS["bash"]}
+            compopt() {{ :; }}
+            ptycho() {{ printf 'data.domain=counts\\ndata.domain=count me\\n'; }}
+            COMP_LINE='ptycho scan data.domain=c'; COMP_POINT=${{#COMP_LINE}}
+            _ptycho; printf '<%s>' "${{COMPREPLY[@]}}"
+        """
+        done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=20)
+        assert (done.stdout, done.stderr) == ("<counts><count me>", "")
+
+    def test_a_shell_is_needed(self, capsys):
+        assert console.main(["completion", "tcsh"]) == 2
+        assert "bash, zsh, fish" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["grid_lines", "scan", "pretrain", "prior"])
+def test_keys_in_the_help_have_the_defaults_that_it_says(name):
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        composed = compose(name, return_hydra_config=True)
+    rows = composed.hydra.help.template.split("docs/configuration.md\n\n")[1].split("\n\n")[0].splitlines()
+    assert len(rows) <= 10
+    for key, default, *_ in map(str.split, rows):
+        value = OmegaConf.select(composed, key, throw_on_missing=True)
+        if OmegaConf.is_dict(value):
+            assert value.get("kind", default) in default  # unrolled_general is of the kind unrolled
+        elif key not in ("output_dir", "data.file"):
+            assert yaml.safe_load(default.replace(",", ", ")) == OmegaConf.to_object(
+                OmegaConf.create({"value": value})
+            )["value"] or float(default) == float(value)

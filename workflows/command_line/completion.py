@@ -1,0 +1,92 @@
+"""Completion for shells: commands, keys of a command with their values, files where a value is a path."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from workflows.command_line.console import PROGRAMS, conf_folder
+
+KEYS = "keys.json"
+"""In ``conf/``: to read it takes a hundredth of the time that the schema takes. Written by write_conf."""
+
+BASH = """\
+# eval "$(ptycho completion bash)", in ~/.bashrc
+_ptycho() {
+    local IFS=$'\\n' line="${COMP_LINE:0:COMP_POINT}" word words
+    read -r -a words <<< "$line" 2>/dev/null
+    IFS=' ' read -r -a words <<< "$line"
+    [[ "$line" == *' ' ]] && words+=("")
+    word="${words[-1]}"
+    COMPREPLY=($(ptycho complete "${words[@]:1}" 2>/dev/null))
+    [[ "$word" == *=* && "$COMP_WORDBREAKS" == *=* ]] && COMPREPLY=("${COMPREPLY[@]#*=}")
+    [[ ${#COMPREPLY[@]} -eq 1 && "${COMPREPLY[0]}" != *[=/.] ]] || compopt -o nospace
+}
+complete -o bashdefault -F _ptycho ptycho
+"""
+ZSH = """\
+# eval "$(ptycho completion zsh)", in ~/.zshrc after compinit
+_ptycho() {
+    local -a found
+    found=("${(@f)$(ptycho complete "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    compadd -Q -S '' -- $found
+}
+compdef _ptycho ptycho
+"""
+FISH = """\
+# ptycho completion fish | source, in ~/.config/fish/config.fish
+complete -c ptycho -f -a '(ptycho complete (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
+"""
+SHELLS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
+PATHS = ("file", "run", "resume", "output", "output_dir", "watch", "data", "model", "prior_weights")
+"""Last parts of keys whose values are paths."""
+
+
+def candidates(words: list[str]) -> list[str]:
+    """What the last of the words after ``ptycho`` may become."""
+    *before, last = words or [""]
+    if not before:
+        own = ("completion", "--help", "--version")
+        return [name for name in (*PROGRAMS, *own) if name.startswith(last)]
+    if before[0] == "completion":
+        return [name for name in SHELLS if name.startswith(last)]
+    program = PROGRAMS.get(before[0])
+    if program is None:
+        return []
+    key, equals, value = last.partition("=")
+    keys = keys_of(program.config) if program.config else {}
+    if not equals:
+        found = [f"{name}=" for name in keys if name.startswith(last)]
+        return _next_level(found, last) + (paths(last) if "." not in last or "/" in last else [])
+    if choices := keys.get(key):
+        return [f"{key}={choice}" for choice in choices if choice.startswith(value)]
+    return [f"{key}={path}" for path in paths(value)] if key.split(".")[-1].endswith(PATHS) else []
+
+
+def _next_level(names: list[str], last: str) -> list[str]:
+    """Keys up to their next full stop: sections first, what is in them once they are typed."""
+    depth = last.count(".") + 1
+    short = (".".join(name.split(".")[:depth]) + ("." if name.count(".") >= depth else "") for name in names)
+    return list(dict.fromkeys(short))
+
+
+def paths(start: str) -> list[str]:
+    """Files and folders whose names begin so; folders end with a slash."""
+    folder, _, name = start.rpartition("/")
+    place = Path(folder or ("/" if start.startswith("/") else ".")).expanduser()
+    prefix = f"{folder}/" if "/" in start else ""
+    try:
+        found = sorted(path for path in place.iterdir() if path.name.startswith(name))
+    except OSError:
+        return []
+    shown = (path for path in found if name.startswith(".") or not path.name.startswith("."))
+    return [f"{prefix}{path.name}{'/' if path.is_dir() else ''}" for path in shown]
+
+
+def keys_of(config: str) -> dict[str, list[str]]:
+    """Every key of a program, ``section.key``, with the words that it may be, if they are few."""
+    try:
+        found: dict[str, dict[str, list[str]]] = json.loads((conf_folder() / KEYS).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found.get(config, {})

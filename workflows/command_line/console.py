@@ -1,0 +1,132 @@
+"""The command ``ptycho``: every program by one name, ``ptycho scan data.file=…``.
+
+A program is a script of ``scripts/``, which is part of the package that is installed; it runs as it does when
+it is named itself. Only the standard library is imported here, so that ``ptycho --help`` is answered at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import runpy
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+NAME = "ptycho"
+EXIT_USAGE = 2
+HERE = Path(__file__).resolve()
+
+
+@dataclass(frozen=True)
+class Program:
+    """A script, and what it does in a line."""
+
+    script: str
+    text: str
+    config: str | None = None  # its primary configuration in conf/, whose keys it takes
+
+
+PROGRAMS: dict[str, Program] = {
+    "inspect": Program("inspect_scan", "how is a file understood? Changes nothing", "inspect"),
+    "scan": Program("scan_workflow", "reconstruct measured scans", "scan"),
+    "lines": Program("grid_lines_workflow", "simulate, train, reconstruct, compare", "grid_lines"),
+    "simulate": Program("simulate_scan", "a scan with a known answer, as a file", "simulate"),
+    "export": Program("export_scan", "a run's scan for other programs: CXI, ptychodus, NPZ", "export"),
+    "infer": Program("infer", "new data through the networks of a run", "infer"),
+    "pretrain": Program("pretrain", "make the network that comes with the program", "pretrain"),
+    "train-prior": Program("train_prior", "make the learned prior of the solver", "prior"),
+    "export-model": Program("export_model", "a network for other programs: TFLite, ONNX, …", "export_model"),
+    "run-exported": Program("run_exported", "an exported network, without TensorFlow", "lite/run_exported"),
+    "xla-report": Program("xla_report", "what XLA compiles, and how it is cut"),
+}
+
+
+def scripts_folder() -> Path:
+    return _beside("scripts")
+
+
+def conf_folder() -> Path:
+    return _beside("conf")
+
+
+def _beside(name: str) -> Path:
+    """A folder that is beside this package in a checkout, and inside it where it is installed."""
+    installed = HERE.parents[1] / name
+    return installed if installed.is_dir() else HERE.parents[2] / name
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program that is named first; exit code as its own, 2: there is no such program."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    first = words[0] if words else ""
+    if first in ("", "-h", "--help", "help"):
+        sys.stdout.write(help_text())
+        return 0 if words else EXIT_USAGE
+    if first in ("-V", "--version", "version"):
+        sys.stdout.write(version_text())
+        return 0
+    if first == "completion":
+        return _print_completion(words[1:])
+    if first == "complete":
+        from workflows.command_line.completion import candidates
+
+        sys.stdout.write("".join(f"{word}\n" for word in candidates(words[1:])))
+        return 0
+    if first not in PROGRAMS:
+        near = difflib.get_close_matches(first, PROGRAMS, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        sys.stderr.write(f"error: {NAME} {first}: there is no such command; {hint}{NAME} --help lists all\n")
+        return EXIT_USAGE
+    script = scripts_folder() / f"{PROGRAMS[first].script}.py"
+    sys.argv = [str(script), *words[1:]]  # a script reads its arguments from the process
+    runpy.run_path(str(script), run_name="__main__")
+    return 0
+
+
+def help_text() -> str:
+    """What ``ptycho --help`` says."""
+    width = max(map(len, PROGRAMS)) + 2
+    lines = [f"  {name:<{width}}{program.text}" for name, program in PROGRAMS.items()]
+    return "\n".join(
+        [
+            f"usage: {NAME} COMMAND [key=value …]",
+            "",
+            "PtychoPINN: from diffraction patterns to a complex image of the sample.",
+            "",
+            *lines,
+            "",
+            f"  {NAME} COMMAND --help             what it does, and the keys that matter first",
+            f"  {NAME} completion bash|zsh|fish   for the shell to source: commands, keys, values, files",
+            f"  {NAME} --version",
+            "",
+            f"First: {NAME} inspect FILE, then {NAME} scan data.file=FILE output_dir=outputs/mine",
+            "",
+        ]
+    )
+
+
+def version_text() -> str:
+    import ptycho
+
+    return f"ptychopinn {ptycho.__version__} (Python {sys.version.split()[0]})\n"
+
+
+def _print_completion(words: list[str]) -> int:
+    from workflows.command_line.completion import SHELLS
+
+    if len(words) != 1 or words[0] not in SHELLS:
+        sys.stderr.write(f"error: {NAME} completion: must be followed by one of {', '.join(SHELLS)}\n")
+        return EXIT_USAGE
+    sys.stdout.write(SHELLS[words[0]])
+    return 0
+
+
+def typed_words() -> list[str] | None:
+    """``["ptycho", "scan"]`` where the process was started so; None: otherwise."""
+    original = sys.orig_argv[1:]
+    while original and original[0].startswith("-"):
+        original = original[1:]
+    if len(original) > 1 and Path(original[0]).name == NAME and original[1] in PROGRAMS:
+        return [NAME, original[1]]
+    return None
