@@ -37,6 +37,7 @@ from workflows.convert.export_scan import ExportConfig
 from workflows.convert.inspect_scan import InspectConfig
 from workflows.convert.run_exported import RunExportedConfig
 from workflows.convert.simulate_scan import SimulateConfig
+from workflows.doctor.report import DoctorConfig
 from workflows.reconstruct.infer_config import InferConfig
 
 BEGIN = "# >>> written from the schema by scripts/write_conf.py"
@@ -53,6 +54,7 @@ PROGRAMS: dict[str, tuple[str, type]] = {  # script: file, schema
     "run_exported": ("lite/run_exported", RunExportedConfig),
     "pretrain": ("pretrain", PretrainConfig),
     "train_prior": ("prior", PriorConfig),
+    "doctor": ("doctor", DoctorConfig),
 }
 FILES: dict[str, type] = {
     **dict(PROGRAMS.values()),

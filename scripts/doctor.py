@@ -1,0 +1,37 @@
+#!/usr/bin/env python
+"""Is this machine fit? Versions, cores, memory, disk, HDF5 filters, GPU, XLA, speed, and what is missing.
+
+    python scripts/doctor.py
+    python scripts/doctor.py output_dir=/beamline/outputs      the disk that runs will be written to
+    python scripts/doctor.py speed=false                       without TensorFlow: in two seconds
+
+ok: as it should be. note: it works, but. FAIL: it does not; the arrow says what to do. All keys:
+conf/doctor.yaml.
+
+Exit code: 0 nothing fails, 1 something does, 2 the arguments cannot be used.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from workflows.command_line.jobs import EXIT_FAILED, leave
+from workflows.command_line.one_shot import perform
+from workflows.doctor.report import DoctorConfig, report
+
+
+def main() -> int:
+    """See the module's text for the exit code."""
+    failed: list[str] = []
+
+    def do(config: DoctorConfig) -> list[str]:
+        lines, failing = report(config)
+        failed.extend(failing)
+        return lines
+
+    code = perform("doctor", DoctorConfig, do, __doc__, sys.argv[1:] or ["speed=true"])
+    return EXIT_FAILED if failed else code
+
+
+if __name__ == "__main__":
+    leave(main)
