@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ptycho.api.simulation import simulate
     from ptycho.api.training import train
     from ptycho.config import ConfigError
+    from ptycho.progress import Event
     from ptycho.run.loaded import LoadedModel
     from ptycho.scan.beam import Beam
     from ptycho.scan.finding import Finding
@@ -57,6 +58,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Beam",
     "ConfigError",
+    "Event",
     "Finding",
     "Result",
     "Scan",
@@ -70,6 +72,7 @@ __all__ = [
 _PLACES = {  # imported when they are asked for: ``import ptycho`` loads nothing heavy
     "Beam": "ptycho.scan.beam",
     "ConfigError": "ptycho.config",
+    "Event": "ptycho.progress",
     "Finding": "ptycho.scan.finding",
     "Result": "ptycho.api.result",
     "Scan": "ptycho.api.scan",

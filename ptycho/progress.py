@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
 from tqdm import tqdm
 
@@ -19,6 +22,44 @@ BAR_DELAY_S = 2.0
 
 def silent(patterns: int) -> None:
     """An :data:`Advance` that shows nothing."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened in a reconstruction, for whoever follows it.
+
+    Attributes:
+        kind: ``phase``, which has ended; ``step`` of the solver on the whole scan; ``decision``; ``scores``.
+        name: of the phase or decision, or the method.
+        values: of a phase ``seconds``; of a step ``step``, ``objective`` (−log p and prior, up to a
+            constant) and at some steps ``deviance_free``, that of a pixel of the patterns that are kept out;
+            of a decision ``value`` and ``why``; of scores those of ``metrics.json``.
+        time: seconds since the epoch.
+    """
+
+    kind: str
+    name: str
+    values: Mapping[str, Any]
+    time: float = field(default_factory=time.time)
+
+
+OnEvent = Callable[[Event], object]
+
+
+def ignore(event: Event) -> None:
+    """An :data:`OnEvent` that does nothing."""
+
+
+def phases_for(on_event: OnEvent) -> Callable[[str], AbstractContextManager]:
+    """Contexts of phases, each of which is an event when it ends."""
+
+    @contextmanager
+    def phase(name: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        on_event(Event("phase", name, {"seconds": time.monotonic() - began}))
+
+    return phase
 
 
 class Progress:

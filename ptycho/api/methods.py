@@ -11,6 +11,7 @@ from ptycho.methods import assessment
 from ptycho.methods.prepared import Surroundings, prepare
 from ptycho.methods.solver import half_object, with_errors
 from ptycho.methods.table import METHODS, NETWORK, REFINED, SOLVER, Means
+from ptycho.progress import Event
 from ptycho.run.loaded import load_model
 from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
@@ -39,6 +40,7 @@ def reconstruct_and_judge(
         scores["half_scan_frc"] = None if halves is None else assessment.resolution(halves, pixel)
     if scan.truth is not None:
         scores["against_the_truth"] = assessment.compare_with_truth(last, each)
+    where.on_event(Event("scores", method, scores))
     last = move_ramp(replace(last, beam=each.beam_under(last)))
     findings = [finding for one in (made | {method: last}).values() for finding in one.findings]
     return Result(method, scores, (*each.found, *findings), last, each)

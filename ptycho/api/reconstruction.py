@@ -17,6 +17,7 @@ from ptycho.config.mapping import from_mapping
 from ptycho.config.scan_run_config import PRETRAINED
 from ptycho.config.sections import SolverConfig
 from ptycho.iterative.lsqml import available
+from ptycho.progress import OnEvent, ignore, phases_for
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.pretrained import check_prior_weights
 
@@ -43,6 +44,7 @@ def reconstruct(
     half_scans: bool = False,
     run: str | Path | None = None,
     compile_xla: bool = True,
+    on_event: OnEvent = ignore,
     **settings: Any,
 ) -> Result:
     """The object of a scan and the beam that goes with it.
@@ -66,6 +68,8 @@ def reconstruct(
         run: folder of a run whose network is used; None: the one that comes with the program. For ``pinn``
             and ``refined`` alone.
         compile_xla: compile with XLA: slower to begin, faster in the long run.
+        on_event: is called with a :class:`ptycho.Event` after each phase, step, decision, and with the
+            scores; what it raises ends the reconstruction.
         **settings: further keys of the section ``solver`` (``steps``, ``flux``, ``background``, ``noise``,
             ``position_model``) or, for ``lsqml``, ``iterative`` (``epochs``, …).
 
@@ -100,7 +104,12 @@ def reconstruct(
     from ptycho.api.methods import reconstruct_and_judge
     from ptycho.methods.prepared import Surroundings
 
-    where = Surroundings(Path(tempfile.gettempdir()), bar=progress and shows_bars())
+    where = Surroundings(
+        Path(tempfile.gettempdir()),
+        timed=phases_for(on_event),
+        bar=progress and shows_bars(),
+        on_event=on_event,
+    )
     return reconstruct_and_judge(method, scan, config, where, half_scans)
 
 

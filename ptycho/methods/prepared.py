@@ -22,7 +22,7 @@ from ptycho.methods.geometry import (
 )
 from ptycho.preparation.dataset import keep_out, make_dataset, map_positions
 from ptycho.preparation.prepare import Understood, understand
-from ptycho.progress import Progress
+from ptycho.progress import OnEvent, Progress, ignore
 from ptycho.readers.table import open_raw
 from ptycho.reconstruction.blocks import Crew, NoShelf, Shelf, alone
 from ptycho.reconstruction.orientation import Orientation, advice, better, orientations
@@ -94,6 +94,7 @@ class Surroundings:
         bar: as for :class:`~ptycho.progress.Progress`.
         crew: who fits the blocks of a large scan.
         shelf: where their fits are kept.
+        on_event: is told what happens.
     """
 
     scratch: Path
@@ -101,6 +102,7 @@ class Surroundings:
     bar: bool | None = None
     crew: Crew = alone
     shelf: Shelf = field(default_factory=NoShelf)
+    on_event: OnEvent = ignore
 
 
 def prepare(name: str, scan: Understood, config: ScanRunConfig, where: Surroundings) -> Prepared:

@@ -14,13 +14,14 @@ import numpy as np
 from ptycho.config import ScanRunConfig
 from ptycho.methods.prepared import Prepared, Surroundings
 from ptycho.networks.denoiser import WEIGHTS
-from ptycho.progress import Advance, Progress, silent
+from ptycho.progress import Advance, Event, OnEvent, Progress, ignore, silent
 from ptycho.reconstruction.blocks import ONCE_MORE, Blockwise, fit_in_blocks
 from ptycho.reconstruction.deciding import Wishes
 from ptycho.reconstruction.judge import Judge
 from ptycho.reconstruction.maximum_likelihood import Solved, fit_object, solve
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import NEARLY, Fit, Terms, fit_to_the_end
-from ptycho.reconstruction.state import State
+from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
@@ -30,6 +31,7 @@ from ptycho.scan.reconstruction import Reconstruction
 log = logging.getLogger(__name__)
 SOLVER, REFINED = "solver", "refined"
 WIDE = 0.25  # light at the window's edge over the mean: a disk as wide as the window; others .02 to .1
+JUDGED_EVERY = 10  # steps; to judge costs a twentieth of a step, and the positions of those judged
 IN_BLOCKS = 100  # times that a pattern is used in a fit by blocks, about
 
 
@@ -63,9 +65,11 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
     passes = min(wishes.steps, IN_BLOCKS) if how.divides(data) else wishes.steps
     bar = Progress("solver", passes * len(each.kept), bar=where.bar)
     with where.timed(SOLVER), closing(bar) as progress:
-        solved = solve(data, wishes, config.seed, config.xla.compile, progress.advance, how=how)
+        course = Course(each, where.on_event)
+        solved = solve(data, wishes, config.seed, config.xla.compile, progress.advance, course.watch, how)
         for decision in solved.decisions:
             log.info("solver: %s", decision)
+            where.on_event(Event("decision", decision.what, {"value": decision.value, "why": decision.why}))
         made = _reconstruction(solved, each)
         if len(each.out):
             solved, last = _completed(solved, made, each, wishes.steps, how, progress.advance)
@@ -81,6 +85,23 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
         converged=solved.fit.converged,
         fit=solved,
     )
+
+
+class Course:
+    """The steps of the solver on the whole scan as events; of some with the patterns that are kept out."""
+
+    def __init__(self, each: Prepared, on_event: OnEvent) -> None:
+        self._each, self._on_event, self._step = each, on_event, 0
+
+    def watch(self, state: State, objective: float, /, free: Freedom, likelihood: ScanLikelihood) -> None:
+        if self._on_event is ignore:
+            return
+        values: dict[str, float] = {"step": self._step, "objective": objective}
+        if self._step % JUDGED_EVERY == 0 and (out := self._each.left_out(self._each.whole.beam)) is not None:
+            judge = Judge(replace(likelihood, data=out, advance=silent))
+            values["deviance_free"] = float(judge.score(state, free).mean())
+        self._step += 1
+        self._on_event(Event("step", SOLVER, values))
 
 
 def blockwise(config: ScanRunConfig, where: Surroundings) -> Blockwise:

@@ -9,14 +9,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.blocks import FROM_NOTHING, Blockwise, fit_in_blocks, from_coarse
 from ptycho.reconstruction.deciding import FEWEST, Deciding, Wishes, choose_prior, decide
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import (
     ENOUGH,
     NEARLY,
@@ -34,6 +36,18 @@ from ptycho.scan.finding import Finding
 BEAM_PIXELS = 2**23  # of the patterns that find the beam of a scan that is fitted in blocks
 ON_THE_CORE = 150  # steps of all that is free, once it is decided
 FIRST = 30  # steps of the object alone, on the whole scan
+
+
+class Watch(Protocol):
+    """Sees state and objective after a step, with what is free and the likelihood of what is fitted."""
+
+    def __call__(
+        self, state: State, value: float, /, free: Freedom, likelihood: ScanLikelihood
+    ) -> object: ...
+
+
+def unwatched(state: State, value: float, /, free: Freedom, likelihood: ScanLikelihood) -> None:
+    """A :class:`Watch` that sees nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +75,7 @@ def solve(
     seed: int,
     compile_xla: bool = True,
     advance: Advance = silent,
-    watch: Callable[[State, float], object] = lambda state, value: None,
+    watch: Watch = unwatched,
     how: Blockwise | None = None,
 ) -> Solved:
     """The most likely object and beam of a scan of one object; see the module's text.
@@ -72,7 +86,7 @@ def solve(
         seed: of what is kept out.
         compile_xla: compile with XLA.
         advance: called with the number of patterns after each chunk of them.
-        watch: called with state and objective after every step on the whole scan, if it is one block.
+        watch: called after every step on the whole scan, if it is one block.
         how: it is fitted where it is more.
     """
     how = how or Blockwise()
@@ -96,7 +110,8 @@ def solve(
         start = coarse_to_fine(terms, start, wishes.network)
     elif deciding.free != OBJECT_ALONE:
         start = fit(terms, start, OBJECT_ALONE, FIRST, NEARLY).state
-    last = fit_to_the_end(terms, start, deciding.free, wishes.steps, watch)
+    seen = partial(watch, free=deciding.free, likelihood=whole)
+    last = fit_to_the_end(terms, start, deciding.free, wishes.steps, seen)
     return Solved(last.state, deciding.free, terms, tuple(deciding.decisions), last)
 
 

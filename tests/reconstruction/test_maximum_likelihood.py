@@ -163,7 +163,7 @@ def test_amplitudes_that_are_no_counts_in_any_unit(scan, wrong_probe):
 def test_progress_and_course_are_told(scan, wrong_probe):
     data, done, seen = scan.dataset(np.random.default_rng(2), probe=wrong_probe), [], []
     wishes = Wishes(True, False, False, False, modes=1, prior="none", steps=12)
-    found = run(data, wishes, 0, advance=done.append, watch=lambda state, value: seen.append(value))
+    found = run(data, wishes, 0, advance=done.append, watch=lambda state, value, **_: seen.append(value))
     assert seen == found.fit.course and set(done) == {64}
 
 

@@ -34,6 +34,7 @@ PROGRAMS: dict[str, Program] = {
     "simulate": Program("simulate_scan", "a scan with a known answer, as a file", "simulate"),
     "export": Program("export_scan", "a run's scan for other programs: CXI, ptychodus, NPZ", "export"),
     "infer": Program("infer", "new data through the networks of a run", "infer"),
+    "tune": Program("tune", "settings that explain a scan best, by Optuna", "tune"),
     "doctor": Program("doctor", "is this machine fit, and what is missing?", "doctor"),
     "pretrain": Program("pretrain", "make the network that comes with the program", "pretrain"),
     "train-prior": Program("train_prior", "make the learned prior of the solver", "prior"),

@@ -39,6 +39,7 @@ from workflows.convert.run_exported import RunExportedConfig
 from workflows.convert.simulate_scan import SimulateConfig
 from workflows.doctor.report import DoctorConfig
 from workflows.reconstruct.infer_config import InferConfig
+from workflows.tune.config import TuneConfig
 
 BEGIN = "# >>> written from the schema by scripts/write_conf.py"
 END = "# <<<"
@@ -54,6 +55,7 @@ PROGRAMS: dict[str, tuple[str, type]] = {  # script: file, schema
     "run_exported": ("lite/run_exported", RunExportedConfig),
     "pretrain": ("pretrain", PretrainConfig),
     "train_prior": ("prior", PriorConfig),
+    "tune": ("tune", TuneConfig),
     "doctor": ("doctor", DoctorConfig),
 }
 FILES: dict[str, type] = {

@@ -1,0 +1,45 @@
+#!/usr/bin/env python
+"""Which settings explain a scan best? Tries them with Optuna, judged by the patterns that are kept out.
+
+    python scripts/tune.py data.file=FILE output_dir=outputs/tune trials=30
+    python scripts/tune.py data.file=FILE tune.space.probe.modes=[1,6] tune.space.solver.prior=null
+    python scripts/tune.py data.file=FILE tune.space.data.N=[64,96,128] processes=2
+
+The space: section.key of the scan workflow, [low,high] or a list of choices; null: not tried. By default
+probe.modes, solver.prior, solver.positions, solver.flux, solver.background. All other keys are those of the
+scan workflow. The same command goes on with a study that was stopped or killed, and with a larger trials=…;
+several such commands at a time share it. A trial that does worse than the median of others is ended early.
+
+Written: trials.csv, tune.png, tuned/best.yaml (for scan --config-dir=… +tuned=best), study.db (Optuna's).
+Settings count as better only if the patterns say so by more than the error of the difference. Keys:
+conf/tune.yaml.
+
+Exit code: 0 done, 1 it failed, 2 the arguments or the file cannot be used; 130 stopped.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from workflows.command_line.config import explained
+from workflows.command_line.jobs import EXIT_USAGE, MISTAKES, fail, leave, log_to_stderr
+from workflows.tune.main import tune
+
+
+def main() -> int:
+    """See the module's text for the exit code."""
+    words = sys.argv[1:]
+    if not words or {"-h", "--help"} & set(words):
+        sys.stdout.write(f"{__doc__}\n")
+        return 0 if words else EXIT_USAGE
+    log_to_stderr()
+    try:
+        lines = tune(words)
+    except Exception as error:
+        return fail(error, MISTAKES, explained)
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 0
+
+
+if __name__ == "__main__":
+    leave(main)

@@ -1,0 +1,1 @@
+"""Settings of a scan's reconstruction chosen by the patterns that are kept out, with Optuna."""

@@ -1,0 +1,47 @@
+"""The keys of ``conf/tune.yaml``, and which words of a command line are for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from ptycho.config.schema import Integer, Number, Text, key, settings
+
+SPACE = "tune.space."
+
+
+@settings()
+class TuneConfig:
+    """How settings are looked for. All other keys are those of the scan workflow."""
+
+    output_dir: Text = key("outputs/tune", "study, table, pictures, best settings; the same command goes on")
+    trials: Integer = key(
+        20, "reconstructions with settings of the space, besides that with the defaults", ge=1
+    )
+    timeout_s: Number | None = key(None, "begin no trial after so long", gt=0, unit="s")
+    processes: Integer = key(
+        1, "trials at a time, each in a process with its share of the cores", ge=1, le=64
+    )
+    seed: Integer = key(0, "of what is tried, and of every reconstruction", ge=0)
+    space: Mapping[str, Any] = key({}, "key of the scan workflow: range, choices or null")
+
+
+def divide(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words for ``conf/tune.yaml``, and those for ``conf/scan.yaml``.
+
+    ``tune.`` before a key of the first may be left out; a key that its space does not have is added.
+    """
+    names = {field.name for field in fields(TuneConfig)}
+    own, scan = [], []
+    for word in words:
+        name = word.split("=", 1)[0]
+        if name.startswith(SPACE):
+            own.append(f"++{word.removeprefix('tune.')}")
+        elif name.startswith("tune."):
+            own.append(word.removeprefix("tune."))
+        elif name in names and name != "space":
+            own.append(word)
+        else:
+            scan.append(word)
+    return own, scan

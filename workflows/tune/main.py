@@ -1,0 +1,112 @@
+"""``ptycho tune``: the words of the command line to a study, its trials, its results."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+
+from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.config.mapping import to_mapping
+from ptycho.config.memory import cores
+from ptycho.progress import OnEvent
+from ptycho.quiet_start import start_tensorflow
+from workflows.command_line.config import plain
+from workflows.command_line.jobs import CONF
+from workflows.command_line.one_shot import config_of
+from workflows.reconstruct.scan_plan import plan
+from workflows.tune.config import TuneConfig, divide
+from workflows.tune.space import Dimension, read_space, with_settings
+
+log = logging.getLogger(__name__)
+WORKER = "PTYCHO_TUNE_WORKER"  # the number of a process that another has started
+
+
+def tune(words: list[str]) -> list[str]:
+    """Do what a command line asks for; lines to print."""
+    own_words, scan_words = divide(words)
+    config, values, space = read_words(own_words, scan_words)
+    _require_optuna()
+    from workflows.tune.results import write_results
+    from workflows.tune.study import Limits, Outcome, check_same, open_study, run_trials
+
+    folder, worker = Path(config.output_dir), int(os.environ.get(WORKER, "0"))
+    check_same(folder, {"scan": values, "space": [repr(one) for one in space], "seed": config.seed})
+    study = open_study(folder, config.seed + worker)
+    deadline = None if config.timeout_s is None else time.monotonic() + config.timeout_s
+    limits = Limits(config.trials, deadline)
+    others = _start_others(config, words) if not worker else []
+    try:
+        if not limits.reached(study):
+            start_tensorflow()
+            logging.getLogger("ptycho").setLevel(logging.WARNING)  # a line a trial, not twenty
+            from workflows.tune.trials import Bench
+
+            with tempfile.TemporaryDirectory() as scratch:
+                bench = Bench(Path(scratch))
+
+                def objective(settings: Mapping[str, Any], on_event: OnEvent) -> Outcome:
+                    return bench.run(with_settings(values, settings), on_event)
+
+                run_trials(study, space, objective, limits)
+        for other in others:
+            other.wait()
+    finally:
+        for other in others:
+            other.terminate()
+    return [] if worker else write_results(study, folder, scan_words)
+
+
+def read_words(
+    own_words: list[str], scan_words: list[str]
+) -> tuple[TuneConfig, dict[str, Any], tuple[Dimension, ...]]:
+    """The study's configuration, the run's as a mapping, and the space, of which a run takes all ends.
+
+    Raises:
+        ConfigError: a key or value of any of them that cannot be, or a scan that cannot be understood.
+    """
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        config = config_of(TuneConfig, compose("tune", own_words))
+        values = plain(compose("scan", [*scan_words, f"seed={config.seed}", "output_dir=null"]))
+    for command in ("resume", "experiment", "hydra"):
+        values.pop(command, None)
+    space = read_space(config.space)
+    if not space:
+        raise ConfigError("tune.space={}: must name a key to be tried, as tune.space.probe.modes=[1,4]")
+    for dimension in space:
+        for value in dimension.extremes:
+            with_settings(values, {dimension.key: value})
+    asked = with_settings(values, {})
+    if len(asked.data.file) != 1:
+        raise ConfigError(f"data.file={asked.data.file}: must be one scan, which settings are tried on")
+    planned = plan(asked)
+    assert isinstance(planned, ScanRunConfig)
+    return config, to_mapping(planned), space
+
+
+def _require_optuna() -> None:
+    try:
+        import optuna  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(f"optuna is missing ({error}); pip install 'ptychopinn[tune]'") from error
+
+
+def _start_others(config: TuneConfig, words: list[str]) -> list[subprocess.Popen]:
+    """Processes that share the study with this one, and the cores."""
+    if config.processes == 1:
+        return []
+    share = str(max(1, cores() // config.processes))
+    for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
+        os.environ.setdefault(name, share)
+    return [
+        subprocess.Popen([sys.executable, sys.argv[0], *words], env=os.environ | {WORKER: str(number)})
+        for number in range(1, config.processes)
+    ]

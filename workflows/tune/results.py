@@ -1,0 +1,132 @@
+"""What a study leaves: a table, a picture, and the best settings as a file that a run takes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import yaml
+
+from ptycho.files.atomic import write_atomically
+from workflows.tune.space import nested
+from workflows.tune.study import DEFAULTS, DEVIANCE, SECONDS, Best, best_of, complete
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from optuna import Study
+
+TABLE, PICTURE, GROUP, OPTION = "trials.csv", "tune.png", "tuned", "best"
+
+
+def write_results(study: Study, folder: Path, scan_words: list[str]) -> list[str]:
+    """Write ``trials.csv``, ``tune.png`` and ``tuned/best.yaml``; what to tell, a line each."""
+    _write(folder / TABLE, table(study))
+    best = best_of(study)
+    if best is None:
+        return ["no trial has come to an end", f"table: {folder / TABLE}"]
+    figure = draw(study)
+    write_atomically(folder / PICTURE, lambda file: figure.savefig(file, format="png", dpi=110))
+    settings = best.settings if best.better else {}
+    _write(folder / GROUP / f"{OPTION}.yaml", settings_text(settings, best))
+    command = ["ptycho", "scan", f"--config-dir={folder}", f"+{GROUP}={OPTION}", *scan_words]
+    return [
+        *verdict(best, float(np.mean(study.user_attrs[DEFAULTS][DEVIANCE]))),
+        f"table: {folder / TABLE}   picture: {folder / PICTURE}",
+        f"a run with the best settings: {shlex.join(command)} output_dir=…",
+    ]
+
+
+def verdict(best: Best, defaults: float) -> list[str]:
+    """The best settings, and whether they are better than the defaults by more than the error of it."""
+    said = ", ".join(f"{key}={_word(value)}" for key, value in best.settings.items())
+    lines = [
+        f"defaults: deviance {defaults:.4f} a pixel of the patterns that were kept out",
+        f"best:     deviance {best.deviance:.4f}: {said}",
+        f"gain:     {best.gain.gain:.4f} ± {best.gain.error:.4f}, pattern by pattern",
+    ]
+    if not best.better:
+        return [*lines, "that is no more than its error: the defaults are kept"]
+    return [*lines, "better than the defaults; the best of many looks a little better than it is"]
+
+
+def settings_text(settings: Mapping[str, Any], best: Best) -> str:
+    """An option of a group of Hydra's."""
+    head = (
+        "# @package _global_\n"
+        f"# Deviance of the patterns that were kept out {best.deviance:.5f}, "
+        f"{best.gain.gain:.5f} ± {best.gain.error:.5f} below that of the defaults.\n"
+    )
+    if not settings:
+        return head + "# No settings were better by more than the error: the defaults are kept.\n{}\n"
+    return head + yaml.safe_dump(nested(settings))
+
+
+def table(study: Study) -> str:
+    """All trials as CSV, the defaults first."""
+    trials = study.get_trials(deepcopy=False)
+    keys = list(dict.fromkeys(key for trial in trials for key in trial.params))
+    file = io.StringIO()
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(["trial", "state", "deviance", "seconds", *keys])
+    held = study.user_attrs.get(DEFAULTS)
+    if held:
+        rows.writerow([DEFAULTS, "complete", np.mean(held[DEVIANCE]), round(held[SECONDS], 2)])
+    for trial in trials:
+        seconds = trial.duration.total_seconds() if trial.duration else ""
+        values = [_word(trial.params[key]) if key in trial.params else "" for key in keys]
+        rows.writerow([trial.number + 1, trial.state.name.lower(), trial.value, seconds, *values])
+    return file.getvalue()
+
+
+def _word(value: Any) -> str:
+    return (
+        {None: "null", True: "true", False: "false"}.get(value, str(value))
+        if not _number(value)
+        else str(value)
+    )
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def draw(study: Study) -> Figure:
+    """Deviance of each trial with the best so far and the defaults, and how much each key matters."""
+    from matplotlib.figure import Figure
+
+    done = complete(study)
+    number, value = np.array([[trial.number + 1, trial.value] for trial in done]).T
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.plot(number, value, "o", label="a trial")
+    left.step(number, np.minimum.accumulate(value), where="post", label="the best so far")
+    left.axhline(np.mean(study.user_attrs[DEFAULTS][DEVIANCE]), color="k", ls="--", label="defaults")
+    spread = np.quantile(value, 0.75) - value.min()
+    left.set_ylim(value.min() - 0.1 * spread - 1e-6, value.min() + 3 * spread + 1e-5)
+    left.set(xlabel="trial", ylabel="deviance of a pixel that was kept out", title="what was tried")
+    left.legend()
+    weights = importances(study)
+    right.barh(list(weights)[::-1], list(weights.values())[::-1])
+    right.set(xlabel="share of the differences", title="what matters", xlim=(0, 1))
+    return figure
+
+
+def importances(study: Study) -> dict[str, float]:
+    """How much of the differences among good trials each key tells, largest first; empty: too few trials."""
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+
+    if len(complete(study)) < 4:
+        return {}
+    try:
+        return dict(get_param_importances(study, evaluator=PedAnovaImportanceEvaluator()))
+    except (ValueError, RuntimeError):  # all trials are alike
+        return {}
+
+
+def _write(path: Path, text: str) -> None:
+    write_atomically(path, lambda file: file.write(text.encode()))

@@ -1,0 +1,48 @@
+"""One trial: the scan reconstructed with some settings, and what the patterns say that were kept out.
+
+TensorFlow is imported with this module, and with no other one of this package.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ptycho.config import OwnProbe, ScanRunConfig
+from ptycho.methods.assessment import judge
+from ptycho.methods.prepared import Prepared, Surroundings, prepare
+from ptycho.methods.table import METHODS, SOLVER, Means
+from ptycho.preparation.prepare import understand
+from ptycho.progress import OnEvent, ignore
+from ptycho.readers.table import open_raw
+from workflows.tune.study import Outcome
+
+
+class Bench:
+    """Reconstructs one scan again and again; what does not depend on the settings is done once."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._ready: dict[str, Prepared] = {}
+
+    def run(self, config: ScanRunConfig, on_event: OnEvent = ignore) -> Outcome:
+        """A reconstruction by the solver, judged; what ``on_event`` raises ends it."""
+        began = time.perf_counter()
+        where = Surroundings(self._scratch, on_event=on_event)
+        means, each = Means(config, where), self._prepared(config, where)
+        fit = judge(METHODS[SOLVER](each, {}, means), each)
+        judged = fit.free or fit.used
+        return Outcome(np.asarray(judged.unexplained, float), time.perf_counter() - began)
+
+    def _prepared(self, config: ScanRunConfig, where: Surroundings) -> Prepared:
+        probe = config.probe
+        if isinstance(probe, OwnProbe):
+            probe = replace(probe, modes=None, learn=None)
+        key = repr((config.data, probe, config.seed, config.free_fraction))
+        if key not in self._ready:
+            scan = understand(open_raw(config.data), config.data)
+            self._ready = {key: prepare("scan", scan, config, where)}
+        return self._ready[key]
