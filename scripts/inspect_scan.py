@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 
 from workflows.command_line.jobs import leave
-from workflows.command_line.one_shot import perform
+from workflows.command_line.one_shot import perform, quoted
 from workflows.convert.inspect_scan import InspectConfig, report
 
 
@@ -24,13 +24,8 @@ def main() -> int:
     """See the module's text for the exit code."""
     words = sys.argv[1:]
     if words and "=" not in words[0] and not words[0].startswith("-"):
-        words = [*words[1:], f"data.file={_quoted(words[0])}"]
+        words = [*words[1:], f"data.file={quoted(words[0])}"]
     return perform("inspect", InspectConfig, report, __doc__, words)
-
-
-def _quoted(text: str) -> str:
-    """A path as Hydra's grammar wants it."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
         solved = solve(data, wishes, config.seed, config.xla.compile, progress.advance, how=how)
         for decision in solved.decisions:
             log.info("solver: %s", decision)
-        made = _reconstruction(solved, each)
+        made, course = _reconstruction(solved, each), tuple(solved.fit.course)
         if len(each.out):
             solved, last = _completed(solved, made, each, wishes.steps, how, progress.advance)
             made = replace(last, before=made)
@@ -78,6 +78,7 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
         findings=tuple(replace(one, what=f"solver: {one.what}") for one in solved.decisions),
         warnings=_too_wide(solved),
         seconds=seconds,
+        course=course,
         converged=solved.fit.converged,
         fit=solved,
     )
@@ -129,7 +130,8 @@ def continue_from(
             last = fit_to_the_end(terms, state, solved.free, max(steps, 1))
     found = _ended(solved, last, data)
     seconds = time.perf_counter() - began
-    return replace(_reconstruction(found, each, start), seconds=seconds, converged=last.converged, fit=found)
+    made = _reconstruction(found, each, start)
+    return replace(made, seconds=seconds, course=tuple(last.course), converged=last.converged, fit=found)
 
 
 def with_errors(made: Reconstruction, config: ScanRunConfig, where: Surroundings) -> Reconstruction:

@@ -46,6 +46,11 @@ def perform(
     return 0
 
 
+def quoted(text: str) -> str:
+    """A path as Hydra's grammar wants it."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 def config_of(cls: type[Config], composed: DictConfig) -> Config:
     """The validated configuration ``cls`` in what Hydra composed.
 

@@ -1,0 +1,86 @@
+"""Templates → pages of one file: every text escaped, no request to anywhere, a policy that forbids both."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from ptycho.report.gather import RunRecord
+from ptycho.report.views import view_of
+from ptycho.report.wording import size_text, time_text
+
+STYLE, VIEWER, TABLE, REFRESH = "style.css", "viewer.js", "table.js", "refresh.js"
+
+
+def report_page(record: RunRecord, home: str = "") -> str:
+    """The page of a run; ``home``: where a link leads back to, if anywhere."""
+    views = [view_of(record, scan, place) for place, scan in enumerate(record.scans)]
+    return render("report.html", scripts=(VIEWER, TABLE), run=record, scans=views, home=home)
+
+
+def render(template: str, scripts: tuple[str, ...] = (), **values: Any) -> str:
+    """A page from a template, with the style sheet and some scripts in it."""
+    script = "".join(asset(name) for name in scripts)
+    return (
+        _environment()
+        .get_template(f"{template}.j2")
+        .render(style=Markup(asset(STYLE)), script=Markup(script), policy=policy(script), **values)
+    )
+
+
+def policy(script: str) -> str:
+    """The Content-Security-Policy of a page: its own style and script by their hashes, pictures in it, no more."""
+    allowed = f"'{_hash(script)}'" if script else "'none'"
+    return (
+        f"default-src 'none'; img-src data:; style-src '{_hash(asset(STYLE))}'; script-src {allowed}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def policies() -> str:
+    """One policy for all pages that are served."""
+    used = [(VIEWER, TABLE), (TABLE,), (TABLE, REFRESH), (VIEWER, TABLE, REFRESH), (REFRESH,)]
+    hashes = " ".join(f"'{_hash(''.join(map(asset, names)))}'" for names in used)
+    return (
+        f"default-src 'none'; img-src data:; style-src '{_hash(asset(STYLE))}'; script-src {hashes}; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+@functools.cache
+def asset(name: str) -> str:
+    """A file of the templates' folder."""
+    return (files("ptycho.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+@functools.cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("ptycho.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"bytes": size_text, "seconds": time_text, "score": score_text}
+    return environment
+
+
+def score_text(value: Any) -> str:
+    """A score in a cell: four digits, pairs side by side, nothing for what is not there."""
+    if value is None or isinstance(value, bool | Mapping):
+        return ""
+    if isinstance(value, list):
+        return " / ".join(score_text(one) or "–" for one in value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
