@@ -26,7 +26,7 @@ from ptycho.evaluation.trust import (
 from ptycho.methods.prepared import Prepared
 from ptycho.preparation.dataset import FEWEST
 from ptycho.reconstruction.denoising import photon_noise
-from ptycho.reconstruction.judge import compare
+from ptycho.scan.comparison import compare
 from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
 from ptycho.reconstruction.residuals import MISSED, Residuals, residuals
 from ptycho.scan.beam import Beam

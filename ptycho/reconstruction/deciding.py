@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ptycho.networks.denoiser import WEIGHTS
-from ptycho.reconstruction.judge import Comparison, Judge, compare_shares, keep_out
+from ptycho.reconstruction.judge import Judge, keep_out
+from ptycho.scan.comparison import Comparison, compare_shares
 from ptycho.reconstruction.learned import STRENGTHS, Learned, Network, StoredNetwork
 from ptycho.reconstruction.prior import PRIORS, Prior
 from ptycho.reconstruction.refinement import noise_unit

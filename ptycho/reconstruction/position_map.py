@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptycho.reconstruction.judge import Comparison, compare_shares
+from ptycho.scan.comparison import Comparison, compare_shares
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.short_fit import PRIOR, middle

@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 WIDTH, HEIGHT = 460, 300
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 44
 MOST_POINTS, MOST_PLACES = 600, 2000
+LINE, LETTERS = 17, 44  # height of a line of the key, its length
 COLOURS = ("c0", "c1", "c2", "c3", "c4", "c5")  # classes of the style sheet
 
 
@@ -85,8 +86,11 @@ def line_chart(
     """Curves in one chart; ``description`` is what is read to those who do not see it."""
     parts = [*_frame(x, y)]
     parts += [part for level in levels for part in _level(level, x, y)]
+    heights = np.concatenate([y.share(np.asarray(curve.y, float)) for curve in curves])
+    low_key = float(np.nanmean(heights)) > 0.5  # where the curves are not
+    first = HEIGHT - BOTTOM - 8 - LINE * len(curves) if low_key else TOP
     for number, curve in enumerate(curves):
-        parts += _curve(curve, x, y, number)
+        parts += _curve(curve, x, y, number, first + LINE * (number + 1))
     return _svg(parts, description, HEIGHT)
 
 
@@ -167,7 +171,7 @@ def _level(level: Level, x: Axis, y: Axis) -> Iterator[str]:
     yield f'<text x="{LEFT + 6}" y="{py - 4:.1f}">{escape(level.text)}</text>'
 
 
-def _curve(curve: Curve, x: Axis, y: Axis, number: int) -> Iterator[str]:
+def _curve(curve: Curve, x: Axis, y: Axis, number: int, height: float) -> Iterator[str]:
     some = np.unique(np.linspace(0, len(curve.x) - 1, MOST_POINTS).astype(int)) if len(curve.x) else []
     points = _points(np.asarray(curve.x, float)[some], np.asarray(curve.y, float)[some], x, y)
     points = points[np.isfinite(points).all(axis=1)]
@@ -177,9 +181,9 @@ def _curve(curve: Curve, x: Axis, y: Axis, number: int) -> Iterator[str]:
         path = "L".join(f"{px:.1f} {py:.1f}" for px, py in points)
         yield f'<path class="curve {kind}" d="M{path}"/>'
     if curve.name:
-        py = TOP + 18 + 17 * number
-        yield f'<path class="curve {kind}" d="M{WIDTH - RIGHT - 24} {py - 4}h18"/>'
-        yield f'<text x="{WIDTH - RIGHT - 30}" y="{py}" text-anchor="end">{escape(curve.name)}</text>'
+        yield f'<path class="curve {kind}" d="M{WIDTH - RIGHT - 24} {height - 4}h18"/>'
+        name = curve.name if len(curve.name) <= LETTERS else f"{curve.name[: LETTERS - 1]}…"
+        yield f'<text x="{WIDTH - RIGHT - 30}" y="{height}" text-anchor="end">{escape(name)}</text>'
 
 
 def _svg(parts: Sequence[str], description: str, height: float) -> Markup:

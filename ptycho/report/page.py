@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from ptycho.report.compare import group_entries
+from ptycho.report.entries import Entry, differing
 from ptycho.report.gather import RunRecord
 from ptycho.report.views import view_of
 from ptycho.report.wording import size_text, time_text
@@ -23,6 +26,24 @@ def report_page(record: RunRecord, home: str = "") -> str:
     """The page of a run; ``home``: where a link leads back to, if anywhere."""
     views = [view_of(record, scan, place) for place, scan in enumerate(record.scans)]
     return render("report.html", scripts=(VIEWER, TABLE), run=record, scans=views, home=home)
+
+
+def compare_page(
+    entries: Sequence[Entry], passed_over: Sequence[tuple[str, str]], links: Mapping[str, str]
+) -> str:
+    """The page of several runs; ``links``: pages of runs by the labels of their entries."""
+    keys, values = differing(entries)
+    return render(
+        "compare.html",
+        scripts=(TABLE,),
+        entries=entries,
+        groups=group_entries(entries),
+        passed_over=passed_over,
+        keys=keys,
+        values=values,
+        links=links,
+        now=datetime.now(UTC),
+    )
 
 
 def render(template: str, scripts: tuple[str, ...] = (), **values: Any) -> str:

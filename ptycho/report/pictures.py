@@ -10,7 +10,8 @@ import numpy as np
 
 HERO, THUMBNAIL = 420, 160  # pixels of a side, at most
 LEVELS = 2**16 - 1
-GREY, VIRIDIS, MAGMA, TWILIGHT = "gray", "viridis", "magma", "RdBu_r"
+GREY, VIRIDIS, MAGMA, DIVERGING = "gray", "viridis", "magma", "RdBu_r"
+SHADES = 255  # of a picture that is looked at; one more is clear
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,30 @@ def coloured(
 ) -> Picture:
     """A picture of ``values (h, w)``, NaN left clear, at most ``side`` pixels large, with a scale bar."""
     small, factor = shrink(values, side)
-    rgba = in_colours(small, ends, colours)
-    scale = scale_bar(values.shape[1], pixel_nm)
-    gradient = in_colours(np.linspace(*ends, 64)[None], ends, colours)
+    length, text = scale_bar(values.shape[1], pixel_nm)
     height, width = small.shape
-    return Picture(
-        png(rgba), width, height, *ends, unit, png(gradient), scale[0] / factor if scale else 0.0, scale[1]
-    )
+    uri = palette_png(small, ends, colours)
+    return Picture(uri, width, height, *ends, unit, gradient(ends, colours), length / factor, text)
+
+
+def gradient(ends: tuple[float, float], colours: str) -> str:
+    """A bar of the colours between two ends, as a data URI."""
+    return palette_png(np.linspace(*ends, 64)[None], ends, colours)
+
+
+def palette_png(values: np.ndarray, ends: tuple[float, float], colours: str) -> str:
+    """``(h, w)`` as the data URI of a PNG file of a byte a pixel, clear where a value is not finite."""
+    from PIL import Image
+
+    known, span = np.isfinite(values), max(ends[1] - ends[0], 1e-30)
+    share = np.clip((np.where(known, values, ends[0]) - ends[0]) / span, 0, 1)
+    shades = np.where(known, np.round(share * (SHADES - 1)), SHADES).astype(np.uint8)
+    image = Image.fromarray(shades, "P")
+    palette = in_colours(np.linspace(0, 1, SHADES + 1)[None], (0, 1 + 1 / (SHADES - 1)), colours)
+    image.putpalette(palette[0, :, :3].tobytes())
+    file = io.BytesIO()
+    image.save(file, "PNG", transparency=SHADES, compress_level=6)
+    return data_uri(file.getvalue())
 
 
 def in_colours(values: np.ndarray, ends: tuple[float, float], colours: str) -> np.ndarray:

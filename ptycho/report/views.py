@@ -23,10 +23,9 @@ from ptycho.report.pictures import (
     coloured,
     data_uri,
     ends_of,
+    gradient,
     hue_of,
-    in_colours,
     length_text,
-    png,
     readable,
 )
 from ptycho.report.scans import ScanRecord, StoredRecon
@@ -246,13 +245,12 @@ def _misfits(scan: ScanRecord, positions: np.ndarray) -> Iterator[Chart]:
     places, unit, _ = _places(scan, positions)
     ends = ends_of(values)
     worst = ", ".join(f"{patterns[k]} ({values[k]:.3f})" for k in np.argsort(values)[:-4:-1])
-    gradient = png(in_colours(np.linspace(*ends, 64)[None], ends, MAGMA))
     yield Chart(
         "Misfit of each pattern",
         place_chart(places[patterns], unit, "misfit of each pattern over the scan", values, ends),
         "Share of each pattern's amplitude that object and beam do not explain. Good is an even map near the photon "
         f"noise; single bright places are frames lost or disturbed. The largest: patterns {worst}.",
-        (gradient, f"{ends[0]:.3f}", f"{ends[1]:.3f}"),
+        (gradient(ends, MAGMA), f"{ends[0]:.3f}", f"{ends[1]:.3f}"),
     )
 
 

@@ -34,6 +34,7 @@ from workflows.convert.export_scan import ExportConfig
 from workflows.convert.inspect_scan import InspectConfig
 from workflows.convert.run_exported import RunExportedConfig
 from workflows.convert.simulate_scan import SimulateConfig
+from workflows.read.compare import CompareConfig
 from workflows.read.report import ReportConfig
 from workflows.reconstruct.infer_config import InferConfig
 
@@ -48,6 +49,7 @@ PROGRAMS: dict[str, tuple[str, type]] = {  # script: file, schema
     "simulate_scan": ("simulate", SimulateConfig),
     "export_scan": ("export", ExportConfig),
     "export_model": ("export_model", ExportModelConfig),
+    "compare": ("compare", CompareConfig),
     "report": ("report", ReportConfig),
     "run_exported": ("lite/run_exported", RunExportedConfig),
     "pretrain": ("pretrain", PretrainConfig),
