@@ -22,7 +22,9 @@ from workflows.read.compare import CompareConfig, write_comparison
 
 def main() -> int:
     """See the module's text for the exit code."""
-    return perform("compare", CompareConfig, write_comparison, __doc__, place_words("runs", sys.argv[1:], True))
+    return perform(
+        "compare", CompareConfig, write_comparison, __doc__, place_words("runs", sys.argv[1:], True)
+    )
 
 
 if __name__ == "__main__":

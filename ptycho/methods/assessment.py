@@ -26,10 +26,10 @@ from ptycho.evaluation.trust import (
 from ptycho.methods.prepared import Prepared
 from ptycho.preparation.dataset import FEWEST
 from ptycho.reconstruction.denoising import photon_noise
-from ptycho.scan.comparison import compare
 from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
 from ptycho.reconstruction.residuals import MISSED, Residuals, residuals
 from ptycho.scan.beam import Beam
+from ptycho.scan.comparison import compare
 from ptycho.scan.coverage import covered
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
@@ -266,8 +266,8 @@ def judged_arrays(
     """What the scores are the sums and means of, for ``judged.npz``; patterns are indices into the scan's.
 
     ``given_positions (J, 2)`` as the file tells them, ``kept_out``; ring correlation of the halves; and of
-    each reconstruction ``<name>_patterns`` with their ``<name>_r_factor``, ``<name>_free_patterns`` with their
-    ``<name>_free_deviance`` (without counts: the squared misfit), ``<name>_course`` of the solver's objective.
+    each reconstruction ``<name>_patterns`` with their ``<name>_r_factor``, ``<name>_free_patterns`` with
+    their ``<name>_free_deviance`` (without counts: the squared misfit), ``<name>_course`` of the objective.
     """
     found = {"given_positions": each.whole.beam.positions, "kept_out": each.out}
     if halves is not None:

@@ -117,7 +117,8 @@ def place_chart(
     at = _points(shown[:, 1], shown[:, 0], x, y, side)
     radius = float(np.clip(0.3 * side / np.sqrt(len(shown)), 1.5, 6))
     if arrows is not None:
-        tips = _points(*(shown + arrows[some]).T[::-1], x, y, side)
+        rows, cols = (shown + arrows[some]).T
+        tips = _points(cols, rows, x, y, side)
         for (px, py), (qx, qy) in zip(at, tips, strict=True):
             parts.append(f'<path class="arrow" d="M{px:.1f} {py:.1f}L{qx:.1f} {qy:.1f}"/>')
             parts.append(f'<circle class="dot" cx="{px:.1f}" cy="{py:.1f}" r="1.3"/>')
@@ -152,11 +153,9 @@ def _frame(x: Axis, y: Axis, side: float | None = None) -> Iterator[str]:
         py = TOP + height * (1 - float(y.share(np.array(value))))
         yield f'<path class="tick" d="M{LEFT} {py:.1f}h-5"/>'
         yield f'<text x="{LEFT - 8}" y="{py + 4:.1f}" text-anchor="end">{value:.4g}</text>'
-    yield f'<text x="{LEFT + width / 2}" y="{TOP + height + 37}" text-anchor="middle">{escape(x.label)}</text>'
-    middle = TOP + height / 2
-    yield (
-        f'<text transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">{escape(y.label)}</text>'
-    )
+    across, down = LEFT + width / 2, TOP + height / 2
+    yield f'<text x="{across}" y="{TOP + height + 37}" text-anchor="middle">{escape(x.label)}</text>'
+    yield f'<text transform="translate(14 {down}) rotate(-90)" text-anchor="middle">{escape(y.label)}</text>'
 
 
 def _level(level: Level, x: Axis, y: Axis) -> Iterator[str]:
@@ -164,7 +163,8 @@ def _level(level: Level, x: Axis, y: Axis) -> Iterator[str]:
         (px, _), *_ = _points(np.array([level.value]), np.array([y.low]), x, y)
         anchor, dx = ("end", -4) if px > WIDTH * 0.6 else ("start", 4)
         yield f'<path class="level" d="M{px:.1f} {TOP}V{HEIGHT - BOTTOM}"/>'
-        yield f'<text x="{px + dx:.1f}" y="{HEIGHT - BOTTOM - 8}" text-anchor="{anchor}">{escape(level.text)}</text>'
+        place = f'x="{px + dx:.1f}" y="{HEIGHT - BOTTOM - 8}" text-anchor="{anchor}"'
+        yield f"<text {place}>{escape(level.text)}</text>"
         return
     (_, py), *_ = _points(np.array([x.low]), np.array([level.value]), x, y)
     yield f'<path class="level" d="M{LEFT} {py:.1f}H{WIDTH - RIGHT}"/>'
@@ -172,7 +172,7 @@ def _level(level: Level, x: Axis, y: Axis) -> Iterator[str]:
 
 
 def _curve(curve: Curve, x: Axis, y: Axis, number: int, height: float) -> Iterator[str]:
-    some = np.unique(np.linspace(0, len(curve.x) - 1, MOST_POINTS).astype(int)) if len(curve.x) else []
+    some = np.unique(np.linspace(0, max(len(curve.x) - 1, 0), MOST_POINTS).astype(int))[: len(curve.x)]
     points = _points(np.asarray(curve.x, float)[some], np.asarray(curve.y, float)[some], x, y)
     points = points[np.isfinite(points).all(axis=1)]
     points[:, 1] = np.clip(points[:, 1], TOP, HEIGHT - BOTTOM)

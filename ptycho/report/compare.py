@@ -1,4 +1,4 @@
-"""Runs of the same scan, judged against each other by what they were not fitted to, and aligned to be seen."""
+"""Runs of one scan, judged against each other by what they were not fitted to, and aligned to be seen."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ def score_of(entry: Entry) -> tuple[float, str]:
     """What entries of a scan are ordered by, the smallest first, and what it is called."""
     if entry.record.kind == GRID_LINES:
         ssim = entry.row.get("ssim")
-        known = [value for one in (ssim if isinstance(ssim, list) else []) if (value := number(one)) is not None]
+        known = [
+            value for one in (ssim if isinstance(ssim, list) else []) if (value := number(one)) is not None
+        ]
         return (-float(np.mean(known)) if known else np.inf), "mean SSIM with the truth"
     for name, told in (
         ("deviance_free", "deviance of patterns that were kept out"),
@@ -98,7 +100,7 @@ def _group(entries: list[Entry]) -> Group:
     frame = Frame.of(made)
     every = [align_to(frame, entry, best) for entry in ordered]
     limits = [_limit([one.off[k] for one in every if one.off], ends) for k, ends in enumerate(frame.ends)]
-    seen = [_seen(one, entry, best, frame, limits) for one, entry in zip(every, ordered, strict=True)]
+    seen = [_seen(one, entry, best, limits) for one, entry in zip(every, ordered, strict=True)]
     curves = [one.curve for one in every if one.curve is not None][:MOST_CURVES]
     scale = f"differences: amplitude ±{limits[0]:.2g}, phase ±{limits[1]:.2g} rad" if curves else ""
     return Group(title, common, tuple(seen), _chart(curves, best.pixel_nm), scale)
@@ -116,11 +118,14 @@ def judgement(entry: Entry, best: Entry) -> str:
     if entry is best:
         return "the best of these"
     if entry.record.kind == GRID_LINES:
-        return f"mean SSIM {-score_of(entry)[0]:.4f} against {-score_of(best)[0]:.4f}; of one seed, without an error"
+        mine, theirs = -score_of(entry)[0], -score_of(best)[0]
+        return f"mean SSIM {mine:.4f} against {theirs:.4f}; of one seed, without an error"
     found = compare_kept_out(entry, best)
     if isinstance(found, str):
         return found
-    told = f"{found.gain:.4g} ± {found.error:.2g} of deviance a pixel more on {{}} patterns that both kept out"
+    told = (
+        f"{found.gain:.4g} ± {found.error:.2g} of deviance a pixel more on {{}} patterns that both kept out"
+    )
     count = len(common_patterns(entry, best)[0])
     if found.gain > SURE * found.error:
         return f"worse: {told.format(count)}"
@@ -227,11 +232,12 @@ def align_to(frame: Frame, entry: Entry, best: Entry) -> Aligned:
     return Aligned(*_pictures(aligned, known, frame), off, curve)
 
 
-def _seen(one: Aligned, entry: Entry, best: Entry, frame: Frame, limits: Sequence[float]) -> Seen:
-    off = [
+def _seen(one: Aligned, entry: Entry, best: Entry, limits: Sequence[float]) -> Seen:
+    drawn = [
         palette_png(part, (-limit, limit), DIVERGING) for part, limit in zip(one.off, limits, strict=False)
-    ] or ["", ""]
-    return Seen(entry, one.amplitude, one.phase, *off, judgement(entry, best), one.note)
+    ]
+    amplitude, phase = drawn or ("", "")
+    return Seen(entry, one.amplitude, one.phase, amplitude, phase, judgement(entry, best), one.note)
 
 
 def _pictures(image: np.ndarray, mask: np.ndarray, frame: Frame) -> tuple[str, str]:

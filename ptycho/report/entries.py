@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import glob
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -87,7 +87,9 @@ class Entry:
     def cells(self) -> dict[str, Any]:
         """A row of the table, as numbers and texts."""
         sizes = section(section(self.record.manifest, "scans"), self.scan.name)
-        scores = {name: number(self.row.get(name)) for name in ("r_factor", "r_free", "r_noise", "deviance_free")}
+        scores = {
+            name: number(self.row.get(name)) for name in ("r_factor", "r_free", "r_noise", "deviance_free")
+        }
         ssim = self.row.get("ssim")
         pair = ssim if isinstance(ssim, list) and len(ssim) == 2 else [None, None]
         return {
@@ -137,7 +139,10 @@ def find_entries(words: Sequence[str]) -> Found:
             records.append((labels[path], gather(path)))
         except (ConfigError, OSError) as error:
             passed[str(path)] = shown(str(error))
-    return Found(tuple(entry for label, record in records for entry in _entries(label, record)), tuple(passed.items()))
+    return Found(
+        tuple(entry for label, record in records for entry in entries_of(label, record)),
+        tuple(passed.items()),
+    )
 
 
 def _folders(word: str) -> list[Path]:
@@ -185,10 +190,10 @@ def _labels(runs: list[Path]) -> dict[Path, str]:
     return labels if runs else {}
 
 
-def _entries(label: str, record: RunRecord) -> Iterator[Entry]:
+def entries_of(label: str, record: RunRecord) -> list[Entry]:
+    """An entry for each scan of a run; one without scores for a run that has stored none."""
     scans = record.scans or (ScanRecord("", record.path),)
-    for scan in scans:
-        yield Entry(label if len(scans) == 1 else f"{label}: {scan.name}", record, scan)
+    return [Entry(label if len(scans) == 1 else f"{label}: {scan.name}", record, scan) for scan in scans]
 
 
 def differing(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:

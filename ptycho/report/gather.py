@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from filelock import FileLock, Timeout
 
 from ptycho.config import ConfigError
 from ptycho.config.mapping import flat, to_mapping
-from ptycho.files.lock import LOCK
+from ptycho.files.lock import is_locked
 from ptycho.files.text import shown
 from ptycho.report.scans import ScanRecord, read_scan
 from ptycho.run import names
@@ -101,7 +100,7 @@ def gather(path: Path) -> RunRecord:
     return RunRecord(
         path,
         kind,
-        FINISHED if metrics and manifest else RUNNING if is_held(path) else ENDED,
+        FINISHED if metrics and manifest else RUNNING if is_locked(path) else ENDED,
         _ended(path, manifest),
         settings,
         config,
@@ -113,20 +112,6 @@ def gather(path: Path) -> RunRecord:
         last_lines(path / names.LOG),
         tuple(missing),
     )
-
-
-def is_held(path: Path) -> bool:
-    """Whether a process is writing a run into the folder; nothing is written to find out."""
-    if not (path / LOCK).is_file():
-        return False
-    lock = FileLock(path / LOCK, timeout=0, fallback_to_soft=False)
-    try:
-        with lock:
-            return False
-    except Timeout:
-        return True
-    except OSError:  # a file system without locks, or a folder that is read-only
-        return False
 
 
 def number(value: Any) -> float | None:
@@ -191,8 +176,8 @@ def _kind(config: Mapping[str, Any]) -> str:
 def repeat(kind: str, others: Mapping[str, Any]) -> str:
     """The command with the settings that are not the defaults; into a folder of its own.
 
-    Of a section that another option of its group gives, the kind stands alone first; the network of another run
-    brings its own ``model``.
+    Of a section that another option of its group gives, the kind stands alone first; the network of another
+    run brings its own ``model``.
     """
     left_out = {*PLACES, *(key for key in others if key.startswith("model.") and others.get("run"))}
     words = []

@@ -15,27 +15,35 @@ from markupsafe import Markup
 
 from ptycho.report.compare import group_entries
 from ptycho.report.entries import Entry, differing
-from ptycho.report.gather import RunRecord
+from ptycho.report.gather import RUNNING, RunRecord
 from ptycho.report.views import view_of
 from ptycho.report.wording import size_text, time_text
 
 STYLE, VIEWER, TABLE, REFRESH = "style.css", "viewer.js", "table.js", "refresh.js"
+REPORT, TABLES = (VIEWER, TABLE), (TABLE,)
+SERVED_RUNNING, SERVED_INDEX = (VIEWER, TABLE, REFRESH), (TABLE, REFRESH)
+SCRIPTS = (REPORT, TABLES, SERVED_RUNNING, SERVED_INDEX)  # of all pages
 
 
 def report_page(record: RunRecord, home: str = "") -> str:
-    """The page of a run; ``home``: where a link leads back to, if anywhere."""
+    """The page of a run.
+
+    ``home``: where a link leads back to; such a page is served, and loads itself again while the run goes on.
+    """
     views = [view_of(record, scan, place) for place, scan in enumerate(record.scans)]
-    return render("report.html", scripts=(VIEWER, TABLE), run=record, scans=views, home=home)
+    scripts = SERVED_RUNNING if home and record.state == RUNNING else REPORT
+    return render("report.html", scripts=scripts, run=record, scans=views, home=home)
 
 
 def compare_page(
-    entries: Sequence[Entry], passed_over: Sequence[tuple[str, str]], links: Mapping[str, str]
+    entries: Sequence[Entry], passed_over: Sequence[tuple[str, str]], links: Mapping[str, str], home: str = ""
 ) -> str:
     """The page of several runs; ``links``: pages of runs by the labels of their entries."""
     keys, values = differing(entries)
     return render(
         "compare.html",
-        scripts=(TABLE,),
+        scripts=TABLES,
+        home=home,
         entries=entries,
         groups=group_entries(entries),
         passed_over=passed_over,
@@ -44,6 +52,19 @@ def compare_page(
         links=links,
         now=datetime.now(UTC),
     )
+
+
+def index_page(
+    folder: str, entries: Sequence[Entry], links: Mapping[str, str], live: Mapping[str, str], running: bool
+) -> str:
+    """The page of all runs below a folder; ``live``: addresses of pages of scans that are being measured."""
+    scripts = SERVED_INDEX if running else TABLES
+    return render("index.html", scripts=scripts, folder=folder, entries=entries, links=links, live=live)
+
+
+def message_page(text: str) -> str:
+    """A page of one sentence."""
+    return render("message.html", text=text)
 
 
 def render(template: str, scripts: tuple[str, ...] = (), **values: Any) -> str:
@@ -57,7 +78,7 @@ def render(template: str, scripts: tuple[str, ...] = (), **values: Any) -> str:
 
 
 def policy(script: str) -> str:
-    """The Content-Security-Policy of a page: its own style and script by their hashes, pictures in it, no more."""
+    """The Content-Security-Policy of a page: its own style and script by their hashes, and its pictures."""
     allowed = f"'{_hash(script)}'" if script else "'none'"
     return (
         f"default-src 'none'; img-src data:; style-src '{_hash(asset(STYLE))}'; script-src {allowed}; "
@@ -67,8 +88,7 @@ def policy(script: str) -> str:
 
 def policies() -> str:
     """One policy for all pages that are served."""
-    used = [(VIEWER, TABLE), (TABLE,), (TABLE, REFRESH), (VIEWER, TABLE, REFRESH), (REFRESH,)]
-    hashes = " ".join(f"'{_hash(''.join(map(asset, names)))}'" for names in used)
+    hashes = " ".join(f"'{_hash(''.join(map(asset, names)))}'" for names in SCRIPTS)
     return (
         f"default-src 'none'; img-src data:; style-src '{_hash(asset(STYLE))}'; script-src {hashes}; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

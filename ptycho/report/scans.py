@@ -28,7 +28,7 @@ class StoredRecon:
 
     Attributes:
         object, mask: ``(M, M)`` complex and bool, of the first image.
-        probe: ``(K, N, N)`` complex; positions: ``(J, 2)`` in object pixels; flux: ``(J,)``. None: not stored.
+        probe: ``(K, N, N)`` complex; positions: ``(J, 2)`` in object pixels; flux: ``(J,)``. None: unknown.
         sigma_amplitude, sigma_phase: ``(M, M)`` one standard deviation, or None.
     """
 
@@ -82,8 +82,9 @@ class ScanRecord:
     def pixel_m(self) -> tuple[float, float] | None:
         """(row, col) pitch of the object's pixels."""
         found = self.metrics.get("pixel_m")
-        fits = isinstance(found, list) and len(found) == 2
-        return (float(found[0]), float(found[1])) if fits and all(_positive(p) for p in found) else None
+        if not isinstance(found, list) or len(found) != 2 or not all(map(_positive, found)):
+            return None
+        return float(found[0]), float(found[1])
 
     @property
     def rows(self) -> dict[str, dict[str, Any]]:
@@ -109,8 +110,8 @@ def read_scan(name: str, path: Path, metrics: Mapping[str, Any], missing: list[s
             judged = read_all(path / names.JUDGED, "fiu")
         except (NpzError, OSError, ValueError) as error:
             missing.append(
-                f"{names.JUDGED} of {shown(name)}: {shown(str(error))}; runs of before this version have none: "
-                "no misfit map, no curve of the ring correlation, no course of the solver"
+                f"{names.JUDGED} of {shown(name)}: {shown(str(error))}; older runs have none: there is no "
+                "map of the misfit, no curve of the ring correlation, no course of the solver"
             )
     if not recons:
         missing.append(f"{shown(name)}: no reconstruction is stored")

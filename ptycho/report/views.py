@@ -196,8 +196,8 @@ def _charts(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> Iterator[
             line_chart(
                 [Curve(x, y)], axis_of("pattern", x), axis_of("flux / mean", y), "flux of each pattern"
             ),
-            "How much light each pattern got, against the mean, as the solver found it. A steady beam stays near one; "
-            "steps and dips are those of the source or the shutter.",
+            "How much light each pattern got, against the mean, as the solver found it. A steady beam stays "
+            "near one; steps and dips are those of the source or the shutter.",
         )
 
 
@@ -230,9 +230,9 @@ def _moves(scan: ScanRecord, positions: np.ndarray) -> Iterator[Chart]:
     yield Chart(
         "Positions found against those given",
         place_chart(places, unit, f"moves of the positions; {text}", arrows=moves * per_pixel * times),
-        f"From each position in the file to where the solver found it; {text}. Their root mean square is {told} in "
-        "each coordinate. Short arrows in all directions are the stage's jitter; a common pattern, such as a "
-        "turn or a stretch, hints at a wrong rotation or scale.",
+        f"From each position in the file to where the solver found it; {text}. Their root mean square is "
+        f"{told} in each coordinate. Short arrows in all directions are the stage's jitter; a common pattern, "
+        "such as a turn or a stretch, hints at a wrong rotation or scale.",
     )
 
 
@@ -248,8 +248,8 @@ def _misfits(scan: ScanRecord, positions: np.ndarray) -> Iterator[Chart]:
     yield Chart(
         "Misfit of each pattern",
         place_chart(places[patterns], unit, "misfit of each pattern over the scan", values, ends),
-        "Share of each pattern's amplitude that object and beam do not explain. Good is an even map near the photon "
-        f"noise; single bright places are frames lost or disturbed. The largest: patterns {worst}.",
+        "Share of each pattern's amplitude that object and beam do not explain. Good is an even map near the "
+        f"photon noise; single bright places are frames lost or disturbed. The largest: patterns {worst}.",
         (gradient(ends, MAGMA), f"{ends[0]:.3f}", f"{ends[1]:.3f}"),
     )
 
@@ -273,9 +273,9 @@ def _halves(scan: ScanRecord) -> Iterator[Chart]:
     yield Chart(
         "Resolution by two halves of the scan",
         line_chart([Curve(x, y)], *ends, "Fourier ring correlation of two halves", levels),
-        "Correlation of two images, each from half of the patterns, over spatial frequency (FRC). What both halves "
-        "show is real; where the curve falls below a threshold the image ends, given as half periods. Good is a curve "
-        f"that stays near one.{never}",
+        "Correlation of two images, each from half of the patterns, over spatial frequency (FRC). What both "
+        "halves show is real; where the curve falls below a threshold the image ends, given as half periods. "
+        f"Good is a curve that stays near one.{never}",
     )
 
 
@@ -289,8 +289,8 @@ def _course(scan: ScanRecord) -> Iterator[Chart]:
     yield Chart(
         "Convergence of the solver",
         line_chart([Curve(x, above)], axis_of("step", x), y, "objective of the solver over its steps"),
-        "What the solver makes smaller, step by step: minus the logarithm of the likelihood with its priors. It should "
-        "fall and then level off; jumps are where the next prior joins.",
+        "What the solver makes smaller, step by step: minus the logarithm of the likelihood with its priors. "
+        "It should fall and then level off; jumps are where the next prior joins.",
     )
 
 
@@ -304,8 +304,8 @@ def _losses(run: Path) -> Iterator[Chart]:
                 line_chart(
                     curves, axis_of("epoch", epochs), axis_of("loss", every, True), f"losses of {name}"
                 ),
-                "Losses on the patterns it trains on and on those kept out for validation. Both should fall; a rising "
-                "validation says that the network learns its patterns by heart.",
+                "Losses on the patterns it trains on and on those kept out for validation. Both should fall; "
+                "a rising validation says that the network learns its patterns by heart.",
             )
 
 

@@ -43,15 +43,11 @@ class KeyFigure:
 
 
 def advice_of(row: Mapping[str, Any]) -> tuple[Advice, ...]:
-    """The flags of a reconstruction, those that say that it is wrong first; flags of single scores are none."""
+    """The flags of a reconstruction, those that say that it is wrong first; none of single scores."""
     raised = row.get("flags")
-    known = [name for name in raised if name in FLAGS] if _listed(raised) else []
+    known = [name for name in raised if str(name) in FLAGS] if isinstance(raised, list) else []
     every = [Advice(name, FLAGS[name].means, FLAGS[name].remedy, FLAGS[name].wrong) for name in known]
     return tuple(sorted(every, key=lambda one: not one.wrong))
-
-
-def _listed(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def verdict_of(record: RunRecord, scan: ScanRecord) -> Verdict:

@@ -36,6 +36,7 @@ from workflows.convert.run_exported import RunExportedConfig
 from workflows.convert.simulate_scan import SimulateConfig
 from workflows.read.compare import CompareConfig
 from workflows.read.report import ReportConfig
+from workflows.read.serve import ServeConfig
 from workflows.reconstruct.infer_config import InferConfig
 
 BEGIN = "# >>> written from the schema by scripts/write_conf.py"
@@ -51,6 +52,7 @@ PROGRAMS: dict[str, tuple[str, type]] = {  # script: file, schema
     "export_model": ("export_model", ExportModelConfig),
     "compare": ("compare", CompareConfig),
     "report": ("report", ReportConfig),
+    "serve": ("serve", ServeConfig),
     "run_exported": ("lite/run_exported", RunExportedConfig),
     "pretrain": ("pretrain", PretrainConfig),
     "train_prior": ("prior", PriorConfig),

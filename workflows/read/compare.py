@@ -63,7 +63,7 @@ def links(entries: list[Entry], folder: Path) -> dict[str, str]:
     """Where the reports are that lie in the runs' folders, seen from the folder of the page."""
     pages = {entry.label: entry.record.path / NAME for entry in entries}
     return {
-        label: quote(os.path.relpath(page, folder or Path()).replace(os.sep, "/"))
+        label: quote(Path(os.path.relpath(str(page), str(folder))).as_posix())
         for label, page in pages.items()
         if page.is_file()
     }
