@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.ndimage import binary_erosion, fourier_shift
+from scipy.ndimage import binary_erosion, distance_transform_edt, fourier_shift
 from skimage.registration import phase_cross_correlation
 
 UPSAMPLING = 50  # of the correlation's peak; a fiftieth of a pixel
+FADING = 3.0  # pixels, within which the unknown goes over into the mean
 EDGE = 2  # pixels beside the truth's own edge that a shift by a fraction spoils
 
 
@@ -27,9 +28,9 @@ def in_frame(
     Returns:
         complex ``(M, M)``, zero where it is not known, and bool ``(M, M)``.
     """
-    if inside is None:
-        inside = np.ones(truth.shape, bool)
-    truth = np.where(inside, truth, truth[inside].mean())
+    inside = np.ones(truth.shape, bool) if inside is None else inside
+    if not inside.all():
+        truth = _faded(truth, inside)
     side = [max(a, b) for a, b in zip(truth.shape, recon.shape, strict=True)]
     fixed = _padded(np.where(mask, recon - recon[mask].mean(), 0), side)
     shift = _shift(fixed, _padded(truth - truth.mean(), side))
@@ -40,6 +41,13 @@ def in_frame(
     placed, known = _moved(truth, inside, shift + _shift(*parts), side, recon.shape)
     known &= mask
     return np.where(known, placed, 0), known
+
+
+def _faded(image: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Outside the nearest value, ever nearer to the mean: an edge would ring where it is moved in parts."""
+    distance, nearest = distance_transform_edt(~inside, return_indices=True)
+    mean = image[inside].mean()
+    return mean + (image[tuple(nearest)] - mean) * np.exp(-np.square(distance / FADING))
 
 
 def _shift(fixed: np.ndarray, moving: np.ndarray) -> np.ndarray:

@@ -82,7 +82,7 @@ def palette_png(values: np.ndarray, ends: tuple[float, float], colours: str) -> 
     share = np.clip((np.where(known, values, ends[0]) - ends[0]) / span, 0, 1)
     shades = np.where(known, np.round(share * (SHADES - 1)), SHADES).astype(np.uint8)
     image = Image.fromarray(shades, "P")
-    palette = in_colours(np.linspace(0, 1, SHADES + 1)[None], (0, 1 + 1 / (SHADES - 1)), colours)
+    palette = in_colours(np.arange(SHADES + 1.0)[None], (0, SHADES - 1), colours)
     image.putpalette(palette[0, :, :3].tobytes())
     file = io.BytesIO()
     image.save(file, "PNG", transparency=SHADES, compress_level=6)

@@ -231,8 +231,8 @@ def _moves(scan: ScanRecord, positions: np.ndarray) -> Iterator[Chart]:
         "Positions found against those given",
         place_chart(places, unit, f"moves of the positions; {text}", arrows=moves * per_pixel * times),
         f"From each position in the file to where the solver found it; {text}. Their root mean square is "
-        f"{told} in each coordinate. Short arrows in all directions are the stage's jitter; a common pattern, "
-        "such as a turn or a stretch, hints at a wrong rotation or scale.",
+        f"{told} in each coordinate. Short arrows in all directions are the stage's jitter; a common "
+        "pattern, such as a turn or a stretch, hints at a wrong rotation or scale.",
     )
 
 
