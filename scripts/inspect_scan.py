@@ -16,21 +16,13 @@ from __future__ import annotations
 import sys
 
 from workflows.command_line.jobs import leave
-from workflows.command_line.one_shot import perform
+from workflows.command_line.one_shot import perform, place_words
 from workflows.convert.inspect_scan import InspectConfig, report
 
 
 def main() -> int:
     """See the module's text for the exit code."""
-    words = sys.argv[1:]
-    if words and "=" not in words[0] and not words[0].startswith("-"):
-        words = [*words[1:], f"data.file={_quoted(words[0])}"]
-    return perform("inspect", InspectConfig, report, __doc__, words)
-
-
-def _quoted(text: str) -> str:
-    """A path as Hydra's grammar wants it."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return perform("inspect", InspectConfig, report, __doc__, place_words("data.file", sys.argv[1:]))
 
 
 if __name__ == "__main__":

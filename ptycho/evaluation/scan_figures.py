@@ -53,7 +53,7 @@ def draw_inspection(
     axes[2].set_aspect("equal")
     axes[2].invert_yaxis()
     if probe is not None:
-        shown = axes[3].imshow(_hue(probe), interpolation="nearest")
+        shown = axes[3].imshow(hue(probe), interpolation="nearest")
         axes[3].set_title("probe: brightness amplitude, hue phase")
         axes[3].set_xticks([])
         axes[3].set_yticks([])
@@ -71,13 +71,13 @@ def _logarithmic(figure: Figure, axes: Axes, image: np.ndarray, title: str) -> N
     axes.set_title(title)
 
 
-def _hue(image: np.ndarray) -> np.ndarray:
+def hue(image: np.ndarray) -> np.ndarray:
     """Complex ``(H, W)`` → RGB: the amplitude as brightness, the phase as hue."""
     from matplotlib.colors import hsv_to_rgb
 
     value = np.abs(image) / max(float(np.abs(image).max()), 1e-30)
-    hue = (np.angle(image) / (2 * np.pi)) % 1
-    return hsv_to_rgb(np.stack([hue, np.ones_like(hue), value], axis=-1))
+    turn = (np.angle(image) / (2 * np.pi)) % 1
+    return hsv_to_rgb(np.stack([turn, np.ones_like(turn), value], axis=-1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +135,7 @@ def draw_reconstruction(picture: Picture, pixel_m: tuple[float, float] | None, t
         shown = ax.imshow(values, cmap=cmap, vmin=ends[0], vmax=ends[1], interpolation="nearest")
         figure.colorbar(shown, ax=ax, fraction=0.046, label=label)
         _scale_bar(ax, values.shape, pixel_m)
-    axes[2].imshow(_hue(picture.probe), interpolation="nearest")
+    axes[2].imshow(hue(picture.probe), interpolation="nearest")
     for ax, text in zip(axes, ("amplitude", "phase, its plane removed", "probe"), strict=True):
         ax.set(title=text, xticks=[], yticks=[])
     figure.suptitle(title)
@@ -155,7 +155,7 @@ def side_by_side(pictures: dict[str, Picture], pixel_m: tuple[float, float] | No
             column, picture.shown, ends, ("gray", "viridis"), strict=False
         ):
             ax.imshow(values, cmap=cmap, vmin=low, vmax=high, interpolation="nearest")
-        column[2].imshow(_hue(picture.probe), interpolation="nearest")
+        column[2].imshow(hue(picture.probe), interpolation="nearest")
         column[0].set_title(title)
         for ax in column:
             ax.set(xticks=[], yticks=[])

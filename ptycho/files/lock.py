@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import logging
 import os
 from collections.abc import Iterator
@@ -51,6 +52,18 @@ def locked(folder: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):
             path.unlink()
         lock.release()
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process holds ``folder``; nothing is written to find out."""
+    try:
+        with (folder / LOCK).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # there is no such file, or a file system without locks
+        return False
+    return False
 
 
 def unusable(path: Path, reason: str) -> ConfigError:

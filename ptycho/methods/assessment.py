@@ -26,10 +26,10 @@ from ptycho.evaluation.trust import (
 from ptycho.methods.prepared import Prepared
 from ptycho.preparation.dataset import FEWEST
 from ptycho.reconstruction.denoising import photon_noise
-from ptycho.reconstruction.judge import compare
 from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
 from ptycho.reconstruction.residuals import MISSED, Residuals, residuals
 from ptycho.scan.beam import Beam
+from ptycho.scan.comparison import compare
 from ptycho.scan.coverage import covered
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
@@ -258,6 +258,30 @@ def trust_row(
         "flags": list(dict.fromkeys(flags)),
         "beam": beam_facts(beam, each.whole.beam),
     }
+
+
+def judged_arrays(
+    each: Prepared, recons: dict[str, Reconstruction], fits: dict[str, Fit], halves: Halves | None
+) -> dict[str, np.ndarray]:
+    """What the scores are the sums and means of, for ``judged.npz``; patterns are indices into the scan's.
+
+    ``given_positions (J, 2)`` as the file tells them, ``kept_out``; ring correlation of the halves; and of
+    each reconstruction ``<name>_patterns`` with their ``<name>_r_factor``, ``<name>_free_patterns`` with
+    their ``<name>_free_deviance`` (without counts: the squared misfit), ``<name>_course`` of the objective.
+    """
+    found = {"given_positions": each.whole.beam.positions, "kept_out": each.out}
+    if halves is not None:
+        found |= {"frequency": halves.frequency, "correlation": halves.correlation}
+    for name, fit in fits.items():
+        used, made = fit.used, recons[name]
+        found[f"{name}_patterns"] = each.kept[fit.looked_at]
+        found[f"{name}_r_factor"] = used.residual / np.maximum(used.measured, 1e-30)
+        if fit.free is not None:
+            found[f"{name}_free_patterns"] = each.out[spread(len(each.out))]
+            found[f"{name}_free_deviance"] = fit.free.unexplained
+        if made.course:
+            found[f"{name}_course"] = np.array(made.course)
+    return found
 
 
 def _finite(value: float | None) -> float | None:

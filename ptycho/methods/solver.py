@@ -65,12 +65,12 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
     passes = min(wishes.steps, IN_BLOCKS) if how.divides(data) else wishes.steps
     bar = Progress("solver", passes * len(each.kept), bar=where.bar)
     with where.timed(SOLVER), closing(bar) as progress:
-        course = Course(each, where.on_event)
-        solved = solve(data, wishes, config.seed, config.xla.compile, progress.advance, course.watch, how)
+        watch = Course(each, where.on_event).watch
+        solved = solve(data, wishes, config.seed, config.xla.compile, progress.advance, watch, how)
         for decision in solved.decisions:
             log.info("solver: %s", decision)
             where.on_event(Event("decision", decision.what, {"value": decision.value, "why": decision.why}))
-        made = _reconstruction(solved, each)
+        made, course = _reconstruction(solved, each), tuple(solved.fit.course)
         if len(each.out):
             solved, last = _completed(solved, made, each, wishes.steps, how, progress.advance)
             made = replace(last, before=made)
@@ -82,6 +82,7 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
         findings=tuple(replace(one, what=f"solver: {one.what}") for one in solved.decisions),
         warnings=_too_wide(solved),
         seconds=seconds,
+        course=course,
         converged=solved.fit.converged,
         fit=solved,
     )
@@ -150,7 +151,8 @@ def continue_from(
             last = fit_to_the_end(terms, state, solved.free, max(steps, 1))
     found = _ended(solved, last, data)
     seconds = time.perf_counter() - began
-    return replace(_reconstruction(found, each, start), seconds=seconds, converged=last.converged, fit=found)
+    made = _reconstruction(found, each, start)
+    return replace(made, seconds=seconds, course=tuple(last.course), converged=last.converged, fit=found)
 
 
 def with_errors(made: Reconstruction, config: ScanRunConfig, where: Surroundings) -> Reconstruction:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ptycho.networks.denoiser import WEIGHTS
-from ptycho.reconstruction.judge import Comparison, Judge, compare_shares, keep_out
+from ptycho.reconstruction.judge import Judge, keep_out
 from ptycho.reconstruction.learned import STRENGTHS, Learned, Network, StoredNetwork
 from ptycho.reconstruction.prior import PRIORS, Prior
 from ptycho.reconstruction.refinement import noise_unit
@@ -32,6 +32,7 @@ from ptycho.reconstruction.solver import (
 )
 from ptycho.reconstruction.state import Freedom, State, more_modes
 from ptycho.reconstruction.unknowns import lit_pixels
+from ptycho.scan.comparison import Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 

@@ -21,7 +21,6 @@ a little of anything.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -35,37 +34,6 @@ SHARE = 0.1  # q, and of the patterns
 SPARSE = 5.0  # patterns that light a pixel, on average, below which photons are kept out
 FEW = 60  # patterns, below which it is photons, too
 PLACING = 12  # steps that find the positions and flux of patterns that were kept out
-CERTAIN = 1.0  # standard errors
-SURE = 2.0  # the same for what is freed
-MATTERS = 0.005  # of the deviance, that it must explain at least
-
-
-class Comparison(NamedTuple):
-    """Mean gain of one state over another, and its standard error."""
-
-    gain: float
-    error: float
-
-    @property
-    def clear(self) -> bool:
-        return self.gain > CERTAIN * self.error
-
-    @property
-    def matters(self) -> bool:
-        """Whether a gain in logarithms is worth a freedom: certain, and no small part."""
-        return self.gain > SURE * self.error and self.gain > MATTERS
-
-
-def compare(new: np.ndarray, old: np.ndarray) -> Comparison:
-    """Of what is left of the same patterns, ``(J,)``."""
-    gains = old - new
-    spread = float(gains.std(ddof=1)) if len(gains) > 1 else np.inf
-    return Comparison(float(gains.mean()), spread / np.sqrt(len(gains)))
-
-
-def compare_shares(new: np.ndarray, old: np.ndarray) -> Comparison:
-    """Of the deviances ``(J,)`` of the same patterns, by their logarithms."""
-    return compare(np.log(new), np.log(old))
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -195,7 +196,8 @@ class RunFolder(OutputFolder):
     def manifest(self, entries: dict[str, Any]) -> Path:
         """Write ``manifest.json``: what ran, on what, how long, and ``entries``."""
         timings = {phase: round(seconds, 3) for phase, seconds in self.timings.items()}
-        return self.json(names.MANIFEST, environment() | entries | {"timings_s": timings})
+        ended = {"finished": datetime.now(UTC).isoformat(timespec="seconds")}
+        return self.json(names.MANIFEST, environment() | ended | entries | {"timings_s": timings})
 
 
 def config_text(config: JobConfig) -> str:

@@ -9,6 +9,7 @@ RECORD = "files.json"
 METRICS = "metrics.json"
 MANIFEST = "manifest.json"
 PRODUCT = "product.h5"
+JUDGED = "judged.npz"  # what a scan's scores are the sums and means of
 LOG = "run.log"
 SCANS = "scans"
 DATASETS = "datasets"
@@ -23,7 +24,7 @@ BLOCKS = "blocks"  # of a large scan that is being fitted
 TRUTH = f"{RECONS}/gt/truth.npz"  # of a test scan that is not as it says
 REPLACED, DISCARDED = ".replaced", ".discarded"  # the run that is being replaced; one that was
 
-INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, LOG)
+INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, JUDGED, LOG)
 """What an inference writes."""
 TRAINING = (*INFERENCE, DATASETS, SCANS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS)
 """What a training run writes."""
@@ -36,6 +37,7 @@ _FIGURES = (
 )
 _OF_A_SCAN = (
     PRODUCT,
+    JUDGED,
     TRUTH,
     *(f"{RECONS}/{name}/recon.npz" for name in _OBJECTS),
     *(f"{VISUALS}/{name}.png" for name in _FIGURES),

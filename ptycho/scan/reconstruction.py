@@ -28,6 +28,7 @@ class Reconstruction:
         program: name and version, where a program of others made it.
         general: made by a network for many scans.
         denoised: without the noise of photons.
+        course: the objective, −log p, at the start and after every step of the fit, if it is one.
         converged: more steps would gain nothing.
         fit: what the method can go on from, if it can.
         before: the same before the patterns that were kept out were fitted, too; it is judged by them.
@@ -45,6 +46,7 @@ class Reconstruction:
     program: str | None = None
     general: bool = False
     denoised: bool = False
+    course: tuple[float, ...] = ()
     converged: bool = True
     fit: object | None = None
     before: Reconstruction | None = None

@@ -10,8 +10,8 @@ from ptycho.evaluation.trust import ORIENTATION, SCALE
 from ptycho.methods import geometry
 from ptycho.methods.geometry import Coarse, clear_part, find_geometry, keys_of, rotation_is_open
 from ptycho.preparation.geometry import PixelSize, turned_positions
-from ptycho.reconstruction.judge import Comparison
 from ptycho.reconstruction.position_map import PositionMap, rotation
+from ptycho.scan.comparison import Comparison
 
 PROBE = np.arange(16, dtype=np.complex64).reshape(4, 4) + 1j
 

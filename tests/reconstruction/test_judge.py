@@ -9,8 +9,9 @@ from helpers.reference import random_complex
 
 from ptycho.reconstruction import judge as judging
 from ptycho.reconstruction import scan_likelihood
-from ptycho.reconstruction.judge import SHARE, Comparison, Judge, compare, compare_shares, coverage, keep_out
+from ptycho.reconstruction.judge import SHARE, Judge, coverage, keep_out
 from ptycho.reconstruction.state import Freedom, State
+from ptycho.scan.comparison import Comparison, compare, compare_shares
 
 KINDS = ("patterns", "photons", "noise")
 

@@ -112,6 +112,23 @@ def test_a_run_judges_itself_without_the_truth(finished):
     assert metrics["understood"]["groups"][0].endswith("of 2")
 
 
+def test_what_scores_are_the_sums_of_is_kept(finished):
+    metrics = json.loads((finished / "metrics.json").read_text())
+    judged = read_all(finished / "judged.npz", "fiu")
+    count = len(judged["given_positions"])
+    for name in ("pinn", "refined"):
+        fitted, out = judged[f"{name}_patterns"], judged[f"{name}_free_patterns"]
+        assert sorted([*fitted, *out]) == list(range(count)) and set(out) == set(judged["kept_out"])
+        ratio = judged[f"{name}_r_factor"]
+        assert ratio.min() < metrics[name]["r_factor"] < ratio.max()
+        if metrics[name]["deviance_free"] is not None:
+            mean = judged[f"{name}_free_deviance"].mean()
+            assert mean == pytest.approx(metrics[name]["deviance_free"], rel=1e-5)
+    course = judged["refined_course"]
+    assert course[-1] < course[0] and np.isfinite(course).all()
+    assert "judged.npz" in json.loads((finished / "files.json").read_text())
+
+
 def test_the_object_of_the_file_is_scored_against(finished):
     """The simulation interpolates the object, the reconstruction moves the probe: a little is lost."""
     metrics = json.loads((finished / "metrics.json").read_text())
@@ -200,7 +217,7 @@ def test_several_scans_share_a_network_and_get_an_image_each(scan, another, in_p
         assert found["pinn"]["r_free"] < 0.5 and found["refined"]["r_free"] <= found["pinn"]["r_free"] + 1e-9
         assert found["refined"]["against_the_files_object"]["ssim"][0] > 0.8
         held = {path.name for path in (out / "scans" / name).iterdir()}
-        assert held == {"recons", "visuals", "product.h5"}
+        assert held == {"recons", "visuals", "product.h5", "judged.npz"}
     assert (out / "pinn/weights.npz").exists() and not (out / "recons").exists()
     record = json.loads((out / "files.json").read_text())
     assert "scans/another/recons/refined/recon.npz" in record

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import typing
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
@@ -44,6 +46,32 @@ def perform(
         return fail(error, MISTAKES, partial(explained, schema=cls))
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0
+
+
+OVERRIDE = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@]*=")
+
+
+def place_words(key: str, words: Sequence[str], several: bool = False) -> list[str]:
+    """Words with the bare ones among them as values of ``key``; folders of a sweep have ``=`` in their names.
+
+    ``several``: they become a list; else the first is taken, and another is a mistake that Hydra tells.
+    """
+    bare = [word for word in words if not word.startswith("-") and is_place(word)]
+    rest = [word for word in words if word not in bare]
+    if not bare:
+        return rest
+    given = f"[{','.join(map(quoted, bare))}]" if several else quoted(bare[0])
+    return [*rest, *([] if several else bare[1:]), f"{key}={given}"]
+
+
+def is_place(word: str) -> bool:
+    """Whether a word of the command line is a path, not an override."""
+    return Path(word).exists() or OVERRIDE.match(word) is None
+
+
+def quoted(text: str) -> str:
+    """A path as Hydra's grammar wants it."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def config_of(cls: type[Config], composed: DictConfig) -> Config:

@@ -38,6 +38,9 @@ from workflows.convert.inspect_scan import InspectConfig
 from workflows.convert.run_exported import RunExportedConfig
 from workflows.convert.simulate_scan import SimulateConfig
 from workflows.doctor.report import DoctorConfig
+from workflows.read.compare import CompareConfig
+from workflows.read.report import ReportConfig
+from workflows.read.serve import ServeConfig
 from workflows.reconstruct.infer_config import InferConfig
 from workflows.tune.config import TuneConfig
 
@@ -52,6 +55,9 @@ PROGRAMS: dict[str, tuple[str, type]] = {  # script: file, schema
     "simulate_scan": ("simulate", SimulateConfig),
     "export_scan": ("export", ExportConfig),
     "export_model": ("export_model", ExportModelConfig),
+    "compare": ("compare", CompareConfig),
+    "report": ("report", ReportConfig),
+    "serve": ("serve", ServeConfig),
     "run_exported": ("lite/run_exported", RunExportedConfig),
     "pretrain": ("pretrain", PretrainConfig),
     "train_prior": ("prior", PriorConfig),

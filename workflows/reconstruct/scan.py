@@ -15,7 +15,7 @@ from ptycho.config import ScanRunConfig
 from ptycho.exports import product
 from ptycho.exports.from_dataset import product_of
 from ptycho.iterative.lsqml import LsqmlError
-from ptycho.methods.assessment import EXPLAINED, Fit, Halves, half_scans, judge
+from ptycho.methods.assessment import EXPLAINED, Fit, Halves, half_scans, judge, judged_arrays
 from ptycho.methods.network import infer as infer_by
 from ptycho.methods.prepared import Prepared, Surroundings, prepare
 from ptycho.methods.solver import half_object, with_errors
@@ -173,6 +173,7 @@ def reconstruct(
         result = metrics_of(each, made, fits, halves) | {"product": product_name}
     for name, one in made.items():
         store_recon(name, one, folder)
+    folder.arrays(names.JUDGED, judged_arrays(each, made, fits, halves))
     best, pixel = made[product_name], each.scan.pixel.metres
     exported = product_of(each.scan, each.whole, best.object, pixel, each.name, best.beam)
     product.write(folder.place(names.PRODUCT), replace(exported, errors=best.errors))

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from ptycho.scan.comparison import Comparison, compare
 
 from ptycho.config import ConfigError
 from ptycho.files.atomic import write_atomically
 from ptycho.progress import Event, OnEvent
+from ptycho.scan.comparison import Comparison, compare
 from workflows.tune.space import Dimension
 
 if TYPE_CHECKING:

@@ -1,0 +1,259 @@
+"""Runs of one scan, judged against each other by what they were not fitted to, and aligned to be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+
+from ptycho.evaluation import metrics
+from ptycho.evaluation.frc import frc
+from ptycho.evaluation.registration import in_frame
+from ptycho.evaluation.scan_figures import level_phase
+from ptycho.report.charts import Axis, Curve, Level, line_chart
+from ptycho.report.entries import Entry, kept_out
+from ptycho.report.gather import GRID_LINES, number
+from ptycho.report.pictures import DIVERGING, GREY, THUMBNAIL, VIRIDIS, ends_of, palette_png, shrink
+from ptycho.report.scans import StoredRecon
+from ptycho.scan.comparison import SURE, Comparison, compare
+
+MOST_PIXELS = 512  # of a side of what is aligned: the middle of larger objects
+FEWEST = 3  # patterns that both have kept out
+LEAST_OVERLAP = 0.2  # of the picture of the best
+SAME_PIXEL = 0.01
+MOST_CURVES = 6
+LEAST = 1e-3  # of the scale of the pictures, below which differences are none
+LARGE = 0.99  # quantile of the differences that their colours reach
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A reconstruction in the frame of the best of its scan: data URIs, and what is said under them.
+
+    Attributes:
+        amplitude, phase: with the scales of the best; off_amplitude, off_phase: what differs; or empty.
+        judgement: which is better, and whether by more than chance.
+        note: why there is no picture, or how far it had to be brought.
+    """
+
+    entry: Entry
+    amplitude: str
+    phase: str
+    off_amplitude: str
+    off_phase: str
+    judgement: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """The entries of one scan, the best first; ``chart``: ring correlation of the others with the best."""
+
+    title: str
+    by: str
+    seen: tuple[Seen, ...]
+    chart: Markup | None
+    scale: str
+
+
+def group_entries(entries: Sequence[Entry]) -> list[Group]:
+    """Entries of the same scan together; of scans that only one run has there is no group."""
+    groups: dict[tuple[str, ...], list[Entry]] = {}
+    for entry in entries:
+        if entry.scan.product:
+            groups.setdefault(entry.same_scan, []).append(entry)
+    return [_group(same) for same in groups.values() if len(same) > 1]
+
+
+def score_of(entry: Entry) -> tuple[float, str]:
+    """What entries of a scan are ordered by, the smallest first, and what it is called."""
+    if entry.record.kind == GRID_LINES:
+        ssim = entry.row.get("ssim")
+        known = [
+            value for one in (ssim if isinstance(ssim, list) else []) if (value := number(one)) is not None
+        ]
+        return (-float(np.mean(known)) if known else np.inf), "mean SSIM with the truth"
+    for name, told in (
+        ("deviance_free", "deviance of patterns that were kept out"),
+        ("r_free", "R-factor of patterns that were kept out"),
+        ("r_factor", "R-factor"),
+    ):
+        if (value := number(entry.row.get(name))) is not None:
+            return value, told
+    return np.inf, "nothing that was stored"
+
+
+def _group(entries: list[Entry]) -> Group:
+    by = [score_of(entry)[1] for entry in entries]
+    common = next((name for name in by if by.count(name) == len(by)), "")
+    if common:  # of equals the one that can be compared pattern by pattern
+        ordered = sorted(entries, key=lambda entry: (score_of(entry)[0], kept_out(entry) is None))
+    else:
+        ordered = entries
+    best, made = ordered[0], ordered[0].scan.read(ordered[0].scan.product)
+    title = best.scan.name if best.record.kind != GRID_LINES else "test images of one truth"
+    if made is None:
+        told = [Seen(entry, "", "", "", "", judgement(entry, best), "not readable") for entry in ordered]
+        return Group(title, common, tuple(told), None, "")
+    frame = Frame.of(made)
+    every = [align_to(frame, entry, best) for entry in ordered]
+    limits = [_limit([one.off[k] for one in every if one.off], ends) for k, ends in enumerate(frame.ends)]
+    seen = [_seen(one, entry, best, limits) for one, entry in zip(every, ordered, strict=True)]
+    curves = [one.curve for one in every if one.curve is not None][:MOST_CURVES]
+    scale = f"differences: amplitude ±{limits[0]:.2g}, phase ±{limits[1]:.2g} rad" if curves else ""
+    return Group(title, common, tuple(seen), _chart(curves, best.pixel_nm), scale)
+
+
+def _limit(parts: list[np.ndarray], ends: tuple[float, float]) -> float:
+    """One scale for all differences of a kind, by the middle one of those that differ at all."""
+    least = LEAST * (ends[1] - ends[0])
+    large = [float(np.nanquantile(np.abs(part), LARGE)) for part in parts]
+    return float(np.median([value for value in large if value > least] or [least]))
+
+
+def judgement(entry: Entry, best: Entry) -> str:
+    """How an entry stands against the best of its scan, in words, with the error of the difference."""
+    if entry is best:
+        return "the best of these"
+    if entry.record.kind == GRID_LINES:
+        mine, theirs = -score_of(entry)[0], -score_of(best)[0]
+        return f"mean SSIM {mine:.4f} against {theirs:.4f}; of one seed, without an error"
+    found = compare_kept_out(entry, best)
+    if isinstance(found, str):
+        return found
+    told = (
+        f"{found.gain:.4g} ± {found.error:.2g} of deviance a pixel more on {{}} patterns that both kept out"
+    )
+    count = len(common_patterns(entry, best)[0])
+    if found.gain > SURE * found.error:
+        return f"worse: {told.format(count)}"
+    return f"no difference beyond its error: {told.format(count)}"
+
+
+def compare_kept_out(entry: Entry, best: Entry) -> Comparison | str:
+    """What the best explains better of the patterns that both kept out, each against itself; or why not."""
+    if kept_out(entry) is None or kept_out(best) is None:
+        return "cannot be told: a run did not store the deviance of each pattern that it kept out"
+    one, two = common_patterns(entry, best)
+    if len(one) < FEWEST:
+        return "cannot be told: the runs kept out other patterns (seed, free_fraction)"
+    return compare(two, one)
+
+
+def common_patterns(entry: Entry, best: Entry) -> tuple[np.ndarray, np.ndarray]:
+    """Deviances of the patterns that both kept out, in one order."""
+    (one, mine), (two, theirs) = kept_out(entry) or _NONE, kept_out(best) or _NONE
+    _, first, second = np.intersect1d(one, two, return_indices=True)
+    return mine[first], theirs[second]
+
+
+_NONE = (np.zeros(0, int), np.zeros(0))
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """The part of the best object that the others are brought to, with the scales of all pictures.
+
+    Attributes:
+        image, mask: ``(h, w)`` complex with a level phase, and bool.
+        grey, colour: ends of the scales of amplitude and phase.
+    """
+
+    image: np.ndarray
+    mask: np.ndarray
+    grey: tuple[float, float]
+    colour: tuple[float, float]
+
+    @property
+    def ends(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        return self.grey, self.colour
+
+    @classmethod
+    def of(cls, made: StoredRecon) -> Frame:
+        image, mask = levelled(made)
+        return cls(image, mask, ends_of(np.abs(image[mask])), ends_of(np.angle(image[mask])))
+
+
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """A reconstruction in a frame.
+
+    Attributes:
+        amplitude, phase: small pictures, data URIs.
+        off: differences of amplitude and phase to the frame's, ``(h, w)`` as small; empty: there are none.
+        curve: ring correlation with the frame's image, if there is one.
+        note: why it is not aligned.
+    """
+
+    amplitude: str = ""
+    phase: str = ""
+    off: tuple[np.ndarray, ...] = ()
+    curve: Curve | None = None
+    note: str = ""
+
+
+def levelled(made: StoredRecon) -> tuple[np.ndarray, np.ndarray]:
+    """The well lit part of an object, or its middle, with a level phase, and where it is known."""
+    rows, cols = (np.flatnonzero(made.lit.any(axis=axis)) for axis in (1, 0))
+    part = _middle(rows), _middle(cols)
+    image, mask = made.object[part], made.lit[part]
+    if not mask.any():
+        return image, mask
+    return np.where(mask, np.abs(image) * np.exp(1j * level_phase(image, mask)), 0), mask
+
+
+def _middle(indices: np.ndarray) -> slice:
+    first, last = (int(indices[0]), int(indices[-1]) + 1) if len(indices) else (0, 1)
+    spare = max(0, last - first - MOST_PIXELS)
+    return slice(first + spare // 2, last - (spare - spare // 2))
+
+
+def align_to(frame: Frame, entry: Entry, best: Entry) -> Aligned:
+    """The product of an entry, moved by parts of a pixel, scaled, and levelled against the best's."""
+    made = entry.scan.read(entry.scan.product)
+    if made is None:
+        return Aligned(note="its object cannot be read")
+    image, mask = levelled(made)
+    if entry is best or not mask.any():
+        return Aligned(*_pictures(image, mask, frame))
+    one, two = entry.pixel_nm, best.pixel_nm
+    if one is not None and two is not None and abs(one / two - 1) > SAME_PIXEL:
+        told = f"other pixel, {one:.4g} nm against {two:.4g} nm: not aligned"
+        return Aligned(*_pictures(image, mask, frame), note=told)
+    placed, known = in_frame(image, frame.image, frame.mask, mask)
+    if known.sum() < LEAST_OVERLAP * frame.mask.sum():
+        return Aligned(*_pictures(image, mask, frame), note="shows another place: not aligned")
+    aligned = metrics.align(placed, frame.image, known).object
+    parts = np.abs(aligned) - np.abs(frame.image), np.angle(aligned * frame.image.conj())
+    off = tuple(shrink(np.where(known, part, np.nan), THUMBNAIL)[0] for part in parts)
+    curve = Curve(*frc(np.where(known, aligned, 0), np.where(known, frame.image, 0)), entry.label)
+    return Aligned(*_pictures(aligned, known, frame), off, curve)
+
+
+def _seen(one: Aligned, entry: Entry, best: Entry, limits: Sequence[float]) -> Seen:
+    drawn = [
+        palette_png(part, (-limit, limit), DIVERGING) for part, limit in zip(one.off, limits, strict=False)
+    ]
+    amplitude, phase = drawn or ("", "")
+    return Seen(entry, one.amplitude, one.phase, amplitude, phase, judgement(entry, best), one.note)
+
+
+def _pictures(image: np.ndarray, mask: np.ndarray, frame: Frame) -> tuple[str, str]:
+    """Amplitude and phase with the scales of a frame."""
+    parts = ((np.abs(image), frame.grey, GREY), (np.angle(image), frame.colour, VIRIDIS))
+    small = [
+        palette_png(shrink(np.where(mask, values, np.nan), THUMBNAIL)[0], ends, colours)
+        for values, ends, colours in parts
+    ]
+    return small[0], small[1]
+
+
+def _chart(curves: list[Curve], pixel: float | None) -> Markup | None:
+    if not curves:
+        return None
+    label = "spatial frequency / Nyquist" + (f" (1: {pixel:.3g} nm)" if pixel else "")
+    low = min(-0.1, *(float(curve.y.min()) for curve in curves))
+    axes = Axis(label, 0, 1), Axis("ring correlation", low, 1.05)
+    return line_chart(curves, *axes, "Fourier ring correlation with the best", [Level(0.5, "1/2")])

@@ -1,0 +1,224 @@
+"""Runs that are set beside each other: folders → rows of one table."""
+
+from __future__ import annotations
+
+import csv
+import glob
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.files.text import shown
+from ptycho.report.gather import GRID_LINES, PLACES, RUNNING, RunRecord, gather, is_run, number, section
+from ptycho.report.scans import ScanRecord
+from ptycho.report.wording import advice_of, verdict_of
+from ptycho.run import names
+from ptycho.run.record import read_record
+from ptycho.run.scan_table import CSV
+
+MOST_RUNS = 1000
+MOST_KEYS = 40  # columns of settings
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One scan of one run.
+
+    Attributes:
+        label: unique among those that are compared.
+        record, scan: of the run.
+    """
+
+    label: str
+    record: RunRecord
+    scan: ScanRecord
+
+    @property
+    def progress(self) -> str:
+        """How far a run has come that goes on: the last line of its log."""
+        return self.record.log[-1] if self.record.state == RUNNING and self.record.log else ""
+
+    @property
+    def row(self) -> Mapping[str, Any]:
+        """Scores of the product."""
+        return self.scan.rows.get(self.scan.product, {})
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return tuple(one.flag for one in advice_of(self.row))
+
+    @property
+    def level(self) -> str:
+        return verdict_of(self.record, self.scan).level
+
+    @property
+    def pixel_nm(self) -> float | None:
+        return None if self.scan.pixel_m is None else 1e9 * max(self.scan.pixel_m)
+
+    @property
+    def resolution_nm(self) -> float | None:
+        """Half period at which halves of the scan stop to agree; at best the pixel."""
+        halves = self.scan.metrics.get("half_scan_frc")
+        if not isinstance(halves, dict) or self.pixel_nm is None:
+            return None
+        metres = number(halves.get("frc50_m"))
+        return self.pixel_nm if metres is None else 1e9 * metres
+
+    @cached_property
+    def same_scan(self) -> tuple[str, ...]:
+        """What entries of one scan have in common: the measured file; the truth of simulated test images."""
+        if self.record.kind == GRID_LINES:
+            try:
+                truth = read_record(self.record.path).get(names.recon("gt"), "")
+            except ConfigError:
+                truth = ""
+            return ("truth", truth or self.label)
+        stored = self.record.flat.get("data.file")
+        listed = [Path(str(name)) for name in stored] if isinstance(stored, list) else []
+        mine = [path for path in listed if path.stem == self.scan.name] or listed[:1]
+        return ("file", str(mine[0].absolute()) if mine else self.label)
+
+    @property
+    def cells(self) -> dict[str, Any]:
+        """A row of the table, as numbers and texts."""
+        sizes = section(section(self.record.manifest, "scans"), self.scan.name)
+        scores = {
+            name: number(self.row.get(name)) for name in ("r_factor", "r_free", "r_noise", "deviance_free")
+        }
+        ssim = self.row.get("ssim")
+        pair = ssim if isinstance(ssim, list) and len(ssim) == 2 else [None, None]
+        return {
+            "run": self.label,
+            "state": self.record.state,
+            "product": self.scan.product,
+            "patterns": number(sizes.get("patterns")),
+            "N": number(sizes.get("N")) or number(self.record.flat.get("N")),
+            "pixel_nm": self.pixel_nm,
+            **scores,
+            "frc_nm": self.resolution_nm,
+            "ssim_amplitude": number(pair[0]),
+            "ssim_phase": number(pair[1]),
+            "flags": " ".join(self.flags),
+            "seconds": self.record.seconds,
+        }
+
+
+@dataclass(frozen=True)
+class Found:
+    """Entries, and what was passed over: a folder, and why."""
+
+    entries: tuple[Entry, ...]
+    passed_over: tuple[tuple[str, str], ...]
+
+
+def find_entries(words: Sequence[str]) -> Found:
+    """The entries of runs, of folders of runs (nights, sweeps), and of patterns of such.
+
+    Raises:
+        ConfigError: a pattern or a folder names nothing, or too many runs.
+    """
+    runs: dict[Path, None] = {}
+    passed: dict[str, str] = {}
+    for word in words:
+        for path in _folders(word):
+            inside = [path] if is_run(path) else runs_below(path)
+            passed |= failed_scans(path) if not is_run(path) else {}
+            runs |= dict.fromkeys(inside)
+            if not inside:
+                passed[str(path)] = "holds no run"
+    if len(runs) > MOST_RUNS:
+        raise ConfigError(f"runs: {len(runs)} runs; at most {MOST_RUNS} are compared; name fewer")
+    records, labels = [], _labels([*runs])
+    for path in runs:
+        try:
+            records.append((labels[path], gather(path)))
+        except (ConfigError, OSError) as error:
+            passed[str(path)] = shown(str(error))
+    return Found(
+        tuple(entry for label, record in records for entry in entries_of(label, record)),
+        tuple(passed.items()),
+    )
+
+
+def _folders(word: str) -> list[Path]:
+    if Path(word).exists() or not glob.has_magic(word):
+        return [Path(word)]
+    found = sorted(glob.glob(word, recursive=True))
+    if not found:
+        raise ConfigError(f"runs={word}: matches nothing")
+    return [Path(name) for name in found if Path(name).is_dir()]
+
+
+def runs_below(path: Path, depth: int = 2) -> list[Path]:
+    """The runs in a folder that is none itself, and in the folders in it; links are not followed."""
+    if depth == 0 or not path.is_dir():
+        return []
+    found = []
+    for inner in sorted(path.iterdir()):
+        if inner.is_dir() and not inner.is_symlink() and not inner.name.startswith("."):
+            found += [inner] if is_run(inner) else runs_below(inner, depth - 1)
+    return found
+
+
+def failed_scans(night: Path) -> dict[str, str]:
+    """The scans of a night that have no run, and why, as its table says."""
+    try:
+        with (night / CSV).open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, ValueError, csv.Error):
+        return {}
+    failed = [row for row in rows if row.get("state") == "failed" and row.get("scan")]
+    return {
+        str(night / row["scan"]): shown(row.get("error") or "failed")
+        for row in failed
+        if not is_run(night / row["scan"])
+    }
+
+
+def _labels(runs: list[Path]) -> dict[Path, str]:
+    """The shortest ends of paths that tell the runs apart."""
+    resolved = {path: path.resolve().parts for path in runs}
+    for count in range(1, max((len(parts) for parts in resolved.values()), default=1) + 1):
+        labels = {path: "/".join(parts[-count:]) for path, parts in resolved.items()}
+        if len(set(labels.values())) == len(runs):
+            break
+    return labels if runs else {}
+
+
+def entries_of(label: str, record: RunRecord) -> list[Entry]:
+    """An entry for each scan of a run; one without scores for a run that has stored none."""
+    scans = record.scans or (ScanRecord("", record.path),)
+    return [Entry(label if len(scans) == 1 else f"{label}: {scan.name}", record, scan) for scan in scans]
+
+
+def differing(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
+    """The keys whose values differ between runs, and of each entry their values."""
+    every = dict.fromkeys(key for entry in entries for key in entry.record.flat)
+    left_out = {*PLACES, "data.file"}
+    keys = [
+        key
+        for key in every
+        if key not in left_out and len({repr(entry.record.flat.get(key)) for entry in entries}) > 1
+    ][:MOST_KEYS]
+    return keys, [[_cell(entry.record.flat, key) for key in keys] for entry in entries]
+
+
+def _cell(values: Mapping[str, Any], key: str) -> str:
+    if key not in values:
+        return ""
+    value = values[key]
+    return "null" if value is None else shown(str(value).lower() if isinstance(value, bool) else str(value))
+
+
+def kept_out(entry: Entry) -> tuple[np.ndarray, np.ndarray] | None:
+    """Patterns that were kept out of the product, and their deviance; None where the run did not store it."""
+    judged, name = entry.scan.judged, entry.scan.product
+    patterns, values = judged.get(f"{name}_free_patterns"), judged.get(f"{name}_free_deviance")
+    if patterns is None or values is None or patterns.shape != values.shape or patterns.ndim != 1:
+        return None
+    return patterns, values

@@ -1,0 +1,261 @@
+"""A run's folder → frozen values. What is missing or damaged is noted, not raised: older runs have less."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ptycho.config import ConfigError
+from ptycho.config.mapping import flat, to_mapping
+from ptycho.files.lock import is_locked
+from ptycho.files.text import shown
+from ptycho.report.scans import ScanRecord, read_scan
+from ptycho.run import names
+from ptycho.run.record import own_files
+from ptycho.run.scan_table import CSV
+from ptycho.run.stored_config import MAX_BYTES, read_job
+
+FINISHED, RUNNING, ENDED = "finished", "running", "not finished"
+MEASURED, GRID_LINES, OTHER = "measured scan", "grid lines", "training"
+MAX_JSON = 2**25  # bytes of a file of scores
+LOG_LINES, LOG_BYTES = 40, 2**16  # of the end of a log
+SCRIPTS = {MEASURED: "scripts/scan_workflow.py", GRID_LINES: "scripts/grid_lines_workflow.py"}
+PLACES = ("output_dir", "overwrite")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A key of the configuration whose value is not the default."""
+
+    key: str
+    value: str
+    default: str
+
+
+@dataclass(frozen=True, eq=False)
+class RunRecord:
+    """What a run's folder holds.
+
+    Attributes:
+        path: the folder; kind: which program wrote it; state: how far it came.
+        ended: when the run ended, or its newest file was written.
+        settings: that differ from the defaults; flat: all of them by dotted key.
+        command: that repeats the run; empty where the configuration cannot be read.
+        metrics, manifest: of the files of these names; empty where there is none.
+        scans: its scans, or the test images of a run on grid lines.
+        files: names and bytes; log: its last lines; missing: what could not be read, and why.
+    """
+
+    path: Path
+    kind: str
+    state: str
+    ended: datetime
+    settings: tuple[Setting, ...] = ()
+    flat: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    scans: tuple[ScanRecord, ...] = ()
+    files: tuple[tuple[str, int], ...] = ()
+    log: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.path.resolve().name
+
+    @property
+    def seconds(self) -> float | None:
+        """Wall time of the whole run."""
+        return number(section(self.manifest, "timings_s").get("total"))
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder holds a run, or what is left of one."""
+    return (path / names.CONFIG).is_file()
+
+
+def gather(path: Path) -> RunRecord:
+    """Read a run's folder.
+
+    Raises:
+        ConfigError: it holds no run.
+    """
+    if not is_run(path):
+        several = "; it holds several: name one of them, or compare them" if (path / CSV).is_file() else ""
+        raise ConfigError(f"run={path}: holds no run; there is no {names.CONFIG} in it{several}")
+    missing: list[str] = []
+    config, settings, command = _read_config(path, missing)
+    metrics, manifest = (_read_json(path / name, missing) for name in (names.METRICS, names.MANIFEST))
+    kind = _kind(config)
+    return RunRecord(
+        path,
+        kind,
+        FINISHED if metrics and manifest else RUNNING if is_locked(path) else ENDED,
+        _ended(path, manifest),
+        settings,
+        config,
+        command,
+        metrics,
+        manifest,
+        tuple(_scans(path, kind, config, metrics, missing)),
+        tuple(_files(path, missing)),
+        last_lines(path / names.LOG),
+        tuple(missing),
+    )
+
+
+def number(value: Any) -> float | None:
+    """A finite number; None for anything else that a file may hold in its place."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if known else None
+
+
+def section(values: Any, name: str) -> dict[str, Any]:
+    """A section of nested values; empty where there is none."""
+    found = values.get(name) if isinstance(values, Mapping) else None
+    return found if isinstance(found, dict) else {}
+
+
+def last_lines(path: Path) -> tuple[str, ...]:
+    """The end of a log, without what steers a terminal."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - LOG_BYTES))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ()
+    return tuple(shown(line, 400) for line in text.splitlines()[-LOG_LINES:])
+
+
+def _read_config(path: Path, missing: list[str]) -> tuple[dict[str, Any], tuple[Setting, ...], str]:
+    try:
+        config = read_job(path)
+    except ConfigError as error:
+        missing.append(shown(str(error), 400))
+        return _raw_config(path), (), ""
+    found = flat(to_mapping(config))
+    defaults = flat(to_mapping(type(config)()))
+    others = {key: value for key, value in found.items() if key not in defaults or value != defaults[key]}
+    settings = [
+        Setting(key, _told(value), _told(defaults[key]) if key in defaults else "")
+        for key, value in others.items()
+        if key not in PLACES and key != "data.file"
+    ]
+    kind = _kind(found)
+    if kind not in SCRIPTS:
+        return found, tuple(settings), ""
+    return found, tuple(settings), repeat(kind, others)
+
+
+def _raw_config(path: Path) -> dict[str, Any]:
+    """The values of a configuration of another version, unchecked."""
+    try:
+        with (path / names.CONFIG).open(encoding="utf-8") as file:
+            values = yaml.safe_load(file.read(MAX_BYTES))
+        return flat(values) if isinstance(values, dict) else {}
+    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        return {}
+
+
+def _kind(config: Mapping[str, Any]) -> str:
+    if "data.file" in config:
+        return MEASURED
+    return GRID_LINES if "gridsize" in config else OTHER
+
+
+def repeat(kind: str, others: Mapping[str, Any]) -> str:
+    """The command with the settings that are not the defaults; into a folder of its own.
+
+    Of a section that another option of its group gives, the kind stands alone first; the network of another
+    run brings its own ``model``.
+    """
+    left_out = {*PLACES, *(key for key in others if key.startswith("model.") and others.get("run"))}
+    words = []
+    for key, value in others.items():
+        if key in left_out:
+            continue
+        group = key.removesuffix(".kind").removesuffix(".method")
+        words.append(f"{group}={value}" if group != key else f"{key}={_hydra(value)}")
+    words.sort(key=lambda word: "." in word.split("=")[0])  # an option of a group before the keys in it
+    return shlex.join(["python", SCRIPTS[kind], *words, "output_dir=outputs/again"])
+
+
+def _hydra(value: Any) -> str:
+    """A value in Hydra's grammar."""
+    if isinstance(value, list):
+        return f"[{','.join(map(_hydra, value))}]"
+    if isinstance(value, str):
+        plain = value.replace("_", "").replace("-", "").replace("/", "").replace(".", "").isalnum()
+        return value if plain else "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return _told(value)
+
+
+def _told(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"[{', '.join(map(_told, value))}]" if isinstance(value, list) else str(value)
+
+
+def _read_json(path: Path, missing: list[str]) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > MAX_JSON:
+            raise ValueError(f"it has {path.stat().st_size} bytes")
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(values, dict):
+            raise ValueError("it must hold names and values")
+        return values
+    except FileNotFoundError:
+        missing.append(f"{path.name}: the run did not write it")
+    except (OSError, ValueError, RecursionError) as error:
+        missing.append(f"{path.name}: is damaged ({shown(str(error))})")
+    return {}
+
+
+def _ended(path: Path, manifest: Mapping[str, Any]) -> datetime:
+    """When the manifest says that the run ended; of older runs, when their newest file was written."""
+    try:
+        return datetime.fromisoformat(str(manifest["finished"]))
+    except (KeyError, ValueError):
+        files = [path / name for name in (names.MANIFEST, names.LOG, names.CONFIG)]
+        newest = max((file.stat().st_mtime for file in files if file.is_file()), default=0.0)
+        return datetime.fromtimestamp(newest, UTC)
+
+
+def _scans(
+    path: Path, kind: str, config: Mapping[str, Any], metrics: Mapping[str, Any], missing: list[str]
+) -> list[ScanRecord]:
+    if kind == OTHER:
+        return []
+    if kind == GRID_LINES:
+        return [read_scan("test image", path, metrics, missing)]
+    parts = section(metrics, "scans")
+    if not parts and not (path / names.SCANS).is_dir():
+        return [read_scan(_scan_name(config), path, metrics, missing)]
+    stored = [part.name for part in sorted((path / names.SCANS).glob("*")) if part.is_dir()]
+    every = [*parts, *(name for name in stored if name not in parts)]
+    inside = [name for name in every if name not in ("", ".", "..") and "/" not in name]
+    return [read_scan(name, path / names.SCANS / name, section(parts, name), missing) for name in inside]
+
+
+def _scan_name(config: Mapping[str, Any]) -> str:
+    files = config.get("data.file")
+    return Path(str(files[0])).stem if isinstance(files, list) and files else "scan"
+
+
+def _files(path: Path, missing: list[str]) -> list[tuple[str, int]]:
+    try:
+        listed = own_files(path)
+    except ConfigError as error:
+        missing.append(shown(str(error), 400))
+        return []
+    return [(name, os.lstat(path / name).st_size) for name in listed if (path / name).exists()]

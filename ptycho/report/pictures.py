@@ -1,0 +1,175 @@
+"""Arrays → PNG files in the page itself: in colours to be looked at, and in 16 bits to be read out again."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import dataclass
+
+import numpy as np
+
+HERO, THUMBNAIL = 420, 160  # pixels of a side, at most
+LEVELS = 2**16 - 1
+GREY, VIRIDIS, MAGMA, DIVERGING = "gray", "viridis", "magma", "RdBu_r"
+SHADES = 255  # of a picture that is looked at; one more is clear
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture with its scale.
+
+    Attributes:
+        uri: the PNG file as a data URI; width, height: of it.
+        low, high: values of the ends of the colours; unit: of them.
+        bar: a gradient of the colours as a data URI.
+        scale_px, scale_text: width of the scale bar in pixels of the picture, and what it stands for.
+    """
+
+    uri: str
+    width: int
+    height: int
+    low: float
+    high: float
+    unit: str
+    bar: str
+    scale_px: float
+    scale_text: str
+
+
+@dataclass(frozen=True)
+class Map:
+    """A map whose values the page reads out: 16 bits in red and green, blue where it is known.
+
+    Attributes:
+        title, unit: what it is; colours: the name of its colours.
+        uri, width, height: of the PNG file.
+        first, last: values of 0 and of 65535; low, high: of the ends of the colours.
+    """
+
+    title: str
+    unit: str
+    colours: str
+    uri: str
+    width: int
+    height: int
+    first: float
+    last: float
+    low: float
+    high: float
+
+
+def coloured(
+    values: np.ndarray, ends: tuple[float, float], colours: str, unit: str, pixel_nm: float | None, side: int
+) -> Picture:
+    """A picture of ``values (h, w)``, NaN left clear, at most ``side`` pixels large, with a scale bar."""
+    small, factor = shrink(values, side)
+    length, text = scale_bar(values.shape[1], pixel_nm)
+    height, width = small.shape
+    uri = palette_png(small, ends, colours)
+    return Picture(uri, width, height, *ends, unit, gradient(ends, colours), length / factor, text)
+
+
+def gradient(ends: tuple[float, float], colours: str) -> str:
+    """A bar of the colours between two ends, as a data URI."""
+    return palette_png(np.linspace(*ends, 64)[None], ends, colours)
+
+
+def palette_png(values: np.ndarray, ends: tuple[float, float], colours: str) -> str:
+    """``(h, w)`` as the data URI of a PNG file of a byte a pixel, clear where a value is not finite."""
+    from PIL import Image
+
+    known, span = np.isfinite(values), max(ends[1] - ends[0], 1e-30)
+    share = np.clip((np.where(known, values, ends[0]) - ends[0]) / span, 0, 1)
+    shades = np.where(known, np.round(share * (SHADES - 1)), SHADES).astype(np.uint8)
+    image = Image.fromarray(shades, "P")
+    palette = in_colours(np.arange(SHADES + 1.0)[None], (0, SHADES - 1), colours)
+    image.putpalette(palette[0, :, :3].tobytes())
+    file = io.BytesIO()
+    image.save(file, "PNG", transparency=SHADES, compress_level=6)
+    return data_uri(file.getvalue())
+
+
+def in_colours(values: np.ndarray, ends: tuple[float, float], colours: str) -> np.ndarray:
+    """``(h, w)`` → RGBA ``(h, w, 4)`` uint8, clear where a value is not finite."""
+    import matplotlib
+
+    span = max(ends[1] - ends[0], 1e-30)
+    share = np.clip((np.where(np.isfinite(values), values, ends[0]) - ends[0]) / span, 0, 1)
+    rgba = matplotlib.colormaps[colours](share, bytes=True)
+    rgba[..., 3] = np.where(np.isfinite(values), 255, 0)
+    return np.asarray(rgba)
+
+
+def hue_of(wave: np.ndarray, side: int = THUMBNAIL) -> str:
+    """Complex ``(N, N)`` as a data URI: the amplitude as brightness, the phase as hue."""
+    from ptycho.evaluation.scan_figures import hue
+
+    factor = max(1, -(-max(wave.shape) // side))
+    rgb = hue(wave[::factor, ::factor])
+    return png(np.round(255 * rgb).astype(np.uint8))
+
+
+def readable(
+    title: str, values: np.ndarray, ends: tuple[float, float], colours: str, unit: str, side: int
+) -> Map:
+    """A map of ``values (h, w)``, NaN where nothing is known, of at most ``side`` pixels."""
+    small, _ = shrink(values, side)
+    known = np.isfinite(small)
+    first, last = (float(small[known].min()), float(small[known].max())) if known.any() else (0.0, 1.0)
+    share = (np.where(known, small, first) - first) / max(last - first, 1e-30)
+    level = np.round(LEVELS * share).astype(np.uint16)
+    rgb = np.stack([level >> 8, level & 255, np.where(known, 255, 0)], axis=-1).astype(np.uint8)
+    return Map(title, unit, colours, png(rgb), small.shape[1], small.shape[0], first, last, *ends)
+
+
+def shrink(values: np.ndarray, side: int) -> tuple[np.ndarray, int]:
+    """Means of blocks of ``(h, w)``, so that no side is longer than asked for; and the side of a block."""
+    factor = max(1, -(-max(values.shape) // side))
+    if factor == 1:
+        return values, 1
+    rows, cols = (-(-n // factor) for n in values.shape)
+    whole = np.full((rows * factor, cols * factor), np.nan, values.dtype)
+    whole[: values.shape[0], : values.shape[1]] = values
+    blocks = whole.reshape(rows, factor, cols, factor)
+    known = np.isfinite(blocks)
+    count = known.sum(axis=(1, 3))
+    total = np.where(known, blocks, 0).sum(axis=(1, 3))
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan), factor
+
+
+def scale_bar(width: int, pixel_nm: float | None) -> tuple[float, str]:
+    """A round length, about a fifth of the width: in pixels, and as text."""
+    per_pixel = pixel_nm or 1.0
+    wanted = width * per_pixel / 5
+    power = 10.0 ** np.floor(np.log10(max(wanted, 1e-9)))
+    length = power * max(step for step in (1, 2, 5) if step * power <= wanted * (1 + 1e-9))
+    return length / per_pixel, length_text(length) if pixel_nm else f"{length:g} px"
+
+
+def length_text(nanometres: float) -> str:
+    """A length with a unit in which it is no long number."""
+    for limit, size, unit in ((1, 0.1, "Å"), (1e3, 1, "nm"), (1e6, 1e3, "µm")):
+        if nanometres < limit:
+            return f"{nanometres / size:.4g} {unit}"
+    return f"{nanometres / 1e6:.4g} mm"
+
+
+def ends_of(values: np.ndarray) -> tuple[float, float]:
+    """What is black and what is white: nearly all of the finite values lie between."""
+    finite = values[np.isfinite(values)]
+    low, high = np.quantile(finite, (0.002, 0.998)) if finite.size else (0.0, 1.0)
+    return float(low), float(high) if high > low else float(low) + 1e-6
+
+
+def png(image: np.ndarray) -> str:
+    """``(h, w, 3 or 4)`` uint8 as the data URI of a PNG file."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "PNG", compress_level=6)
+    return data_uri(file.getvalue())
+
+
+def data_uri(content: bytes) -> str:
+    """A PNG file as a data URI."""
+    return f"data:image/png;base64,{base64.b64encode(content).decode()}"

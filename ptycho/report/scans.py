@@ -1,0 +1,147 @@
+"""One scan of a run as its folder holds it: scores, objects, beam, and what the scores are the sums of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptycho.files.npz import NpzError, NpzFile, read_all
+from ptycho.files.text import shown
+from ptycho.run import names
+
+KINDS = {"object": "c", "mask": "b", "probe": "c", "positions": "f", "flux": "f"}
+SIGMAS = {"sigma_amplitude": "f", "sigma_phase": "f"}
+ORDER = ("gt", "solver", "refined", "pinn", "baseline", "lsqml", "denoised")
+BEST = ("solver", "refined", "pinn", "lsqml", "baseline", "gt")  # where no file names the product
+WELL_LIT = 0.1  # of the strongest light
+LOOKED_AT = 2000  # positions that tell where light fell
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRecon:
+    """A reconstruction in a file.
+
+    Attributes:
+        object, mask: ``(M, M)`` complex and bool, of the first image.
+        probe: ``(K, N, N)`` complex; positions: ``(J, 2)`` in object pixels; flux: ``(J,)``. None: unknown.
+        sigma_amplitude, sigma_phase: ``(M, M)`` one standard deviation, or None.
+    """
+
+    object: np.ndarray
+    mask: np.ndarray
+    probe: np.ndarray | None = None
+    positions: np.ndarray | None = None
+    flux: np.ndarray | None = None
+    sigma_amplitude: np.ndarray | None = None
+    sigma_phase: np.ndarray | None = None
+
+    @cached_property
+    def lit(self) -> np.ndarray:
+        """``(M, M)`` bool, what much light fell on; all that is covered where the beam is not known."""
+        if self.probe is None or self.positions is None or not len(self.positions):
+            return self.mask
+        one, light = np.sum(np.abs(self.probe) ** 2, axis=0), np.zeros(self.mask.shape)
+        some = np.unique(np.linspace(0, len(self.positions) - 1, LOOKED_AT).astype(int))
+        for row, col in np.round(self.positions[some]).astype(int):
+            if row >= 0 and col >= 0:
+                place = light[row : row + len(one), col : col + len(one)]
+                place += one[: place.shape[0], : place.shape[1]]
+        lit = self.mask & (light > WELL_LIT * light.max())
+        return lit if lit.any() else self.mask
+
+
+@dataclass(frozen=True, eq=False)
+class ScanRecord:
+    """What is stored of a scan.
+
+    Attributes:
+        name: of the scan; path: the folder of its files.
+        metrics: its scores.
+        recons: names of the reconstructions whose files are there.
+        judged: arrays of ``judged.npz``; empty where there is none, as in older runs.
+    """
+
+    name: str
+    path: Path
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    recons: tuple[str, ...] = ()
+    judged: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def product(self) -> str:
+        """The reconstruction that the run gives out; the best known where it does not say."""
+        named = self.metrics.get("product")
+        return named if named in self.recons else next((n for n in BEST if n in self.recons), "")
+
+    @property
+    def pixel_m(self) -> tuple[float, float] | None:
+        """(row, col) pitch of the object's pixels."""
+        found = self.metrics.get("pixel_m")
+        if not isinstance(found, list) or len(found) != 2 or not all(map(_positive, found)):
+            return None
+        return float(found[0]), float(found[1])
+
+    @property
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """Scores of each reconstruction, the product's first."""
+        every = [name for name in ORDER if isinstance(self.metrics.get(name), dict)]
+        return {name: self.metrics[name] for name in sorted(every, key=lambda name: name != self.product)}
+
+    def read(self, name: str) -> StoredRecon | None:
+        """A reconstruction; None where its file is missing or damaged."""
+        try:
+            arrays = _read_some(self.path / names.recon(name), KINDS | SIGMAS)
+            return _recon(arrays)
+        except (NpzError, KeyError, ValueError, OSError):
+            return None
+
+
+def read_scan(name: str, path: Path, metrics: Mapping[str, Any], missing: list[str]) -> ScanRecord:
+    """The scan in a folder; what cannot be read of it is noted in ``missing``."""
+    recons = tuple(one for one in ORDER if (path / names.recon(one)).is_file())
+    judged: dict[str, np.ndarray] = {}
+    if recons and metrics.get("product"):
+        try:
+            judged = read_all(path / names.JUDGED, "fiu")
+        except (NpzError, OSError, ValueError) as error:
+            missing.append(
+                f"{names.JUDGED} of {shown(name)}: {shown(str(error))}; older runs have none: there is no "
+                "map of the misfit, no curve of the ring correlation, no course of the solver"
+            )
+    if not recons:
+        missing.append(f"{shown(name)}: no reconstruction is stored")
+    return ScanRecord(name, path, metrics, recons, judged)
+
+
+def _read_some(path: Path, kinds: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """The arrays of a file that have a name of ``kinds``."""
+    with NpzFile(path) as file:
+        return {key: file.read(file.header(key, kind)) for key, kind in kinds.items() if key in file.keys}
+
+
+def _recon(arrays: dict[str, np.ndarray]) -> StoredRecon:
+    """Checked in their shapes, so that no picture fails later.
+
+    Raises:
+        KeyError, ValueError: an array is missing or has a wrong shape.
+    """
+    image, mask = arrays["object"], arrays["mask"]
+    if image.ndim != 3 or mask.shape != image.shape or 0 in image.shape:
+        raise ValueError("object and mask must be (images, M, M)")
+    probe, positions = arrays.get("probe"), arrays.get("positions")
+    if probe is not None and (probe.ndim != 3 or probe.shape[1] != probe.shape[2]):
+        probe = None
+    if positions is not None and (positions.ndim != 2 or positions.shape[1] != 2):
+        positions = None
+    one = {name: arrays[name][0] for name in SIGMAS if name in arrays and arrays[name].shape == image.shape}
+    known = mask[0] & np.isfinite(image[0])
+    return StoredRecon(np.where(known, image[0], 0), known, probe, positions, arrays.get("flux"), **one)
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, int | float) and np.isfinite(value) and value > 0

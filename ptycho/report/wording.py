@@ -1,0 +1,134 @@
+"""Scores and flags in plain words: a verdict, what to do, and the figures that matter, with units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ptycho.evaluation.trust import FLAGS
+from ptycho.report.gather import FINISHED, GRID_LINES, RUNNING, RunRecord, number, section
+from ptycho.report.pictures import length_text
+from ptycho.report.scans import ScanRecord
+
+GOOD, WEAK, BAD, OPEN = "good", "weak", "bad", "open"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A flag that was raised: what it means, and what to do; ``wrong``: the image is likely wrong."""
+
+    flag: str
+    means: str
+    remedy: str
+    wrong: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How far an image can be trusted: a level for its colour, one sentence, and what leads to it."""
+
+    level: str
+    sentence: str
+    reasons: tuple[Advice, ...] = ()
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """A number that matters, with its unit, and what it is."""
+
+    label: str
+    value: str
+    means: str
+
+
+def advice_of(row: Mapping[str, Any]) -> tuple[Advice, ...]:
+    """The flags of a reconstruction, those that say that it is wrong first; none of single scores."""
+    raised = row.get("flags")
+    known = [name for name in raised if str(name) in FLAGS] if isinstance(raised, list) else []
+    every = [Advice(name, FLAGS[name].means, FLAGS[name].remedy, FLAGS[name].wrong) for name in known]
+    return tuple(sorted(every, key=lambda one: not one.wrong))
+
+
+def verdict_of(record: RunRecord, scan: ScanRecord) -> Verdict:
+    """What is to be thought of the product of a scan."""
+    if record.state != FINISHED:
+        going = "The run is still going on" if record.state == RUNNING else "The run did not end"
+        there = "what it has written so far is shown" if scan.recons else "it has stored no image yet"
+        return Verdict(OPEN, f"{going}: nothing was judged, and {there}.")
+    row = scan.rows.get(scan.product)
+    if row is None:
+        return Verdict(OPEN, "The run's scores cannot be read: the image is shown, but nobody judged it.")
+    reasons = advice_of(row)
+    if any(one.wrong for one in reasons):
+        return Verdict(
+            BAD, "The image is likely wrong. Do not use it before what follows is understood.", reasons
+        )
+    if reasons:
+        return Verdict(WEAK, "The image can be used with the reservations that follow.", reasons)
+    if record.kind == GRID_LINES:
+        return Verdict(GOOD, "No failure was found: the image has contrast and covers the scored region.")
+    return Verdict(GOOD, "No doubt was raised: object and beam explain the measured patterns.")
+
+
+def key_figures(record: RunRecord, scan: ScanRecord) -> tuple[KeyFigure, ...]:
+    """The figures at the top of a scan's part; those that are not known are left out."""
+    return tuple(_key_figures(record, scan))
+
+
+def _key_figures(record: RunRecord, scan: ScanRecord) -> Iterator[KeyFigure]:
+    row, sizes = scan.rows.get(scan.product, {}), section(section(record.manifest, "scans"), scan.name)
+    if scan.pixel_m:
+        yield KeyFigure("pixel", length_text(1e9 * max(scan.pixel_m)), "pitch of the object's pixels")
+    if text := resolution_text(scan):
+        yield KeyFigure("resolution", text, "half period up to which two halves of the scan agree (FRC 0.5)")
+    count, side = number(sizes.get("patterns")), number(sizes.get("N"))
+    if count and side:
+        yield KeyFigure(
+            "patterns", f"{count:.0f} of {side:.0f} × {side:.0f}", "diffraction patterns that were used"
+        )
+    r_factor, noise, free = (number(row.get(name)) for name in ("r_factor", "r_noise", "r_free"))
+    if r_factor is not None:
+        against = "" if noise is None else f", noise alone {noise:.3f}"
+        yield KeyFigure(
+            "misfit R",
+            f"{r_factor:.3f}{against}",
+            "share of the amplitudes left unexplained; lower is better",
+        )
+    if free is not None:
+        yield KeyFigure("R, kept out", f"{free:.3f}", "the same of patterns that the image was not fitted to")
+    ssim = row.get("ssim")
+    if isinstance(ssim, list) and len(ssim) == 2:
+        told = ", ".join("none" if number(one) is None else f"{one:.3f}" for one in ssim)
+        yield KeyFigure("SSIM", told, "likeness to the truth, amplitude and phase; 1 is the same")
+    if record.seconds is not None:
+        yield KeyFigure("time", time_text(record.seconds), "wall time of the whole run")
+
+
+def resolution_text(scan: ScanRecord) -> str:
+    """The half period at which two halves of the scan stop to agree by half; empty where it is unknown."""
+    halves = scan.metrics.get("half_scan_frc")
+    if not isinstance(halves, dict):
+        return ""
+    metres, pixels = number(halves.get("frc50_m")), number(halves.get("frc50_px"))
+    if metres is not None:
+        return length_text(1e9 * metres)
+    if pixels is not None:
+        return f"{pixels:.3g} px"
+    return f"at the pixel, {length_text(1e9 * max(scan.pixel_m))}" if scan.pixel_m else "at the pixel"
+
+
+def time_text(seconds: float) -> str:
+    """A time as a person says it."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def size_text(count: float) -> str:
+    """So many bytes."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"

@@ -1,0 +1,31 @@
+#!/usr/bin/env python
+"""Runs beside each other: one page, a table as CSV, and the table on the terminal; changes no run.
+
+    python scripts/compare.py outputs/a outputs/b
+    python scripts/compare.py outputs/a 'outputs/night/*' output=night.html      # night.html, night.csv
+
+A folder may be a run of any kind, or hold runs: a night, a sweep. What is no run is told and passed over. Of
+runs on the same scan the page says which explains the patterns that were kept out better, and whether by more
+than the error of the difference, and shows their pictures aligned to each other, with one scale.
+
+Exit code: 0 written, 2 there is no run to compare, or the page cannot be written there.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from workflows.command_line.jobs import leave
+from workflows.command_line.one_shot import perform, place_words
+from workflows.read.compare import CompareConfig, write_comparison
+
+
+def main() -> int:
+    """See the module's text for the exit code."""
+    return perform(
+        "compare", CompareConfig, write_comparison, __doc__, place_words("runs", sys.argv[1:], True)
+    )
+
+
+if __name__ == "__main__":
+    leave(main)

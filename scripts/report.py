@@ -1,0 +1,29 @@
+#!/usr/bin/env python
+"""A run's folder as one page to read, to keep and to mail; changes nothing else in it.
+
+    python scripts/report.py outputs/mine                      # outputs/mine/report.html
+    python scripts/report.py outputs/mine output=mine.html
+
+The page is one file without any request to a network: pictures to zoom into and read out, verdict and flags
+in plain words, resolution, misfit, positions, what was understood of the file and decided, settings,
+versions, and the command that repeats the run. Of a run that did not end it shows what there is.
+
+Exit code: 0 written, 2 the folder holds no run, or the page cannot be written there.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from workflows.command_line.jobs import leave
+from workflows.command_line.one_shot import perform, place_words
+from workflows.read.report import ReportConfig, write_report
+
+
+def main() -> int:
+    """See the module's text for the exit code."""
+    return perform("report", ReportConfig, write_report, __doc__, place_words("run", sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    leave(main)

@@ -1,0 +1,29 @@
+#!/usr/bin/env python
+"""The runs below a folder in a browser on this machine; changes nothing in them.
+
+    python scripts/serve.py outputs/
+    python scripts/serve.py outputs/ port=9000
+
+Shows all runs, the newest first, those that still go on with the last line of their log, and of each the page
+that scripts/report.py writes; a page of a run that goes on loads itself again. It listens on 127.0.0.1 alone;
+for runs on another machine: ssh -L 8765:127.0.0.1:8765 MACHINE. Ctrl-C ends it.
+
+Exit code: 0 ended by Ctrl-C, 2 the folder cannot be read, or the port is in use.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from workflows.command_line.jobs import leave
+from workflows.command_line.one_shot import perform, place_words
+from workflows.read.serve import ServeConfig, serve
+
+
+def main() -> int:
+    """See the module's text for the exit code."""
+    return perform("serve", ServeConfig, serve, __doc__, place_words("folder", sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    leave(main)

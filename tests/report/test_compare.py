@@ -1,0 +1,156 @@
+"""Runs beside each other: which is better, by how much more than chance, and what of the pictures differs."""
+
+import numpy as np
+import pytest
+from helpers.run_folders import positions_of, sample, write_run
+from scipy.ndimage import fourier_shift
+
+from ptycho.config import ConfigError
+from ptycho.report.compare import Frame, align_to, compare_kept_out, group_entries, judgement, levelled
+from ptycho.report.entries import differing, find_entries
+
+WIDE = 110  # pixels of a side
+FLAT = np.ones((1, 26, 26), np.complex64)
+
+
+def entries_of(*paths):
+    return list(find_entries([str(path) for path in paths]).entries)
+
+
+def deviances(values, patterns=(0, 4, 8, 12, 16)):
+    return {"solver_free_patterns": np.array(patterns), "solver_free_deviance": np.array(values, float)}
+
+
+def test_the_difference_and_its_error(tmp_path):
+    """By hand: gains of 0.1, 0.2, 0.3 on the patterns that both kept out: 0.2 ± 0.1/√3."""
+    best = deviances([1.0, 1.5, 2.0, 9.0], [3, 5, 7, 9])
+    other = deviances([2.3, 1.7, 1.1, 0.0], [7, 5, 3, 11])
+    one = write_run(tmp_path / "one", judged=best, row={"deviance_free": 1.0})
+    two = write_run(tmp_path / "two", judged=other, row={"deviance_free": 1.1})
+    first, second = entries_of(one, two)
+    found = compare_kept_out(second, first)
+    assert found.gain == pytest.approx(0.2) and found.error == pytest.approx(0.1 / np.sqrt(3))
+    assert judgement(second, first).startswith("worse: 0.2 ± 0.058") and "on 3 patterns" in judgement(
+        second, first
+    )
+    assert judgement(first, first) == "the best of these"
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ([1.2, 1.0, 1.3, 1.2, 1.5], "no difference beyond its error"),
+        ([1.5, 1.6, 1.7, 1.8, 1.9], "worse"),
+        (None, "a run did not store the deviance"),
+        ("others", "kept out other patterns"),
+    ],
+)
+def test_no_more_is_said_than_can_be_told(tmp_path, values, told):
+    judged = (
+        False
+        if values is None
+        else deviances([1] * 5, [1, 2, 3, 5, 6])
+        if values == "others"
+        else deviances(values)
+    )
+    one = write_run(tmp_path / "one", row={"deviance_free": 1.0})
+    two = write_run(tmp_path / "two", row={"deviance_free": 1.1}, judged=judged)
+    assert told in judgement(*reversed(entries_of(one, two)))
+
+
+def test_the_best_comes_first(tmp_path):
+    for name, value in (("a", 1.3), ("b", 1.1), ("c", 1.2)):
+        write_run(tmp_path / name, name="scan", row={"deviance_free": value})
+    write_run(tmp_path / "other", name="another")
+    (group,) = group_entries(entries_of(tmp_path))
+    assert [one.entry.label for one in group.seen] == ["b", "c", "a"]
+    assert group.by == "deviance of patterns that were kept out" and group.title == "scan"
+
+
+def test_without_a_score_in_common_none_is_the_best(tmp_path):
+    write_run(tmp_path / "a", name="scan", row={"deviance_free": None})
+    write_run(tmp_path / "b", name="scan")
+    (group,) = group_entries(entries_of(tmp_path))
+    assert not group.by and [one.entry.label for one in group.seen] == ["a", "b"]
+
+
+def wide(image):
+    """A run's arrays with positions that light all of an object of ``WIDE`` pixels."""
+    return {"image": image.astype(np.complex64), "arrays": {"positions": 3.4 * positions_of(), "probe": FLAT}}
+
+
+def test_shift_scale_and_phase_plane_are_no_difference(tmp_path):
+    """The other is the same object, moved by parts of a pixel on its spectrum, darker, and tilted."""
+    whole = sample(3, (2 * WIDE, 2 * WIDE))
+    rows, cols = np.mgrid[:WIDE, :WIDE]
+    plane = 0.6 * np.exp(1j * (0.7 + 0.02 * rows - 0.03 * cols))
+    moved = np.fft.ifft2(fourier_shift(np.fft.fft2(whole), (1.3, -2.6)))
+    part = np.s_[40 : 40 + WIDE, 40 : 40 + WIDE]
+    one = write_run(tmp_path / "one", name="s", row={"deviance_free": 1.0}, **wide(whole[part]))
+    two = write_run(tmp_path / "two", name="s", **wide(moved[part] * plane))
+    same = write_run(tmp_path / "three", name="s", **wide(whole[part]))
+    first, second, third = entries_of(one, two, same)
+    frame = Frame.of(first.scan.read("solver"))
+    found = align_to(frame, second, first)
+    for values in found.off:  # contrasts are 0.1 and 0.3; moved by whole pixels, a fifth of them would remain
+        assert np.sqrt(np.nanmean(np.square(values))) < 0.012
+        assert np.isfinite(values).mean() > 0.8
+    assert np.mean(found.curve.y[:12]) > 0.98 and not found.note
+    assert np.nanmax(np.abs(align_to(frame, third, first).off)) < 1e-3
+
+
+def test_a_real_difference_is_shown_where_it_is(tmp_path):
+    image = sample(3)
+    other = image.copy()
+    other[20:26, 20:26] *= 1.2
+    one = write_run(tmp_path / "one", name="s", image=image, row={"deviance_free": 1.0})
+    first, second = entries_of(one, write_run(tmp_path / "two", name="s", image=other))
+    off = align_to(Frame.of(first.scan.read("solver")), second, first).off[0]
+    top, left = (np.flatnonzero(first.scan.read("solver").lit.any(axis=axis))[0] for axis in (1, 0))
+    inside = off[22 - top : 24 - top, 22 - left : 24 - left]
+    assert inside.mean() > 0.12 and abs(np.nanmedian(off)) < 0.02
+
+
+def test_other_pixels_and_other_places_are_said_and_not_forced(tmp_path):
+    one = write_run(tmp_path / "one", name="s", row={"deviance_free": 1.0})
+    two = write_run(tmp_path / "two", name="s", metrics={"pixel_m": [3e-8, 3e-8]})
+    first, second = entries_of(one, two)
+    found = align_to(Frame.of(first.scan.read("solver")), second, first)
+    assert not found.off and found.note == "other pixel, 30 nm against 20 nm: not aligned" and found.amplitude
+
+
+def test_only_what_is_well_lit_is_compared(tmp_path):
+    made = entries_of(write_run(tmp_path / "one"))[0].scan.read("solver")
+    image, mask = levelled(made)
+    assert mask.sum() == made.lit.sum() and mask.any(axis=0).all() and mask.any(axis=1).all()
+    assert not image[~mask].any()
+
+
+def test_nights_are_their_runs_and_failures_are_told(tmp_path):
+    night = tmp_path / "night"
+    for name in ("a", "b"):
+        write_run(night / name, name=name)
+    (night / "notes").mkdir()
+    (night / "scans.csv").write_text(
+        "scan,state,error\na,done,\ntorn,failed,it is cut short\n../up,failed,x\n"
+    )
+    (tmp_path / "empty").mkdir()
+    found = find_entries([str(tmp_path / "n*"), str(tmp_path / "empty"), str(night / "a")])
+    assert [entry.label for entry in found.entries] == ["a", "b"]
+    told = dict(found.passed_over)
+    assert told[str(night / "torn")] == "it is cut short" and told[str(tmp_path / "empty")] == "holds no run"
+    with pytest.raises(ConfigError, match="matches nothing"):
+        find_entries([str(tmp_path / "x*")])
+
+
+def test_folders_of_one_name_are_told_apart(tmp_path):
+    for night in ("one", "two"):
+        write_run(tmp_path / night / "s")
+    assert [entry.label for entry in entries_of(tmp_path)] == ["one/s", "two/s"]
+
+
+def test_only_settings_that_differ(tmp_path):
+    write_run(tmp_path / "a", name="scan", seed=1)
+    write_run(tmp_path / "b", name="other", seed=2, data={"N": 64})
+    keys, values = differing(entries_of(tmp_path))
+    assert keys == ["seed", "data.N"] and values == [["1", "null"], ["2", "64"]]

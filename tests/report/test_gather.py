@@ -1,0 +1,109 @@
+"""A run's folder as it is read: finished, going on, broken off, old, damaged."""
+
+import json
+import shlex
+
+import numpy as np
+import pytest
+import yaml
+from helpers.configuration import composed
+from helpers.run_folders import write_run
+
+from ptycho.config import ConfigError
+from ptycho.config.mapping import to_mapping
+from ptycho.files.lock import locked
+from ptycho.report.gather import ENDED, FINISHED, RUNNING, gather
+from ptycho.run.stored_config import read_job
+from workflows.command_line.config import run_config
+
+
+def test_a_finished_run(tmp_path):
+    record = gather(write_run(tmp_path / "mine"))
+    assert (record.name, record.state, record.seconds) == ("mine", FINISHED, 33.0)
+    assert record.ended.isoformat() == "2024-02-03T04:05:06+00:00"
+    assert not record.missing and not record.settings
+    (scan,) = record.scans
+    assert (scan.name, scan.product, scan.pixel_m) == ("a", "solver", (2e-8, 2e-8))
+    assert scan.read("solver").probe.shape == (2, 16, 16)
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"holds no run; there is no config.yaml"):
+        gather(tmp_path)
+    (tmp_path / "scans.csv").write_text("scan\n")
+    with pytest.raises(ConfigError, match="it holds several"):
+        gather(tmp_path)
+
+
+def test_a_run_goes_on_while_its_folder_is_held(tmp_path):
+    run = write_run(tmp_path / "run")
+    (run / "metrics.json").unlink()
+    assert gather(run).state == ENDED
+    with locked(run):
+        before = (run / ".lock").read_text()
+        assert gather(run).state == RUNNING
+        assert (run / ".lock").read_text() == before
+    assert gather(run).state == ENDED
+
+
+def test_what_an_older_run_lacks_is_said(tmp_path):
+    record = gather(write_run(tmp_path / "run", judged=False))
+    assert record.state == FINISHED and not record.scans[0].judged
+    assert any("judged.npz" in line for line in record.missing)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '"x"', ""])
+def test_damaged_scores_are_said_and_raise_nothing(tmp_path, text):
+    run = write_run(tmp_path / "run")
+    (run / "metrics.json").write_text(text)
+    record = gather(run)
+    assert record.state == ENDED and record.scans[0].product == "solver"
+    assert any(line.startswith("metrics.json: is damaged") for line in record.missing)
+
+
+def test_a_damaged_reconstruction_is_none(tmp_path):
+    run = write_run(tmp_path / "run")
+    path = run / "recons/solver/recon.npz"
+    path.write_bytes(path.read_bytes()[:500])
+    assert gather(run).scans[0].read("solver") is None
+    np.savez(path, object=np.ones((4, 4), np.complex64), mask=np.ones((4, 4), bool))
+    assert gather(run).scans[0].read("solver") is None
+
+
+def test_settings_that_are_not_the_defaults(tmp_path):
+    record = gather(write_run(tmp_path / "run", seed=3, data={"N": 64, "domain": "counts"}))
+    told = {one.key: (one.value, one.default) for one in record.settings}
+    assert told == {"seed": ("3", "0"), "data.N": ("64", "null"), "data.domain": ("counts", "null")}
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["data.file=[/a.cxi]"],
+        ["data.file=['/some dir/it\\'s, [1].cxi']", "seed=3", "data.domain=counts", "denoise=true"],
+        ["data.file=[/a.cxi,/b.h5]", "probe=zone_plate", "probe.energy_keV=9", "solver.prior=edges"],
+        ["data.file=[/a.cxi]", "model=unet", "nepochs=2", "stitch=probe", "data.drop=[1,2]", "data.bin=2"],
+    ],
+)
+def test_the_command_repeats_the_run(tmp_path, overrides):
+    """Hydra composes the command that the page shows to the configuration that was stored."""
+    config = run_config(composed(*overrides, name="scan"), overrides, {})
+    run = write_run(tmp_path / "run")
+    (run / "config.yaml").write_text(yaml.safe_dump(to_mapping(config)))
+    program, script, *words = shlex.split(gather(run).command)
+    assert (program, script, words[-1]) == ("python", "scripts/scan_workflow.py", "output_dir=outputs/again")
+    again = to_mapping(run_config(composed(*words, name="scan"), words, {}))
+    assert again | {"output_dir": None} == to_mapping(read_job(run)) | {"output_dir": None}
+
+
+def test_several_scans(tmp_path):
+    run = write_run(tmp_path / "run")
+    scores = json.loads((run / "metrics.json").read_text())
+    for name in ("b", "c"):
+        (run / "scans" / name / "recons/solver").mkdir(parents=True)
+        recon = run / "scans" / name / "recons/solver/recon.npz"
+        recon.write_bytes((run / "recons/solver/recon.npz").read_bytes())
+    (run / "metrics.json").write_text(json.dumps({"scans": {"b": scores, "../../x": scores}}))
+    scans = gather(run).scans
+    assert [scan.name for scan in scans] == ["b", "c"]
+    assert scans[0].rows and not scans[1].rows and scans[1].product == "solver"

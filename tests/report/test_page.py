@@ -1,0 +1,254 @@
+"""The page of a run: one file, no request, nothing from a file runs, each part where there is something."""
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from helpers.run_folders import J, positions_of, write_run
+
+from ptycho.files.lock import locked
+from ptycho.report.gather import gather
+from ptycho.report.page import policies, report_page
+from ptycho.report.views import view_of
+
+VOID = {"meta", "link", "img", "br", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, the text in each, and whether all are closed in their order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.open, self.inside = [], [], {}
+        self.feed(text)
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open:
+            self.inside.setdefault(self.open[-1], []).append(data)
+
+    def named(self, *names):
+        return [attrs for tag, attrs in self.tags if tag in names]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    run = write_run(
+        tmp_path_factory.mktemp("runs") / "mine",
+        arrays={
+            "sigma_amplitude": np.full((1, 48, 48), 0.01, np.float32),
+            "sigma_phase": np.full((1, 48, 48), 0.02, np.float32),
+            "flux": np.linspace(0.9, 1.1, J).astype(np.float32),
+        },
+    )
+    return report_page(gather(run))
+
+
+def check_closed(text):
+    """No request to anywhere, and no script or style but those that the policy has the hashes of."""
+    page = Page(text)
+    for tag, attrs in page.tags:
+        assert not any(name.startswith("on") or name == "style" for name in attrs), (tag, attrs)
+        for name in ("src", "href", "action", "data", "srcset", "poster"):
+            if name in attrs:
+                assert attrs[name].startswith(("data:", "#", "/")), (tag, attrs)
+    assert not page.named("iframe", "object", "embed", "form", "base")
+    assert "url(" not in text and "@import" not in text
+    (policy,) = [a["content"] for a in page.named("meta") if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; img-src data:;") and "unsafe" not in policy
+    for tag in ("script", "style"):
+        texts = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.S)
+        assert len(texts) == len(page.named(tag)) <= 1
+        for inside in texts:
+            digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+            assert f"'sha256-{digest}'" in policy and f"'sha256-{digest}'" in policies()
+    return page
+
+
+def test_the_page_asks_nothing_of_a_network(page):
+    check_closed(page)
+
+
+def test_it_can_be_read_without_seeing_it(page):
+    found = Page(page)
+    assert found.named("html")[0]["lang"] == "en" and len(found.named("main")) == len(found.named("h1")) == 1
+    assert all("alt" in attrs for attrs in found.named("img"))
+    for attrs in [*found.named("canvas"), *(a for a in found.named("svg"))]:
+        assert attrs["role"] == "img" and attrs["aria-label"]
+    ids = [attrs["id"] for _, attrs in found.tags if "id" in attrs]
+    assert len(set(ids)) == len(ids)
+    assert {attrs["aria-labelledby"] for _, attrs in found.tags if "aria-labelledby" in attrs} <= set(ids)
+
+
+def test_it_says_what_matters(page):
+    for text in (
+        "No doubt was raised",
+        "20 nm",
+        "40 nm",
+        "75.0 % of the light",
+        "25.0 % of the light",
+        "33 s",
+    ):
+        assert text in page, text
+    assert "1.1 → 1.2 ± 0.1" in page and "the whole detector" in page and "2024-02-03 04:05" in page
+    for title in (
+        "Positions found against those given",
+        "Misfit of each pattern",
+        "Convergence of the solver",
+    ):
+        assert title in page
+    assert "Light in each pattern" in page and "σ of the phase" in page
+
+
+def test_moves_are_told_with_their_size(tmp_path):
+    """Positions were given half a pixel off, up and down in turns: 0.5 px, 10 nm."""
+    record = gather(write_run(tmp_path / "run"))
+    (moves,) = [c for c in view_of(record, record.scans[0], 0).charts if c.title.startswith("Positions")]
+    assert "0.50 px (10 nm)" in moves.caption
+    same = gather(write_run(tmp_path / "same", judged={"given_positions": positions_of() + np.float32(3)}))
+    titles = [chart.title for chart in view_of(same, same.scans[0], 0).charts]
+    assert "Positions found against those given" not in titles  # all moved together: none did
+
+
+def test_the_worst_patterns_are_named(tmp_path):
+    record = gather(write_run(tmp_path / "run"))
+    (misfit,) = [c for c in view_of(record, record.scans[0], 0).charts if c.title.startswith("Misfit")]
+    assert "patterns 19 (0.100), 18 (0.096), 17 (0.093)" in misfit.caption
+
+
+@pytest.mark.parametrize(
+    ("flags", "level", "sentence"),
+    [
+        ([], "good", "No doubt was raised"),
+        (["amplitude_in_noise"], "weak", "can be used with the reservations"),
+        (["amplitude_in_noise", "overfit"], "bad", "likely wrong"),
+        (["some_score_is_limited", 5, None], "good", "No doubt was raised"),
+    ],
+)
+def test_verdicts(tmp_path, flags, level, sentence):
+    record = gather(write_run(tmp_path / "run", row={"flags": flags}))
+    verdict = view_of(record, record.scans[0], 0).verdict
+    assert verdict.level == level and sentence in verdict.sentence
+    assert [reason.flag for reason in verdict.reasons] == sorted(
+        (flag for flag in flags if flag in ("overfit", "amplitude_in_noise")), reverse=True
+    )
+    shown = "".join(Page(report_page(record)).inside.get("li", []))
+    assert all(reason.remedy in shown and reason.means in shown for reason in verdict.reasons)
+
+
+def test_what_there_is_not_is_left_out(tmp_path):
+    run = write_run(tmp_path / "run", judged=False, metrics={"half_scan_frc": None, "understood": {}})
+    text = report_page(gather(run))
+    for title in (
+        "Convergence",
+        "Misfit of each",
+        "Resolution by",
+        "How the file was",
+        "What the solver decided",
+    ):
+        assert title not in text
+    assert "What is missing here" in text and "judged.npz" in text
+    (run / "recons/solver/recon.npz").unlink()
+    text = report_page(gather(run))
+    assert "Look closer" not in text and "no reconstruction is stored" in text
+
+
+def test_a_run_that_did_not_end_says_so(tmp_path):
+    run = write_run(tmp_path / "run")
+    (run / "metrics.json").unlink()
+    text = report_page(gather(run), home="/")
+    assert "The run did not end" in text and "step 7" in text and "location.reload" not in text
+    with locked(run):
+        text = report_page(gather(run), home="/")
+        assert "The run is still going on" in text and "location.reload" in text
+        check_closed(text)
+        assert "location.reload" not in report_page(gather(run))  # a file does not load itself again
+
+
+EVIL = '<script>alert(1)</script><img src=x onerror="alert(2)">'
+
+
+def test_nothing_from_a_file_runs(tmp_path):
+    name = "</script><script>alert(1)<"
+    run = write_run(tmp_path / "<b>run", name="scan")
+    metrics = json.loads((run / "metrics.json").read_text())
+    metrics["understood"] = {EVIL: [EVIL, EVIL], name: 5}
+    metrics["warnings"], metrics["solver"]["flags"] = [EVIL, name], [EVIL]
+    metrics["solver"]["r_factor"] = EVIL
+    (run / "metrics.json").write_text(json.dumps(metrics))
+    manifest = {
+        "versions": {EVIL: EVIL},
+        "timings_s": {EVIL: EVIL},
+        "platform": EVIL,
+        "seed": EVIL,
+        "finished": EVIL,
+    }
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    (run / "run.log").write_text(f"{EVIL}\x1b[31m\n")
+    (run / "files.json").write_text(json.dumps({"files.json": "", EVIL: ""}))
+    config = (run / "config.yaml").read_text().replace("/scans/scan.cxi", json.dumps(f"/{EVIL}.cxi"))
+    (run / "config.yaml").write_text(config)
+    text = report_page(gather(run))
+    page = check_closed(text)
+    assert len(page.named("script")) == 1
+    assert not [attrs for attrs in page.named("img") if not attrs["src"].startswith("data:image/png")]
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        {
+            "solver": 5,
+            "product": ["solver"],
+            "pixel_m": "x",
+            "half_scan_frc": [1],
+            "understood": [],
+            "warnings": 3,
+        },
+        {"pixel_m": [0, -1], "half_scan_frc": {"frc50": "a", "frc50_m": None}, "product": "../../etc"},
+        {"scans": {"a": 5, "b": []}},
+        {"solver": {"flags": {"a": 1}, "r_factor": [1], "ssim": [None, "x"], "r_free": True}},
+    ],
+)
+@pytest.mark.parametrize(
+    "manifest", [{"versions": 5, "scans": 1, "timings_s": []}, {"finished": 3, "timings_s": {"total": "x"}}]
+)
+def test_wrong_types_raise_nothing(tmp_path, metrics, manifest):
+    run = write_run(tmp_path / "run")
+    (run / "metrics.json").write_text(json.dumps(metrics))
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    check_closed(report_page(gather(run)))
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"given_positions": np.zeros(3), "solver_patterns": np.arange(3), "frequency": np.zeros((2, 2))},
+        {"solver_patterns": np.arange(15) + 10, "solver_course": np.full(5, np.nan)},
+        {"solver_course": np.ones(5), "correlation": np.zeros(10), "solver_r_factor": np.full(15, np.inf)},
+    ],
+)
+def test_odd_arrays_raise_nothing(tmp_path, arrays):
+    check_closed(report_page(gather(write_run(tmp_path / "run", judged=arrays))))
+
+
+@pytest.mark.parametrize("value", [np.nan, 0.0])
+def test_an_object_that_is_nothing_has_a_page(tmp_path, value):
+    image = np.full((48, 48), value, np.complex64)
+    check_closed(report_page(gather(write_run(tmp_path / "run", image=image))))

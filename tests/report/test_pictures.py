@@ -1,0 +1,73 @@
+"""Pictures hold the values that they were made of."""
+
+import base64
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ptycho.report.pictures import coloured, length_text, palette_png, readable, scale_bar, shrink
+
+
+def opened(uri):
+    head, _, text = uri.partition(",")
+    assert head == "data:image/png;base64"
+    return Image.open(io.BytesIO(base64.b64decode(text)))
+
+
+def test_values_are_read_back_to_sixteen_bits():
+    """As the script of the page does: first + (last − first)·(256·red + green)/65535, where blue is not 0."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(37, 52))
+    values[3:9, 5] = np.nan
+    found = readable("phase", values, (-1.0, 1.0), "viridis", "rad", 640)
+    red, green, blue = np.moveaxis(np.asarray(opened(found.uri).convert("RGB")).astype(float), -1, 0)
+    back = found.first + (found.last - found.first) * (256 * red + green) / 65535
+    np.testing.assert_array_equal(blue > 0, np.isfinite(values))
+    known = np.isfinite(values)
+    assert np.abs(back - values)[known].max() <= 0.51 * (found.last - found.first) / 65535
+    assert (found.width, found.height) == (52, 37)
+
+
+def test_what_is_unknown_is_clear_and_ends_have_the_ends_of_the_colours():
+    values = np.array([[0.0, 1.0, np.nan], [-5.0, 7.0, 0.5]])
+    rgba = np.asarray(opened(palette_png(values, (0.0, 1.0), "gray")).convert("RGBA"))
+    assert rgba[..., 3].tolist() == [[255, 255, 0], [255, 255, 255]]
+    assert rgba[0, 0, 0] == rgba[1, 0, 0] == 0 and rgba[0, 1, 0] == rgba[1, 1, 0] == 255
+    assert 125 <= rgba[1, 2, 0] <= 130
+
+
+def test_blocks_are_means_of_what_is_known():
+    values = np.arange(35.0).reshape(5, 7)
+    values[0, 1] = np.nan
+    small, factor = shrink(values, 4)
+    assert factor == 2 and small.shape == (3, 4)
+    assert small[0, 0] == pytest.approx((0 + 7 + 8) / 3) and small[2, 3] == 34
+    same, one = shrink(values, 7)
+    assert one == 1 and same is values
+
+
+@pytest.mark.parametrize(
+    ("width", "pixel", "length", "text"),
+    [
+        (100, 10.0, 20.0, "200 nm"),
+        (100, None, 20.0, "20 px"),
+        (640, 20.0, 100.0, "2 µm"),
+        (50, 0.03, 20 / 3, "2 Å"),
+    ],
+)
+def test_the_scale_bar_is_round_and_as_long_as_it_says(width, pixel, length, text):
+    pixels, told = scale_bar(width, pixel)
+    assert told == text and pixels == pytest.approx(length)
+    assert width / 13 < pixels <= width / 5 * 1.0001
+
+
+def test_the_bar_of_a_picture_that_was_made_smaller():
+    found = coloured(np.ones((100, 1000)), (0.0, 2.0), "gray", "", 10.0, 500)
+    assert (found.width, found.height, found.scale_text) == (500, 50, "2 µm")
+    assert found.scale_px == pytest.approx(100)
+
+
+def test_lengths():
+    assert [length_text(x) for x in (0.05, 12.345, 1500, 2e6)] == ["0.5 Å", "12.35 nm", "1.5 µm", "2 mm"]

@@ -1,0 +1,73 @@
+"""The programs that read runs, as a user meets them."""
+
+import csv
+import re
+
+import pytest
+from helpers.cli import ROOT, files
+from helpers.run_folders import write_run
+
+REPORT, COMPARE, SERVE = (ROOT / "scripts" / f"{name}.py" for name in ("report", "compare", "serve"))
+NO_TENSORFLOW = {"blocked": ("tensorflow", "keras")}
+
+
+def test_a_report_is_written_into_the_run_s_folder(in_process, tmp_path):
+    run = write_run(tmp_path / "0_solver.prior=edges,seed=1")
+    before = files(tmp_path)
+    code, out, err = in_process(REPORT, run, **NO_TENSORFLOW)
+    assert code == 0, err
+    assert re.fullmatch(rf"report: {re.escape(str(run))}/report.html \(.* kB\)\n", out)
+    assert (run / "report.html").read_text().startswith("<!DOCTYPE html>")
+    after = files(tmp_path)
+    assert {name: after[name] for name in before} == before and len(after) == len(before) + 1
+    code, _, err = in_process(REPORT, run, **NO_TENSORFLOW)  # again: a page is replaced
+    assert code == 0, err
+
+
+def test_a_report_replaces_nothing_but_a_page(in_process, tmp_path):
+    run = write_run(tmp_path / "run")
+    (run / "files.json").write_text('{"files.json": "", "metrics.json": ""}')
+    (tmp_path / "notes.txt").write_text("mine")
+    for output, told in (
+        (tmp_path / "notes.txt", "is no page, and nothing replaces it"),
+        (run / "metrics.json", "is a file of the run"),
+        (tmp_path, "is a folder; name a file in it"),
+    ):
+        code, out, err = in_process(REPORT, run, f"output={output}")
+        assert (code, out) == (2, "") and told in err, err
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "told"),
+    [
+        (REPORT, ["nothing"], "run=nothing: holds no run"),
+        (REPORT, ["output=x.html"], "run=null: must be the folder of a run"),
+        (REPORT, ["a", "b"], "must be key=value"),
+        (COMPARE, ["nothing"], "no run to compare .nothing: holds no run"),
+        (COMPARE, ["x*"], r"runs=x\*: matches nothing"),
+        (COMPARE, ["output=x.html"], r"runs=\[\]: must be folders of runs"),
+        (SERVE, ["nothing"], "folder=nothing: cannot be read"),
+        (SERVE, ["port=70000"], "port=70000: must be an integer from 0 to 65535"),
+    ],
+)
+def test_mistakes_are_one_line(in_process, tmp_path, script, words, told):
+    code, out, err = in_process(script, *words, **NO_TENSORFLOW)
+    assert (code, out) == (2, "") and re.fullmatch(rf"error: .*{told}.*\n", err), err
+    assert not files(tmp_path)
+
+
+def test_runs_are_compared(in_process, tmp_path):
+    for name, value in (("a", 1.2), ("b", 1.1)):
+        write_run(tmp_path / "runs" / name, name="scan", seed=int(10 * value), row={"deviance_free": value})
+    (tmp_path / "other").mkdir()
+    code, out, err = in_process(COMPARE, "runs", "other", "output=both.html", **NO_TENSORFLOW)
+    assert code == 0, err
+    assert "passed over: other: holds no run" in out and re.search(r"\| b +\| finished \| solver", out)
+    rows = list(csv.DictReader((tmp_path / "both.csv").open()))
+    assert [(row["run"], row["deviance_free"], row["seed"]) for row in rows] == [
+        ("a", "1.2", "12"),
+        ("b", "1.1", "11"),
+    ]
+    page = (tmp_path / "both.html").read_text()
+    assert "the best of these" in page and "deviance of patterns that were kept out" in page

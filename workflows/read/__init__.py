@@ -1,0 +1,1 @@
+"""Programs that read what runs have written, and change nothing in it."""

@@ -1,0 +1,69 @@
+"""Many runs → one page, a table as CSV, and the table on the terminal; nothing here imports TensorFlow."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+from ptycho.config import ConfigError
+from ptycho.config.schema import Text, Texts, key, settings
+from ptycho.files.atomic import write_atomically
+from ptycho.report.entries import Entry, differing, find_entries
+from ptycho.report.page import compare_page, score_text
+from ptycho.report.wording import size_text
+from ptycho.run.folder import csv_text
+from ptycho.run.record import check_no_file_of_a_run
+from ptycho.run.scan_table import markdown
+from workflows.read.report import NAME, check_page
+
+
+@settings()
+class CompareConfig:
+    """The keys of ``conf/compare.yaml``."""
+
+    runs: Texts = key((), "folders of runs, of nights and of sweeps, and patterns of such")
+    output: Text = key("compare.html", "the page; beside it the table as .csv")
+
+
+def write_comparison(config: CompareConfig) -> list[str]:
+    """Write page and table of some runs; the table as lines, and what was passed over."""
+    if not config.runs:
+        raise ConfigError("runs=[]: must be folders of runs")
+    path = Path(config.output)
+    table = path.with_suffix(".csv")
+    check_page("output", path)
+    check_no_file_of_a_run("output", table)
+    found = find_entries(config.runs)
+    if not found.entries:
+        told = "; ".join(f"{name}: {why}" for name, why in found.passed_over[:3])
+        raise ConfigError(f"runs={' '.join(config.runs)}: no run to compare ({told})")
+    entries = list(found.entries)
+    page = compare_page(entries, found.passed_over, links(entries, path.parent)).encode()
+    rows = table_rows(entries)
+    write_atomically(path, lambda file: file.write(page))
+    write_atomically(table, lambda file: file.write(csv_text(rows).encode()))
+    lines = [f"passed over: {name}: {why}" for name, why in found.passed_over]
+    shown = [{name: score_text(value) for name, value in entry.cells.items()} for entry in entries]
+    columns = [name for name in shown[0] if any(row[name] for row in shown)]
+    lines += markdown(columns, shown).rstrip().split("\n")
+    return [*lines, f"compared: {path} ({size_text(len(page))}), {table}"]
+
+
+def table_rows(entries: list[Entry]) -> list[dict[str, object]]:
+    """Scores and the settings that differ, a row for each reconstruction, for CSV."""
+    keys, values = differing(entries)
+    return [
+        entry.cells | {"folder": str(entry.record.path)} | dict(zip(keys, row, strict=True))
+        for entry, row in zip(entries, values, strict=True)
+    ]
+
+
+def links(entries: list[Entry], folder: Path) -> dict[str, str]:
+    """Where the reports are that lie in the runs' folders, seen from the folder of the page."""
+    pages = {entry.label: entry.record.path / NAME for entry in entries}
+    return {
+        label: quote(Path(os.path.relpath(str(page), str(folder))).as_posix())
+        for label, page in pages.items()
+        if page.is_file()
+    }
