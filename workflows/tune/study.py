@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 STUDY, SETTINGS = "study.db", "tune.json"
 DEFAULTS, DEVIANCE, SECONDS = "defaults", "deviance", "seconds"
 FIRST_TRIALS, FIRST_STEPS = 5, 20  # that are not ended early
+MISTAKES = (ArithmeticError, ValueError, RuntimeError)  # of a trial; the study goes on
+MOST_FAILURES = 10  # in a row
 BEAT_S, LOST_S = 20, 90  # a trial whose process has not been heard of for so long is lost
 
 
@@ -89,7 +92,8 @@ def open_study(folder: Path, seed: int) -> Study:
     from optuna.pruners import MedianPruner
     from optuna.samplers import TPESampler
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # of the heartbeat
     storage = optuna.storages.RDBStorage(
         f"sqlite:///{(folder / STUDY).resolve()}",
         engine_kwargs={"connect_args": {"timeout": 60}},
@@ -139,8 +143,22 @@ def run_trials(
         trial.set_user_attr(SECONDS, outcome.seconds)
         return float(outcome.deviance.mean())
 
+    failures: list[Exception] = []
+
+    def attempt(trial: Trial) -> float:
+        try:
+            return run(trial)
+        except MISTAKES as error:
+            failures.append(error)
+            raise
+
     while not limits.reached(study):
-        study.optimize(run, n_trials=1, catch=(ArithmeticError, ValueError, RuntimeError))
+        before = len(failures)
+        study.optimize(attempt, n_trials=1, catch=MISTAKES)
+        if len(failures) == before:
+            failures.clear()
+        elif len(failures) >= MOST_FAILURES:
+            raise ConfigError(f"{len(failures)} trials in a row have failed; the last: {failures[-1]}")
         tell(_line(study.get_trials(deepcopy=False)[-1], limits))
 
 
