@@ -14,7 +14,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.text import shown
-from ptycho.report.gather import GRID_LINES, PLACES, RUNNING, RunRecord, gather, is_run, number, section
+from ptycho.report.gather import KNOWN_TRUTH, PLACES, RUNNING, RunRecord, gather, is_run, number, section
 from ptycho.report.scans import ScanRecord
 from ptycho.report.wording import advice_of, verdict_of
 from ptycho.run import names
@@ -72,7 +72,7 @@ class Entry:
     @cached_property
     def same_scan(self) -> tuple[str, ...]:
         """What entries of one scan have in common: the measured file; the truth of simulated test images."""
-        if self.record.kind == GRID_LINES:
+        if self.record.kind in KNOWN_TRUTH:
             try:
                 truth = read_record(self.record.path).get(names.recon("gt"), "")
             except ConfigError:

@@ -107,3 +107,12 @@ def test_several_scans(tmp_path):
     scans = gather(run).scans
     assert [scan.name for scan in scans] == ["b", "c"]
     assert scans[0].rows and not scans[1].rows and scans[1].product == "solver"
+
+
+def test_an_inference_is_a_run_too(tmp_path):
+    run = write_run(tmp_path / "run")
+    (run / "config.yaml").write_text("run: outputs/net\ndata: new.npz\nmodels: [pinn]\ngroup_size: null\n")
+    record = gather(run)
+    assert (record.kind, record.scans[0].name) == ("inference", "test image") and not record.missing
+    words = "run=outputs/net data=new.npz 'models=[pinn]' output_dir=outputs/again"
+    assert record.command == f"python scripts/infer.py {words}"
