@@ -187,8 +187,7 @@ def _kind(config: Mapping[str, Any]) -> str:
 def repeat(kind: str, others: Mapping[str, Any]) -> str:
     """The command with the settings that are not the defaults; into a folder of its own.
 
-    Of a section that another option of its group gives, the kind stands alone first; the network of another
-    run brings its own ``model``.
+    An option of a group stands as ``group=option``; the network of another run brings its own ``model``.
     """
     left_out = {*PLACES, *(key for key in others if key.startswith("model.") and others.get("run"))}
     words = []
@@ -197,7 +196,6 @@ def repeat(kind: str, others: Mapping[str, Any]) -> str:
             continue
         group = key.removesuffix(".kind").removesuffix(".method")
         words.append(f"{group}={value}" if group != key else f"{key}={_hydra(value)}")
-    words.sort(key=lambda word: "." in word.split("=")[0])  # an option of a group before the keys in it
     return shlex.join(["python", SCRIPTS[kind], *words, "output_dir=outputs/again"])
 
 

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 
 import numpy as np
@@ -129,6 +130,12 @@ def test_the_worst_patterns_are_named(tmp_path):
     record = gather(write_run(tmp_path / "run"))
     (misfit,) = [c for c in view_of(record, record.scans[0], 0).charts if c.title.startswith("Misfit")]
     assert "patterns 19 (0.100), 18 (0.096), 17 (0.093)" in misfit.caption
+    fills = {c.get("cy"): c.get("fill") for c in ElementTree.fromstring(str(misfit.svg)).iter("circle")}
+    assert len(fills) == 15
+    last = np.argsort(positions_of()[:, 0])[-4:]  # the lowest row holds the last patterns, the worst
+    assert set(last) == {16, 17, 18, 19}
+    lowest = sorted(fills, key=float)[-3:]
+    assert all(int(fills[place][1:3], 16) > 0xF0 for place in lowest)  # bright in magma
 
 
 @pytest.mark.parametrize(
