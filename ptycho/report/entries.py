@@ -197,14 +197,13 @@ def entries_of(label: str, record: RunRecord) -> list[Entry]:
 
 
 def differing(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
-    """The keys whose values differ between runs, and of each entry their values."""
-    every = dict.fromkeys(key for entry in entries for key in entry.record.flat)
+    """The keys whose values differ between runs that have them, and of each entry their values."""
+    values: dict[str, set[str]] = {}
+    for entry in entries:
+        for key, value in entry.record.flat.items():
+            values.setdefault(key, set()).add(repr(value))
     left_out = {*PLACES, "data.file"}
-    keys = [
-        key
-        for key in every
-        if key not in left_out and len({repr(entry.record.flat.get(key)) for entry in entries}) > 1
-    ][:MOST_KEYS]
+    keys = [key for key, found in values.items() if len(found) > 1 and key not in left_out][:MOST_KEYS]
     return keys, [[_cell(entry.record.flat, key) for key in keys] for entry in entries]
 
 
