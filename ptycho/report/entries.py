@@ -40,8 +40,11 @@ class Entry:
 
     @property
     def progress(self) -> str:
-        """How far a run has come that goes on: the last line of its log."""
-        return self.record.log[-1] if self.record.state == RUNNING and self.record.log else ""
+        """How far a run has come that goes on: the last line of its log, without its date."""
+        if self.record.state != RUNNING or not self.record.log:
+            return ""
+        before, _, text = self.record.log[-1].partition(" INFO ")
+        return text or before
 
     @property
     def row(self) -> Mapping[str, Any]:
