@@ -7,8 +7,9 @@ from scipy.ndimage import binary_erosion, distance_transform_edt, fourier_shift
 from skimage.registration import phase_cross_correlation
 
 UPSAMPLING = 50  # of the correlation's peak; a fiftieth of a pixel
-FADING = 3.0  # pixels, within which the unknown goes over into the mean
 EDGE = 2  # pixels beside the truth's own edge that a shift by a fraction spoils
+RIM = 4  # the same beside what is unknown of it
+FADING = 3.0  # pixels, within which the unknown goes over into the mean
 
 
 def in_frame(
@@ -62,7 +63,7 @@ def _moved(
     """The truth moved, on an array of ``shape``, and where it is known there."""
     known = np.zeros(side, bool)
     own = (slice(EDGE, truth.shape[0] - EDGE), slice(EDGE, truth.shape[1] - EDGE))
-    known[own] = (inside if inside.all() else binary_erosion(inside, iterations=EDGE))[own]
+    known[own] = (inside if inside.all() else binary_erosion(inside, iterations=RIM))[own]
     whole, level = np.round(shift).astype(int), truth.mean()
     spectrum = np.fft.fft2(_padded(truth - level, side))
     finer = np.fft.ifft2(fourier_shift(spectrum, shift - whole)) + level

@@ -14,7 +14,7 @@ from ptycho.evaluation.registration import in_frame
 from ptycho.evaluation.scan_figures import level_phase
 from ptycho.report.charts import Axis, Curve, Level, line_chart
 from ptycho.report.entries import Entry, kept_out
-from ptycho.report.gather import GRID_LINES, number
+from ptycho.report.gather import KNOWN_TRUTH, number
 from ptycho.report.pictures import DIVERGING, GREY, THUMBNAIL, VIRIDIS, ends_of, palette_png, shrink
 from ptycho.report.scans import StoredRecon
 from ptycho.scan.comparison import SURE, Comparison, compare
@@ -69,7 +69,7 @@ def group_entries(entries: Sequence[Entry]) -> list[Group]:
 
 def score_of(entry: Entry) -> tuple[float, str]:
     """What entries of a scan are ordered by, the smallest first, and what it is called."""
-    if entry.record.kind == GRID_LINES:
+    if entry.record.kind in KNOWN_TRUTH:
         ssim = entry.row.get("ssim")
         known = [
             value for one in (ssim if isinstance(ssim, list) else []) if (value := number(one)) is not None
@@ -93,7 +93,7 @@ def _group(entries: list[Entry]) -> Group:
     else:
         ordered = entries
     best, made = ordered[0], ordered[0].scan.read(ordered[0].scan.product)
-    title = best.scan.name if best.record.kind != GRID_LINES else "test images of one truth"
+    title = best.scan.name if best.record.kind not in KNOWN_TRUTH else "test images of one truth"
     if made is None:
         told = [Seen(entry, "", "", "", "", judgement(entry, best), "not readable") for entry in ordered]
         return Group(title, common, tuple(told), None, "")
@@ -117,7 +117,7 @@ def judgement(entry: Entry, best: Entry) -> str:
     """How an entry stands against the best of its scan, in words, with the error of the difference."""
     if entry is best:
         return "the best of these"
-    if entry.record.kind == GRID_LINES:
+    if entry.record.kind in KNOWN_TRUTH:
         mine, theirs = -score_of(entry)[0], -score_of(best)[0]
         return f"mean SSIM {mine:.4f} against {theirs:.4f}; of one seed, without an error"
     found = compare_kept_out(entry, best)

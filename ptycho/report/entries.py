@@ -14,7 +14,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.text import shown
-from ptycho.report.gather import GRID_LINES, PLACES, RUNNING, RunRecord, gather, is_run, number, section
+from ptycho.report.gather import KNOWN_TRUTH, PLACES, RUNNING, RunRecord, gather, is_run, number, section
 from ptycho.report.scans import ScanRecord
 from ptycho.report.wording import advice_of, verdict_of
 from ptycho.run import names
@@ -40,8 +40,11 @@ class Entry:
 
     @property
     def progress(self) -> str:
-        """How far a run has come that goes on: the last line of its log."""
-        return self.record.log[-1] if self.record.state == RUNNING and self.record.log else ""
+        """How far a run has come that goes on: the last line of its log, without its date."""
+        if self.record.state != RUNNING or not self.record.log:
+            return ""
+        before, _, text = self.record.log[-1].partition(" INFO ")
+        return text or before
 
     @property
     def row(self) -> Mapping[str, Any]:
@@ -72,7 +75,7 @@ class Entry:
     @cached_property
     def same_scan(self) -> tuple[str, ...]:
         """What entries of one scan have in common: the measured file; the truth of simulated test images."""
-        if self.record.kind == GRID_LINES:
+        if self.record.kind in KNOWN_TRUTH:
             try:
                 truth = read_record(self.record.path).get(names.recon("gt"), "")
             except ConfigError:
@@ -197,14 +200,13 @@ def entries_of(label: str, record: RunRecord) -> list[Entry]:
 
 
 def differing(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
-    """The keys whose values differ between runs, and of each entry their values."""
-    every = dict.fromkeys(key for entry in entries for key in entry.record.flat)
+    """The keys whose values differ between runs that have them, and of each entry their values."""
+    values: dict[str, set[str]] = {}
+    for entry in entries:
+        for key, value in entry.record.flat.items():
+            values.setdefault(key, set()).add(repr(value))
     left_out = {*PLACES, "data.file"}
-    keys = [
-        key
-        for key in every
-        if key not in left_out and len({repr(entry.record.flat.get(key)) for entry in entries}) > 1
-    ][:MOST_KEYS]
+    keys = [key for key, found in values.items() if len(found) > 1 and key not in left_out][:MOST_KEYS]
     return keys, [[_cell(entry.record.flat, key) for key in keys] for entry in entries]
 
 

@@ -25,10 +25,15 @@ from ptycho.run.scan_table import CSV
 from ptycho.run.stored_config import MAX_BYTES, read_job
 
 FINISHED, RUNNING, ENDED = "finished", "running", "not finished"
-MEASURED, GRID_LINES, OTHER = "measured scan", "grid lines", "training"
+MEASURED, GRID_LINES, INFERENCE, OTHER = "measured scan", "grid lines", "inference", "training"
+KNOWN_TRUTH = (GRID_LINES, INFERENCE)  # kinds of runs on test images
 MAX_JSON = 2**25  # bytes of a file of scores
 LOG_LINES, LOG_BYTES = 40, 2**16  # of the end of a log
-SCRIPTS = {MEASURED: "scripts/scan_workflow.py", GRID_LINES: "scripts/grid_lines_workflow.py"}
+SCRIPTS = {
+    MEASURED: "scripts/scan_workflow.py",
+    GRID_LINES: "scripts/grid_lines_workflow.py",
+    INFERENCE: "scripts/infer.py",
+}
 PLACES = ("output_dir", "overwrite")
 
 
@@ -138,11 +143,15 @@ def last_lines(path: Path) -> tuple[str, ...]:
 
 
 def _read_config(path: Path, missing: list[str]) -> tuple[dict[str, Any], tuple[Setting, ...], str]:
+    raw = _raw_config(path)
+    if _kind(raw) == INFERENCE:  # its schema belongs to its program: all is shown
+        given = {key: value for key, value in raw.items() if value is not None}
+        return raw, (), repeat(INFERENCE, given)
     try:
         config = read_job(path)
     except ConfigError as error:
         missing.append(shown(str(error), 400))
-        return _raw_config(path), (), ""
+        return raw, (), ""
     found = flat(to_mapping(config))
     defaults = flat(to_mapping(type(config)()))
     others = {key: value for key, value in found.items() if key not in defaults or value != defaults[key]}
@@ -170,14 +179,15 @@ def _raw_config(path: Path) -> dict[str, Any]:
 def _kind(config: Mapping[str, Any]) -> str:
     if "data.file" in config:
         return MEASURED
+    if "data" in config and "run" in config:
+        return INFERENCE
     return GRID_LINES if "gridsize" in config else OTHER
 
 
 def repeat(kind: str, others: Mapping[str, Any]) -> str:
     """The command with the settings that are not the defaults; into a folder of its own.
 
-    Of a section that another option of its group gives, the kind stands alone first; the network of another
-    run brings its own ``model``.
+    An option of a group stands as ``group=option``; the network of another run brings its own ``model``.
     """
     left_out = {*PLACES, *(key for key in others if key.startswith("model.") and others.get("run"))}
     words = []
@@ -186,7 +196,6 @@ def repeat(kind: str, others: Mapping[str, Any]) -> str:
             continue
         group = key.removesuffix(".kind").removesuffix(".method")
         words.append(f"{group}={value}" if group != key else f"{key}={_hydra(value)}")
-    words.sort(key=lambda word: "." in word.split("=")[0])  # an option of a group before the keys in it
     return shlex.join(["python", SCRIPTS[kind], *words, "output_dir=outputs/again"])
 
 
@@ -236,7 +245,7 @@ def _scans(
 ) -> list[ScanRecord]:
     if kind == OTHER:
         return []
-    if kind == GRID_LINES:
+    if kind in KNOWN_TRUTH:
         return [read_scan("test image", path, metrics, missing)]
     parts = section(metrics, "scans")
     if not parts and not (path / names.SCANS).is_dir():

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from ptycho.report.compare import group_entries
 from ptycho.report.entries import Entry, differing
 from ptycho.report.gather import RUNNING, RunRecord
-from ptycho.report.views import view_of
+from ptycho.report.views import losses, view_of
 from ptycho.report.wording import size_text, time_text
 
 STYLE, VIEWER, TABLE, REFRESH = "style.css", "viewer.js", "table.js", "refresh.js"
@@ -31,8 +31,9 @@ def report_page(record: RunRecord, home: str = "") -> str:
     ``home``: where a link leads back to; such a page is served, and loads itself again while the run goes on.
     """
     views = [view_of(record, scan, place) for place, scan in enumerate(record.scans)]
+    charts = [] if views else [*losses(record.path)]
     scripts = SERVED_RUNNING if home and record.state == RUNNING else REPORT
-    return render("report.html", scripts=scripts, run=record, scans=views, home=home)
+    return render("report.html", scripts=scripts, run=record, scans=views, home=home, charts=charts)
 
 
 def compare_page(

@@ -16,7 +16,8 @@ from ptycho.run import names
 
 KINDS = {"object": "c", "mask": "b", "probe": "c", "positions": "f", "flux": "f"}
 SIGMAS = {"sigma_amplitude": "f", "sigma_phase": "f"}
-ORDER = ("gt", "solver", "refined", "pinn", "baseline", "lsqml", "denoised")
+ORDER = ("solver", "refined", "pinn", "baseline", "lsqml", "denoised", "gt")
+REFERENCES = ("constant", "truth_blurred_1px")  # rows of scores without a picture
 BEST = ("solver", "refined", "pinn", "lsqml", "baseline", "gt")  # where no file names the product
 WELL_LIT = 0.1  # of the strongest light
 LOOKED_AT = 2000  # positions that tell where light fell
@@ -89,7 +90,7 @@ class ScanRecord:
     @property
     def rows(self) -> dict[str, dict[str, Any]]:
         """Scores of each reconstruction, the product's first."""
-        every = [name for name in ORDER if isinstance(self.metrics.get(name), dict)]
+        every = [name for name in (*ORDER, *REFERENCES) if isinstance(self.metrics.get(name), dict)]
         return {name: self.metrics[name] for name in sorted(every, key=lambda name: name != self.product)}
 
     def read(self, name: str) -> StoredRecon | None:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from ptycho.evaluation import scan_figures
 from ptycho.report.charts import Axis, Curve, Level, axis_of, line_chart, place_chart
-from ptycho.report.gather import GRID_LINES, RunRecord, number, section
+from ptycho.report.gather import KNOWN_TRUTH, RunRecord, number, section
 from ptycho.report.pictures import (
     GREY,
     HERO,
@@ -34,6 +34,7 @@ from ptycho.run import names
 
 MAP_PIXELS = 640  # of a side of a map that is read out, of a run of one scan
 MODES = 6
+TITLES = {"gt": "the truth"}  # of reconstructions
 LEAST = 1e-4  # of the whole fall of the objective, that is told apart
 STILL = 0.005  # pixels: positions that moved less did not move
 MAX_FIGURE = 1_200_000  # bytes of a picture of the run that is taken over
@@ -111,7 +112,7 @@ def view_of(record: RunRecord, scan: ScanRecord, number_of: int) -> ScanView:
         tuple(one for one in told if one not in decided),
         tuple((what.removeprefix("solver: "), value, why) for what, value, why in decided),
         tuple(map(str, warnings)) if isinstance(warnings, list) else (),
-        pictures=tuple(_stored_figures(record)) if record.kind == GRID_LINES else (),
+        pictures=tuple(_stored_figures(record)) if record.kind in KNOWN_TRUTH else (),
         **drawn,
     )
 
@@ -178,7 +179,9 @@ def _others(scan: ScanRecord, grey: tuple[float, float], colour: tuple[float, fl
             ("amplitude", amplitude, grey, GREY),
             ("phase", phase, colour, VIRIDIS),
         ):
-            yield Thumbnail(f"{name}: {part}", coloured(values, ends, colours, "", None, HERO // 2).uri)
+            yield Thumbnail(
+                f"{TITLES.get(name, name)}: {part}", coloured(values, ends, colours, "", None, HERO // 2).uri
+            )
 
 
 def _charts(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> Iterator[Chart]:
@@ -187,7 +190,7 @@ def _charts(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> Iterator[
         yield from _misfits(scan, made.positions)
     yield from _halves(scan)
     yield from _course(scan)
-    yield from _losses(record.path)
+    yield from losses(record.path)
     if made.flux is not None and made.flux.ndim == 1 and np.ptp(made.flux) > 1e-6:
         flux = made.flux.astype(float) ** 2
         x, y = np.arange(len(flux), dtype=float), flux / flux.mean()
@@ -294,8 +297,9 @@ def _course(scan: ScanRecord) -> Iterator[Chart]:
     )
 
 
-def _losses(run: Path) -> Iterator[Chart]:
-    for name in ("pinn", "baseline"):
+def losses(run: Path) -> Iterator[Chart]:
+    """Of the trainings that a run has stored."""
+    for name in ("pinn", "baseline", names.PRIOR):
         curves = _history(run / name / names.HISTORY)
         if curves:
             every, epochs = np.concatenate([c.y for c in curves]), np.concatenate([c.x for c in curves])

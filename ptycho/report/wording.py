@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptycho.evaluation.trust import FLAGS
-from ptycho.report.gather import FINISHED, GRID_LINES, RUNNING, RunRecord, number, section
+from ptycho.report.gather import FINISHED, KNOWN_TRUTH, RUNNING, RunRecord, number, section
 from ptycho.report.pictures import length_text
 from ptycho.report.scans import ScanRecord
 
@@ -66,7 +66,7 @@ def verdict_of(record: RunRecord, scan: ScanRecord) -> Verdict:
         )
     if reasons:
         return Verdict(WEAK, "The image can be used with the reservations that follow.", reasons)
-    if record.kind == GRID_LINES:
+    if record.kind in KNOWN_TRUTH:
         return Verdict(GOOD, "No failure was found: the image has contrast and covers the scored region.")
     return Verdict(GOOD, "No doubt was raised: object and beam explain the measured patterns.")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 from helpers.configuration import composed
-from helpers.run_folders import write_run
+from helpers.run_folders import sample, write_run
 
 from ptycho.config import ConfigError
 from ptycho.config.mapping import to_mapping
@@ -70,6 +70,13 @@ def test_a_damaged_reconstruction_is_none(tmp_path):
     assert gather(run).scans[0].read("solver") is None
 
 
+def test_what_is_no_number_is_not_known(tmp_path):
+    image = sample()
+    image[20, 21] = np.nan
+    made = gather(write_run(tmp_path / "run", image=image)).scans[0].read("solver")
+    assert not made.mask[20, 21] and made.mask[20, 22] and np.isfinite(made.object).all()
+
+
 def test_settings_that_are_not_the_defaults(tmp_path):
     record = gather(write_run(tmp_path / "run", seed=3, data={"N": 64, "domain": "counts"}))
     told = {one.key: (one.value, one.default) for one in record.settings}
@@ -107,3 +114,12 @@ def test_several_scans(tmp_path):
     scans = gather(run).scans
     assert [scan.name for scan in scans] == ["b", "c"]
     assert scans[0].rows and not scans[1].rows and scans[1].product == "solver"
+
+
+def test_an_inference_is_a_run_too(tmp_path):
+    run = write_run(tmp_path / "run")
+    (run / "config.yaml").write_text("run: outputs/net\ndata: new.npz\nmodels: [pinn]\ngroup_size: null\n")
+    record = gather(run)
+    assert (record.kind, record.scans[0].name) == ("inference", "test image") and not record.missing
+    words = "run=outputs/net data=new.npz 'models=[pinn]' output_dir=outputs/again"
+    assert record.command == f"python scripts/infer.py {words}"

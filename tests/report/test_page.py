@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 
 import numpy as np
@@ -129,6 +130,17 @@ def test_the_worst_patterns_are_named(tmp_path):
     record = gather(write_run(tmp_path / "run"))
     (misfit,) = [c for c in view_of(record, record.scans[0], 0).charts if c.title.startswith("Misfit")]
     assert "patterns 19 (0.100), 18 (0.096), 17 (0.093)" in misfit.caption
+
+
+def test_misfits_are_where_their_patterns_are(tmp_path):
+    judged = {"solver_patterns": np.array([19, 0]), "solver_r_factor": np.array([0.2, 0.1])}
+    record = gather(write_run(tmp_path / "run", judged=judged))
+    (misfit,) = [c for c in view_of(record, record.scans[0], 0).charts if c.title.startswith("Misfit")]
+    one, two = ElementTree.fromstring(str(misfit.svg)).iter("circle")
+    down, right = (float(one.get(key)) - float(two.get(key)) for key in ("cy", "cx"))
+    rows, cols = (positions_of()[19] - positions_of()[0]).astype(float)
+    assert down > 0 and down / right == pytest.approx(rows / cols, rel=0.01)
+    assert int(one.get("fill")[1:3], 16) > 0xF0 > 0x10 > int(two.get("fill")[1:3], 16)  # the worst is bright
 
 
 @pytest.mark.parametrize(

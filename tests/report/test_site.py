@@ -49,6 +49,7 @@ def test_the_index_leads_to_every_run(folder):
             "/run/..%2fsecret",
             "/run/%2e%2e/secret",
             "/run/night/../../secret",
+            "/run/night/a/../a",
             "/run//night/a",
         ),
         *(
@@ -90,6 +91,7 @@ def test_links_that_lead_out_are_not_followed(folder, tmp_path):
     assert b"inner" not in site.answer("/").body
     (folder / "night" / "live.html").symlink_to(tmp_path / "secret")
     assert site.answer("/live/night/live.html").status == 404
+    assert b"live.html" not in site.answer("/").body
 
 
 def test_a_page_is_made_again_when_its_run_changes(folder, monkeypatch):
@@ -109,7 +111,7 @@ def test_a_page_is_made_again_when_its_run_changes(folder, monkeypatch):
     with locked(run):
         assert b"still going on" in site.answer("/run/night/a").body
         index = site.answer("/").body
-        assert b"running: 12:00:05 INFO step 7" in index and b"location.reload" in index
+        assert b"running: step 7" in index and b"location.reload" in index
 
 
 def test_a_damaged_run_ends_nothing(folder, monkeypatch):

@@ -133,7 +133,7 @@ def test_manifest_holds_versions_timings_and_what_is_added(folder):
     folder.manifest({"seed": 3})
     manifest = json.loads((folder.path / "manifest.json").read_text())
     assert set(manifest["timings_s"]) == {"training", "scoring"} and manifest["seed"] == 3
-    assert set(environment()) | {"seed", "timings_s"} == set(manifest)
+    assert set(environment()) | {"seed", "timings_s", "finished"} == set(manifest)
     assert {"python", "tensorflow", "keras", "numpy"} <= set(manifest["versions"])
     assert 10 < manifest["peak_memory_mib"] < 1e6
 
