@@ -2,6 +2,7 @@
 # make run ARGS="…"    the same with overrides, e.g. ARGS="probe=zone_plate set_phi=true"
 # make test            set up the environment with the development tools, then run the tests
 # make lite            .venv-lite: runs exported networks, has no TensorFlow (RUNTIME=onnxruntime: runs .onnx)
+# make docs            the pages and the reference as a site, site/index.html
 # make lint            ruff, mypy, and the contract of who may import whom
 # make clean           remove the environments
 
@@ -13,7 +14,7 @@ PYTEST_ARGS ?=
 PIP_FLAGS ?= --quiet --disable-pip-version-check
 IN_VENV := $(VENV)/bin/python
 
-.PHONY: run test lite lint clean
+.PHONY: run test lite lint docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -30,6 +31,9 @@ lint: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+
+docs: $(VENV)/.installed-dev
+	$(IN_VENV) -m mkdocs build --strict --quiet
 
 lite:
 	$(MAKE) --no-print-directory VENV=$(LITE_VENV) $(LITE_VENV)/bin/python

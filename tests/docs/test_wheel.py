@@ -1,0 +1,59 @@
+"""The wheel: what a run needs is inside, and the command works where there is no checkout."""
+
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+from helpers.cli import ROOT
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory):
+    """A folder with what the wheel would install."""
+    place = tmp_path_factory.mktemp("wheel")
+    words = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(place)]
+    subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = place.glob("*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(place / "site")
+    return place / "site"
+
+
+def call(unpacked, cwd, *words):
+    program = "import sys; sys.argv[0] = 'ptycho'; from workflows.command_line.console import main; sys.exit(main())"
+    environment = os.environ | {"PYTHONPATH": str(unpacked), "PYTHONSAFEPATH": "1"}
+    return subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=cwd, env=environment, capture_output=True, text=True
+    )
+
+
+def test_all_that_the_packages_hold_is_inside(unpacked):
+    for name in ("conf", "scripts"):
+        mine = {path.relative_to(ROOT / name) for path in (ROOT / name).rglob("*.*") if path.suffix != ".pyc"}
+        assert mine == {
+            path.relative_to(unpacked / "workflows" / name)
+            for path in (unpacked / "workflows" / name).rglob("*.*")
+        }
+    for pattern in ("ptycho/pretrained/**/*.npz", "ptycho/report/templates/*"):
+        names = {path.relative_to(ROOT) for path in ROOT.glob(pattern) if path.suffix != ".pyc"}
+        assert names and all((unpacked / name).is_file() for name in names)
+    assert not (unpacked / "tests").exists() and not (unpacked / "outputs").exists()
+
+
+def test_the_command_works_outside_of_a_checkout(unpacked, tmp_path):
+    where = "import workflows; sys.stderr.write(workflows.__file__)"
+    environment = os.environ | {"PYTHONPATH": str(unpacked), "PYTHONSAFEPATH": "1"}
+    found = subprocess.run(
+        [sys.executable, "-c", f"import sys; {where}"],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert found.stderr.startswith(str(unpacked))
+    done = call(unpacked, tmp_path, "scan", "--cfg", "job", "data.file=a.cxi")
+    assert done.returncode == 0 and "prior: learned" in done.stdout
+    assert call(unpacked, tmp_path, "inspect", "--help").stdout.startswith("What is in a measured scan?")
+    assert "solver.prior=\n" in call(unpacked, tmp_path, "complete", "scan", "solver.pr").stdout
