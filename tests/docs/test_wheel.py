@@ -8,6 +8,8 @@ import zipfile
 import pytest
 from helpers.cli import ROOT
 
+from workflows.command_line import console
+
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
@@ -22,7 +24,7 @@ def unpacked(tmp_path_factory):
 
 
 def call(unpacked, cwd, *words):
-    program = "import sys; sys.argv[0] = 'ptycho'; from workflows.command_line.console import main; sys.exit(main())"
+    program = f"import sys; sys.argv[0] = 'ptycho'; from {console.__name__} import main; sys.exit(main())"
     environment = os.environ | {"PYTHONPATH": str(unpacked), "PYTHONSAFEPATH": "1"}
     return subprocess.run(
         [sys.executable, "-c", program, *words], cwd=cwd, env=environment, capture_output=True, text=True
