@@ -20,7 +20,10 @@ from ptycho.report.pictures import (
     data_uri,
     ends_of,
     hue_of,
+    palette_png,
     readable,
+    shrink,
+    shrink_phase,
 )
 from ptycho.report.scan_charts import Chart, charts_of
 from ptycho.report.scans import ScanRecord, StoredRecon
@@ -113,7 +116,7 @@ def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
     side = int(MAP_PIXELS / max(1, len(record.scans)) ** 0.5)
     maps = [
         readable("amplitude", amplitude, grey, GREY, "", side),
-        readable("phase", phase, colour, VIRIDIS, "rad", side),
+        readable("phase", shrink_phase(phase, side)[0], colour, VIRIDIS, "rad", side),
     ]
     for name, unit in (("sigma_amplitude", ""), ("sigma_phase", "rad")):
         if (sigma := getattr(made, name)) is not None:
@@ -122,8 +125,8 @@ def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
             known = np.where(np.isfinite(values), values, np.nan)
             maps.append(readable(title, known, ends_of(known), MAGMA, unit, side // 2))
     return {
-        "amplitude": coloured(amplitude, grey, GREY, "", pixel, HERO),
-        "phase": coloured(phase, colour, VIRIDIS, "rad", pixel, HERO),
+        "amplitude": coloured(amplitude, grey, GREY, "", pixel),
+        "phase": coloured(phase, colour, VIRIDIS, "rad", pixel, angles=True),
         "maps": tuple(maps),
         "map_pixel_nm": pixel and pixel * amplitude.shape[1] / maps[0].width,
         "modes": tuple(_modes(made)),
@@ -158,13 +161,9 @@ def _others(scan: ScanRecord, grey: tuple[float, float], colour: tuple[float, fl
         if made is None:
             continue
         amplitude, phase = picture_of(made).shown
-        for part, values, ends, colours in (
-            ("amplitude", amplitude, grey, GREY),
-            ("phase", phase, colour, VIRIDIS),
-        ):
-            yield Thumbnail(
-                f"{TITLES.get(name, name)}: {part}", coloured(values, ends, colours, "", None, HERO // 2).uri
-            )
+        title, side = TITLES.get(name, name), HERO // 2
+        yield Thumbnail(f"{title}: amplitude", palette_png(shrink(amplitude, side)[0], grey, GREY))
+        yield Thumbnail(f"{title}: phase", palette_png(shrink_phase(phase, side)[0], colour, VIRIDIS))
 
 
 def _stored_figures(record: RunRecord) -> Iterator[Thumbnail]:
