@@ -15,7 +15,16 @@ from ptycho.evaluation.scan_figures import level_phase
 from ptycho.report.charts import Axis, Curve, Level, line_chart
 from ptycho.report.entries import Entry, kept_out
 from ptycho.report.gather import KNOWN_TRUTH, number
-from ptycho.report.pictures import DIVERGING, GREY, THUMBNAIL, VIRIDIS, ends_of, palette_png, shrink
+from ptycho.report.pictures import (
+    DIVERGING,
+    GREY,
+    THUMBNAIL,
+    VIRIDIS,
+    ends_of,
+    palette_png,
+    shrink,
+    shrink_phase,
+)
 from ptycho.report.scans import StoredRecon
 from ptycho.scan.comparison import SURE, Comparison, compare
 
@@ -242,12 +251,9 @@ def _seen(one: Aligned, entry: Entry, best: Entry, limits: Sequence[float]) -> S
 
 def _pictures(image: np.ndarray, mask: np.ndarray, frame: Frame) -> tuple[str, str]:
     """Amplitude and phase with the scales of a frame."""
-    parts = ((np.abs(image), frame.grey, GREY), (np.angle(image), frame.colour, VIRIDIS))
-    small = [
-        palette_png(shrink(np.where(mask, values, np.nan), THUMBNAIL)[0], ends, colours)
-        for values, ends, colours in parts
-    ]
-    return small[0], small[1]
+    amplitude = shrink(np.where(mask, np.abs(image), np.nan), THUMBNAIL)[0]
+    phase = shrink_phase(np.where(mask, np.angle(image), np.nan), THUMBNAIL)[0]
+    return palette_png(amplitude, frame.grey, GREY), palette_png(phase, frame.colour, VIRIDIS)
 
 
 def _chart(curves: list[Curve], pixel: float | None) -> Markup | None:

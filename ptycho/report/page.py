@@ -16,7 +16,8 @@ from markupsafe import Markup
 from ptycho.report.compare import group_entries
 from ptycho.report.entries import Entry, differing
 from ptycho.report.gather import RUNNING, RunRecord
-from ptycho.report.views import losses, view_of
+from ptycho.report.scan_charts import losses
+from ptycho.report.views import view_of
 from ptycho.report.wording import size_text, time_text
 
 STYLE, VIEWER, TABLE, REFRESH = "style.css", "viewer.js", "table.js", "refresh.js"

@@ -59,10 +59,18 @@ class Map:
 
 
 def coloured(
-    values: np.ndarray, ends: tuple[float, float], colours: str, unit: str, pixel_nm: float | None, side: int
+    values: np.ndarray,
+    ends: tuple[float, float],
+    colours: str,
+    unit: str,
+    pixel_nm: float | None,
+    angles: bool = False,
 ) -> Picture:
-    """A picture of ``values (h, w)``, NaN left clear, at most ``side`` pixels large, with a scale bar."""
-    small, factor = shrink(values, side)
+    """A picture of ``values (h, w)``, NaN left clear, of at most ``HERO`` pixels, with a scale bar.
+
+    ``angles``: they are phases in rad.
+    """
+    small, factor = (shrink_phase if angles else shrink)(values, HERO)
     length, text = scale_bar(values.shape[1], pixel_nm)
     height, width = small.shape
     uri = palette_png(small, ends, colours)
@@ -135,6 +143,12 @@ def shrink(values: np.ndarray, side: int) -> tuple[np.ndarray, int]:
     count = known.sum(axis=(1, 3))
     total = np.where(known, blocks, 0).sum(axis=(1, 3))
     return np.where(count > 0, total / np.maximum(count, 1), np.nan), factor
+
+
+def shrink_phase(phase: np.ndarray, side: int) -> tuple[np.ndarray, int]:
+    """As :func:`shrink`, of angles in rad: the mean of −3 and 3 is π, not 0."""
+    waves, factor = shrink(np.exp(1j * phase), side)
+    return (np.angle(waves) if factor > 1 else phase), factor
 
 
 def scale_bar(width: int, pixel_nm: float | None) -> tuple[float, str]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-from markupsafe import Markup
 
 from ptycho.evaluation import scan_figures
-from ptycho.report.charts import Axis, Curve, Level, axis_of, line_chart, place_chart
-from ptycho.report.gather import KNOWN_TRUTH, RunRecord, number, section
+from ptycho.report.gather import KNOWN_TRUTH, RunRecord, section
 from ptycho.report.pictures import (
     GREY,
     HERO,
@@ -23,11 +19,13 @@ from ptycho.report.pictures import (
     coloured,
     data_uri,
     ends_of,
-    gradient,
     hue_of,
-    length_text,
+    palette_png,
     readable,
+    shrink,
+    shrink_phase,
 )
+from ptycho.report.scan_charts import Chart, charts_of
 from ptycho.report.scans import ScanRecord, StoredRecon
 from ptycho.report.wording import KeyFigure, Verdict, key_figures, verdict_of
 from ptycho.run import names
@@ -35,24 +33,12 @@ from ptycho.run import names
 MAP_PIXELS = 640  # of a side of a map that is read out, of a run of one scan
 MODES = 6
 TITLES = {"gt": "the truth"}  # of reconstructions
-LEAST = 1e-4  # of the whole fall of the objective, that is told apart
-STILL = 0.005  # pixels: positions that moved less did not move
 MAX_FIGURE = 1_200_000  # bytes of a picture of the run that is taken over
 FIGURES = {
     "compare_amp_phase": "Truth, reconstructions and probe: amplitude above, phase below, with equal scales.",
     "frc_curves": "Ring correlation with the truth: good curves stay near one up to high frequencies.",
     "history": "Losses of the trainings: both curves should fall, and validation should not rise again.",
 }
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A chart with its title and a sentence on what it shows and what good looks like."""
-
-    title: str
-    svg: Markup
-    caption: str
-    bar: tuple[str, str, str] | None = None  # picture of a colour scale, its ends
 
 
 @dataclass(frozen=True)
@@ -130,7 +116,7 @@ def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
     side = int(MAP_PIXELS / max(1, len(record.scans)) ** 0.5)
     maps = [
         readable("amplitude", amplitude, grey, GREY, "", side),
-        readable("phase", phase, colour, VIRIDIS, "rad", side),
+        readable("phase", shrink_phase(phase, side)[0], colour, VIRIDIS, "rad", side),
     ]
     for name, unit in (("sigma_amplitude", ""), ("sigma_phase", "rad")):
         if (sigma := getattr(made, name)) is not None:
@@ -139,13 +125,13 @@ def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
             known = np.where(np.isfinite(values), values, np.nan)
             maps.append(readable(title, known, ends_of(known), MAGMA, unit, side // 2))
     return {
-        "amplitude": coloured(amplitude, grey, GREY, "", pixel, HERO),
-        "phase": coloured(phase, colour, VIRIDIS, "rad", pixel, HERO),
+        "amplitude": coloured(amplitude, grey, GREY, "", pixel),
+        "phase": coloured(phase, colour, VIRIDIS, "rad", pixel, angles=True),
         "maps": tuple(maps),
         "map_pixel_nm": pixel and pixel * amplitude.shape[1] / maps[0].width,
         "modes": tuple(_modes(made)),
         "others": tuple(_others(scan, grey, colour)),
-        "charts": tuple(_charts(record, scan, made)),
+        "charts": tuple(charts_of(record.path, scan, made)),
     }
 
 
@@ -175,155 +161,9 @@ def _others(scan: ScanRecord, grey: tuple[float, float], colour: tuple[float, fl
         if made is None:
             continue
         amplitude, phase = picture_of(made).shown
-        for part, values, ends, colours in (
-            ("amplitude", amplitude, grey, GREY),
-            ("phase", phase, colour, VIRIDIS),
-        ):
-            yield Thumbnail(
-                f"{TITLES.get(name, name)}: {part}", coloured(values, ends, colours, "", None, HERO // 2).uri
-            )
-
-
-def _charts(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> Iterator[Chart]:
-    if made.positions is not None and len(made.positions) > 2:
-        yield from _moves(scan, made.positions)
-        yield from _misfits(scan, made.positions)
-    yield from _halves(scan)
-    yield from _course(scan)
-    yield from losses(record.path)
-    if made.flux is not None and made.flux.ndim == 1 and np.ptp(made.flux) > 1e-6:
-        flux = made.flux.astype(float) ** 2
-        x, y = np.arange(len(flux), dtype=float), flux / flux.mean()
-        yield Chart(
-            "Light in each pattern",
-            line_chart(
-                [Curve(x, y)], axis_of("pattern", x), axis_of("flux / mean", y), "flux of each pattern"
-            ),
-            "How much light each pattern got, against the mean, as the solver found it. A steady beam stays "
-            "near one; steps and dips are those of the source or the shutter.",
-        )
-
-
-def _places(scan: ScanRecord, positions: np.ndarray) -> tuple[np.ndarray, str, float]:
-    """Positions from their corner in a readable unit, with its name, and how many of it a pixel has."""
-    corner = positions - positions.min(axis=0)
-    if scan.pixel_m is None:
-        return corner, "px", 1.0
-    micrometres = 1e6 * np.array(scan.pixel_m)
-    size, unit = (1e3, "nm") if np.max(corner * micrometres) < 0.5 else (1.0, "µm")
-    return corner * micrometres * size, unit, float(micrometres.mean() * size)
-
-
-def _moves(scan: ScanRecord, positions: np.ndarray) -> Iterator[Chart]:
-    given = scan.judged.get("given_positions")
-    if given is None or given.shape != positions.shape:
-        return
-    moves = (positions - given).astype(float)
-    moves -= moves.mean(axis=0)
-    rms = float(np.sqrt(np.mean(moves**2)))
-    if rms < STILL:
-        return
-    places, unit, per_pixel = _places(scan, given)
-    spacing = np.sqrt(np.prod(np.maximum(np.ptp(places, axis=0), 1e-9)) / len(places))
-    longest = float(np.quantile(np.linalg.norm(moves, axis=1), 0.9)) * per_pixel
-    scale = 10 ** np.floor(np.log10(max(spacing / longest, 1e-9)))
-    times = scale * max(step for step in (1, 2, 5) if step * scale <= spacing / longest)
-    text = f"arrows are {times:g} times as long as the moves"
-    told = f"{rms:.2f} px" + (f" ({length_text(1e9 * rms * max(scan.pixel_m))})" if scan.pixel_m else "")
-    yield Chart(
-        "Positions found against those given",
-        place_chart(places, unit, f"moves of the positions; {text}", arrows=moves * per_pixel * times),
-        f"From each position in the file to where the solver found it; {text}. Their root mean square is "
-        f"{told} in each coordinate. Short arrows in all directions are the stage's jitter; a common "
-        "pattern, such as a turn or a stretch, hints at a wrong rotation or scale.",
-    )
-
-
-def _misfits(scan: ScanRecord, positions: np.ndarray) -> Iterator[Chart]:
-    values, patterns = (scan.judged.get(f"{scan.product}_{part}") for part in ("r_factor", "patterns"))
-    if values is None or patterns is None or values.shape != patterns.shape or not len(patterns):
-        return
-    if patterns.dtype.kind not in "iu" or patterns.max() >= len(positions) or patterns.min() < 0:
-        return
-    places, unit, _ = _places(scan, positions)
-    ends = ends_of(values)
-    worst = ", ".join(f"{patterns[k]} ({values[k]:.3f})" for k in np.argsort(values)[:-4:-1])
-    yield Chart(
-        "Misfit of each pattern",
-        place_chart(places[patterns], unit, "misfit of each pattern over the scan", values, ends),
-        "Share of each pattern's amplitude that object and beam do not explain. Good is an even map near the "
-        f"photon noise; single bright places are frames lost or disturbed. The largest: patterns {worst}.",
-        (gradient(ends, MAGMA), f"{ends[0]:.3f}", f"{ends[1]:.3f}"),
-    )
-
-
-def _halves(scan: ScanRecord) -> Iterator[Chart]:
-    x, y = scan.judged.get("frequency"), scan.judged.get("correlation")
-    if x is None or y is None or x.shape != y.shape or x.ndim != 1:
-        return
-    halves = section(scan.metrics, "half_scan_frc")
-    levels = [Level(0.5, "1/2"), Level(1 / 7, "1/7")]
-    for name, text in (("frc50", "1/2"), ("frc1over7", "1/7"), ("frc_half_bit", "half bit")):
-        at, metres = number(halves.get(name)), number(halves.get(f"{name}_m"))
-        if at is not None:
-            told = f"{text}: {length_text(1e9 * metres)}" if metres else f"{text}: {at:.2f}"
-            levels.append(Level(at, told, vertical=True))
-    ends = (
-        Axis("spatial frequency / Nyquist", 0, 1),
-        Axis("ring correlation", min(-0.1, float(y.min())), 1.05),
-    )
-    never = "" if any(level.vertical for level in levels) else " Here it never falls below the thresholds."
-    yield Chart(
-        "Resolution by two halves of the scan",
-        line_chart([Curve(x, y)], *ends, "Fourier ring correlation of two halves", levels),
-        "Correlation of two images, each from half of the patterns, over spatial frequency (FRC). What both "
-        "halves show is real; where the curve falls below a threshold the image ends, given as half periods. "
-        f"Good is a curve that stays near one.{never}",
-    )
-
-
-def _course(scan: ScanRecord) -> Iterator[Chart]:
-    course = scan.judged.get(f"{scan.product}_course")
-    if course is None or course.ndim != 1 or len(course) < 3 or not np.isfinite(course).all():
-        return
-    above = course - course.min() + max(float(np.ptp(course)), 1e-9) * LEAST
-    x = np.arange(len(course), dtype=float)
-    y = axis_of("−log p above its lowest", above, logarithmic=True)
-    yield Chart(
-        "Convergence of the solver",
-        line_chart([Curve(x, above)], axis_of("step", x), y, "objective of the solver over its steps"),
-        "What the solver makes smaller, step by step: minus the logarithm of the likelihood with its priors. "
-        "It should fall and then level off; jumps are where the next prior joins.",
-    )
-
-
-def losses(run: Path) -> Iterator[Chart]:
-    """Of the trainings that a run has stored."""
-    for name in ("pinn", "baseline", names.PRIOR):
-        curves = _history(run / name / names.HISTORY)
-        if curves:
-            every, epochs = np.concatenate([c.y for c in curves]), np.concatenate([c.x for c in curves])
-            yield Chart(
-                f"Training of {name}",
-                line_chart(
-                    curves, axis_of("epoch", epochs), axis_of("loss", every, True), f"losses of {name}"
-                ),
-                "Losses on the patterns it trains on and on those kept out for validation. Both should fall; "
-                "a rising validation says that the network learns its patterns by heart.",
-            )
-
-
-def _history(path: Path) -> list[Curve]:
-    """The losses of a training; none where they cannot be read."""
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-        epochs = np.array([float(row["epoch"]) for row in rows])
-        values = {key: np.array([float(row[key]) for row in rows]) for key in ("loss", "val_loss")}
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-    titles = {"loss": "training", "val_loss": "validation"}
-    return [Curve(epochs, y, titles[key]) for key, y in values.items() if len(y)]
+        title, side = TITLES.get(name, name), HERO // 2
+        yield Thumbnail(f"{title}: amplitude", palette_png(shrink(amplitude, side)[0], grey, GREY))
+        yield Thumbnail(f"{title}: phase", palette_png(shrink_phase(phase, side)[0], colour, VIRIDIS))
 
 
 def _stored_figures(record: RunRecord) -> Iterator[Thumbnail]:

@@ -24,9 +24,9 @@ BLOCKS = "blocks"  # of a large scan that is being fitted
 TRUTH = f"{RECONS}/gt/truth.npz"  # of a test scan that is not as it says
 REPLACED, DISCARDED = ".replaced", ".discarded"  # the run that is being replaced; one that was
 
-INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, JUDGED, LOG)
+INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, LOG)
 """What an inference writes."""
-TRAINING = (*INFERENCE, DATASETS, SCANS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS)
+TRAINING = (*INFERENCE, JUDGED, DATASETS, SCANS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS)
 """What a training run writes."""
 
 

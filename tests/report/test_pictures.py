@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ptycho.report.pictures import coloured, length_text, palette_png, readable, scale_bar, shrink
+from ptycho.report.pictures import (
+    coloured,
+    length_text,
+    palette_png,
+    readable,
+    scale_bar,
+    shrink,
+    shrink_phase,
+)
 
 
 def opened(uri):
@@ -48,6 +56,18 @@ def test_blocks_are_means_of_what_is_known():
     assert one == 1 and same is values
 
 
+def test_phases_are_averaged_on_the_circle():
+    phase = np.array([[3.0, -3.0, 0.5, np.nan], [3.1, -3.1, 0.1, 0.3]])
+    small, factor = shrink_phase(phase, 2)
+    assert (
+        factor == 2
+        and abs(small[0, 0]) == pytest.approx(np.pi)
+        and small[0, 1] == pytest.approx(0.3, abs=0.01)
+    )
+    same, one = shrink_phase(phase, 4)
+    assert one == 1 and same is phase
+
+
 @pytest.mark.parametrize(
     ("width", "pixel", "length", "text"),
     [
@@ -64,9 +84,9 @@ def test_the_scale_bar_is_round_and_as_long_as_it_says(width, pixel, length, tex
 
 
 def test_the_bar_of_a_picture_that_was_made_smaller():
-    found = coloured(np.ones((100, 1000)), (0.0, 2.0), "gray", "", 10.0, 500)
-    assert (found.width, found.height, found.scale_text) == (500, 50, "2 µm")
-    assert found.scale_px == pytest.approx(100)
+    found = coloured(np.ones((84, 840)), (0.0, 2.0), "gray", "", 10.0)
+    assert (found.width, found.height, found.scale_text) == (420, 42, "1 µm")
+    assert found.scale_px == pytest.approx(50)
 
 
 def test_lengths():
