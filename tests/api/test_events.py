@@ -1,0 +1,51 @@
+"""Events of a reconstruction: phases, steps with the patterns that are kept out, decisions, scores."""
+
+import numpy as np
+import pytest
+
+import ptycho
+
+
+@pytest.fixture(scope="module")
+def scan():
+    return ptycho.simulate(N=32, n_positions=60, nphotons=1e5, seed=3)
+
+
+@pytest.fixture(scope="module")
+def followed(scan):
+    events = []
+    settings = {"positions": False, "flux": False, "background": False, "learn_probe": False, "prior": "none"}
+    result = ptycho.reconstruct(scan, on_event=events.append, progress=False, steps=30, **settings)
+    return result, events
+
+
+def test_kinds_come_in_their_order(followed):
+    kinds = [event.kind for event in followed[1]]
+    assert set(kinds) == {"phase", "step", "decision", "scores"} and kinds[-1] == "scores"
+    times = [event.time for event in followed[1]]
+    assert times == sorted(times)
+
+
+def test_steps_go_down_and_are_counted(followed):
+    steps = [event.values for event in followed[1] if event.kind == "step"]
+    assert [values["step"] for values in steps] == list(range(len(steps)))
+    assert steps[-1]["objective"] < steps[0]["objective"] / 10
+    judged = {values["step"]: values["deviance_free"] for values in steps if "deviance_free" in values}
+    assert list(judged) == list(range(0, len(steps), 10))
+    assert judged[10] < judged[0] / 2 and np.isfinite(list(judged.values())).all()
+
+
+def test_scores_and_decisions_are_the_result_s(followed):
+    result, events = followed
+    assert events[-1].values == result.scores
+    told = {(event.name, event.values["value"]) for event in events if event.kind == "decision"}
+    assert {(finding.what.removeprefix("solver: "), finding.value) for finding in result.decisions} >= told
+
+
+def test_what_it_raises_ends_the_reconstruction(scan):
+    def stop(event):
+        if event.kind == "step":
+            raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        ptycho.reconstruct(scan, on_event=stop, progress=False, steps=30, prior="none")
