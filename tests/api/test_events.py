@@ -14,7 +14,7 @@ def scan():
 @pytest.fixture(scope="module")
 def followed(scan):
     events = []
-    settings = {"positions": False, "flux": False, "background": False, "learn_probe": False, "prior": "none"}
+    settings = {"flux": False, "background": False, "learn_probe": False, "prior": "none"}
     result = ptycho.reconstruct(scan, on_event=events.append, progress=False, steps=30, **settings)
     return result, events
 
