@@ -65,6 +65,7 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
     passes = min(wishes.steps, IN_BLOCKS) if how.divides(data) else wishes.steps
     bar = Progress("solver", passes * len(each.kept), bar=where.bar)
     with where.timed(SOLVER), closing(bar) as progress:
+        log.info("solver: deciding what is free, by what is kept out")
         watch = Course(each, where.on_event).watch
         solved = solve(data, wishes, config.seed, config.xla.compile, progress.advance, watch, how)
         for decision in solved.decisions:
