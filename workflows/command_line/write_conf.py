@@ -32,9 +32,11 @@ from ptycho.config.messages import allowed, choices_of, fields_of, sections_of
 from workflows.convert.export_model import ExportModelConfig
 from workflows.convert.export_scan import ExportConfig
 from workflows.convert.inspect_scan import InspectConfig
+from workflows.convert.replay import ReplayConfig
 from workflows.convert.run_exported import RunExportedConfig
 from workflows.convert.simulate_scan import SimulateConfig
 from workflows.reconstruct.infer_config import InferConfig
+from workflows.reconstruct.live_config import LiveConfig
 
 BEGIN = "# >>> written from the schema by scripts/write_conf.py"
 END = "# <<<"
@@ -43,6 +45,8 @@ PROGRAMS: dict[str, tuple[str, type]] = {  # script: file, schema
     "grid_lines_workflow": ("grid_lines", RunConfig),
     "scan_workflow": ("scan", ScanRunConfig),
     "infer": ("infer", InferConfig),
+    "live": ("live", LiveConfig),
+    "replay": ("replay", ReplayConfig),
     "inspect_scan": ("inspect", InspectConfig),
     "simulate_scan": ("simulate", SimulateConfig),
     "export_scan": ("export", ExportConfig),

@@ -1,0 +1,299 @@
+"""The loop of a live reconstruction: look at what arrived, fit it, show it, until the scan has ended."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.live import growing, page
+from ptycho.live.beginning import Beginning, begin
+from ptycho.live.collecting import Collector
+from ptycho.live.finishing import finish
+from ptycho.live.growing import Growing
+from ptycho.live.joining import Joined, join
+from ptycho.live.store import Store
+from ptycho.live.stored_scan import raw_scan, section_of
+from ptycho.preparation.dataset import FEWEST
+from ptycho.reconstruction.state import Freedom
+
+log = logging.getLogger(__name__)
+CYCLE_S = 0.8  # of a cycle, about: what arrives is used in the one after the next
+SPEED = 800.0  # pattern-steps in a second, of 128 × 128 pixels, before any were timed
+PAUSE_S = 0.1  # where there is nothing to do
+LATELY_S = 10.0  # over which rates are told
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How a live reconstruction goes about it.
+
+    Attributes:
+        first: patterns with which the first picture is made.
+        refresh_s: between two pictures.
+        finish_s: for the patterns together, once all are there.
+    """
+
+    first: int = 50
+    refresh_s: float = 4.0
+    finish_s: float = 45.0
+
+
+@dataclass
+class Live:
+    """What a live reconstruction has come to.
+
+    Attributes:
+        begun, grown: None: too few patterns so far.
+        problem: why it could not begin.
+        course: seconds since the start, and the deviance of the patterns that are kept out.
+        lags: moments, and the longest time from the arrival of a pattern to its first use.
+    """
+
+    begun: Beginning | None = None
+    grown: Growing | None = None
+    problem: str | None = None
+    speed: float = 0.0
+    started: float = field(default_factory=time.monotonic)
+    course: list[tuple[float, float]] = field(default_factory=list)
+    lags: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=1000))
+    used: deque[tuple[float, int]] = field(
+        default_factory=lambda: deque([(time.monotonic(), 0)], maxlen=1000)
+    )
+    last_picture: float = -np.inf
+    tried: int = 0
+
+
+def watch(
+    collector: Collector,
+    store: Store,
+    config: ScanRunConfig,
+    habits: Habits,
+    folder: Path,
+    named: str,
+) -> Live:
+    """Reconstruct what a collector puts into a store, until nothing more will come and all of it was fitted.
+
+    Args:
+        config: of the run that will follow; its section ``data`` says what the source does not.
+        folder: where picture, numbers and page are.
+        named: what is watched.
+
+    Raises:
+        ConfigError: the source can never be read, or the scan has too few patterns.
+    """
+    live = Live()
+    config = replace(config, data=section_of(config.data))
+    while True:
+        if collector.error is not None:
+            raise collector.error
+        over = collector.ended is not None  # asked first: what is joined then is all
+        joined = join(store.frames, store.places)
+        worked = _advance(live, joined, store, config, habits, over)
+        if time.monotonic() - live.last_picture > habits.refresh_s:
+            show(
+                live,
+                joined,
+                collector,
+                store,
+                habits,
+                folder,
+                named,
+                "reconstructing" if live.begun else "waiting",
+            )
+        if over and (live.grown is None or not len(live.grown.waiting)):
+            break
+        if not worked:
+            time.sleep(PAUSE_S)
+    if live.grown is None or live.begun is None:
+        why = (
+            live.problem
+            or f"{len(joined.rows)} patterns have a frame and a position; must be at least {FEWEST}"
+        )
+        raise ConfigError(
+            f"watch={named}: the scan has ended ({collector.ended}), and nothing can be made of it: {why}"
+        )
+    return live
+
+
+def complete(
+    live: Live,
+    collector: Collector,
+    store: Store,
+    config: ScanRunConfig,
+    habits: Habits,
+    folder: Path,
+    named: str,
+) -> None:
+    """All patterns together, for so many seconds, with a picture after every stage."""
+    assert live.begun is not None and live.grown is not None
+    joined = join(store.frames, store.places)
+    read = _reader(live.begun, store)
+    for grown in finish(live.grown, live.begun, read, _freedom(config), habits.finish_s, live.speed):
+        live.grown = grown
+        show(live, joined, collector, store, habits, folder, named, "finishing")
+    show(live, joined, collector, store, habits, folder, named, "complete")
+
+
+def _advance(
+    live: Live, joined: Joined, store: Store, config: ScanRunConfig, habits: Habits, over: bool
+) -> bool:
+    """One cycle; whether there was something to do."""
+    if live.begun is None:
+        _try_to_begin(live, joined, store, config, habits, over)
+    if live.begun is None:
+        return False
+    assert live.grown is not None
+    grown = growing.extend(
+        live.grown, joined.rows, joined.indices, live.begun.in_pixels(joined.positions), joined.arrived
+    )
+    began, before, new = time.monotonic(), grown, grown.waiting
+    first = not grown.light.any()
+    grown = growing.improve(
+        grown, live.begun, _reader(live.begun, store), _freedom(config), CYCLE_S * live.speed
+    )
+    now = time.monotonic()
+    done = int((grown.visits - before.visits).sum())
+    if done and not first:
+        steps = growing.steps_of(before, CYCLE_S * live.speed)
+        live.speed += 0.2 * (steps * done / max(now - began, 1e-3) - live.speed)
+    if len(fresh := np.setdiff1d(new, grown.waiting)):
+        live.lags.append((now, now - float(grown.arrived[fresh].min())))
+        live.used.append((now, grown.used))
+    live.grown = grown
+    return done > 0
+
+
+def _try_to_begin(
+    live: Live, joined: Joined, store: Store, config: ScanRunConfig, habits: Habits, over: bool
+) -> None:
+    """Understand the scan once it has enough patterns; again with twice as many where that fails."""
+    count = len(joined.rows)
+    if count < max(habits.first, 2 * live.tried) and not (over and count > max(live.tried, FEWEST - 1)):
+        return
+    live.tried = count
+    try:
+        told = store.description
+        if told is None:
+            raise ConfigError("the source has not said how the scan is taken")
+        raw = raw_scan(store, joined, told, config.data)
+        live.begun = begin(raw, config, store.folder)
+        live.problem = None
+    except ConfigError as error:
+        live.problem = str(error)
+        log.warning("not understood yet: %s", error)
+        return
+    for finding in live.begun.findings:
+        log.info("%s", finding)
+    live.grown = growing.nothing(live.begun)
+    live.speed = SPEED * (128 / live.begun.N) ** 2
+
+
+def _reader(begun: Beginning, store: Store) -> growing.Read:
+    return lambda rows: begun.detector.amplitudes(store.read(rows))
+
+
+def _freedom(config: ScanRunConfig) -> Freedom:
+    return Freedom(probe=config.probe.learn is not False, positions=config.solver.positions is not False)
+
+
+def show(
+    live: Live,
+    joined: Joined,
+    collector: Collector,
+    store: Store,
+    habits: Habits,
+    folder: Path,
+    named: str,
+    state: str,
+) -> None:
+    """Write picture, numbers and page; on a full disk they stay as they were."""
+    live.last_picture = time.monotonic()
+    seconds, grown, begun = live.last_picture - live.started, live.grown, live.begun
+    if grown is not None and begun is not None and grown.light.any():
+        value = growing.judged(grown, begun, _reader(begun, store))
+        if value is not None:
+            live.course.append((seconds, value))
+    numbers = numbers_of(live, joined, collector, named, state, seconds)
+    try:
+        if grown is not None and begun is not None and grown.light.any():
+            title = f"{state}: {grown.used} of {len(joined.rows)} patterns used, backlog {len(grown.waiting)}"
+            figure = page.draw(
+                growing.filled(grown.object, grown.light, begun.N),
+                grown.light,
+                grown.modes[0],
+                live.course,
+                begun.pixel_m,
+                title,
+            )
+            page.write_picture(folder, figure)
+        page.write_numbers(folder, numbers, habits.refresh_s)
+    except RuntimeError as error:  # a WriteError; the frames go before
+        log.warning("%s", error)
+    live.last_picture = time.monotonic()
+
+
+def numbers_of(
+    live: Live, joined: Joined, collector: Collector, named: str, state: str, seconds: float
+) -> dict[str, Any]:
+    """``live.json``."""
+    grown, begun, now = live.grown, live.begun, time.monotonic()
+    faults = Counter(collector.faults)
+    lately = [lag for moment, lag in live.lags if now - moment < LATELY_S]
+    numbers: dict[str, Any] = {
+        "state": state,
+        "watch": named,
+        "seconds": round(seconds, 1),
+        "ended": collector.ended,
+        "expected": collector.expected,
+        "frames": int(len(joined.rows) + joined.waiting),
+        "frames_without_position": joined.waiting,
+        "positions_without_frame": joined.unused,
+        "gaps": joined.gaps,
+        "patterns": len(joined.rows),
+        "rate_in_hz": _rate(joined.arrived, now),
+        "faults": dict(faults),
+        "trouble": collector.trouble or live.problem or getattr(collector.source, "problem", None),
+    }
+    if grown is None or begun is None:
+        return numbers
+    known = len(grown.rows)
+    covered = (
+        int(np.count_nonzero(grown.light > page.LIT * np.median(grown.light[grown.light > 0])))
+        if grown.light.any()
+        else 0
+    )
+    area = None if begun.pixel_m is None else round(covered * begun.pixel_m[0] * begun.pixel_m[1] * 1e12, 4)
+    return numbers | {
+        "patterns_used": grown.used,
+        "patterns_that_judge": int(grown.judges.sum()),
+        "far_from_all_others": len(joined.rows) - known,
+        "backlog": len(grown.waiting),
+        "rate_used_hz": _rate_used(live, now),
+        "lag_s": round(max(lately), 2) if lately else None,
+        "longest_lag_s": round(max((lag for _, lag in live.lags), default=0.0), 2),
+        "visits": round(float(grown.visits[~grown.judges].mean()), 2) if known else 0,
+        "pattern_steps_per_s": round(live.speed),
+        "deviance_free": round(live.course[-1][1], 4) if live.course else None,
+        "covered_um2": area,
+        "object": list(grown.object.shape),
+        "pixel_m": None if begun.pixel_m is None else list(begun.pixel_m),
+        "warnings": list(begun.scan.warnings),
+    }
+
+
+def _rate(arrived: np.ndarray, now: float) -> float:
+    return round(float(np.count_nonzero(arrived > now - LATELY_S)) / LATELY_S, 1)
+
+
+def _rate_used(live: Live, now: float) -> float:
+    recent = [(moment, count) for moment, count in live.used if now - moment < LATELY_S]
+    if len(recent) < 2:
+        return 0.0
+    return round((recent[-1][1] - recent[0][1]) / max(now - recent[0][0], 1e-3), 1)
