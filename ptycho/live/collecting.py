@@ -23,7 +23,7 @@ class Collector:
     Args:
         source, store: they belong to the thread while it runs; of the store others may read.
         expected: how many frames there will be; None: what the source says, or unknown.
-        timeout_s: ends it where nothing came for so long.
+        timeout_s: ends it where nothing came for so long; ``wait_s``: the same before the first frame.
 
     Attributes:
         faults: what was wrong so far, and how often.
@@ -32,8 +32,11 @@ class Collector:
         trouble: what is wrong now, and may mend.
     """
 
-    def __init__(self, source: Source, store: Store, expected: int | None, timeout_s: float) -> None:
-        self.source, self._store, self._expected, self._timeout = source, store, expected, timeout_s
+    def __init__(
+        self, source: Source, store: Store, expected: int | None, timeout_s: float, wait_s: float
+    ) -> None:
+        self.source, self._store, self._expected = source, store, expected
+        self._timeout, self._wait = timeout_s, wait_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="collector", daemon=True)
         self.faults: Counter[str] = Counter()
@@ -82,8 +85,8 @@ class Collector:
         done = self.expected is not None and min(len(frames.indices), len(places.indices)) >= self.expected
         if done or came.ended:
             self.ended = "complete"
-        elif quiet_s > self._timeout:
-            self.ended = f"nothing came for {self._timeout:g} s"
+        elif quiet_s > (limit := self._timeout if len(frames.indices) else self._wait):
+            self.ended = f"nothing came for {limit:g} s"
         if self.ended is not None:
             self._store.end(self.ended)
             log.info(

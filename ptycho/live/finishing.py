@@ -1,28 +1,133 @@
-"""The patterns of a scan together, once all have come: what no part of it tells is found."""
+"""The patterns of a scan together, once all have come: what no part of it tells is found.
+
+The object alone (phases that vary slowly over the scan), then what else is free, then the object near what a
+network takes it for; of each the share of the time that is left for it. A stage after the first is kept where
+the patterns that are never fitted are explained better. A scan that is too large to be held goes on in parts.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from ptycho.config.memory import BLOCK_PIXELS
 from ptycho.live.beginning import Beginning
-from ptycho.live.growing import Growing, Read, improve
-from ptycho.reconstruction.state import Freedom
+from ptycho.live.growing import Growing, Read, filled, improve, sound_judges
+from ptycho.reconstruction.judge import Judge
+from ptycho.reconstruction.learned import Learned, StoredNetwork
+from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned
+from ptycho.reconstruction.state import Freedom, State
 
-BATCH_S = 2.0  # of a cycle
+PART_S, CYCLE_S = 5.0, 2.0  # between two pictures, and of a cycle, of a scan that goes on in parts
+FASTER = 1.8  # steps of all patterns together, over those of cycles, in the same time
+PRIOR, TRUST = Prior("edges", 10.0), 2.0  # λ and κ that are mostly chosen for counted photons
+FEWEST_STEPS = 4  # of a stage; with less time it is left out
+Stage = Callable[[State, int], State]
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """All fitted patterns of a scan, on a square object.
+
+    Attributes:
+        terms: their likelihood, and the prior.
+        state: where they stand; ``fitted``: their indices.
+        judge: by the patterns that are never fitted; None: there are too few.
+    """
+
+    terms: Terms
+    state: State
+    fitted: np.ndarray
+    judge: Judge | None
+
+    def score(self, state: State, free: Freedom) -> float:
+        """Mean deviance of what is never fitted; 0: nobody judges."""
+        return 0.0 if self.judge is None else float(self.judge.score(state, free).mean())
 
 
 def finish(
     grown: Growing, begun: Beginning, read: Read, free: Freedom, seconds: float, speed: float
 ) -> Iterator[Growing]:
-    """What the patterns lead to, after every stage, for about so many seconds.
+    """What the patterns lead to, after every stage, in about so many seconds.
 
     Args:
-        speed: pattern-steps in a second.
+        free: what may be found.
+        speed: pattern-steps in a second, of the cycles before.
     """
+    fitted = np.flatnonzero(~grown.judges)
+    if len(fitted) * begun.N**2 > BLOCK_PIXELS:
+        yield from _in_parts(grown, begun, read, free, seconds, speed)
+        return
+    whole = _together(grown, begun, read, fitted)
+    most = FASTER * speed * seconds / max(len(fitted), 1)
+    state, taken = whole.state, OBJECT_ALONE
+    best = whole.score(state, taken)
+    for share, wanted, stage in _stages(whole.terms, free):
+        steps = round(share * most)
+        if steps < FEWEST_STEPS:
+            continue
+        found = stage(state, steps)
+        score = whole.score(found, wanted)
+        if score <= best or taken == OBJECT_ALONE == wanted:
+            state, best, taken = found, score, wanted
+            yield _placed(grown, state, whole.fitted)
+
+
+def _stages(terms: Terms, free: Freedom) -> Iterator[tuple[float, Freedom, Stage]]:
+    """Share of the time, what is free, and the fit."""
+
+    def plain(wanted: Freedom) -> Stage:
+        return lambda state, steps: fit(terms, state, wanted, steps, 0.0).state
+
+    def learned(state: State, steps: int) -> State:
+        return fit_learned(terms, state, Learned(StoredNetwork(), TRUST), 1, steps=steps).state
+
+    yield 0.35, OBJECT_ALONE, plain(OBJECT_ALONE)
+    if free.probe:
+        yield 0.2, Freedom(True), plain(Freedom(True))
+    if free.positions:
+        yield 0.2, Freedom(free.probe, True), plain(Freedom(free.probe, True))
+    yield 0.25, OBJECT_ALONE, learned
+
+
+def _together(grown: Growing, begun: Beginning, read: Read, fitted: np.ndarray) -> Whole:
+    side = max(grown.object.shape)
+    image = np.pad(
+        filled(grown.object, grown.light, begun.N), [(0, side - n) for n in grown.object.shape], mode="edge"
+    )
+    background = np.zeros((begun.N, begun.N), np.float32)
+
+    def at(chosen: np.ndarray, places: np.ndarray) -> tuple[Terms, State]:
+        amplitudes, there = read(grown.rows[chosen]), places[chosen] - grown.origin
+        likelihood = begun.likelihood_of(amplitudes, there, side)
+        flux = np.ones(len(chosen), np.float32)
+        return Terms(likelihood, PRIOR, "free", begun.lit), State(image, grown.modes, there, flux, background)
+
+    amplitudes = np.isfinite(read(grown.rows[fitted])).all(axis=(1, 2))
+    fitted = fitted[amplitudes]
+    terms, state = at(fitted, grown.positions)
+    judges = sound_judges(grown, read)
+    judge = Judge(at(judges, grown.told)[0].likelihood) if len(judges) else None
+    return Whole(terms, state, fitted, judge)
+
+
+def _placed(grown: Growing, state: State, fitted: np.ndarray) -> Growing:
+    height, width = grown.object.shape
+    positions = grown.positions.copy()
+    positions[fitted] = state.positions + grown.origin
+    return replace(grown, object=state.object[:height, :width], modes=state.modes, positions=positions)
+
+
+def _in_parts(
+    grown: Growing, begun: Beginning, read: Read, free: Freedom, seconds: float, speed: float
+) -> Iterator[Growing]:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        step = time.monotonic() + 5
-        while time.monotonic() < min(step, until):
-            grown = improve(grown, begun, read, free, BATCH_S * speed)
+        picture = min(until, time.monotonic() + PART_S)
+        while time.monotonic() < picture:
+            grown = improve(grown, begun, read, free, CYCLE_S * speed)
         yield grown

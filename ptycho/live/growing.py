@@ -273,23 +273,25 @@ def _taken(
     return replace(grown, object=image, light=light, positions=positions, modes=modes.astype(np.complex64))
 
 
-def judged(grown: Growing, begun: Beginning, read: Read) -> float | None:
-    """Deviance per pixel of patterns that are never fitted and lie among those that were; None: too few."""
+def sound_judges(grown: Growing, read: Read) -> np.ndarray:
+    """Indices of some patterns that are never fitted, and lie among those that were."""
     judges = np.flatnonzero(grown.judges)
     if not len(judges) or not grown.light.any():
-        return None
-    N = begun.N
-    middles = np.round(grown.told[judges] - grown.origin).astype(int) + N // 2
-    seen = grown.light[middles[:, 0], middles[:, 1]]
-    judges = judges[seen > 0.5 * np.median(grown.light[grown.light > 0.1 * grown.light.max()])]
+        return judges[:0]
+    middles = np.round(grown.told[judges] - grown.origin).astype(int) + grown.modes.shape[-1] // 2
+    typical = np.median(grown.light[grown.light > 0.1 * grown.light.max()])
+    judges = judges[grown.light[middles[:, 0], middles[:, 1]] > 0.5 * typical]
     judges = judges[:: max(1, -(-len(judges) // JUDGING))]
+    return judges[np.isfinite(read(grown.rows[judges])).all(axis=(1, 2))] if len(judges) else judges
+
+
+def judged(grown: Growing, begun: Beginning, read: Read) -> float | None:
+    """Deviance per pixel of patterns that are never fitted, where they are told to lie; None: too few."""
+    judges = sound_judges(grown, read)
     if not len(judges):
         return None
-    amplitudes = read(grown.rows[judges])
-    sound = np.isfinite(amplitudes).all(axis=(1, 2))
-    judges, amplitudes = judges[sound], amplitudes[sound]
-    there = grown.told[judges] - grown.origin
-    likelihood = begun.likelihood_of(amplitudes, there, max(grown.object.shape))
+    there, N = grown.told[judges] - grown.origin, begun.N
+    likelihood = begun.likelihood_of(read(grown.rows[judges]), there, max(grown.object.shape))
     flux, background = np.ones(len(judges), np.float32), np.zeros((N, N), np.float32)
     image = filled(grown.object, grown.light, N)
     each = likelihood.evaluate(State(image, grown.modes, there, flux, background)).deviance

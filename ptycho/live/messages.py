@@ -32,6 +32,7 @@ import hdf5plugin
 import numpy as np
 
 from ptycho.live.arrivals import BY_TIME, Description, Frame, Place
+from ptycho.readers.raw_scan import DOMAINS, UNITS
 
 FRAME_DTYPES = ("uint8", "uint16", "uint32", "int16", "int32", "float32", "float64")
 ENCODINGS = ("raw", "bslz4")
@@ -40,6 +41,7 @@ LARGEST_SIDE = 2**14  # pixels
 SIZES = struct.Struct(">QI")  # before the blocks of bslz4
 LARGEST_BLOCK = 2**20  # bytes, before they are compressed
 NUMBERS = ("energy_eV", "distance_m")
+WORDS = {"unit": tuple(UNITS), "domain": DOMAINS}
 
 
 class BadMessage(ValueError):
@@ -169,7 +171,7 @@ def read_start(header: dict[str, Any]) -> Description:
     wrong += [] if zero in (None, "centre", "corner") or _pair(zero) else ["zero_frequency"]
     frames = header.get("frames")
     wrong += [] if frames is None or (type(frames) is int and frames > 0) else ["frames"]
-    wrong += [name for name in ("unit", "domain") if not isinstance(header.get(name), str | None)]
+    wrong += [name for name, words in WORDS.items() if header.get(name) not in (None, *words)]
     if wrong:
         raise BadMessage(f"start: {', '.join(wrong)} cannot be")
     return Description(

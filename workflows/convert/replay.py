@@ -31,7 +31,7 @@ class ReplayConfig:
     n: Integer | None = key(None, "so many frames at most; null: all", ge=3)
     burst_s: Number = key(0.1, "what comes within it is written together", ge=0, le=60, unit="s")
     lag_s: Number = key(0.2, "from a frame to its position", ge=0, le=3600, unit="s")
-    faults: Each[Literal["repeats", "gaps", "late", "disorder", "nan", "shape", "dtype", "garbage"]] = key(
+    faults: Each[Literal["repeats", "gaps", "late", "disorder", "not_finite", "shape", "dtype", "garbage"]] = key(
         (),
         "what goes wrong: frames repeated or lost, positions late or out of order, bad frames, no frames at all",
     )

@@ -18,13 +18,14 @@ class LiveConfig:
     resume: Text | None = key(None, "folder of a live run that was stopped: go on with it, with its own keys")
     frames: Integer | None = key(None, "how many the scan will have; null: as the source says", ge=3)
     timeout_s: Number = key(60.0, "the scan has ended where nothing came for so long", gt=0, unit="s")
+    wait_s: Number = key(86400.0, "for the first frame", gt=0, unit="s")
     first: Integer = key(50, "patterns with which the first picture is made", ge=10)
     refresh_s: Number = key(4.0, "between two pictures", ge=0.5, unit="s")
     finish_s: Number = key(45.0, "for all patterns together, once they are there", ge=0, unit="s")
     final: Flag = key(True, "go on to the run of scan_workflow.py, which judges the result")
     curve_keys: Text | None = key(
         None,
-        "of a socket: file with the keys of CurveZMQ (public, secret, theirs); null: neither side proves itself",
+        "of a socket: file with keys of CurveZMQ (public, secret, theirs); null: none",
     )
     bind: Flag = key(
         True, "of a socket: wait at the address for who sends; false: connect to who waits there"

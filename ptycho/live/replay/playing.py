@@ -12,8 +12,8 @@ from ptycho.config import ConfigError
 from ptycho.live.arrivals import Description
 from ptycho.readers.raw_scan import UNITS, PatternSource, RawScan
 
-FAULTS = ("repeats", "gaps", "late", "disorder", "nan", "shape", "dtype", "garbage")
-Kind = Literal["frame", "position", "nan", "shape", "dtype", "garbage"]
+FAULTS = ("repeats", "gaps", "late", "disorder", "not_finite", "shape", "dtype", "garbage")
+Kind = Literal["frame", "position", "not_finite", "shape", "dtype", "garbage"]
 LATE_S = 3.0  # of a position that comes late
 OUT_OF_STEP = 6  # positions among which their order changes
 
@@ -104,7 +104,7 @@ def schedule(
     if "repeats" in faults:
         again = np.flatnonzero(chosen["repeats"] & there)
         events += [Event(moments[k] + 1 / rate, "frame", k) for k in again.tolist()]
-    kinds: tuple[Kind, ...] = ("nan", "shape", "dtype", "garbage")
+    kinds: tuple[Kind, ...] = ("not_finite", "shape", "dtype", "garbage")
     for kind in kinds:
         if kind in faults:  # before the right one, so that it is not taken in its place
             events += [

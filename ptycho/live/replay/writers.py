@@ -194,6 +194,6 @@ class SocketWriter:
 def spoilt(event: Event, played: Played) -> np.ndarray:
     """The frame of an event as it is when something is wrong with it."""
     data = played.frame(event.index)
-    if event.kind == "nan":
+    if event.kind == "not_finite":
         return np.full(data.shape, np.nan, np.float32)
     return data[:-1] if event.kind == "shape" else data.astype(np.float64)

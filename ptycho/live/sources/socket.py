@@ -42,10 +42,10 @@ class SocketSource:
         self._socket.setsockopt(zmq.RCVHWM, WAITING)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._description: Description | None = None
-        self._ended = False
+        self._ended, self._guard = False, None
         try:
             if how.keys is not None:
-                prove(self._socket, self._context, how.keys, server=how.bind)
+                self._guard = prove(self._socket, self._context, how.keys, server=how.bind)
             (self._socket.bind if how.bind else self._socket.connect)(tcp_address(watch))
         except zmq.ZMQError as error:
             self.close()
@@ -73,6 +73,8 @@ class SocketSource:
 
     def close(self) -> None:
         self._socket.close()
+        if self._guard is not None:
+            self._guard.stop()
         self._context.destroy(linger=0)
 
     def _take(self, parts: list[bytes], frames: list[Frame], places: list[Place]) -> None:
@@ -122,8 +124,11 @@ def require_zmq() -> Any:
     return zmq
 
 
-def prove(socket: Any, context: Any, path: Path, server: bool) -> None:
+def prove(socket: Any, context: Any, path: Path, server: bool) -> Any:
     """Set the keys of CurveZMQ from a JSON file with ``public``, ``secret`` and ``theirs`` (Z85, 40 letters).
+
+    Returns:
+        Of a server who lets the other in, to be stopped in the end; else None.
 
     Raises:
         ConfigError: the file has none.
@@ -138,13 +143,14 @@ def prove(socket: Any, context: Any, path: Path, server: bool) -> None:
         ) from error
     if not server:
         socket.curve_serverkey = theirs
-        return
+        return None
     from zmq.auth.thread import ThreadAuthenticator
 
     guard = ThreadAuthenticator(context)
     guard.start()
     guard.configure_curve_callback("*", credentials_provider=_Only(theirs))
     socket.curve_server = True
+    return guard
 
 
 class _Only:
