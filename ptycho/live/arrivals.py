@@ -8,13 +8,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-BY_TIME = -1  # index of a position that is joined by its time alone
+BY_TIME = -1  # number of a position that is joined by its time alone
 
 
 class Frame(NamedTuple):
-    """A detector frame ``(H, W)`` in its own numbers, by its index; ``time`` in seconds, NaN: not known."""
+    """A detector frame ``(H, W)`` in its own numbers, by its number; ``time`` in seconds, NaN: not known."""
 
-    index: int
+    number: int
     data: np.ndarray
     time: float = np.nan
 
@@ -22,10 +22,10 @@ class Frame(NamedTuple):
 class Place(NamedTuple):
     """A position of the probe on the object, in the unit of the :class:`Description`.
 
-    ``index``: of the frame that was taken there; :data:`BY_TIME`: of the frame at its ``time``.
+    ``number``: of the frame that was taken there; :data:`BY_TIME`: of the frame at its ``time``.
     """
 
-    index: int
+    number: int
     row: float
     col: float
     time: float = np.nan

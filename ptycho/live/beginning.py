@@ -1,4 +1,4 @@
-"""How the frames of a growing scan become patterns on an object: settled on the first of them, kept for all."""
+"""How frames of a growing scan become patterns on an object: settled on the first of them, kept for all."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from ptycho.reconstruction.probe_guess import guess_probe
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import State
+from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
+from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import lit_part, masked
 
 
@@ -67,8 +69,8 @@ class Beginning:
         count = len(positions)
         data = replace(
             self.first,
-            amplitudes=amplitudes,
-            beam=replace(self.first.beam, positions=positions.astype(np.float32), flux=None),
+            amplitudes=Patterns(amplitudes),
+            beam=Beam(self.first.probe, positions.astype(np.float32)),
             image=np.zeros(count, np.int32),
             groups=np.arange(count, dtype=np.int32)[:, None],
             region_size=self.N + 2,

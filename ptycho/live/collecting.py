@@ -1,4 +1,4 @@
-"""What arrives is put on the disk by a thread of its own, so that a reconstruction never makes the beam wait."""
+"""What arrives is put on the disk by a thread of its own: a reconstruction never makes the beam wait."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Collector:
                 self.trouble = (
                     f"the store cannot be written ({error.strerror}); frames wait until there is room"
                 )
-                frames = [frame for frame in frames if not self._store.has(frame.index)]
+                frames = [frame for frame in frames if not self._store.has(frame.number)]
                 if self._stop.wait(AGAIN_S):
                     return
 

@@ -1,14 +1,15 @@
-"""An object that grows with its scan: new patterns are fitted with their neighbours, the rest stays as it was.
+"""An object that grows with its scan: new patterns are fitted with their neighbours, the rest stays.
 
-Every cycle takes the pattern that was fitted least often, and those nearest to it, and minimises
+Every cycle takes new patterns and the old ones nearest to them, or where there are no new ones the pattern
+that was fitted least often with those nearest to it, and minimises
 
     −log p(those) + ½ Σ w |O − O₀|²,   w = 2 Σ_k Σ_m |P_m|² / f²
 
-where the sum goes over the *other* patterns that light a pixel: what they say of the object stands as a normal
-distribution about what they have led to (recursive Bayesian estimation with Laplace's approximation). So
-nothing that is known is spoilt where new patterns reach into it, and a pixel that only the new ones light is
-free. It begins as the mean of what is lit near it, phase included. The probe is free with the object, and its
-change is taken by the share of the patterns that asked for it.
+where the sum goes over the *other* patterns that light a pixel: what they say of the object stands as a
+normal distribution about what they have led to (recursive Bayesian estimation with Laplace's approximation).
+So nothing that is known is spoilt where new patterns reach into it, and a pixel that only the new ones light
+is free. It begins as the mean of what is lit near it, phase included. The probe is free with the object, and
+its change is taken by the share of the patterns that asked for it.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Growing:
     """The object and what is known of the patterns so far.
 
     Attributes:
-        object: ``(H, W)`` complex64; ``origin``: (row, col) of its first sample in the pixels of the positions.
+        object: ``(H, W)`` complex64; ``origin``: (row, col) of its first sample in the positions' pixels.
         light: ``Σ_j Σ_m |P_m|²`` of the patterns that were fitted, ``(H, W)`` float32.
         modes: ``s·f·P``, ``(K, N, N)`` complex64.
         rows: ``(J,)`` of the store; ``arrived``: ``(J,)`` s.
@@ -164,8 +165,11 @@ def _enlarged(grown: Growing, positions: np.ndarray) -> Growing:
 
 
 def choose(grown: Growing, most: int) -> np.ndarray:
-    """At most so many patterns to be fitted together, ``(n,)``: new ones, the oldest first, and those nearest to
-    them; where all were used, the pattern that was fitted least often and those nearest to it."""
+    """At most so many patterns to be fitted together, ``(n,)``.
+
+    New ones, the oldest first, and those nearest to them; where all were used, the pattern that was fitted
+    least often and those nearest to it.
+    """
     fitted, new = np.flatnonzero(~grown.judges), grown.waiting[:most]
     if not len(new):
         new = fitted[[np.argmin(grown.visits[fitted])]]

@@ -13,7 +13,7 @@ FAR_APART = 5.0  # times the median step in time: no position is made up across 
 
 @dataclass(frozen=True, eq=False)
 class FrameList:
-    """Frames in the order of their arrival: index ``(n,)``, time ``(n,)`` in s, and when they arrived ``(n,)``."""
+    """Frames in the order of their arrival: index, time in s, and when they arrived, ``(n,)`` each."""
 
     indices: np.ndarray
     times: np.ndarray

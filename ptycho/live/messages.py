@@ -38,6 +38,7 @@ FRAME_DTYPES = ("uint8", "uint16", "uint32", "int16", "int32", "float32", "float
 ENCODINGS = ("raw", "bslz4")
 LONGEST_HEADER = 2**22  # bytes
 LARGEST_SIDE = 2**14  # pixels
+LARGEST_INDEX, LARGEST_NUMBER = 2**40, 1e300
 SIZES = struct.Struct(">QI")  # before the blocks of bslz4
 LARGEST_BLOCK = 2**20  # bytes, before they are compressed
 NUMBERS = ("energy_eV", "distance_m")
@@ -76,7 +77,7 @@ def probe_message(modes: np.ndarray) -> list[bytes]:
 
 def frame_message(frame: Frame, encoding: str = "raw") -> list[bytes]:
     data = np.ascontiguousarray(frame.data, frame.data.dtype.newbyteorder("<"))
-    header: dict[str, Any] = {"type": "frame", "index": frame.index, "shape": data.shape}
+    header: dict[str, Any] = {"type": "frame", "index": frame.number, "shape": data.shape}
     header |= {"dtype": data.dtype.name, "encoding": encoding}
     header |= {"time": frame.time} if np.isfinite(frame.time) else {}
     return _message(header, packed(data) if encoding == "bslz4" else data.tobytes())
@@ -88,10 +89,10 @@ def positions_message(places: Sequence[Place]) -> list[bytes]:
         "row": [p.row for p in places],
         "col": [p.col for p in places],
     }
-    if all(place.index == BY_TIME for place in places):
+    if all(place.number == BY_TIME for place in places):
         header["time"] = [place.time for place in places]
     else:
-        header["index"] = [place.index for place in places]
+        header["index"] = [place.number for place in places]
     return _message(header)
 
 
@@ -126,7 +127,7 @@ def read_frame(header: dict[str, Any], content: bytes) -> Frame:
         BadMessage: header and content do not fit.
     """
     index, moment = header.get("index"), header.get("time", np.nan)
-    if not (type(index) is int and 0 <= index < 2**40) or not isinstance(moment, int | float):
+    if not (type(index) is int and 0 <= index < LARGEST_INDEX) or not _number(moment):
         raise BadMessage("index or time of a frame is no number")
     shape, dtype = read_shape(header, 2), _dtype(header, FRAME_DTYPES)
     encoding = header.get("encoding", "raw")
@@ -144,17 +145,23 @@ def read_positions(header: dict[str, Any]) -> list[Place]:
         BadMessage: its lists do not fit.
     """
     timed = "index" not in header
-    lists = [header.get(name) for name in ("time" if timed else "index", "row", "col")]
-    lists = [value if isinstance(value, list) else [value] for value in lists]
-    if len({len(value) for value in lists}) != 1:
+    names = ("time" if timed else "index", "row", "col")
+    first, rows, cols = (_numbers(header.get(name)) for name in names)
+    if len({len(first), len(rows), len(cols)}) != 1:
         raise BadMessage("lists of positions of different lengths")
-    if not all(isinstance(v, int | float) and type(v) is not bool for value in lists for v in value):
-        raise BadMessage("a position that is no number")
     if timed:
-        return [Place(BY_TIME, float(r), float(c), float(t)) for t, r, c in zip(*lists, strict=True)]
-    if not all(type(k) is int and 0 <= k < 2**40 for k in lists[0]):
+        return [Place(BY_TIME, *map(float, (r, c, t))) for t, r, c in zip(first, rows, cols, strict=True)]
+    if not all(type(k) is int and 0 <= k < LARGEST_INDEX for k in first):
         raise BadMessage("index of a position is no whole number")
-    return [Place(k, float(r), float(c)) for k, r, c in zip(*lists, strict=True)]
+    return [Place(int(k), float(r), float(c)) for k, r, c in zip(first, rows, cols, strict=True)]
+
+
+def _numbers(value: object) -> list[int | float]:
+    """A list of numbers, or one."""
+    listed: list[Any] = value if isinstance(value, list) else [value]
+    if not all(map(_number, listed)):
+        raise BadMessage("a position that is no number")
+    return listed
 
 
 def read_start(header: dict[str, Any]) -> Description:
@@ -170,7 +177,7 @@ def read_start(header: dict[str, Any]) -> Description:
     wrong += [] if pair is None or (_pair(pair) and all(map(_positive, pair))) else ["detector_pixel_m"]
     wrong += [] if zero in (None, "centre", "corner") or _pair(zero) else ["zero_frequency"]
     frames = header.get("frames")
-    wrong += [] if frames is None or (type(frames) is int and frames > 0) else ["frames"]
+    wrong += [] if frames is None or (type(frames) is int and 0 < frames < LARGEST_INDEX) else ["frames"]
     wrong += [name for name, words in WORDS.items() if header.get(name) not in (None, *words)]
     if wrong:
         raise BadMessage(f"start: {', '.join(wrong)} cannot be")
@@ -201,10 +208,10 @@ def read_probe(header: dict[str, Any], content: bytes) -> np.ndarray:
 
 def read_shape(header: dict[str, Any], dimensions: int) -> tuple[int, ...]:
     shape = header.get("shape")
-    fits = isinstance(shape, list) and len(shape) == dimensions
-    if not fits or not all(type(n) is int and 0 < n <= LARGEST_SIDE for n in shape):  # type: ignore[union-attr]
+    sides = shape if isinstance(shape, list) else []
+    if len(sides) != dimensions or not all(type(n) is int and 0 < n <= LARGEST_SIDE for n in sides):
         raise BadMessage("shape cannot be")
-    return tuple(shape)  # type: ignore[arg-type]
+    return tuple(sides)
 
 
 def _dtype(header: dict[str, Any], allowed: tuple[str, ...]) -> np.dtype:
@@ -214,13 +221,18 @@ def _dtype(header: dict[str, Any], allowed: tuple[str, ...]) -> np.dtype:
     return np.dtype(name).newbyteorder("<")
 
 
+def _number(value: object) -> bool:
+    """Whether it is a number that a float can hold; NaN is one."""
+    return isinstance(value, int | float) and type(value) is not bool and not abs(value) > LARGEST_NUMBER
+
+
 def _positive(value: object) -> bool:
-    return isinstance(value, int | float) and type(value) is not bool and 0 < value < math.inf
+    return isinstance(value, int | float) and _number(value) and value > 0
 
 
 def _pair(value: object) -> bool:
     return (
-        isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(v, int | float) for v in value)
+        isinstance(value, list | tuple) and len(value) == 2 and all(map(_number, value))
     )
 
 

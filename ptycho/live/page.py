@@ -50,7 +50,8 @@ def _page(numbers: Mapping[str, Any], refresh_s: float, pictured: bool) -> str:
         if shown not in (None, "", []):
             kind = ' class="warn"' if name in ("faults", "trouble", "warnings") else ""
             parts.append(
-                f"<tr><td>{html.escape(name.replace('_', ' '))}</td><td{kind}>{html.escape(str(shown))}</td></tr>\n"
+                f"<tr><td>{html.escape(name.replace('_', ' '))}</td>"
+                f"<td{kind}>{html.escape(str(shown))}</td></tr>\n"
             )
     return "".join([*parts, "</table>\n</body></html>\n"])
 
@@ -67,7 +68,7 @@ def draw(
     pixel_m: tuple[float, float] | None,
     title: str,
 ) -> Figure:
-    """Amplitude and phase of an object ``(H, W)``, its light, the strongest mode, and the course of the misfit.
+    """Amplitude and phase of an object ``(H, W)``, the strongest mode, and the course of the misfit.
 
     Args:
         light: ``(H, W)``, how much fell on a pixel.

@@ -1,4 +1,4 @@
-"""Frames and positions of a growing scan on the disk: only ever appended to, so that a killed program loses none.
+"""Frames and positions of a growing scan on the disk: only appended to, so that a killed program loses none.
 
 =================== ==========================================================================================
 ``store.json``      dtype and shape of a frame, written before the first
@@ -84,7 +84,7 @@ class Store:
     @property
     def shape(self) -> tuple[int, int] | None:
         """Of a frame; None: there is none yet."""
-        return None if self._record is None else self._record["frame"].shape  # type: ignore[return-value]
+        return None if self._record is None else self._record["frame"].shape
 
     @property
     def dtype(self) -> np.dtype | None:
@@ -117,7 +117,7 @@ class Store:
         for place in places:
             if not np.isfinite([place.row, place.col]).all():
                 faults[NOT_FINITE] += 1
-            elif place.index >= 0 and place.index in self._places.known:
+            elif place.number >= 0 and place.number in self._places.known:
                 faults["position repeated"] += 1
             else:
                 self._keep_place(place)
@@ -162,12 +162,12 @@ class Store:
 
     def _unfit(self, frame: Frame, description: Description | None) -> str | None:
         """Why a frame cannot be kept."""
-        if frame.index < 0 or frame.data.ndim != 2 or frame.data.dtype.kind not in "fiu":
+        if frame.number < 0 or frame.data.ndim != 2 or frame.data.dtype.kind not in "fiu":
             return OTHER_SHAPE if frame.data.ndim != 2 else OTHER_DTYPE
         if self._record is None:
             shape = (description and description.shape) or frame.data.shape
             self._begin(shape, (description and description.dtype) or frame.data.dtype)
-        if self.has(frame.index):
+        if self.has(frame.number):
             return REPEATED
         if frame.data.shape != self.shape:
             return OTHER_SHAPE
@@ -180,19 +180,19 @@ class Store:
 
     def _keep_frame(self, frame: Frame) -> None:
         record = np.zeros((), self._record)
-        record["index"], record["time"], record["frame"] = frame.index, frame.time, frame.data
+        record["index"], record["time"], record["frame"] = frame.number, frame.time, frame.data
         record["crc"] = zlib.crc32(record["frame"].tobytes())
         _append(self._handles[FRAMES], record.tobytes(), len(self._frames.indices))
         with self._lock:
-            self._frames.add(frame.index, frame.time)
+            self._frames.add(frame.number, frame.time)
 
     def _keep_place(self, place: Place) -> None:
-        record = np.array((place.index, place.time, place.row, place.col, 0), PLACE)
+        record = np.array((place.number, place.time, place.row, place.col, 0), PLACE)
         record["crc"] = _place_sum(record)
         _append(self._handles[PLACES], record.tobytes(), len(self._places.indices))
         with self._lock:
             self._values.append((place.row, place.col))
-            self._places.add(place.index, place.time)
+            self._places.add(place.number, place.time)
 
     def _recover(self) -> None:
         """What a program before has left."""

@@ -1,4 +1,4 @@
-"""What a store holds, as a measured scan: for the program at once, and as a file that any reader understands."""
+"""What a store holds, as a measured scan: at once, and as a file that any reader understands."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ def write_scan(path: Path, raw: RawScan, probe: np.ndarray | None, config: DataC
         section_of(config),
         file=(str(path),),
         keys=keys,
-        unit=raw.unit,
-        domain=raw.domain,
+        unit=raw.unit,  # type: ignore[arg-type]  # checked when it was read
+        domain=raw.domain,  # type: ignore[arg-type]
         zero_frequency=f"{zero[0]:g},{zero[1]:g}" if isinstance(zero, tuple) else zero,
     )
 

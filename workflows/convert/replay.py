@@ -31,9 +31,11 @@ class ReplayConfig:
     n: Integer | None = key(None, "so many frames at most; null: all", ge=3)
     burst_s: Number = key(0.1, "what comes within it is written together", ge=0, le=60, unit="s")
     lag_s: Number = key(0.2, "from a frame to its position", ge=0, le=3600, unit="s")
-    faults: Each[Literal["repeats", "gaps", "late", "disorder", "not_finite", "shape", "dtype", "garbage"]] = key(
+    faults: Each[
+        Literal["repeats", "gaps", "late", "disorder", "not_finite", "shape", "dtype", "garbage"]
+    ] = key(
         (),
-        "what goes wrong: frames repeated or lost, positions late or out of order, bad frames, no frames at all",
+        "what goes wrong: frames repeated, lost or bad, positions late or out of order, garbage",
     )
     fault_share: Share = key(0.02, "of the frames, for each fault")
     seed: Integer = key(0, "of the faults", ge=0)
@@ -74,8 +76,8 @@ def replay(config: ReplayConfig) -> list[str]:
     writer.close(config.complete)
     frames = sum(event.kind == "frame" for event in events)
     return [
-        f"{config.to}: {frames} frames in {seconds:.1f} s, {frames / max(seconds, 1e-9):.0f} a second; at most "
-        f"{latest:.2f} s behind"
+        f"{config.to}: {frames} frames in {seconds:.1f} s, {frames / max(seconds, 1e-9):.0f} a second; "
+        f"at most {latest:.2f} s behind"
     ]
 
 

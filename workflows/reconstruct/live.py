@@ -75,7 +75,7 @@ def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
 
 
 def _text(config: LiveConfig) -> str:
-    return yaml.safe_dump(to_mapping(config), sort_keys=False)
+    return yaml.safe_dump(to_mapping(config), sort_keys=False)  # type: ignore[arg-type]
 
 
 def _watched(config: LiveConfig, folder: Path, place: Path) -> object:
@@ -83,7 +83,9 @@ def _watched(config: LiveConfig, folder: Path, place: Path) -> object:
     store = Store(place)
     keys = None if config.curve_keys is None else Path(config.curve_keys)
     how = Watching(config.data, place, store.has, config.bind, keys, int(1e6 * config.largest_message_mb))
-    collector = Collector(open_source(str(config.watch), how), store, config.frames, config.timeout_s, config.wait_s)
+    collector = Collector(
+        open_source(str(config.watch), how), store, config.frames, config.timeout_s, config.wait_s
+    )
     collector.start()
     try:
         start_tensorflow()

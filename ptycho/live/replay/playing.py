@@ -19,11 +19,11 @@ OUT_OF_STEP = 6  # positions among which their order changes
 
 
 class Event(NamedTuple):
-    """Something that is played at a moment (s): a frame or a position by its index, or what is wrong with one."""
+    """What is played at a moment (s): a frame or a position by its number, or what is wrong with one."""
 
     moment: float
     kind: Kind
-    index: int
+    number: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ def play(raw: RawScan, probe: bool) -> Played:
     """
     if raw.domain is None:
         raise ConfigError("data.domain=null: cannot be told; say counts, intensity or amplitude")
-    factor, unit = UNITS[raw.unit], raw.unit
+    factor = UNITS[raw.unit]
     positions = raw.positions if factor is None else raw.positions * factor
     domain = "intensity" if raw.domain == "intensity" else "counts"
     told = Description(

@@ -87,14 +87,14 @@ class Hdf5Writer:
     def write(self, events: Sequence[Event]) -> None:
         for event in events:
             if event.kind == "frame":
-                if event.index >= len(self._frames):
-                    self._frames.resize(event.index + 1, axis=0)
-                self._frames[event.index] = self._played.frame(event.index)
+                if event.number >= len(self._frames):
+                    self._frames.resize(event.number + 1, axis=0)
+                self._frames[event.number] = self._played.frame(event.number)
             elif event.kind == "position":
-                if event.index >= len(self._places):
-                    self._places.resize(event.index + 1, axis=0)
-                row, col = self._played.positions[event.index]
-                self._places[event.index] = col, row, 0.0  # of the sample: what the reader takes back
+                if event.number >= len(self._places):
+                    self._places.resize(event.number + 1, axis=0)
+                row, col = self._played.positions[event.number]
+                self._places[event.number] = col, row, 0.0  # of the sample: what the reader takes back
         self._frames.flush()
         self._places.flush()
 
@@ -115,16 +115,16 @@ class FolderWriter:
 
     def write(self, events: Sequence[Event]) -> None:
         for event in events:
-            path = self._folder / f"frame_{event.index:06d}.tif"
+            path = self._folder / f"frame_{event.number:06d}.tif"
             if event.kind == "position":
-                row, col = self._scale * self._played.positions[event.index]
-                self._table.write(f"{event.index},{row:.9g},{col:.9g}\n")
+                row, col = self._scale * self._played.positions[event.number]
+                self._table.write(f"{event.number},{row:.9g},{col:.9g}\n")
             elif event.kind == "frame":
-                tifffile.imwrite(path, self._played.frame(event.index))
+                tifffile.imwrite(path, self._played.frame(event.number))
             elif event.kind == "garbage":
                 path.write_bytes(b"II*\0 not whole yet")
             else:
-                tifffile.imwrite(path.with_name(f"other_{event.index:06d}.tif"), spoilt(event, self._played))
+                tifffile.imwrite(path.with_name(f"other_{event.number:06d}.tif"), spoilt(event, self._played))
 
     def close(self, complete: bool) -> None:
         self._table.close()
@@ -159,19 +159,21 @@ class SocketWriter:
 
     def write(self, events: Sequence[Event]) -> None:
         places = [
-            Place(e.index, *self._played.positions[e.index].tolist()) for e in events if e.kind == "position"
+            Place(e.number, *self._played.positions[e.number].tolist())
+            for e in events
+            if e.kind == "position"
         ]
         for event in events:
             if event.kind == "frame":
                 self._send(
                     messages.frame_message(
-                        Frame(event.index, self._played.frame(event.index)), self._encoding
+                        Frame(event.number, self._played.frame(event.number)), self._encoding
                     )
                 )
             elif event.kind == "garbage":
                 self._send([b"\x00 no message", b"at all"])
             elif event.kind != "position":
-                self._send(messages.frame_message(Frame(event.index, spoilt(event, self._played))))
+                self._send(messages.frame_message(Frame(event.number, spoilt(event, self._played))))
         if places:
             self._send(messages.positions_message(places))
 
@@ -193,7 +195,7 @@ class SocketWriter:
 
 def spoilt(event: Event, played: Played) -> np.ndarray:
     """The frame of an event as it is when something is wrong with it."""
-    data = played.frame(event.index)
+    data = played.frame(event.number)
     if event.kind == "not_finite":
         return np.full(data.shape, np.nan, np.float32)
     return data[:-1] if event.kind == "shape" else data.astype(np.float64)

@@ -1,10 +1,10 @@
-"""A folder into which a detector writes a file for each frame: TIFF, or NPY; the index is the last number in its name.
+"""A folder into which a detector writes a file for each frame: TIFF, or NPY.
 
-A file is taken when it reads whole: one that is cut short is looked at again until it has not changed for a while.
-Positions come in a table that grows (``data.positions_file``, or ``positions.csv`` in the folder): as
-:mod:`~ptycho.readers.positions_table` has it, with a column ``index`` or ``frame``; without one, its lines are
-those of the frames 0, 1, 2, …. A last line without an end is one that is being written. A file ``END`` in the
-folder says that the scan is complete.
+The last number in a file's name is its index. It is taken when it reads whole: one that is cut short is
+looked at again until it has not changed for a while. Positions come in a table that grows
+(``data.positions_file``, or ``positions.csv`` in the folder): as :mod:`~ptycho.readers.positions_table` has
+it, with a column ``index`` or ``frame``; without one, its lines are those of the frames 0, 1, 2, …. A last line
+without an end is being written. A file ``END`` in the folder says that the scan is complete.
 """
 
 from __future__ import annotations
@@ -101,6 +101,8 @@ class GrowingFolder:
             else:
                 with quiet_tifffile():
                     data = tifffile.imread(path)
+            if not data.size:
+                raise ValueError("empty")
             if data.ndim != 2:
                 data = data.reshape([n for n in data.shape if n != 1])
         except Exception:  # a file that is being written raises whatever its bytes lead to
@@ -171,10 +173,8 @@ class GrowingFolder:
 
 
 def _is_header(line: str) -> bool:
-    return (
-        line.lstrip()[0] in "#%"
-        or (bool(re.match(r"\s*['\"]?[^\W\d]", line))
-        and not re.match(r"\s*(nan|inf)", line, re.I))
+    return line.lstrip()[0] in "#%" or (
+        bool(re.match(r"\s*['\"]?[^\W\d]", line)) and not re.match(r"\s*(nan|inf)", line, re.I)
     )
 
 

@@ -3,8 +3,9 @@
 Frames are one array ``(J, H, W)`` that grows along its first axis, positions arrays beside it that grow, too.
 Where they are, and what else the file says, the readers of measured scans tell, from a snapshot
 (:mod:`~ptycho.live.sources.hdf5_snapshot`). A row of positions that is not finite is one that has not come.
-A file that is not written by SWMR is read whenever it can be opened. The scan is complete when the writer has
-closed the file: it then takes back the mark that it had put into the file's first bytes.
+The scan is complete when the writer has closed the file: it then takes back the mark that it had put into the
+file's first bytes. A file that is written without SWMR is read whenever it can be opened; who has written the
+last of it cannot be told.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+import ptycho.readers.hdf5_file  # noqa: F401 - registers the filters of detectors
 from ptycho.config import ConfigError
 from ptycho.live.arrivals import NOTHING, Arrivals, Description, Frame, Place
 from ptycho.live.sources import Watching
 from ptycho.live.sources.hdf5_snapshot import find_frames, growing, snapshot
-from ptycho.readers.hdf5_file import Hdf5File  # registers the filters of detectors
 from ptycho.readers.raw_scan import RawScan, ReadOptions
 from ptycho.readers.table import open_scan
 
 log = logging.getLogger(__name__)
 DAMAGE = (OSError, RuntimeError, KeyError, ValueError)  # of a file that is being written
 AT_ONCE = 2**25  # bytes of frames that are read in one look
+WRITING, CLOSED, UNKNOWN = "writing", "closed", "unknown"
 BETWEEN_S = 0.3  # between two looks at positions
 SIGNATURE, MARKED = b"\x89HDF\r\n\x1a\n", 0x05  # flags of the superblock: open for writing, by SWMR
-__all__ = ["GrowingHdf5", "Hdf5File"]
 
 
 class GrowingHdf5:
@@ -43,10 +44,8 @@ class GrowingHdf5:
         self._identity: tuple[int, int] | None = None
         self._description: Description | None = None
         self._placed: tuple[int, ...] = ()
-        self._next, self._holes = (
-            0,
-            list[int](),
-        )  # the first frame not looked at; those before that were not there
+        self._next = 0  # the first frame that was not looked at
+        self._holes = list[int]()  # those before it that were not there
         self._taken = set[int]()  # positions
         self._looked = 0.0
         self._last: tuple[int, bytes] | None = None
@@ -58,11 +57,11 @@ class GrowingHdf5:
         return self._description
 
     def poll(self) -> Arrivals:
-        faults: Counter[str] = Counter()
+        faults, new = Counter[str](), tuple[Frame, ...]()
         if self._foreign:
             return Arrivals(ended=True)
         try:
-            closed = not is_being_written(self._path)  # asked first: what came before is then all there is
+            closed = mark(self._path) == CLOSED  # asked first: what came before is then all there is
             if not self._opened(faults):
                 return Arrivals(faults=faults, ended=self._foreign)
             assert self._file is not None
@@ -71,9 +70,8 @@ class GrowingHdf5:
                 self._reopen_next_time()
                 return Arrivals(faults=faults)
             new = self._new_frames(frames)
-            places = self._new_places(frames, closed)
-            left = self._next < len(frames)
-            if not closed and not self._swmr:
+            places, left = self._new_places(frames, closed), self._next < len(frames)
+            if not self._swmr:
                 self._reopen_next_time()
             return Arrivals(new, places, faults, closed and not left and bool(len(frames)))
         except FileNotFoundError:
@@ -81,7 +79,7 @@ class GrowingHdf5:
         except DAMAGE as error:
             log.debug("%s: %s", self._path, error)
             self._reopen_next_time()
-            return Arrivals(faults=faults)
+            return Arrivals(new, faults=faults)
 
     def close(self) -> None:
         if self._file is not None:
@@ -101,7 +99,7 @@ class GrowingHdf5:
         if self._file is None:
             if not h5py.is_hdf5(self._path):
                 return False
-            self._swmr = is_being_written(self._path)
+            self._swmr = mark(self._path) == WRITING
             self._file = h5py.File(self._path, "r", swmr=self._swmr, libver="latest", locking="best-effort")
             replaced, self._identity = self._identity not in (None, identity), identity
             if replaced and not self._same_scan():
@@ -126,15 +124,21 @@ class GrowingHdf5:
         end = min(len(frames), self._next + room)
         rows = [row for row in [*self._holes, *range(self._next, end)] if not self._how.has(row)]
         self._next = max(self._next, end)
-        there = [row for row in rows if not self._swmr or _is_written(frames, row)]
-        self._holes = sorted(set(rows) - set(there))
-        found = [Frame(row, frames[row]) for row in there]
+        found, self._holes = list[Frame](), []
+        for row in rows:
+            try:
+                if not self._swmr or _is_written(frames, row):
+                    found.append(Frame(row, frames[row]))
+                    continue
+            except DAMAGE as error:
+                log.debug("%s: frame %d: %s", self._path, row, error)
+            self._holes.append(row)
         if found:
-            self._last = found[-1].index, found[-1].data.tobytes()
+            self._last = found[-1].number, found[-1].data.tobytes()
         return tuple(found)
 
     def _new_places(self, frames: h5py.Dataset, now: bool) -> tuple[Place, ...]:
-        """Positions that came, as a reader of measured scans reads them; ``now``: without waiting for more."""
+        """Positions that came, as a reader of measured scans reads them; ``now``: do not wait for more."""
         assert self._file is not None
         if not now and time.monotonic() - self._looked < BETWEEN_S:
             return ()
@@ -206,18 +210,20 @@ def _description(raw: RawScan, frames: h5py.Dataset) -> Description:
     )
 
 
-def is_being_written(path: Path) -> bool:
-    """Whether a writer has put its mark into an HDF5 file and has not taken it back.
+def mark(path: Path) -> str:
+    """What the first bytes of an HDF5 file say of who writes it: :data:`WRITING`, :data:`CLOSED`, or nothing.
 
-    HDF5 File Format Specification 3.0, II.A: byte 11 of a superblock of version 3.
+    HDF5 File Format Specification 3.0, II.A: byte 11 of a superblock of version 3. Older ones say nothing.
     """
     with path.open("rb") as file:
         start = file.read(12)
-    return len(start) == 12 and start[:8] == SIGNATURE and start[8] >= 3 and bool(start[11] & MARKED)
+    if len(start) < 12 or start[:8] != SIGNATURE or start[8] < 3:
+        return UNKNOWN
+    return WRITING if start[11] & MARKED else CLOSED
 
 
 def _is_written(frames: h5py.Dataset, row: int) -> bool:
-    """Whether the chunk of a frame is in the file; a frame whose chunk is not there yet would be read as zeros."""
+    """Whether the chunk of a frame is in the file; without it, it would be read as zeros."""
     if frames.chunks is None:
         return True
     corner = row - row % frames.chunks[0], 0, 0

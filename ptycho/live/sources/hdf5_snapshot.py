@@ -20,7 +20,7 @@ SHOWN = 4  # frames that are there
 
 
 def growing(file: h5py.File, frames: h5py.Dataset) -> list[str]:
-    """The paths of the arrays that have a row for every frame: they grow, or are as long as the scan will be."""
+    """Paths of the arrays with a row for every frame: they grow, or are as long as the scan will be."""
     longest = frames.maxshape[0]
     found: list[str] = []
 
@@ -38,7 +38,7 @@ def growing(file: h5py.File, frames: h5py.Dataset) -> list[str]:
 
 
 def find_frames(file: h5py.File, key: str | None) -> h5py.Dataset | None:
-    """The frames ``(J, H, W)``: at the user's key, or the largest array that grows; None: there are none yet."""
+    """The frames ``(J, H, W)``: at the user's key, or the largest array that grows; None: none yet."""
     if key is not None:
         found = file.get(key)
         return found if isinstance(found, h5py.Dataset) and found.ndim == 3 else None
