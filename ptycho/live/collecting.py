@@ -83,18 +83,14 @@ class Collector:
         """Note that nothing more will come, if it is so."""
         frames, places = self._store.frames, self._store.places
         done = self.expected is not None and min(len(frames.indices), len(places.indices)) >= self.expected
-        if done or came.ended:
-            self.ended = "complete"
-        elif quiet_s > (limit := self._timeout if len(frames.indices) else self._wait):
-            self.ended = f"nothing came for {limit:g} s"
-        if self.ended is not None:
-            self._store.end(self.ended)
-            log.info(
-                "the scan has ended: %s; %d frames, %d positions",
-                self.ended,
-                len(frames.indices),
-                len(places.indices),
-            )
+        limit = self._timeout if len(frames.indices) else self._wait
+        if not (done or came.ended or quiet_s > limit):
+            return
+        reason = "complete" if done or came.ended else f"nothing came for {limit:g} s"
+        self._store.end(reason)
+        count = len(frames.indices), len(places.indices)
+        log.info("the scan has ended: %s; %d frames, %d positions", reason, *count)
+        self.ended = reason
 
     def _keep(self, came: Arrivals) -> None:
         """Put on the disk what came; where it is full, wait until it is not."""

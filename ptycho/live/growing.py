@@ -183,7 +183,7 @@ def choose(grown: Growing, most: int) -> np.ndarray:
 
 def steps_of(grown: Growing, budget: float) -> int:
     """Steps of a cycle of so many pattern-steps: fewer where more new patterns wait than it can take."""
-    return STEPS if STEPS * len(grown.waiting) < budget else HURRIED
+    return STEPS if STEPS * len(grown.waiting) <= budget else HURRIED
 
 
 def improve(grown: Growing, begun: Beginning, read: Read, free: Freedom, budget: float) -> Growing:

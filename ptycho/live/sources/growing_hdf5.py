@@ -62,7 +62,7 @@ class GrowingHdf5:
             return Arrivals(ended=True)
         try:
             closed = mark(self._path) == CLOSED  # asked first: what came before is then all there is
-            if not self._opened(faults):
+            if not self._opened(faults):  # anew, where it was closed
                 return Arrivals(faults=faults, ended=self._foreign)
             assert self._file is not None
             frames = find_frames(self._file, self._how.config.keys.patterns)
@@ -96,6 +96,8 @@ class GrowingHdf5:
         if self._identity not in (None, identity):
             faults["file replaced"] += 1
             self.close()
+        if self._file is not None and self._swmr and mark(self._path) == CLOSED:
+            self.close()  # what is open may know less than what was written last
         if self._file is None:
             if not h5py.is_hdf5(self._path):
                 return False
@@ -127,7 +129,7 @@ class GrowingHdf5:
         found, self._holes = list[Frame](), []
         for row in rows:
             try:
-                if not self._swmr or _is_written(frames, row):
+                if _is_written(frames, row):
                     found.append(Frame(row, frames[row]))
                     continue
             except DAMAGE as error:
