@@ -231,9 +231,7 @@ def _positive(value: object) -> bool:
 
 
 def _pair(value: object) -> bool:
-    return (
-        isinstance(value, list | tuple) and len(value) == 2 and all(map(_number, value))
-    )
+    return isinstance(value, list | tuple) and len(value) == 2 and all(map(_number, value))
 
 
 def _array(content: bytes, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -71,21 +71,23 @@ def draw(
     """Amplitude and phase of an object ``(H, W)``, the strongest mode, and the course of the misfit.
 
     Args:
-        light: ``(H, W)``, how much fell on a pixel.
+        light: ``(H, W)``, how much fell on a pixel; somewhere some did.
         probe: ``(N, N)``.
         course: seconds, and the deviance of the patterns that are kept out.
         pixel_m: of the object.
     """
-    step = max(1, -(-max(image.shape) // LARGEST))
-    image, light = image[::step, ::step], light[::step, ::step]
-    lit = light > LIT * (np.median(light[light > 0]) if light.any() else 1)
+    lit = light > LIT * np.median(light[light > 0])
+    rows, columns = (np.flatnonzero(lit.any(axis=axis)) for axis in (1, 0))
+    step = max(1, -(-max(len(rows), len(columns)) // LARGEST))
+    part = slice(rows[0], rows[-1] + 1, step), slice(columns[0], columns[-1] + 1, step)
+    image, lit = image[part], lit[part]
     amplitude, phase = (np.where(lit, values, np.nan) for values in (np.abs(image), level_phase(image, lit)))
     figure = Figure(figsize=(13, 5.6), layout="constrained")
     places = figure.subplot_mosaic(
         [["amplitude", "phase", "probe"], ["amplitude", "phase", "course"]], width_ratios=[2.2, 2.2, 1]
     )
     for name, values, colours in (("amplitude", amplitude, "gray"), ("phase", phase, "viridis")):
-        low, high = np.nanpercentile(values, [1, 99]) if lit.any() else (0, 1)
+        low, high = np.nanpercentile(values, [1, 99])
         drawn = places[name].imshow(values, cmap=colours, vmin=low, vmax=high, interpolation="nearest")
         figure.colorbar(drawn, ax=places[name], fraction=0.046)
         places[name].set(title=f"{name}{' / rad' if name == 'phase' else ''}", xticks=[], yticks=[])
@@ -97,6 +99,6 @@ def draw(
     if course:
         places["course"].plot(*np.array(course).T, "-")
         places["course"].set_yscale("log")
-    places["course"].set(title="deviance of patterns kept out", xlabel="s")
+    places["course"].set(title="misfit, patterns kept out", xlabel="s")
     figure.suptitle(title, fontsize=11)
     return figure

@@ -64,6 +64,7 @@ class Store:
         self._synced = 0.0
         self._handles = {name: (folder / name).open("ab+", buffering=0) for name in (FRAMES, PLACES)}
         self._recover()
+        self._restored = frozenset(self._places.known)  # which a source may give again
 
     def close(self) -> None:
         for handle in self._handles.values():
@@ -118,12 +119,12 @@ class Store:
             if not np.isfinite([place.row, place.col]).all():
                 faults[NOT_FINITE] += 1
             elif place.number >= 0 and place.number in self._places.known:
-                faults["position repeated"] += 1
+                faults["position repeated"] += place.number not in self._restored
             else:
                 self._keep_place(place)
         if time.monotonic() - self._synced > SYNC_S:
             self.sync()
-        return faults
+        return +faults
 
     def sync(self) -> None:
         """Make what was written survive a loss of power."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, deque
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.files.atomic import WriteError
 from ptycho.live import growing, page
 from ptycho.live.beginning import Beginning, begin
 from ptycho.live.collecting import Collector
@@ -24,7 +26,7 @@ from ptycho.preparation.dataset import FEWEST
 from ptycho.reconstruction.state import Freedom
 
 log = logging.getLogger(__name__)
-CYCLE_S = 0.8  # of a cycle, about: what arrives is used in the one after the next
+CYCLE_S = 0.6  # of a cycle, about: what arrives is used in the one after the next
 SPEED = 800.0  # pattern-steps in a second, of 128 × 128 pixels, before any were timed
 PAUSE_S = 0.1  # where there is nothing to do
 LATELY_S = 10.0  # over which rates are told
@@ -43,6 +45,42 @@ class Habits:
     first: int = 50
     refresh_s: float = 4.0
     finish_s: float = 45.0
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What a live reconstruction works with.
+
+    Attributes:
+        collector, store: what arrives, and where it is.
+        config: of the run that will follow; its section ``data`` says what the source does not.
+        habits: how it goes about it.
+        folder: where picture, numbers and page are.
+        watched: what is watched, for who reads.
+    """
+
+    collector: Collector
+    store: Store
+    config: ScanRunConfig
+    habits: Habits
+    folder: Path
+    watched: str
+
+    @property
+    def joined(self) -> Joined:
+        """What has a frame and a position."""
+        return join(self.store.frames, self.store.places)
+
+    @property
+    def freedom(self) -> Freedom:
+        """What is found beside the object."""
+        return Freedom(
+            probe=self.config.probe.learn is not False,
+            positions=self.config.solver.positions is not False,
+        )
+
+    def reader(self, begun: Beginning) -> growing.Read:
+        return lambda rows: begun.detector.amplitudes(self.store.read(rows))
 
 
 @dataclass
@@ -67,123 +105,88 @@ class Live:
         default_factory=lambda: deque([(time.monotonic(), 0)], maxlen=1000)
     )
     last_picture: float = -np.inf
+    painter: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "painter"))
+    painting: Future | None = None
     tried: int = 0
 
 
-def watch(
-    collector: Collector,
-    store: Store,
-    config: ScanRunConfig,
-    habits: Habits,
-    folder: Path,
-    named: str,
-) -> Live:
+def watch(setting: Setting) -> Live:
     """Reconstruct what a collector puts into a store, until nothing more will come and all of it was fitted.
-
-    Args:
-        config: of the run that will follow; its section ``data`` says what the source does not.
-        folder: where picture, numbers and page are.
-        named: what is watched.
 
     Raises:
         ConfigError: the source can never be read, or the scan has too few patterns.
     """
-    live = Live()
-    config = replace(config, data=section_of(config.data))
+    live, collector = Live(), setting.collector
     while True:
         if collector.error is not None:
             raise collector.error
         over = collector.ended is not None  # asked first: what is joined then is all
-        joined = join(store.frames, store.places)
-        worked = _advance(live, joined, store, config, habits, over)
-        if time.monotonic() - live.last_picture > habits.refresh_s:
-            show(
-                live,
-                joined,
-                collector,
-                store,
-                habits,
-                folder,
-                named,
-                "reconstructing" if live.begun else "waiting",
-            )
+        joined = setting.joined
+        worked = _advance(live, joined, setting, over)
+        if time.monotonic() - live.last_picture > setting.habits.refresh_s:
+            show(live, joined, setting, "reconstructing" if live.begun else "waiting")
         if over and (live.grown is None or not len(live.grown.waiting)):
             break
         if not worked:
             time.sleep(PAUSE_S)
-    if live.grown is None or live.begun is None:
-        why = (
-            live.problem
-            or f"{len(joined.rows)} patterns have a frame and a position; must be at least {FEWEST}"
+    if live.grown is None:
+        why = live.problem or (
+            f"{len(joined.rows)} patterns have a frame and a position; must be at least {FEWEST}"
         )
         raise ConfigError(
-            f"watch={named}: the scan has ended ({collector.ended}), and nothing can be made of it: {why}"
+            f"watch={setting.watched}: the scan has ended ({collector.ended}), and nothing can be made of it: "
+            f"{why}"
         )
     return live
 
 
-def complete(
-    live: Live,
-    collector: Collector,
-    store: Store,
-    config: ScanRunConfig,
-    habits: Habits,
-    folder: Path,
-    named: str,
-) -> None:
+def complete(live: Live, setting: Setting) -> None:
     """All patterns together, for so many seconds, with a picture after every stage."""
     assert live.begun is not None and live.grown is not None
-    joined = join(store.frames, store.places)
-    read = _reader(live.begun, store)
-    for grown in finish(live.grown, live.begun, read, _freedom(config), habits.finish_s, live.speed):
+    joined, read = setting.joined, setting.reader(live.begun)
+    for grown in finish(live.grown, live.begun, read, setting.freedom, setting.habits.finish_s, live.speed):
         live.grown = grown
-        show(live, joined, collector, store, habits, folder, named, "finishing")
-    show(live, joined, collector, store, habits, folder, named, "complete")
+        show(live, joined, setting, "finishing")
+    _painted(live)
+    show(live, joined, setting, "complete")
+    _painted(live)
 
 
-def _advance(
-    live: Live, joined: Joined, store: Store, config: ScanRunConfig, habits: Habits, over: bool
-) -> bool:
+def _advance(live: Live, joined: Joined, setting: Setting, over: bool) -> bool:
     """One cycle; whether there was something to do."""
     if live.begun is None:
-        _try_to_begin(live, joined, store, config, habits, over)
-    if live.begun is None:
+        _try_to_begin(live, joined, setting, over)
+    if live.begun is None or live.grown is None:
         return False
-    assert live.grown is not None
-    grown = growing.extend(
-        live.grown, joined.rows, joined.indices, live.begun.in_pixels(joined.positions), joined.arrived
-    )
-    began, before, new = time.monotonic(), grown, grown.waiting
-    first = not grown.light.any()
-    grown = growing.improve(
-        grown, live.begun, _reader(live.begun, store), _freedom(config), CYCLE_S * live.speed
-    )
-    now = time.monotonic()
-    done = int((grown.visits - before.visits).sum())
-    if done and not first:
-        steps = growing.steps_of(before, CYCLE_S * live.speed)
-        live.speed += 0.2 * (steps * done / max(now - began, 1e-3) - live.speed)
-    if len(fresh := np.setdiff1d(new, grown.waiting)):
+    places = live.begun.in_pixels(joined.positions)
+    before = growing.extend(live.grown, joined.rows, joined.indices, places, joined.arrived)
+    began, budget = time.monotonic(), CYCLE_S * live.speed
+    grown = growing.improve(before, live.begun, setting.reader(live.begun), setting.freedom, budget)
+    now, done = time.monotonic(), int((grown.visits - before.visits).sum())
+    if done and before.light.any():  # the first cycle compiles, too
+        rate = growing.steps_of(before, budget) * done / max(now - began, 1e-3)
+        live.speed += 0.2 * (rate - live.speed)
+    if len(fresh := np.setdiff1d(before.waiting, grown.waiting)):
         live.lags.append((now, now - float(grown.arrived[fresh].min())))
         live.used.append((now, grown.used))
     live.grown = grown
     return done > 0
 
 
-def _try_to_begin(
-    live: Live, joined: Joined, store: Store, config: ScanRunConfig, habits: Habits, over: bool
-) -> None:
+def _try_to_begin(live: Live, joined: Joined, setting: Setting, over: bool) -> None:
     """Understand the scan once it has enough patterns; again with twice as many where that fails."""
     count = len(joined.rows)
-    if count < max(habits.first, 2 * live.tried) and not (over and count > max(live.tried, FEWEST - 1)):
+    enough = count >= max(setting.habits.first, 2 * live.tried)
+    if not enough and not (over and count > max(live.tried, FEWEST - 1)):
         return
     live.tried = count
     try:
-        told = store.description
+        told, store, config = setting.store.description, setting.store, setting.config
         if told is None:
             raise ConfigError("the source has not said how the scan is taken")
-        raw = raw_scan(store, joined, told, config.data)
-        live.begun = begin(raw, config, store.folder)
+        section = section_of(config.data)
+        raw = raw_scan(store, joined, told, section)
+        live.begun = begin(raw, replace(config, data=section), store.folder)
         live.problem = None
     except ConfigError as error:
         live.problem = str(error)
@@ -195,60 +198,48 @@ def _try_to_begin(
     live.speed = SPEED * (128 / live.begun.N) ** 2
 
 
-def _reader(begun: Beginning, store: Store) -> growing.Read:
-    return lambda rows: begun.detector.amplitudes(store.read(rows))
-
-
-def _freedom(config: ScanRunConfig) -> Freedom:
-    return Freedom(probe=config.probe.learn is not False, positions=config.solver.positions is not False)
-
-
-def show(
-    live: Live,
-    joined: Joined,
-    collector: Collector,
-    store: Store,
-    habits: Habits,
-    folder: Path,
-    named: str,
-    state: str,
-) -> None:
-    """Write picture, numbers and page; on a full disk they stay as they were."""
+def show(live: Live, joined: Joined, setting: Setting, state: str) -> None:
+    """Have picture, numbers and page written; what is shown may be a moment old."""
     live.last_picture = time.monotonic()
     seconds, grown, begun = live.last_picture - live.started, live.grown, live.begun
     if grown is not None and begun is not None and grown.light.any():
-        value = growing.judged(grown, begun, _reader(begun, store))
+        value = growing.judged(grown, begun, setting.reader(begun))
         if value is not None:
             live.course.append((seconds, value))
-    numbers = numbers_of(live, joined, collector, named, state, seconds)
+    numbers = numbers_of(live, joined, setting, state, seconds)
+    if live.painting is None or live.painting.done():
+        _painted(live)
+        live.painting = live.painter.submit(_paint, live, numbers, setting)
+
+
+def _painted(live: Live) -> None:
+    """Wait for the picture that is being drawn, and raise what went wrong with it."""
+    if live.painting is not None:
+        live.painting.result()
+
+
+def _paint(live: Live, numbers: dict[str, Any], setting: Setting) -> None:
+    """Write what is shown, beside the solver; on a full disk it stays as it was."""
+    grown, begun, course, folder = live.grown, live.begun, list(live.course), setting.folder
     try:
         if grown is not None and begun is not None and grown.light.any():
-            title = f"{state}: {grown.used} of {len(joined.rows)} patterns used, backlog {len(grown.waiting)}"
-            figure = page.draw(
-                growing.filled(grown.object, grown.light, begun.N),
-                grown.light,
-                grown.modes[0],
-                live.course,
-                begun.pixel_m,
-                title,
-            )
+            title = f"{numbers['state']}: {grown.used} of {numbers['patterns']} patterns used"
+            title += f", backlog {len(grown.waiting)}"
+            image = growing.filled(grown.object, grown.light, begun.N)
+            figure = page.draw(image, grown.light, grown.modes[0], course, begun.pixel_m, title)
             page.write_picture(folder, figure)
-        page.write_numbers(folder, numbers, habits.refresh_s)
-    except RuntimeError as error:  # a WriteError; the frames go before
+        page.write_numbers(folder, numbers, setting.habits.refresh_s)
+    except WriteError as error:  # the frames go before
         log.warning("%s", error)
-    live.last_picture = time.monotonic()
 
 
-def numbers_of(
-    live: Live, joined: Joined, collector: Collector, named: str, state: str, seconds: float
-) -> dict[str, Any]:
+def numbers_of(live: Live, joined: Joined, setting: Setting, state: str, seconds: float) -> dict[str, Any]:
     """``live.json``."""
-    grown, begun, now = live.grown, live.begun, time.monotonic()
-    faults = Counter(collector.faults)
+    grown, begun, now, collector = live.grown, live.begun, time.monotonic(), setting.collector
     lately = [lag for moment, lag in live.lags if now - moment < LATELY_S]
     numbers: dict[str, Any] = {
         "state": state,
-        "watch": named,
+        "watch": setting.watched,
         "seconds": round(seconds, 1),
         "ended": collector.ended,
         "expected": collector.expected,
@@ -258,7 +249,7 @@ def numbers_of(
         "gaps": joined.gaps,
         "patterns": len(joined.rows),
         "rate_in_hz": _rate(joined.arrived, now),
-        "faults": dict(faults),
+        "faults": dict(collector.faults),
         "trouble": collector.trouble or live.problem or getattr(collector.source, "problem", None),
     }
     if grown is None or begun is None:

@@ -194,5 +194,5 @@ def test_with_keys_only_one_other_may_send(tmp_path):
     source.close()
     context.term()
     (tmp_path / "bad.json").write_text("{}")
-    with pytest.raises(ConfigError, match="curve_keys=.*must be JSON"):
+    with pytest.raises(ConfigError, match=r"curve_keys=.*must be JSON"):
         open_source(f"zmq://127.0.0.1:{free_port()}", how(tmp_path, keys=tmp_path / "bad.json"))

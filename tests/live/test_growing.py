@@ -1,4 +1,4 @@
-"""An object that grows with its scan: what is known is not spoilt, what is new begins where its neighbours stand."""
+"""An object that grows with its scan: what is known is not spoilt, what is new begins near its neighbours."""
 
 from dataclasses import replace
 
@@ -42,7 +42,13 @@ def scan(tmp_path_factory):
     order = np.argsort(made.positions[:, 0], kind="stable")
     counts, positions = counts[order], made.positions[order]
     raw = RawScan(
-        "live", Frames(counts[:FIRST]), "counts", "centre", positions[:FIRST], "px", probe=made.photon_probe.reshape(1, N, N)
+        "live",
+        Frames(counts[:FIRST]),
+        "counts",
+        "centre",
+        positions[:FIRST],
+        "px",
+        probe=made.photon_probe.reshape(1, N, N),
     )
     config = ScanRunConfig(data=DataConfig(file=("-",)))
     begun = begin(raw, config, tmp_path_factory.mktemp("scratch"))
@@ -102,7 +108,7 @@ def test_what_the_new_patterns_do_not_light_stays_and_what_others_light_hardly_c
 
 
 def test_the_object_grows_on_any_side_and_keeps_its_place(scan, half):
-    places = np.concatenate([half.told, half.told[:1] - [25.0, 0], half.told[:1] + [0, 20.0]])
+    places = np.concatenate([half.told, half.told[:1] - [25.0, 0], half.told[:1] + np.array([0, 20.0])])
     rows = np.arange(len(places))
     grown = extend(half, rows, rows, places, np.zeros(len(places)))
     shift = half.origin - grown.origin

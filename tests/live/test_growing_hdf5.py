@@ -24,10 +24,11 @@ detector = file.create_group("entry_1/instrument_1/detector_1")
 detector["distance"], detector["x_pixel_size"], detector["y_pixel_size"] = 0.3, 55e-6, 75e-6
 source = file.create_group("entry_1/instrument_1/source_1")
 source["energy"] = 8000 * 1.602176634e-19
-data = detector.create_dataset("data", (0, *frames.shape[1:]), frames.dtype, maxshape=(None, *frames.shape[1:]),
-                               chunks=(1, *frames.shape[1:]))
+shape = frames.shape[1:]
+data = detector.create_dataset("data", (0, *shape), frames.dtype, maxshape=(None, *shape), chunks=(1, *shape))
 geometry = file.create_group("entry_1/sample_1/geometry_1")
-places = geometry.create_dataset("translation", (0, 3), float, maxshape=(None, 3), chunks=(4, 3), fillvalue=np.nan)
+kinds = {"maxshape": (None, 3), "chunks": (4, 3), "fillvalue": np.nan}
+places = geometry.create_dataset("translation", (0, 3), float, **kinds)
 places.attrs["units"] = "m"
 file["entry_1/data_1/data"] = h5py.SoftLink(data.name)
 file["entry_1/data_1/translation"] = h5py.SoftLink(places.name)
@@ -55,7 +56,15 @@ class Detector:
     def __init__(self, folder, path):
         np.save(folder / "frames.npy", FRAMES)
         np.save(folder / "xy.npy", XY)
-        words = [sys.executable, "-c", WRITER, str(path), str(folder / "frames.npy"), str(folder / "xy.npy"), ""]
+        words = [
+            sys.executable,
+            "-c",
+            WRITER,
+            str(path),
+            str(folder / "frames.npy"),
+            str(folder / "xy.npy"),
+            "",
+        ]
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.process.stdout.readline()
 

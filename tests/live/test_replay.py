@@ -59,7 +59,9 @@ def test_bursts_hold_what_comes_within_their_time():
 
 
 def test_amplitudes_are_played_as_the_counts_that_they_are_roots_of():
-    raw = RawScan("x", Frames(np.sqrt(COUNTS).astype(np.float32)), "amplitude", "centre", np.zeros((9, 2)), "um")
+    raw = RawScan(
+        "x", Frames(np.sqrt(COUNTS).astype(np.float32)), "amplitude", "centre", np.zeros((9, 2)), "um"
+    )
     played = play(raw, True)
     np.testing.assert_array_equal(played.frame(3), COUNTS[3])
     assert (played.frame(3).dtype, played.told.domain, played.unit) == (np.uint32, "counts", "m")
@@ -73,7 +75,14 @@ def scan(tmp_path):
     with h5py.File(path, "w") as file:
         file["data"], file["rc"] = COUNTS, xy
     keys = {"patterns": "data", "positions": "rc"}
-    return xy, {"file": (str(path),), "keys": keys, "unit": "um", "energy_eV": 8000, "distance_m": 0.3, "detector_pixel_m": 55e-6}
+    return xy, {
+        "file": (str(path),),
+        "keys": keys,
+        "unit": "um",
+        "energy_eV": 8000,
+        "distance_m": 0.3,
+        "detector_pixel_m": 55e-6,
+    }
 
 
 def config(scan, to, **changes):

@@ -15,7 +15,7 @@ from ptycho.live.collecting import Collector
 from ptycho.live.joining import join
 from ptycho.live.store import Store
 from ptycho.live.stored_scan import raw_scan, write_scan
-from ptycho.live.watching import Habits, complete, watch
+from ptycho.live.watching import Habits, Setting, complete, watch
 from ptycho.preparation.prepare import understand
 from ptycho.readers.table import open_raw
 from ptycho.scan.probe import make_probe
@@ -44,7 +44,9 @@ def scan():
     settings = ScanSettings(N=N, n_positions=COUNT, nphotons=1e6, seed=2, path="jittered")
     made = simulate_measured_like(settings, make_probe(ZonePlateProbe(), N))
     counts = np.concatenate(list(made.counts(np.random.default_rng(0)))).astype(np.uint32)
-    told = Description("px", "counts", "centre", probe=made.photon_probe.reshape(1, N, N).astype(np.complex64))
+    told = Description(
+        "px", "counts", "centre", probe=made.photon_probe.reshape(1, N, N).astype(np.complex64)
+    )
     return counts, made.positions, told
 
 
@@ -76,10 +78,18 @@ CONFIG = ScanRunConfig(data=DataConfig(file=("-",)), solver=SolverConfig(positio
 def test_the_picture_the_numbers_and_the_page_of_a_whole_scan(tmp_path, scan):
     store = Store(tmp_path / "live")
     collector = collect(Played(scan[2], batches(scan)), store)
-    live = watch(collector, store, CONFIG, Habits(30, 0.5, 1.0), tmp_path, "beam/scan.h5")
-    complete(live, collector, store, CONFIG, Habits(30, 0.5, 0.0), tmp_path, "beam/scan.h5")
+    setting = Setting(collector, store, CONFIG, Habits(30, 0.5, 1.0), tmp_path, "beam/scan.h5")
+    live = watch(setting)
+    complete(live, setting)
     numbers = json.loads((tmp_path / "live.json").read_text())
-    wanted = {"state": "complete", "ended": "complete", "frames": COUNT, "patterns": COUNT, "gaps": 0, "backlog": 0}
+    wanted = {
+        "state": "complete",
+        "ended": "complete",
+        "frames": COUNT,
+        "patterns": COUNT,
+        "gaps": 0,
+        "backlog": 0,
+    }
     assert {key: numbers[key] for key in wanted} == wanted
     assert numbers["faults"] == {"message dropped": 3, "repeated": 1}
     assert numbers["patterns_used"] + numbers["patterns_that_judge"] == COUNT
@@ -156,19 +166,21 @@ def test_a_source_that_breaks_is_an_error_not_a_silence(tmp_path, scan):
 
     store = Store(tmp_path)
     collector = collect(Broken(scan[2], []), store)
-    with pytest.raises(ConfigError, match="cannot be read any more .*within the driver"):
-        watch(collector, store, CONFIG, Habits(), tmp_path, "x")
+    with pytest.raises(ConfigError, match=r"cannot be read any more .*within the driver"):
+        watch(Setting(collector, store, CONFIG, Habits(), tmp_path, "x"))
 
 
 def test_too_few_patterns_say_so(tmp_path, scan):
     store = Store(tmp_path)
     collector = collect(Played(scan[2], [Arrivals((Frame(0, scan[0][0]),), (Place(0, 1.0, 2.0),))]), store)
-    with pytest.raises(ConfigError, match="watch=x: the scan has ended .*1 patterns have a frame and a position"):
-        watch(collector, store, CONFIG, Habits(), tmp_path, "x")
+    with pytest.raises(
+        ConfigError, match=r"watch=x: the scan has ended .*1 patterns have a frame and a position"
+    ):
+        watch(Setting(collector, store, CONFIG, Habits(), tmp_path, "x"))
 
 
 def test_what_cannot_be_understood_names_the_key(tmp_path, scan):
     store = Store(tmp_path)
     collector = collect(Played(Description(), batches(scan)), store)
     with pytest.raises(ConfigError, match=r"set data\.unit="):
-        watch(collector, store, CONFIG, Habits(), tmp_path, "x")
+        watch(Setting(collector, store, CONFIG, Habits(), tmp_path, "x"))

@@ -93,8 +93,9 @@ def _watched(config: LiveConfig, folder: Path, place: Path) -> object:
 
         habits = watching.Habits(config.first, config.refresh_s, config.finish_s)
         job = config.run(section_of(config.data), str(folder))
-        live = watching.watch(collector, store, job, habits, folder, str(config.watch))
-        watching.complete(live, collector, store, job, habits, folder, str(config.watch))
+        setting = watching.Setting(collector, store, job, habits, folder, str(config.watch))
+        live = watching.watch(setting)
+        watching.complete(live, setting)
     finally:
         collector.stop()
     return _store_scan(config, store, folder, place) if config.final else None

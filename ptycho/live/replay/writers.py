@@ -20,6 +20,7 @@ from ptycho.live.sources.growing_folder import FINISHED, TABLE
 from ptycho.live.sources.socket import prove, require_zmq, tcp_address
 from ptycho.readers.quantities import ELECTRON
 
+SUPERBLOCK = 48  # bytes, of version 3
 PATIENCE_MS = 30_000  # for who should take what is sent
 DETECTOR, SOURCE = "entry_1/instrument_1/detector_1", "entry_1/instrument_1/source_1"
 
@@ -99,8 +100,13 @@ class Hdf5Writer:
         self._places.flush()
 
     def close(self, complete: bool) -> None:
-        if complete:
-            self._file.close()
+        path = Path(self._file.filename)
+        with path.open("rb") as file:
+            marked = file.read(SUPERBLOCK)
+        self._file.close()
+        if not complete:  # the mark of a writer that was killed
+            with path.open("rb+") as file:
+                file.write(marked)
 
 
 class FolderWriter:

@@ -3,8 +3,8 @@
 The last number in a file's name is its index. It is taken when it reads whole: one that is cut short is
 looked at again until it has not changed for a while. Positions come in a table that grows
 (``data.positions_file``, or ``positions.csv`` in the folder): as :mod:`~ptycho.readers.positions_table` has
-it, with a column ``index`` or ``frame``; without one, its lines are those of the frames 0, 1, 2, …. A last line
-without an end is being written. A file ``END`` in the folder says that the scan is complete.
+it, with a column ``index`` or ``frame``; without one, its lines are those of the frames 0, 1, 2, …. A last
+line without an end is being written. A file ``END`` in the folder says that the scan is complete.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ class GrowingHdf5:
     def __init__(self, path: Path, how: Watching) -> None:
         self._path, self._how = path, how
         self._file: h5py.File | None = None
+        self._swmr = False
         self._identity: tuple[int, int] | None = None
         self._description: Description | None = None
         self._placed: tuple[int, ...] = ()

@@ -23,7 +23,7 @@ from ptycho.live.sources import Watching
 ADDRESS = re.compile(r"zmq://([^/:\s]+|\[[0-9a-fA-F:]+\]):(\d{1,5})/?")
 LOOK_S, PAUSE_MS = 0.2, 50
 AT_ONCE = 2**26  # bytes that are taken in one look
-WAITING = 1000  # messages that ZeroMQ holds for us; then who sends waits
+WAITING = 20  # messages that ZeroMQ holds for us, lost where we are killed; then who sends waits
 
 
 class SocketSource:
@@ -57,12 +57,11 @@ class SocketSource:
 
     def poll(self) -> Arrivals:
         frames, places, faults = list[Frame](), list[Place](), Counter[str]()
-        until, size = time.monotonic() + LOOK_S, 0
+        until, size, patience = time.monotonic() + LOOK_S, 0, PAUSE_MS
         while time.monotonic() < until and size < AT_ONCE and not self._ended:
-            if not self._socket.poll(PAUSE_MS):
-                if frames or places:
-                    break
-                continue
+            if not self._socket.poll(patience):
+                break
+            patience = 0  # what is here is put on the disk before more is waited for
             parts = self._socket.recv_multipart()
             size += sum(map(len, parts))
             try:
