@@ -32,10 +32,9 @@ from workflows.reconstruct.live_config import LiveConfig
 def main() -> int:
     """See the module's text for the exit code."""
     words = sys.argv[1:]
-    if any("=" in word for word in words):
-        words.append(
-            "data.file=['${watch}']" if not any(w.startswith("resume=") for w in words) else "data.file=[-]"
-        )
+    if any("=" in word for word in words):  # the section data has no file but what is watched
+        watched = any(word.startswith("watch=") and word != "watch=" for word in words)
+        words.append("data.file=['${watch}']" if watched else "data.file=[-]")
     with StopRequest() as stop:
         return perform("live", LiveConfig, partial(run, stop=stop), __doc__, words)
 

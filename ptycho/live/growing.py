@@ -164,15 +164,16 @@ def _enlarged(grown: Growing, positions: np.ndarray) -> Growing:
     )
 
 
-def choose(grown: Growing, most: int) -> np.ndarray:
+def choose(grown: Growing, most: int, sweep: bool = False) -> np.ndarray:
     """At most so many patterns to be fitted together, ``(n,)``.
 
-    New ones, the oldest first, and those nearest to them; where all were used, the pattern that was fitted
-    least often and those nearest to it.
+    New ones, the oldest first, and those nearest to them; in a ``sweep``, or where all were used, the pattern
+    that was fitted least often of those that were, and those nearest to it.
     """
     fitted, new = np.flatnonzero(~grown.judges), grown.waiting[:most]
-    if not len(new):
-        new = fitted[[np.argmin(grown.visits[fitted])]]
+    used = fitted[grown.visits[fitted] > 0]
+    if len(used) and (sweep or not len(new)):
+        new = used[[np.argmin(grown.visits[used])]]
     old = np.setdiff1d(fitted[grown.visits[fitted] > 0], new)
     if not len(old):
         return new
@@ -186,14 +187,19 @@ def steps_of(grown: Growing, budget: float) -> int:
     return STEPS if STEPS * len(grown.waiting) <= budget else HURRIED
 
 
-def improve(grown: Growing, begun: Beginning, read: Read, free: Freedom, budget: float) -> Growing:
-    """After one cycle of about so many pattern-steps: patterns times steps of the solver."""
+def improve(
+    grown: Growing, begun: Beginning, read: Read, free: Freedom, budget: float, sweep: bool = False
+) -> Growing:
+    """After one cycle of about so many pattern-steps: patterns times steps of the solver.
+
+    ``sweep``: of patterns that were used before, though there may be new ones.
+    """
     if not len(grown.rows) or grown.judges.all():
         return grown
     first = not grown.light.any()
     steps = steps_of(grown, budget)
     most = int(np.clip(budget / steps, FEWEST, BATCH_PIXELS // begun.N**2))
-    chosen = choose(grown, most)
+    chosen = choose(grown, most, sweep)
     amplitudes = read(grown.rows[chosen])
     sound = np.isfinite(amplitudes).all(axis=(1, 2))
     grown = replace(grown, visits=grown.visits + np.isin(np.arange(len(grown.visits)), chosen))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError, ScanRunConfig
-from ptycho.files.atomic import WriteError
+from ptycho.files.atomic import WriteError, write_atomically
 from ptycho.live import growing, page
 from ptycho.live.beginning import Beginning, begin
 from ptycho.live.collecting import Collector
@@ -28,7 +28,9 @@ from ptycho.reconstruction.state import Freedom
 log = logging.getLogger(__name__)
 CYCLE_S = 0.6  # of a cycle, about: what arrives is used in the one after the next
 SPEED = 800.0  # pattern-steps in a second, of 128 × 128 pixels, before any were timed
+PATIENCE_S = 0.5  # that new patterns wait while what is old is fitted again
 PAUSE_S = 0.1  # where there is nothing to do
+RESULT = "live.npz"
 LATELY_S = 10.0  # over which rates are told
 
 
@@ -150,6 +152,16 @@ def complete(live: Live, setting: Setting) -> None:
     _painted(live)
     show(live, joined, setting, "complete")
     _painted(live)
+    arrays = _arrays(live.grown, live.begun, setting.store)
+    write_atomically(setting.folder / RESULT, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+
+
+def _arrays(grown: Growing, begun: Beginning, store: Store) -> dict[str, np.ndarray]:
+    """What was found: positions are those of the first samples of the windows in the object."""
+    image = growing.filled(grown.object, grown.light, begun.N)
+    found = {"object": image, "light": grown.light, "probe": grown.modes}
+    found |= {"positions": grown.positions - grown.origin, "numbers": store.frames.indices[grown.rows]}
+    return found | ({} if begun.pixel_m is None else {"pixel_m": np.array(begun.pixel_m)})
 
 
 def _advance(live: Live, joined: Joined, setting: Setting, over: bool) -> bool:
@@ -161,13 +173,16 @@ def _advance(live: Live, joined: Joined, setting: Setting, over: bool) -> bool:
     places = live.begun.in_pixels(joined.positions)
     before = growing.extend(live.grown, joined.rows, joined.indices, places, joined.arrived)
     began, budget = time.monotonic(), CYCLE_S * live.speed
-    grown = growing.improve(before, live.begun, setting.reader(live.begun), setting.freedom, budget)
+    new = before.waiting
+    fresh = len(new) > 0 and began - float(before.arrived[new].min()) < PATIENCE_S
+    read = setting.reader(live.begun)
+    grown = growing.improve(before, live.begun, read, setting.freedom, budget, sweep=fresh)
     now, done = time.monotonic(), int((grown.visits - before.visits).sum())
     if done and before.light.any():  # the first cycle compiles, too
         rate = growing.steps_of(before, budget) * done / max(now - began, 1e-3)
         live.speed += 0.2 * (rate - live.speed)
-    if len(fresh := np.setdiff1d(before.waiting, grown.waiting)):
-        live.lags.append((now, now - float(grown.arrived[fresh].min())))
+    if len(first := np.setdiff1d(new, grown.waiting)):
+        live.lags.append((now, now - float(grown.arrived[first].min())))
         live.used.append((now, grown.used))
     live.grown = grown
     return done > 0

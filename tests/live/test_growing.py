@@ -153,6 +153,11 @@ def test_where_nothing_is_new_the_least_fitted_come_next(half):
     assert seed in choose(replace(half, visits=visits), 16)
 
 
+def test_in_a_sweep_new_patterns_wait(half):
+    grown = replace(half, visits=np.where(half.judges | (np.arange(len(half.visits)) >= 55), 0, 3))
+    assert len(grown.waiting) and not np.isin(choose(grown, 20, sweep=True), grown.waiting).any()
+
+
 def test_what_is_not_lit_begins_as_the_mean_of_what_is_lit_near_it():
     rng = np.random.default_rng(0)
     image = np.full((60, 80), 2 * np.exp(1j), np.complex64)

@@ -95,6 +95,13 @@ def test_the_picture_the_numbers_and_the_page_of_a_whole_scan(tmp_path, scan):
     assert numbers["patterns_used"] + numbers["patterns_that_judge"] == COUNT
     assert numbers["deviance_free"] < live.course[0][1] + 1e-3 and np.isfinite(numbers["longest_lag_s"])
     assert (tmp_path / "live.png").read_bytes().startswith(b"\x89PNG")
+    with np.load(tmp_path / "live.npz") as found:
+        side = np.array(found["object"].shape)
+        assert found["probe"].shape == (1, N, N) and found["object"].dtype == np.complex64
+        corners = found["positions"] - found["positions"].min(axis=0)
+        told = scan[1][found["numbers"]]
+        np.testing.assert_allclose(corners, told - told.min(axis=0), atol=1e-6)
+        assert (found["positions"].max(axis=0) + N <= side).all()
     page = (tmp_path / "live.html").read_text()
     assert 'http-equiv="refresh"' in page and '<img src="live.png' in page and "message dropped 3" in page
 

@@ -1,6 +1,6 @@
 """A scan reconstructed while it is measured, and then as any other.
 
-The folder of the run holds ``live.png``, ``live.json``, ``live.html``, and in ``live/`` what came
+The folder of the run holds ``live.png``, ``live.json``, ``live.html``, ``live.npz`` in the end, and in ``live/`` what came
 (:mod:`ptycho.live.store`), ``scan.h5``, which the run that follows reads, and the keys of the program.
 """
 
@@ -49,7 +49,7 @@ def run(config: LiveConfig, stop: StopRequest) -> list[str]:
             write_atomically(place / KEYS, lambda file: file.write(_text(config).encode()))
             scan = _watched(config, folder, place)
     if scan is None:
-        return [f"picture: {folder / 'live.png'}"]
+        return [f"picture: {folder / 'live.png'}, arrays: {folder / 'live.npz'}"]
     return _final(folder, scan, stop)
 
 
@@ -70,7 +70,10 @@ def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
     try:
         stored = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"resume={folder}: holds no live run ({error})") from error
+        why = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise ConfigError(f"resume={folder}: holds no live run that can be read ({why})") from error
+    if to_mapping(config) != to_mapping(LiveConfig(resume=config.resume)):  # type: ignore[arg-type]
+        raise ConfigError(f"resume={folder}: goes on with its own keys; leave out all others")
     return to_dataclass(LiveConfig, stored), folder
 
 
