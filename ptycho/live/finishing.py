@@ -19,14 +19,18 @@ from ptycho.live.growing import Growing, Read, filled, improve, sound_judges
 from ptycho.reconstruction.judge import Judge
 from ptycho.reconstruction.learned import Learned, StoredNetwork
 from ptycho.reconstruction.prior import Prior
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned
+from ptycho.reconstruction.solver import ENOUGH, OBJECT_ALONE, Terms, fit, fit_learned, normalise
 from ptycho.reconstruction.state import Freedom, State
 
 PART_S, CYCLE_S = 5.0, 2.0  # between two pictures, and of a cycle, of a scan that goes on in parts
-FASTER = 1.8  # steps of all patterns together, over those of cycles, in the same time
 PRIOR, TRUST = Prior("edges", 10.0), 2.0  # λ and κ that are mostly chosen for counted photons
-FEWEST_STEPS = 4  # of a stage; with less time it is left out
-Stage = Callable[[State, int], State]
+MOST_STEPS = 400  # of a stage
+Watch = Callable[[State, float], object]
+Stage = Callable[[State, Watch], State]
+
+
+class Over(Exception):
+    """The time of a stage is over."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,42 +60,61 @@ def finish(
 
     Args:
         free: what may be found.
-        speed: pattern-steps in a second, of the cycles before.
+        speed: pattern-steps in a second, of a scan that goes on in parts.
     """
     fitted = np.flatnonzero(~grown.judges)
     if len(fitted) * begun.N**2 > BLOCK_PIXELS:
         yield from _in_parts(grown, begun, read, free, seconds, speed)
         return
     whole = _together(grown, begun, read, fitted)
-    most = FASTER * speed * seconds / max(len(fitted), 1)
-    state, taken = whole.state, OBJECT_ALONE
-    best = whole.score(state, taken)
+    state, taken, until = whole.state, OBJECT_ALONE, time.monotonic() + seconds
+    best, left = whole.score(state, taken), 1.0
     for share, wanted, stage in _stages(whole.terms, free):
-        steps = round(share * most)
-        if steps < FEWEST_STEPS:
-            continue
-        found = stage(state, steps)
+        limit = time.monotonic() + (until - time.monotonic()) * share / left
+        left -= share
+        found = within(limit, stage, state, wanted)
         score = whole.score(found, wanted)
         if score <= best or taken == OBJECT_ALONE == wanted:
             state, best, taken = found, score, wanted
             yield _placed(grown, state, whole.fitted)
 
 
+def within(limit: float, stage: Stage, start: State, free: Freedom) -> State:
+    """Where a stage is at a moment, or at its end if that comes before."""
+    reached = start
+
+    def watch(state: State, value: float) -> None:
+        nonlocal reached
+        reached = state
+        if time.monotonic() > limit:
+            raise Over
+
+    try:
+        return stage(start, watch)
+    except Over:
+        power = float(np.sum(np.abs(start.modes) ** 2, dtype=float))
+        return normalise(reached, power, free)
+
+
 def _stages(terms: Terms, free: Freedom) -> Iterator[tuple[float, Freedom, Stage]]:
-    """Share of the time, what is free, and the fit."""
-
-    def plain(wanted: Freedom) -> Stage:
-        return lambda state, steps: fit(terms, state, wanted, steps, 0.0).state
-
-    def learned(state: State, steps: int) -> State:
-        return fit_learned(terms, state, Learned(StoredNetwork(), TRUST), 1, steps=steps).state
-
-    yield 0.35, OBJECT_ALONE, plain(OBJECT_ALONE)
+    """Share of the time, what is free, and the fit; the shares of all add up to one."""
+    stages: list[tuple[float, Freedom, Stage]] = [(0.35, OBJECT_ALONE, _plain(terms, OBJECT_ALONE))]
     if free.probe:
-        yield 0.2, Freedom(True), plain(Freedom(True))
+        stages.append((0.2, Freedom(True), _plain(terms, Freedom(True))))
     if free.positions:
-        yield 0.2, Freedom(free.probe, True), plain(Freedom(free.probe, True))
-    yield 0.25, OBJECT_ALONE, learned
+        wanted = Freedom(free.probe, True)
+        stages.append((0.2, wanted, _plain(terms, wanted)))
+
+    def learned(state: State, watch: Watch) -> State:
+        return fit_learned(terms, state, Learned(StoredNetwork(), TRUST), 1, watch, MOST_STEPS).state
+
+    stages.append((0.25, OBJECT_ALONE, learned))
+    total = sum(share for share, _, _ in stages)
+    return ((share / total, wanted, stage) for share, wanted, stage in stages)
+
+
+def _plain(terms: Terms, wanted: Freedom) -> Stage:
+    return lambda state, watch: fit(terms, state, wanted, MOST_STEPS, ENOUGH, watch).state
 
 
 def _together(grown: Growing, begun: Beginning, read: Read, fitted: np.ndarray) -> Whole:

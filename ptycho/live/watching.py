@@ -28,7 +28,7 @@ from ptycho.reconstruction.state import Freedom
 log = logging.getLogger(__name__)
 CYCLE_S = 0.6  # of a cycle, about: what arrives is used in the one after the next
 SPEED = 800.0  # pattern-steps in a second, of 128 × 128 pixels, before any were timed
-PATIENCE_S = 0.5  # that new patterns wait while what is old is fitted again
+PATIENCE_S = 0.3  # that new patterns wait while what is old is fitted again
 PAUSE_S = 0.1  # where there is nothing to do
 RESULT = "live.npz"
 LATELY_S = 10.0  # over which rates are told
@@ -93,7 +93,12 @@ class Live:
         begun, grown: None: too few patterns so far.
         problem: why it could not begin.
         course: seconds since the start, and the deviance of the patterns that are kept out.
-        lags: moments, and the longest time from the arrival of a pattern to its first use.
+        speed: pattern-steps in a second.
+        started: when it did, and ``last_picture``: when there was the last, in s.
+        lags: moments, and the longest time from the arrival of a pattern to the end of its first cycle.
+        used: moments, and how many patterns were used by then.
+        painter, painting: what draws, and what it draws now.
+        tried: patterns with which it could not begin.
     """
 
     begun: Beginning | None = None
@@ -136,8 +141,8 @@ def watch(setting: Setting) -> Live:
             f"{len(joined.rows)} patterns have a frame and a position; must be at least {FEWEST}"
         )
         raise ConfigError(
-            f"watch={setting.watched}: the scan has ended ({collector.ended}), and nothing can be made of it: "
-            f"{why}"
+            f"watch={setting.watched}: the scan has ended ({collector.ended}), and nothing can be made of "
+            f"it: {why}"
         )
     return live
 
@@ -172,9 +177,9 @@ def _advance(live: Live, joined: Joined, setting: Setting, over: bool) -> bool:
         return False
     places = live.begun.in_pixels(joined.positions)
     before = growing.extend(live.grown, joined.rows, joined.indices, places, joined.arrived)
-    began, budget = time.monotonic(), CYCLE_S * live.speed
-    new = before.waiting
+    began, new = time.monotonic(), before.waiting
     fresh = len(new) > 0 and began - float(before.arrived[new].min()) < PATIENCE_S
+    budget = (CYCLE_S / 2 if fresh else CYCLE_S) * live.speed
     read = setting.reader(live.begun)
     grown = growing.improve(before, live.begun, read, setting.freedom, budget, sweep=fresh)
     now, done = time.monotonic(), int((grown.visits - before.visits).sum())

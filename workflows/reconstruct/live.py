@@ -1,7 +1,8 @@
 """A scan reconstructed while it is measured, and then as any other.
 
-The folder of the run holds ``live.png``, ``live.json``, ``live.html``, ``live.npz`` in the end, and in ``live/`` what came
-(:mod:`ptycho.live.store`), ``scan.h5``, which the run that follows reads, and the keys of the program.
+The folder of the run holds ``live.png``, ``live.json``, ``live.html``, in the end ``live.npz``, and in
+``live/`` what came (:mod:`ptycho.live.store`), ``scan.h5``, which the run that follows reads, and the
+program's keys.
 """
 
 from __future__ import annotations
