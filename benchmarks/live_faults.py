@@ -39,6 +39,7 @@ from ptycho.live.collecting import Collector
 from ptycho.live.joining import join
 from ptycho.live.sources import Watching, open_source
 from ptycho.live.store import FRAMES, Store
+from ptycho.readers.raw_scan import UNITS
 from ptycho.readers.table import open_raw
 
 COUNT, N, RATE = 240, 32, 240
@@ -95,13 +96,14 @@ def verdict(case: Case, collector: Collector, lost: int | None = 0) -> tuple[boo
     store = Store(case.folder / "live")
     joined = join(store.frames, store.places)
     frames, positions = case.truth
-    same = np.array_equal(store.read(joined.rows), frames[joined.indices]) and np.allclose(
-        joined.positions, positions[joined.indices], atol=1e-12
-    )
+    told = store.description
+    metres = joined.positions * (UNITS[str(told.unit)] or 1.0) if told is not None else joined.positions
+    same = np.array_equal(store.read(joined.rows), frames[joined.indices])
+    same = same and np.allclose(metres, positions[joined.indices], rtol=0, atol=1e-12)
     missing = COUNT - len(joined.rows)
     good = same and collector.error is None and (missing == lost if lost is not None else missing > 0)
-    told = ", ".join(f"{what} {count}" for what, count in collector.faults.items()) or "no faults"
-    return good, f"{len(joined.rows)} of {COUNT} joined, gaps {joined.gaps}; {told}; {collector.ended}"
+    said = ", ".join(f"{what} {count}" for what, count in collector.faults.items()) or "no faults"
+    return good, f"{len(joined.rows)} of {COUNT} joined, gaps {joined.gaps}; {said}; {collector.ended}"
 
 
 def hdf5(*words: str, lost: int | None = 0) -> Callable[[Case], tuple[bool, str]]:

@@ -25,6 +25,7 @@ from ptycho.reconstruction.state import Freedom, State
 PART_S, CYCLE_S = 5.0, 2.0  # between two pictures, and of a cycle, of a scan that goes on in parts
 PRIOR, TRUST = Prior("edges", 10.0), 2.0  # λ and κ that are mostly chosen for counted photons
 MOST_STEPS = 400  # of a stage
+STILL = 0.1  # pixels; noise alone moves positions by less
 Watch = Callable[[State, float], object]
 Stage = Callable[[State, Watch], State]
 
@@ -67,6 +68,7 @@ def finish(
         yield from _in_parts(grown, begun, read, free, seconds, speed)
         return
     whole = _together(grown, begun, read, fitted)
+    free = replace(free, positions=free.positions and not stay(grown))
     state, taken, until = whole.state, OBJECT_ALONE, time.monotonic() + seconds
     best, left = whole.score(state, taken), 1.0
     for share, wanted, stage in _stages(whole.terms, free):
@@ -77,6 +79,13 @@ def finish(
         if score <= best or taken == OBJECT_ALONE == wanted:
             state, best, taken = found, score, wanted
             yield _placed(grown, state, whole.fitted)
+
+
+def stay(grown: Growing) -> bool:
+    """Whether positions were free while the object grew, and hardly moved: then they are as they are told."""
+    moves = np.linalg.norm(grown.positions - grown.told, axis=1)
+    moved = moves[moves > 0]
+    return len(moved) > len(moves) / 2 and float(np.median(moved)) < STILL
 
 
 def within(limit: float, stage: Stage, start: State, free: Freedom) -> State:

@@ -10,7 +10,7 @@ from ptycho.config.data import DataConfig
 from ptycho.evaluation.metrics import align
 from ptycho.live import growing
 from ptycho.live.beginning import begin
-from ptycho.live.finishing import finish
+from ptycho.live.finishing import finish, stay
 from ptycho.live.growing import choose, extend, filled, improve, judged, nothing
 from ptycho.readers.raw_scan import RawScan
 from ptycho.reconstruction.state import Freedom
@@ -180,6 +180,13 @@ def test_all_together_in_the_end_explain_more(scan, half):
     *_, last = finish(grown, scan[3], reader(scan), PROBE_ALONE, seconds=1.0, speed=100)
     assert judged(last, scan[3], reader(scan)) <= before
     assert error(last, scan[2]) < error(grown, scan[2])
+
+
+def test_positions_that_hardly_moved_are_left_alone_in_the_end(half):
+    moves = np.random.default_rng(0).normal(size=half.told.shape)
+    assert stay(replace(half, positions=half.told + 0.01 * moves))
+    assert not stay(replace(half, positions=half.told + moves))
+    assert not stay(half)  # they were not free yet
 
 
 def test_frames_with_numbers_that_are_not_finite_are_passed_over(scan):

@@ -76,7 +76,14 @@ def test_a_folder_that_was_played_is_watched_to_its_end_and_never_overwritten(tm
     source = DataConfig(file=(str(tmp_path / "scan.cxi"),))
     replay(ReplayConfig(to=frames, rate=1e4, data=source, faults=("gaps",), fault_share=0.1, lag_s=0.0))
     data = DataConfig(file=(frames,), energy_eV=8000.0, distance_m=0.3, detector_pixel_m=75e-6)
-    keys = {"watch": frames, "output_dir": str(out), "first": 20, "finish_s": 0.0, "final": False, "probe": ZonePlateProbe()}
+    keys = {
+        "watch": frames,
+        "output_dir": str(out),
+        "first": 20,
+        "finish_s": 0.0,
+        "final": False,
+        "probe": ZonePlateProbe(),
+    }
     with StopRequest() as stop:
         lines = run(LiveConfig(**keys, data=data), stop)
         numbers = json.loads((out / "live.json").read_text())
