@@ -107,17 +107,17 @@ def within(limit: float, stage: Stage, start: State, free: Freedom) -> State:
 
 def _stages(terms: Terms, free: Freedom) -> Iterator[tuple[float, Freedom, Stage]]:
     """Share of the time, what is free, and the fit; the shares of all add up to one."""
-    stages: list[tuple[float, Freedom, Stage]] = [(0.35, OBJECT_ALONE, _plain(terms, OBJECT_ALONE))]
+    stages: list[tuple[float, Freedom, Stage]] = [(0.4, OBJECT_ALONE, _plain(terms, OBJECT_ALONE))]
     if free.probe:
         stages.append((0.2, Freedom(True), _plain(terms, Freedom(True))))
     if free.positions:
         wanted = Freedom(free.probe, True)
-        stages.append((0.2, wanted, _plain(terms, wanted)))
+        stages.append((0.1, wanted, _plain(terms, wanted)))
 
     def learned(state: State, watch: Watch) -> State:
         return fit_learned(terms, state, Learned(StoredNetwork(), TRUST), 1, watch, MOST_STEPS).state
 
-    stages.append((0.25, OBJECT_ALONE, learned))
+    stages.append((0.3, OBJECT_ALONE, learned))
     total = sum(share for share, _, _ in stages)
     return ((share / total, wanted, stage) for share, wanted, stage in stages)
 
