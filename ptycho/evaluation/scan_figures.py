@@ -134,7 +134,7 @@ def draw_reconstruction(picture: Picture, pixel_m: tuple[float, float] | None, t
     ):
         shown = ax.imshow(values, cmap=cmap, vmin=ends[0], vmax=ends[1], interpolation="nearest")
         figure.colorbar(shown, ax=ax, fraction=0.046, label=label)
-        _scale_bar(ax, values.shape, pixel_m)
+        scale_bar(ax, values.shape, pixel_m)
     axes[2].imshow(hue(picture.probe), interpolation="nearest")
     for ax, text in zip(axes, ("amplitude", "phase, its plane removed", "probe"), strict=True):
         ax.set(title=text, xticks=[], yticks=[])
@@ -159,7 +159,7 @@ def side_by_side(pictures: dict[str, Picture], pixel_m: tuple[float, float] | No
         column[0].set_title(title)
         for ax in column:
             ax.set(xticks=[], yticks=[])
-        _scale_bar(column[0], picture.shown[0].shape, pixel_m)
+        scale_bar(column[0], picture.shown[0].shape, pixel_m)
     for ax, label in zip(axes[:, 0], ("amplitude", "phase", "probe"), strict=True):
         ax.set_ylabel(label)
     return figure
@@ -178,7 +178,7 @@ def draw_errors(
         low, high = _ends(shown)
         image = ax.imshow(shown, cmap="magma", vmin=low, vmax=high, interpolation="nearest")
         figure.colorbar(image, ax=ax, fraction=0.046, label=label)
-        _scale_bar(ax, shown.shape, pixel_m)
+        scale_bar(ax, shown.shape, pixel_m)
         ax.set(title=label, xticks=[], yticks=[], facecolor="0.8")
     figure.suptitle(title)
     return figure
@@ -197,7 +197,7 @@ def level_phase(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return np.angle(image * np.conj(np.where(mask, image, 0).sum()))
 
 
-def _scale_bar(axes: Axes, shape: tuple[int, ...], pixel_m: tuple[float, float] | None) -> None:
+def scale_bar(axes: Axes, shape: tuple[int, ...], pixel_m: tuple[float, float] | None) -> None:
     """A bar of a round length, about a fifth of the width."""
     unit, per_pixel = ("px", 1.0) if pixel_m is None else ("nm", 1e9 * pixel_m[1])
     wanted = shape[1] * per_pixel / 5

@@ -416,19 +416,18 @@ def _exchanged_by_reader(format_: str, config: DataConfig) -> bool:
     return format_ == "ptylab" or config.positions_file is not None or config.keys.positions is not None
 
 
-def _positions(
-    raw: RawScan,
-    config: DataConfig,
-    frames: np.ndarray,
-    pixel: PixelSize,
-    side: int,
-    found: list[Finding],
-    warnings: list[str],
-) -> np.ndarray:
-    """Positions of the used frames in object pixels, of any origin."""
+def in_object_pixels(
+    positions: np.ndarray, raw: RawScan, config: DataConfig, pixel: PixelSize, side: int
+) -> tuple[np.ndarray, list[str]]:
+    """Positions ``(J, 2)`` of a scan, as its reader gives them, in object pixels; and how they became that.
+
+    Args:
+        pixel: of the object.
+        side: of the window, in detector pixels.
+    """
     height, width = raw.patterns.shape[1:]
     shape = (width, height) if config.transpose else (height, width)
-    positions, why = raw.positions[frames], [f"in {raw.unit}", f"convention of {raw.format}"]
+    why = [f"in {raw.unit}", f"convention of {raw.format}"]
     if config.position_axes == "xy" and not _exchanged_by_reader(raw.format, config):
         positions = positions[:, ::-1]
         why.append("columns exchanged: data.position_axes=xy")
@@ -442,6 +441,20 @@ def _positions(
     if config.position_sign == -1:
         positions = -positions
         why.append("negated: data.position_sign=-1")
+    return positions, why
+
+
+def _positions(
+    raw: RawScan,
+    config: DataConfig,
+    frames: np.ndarray,
+    pixel: PixelSize,
+    side: int,
+    found: list[Finding],
+    warnings: list[str],
+) -> np.ndarray:
+    """Positions of the used frames in object pixels, of any origin."""
+    positions, why = in_object_pixels(raw.positions[frames], raw, config, pixel, side)
     check_steps(positions, raw.positions[frames], raw.unit, pixel, side, side // config.bin)
     alone = lonely(positions)
     if len(alone):

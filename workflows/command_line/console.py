@@ -34,6 +34,8 @@ PROGRAMS: dict[str, Program] = {
     "simulate": Program("simulate_scan", "a scan with a known answer, as a file", "simulate"),
     "export": Program("export_scan", "a run's scan for other programs: CXI, ptychodus, NPZ", "export"),
     "infer": Program("infer", "new data through the networks of a run", "infer"),
+    "live": Program("live", "a scan while it is measured: HDF5, files or ZMQ that grow", "live"),
+    "replay": Program("replay", "plays a scan as a beamline would, for tests and training", "replay"),
     "tune": Program("tune", "settings that explain a scan best, by Optuna", "tune"),
     "report": Program("report", "a run as one page to read and to mail", "report"),
     "compare": Program("compare", "runs beside each other: scores, settings, pictures", "compare"),

@@ -35,6 +35,7 @@ from workflows.command_line.completion import KEYS
 from workflows.convert.export_model import ExportModelConfig
 from workflows.convert.export_scan import ExportConfig
 from workflows.convert.inspect_scan import InspectConfig
+from workflows.convert.replay import ReplayConfig
 from workflows.convert.run_exported import RunExportedConfig
 from workflows.convert.simulate_scan import SimulateConfig
 from workflows.doctor.report import DoctorConfig
@@ -42,6 +43,7 @@ from workflows.read.compare import CompareConfig
 from workflows.read.report import ReportConfig
 from workflows.read.serve import ServeConfig
 from workflows.reconstruct.infer_config import InferConfig
+from workflows.reconstruct.live_config import LiveConfig
 from workflows.tune.config import TuneConfig
 
 BEGIN = "# >>> written from the schema by scripts/write_conf.py"
@@ -51,6 +53,8 @@ PROGRAMS: dict[str, tuple[str, type]] = {  # script: file, schema
     "grid_lines_workflow": ("grid_lines", RunConfig),
     "scan_workflow": ("scan", ScanRunConfig),
     "infer": ("infer", InferConfig),
+    "live": ("live", LiveConfig),
+    "replay": ("replay", ReplayConfig),
     "inspect_scan": ("inspect", InspectConfig),
     "simulate_scan": ("simulate", SimulateConfig),
     "export_scan": ("export", ExportConfig),

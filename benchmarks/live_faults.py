@@ -1,0 +1,352 @@
+#!/usr/bin/env python
+"""What beamlines do to a live reconstruction, and what becomes of the frames: a table.
+
+    python benchmarks/live_faults.py            # all; some minutes
+    python benchmarks/live_faults.py socket     # those with the word in their name
+
+Each row plays a small scan with one fault and compares what is in the store with what was sent. The rows
+named ``live.py`` run the program itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from ptycho.config.data import DataConfig
+from ptycho.live import messages
+from ptycho.live.arrivals import Description, Frame, Place
+from ptycho.live.collecting import Collector
+from ptycho.live.joining import join
+from ptycho.live.sources import Watching, open_source
+from ptycho.live.store import FRAMES, Store
+from ptycho.readers.raw_scan import UNITS
+from ptycho.readers.table import open_raw
+
+COUNT, N, RATE = 240, 32, 240
+TIMEOUT_S = 4.0  # after which a scan has ended
+CONNECTIONS = 10_000
+IN_FLIGHT = 25  # messages that are lost with a process that is killed: PUSH does not send them again
+
+
+@dataclass(frozen=True)
+class Case:
+    """A scan on the disk, and a folder for what is made of it."""
+
+    scan: Path
+    folder: Path
+
+    @property
+    def truth(self) -> tuple[np.ndarray, np.ndarray]:
+        raw = open_raw(DataConfig(file=(str(self.scan),)))
+        return raw.patterns.read(slice(0, COUNT)), raw.positions[:COUNT]
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
+def script(name: str, *words: str) -> subprocess.Popen:
+    command = [sys.executable, str(ROOT / "scripts" / f"{name}.py"), *words]
+    return subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def replaying(case: Case, to: str, *words: str) -> subprocess.Popen:
+    return script("replay", f"data.file={case.scan}", f"to={to}", f"rate={RATE}", *words)
+
+
+def collect(case: Case, watch: str, expected: int | None = None, seconds: float = 60, **changes) -> Collector:
+    """What comes from a source until it ends."""
+    store = Store(case.folder / "live")
+    how = Watching(DataConfig(file=("-",)), case.folder / "live", store.has, **changes)
+    collector = Collector(open_source(watch, how), store, expected, TIMEOUT_S, 20.0)
+    collector.start()
+    until = time.monotonic() + seconds
+    while collector.ended is None and collector.error is None and time.monotonic() < until:
+        time.sleep(0.05)
+    collector.stop()
+    return collector
+
+
+def verdict(case: Case, collector: Collector, lost: int | None = 0) -> tuple[bool, str]:
+    """Whether every frame and position that was sent is kept, to the last bit, and what was said.
+
+    Args:
+        lost: how many frames were never sent; None: some.
+    """
+    store = Store(case.folder / "live")
+    joined = join(store.frames, store.places)
+    frames, positions = case.truth
+    told = store.description
+    metres = joined.positions * (UNITS[str(told.unit)] or 1.0) if told is not None else joined.positions
+    same = np.array_equal(store.read(joined.rows), frames[joined.indices])
+    same = same and np.allclose(metres, positions[joined.indices], rtol=0, atol=1e-12)
+    missing = COUNT - len(joined.rows)
+    good = same and collector.error is None and (missing == lost if lost is not None else missing > 0)
+    said = ", ".join(f"{what} {count}" for what, count in collector.faults.items()) or "no faults"
+    return good, f"{len(joined.rows)} of {COUNT} joined, gaps {joined.gaps}; {said}; {collector.ended}"
+
+
+def hdf5(*words: str, lost: int | None = 0) -> Callable[[Case], tuple[bool, str]]:
+    def run(case: Case) -> tuple[bool, str]:
+        path = case.folder / "growing.h5"
+        process = replaying(case, str(path), *words)
+        found = collect(case, str(path))
+        process.wait()
+        return verdict(case, found, lost)
+
+    return run
+
+
+def folder(*words: str) -> Callable[[Case], tuple[bool, str]]:
+    def run(case: Case) -> tuple[bool, str]:
+        place = f"{case.folder}/frames/"
+        process = replaying(case, place, *words)
+        found = collect(case, place)
+        process.wait()
+        return verdict(case, found)
+
+    return run
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def sent(*words: str, lost: int | None = 0, beside: Callable[[int], None] | None = None, **changes):
+    """Through a socket, with something done beside, to its port."""
+
+    def run(case: Case) -> tuple[bool, str]:
+        port = free_port()
+        address = f"zmq://127.0.0.1:{port}"
+        process = replaying(case, address, *words)
+        if beside is not None:
+            threading.Thread(target=beside, args=[port], daemon=True).start()
+        found = collect(case, address, **changes)
+        process.wait()
+        return verdict(case, found, lost)
+
+    return run
+
+
+def garbage_bytes(port: int) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5) as one:
+            one.sendall(rng.bytes(2000))
+
+
+def many_connections(port: int) -> None:
+    """So many, as many at a time as a process may have."""
+    held: list[socket.socket] = []
+    for _ in range(CONNECTIONS):
+        with contextlib.suppress(OSError):
+            held.append(socket.create_connection(("127.0.0.1", port), 1))
+        if len(held) > 400:
+            held.pop(0).close()
+
+
+def bad_messages(parts: Callable[[], Iterator[Sequence[bytes]]]) -> Callable[[int], None]:
+    def beside(port: int) -> None:
+        import zmq
+
+        context = zmq.Context()
+        sender = context.socket(zmq.PUSH)
+        sender.connect(f"tcp://127.0.0.1:{port}")
+        for message in parts():
+            sender.send_multipart(message)
+        sender.close(linger=2000)
+        context.term()
+
+    return beside
+
+
+def wrong_headers() -> Iterator[Sequence[bytes]]:
+    frame = messages.frame_message(Frame(1, np.zeros((N, N), np.uint32)))
+    changes: tuple[dict[str, object], ...] = (
+        {"shape": [2**40, 1]},
+        {"dtype": "object"},
+        {"index": -5},
+        {"encoding": "pickle"},
+        {"type": 3},
+    )
+    for change in changes:
+        yield [json.dumps(json.loads(frame[0]) | change).encode(), frame[1]]
+    yield [b"[" * 200_000]
+    yield [json.dumps({"type": "start", "unit": "furlong"}).encode()]
+
+
+def oversize() -> Iterator[Sequence[bytes]]:
+    yield [b'{"type": "frame"}', bytes(50_000_000)]
+
+
+def not_there_yet(case: Case) -> tuple[bool, str]:
+    path = case.folder / "growing.h5"
+    started: list[subprocess.Popen] = []
+    threading.Timer(2.0, lambda: started.append(replaying(case, str(path)))).start()
+    found = collect(case, str(path))
+    return verdict(case, found)
+
+
+def replaced(other: bool) -> Callable[[Case], tuple[bool, str]]:
+    """A file whose writer was killed, then another one in its place."""
+
+    def run(case: Case) -> tuple[bool, str]:
+        path, whole = case.folder / "growing.h5", case.folder / "whole.h5"
+        replaying(case, str(whole), "lag_s=0").wait()
+        if other:
+            with h5py.File(whole, "r+", libver="latest") as file:
+                data = file["entry_1/instrument_1/detector_1/data"]
+                data[:] = data[:] + 1
+        replaying(case, str(path), "n=100", "complete=false", "lag_s=0").wait()
+        threading.Timer(1.0, lambda: os.replace(whole, path)).start()
+        found = collect(case, str(path))
+        return verdict(case, found, lost=COUNT - 100 if other else 0)
+
+    return run
+
+
+def disk_full(case: Case) -> tuple[bool, str]:
+    """A limit on the size of files, taken away after a while."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    threading.Timer(3.0, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))).start()
+    port = free_port()
+    process = replaying(case, f"zmq://127.0.0.1:{port}")
+    found = collect(case, f"zmq://127.0.0.1:{port}")
+    process.wait()
+    good, text = verdict(case, found)
+    return good and found.faults["disk full"] + found.faults["disk error"] > 0, text
+
+
+def half_a_record(case: Case) -> tuple[bool, str]:
+    store = Store(case.folder / "live")
+    frames, positions = case.truth
+    store.describe(Description(unit="m", domain="counts"))
+    store.add([Frame(k, frames[k]) for k in range(50)], [Place(k, *positions[k]) for k in range(50)], None)
+    store.close()
+    path = case.folder / "live" / FRAMES
+    os.truncate(path, path.stat().st_size - 100)
+    return hdf5()(case)
+
+
+def stopped(number: int, source: str) -> Callable[[Case], tuple[bool, str]]:
+    """live.py is stopped in the middle, and gone on with."""
+
+    def run(case: Case) -> tuple[bool, str]:
+        watch = str(case.folder / "growing.h5") if source == "hdf5" else f"zmq://127.0.0.1:{free_port()}"
+        out = case.folder / "out"
+        keys = ["final=false", "finish_s=2", "refresh_s=1", "timeout_s=8"]
+        live = script("live", f"watch={watch}", f"output_dir={out}", *keys)
+        time.sleep(9)
+        player = replaying(case, watch, "rate=30")
+        time.sleep(4)
+        live.send_signal(number)
+        first = live.wait()
+        time.sleep(1)
+        again = script("live", f"resume={out}")
+        player.wait()
+        second = again.wait()
+        numbers = json.loads((out / "live.json").read_text())
+        wanted = 128 + number if number != signal.SIGKILL else -number
+        lost = COUNT - numbers["patterns"]
+        whole = lost == 0 if source == "hdf5" else lost <= IN_FLIGHT
+        good = whole and numbers["state"] == "complete" and (first, second) == (wanted, 0)
+        return good, f"exit {first}, then {second}; {numbers['patterns']} of {COUNT}, {numbers['state']}"
+
+    return run
+
+
+def killed_detector(case: Case) -> tuple[bool, str]:
+    path, out = case.folder / "growing.h5", case.folder / "out"
+    replaying(case, str(path), "complete=false", "n=150").wait()
+    keys = ["final=false", "finish_s=2", "timeout_s=5", f"output_dir={out}"]
+    code = script("live", f"watch={path}", *keys).wait()
+    numbers = json.loads((out / "live.json").read_text())
+    good = code == 0 and numbers["patterns"] == 150
+    return good, f"{numbers['patterns']} patterns; ended: {numbers['ended']}"
+
+
+CASES: dict[str, Callable[[Case], tuple[bool, str]]] = {
+    "no fault, HDF5": hdf5(),
+    "no fault, packed HDF5": hdf5("compressed=true"),
+    "no fault, folder": folder(),
+    "no fault, socket, packed": sent("compressed=true"),
+    "frames repeated (socket)": sent("faults=[repeats]", "fault_share=0.1"),
+    "frames lost (HDF5)": hdf5("faults=[gaps]", "fault_share=0.1", lost=None),
+    "frames lost (socket)": sent("faults=[gaps]", "fault_share=0.1", lost=None),
+    "positions 3 s late (HDF5)": hdf5("faults=[late]", "fault_share=0.1"),
+    "positions out of order (HDF5)": hdf5("faults=[disorder]"),
+    "positions 1.5 s after their frames (folder)": folder("lag_s=1.5"),
+    "files cut short, then whole (folder)": folder("faults=[garbage]", "fault_share=0.1"),
+    "frames of another shape (socket)": sent("faults=[shape]", "fault_share=0.1"),
+    "frames of another dtype (socket)": sent("faults=[dtype]", "fault_share=0.1"),
+    "frames of NaN (socket)": sent("faults=[not_finite]", "fault_share=0.1"),
+    "writer killed (HDF5)": hdf5("complete=false"),
+    "file not there yet (HDF5)": not_there_yet,
+    "file replaced by its copy (HDF5)": replaced(other=False),
+    "file replaced by another scan (HDF5)": replaced(other=True),
+    "no messages of ours (socket)": sent("faults=[garbage]", "fault_share=0.1"),
+    "bytes of no protocol (socket)": sent(beside=garbage_bytes),
+    f"{CONNECTIONS} connections (socket)": sent(beside=many_connections),
+    "a message of 50 MB where 1 MB is allowed (socket)": sent(
+        beside=bad_messages(oversize), largest=1_000_000
+    ),
+    "wrong headers (socket)": sent(beside=bad_messages(wrong_headers)),
+    "disk full, then not (socket)": disk_full,
+    "half a record in the store": half_a_record,
+    "everything at once (socket)": sent(
+        "faults=[repeats,gaps,late,disorder,not_finite,shape,dtype,garbage]", lost=None
+    ),
+    "detector killed: live.py": killed_detector,
+    "Ctrl-C, then resume: live.py": stopped(signal.SIGINT, "hdf5"),
+    "SIGKILL, then resume (HDF5): live.py": stopped(signal.SIGKILL, "hdf5"),
+    "SIGKILL, then resume (socket): live.py": stopped(signal.SIGKILL, "socket"),
+}
+
+
+def main(words: Sequence[str]) -> int:
+    """Exit code 1 where something was lost."""
+    chosen = [name for name in CASES if all(word in name for word in words)]
+    failed = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        scan = Path(scratch) / "scan.cxi"
+        script("simulate_scan", f"output={scan}", f"n_positions={COUNT}", f"N={N}", "seed=1").wait()
+        print("| fault | | what was kept and said |\n|---|---|---|")
+        for number, name in enumerate(chosen):
+            case = Case(scan, Path(scratch) / str(number))
+            case.folder.mkdir()
+            try:
+                good, text = CASES[name](case)
+            except Exception as error:
+                good, text = False, f"{type(error).__name__}: {error}"
+            failed += not good
+            print(f"| {name} | {'ok' if good else '**lost**'} | {text} |", flush=True)
+            shutil.rmtree(case.folder, ignore_errors=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

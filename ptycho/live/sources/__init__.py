@@ -1,0 +1,57 @@
+"""Where a growing scan comes from: a file, a folder, a socket; told by what is watched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptycho.config import ConfigError
+from ptycho.config.data import DataConfig
+from ptycho.live.arrivals import Source
+
+SOCKET = "zmq://"
+OTHERS = ("tcp://", "ipc://", "http://", "https://", "redis://")
+
+
+@dataclass(frozen=True)
+class Watching:
+    """What a source needs to know.
+
+    Attributes:
+        config: the section ``data``: what the file does not say.
+        scratch: a folder for small files of its own.
+        has: whether the frame of an index is kept already.
+        bind: of a socket: wait for who sends; else connect to it.
+        keys: of a socket: file with its certificate, where who sends must know its public key.
+        largest: bytes of a message.
+    """
+
+    config: DataConfig
+    scratch: Path
+    has: Callable[[int], bool]
+    bind: bool = True
+    keys: Path | None = None
+    largest: int = 2**28
+
+
+def open_source(watch: str, how: Watching) -> Source:
+    """The source that ``watch`` names, which need not be there yet.
+
+    Raises:
+        ConfigError: it can be none.
+    """
+    if watch.startswith(SOCKET):
+        from ptycho.live.sources.socket import SocketSource
+
+        return SocketSource(watch, how)
+    if watch.startswith(OTHERS):
+        raise ConfigError(f"watch={watch}: must be a file, a folder, or {SOCKET}host:port")
+    path = Path(watch)
+    if path.is_dir() or watch.endswith("/"):
+        from ptycho.live.sources.growing_folder import GrowingFolder
+
+        return GrowingFolder(path, how)
+    from ptycho.live.sources.growing_hdf5 import GrowingHdf5
+
+    return GrowingHdf5(path, how)

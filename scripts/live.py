@@ -1,0 +1,43 @@
+#!/usr/bin/env python
+"""Reconstruct a scan while it is measured.
+
+    python scripts/live.py watch=/beamline/scan_0042.h5 output_dir=outputs/live      # HDF5 that grows (SWMR)
+    python scripts/live.py watch=frames/ data.positions_file=frames/positions.csv    # a folder of TIFF or NPY
+    python scripts/live.py watch=zmq://127.0.0.1:5555                                # a socket
+    python scripts/live.py resume=outputs/live                                   # go on after an interruption
+
+Look at outputs/live/live.html in a browser: amplitude, phase, probe, how well patterns that are kept out are
+explained, rates and backlog; it reloads itself (live.png, live.json: the same for other programs).
+Whatever comes is kept in outputs/live/live at once. Once the scan is complete, all patterns are fitted
+together for finish_s seconds, and then the run of scan_workflow.py follows, which judges the result.
+
+What the source does not say (energy, distance, unit, …) is said by the section data, as for scan_workflow.py.
+All keys: docs/configuration.md. A scan to try it with: scripts/replay.py.
+
+Exit code: 0 done, 1 it failed, 2 the keys or the source cannot be used, 130, 143 stopped.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+from ptycho.training.interrupt import StopRequest
+from workflows.command_line.jobs import leave
+from workflows.command_line.one_shot import perform
+from workflows.reconstruct.live import run
+from workflows.reconstruct.live_config import LiveConfig
+
+
+def main() -> int:
+    """See the module's text for the exit code."""
+    words = sys.argv[1:]
+    if any("=" in word for word in words):  # the section data has no file but what is watched
+        watched = any(word.startswith("watch=") and word != "watch=" for word in words)
+        words.append("data.file=['${watch}']" if watched else "data.file=[-]")
+    with StopRequest() as stop:
+        return perform("live", LiveConfig, partial(run, stop=stop), __doc__, words)
+
+
+if __name__ == "__main__":
+    leave(main)

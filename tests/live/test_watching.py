@@ -1,0 +1,193 @@
+"""From a source to the picture: the collector, the loop, the page, and a run that is gone on with."""
+
+import json
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from ptycho.config import ConfigError, ScanRunConfig, ZonePlateProbe
+from ptycho.config.data import DataConfig
+from ptycho.config.sections import SolverConfig
+from ptycho.live.arrivals import Arrivals, Description, Frame, Place
+from ptycho.live.collecting import Collector
+from ptycho.live.joining import join
+from ptycho.live.store import Store
+from ptycho.live.stored_scan import raw_scan, write_scan
+from ptycho.live.watching import Habits, Setting, complete, watch
+from ptycho.preparation.prepare import understand
+from ptycho.readers.table import open_raw
+from ptycho.scan.probe import make_probe
+from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
+
+N, COUNT = 32, 90
+
+
+class Played:
+    """A source that gives what it is given, some at a time."""
+
+    def __init__(self, description, batches, ends=True):
+        self.description, self._batches, self._ends = description, list(batches), ends
+
+    def poll(self):
+        if self._batches:
+            return self._batches.pop(0)
+        return Arrivals(ended=self._ends)
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture(scope="module")
+def scan():
+    settings = ScanSettings(N=N, n_positions=COUNT, nphotons=1e6, seed=2, path="jittered")
+    made = simulate_measured_like(settings, make_probe(ZonePlateProbe(), N))
+    counts = np.concatenate(list(made.counts(np.random.default_rng(0)))).astype(np.uint32)
+    told = Description(
+        "px", "counts", "centre", probe=made.photon_probe.reshape(1, N, N).astype(np.complex64)
+    )
+    return counts, made.positions, told
+
+
+def batches(scan, size=30):
+    """Frames in bursts, their positions a burst later and the other way round; one frame twice."""
+    frames = [Frame(k, scan[0][k]) for k in range(COUNT)]
+    places = [Place(k, *scan[1][k].tolist()) for k in range(COUNT)][::-1]
+    for k in range(0, COUNT, size):
+        yield Arrivals(tuple(frames[k : k + size]), (), Counter({"message dropped": 1}))
+    yield Arrivals((frames[3],), tuple(places))
+
+
+def collect(source, store, timeout_s=5.0, **changes):
+    collector = Collector(source, store, changes.get("expected"), timeout_s, changes.get("wait_s", 5.0))
+    collector.start()
+    return collector
+
+
+def until(condition, seconds=3.0):
+    limit = time.monotonic() + seconds
+    while not condition() and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert condition()
+
+
+CONFIG = ScanRunConfig(data=DataConfig(file=("-",)), solver=SolverConfig(positions=False))
+
+
+def test_the_picture_the_numbers_and_the_page_of_a_whole_scan(tmp_path, scan):
+    store = Store(tmp_path / "live")
+    collector = collect(Played(scan[2], batches(scan)), store)
+    setting = Setting(collector, store, CONFIG, Habits(30, 0.5, 1.0), tmp_path, "beam/scan.h5")
+    live = watch(setting)
+    complete(live, setting)
+    numbers = json.loads((tmp_path / "live.json").read_text())
+    wanted = {
+        "state": "complete",
+        "ended": "complete",
+        "frames": COUNT,
+        "patterns": COUNT,
+        "gaps": 0,
+        "backlog": 0,
+    }
+    assert {key: numbers[key] for key in wanted} == wanted
+    assert numbers["faults"] == {"message dropped": 3, "repeated": 1}
+    assert numbers["patterns_used"] + numbers["patterns_that_judge"] == COUNT
+    assert numbers["deviance_free"] < live.course[0][1] + 1e-3 and np.isfinite(numbers["longest_lag_s"])
+    assert (tmp_path / "live.png").read_bytes().startswith(b"\x89PNG")
+    with np.load(tmp_path / "live.npz") as found:
+        side = np.array(found["object"].shape)
+        assert found["probe"].shape == (1, N, N) and found["object"].dtype == np.complex64
+        corners = found["positions"] - found["positions"].min(axis=0)
+        told = scan[1][found["numbers"]]
+        np.testing.assert_allclose(corners, told - told.min(axis=0), atol=1e-6)
+        assert (found["positions"].max(axis=0) + N <= side).all()
+    page = (tmp_path / "live.html").read_text()
+    assert 'http-equiv="refresh"' in page and '<img src="live.png' in page and "message dropped 3" in page
+
+
+def test_what_came_is_the_same_scan_in_a_file_of_its_own(tmp_path, scan):
+    store = Store(tmp_path / "live")
+    collector = collect(Played(scan[2], batches(scan)), store)
+    until(lambda: collector.ended)
+    raw = raw_scan(store, join(store.frames, store.places), store.description, CONFIG.data)
+    section = write_scan(tmp_path / "scan.h5", raw, scan[2].probe, CONFIG.data)
+    again = understand(open_raw(section), section)
+    np.testing.assert_array_equal(again.raw.patterns.read(slice(0, COUNT)), scan[0])
+    np.testing.assert_array_equal(again.raw.positions, scan[1])
+    assert (again.N, again.raw.domain, again.raw.zero_frequency) == (N, "counts", "centre")
+    np.testing.assert_array_equal(again.probe, scan[2].probe)
+
+
+def test_nothing_comes_again_that_a_store_has_already(tmp_path, scan):
+    some = list(batches(scan))
+    first = collect(Played(scan[2], some[:2], ends=False), Store(tmp_path), timeout_s=60)
+    until(lambda: len(first._store.frames.indices) == 60)
+    first.stop()
+    store = Store(tmp_path)
+    second = collect(Played(scan[2], some), store)
+    until(lambda: second.ended)
+    assert second.faults["repeated"] == 61 and len(store.frames.indices) == COUNT
+    assert Store(tmp_path).ended == "complete" and second.source.closed
+
+
+@pytest.mark.parametrize(("frames", "match"), [(0, "0.3 s"), (5, "0.1 s")])
+def test_an_end_that_never_comes(tmp_path, scan, frames, match):
+    some = [Arrivals(tuple(Frame(k, scan[0][k]) for k in range(frames)))] if frames else []
+    collector = collect(Played(scan[2], some, ends=False), Store(tmp_path), 0.1, wait_s=0.3)
+    until(lambda: collector.ended)
+    assert collector.ended == f"nothing came for {match}"
+
+
+def test_as_many_as_are_expected_are_the_end(tmp_path, scan):
+    collector = collect(Played(scan[2], batches(scan), ends=False), Store(tmp_path), 60, expected=COUNT)
+    until(lambda: collector.ended)
+    assert collector.ended == "complete"
+
+
+def test_a_full_disk_makes_frames_wait_and_loses_none(tmp_path, scan, monkeypatch):
+    monkeypatch.setattr("ptycho.live.collecting.AGAIN_S", 0.01)
+    store, add, full = Store(tmp_path), Store.add, [True]
+
+    def failing(self, frames, places, told):
+        if full:
+            add(self, frames[:2], [], told)
+            raise OSError(28, "No space left on device")
+        return add(self, frames, places, told)
+
+    monkeypatch.setattr(Store, "add", failing)
+    collector = collect(Played(scan[2], batches(scan)), store)
+    until(lambda: collector.trouble)
+    assert "until there is room" in collector.trouble
+    full.clear()
+    until(lambda: collector.ended)
+    assert collector.trouble is None and collector.faults["disk full"] > 0
+    np.testing.assert_array_equal(np.sort(store.frames.indices), np.arange(COUNT))
+    np.testing.assert_array_equal(np.sort(store.places.indices), np.arange(COUNT))
+
+
+def test_a_source_that_breaks_is_an_error_not_a_silence(tmp_path, scan):
+    class Broken(Played):
+        def poll(self):
+            raise ZeroDivisionError("within the driver")
+
+    store = Store(tmp_path)
+    collector = collect(Broken(scan[2], []), store)
+    with pytest.raises(ConfigError, match=r"cannot be read any more .*within the driver"):
+        watch(Setting(collector, store, CONFIG, Habits(), tmp_path, "x"))
+
+
+def test_too_few_patterns_say_so(tmp_path, scan):
+    store = Store(tmp_path)
+    collector = collect(Played(scan[2], [Arrivals((Frame(0, scan[0][0]),), (Place(0, 1.0, 2.0),))]), store)
+    with pytest.raises(
+        ConfigError, match=r"watch=x: the scan has ended .*1 patterns have a frame and a position"
+    ):
+        watch(Setting(collector, store, CONFIG, Habits(), tmp_path, "x"))
+
+
+def test_what_cannot_be_understood_names_the_key(tmp_path, scan):
+    store = Store(tmp_path)
+    collector = collect(Played(Description(), batches(scan)), store)
+    with pytest.raises(ConfigError, match=r"set data\.unit="):
+        watch(Setting(collector, store, CONFIG, Habits(), tmp_path, "x"))

@@ -1,0 +1,108 @@
+"""A scan of a file, played as a beamline would measure it; nothing here imports TensorFlow."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from ptycho.config import ConfigError, check
+from ptycho.config.data import DataConfig
+from ptycho.config.schema import Each, Flag, Integer, Number, Share, Text, key, settings
+from ptycho.live.replay.playing import Played, bursts, play, schedule
+from ptycho.live.replay.writers import FolderWriter, Hdf5Writer, SocketWriter, Writer
+from ptycho.live.sources import SOCKET
+from ptycho.progress import Progress
+from ptycho.readers.table import open_raw
+from ptycho.run.record import check_no_file_of_a_run
+
+log = logging.getLogger(__name__)
+
+
+@settings(kw_only=True)
+class ReplayConfig:
+    """The keys of ``conf/replay.yaml``."""
+
+    to: Text | None = key(None, "an HDF5 file (.h5), a folder (ends with /), or zmq://host:port")
+    rate: Number = key(100.0, "frames in a second", gt=0, le=1e5, unit="Hz")
+    n: Integer | None = key(None, "so many frames at most; null: all", ge=3)
+    burst_s: Number = key(0.1, "what comes within it is written together", ge=0, le=60, unit="s")
+    lag_s: Number = key(0.2, "from a frame to its position", ge=0, le=3600, unit="s")
+    faults: Each[
+        Literal["repeats", "gaps", "late", "disorder", "not_finite", "shape", "dtype", "garbage"]
+    ] = key(
+        (),
+        "what goes wrong: frames repeated, lost or bad, positions late or out of order, garbage",
+    )
+    fault_share: Share = key(0.02, "of the frames, for each fault")
+    seed: Integer = key(0, "of the faults", ge=0)
+    probe: Flag = key(True, "tell the probe that the file knows (HDF5, socket)")
+    compressed: Flag = key(False, "frames are bitshuffled and packed by LZ4 (HDF5, socket)")
+    complete: Flag = key(
+        True, "say at the end that the scan is complete; false: as a detector that is killed"
+    )
+    overwrite: Flag = key(False, "replace the file if it is there")
+    curve_keys: Text | None = key(
+        None, "of a socket: file with the keys of CurveZMQ (public, secret, theirs)"
+    )
+    data: DataConfig = key(..., "the scan that is played")
+
+    def __post_init__(self) -> None:
+        check(bool(self.to), "to", self.to, f"an HDF5 file, a folder (ends with /), or {SOCKET}host:port")
+
+
+def replay(config: ReplayConfig) -> list[str]:
+    """Play a scan; what was played, a line each.
+
+    Raises:
+        ConfigError: the scan cannot be read, or cannot be played into what is asked for.
+    """
+    played = play(open_raw(config.data), config.probe)
+    count = min(config.n or len(played.positions), len(played.positions))
+    played = replace(played, told=replace(played.told, expected=count))
+    events = schedule(count, config.rate, config.lag_s, config.faults, config.fault_share, config.seed)
+    writer = open_writer(config, played)
+    began, latest = time.perf_counter(), 0.0
+    with closing(Progress("playing", count)) as progress:
+        for moment, some in bursts(events, config.burst_s):
+            time.sleep(max(0.0, moment - (time.perf_counter() - began)))
+            writer.write(some)
+            latest = max(latest, time.perf_counter() - began - moment)
+            progress.advance(sum(event.kind == "frame" for event in some))
+    seconds = time.perf_counter() - began
+    writer.close(config.complete)
+    frames = sum(event.kind == "frame" for event in events)
+    return [
+        f"{config.to}: {frames} frames in {seconds:.1f} s, {frames / max(seconds, 1e-9):.0f} a second; "
+        f"at most {latest:.2f} s behind"
+    ]
+
+
+def open_writer(config: ReplayConfig, played: Played) -> Writer:
+    """Where the scan is played into.
+
+    Raises:
+        ConfigError: it cannot be.
+    """
+    to = str(config.to)
+    keys = None if config.curve_keys is None else Path(config.curve_keys)
+    if to.startswith(SOCKET):
+        return SocketWriter(to, played, config.compressed, keys)
+    path = Path(to)
+    if to.endswith("/") or path.is_dir():
+        if path.is_dir() and any(path.iterdir()):
+            raise ConfigError(f"to={to}: is a folder that holds files; choose another")
+        return FolderWriter(path, played)
+    check_no_file_of_a_run("to", path)
+    if path.suffix.lower() not in (".h5", ".hdf5", ".cxi", ".nxs"):
+        raise ConfigError(
+            f"to={to}: must be a file .h5 or .cxi, a folder (ends with /), or {SOCKET}host:port"
+        )
+    if path.exists() and (not config.overwrite or path.samefile(config.data.path)):
+        raise ConfigError(f"to={to}: is there already; choose another file, or overwrite=true")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    return Hdf5Writer(path, played, config.compressed)

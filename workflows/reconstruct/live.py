@@ -1,0 +1,139 @@
+"""A scan reconstructed while it is measured, and then as any other.
+
+The folder of the run holds ``live.png``, ``live.json``, ``live.html``, in the end ``live.npz``, and in
+``live/`` what came (:mod:`ptycho.live.store`), ``scan.h5``, which the run that follows reads, and the
+program's keys.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from ptycho.config import ConfigError
+from ptycho.config.mapping import to_dataclass, to_mapping
+from ptycho.files.atomic import write_atomically
+from ptycho.files.lock import locked
+from ptycho.live.collecting import Collector
+from ptycho.live.joining import join
+from ptycho.live.sources import Watching, open_source
+from ptycho.live.store import Store
+from ptycho.live.stored_scan import raw_scan, section_of, write_scan
+from ptycho.preparation.prepare import understand
+from ptycho.quiet_start import start_tensorflow
+from ptycho.run.folder import RunFolder, check_free, check_writable
+from ptycho.run.names import CONFIG
+from ptycho.run.stored_config import is_finished, read_job
+from ptycho.training.interrupt import StopRequest
+from workflows.reconstruct.live_config import LiveConfig
+
+log = logging.getLogger(__name__)
+PLACE, KEYS, SCAN = "live", "live.yaml", "scan.h5"
+
+
+def run(config: LiveConfig, stop: StopRequest) -> list[str]:
+    """Watch a scan, and reconstruct it; what was made, a line each.
+
+    Raises:
+        ConfigError: one line with what is wrong.
+    """
+    config, folder = _begun(config)
+    place = folder / PLACE
+    if (folder / CONFIG).is_file():
+        return _final(folder, None, stop)
+    with stop.end_with(lambda: f"what came is kept in {place}; go on with resume={folder}"):
+        check_writable(folder)
+        with locked(folder):
+            write_atomically(place / KEYS, lambda file: file.write(_text(config).encode()))
+            scan = _watched(config, folder, place)
+    if scan is None:
+        return [f"picture: {folder / 'live.png'}, arrays: {folder / 'live.npz'}"]
+    return _final(folder, scan, stop)
+
+
+def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
+    """The keys and the folder of a new live run, or of the one that is gone on with."""
+    if config.resume is None:
+        name = Path(str(config.watch).rstrip("/")).stem.replace(":", "_") or "scan"
+        folder = Path(config.output_dir or f"outputs/live/{name}")
+        if (folder / PLACE / KEYS).is_file():
+            raise ConfigError(
+                f"output_dir={folder}: holds a live run already; go on with it, resume={folder}, or choose "
+                "another folder"
+            )
+        check_free(folder, overwrite=False)
+        return config, folder
+    folder = Path(config.resume)
+    path = folder / PLACE / KEYS
+    try:
+        stored = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        why = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise ConfigError(f"resume={folder}: holds no live run that can be read ({why})") from error
+    if to_mapping(config) != to_mapping(LiveConfig(resume=config.resume)):  # type: ignore[arg-type]
+        raise ConfigError(f"resume={folder}: goes on with its own keys; leave out all others")
+    return to_dataclass(LiveConfig, stored), folder
+
+
+def _text(config: LiveConfig) -> str:
+    return yaml.safe_dump(to_mapping(config), sort_keys=False)  # type: ignore[arg-type]
+
+
+def _watched(config: LiveConfig, folder: Path, place: Path) -> object:
+    """Watch until the scan has ended; the configuration of the run that follows, if it is wanted."""
+    store = Store(place)
+    keys = None if config.curve_keys is None else Path(config.curve_keys)
+    how = Watching(config.data, place, store.has, config.bind, keys, int(1e6 * config.largest_message_mb))
+    collector = Collector(
+        open_source(str(config.watch), how), store, config.frames, config.timeout_s, config.wait_s
+    )
+    collector.start()
+    try:
+        start_tensorflow()
+        from ptycho.live import watching
+
+        habits = watching.Habits(config.first, config.refresh_s, config.finish_s)
+        job = config.run(section_of(config.data), str(folder))
+        setting = watching.Setting(collector, store, job, habits, folder, str(config.watch))
+        live = watching.watch(setting)
+        watching.complete(live, setting)
+    finally:
+        collector.stop()
+    return _store_scan(config, store, folder, place) if config.final else None
+
+
+def _store_scan(config: LiveConfig, store: Store, folder: Path, place: Path) -> object:
+    """What came as a file that any reader understands, and the configuration of a run on it."""
+    told = store.description
+    assert told is not None
+    section = section_of(config.data)
+    raw = raw_scan(store, join(store.frames, store.places), told, section)
+    probe = understand(raw, section).probe
+    data = write_scan(place / SCAN, raw, probe, section)
+    log.info("%d patterns are in %s", len(raw.positions), place / SCAN)
+    return config.run(data, str(folder))
+
+
+def _final(folder: Path, config: object, stop: StopRequest) -> list[str]:
+    """The run of ``scan_workflow.py`` on what came, or the rest of it."""
+    from ptycho.config import ScanRunConfig
+    from workflows.reconstruct import scan as workflow
+    from workflows.reconstruct.scan_plan import plan, understand_scans
+
+    resumed = config is None
+    if resumed and is_finished(folder):
+        return [f"{folder}: is finished; nothing is left to do"]
+    job = read_job(folder) if resumed else config
+    assert isinstance(job, ScanRunConfig)
+    checked = plan(replace(job, output_dir=str(folder)))
+    with stop.end_with(lambda: f"go on with resume={folder}"), locked(folder):
+        run_folder = RunFolder(folder, resumed=resumed)
+        if not resumed:
+            run_folder.config(checked)
+        start_tensorflow()
+        own, scans = understand_scans(checked)
+        workflow.run(own, scans, run_folder, stop)
+    return [f"results: {folder}"]
