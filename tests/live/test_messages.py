@@ -107,6 +107,13 @@ def test_packed_frames_that_are_cut_or_lie_about_their_size():
             messages.read_frame(header, content)
 
 
+def test_a_size_that_is_a_lie_is_seen_before_anything_is_unpacked(monkeypatch):
+    monkeypatch.setattr(messages, "_memory", lambda: pytest.fail("unpacked"))
+    for lie in (SIZES.pack(2**50, 8192), SIZES.pack(DATA.nbytes, 2**31), SIZES.pack(DATA.nbytes, 13)):
+        with pytest.raises(BadMessage, match="as long as its shape"):
+            messages.unpacked(lie + bytes(100), DATA.shape, DATA.dtype)
+
+
 @pytest.mark.parametrize(
     "header",
     [

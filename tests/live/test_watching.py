@@ -162,6 +162,7 @@ def test_a_full_disk_makes_frames_wait_and_loses_none(tmp_path, scan, monkeypatc
     full.clear()
     until(lambda: collector.ended)
     assert collector.trouble is None and collector.faults["disk full"] > 0
+    assert collector.faults["repeated"] == 1  # the one that was sent twice
     np.testing.assert_array_equal(np.sort(store.frames.indices), np.arange(COUNT))
     np.testing.assert_array_equal(np.sort(store.places.indices), np.arange(COUNT))
 
