@@ -50,7 +50,7 @@ NETWORKS = {
 
 # The files that take longest, longest first: begun last, one would keep all other test processes waiting.
 # "pretraining" before them: in a process that has run others it takes eight times as long.
-LONGEST = ("pretraining", "site", "scan_workflow", "workflow", "resume")
+LONGEST = ("pretraining", "tutorial", "scan_workflow", "workflow", "resume")
 LONGEST += ("xla_crop", "portable", "maximum_likelihood", "training")
 LONGEST += ("xla_warp", "api", "cli", "infer", "xla_report", "train", "loaded", "solver")
 LONGEST += ("interrupt", "learning", "seams", "replacing", "resume_files", "hostile", "quiet_start")

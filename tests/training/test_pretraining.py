@@ -209,7 +209,7 @@ def weights_in(run):
 def test_help_lists_the_keys(in_process):
     code, out, _ = in_process(SCRIPT, "--help")
     assert code == 0
-    for word in ("steps", "probes", "objects", "materials", "measurement", "batches", "resume"):
+    for word in ("steps", "seed", "output_dir", "model", "resume", "--cfg job"):
         assert word in out
 
 

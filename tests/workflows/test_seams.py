@@ -29,6 +29,7 @@ from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
 from ptycho.scan.beam import Beam
 from ptycho.scan.coverage import covered
+from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
 from workflows.convert.export_model import ExportModelConfig, describe_network
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
@@ -48,6 +49,8 @@ class StandIns:
         trained_on: the dataset that a network would have been trained on.
     """
 
+    ramp = 0.0  # of the solver's object, along its rows, in detector pixels
+
     def __init__(self, patch, network=1.0):
         self.network = network  # times what it begins with
         self.starts, self.trained_on = [], None
@@ -56,11 +59,13 @@ class StandIns:
         patch.setattr(workflows.reconstruct.scan, "_halves", lambda *arguments: None)
         patch.setattr(workflows.reconstruct.scan, "train_network", self.train)
         patch.setattr(workflows.reconstruct.scan, "choose", lambda fits: "refined")
+        patch.setattr(workflows.reconstruct.scan, "move_ramp", self.keep)
         patch.setattr(LoadedModel, "step_for", lambda _, view: self.step(view.region_size))
 
     def begin(self, each, *_):
         row, col = np.mgrid[: each.whole.object_size, : each.whole.object_size]
         image = 1 + 0.3 * np.sin(row / 3) + 0.2j * np.cos(col / 5)
+        image = image * np.exp(2j * np.pi * self.ramp * row / N)
         self.each = each
         self.begun = made_of(image[None], each, another_beam(each.whole.beam, 1))
         return self.begun
@@ -68,6 +73,10 @@ class StandIns:
     def refine(self, start, each, *_):
         self.refined = made_of(2j * start.objects, each, another_beam(start.beam, 2))
         return self.refined
+
+    def keep(self, made):
+        """In place of what moves the object's ramp to the probe: see below."""
+        return made
 
     def step(self, side):
         def regions(x, offsets, probe, start=None):
@@ -179,6 +188,31 @@ def test_the_product_holds_the_last_object_under_its_own_beam(run):
     np.testing.assert_array_equal(object_.squeeze(), found.refined.object)
     steps = np.diff(beam["positions"].astype(float), axis=0)
     np.testing.assert_allclose(np.diff(places, axis=0), steps, atol=1e-4)
+
+
+def test_the_ramp_of_every_object_is_stored_with_its_probe(files, tmp_path, monkeypatch):
+    """All exit waves stay, but for a phase each; the product's too."""
+    monkeypatch.setattr(StandIns, "keep", lambda _, made: move_ramp(made))
+    monkeypatch.setattr(StandIns, "ramp", 0.4)
+    found, folder, metrics = run_of(files[:1], tmp_path / "out", monkeypatch)
+    assert metrics["understood"]["phase ramp"][0].endswith(" detector pixels")
+    with h5py.File(folder / "product.h5") as file:
+        product = {"object": file["object"][()].squeeze()[None], "probe": file["probe"][()].reshape(1, N, N)}
+    own = {"refined": found.refined, "solver": found.begun}
+    kept = [(name, stored(folder, name)) for name in own]
+    for name, held in (*kept, ("refined", product)):
+        assert not np.allclose(held["probe"], own[name].beam.probe, rtol=1e-3)
+        for row, col in np.round(own[name].beam.positions[::7]).astype(int):
+            wave, expected = (
+                objects[0, row : row + N, col : col + N] * probe[0]
+                for objects, probe in (
+                    (held["object"], held["probe"]),
+                    (own[name].objects, own[name].beam.probe),
+                )
+            )
+            turn = np.vdot(wave, expected) / np.vdot(wave, wave).real
+            assert abs(turn) == pytest.approx(1, abs=1e-4)
+            np.testing.assert_allclose(turn * wave, expected, atol=2e-3 * np.abs(expected).max())
 
 
 # ---- the flag of a network outside of its training
