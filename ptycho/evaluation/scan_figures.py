@@ -11,6 +11,8 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+FLAT = 0.02  # rad between the ends of a phase's colours, at least: rounding is not blown up to be seen
+
 
 def draw_inspection(
     mean: np.ndarray,
@@ -110,7 +112,7 @@ class Picture:
     def limits(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """What is black and white of the amplitude, and the ends of the colours of the phase."""
         bright = self._bright
-        return _ends(np.abs(self.object[bright])), _ends(level_phase(self.object, bright)[bright])
+        return _ends(np.abs(self.object[bright])), _ends(level_phase(self.object, bright)[bright], FLAT)
 
     @property
     def _bright(self) -> np.ndarray:
@@ -118,10 +120,12 @@ class Picture:
         return both if both.any() else self.mask
 
 
-def _ends(values: np.ndarray) -> tuple[float, float]:
+def _ends(values: np.ndarray, least: float = 0.0) -> tuple[float, float]:
+    """Between which nearly all values lie, and which are at least so far apart."""
     finite = values[np.isfinite(values)]
     low, high = np.quantile(finite, (0.002, 0.998)) if finite.size else (0.0, 1.0)
-    return float(low), float(high)
+    wider = max(least - (high - low), 0) / 2
+    return float(low - wider), float(high + wider)
 
 
 def draw_reconstruction(picture: Picture, pixel_m: tuple[float, float] | None, title: str) -> Figure:

@@ -105,3 +105,10 @@ def test_there_is_a_panel_for_what_there_is(halves, trained):
     titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
     wanted = ["misfit of each pattern", *["two half scans"] * halves, *["losses"] * trained]
     assert titles == wanted
+
+
+def test_rounding_in_a_flat_phase_is_not_blown_up():
+    flat = np.exp(1e-4j * np.random.default_rng(0).normal(size=(20, 20)))
+    everywhere = np.ones((20, 20), bool)
+    low, high = Picture(flat, everywhere, everywhere, np.ones((8, 8), complex)).limits[1]
+    assert high - low == pytest.approx(0.02) and low < 0 < high
