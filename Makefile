@@ -4,7 +4,7 @@
 # make lite            .venv-lite: runs exported networks, has no TensorFlow (RUNTIME=onnxruntime: runs .onnx)
 # make docs            the pages and the reference as a site, site/index.html
 # make lint            ruff, mypy, and the contract of who may import whom
-# make clean           remove the environments
+# make clean           remove the environments and the site
 
 VENV ?= .venv
 LITE_VENV ?= .venv-lite
@@ -41,7 +41,7 @@ lite:
 	$(LITE_VENV)/bin/python -m pip install $(PIP_FLAGS) --no-deps --editable .
 
 clean:
-	rm -rf $(VENV) $(LITE_VENV)
+	rm -rf $(VENV) $(LITE_VENV) site
 
 # The first Python on the PATH that is 3.11 to 3.13 and can make environments; PYTHON=… overrides.
 $(IN_VENV):
