@@ -11,7 +11,7 @@ scan workflow. The same command goes on with a study that was stopped or killed,
 several such commands at a time share it. A trial that does worse than the median of others is ended early.
 
 Written: trials.csv, tune.png, tuned/best.yaml (for scan --config-dir=… +tuned=best), study.db (Optuna's).
-Settings count as better only if the patterns say so by more than the error of the difference. Keys:
+Settings count as better only by more than twice the error of the difference, pattern by pattern. Keys:
 conf/tune.yaml.
 
 Exit code: 0 done, 1 it failed, 2 the arguments or the file cannot be used; 130 stopped.

@@ -11,6 +11,7 @@ from helpers.cli import ROOT
 
 from ptycho.config import ConfigError
 from ptycho.progress import Event
+from ptycho.scan.comparison import Comparison
 from workflows.tune import results, study
 from workflows.tune.config import divide
 from workflows.tune.space import Dimension, nested, read_space
@@ -165,6 +166,11 @@ def test_another_study_is_refused(tmp_path):
         study.check_same(tmp_path, {"scan": {"data": "b"}, "seed": 0})
 
 
+@pytest.mark.parametrize("error, better", [(0.05, True), (0.08, False)])
+def test_the_best_of_many_needs_two_standard_errors(error, better):
+    assert study.Best({}, 1.0, Comparison(0.12, error)).better == better
+
+
 class TestResults:
     def test_a_run_takes_the_best_settings(self, tuned):
         made, _, folder, _ = tuned
@@ -184,7 +190,7 @@ class TestResults:
     def test_without_evidence_the_defaults_are_kept(self, tmp_path):
         made = run(tmp_path, Valley(slope=1e-9, defaults=1.0), 4)
         lines = results.write_results(made, tmp_path, [])
-        assert "that is no more than its error: the defaults are kept" in lines
+        assert "that is not more than twice its error: the defaults are kept" in lines
         assert yaml.safe_load((tmp_path / "tuned" / "best.yaml").read_text()) == {}
 
     def test_what_matters(self, tuned):

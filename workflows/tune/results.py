@@ -42,7 +42,7 @@ def write_results(study: Study, folder: Path, scan_words: list[str]) -> list[str
 
 
 def verdict(best: Best, defaults: float) -> list[str]:
-    """The best settings, and whether they are better than the defaults by more than the error of it."""
+    """The best settings, and whether they are clearly better than the defaults."""
     said = ", ".join(f"{key}={_word(value)}" for key, value in best.settings.items())
     lines = [
         f"defaults: deviance {defaults:.4f} a pixel of the patterns that were kept out",
@@ -50,7 +50,7 @@ def verdict(best: Best, defaults: float) -> list[str]:
         f"gain:     {best.gain.gain:.4f} ± {best.gain.error:.4f}, pattern by pattern",
     ]
     if not best.better:
-        return [*lines, "that is no more than its error: the defaults are kept"]
+        return [*lines, "that is not more than twice its error: the defaults are kept"]
     return [*lines, "better than the defaults; the best of many looks a little better than it is"]
 
 
@@ -62,7 +62,7 @@ def settings_text(settings: Mapping[str, Any], best: Best) -> str:
         f"{best.gain.gain:.5f} ± {best.gain.error:.5f} below that of the defaults.\n"
     )
     if not settings:
-        return head + "# No settings were better by more than the error: the defaults are kept.\n{}\n"
+        return head + "# No settings were better by more than twice the error: the defaults are kept.\n{}\n"
     return head + yaml.safe_dump(nested(settings))
 
 

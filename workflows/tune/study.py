@@ -16,7 +16,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.files.atomic import write_atomically
 from ptycho.progress import Event, OnEvent
-from ptycho.scan.comparison import Comparison, compare
+from ptycho.scan.comparison import SURE, Comparison, compare
 from workflows.tune.space import Dimension
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class Best:
 
     @property
     def better(self) -> bool:
-        """By more than the error of the difference; else the defaults are the advice."""
-        return self.gain.clear
+        """By more than twice the error of the difference, as it is the best of many; else the defaults win."""
+        return self.gain.gain > SURE * self.gain.error
 
 
 def check_same(folder: Path, asked: Mapping[str, Any]) -> None:
@@ -145,7 +145,10 @@ def run_trials(
 
     failures: list[Exception] = []
 
+    numbers: list[int] = []
+
     def attempt(trial: Trial) -> float:
+        numbers.append(trial.number)
         try:
             return run(trial)
         except MISTAKES as error:
@@ -159,7 +162,7 @@ def run_trials(
             failures.clear()
         elif len(failures) >= MOST_FAILURES:
             raise ConfigError(f"{len(failures)} trials in a row have failed; the last: {failures[-1]}")
-        tell(_line(study.get_trials(deepcopy=False)[-1], limits))
+        tell(_line(study.get_trials(deepcopy=False)[numbers[-1]], limits))
 
 
 def _known(study: Study, settings: Mapping[str, Any]) -> Outcome | None:
