@@ -65,7 +65,7 @@ class Best:
 
     @property
     def better(self) -> bool:
-        """By more than twice the error of the difference, as it is the best of many; else the defaults win."""
+        """By more than twice the error of the difference, as it is the best of many."""
         return self.gain.gain > SURE * self.gain.error
 
 
