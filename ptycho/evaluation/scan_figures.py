@@ -11,6 +11,8 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from ptycho.evaluation.lengths import scale_length
+
 FLAT = 0.02  # rad between the ends of a phase's colours, at least: rounding is not blown up to be seen
 
 
@@ -102,8 +104,7 @@ class Picture:
     @cached_property
     def shown(self) -> tuple[np.ndarray, np.ndarray]:
         """Amplitude and levelled phase ``(h, w)`` in the bounding box of the covered part, else NaN."""
-        rows, cols = (np.flatnonzero(self.mask.any(axis=axis)) for axis in (1, 0))
-        part = (slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1)) if len(rows) else np.s_[:, :]
+        part = box_of(self.mask)
         image, mask = self.object[part], self.mask[part]
         phase = level_phase(image, self._bright[part])
         return np.where(mask, np.abs(image), np.nan), np.where(mask, phase, np.nan)
@@ -112,7 +113,7 @@ class Picture:
     def limits(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """What is black and white of the amplitude, and the ends of the colours of the phase."""
         bright = self._bright
-        return _ends(np.abs(self.object[bright])), _ends(level_phase(self.object, bright)[bright], FLAT)
+        return ends_of(np.abs(self.object[bright])), ends_of(level_phase(self.object, bright)[bright], FLAT)
 
     @property
     def _bright(self) -> np.ndarray:
@@ -120,12 +121,18 @@ class Picture:
         return both if both.any() else self.mask
 
 
-def _ends(values: np.ndarray, least: float = 0.0) -> tuple[float, float]:
+def ends_of(values: np.ndarray, least: float = 1e-6) -> tuple[float, float]:
     """Between which nearly all values lie, and which are at least so far apart."""
     finite = values[np.isfinite(values)]
     low, high = np.quantile(finite, (0.002, 0.998)) if finite.size else (0.0, 1.0)
     wider = max(least - (high - low), 0) / 2
     return float(low - wider), float(high + wider)
+
+
+def box_of(mask: np.ndarray) -> tuple[slice, slice]:
+    """The rows and columns of what a mask ``(H, W)`` holds; all, where it holds nothing."""
+    rows, cols = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
+    return (slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1)) if len(rows) else np.s_[:, :]
 
 
 def draw_reconstruction(picture: Picture, pixel_m: tuple[float, float] | None, title: str) -> Figure:
@@ -173,13 +180,12 @@ def draw_errors(
     amplitude: np.ndarray, phase: np.ndarray, lit: np.ndarray, pixel_m: tuple[float, float] | None, title: str
 ) -> Figure:
     """Standard deviations ``(M, M)`` of amplitude and phase (rad), where ``lit (M, M)`` is."""
-    rows, cols = (np.flatnonzero(lit.any(axis=axis)) for axis in (1, 0))
-    part = (slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1)) if len(rows) else np.s_[:, :]
+    part = box_of(lit)
     figure = Figure(figsize=(11, 5.2), layout="constrained")
     labels = ("σ of the amplitude", "σ of the phase / rad")
     for ax, values, label in zip(figure.subplots(1, 2), (amplitude, phase), labels, strict=True):
         shown = np.where(lit & np.isfinite(values), values, np.nan)[part]
-        low, high = _ends(shown)
+        low, high = ends_of(shown)
         image = ax.imshow(shown, cmap="magma", vmin=low, vmax=high, interpolation="nearest")
         figure.colorbar(image, ax=ax, fraction=0.046, label=label)
         scale_bar(ax, shown.shape, pixel_m)
@@ -203,14 +209,8 @@ def level_phase(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 def scale_bar(axes: Axes, shape: tuple[int, ...], pixel_m: tuple[float, float] | None) -> None:
     """A bar of a round length, about a fifth of the width."""
-    unit, per_pixel = ("px", 1.0) if pixel_m is None else ("nm", 1e9 * pixel_m[1])
-    wanted = shape[1] * per_pixel / 5
-    power = 10 ** np.floor(np.log10(max(wanted, 1e-9)))
-    length = power * max(step for step in (1, 2, 5) if step * power <= wanted)
-    text = f"{length:g} {unit}"
-    if unit == "nm" and not 1 <= length < 1000:
-        text = f"{length / 1000:g} µm" if length >= 1000 else f"{10 * length:g} Å"
-    x, y, width = 0.04 * shape[1], 0.95 * shape[0], length / per_pixel
+    width, text = scale_length(shape[1], None if pixel_m is None else 1e9 * pixel_m[1])
+    x, y = 0.04 * shape[1], 0.95 * shape[0]
     axes.add_patch(Rectangle((x, y), width, max(0.012 * shape[0], 1), fc="white", ec="black", lw=0.6))
     axes.text(x + width / 2, y - 0.02 * shape[0], text, color="white", ha="center", va="bottom").set_bbox(
         {"fc": "black", "alpha": 0.4, "lw": 0, "pad": 1.5}

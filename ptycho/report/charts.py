@@ -11,6 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup, escape
 
+from ptycho.evaluation.lengths import round_down
+from ptycho.report.pictures import MAGMA, in_colours
+
 WIDTH, HEIGHT = 460, 300
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 44
 MOST_POINTS, MOST_PLACES = 600, 2000
@@ -63,9 +66,7 @@ class Axis:
 
 def round_ticks(low: float, high: float) -> list[float]:
     """Three to six round values between two."""
-    span = high - low
-    power = 10.0 ** np.floor(np.log10(span / 3))
-    step = power * max(s for s in (1, 2, 5) if s * power <= span / 3)
+    step = round_down((high - low) / 3)
     return [float(k * step) for k in range(int(np.ceil(low / step - 1e-9)), int(high / step + 1e-9) + 1)]
 
 
@@ -130,8 +131,6 @@ def place_chart(
 
 
 def _fills(values: np.ndarray, ends: tuple[float, float]) -> list[str]:
-    from ptycho.report.pictures import MAGMA, in_colours
-
     rgba = in_colours(values[None].astype(float), ends, MAGMA)[0]
     return [f"#{r:02x}{g:02x}{b:02x}" for r, g, b, _ in rgba.tolist()]
 

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from ptycho.evaluation import metrics
 from ptycho.evaluation.frc import frc
 from ptycho.evaluation.registration import in_frame
-from ptycho.evaluation.scan_figures import level_phase
+from ptycho.evaluation.scan_figures import FLAT, ends_of, level_phase
 from ptycho.report.charts import Axis, Curve, Level, line_chart
 from ptycho.report.entries import Entry, kept_out
 from ptycho.report.gather import KNOWN_TRUTH, number
@@ -20,7 +20,6 @@ from ptycho.report.pictures import (
     GREY,
     THUMBNAIL,
     VIRIDIS,
-    ends_of,
     palette_png,
     shrink,
     shrink_phase,
@@ -182,7 +181,7 @@ class Frame:
     @classmethod
     def of(cls, made: StoredRecon) -> Frame:
         image, mask = levelled(made)
-        return cls(image, mask, ends_of(np.abs(image[mask])), ends_of(np.angle(image[mask])))
+        return cls(image, mask, ends_of(np.abs(image[mask])), ends_of(np.angle(image[mask]), FLAT))
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptycho.evaluation.lengths import scale_length
+from ptycho.evaluation.scan_figures import hue
+
 HERO, THUMBNAIL = 420, 160  # pixels of a side, at most
 LEVELS = 2**16 - 1
 GREY, VIRIDIS, MAGMA, DIVERGING = "gray", "viridis", "magma", "RdBu_r"
@@ -71,7 +74,7 @@ def coloured(
     ``angles``: they are phases in rad.
     """
     small, factor = (shrink_phase if angles else shrink)(values, HERO)
-    length, text = scale_bar(values.shape[1], pixel_nm)
+    length, text = scale_length(values.shape[1], pixel_nm)
     height, width = small.shape
     uri = palette_png(small, ends, colours)
     return Picture(uri, width, height, *ends, unit, gradient(ends, colours), length / factor, text)
@@ -110,8 +113,6 @@ def in_colours(values: np.ndarray, ends: tuple[float, float], colours: str) -> n
 
 def hue_of(wave: np.ndarray, side: int = THUMBNAIL) -> str:
     """Complex ``(N, N)`` as a data URI: the amplitude as brightness, the phase as hue."""
-    from ptycho.evaluation.scan_figures import hue
-
     factor = max(1, -(-max(wave.shape) // side))
     rgb = hue(wave[::factor, ::factor])
     return png(np.round(255 * rgb).astype(np.uint8))
@@ -149,30 +150,6 @@ def shrink_phase(phase: np.ndarray, side: int) -> tuple[np.ndarray, int]:
     """As :func:`shrink`, of angles in rad: the mean of −3 and 3 is π, not 0."""
     waves, factor = shrink(np.exp(1j * phase), side)
     return (np.angle(waves) if factor > 1 else phase), factor
-
-
-def scale_bar(width: int, pixel_nm: float | None) -> tuple[float, str]:
-    """A round length, about a fifth of the width: in pixels, and as text."""
-    per_pixel = pixel_nm or 1.0
-    wanted = width * per_pixel / 5
-    power = 10.0 ** np.floor(np.log10(max(wanted, 1e-9)))
-    length = power * max(step for step in (1, 2, 5) if step * power <= wanted * (1 + 1e-9))
-    return length / per_pixel, length_text(length) if pixel_nm else f"{length:g} px"
-
-
-def length_text(nanometres: float) -> str:
-    """A length with a unit in which it is no long number."""
-    for limit, size, unit in ((1, 0.1, "Å"), (1e3, 1, "nm"), (1e6, 1e3, "µm")):
-        if nanometres < limit:
-            return f"{nanometres / size:.4g} {unit}"
-    return f"{nanometres / 1e6:.4g} mm"
-
-
-def ends_of(values: np.ndarray) -> tuple[float, float]:
-    """What is black and what is white: nearly all of the finite values lie between."""
-    finite = values[np.isfinite(values)]
-    low, high = np.quantile(finite, (0.002, 0.998)) if finite.size else (0.0, 1.0)
-    return float(low), float(high) if high > low else float(low) + 1e-6
 
 
 def png(image: np.ndarray) -> str:

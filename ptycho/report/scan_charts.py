@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 from markupsafe import Markup
 
+from ptycho.evaluation.lengths import length_text, round_down
+from ptycho.evaluation.scan_figures import ends_of
 from ptycho.report.charts import Axis, Curve, Level, axis_of, line_chart, place_chart
 from ptycho.report.gather import number, section
-from ptycho.report.pictures import MAGMA, ends_of, gradient, length_text
+from ptycho.report.pictures import MAGMA, gradient
 from ptycho.report.scans import ScanRecord, StoredRecon
 from ptycho.run import names
 
@@ -73,8 +75,7 @@ def _moves(scan: ScanRecord, positions: np.ndarray) -> Iterator[Chart]:
     places, unit, per_pixel = _places(scan, given)
     spacing = np.sqrt(np.prod(np.maximum(np.ptp(places, axis=0), 1e-9)) / len(places))
     longest = float(np.quantile(np.linalg.norm(moves, axis=1), 0.9)) * per_pixel
-    scale = 10 ** np.floor(np.log10(max(spacing / longest, 1e-9)))
-    times = scale * max(step for step in (1, 2, 5) if step * scale <= spacing / longest)
+    times = round_down(spacing / longest)
     text = f"arrows are {times:g} times as long as the moves"
     told = f"{rms:.2f} px" + (f" ({length_text(1e9 * rms * max(scan.pixel_m))})" if scan.pixel_m else "")
     yield Chart(

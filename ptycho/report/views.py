@@ -18,7 +18,6 @@ from ptycho.report.pictures import (
     Picture,
     coloured,
     data_uri,
-    ends_of,
     hue_of,
     palette_png,
     readable,
@@ -120,10 +119,10 @@ def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
     ]
     for name, unit in (("sigma_amplitude", ""), ("sigma_phase", "rad")):
         if (sigma := getattr(made, name)) is not None:
-            values = np.where(made.lit, sigma, np.nan)[_box(made.mask)]
+            values = np.where(made.lit, sigma, np.nan)[scan_figures.box_of(made.mask)]
             title = f"σ of the {name.removeprefix('sigma_')}"
             known = np.where(np.isfinite(values), values, np.nan)
-            maps.append(readable(title, known, ends_of(known), MAGMA, unit, side // 2))
+            maps.append(readable(title, known, scan_figures.ends_of(known), MAGMA, unit, side // 2))
     return {
         "amplitude": coloured(amplitude, grey, GREY, "", pixel),
         "phase": coloured(phase, colour, VIRIDIS, "rad", pixel, angles=True),
@@ -139,11 +138,6 @@ def picture_of(made: StoredRecon) -> scan_figures.Picture:
     """A stored reconstruction as it is drawn."""
     probe = np.ones((1, 1)) if made.probe is None else made.probe[0]
     return scan_figures.Picture(made.object, made.mask, made.lit, probe)
-
-
-def _box(mask: np.ndarray) -> tuple[slice, slice]:
-    rows, cols = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
-    return (slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1)) if len(rows) else (slice(None),) * 2
 
 
 def _modes(made: StoredRecon) -> Iterator[Mode]:

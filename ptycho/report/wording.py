@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ptycho.evaluation.lengths import length_text
 from ptycho.evaluation.trust import FLAGS
 from ptycho.report.gather import FINISHED, KNOWN_TRUTH, RUNNING, RunRecord, number, section
-from ptycho.report.pictures import length_text
 from ptycho.report.scans import ScanRecord
 
 GOOD, WEAK, BAD, OPEN = "good", "weak", "bad", "open"

@@ -9,10 +9,8 @@ from PIL import Image
 
 from ptycho.report.pictures import (
     coloured,
-    length_text,
     palette_png,
     readable,
-    scale_bar,
     shrink,
     shrink_phase,
 )
@@ -68,26 +66,7 @@ def test_phases_are_averaged_on_the_circle():
     assert one == 1 and same is phase
 
 
-@pytest.mark.parametrize(
-    ("width", "pixel", "length", "text"),
-    [
-        (100, 10.0, 20.0, "200 nm"),
-        (100, None, 20.0, "20 px"),
-        (640, 20.0, 100.0, "2 µm"),
-        (50, 0.03, 20 / 3, "2 Å"),
-    ],
-)
-def test_the_scale_bar_is_round_and_as_long_as_it_says(width, pixel, length, text):
-    pixels, told = scale_bar(width, pixel)
-    assert told == text and pixels == pytest.approx(length)
-    assert width / 13 < pixels <= width / 5 * 1.0001
-
-
 def test_the_bar_of_a_picture_that_was_made_smaller():
     found = coloured(np.ones((84, 840)), (0.0, 2.0), "gray", "", 10.0)
     assert (found.width, found.height, found.scale_text) == (420, 42, "1 µm")
     assert found.scale_px == pytest.approx(50)
-
-
-def test_lengths():
-    assert [length_text(x) for x in (0.05, 12.345, 1500, 2e6)] == ["0.5 Å", "12.35 nm", "1.5 µm", "2 mm"]

@@ -1,0 +1,30 @@
+"""Round numbers and lengths."""
+
+import numpy as np
+import pytest
+
+from ptycho.evaluation.lengths import length_text, round_down, scale_length
+
+
+@pytest.mark.parametrize(
+    ("width", "pixel", "length", "text"),
+    [
+        (100, 10.0, 20.0, "200 nm"),
+        (100, None, 20.0, "20 px"),
+        (640, 20.0, 100.0, "2 µm"),
+        (50, 0.03, 20 / 3, "2 Å"),
+    ],
+)
+def test_the_scale_bar_is_round_and_as_long_as_it_says(width, pixel, length, text):
+    pixels, told = scale_length(width, pixel)
+    assert told == text and pixels == pytest.approx(length)
+    assert width / 13 < pixels <= width / 5 * 1.0001
+
+
+def test_lengths():
+    assert [length_text(x) for x in (0.05, 12.345, 1500, 2e6)] == ["0.5 Å", "12.35 nm", "1.5 µm", "2 mm"]
+
+
+def test_round_numbers_lie_below():
+    values = (0.0199, 0.02, 0.3, 1, 4.99, 5, 7e8)
+    np.testing.assert_allclose([round_down(x) for x in values], (0.01, 0.02, 0.2, 1, 2, 5, 5e8))
