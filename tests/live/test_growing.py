@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.scans import Frames
 
 from ptycho.config import ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
@@ -20,17 +21,6 @@ from ptycho.simulation.measured_like import ScanSettings, simulate_measured_like
 
 N, COUNT, FIRST = 32, 120, 40  # side of the patterns, how many, and how many settle the rest
 PROBE_ALONE = Freedom(probe=True)
-
-
-class Frames:
-    def __init__(self, array):
-        self.array, self.shape, self.dtype = array, array.shape, array.dtype
-
-    def read(self, index):
-        return self.array[index]
-
-    def close(self):
-        pass
 
 
 @pytest.fixture(scope="module")

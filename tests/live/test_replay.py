@@ -4,6 +4,7 @@ import h5py
 import numpy as np
 import pytest
 import tifffile
+from helpers.scans import Frames
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
@@ -13,17 +14,6 @@ from ptycho.readers.table import open_raw
 from workflows.convert.replay import ReplayConfig, replay
 
 COUNTS = np.random.default_rng(0).poisson(50, (9, 16, 18)).astype(np.uint16)
-
-
-class Frames:
-    def __init__(self, array):
-        self.array, self.shape, self.dtype = array, array.shape, array.dtype
-
-    def read(self, index):
-        return self.array[index]
-
-    def close(self):
-        pass
 
 
 def test_without_faults_every_frame_comes_once_at_its_time_and_its_position_later():

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import h5py
 import numpy as np
 import pytest
+from helpers.scans import Frames
 
 import workflows.reconstruct.scan
 from ptycho.config import ScanRunConfig
@@ -328,16 +329,3 @@ def test_a_scan_of_an_oblong_detector(transpose):
     height, width = (36, 24) if transpose else (24, 36)
     steps = np.diff(scan.positions, axis=0) / np.diff(places, axis=0)
     np.testing.assert_allclose(steps, np.broadcast_to([16 / height, 16 / width], steps.shape), rtol=1e-6)
-
-
-class Frames:
-    """Patterns in memory."""
-
-    def __init__(self, array):
-        self.array, self.shape, self.dtype = array, array.shape, array.dtype
-
-    def read(self, index):
-        return self.array[index]
-
-    def close(self):
-        pass
