@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shlex
@@ -16,6 +15,7 @@ import yaml
 
 from ptycho.config import ConfigError
 from ptycho.config.mapping import flat, to_mapping
+from ptycho.files.json_file import read_json
 from ptycho.files.lock import is_locked
 from ptycho.files.text import shown
 from ptycho.report.scans import ScanRecord, read_scan
@@ -27,7 +27,6 @@ from ptycho.run.stored_config import MAX_BYTES, read_job
 FINISHED, RUNNING, ENDED = "finished", "running", "not finished"
 MEASURED, GRID_LINES, INFERENCE, OTHER = "measured scan", "grid lines", "inference", "training"
 KNOWN_TRUTH = (GRID_LINES, INFERENCE)  # kinds of runs on test images
-MAX_JSON = 2**25  # bytes of a file of scores
 LOG_LINES, LOG_BYTES = 40, 2**16  # of the end of a log
 SCRIPTS = {
     MEASURED: "scripts/scan_workflow.py",
@@ -217,15 +216,10 @@ def _told(value: Any) -> str:
 
 def _read_json(path: Path, missing: list[str]) -> dict[str, Any]:
     try:
-        if path.stat().st_size > MAX_JSON:
-            raise ValueError(f"it has {path.stat().st_size} bytes")
-        values = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(values, dict):
-            raise ValueError("it must hold names and values")
-        return values
+        return read_json(path)
     except FileNotFoundError:
         missing.append(f"{path.name}: the run did not write it")
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         missing.append(f"{path.name}: is damaged ({shown(str(error))})")
     return {}
 

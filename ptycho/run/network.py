@@ -8,7 +8,6 @@ network is built. No class is looked up by a name in a file, and nothing is unpi
 from __future__ import annotations
 
 import csv
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 from ptycho.config import ConfigError, NetworkConfig, RunConfig, ScanRunConfig
 from ptycho.config.mapping import AnyConfig
 from ptycho.config.messages import one_line
+from ptycho.files.json_file import read_json
 from ptycho.files.npz import NpzError, read_all
 from ptycho.files.text import shown
 from ptycho.run.folder import RunFolder
@@ -26,7 +26,6 @@ from ptycho.run.record import problem, read_record
 from ptycho.run.stored_config import read_config
 from ptycho.scan.dataset import Dataset
 
-MAX_JSON = 2**24  # bytes of model.json
 COLUMNS: dict[str, type[float]] = {"epoch": int}  # of history.csv; the others are float
 KINDS = {  # of the arrays of setup.npz
     "probe": "c",
@@ -207,15 +206,13 @@ def _arrays(path: Path, kinds: dict[str, str] | str, found: list[str]) -> dict[s
 
 def _description(path: Path, found: list[str]) -> dict[str, Any] | None:
     try:
-        if path.stat().st_size > MAX_JSON:
-            raise ValueError(f"it has {path.stat().st_size} bytes")
-        description = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(description, dict) or not isinstance(description.get("weights_sha256"), str):
+        description = read_json(path)
+        if not isinstance(description.get("weights_sha256"), str):
             raise ValueError("it states no weights_sha256")
         return description
     except FileNotFoundError:
         found.append(f"{path.name}: no such file")
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         found.append(f"{path.name}: is damaged ({one_line(str(error))[:200]})")
     return None
 

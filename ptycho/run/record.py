@@ -5,7 +5,6 @@ The SHA-256 stands beside the name of an array file; other files have an empty t
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Collection
@@ -13,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from ptycho.config import ConfigError
 from ptycho.files.atomic import sha256
+from ptycho.files.json_file import read_json
 from ptycho.run.names import DATASETS, KNOWN, RECORD, UNFINISHED
 
 MAX_BYTES = 2**20
@@ -27,14 +27,12 @@ def read_record(run: Path) -> dict[str, str]:
     """
     path = run / RECORD
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ValueError(f"it has {path.stat().st_size} bytes")
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(record, dict) or not all(isinstance(value, str) for value in record.values()):
+        record = read_json(path, MAX_BYTES)
+        if not all(isinstance(value, str) for value in record.values()):
             raise ValueError("it must hold names and hashes")
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(
             f"{path}: is damaged ({' '.join(str(error).split())[:200]}); "
             "remove it to go on without its hashes"
