@@ -11,6 +11,7 @@ MANIFEST = "manifest.json"
 PRODUCT = "product.h5"
 JUDGED = "judged.npz"  # what a scan's scores are the sums and means of
 LOG = "run.log"
+REPORT = "report.html"  # a page that is made of a run later, and is not in its files.json
 SCANS = "scans"
 DATASETS = "datasets"
 RECONS = "recons"

@@ -17,6 +17,7 @@ from ptycho.run.names import DATASETS, KNOWN, RECORD, UNFINISHED
 
 MAX_BYTES = 2**20
 HASH = re.compile("[0-9a-f]{64}")
+PAGE, BEGINNING = b'<meta name="generator" content="PtychoPINN">', 500  # in so many bytes of a page
 
 
 def read_record(run: Path) -> dict[str, str]:
@@ -95,6 +96,15 @@ def own_files(run: Path) -> list[str]:
     every = [*record, *(_there(run, UNFINISHED) if record else [])]
     names = {found for name in every if (found := _inside(run, name)) is not None}
     return sorted(name for name in names if _is_file(run / name))
+
+
+def is_page(path: Path) -> bool:
+    """Whether a file is a page that this program has made of runs."""
+    try:
+        with path.open("rb") as file:
+            return PAGE in file.read(BEGINNING)
+    except OSError:
+        return False
 
 
 def foreign_files(run: Path) -> list[str]:

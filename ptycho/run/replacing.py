@@ -1,7 +1,8 @@
 """A run that gives way to a new one in its folder, and comes back if that one fails.
 
-Its files, and no others, are moved into the folder ``.replaced`` beside them, ``files.json`` last; with the
-first result of the new run they are deleted. So at every moment the folder tells how far this has come:
+Its files and the page ``report.html`` that was made of it, and no others, are moved into the folder
+``.replaced`` beside them, ``files.json`` last; with the first result of the new run they are deleted. So at
+every moment the folder tells how far this has come:
 
 - no ``files.json`` in ``.replaced``, or none beside it: the old run was on its way, and is brought back;
 - one in each: the new run has begun, and the old one waits.
@@ -17,8 +18,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ptycho.config import ConfigError
-from ptycho.run.names import DISCARDED, MANIFEST, RECORD, REPLACED
-from ptycho.run.record import own_files
+from ptycho.run.names import DISCARDED, MANIFEST, RECORD, REPLACED, REPORT
+from ptycho.run.record import is_page, own_files
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +37,10 @@ def make_way(run: Path) -> None:
     """
     mend(run)
     if waits(run):
-        _remove(run, own_files(run))
+        _remove(run, _files(run))
         return
     try:
-        _move(run, run / REPLACED, own_files(run))
+        _move(run, run / REPLACED, _files(run))
     except OSError:
         put_back(run)
         raise
@@ -51,7 +52,7 @@ def put_back(run: Path) -> bool:
     if not old.is_dir():
         return False
     if (old / RECORD).is_file():
-        _remove(run, [name for name in own_files(run) if name != RECORD])
+        _remove(run, [name for name in _files(run) if name != RECORD])
         (old / RECORD).replace(run / RECORD)  # from here on the files in .replaced are on their way back
     found = [path.relative_to(old).as_posix() for path in old.rglob("*") if not _is_folder(path)]
     free = [name for name in found if not os.path.lexists(run / name)]
@@ -90,7 +91,7 @@ def exchange(new: Path, run: Path) -> None:
         _move(new, run, names)
     except OSError:
         if not put_back(run):
-            _remove(run, own_files(run))
+            _remove(run, _files(run))
         raise
     discard(run)
 
@@ -108,6 +109,12 @@ def check_inputs(path: Path, inputs: Mapping[str, Path]) -> None:
                 f"output_dir={path}: holds {key}={source}, which overwrite=true would remove; choose "
                 "another folder"
             )
+
+
+def _files(run: Path) -> list[str]:
+    """The files of the run in a folder, and the page that was made of it."""
+    own = own_files(run)
+    return [*own, REPORT] if own and is_page(run / REPORT) else own
 
 
 def _move(source: Path, target: Path, names: Iterable[str]) -> None:

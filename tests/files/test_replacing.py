@@ -11,6 +11,7 @@ from helpers.cli import ROOT, SCRIPT, TINY, TINY_UNROLLED, files
 
 from ptycho.config import ConfigError
 from ptycho.files.atomic import WriteError
+from ptycho.report.page import render
 from ptycho.run.folder import OutputFolder, RunFolder, check_free
 from ptycho.run.record import own_files, owner
 from ptycho.run.replacing import exchange, make_way, mend, put_back, waits
@@ -81,6 +82,25 @@ def test_a_run_that_fails_gives_back_what_it_was_to_replace(run, before, error):
             new.text("pinn/weights.npz", "new")
             raise error
     assert files(run) == before
+
+
+def test_the_page_that_was_made_of_a_run_goes_with_it_and_comes_back(run):
+    page = render("message.html", text="of the old run")
+    (run / "report.html").write_text(page)
+    new = RunFolder(run, overwrite=True)
+    assert not (run / "report.html").exists()
+    with pytest.raises(RuntimeError), new.replacing():
+        (run / "report.html").write_text(page.replace("old", "new"))
+        raise RuntimeError
+    assert (run / "report.html").read_text() == page
+    RunFolder(run, overwrite=True).text("metrics.json", "new")
+    assert not list(run.rglob("report.html"))
+
+
+def test_a_page_of_the_users_stays(run):
+    (run / "report.html").write_text("<!DOCTYPE html>mine")
+    RunFolder(run, overwrite=True).text("metrics.json", "new")
+    assert (run / "report.html").read_text() == "<!DOCTYPE html>mine"
 
 
 def test_after_its_first_result_a_run_that_fails_stays(run):
@@ -166,9 +186,10 @@ def replace_by_exchange(path):
 
 
 @pytest.mark.parametrize("change", [replace_and_fail, replace_by_exchange])
-def test_the_old_run_survives_a_kill_at_any_moment(run, before, change, tmp_path, monkeypatch):
+def test_the_old_run_survives_a_kill_at_any_moment(run, change, tmp_path, monkeypatch):
     """Until the new one is whole: in its place, or in ``.replaced``, from where a next failure brings it."""
-    ended = 0
+    (run / "report.html").write_text(render("message.html", text="of the old run"))
+    before, ended = files(run), 0
     for k in range(200):
         copy = shutil.copytree(run, tmp_path / f"{k}" / "run")
         with monkeypatch.context() as patch:

@@ -28,8 +28,10 @@ def test_a_report_replaces_nothing_but_a_page(in_process, tmp_path):
     run = write_run(tmp_path / "run")
     (run / "files.json").write_text('{"files.json": "", "metrics.json": ""}')
     (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "mine.html").write_text("<!DOCTYPE html>mine")
     for output, told in (
-        (tmp_path / "notes.txt", "is no page, and nothing replaces it"),
+        (tmp_path / "notes.txt", "is no page of this program, and nothing replaces it"),
+        (tmp_path / "mine.html", "is no page of this program, and nothing replaces it"),
         (run / "metrics.json", "is a file of the run"),
         (tmp_path, "is a folder; name a file in it"),
     ):

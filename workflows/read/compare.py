@@ -12,10 +12,11 @@ from ptycho.files.atomic import write_atomically
 from ptycho.report.entries import Entry, differing, find_entries
 from ptycho.report.page import compare_page, score_text
 from ptycho.report.wording import size_text
+from ptycho.run import names
 from ptycho.run.folder import csv_text
 from ptycho.run.record import check_no_file_of_a_run
 from ptycho.run.scan_table import markdown
-from workflows.read.report import NAME, check_page
+from workflows.read.report import check_page
 
 
 @settings()
@@ -61,7 +62,7 @@ def table_rows(entries: list[Entry]) -> list[dict[str, object]]:
 
 def links(entries: list[Entry], folder: Path) -> dict[str, str]:
     """Where the reports are that lie in the runs' folders, seen from the folder of the page."""
-    pages = {entry.label: entry.record.path / NAME for entry in entries}
+    pages = {entry.label: entry.record.path / names.REPORT for entry in entries}
     return {
         label: quote(Path(os.path.relpath(str(page), str(folder))).as_posix())
         for label, page in pages.items()

@@ -10,10 +10,8 @@ from ptycho.files.atomic import write_atomically
 from ptycho.report.gather import gather
 from ptycho.report.page import report_page
 from ptycho.report.wording import size_text
-from ptycho.run.record import check_no_file_of_a_run
-
-NAME = "report.html"
-MARK = b"<!DOCTYPE html>"
+from ptycho.run import names
+from ptycho.run.record import check_no_file_of_a_run, is_page
 
 
 @settings()
@@ -29,7 +27,7 @@ def write_report(config: ReportConfig) -> list[str]:
     if not config.run:
         raise ConfigError("run=null: must be the folder of a run")
     run = Path(config.run)
-    path = Path(config.output) if config.output else run / NAME
+    path = Path(config.output) if config.output else run / names.REPORT
     check_page("output", path)
     record = gather(run)
     page = report_page(record).encode()
@@ -42,7 +40,7 @@ def check_page(name: str, path: Path) -> None:
     check_no_file_of_a_run(name, path)
     if path.is_dir():
         raise ConfigError(f"{name}={path}: is a folder; name a file in it")
-    if path.is_file():
-        with path.open("rb") as file:
-            if file.read(len(MARK)).upper() != MARK.upper():
-                raise ConfigError(f"{name}={path}: is no page, and nothing replaces it; choose another name")
+    if path.is_file() and not is_page(path):
+        raise ConfigError(
+            f"{name}={path}: is no page of this program, and nothing replaces it; choose another name"
+        )
