@@ -90,6 +90,7 @@ class Valley:
 
 def run(folder, objective, trials, tell=lambda line: None):
     made = study.open_study(folder, 0)
+    study.run_defaults(made, objective, tell)
     study.run_trials(made, SPACE, objective, Limits(trials, None), tell)
     return made
 
@@ -126,7 +127,7 @@ def test_what_is_known_is_not_done_again(tmp_path):
     made, objective = study.open_study(tmp_path, 0), Valley()
     alone = read_space({"x": {"choices": [0.5]}, "kind": {"choices": ["a"]}})
     study.run_trials(made, alone, objective, Limits(4, None), lambda line: None)
-    assert objective.calls == [{}, {"x": 0.5, "kind": "a"}]
+    assert objective.calls == [{"x": 0.5, "kind": "a"}]
 
 
 def test_a_trial_that_fails_does_not_end_the_study(tmp_path):
@@ -156,7 +157,7 @@ def test_a_study_in_which_all_fails_ends(tmp_path):
 def test_no_trial_begins_after_the_deadline(tmp_path):
     made, objective = study.open_study(tmp_path, 0), Valley()
     study.run_trials(made, SPACE, objective, Limits(10, 0.0), lambda line: None)
-    assert objective.calls == [{}]
+    assert objective.calls == []
 
 
 def test_another_study_is_refused(tmp_path):

@@ -36,7 +36,15 @@ def tune(words: list[str]) -> list[str]:
     config, values, space = read_words(own_words, scan_words)
     _require_optuna()
     from workflows.tune.results import write_results
-    from workflows.tune.study import Limits, Outcome, check_same, open_study, run_trials
+    from workflows.tune.study import (
+        DEFAULTS,
+        Limits,
+        Outcome,
+        check_same,
+        open_study,
+        run_defaults,
+        run_trials,
+    )
 
     folder, worker = Path(config.output_dir), int(os.environ.get(WORKER, "0"))
     check_same(folder, {"scan": values, "space": [repr(one) for one in space], "seed": config.seed})
@@ -45,7 +53,7 @@ def tune(words: list[str]) -> list[str]:
     limits = Limits(config.trials, deadline)
     others = _start_others(config, words) if not worker else []
     try:
-        if not limits.reached(study):
+        if DEFAULTS not in study.user_attrs or not limits.reached(study):
             start_tensorflow()
             logging.getLogger("ptycho").setLevel(logging.WARNING)  # a line a trial, not twenty
             from workflows.tune.trials import Bench
@@ -56,6 +64,8 @@ def tune(words: list[str]) -> list[str]:
                 def objective(settings: Mapping[str, Any], on_event: OnEvent) -> Outcome:
                     return bench.run(with_settings(values, settings), on_event)
 
+                if not worker:  # the others begin with the trials
+                    run_defaults(study, objective)
                 run_trials(study, space, objective, limits)
         for other in others:
             other.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -84,15 +85,7 @@ def table(study: Study) -> str:
 
 
 def _word(value: Any) -> str:
-    return (
-        {None: "null", True: "true", False: "false"}.get(value, str(value))
-        if not _number(value)
-        else str(value)
-    )
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def draw(study: Study) -> Figure:

@@ -79,8 +79,9 @@ def check_same(folder: Path, asked: Mapping[str, Any]) -> None:
     text = json.dumps(asked, indent=1, sort_keys=True, default=str)
     if not path.exists():
         write_atomically(path, lambda file: file.write(text.encode()))
-    elif (held := json.loads(path.read_text())) != json.loads(text):
-        others = sorted(key for key in {*held, *asked} if held.get(key) != json.loads(text).get(key))
+        return
+    held, wanted = json.loads(path.read_text()), json.loads(text)
+    if others := sorted(key for key in {*held, *wanted} if held.get(key) != wanted.get(key)):
         raise ConfigError(
             f"output_dir={folder}: holds a study with another {', '.join(others)}; choose another folder"
         )
@@ -123,6 +124,15 @@ def complete(study: Study) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
 
 
+def run_defaults(study: Study, objective: Objective, tell: Callable[[str], object] = log.info) -> None:
+    """Reconstruct with the defaults, if that was not done; it comes to the same whoever does it."""
+    if DEFAULTS in study.user_attrs:
+        return
+    outcome = objective({}, lambda event: None)
+    study.set_user_attr(DEFAULTS, {DEVIANCE: outcome.deviance.tolist(), SECONDS: outcome.seconds})
+    tell(f"defaults: deviance {outcome.deviance.mean():.4f}, {outcome.seconds:.1f} s")
+
+
 def run_trials(
     study: Study,
     space: tuple[Dimension, ...],
@@ -130,11 +140,7 @@ def run_trials(
     limits: Limits,
     tell: Callable[[str], object] = log.info,
 ) -> None:
-    """Reconstruct with the defaults, if that was not done, then with settings of the space."""
-    if DEFAULTS not in study.user_attrs:
-        outcome = objective({}, lambda event: None)
-        study.set_user_attr(DEFAULTS, {DEVIANCE: outcome.deviance.tolist(), SECONDS: outcome.seconds})
-        tell(f"defaults: deviance {outcome.deviance.mean():.4f}, {outcome.seconds:.1f} s")
+    """Reconstruct with settings of the space until a limit is reached."""
 
     def run(trial: Trial) -> float:
         settings = {dimension.key: dimension.suggest(trial) for dimension in space}
@@ -144,7 +150,6 @@ def run_trials(
         return float(outcome.deviance.mean())
 
     failures: list[Exception] = []
-
     numbers: list[int] = []
 
     def attempt(trial: Trial) -> float:
