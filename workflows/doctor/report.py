@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ptycho.config.schema import Text, key, settings
+from ptycho.config.schema import Flag, Text, key, settings
 from workflows.doctor.checks import BAD, run_checks
 from workflows.doctor.speed import check_speed
 
@@ -14,7 +14,7 @@ class DoctorConfig:
     """The keys of ``conf/doctor.yaml``."""
 
     output_dir: Text = key("outputs", "where runs will be written: this disk is tried")
-    speed: bool = key(True, "start TensorFlow, compile with XLA and measure the solver; some 15 s")
+    speed: Flag = key(True, "start TensorFlow, compile with XLA and measure the solver; some 15 s")
 
 
 def report(config: DoctorConfig) -> tuple[list[str], list[str]]:
