@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import tifffile
 
-from ptycho.config import ConfigError
 from ptycho.live.arrivals import Arrivals, Description, Frame, Place
 from ptycho.live.sources import Watching
 from ptycho.readers.positions_table import read_table
@@ -25,7 +24,6 @@ from ptycho.readers.tiff import SUFFIXES, quiet_tifffile
 
 TABLE, FINISHED = "positions.csv", "END"
 NUMBER = re.compile(r"(\d+)(?!.*\d)")
-INDEX = re.compile(r"^[#%\s]*(index|frame)\b", re.IGNORECASE)
 GIVEN_UP_S = 10.0  # of a file that does not read whole and does not change
 AT_ONCE = 2**25  # bytes of files that are read in one look
 LARGEST = 2**30  # bytes of a file
@@ -35,7 +33,8 @@ class GrowingFolder:
     """See the module's text; a :class:`~ptycho.live.arrivals.Source`."""
 
     def __init__(self, path: Path, how: Watching) -> None:
-        self._path, self._how, self.problem = path, how, None
+        self._path, self._how = path, how
+        self.problem: str | None = None
         stated = how.config.positions_file
         self._table = Path(stated) if stated else path / TABLE
         self._done: set[str] = set()
@@ -44,8 +43,6 @@ class GrowingFolder:
         self._lines = 0  # of numbers
         self._header = ""
         self._description: Description | None = None
-
-    problem: str | None
 
     @property
     def description(self) -> Description | None:
@@ -152,11 +149,14 @@ class GrowingFolder:
 
     def _place(self, line: str, faults: Counter[str]) -> list[Place]:
         """The position of a line, by the reader of such tables."""
-        target = self._how.scratch / "line.csv"
+        target, index = self._how.scratch / "line.csv", self._lines
+        self._lines += 1  # a line that is dropped was that of a frame, too
         try:
+            if (column := _index_column(self._header)) is not None:
+                index = int(float([field for field in re.split(r"[;,\t ]+", line.strip()) if field][column]))
             target.write_text(f"{self._header}\n{line}\n", encoding="utf-8")
             table = read_table(target, self._how.config.unit, self._how.config.position_axes)
-        except ConfigError as error:
+        except (ValueError, OverflowError, IndexError) as error:  # a ConfigError is a ValueError
             faults["line of the table dropped"] += 1
             self.problem = str(error).replace(str(target), str(self._table))
             return []
@@ -164,10 +164,6 @@ class GrowingFolder:
             target.unlink(missing_ok=True)
         if self._description is None:
             self._description = Description(unit=table.unit)
-        column = _index_column(self._header)
-        fields = [field for field in re.split(r"[;,\t ]+", line.strip()) if field]
-        index = self._lines if column is None else int(float(fields[column]))
-        self._lines += 1
         row, col = table.positions[0]
         return [Place(index, float(row), float(col))]
 
