@@ -1,6 +1,8 @@
 """An object that grows with its scan: what is known is not spoilt, what is new begins near its neighbours."""
 
+import itertools
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from helpers.scans import Frames
 from ptycho.config import ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.metrics import align
-from ptycho.live import growing
+from ptycho.live import finishing, growing
 from ptycho.live.beginning import begin
 from ptycho.live.finishing import finish, stay
 from ptycho.live.growing import choose, extend, filled, improve, judged, nothing
@@ -178,7 +180,14 @@ def test_what_is_not_lit_begins_as_the_mean_of_what_is_lit_near_it():
     np.testing.assert_array_equal(filled(noisy, 0 * light, 32), np.ones((60, 80)))
 
 
-def test_all_together_in_the_end_explain_more(scan, half):
+@pytest.fixture
+def clock(monkeypatch):
+    """Time goes on by a hundredth of a second whenever somebody looks: the same steps on any machine."""
+    ticks = itertools.count()
+    monkeypatch.setattr(finishing, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 100))
+
+
+def test_all_together_in_the_end_explain_more(scan, half, clock):
     grown = extended(scan, half, COUNT)
     for _ in range(3):
         grown = improve(grown, scan[3], reader(scan), PROBE_ALONE, 1e5)
@@ -205,8 +214,8 @@ def test_frames_with_numbers_that_are_not_finite_are_passed_over(scan):
     assert np.isfinite(grown.object).all() and grown.object.any() and not len(grown.waiting)
 
 
-def test_a_scan_that_is_too_large_goes_on_in_parts(scan, half, monkeypatch):
-    monkeypatch.setattr("ptycho.live.finishing.BLOCK_PIXELS", 10)
-    *_, last = finish(half, scan[3], reader(scan), PROBE_ALONE, seconds=0.2, speed=100)
+def test_a_scan_that_is_too_large_goes_on_in_parts(scan, half, monkeypatch, clock):
+    monkeypatch.setattr(finishing, "BLOCK_PIXELS", 10)
+    *_, last = finish(half, scan[3], reader(scan), PROBE_ALONE, seconds=0.1, speed=100)
     assert last.visits.sum() > half.visits.sum()
     assert growing.steps_of(half, 0) == growing.STEPS

@@ -4,21 +4,20 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 
 import h5py
 import numpy as np
 import pytest
 
 from ptycho.config.data import DataConfig, KeyMap
-from ptycho.live.sources import Watching
+from ptycho.live.sources import Watching, growing_hdf5
 from ptycho.live.sources.growing_hdf5 import WRITING, GrowingHdf5, mark
 
 FRAMES = np.random.default_rng(0).poisson(9, (12, 16, 18)).astype(np.uint16)
 XY = 1e-6 * np.random.default_rng(1).normal(size=(12, 2)).cumsum(axis=0)
 WRITER = """
 import sys, h5py, numpy as np
-path, frames, xy, held = sys.argv[1], np.load(sys.argv[2]), np.load(sys.argv[3]), sys.argv[4]
+path, frames, xy = sys.argv[1], np.load(sys.argv[2]), np.load(sys.argv[3])
 file = h5py.File(path, "w", libver="latest")
 detector = file.create_group("entry_1/instrument_1/detector_1")
 detector["distance"], detector["x_pixel_size"], detector["y_pixel_size"] = 0.3, 55e-6, 75e-6
@@ -63,7 +62,6 @@ class Detector:
             str(path),
             str(folder / "frames.npy"),
             str(folder / "xy.npy"),
-            "",
         ]
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.process.stdout.readline()
@@ -93,36 +91,40 @@ def open_source(tmp_path, has=lambda number: False, **data):
     return GrowingHdf5(tmp_path / "scan.h5", Watching(config, tmp_path, has))
 
 
-def gather(source, seconds=1.0):
-    """Everything that comes within some seconds: frames and positions by their number."""
-    frames, places, until, ended = {}, {}, time.monotonic() + seconds, False
-    while time.monotonic() < until and not ended:
+@pytest.fixture(autouse=True)
+def every_look_is_at_positions_too(monkeypatch):
+    monkeypatch.setattr(growing_hdf5, "BETWEEN_S", 0.0)
+
+
+def gather(source):
+    """All that comes until two looks find nothing, or it ends: frames and positions by their number."""
+    frames, places, nothing, ended = {}, {}, 0, False
+    while nothing < 2 and not ended:
         came = source.poll()
         frames |= {frame.number: frame.data for frame in came.frames}
         places |= {place.number: (place.row, place.col) for place in came.places}
-        ended = came.ended
-        time.sleep(0.05)
+        nothing, ended = nothing + 1 if came.empty else 0, came.ended
     return frames, places, ended
 
 
 def test_frames_and_positions_come_in_their_own_time_and_keep_their_numbers(tmp_path, detector):
     source = open_source(tmp_path)
     detector.do("frame", 0, 1, 2)
-    frames, places, ended = gather(source, 0.5)
+    frames, places, ended = gather(source)
     assert (sorted(frames), places, ended) == ([0, 1, 2], {}, False)
     np.testing.assert_array_equal(frames[2], FRAMES[2])
     detector.do("place", 0, 3, 2)  # 1 is late
-    frames, places, ended = gather(source, 0.6)
+    frames, places, ended = gather(source)
     assert (frames, sorted(places), ended) == ({}, [0, 2, 3], False)
     detector.do("frame", 3, 4, 7)
     detector.do("place", 1)
-    frames, more, ended = gather(source, 0.6)
+    frames, more, ended = gather(source)
     assert (sorted(frames), sorted(more), ended) == ([3, 4, 7], [1], False)  # 5 and 6 are gaps, not zeros
     for number, place in (places | more).items():
         np.testing.assert_allclose(place, XY[number], atol=1e-15)
     detector.do("frame", 5)
     detector.do("close")
-    frames, _, ended = gather(source, 2.0)
+    frames, _, ended = gather(source)
     assert (sorted(frames), ended) == ([5], True)
     told = source.description
     assert (told.unit, told.shape, told.distance_m) == ("m", (16, 18), 0.3)
@@ -135,7 +137,7 @@ def test_what_is_kept_already_does_not_come_again(tmp_path, detector):
     detector.do("frame", *range(6))
     detector.do("place", *range(6))
     source = open_source(tmp_path, has=lambda number: number < 4)
-    frames, places, _ = gather(source, 0.6)
+    frames, places, _ = gather(source)
     assert (sorted(frames), sorted(places)) == ([4, 5], list(range(6)))
     source.close()
 
@@ -145,7 +147,7 @@ def test_a_writer_that_is_killed_leaves_what_it_has_written_and_no_end(tmp_path,
     detector.do("place", 0, 1)
     detector.end()
     source = open_source(tmp_path)
-    frames, places, ended = gather(source, 0.6)
+    frames, places, ended = gather(source)
     assert (sorted(frames), sorted(places), ended) == ([0, 1], [0, 1], False)
     assert mark(tmp_path / "scan.h5") == WRITING
     source.close()
@@ -157,7 +159,7 @@ def test_a_file_that_comes_later_and_garbage_before_it(tmp_path):
     (tmp_path / "scan.h5").write_bytes(b"not yet")
     assert source.poll().empty
     write_whole(tmp_path / "scan.h5", FRAMES)
-    frames, places, ended = gather(source, 2.0)
+    frames, places, ended = gather(source)
     assert (len(frames), len(places), ended) == (12, 12, True)
 
 
@@ -181,13 +183,13 @@ def test_a_copy_in_the_files_place_is_gone_on_with_another_scan_is_not(tmp_path)
         content = path.read_bytes()
     path.write_bytes(content)  # as of a writer that goes on
     source = open_source(tmp_path, **KEYS)
-    assert sorted(gather(source, 0.6)[0]) == list(range(5))
+    assert sorted(gather(source)[0]) == list(range(5))
     write_whole(path, FRAMES)
-    frames, places, ended = gather(source, 2.0)
+    frames, places, ended = gather(source)
     assert (sorted(frames), len(places), ended) == (list(range(5, 12)), 7, True)
     other = open_source(tmp_path, **KEYS)
     path.write_bytes(content)
-    gather(other, 0.6)
+    gather(other)
     write_whole(path, FRAMES + 1)
     came = other.poll()
     assert (came.frames, came.faults["file replaced"], other.poll().ended) == ((), 1, True)
@@ -196,5 +198,5 @@ def test_a_copy_in_the_files_place_is_gone_on_with_another_scan_is_not(tmp_path)
 def test_what_no_reader_understands_is_said(tmp_path):
     write_whole(tmp_path / "scan.h5", FRAMES)
     source = open_source(tmp_path)
-    _, places, _ = gather(source, 0.5)
+    _, places, _ = gather(source)
     assert not places and "scan.h5" in str(source.problem) and "data.keys" in source.problem

@@ -59,13 +59,13 @@ def batches(scan, size=30):
     yield Arrivals((frames[3],), tuple(places))
 
 
-def collect(source, store, timeout_s=5.0, **changes):
-    collector = Collector(source, store, changes.get("expected"), timeout_s, changes.get("wait_s", 5.0))
+def collect(source, store, timeout_s=60.0, **changes):
+    collector = Collector(source, store, changes.get("expected"), timeout_s, changes.get("wait_s", 60.0))
     collector.start()
     return collector
 
 
-def until(condition, seconds=3.0):
+def until(condition, seconds=60.0):
     limit = time.monotonic() + seconds
     while not condition() and time.monotonic() < limit:
         time.sleep(0.01)

@@ -153,7 +153,7 @@ def ask(folder):
         port = server.server_port
 
         def send(method="GET", target="/", host="127.0.0.1"):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
             connection.putrequest(method, target, skip_host=True)
             if host is not None:
                 connection.putheader("Host", host.format(port=port))
