@@ -139,8 +139,7 @@ def _together(grown: Growing, begun: Beginning, read: Read, fitted: np.ndarray) 
         flux = np.ones(len(chosen), np.float32)
         return Terms(likelihood, PRIOR, "free", begun.lit), State(image, grown.modes, there, flux, background)
 
-    amplitudes = np.isfinite(read(grown.rows[fitted])).all(axis=(1, 2))
-    fitted = fitted[amplitudes]
+    fitted = fitted[np.isfinite(read(grown.rows[fitted])).all(axis=(1, 2))]
     terms, state = at(fitted, grown.positions)
     judges = sound_judges(grown, read)
     judge = Judge(at(judges, grown.told)[0].likelihood) if len(judges) else None

@@ -44,6 +44,11 @@ def test_all_that_the_packages_hold_is_inside(unpacked):
     assert not (unpacked / "tests").exists() and not (unpacked / "outputs").exists()
 
 
+def test_its_name_is_installed(unpacked):
+    (entries,) = unpacked.glob("*.dist-info/entry_points.txt")
+    assert f"ptycho = {console.__name__}:main" in entries.read_text().splitlines()
+
+
 def test_the_command_works_outside_of_a_checkout(unpacked, tmp_path):
     where = "import workflows; sys.stderr.write(workflows.__file__)"
     environment = os.environ | {"PYTHONPATH": str(unpacked), "PYTHONSAFEPATH": "1"}

@@ -5,8 +5,8 @@ import json
 import threading
 
 import pytest
+from helpers.pages import check_closed
 from helpers.run_folders import write_run
-from test_page import check_closed
 
 from ptycho.config import ConfigError
 from ptycho.files.lock import locked

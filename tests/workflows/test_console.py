@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import tomllib
 
 import pytest
 import yaml
@@ -24,13 +23,6 @@ def call(*words):
 def test_every_program_is_a_script_and_every_script_a_program():
     known = {program.script for program in console.PROGRAMS.values()} | {"write_conf"}
     assert known == {path.stem for path in (ROOT / "scripts").glob("*.py")}
-
-
-def test_its_name_is_installed():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert project["project"]["scripts"] == {"ptycho": "workflows.command_line.console:main"}
-    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    assert included == {"conf": "workflows/conf", "scripts": "workflows/scripts"}
 
 
 def test_help_names_every_command(capsys):

@@ -31,15 +31,17 @@ class Played:
     """A scan that is played.
 
     Attributes:
-        frames: ``(J, H, W)``, still in their file, and ``domain``: what they hold.
+        frames: ``(J, H, W)``, still in their file.
         positions: ``(J, 2)`` (row, col) of the probe in ``unit``.
         told: what is said of the scan.
+        roots: the frames are square roots of what was measured.
     """
 
     frames: PatternSource
     positions: np.ndarray
     unit: str
     told: Description
+    roots: bool = False
 
     def frame(self, index: int) -> np.ndarray:
         """As a detector would write it, ``(H, W)``: photons, where amplitudes are stored."""
@@ -47,8 +49,6 @@ class Played:
         if self.told.domain == "counts" and data.dtype.kind == "f":
             data = np.rint(np.square(data) if self.roots else data).astype(np.uint32)
         return data
-
-    roots: bool = False
 
 
 def play(raw: RawScan, probe: bool) -> Played:

@@ -80,9 +80,11 @@ class Hdf5Writer:
             source["illumination"] = told.probe
         if told.good is not None:
             detector["mask"] = (~told.good).astype(np.uint32)
-        middle = told.zero_frequency if isinstance(told.zero_frequency, tuple) else (height // 2, width // 2)
-        if told.zero_frequency in ("centre", None) or isinstance(told.zero_frequency, tuple):
-            detector["beam_center_y"], detector["beam_center_x"] = map(float, middle)
+        if told.zero_frequency != "corner":
+            zero = (
+                told.zero_frequency if isinstance(told.zero_frequency, tuple) else (height // 2, width // 2)
+            )
+            detector["beam_center_y"], detector["beam_center_x"] = map(float, zero)
         file.swmr_mode = True
 
     def write(self, events: Sequence[Event]) -> None:
