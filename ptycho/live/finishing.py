@@ -69,15 +69,15 @@ def finish(
         return
     whole = _together(grown, begun, read, fitted)
     free = replace(free, positions=free.positions and not stay(grown))
-    state, taken, until = whole.state, OBJECT_ALONE, time.monotonic() + seconds
-    best, left = whole.score(state, taken), 1.0
+    state, until, left = whole.state, time.monotonic() + seconds, 1.0
+    best = np.inf  # the first stage is kept whatever it leads to
     for share, wanted, stage in _stages(whole.terms, free):
         limit = time.monotonic() + (until - time.monotonic()) * share / left
         left -= share
         found = within(limit, stage, state, wanted)
         score = whole.score(found, wanted)
-        if score <= best or taken == OBJECT_ALONE == wanted:
-            state, best, taken = found, score, wanted
+        if score <= best:
+            state, best = found, score
             yield _placed(grown, state, whole.fitted)
 
 

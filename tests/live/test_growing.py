@@ -16,6 +16,7 @@ from ptycho.live.beginning import begin
 from ptycho.live.finishing import finish, stay
 from ptycho.live.growing import choose, extend, filled, improve, judged, nothing
 from ptycho.readers.raw_scan import RawScan
+from ptycho.reconstruction.solver import OBJECT_ALONE
 from ptycho.reconstruction.state import Freedom
 from ptycho.scan.dataset import MARGIN
 from ptycho.scan.probe import make_probe
@@ -195,6 +196,16 @@ def test_all_together_in_the_end_explain_more(scan, half, clock):
     *_, last = finish(grown, scan[3], reader(scan), PROBE_ALONE, seconds=1.0, speed=100)
     assert judged(last, scan[3], reader(scan)) <= before
     assert error(last, scan[2]) < 1.2 * error(grown, scan[2])
+
+
+def test_a_stage_that_explains_less_is_not_kept(scan, half, monkeypatch, clock):
+    def spoil(state, watch):
+        return replace(state, object=np.ones_like(state.object))
+
+    stages = [(0.5, OBJECT_ALONE, lambda state, watch: state), (0.5, OBJECT_ALONE, spoil)]
+    monkeypatch.setattr(finishing, "_stages", lambda terms, free: stages)
+    (only,) = finish(half, scan[3], reader(scan), PROBE_ALONE, seconds=1.0, speed=100)
+    assert judged(only, scan[3], reader(scan)) == pytest.approx(judged(half, scan[3], reader(scan)), rel=0.1)
 
 
 def test_positions_that_hardly_moved_are_left_alone_in_the_end(half):
