@@ -28,6 +28,7 @@ from ptycho.reconstruction.blocks import Crew, NoShelf, Shelf, alone
 from ptycho.reconstruction.orientation import Orientation, advice, better, orientations
 from ptycho.reconstruction.probe_guess import guess_lens, guess_probe
 from ptycho.scan.beam import Beam, join_parts
+from ptycho.scan.coarser import coarser
 from ptycho.scan.coverage import covered
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
@@ -135,7 +136,7 @@ def settle(
     with where.timed("geometry"):
         geometry = Geometry()
         if coarse.warning is None and data.fresnel is None:  # a near field moves with its positions
-            geometry = find_geometry(scan, data, config.data, coarse.degrees, not guessed)
+            geometry = _geometry(scan, data, config, coarse.degrees, not guessed)
         scan, data = _placed(scan, data, geometry, config)
         found += geometry.findings
         doubts = list(geometry.doubts)
@@ -143,7 +144,9 @@ def settle(
             scan = with_warnings(scan, (coarse.warning,))
             doubts.append(ORIENTATION)
     with where.timed("probe_and_orientation"):
-        trials = orientations(replace(data, beam=data.beam.with_probe(data.probe[0])))
+        view = coarser(data)
+        seen = data if view is None else view.data
+        trials = orientations(replace(seen, beam=seen.beam.with_probe(seen.probe[0])))
         clear = better(trials)
     if clear is None:
         return scan, data, found, doubts
@@ -167,6 +170,17 @@ def settle(
         data = replace(data, beam=data.beam.with_probe(probe))
     found = [*again, Finding("orientation", clear.orientation.keys(config.data), told)]
     return scan, data, found, doubts
+
+
+def _geometry(
+    scan: Understood, data: Dataset, config: ScanRunConfig, degrees: float, told_probe: bool
+) -> Geometry:
+    """What the patterns say of the positions, at larger pixels where patterns are large."""
+    view = coarser(data)
+    if view is None:
+        return find_geometry(scan, data, config.data, degrees, told_probe)
+    found = find_geometry(scan, view.data, config.data, degrees, told_probe)
+    return found if found.probe is None else replace(found, probe=view.finer_probe(found.probe))
 
 
 def _transposed(

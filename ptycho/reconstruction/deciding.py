@@ -1,6 +1,7 @@
 """What of a scan is found besides its object, on its *core*: some neighbouring patterns in its middle.
 
-The object is fitted to the beam as it is told, in a sparse scan from a constant and from a coarse one; then
+The object is fitted to the beam as it is told, of large patterns from larger pixels on, in a sparse scan from
+a constant and from a coarse one; then
 one thing more is freed after the other, the simplest first, and kept where patterns (or photons) that were
 kept out are explained better by more than chance: probe, positions, flux, another mode, background. Then the
 strength of the classical prior is chosen in the same way, and that of the learned one beside it.
@@ -16,6 +17,7 @@ import numpy as np
 
 from ptycho.networks.denoiser import WEIGHTS
 from ptycho.reconstruction.judge import Judge, keep_out
+from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.learned import STRENGTHS, Learned, Network, StoredNetwork
 from ptycho.reconstruction.prior import PRIORS, Prior
 from ptycho.reconstruction.refinement import noise_unit
@@ -36,7 +38,8 @@ from ptycho.scan.comparison import Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 
-CORE_PIXELS, FEWEST = 2**20, 100  # of the patterns that decide, and how many there are at least
+CORE_PIXELS, FEWEST = 2**20, 100  # of the patterns that decide, and how many there are at least, unless
+MOST_PIXELS, LEAST = 2**23, 36  # they have more; then so many
 DECIDING = 60  # steps of a fit that decides, at most
 BEGINNING = 120  # steps of the first of them, from a constant
 TRYING = 1  # rounds of each strength of a prior that was learned
@@ -196,11 +199,17 @@ def decide(data: Dataset, wishes: Wishes, seed: int, compile_xla: bool) -> Decid
 
 
 def _begin(deciding: Deciding) -> Fit:
-    """The object alone, from a constant; in a sparse scan from a coarse one, if that explains more."""
+    """The object alone, from a constant; in a sparse scan from a coarse one, if that explains more.
+
+    Of large patterns, it begins at larger pixels.
+    """
+    terms = Terms(deciding.kept, deciding.prior)
+    if begun := begin_at_larger_pixels(terms, deciding.state, BEGINNING):
+        return deciding.fitted(begun, OBJECT_ALONE, deciding.prior, BEGINNING)
     found = deciding.fitted(deciding.state, OBJECT_ALONE, deciding.prior, BEGINNING)
     if deciding.judge.kind == "patterns" or not deciding.wishes.learned:
         return found
-    coarse = coarse_to_fine(Terms(deciding.kept, deciding.prior), deciding.state, deciding.wishes.network)
+    coarse = coarse_to_fine(terms, deciding.state, deciding.wishes.network)
     other = deciding.fitted(coarse, OBJECT_ALONE, deciding.prior, BEGINNING)
     scores, before = (deciding.judge.score(one.state, OBJECT_ALONE) for one in (other, found))
     gain = compare_shares(scores, before)
@@ -328,10 +337,15 @@ def _learn_noise(deciding: Deciding) -> None:
 
 def core(data: Dataset) -> Dataset:
     """The patterns nearest to the middle of a scan, so many; all, if they are not many more."""
-    most = data.held_by(CORE_PIXELS, FEWEST)
+    most = data.held_by(CORE_PIXELS, fewest(data.N))
     if len(data.positions) <= 1.5 * most:
         return data
     return data.cut_out(data.central(most))
+
+
+def fewest(N: int) -> int:
+    """How many patterns of N × N decide, at least."""
+    return max(LEAST, min(FEWEST, MOST_PIXELS // N**2))
 
 
 def _some_background(likelihood: ScanLikelihood, state: State) -> np.ndarray:

@@ -4,7 +4,8 @@
    (:mod:`~ptycho.reconstruction.deciding`).
 2. On the whole scan the object begins as it did, under the beam of the core, and all that was freed is fitted
    until steps gain nothing more; then come the rounds of the learned prior. A scan of more patterns than one
-   block's is fitted in blocks, under a beam that is found on some thousand patterns in its middle.
+   block's is fitted in blocks, under a beam that is found on some thousand patterns in its middle. Of large
+   patterns, it begins at larger pixels (:mod:`~ptycho.reconstruction.larger_pixels`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Protocol
 import numpy as np
 
 from ptycho.progress import Advance, silent
-from ptycho.reconstruction.blocks import FROM_NOTHING, Blockwise, fit_in_blocks, from_coarse
-from ptycho.reconstruction.deciding import FEWEST, Deciding, Wishes, choose_prior, decide
+from ptycho.reconstruction.blocks import FROM_NOTHING, TO_THE_END, Blockwise, fit_in_blocks, from_coarse
+from ptycho.reconstruction.deciding import Deciding, Wishes, choose_prior, decide, fewest
+from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import (
     ENOUGH,
@@ -101,11 +103,15 @@ def solve(
     start = replace(
         start, modes=beam.modes, background=beam.background / np.float32(deciding.judge.kept_share)
     )
+    weak = replace(terms, prior=deciding.prior)
     if how.divides(data):
         start = _beam_in_the_middle(deciding, terms, start)
         stages = from_coarse(wishes.network) if deciding.coarse else FROM_NOTHING
-        last = fit_in_blocks(terms, start, deciding.free, wishes.steps, how, stages, advance)
+        begun = begin_at_larger_pixels(weak, start, wishes.steps, how)
+        stages = TO_THE_END if begun else stages
+        last = fit_in_blocks(terms, begun or start, deciding.free, wishes.steps, how, stages, advance)
         return Solved(last.state, deciding.free, terms, tuple(deciding.decisions), last)
+    start = begin_at_larger_pixels(weak, start, wishes.steps) or start
     if deciding.coarse:
         start = coarse_to_fine(terms, start, wishes.network)
     elif deciding.free != OBJECT_ALONE:
@@ -121,12 +127,13 @@ def _beam_in_the_middle(deciding: Deciding, terms: Terms, start: State) -> State
     mapped = free.positions and terms.moves in ("affine", "all")
     if not (free.probe or free.background or mapped):
         return start
-    chosen = data.central(data.held_by(BEAM_PIXELS, FEWEST))
+    chosen = data.central(data.held_by(BEAM_PIXELS, fewest(data.N)))
     part = data.cut_out(chosen)
     some = replace(terms, likelihood=replace(terms.likelihood, data=part, advance=silent), learned=None)
     flat = np.ones((part.object_size,) * 2)
     there = State.of(part, flat, len(start.modes), terms.likelihood.normalisation)
     there = replace(there, modes=start.modes, background=start.background)
+    there = begin_at_larger_pixels(some, there, FIRST) or there
     there = fit(some, there, OBJECT_ALONE, FIRST, NEARLY).state
     found = fit(some, there, free, ON_THE_CORE, NEARLY).state
     start = replace(start, modes=found.modes, background=found.background)
@@ -142,4 +149,5 @@ def _beam_in_the_middle(deciding: Deciding, terms: Terms, start: State) -> State
 def fit_object(terms: Terms, data: Dataset, steps: int, enough: float = ENOUGH) -> np.ndarray:
     """The most likely object ``(1, M, M)`` under the beam of a dataset, from a constant; see :func:`fit`."""
     start = State.of(data, np.ones((data.object_size,) * 2), normalisation=terms.likelihood.normalisation)
+    start = begin_at_larger_pixels(terms, start, steps) or start
     return fit(terms, start, OBJECT_ALONE, steps, enough).state.object[None]

@@ -12,7 +12,7 @@ import numpy as np
 from ptycho.files.file_array import FileArray
 
 BLOCK = 2**22  # pixels of patterns looked at together
-Rows: TypeAlias = "np.ndarray | FileArray | SomeRows | JoinedRows"
+Rows: TypeAlias = "np.ndarray | FileArray | SomeRows | JoinedRows | MiddleRows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +87,23 @@ class SomeRows:
         return self._rows[self._indices[index]]
 
 
+class MiddleRows:
+    """The middle of patterns, of the size of a mask ``good (n, n)``; zero where that is false."""
+
+    def __init__(self, rows: Rows, good: np.ndarray) -> None:
+        self._rows, self._good = rows, good
+        self.shape: tuple[int, ...] = (len(rows), *good.shape)
+        self.dtype: np.dtype = rows.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        low = (self._rows.shape[-1] - self.shape[-1]) // 2
+        middle = slice(low, low + self.shape[-1])
+        return np.where(self._good, self._rows[index][..., middle, middle], np.float32(0))
+
+
 class JoinedRows:
     """The rows of several arrays, in memory or in files, one array after the other."""
 
@@ -157,6 +174,10 @@ class Patterns:
         rows = self._rows[np.arange(len(self))]
         known = self.__dict__.get("statistics")
         return Patterns(rows, None if known is None else known.of_some(np.arange(len(self)), rows))
+
+    def middle(self, good: np.ndarray) -> Patterns:
+        """Their middle of the size of a mask ``(n, n)``, zero where that is false; it is not copied."""
+        return Patterns(MiddleRows(self._rows, good))
 
     def joined(self, others: Sequence[Patterns]) -> Patterns:
         """These and others of the same size, one after the other; they are not copied."""

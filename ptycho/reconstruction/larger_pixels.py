@@ -1,0 +1,54 @@
+"""An object that begins at larger pixels: most steps of a large pattern are spent on what varies slowly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ptycho.progress import silent
+from ptycho.reconstruction.blocks import FROM_NOTHING, Blockwise, fit_in_blocks
+from ptycho.reconstruction.solver import NEARLY, OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.state import State
+from ptycho.scan.coarser import Coarser, coarser
+from ptycho.scan.patterns import MiddleRows
+
+
+def begin_at_larger_pixels(
+    terms: Terms, start: State, steps: int, how: Blockwise | None = None
+) -> State | None:
+    """A state with the object that the middle of the patterns tells, from a constant; the beam stays.
+
+    Args:
+        terms: of the patterns.
+        start: the beam.
+        steps: of a fit, at most.
+        how: the middles are fitted where they are more than a block's.
+
+    Returns:
+        None where there are no larger pixels to begin at; see :func:`~ptycho.scan.coarser.coarser`.
+    """
+    view = coarser(terms.likelihood.data)
+    if view is None:
+        return None
+    likelihood, good = terms.likelihood, view.data.good
+    assert good is not None
+    other = None if likelihood.instead is None else MiddleRows(likelihood.instead[:], good)
+    likelihood = replace(likelihood, data=view.data, instead=other, advance=silent)
+    there, terms = state_of(view, start), Terms(likelihood, terms.prior)
+    if how is not None and how.divides(view.data):
+        found = fit_in_blocks(terms, there, OBJECT_ALONE, steps, how, FROM_NOTHING)
+    else:
+        found = fit(terms, there, OBJECT_ALONE, steps, NEARLY)
+    return replace(start, object=view.finer_object(found.state.object))
+
+
+def state_of(view: Coarser, fine: State) -> State:
+    """A constant under the beam of a state of the finer scan."""
+    return State(
+        np.ones((view.data.object_size,) * 2, np.complex64),
+        view.modes(fine.modes),
+        fine.positions * view.ratio,
+        fine.flux,
+        view.background(fine.background),
+    )

@@ -1,0 +1,110 @@
+"""A scan at larger pixels against light that is worked out by hand on a fine grid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptycho.scan.beam import Beam
+from ptycho.scan.coarser import Coarser, at_larger_pixels, coarser, reach
+from ptycho.scan.dataset import Dataset
+
+N, SIDE, COUNT = 256, 64, 9
+
+
+def wave(shape: tuple[int, int], most: float, seed: int) -> np.ndarray:
+    """Random, without frequencies above so many cycles per pixel."""
+    rng = np.random.default_rng(seed)
+    far = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+    rows, columns = (np.abs(np.fft.fftfreq(side)) <= most for side in shape)
+    found = np.fft.ifft2(far * np.outer(rows, columns))
+    return found / np.abs(found).max()
+
+
+def far_of(exit_wave: np.ndarray) -> np.ndarray:
+    return np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(exit_wave), norm="ortho"))
+
+
+@pytest.fixture(scope="module")
+def scan() -> tuple[Dataset, np.ndarray]:
+    """Nine patterns of a smooth probe on an object that has larger pixels already, and the object."""
+    axis = np.arange(N) - N // 2
+    probe = np.exp(-(axis[:, None] ** 2 + axis**2) / (2 * 20.0**2)) * np.exp(0.05j * axis)
+    positions = np.array([(4 * row, 8 * column) for row in range(3) for column in range(3)])
+    object_ = 1 + 0.5 * wave((N + 16, N + 16), 1 / 12, 3)
+    light = np.stack([np.abs(300 * far_of(probe * object_[r : r + N, c : c + N])) ** 2 for r, c in positions])
+    data = Dataset(
+        np.sqrt(light).astype(np.float32),
+        Beam(probe[None].astype(np.complex64), positions.astype(np.float32)),
+        np.zeros(COUNT, np.int32),
+        np.arange(COUNT, dtype=np.int32)[:, None],
+        300.0,
+        N + 16,
+        N,
+        counts=False,
+    )
+    return data, object_
+
+
+def test_the_middle_of_a_pattern_is_that_of_larger_pixels(scan: tuple[Dataset, np.ndarray]) -> None:
+    data, object_ = scan
+    coarse = at_larger_pixels(data, SIDE, reach(data.probe))
+    good = coarse.good
+    assert good is not None and 0.2 < good.mean() < 1
+    sampled = object_[::4, ::4]
+    for k, (row, column) in enumerate(coarse.positions.astype(int)):
+        seen = sampled[row : row + SIDE, column : column + SIDE]
+        expected = np.abs(300 * far_of(coarse.probe[0] * seen))
+        assert np.allclose(expected[good], coarse.amplitudes[k : k + 1][0][good], atol=1e-3 * expected.max())
+        assert not coarse.amplitudes[k : k + 1][0][~good].any()
+
+
+def test_the_probe_keeps_its_power(scan: tuple[Dataset, np.ndarray]) -> None:
+    data, _ = scan
+    coarse = at_larger_pixels(data, SIDE, reach(data.probe))
+    assert np.sum(np.abs(coarse.probe) ** 2) == pytest.approx(np.sum(np.abs(data.probe) ** 2), rel=1e-3)
+
+
+def test_an_object_is_made_finer_in_place(scan: tuple[Dataset, np.ndarray]) -> None:
+    data, _ = scan
+    view = Coarser(data, at_larger_pixels(data, SIDE, 4))
+    rows = np.arange(view.data.object_size) * 4.0
+    wide = np.exp(-((rows[:, None] - 140) ** 2 + (rows - 100) ** 2) / (2 * 30.0**2))
+    finer = view.finer_object(wide.astype(np.complex64)).real
+    assert finer.shape == (N + 16, N + 16)
+    assert np.unravel_index(np.argmax(finer), finer.shape) == (140, 100)
+
+
+def test_modes_and_background_are_those_of_the_middle(scan: tuple[Dataset, np.ndarray]) -> None:
+    data, _ = scan
+    view = Coarser(data, at_larger_pixels(data, SIDE, 4))
+    assert np.allclose(view.modes(data.probe), view.data.probe, atol=1e-5)
+    background = np.zeros((N, N), np.float32)
+    background[0, 0], background[3, N - 2], background[N // 2, 0] = 1, 2, 3
+    middle = view.background(background)
+    assert middle.sum() == 3 and middle[0, 0] == 1 and middle[3, SIDE - 2] == 2
+
+
+def test_the_coarsest_that_explains_most_of_the_light(scan: tuple[Dataset, np.ndarray]) -> None:
+    data, _ = scan
+    view = coarser(data)
+    assert view is not None and view.data.N == SIDE
+    assert coarser(at_larger_pixels(data, 128, 4)) is None  # small enough
+
+
+def test_patterns_without_a_dark_rim_have_none(scan: tuple[Dataset, np.ndarray]) -> None:
+    data, _ = scan
+    rng = np.random.default_rng(0)
+    probe = np.exp(2j * np.pi * rng.random((1, N, N))).astype(np.complex64)  # its far field is everywhere
+    assert coarser(data.under_probe(probe)) is None
+
+
+def test_unmeasured_pixels_stay_so(scan: tuple[Dataset, np.ndarray]) -> None:
+    data, _ = scan
+    good = np.ones((N, N), bool)
+    good[N // 2 + 2, N // 2 - 3] = False
+    amplitudes = data.amplitudes[:] * good
+    coarse = at_larger_pixels(replace(data, amplitudes=amplitudes, good=good), SIDE, 4)
+    assert coarse.good is not None and not coarse.good[SIDE // 2 + 2, SIDE // 2 - 3]
