@@ -2,13 +2,13 @@
 
     share_j(r) = (min_c Σ (√n_j − c √λ(r))² − ν) / V,   λ(r) = Σ_m |F P_m O[r + x]|²
 
-over the measured pixels; ν is what the noise of photons leaves of the sum, V its mean over all patterns with the
-mean pattern in place of λ. So 0 is explained, and 1 explains no more than the mean pattern does. c is free,
-as the light of a pattern is.
+over the measured pixels; ν is what the noise of photons leaves of the sum, V its mean over all patterns with
+the mean pattern in place of λ. So 0 is explained, and 1 explains no more than the mean pattern does. c is
+free, as the light of a pattern is.
 
-A pattern joins where it is told to be, moved as its neighbours in time or space are, if that explains it; else
-where it is explained within ``REACH``, if anywhere. So what patterns have in common, an offset behind a jump
-or a drift, is followed without a model of it.
+A pattern joins where it is told to be, moved as its neighbours in time or space are, if that explains it;
+else where it is explained within ``REACH``, if anywhere. So what patterns have in common, an offset behind a
+jump or a drift, is followed without a model of it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ CANDIDATES = 4  # of these steps, that are looked at pixel by pixel
 SEED, FEWEST = 30, 12  # patterns
 AT_ONCE = 8  # patterns that join in a round, at least
 KNOWN, LIT = 0.65, 0.05  # of a pattern's light, where the object is known: by so much of the usual light
+OVERLAPPING = 0.5  # the same of a place that is not where the pattern is told to be
 EXPLAINED, MISPLACED = 0.25, 0.5  # shares, below which a pattern joins, above which it does nowhere
 CLEARLY = 0.6  # of the share: what another place must come to
 WELL = 0.1  # a share below which nothing better is looked for
 OUTLYING = 3.0  # times the middle share of a seed: is no part of it
+LOST = 0.1  # of the patterns, explained nowhere: positions are not found
 TRIES = 3  # rounds in which a pattern may join
 BEGINNING, TOGETHER, GROWING, SETTLING = 20, 15, 8, 30  # steps
-ROUNDS, SETTLED = 4, 0.5  # until positions move by less, in pixels
+ROUNDS, SETTLED = 4, 1.0  # until positions move by less, in pixels
 CHUNK_PIXELS = 2**18  # of the waves that are handled at once
 
 
@@ -57,6 +59,7 @@ class Growth:
         state: object and modes; its positions and flux are as they are told.
         placed: ``(J,)`` bool.
         moves: ``(J, 2)`` pixels.
+        cover: by its corner, what share of a pattern's light falls where the object is known.
     """
 
     data: Dataset
@@ -68,6 +71,7 @@ class Growth:
     state: State
     placed: np.ndarray
     moves: np.ndarray
+    cover: np.ndarray
 
     @classmethod
     def of(cls, data: Dataset, free: Freedom) -> Growth:
@@ -88,8 +92,22 @@ class Growth:
         flat = good.ravel().astype(np.float32)
         variation = max(float(left.mean()) - noise, 1e-30)
         return cls(
-            data, free, root, flat, noise, variation, state, np.zeros(count, bool), np.zeros((count, 2))
+            data,
+            free,
+            root,
+            flat,
+            noise,
+            variation,
+            state,
+            np.zeros(count, bool),
+            np.zeros((count, 2)),
+            np.zeros((0, 0)),
         )
+
+    @property
+    def dim(self) -> bool:
+        """The noise of photons hides what patterns differ by."""
+        return self.noise > self.variation
 
     @property
     def told(self) -> np.ndarray:
@@ -116,40 +134,49 @@ class Growth:
 
     def grow(self) -> None:
         """Until every pattern is placed, or explained nowhere."""
-        tries, usual = np.zeros(len(self.told), int), list[float]()
+        tries = np.zeros(len(self.told), int)
         reach = energy_diameter(self.state.modes) / 2
         while len(left := np.flatnonzero(~self.placed & (tries < TRIES))):
             ring, guesses = self._next(left)
-            limit = max(EXPLAINED, 1.5 * float(np.median(usual))) if len(usual) > AT_ONCE else EXPLAINED
-            placed = list(side_by_side(lambda case: self._place(*case, limit), list(zip(ring, guesses, strict=True))))
-            for j, (move, share) in zip(ring, placed, strict=True):
+            limit = self._limit(ring, guesses)
+            cases = [(int(j), moves, limit) for j, moves in zip(ring, guesses, strict=True)]
+            placed = list(side_by_side(self._place, cases))
+            for j, move in zip(ring, placed, strict=True):
                 tries[j] += 1
                 if move is not None:
                     self.placed[j], self.moves[j] = True, move
-                    usual.append(share)
+            if np.mean(~self.placed & (tries >= TRIES)) > LOST:
+                return
             near = cKDTree(self.told[ring] + self.moves[ring]).query(self.told + self.moves)[0] < reach
             if (around := np.flatnonzero(self.placed & near)).size:
                 self.fit(around, self.free, GROWING)
 
     def settle(self) -> None:
-        """Positions by gradients; then patterns that their own object does not explain are taken out of it, and
-        looked for once more. A few times, as long as some are."""
+        """Positions by gradients; then patterns that the object does not explain are taken out, and looked
+        for once more. A few times, as long as positions move."""
         for _ in range(ROUNDS):
             before = self.moves
             for model in ("affine", "each"):  # what all have in common is slow where each moves by itself
                 self.fit(np.flatnonzero(self.placed), replace(self.free, positions=True), SETTLING, model)
             shares = self.own_shares(np.arange(len(self.told)))
             wrong = ~self.placed | (shares > max(WELL, OUTLYING * np.median(shares)))
-            if not wrong.any() and np.abs(self.moves - before).max() < SETTLED:
-                return
             if wrong.any():
                 self.placed = ~wrong
                 self.fit(np.flatnonzero(self.placed), self.free, GROWING)
                 self.grow()
+            if self.lost or np.abs(self.moves - before).max() < SETTLED:
+                return
+
+    @property
+    def lost(self) -> bool:
+        """So many patterns are explained nowhere that positions are not found."""
+        return bool(np.mean(~self.placed) > LOST)
 
     def fit(self, patterns: np.ndarray, free: Freedom, steps: int, moves: str = "free") -> None:
-        """Of some patterns, the object and what else is free: positions by a model of moves, or whole pixels."""
-        likelihood = replace(likelihood_of(self.data.subset(patterns, 1)), normalisation=self.data.normalisation)
+        """Of some patterns, the object and what else is free: positions by a model, else at whole pixels."""
+        likelihood = replace(
+            likelihood_of(self.data.subset(patterns, 1)), normalisation=self.data.normalisation
+        )
         places = self.told[patterns] + self.moves[patterns]
         farthest = self.data.object_size - self.data.N
         places = np.clip(places if free.positions else np.rint(places), 0, farthest)
@@ -168,7 +195,9 @@ class Growth:
         chunk = max(1, CHUNK_PIXELS // self.state.modes.size)
         for k in range(0, len(moves), chunk):
             rows, columns = self._corners(pattern, moves[k : k + chunk]).T
-            far = fft.fft2(windows[rows, columns][:, None] * self.state.modes, overwrite_x=True)  # (S, K, N, N)
+            far = fft.fft2(
+                windows[rows, columns][:, None] * self.state.modes, overwrite_x=True
+            )  # (S, K, N, N)
             light = np.sum(far.real**2 + far.imag**2, axis=1).reshape(-1, N * N) * self.good
             along, energy = np.sqrt(light) @ root, light.sum(axis=1)
             left.append(root @ root - along**2 / np.maximum(energy, 1e-30))
@@ -181,6 +210,9 @@ class Growth:
     def search(self, pattern: int, around: np.ndarray) -> tuple[np.ndarray, float]:
         """The best of all moves within ``REACH`` of one ``(2,)``, and its share."""
         moves = around + _square(REACH, COARSE)
+        moves = moves[self.cover[tuple(self._corners(pattern, moves).T)] >= OVERLAPPING]
+        if not len(moves):
+            return around, np.inf
         first = np.argsort(self.shares(pattern, moves))[:CANDIDATES]
         return self._best(pattern, np.concatenate([moves[k] + _square(COARSE - 1) for k in first]))
 
@@ -188,28 +220,39 @@ class Growth:
         shares = self.shares(pattern, moves)
         return moves[shares.argmin()], float(shares.min())
 
-    def _place(self, pattern: int, guesses: np.ndarray, limit: float) -> tuple[np.ndarray | None, float]:
-        """The move of a pattern and its share; None: it is explained nowhere."""
+    def _limit(self, ring: np.ndarray, guesses: np.ndarray) -> float:
+        """The share below which a pattern of a ring is explained: more, where the beam is not well known."""
+        shares = [self._best(j, moves)[1] for j, moves in zip(ring, guesses, strict=True)]
+        return float(np.clip(2 * np.quantile(shares, 0.25), EXPLAINED, MISPLACED))
+
+    def _place(self, case: tuple[int, np.ndarray, float]) -> np.ndarray | None:
+        """The move ``(2,)`` of a pattern; None: it is explained nowhere.
+
+        ``case``: the pattern, moves ``(n, 2)`` that it may have, and the share below which one is right.
+        """
+        pattern, guesses, limit = case
         move, share = self._best(pattern, guesses)
         if share > WELL:
             near, lower = self._best(pattern, move + _square(2))
             if lower < CLEARLY * share:
                 move, share = near, lower
         if share <= limit:
-            return move, share
+            return move
         there, lower = self.search(pattern, guesses[-1])
         if lower < min(MISPLACED, CLEARLY * share):
-            return there, lower
-        return (move, share) if np.abs(there - move).max() <= COARSE else (None, share)
+            return there
+        return move if np.abs(there - move).max() <= COARSE else None
 
     def _next(self, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Those of patterns of whose light enough falls where the object is known, and moves that they may have.
+        """Those patterns of whose light enough falls where the object is known, and moves that they may have.
 
         As the placed ones before and behind them in time, and as the middle one of the nearest in space.
         """
         placed = np.flatnonzero(self.placed)
         behind = np.minimum(np.searchsorted(placed, left), len(placed) - 1)
-        near = cKDTree(self.told[placed]).query(self.told[left], k=min(5, len(placed)))[1].reshape(len(left), -1)
+        near = (
+            cKDTree(self.told[placed]).query(self.told[left], k=min(5, len(placed)))[1].reshape(len(left), -1)
+        )
         guesses = np.stack(
             [
                 self.moves[placed[np.maximum(behind - 1, 0)]],
@@ -218,17 +261,19 @@ class Growth:
             ],
             axis=1,
         )  # (L, 3, 2)
-        where = replace(
-            self.state,
-            positions=self._corners(placed, self.moves[placed]).astype(float),
-            flux=self.state.flux[placed],
-        )
-        light, window = object_light(where), light_of(self.state.modes)
-        known = (light > LIT * np.median(light[light > 0.1 * light.max()])).astype(np.float32)
-        cover = fftconvolve(known, window[::-1, ::-1] / window.sum(), "valid")
+        cover = self._cover(placed)
         share = np.stack([cover[tuple(self._corners(left, guesses[:, k]).T)] for k in range(3)]).max(axis=0)
         ring = share >= min(KNOWN, np.sort(share)[-min(len(share), AT_ONCE)])
         return left[ring], guesses[ring]
+
+    def _cover(self, placed: np.ndarray) -> np.ndarray:
+        """What share of a pattern's light falls where the object is known, by its corner."""
+        places = self._corners(placed, self.moves[placed]).astype(float)
+        light = object_light(replace(self.state, positions=places, flux=self.state.flux[placed]))
+        known = (light > LIT * np.median(light[light > 0.1 * light.max()])).astype(np.float32)
+        window = light_of(self.state.modes)
+        self.cover = fftconvolve(known, window[::-1, ::-1] / window.sum(), "valid")
+        return self.cover
 
     def _corners(self, patterns: np.ndarray | int, moves: np.ndarray) -> np.ndarray:
         """Whole pixels where patterns lie after moves, ``(…, 2)``."""
@@ -237,8 +282,8 @@ class Growth:
 
 
 def seeds(told: np.ndarray) -> list[np.ndarray]:
-    """Indices of neighbours at ``told (J, 2)``, in the middle and off it: all, and those of one direction of the
-    scan, which share a backlash."""
+    """Indices of neighbours at ``told (J, 2)``, in the middle and off it: all, and those of one direction of
+    the scan, which share a backlash."""
     steps = np.gradient(told, axis=0)
     forward = steps @ np.linalg.svd(steps, full_matrices=False)[2][0] > 0
     centre, off = np.median(told, axis=0), np.ptp(told, axis=0) / 4

@@ -1,8 +1,8 @@
 """Positions that err by tens of pixels: slips of the stage, jumps, backlash, drift.
 
-An object that grows from pattern to pattern (:mod:`~ptycho.reconstruction.growth`) finds where each belongs. If some
-belong elsewhere, positions are fitted, from there and as they were told, and taken if that explains the
-patterns clearly better. Where many belong nowhere, nothing is moved.
+An object that grows from pattern to pattern (:mod:`~ptycho.reconstruction.growth`) finds where each belongs.
+If some belong elsewhere, positions are fitted, from there and as they were told, and taken if that explains
+the patterns clearly better. Where many belong nowhere, nothing is moved.
 
 Registration of patterns: Maiden et al., Ultramicroscopy 120 (2012) 64 (trials at random); Zhang et al., Opt.
 Express 21 (2013) 13592 (neighbouring patches).
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptycho.reconstruction.growth import FEWEST, REACH, SEED, Growth
+from ptycho.reconstruction.growth import FEWEST, LOST, REACH, SEED, Growth
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.short_fit import PRIOR
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
@@ -22,8 +22,8 @@ from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.comparison import Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
 
+NO_GAIN = Comparison(0.0, 0.0)
 LEAST = 3.0  # pixels: what moves by less is left to gradients
-LOST = 0.1  # of the patterns, explained nowhere: positions are not found
 LOOKED_AT = 2**22  # pixels of the patterns that a large scan is tried by
 ALONE, TOGETHER, MOVING = 20, 20, 30  # steps
 
@@ -40,7 +40,7 @@ class Slips:
 
     moves: np.ndarray
     unplaced: np.ndarray
-    gain: Comparison = Comparison(0.0, 0.0)
+    gain: Comparison = NO_GAIN
 
     @property
     def moved(self) -> np.ndarray:
@@ -64,7 +64,9 @@ class Slips:
     def text(self) -> str:
         """``12 of 400 patterns by 14 to 31 px: slips``."""
         far = np.linalg.norm(self.moves[self.moved], axis=1)
-        return f"{len(far)} of {len(self.moves)} patterns by {far.min():.0f} to {far.max():.0f} px: {self.kind}"
+        return (
+            f"{len(far)} of {len(self.moves)} patterns by {far.min():.0f} to {far.max():.0f} px: {self.kind}"
+        )
 
 
 def find_slips(data: Dataset, free_probe: bool = True) -> Slips:
@@ -83,11 +85,20 @@ def find_slips(data: Dataset, free_probe: bool = True) -> Slips:
     if count > most and not _suspect(_grown(data.cut_out(strip(data.positions, most)), free_probe)):
         return nothing
     found = _grown(data, free_probe)
-    if found.lost or not _suspect(found):
+    if found.lost or not found.moved.any() or _is_map(found.moves, data.positions):
         return replace(nothing, unplaced=found.unplaced)
     told, moved = (_ended(data, moves, free_probe) for moves in (nothing.moves, found.moves))
     gain = compare_shares(moved[1], told[1])
     return Slips(moved[0] if gain.matters else nothing.moves, found.unplaced, gain)
+
+
+def _is_map(moves: np.ndarray, positions: np.ndarray) -> bool:
+    """Whether moves ``(J, 2)`` are those of another scale or turn, which :mod:`~.position_map` finds."""
+    there, here = (
+        (places - places.mean(axis=0)) @ (1, 1j) for places in (positions + moves, positions.astype(float))
+    )
+    left = np.abs(there - here * (np.vdot(here, there) / np.vdot(here, here)))
+    return bool(np.mean(left < LEAST) > 1 - LOST and np.mean(np.abs(there - here) < LEAST) < 1 - LOST)
 
 
 def _suspect(slips: Slips) -> bool:
@@ -95,8 +106,8 @@ def _suspect(slips: Slips) -> bool:
 
 
 def strip(positions: np.ndarray, count: int) -> np.ndarray:
-    """Indices ``(count,)``, in order, of the patterns nearest to a line through the middle of ``positions (J, 2)``
-    along the axis on which the scan goes on slowly."""
+    """Indices ``(count,)``, in order, of the patterns nearest to a line through the middle of ``positions
+    (J, 2)`` along the axis on which the scan goes on slowly."""
     order = np.arange(len(positions)) - len(positions) / 2
     centred = positions - np.median(positions, axis=0)
     fast = int(np.argmin(np.abs(order @ centred)))
@@ -106,9 +117,11 @@ def strip(positions: np.ndarray, count: int) -> np.ndarray:
 def _grown(data: Dataset, free_probe: bool) -> Slips:
     """Whole-pixel moves, of the most common one as the origin."""
     growth = Growth.of(data, Freedom(free_probe))
+    if growth.dim:
+        return Slips(growth.moves, growth.placed)
     growth.plant()
     growth.grow()
-    if (np.linalg.norm(growth.moves, axis=1) >= LEAST).any():
+    if not growth.lost and (np.linalg.norm(growth.moves, axis=1) >= LEAST).any():
         growth.settle()
     places, counts = np.unique(np.rint(growth.moves[growth.placed]), axis=0, return_counts=True)
     return Slips((growth.moves - places[counts.argmax()]) * growth.placed[:, None], ~growth.placed)
