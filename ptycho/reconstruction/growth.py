@@ -36,6 +36,8 @@ AT_ONCE = 8  # patterns that join in a round, at least
 KNOWN, LIT = 0.65, 0.05  # of a pattern's light, where the object is known: by so much of the usual light
 OVERLAPPING = 0.5  # the same of a place that is not where the pattern is told to be
 EXPLAINED, MISPLACED = 0.25, 0.5  # shares, below which a pattern joins, above which it does nowhere
+DARK = 0.05  # of the mean light: a pattern that has less says nothing
+POOR = 1.0  # share below which a pattern may stay where it is, if nothing better is found
 CLEARLY = 0.6  # of the share: what another place must come to
 WELL = 0.1  # a share below which nothing better is looked for
 OUTLYING = 3.0  # times the middle share of a seed: is no part of it
@@ -191,6 +193,8 @@ class Growth:
     def shares(self, pattern: int, moves: np.ndarray) -> np.ndarray:
         """Of a pattern after each of some moves ``(S, 2)``; see the module's text."""
         N, root, left = self.data.N, self.measured[pattern], []
+        if root @ root < DARK * (N / 2 / self.data.normalisation) ** 2:
+            return np.full(len(moves), np.inf)
         windows = np.lib.stride_tricks.sliding_window_view(self.state.object, (N, N))
         chunk = max(1, CHUNK_PIXELS // self.state.modes.size)
         for k in range(0, len(moves), chunk):
@@ -241,7 +245,7 @@ class Growth:
         there, lower = self.search(pattern, guesses[-1])
         if lower < min(MISPLACED, CLEARLY * share):
             return there
-        return move if np.abs(there - move).max() <= COARSE else None
+        return move if share < POOR or np.abs(there - move).max() <= COARSE else None
 
     def _next(self, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Those patterns of whose light enough falls where the object is known, and moves that they may have.
@@ -282,16 +286,19 @@ class Growth:
 
 
 def seeds(told: np.ndarray) -> list[np.ndarray]:
-    """Indices of neighbours at ``told (J, 2)``, in the middle and off it: all, and those of one direction of
-    the scan, which share a backlash."""
+    """Indices of neighbours at ``told (J, 2)``, in the middle and off it: all, and, of a scan back and forth,
+    those of one direction, which share a backlash."""
     steps = np.gradient(told, axis=0)
     forward = steps @ np.linalg.svd(steps, full_matrices=False)[2][0] > 0
+    ways = [np.ones(len(told), bool)]
+    if 0.25 < forward.mean() < 0.75:
+        ways += [forward, ~forward]
     centre, off = np.median(told, axis=0), np.ptp(told, axis=0) / 4
     found = []
     for place in (centre, centre - off, centre + off):
         order = np.argsort(np.linalg.norm(told - place, axis=1), kind="stable")
-        found += [order[:SEED], order[forward[order]][:SEED], order[~forward[order]][:SEED]]
-    return [np.sort(seed) for seed in found if len(seed) >= FEWEST]
+        found += [np.sort(order[way[order]][:SEED]) for way in ways]
+    return [seed for seed in found if len(seed) >= FEWEST]
 
 
 def _square(reach: int, step: int = 1) -> np.ndarray:

@@ -56,9 +56,11 @@ class Slips:
     def kind(self) -> str:
         """By how moves change from one pattern to the next."""
         breaks = np.linalg.norm(np.diff(self.moves, axis=0), axis=1) >= LEAST
-        if breaks.sum() <= 2:
-            return "a jump" if breaks.any() else "a drift"
-        return "slips" if breaks.sum() >= self.moved.sum() else "backlash"
+        if not breaks.any():
+            return "a drift"
+        if breaks.sum() >= self.moved.sum():
+            return "slips"
+        return "a jump" if breaks.sum() <= 2 else "backlash"
 
     @property
     def text(self) -> str:
