@@ -121,13 +121,13 @@ class Growth:
         start, best = self.state, np.inf
         chosen = self.placed, self.state
         for seed in seeds(self.told):
-            self.state = start
+            self.state, count = start, len(seed)
             self.fit(seed, OBJECT_ALONE, BEGINNING)
             for _ in range(2):
                 shares = self.own_shares(seed)
                 seed = seed[shares <= max(OUTLYING * np.median(shares), WELL)]
                 self.fit(seed, self.free, TOGETHER)
-            height = float(np.median(self.own_shares(seed))) * SEED / len(seed)
+            height = float(np.quantile(self.own_shares(seed), 0.9)) + count / len(seed) - 1
             if height < best:
                 best, chosen = height, (np.isin(np.arange(len(self.told)), seed), self.state)
             if best < WELL:

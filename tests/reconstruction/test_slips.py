@@ -38,7 +38,7 @@ def slipped(chosen, by):
     ("errors", "kind"),
     [
         (slipped([13, 47, 82], [(9, -4), (-6, 8), (-9, -5)]), "slips"),
-        (slipped(slice(60, None), (0, 6)), "a jump"),
+        (slipped(slice(70, None), (0, 6)), "a jump"),
     ],
 )
 def test_moves_undo_the_errors(scan, errors, kind):
