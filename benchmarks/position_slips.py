@@ -4,12 +4,13 @@
     python benchmarks/position_slips.py            wrong scans, a row each, and the table
     python benchmarks/position_slips.py right      right ones of many kinds
 
-400 patterns of 64², 10⁶ photons, a raster of 5 px back and forth under a lens (object and probe ``a`` and ``lens``
-of ``benchmarks/panel.py``, simulated by NumPy). Told are the true positions and errors: 5 or 20 % of the patterns
-by 8 to 30 px anywhere, all behind two thirds of the scan by 25 px, every second row by 12 px, a drift to 30 px.
-The probe is as it is, or told out of focus (60 rad·px² more) and free. Positions: rms error in px, without the
-shift that most have in common. Object: relative complex error of the solver's (no prior, 100 steps) with
-positions as they are told, as they are found, and as they are; positions are free by gradients in all three.
+400 patterns of 64², 10⁶ photons, a raster of 5 px back and forth (object ``a`` and probe ``lens`` of
+``benchmarks/panel.py``, simulated by NumPy). Told are the true positions and errors: 5 or 20 % of the
+patterns by 8 to 30 px anywhere, all behind two thirds of the scan by 25 px, every second row by 12 px, a
+drift to 30 px. The probe is as it is, or told out of focus (60 rad·px² more) and free. Positions: rms error,
+without the shift that most have in common. Object: relative complex error of the solver's (no prior, 100
+steps) with positions as they are told, as they are found, and as they are; in all three they are free by
+gradients, too.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ RIGHT = (
 
 
 def places(case: Case) -> np.ndarray:
-    """A raster back and forth, each place off it by up to a tenth of the step, or Fermat's spiral; ``(J, 2)``."""
+    """A raster back and forth, off it by up to a tenth of the step, or Fermat's spiral; ``(J, 2)``."""
     if case.spiral:
         k = np.arange(case.side**2) + 0.5
         turn, radius = k * np.pi * (3 - 5**0.5), case.step * np.sqrt(k / np.pi)

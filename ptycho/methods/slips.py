@@ -38,7 +38,7 @@ def correct_slips(
         if SCALE in doubts or ORIENTATION in doubts:
             doubts = _doubts_again(scan, moved, config, doubts)
         return moved, [finding], doubts
-    if slips.lost and not {SCALE, ORIENTATION} & set(doubts):
+    if slips.lost:
         log.warning(
             "positions: more than %.0f %% of the patterns contradict those around them, wherever they are "
             "placed; nothing is moved",

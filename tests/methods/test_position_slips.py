@@ -67,11 +67,9 @@ def test_who_asks_for_positions_as_they_are_gets_them(corrected, keys):
     assert data is told and not findings
 
 
-def test_positions_that_are_not_found_are_flagged_but_for_another_reason(corrected):
-    nowhere = np.arange(9) < 2
-    told, data, findings, doubts = corrected(unplaced=nowhere)
-    assert data is told and not findings and doubts == [POSITIONS]
-    assert corrected(unplaced=nowhere, doubts=[ORIENTATION])[3] == [ORIENTATION]
+def test_positions_that_are_not_found_are_flagged(corrected):
+    told, data, findings, doubts = corrected(unplaced=np.arange(9) < 2, doubts=[ORIENTATION])
+    assert data is told and not findings and doubts == [ORIENTATION, POSITIONS]
 
 
 def test_scale_and_rotation_are_looked_for_anew(corrected):
