@@ -24,6 +24,7 @@ from ptycho.scan.dataset import Dataset
 
 NO_GAIN = Comparison(0.0, 0.0)
 LEAST = 3.0  # pixels: what moves by less is left to gradients
+AT_RANDOM = 0.5  # of the patterns, each moved by itself: nothing that is found is believed
 LOOKED_AT = 2**22  # pixels of the patterns that a large scan is tried by
 ALONE, TOGETHER, MOVING = 20, 20, 30  # steps
 
@@ -89,6 +90,8 @@ def find_slips(data: Dataset, free_probe: bool = True) -> Slips:
     found = _grown(data, free_probe)
     if found.lost or not found.moved.any() or _is_map(found.moves, data.positions):
         return replace(nothing, unplaced=found.unplaced)
+    if found.kind == "slips" and found.moved.mean() > AT_RANDOM:
+        return replace(nothing, unplaced=found.moved | found.unplaced)
     told, moved = (_ended(data, moves, free_probe) for moves in (nothing.moves, found.moves))
     gain = compare_shares(moved[1], told[1])
     return Slips(moved[0] if gain.matters else nothing.moves, found.unplaced, gain)
