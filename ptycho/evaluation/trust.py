@@ -32,6 +32,7 @@ UNEXPLAINED, SOME_UNEXPLAINED = "patterns_unexplained", "some_patterns_unexplain
 OVERFIT, NOTHING_SEEN, HALVES = "overfit", "nothing_seen", "halves_disagree"
 EXCESSIVE, FEW = "probe_wrong", "few_measurements"
 ORIENTATION, SCALE = "orientation_doubtful", "scale_doubtful"
+POSITIONS = "positions_doubtful"
 NOT_CONVERGED, OUTSIDE, IN_NOISE = "not_converged", "outside_training", "amplitude_in_noise"
 FAR_PROBE = "probe_far_from_training"
 
@@ -101,6 +102,12 @@ FLAGS = {
         "check the distance, the energy, the detector's pixel size (data.distance_m, data.energy_eV, "
         "data.detector_pixel_m) and the unit of the positions (data.unit); data.scan_affine, or "
         "data.orientation=auto, corrects them",
+        True,
+    ),
+    POSITIONS: Flag(
+        "many patterns contradict those around them, where they are told to be and within 36 px of there: "
+        "positions, or the probe, are not those of the scan",
+        "check order, unit and axes of the positions, the order of the frames, the probe",
         True,
     ),
     NOT_CONVERGED: Flag("the solver ended before its steps gained nothing more", "raise solver.steps", False),

@@ -20,6 +20,7 @@ from ptycho.methods.geometry import (
     rotation_is_open,
     with_warnings,
 )
+from ptycho.methods.slips import correct_slips
 from ptycho.preparation.dataset import keep_out, make_dataset, map_positions
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.progress import OnEvent, Progress, ignore
@@ -109,6 +110,9 @@ class Surroundings:
 def prepare(name: str, scan: Understood, config: ScanRunConfig, where: Surroundings) -> Prepared:
     """The patterns read, a probe and an orientation settled, and some patterns kept out."""
     scan, whole, found, doubts = settle(scan, config, where)
+    with where.timed("position_slips"):
+        whole, slips, doubts = correct_slips(scan, whole, config, doubts)
+    found += slips
     kept, out = keep_out(whole, config.free_fraction, config.seed)
     log.info("%d patterns are fitted, %d are kept out to judge the result by", len(kept), len(out))
     each = Prepared(name, scan, whole, kept, out, tuple(found))

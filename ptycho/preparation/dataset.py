@@ -108,6 +108,12 @@ def map_positions(
     return scan, _group(scan, data.amplitudes, positions, data.probe, config)
 
 
+def move_positions(scan: Understood, data: Dataset, moves: np.ndarray, config: ScanRunConfig) -> Dataset:
+    """The patterns of a scan, each moved by so many object pixels, ``moves (J, 2)``."""
+    positions = _on_the_object(data.positions.astype(float) + moves)
+    return _group(scan, data.amplitudes, positions, data.probe, config)
+
+
 def check_enough(count: int, path: str) -> None:
     """Raise ConfigError if ``count`` patterns of a scan are too few to reconstruct anything from."""
     if count < FEWEST:

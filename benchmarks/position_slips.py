@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Are positions found that err by tens of pixels, and right ones left alone?
+
+    python benchmarks/position_slips.py            wrong scans, a row each, and the table
+    python benchmarks/position_slips.py right      right ones of many kinds
+
+400 patterns of 64², 10⁶ photons, a raster of 5 px back and forth (object ``a`` and probe ``lens`` of
+``benchmarks/panel.py``, simulated by NumPy). Told are the true positions and errors: 5 or 20 % of the
+patterns by 8 to 30 px anywhere, all behind two thirds of the scan by 25 px, every second row by 12 px, a
+drift to 30 px. The probe is as it is, or told out of focus (60 rad·px² more) and free. Positions: rms error,
+without the shift that most have in common. Object: relative complex error of the solver's (no prior, 100
+steps) with positions as they are told, as they are found, and as they are; in all three they are free by
+gradients, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.panel import far_light, object_of, probe_of
+from benchmarks.position_map import error_of
+from ptycho.reconstruction.deciding import Wishes
+from ptycho.reconstruction.maximum_likelihood import solve
+from ptycho.reconstruction.slips import find_slips
+from ptycho.reconstruction.unknowns import object_light
+from ptycho.scan.beam import Beam
+from ptycho.scan.dataset import Dataset
+
+N, ROOM, DEFOCUS = 64, 40, 60.0
+KINDS = ("5 % slips", "20 % slips", "jump", "backlash", "drift")
+Row = dict[str, object]
+
+
+class Case(NamedTuple):
+    """A scan: what is scanned and how, and what is wrong besides positions."""
+
+    object: str = "a"
+    probe: str = "lens"
+    photons: float = 1e6
+    step: int = 5
+    side: int = 20
+    spiral: bool = False
+    spoilt: str = "nothing"
+
+
+RIGHT = (
+    *(Case(), Case(step=3), Case(step=12, side=10), Case(step=20, side=8), Case(step=8, side=5)),
+    *(Case(step=8, side=14, spiral=True), Case(step=20, side=6, spiral=True)),
+    *(Case(photons=1e5), Case(photons=1e4), Case(photons=1e3), Case(photons=1e4, step=12, side=10)),
+    *(Case("leaves", "zone_plate"), Case("c", "electron", 1e5, 7, 12), Case("a", "electron", 1e6, 14, 10)),
+    *(Case(spoilt="defocus"), Case("b", "zone_plate", 1e6, 10, 10, spoilt="defocus")),
+    *(Case(spoilt="modes"), Case(step=12, side=12, photons=1e5, spoilt="modes"), Case(spoilt="frames")),
+)
+
+
+def places(case: Case) -> np.ndarray:
+    """A raster back and forth, off it by up to a tenth of the step, or Fermat's spiral; ``(J, 2)``."""
+    if case.spiral:
+        k = np.arange(case.side**2) + 0.5
+        turn, radius = k * np.pi * (3 - 5**0.5), case.step * np.sqrt(k / np.pi)
+        found = np.stack([radius * np.sin(turn), radius * np.cos(turn)], -1)
+    else:
+        rows, columns = np.mgrid[: case.side, : case.side]
+        columns[1::2] = columns[1::2, ::-1]
+        off = np.random.default_rng(case.step).uniform(-0.1, 0.1, (case.side**2, 2))
+        found = case.step * (np.stack([rows, columns], -1).reshape(-1, 2) + off)
+    return np.round(found - found.min(axis=0)) + ROOM
+
+
+def errors(kind: str, case: Case) -> np.ndarray:
+    """What is told too much, ``(J, 2)`` px."""
+    count, rng = case.side**2, np.random.default_rng(1)
+    found = np.zeros((count, 2))
+    if kind.endswith("slips"):
+        chosen = rng.choice(count, count * int(kind.split()[0]) // 100, replace=False)
+        angle, length = rng.uniform(0, 2 * np.pi, len(chosen)), rng.uniform(8, 30, len(chosen))
+        found[chosen] = (length * np.stack([np.sin(angle), np.cos(angle)])).T
+    elif kind == "jump":
+        found[2 * count // 3 :] = 15, 20
+    elif kind == "backlash":
+        found[np.arange(count) // case.side % 2 == 1] = 0, 12
+    elif kind == "drift":
+        found += np.linspace(0, 1, count)[:, None] * (24, -18)
+    return found
+
+
+def scan_of(case: Case, error: np.ndarray) -> tuple[Dataset, np.ndarray, np.ndarray]:
+    """The scan as it is told, its true positions, and the object."""
+    rng, probe, true = np.random.default_rng(5), probe_of(case.probe, N), places(case)
+    image = object_of(case.object, N + int(true.max()) + ROOM)
+    light = far_light(image, probe, true)
+    if case.spoilt == "modes":
+        second = probe * np.linspace(-1, 1, N)
+        second *= np.sqrt(0.15) * np.linalg.norm(probe) / np.linalg.norm(second)
+        light += far_light(image, second, true)
+    counts = rng.poisson(light * case.photons / light.sum(axis=(1, 2)).mean()).astype(float)
+    if case.spoilt == "frames":  # dark, hot, dimmed
+        counts[37], counts[222] = rng.poisson(3, (N, N)), rng.poisson(case.photons / N**2, (N, N))
+        counts[300] *= 0.3
+    if case.spoilt == "defocus":
+        q = np.hypot(*np.ix_(*(np.fft.fftfreq(N),) * 2))
+        probe = np.fft.fftshift(
+            np.fft.ifft2(np.fft.fft2(np.fft.ifftshift(probe)) * np.exp(1j * DEFOCUS * q**2))
+        )
+    probe = probe * np.sqrt(counts.sum(axis=(1, 2)).mean() / np.sum(np.abs(probe) ** 2))
+    return dataset(np.sqrt(counts), probe, true + error), true, image
+
+
+def dataset(amplitudes: np.ndarray, probe: np.ndarray, told: np.ndarray) -> Dataset:
+    told = told - np.floor(told.min(axis=0)) + 6
+    return Dataset(
+        amplitudes=amplitudes.astype(np.float32),
+        beam=Beam(probe.astype(np.complex64), told.astype(np.float32)),
+        image=np.zeros(len(told), np.int32),
+        groups=np.arange(len(told), dtype=np.int32)[:, None],
+        photon_scale=1.0,
+        object_size=N + int(np.ceil(told.max())) + 7,
+        region_size=N + 2,
+        exact=True,
+    )
+
+
+def off(positions: np.ndarray, true: np.ndarray) -> float:
+    """Root of the mean squared distance, in px."""
+    left = positions - true
+    return float(np.sqrt(np.mean(np.sum((left - np.median(left, axis=0)) ** 2, axis=1))))
+
+
+def error_at(data: Dataset, positions: np.ndarray, image: np.ndarray, free: bool) -> float | None:
+    """Of the solver's object from positions."""
+    there = dataset(data.amplitudes[:], data.probe[0], positions)
+    wishes = Wishes(
+        probe=free, positions=True, flux=False, background=False, modes=1, prior="none", steps=100
+    )
+    state = solve(there, wishes, 0).state
+    light = object_light(state)
+    return error_of(state.object, image, light > 0.1 * light.max())
+
+
+def wrong() -> Iterator[Row]:
+    for free in (False, True):
+        case = Case(spoilt="defocus" if free else "nothing")
+        best = None
+        for kind in KINDS:
+            data, true, image = scan_of(case, errors(kind, case))
+            began = time.perf_counter()
+            slips = find_slips(data, free)
+            seconds = time.perf_counter() - began
+            found = data.positions + slips.moves
+            best = best or error_at(data, true, image, free)
+            yield {
+                "errors": kind,
+                "probe": "free" if free else "told",
+                "positions, px": [off(data.positions, true), off(found, true)],
+                "object": [
+                    error_at(data, data.positions, image, free),
+                    error_at(data, found, image, free),
+                    best,
+                ],
+                "told as": slips.text if slips.moved.any() else "nothing",
+                "s": seconds,
+            }
+
+
+def right() -> Iterator[Row]:
+    for case in RIGHT:
+        for free in (True, False):
+            data, _, _ = scan_of(case, np.zeros((case.side**2, 2)))
+            began = time.perf_counter()
+            slips = find_slips(data, free)
+            yield {
+                "scan": " ".join(map(str, case)),
+                "probe": "free" if free else "told",
+                "moved": int(np.any(slips.moves != 0, axis=1).sum()),
+                "flagged": slips.lost,
+                "s": time.perf_counter() - began,
+            }
+
+
+def table(rows: list[Row]) -> str:
+    lines = [
+        "| errors | probe | positions, rms px | object: told → found (true) | told as | s |",
+        "|---" * 6 + "|",
+    ]
+    for row in rows:
+        before, after = row["positions, px"]  # type: ignore[misc]
+        told, found, true = row["object"]  # type: ignore[misc]
+        lines.append(
+            f"| {row['errors']} | {row['probe']} | {before:.1f} → {after:.2f} | "
+            f"{told:.3f} → {found:.3f} ({true:.3f}) | {row['told as']} | {row['s']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("way", nargs="?", default="wrong", choices=("wrong", "right"))
+    way, rows = parser.parse_args().way, []
+    for row in wrong() if way == "wrong" else right():
+        print(json.dumps(row, ensure_ascii=False), flush=True)
+        rows.append(row)
+    if way == "wrong":
+        print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Positions that err by tens of pixels: slips of the stage, jumps, backlash, drift.
+
+An object that grows from pattern to pattern (:mod:`~ptycho.reconstruction.growth`) finds where each belongs.
+If some belong elsewhere, positions are fitted, from there and as they were told, and taken if that explains
+the patterns clearly better. Where many belong nowhere, nothing is moved.
+
+Registration of patterns: Maiden et al., Ultramicroscopy 120 (2012) 64 (trials at random); Zhang et al., Opt.
+Express 21 (2013) 13592 (neighbouring patches).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptycho.reconstruction.growth import FEWEST, LOST, REACH, SEED, Growth
+from ptycho.reconstruction.refinement import likelihood_of
+from ptycho.reconstruction.short_fit import PRIOR
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.state import Freedom, State
+from ptycho.scan.comparison import Comparison, compare_shares
+from ptycho.scan.dataset import Dataset
+
+NO_GAIN = Comparison(0.0, 0.0)
+LEAST = 3.0  # pixels: what moves by less is left to gradients
+AT_RANDOM = 0.5  # of the patterns, each moved by itself: nothing that is found is believed
+LOOKED_AT = 2**22  # pixels of the patterns that a large scan is tried by
+ALONE, TOGETHER, MOVING = 20, 20, 30  # steps
+
+
+@dataclass(frozen=True, eq=False)
+class Slips:
+    """How the patterns of a scan are moved.
+
+    Attributes:
+        moves: ``(J, 2)`` object pixels, (row, col); all zero where nothing is wrong, or found.
+        unplaced: ``(J,)`` bool, patterns that are explained nowhere.
+        gain: in logarithms of the deviance of the same patterns, over positions as they were told.
+    """
+
+    moves: np.ndarray
+    unplaced: np.ndarray
+    gain: Comparison = NO_GAIN
+
+    @property
+    def moved(self) -> np.ndarray:
+        """``(J,)`` bool."""
+        return np.linalg.norm(self.moves, axis=1) >= LEAST
+
+    @property
+    def lost(self) -> bool:
+        """So many patterns are explained nowhere that positions are not found."""
+        return bool(self.unplaced.mean() > LOST)
+
+    @property
+    def kind(self) -> str:
+        """By how moves change from one pattern to the next."""
+        breaks = np.linalg.norm(np.diff(self.moves, axis=0), axis=1) >= LEAST
+        if not breaks.any():
+            return "a drift"
+        if breaks.sum() >= self.moved.sum():
+            return "slips"
+        return "a jump" if breaks.sum() <= 2 else "backlash"
+
+    @property
+    def text(self) -> str:
+        """``12 of 400 patterns by 14 to 31 px: slips``."""
+        far = np.linalg.norm(self.moves[self.moved], axis=1)
+        return (
+            f"{len(far)} of {len(self.moves)} patterns by {far.min():.0f} to {far.max():.0f} px: {self.kind}"
+        )
+
+
+def find_slips(data: Dataset, free_probe: bool = True) -> Slips:
+    """Moves of the patterns of a scan of one object that explain it clearly better, if there are any.
+
+    A scan of more than ``LOOKED_AT`` pixels is tried first by a strip through its middle, across its rows.
+
+    Args:
+        data: patterns of a far field; of a near field, or of fewer than ``FEWEST``, nothing is found.
+        free_probe: the probe is corrected along with the object.
+    """
+    count, most = len(data.positions), data.held_by(LOOKED_AT, SEED)
+    nothing = Slips(np.zeros((count, 2)), np.zeros(count, bool))
+    if count < FEWEST or data.fresnel is not None:
+        return nothing
+    if count > most and not _suspect(_grown(data.cut_out(strip(data.positions, most)), free_probe)):
+        return nothing
+    found = _grown(data, free_probe)
+    if found.lost or not found.moved.any() or _is_map(found.moves, data.positions):
+        return replace(nothing, unplaced=found.unplaced)
+    if found.kind == "slips" and found.moved.mean() > AT_RANDOM:
+        return replace(nothing, unplaced=found.moved | found.unplaced)
+    told, moved = (_ended(data, moves, free_probe) for moves in (nothing.moves, found.moves))
+    gain = compare_shares(moved[1], told[1])
+    return Slips(moved[0] if gain.matters else nothing.moves, found.unplaced, gain)
+
+
+def _is_map(moves: np.ndarray, positions: np.ndarray) -> bool:
+    """Whether moves ``(J, 2)`` are those of another scale or turn, which :mod:`~.position_map` finds."""
+    there, here = (
+        (places - places.mean(axis=0)) @ (1, 1j) for places in (positions + moves, positions.astype(float))
+    )
+    left = np.abs(there - here * (np.vdot(here, there) / np.vdot(here, here)))
+    return bool(np.mean(left < LEAST) > 1 - LOST and np.mean(np.abs(there - here) < LEAST) < 1 - LOST)
+
+
+def _suspect(slips: Slips) -> bool:
+    return slips.lost or bool(slips.moved.any())
+
+
+def strip(positions: np.ndarray, count: int) -> np.ndarray:
+    """Indices ``(count,)``, in order, of the patterns nearest to a line through the middle of ``positions
+    (J, 2)`` along the axis on which the scan goes on slowly."""
+    order = np.arange(len(positions)) - len(positions) / 2
+    centred = positions - np.median(positions, axis=0)
+    fast = int(np.argmin(np.abs(order @ centred)))
+    return np.sort(np.argsort(np.abs(centred[:, fast]), kind="stable")[:count])
+
+
+def _grown(data: Dataset, free_probe: bool) -> Slips:
+    """Whole-pixel moves, of the most common one as the origin."""
+    growth = Growth.of(data, Freedom(free_probe))
+    if growth.dim:
+        return Slips(growth.moves, growth.placed)
+    growth.plant()
+    growth.grow()
+    if not growth.lost and (np.linalg.norm(growth.moves, axis=1) >= LEAST).any():
+        growth.settle()
+    places, counts = np.unique(np.rint(growth.moves[growth.placed]), axis=0, return_counts=True)
+    return Slips((growth.moves - places[counts.argmax()]) * growth.placed[:, None], ~growth.placed)
+
+
+def _ended(data: Dataset, moves: np.ndarray, free_probe: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Moves ``(J, 2)`` after a fit with positions free from some, and each pattern's deviance ``(J,)``."""
+    likelihood, side = likelihood_of(data), data.object_size + 2 * REACH
+    bright = data.N / 2 / np.linalg.norm(data.model_probe.astype(complex))
+    start, terms = State.of(data, np.full((side, side), bright)), Terms(likelihood, PRIOR, "each")
+    told = start.positions + REACH
+    state = replace(start, positions=np.clip(told + moves, 0, side - data.N))
+    for free, steps in (
+        (OBJECT_ALONE, ALONE),
+        (Freedom(free_probe), TOGETHER),
+        (Freedom(free_probe, positions=True), MOVING),
+    ):
+        state = fit(terms, state, free, steps).state
+    change = state.positions - told - moves
+    return moves + change - change.mean(axis=0), likelihood.evaluate(state).deviance

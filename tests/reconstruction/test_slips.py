@@ -1,0 +1,139 @@
+"""Positions that err by tens of pixels, of a scan simulated by loops; and how moves are told."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.likelihood import Scan, light_of
+
+from ptycho.reconstruction.growth import REACH, Growth, seeds
+from ptycho.reconstruction.slips import Slips, find_slips, strip
+from ptycho.reconstruction.state import Freedom
+from ptycho.scan.beam import Beam
+
+KEPT = Freedom(False)
+
+
+@pytest.fixture(scope="module")
+def scan():
+    whole = Scan.of(np.random.default_rng(1), 1e6, count=10, step=2.0)
+    return replace(whole, positions=np.round(whole.positions))
+
+
+def told(scan, errors):
+    """The scan with so much added to its positions, ``(J, 2)``, on an object that holds them."""
+    data, positions = scan.dataset(np.random.default_rng(2), exact=True), scan.positions + errors
+    positions = positions - np.floor(positions.min(axis=0)) + 1
+    side = data.N + int(np.ceil(positions.max())) + 2
+    return replace(data, beam=Beam(data.probe, positions.astype(np.float32)), object_size=side)
+
+
+def slipped(chosen, by):
+    errors = np.zeros((100, 2))
+    errors[chosen] = by
+    return errors
+
+
+@pytest.mark.parametrize(
+    ("errors", "kind"),
+    [
+        (slipped([13, 47, 82], [(9, -4), (-6, 8), (-9, -5)]), "slips"),
+        (slipped(slice(70, None), (0, 6)), "a jump"),
+    ],
+)
+def test_moves_undo_the_errors(scan, errors, kind):
+    found = find_slips(told(scan, errors), False)
+    np.testing.assert_allclose(found.moves, -errors, atol=0.5)
+    assert found.kind == kind and found.gain.matters and not found.lost
+
+
+def test_right_positions_and_bad_frames_stay_as_they_are(scan):
+    data = told(scan, 0)
+    amplitudes = data.amplitudes[:].copy()
+    amplitudes[31], amplitudes[64] = 0, 40.0
+    for one in (data, replace(data, amplitudes=amplitudes)):
+        found = find_slips(one)
+        assert not found.moves.any() and not found.lost
+
+
+def test_positions_at_random_are_lost_rather_than_moved(scan):
+    errors = np.random.default_rng(3).uniform(-20, 20, scan.positions.shape)
+    found = find_slips(told(scan, errors), False)
+    assert found.lost and not found.moves.any()
+
+
+def test_fewer_than_twelve_patterns_tell_nothing(scan):
+    assert not find_slips(told(scan, 0).subset(np.arange(11), 1)).moves.any()
+
+
+@pytest.fixture(scope="module")
+def known(scan):
+    """A growth that knows the true object; of all patterns but 44, told off by (5, −7), where they are."""
+    growth = Growth.of(told(scan, slipped([44], (5, -7))), KEPT)
+    image = np.full(growth.state.object.shape, growth.state.object[0, 0])
+    corner = REACH + np.round(growth.told[0] - REACH - scan.positions[0]).astype(int)
+    side = len(scan.object)
+    image[corner[0] : corner[0] + side, corner[1] : corner[1] + side] = scan.object
+    growth.state = replace(growth.state, object=image.astype(np.complex64))
+    growth.cover = growth._cover(np.delete(np.arange(100), 44))
+    return growth
+
+
+def test_the_search_goes_back_by_what_was_told_too_much(known):
+    move, share = known.search(44, np.zeros(2))
+    np.testing.assert_array_equal(move, (-5, 7))
+    assert share == pytest.approx(0, abs=0.02)
+    assert known.shares(44, np.array([[5, -7]]))[0] > 0.5  # the other way
+
+
+def test_the_share_by_loops(scan, known):
+    """Of three patterns, two of them one or two pixels off, with ν and V summed pixel by pixel."""
+    counts = np.fft.ifftshift(np.square(known.data.amplitudes[:].astype(float)), axes=(1, 2))
+    mean = np.sqrt(counts.mean(axis=0))
+
+    def left(root, other):
+        return np.sum((root - np.sum(root * other) / np.sum(other**2) * other) ** 2)
+
+    noise = np.minimum(mean**2, 0.25).sum()
+    varied = np.mean([left(np.sqrt(n), mean) for n in counts]) - noise
+    for j, move in ((20, (0, 0)), (33, (1, 0)), (71, (-1, 2))):
+        light = light_of(scan.object, scan.modes, scan.positions[j] + move)
+        expected = (left(np.sqrt(counts[j]), np.sqrt(light)) - noise) / varied
+        assert known.shares(j, np.array([move]))[0] == pytest.approx(expected, abs=2e-3)
+
+
+def test_seeds_go_one_way():
+    """A raster back and forth, eight columns."""
+    rows, columns = np.mgrid[:8, :8]
+    columns[1::2] = columns[1::2, ::-1]
+    found = seeds(np.stack([rows, columns], -1).reshape(-1, 2) * (1.0, 2.0))
+    every, forward, back = found[:3]
+    assert {*every // 8 % 2} == {0, 1}
+    inner = [seed[(seed % 8 > 0) & (seed % 8 < 7)] // 8 % 2 for seed in (forward, back)]
+    assert {*inner[0]} != {*inner[1]} and all(len({*rows}) == 1 for rows in inner)
+
+
+def test_a_strip_crosses_all_rows():
+    rows, columns = np.mgrid[:20, :30]
+    chosen = strip(3.0 * np.stack([rows, columns], -1).reshape(-1, 2), 80)
+    assert {*chosen // 30} == {*range(20)} and {*chosen % 30} <= {*range(12, 18)}
+
+
+def moves(length, **at):
+    found = np.zeros((12, 2))
+    for where, by in at.items():
+        found[int(where[1:]) :][:length] = by
+    return found
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (moves(1, p3=(3, 4), p7=(0, -12)), "2 of 12 patterns by 5 to 12 px: slips"),
+        (moves(12, p8=(0, 25)), "4 of 12 patterns by 25 to 25 px: a jump"),
+        (moves(3, p3=(9, 0), p9=(9, 0)), "6 of 12 patterns by 9 to 9 px: backlash"),
+        (np.outer(np.arange(12), (0, 2)), "10 of 12 patterns by 4 to 22 px: a drift"),
+    ],
+)
+def test_moves_in_words(found, text):
+    assert Slips(found, np.zeros(12, bool)).text == text
