@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from ptycho.preparation.dataset import move_positions
 from ptycho.preparation.prepare import Understood
 from ptycho.reconstruction.growth import LOST
 from ptycho.reconstruction.slips import Slips, find_slips
+from ptycho.scan.coarser import coarser
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 
@@ -30,7 +32,7 @@ def correct_slips(
     """
     if not config.data.position_slips or config.solver.positions is False:
         return data, [], doubts
-    slips = find_slips(data, config.probe.learn is not False)
+    slips = _found(data, config.probe.learn is not False)
     if slips.moved.any():
         finding = _finding(slips)
         log.warning("%s", finding)
@@ -46,6 +48,15 @@ def correct_slips(
         )
         return data, [], [*doubts, POSITIONS]
     return data, [], doubts
+
+
+def _found(data: Dataset, free_probe: bool) -> Slips:
+    """The slips of a scan, of large patterns at larger pixels."""
+    view = coarser(data)
+    if view is None:
+        return find_slips(data, free_probe)
+    slips = find_slips(view.data, free_probe)
+    return replace(slips, moves=slips.moves / view.ratio)
 
 
 def _finding(slips: Slips) -> Finding:
