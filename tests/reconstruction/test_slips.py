@@ -58,7 +58,7 @@ def test_right_positions_and_bad_frames_stay_as_they_are(scan):
 
 def test_positions_at_random_are_lost_rather_than_moved(scan):
     errors = np.random.default_rng(3).uniform(-20, 20, scan.positions.shape)
-    found = find_slips(told(scan, errors), False)
+    found = find_slips(told(scan, errors).subset(np.arange(50), 1), False)
     assert found.lost and not found.moves.any()
 
 

@@ -6,46 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.large_patterns import SCALE, N, far_of, smooth_scan
 
-from ptycho.scan.beam import Beam
 from ptycho.scan.coarser import Coarser, at_larger_pixels, coarser, reach
 from ptycho.scan.dataset import Dataset
 
-N, SIDE, COUNT = 256, 64, 9
-
-
-def wave(shape: tuple[int, int], most: float, seed: int) -> np.ndarray:
-    """Random, without frequencies above so many cycles per pixel."""
-    rng = np.random.default_rng(seed)
-    far = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
-    rows, columns = (np.abs(np.fft.fftfreq(side)) <= most for side in shape)
-    found = np.fft.ifft2(far * np.outer(rows, columns))
-    return found / np.abs(found).max()
-
-
-def far_of(exit_wave: np.ndarray) -> np.ndarray:
-    return np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(exit_wave), norm="ortho"))
+SIDE = 64
 
 
 @pytest.fixture(scope="module")
 def scan() -> tuple[Dataset, np.ndarray]:
-    """Nine patterns of a smooth probe on an object that has larger pixels already, and the object."""
-    axis = np.arange(N) - N // 2
-    probe = np.exp(-(axis[:, None] ** 2 + axis**2) / (2 * 20.0**2)) * np.exp(0.05j * axis)
-    positions = np.array([(4 * row, 8 * column) for row in range(3) for column in range(3)])
-    object_ = 1 + 0.5 * wave((N + 16, N + 16), 1 / 12, 3)
-    light = np.stack([np.abs(300 * far_of(probe * object_[r : r + N, c : c + N])) ** 2 for r, c in positions])
-    data = Dataset(
-        np.sqrt(light).astype(np.float32),
-        Beam(probe[None].astype(np.complex64), positions.astype(np.float32)),
-        np.zeros(COUNT, np.int32),
-        np.arange(COUNT, dtype=np.int32)[:, None],
-        300.0,
-        N + 16,
-        N,
-        counts=False,
-    )
-    return data, object_
+    return smooth_scan()
 
 
 def test_the_middle_of_a_pattern_is_that_of_larger_pixels(scan: tuple[Dataset, np.ndarray]) -> None:
@@ -56,7 +27,7 @@ def test_the_middle_of_a_pattern_is_that_of_larger_pixels(scan: tuple[Dataset, n
     sampled = object_[::4, ::4]
     for k, (row, column) in enumerate(coarse.positions.astype(int)):
         seen = sampled[row : row + SIDE, column : column + SIDE]
-        expected = np.abs(300 * far_of(coarse.probe[0] * seen))
+        expected = np.abs(SCALE * far_of(coarse.probe[0] * seen))
         assert np.allclose(expected[good], coarse.amplitudes[k : k + 1][0][good], atol=1e-3 * expected.max())
         assert not coarse.amplitudes[k : k + 1][0][~good].any()
 

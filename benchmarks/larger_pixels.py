@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""What does it save a large pattern that its object begins at larger pixels?
+
+    python benchmarks/larger_pixels.py                 N = 512, 100 patterns
+    python benchmarks/larger_pixels.py --side 256 --step 16
+
+A photograph (object ``c`` of ``benchmarks/panel.py``, NumPy alone) under a lens whose far field is 0.03 of
+the detector wide, 10⁷ photons in a pattern; the beam is known. The object is fitted from a constant, and from
+what :func:`ptycho.reconstruction.larger_pixels.begin_at_larger_pixels` gives. Relative complex error after so
+many seconds of steps; the first row of the latter is its beginning. All is compiled before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.panel import MARGIN, error_of, far_light, object_of
+from benchmarks.tables import markdown
+from ptycho.reconstruction.deciding import BEGINNING
+from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
+from ptycho.reconstruction.prior import PRIORS, Prior
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.state import State
+from ptycho.scan.beam import Beam
+from ptycho.scan.coarser import coarser
+from ptycho.scan.dataset import Dataset
+
+PUPIL, BENDS = 0.03, 6.0  # cycles per pixel; half turns of the defocus at its rim
+SHOWN = (0, 10, 30, 60, 90, 120)  # steps
+
+
+def probe_of(N: int) -> np.ndarray:
+    q = np.hypot(*np.ix_(*(np.fft.fftfreq(N),) * 2)) / PUPIL
+    wave = np.fft.fftshift(np.fft.ifft2((q < 1) * np.exp(1j * BENDS * np.pi * q**2)))
+    return wave / np.abs(wave).max()
+
+
+def scan_of(N: int, step: int, photons: float, count: int = 10) -> tuple[Dataset, np.ndarray, np.ndarray]:
+    """``count²`` patterns of a raster, each position off it by up to a fifth of the step; object, probe."""
+    rng, probe = np.random.default_rng(5), probe_of(N)
+    grid = step * np.stack(np.mgrid[:count, :count], -1).reshape(-1, 2).astype(float)
+    positions = np.round(grid + rng.uniform(-step / 5, step / 5, grid.shape))
+    positions += MARGIN - positions.min(axis=0)
+    object_ = object_of("c", N + int(positions.max()) + MARGIN + 1)
+    light = far_light(object_, probe, positions)
+    scale = photons / light.sum(axis=(1, 2)).mean()
+    data = Dataset(
+        np.sqrt(rng.poisson(scale * light)).astype(np.float32),
+        Beam(probe.astype(np.complex64), positions.astype(np.float32)),
+        np.zeros(len(positions), np.int32),
+        np.arange(len(positions), dtype=np.int32)[:, None],
+        float(np.sqrt(scale)),
+        len(object_),
+        N,
+    )
+    return data, object_, probe
+
+
+def row_of(
+    name: str, terms: Terms, start: State, truth: np.ndarray, probe: np.ndarray, spent: float
+) -> dict[str, str]:
+    """Errors from a start, and seconds with those that were ``spent`` on it; scoring is not counted."""
+    row, since = {"begun from": name}, time.perf_counter()
+
+    def watch(state: State, value: float) -> None:
+        nonlocal spent, since
+        spent += time.perf_counter() - since
+        if (step := watched.pop(0)) in SHOWN:
+            error = error_of(state.object, truth, terms.likelihood.data.beam, probe)
+            row[f"step {step}"] = f"{error:.3f} ({spent:.0f} s)"
+        since = time.perf_counter()
+
+    watched = list(range(SHOWN[-1] + 1))
+    fit(terms, start, OBJECT_ALONE, SHOWN[-1], 0.0, watch)
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--side", type=int, default=512, help="N (512)")
+    parser.add_argument("--step", type=int, default=32, help="of the scan, pixels (32)")
+    parser.add_argument("--photons", type=float, default=1e7, help="in a pattern (1e7)")
+    options = parser.parse_args()
+    data, truth, probe = scan_of(options.side, options.step, options.photons)
+    view = coarser(data)
+    if view is None:
+        raise SystemExit(f"{options.side}: there are no larger pixels to begin at")
+    print(f"{len(data.positions)} patterns of {data.N}², begun at {view.data.N}²\n")
+    terms = Terms(ScanLikelihood(data, data.normalisation), Prior("edges", PRIORS["edges"].strengths[0]))
+    flat = State.of(data, np.ones(truth.shape))
+    fit(terms, flat, OBJECT_ALONE, 1)
+    begin_at_larger_pixels(terms, flat, 1)
+    rows = [row_of("a constant", terms, flat, truth, probe, 0.0)]
+    since = time.perf_counter()
+    begun = begin_at_larger_pixels(terms, flat, BEGINNING)
+    assert begun is not None
+    rows.append(row_of("larger pixels", terms, begun, truth, probe, time.perf_counter() - since))
+    print(markdown(rows))
+
+
+if __name__ == "__main__":
+    main()

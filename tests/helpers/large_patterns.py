@@ -1,0 +1,48 @@
+"""Large patterns of an object that has no fine detail, by NumPy alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ptycho.scan.beam import Beam
+from ptycho.scan.dataset import Dataset
+
+N, COUNT, SCALE = 256, 9, 300.0
+
+
+def far_of(exit_wave: np.ndarray) -> np.ndarray:
+    return np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(exit_wave), norm="ortho"))
+
+
+def wave(side: int, most: float, seed: int) -> np.ndarray:
+    """Random, ``(side, side)``, without frequencies above so many cycles per pixel."""
+    rng = np.random.default_rng(seed)
+    far = rng.standard_normal((side, side)) + 1j * rng.standard_normal((side, side))
+    inside = np.abs(np.fft.fftfreq(side)) <= most
+    found = np.fft.ifft2(far * np.outer(inside, inside))
+    return found / np.abs(found).max()
+
+
+def smooth_scan(finest: float = 1 / 12) -> tuple[Dataset, np.ndarray]:
+    """Nine patterns without noise of a narrow far field, and the object ``(M, M)``.
+
+    ``finest``: its highest frequency, cycles per pixel.
+    """
+    axis = np.arange(N) - N // 2
+    probe = np.exp(-(axis[:, None] ** 2 + axis**2) / (2 * 20.0**2)) * np.exp(0.05j * axis)
+    positions = np.array([(4 * row, 8 * column) for row in range(3) for column in range(3)])
+    object_ = 1 + 0.5 * wave(N + 16, finest, 3)
+    light = np.stack(
+        [np.abs(SCALE * far_of(probe * object_[r : r + N, c : c + N])) ** 2 for r, c in positions]
+    )
+    data = Dataset(
+        np.sqrt(light).astype(np.float32),
+        Beam(probe[None].astype(np.complex64), positions.astype(np.float32)),
+        np.zeros(COUNT, np.int32),
+        np.arange(COUNT, dtype=np.int32)[:, None],
+        SCALE,
+        N + 16,
+        N,
+        counts=False,
+    )
+    return data, object_

@@ -1,0 +1,74 @@
+"""Objects that begin at larger pixels, of a scan whose object is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.large_patterns import smooth_scan
+
+from ptycho.reconstruction.blocks import Blockwise
+from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels, state_of
+from ptycho.reconstruction.refinement import likelihood_of
+from ptycho.reconstruction.solver import Terms
+from ptycho.reconstruction.state import State
+from ptycho.reconstruction.unknowns import object_light
+from ptycho.scan.coarser import coarser
+from ptycho.scan.dataset import Dataset
+
+
+@pytest.fixture(scope="module")
+def scan() -> tuple[Dataset, np.ndarray]:
+    return smooth_scan(1 / 40)
+
+
+def start_of(data: Dataset) -> tuple[Terms, State]:
+    return Terms(likelihood_of(data)), State.of(data, np.ones((data.object_size,) * 2))
+
+
+def error_of(state: State, truth: np.ndarray) -> float:
+    """Weighted by light, a constant factor aside."""
+    light = object_light(state)
+    found, light = state.object, np.where(light > 0.1 * light.max(), light, 0)
+    factor = np.sum(light * found.conj() * truth) / np.sum(light * np.abs(found) ** 2)
+    left = np.sum(light * np.abs(factor * found - truth) ** 2)
+    return float(np.sqrt(left / np.sum(light * np.abs(truth - np.average(truth, weights=light)) ** 2)))
+
+
+@pytest.mark.parametrize("how", [None, Blockwise(patterns=5)])
+def test_what_varies_slowly_is_found(scan: tuple[Dataset, np.ndarray], how: Blockwise | None) -> None:
+    data, truth = scan
+    terms, start = start_of(data)
+    found = begin_at_larger_pixels(terms, start, 60, how)
+    assert found is not None and found.modes is start.modes and found.positions is start.positions
+    assert error_of(found, truth) < 0.25 < error_of(start, truth)
+    mirrored = replace(found, object=found.object[:, ::-1])
+    assert error_of(mirrored, truth) > 0.5
+
+
+def test_photons_that_are_kept_out_stay_out(scan: tuple[Dataset, np.ndarray]) -> None:
+    """Amplitudes in place of the dataset's, which are the mean pattern each time: the object is theirs."""
+    data, truth = scan
+    mean = np.sqrt(data.amplitudes.statistics.mean_intensity).astype(np.float32)
+    dull = replace(data, amplitudes=np.broadcast_to(mean, data.amplitudes.shape).copy())
+    terms, start = start_of(dull)
+    terms = replace(terms, likelihood=replace(terms.likelihood, instead=data.amplitudes[:]))
+    found = begin_at_larger_pixels(terms, start, 60)
+    assert found is not None and error_of(found, truth) < 0.25
+
+
+def test_the_beam_at_larger_pixels_is_the_same_beam(scan: tuple[Dataset, np.ndarray]) -> None:
+    data, _ = scan
+    view = coarser(data)
+    assert view is not None
+    state = state_of(view, start_of(data)[1])
+    assert np.allclose(state.positions, data.positions / 4) and (state.object == 1).all()
+    modes = State.of(view.data, state.object, None, data.normalisation).modes
+    assert np.allclose(state.modes, modes, atol=1e-5 * np.abs(modes).max())
+
+
+def test_small_patterns_begin_as_they_are(scan: tuple[Dataset, np.ndarray]) -> None:
+    view = coarser(scan[0])
+    assert view is not None
+    assert begin_at_larger_pixels(*start_of(view.data), 5) is None
