@@ -32,6 +32,7 @@ from ptycho.scan.probe import energy_diameter, light_of
 REACH, COARSE = 36, 3  # pixels: how far a pattern is looked for, and in which steps first
 CANDIDATES = 4  # of these steps, that are looked at pixel by pixel
 SEED, FEWEST = 30, 12  # patterns
+PLACES = 3  # where seeds are taken
 AT_ONCE = 8  # patterns that join in a round, at least
 KNOWN, LIT = 0.65, 0.05  # of a pattern's light, where the object is known: by so much of the usual light
 OVERLAPPING = 0.5  # the same of a place that is not where the pattern is told to be
@@ -118,9 +119,9 @@ class Growth:
 
     def plant(self) -> None:
         """The best of some seeds, without the patterns in it that contradict the others."""
-        start, best = self.state, np.inf
-        chosen = self.placed, self.state
-        for seed in seeds(self.told):
+        start, best, lowest = self.state, np.inf, np.inf
+        chosen, tried = (self.placed, self.state), seeds(self.told)
+        for number, seed in enumerate(tried, 1):
             self.state, count = start, len(seed)
             self.fit(seed, OBJECT_ALONE, BEGINNING)
             for _ in range(2):
@@ -130,9 +131,15 @@ class Growth:
             height = float(np.quantile(self.own_shares(seed), 0.9)) + count / len(seed) - 1
             if height < best:
                 best, chosen = height, (np.isin(np.arange(len(self.told)), seed), self.state)
-            if best < WELL:
-                break
+            lowest = min(lowest, float(np.median(shares)))
+            if best < WELL or (lowest > WELL and number >= len(tried) // PLACES):
+                break  # the beam explains none of those in the middle: nor will it others
         self.placed, self.state = chosen
+
+    @property
+    def vague(self) -> bool:
+        """The beam does not explain even the seed: what a place explains says nothing of the place."""
+        return bool(np.median(self.own_shares(np.flatnonzero(self.placed))) > WELL)
 
     def grow(self) -> None:
         """Until every pattern is placed, or explained nowhere."""
@@ -295,7 +302,7 @@ def seeds(told: np.ndarray) -> list[np.ndarray]:
         ways += [forward, ~forward]
     centre, off = np.median(told, axis=0), np.ptp(told, axis=0) / 4
     found = []
-    for place in (centre, centre - off, centre + off):
+    for place in (centre, centre - off, centre + off):  # PLACES
         order = np.argsort(np.linalg.norm(told - place, axis=1), kind="stable")
         found += [np.sort(order[way[order]][:SEED]) for way in ways]
     return [seed for seed in found if len(seed) >= FEWEST]

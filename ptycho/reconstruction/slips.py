@@ -2,7 +2,8 @@
 
 An object that grows from pattern to pattern (:mod:`~ptycho.reconstruction.growth`) finds where each belongs.
 If some belong elsewhere, positions are fitted, from there and as they were told, and taken if that explains
-the patterns clearly better. Where many belong nowhere, nothing is moved.
+the patterns clearly better, those that are moved above all. Where many belong nowhere, nothing is moved; and
+where the beam does not explain some neighbouring patterns, nothing is looked for.
 
 Registration of patterns: Maiden et al., Ultramicroscopy 120 (2012) 64 (trials at random); Zhang et al., Opt.
 Express 21 (2013) 13592 (neighbouring patches).
@@ -23,6 +24,7 @@ from ptycho.scan.comparison import Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
 
 NO_GAIN = Comparison(0.0, 0.0)
+CONVINCING = 0.2  # of the logarithm of the deviance of the patterns that are moved: the gain
 LEAST = 3.0  # pixels: what moves by less is left to gradients
 AT_RANDOM = 0.5  # of the patterns, each moved by itself: nothing that is found is believed
 LOOKED_AT = 2**22  # pixels of the patterns that a large scan is tried by
@@ -94,7 +96,9 @@ def find_slips(data: Dataset, free_probe: bool = True) -> Slips:
         return replace(nothing, unplaced=found.moved | found.unplaced)
     told, moved = (_ended(data, moves, free_probe) for moves in (nothing.moves, found.moves))
     gain = compare_shares(moved[1], told[1])
-    return Slips(moved[0] if gain.matters else nothing.moves, found.unplaced, gain)
+    far = np.linalg.norm(moved[0], axis=1) >= LEAST
+    convincing = far.any() and np.mean(np.log(told[1][far] / moved[1][far])) > CONVINCING
+    return Slips(moved[0] if gain.matters and convincing else nothing.moves, found.unplaced, gain)
 
 
 def _is_map(moves: np.ndarray, positions: np.ndarray) -> bool:
@@ -125,6 +129,8 @@ def _grown(data: Dataset, free_probe: bool) -> Slips:
     if growth.dim:
         return Slips(growth.moves, growth.placed)
     growth.plant()
+    if growth.vague:
+        return Slips(growth.moves, np.zeros(len(data.positions), bool))
     growth.grow()
     if not growth.lost and (np.linalg.norm(growth.moves, axis=1) >= LEAST).any():
         growth.settle()
