@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ScanRunConfig
+from ptycho.evaluation.trust import PHASES, phases_untold
 from ptycho.methods.prepared import Prepared, Surroundings
 from ptycho.networks.denoiser import WEIGHTS
 from ptycho.progress import Advance, Event, OnEvent, Progress, ignore, silent
@@ -22,6 +23,7 @@ from ptycho.reconstruction.maximum_likelihood import Solved, fit_object, solve
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import NEARLY, Fit, Terms, fit_to_the_end
 from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.told_phases import phase_left
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
@@ -84,9 +86,19 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
         warnings=_too_wide(solved),
         seconds=seconds,
         course=course,
+        doubts=_doubts(solved, config.seed),
         converged=solved.fit.converged,
         fit=solved,
     )
+
+
+def _doubts(solved: Solved, seed: int) -> tuple[str, ...]:
+    """The flag of a near field whose patterns do not tell phases, or none."""
+    if solved.terms.likelihood.data.fresnel is None:
+        return ()
+    left = phase_left(solved.terms, solved.state, seed)
+    log.info("solver: of a phase that is put into the object, the patterns leave %.2f", left)
+    return (PHASES,) if phases_untold(left) else ()
 
 
 class Course:
