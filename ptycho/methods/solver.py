@@ -56,12 +56,22 @@ def wishes_of(config: ScanRunConfig, N: int) -> Wishes:
     )
 
 
+def wishes_for(each: Prepared, config: ScanRunConfig) -> Wishes:
+    """Those of a configuration; the probe of a near field that nobody told is found, unless it must stay.
+
+    What is guessed there is a flat wave on the detector: it is never right, and few photons do not show it.
+    """
+    wishes = wishes_of(config, each.whole.N)
+    untold = each.whole.fresnel is not None and each.scan.probe is None
+    return replace(wishes, probe=True) if untold and wishes.probe is None else wishes
+
+
 def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> Reconstruction:
     """The most likely object and beam of a scan, with what was decided; its fit is a :class:`Solved`.
 
     All is decided and judged without the patterns that are kept out; then they join, and it goes on.
     """
-    began, wishes = time.perf_counter(), wishes_of(config, each.whole.N)
+    began, wishes = time.perf_counter(), wishes_for(each, config)
     data = each.fitted(each.whole.beam)
     how = blockwise(config, where)
     passes = min(wishes.steps, IN_BLOCKS) if how.divides(data) else wishes.steps
@@ -96,7 +106,7 @@ def _doubts(solved: Solved, seed: int) -> tuple[str, ...]:
     """The flag of a near field whose patterns do not tell phases, or none."""
     if solved.terms.likelihood.data.fresnel is None:
         return ()
-    left = phase_left(solved.terms, solved.state, seed)
+    left = phase_left(solved.terms, solved.state, solved.free, seed)
     log.info("solver: of a phase that is put into the object, the patterns leave %.2f", left)
     return (PHASES,) if phases_untold(left) else ()
 
@@ -149,7 +159,7 @@ def continue_from(
     ``before``: what the solver has made of the scan; None: it decides them now.
     """
     solved = None if before is None else _fit_of(before)
-    began, wishes = time.perf_counter(), wishes_of(config, each.whole.N)
+    began, wishes = time.perf_counter(), wishes_for(each, config)
     data = each.fitted(each.beam_under(start))
     if solved is None:
         solved = solve(data, wishes, config.seed, config.xla.compile, how=blockwise(config, where))

@@ -7,7 +7,8 @@ well, and halves of the scan err alike. So a known smooth phase χ is added to w
 
     O → O e^{iχ},   share left = ⟨χ, arg(O′ conj(O))⟩ / ⟨χ, χ⟩
 
-with O′ what some steps of the solver on the patterns alone (no prior, the beam as it is) make of it, and
+with O′ what some steps of the solver on the patterns alone (no prior) make of it, what else was free being
+free again: a beam that was found can take over what is wrong in the object, and one that stays cannot. And
 ⟨·,·⟩ over the well-lit pixels, where χ is orthogonal to a constant and a plane, which no pattern tells. Noise
 and what the steps change besides have no part in χ. Zero: patterns have taken χ out; one: nobody missed it.
 It is a response to a known perturbation: of an object that is wrong elsewhere it says nothing.
@@ -22,8 +23,9 @@ from scipy.ndimage import gaussian_filter
 
 from ptycho.progress import silent
 from ptycho.reconstruction.blocks import block_of, cut, patterns_of
-from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.reconstruction.state import State
+from ptycho.reconstruction.prior import NO_PRIOR
+from ptycho.reconstruction.solver import Terms, fit
+from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.unknowns import object_light
 
 STEPS = 30
@@ -33,15 +35,16 @@ WELL_LIT = 0.5  # of the strongest light
 MOST_PIXELS, FEWEST = 2**21, 36  # of the patterns in the middle that are asked, and of these at least
 
 
-def phase_left(terms: Terms, state: State, seed: int) -> float:
+def phase_left(terms: Terms, state: State, free: Freedom, seed: int) -> float:
     """The share of a phase χ that stays in the object of a fit; see the module's text.
 
     Args:
         terms: what the fit was of.
         state: what it found, on the patterns of ``terms``.
+        free: what was found with the object.
         seed: of χ.
     """
-    terms = Terms(replace(terms.likelihood, advance=silent))
+    terms = replace(terms, likelihood=replace(terms.likelihood, advance=silent), prior=NO_PRIOR, learned=None)
     data = terms.likelihood.data
     most = data.held_by(MOST_PIXELS, FEWEST)
     if len(state.positions) > 2 * most:
@@ -51,7 +54,7 @@ def phase_left(terms: Terms, state: State, seed: int) -> float:
     lit = light > WELL_LIT * light.max()
     put_in = draw_phase(lit, np.random.default_rng([seed, 11]))
     start = replace(state, object=(state.object * np.exp(1j * put_in)).astype(np.complex64))
-    after = fit(terms, start, OBJECT_ALONE, STEPS, enough=0.0).state.object
+    after = fit(terms, start, free, STEPS, enough=0.0).state.object
     left = np.angle(after * state.object.conj())
     return float(np.vdot(put_in[lit], left[lit]) / np.vdot(put_in[lit], put_in[lit]))
 
