@@ -1,17 +1,16 @@
-"""Whether patterns tell the phase of an object: a small phase is put into it, and what takes it out again?
+"""Whether patterns tell the phase of an object: is a small phase that is put into it taken out again?
 
-In a near field one pattern tells the phase of the wave on the detector nothing; how the illumination varies
-across the sample does, between patterns. Where it varies little, or λz/dx² is small, amplitude and phase
-explain the patterns for each other: steps gain next to nothing, patterns that were kept out are explained as
-well, and halves of the scan err alike. So a known smooth phase χ is added to what was found,
+One pattern of a near field does not tell the phase of the wave on the detector; patterns together do, as far
+as the illumination varies across the sample. Where it varies little, or λz/dx² is small, amplitude and phase
+make up for each other: steps gain next to nothing, patterns that were kept out are explained all the same,
+and halves of the scan err alike. So a known smooth phase χ is added to what was found,
 
     O → O e^{iχ},   share left = ⟨χ, arg(O′ conj(O))⟩ / ⟨χ, χ⟩
 
-with O′ what some steps of the solver on the patterns alone (no prior) make of it, what else was free being
-free again: a beam that was found can take over what is wrong in the object, and one that stays cannot. And
-⟨·,·⟩ over the well-lit pixels, where χ is orthogonal to a constant and a plane, which no pattern tells. Noise
-and what the steps change besides have no part in χ. Zero: patterns have taken χ out; one: nobody missed it.
-It is a response to a known perturbation: of an object that is wrong elsewhere it says nothing.
+O′ is what some steps of the solver on the patterns alone (no prior) make of it, with all free that was found:
+a probe that was found can hide what is wrong in the object. ⟨·,·⟩ is over the well-lit pixels, where χ is
+orthogonal to a constant and a plane, which no pattern tells; noise is not correlated with χ. Zero: the
+patterns have taken χ out; one: they do not miss it. An object may be wrong for other reasons, too.
 """
 
 from __future__ import annotations
