@@ -26,13 +26,14 @@ MISSED_SOME = 0.05  # of the variation, in every tenth pattern
 CERTAIN = 4.0  # standard errors of the variation
 APART = 0.35  # of Nyquist, below which halves of the scan stop to agree
 PROBE_WRONG = 2.0  # r_free above so many times r_noise is more than photons can explain
+PHASE_LEFT = 0.5  # of a phase that is put into the object of a near field, that the solver leaves there
 ENOUGH = 2.0  # measured numbers for each real unknown; a phase is never measured
 
 UNEXPLAINED, SOME_UNEXPLAINED = "patterns_unexplained", "some_patterns_unexplained"
 OVERFIT, NOTHING_SEEN, HALVES = "overfit", "nothing_seen", "halves_disagree"
 EXCESSIVE, FEW = "probe_wrong", "few_measurements"
 ORIENTATION, SCALE = "orientation_doubtful", "scale_doubtful"
-POSITIONS = "positions_doubtful"
+POSITIONS, PHASES = "positions_doubtful", "phases_untold"
 NOT_CONVERGED, OUTSIDE, IN_NOISE = "not_converged", "outside_training", "amplitude_in_noise"
 FAR_PROBE = "probe_far_from_training"
 
@@ -108,6 +109,14 @@ FLAGS = {
         "many patterns contradict those around them, where they are told to be and within 36 px of there: "
         "positions, or the probe, are not those of the scan",
         "check order, unit and axes of the positions, the order of the frames, the probe",
+        True,
+    ),
+    PHASES: Flag(
+        "patterns of this near field hardly tell the phase: of one that is put into the object, steps of the "
+        f"solver leave more than {PHASE_LEFT:g} there; coarse phases and contrast may be wrong, although "
+        "patterns are explained",
+        "measure from farther away (a larger λz/dx²), or behind a diffuser of finer grains or farther from "
+        "the sample, so that its light varies more across it",
         True,
     ),
     NOT_CONVERGED: Flag("the solver ended before its steps gained nothing more", "raise solver.steps", False),
@@ -223,6 +232,11 @@ def outside_training(
     least = max(r_noise or 0.0, solver or 0.0)
     limit = EXCESS if least else UNKNOWN_EXCESS
     return not math.isfinite(r_factor) or excess(r_factor, least) > limit or apart
+
+
+def phases_untold(left: float | None) -> bool:
+    """Whether so large a share of a phase is left that patterns do not tell phases; None: not looked for."""
+    return left is not None and not left <= PHASE_LEFT
 
 
 def noise_share(image: np.ndarray, noise: np.ndarray) -> float:

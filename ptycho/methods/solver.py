@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ScanRunConfig
+from ptycho.evaluation.trust import PHASES, phases_untold
 from ptycho.methods.prepared import Prepared, Surroundings
 from ptycho.networks.denoiser import WEIGHTS
 from ptycho.progress import Advance, Event, OnEvent, Progress, ignore, silent
@@ -22,6 +23,7 @@ from ptycho.reconstruction.maximum_likelihood import Solved, fit_object, solve
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import NEARLY, Fit, Terms, fit_to_the_end
 from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.told_phases import phase_left
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
@@ -54,12 +56,22 @@ def wishes_of(config: ScanRunConfig, N: int) -> Wishes:
     )
 
 
+def wishes_for(each: Prepared, config: ScanRunConfig) -> Wishes:
+    """Those of a configuration; the probe of a near field that nobody told is found, unless it must stay.
+
+    What is guessed there is a flat wave on the detector: it is never right, and few photons do not show it.
+    """
+    wishes = wishes_of(config, each.whole.N)
+    untold = each.whole.fresnel is not None and each.scan.probe is None
+    return replace(wishes, probe=True) if untold and wishes.probe is None else wishes
+
+
 def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> Reconstruction:
     """The most likely object and beam of a scan, with what was decided; its fit is a :class:`Solved`.
 
     All is decided and judged without the patterns that are kept out; then they join, and it goes on.
     """
-    began, wishes = time.perf_counter(), wishes_of(config, each.whole.N)
+    began, wishes = time.perf_counter(), wishes_for(each, config)
     data = each.fitted(each.whole.beam)
     how = blockwise(config, where)
     passes = min(wishes.steps, IN_BLOCKS) if how.divides(data) else wishes.steps
@@ -84,9 +96,19 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
         warnings=_too_wide(solved),
         seconds=seconds,
         course=course,
+        doubts=_doubts(solved, config.seed),
         converged=solved.fit.converged,
         fit=solved,
     )
+
+
+def _doubts(solved: Solved, seed: int) -> tuple[str, ...]:
+    """The flag of a near field whose patterns do not tell phases, or none."""
+    if solved.terms.likelihood.data.fresnel is None:
+        return ()
+    left = phase_left(solved.terms, solved.state, solved.free, seed)
+    log.info("solver: of a phase that is put into the object, the patterns leave %.2f", left)
+    return (PHASES,) if phases_untold(left) else ()
 
 
 class Course:
@@ -137,7 +159,7 @@ def continue_from(
     ``before``: what the solver has made of the scan; None: it decides them now.
     """
     solved = None if before is None else _fit_of(before)
-    began, wishes = time.perf_counter(), wishes_of(config, each.whole.N)
+    began, wishes = time.perf_counter(), wishes_for(each, config)
     data = each.fitted(each.beam_under(start))
     if solved is None:
         solved = solve(data, wishes, config.seed, config.xla.compile, how=blockwise(config, where))

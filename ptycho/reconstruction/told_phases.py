@@ -1,0 +1,67 @@
+"""Whether patterns tell the phase of an object: is a small phase that is put into it taken out again?
+
+One pattern of a near field does not tell the phase of the wave on the detector; patterns together do, as far
+as the illumination varies across the sample. Where it varies little, or λz/dx² is small, amplitude and phase
+make up for each other: steps gain next to nothing, patterns that were kept out are explained all the same,
+and halves of the scan err alike. So a known smooth phase χ is added to what was found,
+
+    O → O e^{iχ},   share left = ⟨χ, arg(O′ conj(O))⟩ / ⟨χ, χ⟩
+
+O′ is what some steps of the solver on the patterns alone (no prior) make of it, with all free that was found:
+a probe that was found can hide what is wrong in the object. ⟨·,·⟩ is over the well-lit pixels, where χ is
+orthogonal to a constant and a plane, which no pattern tells; noise is not correlated with χ. Zero: the
+patterns have taken χ out; one: they do not miss it. An object may be wrong for other reasons, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from scipy.ndimage import gaussian_filter
+
+from ptycho.progress import silent
+from ptycho.reconstruction.blocks import block_of, cut, patterns_of
+from ptycho.reconstruction.prior import NO_PRIOR
+from ptycho.reconstruction.solver import Terms, fit
+from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.unknowns import object_light
+
+STEPS = 30
+GRAIN = 3.0  # pixels: σ of χ's features
+HEIGHT = 0.3  # rad: standard deviation of χ
+WELL_LIT = 0.5  # of the strongest light
+MOST_PIXELS, FEWEST = 2**21, 36  # of the patterns in the middle that are asked, and of these at least
+
+
+def phase_left(terms: Terms, state: State, free: Freedom, seed: int) -> float:
+    """The share of a phase χ that stays in the object of a fit; see the module's text.
+
+    Args:
+        terms: what the fit was of.
+        state: what it found, on the patterns of ``terms``.
+        free: what was found with the object.
+        seed: of χ.
+    """
+    terms = replace(terms, likelihood=replace(terms.likelihood, advance=silent), prior=NO_PRIOR, learned=None)
+    data = terms.likelihood.data
+    most = data.held_by(MOST_PIXELS, FEWEST)
+    if len(state.positions) > 2 * most:
+        block = block_of(state, data.central(most))
+        terms, state = replace(terms, likelihood=patterns_of(terms.likelihood, block)), cut(state, block)
+    light = object_light(state)
+    lit = light > WELL_LIT * light.max()
+    put_in = draw_phase(lit, np.random.default_rng([seed, 11]))
+    start = replace(state, object=(state.object * np.exp(1j * put_in)).astype(np.complex64))
+    after = fit(terms, start, free, STEPS, enough=0.0).state.object
+    left = np.angle(after * state.object.conj())
+    return float(np.vdot(put_in[lit], left[lit]) / np.vdot(put_in[lit], put_in[lit]))
+
+
+def draw_phase(lit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """χ, ``(M, M)`` float64: smooth, of mean and plane zero over the pixels that are ``lit (M, M)`` bool."""
+    rows, columns = np.indices(lit.shape)
+    planes = np.stack([np.ones(lit.shape), rows - rows.mean(), columns - columns.mean()], axis=-1)
+    noise = gaussian_filter(rng.normal(size=lit.shape), GRAIN)
+    smooth = noise - planes @ np.linalg.lstsq(planes[lit], noise[lit], rcond=None)[0]
+    return HEIGHT * smooth / smooth[lit].std()

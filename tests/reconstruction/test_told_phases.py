@@ -1,0 +1,80 @@
+"""Whether patterns of a near field tell phases: told by a structured light, not by a flat one."""
+
+import math
+
+import numpy as np
+import pytest
+from helpers.likelihood import smooth_object
+from scipy.ndimage import gaussian_filter
+
+from ptycho.config.waves import Fresnel
+from ptycho.evaluation.trust import FLAGS, PHASE_LEFT, PHASES, phases_untold
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms
+from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.told_phases import HEIGHT, draw_phase, phase_left
+from ptycho.scan.beam import Beam
+from ptycho.scan.dataset import Dataset
+
+N, STEP, COUNT = 24, 4, 4
+
+
+def free_space(number):
+    """``F⁻¹ diag(exp(−iπ F q²)) F`` along one axis, ``(N, N)``, by sums of plane waves."""
+    x, k = np.arange(N), np.arange(N) - N // 2
+    waves = np.exp(2j * np.pi * np.outer(x, k) / N) / math.sqrt(N)
+    return waves @ np.diag(np.exp(-1j * np.pi * number * (k / N) ** 2)) @ waves.conj().T
+
+
+def terms_and_truth(structure, rows, cols, photons=1e5):
+    """Patterns without noise of a smooth object behind a wave whose light varies by ``structure``."""
+    rng = np.random.default_rng(3)
+    grains = gaussian_filter(rng.normal(size=(2, N, N)), (0, 1, 1), mode="wrap")
+    probe = 1 + structure * (grains[0] + 1j * grains[1]) / grains.std()
+    probe *= math.sqrt(photons) / np.linalg.norm(probe)
+    places = np.array([(STEP * i, STEP * j) for i in range(COUNT) for j in range(COUNT)])
+    side = N + STEP * (COUNT - 1)
+    image = smooth_object(rng, side + side % 2)
+    down, across = free_space(rows), free_space(cols)
+    light = [np.abs(down @ (probe * image[r : r + N, c : c + N]) @ across.T) ** 2 for r, c in places]
+    data = Dataset(
+        amplitudes=np.sqrt(light).astype(np.float32),
+        beam=Beam(probe[None].astype(np.complex64), places.astype(np.float32)),
+        image=np.zeros(len(places), np.int32),
+        groups=np.arange(len(places), dtype=np.int32)[:, None],
+        photon_scale=1.0,
+        object_size=len(image),
+        region_size=N + 2,
+        fresnel=Fresnel(rows, cols),
+    )
+    return Terms(ScanLikelihood(data, data.normalisation, compile_xla=False)), State.of(data, image)
+
+
+def test_the_truth_explains_the_patterns():
+    terms, truth = terms_and_truth(0.7, 12.0, 10.0)
+    assert terms.likelihood.evaluate(truth).value < 1e-3 * terms.likelihood.pixels
+
+
+@pytest.mark.parametrize("free", [OBJECT_ALONE, Freedom()], ids=["object", "probe, too"])
+@pytest.mark.parametrize(("structure", "number", "told"), [(0.7, 12.0, True), (0.03, 2.0, False)])
+def test_which_light_tells_phases(structure, number, told, free):
+    left = phase_left(*terms_and_truth(structure, number, 0.8 * number), free, seed=0)
+    assert left < 0.35 if told else left > 0.7
+    assert phases_untold(left) is not told
+
+
+def test_a_phase_that_no_constant_and_no_plane_takes_away():
+    lit = np.zeros((30, 41), bool)
+    lit[3:25, 8:40] = True
+    lit[:12, :15] = False
+    phase = draw_phase(lit, np.random.default_rng(0))
+    rows, columns = np.nonzero(lit)
+    for plane in (np.ones(len(rows)), rows, columns):
+        assert abs(phase[lit] @ plane) < 1e-9 * np.abs(plane).sum()
+    assert phase[lit].std() == pytest.approx(HEIGHT)
+
+
+def test_the_flag():
+    assert FLAGS[PHASES].wrong and f"{PHASE_LEFT:g}" in FLAGS[PHASES].means
+    assert phases_untold(0.8) and phases_untold(math.nan)
+    assert not phases_untold(0.2) and not phases_untold(-0.1) and not phases_untold(None)
