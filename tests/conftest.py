@@ -121,7 +121,10 @@ def without_pictures(patch):
 
 @pytest.fixture
 def read_rightly(monkeypatch):
-    """No other way to read a scan is tried, each of which takes a short fit."""
+    """No other way to read a scan is tried, each of which takes a short fit, nor are slips looked for."""
+    monkeypatch.setattr(
+        "ptycho.methods.prepared.correct_slips", lambda scan, data, config, doubts: (data, [], doubts)
+    )
     monkeypatch.setattr("ptycho.methods.prepared.orientations", lambda data: [])
     monkeypatch.setattr("ptycho.methods.prepared.better", lambda trials: None)
 
