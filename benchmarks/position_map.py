@@ -81,11 +81,15 @@ def scan_of(case: tuple[str, str, float, int], scale: float, turn: float, error_
     light = far_light(object_of(name, N + int(true.max()) + MARGIN + 1), probe, true)
     amplitudes = np.sqrt(rng.poisson(light * photons / light.sum(axis=(1, 2)).mean())).astype(np.float32)
     told = scale * (true - true.mean(axis=0)) @ rotation(turn).T + rng.normal(0, error_px, true.shape)
-    told += 6 - np.floor(told.min(axis=0))
     power = np.mean(np.square(amplitudes, dtype=float).sum(axis=(1, 2)))
-    probe = probe * np.sqrt(power / np.sum(np.abs(probe) ** 2))
+    return dataset(amplitudes, probe * np.sqrt(power / np.sum(np.abs(probe) ** 2)), told)
+
+
+def dataset(amplitudes: np.ndarray, probe: np.ndarray, told: np.ndarray) -> Dataset:
+    """Patterns ``(J, N, N)`` of one object at positions ``(J, 2)`` px of any origin."""
+    told = told - np.floor(told.min(axis=0)) + 6
     return Dataset(
-        amplitudes=amplitudes,
+        amplitudes=amplitudes.astype(np.float32),
         beam=Beam(probe.astype(np.complex64), told.astype(np.float32)),
         image=np.zeros(len(told), np.int32),
         groups=np.arange(len(told), dtype=np.int32)[:, None],

@@ -30,12 +30,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.panel import far_light, object_of, probe_of
-from benchmarks.position_map import error_of
+from benchmarks.position_map import dataset, error_of
 from ptycho.reconstruction.deciding import Wishes
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.slips import find_slips
 from ptycho.reconstruction.unknowns import object_light
-from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 
 N, ROOM, DEFOCUS = 64, 40, 60.0
@@ -116,20 +115,6 @@ def scan_of(case: Case, error: np.ndarray) -> tuple[Dataset, np.ndarray, np.ndar
         )
     probe = probe * np.sqrt(counts.sum(axis=(1, 2)).mean() / np.sum(np.abs(probe) ** 2))
     return dataset(np.sqrt(counts), probe, true + error), true, image
-
-
-def dataset(amplitudes: np.ndarray, probe: np.ndarray, told: np.ndarray) -> Dataset:
-    told = told - np.floor(told.min(axis=0)) + 6
-    return Dataset(
-        amplitudes=amplitudes.astype(np.float32),
-        beam=Beam(probe.astype(np.complex64), told.astype(np.float32)),
-        image=np.zeros(len(told), np.int32),
-        groups=np.arange(len(told), dtype=np.int32)[:, None],
-        photon_scale=1.0,
-        object_size=N + int(np.ceil(told.max())) + 7,
-        region_size=N + 2,
-        exact=True,
-    )
 
 
 def off(positions: np.ndarray, true: np.ndarray) -> float:

@@ -234,9 +234,9 @@ def outside_training(
     return not math.isfinite(r_factor) or excess(r_factor, least) > limit or apart
 
 
-def phases_untold(left: float | None) -> bool:
-    """Whether so large a share of a phase is left that patterns do not tell phases; None: not looked for."""
-    return left is not None and not left <= PHASE_LEFT
+def phases_untold(left: float) -> bool:
+    """Whether so large a share of a phase is left that patterns do not tell phases; NaN is."""
+    return not left <= PHASE_LEFT
 
 
 def noise_share(image: np.ndarray, noise: np.ndarray) -> float:

@@ -12,7 +12,6 @@ from ptycho.evaluation.trust import ORIENTATION, POSITIONS, SCALE
 from ptycho.methods.geometry import find_geometry, rotation_is_open
 from ptycho.preparation.dataset import move_positions
 from ptycho.preparation.prepare import Understood
-from ptycho.reconstruction.growth import LOST
 from ptycho.reconstruction.slips import Slips, find_slips
 from ptycho.scan.coarser import coarser
 from ptycho.scan.dataset import Dataset
@@ -42,9 +41,8 @@ def correct_slips(
         return moved, [finding], doubts
     if slips.lost:
         log.warning(
-            "positions: more than %.0f %% of the patterns contradict those around them, wherever they are "
-            "placed; nothing is moved",
-            100 * LOST,
+            "positions: many patterns contradict those around them where they are told to be, and nothing "
+            "was found that mends it; they stay as they are told"
         )
         return data, [], [*doubts, POSITIONS]
     return data, [], doubts

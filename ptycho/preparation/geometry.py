@@ -11,6 +11,7 @@ from ptycho.config import ConfigError
 from ptycho.config.waves import wavelength_m
 from ptycho.readers.raw_scan import UNITS
 from ptycho.scan.positions import rotation
+from ptycho.scan.probe import far_field, waves_of
 
 ATOMIC_M = 2e-10  # of a pixel: lengths below it are told in Å
 FAR = 5.0  # times the median distance to the nearest neighbour; a scan is expected to hang together
@@ -205,14 +206,13 @@ def resampled_probe(
 def _on_far_field(probe: np.ndarray, N: int) -> np.ndarray:
     """Modes ``(K, N, N)`` with the far field of ``probe (K, h, w)``, cut or padded about frequency zero."""
     sides = probe.shape[-2:]
-    far = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(probe, axes=(-2, -1))), axes=(-2, -1))
+    far = far_field(probe)
     starts = [max(0, n // 2 - N // 2) for n in sides]
     far = far[:, starts[0] : starts[0] + N, starts[1] : starts[1] + N]
     before = [max(0, N // 2 - n // 2) for n in sides]
     after = [N - b - n for b, n in zip(before, far.shape[1:], strict=True)]
     far = np.pad(far, [(0, 0), *zip(before, after, strict=True)])
-    back = np.fft.ifft2(np.fft.ifftshift(far, axes=(-2, -1))) * (N * N / (sides[0] * sides[1]))
-    return np.fft.fftshift(back, axes=(-2, -1)).astype(np.complex64)
+    return waves_of(far * (N / np.sqrt(sides[0] * sides[1])))
 
 
 def interpolated(probe: np.ndarray, N: int, step: float, beyond: str = "constant") -> np.ndarray:

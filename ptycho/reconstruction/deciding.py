@@ -1,10 +1,10 @@
 """What of a scan is found besides its object, on its *core*: some neighbouring patterns in its middle.
 
-The object is fitted to the beam as it is told, of large patterns from larger pixels on, in a sparse scan from
-a constant and from a coarse one; then
-one thing more is freed after the other, the simplest first, and kept where patterns (or photons) that were
-kept out are explained better by more than chance: probe, positions, flux, another mode, background. Then the
-strength of the classical prior is chosen in the same way, and that of the learned one beside it.
+The object is fitted to the beam as it is told: of large patterns from larger pixels on, in a sparse scan from
+a constant and from a coarse one. Then one thing more is freed after the other, the simplest first, and kept
+where patterns (or photons) that were kept out are explained better by more than chance: probe, positions,
+flux, another mode, background. Then the strength of the classical prior is chosen in the same way, and that
+of the learned one beside it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from ptycho.scan.comparison import Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
 
-CORE_PIXELS, FEWEST = 2**20, 100  # of the patterns that decide, and how many there are at least, unless
-MOST_PIXELS, LEAST = 2**23, 36  # they have more; then so many
+CORE_PIXELS, FEWEST = 2**20, 100  # of the patterns that decide; and how many decide at least,
+MOST_PIXELS, LEAST = 2**23, 36  # unless these have more pixels: then so many
 DECIDING = 60  # steps of a fit that decides, at most
 BEGINNING = 120  # steps of the first of them, from a constant
 TRYING = 1  # rounds of each strength of a prior that was learned

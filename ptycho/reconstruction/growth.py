@@ -22,7 +22,7 @@ from scipy.spatial import cKDTree
 
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import side_by_side
-from ptycho.reconstruction.short_fit import PRIOR
+from ptycho.reconstruction.short_fit import PRIOR, constant_object
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.unknowns import object_light
@@ -32,7 +32,6 @@ from ptycho.scan.probe import energy_diameter, light_of
 REACH, COARSE = 36, 3  # pixels: how far a pattern is looked for, and in which steps first
 CANDIDATES = 4  # of these steps, that are looked at pixel by pixel
 SEED, FEWEST = 30, 12  # patterns
-PLACES = 3  # where seeds are taken
 AT_ONCE = 8  # patterns that join in a round, at least
 KNOWN, LIT = 0.65, 0.05  # of a pattern's light, where the object is known: by so much of the usual light
 OVERLAPPING = 0.5  # the same of a place that is not where the pattern is told to be
@@ -90,8 +89,6 @@ class Growth:
         mean = np.sqrt(np.mean(root**2, axis=0, dtype=float))
         noise = float(np.minimum(mean**2, 0.25).sum()) if data.counts else 0.0
         left = np.sum(root**2, axis=1) - (root @ mean) ** 2 / np.sum(mean**2)
-        bright = N / 2 / np.linalg.norm(data.model_probe.astype(complex))
-        state = State.of(data, np.full((data.object_size,) * 2, bright))
         flat = good.ravel().astype(np.float32)
         variation = max(float(left.mean()) - noise, 1e-30)
         return cls(
@@ -101,7 +98,7 @@ class Growth:
             flat,
             noise,
             variation,
-            state,
+            constant_object(data, data.object_size),
             np.zeros(count, bool),
             np.zeros((count, 2)),
             np.zeros((0, 0)),
@@ -120,20 +117,23 @@ class Growth:
     def plant(self) -> None:
         """The best of some seeds, without the patterns in it that contradict the others."""
         start, best, lowest = self.state, np.inf, np.inf
-        chosen, tried = (self.placed, self.state), seeds(self.told)
-        for number, seed in enumerate(tried, 1):
-            self.state, count = start, len(seed)
-            self.fit(seed, OBJECT_ALONE, BEGINNING)
-            for _ in range(2):
-                shares = self.own_shares(seed)
-                seed = seed[shares <= max(OUTLYING * np.median(shares), WELL)]
-                self.fit(seed, self.free, TOGETHER)
-            height = float(np.quantile(self.own_shares(seed), 0.9)) + count / len(seed) - 1
-            if height < best:
-                best, chosen = height, (np.isin(np.arange(len(self.told)), seed), self.state)
-            lowest = min(lowest, float(np.median(shares)))
-            if best < WELL or (lowest > WELL and number >= len(tried) // PLACES):
-                break  # the beam explains none of those in the middle: nor will it others
+        chosen = self.placed, self.state
+        for neighbours in seeds(self.told):
+            for seed in neighbours:
+                self.state, count = start, len(seed)
+                self.fit(seed, OBJECT_ALONE, BEGINNING)
+                for _ in range(2):
+                    shares = self.own_shares(seed)
+                    seed = seed[shares <= max(OUTLYING * np.median(shares), WELL)]
+                    self.fit(seed, self.free, TOGETHER)
+                height = float(np.quantile(self.own_shares(seed), 0.9)) + count / len(seed) - 1
+                if height < best:
+                    best, chosen = height, (np.isin(np.arange(len(self.told)), seed), self.state)
+                lowest = min(lowest, float(np.median(shares)))
+                if best < WELL:
+                    break
+            if best < WELL or lowest > WELL:  # which the beam does not explain in the middle, nor elsewhere
+                break
         self.placed, self.state = chosen
 
     @property
@@ -292,9 +292,9 @@ class Growth:
         return np.clip(np.rint(self.told[patterns] + moves), 0, farthest).astype(int)
 
 
-def seeds(told: np.ndarray) -> list[np.ndarray]:
-    """Indices of neighbours at ``told (J, 2)``, in the middle and off it: all, and, of a scan back and forth,
-    those of one direction, which share a backlash."""
+def seeds(told: np.ndarray) -> list[list[np.ndarray]]:
+    """Of three places, in the middle of ``told (J, 2)`` and off it, indices of neighbours: all, and, of a
+    scan back and forth, those of one direction, which share a backlash."""
     steps = np.gradient(told, axis=0)
     forward = steps @ np.linalg.svd(steps, full_matrices=False)[2][0] > 0
     ways = [np.ones(len(told), bool)]
@@ -302,10 +302,11 @@ def seeds(told: np.ndarray) -> list[np.ndarray]:
         ways += [forward, ~forward]
     centre, off = np.median(told, axis=0), np.ptp(told, axis=0) / 4
     found = []
-    for place in (centre, centre - off, centre + off):  # PLACES
+    for place in (centre, centre - off, centre + off):
         order = np.argsort(np.linalg.norm(told - place, axis=1), kind="stable")
-        found += [np.sort(order[way[order]][:SEED]) for way in ways]
-    return [seed for seed in found if len(seed) >= FEWEST]
+        near = [np.sort(order[way[order]][:SEED]) for way in ways]
+        found.append([seed for seed in near if len(seed) >= FEWEST])
+    return found
 
 
 def _square(reach: int, step: int = 1) -> np.ndarray:

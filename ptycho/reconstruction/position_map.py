@@ -23,7 +23,7 @@ import numpy as np
 
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.short_fit import PRIOR, middle
+from ptycho.reconstruction.short_fit import PRIOR, constant_object, middle
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.comparison import Comparison, compare_shares
@@ -269,8 +269,7 @@ def _placed(data: Dataset, start: Start) -> State:
     positions += room - np.floor(positions.min(axis=0))
     side = data.N + int(np.ceil(positions.max()) + room) + 1
     lit = replace(data, beam=data.beam.with_probe(start.modes))
-    bright = data.N / 2 / np.linalg.norm(lit.model_probe.astype(complex))
-    return replace(State.of(lit, np.full((side, side), bright)), positions=positions)
+    return replace(constant_object(lit, side), positions=positions)
 
 
 def _map_between(told: np.ndarray, found: np.ndarray) -> np.ndarray:

@@ -28,7 +28,7 @@ SPACING = 0.1  # of the probe's diameter: of two patterns nearer to each other o
 def fit_shortly(data: Dataset, alone: int, together: int) -> tuple[np.ndarray, Dataset]:
     """An object ``(1, M, M)`` complex64 after some steps of the solver, and the data with the probe then.
 
-    It begins as a constant under which the patterns' mean energy is expected.
+    It begins as a constant; see :func:`constant_object`.
 
     Args:
         data: a scan of one object.
@@ -36,13 +36,17 @@ def fit_shortly(data: Dataset, alone: int, together: int) -> tuple[np.ndarray, D
         together: further steps, that find object and probe; 0: the probe stays as it is.
     """
     terms = Terms(likelihood_of(data), PRIOR)
-    bright = data.N / 2 / np.sqrt(seen_power(data.model_probe, data.fresnel, data.good))
-    state = State.of(data, np.full((data.object_size,) * 2, bright))
-    state = fit(terms, state, OBJECT_ALONE, alone).state
+    state = fit(terms, constant_object(data, data.object_size), OBJECT_ALONE, alone).state
     if not together:
         return state.object[None], data
     state = fit(terms, state, Freedom(), together).state
     return state.object[None], data.under(state.beam(data.photon_scale, data.normalisation))
+
+
+def constant_object(data: Dataset, side: int) -> State:
+    """An object of ``(side, side)`` equal pixels, under which the patterns' mean energy is expected."""
+    bright = data.N / 2 / np.sqrt(seen_power(data.model_probe, data.fresnel, data.good))
+    return State.of(data, np.full((side, side), bright))
 
 
 def middle(data: Dataset, count: int) -> Dataset:

@@ -17,9 +17,9 @@ import numpy as np
 
 from ptycho.reconstruction.growth import FEWEST, LOST, REACH, SEED, Growth
 from ptycho.reconstruction.refinement import likelihood_of
-from ptycho.reconstruction.short_fit import PRIOR
+from ptycho.reconstruction.short_fit import PRIOR, constant_object
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.state import Freedom
 from ptycho.scan.comparison import Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
 
@@ -28,6 +28,7 @@ CONVINCING = 0.2  # of the logarithm of the deviance of the patterns that are mo
 LEAST = 3.0  # pixels: what moves by less is left to gradients
 AT_RANDOM = 0.5  # of the patterns, each moved by itself: nothing that is found is believed
 LOOKED_AT = 2**22  # pixels of the patterns that a large scan is tried by
+GROWN = 2**26  # pixels of all patterns, at most, that an object grows from
 ALONE, TOGETHER, MOVING = 20, 20, 30  # steps
 
 
@@ -77,7 +78,8 @@ class Slips:
 def find_slips(data: Dataset, free_probe: bool = True) -> Slips:
     """Moves of the patterns of a scan of one object that explain it clearly better, if there are any.
 
-    A scan of more than ``LOOKED_AT`` pixels is tried first by a strip through its middle, across its rows.
+    A scan of more than ``LOOKED_AT`` pixels is tried first by a strip through its middle, across its rows. If
+    something is wrong there, all of it is looked at, or, of more than ``GROWN``, it counts as lost.
 
     Args:
         data: patterns of a far field; of a near field, or of fewer than ``FEWEST``, nothing is found.
@@ -87,8 +89,12 @@ def find_slips(data: Dataset, free_probe: bool = True) -> Slips:
     nothing = Slips(np.zeros((count, 2)), np.zeros(count, bool))
     if count < FEWEST or data.fresnel is not None:
         return nothing
-    if count > most and not _suspect(_grown(data.cut_out(strip(data.positions, most)), free_probe)):
-        return nothing
+    if count > most:
+        tried = find_slips(data.cut_out(strip(data.positions, most)), free_probe)
+        if not tried.lost and not tried.moved.any():
+            return nothing
+        if count > data.held_by(GROWN, most):
+            return replace(nothing, unplaced=np.ones(count, bool))
     found = _grown(data, free_probe)
     if found.lost or not found.moved.any() or _is_map(found.moves, data.positions):
         return replace(nothing, unplaced=found.unplaced)
@@ -108,10 +114,6 @@ def _is_map(moves: np.ndarray, positions: np.ndarray) -> bool:
     )
     left = np.abs(there - here * (np.vdot(here, there) / np.vdot(here, here)))
     return bool(np.mean(left < LEAST) > 1 - LOST and np.mean(np.abs(there - here) < LEAST) < 1 - LOST)
-
-
-def _suspect(slips: Slips) -> bool:
-    return slips.lost or bool(slips.moved.any())
 
 
 def strip(positions: np.ndarray, count: int) -> np.ndarray:
@@ -141,8 +143,7 @@ def _grown(data: Dataset, free_probe: bool) -> Slips:
 def _ended(data: Dataset, moves: np.ndarray, free_probe: bool) -> tuple[np.ndarray, np.ndarray]:
     """Moves ``(J, 2)`` after a fit with positions free from some, and each pattern's deviance ``(J,)``."""
     likelihood, side = likelihood_of(data), data.object_size + 2 * REACH
-    bright = data.N / 2 / np.linalg.norm(data.model_probe.astype(complex))
-    start, terms = State.of(data, np.full((side, side), bright)), Terms(likelihood, PRIOR, "each")
+    start, terms = constant_object(data, side), Terms(likelihood, PRIOR, "each")
     told = start.positions + REACH
     state = replace(start, positions=np.clip(told + moves, 0, side - data.N))
     for free, steps in (

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.probe import centred_axes, light_of
+from ptycho.scan.probe import centred_axes, far_field, light_of, waves_of
 
 POWER = 0.999  # of a probe, within its reach
 LIGHT = 0.6  # of the patterns, that a coarser view explains at least
@@ -42,7 +42,7 @@ class Coarser:
 
     def modes(self, fine: np.ndarray) -> np.ndarray:
         """Modes ``(K, N, N)`` at the larger pixels, ``(K, N', N')``."""
-        return near_field(central(far_field(fine), self.data.N))
+        return waves_of(central(far_field(fine), self.data.N))
 
     def background(self, fine: np.ndarray) -> np.ndarray:
         """The middle of a background ``(N, N)``, zero frequency at sample 0; so is the ``(N', N')``."""
@@ -52,7 +52,7 @@ class Coarser:
         """A probe ``(N', N')`` of the coarser scan, whose far field is zero outside; ``(N, N)``."""
         N, side = self.fine.N, self.data.N
         low = N // 2 - side // 2
-        return near_field(np.pad(far_field(probe), (low, N - side - low)))
+        return waves_of(np.pad(far_field(probe), (low, N - side - low)))
 
     def finer_object(self, image: np.ndarray) -> np.ndarray:
         """An object ``(M', M')`` of the coarser scan by cubic splines, ``(M, M)`` complex64.
@@ -65,19 +65,6 @@ class Coarser:
         grid = np.meshgrid(axis, axis, indexing="ij")
         smooth = gaussian_filter(image, SMOOTH)
         return map_coordinates(smooth, grid, order=3, mode="nearest").astype(np.complex64)
-
-
-def far_field(waves: np.ndarray) -> np.ndarray:
-    """``F ψ`` of waves ``(…, N, N)``, zero frequency at ``N//2``."""
-    axes = (-2, -1)
-    return np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(waves, axes=axes), norm="ortho"), axes=axes)
-
-
-def near_field(far: np.ndarray) -> np.ndarray:
-    """The waves ``(…, N, N)`` complex64 of a :func:`far_field`."""
-    axes = (-2, -1)
-    waves = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(far, axes=axes), norm="ortho"), axes=axes)
-    return waves.astype(np.complex64)
 
 
 def reach(probe: np.ndarray) -> int:
@@ -126,7 +113,7 @@ def at_larger_pixels(data: Dataset, side: int, rim: int) -> Dataset:
         amplitudes=data.amplitudes.middle(good),
         beam=replace(
             beam,
-            probe=near_field(central(far_field(data.probe), side)),
+            probe=waves_of(central(far_field(data.probe), side)),
             positions=(beam.positions * np.float32(ratio)).astype(np.float32),
             background=None if background is None else central(background, side),
         ),

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.ndimage import distance_transform_edt
 
 from ptycho.config.waves import Fresnel
-from ptycho.scan.probe import energy_diameter
+from ptycho.scan.probe import energy_diameter, far_field, waves_of
 
 WIDEST = 0.8  # of the window: the diameter of a probe that is looked for
 SMALLEST = 3.0  # pixels
@@ -51,7 +51,7 @@ def lens(modulus: np.ndarray, curvature: float) -> np.ndarray:
 
     A ray through q arrives ``|c q|/π`` pixels from the axis.
     """
-    return _near_field(modulus * np.exp(1j * curvature * frequency(len(modulus)) ** 2))
+    return waves_of(modulus * np.exp(1j * curvature * frequency(len(modulus)) ** 2))
 
 
 def pinhole(modulus: np.ndarray, log_diameter: float) -> np.ndarray:
@@ -59,17 +59,17 @@ def pinhole(modulus: np.ndarray, log_diameter: float) -> np.ndarray:
     N = len(modulus)
     disk = np.clip(np.exp(log_diameter) / 2 - N * frequency(N) + 0.5, 0, 1)
     signs = np.sign(np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(disk))).real)
-    return _near_field(modulus * signs)
+    return waves_of(modulus * signs)
 
 
 def curved(probe: np.ndarray, curvature: float) -> np.ndarray:
     """A probe ``(N, N)`` whose far field gets the phase ``c q²`` besides its own; complex64."""
-    return _near_field(_far_field(probe) * np.exp(1j * curvature * frequency(len(probe)) ** 2))
+    return waves_of(far_field(probe) * np.exp(1j * curvature * frequency(len(probe)) ** 2))
 
 
 def curvature_of(probe: np.ndarray) -> float:
     """c of a probe ``(N, N)``: less that phase, it is the sharpest, ``max |F⁻¹[F P exp(−icq²)]|``."""
-    numbers = _curvatures(np.abs(_far_field(probe)))
+    numbers = _curvatures(np.abs(far_field(probe)))
     step = (numbers[1] - numbers[0]) / 8 if len(numbers) > 1 else 0.0
 
     def sharpness(number: float) -> float:
@@ -83,15 +83,6 @@ def frequency(N: int) -> np.ndarray:
     """``|q|`` in cycles per pixel, ``(N, N)``, zero at sample ``N//2``."""
     axis = (np.arange(N) - N // 2) / N
     return np.hypot(axis[:, None], axis)
-
-
-def _near_field(far: np.ndarray) -> np.ndarray:
-    wave = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(far), norm="ortho"))
-    return wave.astype(np.complex64)
-
-
-def _far_field(near: np.ndarray) -> np.ndarray:
-    return np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(near), norm="ortho"))
 
 
 def _curvatures(modulus: np.ndarray) -> np.ndarray:

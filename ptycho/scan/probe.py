@@ -256,6 +256,19 @@ def probe_support(probe: np.ndarray) -> int:
     return 2 * max(N // 2 - int(index.min()), int(index.max()) - N // 2 + 1)
 
 
+def far_field(waves: np.ndarray) -> np.ndarray:
+    """``F ψ`` of waves ``(…, H, W)``, unitary; the zero frequency at ``(H//2, W//2)``."""
+    axes = (-2, -1)
+    return np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(waves, axes=axes), norm="ortho"), axes=axes)
+
+
+def waves_of(far: np.ndarray) -> np.ndarray:
+    """The waves ``(…, H, W)`` complex64 of a :func:`far_field`."""
+    axes = (-2, -1)
+    waves = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(far, axes=axes), norm="ortho"), axes=axes)
+    return waves.astype(np.complex64)
+
+
 def probe_widths(probe: np.ndarray) -> tuple[float, float]:
     """Width of ``probe (…, N, N)`` in the sample plane, pixels, and in the far field, cycles per pixel.
 
@@ -265,8 +278,7 @@ def probe_widths(probe: np.ndarray) -> tuple[float, float]:
     N = probe.shape[-1]
     window = N * max(1, min(FINER, LARGEST // N))
     modes = np.stack([_pad(mode, window) for mode in probe.reshape(-1, N, N)])
-    far_field = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(modes, axes=(-2, -1))), axes=(-2, -1))
-    return energy_diameter(probe), energy_diameter(far_field) / window
+    return energy_diameter(probe), energy_diameter(far_field(modes)) / window
 
 
 def is_far_from(probe: np.ndarray, trained: np.ndarray) -> bool:
