@@ -119,14 +119,29 @@ def without_pictures(patch):
     patch.setattr(RunFolder, "figure", empty)
 
 
-@pytest.fixture
-def read_rightly(monkeypatch):
-    """No other way to read a scan is tried, each of which takes a short fit, nor are slips looked for."""
-    monkeypatch.setattr(
+def try_no_other_reading(patch):
+    """Neither another orientation, nor another map of the positions, nor slips: each takes short fits."""
+    from ptycho.methods.geometry import Geometry
+
+    patch.setattr(
         "ptycho.methods.prepared.correct_slips", lambda scan, data, config, doubts: (data, [], doubts)
     )
-    monkeypatch.setattr("ptycho.methods.prepared.orientations", lambda data: [])
-    monkeypatch.setattr("ptycho.methods.prepared.better", lambda trials: None)
+    patch.setattr("ptycho.methods.prepared.find_geometry", lambda *_: Geometry())
+    patch.setattr("ptycho.methods.prepared.orientations", lambda data: [])
+    patch.setattr("ptycho.methods.prepared.better", lambda trials: None)
+
+
+@pytest.fixture
+def read_rightly(monkeypatch):
+    try_no_other_reading(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def read_rightly_once():
+    """The same for what a module's tests share."""
+    with pytest.MonkeyPatch.context() as patch:
+        try_no_other_reading(patch)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import ptycho
 
 TINY = {"epochs": 2, "batch_size": 4, "stages": 1, "width": 4, "neighbours": 1, "compile_xla": False}
 RATE = 3e-3
+pytestmark = pytest.mark.usefixtures("read_rightly_once")
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,18 @@
 """The pages: the site builds without a broken link, and the tutorial's commands do what the page says."""
 
-import os
+import contextlib
+import io
 import re
+import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import jupytext
 import nbformat
 import pytest
 from helpers.cli import ROOT
-from nbclient import NotebookClient
+
+from workflows.command_line.console import PROGRAMS, scripts_folder
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 
@@ -39,14 +41,26 @@ def test_the_notebook_is_the_page():
 
 
 @pytest.fixture(scope="module")
-def followed(tmp_path_factory):
-    """The folder in which every cell was run as it stands, and what the cells have said."""
-    place = tmp_path_factory.mktemp("user")
-    notebook = nbformat.read(TUTORIAL.with_suffix(".ipynb"), 4)
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    client = NotebookClient(notebook, timeout=400, resources={"metadata": {"path": str(place)}})
-    client.execute(env=environment)
-    said = [output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", [])]
+def followed(tmp_path_factory, in_process_once, read_rightly_once):
+    """The folder in which every cell was run as it stands, and what the cells have said.
+
+    In this process: one for each command would load and compile the same functions again.
+    """
+    place, said = tmp_path_factory.mktemp("user"), []
+    for cell in nbformat.read(TUTORIAL.with_suffix(".ipynb"), 4).cells:
+        if cell.cell_type != "code":
+            continue
+        magic, _, command = cell.source.partition("\n")
+        if magic == "%%bash":
+            ptycho, name, *words = shlex.split(command)
+            script = scripts_folder() / f"{PROGRAMS[name].script}.py"
+            code, out, err = in_process_once(script, *words, cwd=place, pictures=True)
+            assert (ptycho, code) == ("ptycho", 0), f"{command}: {err}"
+            said += out, err
+        else:
+            with contextlib.chdir(place), contextlib.redirect_stdout(io.StringIO()) as out:
+                exec(cell.source, {})
+            said.append(out.getvalue())
     return place / "tutorial", "".join(said)
 
 

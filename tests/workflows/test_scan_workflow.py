@@ -36,10 +36,10 @@ QUICK = (*SMALL, "solver.error_map=false")
 
 @pytest.fixture(scope="module")
 def scan(tmp_path_factory):
-    """A file as the published program writes them: 200 patterns off the pixel grid, counts, probe, object."""
+    """A file as the published program writes them: 100 patterns off the pixel grid, counts, probe, object."""
     config = RunConfig(
         N=32,
-        size=120,
+        size=92,
         gridsize=1,
         nimgs_train=1,
         nimgs_test=1,
@@ -48,7 +48,7 @@ def scan(tmp_path_factory):
         outer_offset_test=12,
         max_groups_train=16,
         set_phi=True,
-        object=LinesObject(n_lines=90),
+        object=LinesObject(n_lines=60),
         probe=ZonePlateProbe(),
         scan=ScanConfig(jitter=2.0),
         train=TrainConfig(val_groups=8),

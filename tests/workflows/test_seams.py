@@ -37,6 +37,7 @@ from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 from workflows.reconstruct.scan_plan import plan, understand_scans
 
 N = 32
+pytestmark = pytest.mark.usefixtures("read_rightly_once")
 
 # ---- the stand-ins: all that is known here of the functions between the parts of the workflow
 
