@@ -61,6 +61,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(IN_VENV)
 	$(IN_VENV) -m pip install $(PIP_FLAGS) --constraint constraints.txt --editable .
 	@touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(IN_VENV)
+	@echo "installing the pinned packages and the development tools (about a minute)"
 	$(IN_VENV) -m pip install $(PIP_FLAGS) --constraint constraints.txt --editable ".[dev]"
-	@touch $@
+	@touch $(VENV)/.installed $@
