@@ -1,5 +1,6 @@
 """Exported networks: what each format gives against the network itself, and what is refused."""
 
+import copy
 import io
 import json
 import subprocess
@@ -23,7 +24,7 @@ from ptycho.networks import build_baseline, build_pinn
 from ptycho.networks.denoiser import load_denoiser
 from ptycho.networks.geometry import Geometry
 from ptycho.physics import Pair
-from ptycho.portable import consumers
+from ptycho.portable import consumers, formats
 from ptycho.portable.audit import audit
 from ptycho.portable.description import ENTRY, Description
 from ptycho.portable.formats import WRITERS
@@ -143,17 +144,27 @@ TOLERANCES = {"float32": 1e-5, "float16": 2e-3}
 
 
 @pytest.fixture(scope="module")
-def written(stored, tmp_path_factory):
-    """``written(format, precision)``: a file and its description, each made once."""
+def graph(stored):
+    """The network as a graph for batches of ``B``, which is the same for every format and precision."""
+    return portable(stored, description_of(stored, "saved_model"))
+
+
+@pytest.fixture(scope="module")
+def written(stored, graph, tmp_path_factory):
+    """``written(format, precision)``: a file and its description, each made once; so are conversions."""
 
     @lru_cache
-    def write(name, precision):
+    def write(name, precision="float32"):
         d = description_of(stored, name, precision=precision)
         target = tmp_path_factory.mktemp("written") / f"model{FORMATS[name].suffix}"
-        WRITERS[name](portable(stored, d), target)
+        WRITERS[name](replace(graph, description=d), target)
         return target, d
 
-    return write
+    to_tflite, to_onnx = lru_cache(formats.to_tflite), lru_cache(formats.to_onnx)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(formats, "to_tflite", to_tflite)
+        patch.setattr(formats, "to_onnx", lambda serve: copy.deepcopy(to_onnx(serve)))
+        yield write
 
 
 @pytest.mark.parametrize("name", ["litert", "onnx"])
@@ -179,12 +190,15 @@ def test_fewer_bits_make_smaller_files(stored, written):
 
 
 @pytest.mark.parametrize("batch_size", [None, B])
-def test_saved_model_needs_no_xla_and_takes_it(stored, tmp_path, batch_size):
-    d = description_of(stored, "saved_model", batch_size=batch_size)
-    WRITERS["saved_model"](portable(stored, d), tmp_path / "model")
-    findings = inspect_saved_model(tmp_path / "model")
+def test_saved_model_needs_no_xla_and_takes_it(stored, written, tmp_path, batch_size):
+    if batch_size:
+        folder, d = written("saved_model")
+    else:
+        folder, d = tmp_path / "model", description_of(stored, "saved_model", batch_size=None)
+        WRITERS["saved_model"](portable(stored, d), folder)
+    findings = inspect_saved_model(folder)
     assert not findings.only_xla and not findings.must_compile and not findings.without_kernel["XLA_CPU_JIT"]
-    loaded = tf.saved_model.load(str(tmp_path / "model"))
+    loaded = tf.saved_model.load(str(folder))
     signature = loaded.signatures["serving_default"]
     assert set(signature.structured_input_signature[1]) == {"amplitudes", "offsets", "probe"}
     compiled = tf.function(loaded.serve, jit_compile=True)
@@ -195,37 +209,35 @@ def test_saved_model_needs_no_xla_and_takes_it(stored, tmp_path, batch_size):
         given = {"amplitudes": tf.constant(x), "offsets": tf.constant(offsets), "probe": parts}
         for found in (signature(**given)["regions"], compiled(*given.values())["regions"]):
             assert worst(found[:, 0].numpy() + 1j * found[:, 1].numpy(), expected) < 1e-5
-    assert json.loads((tmp_path / "model/assets.extra" / ENTRY).read_text())["batch_size"] == batch_size
+    assert json.loads((folder / "assets.extra" / ENTRY).read_text())["batch_size"] == batch_size
 
 
-def test_saved_model_loads_without_this_package(stored, tmp_path):
-    d = description_of(stored, "saved_model")
-    WRITERS["saved_model"](portable(stored, d), tmp_path / "model")
+def test_saved_model_loads_without_this_package(stored, written, tmp_path):
+    folder, d = written("saved_model")
     values = x, offsets, probe = example(stored, d)
     np.savez(tmp_path / "in.npz", x=x, offsets=offsets, probe=np.stack([probe.real, probe.imag]))
     code = (
         "import sys, numpy as np, tensorflow as tf\n"
-        "found, data = tf.saved_model.load('model').signatures['serving_default'], np.load('in.npz')\n"
+        "found, data = tf.saved_model.load(sys.argv[1]).signatures['serving_default'], np.load('in.npz')\n"
         "x, offsets, probe = (tf.constant(data[key]) for key in ('x', 'offsets', 'probe'))\n"
         "np.save('out.npy', found(amplitudes=x, offsets=offsets, probe=probe)['regions'])\n"
         "sys.exit('ptycho' in sys.modules)\n"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
+    command = [sys.executable, "-c", code, str(folder)]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     found = np.load(tmp_path / "out.npy")
     assert worst(found[:, 0] + 1j * found[:, 1], original(stored, d, *values)) < 1e-5
 
 
-def test_stablehlo_text_is_parsed_and_run(stored, tmp_path):
-    d = description_of(stored, "stablehlo")
-    network = portable(stored, d)
-    WRITERS["stablehlo"](network, tmp_path / "model.mlir")
-    text = (tmp_path / "model.mlir").read_text()
+def test_stablehlo_text_is_parsed_and_run(stored, written, graph):
+    target, d = written("stablehlo")
+    text = target.read_text()
     first, _, module = text.partition("\n")
     assert Description.from_json(first.removeprefix("// ptycho: "), "").to_json() == d.to_json()
     assert "loc(" not in module and "mhlo" not in module and "custom_call" not in module
     assert "stablehlo.convolution" in tf.mlir.experimental.run_pass_pipeline(text, "canonicalize", False)
     x, offsets, probe = example(stored, d)
-    found = consumers.by_stablehlo(network.serve, [x, offsets, np.stack([probe.real, probe.imag])])
+    found = consumers.by_stablehlo(graph.serve, [x, offsets, np.stack([probe.real, probe.imag])])
     assert worst(found[:, 0] + 1j * found[:, 1], original(stored, d, x, offsets, probe)) < 1e-5
 
 
@@ -420,8 +432,19 @@ def test_a_damaged_run_and_a_missing_converter_are_named(trained_run, tmp_path, 
 # ---- the learned prior
 
 
+@pytest.fixture(scope="module")
+def opinion():
+    """Inputs of the prior, and what it says to them."""
+    rng = np.random.default_rng(3)
+    inputs = {
+        "object": rng.normal(size=(1, 24, 24, 4)).astype("f"),
+        "noise": 0.3 * rng.normal(size=(1, 24, 24, 1)).astype("f"),
+    }
+    return inputs, load_denoiser()([inputs["object"], inputs["noise"]]).numpy()
+
+
 @pytest.mark.parametrize("format_", ["litert", "onnx"])
-def test_an_exported_prior_is_the_network(tmp_path, format_):
+def test_an_exported_prior_is_the_network(tmp_path, format_, opinion):
     suffix = FORMATS[format_].suffix
     words = {
         "run": "pretrained",
@@ -431,12 +454,7 @@ def test_an_exported_prior_is_the_network(tmp_path, format_):
     }
     lines = export_model(ExportModelConfig(**words))
     assert "object 1 × 24 × 24 × 4" in lines[1]
-    rng = np.random.default_rng(3)
-    inputs = {
-        "object": rng.normal(size=(1, 24, 24, 4)).astype("f"),
-        "noise": 0.3 * rng.normal(size=(1, 24, 24, 1)).astype("f"),
-    }
-    expected = load_denoiser()([inputs["object"], inputs["noise"]]).numpy()
+    inputs, expected = opinion
     if format_ == "litert":
         from ai_edge_litert.interpreter import Interpreter
 

@@ -13,9 +13,11 @@ from helpers.cli import ROOT
 
 from ptycho.training.interrupt import SIGNALS, Stopped, StopRequest, remove_traces
 
+# What the lock takes from the configuration is its error; all else of it would take half a second to import.
 BEGIN = f"""
-import hashlib, os, sys, time, weakref
+import hashlib, os, sys, time, types, weakref
 sys.path.insert(0, {str(ROOT)!r})
+sys.modules["ptycho.config"] = types.SimpleNamespace(ConfigError=ValueError)
 from ptycho.training import interrupt
 
 class Thing: pass

@@ -387,8 +387,12 @@ def small_disk(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_run_through_everything(tmp_path, in_process):
-    """A full disk, kill -9, a damaged dataset, SIGTERM in training: the end is that of a run left alone."""
+def test_a_run_through_everything(tmp_path, in_process, monkeypatch):
+    """A full disk, kill -9, a damaged dataset, SIGTERM in training: the end is that of a run left alone.
+
+    But for pictures, which are drawn when all else is done.
+    """
+    monkeypatch.setattr("workflows.reconstruct.grid_lines.draw_comparison", lambda *_: None)
     code, _, err = in_process(SCRIPT, *COMMAND, "output_dir=reference")
     assert code == 0, err
     reference = tmp_path / "reference"

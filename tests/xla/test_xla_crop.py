@@ -22,8 +22,8 @@ WHICH = np.array([2, 0, 2], np.int32)
 SIZE = (6, 5)
 
 
-def jit(function):
-    return tf.function(function, jit_compile=True, autograph=False)
+graph = partial(tf.function, autograph=False)  # Python's control flow depends on no tensor here
+jit = partial(graph, jit_compile=True)
 
 
 def gradients(function, image, boxes, upstream):
@@ -51,7 +51,8 @@ def test_conformance(name, dtype):
     ("name", "dtype", "shapes"),
     [
         *((f"crop_and_resize {method}", "float32", (1, 2, 5)) for method in ("bilinear", "nearest")),
-        *((f"crop_and_resize {method}", "float32", (2, 5)) for method in ("cubic", "lanczos3")),
+        ("crop_and_resize cubic", "float32", (2, 5)),
+        ("crop_and_resize lanczos3", "float32", (5,)),
         *((f"crop_and_resize {method}", "complex64", (5,)) for method in ("bilinear", "nearest", "cubic")),
     ],
 )
@@ -149,11 +150,7 @@ def gradient_to_the_image(method, mode):
             crops = crop_and_resize(image, boxes, which, SPACED[1:], method, path="matrix")
         return tape.gradient(crops, image, upstream)
 
-    return (
-        gradient
-        if mode == "eager"
-        else tf.function(gradient, jit_compile=mode == "compiled", autograph=False)
-    )
+    return gradient if mode == "eager" else graph(gradient, jit_compile=mode == "compiled")
 
 
 @pytest.mark.parametrize("mode", ["eager", "graph", "compiled"])
@@ -305,9 +302,9 @@ def test_errors_name_the_argument_and_have_the_class_of_tensorflow(change, messa
 
 def test_while_tracing_a_wrong_argument_is_a_value_error():
     with pytest.raises(ValueError, match="method is 'area'"):
-        tf.function(lambda: crop_and_resize(IMAGE, BOXES, WHICH, SIZE, "area"))()
+        graph(lambda: crop_and_resize(IMAGE, BOXES, WHICH, SIZE, "area"))()
     for unknown in (lambda i: tf.shape(i)[1:3], lambda i: (tf.shape(i)[1], 5), lambda i: i.shape[1:3]):
-        crop = tf.function(lambda i, size=unknown: crop_and_resize(i, BOXES, WHICH, size(i)))
+        crop = graph(lambda i, size=unknown: crop_and_resize(i, BOXES, WHICH, size(i)))
         with pytest.raises(
             ValueError, match="crop_size is not known while tracing; pass two Python integers"
         ):
@@ -324,7 +321,7 @@ def test_choice_of_path():
 def test_shapes_stay_static_and_dynamic_sizes_work(compiled):
     spec = [tf.TensorSpec((None, None, None, 2)), tf.TensorSpec((None, 4)), tf.TensorSpec((None,), tf.int32)]
     for path in PATHS:
-        function = tf.function(
+        function = graph(
             lambda i, b, w, path=path: crop_and_resize(i, b, w, SIZE, path=path), jit_compile=compiled
         )
         concrete = function.get_concrete_function(*spec)

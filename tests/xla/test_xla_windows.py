@@ -23,7 +23,7 @@ def case():
 
 
 def compiled(function, *values):
-    return tf.function(function, jit_compile=True)(*map(tf.constant, values))
+    return tf.function(function, jit_compile=True, autograph=False)(*map(tf.constant, values))
 
 
 def test_cutting_by_loops(case):
