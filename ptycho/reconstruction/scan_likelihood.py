@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from ptycho.scan.windows import add_windows_to, inner_windows
 AHEAD = 8  # chunks for each core that are asked for together
 Case = TypeVar("Case")
 Result = TypeVar("Result")
+WORKER = "side_by_side"  # how its threads are called
 KEPT = 2**28  # bytes of patterns that are kept in memory; more are read again each time
 ARGUMENTS = {
     "object": "windows",
@@ -193,11 +195,20 @@ def _summed(windows: np.ndarray, corners: np.ndarray) -> Piece:
 
 
 def side_by_side(function: Callable[[Case], Result], cases: Sequence[Case]) -> Iterator[Result]:
-    """The results in order, so that sums are the same on any number of cores; each call takes one."""
+    """The results in order, so that sums are the same on any number of cores; each call takes one.
+
+    Within such a call, one after the other.
+    """
     count = cores()
-    if len(cases) == 1 or count == 1:
+    if len(cases) == 1 or count == 1 or threading.current_thread().name.startswith(WORKER):
         yield from map(function, cases)
         return
-    with ThreadPoolExecutor(count) as pool:
-        for k in range(0, len(cases), AHEAD * count):
-            yield from pool.map(function, cases[k : k + AHEAD * count])
+    pool = _workers(count)
+    for k in range(0, len(cases), AHEAD * count):
+        yield from pool.map(function, cases[k : k + AHEAD * count])
+
+
+@cache
+def _workers(count: int) -> ThreadPoolExecutor:
+    """Threads that stay: to start some for each evaluation takes a tenth of a small scan's time."""
+    return ThreadPoolExecutor(count, WORKER)
