@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(items):
     place = {f"test_{name}.py": k for k, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.name, len(place)))
     gc.collect()
-    gc.freeze()  # all that is imported by now: Keras collects at every start of a run, a third of a second each
+    gc.freeze()  # what is imported by now: Keras collects at every start of a run, for a third of a second
 
 
 def small_run(**changes):
