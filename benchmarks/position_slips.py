@@ -3,6 +3,7 @@
 
     python benchmarks/position_slips.py            wrong scans, a row each, and the table
     python benchmarks/position_slips.py right      right ones of many kinds
+    python benchmarks/position_slips.py others     wrong ones of other objects, probes and steps, one of 2500 patterns
 
 400 patterns of 64², 10⁶ photons, a raster of 5 px back and forth (object ``a`` and probe ``lens`` of
 ``benchmarks/panel.py``, simulated by NumPy). Told are the true positions and errors: 5 or 20 % of the
@@ -61,6 +62,11 @@ RIGHT = (
     *(Case("leaves", "zone_plate"), Case("c", "electron", 1e5, 7, 12), Case("a", "electron", 1e6, 14, 10)),
     *(Case(spoilt="defocus"), Case("b", "zone_plate", 1e6, 10, 10, spoilt="defocus")),
     *(Case(spoilt="modes"), Case(step=12, side=12, photons=1e5, spoilt="modes"), Case(spoilt="frames")),
+)
+
+OTHERS = (
+    *(Case("leaves", "zone_plate"), Case("b", photons=1e5, step=7), Case("c", "electron", 1e6, 7)),
+    Case("a", side=50),
 )
 
 
@@ -174,6 +180,22 @@ def right() -> Iterator[Row]:
             }
 
 
+def others() -> Iterator[Row]:
+    for case in OTHERS:
+        for kind in KINDS:
+            data, true, _ = scan_of(case, errors(kind, case))
+            began = time.perf_counter()
+            slips = find_slips(data)
+            yield {
+                "scan": " ".join(map(str, case)),
+                "errors": kind,
+                "positions, px": [off(data.positions, true), off(data.positions + slips.moves, true)],
+                "told as": slips.text if slips.moved.any() else "nothing",
+                "flagged": slips.lost,
+                "s": time.perf_counter() - began,
+            }
+
+
 def table(rows: list[Row]) -> str:
     lines = [
         "| errors | probe | positions, rms px | object: told → found (true) | told as | s |",
@@ -189,13 +211,16 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+WAYS = {"wrong": wrong, "right": right, "others": others}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("way", nargs="?", default="wrong", choices=("wrong", "right"))
+    parser.add_argument("way", nargs="?", default="wrong", choices=WAYS)
     way, rows = parser.parse_args().way, []
-    for row in wrong() if way == "wrong" else right():
+    for row in WAYS[way]():
         print(json.dumps(row, ensure_ascii=False), flush=True)
         rows.append(row)
     if way == "wrong":

@@ -77,6 +77,7 @@ def finished(scan, tmp_path_factory, in_process_once):
     return folder / "run"
 
 
+@pytest.mark.usefixtures("read_rightly")
 def test_no_pattern_is_both_fitted_and_kept_out(scan, tmp_path):
     """A free R-factor of patterns that were fitted would praise every overfit."""
     from ptycho.config import ScanRunConfig
