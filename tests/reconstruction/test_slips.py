@@ -62,6 +62,18 @@ def test_positions_at_random_are_lost_rather_than_moved(scan):
     assert found.lost and not found.moves.any()
 
 
+def test_a_large_scan_is_tried_by_a_strip(scan, monkeypatch):
+    """Then all of it is looked at; or, where it is too large for that, nothing is moved and a flag is raised."""
+    data = told(scan, slipped([45, 54, 65], [(9, -4), (-6, 8), (-9, -5)]))
+    monkeypatch.setattr("ptycho.reconstruction.slips.LOOKED_AT", 60 * data.N**2)
+    found = find_slips(data, False)
+    assert set(np.flatnonzero(found.moved)) == {45, 54, 65} and not found.lost
+    monkeypatch.setattr("ptycho.reconstruction.slips.GROWN", 99 * data.N**2)
+    found = find_slips(data, False)
+    assert found.lost and not found.moves.any()
+    assert not find_slips(told(scan, 0), False).lost
+
+
 def test_fewer_than_twelve_patterns_tell_nothing(scan):
     assert not find_slips(told(scan, 0).subset(np.arange(11), 1)).moves.any()
 
