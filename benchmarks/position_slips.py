@@ -3,7 +3,7 @@
 
     python benchmarks/position_slips.py            wrong scans, a row each, and the table
     python benchmarks/position_slips.py right      right ones of many kinds
-    python benchmarks/position_slips.py others     wrong ones of other objects and probes, one of 2500 patterns
+    python benchmarks/position_slips.py others     wrong ones of other objects, one of 2500 patterns
 
 400 patterns of 64², 10⁶ photons, a raster of 5 px back and forth (object ``a`` and probe ``lens`` of
 ``benchmarks/panel.py``, simulated by NumPy). Told are the true positions and errors: 5 or 20 % of the
