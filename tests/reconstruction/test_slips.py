@@ -63,7 +63,7 @@ def test_positions_at_random_are_lost_rather_than_moved(scan):
 
 
 def test_a_large_scan_is_tried_by_a_strip(scan, monkeypatch):
-    """Then all of it is looked at; or, where it is too large for that, nothing is moved, and a flag raised."""
+    """Then all of it is looked at; or, where it is too large for that, it is flagged and nothing is moved."""
     data = told(scan, slipped([45, 54, 65], [(9, -4), (-6, 8), (-9, -5)]))
     monkeypatch.setattr("ptycho.reconstruction.slips.LOOKED_AT", 60 * data.N**2)
     found = find_slips(data, False)
