@@ -28,6 +28,7 @@ CONVINCING = 0.2  # of the logarithm of the deviance of the patterns that are mo
 LEAST = 3.0  # pixels: what moves by less is left to gradients
 AT_RANDOM = 0.5  # of the patterns, each moved by itself: nothing that is found is believed
 LOOKED_AT = 2**22  # pixels of the patterns that a large scan is tried by
+LONGEST = 512  # pixels: that strip, whose object is as wide as it is long
 GROWN = 2**26  # pixels of all patterns, at most, that an object grows from
 ALONE, TOGETHER, MOVING = 20, 20, 30  # steps
 
@@ -117,12 +118,13 @@ def _is_map(moves: np.ndarray, positions: np.ndarray) -> bool:
 
 
 def strip(positions: np.ndarray, count: int) -> np.ndarray:
-    """Indices ``(count,)``, in order, of the patterns nearest to a line through the middle of ``positions
-    (J, 2)`` along the axis on which the scan goes on slowly."""
+    """Indices ``(count,)`` or fewer, in order, of the patterns nearest to a line of ``LONGEST`` through the
+    middle of ``positions (J, 2)`` along the axis on which the scan goes on slowly."""
     order = np.arange(len(positions)) - len(positions) / 2
     centred = positions - np.median(positions, axis=0)
     fast = int(np.argmin(np.abs(order @ centred)))
-    return np.sort(np.argsort(np.abs(centred[:, fast]), kind="stable")[:count])
+    near = np.flatnonzero(np.abs(centred[:, 1 - fast]) <= LONGEST / 2)
+    return np.sort(near[np.argsort(np.abs(centred[near, fast]), kind="stable")[:count]])
 
 
 def _grown(data: Dataset, free_probe: bool) -> Slips:

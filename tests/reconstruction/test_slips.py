@@ -131,6 +131,12 @@ def test_a_strip_crosses_all_rows():
     assert {*chosen // 30} == {*range(20)} and {*chosen % 30} <= {*range(12, 18)}
 
 
+def test_a_strip_is_no_longer_than_its_object_may_be():
+    rows, columns = np.mgrid[:300, :30]
+    chosen = strip(3.0 * np.stack([rows, columns], -1).reshape(-1, 2), 1000)
+    assert len(chosen) == 1000 and 3 * np.ptp(chosen // 30) <= 512
+
+
 def moves(length, **at):
     found = np.zeros((12, 2))
     for where, by in at.items():
