@@ -183,13 +183,17 @@ def right() -> Iterator[Row]:
 def others() -> Iterator[Row]:
     for case in OTHERS:
         for kind in KINDS:
-            data, true, _ = scan_of(case, errors(kind, case))
+            data, true, image = scan_of(case, errors(kind, case))
             began = time.perf_counter()
             slips = find_slips(data)
             yield {
                 "scan": " ".join(map(str, case)),
                 "errors": kind,
                 "positions, px": [off(data.positions, true), off(data.positions + slips.moves, true)],
+                "object": [
+                    error_at(data, places, image, True)
+                    for places in (data.positions, data.positions + slips.moves, true)
+                ],
                 "told as": slips.text if slips.moved.any() else "nothing",
                 "flagged": slips.lost,
                 "s": time.perf_counter() - began,

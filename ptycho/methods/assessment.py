@@ -133,7 +133,9 @@ def half_scans(
     group_size: int = 1,
     fixed: bool = False,
 ) -> Halves | None:
-    """The resolution by two random halves of the scan through the same method; None for a tiny scan.
+    """The resolution by two random halves of the scan through the same method.
+
+    None for a tiny scan, and where a half did not converge.
 
     Args:
         infer: reconstructs some of the patterns.
@@ -151,6 +153,12 @@ def half_scans(
     if min(len(part) for part in parts) < least or min(region.height, region.width) < 32:
         return None
     made = [infer(data.subset(part, group_size)) for part in parts]
+    if not all(half.converged for half in made):
+        log.warning(
+            "half_scan_frc: a half of the scan is explained worse than the whole, so halves tell nothing "
+            "of its resolution; raise solver.steps, or measure more patterns"
+        )
+        return None
     images = [region.crop(half.objects[0]) for half in made]
     mask = region.crop(made[0].mask[0]) & region.crop(made[1].mask[0])
     if not all(np.isfinite(image).all() and image[mask].any() for image in images):

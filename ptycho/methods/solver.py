@@ -13,6 +13,7 @@ import numpy as np
 
 from ptycho.config import ScanRunConfig
 from ptycho.evaluation.trust import PHASES, phases_untold
+from ptycho.methods.assessment import spread
 from ptycho.methods.prepared import Prepared, Surroundings
 from ptycho.networks.denoiser import WEIGHTS
 from ptycho.progress import Advance, Event, OnEvent, Progress, ignore, silent
@@ -33,6 +34,7 @@ from ptycho.scan.reconstruction import Reconstruction
 log = logging.getLogger(__name__)
 SOLVER, REFINED = "solver", "refined"
 WIDE = 0.25  # light at the window's edge over the mean: a disk as wide as the window; others .02 to .1
+WORSE = 1.1  # times the deviance of a pattern: what a half of the scan may come to
 JUDGED_EVERY = 10  # steps; to judge costs a twentieth of a step, and the positions of those judged
 IN_BLOCKS = 100  # times that a pattern is used in a fit by blocks, about
 
@@ -234,9 +236,14 @@ def _fit_of(made: Reconstruction) -> Solved | None:
 
 
 def half_object(made: Reconstruction, steps: int) -> Callable[[Dataset], Reconstruction]:
-    """A function that reconstructs some of the solver's patterns, with the beam as it was found."""
+    """A function that reconstructs some of the solver's patterns, with the beam as it was found.
+
+    Fewer patterns are easier to explain: where they are explained worse than by all, the steps went astray or
+    did not suffice, and the reconstruction counts as not converged.
+    """
     solved = _fit_of(made)
     assert solved is not None
+    usual = _usual_deviance(solved)
 
     def infer(part: Dataset) -> Reconstruction:
         likelihood = replace(
@@ -246,6 +253,18 @@ def half_object(made: Reconstruction, steps: int) -> Callable[[Dataset], Reconst
             advance=silent,
         )
         terms = Terms(likelihood, solved.terms.prior)
-        return covered_part(fit_object(terms, part, steps, NEARLY)[0], part)
+        image = fit_object(terms, part, steps, NEARLY)[0]
+        state = State.of(part, image, normalisation=part.normalisation)
+        middle = float(np.median(likelihood.evaluate(state).deviance))
+        return replace(covered_part(image, part), converged=middle <= WORSE * usual)
 
     return infer
+
+
+def _usual_deviance(solved: Solved) -> float:
+    """That of the middle one of the patterns that were fitted, or of some of very many."""
+    likelihood, state = solved.terms.likelihood, solved.state
+    some = spread(len(state.positions))
+    part = replace(likelihood, data=likelihood.data.subset(some, 1), advance=silent)
+    state = replace(state, positions=state.positions[some], flux=state.flux[some])
+    return float(np.median(part.evaluate(state).deviance))

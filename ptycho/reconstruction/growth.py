@@ -7,16 +7,20 @@ the mean pattern in place of λ. So 0 is explained, and 1 explains no more than 
 free, as the light of a pattern is.
 
 A pattern joins where it is told to be, moved as its neighbours in time or space are, if that explains it;
-else where it is explained within ``REACH``, if anywhere. So what patterns have in common, an offset behind a
-jump or a drift, is followed without a model of it.
+else where it is explained within ``REACH``; else it waits until more is known around it. So what patterns
+have in common, an offset behind a jump or a drift, is followed without a model of it. Where little is to be
+seen, a pattern fits in many places: at the end each is looked for in an object of others alone, and stays
+with its neighbours where that is as good.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy import fft
+from scipy.ndimage import uniform_filter
 from scipy.signal import fftconvolve
 from scipy.spatial import cKDTree
 
@@ -42,10 +46,28 @@ CLEARLY = 0.6  # of the share: what another place must come to
 WELL = 0.1  # a share below which nothing better is looked for
 OUTLYING = 3.0  # times the middle share of a seed: is no part of it
 LOST = 0.1  # of the patterns, explained nowhere: positions are not found
-TRIES = 3  # rounds in which a pattern may join
+MORE = 0.1  # of what may be known around a pattern: then it is looked for once more
 BEGINNING, TOGETHER, GROWING, SETTLING = 20, 15, 8, 30  # steps
-ROUNDS, SETTLED = 4, 1.0  # until positions move by less, in pixels
+PARTS, GOLDEN = 4, (5**0.5 - 1) / 2  # of the patterns, that are taken out at once; how they are spread
+LEAST, ALIKE = 3.0, 0.03  # pixels, shares: places that are as good as each other
+ROUNDS, SETTLED = 6, 0.2  # until positions move by less, in pixels
 CHUNK_PIXELS = 2**18  # of the waves that are handled at once
+
+
+class Sprout(NamedTuple):
+    """What a seed comes to.
+
+    Attributes:
+        height: the share of its patterns that are explained worst, and for those that were left out.
+        middle: their middle share, before the last fit.
+        patterns: indices of those that are kept.
+        state: object and modes.
+    """
+
+    height: float
+    middle: float
+    patterns: np.ndarray
+    state: State
 
 
 @dataclass(eq=False)
@@ -116,25 +138,27 @@ class Growth:
 
     def plant(self) -> None:
         """The best of some seeds, without the patterns in it that contradict the others."""
-        start, best, lowest = self.state, np.inf, np.inf
-        chosen = self.placed, self.state
+        start, tried = self.state, list[Sprout]()
         for neighbours in seeds(self.told):
             for seed in neighbours:
-                self.state, count = start, len(seed)
-                self.fit(seed, OBJECT_ALONE, BEGINNING)
-                for _ in range(2):
-                    shares = self.own_shares(seed)
-                    seed = seed[shares <= max(OUTLYING * np.median(shares), WELL)]
-                    self.fit(seed, self.free, TOGETHER)
-                height = float(np.quantile(self.own_shares(seed), 0.9)) + count / len(seed) - 1
-                if height < best:
-                    best, chosen = height, (np.isin(np.arange(len(self.told)), seed), self.state)
-                lowest = min(lowest, float(np.median(shares)))
-                if best < WELL:
+                tried.append(self._sprout(seed, start))
+                if tried[-1].height < WELL:
                     break
-            if best < WELL or lowest > WELL:  # which the beam does not explain in the middle, nor elsewhere
-                break
-        self.placed, self.state = chosen
+            if tried[-1].height < WELL or min(one.middle for one in tried) > WELL:
+                break  # what the beam does not explain in the middle, it does not elsewhere
+        best = min(tried, key=lambda one: one.height)
+        self.placed, self.state = np.isin(np.arange(len(self.told)), best.patterns), best.state
+
+    def _sprout(self, seed: np.ndarray, start: State) -> Sprout:
+        """An object from some patterns (indices), and those of them that it explains."""
+        self.state, count = start, len(seed)
+        self.fit(seed, OBJECT_ALONE, BEGINNING)
+        for _ in range(2):
+            shares = self.own_shares(seed)
+            seed = seed[shares <= max(OUTLYING * np.median(shares), WELL)]
+            self.fit(seed, self.free, TOGETHER)
+        height = float(np.quantile(self.own_shares(seed), 0.9)) + count / len(seed) - 1
+        return Sprout(height, float(np.median(shares)), seed, self.state)
 
     @property
     def vague(self) -> bool:
@@ -142,31 +166,45 @@ class Growth:
         return bool(np.median(self.own_shares(np.flatnonzero(self.placed))) > WELL)
 
     def grow(self) -> None:
-        """Until every pattern is placed, or explained nowhere."""
-        tries = np.zeros(len(self.told), int)
+        """Until every pattern is placed, or explained nowhere.
+
+        A pattern that is not explained waits until more is known around it. Where nothing else is left, those
+        join that are explained best, if at all.
+        """
+        known = np.full(len(self.told), -np.inf)  # around each pattern, when it was looked for
+        best, lowest = self.moves.copy(), np.full(len(self.told), np.inf)  # its move and share, then
         reach = energy_diameter(self.state.modes) / 2
-        while len(left := np.flatnonzero(~self.placed & (tries < TRIES))):
-            ring, guesses = self._next(left)
-            limit = self._limit(ring, guesses)
-            cases = [(int(j), moves, limit) for j, moves in zip(ring, guesses, strict=True)]
-            placed = list(side_by_side(self._place, cases))
-            for j, move in zip(ring, placed, strict=True):
-                tries[j] += 1
-                if move is not None:
-                    self.placed[j], self.moves[j] = True, move
-            if np.mean(~self.placed & (tries >= TRIES)) > LOST:
+        while not (self.placed | np.isnan(known)).all():
+            ring, guesses, around = self._next(known)
+            joining = ring
+            if ring.size:
+                limit = self._limit(ring, guesses)
+                cases = [(int(j), moves, limit) for j, moves in zip(ring, guesses, strict=True)]
+                best[ring], lowest[ring] = zip(*side_by_side(self._place, cases), strict=True)
+                known[ring], joining = around, ring[lowest[ring] <= limit]
+            if not joining.size:
+                waiting = np.flatnonzero(~self.placed & np.isfinite(known))
+                joining = waiting[lowest[waiting] <= min(POOR, np.median(lowest[waiting]))]
+                if not joining.size:
+                    known[waiting] = np.nan
+            if np.mean(np.isnan(known)) > LOST:
                 return
-            near = cKDTree(self.told[ring] + self.moves[ring]).query(self.told + self.moves)[0] < reach
+            if not joining.size:
+                continue
+            self.placed[joining], self.moves[joining] = True, best[joining]
+            near = cKDTree(self.told[joining] + self.moves[joining]).query(self.told + self.moves)[0] < reach
             if (around := np.flatnonzero(self.placed & near)).size:
                 self.fit(around, self.free, GROWING)
 
     def settle(self) -> None:
-        """Positions by gradients; then patterns that the object does not explain are taken out, and looked
-        for once more. A few times, as long as positions move."""
+        """Positions by gradients; then each pattern where the others say that it belongs, and those that are
+        not explained there are looked for once more. A few times, as long as positions move."""
+        unsure = True
         for _ in range(ROUNDS):
             before = self.moves
             for model in ("affine", "each"):  # what all have in common is slow where each moves by itself
                 self.fit(np.flatnonzero(self.placed), replace(self.free, positions=True), SETTLING, model)
+            unsure = unsure and self._place_again()
             shares = self.own_shares(np.arange(len(self.told)))
             wrong = ~self.placed | (shares > max(WELL, OUTLYING * np.median(shares)))
             if wrong.any():
@@ -175,6 +213,37 @@ class Growth:
                 self.grow()
             if self.lost or np.abs(self.moves - before).max() < SETTLED:
                 return
+
+    def _place_again(self) -> bool:
+        """Part by part, patterns by an object of the others alone: what grew in a wrong place upholds itself
+        by what it has left in the object. Whether any is moved."""
+        before = self.moves
+        parts = np.arange(len(self.told)) * GOLDEN % 1 * PARTS // 1
+        for k in range(PARTS):
+            others = np.flatnonzero(self.placed & (parts != k))
+            self.fit(others, self.free, GROWING)
+            part = np.flatnonzero(self.placed & (parts == k))
+            cases = [(int(j), moves) for j, moves in zip(part, self._guesses(part, others), strict=True)]
+            self._cover(others)
+            moves = self.moves.copy()
+            moves[part] = list(side_by_side(self._where, cases))
+            self.moves = moves
+        return bool((self.moves != before).any())
+
+    def _where(self, case: tuple[int, np.ndarray]) -> np.ndarray:
+        """The move of a pattern ``(2,)``: as its neighbours', unless its own, or another that is found,
+        explains it clearly better.
+
+        ``case``: the pattern, and moves ``(n, 2)`` of its neighbours.
+        """
+        pattern, guesses = case
+        own = self.moves[pattern]
+        _, share = self._best(pattern, own + _square(1))
+        near, lower = self._best(pattern, np.concatenate([move + _square(2) for move in guesses]))
+        if lower < share + ALIKE and np.abs(near - own).max() >= LEAST:
+            own, share = near, lower
+        there, lower = self.search(pattern, own)
+        return there if lower < share - ALIKE and np.abs(there - own).max() >= LEAST else own
 
     @property
     def lost(self) -> bool:
@@ -236,8 +305,8 @@ class Growth:
         shares = [self._best(j, moves)[1] for j, moves in zip(ring, guesses, strict=True)]
         return float(np.clip(2 * np.quantile(shares, 0.25), EXPLAINED, MISPLACED))
 
-    def _place(self, case: tuple[int, np.ndarray, float]) -> np.ndarray | None:
-        """The move ``(2,)`` of a pattern; None: it is explained nowhere.
+    def _place(self, case: tuple[int, np.ndarray, float]) -> tuple[np.ndarray, float]:
+        """The move of a pattern ``(2,)`` that explains it best, and its share.
 
         ``case``: the pattern, moves ``(n, 2)`` that it may have, and the share below which one is right.
         """
@@ -248,34 +317,42 @@ class Growth:
             if lower < CLEARLY * share:
                 move, share = near, lower
         if share <= limit:
-            return move
+            return move, share
         there, lower = self.search(pattern, guesses[-1])
-        if lower < min(MISPLACED, CLEARLY * share):
-            return there
-        return move if share < POOR or np.abs(there - move).max() <= COARSE else None
+        return (there, lower) if lower < CLEARLY * share else (move, share)
 
-    def _next(self, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Those patterns of whose light enough falls where the object is known, and moves that they may have.
+    def _next(self, known: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Those patterns of whose light enough falls where the object is known, and around which more is
+        known than before; moves that they may have, and what is known around them.
 
-        As the placed ones before and behind them in time, and as the middle one of the nearest in space.
+        ``known``: around each pattern when it was looked for, −∞: never, NaN: never again.
         """
-        placed = np.flatnonzero(self.placed)
+        left, placed = np.flatnonzero(~self.placed & ~np.isnan(known)), np.flatnonzero(self.placed)
+        guesses, cover = self._guesses(left, placed), self._cover(placed)
+        around = uniform_filter(cover, 2 * REACH + 1)[tuple(self._corners(left, guesses[:, -1]).T)]
+        share = np.stack([cover[tuple(self._corners(left, guesses[:, k]).T)] for k in range(3)]).max(axis=0)
+        fresh = around > known[left] + MORE
+        least = min(KNOWN, np.sort(share[fresh])[-min(fresh.sum(), AT_ONCE)]) if fresh.any() else KNOWN
+        if not fresh.all():
+            least = max(least, OVERLAPPING)
+        ring = fresh & (share >= least)
+        return left[ring], guesses[ring], around[ring]
+
+    def _guesses(self, left: np.ndarray, placed: np.ndarray) -> np.ndarray:
+        """``(L, 3, 2)``: as the placed ones before and behind in time, and as the middle of the nearest in
+        space."""
         behind = np.minimum(np.searchsorted(placed, left), len(placed) - 1)
         near = (
             cKDTree(self.told[placed]).query(self.told[left], k=min(5, len(placed)))[1].reshape(len(left), -1)
         )
-        guesses = np.stack(
+        return np.stack(
             [
                 self.moves[placed[np.maximum(behind - 1, 0)]],
                 self.moves[placed[behind]],
                 np.rint(np.median(self.moves[placed[near]], axis=1)),
             ],
             axis=1,
-        )  # (L, 3, 2)
-        cover = self._cover(placed)
-        share = np.stack([cover[tuple(self._corners(left, guesses[:, k]).T)] for k in range(3)]).max(axis=0)
-        ring = share >= min(KNOWN, np.sort(share)[-min(len(share), AT_ONCE)])
-        return left[ring], guesses[ring]
+        )
 
     def _cover(self, placed: np.ndarray) -> np.ndarray:
         """What share of a pattern's light falls where the object is known, by its corner."""

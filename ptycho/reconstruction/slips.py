@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptycho.reconstruction.growth import FEWEST, LOST, REACH, SEED, Growth
+from ptycho.reconstruction.growth import FEWEST, LEAST, LOST, REACH, SEED, Growth
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.short_fit import PRIOR, constant_object
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
@@ -24,9 +24,8 @@ from ptycho.scan.comparison import Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
 
 NO_GAIN = Comparison(0.0, 0.0)
-CONVINCING = 0.2  # of the logarithm of the deviance of the patterns that are moved: the gain
-LEAST = 3.0  # pixels: what moves by less is left to gradients
-AT_RANDOM = 0.5  # of the patterns, each moved by itself: nothing that is found is believed
+CONVINCING = 0.2  # of what photon noise leaves of the deviance of the patterns that are moved: the gain
+AT_RANDOM = 0.5  # of the patterns, moved otherwise than the one before: nothing that is found is believed
 LOOKED_AT = 2**22  # pixels of the patterns that a large scan is tried by
 LONGEST = 512  # pixels: that strip, whose object is as wide as it is long
 GROWN = 2**26  # pixels of all patterns, at most, that an object grows from
@@ -58,9 +57,14 @@ class Slips:
         return bool(self.unplaced.mean() > LOST)
 
     @property
+    def breaks(self) -> np.ndarray:
+        """``(J − 1,)`` bool, where the next pattern is moved otherwise."""
+        return np.linalg.norm(np.diff(self.moves, axis=0), axis=1) >= LEAST
+
+    @property
     def kind(self) -> str:
         """By how moves change from one pattern to the next."""
-        breaks = np.linalg.norm(np.diff(self.moves, axis=0), axis=1) >= LEAST
+        breaks = self.breaks
         if not breaks.any():
             return "a drift"
         if breaks.sum() >= self.moved.sum():
@@ -96,15 +100,16 @@ def find_slips(data: Dataset, free_probe: bool = True) -> Slips:
             return nothing
         if count > data.held_by(GROWN, most):
             return replace(nothing, unplaced=np.ones(count, bool))
-    found = _grown(data, free_probe)
+    found, noise = _grown(data, free_probe)
     if found.lost or not found.moved.any() or _is_map(found.moves, data.positions):
         return replace(nothing, unplaced=found.unplaced)
-    if found.kind == "slips" and found.moved.mean() > AT_RANDOM:
+    if found.breaks.mean() > AT_RANDOM:
         return replace(nothing, unplaced=found.moved | found.unplaced)
     told, moved = (_ended(data, moves, free_probe) for moves in (nothing.moves, found.moves))
     gain = compare_shares(moved[1], told[1])
     far = np.linalg.norm(moved[0], axis=1) >= LEAST
-    convincing = far.any() and np.mean(np.log(told[1][far] / moved[1][far])) > CONVINCING
+    misfit = np.maximum(told[1][far] - noise, 0).sum()
+    convincing = far.any() and np.sum(told[1][far] - moved[1][far]) > CONVINCING * misfit
     return Slips(moved[0] if gain.matters and convincing else nothing.moves, found.unplaced, gain)
 
 
@@ -127,19 +132,20 @@ def strip(positions: np.ndarray, count: int) -> np.ndarray:
     return np.sort(near[np.argsort(np.abs(centred[near, fast]), kind="stable")[:count]])
 
 
-def _grown(data: Dataset, free_probe: bool) -> Slips:
-    """Whole-pixel moves, of the most common one as the origin."""
+def _grown(data: Dataset, free_probe: bool) -> tuple[Slips, float]:
+    """Moves from the most common one; and a pattern's deviance by photon noise alone, at most."""
     growth = Growth.of(data, Freedom(free_probe))
+    noise, nothing = 4 * growth.noise, Slips(growth.moves, growth.placed)
     if growth.dim:
-        return Slips(growth.moves, growth.placed)
+        return nothing, noise
     growth.plant()
     if growth.vague:
-        return Slips(growth.moves, np.zeros(len(data.positions), bool))
+        return nothing, noise
     growth.grow()
-    if not growth.lost and (np.linalg.norm(growth.moves, axis=1) >= LEAST).any():
+    if growth.lost or (np.linalg.norm(growth.moves, axis=1) >= LEAST).any():
         growth.settle()
     places, counts = np.unique(np.rint(growth.moves[growth.placed]), axis=0, return_counts=True)
-    return Slips((growth.moves - places[counts.argmax()]) * growth.placed[:, None], ~growth.placed)
+    return Slips((growth.moves - places[counts.argmax()]) * growth.placed[:, None], ~growth.placed), noise
 
 
 def _ended(data: Dataset, moves: np.ndarray, free_probe: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -58,8 +58,7 @@ def pinhole(modulus: np.ndarray, log_diameter: float) -> np.ndarray:
     """The probe right behind a pinhole of diameter ``exp(log_diameter)`` pixels; ``(N, N)`` complex64."""
     N = len(modulus)
     disk = np.clip(np.exp(log_diameter) / 2 - N * frequency(N) + 0.5, 0, 1)
-    signs = np.sign(np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(disk))).real)
-    return waves_of(modulus * signs)
+    return waves_of(modulus * np.sign(far_field(disk).real))
 
 
 def curved(probe: np.ndarray, curvature: float) -> np.ndarray:

@@ -62,6 +62,15 @@ def test_trials_come_back_in_order():
     assert list(side_by_side(lambda k: k**2, range(50)))[:5] == [0, 1, 4, 9, 16]
 
 
+def test_cases_within_cases_are_done_one_after_the_other():
+    """More of them than there are threads, which would wait for each other."""
+
+    def row(k):
+        return sum(side_by_side(lambda m: k * m, range(50)))
+
+    assert list(side_by_side(row, range(50))) == [k * 1225 for k in range(50)]
+
+
 def test_the_middle_is_compact():
     rng = np.random.default_rng(9)
     data = scan_with(make_probe(IdealDiskProbe(), N), side=10, step=4)
