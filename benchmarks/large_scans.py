@@ -2,7 +2,7 @@
 """Large scans: memory, speed, kills, several processes, and a million patterns that no memory holds.
 
     python benchmarks/large_scans.py runs --counts 20000 100000     the default command: peak, seconds, error
-    python benchmarks/large_scans.py runs --counts 2000 50000 --side 128
+    python benchmarks/large_scans.py runs --counts 2000 50000 --side 128 --set solver.steps=6
     python benchmarks/large_scans.py kills                          three times, and resumed: the same bits?
     python benchmarks/large_scans.py processes                      of MPI: one and two, a core each
     python benchmarks/large_scans.py generator --counts 1000000     patterns made as they are read: one pass
@@ -21,7 +21,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -66,11 +67,11 @@ def outcome(out: Path) -> Row:
     }
 
 
-def runs(counts: list[int], side: int, folder: Path) -> Iterator[Row]:
-    """The default command."""
+def runs(counts: list[int], side: int, folder: Path, settings: Sequence[str] = ()) -> Iterator[Row]:
+    """The default command, but for some settings."""
     for count in counts:
         scan, out = scan_file(count, side, folder), folder / f"run_{count}_{side}"
-        subprocess.run(command(scan, out), check=True, cwd=ROOT)
+        subprocess.run(command(scan, out, *settings), check=True, cwd=ROOT)
         yield {"patterns": count, "N": side} | outcome(out)
 
 
@@ -180,9 +181,11 @@ def main() -> None:
     parser.add_argument("--counts", type=int, nargs="+", default=[20000])
     parser.add_argument("--side", type=int, default=64)
     parser.add_argument("--folder", type=Path, default=ROOT / "outputs" / "large")
+    parser.add_argument("--set", nargs="*", default=[], help="settings of runs, as solver.steps=6")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    for row in WAYS[options.way](options.counts, options.side, options.folder.resolve()):
+    ways = WAYS | {"runs": partial(runs, settings=options.set)}
+    for row in ways[options.way](options.counts, options.side, options.folder.resolve()):
         print(json.dumps(row), flush=True)
 
 

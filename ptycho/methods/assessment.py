@@ -54,7 +54,8 @@ EXPLAINED = (
         "aligned by one scale and one phase "
         "plane; of a large scan, of some thousand patterns in its middle; where it falls below 0.5, 1/7, and "
         "the half-bit curve (van Heel & Schatz 2005), as a "
-        "fraction of Nyquist, and as a half period in object pixels and in metres; null: never",
+        "fraction of Nyquist, and as a half period in object pixels and in metres; null: never. Null "
+        "as a whole for a tiny scan, and where a half is explained worse than the whole",
     }
     | {
         "beam": "what goes with the object: share of the power in each mode of the probe; rms change of each "
