@@ -36,7 +36,7 @@ SOLVER, REFINED = "solver", "refined"
 WIDE = 0.25  # light at the window's edge over the mean: a disk as wide as the window; others .02 to .1
 WORSE = 1.1  # times the deviance of a pattern: what a half of the scan may come to
 JUDGED_EVERY = 10  # steps; to judge costs a twentieth of a step, and the positions of those judged
-IN_BLOCKS = 100  # times that a pattern is used in a fit by blocks, about
+STAGES, IN_BLOCKS = 3, 100  # fits of a pattern in blocks, and times that it is used in all of them, about
 
 
 def wishes_of(config: ScanRunConfig, N: int) -> Wishes:
@@ -76,7 +76,7 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
     began, wishes = time.perf_counter(), wishes_for(each, config)
     data = each.fitted(each.whole.beam)
     how = blockwise(config, where)
-    passes = min(wishes.steps, IN_BLOCKS) if how.divides(data) else wishes.steps
+    passes = min(STAGES * wishes.steps, IN_BLOCKS) if how.divides(data) else wishes.steps
     bar = Progress("solver", passes * len(each.kept), bar=where.bar)
     with where.timed(SOLVER), closing(bar) as progress:
         log.info("solver: deciding what is free, by what is kept out")

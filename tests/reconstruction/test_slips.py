@@ -122,6 +122,23 @@ def test_where_nothing_is_to_be_seen_a_pattern_stays_with_its_neighbours(known):
     assert np.abs(flat._where((20, np.zeros((3, 2))))).max() <= 2
 
 
+def test_a_pattern_waits_until_more_is_known_around_it(known):
+    growth = replace(known, placed=np.arange(100) != 44)
+    ring, guesses, around = growth._next(np.full(100, -np.inf))
+    assert list(ring) == [44] and not guesses.any()
+    assert not growth._next(np.full(100, around[0]))[0].size
+    assert list(growth._next(np.full(100, around[0] - 0.2))[0]) == [44]
+
+
+def test_wrong_places_are_left_although_the_object_was_fitted_there(known):
+    moves = np.zeros((100, 2))
+    moves[[12, 55, 78]] = (5, -4)
+    growth = replace(known, placed=np.arange(100) != 44, moves=moves)
+    growth.fit(np.flatnonzero(growth.placed), KEPT, 20)
+    assert growth._place_again()
+    assert np.abs(growth.moves[growth.placed]).max() <= 1
+
+
 def test_the_share_by_loops(scan, known):
     """Of three patterns, two of them one or two pixels off, with ν and V summed pixel by pixel."""
     counts = np.fft.ifftshift(np.square(known.data.amplitudes[:].astype(float)), axes=(1, 2))
