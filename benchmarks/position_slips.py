@@ -142,7 +142,7 @@ def error_at(data: Dataset, positions: np.ndarray, image: np.ndarray, free: bool
 
 
 def by_map(data: Dataset) -> Dataset:
-    """The scan at positions of the scale and turn that explain it best, as ``data.orientation=auto`` does."""
+    """The scan at positions of the scale and turn that explain it best, as of ``data.orientation=auto``."""
     found = find_map(data)
     if found is None or not found.gain.matters:
         return data

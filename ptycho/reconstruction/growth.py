@@ -39,7 +39,7 @@ SEED, FEWEST = 30, 12  # patterns
 AT_ONCE = 8  # patterns that join in a round, at least
 KNOWN, LIT = 0.75, 0.05  # of a pattern's light, where the object is known: by so much of the usual light
 OVERLAPPING = 0.5  # the same of a place that is not where the pattern is told to be
-EXPLAINED, MISPLACED = 0.25, 0.5  # shares, below which a pattern joins, above which it does nowhere
+EXPLAINED, MISPLACED = 0.25, 0.5  # shares, between which the limit lies below which a pattern joins
 DARK = 0.05  # of the mean light: a pattern that has less says nothing
 POOR = 1.0  # share below which a pattern may stay where it is, if nothing better is found
 CLEARLY = 0.6  # of the share: what another place must come to
@@ -220,9 +220,10 @@ class Growth:
         before = self.moves
         parts = np.arange(len(self.told)) * GOLDEN % 1 * PARTS // 1
         for k in range(PARTS):
-            others = np.flatnonzero(self.placed & (parts != k))
+            part, others = (np.flatnonzero(self.placed & chosen) for chosen in (parts == k, parts != k))
+            if not (part.size and others.size):
+                continue
             self.fit(others, self.free, GROWING)
-            part = np.flatnonzero(self.placed & (parts == k))
             cases = [(int(j), moves) for j, moves in zip(part, self._guesses(part, others), strict=True)]
             self._cover(others)
             moves = self.moves.copy()
@@ -339,8 +340,7 @@ class Growth:
         return left[ring], guesses[ring], around[ring]
 
     def _guesses(self, left: np.ndarray, placed: np.ndarray) -> np.ndarray:
-        """``(L, 3, 2)``: as the placed ones before and behind in time, and as the middle of the nearest in
-        space."""
+        """Moves ``(L, 3, 2)``: of the placed ones before and behind in time, and the middle of those nearest."""
         behind = np.minimum(np.searchsorted(placed, left), len(placed) - 1)
         near = (
             cKDTree(self.told[placed]).query(self.told[left], k=min(5, len(placed)))[1].reshape(len(left), -1)

@@ -196,3 +196,11 @@ def moves(length, **at):
 )
 def test_moves_in_words(found, text):
     assert Slips(found, np.zeros(12, bool)).text == text
+
+
+def test_few_patterns_are_placed_again_by_the_others(known):
+    """So few that some parts of them are empty; a single one has no others, and stays."""
+    for some in ([20, 21], [20]):
+        growth = replace(known, placed=np.isin(np.arange(100), some))
+        growth._place_again()
+        assert np.abs(growth.moves).max() <= 3
