@@ -340,7 +340,7 @@ class Growth:
         return left[ring], guesses[ring], around[ring]
 
     def _guesses(self, left: np.ndarray, placed: np.ndarray) -> np.ndarray:
-        """Moves ``(L, 3, 2)``: of the placed ones before and behind in time, and the middle of those nearest."""
+        """Moves ``(L, 3, 2)``: of the placed ones before and behind in time, and the middle of close ones."""
         behind = np.minimum(np.searchsorted(placed, left), len(placed) - 1)
         near = (
             cKDTree(self.told[placed]).query(self.told[left], k=min(5, len(placed)))[1].reshape(len(left), -1)
