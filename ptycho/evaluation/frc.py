@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy import fft
+
+from ptycho.scan.bands import bands
 
 Curve = tuple[np.ndarray, np.ndarray]
 """Frequencies as fractions of Nyquist, and correlations."""
@@ -25,22 +28,30 @@ def frc(a: np.ndarray, b: np.ndarray) -> Curve:
     """
     if a.ndim != 2 or a.shape != b.shape or min(a.shape) < 2:
         raise ValueError(f"a and b must share one shape of at least 2 × 2, got {a.shape} and {b.shape}")
-    side = min(a.shape)
-    radius = np.hypot(*np.ix_(*(np.fft.fftfreq(n) for n in a.shape)))  # (H, W) cycles per pixel
-    ring = np.floor(radius * side + 0.5).astype(int).ravel()
+    side, real = min(a.shape), np.isrealobj(a) and np.isrealobj(b)
+    down = np.fft.fftfreq(a.shape[0])[:, None]  # cycles per pixel
+    along = np.fft.rfftfreq(a.shape[1]) if real else np.fft.fftfreq(a.shape[1])
+    both = 1.0 + (real & (along > 0) & (along < 0.5))  # of a real image half of the spectrum is enough
+    fa, fb = _spectrum(a, real), _spectrum(b, real)
+    sums = np.zeros((3, side + 1))
+    for rows in bands(fa.shape):
+        ring = np.floor(np.hypot(down[rows], along) * side + 0.5).astype(int).ravel()
+        one, two = fa[rows], fb[rows]
+        terms = (one * two.conj()).real, np.abs(one) ** 2, np.abs(two) ** 2
+        sums += [np.bincount(ring, (both * term).ravel(), side + 1) for term in terms]
     rings = np.arange(1, side // 2 + 1)
-    fa, fb = _spectrum(a).ravel(), _spectrum(b).ravel()
-    terms = ((fa * fb.conj()).real, np.abs(fa) ** 2, np.abs(fb) ** 2)
-    cross, power_a, power_b = (np.bincount(ring, term)[rings] for term in terms)
+    cross, power_a, power_b = sums[:, rings]
     norm = np.sqrt(power_a * power_b)
     return 2 * rings / side, np.divide(cross, norm, out=np.zeros_like(cross), where=norm > 0)
 
 
-def _spectrum(image: np.ndarray) -> np.ndarray:
-    """``F[w·(x − Σwx/Σw)]`` with the Hann window ``w = sin²(π(n + ½)/N)`` on both axes."""
+def _spectrum(image: np.ndarray, real: bool) -> np.ndarray:
+    """``F[w·(x − Σwx/Σw)]`` under the Hann window ``w = sin²(π(n + ½)/N)`` on both axes; half if real."""
     rows, cols = (np.sin(np.pi * (np.arange(side) + 0.5) / side) ** 2 for side in image.shape)
-    window = rows[:, None] * cols[None, :]
-    return np.fft.fft2(window * (image - np.sum(window * image) / np.sum(window)))
+    part = image - rows @ image @ cols / (rows.sum() * cols.sum())
+    part *= rows[:, None]
+    part *= cols
+    return fft.rfft2(part, overwrite_x=True) if real else fft.fft2(part, overwrite_x=True)
 
 
 def half_bit(frequency: np.ndarray, shape: tuple[int, int]) -> np.ndarray:

@@ -13,15 +13,18 @@ the results go to JSON, which holds neither NaN nor infinity.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import fft
 from scipy.ndimage import gaussian_filter
 from skimage.metrics import structural_similarity
 
 from ptycho.evaluation.frc import Curve, frc, frc_crossing
-from ptycho.scan.ramp import phase_slope, ramp
+from ptycho.scan.bands import bands, inner_product
+from ptycho.scan.ramp import phase_slope, tilt
 
 Pair = list[float | None]
 
@@ -118,16 +121,18 @@ def align(recon: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> Alignment:
         ValueError: unlike shapes, wrong dtypes, values that are not finite, or nothing to align.
     """
     _check_images(recon, truth, mask)
-    recon = np.where(mask, recon, 0).astype(np.complex128)
-    truth = truth.astype(np.complex128)
-    for name, image in (("recon (on the covered pixels)", recon), ("truth", truth)):
-        if not (np.isfinite(image).all() and np.vdot(image, image).real > 0):
+    flat = np.where(mask, recon, np.complex128(0))
+    for name, image in (("recon (on the covered pixels)", flat), ("truth", truth)):
+        if not (np.isfinite(image).all() and image.any()):
             raise ValueError(f"{name} must be finite and not zero everywhere, got NaN, infinity or all zeros")
-    slope = phase_slope(recon * truth.conj(), np.abs(truth) ** 2)
-    flat = recon * np.exp(-1j * ramp(slope, recon.shape))
-    scale = complex(np.vdot(flat, truth) / np.vdot(flat, flat).real)
+    slope = phase_slope(flat, truth)
+    for turn in tilt(-slope, flat.shape):
+        flat *= turn
+    scale = inner_product(flat, truth) / inner_product(flat, flat).real
     ratio = 1 / abs(scale) if scale else math.inf
-    return Alignment(np.where(mask, scale * flat, 0), scale, ratio, (float(slope[0]), float(slope[1])))
+    flat *= scale
+    flat[~mask] = 0  # not −0, whose angle is π
+    return Alignment(flat, scale, ratio, (float(slope[0]), float(slope[1])))
 
 
 def phase(image: np.ndarray) -> np.ndarray:
@@ -135,18 +140,36 @@ def phase(image: np.ndarray) -> np.ndarray:
     return np.where(image == 0, 0, np.angle(image))
 
 
-def _flat_phase(image: np.ndarray) -> np.ndarray:
-    """Phases of the non-zero pixels against the brightest one, ``(K,)``: a flat phase of π does not jump."""
-    values = image[image != 0]
-    return np.angle(values * np.conj(values[np.argmax(np.abs(values))])) if values.size else np.zeros(1)
+def _angles(values: np.ndarray, brightest: complex) -> np.ndarray:
+    """Phases of those that are not zero against the brightest, ``(K,)``: a flat phase of π does not jump."""
+    return np.angle(values[values != 0] * np.conj(brightest))
+
+
+def _brightest(image: np.ndarray) -> complex:
+    found = (complex(part.flat[np.argmax(np.abs(part))]) for part in _parts(image))
+    return max(found, key=abs)
 
 
 def _spread(image: np.ndarray) -> tuple[float, float]:
     """Max−min of the amplitude and of the phase (rad); exactly zero if constant to rounding."""
-    amplitude = np.abs(image)
-    spreads = float(np.ptp(amplitude)), float(np.ptp(_flat_phase(image)))
-    limits = CONSTANT * float(amplitude.max()), CONSTANT
-    return spreads[0] * (spreads[0] > limits[0]), spreads[1] * (spreads[1] > limits[1])
+    brightest = _brightest(image)
+    amplitude, angle = (
+        _range(function(part) for part in _parts(image))
+        for function in (np.abs, lambda part: _angles(part, brightest))
+    )
+    limits = CONSTANT * abs(brightest), CONSTANT
+    return amplitude * (amplitude > limits[0]), angle * (angle > limits[1])
+
+
+def _parts(image: np.ndarray) -> Iterator[np.ndarray]:
+    """An image ``(H, …)`` band by band, in double precision."""
+    return (image[rows].astype(complex, copy=False) for rows in bands(image.shape))
+
+
+def _range(parts: Iterable[np.ndarray]) -> float:
+    """Max−min of all numbers of some arrays; zero where there is none."""
+    ends = [(part.min(), part.max()) for part in parts if part.size]
+    return float(max(high for _, high in ends) - min(low for low, _ in ends)) if ends else 0.0
 
 
 def amplitude_ssim(recon: np.ndarray, truth: np.ndarray) -> float | None:
@@ -158,26 +181,32 @@ def amplitude_ssim(recon: np.ndarray, truth: np.ndarray) -> float | None:
     Returns:
         A number in [−1, 1]; None if the true amplitude is constant or a side is below 7 px.
     """
-    return _ssim(*_ssim_inputs(recon, truth)[0])
+    _check_images(recon, truth)
+    return _ssim(np.abs, recon, truth, _spread(truth)[0])
 
 
 def phase_ssim(recon: np.ndarray, truth: np.ndarray) -> float | None:
     """As :func:`amplitude_ssim`, for the phases mapped to ``(φ + π) / 2π`` with ``data_range`` 1."""
-    return _ssim(*_ssim_inputs(recon, truth)[1])
-
-
-def _ssim_inputs(recon: np.ndarray, truth: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, float]]:
-    """(image, reference, data range) of the amplitudes and of the phases mapped to ``(φ + π) / 2π``."""
     _check_images(recon, truth)
-    recon, truth = recon.astype(np.complex128), truth.astype(np.complex128)
-    unit_recon, unit_truth = ((phase(image) + np.pi) / (2 * np.pi) for image in (recon, truth))
-    return [(np.abs(recon), np.abs(truth), _spread(truth)[0]), (unit_recon, unit_truth, 1.0)]
+    return _ssim(_unit_phase, recon, truth, 1.0)
 
 
-def _ssim(image: np.ndarray, reference: np.ndarray, data_range: float) -> float | None:
-    if data_range == 0 or min(image.shape) < MIN_SIDE["ssim"]:
+def _unit_phase(image: np.ndarray) -> np.ndarray:
+    return (phase(image) + np.pi) / (2 * np.pi)
+
+
+def _ssim(
+    channel: Callable[[np.ndarray], np.ndarray], recon: np.ndarray, truth: np.ndarray, data_range: float
+) -> float | None:
+    """Of two real channels, band by band: windows that reach over an edge of the image do not count."""
+    if data_range == 0 or min(truth.shape) < MIN_SIDE["ssim"]:
         return None
-    return float(structural_similarity(image, reference, win_size=SSIM_WINDOW, data_range=data_range))
+    halo, total = SSIM_WINDOW // 2, 0.0
+    for rows in bands(truth.shape, halo):
+        pair = (channel(image[rows].astype(complex)) for image in (recon, truth))
+        value = structural_similarity(*pair, win_size=SSIM_WINDOW, data_range=data_range)
+        total += float(value) * (rows.stop - rows.start - 2 * halo)
+    return total / (truth.shape[0] - 2 * halo)
 
 
 def ms_ssim(recon: np.ndarray, truth: np.ndarray) -> Pair:
@@ -190,38 +219,57 @@ def ms_ssim(recon: np.ndarray, truth: np.ndarray) -> Pair:
         ``[amplitude, phase]`` in [0, 1]; TensorFlow clips a scale of negative structure, and with it the
         product, to 0. None if a side is below 176 px, the true amplitude is constant, or the value is NaN.
     """
-    return [_ms_ssim(*inputs) for inputs in _ssim_inputs(recon, truth)]
+    _check_images(recon, truth)
+    return [
+        _ms_ssim(np.abs, recon, truth, _spread(truth)[0]),
+        _ms_ssim(_unit_phase, recon, truth, 1.0),
+    ]
 
 
-def _ms_ssim(image: np.ndarray, reference: np.ndarray, data_range: float) -> float | None:
-    if data_range == 0 or min(image.shape) < MIN_SIDE["ms_ssim"]:
+def _ms_ssim(
+    channel: Callable[[np.ndarray], np.ndarray], recon: np.ndarray, truth: np.ndarray, data_range: float
+) -> float | None:
+    if data_range == 0 or min(truth.shape) < MIN_SIDE["ms_ssim"]:
         return None
     import tensorflow as tf
 
-    pair = (x[..., None].astype(np.float32) for x in (image, reference))  # (H, W, 1)
+    pair = (_single(channel, image)[..., None] for image in (recon, truth))  # (H, W, 1)
     value = float(tf.image.ssim_multiscale(*pair, max_val=data_range))
     return value if math.isfinite(value) else None
 
 
-def _errors(recon: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``|o| − |t|``, and ``φ_o − φ_t`` wrapped into (−π, π]."""
+def _single(channel: Callable[[np.ndarray], np.ndarray], image: np.ndarray) -> np.ndarray:
+    """A real channel of an image ``(H, W)``, float32."""
+    found = np.empty(image.shape, np.float32)
+    for rows in bands(image.shape):
+        found[rows] = channel(image[rows].astype(complex))
+    return found
+
+
+def _mean_error(power: int, recon: np.ndarray, truth: np.ndarray) -> list[float]:
+    """Means over ``(H, W)`` of ``||o| − |t||^p``, and of ``|φ_o − φ_t|^p``, wrapped into (−π, π]."""
     _check_images(recon, truth)
-    return np.abs(recon) - np.abs(truth), np.angle(np.exp(1j * (phase(recon) - phase(truth))))
+    total = np.zeros(2)
+    for rows in bands(truth.shape):
+        o, t = recon[rows].astype(complex), truth[rows].astype(complex)
+        errors = np.abs(o) - np.abs(t), np.angle(np.exp(1j * (phase(o) - phase(t))))
+        total += [np.sum(np.abs(error) ** power) for error in errors]
+    return (total / truth.size).tolist()
 
 
 def mae(recon: np.ndarray, truth: np.ndarray) -> Pair:
     """Mean absolute error ``[amplitude, phase]`` of ``(H, W)``, in object units and in rad, wrapped."""
-    return [float(np.mean(np.abs(error))) for error in _errors(recon, truth)]
+    return [*_mean_error(1, recon, truth)]
 
 
 def mse(recon: np.ndarray, truth: np.ndarray) -> Pair:
     """Mean squared error ``[amplitude, phase]`` of ``(H, W)``, in object units² and in rad², wrapped."""
-    return [float(np.mean(error**2)) for error in _errors(recon, truth)]
+    return [*_mean_error(2, recon, truth)]
 
 
 def psnr(recon: np.ndarray, truth: np.ndarray) -> Pair:
     """``10·log10(peak² / mse)`` of ``(H, W)`` in dB, peak ``max|t|`` and 2π; None: the error is rounding."""
-    roots = [float(np.sqrt(np.mean(error**2))) for error in _errors(recon, truth)]
+    roots = [math.sqrt(error) for error in _mean_error(2, recon, truth)]
     peaks = float(np.abs(truth).max()), 2 * np.pi
     if peaks[0] == 0:
         raise ValueError("truth must not be zero everywhere: its largest amplitude is the peak")
@@ -231,7 +279,7 @@ def psnr(recon: np.ndarray, truth: np.ndarray) -> Pair:
 
 def phase_rmse_rad(recon: np.ndarray, truth: np.ndarray) -> float:
     """``sqrt(⟨wrap(φ_o − φ_t)²⟩)`` of ``(H, W)`` in rad; every pixel has the same weight."""
-    return float(np.sqrt(np.mean(_errors(recon, truth)[1] ** 2)))
+    return math.sqrt(_mean_error(2, recon, truth)[1])
 
 
 def frc_curves(recon: np.ndarray, truth: np.ndarray) -> tuple[Curve | None, Curve | None]:
@@ -267,8 +315,7 @@ def score(recon: np.ndarray, truth: np.ndarray, mask: np.ndarray, region: Region
     """
     _check_images(recon, truth, mask)
     finite = bool(np.isfinite(recon).all())
-    recon, truth = (region.crop(image).astype(np.complex128) for image in (recon, truth))
-    mask = region.crop(mask)
+    recon, truth, mask = (region.crop(image) for image in (recon, truth, mask))
     if not (np.isfinite(truth).all() and truth.any()):
         raise ValueError("truth must be finite and not zero everywhere in the region")
     uncovered = {"uncovered_fraction": float(1 - mask.mean())}
@@ -308,10 +355,15 @@ def relative_error(aligned: np.ndarray, truth: np.ndarray) -> float | None:
     None where the truth is constant.
     """
     covered = aligned != 0
-    contrast = np.sum(np.abs(truth[covered] - truth[covered].mean()) ** 2)
-    if not contrast > CONSTANT**2 * np.sum(np.abs(truth[covered]) ** 2):
-        return None
-    return float(np.sqrt(np.sum(np.abs(aligned[covered] - truth[covered]) ** 2) / contrast))
+    count, total = np.count_nonzero(covered), sum(part.sum() for part in _parts(np.where(covered, truth, 0)))
+    error = contrast = power = 0.0
+    for rows in bands(truth.shape):
+        there = covered[rows]
+        a, t = (image[rows][there].astype(complex) for image in (aligned, truth))
+        error += float(np.sum(np.abs(a - t) ** 2))
+        contrast += float(np.sum(np.abs(t - total / count) ** 2))
+        power += float(np.sum(np.abs(t) ** 2))
+    return math.sqrt(error / contrast) if contrast > CONSTANT**2 * power else None
 
 
 def slow_phase_rad(aligned: np.ndarray, truth: np.ndarray) -> float:
@@ -319,27 +371,41 @@ def slow_phase_rad(aligned: np.ndarray, truth: np.ndarray) -> float:
 
     What a solver that was ended too early leaves, and a score of small windows does not see.
     """
-    spectrum = np.fft.fft2(aligned * truth.conj())
-    q = 2 * np.hypot(*np.ix_(*(np.fft.fftfreq(side) for side in truth.shape)))
-    return float(np.sqrt(np.mean(phase(np.fft.ifft2(np.where(q < SLOW, spectrum, 0))) ** 2)))
+    spectrum = fft.fft2(aligned * truth.conj(), overwrite_x=True)
+    rows, cols = (2 * np.fft.fftfreq(side) for side in truth.shape)
+    spectrum *= np.hypot(rows[:, None], cols) < SLOW
+    slow = fft.ifft2(spectrum, overwrite_x=True)
+    return math.sqrt(sum(np.sum(phase(part) ** 2) for part in _parts(slow)) / slow.size)
 
 
 def _collapses(recon: np.ndarray, truth: np.ndarray) -> list[str]:
     """Flags for a constant amplitude or phase where the truth's is not; covered pixels ``(K,)``, raw."""
-    (level, angles), (true_level, true_angles) = ((np.abs(x), _flat_phase(x)) for x in (recon, truth))
+    (level, angles), (true_level, true_angles) = (_statistics(values) for values in (recon, truth))
     varies = _spread(truth)
-    flat = level.std() * true_level.mean() < CONTRAST * true_level.std() * level.mean()
-    flat_phase = angles.std() < CONTRAST * true_angles.std()
+    flat = level[1] * true_level[0] < CONTRAST * true_level[1] * level[0]
+    flat_phase = angles[1] < CONTRAST * true_angles[1]
     found = {COLLAPSED: varies[0] and flat, COLLAPSED_PHASE: varies[1] and flat_phase}
     return [name for name, present in found.items() if present]
+
+
+def _statistics(values: np.ndarray) -> list[tuple[float, float]]:
+    """Mean and standard deviation of the amplitudes and of the phases of ``values (K,)``."""
+    brightest, found = _brightest(values), []
+    for channel in (np.abs, lambda part: _angles(part, brightest)):
+        sizes, sums = zip(*((part.size, part.sum()) for part in map(channel, _parts(values))), strict=True)
+        mean = sum(sums) / sum(sizes)
+        square = sum(np.sum((part - mean) ** 2) for part in map(channel, _parts(values)))
+        found.append((mean, math.sqrt(square / sum(sizes))))
+    return found
 
 
 def _limits(values: dict[str, Any], truth: np.ndarray) -> list[str]:
     """A flag ``<score>_<channel>_<why>`` for every None, clipped MS-SSIM and FRC that is never crossed."""
     flags = [] if values["amplitude_ratio"] is not None else ["amplitude_ratio_infinite"]
+    spreads = _spread(truth)
     for name in SCORES:
         small = min(truth.shape) < MIN_SIDE.get(name, 0)
-        for channel, value, spread in zip(CHANNELS, values[name], _spread(truth), strict=True):
+        for channel, value, spread in zip(CHANNELS, values[name], spreads, strict=True):
             why = ""
             if value is None and name == "psnr":
                 why = "infinite"

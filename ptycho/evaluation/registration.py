@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.ndimage import binary_erosion, distance_transform_edt, fourier_shift
+from scipy import fft
+from scipy.ndimage import binary_erosion, distance_transform_edt
 from skimage.registration import phase_cross_correlation
+from skimage.transform import downscale_local_mean
 
+from ptycho.scan.bands import bands
+
+SIDE = 1024  # of the images that are correlated: larger ones are first binned, then cut
 UPSAMPLING = 50  # of the correlation's peak; a fiftieth of a pixel
 EDGE = 2  # pixels beside the truth's own edge that a shift by a fraction spoils
 RIM = 4  # the same beside what is unknown of it
@@ -18,8 +23,9 @@ def in_frame(
     """The truth where the reconstruction has it, and where it is known there.
 
     The shift is that of the largest correlation of the two, each without its mean; global phase and scale do
-    not matter to it, a phase plane does: take it off first. The truth is moved by the fraction of a pixel on
-    its Fourier transform, so that the reconstruction stays as it is.
+    not matter to it, a phase plane does: take it off first. Of images larger than :data:`SIDE` that of larger
+    pixels comes first, then that of a part. The truth is moved by the fraction of a pixel on its Fourier
+    transform, so that the reconstruction stays as it is.
 
     Args:
         truth: complex ``(H, W)`` of any size.
@@ -33,15 +39,31 @@ def in_frame(
     if not inside.all():
         truth = _faded(truth, inside)
     side = [max(a, b) for a, b in zip(truth.shape, recon.shape, strict=True)]
-    fixed = _padded(np.where(mask, recon - recon[mask].mean(), 0), side)
-    shift = _shift(fixed, _padded(truth - truth.mean(), side))
+    images = np.where(mask, recon - recon[mask].mean(), 0), truth - truth.mean()
+    factor = -(-max(side) // SIDE)
+    shift = factor * _shift(*(_binned(_padded(image, side), factor) for image in images))
     placed, there = _moved(truth, inside, shift, side, recon.shape)
     there &= mask
-    window = there * np.outer(*(np.hanning(n + 2)[1:-1] for n in recon.shape))  # the first saw unlike edges
-    parts = [window * (image - image[there].mean()) for image in (recon, placed)]
-    placed, known = _moved(truth, inside, shift + _shift(*parts), side, recon.shape)
+    part = _most_of(there)
+    weight = there[part] * np.outer(*(np.hanning(n + 2)[1:-1] for n in there[part].shape))
+    again = [weight * (image[part] - image[part][there[part]].mean()) for image in (recon, placed)]
+    placed, known = _moved(
+        truth, inside, shift + _shift(*again), side, recon.shape
+    )  # saw unlike edges before
     known &= mask
-    return np.where(known, placed, 0), known
+    placed[~known] = 0
+    return placed, known
+
+
+def _binned(image: np.ndarray, factor: int) -> np.ndarray:
+    return image if factor == 1 else downscale_local_mean(image, (factor, factor))
+
+
+def _most_of(there: np.ndarray) -> tuple[slice, slice]:
+    """Of the squares of :data:`SIDE` pixels that make up ``there (M, M)``, the one that holds most of it."""
+    rows, cols = (range(0, n, SIDE) for n in there.shape)
+    squares = [np.s_[row : row + SIDE, col : col + SIDE] for row in rows for col in cols]
+    return max(squares, key=lambda square: np.count_nonzero(there[square]))
 
 
 def _faded(image: np.ndarray, inside: np.ndarray) -> np.ndarray:
@@ -65,10 +87,18 @@ def _moved(
     own = (slice(EDGE, truth.shape[0] - EDGE), slice(EDGE, truth.shape[1] - EDGE))
     known[own] = (inside if inside.all() else binary_erosion(inside, iterations=RIM))[own]
     whole, level = np.round(shift).astype(int), truth.mean()
-    spectrum = np.fft.fft2(_padded(truth - level, side))
-    finer = np.fft.ifft2(fourier_shift(spectrum, shift - whole)) + level
-    placed, there = (np.roll(array, tuple(whole), axis=(0, 1)) for array in (finer, known))
-    return placed[: shape[0], : shape[1]], there[: shape[0], : shape[1]]
+    moved = _padded(truth - level, side)
+    for axis, fraction in enumerate(shift - whole):
+        _shift_lines(np.moveaxis(moved, axis, -1), fraction)
+    places = np.ix_(*((np.arange(n) - k) % m for n, k, m in zip(shape, whole, side, strict=True)))
+    return moved[places] + level, known[places]
+
+
+def _shift_lines(image: np.ndarray, shift: float) -> None:
+    """Move the rows of ``image (H, W)`` to the right by a part of a pixel, in place, as a periodic wave."""
+    turn = np.exp(-2j * np.pi * np.fft.fftfreq(image.shape[1]) * shift)
+    for rows in bands(image.shape):
+        image[rows] = fft.ifft(fft.fft(image[rows].astype(complex)) * turn)
 
 
 def _padded(image: np.ndarray, side: list[int]) -> np.ndarray:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ptycho.evaluation.lengths import scale_length
+from ptycho.scan.ramp import levelled
 
 FLAT = 0.02  # rad between the ends of a phase's colours, at least: rounding is not blown up to be seen
 
@@ -196,15 +197,7 @@ def draw_errors(
 
 def level_phase(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Phase in rad, ``(H, W)``, wrapped, without its mean slope and its mean value over the mask."""
-    rows, cols = (np.arange(side) for side in image.shape)
-    for _ in range(2):
-        inside = np.where(mask, image, 0)
-        slopes = [
-            np.angle(np.vdot(inside[:-1], inside[1:])),
-            np.angle(np.vdot(inside[:, :-1], inside[:, 1:])),
-        ]
-        image = image * np.exp(-1j * (slopes[0] * rows[:, None] + slopes[1] * cols[None, :]))
-    return np.angle(image * np.conj(np.where(mask, image, 0).sum()))
+    return np.angle(levelled(image, mask))
 
 
 def scale_bar(axes: Axes, shape: tuple[int, ...], pixel_m: tuple[float, float] | None) -> None:

@@ -33,6 +33,7 @@ from ptycho.scan.comparison import compare
 from ptycho.scan.coverage import covered
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
+from ptycho.scan.ramp import levelled
 from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
@@ -199,7 +200,7 @@ def compare_with_truth(made: Reconstruction, each: Prepared) -> dict[str, Any] |
     image, mask = region.crop(made.object), region.crop(made.covered)
     if not np.isfinite(image).all() or not image[mask].any():
         return None
-    flat = np.where(mask, np.abs(image) * np.exp(1j * scan_figures.level_phase(image, mask)), 0)
+    flat = np.where(mask, levelled(image, mask), 0)
     known, there = in_frame(truth, flat, mask)
     part = _largest(_without_rim(there, region, data))
     if part is None:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from ptycho.evaluation import metrics
 from ptycho.evaluation.frc import frc
 from ptycho.evaluation.registration import in_frame
-from ptycho.evaluation.scan_figures import FLAT, ends_of, level_phase
+from ptycho.evaluation.scan_figures import FLAT, ends_of
 from ptycho.report.charts import Axis, Curve, Level, line_chart
 from ptycho.report.entries import Entry, kept_out
 from ptycho.report.gather import KNOWN_TRUTH, number
@@ -26,6 +26,7 @@ from ptycho.report.pictures import (
 )
 from ptycho.report.scans import StoredRecon
 from ptycho.scan.comparison import SURE, Comparison, compare
+from ptycho.scan.ramp import levelled
 
 MOST_PIXELS = 512  # of a side of what is aligned: the middle of larger objects
 FEWEST = 3  # patterns that both have kept out
@@ -180,7 +181,7 @@ class Frame:
 
     @classmethod
     def of(cls, made: StoredRecon) -> Frame:
-        image, mask = levelled(made)
+        image, mask = level_part(made)
         return cls(image, mask, ends_of(np.abs(image[mask])), ends_of(np.angle(image[mask]), FLAT))
 
 
@@ -202,14 +203,14 @@ class Aligned:
     note: str = ""
 
 
-def levelled(made: StoredRecon) -> tuple[np.ndarray, np.ndarray]:
+def level_part(made: StoredRecon) -> tuple[np.ndarray, np.ndarray]:
     """The well lit part of an object, or its middle, with a level phase, and where it is known."""
     rows, cols = (np.flatnonzero(made.lit.any(axis=axis)) for axis in (1, 0))
     part = _middle(rows), _middle(cols)
     image, mask = made.object[part], made.lit[part]
     if not mask.any():
         return image, mask
-    return np.where(mask, np.abs(image) * np.exp(1j * level_phase(image, mask)), 0), mask
+    return np.where(mask, levelled(image, mask), 0), mask
 
 
 def _middle(indices: np.ndarray) -> slice:
@@ -223,7 +224,7 @@ def align_to(frame: Frame, entry: Entry, best: Entry) -> Aligned:
     made = entry.scan.read(entry.scan.product)
     if made is None:
         return Aligned(note="its object cannot be read")
-    image, mask = levelled(made)
+    image, mask = level_part(made)
     if entry is best or not mask.any():
         return Aligned(*_pictures(image, mask, frame))
     one, two = entry.pixel_nm, best.pixel_nm

@@ -13,45 +13,96 @@ from dataclasses import replace
 
 import numpy as np
 
+from ptycho.scan.bands import bands, inner_product
 from ptycho.scan.finding import Finding
 from ptycho.scan.reconstruction import Reconstruction
 
+SHORT = 8  # of these make an image: as far as its turn is looked at
+COHERENT = 0.2  # of the power: what two pixels must have in common, at least
 TOLD = 0.02  # detector pixels; below, nobody would see it
 
 
-def phase_slope(image: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Slope (row, col), rad/px, of the plane fitted to ``angle(image)``, where ``image (H, W)`` is not zero.
+def phase_slope(image: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """Slope (row, col), rad/px, of the plane fitted to ``angle(o conj(t))`` with the weight ``|t|²``.
 
-    The mean phase step between neighbours and the mean phase come off before the fit: this changes nothing
-    for angles that stay inside (−π, π), and unwraps a steeper plane.
+    What the product turns by over ever longer ways (:func:`_mean_step`) comes off before the fit, which then
+    sees angles inside (−π, π).
+
+    Args:
+        image, reference: o and t, complex ``(H, W)``; where either is zero it does not count.
     """
-    steps = np.vdot(image[:-1], image[1:]), np.vdot(image[:, :-1], image[:, 1:])
-    coarse = np.angle(np.array(steps))
-    residual = image * np.exp(-1j * ramp(coarse, image.shape))
-    angle = np.angle(residual * np.conj(residual.sum()))
-    weight = np.where(image == 0, 0, weight)
-    rows, cols = (ramp(unit, image.shape) for unit in np.eye(2))
-    basis = np.stack([rows, cols, np.ones_like(rows)])  # (3, H, W)
-    normal = np.einsum("iyx,jyx,yx->ij", basis, basis, weight)
-    plane = np.linalg.lstsq(normal, np.einsum("iyx,yx->i", basis, weight * angle), rcond=None)[0]
-    return coarse + plane[:2]
+    product = image * reference.conj()
+    slope = np.array([_mean_step(product), _mean_step(product.T)])
+    for _ in range(2):
+        slope = slope + _plane(product, reference, slope)
+    return slope
 
 
-def ramp(slope: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """``slope·r`` in rad, ``(H, W)``, zero in the middle; ``slope (2,)`` in rad/px."""
+def _mean_step(image: np.ndarray) -> float:
+    """Turn from row to row, rad, of ``image (H, W)``: ``angle(Σ conj(a_r) a_{r+L}) / L`` for L = 1, 2, 4, ….
+
+    Each tells how often the next has turned around. Noise, and waves on one side of the spectrum, turn
+    neighbours by what they do not turn pixels that are farther apart. It ends where too little is coherent.
+    Source: as Fitz, IEEE Trans. Commun. 42 (1994) 3096, with ways that double.
+    """
+    power, slope, way = inner_product(image, image).real, 0.0, 1
+    while way <= max(1, len(image) // SHORT):
+        found = inner_product(image[:-way], image[way:])
+        if way > 1 and abs(found) < COHERENT * power:
+            break
+        slope += float(np.angle(found * np.exp(-1j * slope * way))) / way
+        way *= 2
+    return slope
+
+
+def _plane(product: np.ndarray, reference: np.ndarray, slope: np.ndarray) -> np.ndarray:
+    """What the angle of ``product (H, W)``, whose ramp is nearly ``slope``, has of a slope beside it."""
+    turns = tilt(-slope, product.shape)
+    mean = sum((product[rows] * turns[0][rows] * turns[1]).sum() for rows in bands(product.shape))
+    places = [np.arange(side) - (side - 1) / 2 for side in product.shape]
+    normal, moments = np.zeros((3, 3)), np.zeros(3)
+    for rows in bands(product.shape):
+        part = product[rows]
+        angle = np.angle(part * turns[0][rows] * turns[1] * np.conj(mean))
+        weight = np.where(part == 0, 0, np.abs(reference[rows]) ** 2)
+        basis = np.stack([*np.meshgrid(places[0][rows], places[1], indexing="ij"), np.ones_like(angle)])
+        normal += np.einsum("iyx,jyx,yx->ij", basis, basis, weight)
+        moments += np.einsum("iyx,yx->i", basis, weight * angle)
+    return np.linalg.lstsq(normal, moments, rcond=None)[0][:2]
+
+
+def tilt(slope: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """``exp(i slope·r)`` as factors of the rows ``(H, 1)`` and of the columns ``(1, W)``; ``slope (2,)``."""
     rows, cols = (np.arange(side) - (side - 1) / 2 for side in shape)
-    return slope[0] * rows[:, None] + slope[1] * cols[None, :]
+    return np.exp(1j * slope[0] * rows)[:, None], np.exp(1j * slope[1] * cols)[None, :]
+
+
+def tilted(image: np.ndarray, slope: np.ndarray) -> np.ndarray:
+    """``image (H, W) · exp(i slope·r)``, in the precision of the image."""
+    rows, cols = (turn.astype(image.dtype) for turn in tilt(slope, image.shape))
+    found = image * rows
+    found *= cols
+    return found
+
+
+def levelled(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """``image (H, W)`` without the slope of its phase over a mask, and without its mean phase there."""
+    inside = np.where(mask & np.isfinite(image), image, 0)
+    image = tilted(image, -phase_slope(inside, np.abs(inside)))
+    image *= np.exp(-1j * np.angle(np.sum(image, where=inside != 0, dtype=complex))).astype(image.dtype)
+    return image
 
 
 def move_ramp(made: Reconstruction) -> Reconstruction:
     """The same with the ramp of its one object in its probe; what is large enough to be seen is told."""
     assert made.beam is not None
-    image = np.where(made.covered, made.object, 0).astype(complex)
+    image = np.where(made.covered, made.object, 0)
     if not image.any():
         return made
-    slope = phase_slope(image, np.abs(image) ** 2)
-    flat = made.object * np.exp(-1j * ramp(slope, image.shape))
-    probe = made.beam.probe * np.exp(1j * ramp(slope, made.beam.probe.shape[-2:]))
+    slope = phase_slope(image, np.abs(image))
+    flat = tilted(made.object, -slope)
+    turns = tilt(slope, made.beam.probe.shape[-2:])
+    probe = made.beam.probe * turns[0] * turns[1]
     pixels = slope * made.beam.N / (2 * np.pi)
     told = (_finding(pixels),) if np.abs(pixels).max() > TOLD else ()
     return replace(

@@ -88,3 +88,11 @@ def test_a_threshold_may_differ_from_ring_to_ring():
 def test_frc_rejects(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("shape", [(31, 40), (40, 31), (50, 40)])
+def test_a_real_image_is_a_complex_one_without_imaginary_part(shape):
+    a, b = np.random.default_rng(0).normal(size=(2, *shape))
+    b += a
+    for real, wave in zip(frc(a, b), frc(a.astype(complex), b.astype(complex)), strict=True):
+        np.testing.assert_allclose(real, wave, atol=1e-12)

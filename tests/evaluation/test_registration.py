@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import fourier_shift, gaussian_filter
 
+from ptycho.evaluation import registration
 from ptycho.evaluation.registration import in_frame
 
 
@@ -13,8 +14,10 @@ def image(shape=(90, 80)):
     return (1 + amplitude / np.ptp(amplitude)) * np.exp(2j * phase / np.ptp(phase))
 
 
+@pytest.mark.parametrize("side", [1024, 40])  # at once; by larger pixels, then by a part
 @pytest.mark.parametrize("shift", [(0.0, 0.0), (7.0, -4.0), (-5.3, 11.62)])
-def test_a_part_of_the_truth_is_put_where_it_belongs(shift):
+def test_a_part_of_the_truth_is_put_where_it_belongs(shift, side, monkeypatch):
+    monkeypatch.setattr(registration, "SIDE", side)
     truth = image()
     moved = np.fft.ifft2(fourier_shift(np.fft.fft2(truth), shift))
     recon = 0.7 * np.exp(0.4j) * moved[15:75, 15:75]  # another scale and phase, and a part only

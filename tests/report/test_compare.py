@@ -6,7 +6,7 @@ from helpers.run_folders import positions_of, sample, write_run
 from scipy.ndimage import fourier_shift
 
 from ptycho.config import ConfigError
-from ptycho.report.compare import Frame, align_to, compare_kept_out, group_entries, judgement, levelled
+from ptycho.report.compare import Frame, align_to, compare_kept_out, group_entries, judgement, level_part
 from ptycho.report.entries import differing, find_entries
 
 WIDE = 110  # pixels of a side
@@ -121,7 +121,7 @@ def test_other_pixels_and_other_places_are_said_and_not_forced(tmp_path):
 
 def test_only_what_is_well_lit_is_compared(tmp_path):
     made = entries_of(write_run(tmp_path / "one"))[0].scan.read("solver")
-    image, mask = levelled(made)
+    image, mask = level_part(made)
     assert mask.sum() == made.lit.sum() and mask.any(axis=0).all() and mask.any(axis=1).all()
     assert not image[~mask].any()
 
