@@ -30,6 +30,7 @@ from ptycho.scan.comparison import Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.optics import curvature_of, curved
 from ptycho.scan.positions import rotation
+from ptycho.scan.ramp import levelled
 
 FEWEST = 12  # patterns, for any claim
 GROWING = ((16, 8, 15), (36, 8, 20))  # patterns; steps of the object alone, and with A
@@ -304,8 +305,5 @@ def _skewness(state: State, N: int) -> float:
     image = state.object[low[0] : high[0] + 1, low[1] : high[1] + 1]
     if min(image.shape) < 4:
         return 0.0
-    rows, cols = np.vdot(image[:-1], image[1:]), np.vdot(image[:, :-1], image[:, 1:])
-    ramp = np.add.outer(np.angle(rows) * np.arange(len(image)), np.angle(cols) * np.arange(image.shape[1]))
-    flat = image * np.exp(-1j * ramp)
-    phase = np.angle(flat * np.conj(flat.mean()))
+    phase = np.angle(levelled(image, np.ones(image.shape, bool)))
     return float(np.mean((phase - phase.mean()) ** 3) / max(phase.std() ** 3, 1e-30))
