@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,8 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ptycho.evaluation.lengths import scale_length
+from ptycho.evaluation.shrinking import shrink
 from ptycho.scan.ramp import levelled
 
+Ends = tuple[float, float]
+DRAWN = 1200  # pixels of a side of what is drawn, at most
 FLAT = 0.02  # rad between the ends of a phase's colours, at least: rounding is not blown up to be seen
 
 
@@ -87,42 +89,54 @@ def hue(image: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """What is shown of a reconstruction.
+    """What is shown of a reconstruction: the bounding box of its covered part, of large ones larger pixels.
 
     Attributes:
-        object: ``(M, M)`` complex.
-        mask: ``(M, M)`` bool, its covered part, which is shown.
-        lit: ``(M, M)`` bool, the part that much light fell on: it sets the scales of grey and colour, and
-            what is level in the phase. Around it there is more noise than object.
+        amplitude: ``(h, w)``, NaN where it is not covered.
+        phase: the same in rad, level.
+        grey: what is black and white of the amplitude.
+        colour: the ends of the colours of the phase.
+        pixels: of the object, along the side of a pixel of the picture.
         probe: complex ``(N, N)``, the strongest mode.
     """
 
-    object: np.ndarray
-    mask: np.ndarray
-    lit: np.ndarray
+    amplitude: np.ndarray
+    phase: np.ndarray
+    grey: Ends
+    colour: Ends
+    pixels: int
     probe: np.ndarray
 
-    @cached_property
-    def shown(self) -> tuple[np.ndarray, np.ndarray]:
-        """Amplitude and levelled phase ``(h, w)`` in the bounding box of the covered part, else NaN."""
-        part = box_of(self.mask)
-        image, mask = self.object[part], self.mask[part]
-        phase = level_phase(image, self._bright[part])
-        return np.where(mask, np.abs(image), np.nan), np.where(mask, phase, np.nan)
+    @classmethod
+    def of(cls, image: np.ndarray, mask: np.ndarray, lit: np.ndarray, probe: np.ndarray) -> Picture:
+        """Of an object ``(M, M)``, complex.
 
-    @cached_property
-    def limits(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """What is black and white of the amplitude, and the ends of the colours of the phase."""
-        bright = self._bright
-        return ends_of(np.abs(self.object[bright])), ends_of(level_phase(self.object, bright)[bright], FLAT)
+        Args:
+            mask: ``(M, M)`` bool, its covered part, which is shown.
+            lit: ``(M, M)`` bool, the part that much light fell on: it sets the scales of grey and colour, and
+                what is level in the phase. Around it there is more noise than object.
+        """
+        part = box_of(mask)
+        known, bright = mask[part], (mask & lit)[part]
+        bright = bright if bright.any() else known
+        level = levelled(image[part], bright)
+        level[~known] = np.nan
+        amplitude, pixels = shrink(level, DRAWN, np.abs)
+        phase = np.angle(shrink(level, DRAWN)[0])
+        judged = shrink(bright.astype(np.float32), DRAWN)[0] > 0.5
+        grey, colour = ends_of(amplitude[judged]), ends_of(phase[judged], FLAT)
+        return cls(amplitude, phase, grey, colour, pixels, probe)
 
     @property
-    def _bright(self) -> np.ndarray:
-        both = self.mask & self.lit
-        return both if both.any() else self.mask
+    def channels(self) -> tuple[tuple[np.ndarray, Ends, str, str], ...]:
+        """Values, ends, colours and label of the amplitude and of the phase."""
+        return (
+            (self.amplitude, self.grey, "gray", "amplitude"),
+            (self.phase, self.colour, "viridis", "phase / rad"),
+        )
 
 
-def ends_of(values: np.ndarray, least: float = 1e-6) -> tuple[float, float]:
+def ends_of(values: np.ndarray, least: float = 1e-6) -> Ends:
     """Between which nearly all values lie, and which are at least so far apart."""
     finite = values[np.isfinite(values)]
     low, high = np.quantile(finite, (0.002, 0.998)) if finite.size else (0.0, 1.0)
@@ -140,13 +154,10 @@ def draw_reconstruction(picture: Picture, pixel_m: tuple[float, float] | None, t
     """Amplitude and phase of the covered part of an object, with a scale bar, and the probe."""
     figure = Figure(figsize=(15, 5.2), layout="constrained")
     axes = figure.subplots(1, 3, width_ratios=(1, 1, 0.7))
-    colours, labels = ("gray", "viridis"), ("amplitude", "phase / rad")
-    for ax, values, ends, cmap, label in zip(
-        axes, picture.shown, picture.limits, colours, labels, strict=False
-    ):
-        shown = ax.imshow(values, cmap=cmap, vmin=ends[0], vmax=ends[1], interpolation="nearest")
+    for ax, (values, (low, high), colours, label) in zip(axes, picture.channels, strict=False):
+        shown = ax.imshow(values, cmap=colours, vmin=low, vmax=high, interpolation="nearest")
         figure.colorbar(shown, ax=ax, fraction=0.046, label=label)
-        scale_bar(ax, values.shape, pixel_m)
+        scale_bar(ax, values.shape, pixel_m, picture.pixels)
     axes[2].imshow(hue(picture.probe), interpolation="nearest")
     for ax, text in zip(axes, ("amplitude", "phase, its plane removed", "probe"), strict=True):
         ax.set(title=text, xticks=[], yticks=[])
@@ -159,19 +170,19 @@ def side_by_side(pictures: dict[str, Picture], pixel_m: tuple[float, float] | No
 
     All amplitudes have one grey scale and all phases one colour scale: those of the last.
     """
-    ends = next(reversed(pictures.values())).limits
+    last = next(reversed(pictures.values()))
     figure = Figure(figsize=(4.6 * len(pictures), 13), layout="constrained")
     axes = figure.subplots(3, len(pictures), squeeze=False)
     for column, (title, picture) in zip(axes.T, pictures.items(), strict=True):
-        for ax, values, (low, high), cmap in zip(
-            column, picture.shown, ends, ("gray", "viridis"), strict=False
+        for ax, (values, *_), (_, (low, high), colours, _) in zip(
+            column, picture.channels, last.channels, strict=False
         ):
-            ax.imshow(values, cmap=cmap, vmin=low, vmax=high, interpolation="nearest")
+            ax.imshow(values, cmap=colours, vmin=low, vmax=high, interpolation="nearest")
         column[2].imshow(hue(picture.probe), interpolation="nearest")
         column[0].set_title(title)
         for ax in column:
             ax.set(xticks=[], yticks=[])
-        scale_bar(column[0], picture.shown[0].shape, pixel_m)
+        scale_bar(column[0], picture.amplitude.shape, pixel_m, picture.pixels)
     for ax, label in zip(axes[:, 0], ("amplitude", "phase", "probe"), strict=True):
         ax.set_ylabel(label)
     return figure
@@ -185,11 +196,11 @@ def draw_errors(
     figure = Figure(figsize=(11, 5.2), layout="constrained")
     labels = ("σ of the amplitude", "σ of the phase / rad")
     for ax, values, label in zip(figure.subplots(1, 2), (amplitude, phase), labels, strict=True):
-        shown = np.where(lit & np.isfinite(values), values, np.nan)[part]
+        shown, pixels = shrink(np.where(lit[part] & np.isfinite(values[part]), values[part], np.nan), DRAWN)
         low, high = ends_of(shown)
         image = ax.imshow(shown, cmap="magma", vmin=low, vmax=high, interpolation="nearest")
         figure.colorbar(image, ax=ax, fraction=0.046, label=label)
-        scale_bar(ax, shown.shape, pixel_m)
+        scale_bar(ax, shown.shape, pixel_m, pixels)
         ax.set(title=label, xticks=[], yticks=[], facecolor="0.8")
     figure.suptitle(title)
     return figure
@@ -200,10 +211,15 @@ def level_phase(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return np.angle(levelled(image, mask))
 
 
-def scale_bar(axes: Axes, shape: tuple[int, ...], pixel_m: tuple[float, float] | None) -> None:
-    """A bar of a round length, about a fifth of the width."""
-    width, text = scale_length(shape[1], None if pixel_m is None else 1e9 * pixel_m[1])
-    x, y = 0.04 * shape[1], 0.95 * shape[0]
+def scale_bar(
+    axes: Axes, shape: tuple[int, ...], pixel_m: tuple[float, float] | None, pixels: int = 1
+) -> None:
+    """A bar of a round length, about a fifth of the width.
+
+    ``pixel_m``, ``pixels``: of the object, and how many of them along a side are one of the picture.
+    """
+    width, text = scale_length(pixels * shape[1], None if pixel_m is None else 1e9 * pixel_m[1])
+    width, x, y = width / pixels, 0.04 * shape[1], 0.95 * shape[0]
     axes.add_patch(Rectangle((x, y), width, max(0.012 * shape[0], 1), fc="white", ec="black", lw=0.6))
     axes.text(x + width / 2, y - 0.02 * shape[0], text, color="white", ha="center", va="bottom").set_bbox(
         {"fc": "black", "alpha": 0.4, "lw": 0, "pad": 1.5}

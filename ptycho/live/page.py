@@ -91,9 +91,7 @@ def draw(
         drawn = places[name].imshow(values, cmap=colours, vmin=low, vmax=high, interpolation="nearest")
         figure.colorbar(drawn, ax=places[name], fraction=0.046)
         places[name].set(title=f"{name}{' / rad' if name == 'phase' else ''}", xticks=[], yticks=[])
-    scale_bar(
-        places["amplitude"], image.shape, None if pixel_m is None else (step * pixel_m[0], step * pixel_m[1])
-    )
+    scale_bar(places["amplitude"], image.shape, pixel_m, step)
     places["probe"].imshow(np.abs(probe), cmap="magma")
     places["probe"].set(title="probe", xticks=[], yticks=[])
     if course:

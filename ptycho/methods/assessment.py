@@ -354,5 +354,10 @@ def resolution(halves: Halves, pixel: tuple[float, float] | None) -> dict[str, A
 
 
 def picture_of(made: Reconstruction, each: Prepared) -> scan_figures.Picture:
-    data = each.fitted(each.beam_under(made))
-    return scan_figures.Picture(made.object, made.covered, covered(data, WELL_LIT)[0], data.probe[0])
+    probe = each.beam_under(made).probe[0]
+    return scan_figures.Picture.of(made.object, made.covered, well_lit(made, each), probe)
+
+
+def well_lit(made: Reconstruction, each: Prepared) -> np.ndarray:
+    """``(M, M)`` bool: where much light fell on an object."""
+    return covered(each.fitted(each.beam_under(made)), WELL_LIT)[0]

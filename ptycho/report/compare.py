@@ -12,6 +12,7 @@ from ptycho.evaluation import metrics
 from ptycho.evaluation.frc import frc
 from ptycho.evaluation.registration import in_frame
 from ptycho.evaluation.scan_figures import FLAT, ends_of
+from ptycho.evaluation.shrinking import shrink, shrink_phase
 from ptycho.report.charts import Axis, Curve, Level, line_chart
 from ptycho.report.entries import Entry, kept_out
 from ptycho.report.gather import KNOWN_TRUTH, number
@@ -21,8 +22,6 @@ from ptycho.report.pictures import (
     THUMBNAIL,
     VIRIDIS,
     palette_png,
-    shrink,
-    shrink_phase,
 )
 from ptycho.report.scans import StoredRecon
 from ptycho.scan.comparison import SURE, Comparison, compare

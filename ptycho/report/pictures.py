@@ -10,6 +10,7 @@ import numpy as np
 
 from ptycho.evaluation.lengths import scale_length
 from ptycho.evaluation.scan_figures import hue
+from ptycho.evaluation.shrinking import shrink, shrink_phase
 
 HERO, THUMBNAIL = 420, 160  # pixels of a side, at most
 LEVELS = 2**16 - 1
@@ -67,17 +68,19 @@ def coloured(
     colours: str,
     unit: str,
     pixel_nm: float | None,
+    pixels: int = 1,
     angles: bool = False,
 ) -> Picture:
     """A picture of ``values (h, w)``, NaN left clear, of at most ``HERO`` pixels, with a scale bar.
 
-    ``angles``: they are phases in rad.
+    ``pixel_nm``, ``pixels``: of the object, and how many of them along a side are one value; ``angles``:
+    they are phases in rad.
     """
     small, factor = (shrink_phase if angles else shrink)(values, HERO)
-    length, text = scale_length(values.shape[1], pixel_nm)
+    length, text = scale_length(pixels * values.shape[1], pixel_nm)
     height, width = small.shape
-    uri = palette_png(small, ends, colours)
-    return Picture(uri, width, height, *ends, unit, gradient(ends, colours), length / factor, text)
+    uri, bar = palette_png(small, ends, colours), gradient(ends, colours)
+    return Picture(uri, width, height, *ends, unit, bar, length / (pixels * factor), text)
 
 
 def gradient(ends: tuple[float, float], colours: str) -> str:
@@ -129,27 +132,6 @@ def readable(
     level = np.round(LEVELS * share).astype(np.uint16)
     rgb = np.stack([level >> 8, level & 255, np.where(known, 255, 0)], axis=-1).astype(np.uint8)
     return Map(title, unit, colours, png(rgb), small.shape[1], small.shape[0], first, last, *ends)
-
-
-def shrink(values: np.ndarray, side: int) -> tuple[np.ndarray, int]:
-    """Means of blocks of ``(h, w)``, so that no side is longer than asked for; and the side of a block."""
-    factor = max(1, -(-max(values.shape) // side))
-    if factor == 1:
-        return values, 1
-    rows, cols = (-(-n // factor) for n in values.shape)
-    whole = np.full((rows * factor, cols * factor), np.nan, values.dtype)
-    whole[: values.shape[0], : values.shape[1]] = values
-    blocks = whole.reshape(rows, factor, cols, factor)
-    known = np.isfinite(blocks)
-    count = known.sum(axis=(1, 3))
-    total = np.where(known, blocks, 0).sum(axis=(1, 3))
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan), factor
-
-
-def shrink_phase(phase: np.ndarray, side: int) -> tuple[np.ndarray, int]:
-    """As :func:`shrink`, of angles in rad: the mean of −3 and 3 is π, not 0."""
-    waves, factor = shrink(np.exp(1j * phase), side)
-    return (np.angle(waves) if factor > 1 else phase), factor
 
 
 def png(image: np.ndarray) -> str:

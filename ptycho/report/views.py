@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptycho.evaluation import scan_figures
+from ptycho.evaluation.shrinking import shrink, shrink_phase
 from ptycho.report.gather import KNOWN_TRUTH, RunRecord, section
 from ptycho.report.pictures import (
     GREY,
@@ -21,8 +22,6 @@ from ptycho.report.pictures import (
     hue_of,
     palette_png,
     readable,
-    shrink,
-    shrink_phase,
 )
 from ptycho.report.scan_charts import Chart, charts_of
 from ptycho.report.scans import ScanRecord, StoredRecon
@@ -110,7 +109,7 @@ def _pair(value: object) -> tuple[str, str]:
 def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
     """The fields of a view that need the arrays of the product."""
     picture = picture_of(made)
-    (amplitude, phase), (grey, colour) = picture.shown, picture.limits
+    amplitude, phase, grey, colour = picture.amplitude, picture.phase, picture.grey, picture.colour
     pixel = 1e9 * scan.pixel_m[1] if scan.pixel_m else None
     side = int(MAP_PIXELS / max(1, len(record.scans)) ** 0.5)
     maps = [
@@ -124,10 +123,10 @@ def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
             known = np.where(np.isfinite(values), values, np.nan)
             maps.append(readable(title, known, scan_figures.ends_of(known), MAGMA, unit, side // 2))
     return {
-        "amplitude": coloured(amplitude, grey, GREY, "", pixel),
-        "phase": coloured(phase, colour, VIRIDIS, "rad", pixel, angles=True),
+        "amplitude": coloured(amplitude, grey, GREY, "", pixel, picture.pixels),
+        "phase": coloured(phase, colour, VIRIDIS, "rad", pixel, picture.pixels, angles=True),
         "maps": tuple(maps),
-        "map_pixel_nm": pixel and pixel * amplitude.shape[1] / maps[0].width,
+        "map_pixel_nm": pixel and pixel * picture.pixels * amplitude.shape[1] / maps[0].width,
         "modes": tuple(_modes(made)),
         "others": tuple(_others(scan, grey, colour)),
         "charts": tuple(charts_of(record.path, scan, made)),
@@ -137,7 +136,7 @@ def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
 def picture_of(made: StoredRecon) -> scan_figures.Picture:
     """A stored reconstruction as it is drawn."""
     probe = np.ones((1, 1)) if made.probe is None else made.probe[0]
-    return scan_figures.Picture(made.object, made.mask, made.lit, probe)
+    return scan_figures.Picture.of(made.object, made.mask, made.lit, probe)
 
 
 def _modes(made: StoredRecon) -> Iterator[Mode]:
@@ -154,10 +153,10 @@ def _others(scan: ScanRecord, grey: tuple[float, float], colour: tuple[float, fl
         made = scan.read(name) if name != scan.product else None
         if made is None:
             continue
-        amplitude, phase = picture_of(made).shown
-        title, side = TITLES.get(name, name), HERO // 2
-        yield Thumbnail(f"{title}: amplitude", palette_png(shrink(amplitude, side)[0], grey, GREY))
-        yield Thumbnail(f"{title}: phase", palette_png(shrink_phase(phase, side)[0], colour, VIRIDIS))
+        picture, title, side = picture_of(made), TITLES.get(name, name), HERO // 2
+        amplitude, phase = shrink(picture.amplitude, side)[0], shrink_phase(picture.phase, side)[0]
+        yield Thumbnail(f"{title}: amplitude", palette_png(amplitude, grey, GREY))
+        yield Thumbnail(f"{title}: phase", palette_png(phase, colour, VIRIDIS))
 
 
 def _stored_figures(record: RunRecord) -> Iterator[Thumbnail]:

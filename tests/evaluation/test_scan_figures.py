@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from ptycho.evaluation import scan_figures
 from ptycho.evaluation.scan_figures import (
     Picture,
     draw_errors,
@@ -26,13 +27,13 @@ def noisy(scale):
     """The object, and noise of some size in the covered part that hardly any light fell on."""
     rng = np.random.default_rng(3)
     noise = scale * (rng.normal(size=RADIUS.shape) + 1j * rng.normal(size=RADIUS.shape))
-    return Picture(np.where(LIT, OBJECT, OBJECT + noise), MASK, LIT, PROBE)
+    return Picture.of(np.where(LIT, OBJECT, OBJECT + noise), MASK, LIT, PROBE)
 
 
 def test_noise_around_the_object_sets_no_scale():
     calm, loud = noisy(0.0), noisy(30.0)
-    assert calm.limits == loud.limits
-    (dark, bright), (low, high) = loud.limits
+    assert (calm.grey, calm.colour) == (loud.grey, loud.colour)
+    (dark, bright), (low, high) = loud.grey, loud.colour
     assert 0.69 < dark < 0.72 and 0.88 < bright < 0.91
     assert -0.4 < low < -0.2 and 0.2 < high < 0.4
     for figure in (draw_reconstruction(loud, None, "a"), side_by_side({"a": calm, "b": loud}, None)):
@@ -43,17 +44,35 @@ def test_noise_around_the_object_sets_no_scale():
 
 
 def test_the_covered_part_is_shown_and_nothing_else():
-    amplitude, phase = noisy(1.0).shown
+    picture = noisy(1.0)
+    amplitude, phase = picture.amplitude, picture.phase
     assert amplitude.shape == phase.shape == (37, 37)
     np.testing.assert_array_equal(np.isnan(amplitude), ~MASK[2:39, 8:45])
     inside = LIT[2:39, 8:45]
     np.testing.assert_allclose(amplitude[inside], np.abs(OBJECT)[2:39, 8:45][inside])
 
 
+def test_a_large_object_is_drawn_by_larger_pixels(monkeypatch):
+    """Of 19 pixels at most, two along a side: what varies slowly stays, and so does the bar's length."""
+    whole = noisy(0.0)
+    monkeypatch.setattr(scan_figures, "DRAWN", 19)
+    small = noisy(0.0)
+    assert (whole.pixels, small.pixels, small.amplitude.shape) == (1, 2, (19, 19))
+    inside = RADIUS[2:39, 8:45] < 12
+    for name in ("amplitude", "phase"):
+        enlarged = np.kron(getattr(small, name), np.ones((2, 2)))[:37, :37]
+        assert np.abs(enlarged - getattr(whole, name))[inside].max() < 0.1
+    np.testing.assert_allclose(small.grey, whole.grey, atol=0.02)
+    assert whole.colour[0] < small.colour[0] < -0.2 and 0.15 < small.colour[1] < whole.colour[1]
+    bars = [draw_reconstruction(one, (1e-9, 1e-9), "a").axes[0] for one in (whole, small)]
+    lengths = [bar.patches[0].get_width() * one.pixels for bar, one in zip(bars, (whole, small), strict=True)]
+    assert [bar.texts[0].get_text() for bar in bars] == ["5 nm"] * 2 and lengths == pytest.approx([5, 5])
+
+
 @pytest.mark.parametrize("value", [np.nan, 0.0])
 def test_an_object_that_is_nothing_is_drawn(value):
-    empty = Picture(np.full(MASK.shape, value, complex), np.zeros_like(MASK), LIT, PROBE)
-    dead = Picture(np.full(MASK.shape, value, complex), MASK, LIT, PROBE)
+    empty = Picture.of(np.full(MASK.shape, value, complex), np.zeros_like(MASK), LIT, PROBE)
+    dead = Picture.of(np.full(MASK.shape, value, complex), MASK, LIT, PROBE)
     for picture in (empty, dead):
         FigureCanvasAgg(side_by_side({"a": picture, "b": noisy(0.0)}, (1e-9, 1e-9))).draw()
         FigureCanvasAgg(draw_reconstruction(picture, None, "a")).draw()
@@ -110,5 +129,5 @@ def test_there_is_a_panel_for_what_there_is(halves, trained):
 def test_rounding_in_a_flat_phase_is_not_blown_up():
     flat = np.exp(1e-4j * np.random.default_rng(0).normal(size=(20, 20)))
     everywhere = np.ones((20, 20), bool)
-    low, high = Picture(flat, everywhere, everywhere, np.ones((8, 8), complex)).limits[1]
+    low, high = Picture.of(flat, everywhere, everywhere, np.ones((8, 8), complex)).colour
     assert high - low == pytest.approx(0.02) and low < 0 < high

@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ptycho.report.pictures import (
-    coloured,
-    palette_png,
-    readable,
-    shrink,
-    shrink_phase,
-)
+from ptycho.report.pictures import coloured, palette_png, readable
 
 
 def opened(uri):
@@ -44,29 +38,9 @@ def test_what_is_unknown_is_clear_and_ends_have_the_ends_of_the_colours():
     assert 125 <= rgba[1, 2, 0] <= 130
 
 
-def test_blocks_are_means_of_what_is_known():
-    values = np.arange(35.0).reshape(5, 7)
-    values[0, 1] = np.nan
-    small, factor = shrink(values, 4)
-    assert factor == 2 and small.shape == (3, 4)
-    assert small[0, 0] == pytest.approx((0 + 7 + 8) / 3) and small[2, 3] == 34
-    same, one = shrink(values, 7)
-    assert one == 1 and same is values
-
-
-def test_phases_are_averaged_on_the_circle():
-    phase = np.array([[3.0, -3.0, 0.5, np.nan], [3.1, -3.1, 0.1, 0.3]])
-    small, factor = shrink_phase(phase, 2)
-    assert (
-        factor == 2
-        and abs(small[0, 0]) == pytest.approx(np.pi)
-        and small[0, 1] == pytest.approx(0.3, abs=0.01)
-    )
-    same, one = shrink_phase(phase, 4)
-    assert one == 1 and same is phase
-
-
 def test_the_bar_of_a_picture_that_was_made_smaller():
-    found = coloured(np.ones((84, 840)), (0.0, 2.0), "gray", "", 10.0)
-    assert (found.width, found.height, found.scale_text) == (420, 42, "1 µm")
-    assert found.scale_px == pytest.approx(50)
+    """840 pixels of 10 nm, or of twice the pixels of 10 nm."""
+    for pixels, text in ((1, "1 µm"), (2, "2 µm")):
+        found = coloured(np.ones((84, 840)), (0.0, 2.0), "gray", "", 10.0, pixels)
+        assert (found.width, found.height, found.scale_text) == (420, 42, text)
+        assert found.scale_px == pytest.approx(50)

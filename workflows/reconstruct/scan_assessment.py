@@ -9,7 +9,15 @@ import numpy as np
 
 from ptycho.evaluation import scan_figures
 from ptycho.evaluation.trust import FLAGS
-from ptycho.methods.assessment import Fit, Halves, compare_with_truth, picture_of, resolution, trust_row
+from ptycho.methods.assessment import (
+    Fit,
+    Halves,
+    compare_with_truth,
+    picture_of,
+    resolution,
+    trust_row,
+    well_lit,
+)
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.solver import SOLVER
 from ptycho.run import names
@@ -76,7 +84,7 @@ def draw(
             folder.figure(names.figure("side_by_side"), scan_figures.side_by_side(pictures, pixel))
         best = recons[result["product"]]
         if best.errors is not None:
-            lit, sigma = picture_of(best, each).lit & best.covered, best.errors
+            lit, sigma = well_lit(best, each) & best.covered, best.errors
             title = f"{result['product']}: one standard deviation by the noise of the patterns"
             image = scan_figures.draw_errors(sigma.amplitude[0], sigma.phase[0], lit, pixel, title)
             folder.figure(names.figure("error_map"), image)

@@ -1,0 +1,51 @@
+"""Large images as pictures hold them: means of square blocks of pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ptycho.scan.bands import bands
+
+
+def shrink(
+    values: np.ndarray, side: int, channel: Callable[[np.ndarray], np.ndarray] = np.asarray
+) -> tuple[np.ndarray, int]:
+    """Means of blocks of ``channel(values)``, ``(h, w)``, so that no side is longer than asked for.
+
+    What is not finite does not count; a block of nothing else is NaN.
+
+    Returns:
+        The means, and the side of a block.
+    """
+    factor = max(1, -(-max(values.shape) // side))
+    if factor == 1:
+        return channel(values), 1
+    rows, cols = (-(-n // factor) for n in values.shape)
+    means = [_means(channel(values[band]), factor, cols) for band in _block_bands(rows, factor, cols)]
+    return np.concatenate(means), factor
+
+
+def _block_bands(rows: int, factor: int, cols: int) -> list[slice]:
+    """The rows of an image in bands of whole blocks."""
+    return [slice(band.start * factor, band.stop * factor) for band in bands((rows, cols, factor, factor))]
+
+
+def _means(band: np.ndarray, factor: int, cols: int) -> np.ndarray:
+    rows = -(-len(band) // factor)
+    whole = np.full((rows * factor, cols * factor), np.nan, band.dtype)
+    whole[: band.shape[0], : band.shape[1]] = band
+    blocks = whole.reshape(rows, factor, cols, factor)
+    known = np.isfinite(blocks)
+    count = known.sum(axis=(1, 3))
+    total = np.where(known, blocks, 0).sum(axis=(1, 3))
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def shrink_phase(phase: np.ndarray, side: int) -> tuple[np.ndarray, int]:
+    """As :func:`shrink`, of angles in rad: the mean of −3 and 3 is π, not 0."""
+    if max(phase.shape) <= side:
+        return phase, 1
+    waves, factor = shrink(phase, side, lambda band: np.exp(1j * band))
+    return np.angle(waves), factor
