@@ -17,7 +17,7 @@ from ptycho.methods.assessment import spread
 from ptycho.methods.prepared import Prepared, Surroundings
 from ptycho.networks.denoiser import WEIGHTS
 from ptycho.progress import Advance, Event, OnEvent, Progress, ignore, silent
-from ptycho.reconstruction.blocks import ONCE_MORE, Blockwise, fit_in_blocks
+from ptycho.reconstruction.blocks import ONCE_MORE, SHORT, Blockwise, fit_in_blocks
 from ptycho.reconstruction.deciding import Wishes
 from ptycho.reconstruction.judge import Judge
 from ptycho.reconstruction.maximum_likelihood import Solved, fit_object, solve
@@ -76,7 +76,7 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
     began, wishes = time.perf_counter(), wishes_for(each, config)
     data = each.fitted(each.whole.beam)
     how = blockwise(config, where)
-    passes = min(STAGES * wishes.steps, IN_BLOCKS) if how.divides(data) else wishes.steps
+    passes = min(STAGES * (wishes.steps + SHORT), IN_BLOCKS) if how.divides(data) else wishes.steps
     bar = Progress("solver", passes * len(each.kept), bar=where.bar)
     with where.timed(SOLVER), closing(bar) as progress:
         log.info("solver: deciding what is free, by what is kept out")

@@ -114,10 +114,11 @@ def cut(state: State, block: Block) -> State:
 
 
 def patterns_of(likelihood: ScanLikelihood, block: Block) -> ScanLikelihood:
-    """The likelihood of a block's patterns, which are read into memory."""
+    """The likelihood of a block's patterns, which are read when they are first needed."""
     assert likelihood.instead is None
     part = likelihood.data.subset(block.patterns, 1).on_window(np.array(block.corner), max(block.shape))
-    return replace(likelihood, data=replace(part, amplitudes=part.amplitudes.in_memory()))
+    found = replace(likelihood, data=part)
+    return found if found.keeps else found.in_memory()
 
 
 class Stage(NamedTuple):
@@ -184,6 +185,10 @@ class Task:
     start: State
     free: Freedom
     steps: int
+
+    def in_memory(self) -> Task:
+        """The same with its patterns read, to be sent to another process."""
+        return replace(self, terms=replace(self.terms, likelihood=self.terms.likelihood.in_memory()))
 
 
 def solve_task(task: Task, advance: Advance = silent) -> Fit:
@@ -276,14 +281,25 @@ def fit_in_blocks(
                 levelled = stage.fit(terms, state, own, steps)
                 state, evaluations = levelled.state, evaluations + levelled.evaluations
             continue
-        blocks = divide(state, how.most(terms.likelihood.data.N))
-        fits = list(_fits(terms, state, own, steps, stage, blocks, how, advance))
-        scale = _together(fits, blocks, own.flux) if stage.alone else np.ones(len(blocks), np.complex64)
-        state = _joined(state, fits, blocks, scale)
-        course.append(sum(found.course[-1] for found in fits))
-        evaluations += max(found.evaluations for found in fits)
-        converged = stage.alone or all(found.converged for found in fits)
+        found = _all_blocks(terms, state, own, steps, stage, how, advance)
+        state, converged, evaluations = found.state, found.converged, evaluations + found.evaluations
+        course += found.course
     return Fit(state, course, evaluations, converged)
+
+
+def _all_blocks(
+    terms: Terms, state: State, free: Freedom, steps: int, stage: Stage, how: Blockwise, advance: Advance
+) -> Fit:
+    """A stage of every block, and the blocks joined."""
+    blocks = divide(state, how.most(terms.likelihood.data.N))
+    fits = list(_fits(terms, state, free, steps, stage, blocks, how, advance))
+    scale = _together(fits, blocks, free.flux) if stage.alone else np.ones(len(blocks), np.complex64)
+    return Fit(
+        _joined(state, fits, blocks, scale),
+        [sum(found.course[-1] for found in fits)],
+        max(found.evaluations for found in fits),
+        stage.alone or all(found.converged for found in fits),
+    )
 
 
 def _fits(

@@ -225,7 +225,7 @@ class Growth:
                 continue
             self.fit(others, self.free, GROWING)
             cases = [(int(j), moves) for j, moves in zip(part, self._guesses(part, others), strict=True)]
-            self._cover(others)
+            self.cover_of(others)
             moves = self.moves.copy()
             moves[part] = list(side_by_side(self._where, cases))
             self.moves = moves
@@ -239,8 +239,8 @@ class Growth:
         """
         pattern, guesses = case
         own = self.moves[pattern]
-        _, share = self._best(pattern, own + _square(1))
-        near, lower = self._best(pattern, np.concatenate([move + _square(2) for move in guesses]))
+        _, share = self._best(pattern, own + square(1))
+        near, lower = self._best(pattern, np.concatenate([move + square(2) for move in guesses]))
         if lower < share + ALIKE and np.abs(near - own).max() >= LEAST:
             own, share = near, lower
         there, lower = self.search(pattern, own)
@@ -275,7 +275,7 @@ class Growth:
         windows = np.lib.stride_tricks.sliding_window_view(self.state.object, (N, N))
         chunk = max(1, CHUNK_PIXELS // self.state.modes.size)
         for k in range(0, len(moves), chunk):
-            rows, columns = self._corners(pattern, moves[k : k + chunk]).T
+            rows, columns = self.corners(pattern, moves[k : k + chunk]).T
             far = fft.fft2(
                 windows[rows, columns][:, None] * self.state.modes, overwrite_x=True
             )  # (S, K, N, N)
@@ -290,12 +290,12 @@ class Growth:
 
     def search(self, pattern: int, around: np.ndarray) -> tuple[np.ndarray, float]:
         """The best of all moves within ``REACH`` of one ``(2,)``, and its share."""
-        moves = around + _square(REACH, COARSE)
-        moves = moves[self.cover[tuple(self._corners(pattern, moves).T)] >= OVERLAPPING]
+        moves = around + square(REACH, COARSE)
+        moves = moves[self.cover[tuple(self.corners(pattern, moves).T)] >= OVERLAPPING]
         if not len(moves):
             return around, np.inf
         first = np.argsort(self.shares(pattern, moves))[:CANDIDATES]
-        return self._best(pattern, np.concatenate([moves[k] + _square(COARSE - 1) for k in first]))
+        return self._best(pattern, np.concatenate([moves[k] + square(COARSE - 1) for k in first]))
 
     def _best(self, pattern: int, moves: np.ndarray) -> tuple[np.ndarray, float]:
         shares = self.shares(pattern, moves)
@@ -314,7 +314,7 @@ class Growth:
         pattern, guesses, limit = case
         move, share = self._best(pattern, guesses)
         if share > WELL:
-            near, lower = self._best(pattern, move + _square(2))
+            near, lower = self._best(pattern, move + square(2))
             if lower < CLEARLY * share:
                 move, share = near, lower
         if share <= limit:
@@ -329,9 +329,9 @@ class Growth:
         ``known``: around each pattern when it was looked for, −∞: never, NaN: never again.
         """
         left, placed = np.flatnonzero(~self.placed & ~np.isnan(known)), np.flatnonzero(self.placed)
-        guesses, cover = self._guesses(left, placed), self._cover(placed)
-        around = uniform_filter(cover, 2 * REACH + 1)[tuple(self._corners(left, guesses[:, -1]).T)]
-        share = np.stack([cover[tuple(self._corners(left, guesses[:, k]).T)] for k in range(3)]).max(axis=0)
+        guesses, cover = self._guesses(left, placed), self.cover_of(placed)
+        around = uniform_filter(cover, 2 * REACH + 1)[tuple(self.corners(left, guesses[:, -1]).T)]
+        share = np.stack([cover[tuple(self.corners(left, guesses[:, k]).T)] for k in range(3)]).max(axis=0)
         fresh = around > known[left] + MORE
         least = min(KNOWN, np.sort(share[fresh])[-min(fresh.sum(), AT_ONCE)]) if fresh.any() else KNOWN
         if not fresh.all():
@@ -354,16 +354,16 @@ class Growth:
             axis=1,
         )
 
-    def _cover(self, placed: np.ndarray) -> np.ndarray:
+    def cover_of(self, placed: np.ndarray) -> np.ndarray:
         """What share of a pattern's light falls where the object is known, by its corner."""
-        places = self._corners(placed, self.moves[placed]).astype(float)
+        places = self.corners(placed, self.moves[placed]).astype(float)
         light = object_light(replace(self.state, positions=places, flux=self.state.flux[placed]))
         known = (light > LIT * np.median(light[light > 0.1 * light.max()])).astype(np.float32)
         window = light_of(self.state.modes)
         self.cover = fftconvolve(known, window[::-1, ::-1] / window.sum(), "valid")
         return self.cover
 
-    def _corners(self, patterns: np.ndarray | int, moves: np.ndarray) -> np.ndarray:
+    def corners(self, patterns: np.ndarray | int, moves: np.ndarray) -> np.ndarray:
         """Whole pixels where patterns lie after moves, ``(…, 2)``."""
         farthest = self.data.object_size - self.data.N
         return np.clip(np.rint(self.told[patterns] + moves), 0, farthest).astype(int)
@@ -386,7 +386,7 @@ def seeds(told: np.ndarray) -> list[list[np.ndarray]]:
     return found
 
 
-def _square(reach: int, step: int = 1) -> np.ndarray:
+def square(reach: int, step: int = 1) -> np.ndarray:
     """Moves ``(n, 2)`` by at most ``reach`` along rows and columns, in steps."""
     axis = np.arange(-reach, reach + 1, step)
     return np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2)

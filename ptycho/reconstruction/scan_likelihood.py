@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -125,7 +125,7 @@ class ScanLikelihood:
             piece = None if images is None else _summed(images[: part.stop - part.start], corners[part])
             return values.numpy(), found, piece
 
-        if self._fits:
+        if self.keeps:
             _ = self._all_amplitudes  # read once, not by every thread
         each = np.zeros(count)
         total = {name: np.zeros_like(getattr(state, name), order="C") for name in parts}
@@ -156,11 +156,16 @@ class ScanLikelihood:
         return tuple(np.concatenate(pair) for pair in zip(arrays, fill, strict=True))
 
     @property
-    def _fits(self) -> bool:
+    def keeps(self) -> bool:
+        """Whether the patterns stay in memory once they are read; else they are read each time."""
         return 4 * self.data.N**2 * len(self.data.positions) <= KEPT
 
+    def in_memory(self) -> ScanLikelihood:
+        """The same with the patterns of its data read."""
+        return replace(self, data=replace(self.data, amplitudes=self.data.amplitudes.in_memory()))
+
     def _amplitudes(self, part: slice) -> np.ndarray:
-        return self._all_amplitudes[part] if self._fits else self._read(part)
+        return self._all_amplitudes[part] if self.keeps else self._read(part)
 
     @cached_property
     def _all_amplitudes(self) -> np.ndarray:

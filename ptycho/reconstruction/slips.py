@@ -17,6 +17,7 @@ import numpy as np
 
 from ptycho.reconstruction.growth import FEWEST, LEAST, LOST, REACH, SEED, Growth
 from ptycho.reconstruction.refinement import likelihood_of
+from ptycho.reconstruction.sections import bring_together
 from ptycho.reconstruction.short_fit import PRIOR, constant_object
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.state import Freedom
@@ -143,6 +144,7 @@ def _grown(data: Dataset, free_probe: bool) -> tuple[Slips, float]:
         return nothing, noise
     growth.grow()
     if growth.lost or (np.linalg.norm(growth.moves, axis=1) >= LEAST).any():
+        bring_together(growth)
         growth.settle()
     places, counts = np.unique(np.rint(growth.moves[growth.placed]), axis=0, return_counts=True)
     return Slips((growth.moves - places[counts.argmax()]) * growth.placed[:, None], ~growth.placed), noise

@@ -73,7 +73,7 @@ class CrewOf:
         for begin in range(0, len(tasks), size):
             mine, *others = tasks[begin : begin + size]
             for rank, make in enumerate(others, start=1):
-                self._world.send(make(), dest=rank)
+                self._world.send(make().in_memory(), dest=rank)
             yield solve_task(mine(), advance)
             for rank in range(1, len(others) + 1):
                 found = self._answer(rank)

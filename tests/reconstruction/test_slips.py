@@ -96,7 +96,7 @@ def known(scan):
     side = len(scan.object)
     image[corner[0] : corner[0] + side, corner[1] : corner[1] + side] = scan.object
     growth.state = replace(growth.state, object=image.astype(np.complex64))
-    growth.cover = growth._cover(np.delete(np.arange(100), 44))
+    growth.cover = growth.cover_of(np.delete(np.arange(100), 44))
     return growth
 
 

@@ -1,0 +1,63 @@
+"""What is behind a jump is brought to its place as one; what is not moved alike is left."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.likelihood import Scan
+
+from ptycho.reconstruction.growth import Growth
+from ptycho.reconstruction.sections import bring_together, sections
+from ptycho.reconstruction.state import Freedom
+from ptycho.scan.beam import Beam
+
+JUMP = np.where(np.arange(100) < 60, 0, 6)[:, None] * [0, 1]  # behind three fifths of the scan
+
+
+@pytest.fixture(scope="module")
+def scan():
+    whole = Scan.of(np.random.default_rng(1), 1e6, count=10, step=2.0)
+    return replace(whole, positions=np.round(whole.positions))
+
+
+def grown(scan, errors, moves):
+    """As an object has grown from positions that err, with so many pixels put right."""
+    data, positions = scan.dataset(np.random.default_rng(2), exact=True), scan.positions + errors
+    positions = positions - np.floor(positions.min(axis=0)) + 1
+    side = data.N + int(np.ceil(positions.max())) + 2
+    data = replace(data, beam=Beam(data.probe, positions.astype(np.float32)), object_size=side)
+    growth = Growth.of(data, Freedom(False))
+    growth.placed, growth.moves = np.ones(100, bool), moves.astype(float)
+    growth.fit(np.arange(100), growth.free, 20)
+    return growth
+
+
+def test_what_is_behind_a_jump_moves_as_one(scan):
+    """It has grown two pixels too wide there, a little from pattern to pattern."""
+    too_wide = np.round(np.clip((np.arange(100) - 60) / 15, 0, 2))[:, None] * [1, 0]
+    growth = grown(scan, JUMP, too_wide - JUMP)
+    assert bring_together(growth)
+    np.testing.assert_array_equal(growth.moves, -JUMP)
+
+
+def test_what_is_right_stays(scan):
+    growth = grown(scan, JUMP, -JUMP)
+    assert not bring_together(growth)
+    np.testing.assert_array_equal(growth.moves, -JUMP)
+
+
+def test_patterns_that_drift_are_not_put_in_steps(scan):
+    drift = np.round(np.linspace(0, 8, 100))[:, None] * [0, 1]
+    growth = grown(scan, drift, -drift)
+    before = growth.state
+    assert len(sections(growth.moves, growth.placed)) > 1
+    assert not bring_together(growth)
+    np.testing.assert_array_equal(growth.moves, -drift)
+    np.testing.assert_array_equal(growth.state.object, before.object)
+
+
+def test_sections_by_hand():
+    """Fifty at rest, forty moved by six within a pixel, five elsewhere, and one that is not placed."""
+    moves = np.concatenate([np.zeros((50, 2)), np.tile([[6, 0], [6, 1]], (20, 1)), np.full((6, 2), 20.0)])
+    first, second = sections(moves, np.arange(96) < 95)
+    assert first.tolist() == list(range(50)) and second.tolist() == list(range(50, 90))
