@@ -371,11 +371,15 @@ def slow_phase_rad(aligned: np.ndarray, truth: np.ndarray) -> float:
 
     What a solver that was ended too early leaves, and a score of small windows does not see.
     """
-    spectrum = fft.fft2(aligned * truth.conj(), overwrite_x=True)
-    rows, cols = (2 * np.fft.fftfreq(side) for side in truth.shape)
-    spectrum *= np.hypot(rows[:, None], cols) < SLOW
-    slow = fft.ifft2(spectrum, overwrite_x=True)
-    return math.sqrt(sum(np.sum(phase(part) ** 2) for part in _parts(slow)) / slow.size)
+    wave = np.empty(truth.shape, np.complex64)
+    for rows in bands(truth.shape):
+        wave[rows] = aligned[rows] * truth[rows].conj()
+    wave = fft.fft2(wave, overwrite_x=True)
+    down, along = (2 * np.fft.fftfreq(side) for side in truth.shape)
+    for rows in bands(truth.shape):
+        wave[rows] *= np.hypot(down[rows, None], along) < SLOW
+    wave = fft.ifft2(wave, overwrite_x=True)
+    return math.sqrt(sum(np.sum(phase(part) ** 2) for part in _parts(wave)) / wave.size)
 
 
 def _collapses(recon: np.ndarray, truth: np.ndarray) -> list[str]:

@@ -200,8 +200,7 @@ def compare_with_truth(made: Reconstruction, each: Prepared) -> dict[str, Any] |
     image, mask = region.crop(made.object), region.crop(made.covered)
     if not np.isfinite(image).all() or not image[mask].any():
         return None
-    flat = np.where(mask, levelled(image, mask), 0)
-    known, there = in_frame(truth, flat, mask)
+    known, there = in_frame(truth, np.where(mask, levelled(image, mask), 0), mask)
     part = _largest(_without_rim(there, region, data))
     if part is None:
         return None

@@ -20,7 +20,7 @@ def covered(data: Dataset, share: float = COVERED) -> np.ndarray:
 def covered_part(image: np.ndarray, data: Dataset) -> Reconstruction:
     """An object ``(M, M)`` of a dataset of one, zero where the probe did not light it."""
     mask = covered(data)
-    return Reconstruction(np.where(mask, image, 0).astype(np.complex64), mask, data.beam)
+    return Reconstruction(np.where(mask, image, 0).astype(np.complex64, copy=False), mask, data.beam)
 
 
 def illumination(data: Dataset) -> np.ndarray:

@@ -9,6 +9,7 @@ all of them. Hydra's launcher of the same name brings the settings alone (``hydr
 from __future__ import annotations
 
 import logging
+import math
 import os
 import subprocess
 import time
@@ -36,8 +37,11 @@ CHOICE, SETTINGS = "hydra/launcher=", "hydra.launcher."
 CLUSTERS = {"submitit_local": "local", "submitit_slurm": "slurm"}
 OF_THE_EXECUTOR = ("submitit_folder", "max_num_timeout", "_target_")
 REQUEUED = "SLURM_RESTART_COUNT"  # set by Slurm in a job that was preempted and starts again
+TERMINATED = 128 + 15  # exit code of a job that was asked to end
 PAUSE_S = 0.5  # between two looks at the jobs
+QUEUE_S = 20.0  # between two looks at Slurm's queue
 CANCELLING_S = 3.0
+SQUEUE = ["squeue", "--noheader", "--me", "--array", "--format=%i"]
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,48 @@ class Command:
             child.terminate()
             child.wait()
             raise
+
+
+class Queue:
+    """Slurm's queue, as ``squeue`` tells it now and then.
+
+    A job that is preempted is asked to end, and put into the queue again; one that is killed leaves no
+    result. Where jobs have no queue, or ``squeue`` fails, a result is a result, and is waited for.
+    """
+
+    def __init__(self, asked: bool) -> None:
+        self._asked, self._when = asked, -math.inf
+        self._listed, self._before = None, None  # type: tuple[frozenset[str] | None, frozenset[str] | None]
+
+    def ended(self, handle: Any) -> bool:
+        """Whether what submitit calls a job has ended, and will not run again."""
+        self._look()
+        if handle.done():
+            listed = self._listed or ()
+            return handle.job_id not in listed or TERMINATED not in _codes(handle)
+        return self.lost(handle)
+
+    def lost(self, handle: Any) -> bool:
+        """Whether it has no result, and was not in the queue the last two times."""
+        if self._listed is None or self._before is None or handle.paths.result_pickle.exists():
+            return False
+        return handle.job_id not in self._listed | self._before
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if not self._asked or now - self._when < QUEUE_S:
+            return
+        self._when, self._before = now, self._listed
+        try:
+            told = subprocess.run(SQUEUE, capture_output=True, text=True, timeout=QUEUE_S, check=True)
+            self._listed = frozenset(told.stdout.split())
+        except (OSError, subprocess.SubprocessError):
+            self._listed = None
+
+
+def _codes(handle: Any) -> list[int]:
+    """Of the processes of a job that has left results; empty where it has failed otherwise."""
+    return [] if handle.exception() is not None else handle.results()
 
 
 def read_launcher(config_name: str, arguments: Sequence[str]) -> tuple[Launcher | None, list[str]]:
@@ -163,6 +209,7 @@ def follow(launcher: Launcher, jobs: list[Job], means: Means, progress: Progress
         return
     executor = _executor(launcher, (jobs[0].together or jobs[0].path).absolute())
     waiting, active, started = list(jobs), dict[Path, tuple[Job, Any]](), set[Path]()
+    queue = Queue(CLUSTERS[launcher.name] == "slurm")
     try:
         while waiting or active:
             room = launcher.at_once(len(jobs)) - len(active)
@@ -173,8 +220,8 @@ def follow(launcher: Launcher, jobs: list[Job], means: Means, progress: Progress
                     started.add(job.path)
                     log.info("%s: running, as %s", job.path.name, handle.job_id)
                     progress.note(job, STARTED)
-                if handle.done():
-                    codes.append(_take(job, handle, progress))
+                if queue.ended(handle):
+                    codes.append(_take(job, handle, progress, queue.lost(handle)))
                     del active[job.path]
             means.stop.check()
             time.sleep(PAUSE_S)
@@ -196,6 +243,7 @@ def _executor(launcher: Launcher, folder: Path) -> Any:
     import submitit
     from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
 
+    logging.getLogger("submitit").setLevel(logging.ERROR)  # it warns at each look where Slurm has no sacct
     cluster, shared = CLUSTERS[launcher.name], {field.name for field in fields(BaseQueueConf)}
     first = {
         f"{cluster}_{key}": launcher.settings[key] for key in ("max_num_timeout",) if key in launcher.settings
@@ -225,15 +273,18 @@ def _submit(executor: Any, jobs: list[Job], single: bool) -> dict[Path, tuple[Jo
     return {job.path: (job, handle) for job, handle in zip(jobs, handles, strict=True)}
 
 
-def _take(job: Job, handle: Any, progress: Progress) -> int:
-    """The exit code of a job that has ended; it is told, and noted in the table."""
-    lost = handle.exception()
-    code = EXIT_FAILED if lost is not None else max(handle.results())
+def _take(job: Job, handle: Any, progress: Progress, lost: bool) -> int:
+    """The exit code of a job that has ended; it is told, and noted in the table.
+
+    ``lost``: it has left no result, and is not waited for.
+    """
+    codes = [] if lost else _codes(handle)
+    code = max(codes) if codes else EXIT_FAILED
     if code == 0:
         log.info("%s: done", job.path.name)
         progress.note(job, DONE)
         return 0
-    reason = _reason(handle, code, lost is not None)
+    reason = _reason(handle, code, not codes or TERMINATED in codes)
     log.info("%s: failed (%s); its log: %s", job.path.name, reason, handle.paths.stderr)
     progress.note(job, FAILED, reason)
     return code if code > 0 else EXIT_FAILED  # below zero: the signal that killed it
