@@ -314,6 +314,17 @@ def test_a_command_gives_its_exit_code_and_does_not_take_itself_for_one_of_many(
     assert (Command(program, job, single=True)(), Command(program, job, single=False)()) == (4, 3)
 
 
+@pytest.mark.parametrize("single", [False, True])
+def test_one_of_several_processes_is_given_the_open_file_that_mpi_is_told_through(tmp_path, single):
+    read, write = os.pipe()
+    os.set_inheritable(write, True)
+    tell = f"import os, sys; sys.exit(os.write({write}, b'here') != 4)"
+    code = Command([sys.executable, "-c", tell], Job(asked("a.h5"), tmp_path, ()), single)()
+    os.close(write)
+    assert (code, os.read(read, 10)) == ((1, b"") if single else (0, b"here"))
+    os.close(read)
+
+
 def test_a_job_is_started_and_in_the_queue_again_gone_on_with(monkeypatch, tmp_path):
     """A run of the same configuration that is to be replaced is not taken for the job's own."""
     config = replace(asked("a.h5"), overwrite=True)

@@ -96,7 +96,8 @@ class Command:
     def __call__(self) -> int:
         hidden = STARTERS if self.single else ()
         environment = {key: value for key, value in os.environ.items() if key not in hidden}
-        child = subprocess.Popen(self.words, env=environment, process_group=0)
+        # srun talks to MPI through an open file
+        child = subprocess.Popen(self.words, env=environment, process_group=0, close_fds=self.single)
         try:
             return child.wait()
         except BaseException:
