@@ -16,7 +16,7 @@ layers of a batch                ``1.5 · 4`` a number that a layer gives (``sec
 validation batches               ``4 N²`` a pattern and neighbour
 regions                          ``8 G R²``
 stitched objects                 ``100 I M²``; scores and figures of one, ``300 M²``
-solver                           a block's patterns twice; 34 vectors of a block's object (pairs of steps);
+solver                           a block's patterns; 34 vectors of a block's object (pairs of steps);
                                  of the whole object ``90 M²``
 ================================ ===================================================================
 
@@ -146,7 +146,7 @@ def solver_parts(patterns: int, N: int, modes: int, M: int, block: int | None) -
     side = M if blocks == 1 else min(M, N + M / blocks**0.5)
     held = AROUND * min(patterns / blocks, most) * N**2
     return [
-        Part("the patterns of a block", 8 * held, "lower solver.block, or raise data.bin"),
+        Part("the patterns of a block", 4 * held, "lower solver.block, or raise data.bin"),
         Part("the solver's steps", VECTORS * (8 * side**2 + 8 * modes * N**2), "lower solver.block"),
         Part("the patterns in work", WORK * modes * CHUNK_PIXELS, "lower probe.modes"),
         Part("the object, its errors and its pictures", OBJECT * M**2, OF_A_SCANNED_OBJECT),

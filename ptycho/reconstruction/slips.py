@@ -1,6 +1,7 @@
 """Positions that err by tens of pixels: slips of the stage, jumps, backlash, drift.
 
-An object that grows from pattern to pattern (:mod:`~ptycho.reconstruction.growth`) finds where each belongs.
+An object that grows from pattern to pattern (:mod:`~ptycho.reconstruction.growth`) finds where each belongs;
+what is moved alike is brought there together (:mod:`~ptycho.reconstruction.sections`).
 If some belong elsewhere, positions are fitted, from there and as they were told, and taken if that explains
 the patterns clearly better, those that are moved above all. Where many belong nowhere, nothing is moved; and
 where the beam does not explain some neighbouring patterns, nothing is looked for.

@@ -115,7 +115,8 @@ class Queue:
 
     def __init__(self, asked: bool) -> None:
         self._asked, self._when = asked, -math.inf
-        self._listed, self._before = None, None  # type: tuple[frozenset[str] | None, frozenset[str] | None]
+        self._listed: frozenset[str] | None = None
+        self._before: frozenset[str] | None = None
 
     def ended(self, handle: Any) -> bool:
         """Whether what submitit calls a job has ended, and will not run again."""
