@@ -13,8 +13,12 @@ from ptycho.run import mpi
 
 PROGRAM = """
 import sys
+from dataclasses import replace
+from pathlib import Path
 import numpy as np
 sys.path.insert(0, "tests")
+from ptycho.files.file_array import FileArray
+from ptycho.scan.patterns import Patterns
 from helpers.likelihood import Scan, likelihood_of
 from ptycho.reconstruction.blocks import Blockwise, alone, fit_in_blocks
 from ptycho.reconstruction.prior import Prior
@@ -24,6 +28,9 @@ from ptycho.run.mpi import run_on_all
 def program(crew):
     scan = Scan.of(np.random.default_rng(1), 1e5, count=7, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
+    in_file = FileArray.temporary(Path(sys.argv[1]).parent, data.amplitudes.shape, np.float32)
+    in_file[:] = data.amplitudes[:]
+    data = replace(data, amplitudes=Patterns(in_file))  # as those of a run
     terms = Terms(likelihood_of(data), Prior("edges", 3.0))
     start = scan.rough(data.normalisation)
     found = fit_in_blocks(terms, start, OBJECT_ALONE, 4, Blockwise(20, crew or alone))
@@ -42,6 +49,10 @@ FAILS = """
 import sys
 from types import SimpleNamespace
 
+class Task(float):
+    def in_memory(self):
+        return self
+
 def solve_task(task, advance=None):
     return 1 / task
 
@@ -51,7 +62,7 @@ sys.modules["ptycho.quiet_start"] = SimpleNamespace(start_tensorflow=lambda: Non
 from ptycho.run.mpi import run_on_all
 
 def program(crew):
-    for found in crew([lambda task=int(task): task for task in sys.argv[1:]], print):
+    for found in crew([lambda task=Task(task): task for task in sys.argv[1:]], print):
         pass
     return 0
 
