@@ -15,6 +15,7 @@ from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.files.lock import locked
 from ptycho.run.folder import RunFolder
+from ptycho.run.mpi import STARTERS
 from ptycho.run.scan_table import COLUMNS, check_table, override_cells, rows_of, write_table
 from ptycho.training.interrupt import Stopped, StopRequest
 from workflows.command_line import cluster
@@ -315,7 +316,10 @@ def test_a_command_gives_its_exit_code_and_does_not_take_itself_for_one_of_many(
 
 
 @pytest.mark.parametrize("single", [False, True])
-def test_one_of_several_processes_is_given_the_open_file_that_mpi_is_told_through(tmp_path, single):
+def test_one_of_several_processes_is_given_the_open_file_that_mpi_is_told_through(
+    monkeypatch, tmp_path, single
+):
+    monkeypatch.setenv("PMI_SIZE", "2")
     read, write = os.pipe()
     os.set_inheritable(write, True)
     tell = f"import os, sys; sys.exit(os.write({write}, b'here') != 4)"
@@ -323,6 +327,13 @@ def test_one_of_several_processes_is_given_the_open_file_that_mpi_is_told_throug
     os.close(write)
     assert (code, os.read(read, 10)) == ((1, b"") if single else (0, b"here"))
     os.close(read)
+
+
+def test_processes_that_mpi_did_not_start_are_told_so_before_any_work(monkeypatch, tmp_path, capsys):
+    for name in STARTERS:
+        monkeypatch.delenv(name, raising=False)
+    command = Command(["/no/such/program"], Job(asked("a.h5"), tmp_path, ()), single=False)
+    assert command() == 2 and "error: the processes of this job do not know" in capsys.readouterr().err
 
 
 def test_a_job_is_started_and_in_the_queue_again_gone_on_with(monkeypatch, tmp_path):

@@ -12,6 +12,7 @@ import logging
 import math
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -25,10 +26,10 @@ from omegaconf import OmegaConf
 from ptycho.config import ConfigError
 from ptycho.config.memory import cores
 from ptycho.config.messages import one_line
-from ptycho.run.mpi import STARTERS
+from ptycho.run.mpi import STARTERS, started_by_mpi
 from ptycho.run.stored_config import is_finished
 from workflows.command_line.job_table import DONE, FAILED, STARTED, Progress
-from workflows.command_line.jobs import CONF, ERROR, EXIT_FAILED, attempt
+from workflows.command_line.jobs import CONF, ERROR, EXIT_FAILED, EXIT_USAGE, attempt
 from workflows.command_line.training_job import Job, Means, command, is_done
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,10 @@ CLUSTERS = {"submitit_local": "local", "submitit_slurm": "slurm"}
 OF_THE_EXECUTOR = ("submitit_folder", "max_num_timeout", "_target_")
 REQUEUED = "SLURM_RESTART_COUNT"  # set by Slurm in a job that was preempted and starts again
 TERMINATED = 128 + 15  # exit code of a job that was asked to end
+NO_MPI = (
+    "the processes of this job do not know each other: set SLURM_MPI_TYPE to what `srun --mpi=list` names "
+    "and mpi4py was built for (often pmi2 or pmix), or leave out nodes and tasks_per_node"
+)
 PAUSE_S = 0.5  # between two looks at the jobs
 QUEUE_S = 20.0  # between two looks at Slurm's queue
 CANCELLING_S = 3.0
@@ -94,6 +99,9 @@ class Command:
         return [*self.program, *(self.job.going_on if again else self.job.starting)]
 
     def __call__(self) -> int:
+        if not (self.single or started_by_mpi()):
+            sys.stderr.write(f"{ERROR}{NO_MPI}\n")
+            return EXIT_USAGE
         hidden = STARTERS if self.single else ()
         environment = {key: value for key, value in os.environ.items() if key not in hidden}
         # srun talks to MPI through an open file
