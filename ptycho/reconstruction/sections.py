@@ -7,8 +7,6 @@ hardly mend it; one move of all does.
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from ptycho.reconstruction.growth import LEAST, OVERLAPPING, SEED, SETTLED, SETTLING, Growth, square
@@ -67,12 +65,9 @@ def _place_of(growth: Growth, part: np.ndarray, known: np.ndarray) -> np.ndarray
     if len(beside) < FEW:
         return None
     tried = middle + square(WIDTH)
-    shares = np.array(list(side_by_side(partial(_shares, growth, tried), list(beside))))
-    return tried[shares[np.isfinite(shares).all(axis=1)].sum(axis=0).argmin()]
-
-
-def _shares(growth: Growth, moves: np.ndarray, pattern: int) -> np.ndarray:
-    return growth.shares(pattern, moves)
+    shares = np.array(list(side_by_side(lambda pattern: growth.shares(pattern, tried), list(beside))))
+    lit = shares[np.isfinite(shares).all(axis=1)]
+    return tried[lit.sum(axis=0).argmin()] if len(lit) >= FEW else None
 
 
 def _put(growth: Growth, part: np.ndarray, move: np.ndarray) -> None:

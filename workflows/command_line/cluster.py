@@ -45,6 +45,7 @@ NO_MPI = (
 )
 PAUSE_S = 0.5  # between two looks at the jobs
 QUEUE_S = 20.0  # between two looks at Slurm's queue
+SQUEUE_S = 20.0  # what a look may take
 CANCELLING_S = 3.0
 SQUEUE = ["squeue", "--noheader", "--me", "--array", "--format=%i"]
 
@@ -132,13 +133,9 @@ class Queue:
         if handle.done():
             listed = self._listed or ()
             return handle.job_id not in listed or TERMINATED not in _codes(handle)
-        return self.lost(handle)
-
-    def lost(self, handle: Any) -> bool:
-        """Whether it has no result, and was not in the queue the last two times."""
-        if self._listed is None or self._before is None or handle.paths.result_pickle.exists():
+        if self._listed is None or self._before is None:
             return False
-        return handle.job_id not in self._listed | self._before
+        return handle.job_id not in self._listed | self._before  # killed: it leaves no result
 
     def _look(self) -> None:
         now = time.monotonic()
@@ -146,15 +143,15 @@ class Queue:
             return
         self._when, self._before = now, self._listed
         try:
-            told = subprocess.run(SQUEUE, capture_output=True, text=True, timeout=QUEUE_S, check=True)
+            told = subprocess.run(SQUEUE, capture_output=True, text=True, timeout=SQUEUE_S, check=True)
             self._listed = frozenset(told.stdout.split())
         except (OSError, subprocess.SubprocessError):
             self._listed = None
 
 
 def _codes(handle: Any) -> list[int]:
-    """Of the processes of a job that has left results; empty where it has failed otherwise."""
-    return [] if handle.exception() is not None else handle.results()
+    """Of the processes of a job that has ended; empty where one has left no result."""
+    return handle.results() if handle.done() and handle.exception() is None else []
 
 
 def read_launcher(config_name: str, arguments: Sequence[str]) -> tuple[Launcher | None, list[str]]:
@@ -231,7 +228,7 @@ def follow(launcher: Launcher, jobs: list[Job], means: Means, progress: Progress
                     log.info("%s: running, as %s", job.path.name, handle.job_id)
                     progress.note(job, STARTED)
                 if queue.ended(handle):
-                    codes.append(_take(job, handle, progress, queue.lost(handle)))
+                    codes.append(_take(job, handle, progress))
                     del active[job.path]
             means.stop.check()
             time.sleep(PAUSE_S)
@@ -283,12 +280,9 @@ def _submit(executor: Any, jobs: list[Job], single: bool) -> dict[Path, tuple[Jo
     return {job.path: (job, handle) for job, handle in zip(jobs, handles, strict=True)}
 
 
-def _take(job: Job, handle: Any, progress: Progress, lost: bool) -> int:
-    """The exit code of a job that has ended; it is told, and noted in the table.
-
-    ``lost``: it has left no result, and is not waited for.
-    """
-    codes = [] if lost else _codes(handle)
+def _take(job: Job, handle: Any, progress: Progress) -> int:
+    """The exit code of a job that has ended; it is told, and noted in the table."""
+    codes = _codes(handle)
     code = max(codes) if codes else EXIT_FAILED
     if code == 0:
         log.info("%s: done", job.path.name)
