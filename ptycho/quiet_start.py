@@ -1,6 +1,6 @@
-"""TensorFlow started without the lines that it prints where nothing is wrong.
+"""TensorFlow started on one GPU, if there are any, without the lines that it prints where nothing is wrong.
 
-They come from C++ before its logging is set up, so that no setting keeps them back. What else it prints is
+These come from C++ before its logging is set up, so that no setting keeps them back. What else it prints is
 shown, also where it is the last that the process does.
 """
 
@@ -12,13 +12,18 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"  # a GPU's memory as it is needed; else the first process takes all of it
+RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+"""Of these variables one tells a process of MPI which of its machine it is."""
 STDERR = 2
 PATIENCE_S = 5  # for the last lines
 NOTES = r"WARNING: All log messages before absl::InitializeLog|I\d{4} [\d:.]+ +\d+ \w+\.cc:\d+\]"
 NO_DEVICE = r"[WE]\d{4} [\d:.]+ +\d+ cuda_\w+\.cc:\d+\] failed call to cuInit"
+Gpu = TypeVar("Gpu")
 DEVICES = ("/dev/nvidia*", "/dev/dxg")
 FILTER = """
 import re, sys
@@ -30,17 +35,29 @@ for line in sys.stdin.buffer:
 """
 
 
-def start_tensorflow() -> None:
-    """Import TensorFlow and look for devices; ``TF_CPP_MIN_LOG_LEVEL=0`` or ``1`` shows all that it says."""
+def start_tensorflow(every_gpu: bool = False) -> None:
+    """Import TensorFlow and look for devices; ``TF_CPP_MIN_LOG_LEVEL=0`` or ``1`` shows all that it says.
+
+    Of several GPUs it sees one, each process of MPI on a machine the next one; or all.
+    """
     if "tensorflow" in sys.modules:
         return
+    os.environ.setdefault(GROWTH, "true")
     wanted = os.environ.setdefault(LEVEL, "2") in ("0", "1")
     with contextlib.nullcontext() if wanted else without_lines(noise()):
         import tensorflow as tf
 
-        tf.config.list_physical_devices()
+        gpus = tf.config.list_physical_devices("GPU")
+        if not every_gpu:
+            tf.config.set_visible_devices(own_gpu(gpus), "GPU")
     if not wanted:
         tf.get_logger().addFilter(_tells_more_than_retracing)
+
+
+def own_gpu(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
+    """The GPU of this process, or none."""
+    rank = next((int(os.environ[name]) for name in RANKS if name in os.environ), 0)
+    return gpus[rank % len(gpus) :][:1] if gpus else gpus
 
 
 def _tells_more_than_retracing(record: logging.LogRecord) -> bool:

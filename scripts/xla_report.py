@@ -107,7 +107,7 @@ def main() -> int:
         print(f"What to try: {diagnosis.advice}")
         return 2
 
-    start_tensorflow()
+    start_tensorflow(every_gpu=True)
     import tensorflow as tf
 
     from ptycho.xla_report import compile_report

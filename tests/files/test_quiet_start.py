@@ -61,3 +61,23 @@ def test_tensorflow_that_is_there_is_left_alone(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", object())
     monkeypatch.setattr(quiet_start, "without_lines", None)
     quiet_start.start_tensorflow()
+
+
+@pytest.mark.parametrize("name", [None, *quiet_start.RANKS])
+def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch, name):
+    for other in quiet_start.RANKS:
+        monkeypatch.delenv(other, raising=False)
+    if name is None:
+        assert quiet_start.own_gpu(["a", "b"]) == ["a"]
+        return
+    seen = []
+    for rank in range(3):
+        monkeypatch.setenv(name, str(rank))
+        seen += quiet_start.own_gpu(["a", "b"])
+    assert seen == ["a", "b", "a"]
+    assert quiet_start.own_gpu([]) == []
+
+
+def test_a_gpus_memory_is_taken_as_it_is_needed_unless_that_is_stated(tmp_path):
+    tell = START + "import os; print(os.environ['TF_FORCE_GPU_ALLOW_GROWTH'])"
+    assert fresh(tmp_path, "-c", tell).stdout.strip() == "true"
