@@ -36,7 +36,7 @@ SOLVER, REFINED = "solver", "refined"
 WIDE = 0.25  # light at the window's edge over the mean: a disk as wide as the window; others .02 to .1
 WORSE = 1.1  # times the deviance of a pattern: what a half of the scan may come to
 JUDGED_EVERY = 10  # steps; to judge costs a twentieth of a step, and the positions of those judged
-STAGES, IN_BLOCKS = 3, 100  # fits of a pattern in blocks, and times that it is used in all of them, about
+STAGES, IN_BLOCKS = 3, 100  # fits of a pattern in blocks, each with its end; times it is used in all of them
 
 
 def wishes_of(config: ScanRunConfig, N: int) -> Wishes:

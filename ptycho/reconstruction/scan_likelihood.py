@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -15,14 +15,15 @@ import tensorflow as tf
 from ptycho.config.memory import CHUNK_PIXELS, cores  # a chunk is what caches hold
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.likelihood import UNMEASURED, likelihood_step
+from ptycho.reconstruction.object_windows import has_gpu, windows_of
 from ptycho.reconstruction.state import State
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.windows import add_windows_to, inner_windows
 
 AHEAD = 8  # chunks for each core that are asked for together
 Case = TypeVar("Case")
 Result = TypeVar("Result")
 WORKER = "side_by_side"  # how its threads are called
+ON_A_GPU = 16  # times as many, so that it has enough to do
 KEPT = 2**28  # bytes of patterns that are kept in memory; more are read again each time
 ARGUMENTS = {
     "object": "windows",
@@ -38,13 +39,6 @@ class Amplitudes(Protocol):
     """Of patterns ``(J, N, N)``, some at a time."""
 
     def __getitem__(self, part: slice, /) -> np.ndarray: ...
-
-
-class Piece(NamedTuple):
-    """Images ``(B, h, w)`` to be added to an object, and their corners ``(B, 2)``."""
-
-    images: np.ndarray
-    corners: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +80,8 @@ class ScanLikelihood:
     @cached_property
     def chunk(self) -> int:
         """Patterns that are handled at once: few sizes, so that few functions are compiled."""
-        most = max(1, CHUNK_PIXELS // self.data.N**2)
+        pixels = CHUNK_PIXELS * (ON_A_GPU if has_gpu() else 1)
+        most = max(1, pixels // self.data.N**2)
         return max(1, most // 4) if len(self.data.positions) <= most // 4 else most
 
     @property
@@ -110,50 +105,49 @@ class ScanLikelihood:
         step = likelihood_step(self.noise, wanted, moved, self.compile_xla, self.data.fresnel)
         common = tf.constant(state.modes), tf.constant(state.background)
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
+        windows = windows_of(state.object, N)
+        total = {name: np.zeros_like(getattr(state, name), order="C") for name in parts if name != "object"}
 
-        def of_chunk(part: slice) -> tuple[np.ndarray, dict[str, np.ndarray], Piece | None]:
-            arrays = (
-                inner_windows(state.object, corners[part], N),
-                fractions[part],
-                state.flux[part],
-                self._amplitudes(part),
-            )
-            windows, offsets, flux, measured = map(tf.constant, self._filled(arrays))
-            values, gradients = step(windows, offsets, flux, *common, measured, *scales)
-            found = {name: gradients[ARGUMENTS[name]].numpy() for name in parts}
-            images = found.pop("object", None)
-            piece = None if images is None else _summed(images[: part.stop - part.start], corners[part])
-            return values.numpy(), found, piece
+        def of_chunk(part: slice) -> tuple[np.ndarray, dict[str, np.ndarray], Any]:
+            places, offsets, flux = self._filled(corners[part], fractions[part], state.flux[part])
+            measured = self._chunks[part.start // self.chunk] if self.keeps else self._read_chunk(part)
+            lit = windows.cut(places)
+            values, gradients = step(lit, tf.constant(offsets), tf.constant(flux), *common, measured, *scales)
+            images = gradients.get(ARGUMENTS["object"])
+            piece = None if images is None else windows.part(images, corners[part])
+            return values.numpy(), {name: gradients[ARGUMENTS[name]].numpy() for name in total}, piece
 
         if self.keeps:
-            _ = self._all_amplitudes  # read once, not by every thread
+            _ = self._chunks  # read once, not by every thread
         each = np.zeros(count)
-        total = {name: np.zeros_like(getattr(state, name), order="C") for name in parts}
-        chunks = [slice(k, min(k + self.chunk, count)) for k in range(0, count, self.chunk)]
+        chunks = self._slices
         for part, (values, found, piece) in zip(chunks, side_by_side(of_chunk, chunks), strict=True):
             size = part.stop - part.start
             each[part] = values[:size]
-            for name in parts:
-                if name == "object":
-                    assert piece is not None
-                    add_windows_to(total[name], *piece)
-                elif name in ("positions", "flux"):
-                    total[name][part] = found[name][:size]
+            if piece is not None:
+                windows.add(piece)
+            for name, gradient in found.items():
+                if name in ("positions", "flux"):
+                    total[name][part] = gradient[:size]
                 else:
-                    total[name] += found[name]
+                    total[name] += gradient
             self.advance(size)
+        if "object" in parts:
+            total["object"] = windows.sum
         return Evaluation(each, total)
 
-    def _filled(self, arrays: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-        """The last chunk filled up with patterns of which nothing was measured."""
+    @property
+    def _slices(self) -> list[slice]:
+        """Of the patterns, one for each chunk."""
+        count = len(self.data.positions)
+        return [slice(k, min(k + self.chunk, count)) for k in range(0, count, self.chunk)]
+
+    def _filled(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The last chunk filled up with patterns of which nothing is measured, without light."""
         short = self.chunk - len(arrays[0])
         if not short:
             return arrays
-        values = (0, 0, 0, UNMEASURED)
-        fill = [
-            np.full((short, *a.shape[1:]), value, a.dtype) for a, value in zip(arrays, values, strict=True)
-        ]
-        return tuple(np.concatenate(pair) for pair in zip(arrays, fill, strict=True))
+        return tuple(np.concatenate([a, np.zeros((short, *a.shape[1:]), a.dtype)]) for a in arrays)
 
     @property
     def keeps(self) -> bool:
@@ -164,17 +158,17 @@ class ScanLikelihood:
         """The same with the patterns of its data read."""
         return replace(self, data=replace(self.data, amplitudes=self.data.amplitudes.in_memory()))
 
-    def _amplitudes(self, part: slice) -> np.ndarray:
-        return self._all_amplitudes[part] if self.keeps else self._read(part)
-
     @cached_property
-    def _all_amplitudes(self) -> np.ndarray:
-        N, count = self.data.N, len(self.data.positions)
-        kept = np.empty((count, N, N), np.float32)
-        for k in range(0, count, self.chunk):
-            part = slice(k, min(k + self.chunk, count))
-            kept[part] = self._read(part)
-        return kept
+    def _chunks(self) -> list[tf.Tensor]:
+        """All patterns, where TensorFlow computes."""
+        return [self._read_chunk(part) for part in self._slices]
+
+    def _read_chunk(self, part: slice) -> tf.Tensor:
+        """``(chunk, N, N)``, filled up with patterns of which nothing was measured."""
+        found, short = self._read(part), self.chunk - (part.stop - part.start)
+        if short:
+            found = np.pad(found, ((0, short), (0, 0), (0, 0)), constant_values=UNMEASURED)
+        return tf.constant(found)
 
     def _read(self, part: slice) -> np.ndarray:
         """In units of one (effective) photon, zero frequency at sample 0; UNMEASURED where nothing was."""
@@ -183,20 +177,6 @@ class ScanLikelihood:
         good = self.data.good
         found = found if good is None else np.where(good, found, np.float32(UNMEASURED))
         return np.fft.ifftshift(found, axes=(-2, -1)).astype(np.float32)
-
-
-def _summed(windows: np.ndarray, corners: np.ndarray) -> Piece:
-    """Windows ``(B, N, N)`` of an object as few images and where they begin: their sum, if they lie together.
-
-    So that it is taken beside other chunks; where they lie far apart it would be larger than they are.
-    """
-    low, N = corners.min(axis=0), windows.shape[-1]
-    shape = tuple(corners.max(axis=0) - low + N)
-    if np.prod(shape) > windows.size:
-        return Piece(windows, corners)
-    image = np.zeros(shape, windows.dtype)
-    add_windows_to(image, windows, corners - low)
-    return Piece(image[None], low[None])
 
 
 def side_by_side(function: Callable[[Case], Result], cases: Sequence[Case]) -> Iterator[Result]:

@@ -1,5 +1,6 @@
 """How likely patterns are: deviances by SciPy, expected light by loops, gradients by finite differences."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.special import kl_div
 
 from ptycho import physics
 from ptycho.physics.deviance import deviance_of_counts
-from ptycho.reconstruction import scan_likelihood
+from ptycho.reconstruction import object_windows, scan_likelihood
 from ptycho.reconstruction.likelihood import (
     DARKEST,
     HUBER,
@@ -227,6 +228,50 @@ def test_patterns_that_are_not_kept_are_read_again(scan, data, monkeypatch):
     kept = likelihood_of(data).evaluate(state)
     monkeypatch.setattr(scan_likelihood, "KEPT", 0)
     np.testing.assert_array_equal(likelihood_of(data).evaluate(state).deviance, kept.deviance)
+
+
+@pytest.mark.parametrize("most", [7, 25])
+def test_where_the_object_stays_on_the_device_all_is_the_same(scan, data, monkeypatch, most):
+    """As on a GPU, with its larger chunks; here the device is this processor."""
+    state = scan.state(data.normalisation)
+    here = likelihood_of(data).evaluate(state, PARTS)
+    for module in (object_windows, scan_likelihood):
+        monkeypatch.setattr(module, "has_gpu", lambda: True)
+    monkeypatch.setattr(scan_likelihood, "CHUNK_PIXELS", most * N**2 // scan_likelihood.ON_A_GPU)
+    there = likelihood_of(data).evaluate(state, PARTS)
+    np.testing.assert_allclose(there.deviance, here.deviance, rtol=1e-5)
+    for name in PARTS:
+        expected, found = here.gradients[name], there.gradients[name]
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, atol=2e-5 * np.abs(expected).max())
+
+
+def test_windows_and_their_sum_are_those_of_loops_wherever_they_lie():
+    random = np.random.default_rng(3)
+    image, parts = (random_complex(random, shape).astype(np.complex64) for shape in ((9, 11), (5, 5, 5)))
+    corners = np.array([[0, 0], [3, 6], [4, 5], [3, 6]])
+    expected = np.zeros_like(image)
+    for (row, col), part in zip(corners, parts, strict=False):
+        expected[row : row + 5, col : col + 5] += part
+    for windows in (object_windows.InHostMemory(image, 5), object_windows.OnDevice(image, 5)):
+        cut = windows.cut(corners).numpy()
+        np.testing.assert_array_equal(cut, [image[r : r + 5, c : c + 5] for r, c in corners])
+        for some in (slice(0, 2), slice(2, 4)):  # the fifth only fills up
+            filled = parts[:2] if some.start == 0 else parts[2:]
+            windows.add(windows.part(tf.constant(filled), corners[some]))
+        np.testing.assert_allclose(windows.sum, expected, rtol=1e-6)
+
+
+def test_a_compiled_step_asks_nothing_of_its_host(scan, data):
+    """The program that XLA makes of it is on the device from beginning to end."""
+    step = likelihood_step("poisson", ("windows", "modes", "fractions"), True, True)
+    sizes = ((2, N, N), (2, 2), (2,), (1, N, N), (N, N), (2, N, N), (), ())
+    dtypes = (tf.complex64, tf.float32, tf.float32, tf.complex64, *[tf.float32] * 4)
+    arguments = [tf.ones(size, dtype) for size, dtype in zip(sizes, dtypes, strict=True)]
+    program = step.experimental_get_compiler_ir(*arguments)(stage="hlo")
+    operations = set(re.findall(r"= \S+ ([a-z-]+)\(", program))
+    assert {"fft", "multiply"} <= operations
+    assert not operations & {"infeed", "outfeed", "send", "recv", "send-done", "recv-done", "custom-call"}
 
 
 def test_where_nothing_is_expected_gradients_are_finite():
