@@ -190,10 +190,17 @@ def _middle_of_large(data: Dataset) -> Dataset:
 def compare_with_truth(made: Reconstruction, each: Prepared) -> dict[str, Any] | None:
     """Scores against the object that the file brings, registered; None where it brings none of this scale.
 
-    Scored is a rectangle of the covered part, without the rim that the scan lit poorly.
+    An object whose pixel is not told has that of all of the file's detector. Scored is a rectangle of the
+    covered part, without the rim that the scan lit poorly.
     """
     scan, truth, size = each.scan, each.scan.raw.object, each.scan.raw.object_pixel_m
-    if truth is None or (scan.pixel.metres and size and not _same(size, scan.pixel.metres)):
+    if truth is None:
+        return None
+    if scan.pixel.metres and size:
+        alike = _same(size, scan.pixel.metres)
+    else:
+        alike = scan.N * scan.detector.bin in scan.raw.patterns.shape[1:]
+    if not alike:
         return None
     data = each.fitted(each.beam_under(made))
     region = metrics.Region(*data.tiling.rectangle)

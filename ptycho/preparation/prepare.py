@@ -44,7 +44,7 @@ from ptycho.preparation.near_field import (
     smell,
 )
 from ptycho.preparation.photon_gain import Gain, photon_gain
-from ptycho.preparation.window import whole_detector
+from ptycho.preparation.window import finer_pixels, whole_detector
 from ptycho.readers.domain import squares_are_whole
 from ptycho.readers.raw_scan import RawScan
 from ptycho.scan.finding import Finding
@@ -145,6 +145,9 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
         warnings.append(doubt)
     stored = _centre(raw, config, mean, good, found, warnings)
     N = _side(raw, config, stored, mean, near, found, warnings)
+    if near is None and config.N is None and gain is not None:
+        finer = finer_pixels(mean / gain, good, N)
+        found += [] if finer is None else [finer]
     detector = _detector(raw, config, stored, N, good, domain, gain)
     pixel, why = _pixel(raw, config, pitch, N, near)
     found.append(Finding("object pixel", pixel.text, why))

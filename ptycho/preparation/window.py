@@ -15,8 +15,10 @@ import numpy as np
 from scipy import fft
 
 from ptycho.config.data import LARGEST_N, SMALLEST_N
+from ptycho.scan.finding import Finding
 
 PADDED = 1.5  # times the detector's longer side: no window is larger
+FALLING, FAINT = 2.5, 0.1  # light an eighth of the way in over that at the edge; and there, photons a pixel
 LARGE = 256  # a side from which it is said where nearly all of the light is
 NEARLY_ALL = 0.999
 
@@ -51,6 +53,34 @@ def whole_detector(mean: np.ndarray, centre: tuple[int, int], b: int) -> Window:
         narrow = _of_most_light(mean, centre, b, N)
         why += f"; {100 * NEARLY_ALL:.1f} % of the light is within data.N={narrow}" if narrow < N else ""
     return Window(N, f"{why}; data.N chooses another", None)
+
+
+def finer_pixels(photons: np.ndarray, good: np.ndarray, N: int) -> Finding | None:
+    """What is found where light falls off towards the detector's edge and is not nothing there.
+
+    Then it goes on beyond, and the object is finer than pixels of ``λz/(N·p)``. What they cannot hold is
+    taken for wrong positions. A window with unmeasured pixels around the detector has finer ones.
+
+    Args:
+        photons: mean pattern ``(H, W)``; ``good (H, W)`` are the pixels that count.
+    """
+    finer = fast_side(round(PADDED * N))
+    edge, further_in = (_ring(photons, good, depth) for depth in (0, min(photons.shape) // 8))
+    if finer > LARGEST_N or not (edge > FAINT and further_in > FALLING * edge):
+        return None
+    return Finding(
+        "light at the edge",
+        f"{edge:.2g} photons in a pixel",
+        "it goes on beyond: the object may be finer than its pixels, and positions less certain; "
+        f"data.N={finer} has finer ones, and takes two to three times as long",
+    )
+
+
+def _ring(image: np.ndarray, good: np.ndarray, depth: int) -> float:
+    """Mean over the good pixels that lie so deep in an image ``(H, W)``."""
+    rows, cols = (np.minimum(np.arange(n), np.arange(n)[::-1]) for n in image.shape)
+    there = good & (np.minimum(rows[:, None], cols) == depth)
+    return float(image[there].mean()) if there.any() else 0.0
 
 
 def fast_side(side: int) -> int:

@@ -9,7 +9,7 @@ from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.geometry import object_pixel, resampled_probe
 from ptycho.preparation.prepare import understand
-from ptycho.preparation.window import whole_detector
+from ptycho.preparation.window import finer_pixels, whole_detector
 from ptycho.readers.raw_scan import RawScan
 from workflows.reconstruct import scan_plan
 
@@ -85,6 +85,41 @@ def test_of_a_large_window_it_is_said_where_the_light_is():
     mean[190:210, 190:210] = 1
     assert "99.9 % of the light is within data.N=20" in whole_detector(mean, (200, 200), 1).why
     assert "light" not in whole_detector(np.ones((400, 400)), (200, 200), 1).why
+
+
+def falling(edge, ratio, shape=(48, 64)):
+    """A mean pattern of ``edge`` photons at the rim, and so many times as many six pixels further in."""
+    depth = np.minimum(*(np.minimum(i, n - 1 - i) for i, n in zip(np.indices(shape), shape, strict=True)))
+    return edge * ratio ** (depth / 6)
+
+
+@pytest.mark.parametrize(
+    ("edge", "ratio", "told"), [(0.5, 4, True), (0.5, 1.5, False), (0.05, 4, False), (0.5, 1, False)]
+)
+def test_light_that_falls_off_to_the_edge_and_is_there_asks_for_finer_pixels(edge, ratio, told):
+    """Light that is as strong further in is a background; hardly any does no harm."""
+    mean = falling(edge, ratio)
+    found = finer_pixels(mean, np.ones(mean.shape, bool), 64)
+    assert (found is not None) == told
+    if told:
+        assert found.value == "0.5 photons in a pixel" and "data.N=96" in found.why
+
+
+def test_bad_pixels_are_not_light_at_the_edge_and_no_window_is_larger_than_the_largest():
+    mean, good = falling(0.05, 4), np.ones((48, 64), bool)
+    mean[0], good[0] = 100, False
+    assert finer_pixels(mean, good, 64) is None
+    assert finer_pixels(falling(0.5, 4), ~good, 64) is None
+    assert finer_pixels(falling(0.5, 4), good, 1400) is None
+
+
+@pytest.mark.parametrize("changes", [{}, {"N": 48}, {"domain": "intensity"}])
+def test_finer_pixels_are_a_finding_where_photons_are_known_and_N_is_not_told(changes):
+    source = raw((32, 32))
+    brighter = np.arange(1, J + 1)[:, None, None]
+    source.patterns.array[:] = np.rint(brighter * falling(2, 16, (32, 32)))
+    found = {finding.what for finding in understand(source, config(**changes)).findings}
+    assert ("light at the edge" in found) == (not changes)
 
 
 @pytest.mark.parametrize(
