@@ -143,7 +143,7 @@ class Scan:
         from ptycho.methods.prepared import Surroundings, settle  # imports TensorFlow
 
         config = ScanRunConfig(data=self.data, group_size=group_size, tiles=tiles)
-        return settle(self.understood, config, Surroundings(Path(tempfile.gettempdir()), bar=False))[1]
+        return settle(self.understood, config, Surroundings(Path(tempfile.gettempdir()), bar=False)).data
 
     def __len__(self) -> int:
         return len(self.understood.frames)

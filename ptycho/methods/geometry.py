@@ -2,7 +2,9 @@
 
 Electrons are turned by their lenses, so that nobody knows the rotation beforehand: it is found wherever
 ``data.rotation_deg`` does not state it. Of other scans a rotation or a scale that explains the patterns
-clearly better is taken with ``data.orientation=auto``, and else told, with a flag.
+clearly better is taken with ``data.orientation=auto``, and else told, with a flag; unless it is sheared: that
+is no turn of the detector and no wrong unit, but a drift, which is taken as other errors of the stage are
+(:mod:`~ptycho.methods.slips`).
 
 A turn by 180° is a change of sign of the object's phase and of the probe's curvature. Where the probe is
 told, it decides; else an electron's phase does, which atoms make larger, so that its distribution is skewed
@@ -45,13 +47,33 @@ STEPS = 12  # of the object, to tell a turn by 180°
 
 
 @dataclass(frozen=True, eq=False)
+class Other:
+    """Positions that explain the patterns better than those that were told, and were not taken so far.
+
+    Attributes:
+        matrix: A, ``(2, 2)``, by which positions in object pixels were to be multiplied.
+        probe: ``(N, N)`` that goes with it, where none was told; else None.
+        drift: A is sheared.
+        finding: for the results, if they are taken.
+        warning, doubts: if they are not.
+    """
+
+    matrix: np.ndarray
+    probe: np.ndarray | None
+    drift: bool
+    finding: Finding
+    warning: str
+    doubts: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Geometry:
     """What became of the positions.
 
     Attributes:
-        matrix: A, ``(2, 2)``, by which positions in object pixels are to be multiplied; None: they stay.
-        probe: ``(N, N)`` that goes with it, where none was told; else None.
+        matrix, probe: as of :class:`Other`, but taken; None: they stay.
         findings, warnings, doubts: for the log and the results.
+        other: what would explain more.
     """
 
     matrix: np.ndarray | None = None
@@ -59,6 +81,7 @@ class Geometry:
     findings: tuple[Finding, ...] = ()
     warnings: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    other: Other | None = None
 
 
 @dataclass(frozen=True)
@@ -143,16 +166,19 @@ def find_geometry(
     if not (found.turn_differs or found.scale_differs):
         return Geometry()
     matrix = clear_part(found)
-    told = (
-        f"positions {found.text}, explain the patterns better: deviance × "
-        f"{np.exp(-found.gain.gain):.3f}; {keys_of(matrix, scan, config)}"
-    )
+    probe = None if told_probe else found.probe
+    keys, gained = keys_of(matrix, scan, config), f"deviance × {np.exp(-found.gain.gain):.3f}"
+    told = f"positions {found.text}, explain the patterns better: {gained}; {keys}"
     if config.orientation == "auto":
-        return Geometry(
-            matrix, None if told_probe else found.probe, (Finding("positions' map", found.text, told),)
-        )
+        return Geometry(matrix, probe, (Finding("positions' map", found.text, told),))
+    taken = Finding(
+        "positions' map",
+        f"a drift: {found.text}",
+        f"{gained}; {keys} states it, data.position_slips=false leaves them as they are told",
+    )
     doubts = [SCALE] * found.scale_differs + [ORIENTATION] * found.turn_differs
-    return Geometry(warnings=(f"{told}, or data.orientation=auto",), doubts=tuple(doubts))
+    warning = f"{told}, or data.orientation=auto"
+    return Geometry(other=Other(matrix, probe, found.shear_differs, taken, warning, tuple(doubts)))
 
 
 def _of_electrons(
@@ -163,9 +189,9 @@ def _of_electrons(
     matrix = clear_part(found) if auto and found.scale_differs else rotation(found.degrees)
     opposite = not by_probe and found.skewness < 0
     why = "the probe as it was told" if by_probe else PHASE.format(abs(found.skewness))
-    probe = found.probe
     if opposite:
-        matrix, probe = -matrix, _other_way(probe)
+        matrix = -matrix
+    probe = None if told_probe else _other_way(found.probe) if opposite else found.probe
     value = f"{turn_in(matrix):.2f} ± {found.turn_error:.2f}°"
     value += f", scale {found.scale:.4f} ± {found.scale_error:.4f}"
     finding = Finding(
@@ -178,13 +204,14 @@ def _of_electrons(
             f"says little of it (skewness {abs(found.skewness):.2f}); data.rotation_deg=… states it"
         )
         doubts.append(ORIENTATION)
+    other = None
     if found.scale_differs and not auto:
-        warnings.append(
-            f"positions {found.scale:.4f} ± {found.scale_error:.4f} times as far apart explain the patterns "
-            f"better; {keys_of(found.scale * matrix, scan, config)}, or data.orientation=auto"
-        )
-        doubts.append(SCALE)
-    return Geometry(matrix, None if told_probe else probe, (finding,), tuple(warnings), tuple(doubts))
+        scale = f"{found.scale:.4f} ± {found.scale_error:.4f} times as far apart"
+        keys = keys_of(found.scale * matrix, scan, config)
+        warning = f"positions {scale} explain the patterns better; {keys}, or data.orientation=auto"
+        taken = Finding("positions' map", scale, keys)
+        other = Other(found.scale * np.eye(2), probe, False, taken, warning, (SCALE,))
+    return Geometry(matrix, probe, (finding,), tuple(warnings), tuple(doubts), other)
 
 
 def clear_part(found: PositionMap) -> np.ndarray:

@@ -20,7 +20,7 @@ from ptycho.methods.geometry import (
     rotation_is_open,
     with_warnings,
 )
-from ptycho.methods.slips import correct_slips
+from ptycho.methods.slips import Settled, correct_slips
 from ptycho.preparation.dataset import keep_out, make_dataset, map_positions
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.progress import OnEvent, Progress, ignore
@@ -109,21 +109,19 @@ class Surroundings:
 
 def prepare(name: str, scan: Understood, config: ScanRunConfig, where: Surroundings) -> Prepared:
     """The patterns read, a probe and an orientation settled, and some patterns kept out."""
-    scan, whole, found, doubts = settle(scan, config, where)
+    settled = settle(scan, config, where)
     with where.timed("position_slips"):
-        whole, slips, doubts = correct_slips(scan, whole, config, doubts)
-    found += slips
+        settled = correct_slips(settled, config)
+    whole = settled.data
     kept, out = keep_out(whole, config.free_fraction, config.seed)
     log.info("%d patterns are fitted, %d are kept out to judge the result by", len(kept), len(out))
-    each = Prepared(name, scan, whole, kept, out, tuple(found))
-    doubts = doubts + measurement_doubts(each.fitted(whole.beam), config.probe)
-    return replace(each, doubts=tuple(doubts))
+    each = Prepared(name, settled.scan, whole, kept, out, settled.found)
+    doubts = measurement_doubts(each.fitted(whole.beam), config.probe)
+    return replace(each, doubts=tuple(dict.fromkeys((*settled.doubts, *doubts))))
 
 
-def settle(
-    scan: Understood, config: ScanRunConfig, where: Surroundings
-) -> tuple[Understood, Dataset, list[Finding], list[str]]:
-    """The scan with a probe, if need be a guessed one, read the way that explains it; flags of doubt."""
+def settle(scan: Understood, config: ScanRunConfig, where: Surroundings) -> Settled:
+    """The scan with a probe, if need be a guessed one, read the way that explains it."""
     data, found = read(scan, config, where)
     guessed = scan.probe is None and isinstance(config.probe, OwnProbe)
     with where.timed("probe_and_orientation"):
@@ -143,26 +141,23 @@ def settle(
             geometry = _geometry(scan, data, config, coarse.degrees, not guessed)
         scan, data = _placed(scan, data, geometry, config)
         found += geometry.findings
-        doubts = list(geometry.doubts)
+        doubts = geometry.doubts
         if coarse.warning is not None:
             scan = with_warnings(scan, (coarse.warning,))
-            doubts.append(ORIENTATION)
+            doubts += (ORIENTATION,)
     with where.timed("probe_and_orientation"):
         view = coarser(data)
         seen = data if view is None else view.data
         trials = orientations(replace(seen, beam=seen.beam.with_probe(seen.probe[0])))
         clear = better(trials)
+    settled = Settled(scan, data, tuple(found), doubts, geometry.other)
     if clear is None:
-        return scan, data, found, doubts
+        return settled
     told = advice(clear, trials, config.data)
     if config.data.orientation != "auto":
         log.warning("%s; or data.orientation=auto", told)
-        return (
-            replace(scan, warnings=(*scan.warnings, told)),
-            data,
-            found,
-            [*dict.fromkeys((*doubts, ORIENTATION))],
-        )
+        warned = replace(scan, warnings=(*scan.warnings, told))
+        return replace(settled, scan=warned, doubts=(*doubts, ORIENTATION))
     log.info("data.orientation=auto: %s", told)
     turned = clear.orientation.on(config.data)
     scan, probe = understand(open_raw(turned), turned), data.probe
@@ -172,8 +167,8 @@ def settle(
         scan, data = map_positions(scan, data, geometry.matrix, config)
     if guessed:
         data = replace(data, beam=data.beam.with_probe(probe))
-    found = [*again, Finding("orientation", clear.orientation.keys(config.data), told)]
-    return scan, data, found, doubts
+    again.append(Finding("orientation", clear.orientation.keys(config.data), told))
+    return replace(settled, scan=scan, data=data, found=tuple(again))
 
 
 def _geometry(
@@ -184,18 +179,19 @@ def _geometry(
     if view is None:
         return find_geometry(scan, data, config.data, degrees, told_probe)
     found = find_geometry(scan, view.data, config.data, degrees, told_probe)
-    return found if found.probe is None else replace(found, probe=view.finer_probe(found.probe))
+    if found.probe is not None:
+        found = replace(found, probe=view.finer_probe(found.probe))
+    if found.other is not None and found.other.probe is not None:
+        found = replace(found, other=replace(found.other, probe=view.finer_probe(found.other.probe)))
+    return found
 
 
-def _transposed(
-    config: ScanRunConfig, why: str, where: Surroundings
-) -> tuple[Understood, Dataset, list[Finding], list[str]]:
+def _transposed(config: ScanRunConfig, why: str, where: Surroundings) -> Settled:
     """The scan settled with its patterns transposed, because of what their deflection says."""
     way = Orientation(transpose=True)
     turned = way.on(config.data)
-    scan = understand(open_raw(turned), turned)
-    scan, data, found, doubts = settle(scan, replace(config, data=turned), where)
-    return scan, data, [*found, Finding("orientation", way.keys(config.data), why)], doubts
+    settled = settle(understand(open_raw(turned), turned), replace(config, data=turned), where)
+    return replace(settled, found=(*settled.found, Finding("orientation", way.keys(config.data), why)))
 
 
 def _placed(

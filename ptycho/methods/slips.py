@@ -1,51 +1,67 @@
-"""Positions that err by tens of pixels, found and told before anything is reconstructed."""
+"""Positions that err by tens of pixels, found and told before anything is reconstructed.
+
+Where a map of all positions explains the patterns better (:mod:`~ptycho.methods.geometry`), slips are looked
+for behind it first. If nothing is left to move there, or less is left unexplained than by slips alone, the
+map is what is wrong: a drift is then taken, another scale or turn is told.
+"""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ptycho.config import ScanRunConfig
-from ptycho.evaluation.trust import ORIENTATION, POSITIONS, SCALE
-from ptycho.methods.geometry import find_geometry, rotation_is_open
-from ptycho.preparation.dataset import move_positions
+from ptycho.evaluation.trust import POSITIONS
+from ptycho.methods.geometry import Other, find_geometry, rotation_is_open, with_warnings
+from ptycho.preparation.dataset import map_positions, move_positions
 from ptycho.preparation.prepare import Understood
 from ptycho.reconstruction.slips import Slips, find_slips
 from ptycho.scan.coarser import coarser
+from ptycho.scan.comparison import compare_shares
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
+from ptycho.scan.probe import masked
 
 log = logging.getLogger(__name__)
 
 
-def correct_slips(
-    scan: Understood, data: Dataset, config: ScanRunConfig, doubts: list[str]
-) -> tuple[Dataset, list[Finding], list[str]]:
-    """The patterns with positions that explain them, what was found, and flags of doubt.
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """A scan of one object, read the way that explains it, under a probe.
 
-    Args:
-        data: one object, read the way that explains it, under a probe.
-        doubts: flags so far; those of scale and rotation are raised anew where positions are moved.
+    Attributes:
+        scan: how its file was understood.
+        data: all usable patterns.
+        found, doubts: what was settled, and flags that the results get.
+        other: positions that would explain more, about which nothing is settled.
     """
+
+    scan: Understood
+    data: Dataset
+    found: tuple[Finding, ...] = ()
+    doubts: tuple[str, ...] = ()
+    other: Other | None = None
+
+
+def correct_slips(settled: Settled, config: ScanRunConfig) -> Settled:
+    """The scan with positions that explain it; what is found but not taken is told, with flags."""
     if not config.data.position_slips or config.solver.positions is False:
-        return data, [], doubts
-    slips = _found(data, config.probe.learn is not False)
-    if slips.moved.any():
-        finding = _finding(slips)
-        log.warning("%s", finding)
-        moved = move_positions(scan, data, slips.moves, config)
-        if SCALE in doubts or ORIENTATION in doubts:
-            doubts = _doubts_again(scan, moved, config, doubts)
-        return moved, [finding], doubts
-    if slips.lost:
-        log.warning(
-            "positions: many patterns contradict those around them where they are told to be, and nothing "
-            "was found that mends it; they stay as they are told"
-        )
-        return data, [], [*doubts, POSITIONS]
-    return data, [], doubts
+        return _left(settled)
+    free = config.probe.learn is not False
+    if settled.other is None:
+        return _moved(settled, _found(settled.data, free), config)
+    mapped = _mapped(settled, settled.other, config)
+    behind = _found(mapped.data, free)
+    if behind.lost or behind.moved.any():
+        alone = _found(settled.data, free)
+        if not _explains_more(behind, alone):
+            return _moved(settled, alone, config)
+    if not settled.other.drift:
+        return _left(settled)
+    log.warning("%s", settled.other.finding)
+    return _moved(mapped, behind, config)
 
 
 def _found(data: Dataset, free_probe: bool) -> Slips:
@@ -57,15 +73,55 @@ def _found(data: Dataset, free_probe: bool) -> Slips:
     return replace(slips, moves=slips.moves / view.ratio)
 
 
+def _explains_more(behind: Slips, alone: Slips) -> bool:
+    """Whether slips behind a map leave less unexplained of the same patterns than those without it."""
+    if behind.deviance is None or alone.deviance is None:
+        return bool(behind.moved.any())
+    return compare_shares(behind.deviance, alone.deviance).gain > 0
+
+
+def _mapped(settled: Settled, other: Other, config: ScanRunConfig) -> Settled:
+    """The scan with the positions that explain it better, and the probe that goes with them."""
+    scan, data = map_positions(settled.scan, settled.data, other.matrix, config)
+    if other.probe is not None:
+        data = replace(data, beam=data.beam.with_probe(masked(other.probe, config.probe)))
+    return Settled(scan, data, (*settled.found, other.finding), settled.doubts)
+
+
+def _left(settled: Settled) -> Settled:
+    """The positions as they were told, and what speaks against them."""
+    other = settled.other
+    if other is None:
+        return settled
+    scan = with_warnings(settled.scan, (other.warning,))
+    return replace(settled, scan=scan, doubts=(*settled.doubts, *other.doubts), other=None)
+
+
+def _moved(settled: Settled, slips: Slips, config: ScanRunConfig) -> Settled:
+    """The scan with its patterns where they were found."""
+    if slips.moved.any():
+        finding = _finding(slips)
+        log.warning("%s", finding)
+        data = move_positions(settled.scan, settled.data, slips.moves, config)
+        moved = replace(settled, data=data, found=(*settled.found, finding))
+        return _left(replace(moved, other=_other_again(moved, config)))
+    if slips.lost:
+        log.warning(
+            "positions: many patterns contradict those around them where they are told to be, and nothing "
+            "was found that mends it; they stay as they are told"
+        )
+        settled = replace(settled, doubts=(*settled.doubts, POSITIONS))
+    return _left(settled)
+
+
 def _finding(slips: Slips) -> Finding:
     factor = np.exp(-slips.gain.gain)
     why = f"deviance × {factor:.3f}; data.position_slips=false leaves them as they are told"
     return Finding("positions moved", slips.text, why)
 
 
-def _doubts_again(scan: Understood, data: Dataset, config: ScanRunConfig, doubts: list[str]) -> list[str]:
-    """Flags, of scale and rotation those that moved positions still raise."""
-    if rotation_is_open(scan, config.data):
-        return doubts
-    geometry = find_geometry(scan, data, config.data, 0.0, True)
-    return [flag for flag in doubts if flag not in (SCALE, ORIENTATION)] + list(geometry.doubts)
+def _other_again(settled: Settled, config: ScanRunConfig) -> Other | None:
+    """What still explains more than positions that were moved, if anything did before."""
+    if settled.other is None or rotation_is_open(settled.scan, config.data):
+        return settled.other
+    return find_geometry(settled.scan, settled.data, config.data, 0.0, True).other

@@ -91,6 +91,10 @@ class PositionMap:
         return bool(self.gain.matters and off > max(TURN, CERTAIN * self.turn_error))
 
     @property
+    def shear_differs(self) -> bool:
+        return bool(self.gain.matters and self.shear > max(SCALE, CERTAIN * self.scale_error))
+
+    @property
     def text(self) -> str:
         return (
             f"turned by {self.degrees:.2f} ± {self.turn_error:.2f}°, "

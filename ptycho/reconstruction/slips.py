@@ -42,11 +42,13 @@ class Slips:
         moves: ``(J, 2)`` object pixels, (row, col); all zero where nothing is wrong, or found.
         unplaced: ``(J,)`` bool, patterns that are explained nowhere.
         gain: in logarithms of the deviance of the same patterns, over positions as they were told.
+        deviance: ``(J,)`` under these moves; None where none were tried.
     """
 
     moves: np.ndarray
     unplaced: np.ndarray
     gain: Comparison = NO_GAIN
+    deviance: np.ndarray | None = None
 
     @property
     def moved(self) -> np.ndarray:
@@ -112,7 +114,8 @@ def find_slips(data: Dataset, free_probe: bool = True) -> Slips:
     far = np.linalg.norm(moved[0], axis=1) >= LEAST
     misfit = np.maximum(told[1][far] - noise, 0).sum()
     convincing = far.any() and np.sum(told[1][far] - moved[1][far]) > CONVINCING * misfit
-    return Slips(moved[0] if gain.matters and convincing else nothing.moves, found.unplaced, gain)
+    moves, deviance = moved if gain.matters and convincing else (nothing.moves, told[1])
+    return Slips(moves, found.unplaced, gain, deviance)
 
 
 def _is_map(moves: np.ndarray, positions: np.ndarray) -> bool:

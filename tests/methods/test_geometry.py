@@ -75,13 +75,30 @@ def told(monkeypatch, found, degrees=0.0, told_probe=False, **keys):
 def test_photons_are_flagged_or_corrected(monkeypatch):
     found = position_map(1.25 * rotation(-5))
     flagged = told(monkeypatch, found)
-    assert flagged.matrix is None and flagged.doubts == (SCALE, ORIENTATION)
-    assert "data.rotation_deg=-5 data.scan_affine=[[1.25," in flagged.warnings[0]
+    assert flagged.matrix is None and flagged.doubts == () and flagged.other.doubts == (SCALE, ORIENTATION)
+    assert "data.rotation_deg=-5 data.scan_affine=[[1.25," in flagged.other.warning
+    assert flagged.other.probe is PROBE and told(monkeypatch, found, told_probe=True).other.probe is None
     corrected = told(monkeypatch, found, orientation="auto")
     np.testing.assert_allclose(corrected.matrix, found.matrix)
-    assert corrected.probe is PROBE and corrected.doubts == ()
+    np.testing.assert_allclose(flagged.other.matrix, found.matrix)
+    assert corrected.probe is PROBE and corrected.other is None
     assert told(monkeypatch, found, told_probe=True, orientation="auto").probe is None
-    assert told(monkeypatch, position_map(1.25 * np.eye(2), gain=0.001)).doubts == ()
+    assert told(monkeypatch, position_map(1.25 * np.eye(2), gain=0.001)).other is None
+
+
+@pytest.mark.parametrize(("along", "drift"), [(1.25, False), (1.265, False), (1.4, True)])
+def test_a_map_that_is_clearly_sheared_is_a_drift(monkeypatch, along, drift):
+    """A wrong unit is wrong alike along both axes; within four standard errors."""
+    other = told(monkeypatch, position_map(np.diag([1.25, along]))).other
+    assert other.drift is drift and other.doubts == (SCALE,)
+
+
+def test_the_scale_of_electrons_is_told(monkeypatch):
+    """Beyond the rotation, which is taken."""
+    found = told(monkeypatch, position_map(1.2 * rotation(59)), electrons_keV=80.0)
+    np.testing.assert_allclose(found.matrix, rotation(59), atol=1e-9)
+    np.testing.assert_allclose(found.other.matrix, 1.2 * np.eye(2), atol=1e-9)
+    assert found.other.doubts == (SCALE,) and not found.other.drift
 
 
 def test_electrons_are_turned_so_that_atoms_are_bright(monkeypatch):

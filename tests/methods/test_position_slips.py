@@ -1,77 +1,140 @@
-"""What is done and said of positions that err by tens of pixels."""
+"""What is done and said of positions that err by tens of pixels, by slips or by a map of all."""
 
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from helpers.likelihood import Scan
 
+import ptycho
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.sections import SolverConfig
-from ptycho.evaluation.trust import ORIENTATION, POSITIONS, SCALE
+from ptycho.evaluation.trust import FEW, ORIENTATION, POSITIONS, SCALE
 from ptycho.methods import slips as method
-from ptycho.methods.geometry import Geometry
+from ptycho.methods.geometry import Geometry, Other
+from ptycho.methods.slips import Settled
 from ptycho.reconstruction.slips import Slips
 from ptycho.scan.comparison import Comparison
+from ptycho.scan.finding import Finding
 
-NOWHERE = np.zeros(9, bool)
-
-
-@pytest.fixture
-def corrected(monkeypatch):
-    """What comes, of nine patterns, of moves that are found, of those explained nowhere, of keys."""
-    data = Scan.of(np.random.default_rng(1), count=3).dataset()
-    scan = SimpleNamespace(
-        N=data.N,
-        counts=True,
-        fresnel=None,
-        raw=SimpleNamespace(energy_eV=8000.0),
-        detector=SimpleNamespace(good_pixels=np.ones((data.N, data.N), bool)),
-    )
-
-    def run(moves=0.0, unplaced=NOWHERE, doubts=(), again=(), position_slips=True, **solver):
-        found = Slips(np.zeros((9, 2)) + moves, unplaced, Comparison(0.5, 0.1))
-        monkeypatch.setattr(method, "find_slips", lambda *arguments: found)
-        monkeypatch.setattr(method, "find_geometry", lambda *arguments: Geometry(doubts=again))
-        section = DataConfig(file=("x",), position_slips=position_slips)
-        config = ScanRunConfig(data=section, solver=SolverConfig(**solver))
-        return data, *method.correct_slips(scan, data, config, list(doubts))
-
-    return run
-
-
+NOWHERE, STRETCH = np.zeros(9, bool), 1.5
 MOVES = np.zeros((9, 2))
 MOVES[4] = 12, -5
 
 
-def test_moves_are_made_and_told(corrected):
-    told, data, findings, doubts = corrected(MOVES)
-    change = data.positions - told.positions - MOVES
-    np.testing.assert_allclose(change, np.broadcast_to(change[0], (9, 2)), atol=1e-4)
-    assert data.object_size >= data.N + data.positions.max()
-    assert str(findings[0]).startswith(
+def slips(moves=0.0, unplaced=NOWHERE, deviance=None):
+    found = np.zeros((9, 2)) + moves
+    left = None if deviance is None else np.full(9, deviance)
+    return Slips(found, unplaced, Comparison(0.5, 0.1), left)
+
+
+def other(drift=False, probe=None, doubts=(SCALE,)):
+    finding = Finding("positions' map", "a drift", "")
+    return Other(STRETCH * np.eye(2), probe, drift, finding, "the map explains more", doubts)
+
+
+@pytest.fixture(scope="module")
+def told():
+    """Nine patterns, as they were settled."""
+    data = Scan.of(np.random.default_rng(1), count=3).dataset()
+    scan = ptycho.Scan.from_arrays(data.amplitudes[:] ** 2, data.positions, data.probe[0], counts=False)
+    return Settled(scan.understood, data, (), (FEW,))
+
+
+@pytest.fixture
+def corrected(monkeypatch, told):
+    """What comes of slips that are found, without a map or behind one, under keys."""
+
+    def run(alone=None, behind=None, other=None, again=None, position_slips=True, **solver):
+        def find(data, free):
+            return alone if data is told.data else behind
+
+        monkeypatch.setattr(method, "find_slips", find)
+        monkeypatch.setattr(method, "find_geometry", lambda *arguments: Geometry(other=again))
+        section = DataConfig(file=("x",), position_slips=position_slips)
+        config = ScanRunConfig(data=section, solver=SolverConfig(**solver))
+        return method.correct_slips(replace(told, other=other), config)
+
+    return run
+
+
+def moves_between(told, found):
+    """Of the patterns, ``(J, 2)``, a constant aside."""
+    change = found.data.positions - told.data.positions
+    return change - change[0]
+
+
+def test_moves_are_made_and_told(told, corrected):
+    found = corrected(slips(MOVES))
+    np.testing.assert_allclose(moves_between(told, found), MOVES, atol=1e-4)
+    assert found.data.object_size >= found.data.N + found.data.positions.max()
+    assert str(found.found[0]).startswith(
         "positions moved: 1 of 9 patterns by 13 to 13 px: slips (deviance × 0.607"
     )
-    assert doubts == []
+    assert found.doubts == (FEW,)
 
 
-def test_right_positions_are_the_same_dataset(corrected):
-    told, data, findings, doubts = corrected(doubts=[SCALE])
-    assert data is told and not findings and doubts == [SCALE]
+def test_right_positions_are_the_same_dataset(told, corrected):
+    found = corrected(slips())
+    assert found.data is told.data and not found.found and found.doubts == (FEW,)
 
 
 @pytest.mark.parametrize("keys", [{"position_slips": False}, {"positions": False}])
-def test_who_asks_for_positions_as_they_are_gets_them(corrected, keys):
-    told, data, findings, _ = corrected(MOVES, **keys)
-    assert data is told and not findings
+def test_who_asks_for_positions_as_they_are_gets_them(told, corrected, keys):
+    found = corrected(slips(MOVES), other=other(drift=True), **keys)
+    assert found.data is told.data and not found.found
+    assert found.doubts == (FEW, SCALE) and found.scan.warnings[-1] == "the map explains more"
 
 
-def test_positions_that_are_not_found_are_flagged(corrected):
-    told, data, findings, doubts = corrected(unplaced=np.arange(9) < 2, doubts=[ORIENTATION])
-    assert data is told and not findings and doubts == [ORIENTATION, POSITIONS]
+def test_positions_that_are_not_found_are_flagged(told, corrected):
+    found = corrected(slips(unplaced=np.arange(9) < 2))
+    assert found.data is told.data and not found.found and found.doubts == (FEW, POSITIONS)
+
+
+def test_a_drift_is_taken_and_told(told, corrected):
+    """With the probe that goes with it, and no flag, since it is corrected."""
+    probe = np.full((told.data.N,) * 2, 2 + 1j, np.complex64)
+    found = corrected(behind=slips(), other=other(True, probe))
+    expected = (STRETCH - 1) * (told.data.positions - told.data.positions[0])
+    np.testing.assert_allclose(moves_between(told, found), expected, atol=1e-4)
+    np.testing.assert_array_equal(np.ptp(found.data.probe[0] / probe), 0)
+    assert [one.what for one in found.found] == ["positions' map"] and found.doubts == (FEW,)
+    assert found.scan.warnings == told.scan.warnings and found.other is None
+
+
+def test_another_scale_is_told_and_nothing_is_moved(told, corrected):
+    """Also where slips alone would explain more than positions as they are: they are not looked for."""
+    found = corrected(behind=slips(), other=other())
+    assert found.data is told.data and found.doubts == (FEW, SCALE)
+    assert found.scan.warnings[-1] == "the map explains more"
+
+
+@pytest.mark.parametrize("drift", [True, False])
+def test_of_slips_with_and_without_a_map_those_are_believed_that_explain_more(told, corrected, drift):
+    both = corrected(slips(-MOVES, deviance=2), slips(MOVES, deviance=1), other(drift))
+    alone = corrected(slips(-MOVES, deviance=1), slips(MOVES, deviance=2), other(drift))
+    np.testing.assert_allclose(moves_between(told, alone), -MOVES, atol=1e-4)
+    assert alone.doubts == (FEW,)
+    if drift:
+        mapped = (STRETCH - 1) * (told.data.positions - told.data.positions[0])
+        np.testing.assert_allclose(moves_between(told, both), MOVES + mapped, atol=1e-4)
+        assert [one.what for one in both.found] == ["positions' map", "positions moved"]
+    else:
+        assert both.data is told.data and both.doubts == (FEW, SCALE)
+
+
+@pytest.mark.parametrize("nowhere", [slips(), slips(unplaced=NOWHERE | True)])
+def test_where_a_map_mends_nothing_slips_alone_may(told, corrected, nowhere):
+    lost = slips(unplaced=NOWHERE | True)
+    found = corrected(slips(MOVES), lost, other(True))
+    np.testing.assert_allclose(moves_between(told, found), MOVES, atol=1e-4)
+    found = corrected(nowhere, lost, other(True))
+    assert found.data is told.data and found.doubts == (FEW, *[POSITIONS] * nowhere.lost, SCALE)
 
 
 def test_scale_and_rotation_are_looked_for_anew(corrected):
-    assert corrected(MOVES, doubts=["few_measurements", SCALE])[3] == ["few_measurements"]
-    assert corrected(MOVES, doubts=[SCALE], again=(ORIENTATION,))[3] == [ORIENTATION]
+    lost = slips(unplaced=NOWHERE | True)
+    assert corrected(slips(MOVES), lost, other()).doubts == (FEW,)
+    still = corrected(slips(MOVES), lost, other(), again=other(doubts=(ORIENTATION,)))
+    assert still.doubts == (FEW, ORIENTATION)
