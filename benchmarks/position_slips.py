@@ -4,14 +4,15 @@
     python benchmarks/position_slips.py            wrong scans, a row each, and the table
     python benchmarks/position_slips.py right      right ones of many kinds
     python benchmarks/position_slips.py others     wrong ones of other objects, one of 2500 patterns
+    python benchmarks/position_slips.py maps       what the program makes of drifts, and of wrong maps of all
 
 400 patterns of 64², 10⁶ photons, a raster of 5 px back and forth (object ``a`` and probe ``lens`` of
 ``benchmarks/panel.py``, simulated by NumPy). Told are the true positions and errors: 5 or 20 % of the
 patterns by 8 to 30 px anywhere, all behind two thirds of the scan by 25 px, every second row by 12 px, a
-drift to 30 px. The probe is as it is, or told out of focus (60 rad·px² more) and free. Positions: rms error,
-without the shift that most have in common. Object: relative complex error of the solver's (no prior, 100
-steps) with positions as they are told, as they are found, and as they are; in all three they are free by
-gradients, too.
+drift to 30 px (``maps``: or, if it slows down, to 28). The probe is as it is, or told out of focus (60
+rad·px² more) and free. Positions: rms error, without the shift that most have in common. Object: relative
+complex error of the solver's (no prior, 100 steps) with positions as they are told, as they are found, and
+as they are; in all three they are free by gradients, too.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,11 +32,13 @@ import numpy as np
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import ptycho
 from benchmarks.panel import far_light, object_of, probe_of
 from benchmarks.position_map import dataset, error_of
+from ptycho.config import ScanRunConfig
+from ptycho.methods.prepared import Surroundings, prepare
 from ptycho.reconstruction.deciding import Wishes
 from ptycho.reconstruction.maximum_likelihood import solve
-from ptycho.reconstruction.position_map import find_map
 from ptycho.reconstruction.slips import find_slips
 from ptycho.reconstruction.unknowns import object_light
 from ptycho.scan.dataset import Dataset
@@ -70,6 +74,13 @@ OTHERS = (
     Case("a", side=50),
 )
 
+MAPPED = (
+    *(Case("leaves", "zone_plate"), Case("b", photons=1e5, step=7), Case("c", "electron", 1e6, 7), Case()),
+    *(Case("c", "zone_plate", 1e5, 5, 16), Case("a", "electron", 1e6, 8, 14), Case("a", side=50)),
+)
+MAPS = {"positions × 1.2": 1.2, "positions × 0.8": 0.8, "turned by 5°": np.exp(1j * np.deg2rad(5))}
+OTHER_KINDS = ("drift", "slowing drift", "jump", "backlash", "5 % slips")
+
 
 def places(case: Case) -> np.ndarray:
     """A raster back and forth, off it by up to a tenth of the step, or Fermat's spiral; ``(J, 2)``."""
@@ -99,6 +110,11 @@ def errors(kind: str, case: Case) -> np.ndarray:
         found[np.arange(count) // case.side % 2 == 1] = 0, 12
     elif kind == "drift":
         found += np.linspace(0, 1, count)[:, None] * (24, -18)
+    elif kind == "slowing drift":
+        found += (1 - np.exp(-3 * np.linspace(0, 1, count)))[:, None] * (24, -18)
+    elif kind in MAPS:
+        z = (places(case) - places(case).mean(axis=0)) @ (1, 1j) * (MAPS[kind] - 1)
+        found = np.stack([z.real, z.imag], -1)
     return found
 
 
@@ -141,19 +157,9 @@ def error_at(data: Dataset, positions: np.ndarray, image: np.ndarray, free: bool
     return error_of(state.object, image, light > 0.1 * light.max())
 
 
-def by_map(data: Dataset) -> Dataset:
-    """The scan at positions of the scale and turn that explain it best, as of ``data.orientation=auto``."""
-    found = find_map(data)
-    if found is None or not found.gain.matters:
-        return data
-    return dataset(data.amplitudes[:], data.probe[0], data.positions @ found.matrix.T)
-
-
-def row_of(case: Case, kind: str, free: bool, mapped: bool = False) -> Row:
+def row_of(case: Case, kind: str, free: bool) -> Row:
     data, true, image = scan_of(case, errors(kind, case))
     told, began = data.positions, time.perf_counter()
-    if mapped:
-        data = by_map(data)
     slips = find_slips(data, free)
     seconds, found = time.perf_counter() - began, data.positions + slips.moves
     return {
@@ -162,9 +168,30 @@ def row_of(case: Case, kind: str, free: bool, mapped: bool = False) -> Row:
         "probe": "free" if free else "told",
         "positions, px": [off(places, true) for places in (told, found)],
         "object": [error_at(data, places, image, free) for places in (told, found, true)],
-        "told as": slips.text if slips.moved.any() else "a map" if mapped else "nothing",
+        "told as": slips.text if slips.moved.any() else "nothing",
         "flagged": slips.lost,
         "s": seconds,
+    }
+
+
+def program_row(case: Case, kind: str, told_probe: bool) -> Row:
+    """What the program makes of a scan before it is reconstructed, every judgement included."""
+    data, true, _ = scan_of(case, errors(kind, case))
+    probe = data.probe[0] if told_probe else None
+    patterns = np.rint(data.amplitudes[:].astype(float) ** 2)
+    scan = ptycho.Scan.from_arrays(patterns, data.positions, probe, counts=True)
+    began = time.perf_counter()
+    where = Surroundings(Path(tempfile.gettempdir()), bar=False)
+    each = prepare(scan.name, scan.understood, ScanRunConfig(data=scan.data), where)
+    return {
+        "scan": " ".join(map(str, case[:-2])),
+        "errors": kind,
+        "probe": "told" if told_probe else "guessed",
+        "positions, px": [off(places, true) for places in (data.positions, each.whole.positions)],
+        "told as": [one.value for one in each.found if one.what.startswith("positions")],
+        "warnings": each.scan.warnings,
+        "flagged": each.doubts,
+        "s": time.perf_counter() - began,
     }
 
 
@@ -190,10 +217,19 @@ def right() -> Iterator[Row]:
 
 
 def others() -> Iterator[Row]:
-    """A drift that goes on steadily is a map of all positions, too, which is looked for before."""
     for case in OTHERS:
         for kind in KINDS:
-            yield row_of(case, kind, True, mapped=kind == "drift")
+            yield row_of(case, kind, True)
+
+
+def maps() -> Iterator[Row]:
+    """A drift that goes on steadily is a map of all positions, too; other maps are flagged."""
+    for case in MAPPED:
+        for kind in (*MAPS, *(OTHER_KINDS if case.side < 50 else OTHER_KINDS[:1])):
+            yield program_row(case, kind, True)
+    for case in MAPPED[:4]:
+        for kind in MAPS:
+            yield program_row(case, kind, False)
 
 
 def table(rows: list[Row]) -> str:
@@ -211,7 +247,20 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-WAYS = {"wrong": wrong, "right": right, "others": others}
+def table_of_maps(rows: list[Row]) -> str:
+    lines = ["| scan | errors | probe | positions, rms px | told as | flags | s |", "|---" * 7 + "|"]
+    for row in rows:
+        before, after = row["positions, px"]  # type: ignore[misc]
+        told, flags = (", ".join(row[key]) or "–" for key in ("told as", "flagged"))  # type: ignore[arg-type]
+        lines.append(
+            f"| {row['scan']} | {row['errors']} | {row['probe']} | {before:.1f} → {after:.2f} | {told} | "
+            f"{flags} | {row['s']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+WAYS = {"wrong": wrong, "right": right, "others": others, "maps": maps}
+TABLES = {"wrong": table, "others": table, "maps": table_of_maps}
 
 
 def main() -> None:
@@ -223,8 +272,8 @@ def main() -> None:
     for row in WAYS[way]():
         print(json.dumps(row, ensure_ascii=False), flush=True)
         rows.append(row)
-    if way != "right":
-        print(table(rows))
+    if way in TABLES:
+        print(TABLES[way](rows))
 
 
 if __name__ == "__main__":
