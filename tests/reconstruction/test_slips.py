@@ -45,6 +45,8 @@ def test_moves_undo_the_errors(scan, errors, kind):
     found = find_slips(told(scan, errors), False)
     np.testing.assert_allclose(found.moves, -errors, atol=0.5)
     assert found.kind == kind and found.gain.matters and not found.lost
+    right = find_slips(told(scan, slipped(45, (1, 0))), False)  # what is so near is left to gradients
+    assert right.deviance is None and np.median(found.deviance) < 2 * scan.dataset().N ** 2
 
 
 def test_moves_are_found_where_noise_is_most_of_what_is_unexplained():
