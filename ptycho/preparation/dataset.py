@@ -24,6 +24,7 @@ from ptycho.scan.finding import Finding
 from ptycho.scan.groups import grouped, smallest_region
 from ptycho.scan.optics import brought_back, lens, pupil, seen_power
 from ptycho.scan.patterns import Patterns
+from ptycho.scan.positions import even_side, shift_to_margin
 from ptycho.scan.probe import make_probe, masked
 
 log = logging.getLogger(__name__)
@@ -63,8 +64,8 @@ def make_dataset(
 
 
 def _on_the_object(positions: np.ndarray) -> np.ndarray:
-    """Positions ``(J, 2)`` float32 with a margin around them; nearly whole ones are made whole."""
-    positions = positions - np.floor(positions.min(axis=0)) + MARGIN
+    """Return positions ``(J, 2)`` float32 with a margin around them; nearly whole ones are made whole."""
+    positions = shift_to_margin(positions, MARGIN)
     if np.abs(positions - np.round(positions)).max() < WHOLE:
         positions = np.round(positions)
     return positions.astype(np.float32)
@@ -83,7 +84,7 @@ def _group(
         image=image,
         groups=groups,
         photon_scale=1.0,
-        object_size=scan.N + int(np.ceil(positions.max())) + 1 + MARGIN,
+        object_size=even_side(scan.N + int(np.ceil(positions.max())) + 1 + MARGIN),
         region_size=smallest_region(positions, groups, scan.N),
         counts=scan.counts,
         good=None if good.all() else good,

@@ -10,7 +10,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.waves import wavelength_m
 from ptycho.readers.raw_scan import UNITS
-from ptycho.scan.positions import rotation
+from ptycho.scan.positions import even_side, rotation, shift_to_margin
 from ptycho.scan.probe import far_field, waves_of
 
 ATOMIC_M = 2e-10  # of a pixel: lengths below it are told in Å
@@ -162,12 +162,32 @@ def _step(positions: np.ndarray) -> float:
 
 
 def place_on_object(positions: np.ndarray, N: int) -> tuple[np.ndarray, int]:
-    """Top-left samples ``(J, 2)`` on the smallest square object that holds all patches, and its side.
+    """Return top-left samples ``(J, 2)`` on a square object that holds all patches, and its side, which is even.
 
-    One pixel is left on every side, for positions between pixels.
+    At least one pixel is left on every side, for positions between pixels. Positions are shifted by whole
+    pixels, so that an object that was sampled on the file's own pixels is sampled on them here, too.
     """
-    corners = positions - positions.min(axis=0) + 1
-    return corners, N + int(np.ceil(np.ptp(corners, axis=0).max())) + 2
+    corners = shift_to_margin(positions, 1)
+    return corners, even_side(N + int(np.ceil(corners.max())) + 1)
+
+
+def remove_common_fraction(positions: np.ndarray, unit: str, tolerance: float = 1e-3) -> np.ndarray:
+    """Return positions ``(J, 2)`` in object pixels without the fraction of a pixel that all of them share.
+
+    Where all steps are whole pixels, and the origin is not that of the object's pixels, the samples of the
+    object are taken to lie at the positions. The origin is the file's own in ``unit`` ``px``, unless the
+    positions are stated from their mean or their middle.
+
+    Args:
+        unit: of the file.
+        tolerance: in pixels, within which fractions are equal.
+    """
+    steps = positions - positions[0]
+    if np.abs(steps - np.round(steps)).max() > tolerance:
+        return positions
+    middles = positions.mean(axis=0), (positions.min(axis=0) + positions.max(axis=0)) / 2
+    centred = any(np.abs(middle).max() < tolerance for middle in middles)
+    return np.round(steps) if centred or unit != "px" else positions
 
 
 def unfit_probe(probe: np.ndarray, frame: tuple[int, int]) -> str | None:

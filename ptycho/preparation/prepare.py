@@ -30,6 +30,7 @@ from ptycho.preparation.geometry import (
     object_pixel,
     place_on_object,
     positions_in_pixels,
+    remove_common_fraction,
     resampled_probe,
     turned_positions,
     unfit_probe,
@@ -458,6 +459,7 @@ def _positions(
 ) -> np.ndarray:
     """Positions of the used frames in object pixels, of any origin."""
     positions, why = in_object_pixels(raw.positions[frames], raw, config, pixel, side)
+    positions = remove_common_fraction(positions, raw.unit)
     check_steps(positions, raw.positions[frames], raw.unit, pixel, side, side // config.bin)
     alone = lonely(positions)
     if len(alone):

@@ -19,7 +19,7 @@
 =========================== ======================== =====================================================
 
 Signs: probe positions, increasing with the object's column and row. Where there is an object, positions are
-given from its middle, the place ``(h/2, w/2)`` in its array. Positions that all lie within ``METRES`` of each
+given from its middle, the sample ``(h//2, w//2)`` of its array. Positions that all lie within ``METRES`` of each
 other cannot be pixels: loaders exist that write metres under these names.
 """
 
@@ -67,7 +67,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         object_ = None if options.positions_file else read_object(file, "objectGuess")
         centred = object_ is not None and positions[1] == "px"
         if object_ is not None and centred:
-            positions = positions[0] - np.array(object_.shape) / 2, "px"
+            positions = positions[0] - np.array(object_.shape) // 2, "px"
             file.notes.append("positions are given from the middle of objectGuess")
         values = {
             "domain": _domain(file, source, key),

@@ -96,7 +96,8 @@ def _training_data(
         known = pixel, values["energy_eV"], values["distance_m"]
         values["detector_pixel_m"] = detector_pitch_m(*known, source.shape[1:])
         file.notes.append("the detector's pitch is λz/(N·dx) of the object's pixel")
-    if positions is not None and positions[1] == "px" and values["object"] is not None:
-        middle = (np.array(values["object"].shape) - 1) / 2  # the first sample's middle is the place 0
-        positions, values["object_centre_m"] = (positions[0] - middle, "px"), (0.0, 0.0)
+    if positions is not None and positions[1] == "px" and source is not None and values["object"] is not None:
+        height_width = np.array(source.shape[1:])  # its first sample's middle is the place 0
+        from_middle = (np.array(values["object"].shape) - height_width) // 2 + (height_width - 1) / 2
+        positions, values["object_centre_m"] = (positions[0] - from_middle, "px"), (0.0, 0.0)
     return positions

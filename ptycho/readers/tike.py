@@ -8,7 +8,7 @@
 =========== ============================== =============================================================
 
 Signs: probe positions, increasing with the object's row and column. Where there is an object, positions are
-given for the probe's centre from the object's middle, ``scan + (H//2, W//2) − (h/2, w/2)``; otherwise they
+given for the probe's centre from the object's middle, ``scan + (H//2, W//2) − (h//2, w//2)``; otherwise they
 are ``scan``.
 """
 
@@ -42,7 +42,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         unit = options.unit or "px"
         centred = source is not None and positions is not None and object_ is not None and unit == "px"
         if source is not None and positions is not None and object_ is not None and centred:
-            positions = positions + np.array(source.shape[1:]) // 2 - np.array(object_.shape) / 2
+            positions = positions + np.array(source.shape[1:]) // 2 - np.array(object_.shape) // 2
         whose = (
             "given for the probe's centre, from the middle of psi" if centred else "those of its first sample"
         )

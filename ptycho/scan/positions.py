@@ -74,3 +74,16 @@ def rotation(degrees: float) -> np.ndarray:
     """``[[cos φ, −sin φ], [sin φ, cos φ]]`` on (row, col): a positive φ turns from rows to columns."""
     c, s = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
     return np.array([[c, -s], [s, c]])
+
+
+def shift_to_margin(positions: np.ndarray, margin: int) -> np.ndarray:
+    """Return positions ``(J, 2)`` shifted by whole pixels, so that the least are ``margin`` to ``margin + 1``.
+
+    The fractions of a pixel stay: the object's samples lie where they lay.
+    """
+    return positions - np.floor(positions.min(axis=0)) + margin
+
+
+def even_side(side: int) -> int:
+    """Return the side of an object, an even number: its middle is a sample, in files that state that place."""
+    return side + side % 2

@@ -1,0 +1,99 @@
+"""Scans whose origin is a fraction of a pixel: the object's samples stay where the file has them."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ptycho import Scan, physics
+from ptycho.config.data import DataConfig
+from ptycho.preparation.geometry import place_on_object, remove_common_fraction
+from ptycho.preparation.prepare import understand
+from ptycho.readers.table import open_raw
+
+N, SIDE = 16, 53
+
+
+def sharp_scan(origin):
+    """A probe, an object that differs from sample to sample, positions from an origin, and intensities."""
+    rng = np.random.default_rng(4)
+    positions = rng.integers(0, 30, (24, 2)) + np.array(origin) + rng.choice([0.0, 0.25, 0.5], (24, 2))
+    obj = rng.uniform(0.5, 1, (SIDE, SIDE)) * np.exp(1j * rng.uniform(-1, 1, (SIDE, SIDE)))
+    axis = np.arange(N) - N // 2
+    probe = np.exp(-(axis[:, None] ** 2 + 1.4 * axis**2) / 8 + 0.05j * axis[:, None] ** 2)
+    intensities = []
+    for position in positions:
+        corner = np.floor(position).astype(int)
+        rest = position - corner
+        q = np.fft.fftfreq(N)
+        ramp = np.exp(-2j * np.pi * (q[:, None] * rest[0] + q * rest[1]))
+        wave = np.fft.ifft2(np.fft.fft2(probe) * ramp) * obj[tuple(slice(c, c + N) for c in corner)]
+        intensities.append(np.abs(np.fft.fftshift(np.fft.fft2(wave, norm="ortho"))) ** 2)
+    return probe, obj, positions, np.stack(intensities)
+
+
+@pytest.mark.parametrize("origin", [(0, 0), (0.706, 0.951), (-17.3, 8.12)])
+def test_an_object_on_the_pixels_of_the_file_explains_the_patterns(origin):
+    probe, obj, positions, intensities = sharp_scan(np.array((1, 2)) + np.array(origin) % 1)
+    scan = Scan.from_arrays(intensities, positions - 3, probe, counts=False)
+    shift = scan.positions - positions
+    np.testing.assert_allclose(shift, np.tile(np.round(shift[0]), (len(shift), 1)), atol=1e-6)
+    data = scan.dataset()
+    shift = np.round(data.positions[0] - positions[0]).astype(int)
+    placed = np.zeros((data.object_size,) * 2, complex)
+    height, width = (min(SIDE, data.object_size - s) for s in shift)
+    placed[shift[0] : shift[0] + height, shift[1] : shift[1] + width] = obj[:height, :width]
+    expected = physics.forward(
+        tf.constant(placed[None], tf.complex64),
+        tf.constant(data.positions[None]),
+        tf.constant(probe[None], tf.complex64),
+        exact=data.exact,
+    )
+    measured = np.fft.ifftshift(intensities, axes=(1, 2))
+    np.testing.assert_allclose(expected[0], measured, rtol=2e-3, atol=2e-4 * measured.max())
+
+
+def test_positions_are_placed_by_whole_pixels_on_an_even_side():
+    positions = np.array([[0.706, -3.25], [9.5, 4.0], [4.25, 11.875]])
+    corners, side = place_on_object(positions, 32)
+    np.testing.assert_allclose(corners - positions, [[1, 5]] * 3)
+    assert side % 2 == 0 and side >= corners.max() + 32
+
+
+@pytest.mark.parametrize(
+    ("origin", "unit", "kept"),
+    [
+        ((0.706, 0.951), "px", True),  # the file counts pixels of its object from somewhere
+        ((0.706, 0.951), "m", False),  # a stage's origin says nothing of the object's samples
+        ("mean", "px", False),
+        ("middle", "px", False),
+    ],
+)
+def test_a_fraction_that_all_positions_share(origin, unit, kept):
+    whole = np.array([[0.0, 0], [7, 1], [3, 12], [4, 6]])
+    middles = {"mean": -whole.mean(axis=0), "middle": -whole.max(axis=0) / 2}
+    positions = whole + (middles[origin] if isinstance(origin, str) else origin)
+    expected = positions if kept else whole
+    np.testing.assert_allclose(remove_common_fraction(positions, unit), expected, atol=1e-9)
+
+
+def test_fractions_that_differ_stay():
+    positions = np.array([[0.0, 0], [7.4, 1], [3, 12]])
+    np.testing.assert_array_equal(remove_common_fraction(positions, "m"), positions)
+
+
+@pytest.mark.parametrize("side", [40, 41])
+def test_positions_from_the_middle_of_an_object_of_odd_side_stay_on_its_pixels(tmp_path, side):
+    positions = np.array([[10.25, 11.5], [14, 12], [17.75, 20], [22, 13]])
+    frames = np.random.default_rng(1).poisson(40, (4, 16, 16)).astype(float)
+    file = tmp_path / "scan.npz"
+    np.savez(
+        file,
+        xcoords=positions[:, 1] + 8,
+        ycoords=positions[:, 0] + 8,
+        diff3d=np.sqrt(frames).astype("f4"),
+        probeGuess=np.ones((16, 16), "c8"),
+        objectGuess=np.ones((side, side + 2), "c8"),
+    )
+    data = DataConfig(file=str(file), domain="amplitude", N=16)
+    placed = understand(open_raw(data), data).positions
+    np.testing.assert_allclose((placed - positions) % 1, 0, atol=1e-9)
