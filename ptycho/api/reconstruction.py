@@ -41,7 +41,7 @@ def reconstruct(
     strength: float | None = None,
     seed: int = 0,
     progress: bool = True,
-    half_scans: bool = False,
+    half_scans: bool | None = None,
     run: str | Path | None = None,
     compile_xla: bool = True,
     on_event: OnEvent = ignore,
@@ -63,8 +63,9 @@ def reconstruct(
         strength: of the prior, λ or κ; None: chosen by patterns that are kept out.
         seed: of all that is random.
         progress: a bar on a terminal or in a notebook.
-        half_scans: reconstruct two halves of the scan, too; ``scores["half_scan_frc"]`` is where they stop to
-            agree. It takes about as long again.
+        half_scans: reconstruct two halves of the scan, too, as the command line does:
+            ``scores["half_scan_frc"]`` is where they stop to agree, and flags depend on it. It takes about as
+            long as the last fit. None: yes, but for ``lsqml``.
         run: folder of a run whose network is used; None: the one that comes with the program. For ``pinn``
             and ``refined`` alone.
         compile_xla: compile with XLA: slower to begin, faster in the long run.
@@ -101,7 +102,7 @@ def reconstruct(
     if method == "lsqml" and (missing := available(config.iterative.python)):
         raise ConfigError(missing)
     start_tensorflow_exactly()
-    from ptycho.api.methods import reconstruct_and_judge
+    from ptycho.api.methods import reconstruct_and_assess
     from ptycho.methods.prepared import Surroundings
 
     where = Surroundings(
@@ -110,17 +111,17 @@ def reconstruct(
         bar=progress and shows_bars(),
         on_event=on_event,
     )
-    return reconstruct_and_judge(method, scan, config, where, half_scans)
+    return reconstruct_and_assess(method, scan, config, where, half_scans is not False)
 
 
 def _refuse_what_only_the_solver_has(
-    method: str, learn_probe: bool | None, prior: str, strength: float | None, half_scans: bool
+    method: str, learn_probe: bool | None, prior: str, strength: float | None, half_scans: bool | None
 ) -> None:
     asked = {
         "learn_probe": (learn_probe, learn_probe is not False),
         "prior": (prior, prior == DEFAULT_PRIOR),
         "strength": (strength, strength is None),
-        "half_scans": (half_scans, not half_scans),
+        "half_scans": (half_scans, half_scans is not True),
     }
     for key, (value, possible) in asked.items():
         if not possible:

@@ -140,10 +140,10 @@ class Scan:
             group_size: C, patterns in a group: each with its nearest.
             tiles: groups share the patterns among them instead.
         """
-        from ptycho.methods.prepared import Surroundings, settle  # imports TensorFlow
+        from ptycho.methods.prepared import Surroundings, align_scan  # imports TensorFlow
 
         config = ScanRunConfig(data=self.data, group_size=group_size, tiles=tiles)
-        return settle(self.understood, config, Surroundings(Path(tempfile.gettempdir()), bar=False)).data
+        return align_scan(self.understood, config, Surroundings(Path(tempfile.gettempdir()), bar=False)).data
 
     def __len__(self) -> int:
         return len(self.understood.frames)

@@ -109,15 +109,20 @@ class Surroundings:
 
 def prepare(name: str, scan: Understood, config: ScanRunConfig, where: Surroundings) -> Prepared:
     """The patterns read, a probe and an orientation settled, and some patterns kept out."""
-    settled = settle(scan, config, where)
-    with where.timed("position_slips"):
-        settled = correct_slips(settled, config)
+    settled = align_scan(scan, config, where)
     whole = settled.data
     kept, out = keep_out(whole, config.free_fraction, config.seed)
     log.info("%d patterns are fitted, %d are kept out to judge the result by", len(kept), len(out))
     each = Prepared(name, settled.scan, whole, kept, out, settled.found)
     doubts = measurement_doubts(each.fitted(whole.beam), config.probe)
     return replace(each, doubts=tuple(dict.fromkeys((*settled.doubts, *doubts))))
+
+
+def align_scan(scan: Understood, config: ScanRunConfig, where: Surroundings) -> Settled:
+    """Return the scan with a probe, in the orientation and at the positions that explain its patterns."""
+    settled = settle(scan, config, where)
+    with where.timed("position_slips"):
+        return correct_slips(settled, config)
 
 
 def settle(scan: Understood, config: ScanRunConfig, where: Surroundings) -> Settled:

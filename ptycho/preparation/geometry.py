@@ -162,7 +162,7 @@ def _step(positions: np.ndarray) -> float:
 
 
 def place_on_object(positions: np.ndarray, N: int) -> tuple[np.ndarray, int]:
-    """Return top-left samples ``(J, 2)`` on a square object that holds all patches, and its side, which is even.
+    """Return top-left samples ``(J, 2)`` on a square object that holds all patches, and its side, even.
 
     At least one pixel is left on every side, for positions between pixels. Positions are shifted by whole
     pixels, so that an object that was sampled on the file's own pixels is sampled on them here, too.

@@ -18,9 +18,9 @@
 ``_metadata``               JSON                     not read; older files hold it as a Python object
 =========================== ======================== =====================================================
 
-Signs: probe positions, increasing with the object's column and row. Where there is an object, positions are
-given from its middle, the sample ``(h//2, w//2)`` of its array. Positions that all lie within ``METRES`` of each
-other cannot be pixels: loaders exist that write metres under these names.
+Signs: probe positions, increasing with the object's column and row; the object's middle is at ``(h/2, w/2)``.
+Positions that all lie within ``METRES`` of each other cannot be pixels: loaders exist that write metres under
+these names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ptycho.readers.archive import Archive, Patterns
 from ptycho.readers.npz import NpzArchive
 from ptycho.readers.places import place_scan
 from ptycho.readers.positions import Positions, read_columns
-from ptycho.readers.raw_scan import RawScan, ReadOptions
+from ptycho.readers.raw_scan import RawScan, ReadOptions, middle_of
 from ptycho.readers.values import find_domain, read_array, read_good, read_object, read_probe
 
 NAME = "ptychopinn"
@@ -65,10 +65,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         assert source is not None and positions is not None  # else there were problems
         source, count = source.order_for(len(positions[0]), file), len(positions[0])
         object_ = None if options.positions_file else read_object(file, "objectGuess")
-        centred = object_ is not None and positions[1] == "px"
-        if object_ is not None and centred:
-            positions = positions[0] - np.array(object_.shape) // 2, "px"
-            file.notes.append("positions are given from the middle of objectGuess")
+        on_object = object_ is not None and positions[1] == "px"
         values = {
             "domain": _domain(file, source, key),
             "zero_frequency": "centre",
@@ -77,7 +74,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
             ),
             "probe": read_probe(file, "probeGuess"),
             "object": object_,
-            "object_centre_m": (0.0, 0.0) if centred else None,
+            "object_centre_m": middle_of(object_) if on_object else None,
             "scan_index": _scan_index(file, count),
         }
         return place_scan(file, NAME, options, source, values, lambda: positions)

@@ -29,7 +29,7 @@ from ptycho.readers.places import join, open_archive, place_scan
 from ptycho.readers.positions import Positions, make_scan, read_columns
 from ptycho.readers.product import has_positions, read_indexes, read_product
 from ptycho.readers.quantities import DISTANCE, OBJECT_PIXEL, PIXEL
-from ptycho.readers.raw_scan import RawScan, ReadOptions, detector_pitch_m
+from ptycho.readers.raw_scan import RawScan, ReadOptions, detector_pitch_m, middle_of
 from ptycho.readers.values import (
     find_domain,
     read_energy,
@@ -97,7 +97,7 @@ def _training_data(
         values["detector_pixel_m"] = detector_pitch_m(*known, source.shape[1:])
         file.notes.append("the detector's pitch is λz/(N·dx) of the object's pixel")
     if positions is not None and positions[1] == "px" and source is not None and values["object"] is not None:
-        height_width = np.array(source.shape[1:])  # its first sample's middle is the place 0
-        from_middle = (np.array(values["object"].shape) - height_width) // 2 + (height_width - 1) / 2
-        positions, values["object_centre_m"] = (positions[0] - from_middle, "px"), (0.0, 0.0)
+        from_first = (np.array(source.shape[1:]) - 1) / 2  # the first sample's middle is the place 0
+        positions = positions[0] - from_first, "px"
+        values["object_centre_m"] = middle_of(values["object"], from_first + 0.5)
     return positions

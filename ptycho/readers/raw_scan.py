@@ -56,7 +56,7 @@ class RawScan:
         probe: modes ``(K, h, w)`` complex, zero-phase centre at (h//2, w//2).
         probe_pixel_m: (row, col).
         object: ``(h, w)`` complex, with ``object_pixel_m`` (row, col) and ``object_centre_m`` (row, col): the
-            position of its middle in the coordinates of ``positions``.
+            position of its middle in the coordinates of ``positions``, in pixels where these are.
         good: ``(H, W)`` bool, True where a detector pixel counts.
         dark, flat: ``(H, W)``, to subtract from and to divide a pattern by.
         scan_index: ``(J,)`` integers, which scan a pattern belongs to.
@@ -156,3 +156,9 @@ def detector_pitch_m(
         return None
     length = wavelength_m(energy_eV) * distance_m
     return length / (shape[0] * pixel[0]), length / (shape[1] * pixel[1])
+
+
+def middle_of(image: np.ndarray, offset: np.ndarray | float = 0.0) -> tuple[float, float]:
+    """Return the middle ``(h/2, w/2)`` of an object less an ``offset`` of (row, col), in pixels."""
+    row, col = np.array(image.shape) / 2 - offset
+    return float(row), float(col)

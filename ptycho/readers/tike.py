@@ -7,9 +7,8 @@
 ``psi``     (h, w) or (1, h, w)            object
 =========== ============================== =============================================================
 
-Signs: probe positions, increasing with the object's row and column. Where there is an object, positions are
-given for the probe's centre from the object's middle, ``scan + (H//2, W//2) − (h//2, w//2)``; otherwise they
-are ``scan``.
+Signs: probe positions, increasing with the object's row and column. A probe whose middle ``(H//2, W//2)`` is
+on that of the object, ``(h/2, w/2)``, has the position ``(h/2 − H//2, w/2 − W//2)``.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import numpy as np
 from ptycho.readers.archive import Archive
 from ptycho.readers.npz import NpzArchive
 from ptycho.readers.places import place_scan
-from ptycho.readers.raw_scan import RawScan, ReadOptions
+from ptycho.readers.raw_scan import RawScan, ReadOptions, middle_of
 from ptycho.readers.values import find_domain, read_array, read_object, read_probe
 
 NAME = "tike"
@@ -40,19 +39,16 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         positions = _scan(file) if there else None
         object_ = None if options.positions_file else read_object(file, "psi")
         unit = options.unit or "px"
-        centred = source is not None and positions is not None and object_ is not None and unit == "px"
-        if source is not None and positions is not None and object_ is not None and centred:
-            positions = positions + np.array(source.shape[1:]) // 2 - np.array(object_.shape) // 2
-        whose = (
-            "given for the probe's centre, from the middle of psi" if centred else "those of its first sample"
-        )
-        file.notes.append(f"positions are {whose}")
+        centre = None
+        if source is not None and object_ is not None and unit == "px":
+            centre = middle_of(object_, np.array(source.shape[1:]) // 2)
+        file.notes.append("positions are those of the probe's first sample")
         values = {
             "domain": find_domain(file, source, "intensity"),
             "zero_frequency": "corner",
             "probe": read_probe(file, "probe"),
             "object": object_,
-            "object_centre_m": (0.0, 0.0) if centred else None,
+            "object_centre_m": centre,
         }
         listed = None if positions is None else (positions, unit)
         return place_scan(file, NAME, options, source, values, lambda: listed)

@@ -77,7 +77,7 @@ def rotation(degrees: float) -> np.ndarray:
 
 
 def shift_to_margin(positions: np.ndarray, margin: int) -> np.ndarray:
-    """Return positions ``(J, 2)`` shifted by whole pixels, so that the least are ``margin`` to ``margin + 1``.
+    """Return positions ``(J, 2)`` shifted by whole pixels: the least lie in ``[margin, margin + 1)``.
 
     The fractions of a pixel stay: the object's samples lie where they lay.
     """
@@ -85,5 +85,5 @@ def shift_to_margin(positions: np.ndarray, margin: int) -> np.ndarray:
 
 
 def even_side(side: int) -> int:
-    """Return the side of an object, an even number: its middle is a sample, in files that state that place."""
+    """Return ``side`` or one more, an even number: files that state an object's middle then name a sample."""
     return side + side % 2

@@ -15,7 +15,12 @@ import ptycho
 
 N, STEPS = 32, 12
 TOLD = {"positions": False, "flux": False, "background": False, "learn_probe": False, "strength": 1.0}
-DEFAULT = TOLD | {"steps": STEPS, "compile_xla": False, "progress": False}  # under the prior that was learned
+DEFAULT = TOLD | {
+    "steps": STEPS,
+    "compile_xla": False,
+    "progress": False,
+    "half_scans": False,
+}
 QUICK = DEFAULT | {"prior": "edges", "error_map": False}
 SHOWN = (*("patterns", "positions", "pixel", "probe"), "36 of 32 × 32, photon counts", "20 nm", "1 mode")
 
@@ -142,20 +147,22 @@ def test_what_a_method_goes_on_from_is_made_before_it(arrays, monkeypatch, metho
     from ptycho.scan.coverage import covered_part
 
     called = []
+    doubts = {"solver": "scale_doubtful", "pinn": "orientation_doubtful", "refined": "positions_doubtful"}
 
     def stand_in(name):
         def make(each, made, means):
             called.append((name, list(made)))
             flat = np.full((each.whole.object_size,) * 2, len(called), np.complex64)
-            return replace(covered_part(flat, each.whole), doubts=(f"from {name}",))
+            return replace(covered_part(flat, each.whole), doubts=(doubts[name],))
 
         return make
 
     monkeypatch.setattr(methods, "METHODS", {name: stand_in(name) for name in ("solver", "pinn", "refined")})
     monkeypatch.setattr(methods, "load_model", lambda run: None)
-    result = ptycho.reconstruct(ptycho.Scan.from_arrays(*arrays[:3], counts=True), method, steps=steps)
+    given = ptycho.Scan.from_arrays(*arrays[:3], counts=True)
+    result = ptycho.reconstruct(given, method, steps=steps, half_scans=False)
     assert called == order and (result.object[result.mask] == len(order)).all()
-    assert f"from {method}" in result.scores["flags"]
+    assert doubts[method] in result.scores["flags"]
 
 
 def test_another_method_gets_its_settings_and_is_judged_alike(arrays, monkeypatch):
@@ -205,7 +212,7 @@ def test_a_result_shows_its_scores_and_its_flags(result):
     title = result.plot()
     assert isinstance(title, Figure) and "solver: R" in title.get_suptitle()
     assert {"missed", "deviance_free", "flags", "beam"} <= set(result.scores)
-    assert "half_scan_frc" not in result.scores and result.pixel_m == (2e-8, 2e-8)
+    assert result.pixel_m == (2e-8, 2e-8)
 
 
 def test_a_result_tells_the_errors_of_its_object(result, scan):
@@ -220,8 +227,8 @@ def test_a_result_tells_the_errors_of_its_object(result, scan):
     np.testing.assert_array_equal(without.object, result.object)
 
 
-def test_halves_are_compared_when_asked_for(scan):
-    assert "half_scan_frc" in ptycho.reconstruct(scan, half_scans=True, **QUICK).scores
+def test_halves_are_compared_unless_they_are_not_asked_for(scan):
+    assert "half_scan_frc" in ptycho.reconstruct(scan, **QUICK | {"half_scans": None}).scores
 
 
 def test_a_saved_result_comes_back(result, tmp_path):

@@ -410,8 +410,9 @@ def test_training_data_of_ptychodus(tmp_path, made):
         known = [module.NAME for module in (*FORMATS, ptychodus_patterns) if module.detect(file)]
         assert known == ["ptychodus_patterns"]
     scan = ptychodus_patterns.read(path, NO)
-    assert (scan.unit, scan.object_centre_m, scan.distance_m) == ("px", (0, 0), 2)
-    np.testing.assert_allclose(scan.positions, places, atol=1e-9)  # of the middle of 29 × 31 pixels, (14, 15)
+    assert (scan.unit, scan.object_centre_m, scan.distance_m) == ("px", (9, 8.5), 2)
+    # Of the first of 11 × 14 samples, (5, 6.5) before the probe's middle; the object's is (14, 15).
+    np.testing.assert_allclose(scan.positions, places + np.array([14 - 5, 15 - 6.5]), atol=1e-9)
     assert scan.detector_pixel_m == pytest.approx((1.1271290764e-3, 5.9040094476e-4) * np.array(1.0))
     assert scan.good.all()
     np.testing.assert_array_equal(scan.probe, made.probe)

@@ -51,9 +51,9 @@ def test_ptychopinn_positions_are_the_probes_centre_from_the_corner_of_the_objec
     """A probe whose centre is at column 17 and row 15.5 is in the middle of a 31 × 34 object."""
     x, y = np.array([17.0, 20, 17, 0, 1, 2, 3]), np.array([15.5, 15.5, 13.5, 0, 1, 2, 3])
     scan = open_scan(save(**pinn(made, xcoords=x, ycoords=y, objectGuess=made.object)))
-    np.testing.assert_array_equal(scan.positions[:3], [[0, 0], [0, 3], [-2, 0]])
+    np.testing.assert_array_equal(scan.positions[:3], [[15.5, 17], [15.5, 20], [13.5, 17]])
     np.testing.assert_array_equal(scan.object, made.object)
-    assert scan.object_centre_m == (0, 0)
+    assert scan.object_centre_m == (15.5, 17)
 
 
 @pytest.mark.parametrize(
@@ -135,9 +135,10 @@ def test_tike(made, save):
 
 
 def test_tike_positions_are_the_probes_first_sample(made, save):
-    """The 9 × 12 probe at row 4, column 6 has its centre at (8, 12); the 31 × 34 object, at (15.5, 17)."""
+    """A 9 × 12 probe in the middle, (15.5, 17), of the 31 × 34 object has its first sample at (11.5, 11)."""
     scan = open_scan(save(**tike(made, scan=np.array([[4, 6.0]] * J), psi=made.object)))
-    np.testing.assert_array_equal(scan.positions[0], [-7.5, -5])
+    np.testing.assert_array_equal(scan.positions[0], [4, 6])
+    assert scan.object_centre_m == (11.5, 11)
     np.testing.assert_array_equal(scan.object, made.object)
 
 

@@ -18,8 +18,9 @@ from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.sections import StitchConfig
 from ptycho.datasets import load_dataset
-from ptycho.methods import solver
+from ptycho.methods import pipeline, solver
 from ptycho.methods.assessment import Fit
+from ptycho.methods.pipeline import choose
 from ptycho.portable.network import portable
 from ptycho.portable.table import FORMATS
 from ptycho.preparation.geometry import object_pixel, positions_in_pixels
@@ -58,10 +59,10 @@ class StandIns:
         self.starts, self.trained_on = [], None
         patch.setattr(solver, "reconstruct", self.begin)
         patch.setattr(solver, "continue_from", self.refine)
-        patch.setattr(workflows.reconstruct.scan, "_halves", lambda *arguments: None)
+        patch.setattr(pipeline, "_halves", lambda *arguments: None)
         patch.setattr(workflows.reconstruct.scan, "train_network", self.train)
-        patch.setattr(workflows.reconstruct.scan, "choose", lambda fits: "refined")
-        patch.setattr(workflows.reconstruct.scan, "move_ramp", self.keep)
+        patch.setattr(pipeline, "choose", lambda fits: "refined")
+        patch.setattr(pipeline, "move_ramp", self.keep)
         patch.setattr(LoadedModel, "step_for", lambda _, view: self.step(view.region_size))
 
     def begin(self, each, *_):
@@ -257,14 +258,14 @@ def fit_that_misses(used, free=None):
 def test_the_product_is_what_explains_the_patterns_that_were_kept_out(solver, refined, product):
     """Pattern by pattern; the solver's, unless the other is clearly better."""
     fits = {"solver": solver, "pinn": fit_that_misses(9, 9), "refined": refined, "lsqml": refined}
-    assert workflows.reconstruct.scan.choose(fits) == product
+    assert choose(fits) == product
 
 
 def test_without_both_the_product_is_our_own_before_that_of_others():
     fit = fit_that_misses(0, 0)
-    assert workflows.reconstruct.scan.choose({"lsqml": fit, "pinn": fit}) == "pinn"
-    assert workflows.reconstruct.scan.choose({"lsqml": fit}) == "lsqml"
-    assert workflows.reconstruct.scan.choose({"solver": fit, "lsqml": fit}) == "solver"
+    assert choose({"lsqml": fit, "pinn": fit}) == "pinn"
+    assert choose({"lsqml": fit}) == "lsqml"
+    assert choose({"solver": fit, "lsqml": fit}) == "solver"
 
 
 # ---- several scans

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +13,10 @@ from ptycho.config import ScanRunConfig
 from ptycho.exports import product
 from ptycho.exports.from_dataset import product_of
 from ptycho.iterative.lsqml import LsqmlError
-from ptycho.methods.assessment import EXPLAINED, Fit, Halves, half_scans, judge, judged_arrays
-from ptycho.methods.network import infer as infer_by
+from ptycho.methods.assessment import EXPLAINED, judged_arrays
+from ptycho.methods.pipeline import assess
 from ptycho.methods.prepared import Prepared, Surroundings, prepare
-from ptycho.methods.solver import half_object, with_errors
-from ptycho.methods.table import DENOISED, LSQML, METHODS, NETWORK, REFINED, SOLVER, Means
+from ptycho.methods.table import LSQML, METHODS, NETWORK, REFINED, SOLVER, Means
 from ptycho.preparation.prepare import Understood
 from ptycho.reconstruction.blocks import Crew, alone
 from ptycho.run import names
@@ -30,7 +27,6 @@ from ptycho.run.network import read_network
 from ptycho.run.network_training import describe_trainings, split_scans, train_network
 from ptycho.run.pretrained import run_folder
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
@@ -158,48 +154,14 @@ def reconstruct(
                 made[name] = METHODS[name](each, made, means)
             except LsqmlError as error:
                 log.warning("%s; the table goes without it", error)
-    with folder.timed("judging"):
-        fits = {name: judge(one, each) for name, one in made.items()}
-    product_name = choose(fits)
-    made[product_name] = with_errors(made[product_name], config, means.where)
-    if config.denoise and each.whole.counts:
-        with folder.timed(DENOISED):
-            made[DENOISED] = METHODS[DENOISED](each, {product_name: made[product_name]}, means)
-            fits[DENOISED] = judge(made[DENOISED], each)
-    with folder.timed("half_scans"):
-        halves = _halves(each, made.get(SOLVER), means)
-    made = {name: move_ramp(replace(one, beam=each.beam_under(one))) for name, one in made.items()}
-    with folder.timed("scoring"):
-        result = metrics_of(each, made, fits, halves) | {"product": product_name}
+    done = assess(each, made, means)
+    result = metrics_of(each, done)
+    made = done.reconstructions
     for name, one in made.items():
         store_recon(name, one, folder)
-    folder.arrays(names.JUDGED, judged_arrays(each, made, fits, halves))
-    best, pixel = made[product_name], each.scan.pixel.metres
+    folder.arrays(names.JUDGED, judged_arrays(each, made, done.fits, done.halves))
+    best, pixel = made[done.product], each.scan.pixel.metres
     exported = product_of(each.scan, each.whole, best.object, pixel, each.name, best.beam)
     product.write(folder.place(names.PRODUCT), replace(exported, errors=best.errors))
-    draw(each, made, fits, halves, history, result, folder)
+    draw(each, done, history, result, folder)
     return result, made
-
-
-def choose(fits: dict[str, Fit]) -> str:
-    """The reconstruction that is the product: the solver's, unless that from the network's object is clearly
-    better by the patterns that were kept out; else the last there is."""
-    if SOLVER in fits and REFINED in fits:
-        return REFINED if fits[REFINED].clearly_better(fits[SOLVER]) else SOLVER
-    ours = [name for name in (SOLVER, REFINED, NETWORK) if name in fits]
-    return ours[0] if ours else next(reversed(fits))
-
-
-def _halves(each: Prepared, solved: Reconstruction | None, means: Means) -> Halves | None:
-    """The resolution by halves of the scan through the solver, else through the network."""
-    config, network = means.config, means.network
-    infer: Callable[[Dataset], Reconstruction]
-    if solved is not None:
-        infer = half_object(solved, config.solver.steps)
-    elif network is not None:
-        infer = partial(infer_by, network, batch_size=config.batch_size, scratch=means.where.scratch)
-    else:
-        return None
-    fixed = "group_size" in config.model.FIXED
-    data = each.fitted(each.beam_under(solved))
-    return half_scans(infer, data, config.seed, config.patterns_in_group, fixed)

@@ -1,0 +1,129 @@
+"""From reconstructions of a scan to its scores: the one list of steps, of command line and Python."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from ptycho.evaluation.trust import FLAGS
+from ptycho.methods.assessment import Fit, Halves, compare_with_truth, half_scans, judge, trust_row
+from ptycho.methods.network import infer as infer_by
+from ptycho.methods.prepared import Prepared
+from ptycho.methods.solver import half_object, with_errors
+from ptycho.methods.table import DENOISED, METHODS, NETWORK, REFINED, SOLVER, Means
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.ramp import move_ramp
+from ptycho.scan.reconstruction import Reconstruction
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Assessed:
+    """The reconstructions of one scan with their scores.
+
+    Attributes:
+        reconstructions: by name; the phase ramp of each is taken from the object to the probe.
+        fits: how each explains the patterns that it was fitted to, and the held-out ones.
+        halves: ring correlation of two half scans; None: not computed, or they say nothing.
+        product: the name of the one that the run stands for.
+        rows: the scores of each, as in ``metrics.json``.
+    """
+
+    reconstructions: dict[str, Reconstruction]
+    fits: dict[str, Fit]
+    halves: Halves | None
+    product: str
+    rows: dict[str, dict[str, Any]]
+
+
+def assess(
+    each: Prepared,
+    reconstructions: dict[str, Reconstruction],
+    means: Means,
+    product: str | None = None,
+    with_halves: bool = True,
+) -> Assessed:
+    """Score the reconstructions of a scan, choose the product, map its errors, and denoise it if asked for.
+
+    Args:
+        reconstructions: by the name of their method, in the order in which they were made.
+        product: the one that the result stands for; None: chosen by :func:`choose`.
+        with_halves: reconstruct two halves of the scan, and compare them.
+    """
+    config, where, made = means.config, means.where, dict(reconstructions)
+    with where.timed("judging"):
+        fits = {name: judge(one, each) for name, one in made.items()}
+    product = product or choose(fits)
+    made[product] = with_errors(made[product], config, where)
+    if config.denoise and each.whole.counts:
+        with where.timed(DENOISED):
+            made[DENOISED] = METHODS[DENOISED](each, {product: made[product]}, means)
+            fits[DENOISED] = judge(made[DENOISED], each)
+    halves = None
+    if with_halves:
+        with where.timed("half_scans"):
+            halves = _halves(each, made.get(SOLVER), means)
+    made = {name: move_ramp(replace(one, beam=each.beam_under(one))) for name, one in made.items()}
+    with where.timed("scoring"):
+        rows = score_rows(each, made, fits, halves)
+    return Assessed(made, fits, halves, product, rows)
+
+
+def choose(fits: dict[str, Fit]) -> str:
+    """Return the name of the product: the solver's reconstruction, unless that from the network's object is
+    clearly better on the held-out patterns; without a solver the last there is."""
+    if SOLVER in fits and REFINED in fits:
+        return REFINED if fits[REFINED].clearly_better(fits[SOLVER]) else SOLVER
+    ours = [name for name in (SOLVER, REFINED, NETWORK) if name in fits]
+    return ours[0] if ours else next(reversed(fits))
+
+
+def _halves(each: Prepared, solved: Reconstruction | None, means: Means) -> Halves | None:
+    """Compare two halves of the scan, each reconstructed by the solver, else by the network."""
+    config, network = means.config, means.network
+    infer: Callable[[Dataset], Reconstruction]
+    if solved is not None:
+        infer = half_object(solved, config.solver.steps)
+    elif network is not None:
+        infer = partial(infer_by, network, batch_size=config.batch_size, scratch=means.where.scratch)
+    else:
+        return None
+    fixed = "group_size" in config.model.FIXED
+    data = each.fitted(each.beam_under(solved))
+    return half_scans(infer, data, config.seed, config.patterns_in_group, fixed)
+
+
+def score_rows(
+    each: Prepared, made: dict[str, Reconstruction], fits: dict[str, Fit], halves: Halves | None
+) -> dict[str, dict[str, Any]]:
+    """Return the scores of each reconstruction; flags are logged with what to do.
+
+    Doubts of the solver are of the scan under the beam that all reconstructions share.
+    """
+    solver = (fits[SOLVER].free or fits[SOLVER].used).r_factor if SOLVER in fits else None
+    doubts = made[SOLVER].doubts if SOLVER in made else ()
+    rows = {}
+    for name, one in made.items():
+        row = rows[name] = trust_row(fits[name], one, each, solver, halves)
+        row["flags"] = list(dict.fromkeys([*row["flags"], *doubts]))
+        if (scores := compare_with_truth(one, each)) is not None:
+            row["against_the_files_object"] = scores
+            log.info("%-8s SSIM amplitude %s  phase %s", name, *(number(score) for score in scores["ssim"]))
+        log.info(
+            "%-8s r_factor %s  r_free %s  (photon noise alone %s)%s",
+            name,
+            *(number(row[key]) for key in ("r_factor", "r_free", "r_noise")),
+            f"  ! {', '.join(row['flags'])}" if row["flags"] else "",
+        )
+    for flag in dict.fromkeys(flag for row in rows.values() for flag in row["flags"]):
+        log.warning("%s: %s", flag, FLAGS[flag].remedy)
+    return rows
+
+
+def number(value: float | None) -> str:
+    """Return a score as it is printed."""
+    return "–" if value is None else f"{value:.4f}"

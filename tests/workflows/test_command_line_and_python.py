@@ -1,0 +1,39 @@
+"""The same scan, method and settings give one row of scores, from the command line and from Python."""
+
+import json
+
+import pytest
+from helpers.cli import ROOT, fresh
+
+import ptycho
+from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
+
+SETTINGS = {"steps": 12, "flux": False, "background": False, "strength": 1.0, "prior": "edges"}
+ONLY_IN_PYTHON = {"half_scan_frc", "against_the_truth"}
+
+
+@pytest.fixture(scope="module")
+def command_line(tmp_path_factory):
+    """The file of a scan, and ``metrics.json`` of a run on it."""
+    folder = tmp_path_factory.mktemp("both")
+    file = folder / "scan.cxi"
+    simulate_scan(SimulateConfig(output=str(file), N=32, n_positions=49, nphotons=3e4, seed=2))
+    keys = [f"solver.{key}={str(value).lower()}" for key, value in SETTINGS.items()]
+    keys += [f"data.file={file}", "data.N=32", f"output_dir={folder / 'run'}", "run=pretrained"]
+    ended = fresh(ROOT, ROOT / "scripts/scan_workflow.py", *keys)
+    assert ended.returncode == 0, ended.stderr
+    return file, json.loads((folder / "run/metrics.json").read_text())
+
+
+@pytest.mark.parametrize("method", ["solver"])
+def test_a_method_gives_the_same_row(command_line, method):
+    file, metrics = command_line
+    scan = ptycho.open_scan(file, N=32)
+    made = ptycho.reconstruct(
+        scan, method, progress=False, error_map=method == metrics["product"], **SETTINGS
+    )
+    scores = dict(made.scores)
+    assert scores.pop("half_scan_frc") == metrics["half_scan_frc"]
+    row = dict(metrics[method])
+    assert scores.pop("against_the_truth", None) == row.pop("against_the_files_object", None)
+    assert json.loads(json.dumps(scores)) == row
