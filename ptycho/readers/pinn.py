@@ -65,7 +65,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         assert source is not None and positions is not None  # else there were problems
         source, count = source.order_for(len(positions[0]), file), len(positions[0])
         object_ = None if options.positions_file else read_object(file, "objectGuess")
-        on_object = object_ is not None and positions[1] == "px"
+        placed = object_ if positions[1] == "px" else None
         values = {
             "domain": _domain(file, source, key),
             "zero_frequency": "centre",
@@ -74,7 +74,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
             ),
             "probe": read_probe(file, "probeGuess"),
             "object": object_,
-            "object_centre_m": middle_of(object_) if on_object else None,
+            "object_centre_m": None if placed is None else middle_of(placed),
             "scan_index": _scan_index(file, count),
         }
         return place_scan(file, NAME, options, source, values, lambda: positions)
