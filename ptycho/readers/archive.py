@@ -41,10 +41,12 @@ class Patterns(ABC):
     Attributes:
         label: what to call them in an error.
         grid: ``(A, B)`` of a single raster; None: a list.
+        columns_first: a raster ``[a, b]`` of positions is run through along ``a`` first, as MATLAB stores it.
     """
 
     label: str
     grid: tuple[int, int] | None = None
+    columns_first: bool = False
     shape: tuple[int, int, int]
     dtype: np.dtype
 
@@ -135,6 +137,10 @@ class Archive(ABC):
     def is_same(self, key: str, other: str) -> bool:
         """Whether two keys are names of one array."""
         return key == other
+
+    def columns_first(self, key: str) -> bool:
+        """Whether the array at a key is one of MATLAB's, whose last axes count images, not its first."""
+        return False
 
     def names(self, most: int = NAMED + 1) -> list[str]:
         """Keys of its arrays, ``most`` at most."""

@@ -10,8 +10,8 @@ in ``<name>_para.hdf5``                     or ``probe_position_x_m``, …, ``pr
 =========================== =============== ================================================================
 
 Signs: the probe's, as ptychodus writes them. fold_slice itself turns both signs; with intensities alone, that
-gives the object's twin and nothing else. MATLAB reverses the order of axes: a file that it wrote holds the
-detector transposed, its rows along x.
+gives the object's twin and nothing else. MATLAB reverses the order of axes: a file of its ``save -v7.3`` is
+turned over as it is read, one of its ``h5write`` cannot be told and holds the detector transposed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 =============================== ==============================================================================
 ``patterns``                    (J, H, W) or a raster (A, B, H, W); in NPZ also (1, J, H, W) or (H, W, J). If
-                                it is not said, one of :data:`PATTERNS`
+                                it is not said, one of :data:`PATTERNS`. Arrays of MATLAB 7.3 are as MATLAB
+                                shows them, patterns (H, W, J), (H, W, A, B) or (J, H, W)
 ``positions``                   (J, 2) or (2, J), in ``data.unit`` or its ``units``; **(row, col)** unless
                                 ``data.position_axes=xy``
 ``positions_row``, ``…_col``    (J,) each, (A, B) each, or the two axes of the raster

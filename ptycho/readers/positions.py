@@ -88,6 +88,8 @@ def read_rows(
     if found is None:
         return None
     listed = np.squeeze(found[0]) if found[0].ndim > 2 else found[0]
+    if listed.ndim == 3 and file.columns_first(key):
+        listed = listed.swapaxes(0, 1)
     if listed.ndim == 3 and listed.shape[-1] in widths:
         listed = listed.reshape(-1, listed.shape[-1])  # of a raster
     if listed.ndim == 2 and listed.shape[0] in widths and listed.shape[1] in counts:
@@ -169,11 +171,13 @@ def _spread(row: np.ndarray, col: np.ndarray, source: Patterns) -> tuple[np.ndar
     """Rows and columns ``(J,)`` each; None if they do not fit the patterns."""
     count, grid = source.shape[0], source.grid
     if row.size == col.size and row.size in source.counts:
-        turned = grid is not None and row.shape == col.shape == grid[::-1] != grid
+        turned = grid is not None and row.shape == col.shape == grid[::-1]
+        turned = turned and (grid != row.shape or source.columns_first)
         return (row.T.ravel(), col.T.ravel()) if turned else (row.ravel(), col.ravel())
     if row.ndim != 1 or col.ndim != 1 or row.size * col.size != count:
         return None
-    if grid is not None and math.prod(grid) == count and grid != (row.size, col.size):
+    stored = grid == (row.size, col.size) and not (source.columns_first and row.size == col.size)
+    if grid is not None and math.prod(grid) == count and not stored:
         if grid != (col.size, row.size):
             return None
         cols, rows = np.meshgrid(col, row, indexing="ij")  # (B, A): the columns are slow

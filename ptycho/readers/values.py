@@ -14,6 +14,7 @@ import numpy as np
 from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
 from ptycho.readers.archive import Archive, Patterns
 from ptycho.readers.domain import tell_domain
+from ptycho.readers.hdf5_matlab import images_first
 from ptycho.readers.quantities import ENERGY, PIXEL, WAVELENGTH, Quantity, first_names
 
 CXI_GOOD = 0x1000  # of CXI's bits of a mask, this one says that a pixel has signal
@@ -169,6 +170,7 @@ def read_good(file: Archive, key: str | None, kind: str, needed: bool = True) ->
         good = (mask & ~mask.dtype.type(CXI_GOOD) if mask.dtype.itemsize > 1 else mask) == 0
     else:
         good = (mask != 0) == (kind == "good")
+    good = images_first(good) if key is not None and file.columns_first(key) else good
     if good.ndim > 2:
         stack = good.reshape(-1, *good.shape[-2:])
         good = stack.all(axis=0)
@@ -183,6 +185,8 @@ def read_good(file: Archive, key: str | None, kind: str, needed: bool = True) ->
 def read_frame(file: Archive, key: str | None) -> np.ndarray | None:
     """``(H, W)`` float64: a dark or flat field, or the mean of several."""
     found = read_array(file, key)
+    if found is not None and key is not None and file.columns_first(key):
+        found = images_first(found)
     return None if found is None else found.reshape(-1, *found.shape[-2:]).mean(axis=0, dtype=np.float64)
 
 
@@ -226,6 +230,8 @@ def _read_images(file: Archive, key: str | None, kinds: str = "cfiu") -> np.ndar
         file.notes.append(f"{key} is text and passed over")
         return None
     found = read_array(file, key, kinds)
+    if found is not None and found.ndim > 2 and file.columns_first(key):
+        found = images_first(found)
     if found is not None and found.ndim == 3 and found.shape[2] == 1 != found.shape[1]:
         found = found[..., 0]
     if found is not None and (found.ndim < 2 or 0 in found.shape):
