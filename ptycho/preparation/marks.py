@@ -20,11 +20,11 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.preparation.pixels import repeated
+from ptycho.readers.frames import listed
 from ptycho.scan.finding import Finding
 
 BITS = (10, 12, 14, 16, 20, 24)  # of converters whose ends are known in wider numbers
 LOST = 0.1  # of the good pixels: a frame that lacks more is lost, and takes no pixel with it
-LISTED = 100  # frames that an error names
 
 
 def no_counts(dtype: np.dtype) -> np.ndarray:
@@ -109,7 +109,7 @@ class FrameCheck:
         """Raise ConfigError that names all frames which cannot be used, if there are any."""
         if not self.unusable:
             return
-        some, more = _listed(self.unusable)
+        some, more = listed(self.unusable)
         what = "marks in place of counts" if self.finite else "NaN or infinity"
         raise ConfigError(
             f"patterns: {np.count_nonzero(self.pixels)} of the pixels that should count hold {what} in frame"
@@ -125,12 +125,6 @@ class FrameCheck:
         said = [f"{marked} hold marks"] if marked else []
         if self.saturation is not None and (many := np.count_nonzero(self.saturated)):
             said.append(f"{many} saturated (data.saturation={self.saturation:g})")
-        some, more = _listed(self.among)
+        some, more = listed(self.among)
         why = f"{', '.join(said)}, in frames {some}{more}, which data.drop=[{some}] leaves out instead"
         return Finding("more bad pixels", f"{np.count_nonzero(self.bad)} of {self.bad.size}", why)
-
-
-def _listed(indices: list[int]) -> tuple[str, str]:
-    """Numbers of frames as ``data.drop`` takes them, and how many more there are."""
-    more = f" and {len(indices) - LISTED} more" if len(indices) > LISTED else ""
-    return ",".join(map(str, indices[:LISTED])), more

@@ -15,7 +15,6 @@ from ptycho.config.waves import Fresnel, wavelength_m
 from ptycho.files.file_array import FileArray
 from ptycho.preparation.detector import (
     Detector,
-    checked_frames,
     turn_axes,
 )
 from ptycho.preparation.geometry import (
@@ -34,6 +33,7 @@ from ptycho.preparation.good_pixels import find_good_pixels
 from ptycho.preparation.marks import FrameCheck
 from ptycho.preparation.near_field import (
     NearField,
+    magnification_hint,
     near_field_of,
     probe_in_window,
     smell,
@@ -41,6 +41,7 @@ from ptycho.preparation.near_field import (
 from ptycho.preparation.numbers import find_gain, find_numbers, repeated_frames
 from ptycho.preparation.pattern_window import pattern_side, zero_frequency
 from ptycho.preparation.window import finer_pixels
+from ptycho.readers.frames import check_positioned, checked_frames
 from ptycho.readers.raw_scan import RawScan
 from ptycho.scan.finding import Finding
 
@@ -153,6 +154,7 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     warnings = list(raw.warnings)
     raw = _stated(raw, config)
     frames = checked_frames(config, raw.patterns.shape[0])
+    check_positioned(raw.positions[frames], frames)
     check_scanned(raw.positions[frames])
     domain, looked_at, sample = find_numbers(raw, config, frames, found)
     warnings += repeated_frames(sample, looked_at)
@@ -163,9 +165,10 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     gain = find_gain(raw, config, sample, pixels, found)
     pitch = _exchanged(raw.detector_pixel_m, config.transpose)
     near = near_field_of(raw, pitch, config)
+    doubt = smell(mean, good) if near is None and config.physics is None else None
     if near is not None:
         found.append(Finding("physics", "near field", near.way))
-    elif config.physics is None and (doubt := smell(mean, good)) is not None:
+    elif doubt is not None:
         warnings.append(doubt)
     stored = zero_frequency(raw, config, mean, good, found, warnings)
     N = pattern_side(raw, config, stored, mean, near, found, warnings)
@@ -178,7 +181,8 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     if pixel.metres is not None and config.electrons_keV is not None:
         angle = 500 * wavelength_m(float(raw.energy_eV or 0)) / max(pixel.metres)
         found.append(Finding("detector", f"to {angle:.4g} mrad", "λ/(2·pixel), half of what N pixels span"))
-    positions = _positions(raw, config, frames, pixel, N * config.bin, found, warnings)
+    hint = magnification_hint(near, doubt is not None)
+    positions = _positions(raw, config, frames, pixel, N * config.bin, hint, found, warnings)
     corners, size = place_on_object(positions, N)
     probe = _probe(raw, config, pixel, N, found, warnings)
     return Understood(
@@ -330,12 +334,13 @@ def _positions(
     frames: np.ndarray,
     pixel: PixelSize,
     side: int,
+    magnified: str,
     found: list[Finding],
     warnings: list[str],
 ) -> np.ndarray:
     """Positions of the used frames in object pixels, of any origin."""
     positions, why = in_object_pixels(raw.positions[frames], raw, config, pixel, side)
-    check_steps(positions, raw.positions[frames], raw.unit, pixel, side, side // config.bin)
+    check_steps(positions, raw.positions[frames], raw.unit, pixel, side, side // config.bin, magnified)
     alone = lonely(positions)
     if len(alone):
         warnings.append(

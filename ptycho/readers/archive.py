@@ -17,6 +17,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.text import shown
+from ptycho.readers.raw_scan import ReadOptions
 
 NAMED = 12  # arrays that an error names
 TOLD = 5  # problems that an error tells of
@@ -111,8 +112,9 @@ class Archive(ABC):
     kind: ClassVar[str]
     lenient: ClassVar[bool] = False
 
-    def __init__(self, path: str | Path, stated: Mapping[str, float] | None = None) -> None:
-        self.path, self.stated, self.strict = Path(path), stated or {}, False
+    def __init__(self, path: str | Path, options: ReadOptions | None = None) -> None:
+        self.path, self.strict = Path(path), False
+        self.stated: Mapping[str, float] = {} if options is None else options.stated
         self.problems: list[str] = []
         self.warnings: list[str] = []
         self.notes: list[str] = []

@@ -55,7 +55,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
     """A scan from a master; the positions come from elsewhere."""
     options.refuse_unused(path, NAME, "keys", "unit", "axes", "positions_file")
     check_keys(path, options, KEYS)
-    with Hdf5Archive(path, options.stated) as file:
+    with Hdf5Archive(path, options) as file:
         source = file.patterns(*_patterns(file))
         values = _values(file, source)
         return place_scan(file, NAME, options, source, values, lambda: read_mapped(file, options, source))

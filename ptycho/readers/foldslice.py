@@ -41,7 +41,7 @@ def detect(file: Archive) -> bool:
 def read(path: str | Path, options: ReadOptions) -> RawScan:
     """A scan from one or two such files; either of two may be named."""
     options.refuse_unused(path, NAME, "unit", "positions_file", "patterns_file")
-    with Hdf5Archive(path, options.stated) as file:
+    with Hdf5Archive(path, options) as file:
         if any(file.holds(key) for key in PATTERNS):
             return _read(file, options)
         beside = options.patterns_file or _beside(file.path, "_para", "_dp")

@@ -24,6 +24,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ptycho.config import ConfigError
 from ptycho.readers.archive import Archive, Patterns
 from ptycho.readers.npz import NpzArchive
 from ptycho.readers.places import check_keys, open_archive, place_scan
@@ -56,6 +57,8 @@ def detect(file: Archive) -> bool:
 def read(path: str | Path, options: ReadOptions) -> RawScan:
     """A scan from a file of which ``options.keys`` says what is where."""
     check_keys(path, options, KEYS)
+    if options.columns and not options.positions_file:
+        raise ConfigError(f"{path}: data.position_columns: belongs to a table, data.positions_file=")
     with open_archive(options.patterns_file or path, options) as file:
         source = _patterns(file, options.keys.get("patterns"))
         if options.patterns_file is None:

@@ -20,15 +20,17 @@ from ptycho.readers.quantities import ENERGY, PIXEL, WAVELENGTH, Quantity, first
 CXI_GOOD = 0x1000  # of CXI's bits of a mask, this one says that a pixel has signal
 
 
-def read_array(file: Archive, key: str | None, kinds: str = "fiu", needed: bool = False) -> np.ndarray | None:
-    """Numbers ``(…)`` as float64 or complex64, truth values and integers as they are; all of them finite."""
+def read_array(
+    file: Archive, key: str | None, kinds: str = "fiu", needed: bool = False, finite: bool = True
+) -> np.ndarray | None:
+    """Numbers ``(…)`` as float64 or complex64, truth values and integers as they are; all ``finite``."""
     found = None if key is None else file.read(key, kinds, needed)
     if key is None or found is None or found.dtype.kind not in "fc":
         return found
     with np.errstate(over="ignore"):  # what becomes infinite is found
         found = found.astype(np.complex64 if found.dtype.kind == "c" else np.float64)
     wrong = np.argwhere(~np.isfinite(found))
-    if not len(wrong):
+    if not finite or not len(wrong):
         return found
     at = ", ".join(map(str, wrong[0]))
     why = f"{key} {found.shape} has {len(wrong)} values that are not finite, the first at [{at}]"
@@ -36,15 +38,18 @@ def read_array(file: Archive, key: str | None, kinds: str = "fiu", needed: bool 
     return None
 
 
-def read_unit(file: Archive, key: str, units: dict[str, float]) -> tuple[str, float] | None:
-    """The ``units`` attribute of an array and its size; None: there is none, or it is a problem."""
+def read_unit(file: Archive, key: str, units: dict[str, float], remedy: str = "") -> tuple[str, float] | None:
+    """The ``units`` attribute of an array and its size; None: there is none, or it is a problem.
+
+    ``remedy``: what else can be done about one that is not known.
+    """
     said = None if "@" in key else file.text(f"{key}@units") or file.text(f"{key}@unit")
     if said is None or not said.strip():
         return None
-    said = said.strip()
+    said = said.strip().strip("[]()").strip()
     size = units.get(said.lower())
     if size is None:
-        file.complain(f"{key}@units={said}: must be one of {', '.join(first_names(units))}")
+        file.complain(f"{key}@units={said}: must be one of {', '.join(first_names(units))}{remedy}")
         return None
     return said, size
 
