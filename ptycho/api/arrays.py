@@ -47,7 +47,7 @@ def raw_scan(
     Raises:
         ConfigError: one of them cannot be used; the message names it, what came, and what to do.
     """
-    patterns = check_patterns(patterns, counts)
+    patterns = check_patterns(patterns, counts, good)
     J, N, _ = patterns.shape
     return RawScan(
         format="arrays",
@@ -62,8 +62,11 @@ def raw_scan(
     )
 
 
-def check_patterns(patterns: np.ndarray, counts: bool) -> np.ndarray:
-    """``(J, N, N)`` finite numbers from nought up; whole ones where they are counts."""
+def check_patterns(patterns: np.ndarray, counts: bool, good: np.ndarray | None = None) -> np.ndarray:
+    """``(J, N, N)`` finite numbers from nought up; whole ones where they are counts.
+
+    What pixels hold that are not ``good (N, N)`` does not matter, and becomes zero.
+    """
     array = np.asarray(patterns)
     if array.ndim != 3 or array.shape[1] != array.shape[2]:
         raise ConfigError(
@@ -80,6 +83,11 @@ def check_patterns(patterns: np.ndarray, counts: bool) -> np.ndarray:
         raise ConfigError(
             f"patterns has dtype {array.dtype}; must be real numbers: intensities, np.abs(far_field)**2"
         )
+    if good is not None:
+        bad = ~check_good(good, N)
+        odd = array[:, bad]
+        usable = (odd >= 0) & np.isfinite(odd) & (not counts or odd == np.rint(odd))
+        array = array if usable.all() else np.where(bad, array.dtype.type(0), array)
     _refuse(array, ~np.isfinite(array), "patterns", "finite; name pixels that were not measured in good")
     _refuse(
         array,

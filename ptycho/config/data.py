@@ -54,6 +54,9 @@ class DataConfig:
     keys: KeyMap = key(KeyMap(), "where things are, in a file of no known layout: HDF5 paths or NPZ keys")
     patterns_file: Text | None = key(None, "the patterns, where data.file has positions alone")
     positions_file: Text | None = key(None, "the positions (CSV, TXT, NPY, HDF5), where data.file has none")
+    links_root: Text | None = key(
+        None, "folder to which links in an HDF5 file may lead; null: the file's own and what is below it"
+    )
     mask_file: Text | None = key(None, "NPY, NPZ, TIFF or HDF5 of one array: non-zero where a pixel is bad")
     N: Even | None = key(
         None,
@@ -68,6 +71,9 @@ class DataConfig:
     zero_frequency: Text | None = key(None, "centre | corner | 'row,col' in detector pixels")
     unit: Literal["m", "mm", "um", "nm", "angstrom", "px"] | None = key(None, "of the positions")
     position_axes: Literal["rc", "xy"] | None = key(None, "of the positions' two columns")
+    position_columns: Texts = key(
+        (), "[x_rb,y_rb]: of a table with more columns those of the positions, by name or number from 1"
+    )
     position_sign: Sign = key(1, "-1: the positions are those of the sample, not of the probe")
     rotation_deg: Number | None = key(
         None,

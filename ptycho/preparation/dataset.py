@@ -48,14 +48,20 @@ def make_dataset(
     that. Patterns are copied to a nameless file in ``scratch``.
     """
     found: list[Finding] = []
-    patterns = Patterns(scan.copied(scratch, advance))
+    usual, (scan, copy) = scan, scan.copied(scratch, advance)
+    found += scan.findings[len(usual.findings) :]
+    lost = usual.mean[usual.detector.good & ~scan.detector.good].sum() / usual.mean.sum()
+    if lost > MUCH:
+        log.warning("%s: %.2g %% of the light", found[-1], 100 * lost)
+    patterns, good = Patterns(copy), scan.detector.good_pixels
     kept = _usable(scan, patterns, config, found)
     modes, why = choose_probe(scan, config)
     some = patterns if len(kept) == len(patterns) else patterns.some(kept)
-    seen = seen_power(modes, scan.fresnel, scan.detector.good_pixels)
+    seen = seen_power(modes, scan.fresnel, good)
     modes = np.sqrt(some.statistics.mean_energy / seen) * modes
     found.append(Finding("probe used", f"{scan.N} × {scan.N}", why))
-    data = _group(scan, some, _on_the_object(scan.positions[kept]), modes.astype(np.complex64), config)
+    modes = modes.astype(np.complex64)
+    data = _group(scan, some, _on_the_object(scan.positions[kept]), modes, config, good)
     why = f"regions of {data.region_size} px"
     if data.group_size < config.patterns_in_group:
         why += f"; group_size={config.patterns_in_group} is more than there are patterns"
@@ -72,12 +78,19 @@ def _on_the_object(positions: np.ndarray) -> np.ndarray:
 
 
 def _group(
-    scan: Understood, patterns: Patterns, positions: np.ndarray, modes: np.ndarray, config: ScanRunConfig
+    scan: Understood,
+    patterns: Patterns,
+    positions: np.ndarray,
+    modes: np.ndarray,
+    config: ScanRunConfig,
+    good: np.ndarray | None,
 ) -> Dataset:
-    """Patterns at ``positions (J, 2)`` under ``modes (K, N, N)`` of a probe, in groups."""
+    """Patterns at ``positions (J, 2)`` under ``modes (K, N, N)`` of a probe, in groups.
+
+    ``good``: pixels ``(N, N)`` of the patterns; None: all are.
+    """
     tiles, image = bool(config.tiles), np.zeros(len(positions), np.int32)
     groups = grouped(positions, image, config.patterns_in_group, tiles)
-    good = scan.detector.good_pixels
     data = Dataset(
         amplitudes=patterns,
         beam=Beam(modes, positions),
@@ -87,7 +100,7 @@ def _group(
         object_size=even_side(scan.N + int(np.ceil(positions.max())) + 1 + MARGIN),
         region_size=smallest_region(positions, groups, scan.N),
         counts=scan.counts,
-        good=None if good.all() else good,
+        good=None if good is None or good.all() else good,
         exact=bool(np.any(positions != np.round(positions))),
         tiles=tiles,
         fresnel=scan.fresnel,
@@ -106,13 +119,13 @@ def map_positions(
     corners, size = place_on_object(scan.positions @ matrix.T, scan.N)
     scan = replace(scan, positions=corners, object_size=size)
     positions = _on_the_object(data.positions.astype(float) @ matrix.T)
-    return scan, _group(scan, data.amplitudes, positions, data.probe, config)
+    return scan, _group(scan, data.amplitudes, positions, data.probe, config, data.good)
 
 
 def move_positions(scan: Understood, data: Dataset, moves: np.ndarray, config: ScanRunConfig) -> Dataset:
     """The patterns of a scan, each moved by so many object pixels, ``moves (J, 2)``."""
     positions = _on_the_object(data.positions.astype(float) + moves)
-    return _group(scan, data.amplitudes, positions, data.probe, config)
+    return _group(scan, data.amplitudes, positions, data.probe, config, data.good)
 
 
 def check_enough(count: int, path: str) -> None:

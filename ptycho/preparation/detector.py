@@ -10,9 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptycho.config import ConfigError
-from ptycho.config.data import DataConfig
-
 SAMPLED = 64  # frames that are looked at before all are read
 
 
@@ -107,16 +104,3 @@ def turn_axes(
     if transpose:
         row, col, height, width = col, row, width, height
     return (height - 1 - row if flip_rows else row), (width - 1 - col if flip_cols else col)
-
-
-def checked_frames(config: DataConfig, count: int) -> np.ndarray:
-    """Indices ``(J,)`` of the frames used: every ``stride``-th, at most ``frames``, without those dropped."""
-    wrong = [index for index in config.drop if not 0 <= index < count]
-    if wrong:
-        raise ConfigError(
-            f"data.drop={wrong[0]}: must be from 0 to {count - 1}; the scan has {count} patterns"
-        )
-    used = np.zeros(count, bool)
-    used[:: config.stride] = True
-    used[list(config.drop)] = False
-    return np.flatnonzero(used)[: config.frames]

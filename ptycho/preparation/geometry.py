@@ -115,13 +115,20 @@ def check_scanned(positions: np.ndarray) -> None:
 
 
 def check_steps(
-    positions: np.ndarray, stated: np.ndarray, unit: str, pixel: PixelSize, side: int, N: int
+    positions: np.ndarray,
+    stated: np.ndarray,
+    unit: str,
+    pixel: PixelSize,
+    side: int,
+    N: int,
+    magnified: str = "",
 ) -> None:
     """Refuse positions between which hardly anything was scanned, or nothing overlaps.
 
     Args:
         positions: ``(J, 2)`` in object pixels; ``stated``: as the file has them, in ``unit``.
         side: detector pixels that a pattern spans; ``N``: its width in object pixels.
+        magnified: what to do if a beam that diverges makes the object's pixels smaller; empty: none does.
 
     Raises:
         ConfigError: naming the unit that is more likely.
@@ -130,7 +137,7 @@ def check_steps(
     if span.max() < 1:
         raise ConfigError(
             f"positions: the scan spans {span[0]:.2g} × {span[1]:.2g} object pixels in the unit {unit}; "
-            f"{other_unit(stated, pixel, side)}"
+            + (magnified or other_unit(stated, pixel, side))
         )
     if step > N:
         raise ConfigError(

@@ -5,6 +5,7 @@ What is left out is said with its share of the light, and with a warning where t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,15 +13,12 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.preparation.centre import find_centre
-from ptycho.preparation.pixels import hot_pixels, judge_negative, outlying_pixels
+from ptycho.preparation.marks import clipped, find_marks, lost_frames
+from ptycho.preparation.pixels import FAR, dark_gaps, hot_pixels, judge_negative, outlying_pixels
 from ptycho.readers.mask_file import read_mask
 from ptycho.readers.raw_scan import RawScan
 from ptycho.scan.finding import Finding
 
-NOT_FINITE = (
-    "patterns: {0} that should count hold NaN or infinity in frame {1}; mark such pixels as bad "
-    "(data.mask_file=), or leave the frame out (data.drop=[{1}])"
-)
 MUCH = 0.01  # of the light, in pixels that are taken for defective
 
 
@@ -31,6 +29,7 @@ class Pixels:
     Attributes:
         good: ``(H, W)`` bool, as stored.
         mean: mean intensity of the frames that were looked at, ``(H, W)``, from zero up.
+        lowest: numbers below it are marks, in any frame.
         noise: standard deviation of read noise that was seen below zero, in the patterns' own numbers.
         why: what is bad, in words; findings, warnings: for the log.
     """
@@ -38,6 +37,7 @@ class Pixels:
     good: np.ndarray
     mean: np.ndarray
     noise: float = 0.0
+    lowest: float = -np.inf
     why: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -55,18 +55,21 @@ class Pixels:
             self.warnings.append(f"bad pixels: {held}, left out; if they are none, {key}")
 
 
-def find_good_pixels(raw: RawScan, config: DataConfig, looked_at: np.ndarray, sample: np.ndarray) -> Pixels:
-    """Good pixels, from ``sample (K, H, W)``: the frames ``looked_at (K,)`` in the file's own numbers.
+def find_good_pixels(
+    raw: RawScan, config: DataConfig, sample: np.ndarray, name_frames: Callable[[np.ndarray], None]
+) -> Pixels:
+    """Good pixels, from ``sample (K, H, W)``, some frames in the file's own numbers.
+
+    Args:
+        name_frames: raises with the numbers of all frames that lack some of the pixels ``good (H, W)``.
 
     Raises:
         ConfigError: no pixel is good, no light is there, or what is there cannot be counted.
     """
-    finite = np.isfinite(sample)
-    good, why = _stated(raw, config, finite)
-    spoilt = np.argwhere(~finite & good)
-    if len(spoilt):
-        count = len(np.unique(spoilt[:, 1:], axis=0))
-        raise ConfigError(NOT_FINITE.format(f"{count} of the pixels", looked_at[spoilt[0, 0]]))
+    good, why = _stated(raw, config)
+    good, why = _without_marks(sample, raw.patterns.dtype, good, why)
+    if np.any(~np.isfinite(sample) & good) or lost_frames(find_marks(sample, raw.patterns.dtype), good).any():
+        name_frames(good)
     numbers = np.where(good, sample, 0)
     intensity = np.square(np.maximum(numbers, 0)) if raw.domain == "amplitude" else numbers
     pixels = Pixels(good, np.maximum(intensity.mean(axis=0), 0), why=why)
@@ -88,8 +91,8 @@ def find_good_pixels(raw: RawScan, config: DataConfig, looked_at: np.ndarray, sa
     return pixels
 
 
-def _stated(raw: RawScan, config: DataConfig, finite: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Pixels ``(H, W)`` that nobody calls bad and that are finite in some frame, and what was said."""
+def _stated(raw: RawScan, config: DataConfig) -> tuple[np.ndarray, list[str]]:
+    """Pixels ``(H, W)`` that nobody calls bad, and what was said."""
     height, width = raw.patterns.shape[1:]
     good = np.ones((height, width), bool) if raw.good is None else raw.good.copy()
     why = ["the file's mask"] if raw.good is not None else []
@@ -97,11 +100,27 @@ def _stated(raw: RawScan, config: DataConfig, finite: np.ndarray) -> tuple[np.nd
         bad = read_mask(config.mask_file, (height, width))
         good &= ~bad
         why.append(f"{bad.sum()} in data.mask_file")
-    never = ~finite.any(axis=0)
-    if never.any():
-        good &= ~never
-        why.append(f"{never.sum()} never finite")
+    if raw.flat is not None:
+        blind = ~(np.isfinite(raw.flat) & (raw.flat > 0))
+        why += [f"{blind.sum()} where the flat field is not above 0"] if blind.any() else []
+        good &= ~blind
     return good, why
+
+
+def _without_marks(
+    sample: np.ndarray, dtype: np.dtype, good: np.ndarray, why: list[str]
+) -> tuple[np.ndarray, list[str]]:
+    """The pixels ``(H, W)`` without those that hold marks, or were never finite, in frames that are whole."""
+    missing, finite = find_marks(sample, dtype), np.isfinite(sample)
+    usual = missing.mean(axis=0) >= 0.5
+    whole = ~lost_frames(missing, good & ~usual)
+    if not whole.any():
+        return good, why
+    never = good & ~finite[whole].any(axis=0)
+    marked = good & ((missing & finite)[whole].any(axis=0) | clipped(np.where(finite, sample, 0)[whole]))
+    why = why + ([f"{never.sum()} never finite"] if never.any() else [])
+    why += [f"{marked.sum()} hold marks"] if marked.any() else []
+    return good & ~never & ~marked, why
 
 
 def _drop_negative(pixels: Pixels, numbers: np.ndarray, config: DataConfig) -> None:
@@ -115,6 +134,8 @@ def _drop_negative(pixels: Pixels, numbers: np.ndarray, config: DataConfig) -> N
         )
     pixels.drop(negative.bad, "below zero", "data.negative=noise keeps them")
     pixels.noise = negative.sigma
+    if config.negative != "noise":
+        pixels.lowest = -FAR * negative.sigma if config.negative == "auto" else 0.0
     if negative.noisy:
         why = (
             f"{negative.noisy} pixels have numbers below zero, which scatter about it; the pixels stay, and "
@@ -125,7 +146,8 @@ def _drop_negative(pixels: Pixels, numbers: np.ndarray, config: DataConfig) -> N
 
 def _drop_defects(pixels: Pixels, raw: RawScan, intensity: np.ndarray) -> None:
     """Leave out hot and dead pixels, of frames ``(K, H, W)``."""
-    wrap = raw.zero_frequency == "corner"
+    wrap, key = raw.zero_frequency == "corner", "data.hot_pixels=false keeps them"
+    pixels.drop(dark_gaps(intensity, pixels.good, wrap), "in gaps of zeros", key)
     bright, dead = outlying_pixels(pixels.mean, pixels.good, wrap)
     hot = np.zeros_like(bright)
     if bright.any():
@@ -135,7 +157,6 @@ def _drop_defects(pixels: Pixels, raw: RawScan, intensity: np.ndarray) -> None:
             centre = find_centre(pixels.mean, usual)[:2]
         if centre is not None:
             hot = hot_pixels(intensity, pixels.good, bright, (0, 0) if wrap else centre, wrap)
-    key = "data.hot_pixels=false keeps them"
     pixels.drop(hot, "hot in the data", key)
     pixels.drop(dead, "dead in the data", key)
 

@@ -168,6 +168,15 @@ def probe_in_window(
     return interpolated(probe, N, step, "nearest"), f"the file's, {how}cut or continued from {sides} to {N}"
 
 
+def magnification_hint(near: NearField | None, looks_near: bool) -> str:
+    """What to do about a scan smaller than a pixel, if a beam that diverges would explain it; or nothing."""
+    said = "magnifies: set data.source_distance_m=, from the focus or source to the sample; or data.unit="
+    if near is not None and near.source_distance_m is None:
+        return f"a near field of a beam that diverges {said}"
+    said = f"the patterns look like a near field, which {said}"
+    return f"{said}, with data.physics=near_field" if near is None and looks_near else ""
+
+
 def smell(mean: np.ndarray, good: np.ndarray) -> str | None:
     """A warning where a mean pattern ``(H, W)`` looks like a near field: no dark surround, no bright middle.
 

@@ -7,7 +7,8 @@ below zero   A number that most frames repeat is a mark of a bad pixel (−1 in 
 hot          far above its neighbours in the mean, *and* by about as much in every frame, *and* nothing of
              the kind opposite: what the sample scatters changes over the scan, and the spots of a lattice
              come in pairs. A beam at the zero frequency is its own opposite
-dead         never lit, where its neighbours say that many photons should have come
+dead         never lit, where its neighbours say that many photons should have come; of wider gaps, whole rows
+             or columns between bright ones, and rectangles with bright pixels all around
 ============ =============================================================================================
 
 ``sample (K, H, W)`` are frames spread over the scan, as stored.
@@ -18,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.ndimage import binary_dilation, median_filter
+from scipy.ndimage import binary_dilation, find_objects, label, median_filter
 
 from ptycho.scan.optics import fill_bad_pixels
 
@@ -28,6 +29,10 @@ FAR = 10.0  # scatters below zero: no noise
 HOT_SIGMAS, HOT_TIMES = 12.0, 5.0  # above the median of the neighbours: in units of √(that + 1), of that + 1
 STEADY = 0.5  # half the spread of what a hot pixel adds in the frames, of its median
 LIT = 20.0  # photons on average among the neighbours of a dead pixel
+GAP_QUANTA, GAP_LIGHT = (
+    100.0,
+    0.01,
+)  # of a line beside a gap, in all frames: photons, and of the brightest line
 BLOCK = 2  # pixels on each side that are the neighbours
 AROUND = np.ones((3, 3), bool)  # the opposite of a pixel: to a pixel, as the zero frequency is known
 BEAM_PIXELS, BEAM_SHARE = 2, 0.01  # from the zero frequency; of the light: no defect, but the beam
@@ -58,7 +63,7 @@ def judge_negative(sample: np.ndarray, good: np.ndarray, rule: str = "auto") -> 
     below = good & (lowest < 0)
     if rule == "bad" or not below.any():
         return Negative(below, 0, 0.0)
-    bad = np.zeros_like(good) if rule == "noise" else below & _marked(sample, lowest)
+    bad = np.zeros_like(good) if rule == "noise" else below & repeated(sample, lowest)
     values = sample[:, below & ~bad]
     values = values[values < 0]
     if rule == "auto" and len(values):
@@ -71,10 +76,9 @@ def judge_negative(sample: np.ndarray, good: np.ndarray, rule: str = "auto") -> 
     return Negative(bad, int(noisy.sum()), sigma)
 
 
-def _marked(sample: np.ndarray, lowest: np.ndarray) -> np.ndarray:
-    """``(H, W)``: the lowest number is that of half the frames or more."""
-    repeated = np.sum(sample == lowest, axis=0)
-    return repeated >= max(len(sample) / 2, min(len(sample), SURE))
+def repeated(sample: np.ndarray, number: np.ndarray) -> np.ndarray:
+    """``(H, W)``: half the frames or more hold this ``number (H, W)`` of their pixel."""
+    return np.sum(sample == number, axis=0) >= max(len(sample) / 2, min(len(sample), SURE))
 
 
 def _scatter(negative: np.ndarray) -> float:
@@ -93,6 +97,45 @@ def outlying_pixels(mean: np.ndarray, good: np.ndarray, wrap: bool = False) -> t
     )
     bright = good & (mean > around + HOT_SIGMAS * np.sqrt(around + 1)) & (mean > HOT_TIMES * (around + 1))
     return bright, good & (mean == 0) & (around > LIT)
+
+
+def dark_gaps(intensity: np.ndarray, good: np.ndarray, wrap: bool = False) -> np.ndarray:
+    """Gaps ``(H, W)`` between the modules of a detector that holds zeros there, in frames ``(K, H, W)``.
+
+    Args:
+        wrap: the zero frequency is at sample 0; it is brought to the middle first, so that what lies between
+            rows is between them on the detector.
+    """
+    lit, total = intensity[intensity > 0], np.where(good, intensity, 0).sum(axis=0, dtype=float)
+    quanta = total / (lit.min() if lit.size else 1.0)  # at least so many photons
+    quanta, usable = (np.fft.fftshift(each) if wrap else each for each in (quanta, good))
+    gaps = _rectangles(quanta, usable & (quanta == 0), LIT * len(intensity))
+    for axis in (0, 1):
+        lines = quanta.sum(axis=1 - axis)
+        for start, stop in _runs(lines == 0):
+            beside = lines[[start - 1, stop]] if start > 0 and stop < len(lines) else np.zeros(2)
+            if beside.min() > max(GAP_QUANTA, GAP_LIGHT * lines.max()):
+                gaps[(slice(start, stop), slice(None))[:: 1 - 2 * axis]] = True
+    return (np.fft.ifftshift(gaps) if wrap else gaps) & good
+
+
+def _runs(flags: np.ndarray) -> list[tuple[int, int]]:
+    """First and past-the-last index of each run of True in ``flags (n,)``."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(int)))
+    return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
+
+
+def _rectangles(light: np.ndarray, dark: np.ndarray, bright: float) -> np.ndarray:
+    """Those parts of ``dark (H, W)`` that fill a rectangle whose surround has ``bright`` light everywhere."""
+    labels, _ = label(dark)
+    found = np.zeros_like(dark)
+    for number, (rows, cols) in enumerate(find_objects(labels), 1):
+        inside = rows.start > 0 and rows.stop < len(dark) and cols.start > 0 and cols.stop < dark.shape[1]
+        if inside and np.all(labels[rows, cols] == number):
+            around = light[rows.start - 1 : rows.stop + 1, cols.start - 1 : cols.stop + 1].copy()
+            around[1:-1, 1:-1] = np.inf
+            found[rows, cols] = around.min() > bright
+    return found
 
 
 def hot_pixels(

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.config.waves import Fresnel, wavelength_m
 from ptycho.files.file_array import FileArray
-from ptycho.preparation.centre import find_centre
 from ptycho.preparation.detector import (
-    SAMPLED,
     Detector,
-    checked_frames,
-    oriented,
     turn_axes,
 )
 from ptycho.preparation.geometry import (
@@ -35,24 +30,23 @@ from ptycho.preparation.geometry import (
     turned_positions,
     unfit_probe,
 )
-from ptycho.preparation.good_pixels import NOT_FINITE, Pixels, find_good_pixels
+from ptycho.preparation.good_pixels import find_good_pixels
+from ptycho.preparation.marks import FrameCheck
 from ptycho.preparation.near_field import (
     NearField,
-    aliasing,
+    magnification_hint,
     near_field_of,
-    near_field_window,
     probe_in_window,
     smell,
 )
-from ptycho.preparation.photon_gain import Gain, photon_gain
-from ptycho.preparation.window import finer_pixels, whole_detector
-from ptycho.readers.domain import squares_are_whole
+from ptycho.preparation.numbers import find_gain, find_numbers, repeated_frames
+from ptycho.preparation.pattern_window import pattern_side, zero_frequency
+from ptycho.preparation.window import finer_pixels
+from ptycho.readers.frames import check_positioned, checked_frames
 from ptycho.readers.raw_scan import RawScan
 from ptycho.scan.finding import Finding
 
 READ_AT_ONCE = 2**25  # bytes of raw frames
-LOOKED_AT = 2**29  # bytes of frames in double precision that are looked at, of large ones
-FEWEST = 4  # frames, however large
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +64,7 @@ class Understood:
         mean: mean intensity of some frames, ``(H, W)``, as stored.
         counts: squares of the amplitudes are photons.
         findings, warnings: for the log and for ``metrics.json``.
+        lowest, saturation: numbers below and from there on that a good pixel never holds, in the file's own.
         near_field: the lengths of a near field; None: the patterns are a far field.
     """
 
@@ -85,6 +80,8 @@ class Understood:
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...]
     near_field: NearField | None = None
+    lowest: float = -np.inf
+    saturation: float | None = None
 
     @property
     def fresnel(self) -> Fresnel | None:
@@ -105,19 +102,47 @@ class Understood:
         """Amplitudes ``(K, N, N)`` float32 of some of the used frames, by their place among them."""
         return self.detector.amplitudes(self.raw.patterns.read(self.frames[chosen]))
 
-    def copied(self, scratch: Path, advance: Callable[[int], object] = lambda done: None) -> FileArray:
-        """All patterns ``(J, N, N)`` float32, in a nameless file in ``scratch``; read once, by blocks."""
+    def copied(
+        self, scratch: Path, advance: Callable[[int], object] = lambda done: None
+    ) -> tuple[Understood, FileArray]:
+        """All patterns ``(J, N, N)`` float32, in a nameless file in ``scratch``; read once, by blocks.
+
+        The scan comes back without the pixels that only some frame shows to be bad, which are zero in all.
+
+        Raises:
+            ConfigError: frames that cannot be used; all of them are named.
+        """
         copy = FileArray.temporary(scratch, (len(self.frames), self.N, self.N), np.float32)
-        height, width = self.raw.patterns.shape[1:]
-        step = max(1, READ_AT_ONCE // (height * width * 8))
-        for start in range(0, len(self.frames), step):
-            block = self.patterns(slice(start, start + step))
-            wrong = np.flatnonzero(~np.isfinite(block).all(axis=(1, 2)))
-            if len(wrong):
-                raise ConfigError(NOT_FINITE.format("some pixels", self.frames[start + wrong[0]]))
-            copy[start : start + len(block)] = block
-            advance(len(block))
-        return copy
+        check = FrameCheck(self.raw.patterns.dtype, self.detector.good, self.lowest, self.saturation)
+        for part in blocks_of(self.raw, len(self.frames)):
+            frames = self.raw.patterns.read(self.frames[part])
+            check.add(self.frames[part], frames)
+            with np.errstate(invalid="ignore"):  # what is not finite is refused when all of it is known
+                copy[part] = self.detector.amplitudes(frames)
+            advance(len(frames))
+        check.refuse()
+        more = check.finding()
+        if more is None:
+            return self, copy
+        detector = replace(self.detector, good=self.detector.good & ~check.bad)
+        for part in blocks_of(self.raw, len(self.frames)):
+            copy[part] = np.where(detector.good_pixels, copy[part], np.float32(0))
+        return replace(self, detector=detector, findings=(*self.findings, more)), copy
+
+
+def blocks_of(raw: RawScan, count: int) -> list[slice]:
+    """So many frames in slices that are read at once."""
+    height, width = raw.patterns.shape[1:]
+    step = max(1, READ_AT_ONCE // (height * width * 8))
+    return [slice(start, min(start + step, count)) for start in range(0, count, step)]
+
+
+def _name_frames(raw: RawScan, frames: np.ndarray, good: np.ndarray) -> None:
+    """Raise with the numbers of all ``frames (J,)`` that cannot be used, if any of them cannot."""
+    check = FrameCheck(raw.patterns.dtype, good)
+    for part in blocks_of(raw, len(frames)):
+        check.add(frames[part], raw.patterns.read(frames[part]))
+    check.refuse()
 
 
 def understand(raw: RawScan, config: DataConfig) -> Understood:
@@ -130,22 +155,24 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     warnings = list(raw.warnings)
     raw = _stated(raw, config)
     frames = checked_frames(config, raw.patterns.shape[0])
+    check_positioned(raw.positions[frames], frames)
     check_scanned(raw.positions[frames])
-    domain, looked_at, sample = _domain(raw, config, frames, found)
-    warnings += _repeated(sample, looked_at)
-    pixels = find_good_pixels(raw, config, looked_at, sample)
+    domain, looked_at, sample = find_numbers(raw, config, frames, found)
+    warnings += repeated_frames(sample, looked_at)
+    pixels = find_good_pixels(raw, config, sample, partial(_name_frames, raw, frames))
     good, mean = pixels.good, pixels.mean
     found += pixels.findings
     warnings += pixels.warnings
-    gain = _gain(raw, config, sample, pixels, found)
+    gain = find_gain(raw, config, sample, pixels, found)
     pitch = _exchanged(raw.detector_pixel_m, config.transpose)
     near = near_field_of(raw, pitch, config)
+    doubt = smell(mean, good) if near is None and config.physics is None else None
     if near is not None:
         found.append(Finding("physics", "near field", near.way))
-    elif config.physics is None and (doubt := smell(mean, good)) is not None:
+    elif doubt is not None:
         warnings.append(doubt)
-    stored = _centre(raw, config, mean, good, found, warnings)
-    N = _side(raw, config, stored, mean, near, found, warnings)
+    stored = zero_frequency(raw, config, mean, good, found, warnings)
+    N = pattern_side(raw, config, stored, mean, near, found, warnings)
     if near is None and config.N is None and gain is not None:
         finer = finer_pixels(mean / gain, good, N)
         found += [] if finer is None else [finer]
@@ -155,7 +182,8 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     if pixel.metres is not None and config.electrons_keV is not None:
         angle = 500 * wavelength_m(float(raw.energy_eV or 0)) / max(pixel.metres)
         found.append(Finding("detector", f"to {angle:.4g} mrad", "λ/(2·pixel), half of what N pixels span"))
-    positions = _positions(raw, config, frames, pixel, N * config.bin, found, warnings)
+    hint = magnification_hint(near, doubt is not None)
+    positions = _positions(raw, config, frames, pixel, N * config.bin, hint, found, warnings)
     corners, size = place_on_object(positions, N)
     probe = _probe(raw, config, pixel, N, found, warnings)
     return Understood(
@@ -171,6 +199,8 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
         tuple(found),
         tuple(warnings),
         near,
+        pixels.lowest,
+        config.saturation,
     )
 
 
@@ -235,155 +265,6 @@ def _stated(raw: RawScan, config: DataConfig) -> RawScan:
         "detector_pixel_m": None if pitch is None else (pitch, pitch),
     }
     return replace(raw, **{key: value for key, value in changes.items() if value is not None})
-
-
-def _domain(
-    raw: RawScan, config: DataConfig, frames: np.ndarray, found: list[Finding]
-) -> tuple[str, np.ndarray, np.ndarray]:
-    """What the frames hold; the indices of some, spread over the scan, and these themselves."""
-    fitting = max(FEWEST, LOOKED_AT // (8 * math.prod(raw.patterns.shape[1:])))
-    some = min(SAMPLED, len(frames), fitting)
-    spread = frames[np.unique(np.linspace(0, len(frames) - 1, some).astype(int))]
-    sample = raw.patterns.read(spread).astype(np.float64)
-    largest = float(np.max(sample, initial=0, where=np.isfinite(sample)))
-    if raw.domain is None:
-        raise ConfigError(
-            f"patterns are {raw.patterns.dtype} up to {largest:.4g}: counts, intensities or amplitudes "
-            "cannot be told apart; set data.domain=counts, intensity or amplitude"
-        )
-    why = "data.domain" if config.domain else f"{raw.patterns.dtype}, the largest of some {largest:.6g}"
-    found.append(Finding("patterns", f"{len(frames)} of {raw.patterns.shape}, {raw.domain}", why))
-    return raw.domain, spread, sample
-
-
-def _repeated(sample: np.ndarray, looked_at: np.ndarray) -> list[str]:
-    """A warning of frames that are the same to the last photon; dark ones are none."""
-    seen: dict[bytes, int] = {}
-    twins = []
-    for frame, index in zip(sample, looked_at, strict=True):
-        if np.any(frame[np.isfinite(frame)]):
-            before = seen.setdefault(frame.tobytes(), index)
-            twins += [(before, index)] if before != index else []
-    if len(sample) > 1 and len(twins) == len(sample) - 1:
-        raise ConfigError(
-            f"patterns: all {len(sample)} that were looked at are the same; nothing was scanned"
-        )
-    if not twins:
-        return []
-    first, second = twins[0]
-    more = f" ({len(twins)} such pairs in {len(sample)} that were looked at)" if len(twins) > 1 else ""
-    return [f"frames {first} and {second} are the same{more}; if one was not measured: data.drop=[{second}]"]
-
-
-def _gain(
-    raw: RawScan, config: DataConfig, sample: np.ndarray, pixels: Pixels, found: list[Finding]
-) -> float | None:
-    """Intensity per photon, or None where it is unknown, or where noise is not that of photons."""
-    if config.gain is not None:
-        found.append(Finding("photon gain", f"{config.gain:g}", "data.gain"))
-        return config.gain
-    if raw.domain == "counts" and not pixels.noise:
-        return 1.0
-    told = _told_gain(raw, sample, pixels)
-    if told.value is None:
-        why = f"{told.why}; patterns are not taken as counts, data.gain=… would state it"
-        found.append(Finding("photon gain", "unknown", why))
-    else:
-        found.append(Finding("photon gain", f"{told.value:.6g}", f"{told.why}; data.gain=… says otherwise"))
-    return told.value
-
-
-def _told_gain(raw: RawScan, sample: np.ndarray, pixels: Pixels) -> Gain:
-    """What the numbers say of the gain."""
-    if pixels.noise:
-        return Gain(None, f"read noise of σ ≈ {pixels.noise:.2g}, which is Gaussian and not that of photons")
-    if raw.dark is not None or raw.flat is not None:
-        return Gain(None, "a dark or flat field changes the intensities")
-    intensity = np.square(sample) if raw.domain == "amplitude" else sample
-    told = photon_gain(intensity, pixels.good, 8 * max(_rounding(raw.patterns.dtype), _rounding(np.float32)))
-    if told.value is None and raw.domain == "amplitude" and squares_are_whole(sample[:, pixels.good]):
-        return Gain(1.0, "the squares of the amplitudes are whole numbers: counts")
-    return told
-
-
-def _rounding(dtype: np.typing.DTypeLike) -> float:
-    """Relative, of numbers of a dtype."""
-    return float(np.finfo(dtype).eps) if np.dtype(dtype).kind == "f" else 0.0
-
-
-def _centre(
-    raw: RawScan,
-    config: DataConfig,
-    mean: np.ndarray,
-    good: np.ndarray,
-    found: list[Finding],
-    warnings: list[str],
-) -> tuple[int, int]:
-    """(row, col) of the zero frequency in the frame as stored, or with its corner brought to the middle."""
-    if config.near_field:
-        middle = mean.shape[0] // 2, mean.shape[1] // 2
-        why = "the detector's; a near field has no zero frequency"
-        why += ", and data.zero_frequency no meaning" if config.zero_frequency else ""
-        found.append(Finding("middle", f"row {middle[0]}, column {middle[1]}", why))
-        return middle
-    zero, centre = raw.zero_frequency, raw.stated_centre()
-    if centre is None:
-        seen = find_centre(mean, good)
-        centre, why = _told_by_probe(raw, (seen.row, seen.col), seen.why)
-        warnings += [] if seen.warning is None else [seen.warning]
-    elif isinstance(zero, tuple):
-        why = "stated"
-    else:
-        why = "data.zero_frequency" if config.zero_frequency else f"by the format {raw.format}"
-        why += ": in the corner, brought to the middle" if zero == "corner" else ""
-    if not all(0 <= c < n for c, n in zip(centre, mean.shape, strict=True)):
-        raise ConfigError(
-            f"data.zero_frequency={centre}: must lie on the detector of {mean.shape}, (row, column) as stored"
-        )
-    if config.transpose or config.flip_rows or config.flip_cols:
-        why += "; in the frame as stored, before it is turned"
-    found.append(Finding("zero frequency", f"row {centre[0]}, column {centre[1]}", why))
-    return centre
-
-
-def _told_by_probe(raw: RawScan, seen: tuple[int, int], why: str) -> tuple[tuple[int, int], str]:
-    """The middle, where the file's probe is as large as a frame and the beam is seen a pixel off at most."""
-    shape = raw.patterns.shape[1:]
-    middle = shape[0] // 2, shape[1] // 2
-    alike = raw.probe is not None and raw.probe.shape[1:] == shape
-    if alike and seen != middle and max(abs(s - m) for s, m in zip(seen, middle, strict=True)) <= 1:
-        return middle, f"the middle, as the file's probe has it; {why}: row {seen[0]}, column {seen[1]}"
-    return seen, why
-
-
-def _side(
-    raw: RawScan,
-    config: DataConfig,
-    centre: tuple[int, int],
-    mean: np.ndarray,
-    near: NearField | None,
-    found: list[Finding],
-    warnings: list[str],
-) -> int:
-    """N: as asked for, or that of the window which holds the whole detector.
-
-    Of the frame as stored, so that N does not change where it is turned: a flipped one of even size has its
-    first row or column one pixel too late, and the pattern's first is bad there.
-    """
-    if config.N is not None:
-        found.append(Finding("N", str(config.N), f"data.N, {config.bin} × {config.bin} pixels each"))
-        if near is not None and (doubt := aliasing(near, config.N)) is not None:
-            warnings.append(doubt)
-        return config.N
-    upright = oriented(mean, raw.zero_frequency == "corner", False, False, False)
-    window = (
-        whole_detector(upright, centre, config.bin)
-        if near is None
-        else near_field_window(near, mean.shape, config.bin)
-    )
-    found.append(Finding("N", str(window.N), window.why))
-    warnings += [] if window.warning is None else [window.warning]
-    return window.N
 
 
 def _exchanged(pair: tuple[float, float] | None, transpose: bool) -> tuple[float, float] | None:
@@ -454,13 +335,14 @@ def _positions(
     frames: np.ndarray,
     pixel: PixelSize,
     side: int,
+    magnified: str,
     found: list[Finding],
     warnings: list[str],
 ) -> np.ndarray:
     """Positions of the used frames in object pixels, of any origin."""
     positions, why = in_object_pixels(raw.positions[frames], raw, config, pixel, side)
     positions = remove_common_fraction(positions, raw.unit)
-    check_steps(positions, raw.positions[frames], raw.unit, pixel, side, side // config.bin)
+    check_steps(positions, raw.positions[frames], raw.unit, pixel, side, side // config.bin, magnified)
     alone = lonely(positions)
     if len(alone):
         warnings.append(

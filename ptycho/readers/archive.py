@@ -17,6 +17,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.text import shown
+from ptycho.readers.raw_scan import ReadOptions
 
 NAMED = 12  # arrays that an error names
 TOLD = 5  # problems that an error tells of
@@ -41,10 +42,12 @@ class Patterns(ABC):
     Attributes:
         label: what to call them in an error.
         grid: ``(A, B)`` of a single raster; None: a list.
+        columns_first: a raster ``[a, b]`` of positions is run through along ``a`` first, as MATLAB stores it.
     """
 
     label: str
     grid: tuple[int, int] | None = None
+    columns_first: bool = False
     shape: tuple[int, int, int]
     dtype: np.dtype
 
@@ -109,8 +112,9 @@ class Archive(ABC):
     kind: ClassVar[str]
     lenient: ClassVar[bool] = False
 
-    def __init__(self, path: str | Path, stated: Mapping[str, float] | None = None) -> None:
-        self.path, self.stated, self.strict = Path(path), stated or {}, False
+    def __init__(self, path: str | Path, options: ReadOptions | None = None) -> None:
+        self.path, self.strict = Path(path), False
+        self.stated: Mapping[str, float] = {} if options is None else options.stated
         self.problems: list[str] = []
         self.warnings: list[str] = []
         self.notes: list[str] = []
@@ -135,6 +139,10 @@ class Archive(ABC):
     def is_same(self, key: str, other: str) -> bool:
         """Whether two keys are names of one array."""
         return key == other
+
+    def columns_first(self, key: str) -> bool:
+        """Whether the array at a key is one of MATLAB's, whose last axes count images, not its first."""
+        return False
 
     def names(self, most: int = NAMED + 1) -> list[str]:
         """Keys of its arrays, ``most`` at most."""

@@ -55,7 +55,7 @@ def detect(file: Archive) -> bool:
 def read(path: str | Path, options: ReadOptions) -> RawScan:
     """A scan from such a file; positions may be in a second one."""
     options.refuse_unused(path, NAME, "unit", "positions_file")
-    with Hdf5Archive(path, options.stated) as file:
+    with Hdf5Archive(path, options) as file:
         source = file.patterns(file.need("patterns", *PATTERNS))
         values = _values(file, source)
         return place_scan(

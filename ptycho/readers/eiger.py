@@ -13,8 +13,7 @@ in ``entry/instrument/detector``
 =================================== =============== ==========================================================
 
 There are no positions: they come in ``data.positions_file``, or by ``data.keys.positions``. The largest
-number of the dtype (Pilatus: a negative one) marks gaps and broken pixels; a pixel that holds it in every
-pattern looked at is left out.
+number of the dtype (Pilatus: a negative one) marks gaps and broken pixels, as in any format.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
     """A scan from a master; the positions come from elsewhere."""
     options.refuse_unused(path, NAME, "keys", "unit", "axes", "positions_file")
     check_keys(path, options, KEYS)
-    with Hdf5Archive(path, options.stated) as file:
+    with Hdf5Archive(path, options) as file:
         source = file.patterns(*_patterns(file))
         values = _values(file, source)
         return place_scan(file, NAME, options, source, values, lambda: read_mapped(file, options, source))
@@ -86,7 +85,9 @@ def _values(file: Archive, source: Patterns | None) -> dict[str, Any]:
     mask = file.first(f"{SPECIFIC}/pixel_mask", f"{DETECTOR}/pixel_mask")
     energies = (f"{SPECIFIC}/photon_energy", f"{BEAM}/incident_energy")
     wavelengths = (f"{BEAM}/incident_wavelength", f"{DETECTOR}/incident_wavelength")
+    good = read_good(file, mask, "bad")
     _declared(file, source)
+    _warn_of_saturation(file, good, source)
     return {
         "domain": find_domain(file, source),
         "zero_frequency": None if centre == (0, 0) else check_centre(file, source, *centre),
@@ -97,37 +98,25 @@ def _values(file: Archive, source: Patterns | None) -> dict[str, Any]:
         "detector_pixel_m": read_pair(
             file, PIXEL, "m", f"{DETECTOR}/y_pixel_size", f"{DETECTOR}/x_pixel_size"
         ),
-        "good": _good(file, read_good(file, mask, "bad"), source),
+        "good": good,
     }
 
 
-def _good(file: Archive, good: np.ndarray | None, source: Patterns | None) -> np.ndarray | None:
-    """Without the pixels that mark themselves as broken; a warning of those that are saturated."""
-    if (
-        source is None
-        or source.dtype.kind not in "iu"
-        or (good is not None and good.shape != source.shape[1:])
-    ):
-        return good
-    largest = np.iinfo(source.dtype).max
-    marked, peak = np.ones(source.shape[1:], bool), 0
+def _warn_of_saturation(file: Archive, good: np.ndarray | None, source: Patterns | None) -> None:
+    """Say where the detector saturates, and warn if counts reach that."""
+    limit = read_plain(file, f"{SPECIFIC}/saturation_value", f"{SPECIFIC}/countrate_correction_count_cutoff")
+    unfit = source is None or (good is not None and good.shape != source.shape[1:])
+    if limit is None or unfit or source is None or source.dtype.kind not in "iu":
+        return
+    largest, peak = np.iinfo(source.dtype).max, 0
     for block in source.samples():
-        marked &= ((block == largest) | (block < 0)).all(axis=0)
         lit = block[0] if good is None else block[0][good]
         peak = max(peak, int(np.max(lit[lit < largest], initial=0)))
-    limit = read_plain(file, f"{SPECIFIC}/saturation_value", f"{SPECIFIC}/countrate_correction_count_cutoff")
-    if limit is not None:
-        file.notes.append(f"the detector saturates at {limit:g} counts; those looked at reach {peak}")
-    if limit is not None and peak >= limit > 0:
+    file.notes.append(f"the detector saturates at {limit:g} counts; those looked at reach {peak}")
+    if peak >= limit > 0:
         file.warnings.append(
             f"counts reach {peak}, and the detector saturates at {limit:g}; add data.saturation={limit:g}"
         )
-    if not marked.any():
-        return good
-    file.notes.append(
-        f"mask: {int(marked.sum())} pixels hold {largest}, or less than 0, in the patterns looked at"
-    )
-    return ~marked if good is None else good & ~marked
 
 
 def _declared(file: Archive, source: Patterns | None) -> None:

@@ -10,8 +10,8 @@ in ``<name>_para.hdf5``                     or ``probe_position_x_m``, …, ``pr
 =========================== =============== ================================================================
 
 Signs: the probe's, as ptychodus writes them. fold_slice itself turns both signs; with intensities alone, that
-gives the object's twin and nothing else. MATLAB reverses the order of axes: a file that it wrote holds the
-detector transposed, its rows along x.
+gives the object's twin and nothing else. MATLAB reverses the order of axes: a file of its ``save -v7.3`` is
+turned over as it is read, one of its ``h5write`` cannot be told and holds the detector transposed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def detect(file: Archive) -> bool:
 def read(path: str | Path, options: ReadOptions) -> RawScan:
     """A scan from one or two such files; either of two may be named."""
     options.refuse_unused(path, NAME, "unit", "positions_file", "patterns_file")
-    with Hdf5Archive(path, options.stated) as file:
+    with Hdf5Archive(path, options) as file:
         if any(file.holds(key) for key in PATTERNS):
             return _read(file, options)
         beside = options.patterns_file or _beside(file.path, "_para", "_dp")

@@ -11,6 +11,7 @@ import numpy as np
 from ptycho.files.npz import name_kinds
 from ptycho.readers.archive import DAMAGE, ArchiveError, Entry, Patterns, describe_error
 from ptycho.readers.hdf5_file import Hdf5File
+from ptycho.readers.hdf5_matlab import MatlabPatterns, is_of_matlab
 from ptycho.readers.hdf5_patterns import open_patterns
 from ptycho.readers.hdf5_storage import examine
 
@@ -59,10 +60,17 @@ class Hdf5Archive(Hdf5File):
             raise ArchiveError(f"{key} {found.shape} is {_called(found.dtype)}; must be {name_kinds(kinds)}")
         return found.astype(found.dtype.newbyteorder("="), copy=False)
 
+    def columns_first(self, key: str) -> bool:
+        dataset = self.dataset(key)
+        return dataset is not None and is_of_matlab(dataset)
+
     def patterns(self, *keys: str | None) -> Patterns | None:
         source = open_patterns(self, *keys)
         self._lent = self._lent or source is not None
-        return source
+        if source is None or not is_of_matlab(source.dataset):
+            return source
+        self.notes.append(f"{source.label} is one of MATLAB's: its axes are in reverse, which is undone")
+        return MatlabPatterns(source)
 
     def _whole(self, dataset: h5py.Dataset, key: str) -> np.ndarray | None:
         if dataset.shape is None:
@@ -74,7 +82,9 @@ class Hdf5Archive(Hdf5File):
             )
         before = len(self.problems)
         examine(self, dataset, key)
-        return np.asarray(dataset[()]) if len(self.problems) == before else None
+        if len(self.problems) > before:
+            return None
+        return np.asarray(dataset[()]).T if is_of_matlab(dataset) else np.asarray(dataset[()])
 
 
 def _complex(found: np.ndarray) -> np.ndarray:

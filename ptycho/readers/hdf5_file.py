@@ -4,7 +4,8 @@
 what a file may hold    what is done
 ======================= =========================================================================
 soft links              followed, ``DEEP`` of them at most
-external links          followed to files in the folder of the file that was named, or below it
+external links          followed to files in the folder of the file that was named, in that which
+                        ``data.links_root`` names, or below one of them
 external raw storage    refused: HDF5 would read whatever file it names, relative to where one stands
 virtual datasets        their sources are looked for, see :mod:`~ptycho.readers.hdf5_storage`
 Python objects          never unpickled: only numbers and text are read
@@ -18,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.readers.archive import DAMAGE, NAMED, Archive, ArchiveError, describe_error
+from ptycho.readers.raw_scan import ReadOptions
 
 with contextlib.suppress(ImportError):
     import hdf5plugin  # noqa: F401 - registers its filters with HDF5
@@ -38,7 +39,7 @@ class Hdf5File(Archive):
     """An open HDF5 file, and those that it refers to.
 
     Attributes:
-        root: the folder that links must not leave.
+        root, links_root: the folders that links must not leave.
 
     Raises:
         ConfigError: it is missing, cut short, being written, or no HDF5.
@@ -46,11 +47,13 @@ class Hdf5File(Archive):
 
     kind = "HDF5"
 
-    def __init__(self, path: str | Path, stated: Mapping[str, float] | None = None) -> None:
-        super().__init__(path, stated)
+    def __init__(self, path: str | Path, options: ReadOptions | None = None) -> None:
+        super().__init__(path, options)
         self._open: dict[Path, h5py.File] = {}
         try:
             self.root = self.path.resolve().parent
+            given = None if options is None else options.links_root
+            self.links_root = None if given is None else Path(given).resolve()
             self.file = self._open_file(self.path)
         except (OSError, ValueError, RuntimeError) as error:  # ArchiveError; a zero byte; a loop of links
             raise ConfigError(f"{self.path}: {describe_error(error)}") from error
@@ -140,11 +143,14 @@ class Hdf5File(Archive):
         try:
             places = [beside / name, beside / Path(name).name]
             found = next((path.resolve() for path in places if path.is_file()), None)
-            problem = f"which is not there; copy it to {beside}" if found is None else ""
-            if found is not None and not found.is_relative_to(self.root):
-                problem = f"which is {found}, outside the folder {self.root}; copy it there"
-            if found is not None and not problem:
+            roots = [root for root in (self.root, self.links_root) if root is not None]
+            if found is None:
+                problem = f"which is not there; copy it to {beside}"
+            elif any(found.is_relative_to(root) for root in roots):
                 return self._open_file(found)
+            else:
+                away = f"which is {found}, outside the folder {' and '.join(map(str, roots))}"
+                problem = f"{away}; copy it there, or set data.links_root={found.parent}"
         except (ArchiveError, OSError, ValueError) as error:
             problem = f"and cannot read it: {describe_error(error)}"
         raise ArchiveError(f"{what} refers to the file {name}, {problem}")

@@ -43,6 +43,11 @@ class Hdf5Patterns(Patterns):
         self.dtype = first.dtype.newbyteorder("=")
         self.grid = first.shape[:2] if len(datasets) == 1 and first.ndim == 4 else None
 
+    @property
+    def dataset(self) -> h5py.Dataset:
+        """The first dataset, as HDF5 has it."""
+        return self._parts[0][1]
+
     def read(self, index: slice | np.ndarray) -> np.ndarray:
         if isinstance(index, slice):
             first, stop, step = index.indices(self.shape[0])

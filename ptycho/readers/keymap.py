@@ -2,7 +2,8 @@
 
 =============================== ==============================================================================
 ``patterns``                    (J, H, W) or a raster (A, B, H, W); in NPZ also (1, J, H, W) or (H, W, J). If
-                                it is not said, one of :data:`PATTERNS`
+                                it is not said, one of :data:`PATTERNS`. Arrays of MATLAB 7.3 are as MATLAB
+                                shows them, patterns (H, W, J), (H, W, A, B) or (J, H, W)
 ``positions``                   (J, 2) or (2, J), in ``data.unit`` or its ``units``; **(row, col)** unless
                                 ``data.position_axes=xy``
 ``positions_row``, ``…_col``    (J,) each, (A, B) each, or the two axes of the raster
@@ -23,6 +24,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ptycho.config import ConfigError
 from ptycho.readers.archive import Archive, Patterns
 from ptycho.readers.npz import NpzArchive
 from ptycho.readers.places import check_keys, open_archive, place_scan
@@ -55,6 +57,8 @@ def detect(file: Archive) -> bool:
 def read(path: str | Path, options: ReadOptions) -> RawScan:
     """A scan from a file of which ``options.keys`` says what is where."""
     check_keys(path, options, KEYS)
+    if options.columns and not options.positions_file:
+        raise ConfigError(f"{path}: data.position_columns: belongs to a table, data.positions_file=")
     with open_archive(options.patterns_file or path, options) as file:
         source = _patterns(file, options.keys.get("patterns"))
         if options.patterns_file is None:

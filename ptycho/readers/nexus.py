@@ -58,7 +58,7 @@ def detect(file: Archive) -> bool:
 def read(path: str | Path, options: ReadOptions) -> RawScan:
     """A scan from such a file; positions may be in a second one."""
     options.refuse_unused(path, NAME, "unit", "positions_file")
-    with Hdf5Archive(path, options.stated) as file:
+    with Hdf5Archive(path, options) as file:
         known = [entry for entry in ENTRIES if _defined(file, entry) or _diamond(file, entry)]
         entry = known[0] if known else ENTRIES[0]
         detector = f"{entry}/instrument_1/detector_1"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from ptycho.files.npz import Header, NpzError, NpzFile
 from ptycho.files.text import shown
 from ptycho.readers.archive import LONGEST, NAMED, Archive, ArchiveError, Entry
 from ptycho.readers.npz_patterns import NpzPatterns
+from ptycho.readers.raw_scan import ReadOptions
 
 TEXT = 1000  # bytes of the longest text that is read
 
@@ -26,8 +26,8 @@ class NpzArchive(Archive):
 
     kind, lenient = "NPZ", True
 
-    def __init__(self, path: str | Path, stated: Mapping[str, float] | None = None) -> None:
-        super().__init__(path, stated)
+    def __init__(self, path: str | Path, options: ReadOptions | None = None) -> None:
+        super().__init__(path, options)
         try:
             self.file = NpzFile(path)
         except NpzError as error:

@@ -69,15 +69,11 @@ class NpzPatterns(Patterns):
 
     def order_for(self, count: int, file: Archive) -> Patterns:
         """Patterns along the first axis or the last, whichever is as long as there are positions."""
-        first, _, last = self._stored.shape
-        if self._either and count not in (first, last):
-            file.complain(
-                f"{self.label} has {count} positions along neither its first axis nor its last; "
-                "leave out those patterns or positions that have no counterpart"
-            )
-        elif self._either and first == last:
+        first, middle, last = self._stored.shape
+        known = count in (first, last)
+        if self._either and (first == last if known else middle not in (first, last)):
             file.warnings.append(f"{self.label} may lie (J, H, W) or (H, W, J): the first is taken")
-        turned = self._either and count == last != first
+        turned = self._either and (count == last != first if known else first == middle != last)
         return NpzPatterns(self.path, self._stored, "hwp", self._scratch) if turned else self
 
     def read(self, index: slice | np.ndarray) -> np.ndarray:

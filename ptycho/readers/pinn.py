@@ -54,7 +54,7 @@ def detect(file: Archive) -> bool:
 def read(path: str | Path, options: ReadOptions) -> RawScan:
     """A scan from such a file; other positions may be in a second one."""
     options.refuse_unused(path, NAME, "unit", "positions_file")
-    with NpzArchive(path, options.stated) as file:
+    with NpzArchive(path, options) as file:
         key = file.first(*PATTERNS) or PATTERNS[0]
         names = POSITIONS[0] if any(file.holds(name) for name in POSITIONS[0]) else POSITIONS[1]
         there = file.require(key, *names)
@@ -87,7 +87,7 @@ def _positions(file: Archive, names: tuple[str, str], options: ReadOptions) -> P
     found = read_columns(file, names, options, None, "px")
     if found is None or options.unit or options.positions_file:
         return found
-    span = float(np.ptp(found[0], axis=0).max())
+    span = float(np.max(np.nanmax(found[0], axis=0) - np.nanmin(found[0], axis=0)))
     if len(found[0]) > 1 and 0 < span < METRES:
         file.notes.append(
             f"{', '.join(names)} span {span:.3g}: taken as metres, not as pixels; data.unit=px says otherwise"

@@ -52,7 +52,7 @@ def open_archive(path: str | Path, options: ReadOptions) -> Archive:
     Raises:
         ConfigError: it is neither, or cannot be read.
     """
-    return (find_container(path) or Hdf5Archive)(path, options.stated)
+    return (find_container(path) or Hdf5Archive)(path, options)
 
 
 def place_scan(
@@ -75,9 +75,9 @@ def place_scan(
         ConfigError: one line with every problem.
     """
     if not options.positions_file:
-        return make_scan(file, name, source, positions(), values)
+        return make_scan(file, name, options, source, positions(), values)
     product = None if source is None else _read_second(file, options.positions_file, options, source)
-    return make_scan(file, name, *join(file, source, product, values, numbers), values)
+    return make_scan(file, name, options, *join(file, source, product, values, numbers), values)
 
 
 def join(
@@ -150,10 +150,10 @@ def _pair_by_number(file: Archive, mine: np.ndarray, theirs: np.ndarray) -> tupl
 def _read_second(file: Archive, path: str, options: ReadOptions, source: Patterns) -> Product | None:
     kind = find_container(path)
     if kind is None:
-        listed = positions_table.read_table(path, options.unit, options.axes)
+        listed = positions_table.read_table(path, options.unit, options.axes, options.columns)
         file.notes += listed.notes
         return Product(listed.positions, listed.unit)
-    with kind(path, options.stated) as other:
+    with kind(path, options) as other:
         try:
             return _read_places(other, options, source)
         finally:
@@ -162,6 +162,8 @@ def _read_second(file: Archive, path: str, options: ReadOptions, source: Pattern
 
 def _read_places(file: Archive, options: ReadOptions, source: Patterns) -> Product | None:
     mapped = any(key in options.keys for key in KEYS)
+    if options.columns:
+        file.complain(f"data.position_columns={list(options.columns)}: belongs to a table (CSV, TXT, SPEC)")
     if options.axes is not None and "positions" not in options.keys:
         file.complain(f"data.position_axes={options.axes}: its keys say this; leave it out")
     if has_positions(file):

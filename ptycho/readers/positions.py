@@ -14,6 +14,7 @@ import numpy as np
 
 from ptycho.files.text import shown
 from ptycho.readers.archive import LONGEST, Archive, Patterns
+from ptycho.readers.frames import paired
 from ptycho.readers.quantities import LENGTHS
 from ptycho.readers.raw_scan import UNITS, RawScan, ReadOptions
 from ptycho.readers.values import read_array, read_unit
@@ -24,12 +25,15 @@ Positions = tuple[np.ndarray, str]
 
 
 def read_lengths(file: Archive, key: str, options: ReadOptions, unit: str | None) -> Positions | None:
-    """Numbers of one key and their unit: the user's; metres, by the ``units`` attribute; else ``unit``."""
+    """Numbers of one key and their unit: the user's; metres, by the ``units`` attribute; else ``unit``.
+
+    NaN is that of a frame without a position, which is refused where that frame is used.
+    """
     before = len(file.problems)
-    found = read_array(file, key, needed=True)
-    if options.unit is None and (file.text(f"{key}@units") or "").strip().lower() in PIXELS:
+    found = read_array(file, key, needed=True, finite=False)
+    if options.unit is None and (file.text(f"{key}@units") or "").strip("[]() ").lower() in PIXELS:
         return None if found is None else (found.astype(np.float64), "px")
-    said = read_unit(file, key, LENGTHS) if options.unit is None else None
+    said = read_unit(file, key, LENGTHS, "; or set data.unit=") if options.unit is None else None
     if found is None or len(file.problems) > before:
         return None
     if options.unit is not None:
@@ -83,16 +87,23 @@ def read_rows(
     widths: tuple[int, ...] = (2,),
     unit: str | None = "m",
 ) -> Positions | None:
-    """Positions ``(J, 2)`` or wider at one key, whichever axis they lie along; J is one of ``counts``."""
+    """Positions ``(J, 2)`` or wider at one key, whichever axis they lie along.
+
+    J is one of ``counts``; another number is taken where only one axis can be that of the coordinates.
+    """
     found = read_lengths(file, key, options, unit)
     if found is None:
         return None
     listed = np.squeeze(found[0]) if found[0].ndim > 2 else found[0]
+    if listed.ndim == 3 and file.columns_first(key):
+        listed = listed.swapaxes(0, 1)
     if listed.ndim == 3 and listed.shape[-1] in widths:
         listed = listed.reshape(-1, listed.shape[-1])  # of a raster
-    if listed.ndim == 2 and listed.shape[0] in widths and listed.shape[1] in counts:
-        listed = listed if listed.shape[0] in counts and listed.shape[1] in widths else listed.T
-    if listed.ndim != 2 or listed.shape[1] not in widths or len(listed) not in counts:
+    if listed.ndim == 2 and listed.shape[0] in widths and listed.shape[1] not in widths:
+        listed = listed.T
+    elif listed.ndim == 2 and listed.shape[0] in widths and listed.shape[1] in counts:
+        listed = listed if listed.shape[0] in counts else listed.T
+    if listed.ndim != 2 or listed.shape[1] not in widths:
         many, wide = (" or ".join(map(str, allowed)) for allowed in (counts, widths))
         file.complain(f"{key} has shape {found[0].shape}; must be ({many}, {wide}), a line for each pattern")
         return None
@@ -118,6 +129,7 @@ def read_mapped(file: Archive, options: ReadOptions, source: Patterns | None) ->
 def make_scan(
     file: Archive,
     name: str,
+    options: ReadOptions,
     source: Patterns | None,
     positions: Positions | None,
     values: Mapping[str, Any],
@@ -126,6 +138,7 @@ def make_scan(
 
     Args:
         name: of the format.
+        options: which frames are used decides what positions belong to, where there are more or fewer.
         positions: with their unit.
         values: the other attributes of a :class:`RawScan`.
 
@@ -134,7 +147,9 @@ def make_scan(
     """
     if source is not None and positions is not None:
         source = source.order_for(len(positions[0]), file)
-        _check_shapes(file, source, len(positions[0]), values)
+        source, places = paired(file, source, positions[0], options)
+        positions = places, positions[1]
+        _check_shapes(file, source, values)
     elif not file.problems:
         file.complain("lacks patterns" if source is None else "lacks positions; add data.positions_file=")
     file.refuse()
@@ -151,12 +166,7 @@ def make_scan(
     )
 
 
-def _check_shapes(file: Archive, source: Patterns, count: int, values: Mapping[str, Any]) -> None:
-    if count != source.shape[0] and not file.problems:
-        file.complain(
-            f"{source.label} holds {source.shape[0]} patterns, and there are {count} positions; "
-            "leave out those that have no counterpart"
-        )
+def _check_shapes(file: Archive, source: Patterns, values: Mapping[str, Any]) -> None:
     for key, what in (("good", "mask"), ("dark", "dark field"), ("flat", "flat field")):
         found = values.get(key)
         if found is not None and found.shape != source.shape[1:]:
@@ -169,11 +179,13 @@ def _spread(row: np.ndarray, col: np.ndarray, source: Patterns) -> tuple[np.ndar
     """Rows and columns ``(J,)`` each; None if they do not fit the patterns."""
     count, grid = source.shape[0], source.grid
     if row.size == col.size and row.size in source.counts:
-        turned = grid is not None and row.shape == col.shape == grid[::-1] != grid
+        turned = grid is not None and row.shape == col.shape == grid[::-1]
+        turned = turned and (grid != row.shape or source.columns_first)
         return (row.T.ravel(), col.T.ravel()) if turned else (row.ravel(), col.ravel())
     if row.ndim != 1 or col.ndim != 1 or row.size * col.size != count:
-        return None
-    if grid is not None and math.prod(grid) == count and grid != (row.size, col.size):
+        return (row, col) if row.ndim == col.ndim == 1 and row.size == col.size else None
+    stored = grid == (row.size, col.size) and not (source.columns_first and row.size == col.size)
+    if grid is not None and math.prod(grid) == count and not stored:
         if grid != (col.size, row.size):
             return None
         cols, rows = np.meshgrid(col, row, indexing="ij")  # (B, A): the columns are slow

@@ -56,7 +56,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
             "scan_index": _scans(file, 0 if source is None else source.shape[0]),
         }
         product = read_product(file, options)
-        return make_scan(file, NAME, *join(file, source, product, values), values)
+        return make_scan(file, NAME, options, *join(file, source, product, values), values)
 
 
 def _read_beside(path: str | Path, patterns: str, options: ReadOptions) -> RawScan:

@@ -67,14 +67,16 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
             "detector_pixel_m": read_pair(file, PIXEL, "m", *PITCH),
         }
         if trains:
-            return make_scan(file, NAME, source, _training_data(file, options, source, values), values)
+            return make_scan(
+                file, NAME, options, source, _training_data(file, options, source, values), values
+            )
         if not (places or options.positions_file):
             file.complain("has no positions; add data.positions_file=, the product that has them")
         file.refuse()
         numbers = read_indexes(file, NUMBERS, source.shape[0]) if source is not None else None
         if places:
             product = read_product(file, options)
-            return make_scan(file, NAME, *join(file, source, product, values, numbers), values)
+            return make_scan(file, NAME, options, *join(file, source, product, values, numbers), values)
         return place_scan(file, NAME, options, source, values, lambda: None, numbers)
 
 

@@ -50,14 +50,14 @@ def detect(file: Archive) -> bool:
 def read(path: str | Path, options: ReadOptions) -> RawScan:
     """A scan from such a file and its parts."""
     options.refuse_unused(path, NAME, "unit")
-    with Hdf5Archive(path, options.stated) as file:
+    with Hdf5Archive(path, options) as file:
         chunks = _chunks(file)
         source = file.patterns(*[f"{chunk}/data" for chunk in chunks])
         positions = _positions(file, options, chunks, source)
         said = file.text("meta/propagation") or file.text("info/propagation")
         if said not in (None, "farfield"):
             file.warnings.append(f"propagation={said}: only the far field is reconstructed here")
-        return make_scan(file, NAME, source, positions, _values(file, chunks, source))
+        return make_scan(file, NAME, options, source, positions, _values(file, chunks, source))
 
 
 def _chunks(file: Archive) -> list[str]:
@@ -85,6 +85,9 @@ def _positions(
         data, key = file.entry(f"{chunk}/data"), f"{chunk}/positions"
         if data and data.shape and file.need("positions", key):
             found.append(read_rows(file, key, options, data.shape[:1]))
+            if found[-1] is not None and len(found[-1][0]) != data.shape[0]:
+                wanted = f"must be ({data.shape[0]}, 2), a line for each pattern"
+                file.complain(f"{key} holds {len(found[-1][0])} positions; {wanted}")
     known = [entry for entry in found if entry is not None]
     if len(known) < len(chunks):
         return None

@@ -38,7 +38,7 @@ def detect(file: Archive) -> bool:
 def read(path: str | Path, options: ReadOptions) -> RawScan:
     """A scan from such a file."""
     options.refuse_unused(path, NAME, "unit", "axes")
-    with Hdf5Archive(path, options.stated) as file:
+    with Hdf5Archive(path, options) as file:
         lamps = [key for key in FOURIER if file.holds(key)]
         if "zled" in lamps or len(lamps) > 1:
             file.complain(f"has {', '.join(lamps)}: Fourier ptychography, which is not read")
@@ -52,7 +52,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
             "distance_m": read_number(file, DISTANCE, "m", "zo"),
             "detector_pixel_m": read_pitch(file, "dxd"),
         }
-        return make_scan(file, NAME, source, positions, values)
+        return make_scan(file, NAME, options, source, positions, values)
 
 
 def _positions(file: Archive, options: ReadOptions, source: Patterns | None) -> Positions | None:

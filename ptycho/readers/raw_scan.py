@@ -19,6 +19,7 @@ OPTIONS = {  # of ReadOptions, that some formats have no use for, with their key
     "keys": "data.keys",
     "unit": "data.unit",
     "axes": "data.position_axes",
+    "columns": "data.position_columns",
     "positions_file": "data.positions_file",
     "patterns_file": "data.patterns_file",
 }
@@ -110,8 +111,11 @@ class ReadOptions:
             ``flat``, ``energy_eV``, ``distance_m``, ``detector_pixel_m``; HDF5 paths or NPZ keys.
         unit: of the positions.
         axes: ``rc`` or ``xy``: what the columns of ``positions`` are, for a key map or a table.
+        columns: the two of a table with more, by name or number.
         positions_file: a table (CSV, TXT, NPY) or a second file with the positions, and perhaps a probe.
         patterns_file: a second file with the patterns, for a file that has only positions.
+        links_root: a folder that links of HDF5 may lead to, beside that of the file.
+        drop, stride, frames: which frames are used, as the section ``data`` has it.
         stated: ``energy_eV``, ``distance_m``, ``detector_pixel_m``, as far as the user says them: what the
             file has instead is not looked at.
     """
@@ -120,8 +124,13 @@ class ReadOptions:
     keys: Mapping[str, str] = field(default_factory=dict)
     unit: str | None = None
     axes: str | None = None
+    columns: tuple[str, ...] = ()
     positions_file: str | None = None
     patterns_file: str | None = None
+    links_root: str | None = None
+    drop: tuple[int, ...] = ()
+    stride: int = 1
+    frames: int | None = None
     stated: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -132,16 +141,16 @@ class ReadOptions:
         """Refuse what the format ``name`` has no use for, so that nothing is dropped in silence.
 
         Args:
-            used: keys of ``OPTIONS``; axes are of use for a second file with positions, too.
+            used: keys of ``OPTIONS``; axes and columns are of use for a second file with positions, too.
 
         Raises:
             ConfigError: naming the option.
         """
-        used = (*used, "axes") if self.positions_file and "positions_file" in used else used
+        used = (*used, "axes", "columns") if self.positions_file and "positions_file" in used else used
         for key, said in OPTIONS.items():
             value = getattr(self, key)
             if value and key not in used:
-                text = ", ".join(value) if key == "keys" else value
+                text = ", ".join(value) if key in ("keys", "columns") else value
                 raise ConfigError(f"{path}: {said}={text}: the format {name} does not need it; leave it out")
 
 

@@ -78,8 +78,13 @@ def open_raw(config: DataConfig) -> RawScan:
         keys=config.keys.stated(),
         unit=config.unit,
         axes=config.position_axes,
+        columns=config.position_columns,
         positions_file=config.positions_file,
         patterns_file=config.patterns_file,
+        links_root=config.links_root,
+        drop=config.drop,
+        stride=config.stride,
+        frames=config.frames,
         stated=config.stated_quantities(),
     )
     return open_scan(config.path, options)
@@ -95,7 +100,7 @@ def _choose_archive(path: Path) -> type[Archive]:
                 f"{path}: is a folder without TIFF files ({', '.join(tiff.SUFFIXES)}); name a file"
             )
         if not path.is_file():  # a pipe or a device would never end
-            raise ConfigError(f"{path}: {'is no file' if path.exists() else 'no such file'}")
+            raise ConfigError(f"{path}: {_why_no_file(path)}")
         kind = find_container(path) or (tiff.TiffArchive if tiff.is_tiff(path) else None)
         with path.open("rb") as file:
             magic = file.read(8)
@@ -111,6 +116,13 @@ def _choose_archive(path: Path) -> type[Archive]:
     raise ConfigError(f"{path}: {what or f'is no HDF5, NPZ or TIFF file; it begins with {magic!r}'}")
 
 
+def _why_no_file(path: Path) -> str:
+    if path.exists():
+        return "is no file"
+    windows = "\\" in str(path) and "/" not in str(path)
+    return "no such file" + ("; folders are parted by / here, not by \\" if windows else "")
+
+
 def _choose_format(path: Path, kind: type[Archive], options: ReadOptions) -> ModuleType:
     """The format to read with."""
     known = CONTAINERS[kind.kind]
@@ -124,7 +136,7 @@ def _choose_format(path: Path, kind: type[Archive], options: ReadOptions) -> Mod
         return known[options.format]
     if options.keys and keymap in known.values() and (kind.kind == "NPZ" or "patterns" in options.keys):
         return keymap
-    with kind(path) as file:
+    with kind(path, options) as file:
         found = next((module for module in known.values() if module.detect(file)), None)
         held = "" if found else file.listed(declared=True)
     if found is None:

@@ -69,7 +69,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         raise ConfigError(
             f"{path}: TIFF files have no positions; add data.positions_file=, a table (CSV, TXT, NPY)"
         )
-    with TiffArchive(path, options.stated) as file:
+    with TiffArchive(path, options) as file:
         source = file.patterns()
         values = {"domain": find_domain(file, source), "zero_frequency": None}
         return place_scan(file, NAME, options, source, values, lambda: None)

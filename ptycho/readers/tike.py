@@ -33,7 +33,7 @@ def detect(file: Archive) -> bool:
 def read(path: str | Path, options: ReadOptions) -> RawScan:
     """A scan from such a file; other positions may be in a second one."""
     options.refuse_unused(path, NAME, "unit", "positions_file")
-    with NpzArchive(path, options.stated) as file:
+    with NpzArchive(path, options) as file:
         there = file.require("data", "scan")
         source = file.patterns("data") if there else None
         positions = _scan(file) if there else None
@@ -56,7 +56,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
 
 def _scan(file: Archive) -> np.ndarray | None:
     """``scan`` as it is, ``(J, 2)`` float64."""
-    scan = read_array(file, "scan", needed=True)
+    scan = read_array(file, "scan", needed=True, finite=False)
     if scan is not None and scan.ndim == 3 and len(scan) == 1:
         scan = scan[0]
     if scan is not None and (scan.ndim != 2 or scan.shape[1] != 2):

@@ -14,20 +14,23 @@ import numpy as np
 from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
 from ptycho.readers.archive import Archive, Patterns
 from ptycho.readers.domain import tell_domain
+from ptycho.readers.hdf5_matlab import images_first
 from ptycho.readers.quantities import ENERGY, PIXEL, WAVELENGTH, Quantity, first_names
 
 CXI_GOOD = 0x1000  # of CXI's bits of a mask, this one says that a pixel has signal
 
 
-def read_array(file: Archive, key: str | None, kinds: str = "fiu", needed: bool = False) -> np.ndarray | None:
-    """Numbers ``(…)`` as float64 or complex64, truth values and integers as they are; all of them finite."""
+def read_array(
+    file: Archive, key: str | None, kinds: str = "fiu", needed: bool = False, finite: bool = True
+) -> np.ndarray | None:
+    """Numbers ``(…)`` as float64 or complex64, truth values and integers as they are; all ``finite``."""
     found = None if key is None else file.read(key, kinds, needed)
     if key is None or found is None or found.dtype.kind not in "fc":
         return found
     with np.errstate(over="ignore"):  # what becomes infinite is found
         found = found.astype(np.complex64 if found.dtype.kind == "c" else np.float64)
     wrong = np.argwhere(~np.isfinite(found))
-    if not len(wrong):
+    if not finite or not len(wrong):
         return found
     at = ", ".join(map(str, wrong[0]))
     why = f"{key} {found.shape} has {len(wrong)} values that are not finite, the first at [{at}]"
@@ -35,15 +38,18 @@ def read_array(file: Archive, key: str | None, kinds: str = "fiu", needed: bool 
     return None
 
 
-def read_unit(file: Archive, key: str, units: dict[str, float]) -> tuple[str, float] | None:
-    """The ``units`` attribute of an array and its size; None: there is none, or it is a problem."""
+def read_unit(file: Archive, key: str, units: dict[str, float], remedy: str = "") -> tuple[str, float] | None:
+    """The ``units`` attribute of an array and its size; None: there is none, or it is a problem.
+
+    ``remedy``: what else can be done about one that is not known.
+    """
     said = None if "@" in key else file.text(f"{key}@units") or file.text(f"{key}@unit")
     if said is None or not said.strip():
         return None
-    said = said.strip()
+    said = said.strip().strip("[]()").strip()
     size = units.get(said.lower())
     if size is None:
-        file.complain(f"{key}@units={said}: must be one of {', '.join(first_names(units))}")
+        file.complain(f"{key}@units={said}: must be one of {', '.join(first_names(units))}{remedy}")
         return None
     return said, size
 
@@ -169,6 +175,7 @@ def read_good(file: Archive, key: str | None, kind: str, needed: bool = True) ->
         good = (mask & ~mask.dtype.type(CXI_GOOD) if mask.dtype.itemsize > 1 else mask) == 0
     else:
         good = (mask != 0) == (kind == "good")
+    good = images_first(good) if key is not None and file.columns_first(key) else good
     if good.ndim > 2:
         stack = good.reshape(-1, *good.shape[-2:])
         good = stack.all(axis=0)
@@ -183,6 +190,8 @@ def read_good(file: Archive, key: str | None, kind: str, needed: bool = True) ->
 def read_frame(file: Archive, key: str | None) -> np.ndarray | None:
     """``(H, W)`` float64: a dark or flat field, or the mean of several."""
     found = read_array(file, key)
+    if found is not None and key is not None and file.columns_first(key):
+        found = images_first(found)
     return None if found is None else found.reshape(-1, *found.shape[-2:]).mean(axis=0, dtype=np.float64)
 
 
@@ -226,6 +235,8 @@ def _read_images(file: Archive, key: str | None, kinds: str = "cfiu") -> np.ndar
         file.notes.append(f"{key} is text and passed over")
         return None
     found = read_array(file, key, kinds)
+    if found is not None and found.ndim > 2 and file.columns_first(key):
+        found = images_first(found)
     if found is not None and found.ndim == 3 and found.shape[2] == 1 != found.shape[1]:
         found = found[..., 0]
     if found is not None and (found.ndim < 2 or 0 in found.shape):

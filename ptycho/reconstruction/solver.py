@@ -271,8 +271,13 @@ def _told(state: State, free: Freedom, terms: Terms) -> int:
 
 
 def normalise(state: State, power: float, free: Freedom) -> State:
-    """The same far fields with the power that the probe had and a mean flux of one; modes orthogonal."""
+    """Return the same far fields with the power that the probe had and a mean flux of one; modes orthogonal.
+
+    Flux that is refined under a fixed object and probe stays as it is: nothing could make up for its mean.
+    """
     modes, flux = state.modes, state.flux
+    if not (free.probe or free.object):
+        return state
     if free.flux:
         mean = np.float32(np.sqrt(np.mean(flux**2)))
         flux, modes = flux / mean, modes * mean

@@ -87,7 +87,7 @@ def frequency(N: int) -> np.ndarray:
 def _curvatures(modulus: np.ndarray) -> np.ndarray:
     """Of both signs and zero, as far as the rays from the pupil's edge stay in the window."""
     N = len(modulus)
-    edge = energy_diameter(modulus) / 2 / N
+    edge = max(energy_diameter(modulus), 1.0) / 2 / N  # a plane wave lights one pixel of the far field
     step = STEP_RAD / edge**2
     most = int(np.pi * WIDEST * N / 2 / edge / step)
     return step * np.arange(-most, most + 1)

@@ -248,6 +248,18 @@ def test_a_saved_result_comes_back(result, tmp_path):
 # ---- mistakes
 
 
+@pytest.mark.parametrize("mark", [-1, np.nan, np.inf, 0.5])
+def test_what_bad_pixels_hold_does_not_matter(arrays, mark):
+    n, positions, probe = arrays[:3]
+    good = np.ones((N, N), bool)
+    good[3:6] = False
+    frames = np.where(good, n.astype(float), mark)
+    scan = ptycho.Scan.from_arrays(frames, positions, probe, counts=True, good=good)
+    np.testing.assert_allclose(scan.patterns(), np.where(good, n, 0), rtol=1e-6)
+    with pytest.raises(ptycho.ConfigError, match=r"patterns\[0, 3, 0\] is .* in good|whole photons"):
+        ptycho.Scan.from_arrays(frames, positions, probe, counts=True)
+
+
 def changed(array, index, value):
     array = np.array(array, float)
     array[index] = value

@@ -174,3 +174,14 @@ def test_arrays_of_a_near_field():
         ptycho.Scan.from_arrays(patterns, places, counts=True, distance_m=0.2)
     with pytest.raises(ConfigError, match="pixel_m"):
         ptycho.Scan.from_arrays(patterns, places, counts=True, physics="near_field", pixel_m=1e-8, **lengths)
+
+
+def test_a_scan_smaller_than_a_pixel_asks_for_the_focus():
+    """Steps of 8 nm under pixels of 1 µm."""
+    small = {"positions": raw().positions / 1e3}
+    with pytest.raises(ConfigError, match=r"spans 0\.024 × 0\.032 .*set data\.source_distance_m="):
+        understand(raw(**small), config())
+    with pytest.raises(ConfigError, match=r"looks? like a near field.*data\.physics=near_field"):
+        understand(raw(**small, distance_m=50.0, detector_pixel_m=(1e-5, 1e-5)), config(physics=None))
+    with pytest.raises(ConfigError, match=r"set the right data\.unit="):
+        understand(raw(**small), config(source_distance_m=1.0))

@@ -271,16 +271,16 @@ def test_patterns_are_read_in_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr("ptycho.preparation.prepare.READ_AT_ONCE", 4 * H * W * 8)
     scan = understand(raw(), config())
     scan.raw.patterns.most = 0
-    copy = scan.copied(tmp_path)
+    copy = scan.copied(tmp_path)[1]
     assert scan.raw.patterns.most == 4 and copy.shape == (J, 32, 32)
     np.testing.assert_array_equal(copy[:], scan.patterns(np.arange(J)))
 
 
 def test_of_large_frames_fewer_are_looked_at(monkeypatch):
-    monkeypatch.setattr("ptycho.preparation.prepare.LOOKED_AT", 10 * H * W * 8)
+    monkeypatch.setattr("ptycho.preparation.numbers.LOOKED_AT", 10 * H * W * 8)
     scan = understand(raw(), config())
     assert scan.raw.patterns.most == 10 and scan.detector.centre == (22, 26)
-    monkeypatch.setattr("ptycho.preparation.prepare.LOOKED_AT", 1)
+    monkeypatch.setattr("ptycho.preparation.numbers.LOOKED_AT", 1)
     scan = understand(raw(), config())
     assert scan.raw.patterns.most == 4 and np.abs(np.subtract(scan.detector.centre, (22, 26))).max() <= 1
 
@@ -298,12 +298,12 @@ def test_every_so_many_th_frame_without_those_dropped():
 
 
 def test_what_is_not_finite_is_found_when_all_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("ptycho.preparation.prepare.SAMPLED", 4)
+    monkeypatch.setattr("ptycho.preparation.numbers.SAMPLED", 4)
     frames = beam((22, 26)).astype(float)
     frames[7, 22, 26] = np.nan
     with pytest.raises(ConfigError, match=r"NaN or infinity in frame 7; .*data\.drop=\[7\]"):
         understand(raw(frames, domain="counts"), config()).copied(tmp_path)
-    assert len(understand(raw(frames, domain="counts"), config(drop=(7,))).copied(tmp_path)) == J - 1
+    assert len(understand(raw(frames, domain="counts"), config(drop=(7,))).copied(tmp_path)[1]) == J - 1
 
 
 def test_a_pixel_that_is_never_finite_is_bad():

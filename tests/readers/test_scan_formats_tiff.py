@@ -151,6 +151,20 @@ def test_tiff_needs_positions(made, tmp_path):
         ("pos_x_µm,pos_y_micron\n1,2\n", "um", [[2, 1]]),
         ("x_mm,y_um\n1,2\n", "m", [[2e-6, 1e-3]]),
         ("% x_um y_um\r\n-1 +2\r\n", "um", [[2, -1]]),
+        ("x_um;y_um\n1,5;-2,25\n3;4e-1\n", "um", [[-2.25, 1.5], [0.4, 3]]),
+        ("x_um\ty_um\n1,5\t2\n", "um", [[2, 1.5]]),
+        ("x_um y_um\n1,5 2,5\n3 4,5\n", "um", [[2.5, 1.5], [4.5, 3]]),
+        (
+            "index,timestamp,x_um,y_um\n0,2024-05-01T12:00:00.5,1.5,2\n1,2024-05-01,3,nan\n",
+            "um",
+            [[2, 1.5], [np.nan, 3]],
+        ),
+        ("x,y,time\num,um,s\n1,2,3\n", "um", [[2, 1]]),
+        (
+            "#F a\n#S 42 dmesh samx -1 1 samy -1 1\n#N 3\n#L x (um)  y (um)  Det A\n1 2 3\n#C end\n",
+            "um",
+            [[2, 1]],
+        ),
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1"])
@@ -159,6 +173,37 @@ def test_a_table_says_its_axes_and_unit(tmp_path, content, unit, wanted, encodin
     table = read_table(tmp_path / "t")
     assert table.unit == unit
     np.testing.assert_allclose(table.positions, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("content", "chosen", "axes", "wanted"),
+    [
+        ("x_set_um,y_set_um,x_rb_um,y_rb_um\n1,2,3,4\n", ("x_rb", "y_rb"), None, [4, 3]),
+        ("x_set_um,y_set_um,x_rb_um,y_rb_um\n1,2,3,4\n", ("y_rb_um", "x_rb_um"), None, [4, 3]),
+        ("#S 1 mesh\n#L samx  samy  Two Theta\n1 2 3\n", ("samx", "samy"), None, [2, 1]),
+        ("#L samx  samy  Two Theta\n1 2 3\n", ("Two Theta", "samx"), "rc", [3, 1]),
+        ("1 2 3 4\n", ("3", "4"), None, [4, 3]),
+        ("1 2 3 4\n", ("3", "4"), "rc", [3, 4]),
+        ("when row col\n12:00 1 2\n", ("row", "col"), None, [1, 2]),
+    ],
+)
+def test_chosen_columns(tmp_path, content, chosen, axes, wanted):
+    (tmp_path / "t").write_text(content)
+    table = read_table(tmp_path / "t", "um", axes, chosen)
+    assert table.positions.tolist() == [wanted] and table.unit == "um"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "match"),
+    [
+        (("x_no", "y"), r"data\.position_columns=\[x_no,y\]: x_no must be one of x_um, y_um, t"),
+        (("x_um",), "must be two columns, by name or by number from 1"),
+    ],
+)
+def test_columns_that_are_not_there(tmp_path, chosen, match):
+    (tmp_path / "t").write_text("x_um,y_um,t\n1,2,3\n")
+    with pytest.raises(ConfigError, match=match):
+        read_table(tmp_path / "t", chosen=chosen)
 
 
 @pytest.mark.parametrize(("axes", "wanted"), [("rc", [1, 2]), ("xy", [2, 1])])
@@ -185,9 +230,12 @@ def test_the_users_unit_stands_against_the_header(tmp_path):
         (b"time,place\n1,2\n", "line 1 is 'time,place'; must be numbers, or a header"),
         (b"x_um,y_um\n1,2\n3,four\n", "line 3 is '3,four'; must be 2 finite numbers"),
         (b"x_um,y_um\n1,2\n3\n", "line 3 is '3'; must be 2 finite"),
-        (b"x_um,y_um\n1,nan\n", "line 2 is '1,nan'; must be 2 finite"),
-        (b"x_um,y_um\n1;5,2\n", "holds no line of numbers; its first is 'x_um,y_um'"),
-        (b"1 2 3\n", "has 3 columns and no header"),
+        (b"x_um,y_um\n1,inf\n", "line 2 is '1,inf'; must be 2 finite"),
+        (b"1 2 3\n", r"has 3 columns and no header.*data\.position_columns=\[1,2\]"),
+        (b"#L samx  samy  eiger\n1 2 3\n", r"choose two of samx, samy, eiger: .*columns=\[samx,samy\]"),
+        (b"#S 1 mesh\n#L x  y\n1 2\n#S 2 mesh\n#L x  y\n1 2\n", r"holds 2 scans of SPEC \(1, 2"),
+        (b"x_set,y_set,x_rb,y_rb\n1,2,3,4\n", r"line 1 is .*choose two: data\.position_columns=\[x_set,"),
+        (b"x [A], y [A]\n1,2\n", r"its unit A is none that is known; add data\.unit= .*angstrom"),
         (b"x1_um,x2_um,y_um\n1,2,3\n", "line 1 is .*one x and one y"),
         (b"x,y\n1,2\n", "does not say the unit of its positions; add data.unit="),
         (b"x_px,y_um\n1,2\n", "says um for the rows and px for the columns"),
@@ -220,7 +268,6 @@ def test_tables_that_ask(tmp_path):
     ("array", "match"),
     [
         (np.zeros((3, 3)), r"is \(3, 3\) of float64; must be real numbers"),
-        (np.array([[1, np.nan], [3, 4]]), r"position 0 is \[1.0, nan\]"),
         (np.array([["a", "b"]]), "must be real numbers"),
         (np.zeros(2, [("x", float), ("y", float)]), "must be real numbers"),
         (np.array([{}, {}]), "no array of numbers can be read"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import typing
 from collections.abc import Mapping
 from pathlib import Path
@@ -136,7 +137,23 @@ def _apply_switches(values: dict[str, Any], overrides: list[str], environ: Mappi
 NO_OPTION = re.compile(
     r"Could not find '([\w/]+)/([^']*)'\s+Available options in '\S+':\s+(.*?)\s+Config search", re.S
 )
+AMBIGUOUS = re.compile(r"Ambiguous value for argument '(.*?)'\s")
 NO_KEY = re.compile(r"Could not override '([^']+)'\.\s+To append to your config use \+[^=]+=(.*)", re.S)
+
+
+def _to_be_quoted(override: str, reason: str) -> str:
+    """What is said of an argument that Hydra cannot read, with the quotes for a shell in which it can."""
+    key, parted, value = override.partition("=")
+    if not (parted and key and value):
+        return f"{override}: must be key=value ({reason})"
+    listed = value.startswith("[") and value.endswith("]")
+    parts = [
+        part.strip(" '\"").replace("'", "\\'") for part in (value[1:-1].split(",") if listed else [value])
+    ]
+    quoted = ",".join(f"'{part}'" for part in parts)
+    works = f"{key}=[{quoted}]" if listed else f"{key}={quoted}"
+    works = shlex.quote(works) if set(works) & set('"$`!\\') else f'"{works}"'
+    return f"{override}: must be key=value, with quotes around special characters: {works} ({reason})"
 
 
 def explained(error: Exception, schema: type = RunConfig) -> str:
@@ -146,8 +163,9 @@ def explained(error: Exception, schema: type = RunConfig) -> str:
     """
     message = str(error)
     if isinstance(error, OverrideParseException):
-        reason = one_line(message.split("See https://")[0])
-        return f"{error.override}: must be key=value, with quotes around special characters ({reason})"
+        return _to_be_quoted(str(error.override), one_line(message.split("See https://")[0]))
+    if found := AMBIGUOUS.search(message):
+        return _to_be_quoted(found[1], "a comma parts values of a list [a,b], or of a sweep with --multirun")
     if found := NO_OPTION.search(message):
         group, option, options = found.groups()
         return f"{group}={option}: must be one of {', '.join(options.split())}"

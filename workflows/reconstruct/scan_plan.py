@@ -21,9 +21,9 @@ from ptycho.config.scan_run_config import FAST
 from ptycho.config.sections import GeneratorConfig
 from ptycho.iterative.lsqml import available
 from ptycho.preparation.dataset import check_enough, choose_probe, number_kept_out
-from ptycho.preparation.detector import checked_frames
 from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Understood, understand
+from ptycho.readers.frames import checked_frames
 from ptycho.readers.raw_scan import RawScan
 from ptycho.readers.table import open_raw
 from ptycho.run.network import StoredNetwork, read_network

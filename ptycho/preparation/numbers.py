@@ -1,0 +1,101 @@
+"""What the numbers of a scan are: counts, intensities or amplitudes; frames that repeat; a photon's gain."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.config.data import DataConfig
+from ptycho.preparation.detector import SAMPLED
+from ptycho.preparation.good_pixels import Pixels
+from ptycho.preparation.photon_gain import Gain, photon_gain
+from ptycho.readers.domain import squares_are_whole
+from ptycho.readers.raw_scan import RawScan
+from ptycho.scan.finding import Finding
+
+LOOKED_AT = 2**29  # bytes of frames in double precision that are looked at, of large ones
+FEWEST = 4  # frames, however large
+
+
+def find_numbers(
+    raw: RawScan, config: DataConfig, frames: np.ndarray, found: list[Finding]
+) -> tuple[str, np.ndarray, np.ndarray]:
+    """What the frames hold; the indices of some, spread over the scan, and these themselves."""
+    fitting = max(FEWEST, LOOKED_AT // (8 * math.prod(raw.patterns.shape[1:])))
+    some = min(SAMPLED, len(frames), fitting)
+    spread = frames[np.unique(np.linspace(0, len(frames) - 1, some).astype(int))]
+    sample = raw.patterns.read(spread).astype(np.float64)
+    largest = float(np.max(sample, initial=0, where=np.isfinite(sample)))
+    if raw.domain is None:
+        raise ConfigError(
+            f"patterns are {raw.patterns.dtype} up to {largest:.4g}: counts, intensities or amplitudes "
+            "cannot be told apart; set data.domain=counts, intensity or amplitude"
+        )
+    why = "data.domain" if config.domain else f"{raw.patterns.dtype}, the largest of some {largest:.6g}"
+    found.append(Finding("patterns", f"{len(frames)} of {raw.patterns.shape}, {raw.domain}", why))
+    return raw.domain, spread, sample
+
+
+def repeated_frames(sample: np.ndarray, looked_at: np.ndarray) -> list[str]:
+    """A warning of frames that are the same to the last photon; dark ones are none."""
+    seen: dict[bytes, int] = {}
+    twins = []
+    for frame, index in zip(sample, looked_at, strict=True):
+        if np.any(frame[np.isfinite(frame)]):
+            before = seen.setdefault(frame.tobytes(), index)
+            twins += [(before, index)] if before != index else []
+    if len(sample) > 1 and len(twins) == len(sample) - 1:
+        raise ConfigError(
+            f"patterns: all {len(sample)} that were looked at are the same; nothing was scanned"
+        )
+    if not twins:
+        return []
+    first, second = twins[0]
+    more = f" ({len(twins)} such pairs in {len(sample)} that were looked at)" if len(twins) > 1 else ""
+    return [f"frames {first} and {second} are the same{more}; if one was not measured: data.drop=[{second}]"]
+
+
+def find_gain(
+    raw: RawScan, config: DataConfig, sample: np.ndarray, pixels: Pixels, found: list[Finding]
+) -> float | None:
+    """Intensity per photon, or None where it is unknown, or where noise is not that of photons."""
+    if config.gain is not None:
+        found.append(Finding("photon gain", f"{config.gain:g}", "data.gain"))
+        return config.gain
+    if raw.domain == "counts" and not pixels.noise:
+        found += [] if raw.flat is None else [_uneven(raw.flat[pixels.good])]
+        return 1.0
+    told = _told_gain(raw, sample, pixels)
+    if told.value is None:
+        why = f"{told.why}; patterns are not taken as counts, data.gain=… would state it"
+        found.append(Finding("photon gain", "unknown", why))
+    else:
+        found.append(Finding("photon gain", f"{told.value:.6g}", f"{told.why}; data.gain=… says otherwise"))
+    return told.value
+
+
+def _uneven(flat: np.ndarray) -> Finding:
+    """What is said of counts divided by a flat field ``(n,)`` of the good pixels."""
+    spread = 100 * float(np.std(flat) / np.mean(flat))
+    why = f"divided by a flat field, ± {spread:.2g} % from pixel to pixel, they are not quite Poisson's"
+    return Finding("photon gain", "1 on average", why)
+
+
+def _told_gain(raw: RawScan, sample: np.ndarray, pixels: Pixels) -> Gain:
+    """What the numbers say of the gain."""
+    if pixels.noise:
+        return Gain(None, f"read noise of σ ≈ {pixels.noise:.2g}, which is Gaussian and not that of photons")
+    if raw.dark is not None or raw.flat is not None:
+        return Gain(None, "a dark or flat field changes the intensities")
+    intensity = np.square(sample) if raw.domain == "amplitude" else sample
+    told = photon_gain(intensity, pixels.good, 8 * max(_rounding(raw.patterns.dtype), _rounding(np.float32)))
+    if told.value is None and raw.domain == "amplitude" and squares_are_whole(sample[:, pixels.good]):
+        return Gain(1.0, "the squares of the amplitudes are whole numbers: counts")
+    return told
+
+
+def _rounding(dtype: np.typing.DTypeLike) -> float:
+    """Relative, of numbers of a dtype."""
+    return float(np.finfo(dtype).eps) if np.dtype(dtype).kind == "f" else 0.0

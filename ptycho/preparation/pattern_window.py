@@ -1,0 +1,89 @@
+"""Where the zero frequency of a scan's frames lies, and how wide its patterns are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.config.data import DataConfig
+from ptycho.preparation.centre import find_centre
+from ptycho.preparation.detector import oriented
+from ptycho.preparation.near_field import NearField, aliasing, near_field_window
+from ptycho.preparation.window import whole_detector
+from ptycho.readers.raw_scan import RawScan
+from ptycho.scan.finding import Finding
+
+
+def zero_frequency(
+    raw: RawScan,
+    config: DataConfig,
+    mean: np.ndarray,
+    good: np.ndarray,
+    found: list[Finding],
+    warnings: list[str],
+) -> tuple[int, int]:
+    """(row, col) of the zero frequency in the frame as stored, or with its corner brought to the middle."""
+    if config.near_field:
+        middle = mean.shape[0] // 2, mean.shape[1] // 2
+        why = "the detector's; a near field has no zero frequency"
+        why += ", and data.zero_frequency no meaning" if config.zero_frequency else ""
+        found.append(Finding("middle", f"row {middle[0]}, column {middle[1]}", why))
+        return middle
+    zero, centre = raw.zero_frequency, raw.stated_centre()
+    if centre is None:
+        seen = find_centre(mean, good)
+        centre, why = _told_by_probe(raw, (seen.row, seen.col), seen.why)
+        warnings += [] if seen.warning is None else [seen.warning]
+    elif isinstance(zero, tuple):
+        why = "stated"
+    else:
+        why = "data.zero_frequency" if config.zero_frequency else f"by the format {raw.format}"
+        why += ": in the corner, brought to the middle" if zero == "corner" else ""
+    if not all(0 <= c < n for c, n in zip(centre, mean.shape, strict=True)):
+        raise ConfigError(
+            f"data.zero_frequency={centre}: must lie on the detector of {mean.shape}, (row, column) as stored"
+        )
+    if config.transpose or config.flip_rows or config.flip_cols:
+        why += "; in the frame as stored, before it is turned"
+    found.append(Finding("zero frequency", f"row {centre[0]}, column {centre[1]}", why))
+    return centre
+
+
+def _told_by_probe(raw: RawScan, seen: tuple[int, int], why: str) -> tuple[tuple[int, int], str]:
+    """The middle, where the file's probe is as large as a frame and the beam is seen a pixel off at most."""
+    shape = raw.patterns.shape[1:]
+    middle = shape[0] // 2, shape[1] // 2
+    alike = raw.probe is not None and raw.probe.shape[1:] == shape
+    if alike and seen != middle and max(abs(s - m) for s, m in zip(seen, middle, strict=True)) <= 1:
+        return middle, f"the middle, as the file's probe has it; {why}: row {seen[0]}, column {seen[1]}"
+    return seen, why
+
+
+def pattern_side(
+    raw: RawScan,
+    config: DataConfig,
+    centre: tuple[int, int],
+    mean: np.ndarray,
+    near: NearField | None,
+    found: list[Finding],
+    warnings: list[str],
+) -> int:
+    """N: as asked for, or that of the window which holds the whole detector.
+
+    Of the frame as stored, so that N does not change where it is turned: a flipped one of even size has its
+    first row or column one pixel too late, and the pattern's first is bad there.
+    """
+    if config.N is not None:
+        found.append(Finding("N", str(config.N), f"data.N, {config.bin} × {config.bin} pixels each"))
+        if near is not None and (doubt := aliasing(near, config.N)) is not None:
+            warnings.append(doubt)
+        return config.N
+    upright = oriented(mean, raw.zero_frequency == "corner", False, False, False)
+    window = (
+        whole_detector(upright, centre, config.bin)
+        if near is None
+        else near_field_window(near, mean.shape, config.bin)
+    )
+    found.append(Finding("N", str(window.N), window.why))
+    warnings += [] if window.warning is None else [window.warning]
+    return window.N

@@ -1,0 +1,97 @@
+"""Which frames of a scan are used, and which position belongs to each."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.readers.archive import Archive, Patterns, Selected
+
+LISTED = 100  # frames that an error names
+
+
+class Choice(Protocol):
+    """What the user says of the frames: leave out ``drop``, take every ``stride``-th, at most ``frames``."""
+
+    @property
+    def drop(self) -> tuple[int, ...]: ...
+    @property
+    def stride(self) -> int: ...
+    @property
+    def frames(self) -> int | None: ...
+
+
+def checked_frames(config: Choice, count: int) -> np.ndarray:
+    """Indices ``(J,)`` of the frames used: every ``stride``-th, at most ``frames``, without those dropped."""
+    wrong = [index for index in config.drop if not 0 <= index < count]
+    if wrong:
+        raise ConfigError(
+            f"data.drop={wrong[0]}: must be from 0 to {count - 1}; the scan has {count} patterns"
+        )
+    used = np.zeros(count, bool)
+    used[:: config.stride] = True
+    used[list(config.drop)] = False
+    return np.flatnonzero(used)[: config.frames]
+
+
+def listed(indices: list[int]) -> tuple[str, str]:
+    """Numbers of frames as ``data.drop`` takes them, and how many more there are, in words."""
+    more = f" and {len(indices) - LISTED} more" if len(indices) > LISTED else ""
+    return ",".join(map(str, indices[:LISTED])), more
+
+
+def check_positioned(positions: np.ndarray, frames: np.ndarray) -> None:
+    """Refuse ``positions (J, 2)`` that are not finite, of the ``frames (J,)`` that are used.
+
+    Raises:
+        ConfigError: with the numbers of all such frames.
+    """
+    wrong = frames[~np.isfinite(positions).all(axis=1)].tolist()
+    if wrong:
+        some, more = listed(wrong)
+        raise ConfigError(
+            f"positions: {len(wrong)} of {len(frames)} frames have none (NaN), {some}{more}; leave them out: "
+            f"data.drop=[{some}]"
+        )
+
+
+def paired(
+    file: Archive, source: Patterns, positions: np.ndarray, choice: Choice
+) -> tuple[Patterns, np.ndarray]:
+    """Patterns, and a position for each, where the user's keys say which of either have no counterpart.
+
+    Those of ``positions (P, 2)`` belong to the frames that are used, if there are as many; else position i to
+    frame i, if every frame that is used, or every ``stride``-th, has one. NaN stands for a frame without one.
+    """
+    count, places = source.shape[0], len(positions)
+    if count == places or file.problems:
+        return source, positions
+    used, every = checked_frames(choice, count), np.full((count, 2), np.nan)
+    if len(used) == places < count:
+        every[used] = positions
+        file.notes.append(f"{count} patterns, {places} positions: those of the {places} that are used")
+        return source, every
+    first_ones = choice.frames is not None and used[-1] < places
+    if not (first_ones or choice.stride > 1):
+        file.complain(_mismatch(source, places))
+        return source, positions
+    many, what = (
+        (places, "positions have no pattern") if places > count else (count, "patterns have no position")
+    )
+    file.warnings.append(
+        f"{abs(count - places)} of {many} {what}, and are left out; position i is taken as that of frame i"
+    )
+    if places < count and not first_ones:
+        return Selected(source, np.arange(places)), positions
+    every[: min(count, places)] = positions[:count]
+    return source, every
+
+
+def _mismatch(source: Patterns, places: int) -> str:
+    """What is said of another number of positions than of patterns."""
+    count = source.shape[0]
+    said = f"{source.label} holds {count} patterns, and there are {places} positions; leave out those that "
+    said += f"have no counterpart: data.frames={min(count, places)} takes the first ones"
+    return said + (f", data.drop=[…] {count - places} patterns by their numbers" if count > places else "")

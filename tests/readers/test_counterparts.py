@@ -1,0 +1,87 @@
+"""Frames without a position, and positions without a frame: keys that leave out either."""
+
+import h5py
+import numpy as np
+import pytest
+from helpers.hdf5 import J, cxi_arrays, made_up, written
+
+from ptycho.config import ConfigError
+from ptycho.config.data import DataConfig
+from ptycho.readers.frames import check_positioned, checked_frames
+from ptycho.readers.table import open_raw
+
+
+@pytest.fixture(scope="module")
+def made():
+    return made_up()
+
+
+def opened(tmp_path, made, count=J, places=J, **data):
+    """A CXI file of the first so many frames and positions; frames beyond the made-up ones are dark."""
+    dark = np.zeros((max(0, count - J), *made.counts.shape[1:]), np.uint16)
+    counts = np.concatenate([made.counts, dark])[:count]
+    translation = cxi_arrays(made)["entry_1/data_1/translation"][:places]
+    arrays = {"entry_1/data_1/data": counts, "entry_1/data_1/translation": translation}
+    path = written(tmp_path / "s.cxi", cxi_arrays(made, **arrays))
+    config = DataConfig(file=str(path), **data)
+    raw = open_raw(config)
+    return raw, checked_frames(config, raw.patterns.shape[0])
+
+
+@pytest.mark.parametrize(
+    "data", [{"drop": (J, J + 1)}, {"frames": J}, {"stride": 2}, {"frames": 5}, {"stride": 3, "frames": 4}]
+)
+def test_more_frames_than_positions(tmp_path, made, data):
+    raw, used = opened(tmp_path, made, J + 2, **data)
+    np.testing.assert_allclose(raw.positions[used], made.metres[used], atol=1e-20)
+    np.testing.assert_array_equal(raw.patterns.read(used), made.counts[used])
+
+
+def test_positions_of_the_frames_that_are_used(tmp_path, made):
+    """The first two frames, dark ones, have no position: every other one has that of its turn."""
+    raw, used = opened(tmp_path, made, places=J - 2, drop=(0, 1))
+    assert used.tolist() == list(range(2, J))
+    np.testing.assert_allclose(raw.positions[used], made.metres[: J - 2], atol=1e-20)
+
+
+def test_positions_of_every_other_frame(tmp_path, made):
+    raw, used = opened(tmp_path, made, places=8, stride=2)
+    np.testing.assert_allclose(raw.positions[used], made.metres[:8], atol=1e-20)
+
+
+def test_more_positions_than_frames(tmp_path, made):
+    """A scan that was stopped."""
+    raw, used = _stopped(tmp_path, made, frames=9)
+    np.testing.assert_allclose(raw.positions[used], made.metres[:9], atol=1e-20)
+
+
+def _stopped(tmp_path, made, **data):
+    path = written(tmp_path / "s.cxi", cxi_arrays(made, **{"entry_1/data_1/data": made.counts[:9]}))
+    config = DataConfig(file=str(path), **data)
+    return open_raw(config), checked_frames(config, 9)
+
+
+@pytest.mark.parametrize("data", [{}, {"drop": (3,)}, {"frames": J + 1}])
+def test_without_such_a_key_they_are_refused(tmp_path, made, data):
+    with pytest.raises(ConfigError, match=rf"holds {J + 2} patterns, .* {J} positions; .*data\.frames={J} "):
+        opened(tmp_path, made, J + 2, **data)
+    with pytest.raises(ConfigError, match=rf"holds 9 patterns, .* {J} positions; .*data\.frames=9 "):
+        _stopped(tmp_path, made)
+
+
+@pytest.mark.parametrize("where", ["file", "table"])
+def test_nan_positions(tmp_path, made, where):
+    places = made.metres.copy()
+    places[[4, 9]] = np.nan
+    arrays = {"dp": made.counts} | ({"ppX": places[:, 1], "ppY": places[:, 0]} if where == "file" else {})
+    path = written(tmp_path / "s.h5", arrays)
+    if where == "table":
+        np.savetxt(tmp_path / "p.csv", places, delimiter=",", header="y_m,x_m", comments="")
+    config = {"file": str(path)} | ({"positions_file": str(tmp_path / "p.csv")} if where == "table" else {})
+    raw = open_raw(DataConfig(**config))
+    with pytest.raises(ConfigError, match=r"2 of 15 frames have none \(NaN\), 4,9; .*data\.drop=\[4,9\]"):
+        check_positioned(raw.positions, np.arange(J))
+    used = checked_frames(DataConfig(**config, drop=(4, 9)), J)
+    check_positioned(raw.positions[used], used)
+    with h5py.File(path) as file:
+        np.testing.assert_array_equal(raw.patterns.read(used), file["dp"][used])

@@ -1,0 +1,45 @@
+"""Names of files with special characters: the error shows quotes, and Hydra reads what stands in them."""
+
+import shlex
+
+import pytest
+from helpers.cli import ROOT
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+
+from ptycho.config import ConfigError
+from ptycho.readers.table import open_scan
+from workflows.command_line.config import explained
+
+
+def composed(override):
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        return compose("scan", [override]).data.file
+
+
+@pytest.mark.parametrize(
+    "name", ["ü.cxi", "a(1).cxi", "a[1].cxi", "a=b.cxi", "a{b}.cxi", "ü b[1]/a,b.cxi", "it's.cxi"]
+)
+def test_the_quotes_that_are_shown_work(name):
+    with pytest.raises(HydraException) as caught:
+        composed(f"data.file={name}")
+    said = explained(caught.value)
+    assert said.startswith(f"data.file={name}: must be key=value, with quotes") and "\n" not in said
+    shown = said.split("characters: ")[1].rsplit(" (", 1)[0]
+    (override,) = shlex.split(shown)
+    assert composed(override) == name
+
+
+def test_lists_and_commas():
+    with pytest.raises(HydraException) as caught:
+        composed("data.file=[ü.cxi,b.cxi]")
+    assert "\"data.file=['ü.cxi','b.cxi']\"" in explained(caught.value)
+    ambiguous = HydraException(
+        "Ambiguous value for argument 'data.file=a,b.cxi'\n1. To use it as a list, use"
+    )
+    assert "\"data.file='a,b.cxi'\"" in explained(ambiguous)
+
+
+def test_a_path_of_windows():
+    with pytest.raises(ConfigError, match=r"no such file; folders are parted by / here, not by \\"):
+        open_scan("C:\\data\\scan.cxi")
