@@ -4,8 +4,8 @@
     H_r = 4 Σ |P ∂O_j|² / f²,   H_c = 4 Σ |P O_j|² / f²,   H_β = 4 J / f²
 
 H is the diagonal of the Gauss-Newton matrix of half the deviance, f² the light of one photon. Positions move
-by Π Δr, where Π takes off what their model leaves out; the mean flux stays as it is, since the probe can
-take it; a background is β², so that it stays positive.
+by Π Δr, where Π takes off what their model leaves out; the mean flux stays as it is where object or
+probe are refined, which can take it; a background is β², so that it stays positive.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Unknowns:
         scales: √H by the names of the free parts.
         model: Π, ``(J, r)`` orthonormal columns, and whether moves lie in their span or beside it.
         lit: ``(N, N)`` bool, where the probe may be other than zero; None: everywhere.
+        mean_flux: the mean of the flux is refined, too.
     """
 
     base: State
@@ -39,6 +40,7 @@ class Unknowns:
     columns: np.ndarray
     inside: bool
     lit: np.ndarray | None
+    mean_flux: bool = False
 
     @classmethod
     def of(
@@ -80,7 +82,7 @@ class Unknowns:
                 added = stiffness if name == "object" else 0.0
                 scales[name] = np.sqrt(4 * floored / photon**2 + added).astype(np.float32)
         columns, inside = _model(state.positions, model)
-        return cls(state, scales, columns, inside, lit)
+        return cls(state, scales, columns, inside, lit, not (free.object or free.probe))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -106,7 +108,7 @@ class Unknowns:
                 farthest = np.subtract(self.base.object.shape, self.base.modes.shape[-1])
                 changed[name] = np.clip(self.base.positions + self._modelled(value), 0, farthest)
             elif name == "flux":
-                changed[name] = self.base.flux + value - value.mean()
+                changed[name] = self.base.flux + self._centred(value)
             elif name == "modes":
                 changed[name] = self._masked(value)
             elif name == "background":
@@ -121,13 +123,16 @@ class Unknowns:
         if "positions" in found:
             found["positions"] = self._modelled(found["positions"])
         if "flux" in found:
-            found["flux"] = found["flux"] - found["flux"].mean()
+            found["flux"] = self._centred(found["flux"])
         if "modes" in found:
             found["modes"] = self._masked(found["modes"])
         if "background" in found:
             root = self._parts(u)["background"] / self.scales["background"]
             found["background"] = 2 * root * found["background"]
         return self._joined({name: found[name] / scale for name, scale in self.scales.items()})
+
+    def _centred(self, flux: np.ndarray) -> np.ndarray:
+        return flux if self.mean_flux else flux - flux.mean()
 
     def _modelled(self, moves: np.ndarray) -> np.ndarray:
         along = self.columns @ (self.columns.T @ moves)

@@ -213,3 +213,16 @@ def test_flux_that_is_known_is_used(scans):
     state = scan.state(whole.normalisation)
     np.testing.assert_array_equal(judge.places(state, Freedom(False)).flux, judge.likelihood.data.beam.flux)
     assert judge.score(state, Freedom(False)).mean() < 1.1
+
+
+def test_the_flux_of_held_out_patterns_is_theirs_though_their_mean_is_another(scans):
+    """Two patterns of 1.3 and 1.1 times the amplitude that the others have on average."""
+    scan, whole, _, judge = kept_out(scans, "patterns")
+    data = judge.likelihood.data.subset(np.arange(2), 1)
+    flux = np.array([1.3, 1.1], np.float32)
+    brighter = replace(data, amplitudes=flux[:, None, None] * data.amplitudes[:])
+    judge = Judge(replace(judge.likelihood, data=brighter))
+    state = scan.state(whole.normalisation)
+    found = judge.places(state, Freedom(True, flux=True))
+    np.testing.assert_allclose(found.flux, flux, rtol=0.01)
+    assert found.object is state.object and found.modes is state.modes

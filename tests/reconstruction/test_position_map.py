@@ -58,3 +58,8 @@ def test_the_curvature_of_a_lens_is_found(curvature):
     probe = lens((q < 10).astype(float), curvature)
     assert curvature_of(probe) == pytest.approx(curvature, abs=12)
     assert np.abs(curved(probe, -curvature)).argmax() == 32 * 64 + 32
+
+
+def test_a_plane_wave_has_no_curvature():
+    """Its far field is one pixel: no phase of that pixel makes it sharper."""
+    assert curvature_of(np.ones((64, 64), np.complex64)) == pytest.approx(0, abs=64**2)
