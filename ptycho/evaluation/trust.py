@@ -34,6 +34,7 @@ OVERFIT, NOTHING_SEEN, HALVES = "overfit", "nothing_seen", "halves_disagree"
 EXCESSIVE, FEW = "probe_wrong", "few_measurements"
 ORIENTATION, SCALE = "orientation_doubtful", "scale_doubtful"
 POSITIONS, PHASES = "positions_doubtful", "phases_untold"
+SHIFT, MOTION = "pattern_shift", "motion_blur"
 NOT_CONVERGED, OUTSIDE, IN_NOISE = "not_converged", "outside_training", "amplitude_in_noise"
 FAR_PROBE = "probe_far_from_training"
 
@@ -81,9 +82,9 @@ FLAGS = {
         True,
     ),
     EXCESSIVE: Flag(
-        f"r_free is above {PROBE_WRONG:g} times r_noise: more than photon noise is wrong, most often the "
-        "probe, or positions, or the orientation",
-        "let the solver find more (probe.learn, solver.positions, solver.background), or another probe",
+        f"r_free is above {PROBE_WRONG:g} times r_noise: more than photon noise is wrong",
+        "see which cause is likely (misfit_causes in metrics.json); if probe.learn, solver.positions, "
+        "solver.flux or solver.background is false, leave it out, so that it is refined where that helps",
         False,
     ),
     FEW: Flag(
@@ -110,6 +111,19 @@ FLAGS = {
         "positions, or the probe, are not those of the scan",
         "check order, unit and axes of the positions, the order of the frames, the probe",
         True,
+    ),
+    SHIFT: Flag(
+        "the patterns shift on the detector with the scan position (descan): that explains more of the "
+        "misfit than any other cause that was tried (misfit_causes)",
+        "centre each pattern on the shift that a scan without a sample shows, or correct the descan; do not "
+        "take another scale or rotation of the positions for it",
+        True,
+    ),
+    MOTION: Flag(
+        "the sample moved while patterns were measured (a fly scan, or vibration): that explains more of the "
+        "misfit than any other cause that was tried (misfit_causes), and the image is blurred by it",
+        "measure with the stage at rest, or with shorter exposures; probe.modes=3 takes some of it",
+        False,
     ),
     PHASES: Flag(
         "patterns of this near field hardly tell the phase: of one that is put into the object, steps of the "

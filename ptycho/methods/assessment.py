@@ -25,6 +25,7 @@ from ptycho.evaluation.trust import (
 )
 from ptycho.methods.prepared import Prepared
 from ptycho.preparation.dataset import FEWEST
+from ptycho.reconstruction.causes import Causes, score_causes
 from ptycho.reconstruction.denoising import photon_noise
 from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
 from ptycho.reconstruction.residuals import MISSED, Residuals, residuals
@@ -38,7 +39,11 @@ from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
 
-JUDGED, GOLDEN = 4096, (5**0.5 - 1) / 2  # patterns that are looked at, of more; and how they are chosen
+JUDGED, SCORED, GOLDEN = (
+    4096,
+    1024,
+    (5**0.5 - 1) / 2,
+)  # patterns that are looked at, of more; and how they are chosen
 HALVED_PIXELS, FEWEST_OF_HALVES = 2**23, 200  # of the patterns in the middle of a larger scan that is halved
 WELL_LIT = 0.1  # of the strongest light: what is lit so sets the scales of the pictures
 HALF_LIT = 0.5  # the same of what is scored of a near field
@@ -66,6 +71,9 @@ EXPLAINED = (
     | {
         "disagreement": "how much the network's regions differ where they overlap, relative to the contrast "
         "of the object",
+        "misfit_causes": "score tests at the solver's fit: how much each cause that the model leaves out "
+        "would lower χ² (gain), as a share of the χ² beyond photon noise, and the cause that explains "
+        "clearly more than the others (likely), or null",
         "noise_share": "photon noise over the standard deviation of the amplitude",
         "error_map": "medians, over the pixels with more than a tenth of the strongest light, of what the "
         "object would differ by if the scan were measured again: standard deviation of the amplitude over "
@@ -80,7 +88,8 @@ class Fit:
     """How an object explains the patterns that it was made from, and those that were kept out.
 
     ``missed``, ``missed_free``: what they miss of the patterns' variation. ``looked_at``: indices of the
-    patterns that ``used`` and ``missed`` are of, among those that were fitted.
+    patterns that ``used`` and ``missed`` are of, among those that were fitted. ``causes``: what the misfit of
+    a solver's fit looks like; None: photons were not counted.
     """
 
     used: Misfit
@@ -88,6 +97,7 @@ class Fit:
     missed: Residuals
     missed_free: Residuals | None
     looked_at: np.ndarray
+    causes: Causes | None = None
 
     def clearly_better(self, other: Fit) -> bool:
         """By the patterns that were kept out, each against itself, by more than the error of the mean."""
@@ -109,6 +119,9 @@ def judge(made: Reconstruction, each: Prepared) -> Fit:
         residuals(before.object, used, mean, some),
         None if free is None else residuals(before.object, free, mean, others),
         some,
+        score_causes(before.object, used, spread(len(used.positions), SCORED))
+        if made.fit is not None
+        else None,
     )
 
 
@@ -269,6 +282,7 @@ def trust_row(
         "variation_certainty": _finite(evidence.certainty),
         **({} if apart is None or not np.isfinite(apart) else {"disagreement": apart}),
         "noise_share": share,
+        **({} if fit.causes is None else {"misfit_causes": cause_facts(fit.causes)}),
         **({} if made.errors is None else {"error_map": typical_errors(made, data)}),
         "uncovered_fraction": float(1 - region.crop(made.covered).mean()),
         "flags": list(dict.fromkeys(flags)),
@@ -316,6 +330,12 @@ def evidence_of(fit: Fit, halves: Halves | None) -> Evidence:
         r_noise=(fit.free or fit.used).r_noise,
         halves=1.0 if halves is not None and crossing is None else crossing,
     )
+
+
+def cause_facts(causes: Causes) -> dict[str, Any]:
+    """Return the causes in numbers, for ``metrics.json``."""
+    shares = {name: gain / max(causes.excess, gain) for name, gain in causes.gains.items()}
+    return {"likely": causes.named(), "gain": causes.gains, "share": shares}
 
 
 def share_of_noise(made: Reconstruction, data: Dataset, region: metrics.Region) -> float | None:

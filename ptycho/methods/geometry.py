@@ -169,7 +169,7 @@ def find_geometry(
     probe = None if told_probe else found.probe
     keys, gained = keys_of(matrix, scan, config), f"deviance × {np.exp(-found.gain.gain):.3f}"
     told = f"positions {found.text}, explain the patterns better: {gained}; {keys}"
-    if config.orientation == "auto":
+    if config.orientation == "auto" and not found.by_shift:
         return Geometry(matrix, probe, (Finding("positions' map", found.text, told),))
     taken = Finding(
         "positions' map",
@@ -178,7 +178,8 @@ def find_geometry(
     )
     doubts = [SCALE] * found.scale_differs + [ORIENTATION] * found.turn_differs
     warning = f"{told}, or data.orientation=auto"
-    return Geometry(other=Other(matrix, probe, found.shear_differs, taken, warning, tuple(doubts)))
+    drift = found.shear_differs and not found.by_shift
+    return Geometry(other=Other(matrix, probe, drift, taken, warning, tuple(doubts)))
 
 
 def _of_electrons(

@@ -8,17 +8,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ptycho.evaluation.trust import FLAGS
+from ptycho.evaluation.trust import FLAGS, SHIFT
+from ptycho.evaluation.trust import MOTION as MOTION_FLAG
 from ptycho.methods.assessment import Fit, Halves, compare_with_truth, half_scans, judge, trust_row
 from ptycho.methods.network import infer as infer_by
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.solver import half_object, with_errors
 from ptycho.methods.table import DENOISED, METHODS, NETWORK, REFINED, SOLVER, Means
+from ptycho.reconstruction.causes import MOTION, PATTERN_SHIFT, POSITION_MAP
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
+CAUSE_FLAGS = {PATTERN_SHIFT: (SHIFT,), MOTION: (MOTION_FLAG,)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +66,14 @@ def assess(
         with where.timed(DENOISED):
             made[DENOISED] = METHODS[DENOISED](each, {product: made[product]}, means)
             fits[DENOISED] = judge(made[DENOISED], each)
+    made, flags = _confirmed(each, made, fits, product)
     halves = None
     if with_halves:
         with where.timed("half_scans"):
             halves = _halves(each, made.get(SOLVER), means)
     made = {name: move_ramp(replace(one, beam=each.beam_under(one))) for name, one in made.items()}
     with where.timed("scoring"):
-        rows = score_rows(each, made, fits, halves)
+        rows = score_rows(each, made, fits, halves, flags)
     return Assessed(made, fits, halves, product, rows)
 
 
@@ -97,15 +101,39 @@ def _halves(each: Prepared, solved: Reconstruction | None, means: Means) -> Halv
     return half_scans(infer, data, config.seed, config.patterns_in_group, fixed)
 
 
+def _confirmed(
+    each: Prepared, made: dict[str, Reconstruction], fits: dict[str, Fit], product: str
+) -> tuple[dict[str, Reconstruction], tuple[str, ...]]:
+    """Return the reconstructions, the product with a warning of positions that are still doubtful, and flags.
+
+    Another map of the positions that explained more before the fit is believed where it is still a likely
+    cause of what is left, under the beam that was found; else the beam, or another cause, had been at fault.
+    """
+    causes, other = fits[SOLVER].causes if SOLVER in fits else None, each.other
+    flags = () if causes is None else CAUSE_FLAGS.get(causes.named() or "", ())
+    if other is None:
+        return made, flags
+    if causes is not None and not causes.plausible(POSITION_MAP):
+        log.info("%s: not confirmed by the fit, and left out", other.finding.what)
+        return made, flags
+    log.warning("%s", other.warning)
+    warned = replace(made[product], warnings=(*made[product].warnings, other.warning))
+    return made | {product: warned}, (*flags, *other.doubts)
+
+
 def score_rows(
-    each: Prepared, made: dict[str, Reconstruction], fits: dict[str, Fit], halves: Halves | None
+    each: Prepared,
+    made: dict[str, Reconstruction],
+    fits: dict[str, Fit],
+    halves: Halves | None,
+    flags: tuple[str, ...] = (),
 ) -> dict[str, dict[str, Any]]:
     """Return the scores of each reconstruction; flags are logged with what to do.
 
-    Doubts of the solver are of the scan under the beam that all reconstructions share.
+    Doubts of the solver, and ``flags``, are of the scan under the beam that all reconstructions share.
     """
     solver = (fits[SOLVER].free or fits[SOLVER].used).r_factor if SOLVER in fits else None
-    doubts = made[SOLVER].doubts if SOLVER in made else ()
+    doubts = (*flags, *(made[SOLVER].doubts if SOLVER in made else ()))
     rows = {}
     for name, one in made.items():
         row = rows[name] = trust_row(fits[name], one, each, solver, halves)

@@ -15,6 +15,7 @@ from ptycho.config import OwnProbe, ProbeConfig, ScanRunConfig
 from ptycho.evaluation.trust import ENOUGH, FEW, ORIENTATION
 from ptycho.methods.geometry import (
     Geometry,
+    Other,
     coarse_turn,
     find_geometry,
     rotation_is_open,
@@ -50,6 +51,7 @@ class Prepared:
         whole: all usable patterns, with the beam as it is told.
         kept, out: indices of those that are fitted, and of those that are kept out to judge the result by.
         found, doubts: what was settled, and flags that the results get.
+        other: positions of another map, which explained more under the beam that was known before the fit.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Prepared:
     out: np.ndarray
     found: tuple[Finding, ...] = ()
     doubts: tuple[str, ...] = ()
+    other: Other | None = None
 
     def beam_under(self, made: Reconstruction | None) -> Beam:
         """The beam that goes with a reconstruction; if there is none, the one that was told."""
@@ -113,7 +116,7 @@ def prepare(name: str, scan: Understood, config: ScanRunConfig, where: Surroundi
     whole = settled.data
     kept, out = keep_out(whole, config.free_fraction, config.seed)
     log.info("%d patterns are fitted, %d are kept out to judge the result by", len(kept), len(out))
-    each = Prepared(name, settled.scan, whole, kept, out, settled.found)
+    each = Prepared(name, settled.scan, whole, kept, out, settled.found, other=settled.other)
     doubts = measurement_doubts(each.fitted(whole.beam), config.probe)
     return replace(each, doubts=tuple(dict.fromkeys((*settled.doubts, *doubts))))
 

@@ -2,7 +2,8 @@
 
 Where a map of all positions explains the patterns better (:mod:`~ptycho.methods.geometry`), slips are looked
 for behind it first. If nothing is left to move there, or less is left unexplained than by slips alone, the
-map is what is wrong: a drift is then taken, another scale or turn is told.
+map is what is wrong: a drift is then taken; another scale or turn is looked at again when the scan is
+reconstructed (:func:`ptycho.methods.pipeline.assess`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from ptycho.config import ScanRunConfig
 from ptycho.evaluation.trust import POSITIONS
-from ptycho.methods.geometry import Other, find_geometry, rotation_is_open, with_warnings
+from ptycho.methods.geometry import Other, find_geometry, rotation_is_open
 from ptycho.preparation.dataset import map_positions, move_positions
 from ptycho.preparation.prepare import Understood
 from ptycho.reconstruction.slips import Slips, find_slips
@@ -48,7 +49,7 @@ class Settled:
 def correct_slips(settled: Settled, config: ScanRunConfig) -> Settled:
     """The scan with positions that explain it; what is found but not taken is told, with flags."""
     if not config.data.position_slips or config.solver.positions is False:
-        return _left(settled)
+        return settled
     free = config.probe.learn is not False
     if settled.other is None:
         return _moved(settled, _found(settled.data, free), config)
@@ -59,7 +60,7 @@ def correct_slips(settled: Settled, config: ScanRunConfig) -> Settled:
         if not _explains_more(behind, alone):
             return _moved(settled, alone, config)
     if not settled.other.drift:
-        return _left(settled)
+        return settled
     log.warning("%s", settled.other.finding)
     return _moved(mapped, behind, config)
 
@@ -88,15 +89,6 @@ def _mapped(settled: Settled, other: Other, config: ScanRunConfig) -> Settled:
     return Settled(scan, data, (*settled.found, other.finding), settled.doubts)
 
 
-def _left(settled: Settled) -> Settled:
-    """The positions as they were told, and what speaks against them."""
-    other = settled.other
-    if other is None:
-        return settled
-    scan = with_warnings(settled.scan, (other.warning,))
-    return replace(settled, scan=scan, doubts=(*settled.doubts, *other.doubts), other=None)
-
-
 def _moved(settled: Settled, slips: Slips, config: ScanRunConfig) -> Settled:
     """The scan with its patterns where they were found."""
     if slips.moved.any():
@@ -104,14 +96,14 @@ def _moved(settled: Settled, slips: Slips, config: ScanRunConfig) -> Settled:
         log.warning("%s", finding)
         data = move_positions(settled.scan, settled.data, slips.moves, config)
         moved = replace(settled, data=data, found=(*settled.found, finding))
-        return _left(replace(moved, other=_other_again(moved, config)))
+        return replace(moved, other=_other_again(moved, config))
     if slips.lost:
         log.warning(
             "positions: many patterns contradict those around them where they are told to be, and nothing "
             "was found that mends it; they stay as they are told"
         )
         settled = replace(settled, doubts=(*settled.doubts, POSITIONS))
-    return _left(settled)
+    return settled
 
 
 def _finding(slips: Slips) -> Finding:

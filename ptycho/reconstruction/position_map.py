@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ptycho.reconstruction.causes import PATTERN_SHIFT, POSITION_MAP, score_causes
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.short_fit import PRIOR, constant_object, middle
@@ -57,6 +58,8 @@ class PositionMap:
         gain: in logarithms of the deviance of the same patterns, over positions without it.
         probe: ``(N, N)`` that goes with it, in the units of the dataset.
         skewness: of the object's phase.
+        by_shift: patterns that shift on the detector with the position would explain more than positions of
+            another map; see :mod:`~ptycho.reconstruction.causes`.
     """
 
     matrix: np.ndarray
@@ -65,6 +68,7 @@ class PositionMap:
     gain: Comparison
     probe: np.ndarray
     skewness: float
+    by_shift: bool = False
 
     @property
     def scale(self) -> float:
@@ -249,18 +253,26 @@ def _to_the_end(part: _Part, trial: Trial) -> Trial:
 def _judged(part: _Part, found: Trial, told: np.ndarray) -> PositionMap:
     """Against positions mapped by ``told (2, 2)``, under a probe that is free, too."""
     likelihood = part.used
-    gain = Comparison(0.0, 0.0)
+    gain, by_shift = Comparison(0.0, 0.0), False
     if _apart(found.matrix, told, SCALE / 2):
         own = _together(part, Start(told, likelihood.data.probe[:1]), positions=False)
         own = _gone_on(part, own.state, Freedom(True), TOGETHER)
         gain = compare_shares(_all(found), _all(own))
         if found.height > own.height:
             gain = Comparison(min(gain.gain, 0.0), gain.error)
+        by_shift = _is_by_shift(likelihood, own.state)
     beam = found.state.beam(likelihood.data.photon_scale, likelihood.normalisation)
     scale_error, turn_error = _errors(likelihood, found)
-    return PositionMap(
-        found.matrix, scale_error, turn_error, gain, beam.probe[0], _skewness(found.state, likelihood.data.N)
-    )
+    skewness = _skewness(found.state, likelihood.data.N)
+    return PositionMap(found.matrix, scale_error, turn_error, gain, beam.probe[0], skewness, by_shift)
+
+
+def _is_by_shift(likelihood: ScanLikelihood, state: State) -> bool:
+    """Return whether a shift of the patterns would explain more at this state than a map of the positions."""
+    beam = state.beam(likelihood.data.photon_scale, likelihood.normalisation)
+    data = replace(likelihood.data.under(beam), object_size=len(state.object))
+    causes = score_causes(state.object, data)
+    return causes is not None and causes.gains[PATTERN_SHIFT] > causes.gains[POSITION_MAP]
 
 
 def _all(trial: Trial) -> np.ndarray:

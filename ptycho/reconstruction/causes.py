@@ -1,0 +1,183 @@
+"""What a misfit looks like: score tests of causes that a reconstruction leaves out of its model.
+
+A cause moves the expected counts λ along a direction d = ∂λ/∂θ. From θ = 0 a step along it lowers Pearson's
+
+    χ² = Σ w (n − λ)²,  w = 1 / (λ + ½),   by   gᵀ H⁻¹ g,   g = Σ w d (n − λ),  H = Σ w d dᵀ
+
+(Rao, Proc. Camb. Phil. Soc. 44 (1948) 50). Nothing is fitted anew, so that all causes can be compared at one
+state. Those that the fit has absorbed in part show in part; what counts is which explains most.
+
+=============== ====================================================================================
+cause           direction d
+=============== ====================================================================================
+position_map    ∂λ/∂r · (r − r̄): a linear map of the positions, four numbers
+pattern_shift   ∂λ/∂q · (r − r̄): patterns move on the detector with the position (descan), four numbers
+motion          ∂²λ/∂r²: the sample moves while a pattern is measured, along rows and along columns
+point_spread    ∂²λ/∂q²: the detector blurs, along rows and along columns
+background      1: counts that do not depend on the position
+=============== ====================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptycho.reconstruction.misfit import predictions
+from ptycho.scan.dataset import Dataset
+
+POSITION_MAP, PATTERN_SHIFT, MOTION = "position_map", "pattern_shift", "motion"
+POINT_SPREAD, BACKGROUND = "point_spread", "background"
+CAUSES = (POSITION_MAP, PATTERN_SHIFT, MOTION, POINT_SPREAD, BACKGROUND)
+
+
+@dataclass(frozen=True)
+class CauseLimits:
+    """When a cause is named; measured on simulated scans with one error each.
+
+    Attributes:
+        gain: of χ², at least; 400 is twenty standard errors of one number.
+        share: of the χ² beyond photon noise, at least.
+        ahead: times the gain of the next cause.
+        least: gain of a cause that is plausible; 60: four standard errors of each of four numbers.
+        comparable: its gain over that of the best cause, at least.
+        step: in object pixels, of the differences by which derivatives along positions are taken.
+    """
+
+    gain: float = 400.0
+    share: float = 0.015
+    ahead: float = 1.5
+    least: float = 60.0
+    comparable: float = 0.5
+    step: float = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Causes:
+    """The score tests of one reconstruction.
+
+    Attributes:
+        gains: how much of χ² each cause explains, by name.
+        sizes: its numbers, ``(k,)``, in pixels (positions' map: per pixel; motion: px² of half a variance).
+        excess: χ² beyond what photon noise gives.
+        by_pixel: mean χ² of each detector pixel, ``(N, N)``, about 1 or less where noise is all.
+    """
+
+    gains: dict[str, float]
+    sizes: dict[str, np.ndarray]
+    excess: float
+    by_pixel: np.ndarray
+
+    def plausible(self, name: str, limits: CauseLimits | None = None) -> bool:
+        """Return whether a cause explains something, and not far less than another."""
+        limits = limits or CauseLimits()
+        return self.gains[name] > max(limits.least, limits.comparable * max(self.gains.values()))
+
+    def named(self, limits: CauseLimits | None = None) -> str | None:
+        """Return the cause that explains clearly more than all others, or None."""
+        limits = limits or CauseLimits()
+        first, second = sorted(self.gains, key=lambda name: -self.gains[name])[:2]
+        gain = self.gains[first]
+        enough = gain > limits.gain and gain > limits.share * self.excess
+        return first if enough and gain > limits.ahead * self.gains[second] else None
+
+
+def score_causes(
+    image: np.ndarray, data: Dataset, patterns: np.ndarray | None = None, limits: CauseLimits | None = None
+) -> Causes | None:
+    """Return the score tests for an object ``(M, M)`` under the beam of a dataset.
+
+    Args:
+        image: the object.
+        data: the patterns, and the beam that goes with the object.
+        patterns: indices of those that are looked at; None: all.
+
+    Returns:
+        None where photons were not counted, so that the noise is not known.
+    """
+    if not data.counts:
+        return None
+    chosen = np.arange(len(data.positions)) if patterns is None else patterns
+    offsets = data.positions[chosen].astype(float)
+    offsets -= offsets.mean(axis=0)
+    step = (limits or CauseLimits()).step
+    sums = {name: _Sums() for name in CAUSES}
+    excess, by_pixel, seen_by_pixel, done = 0.0, np.zeros((data.N,) * 2), np.zeros((data.N,) * 2), 0
+    for counts, rate, around, seen in _expected(image, data, chosen, step):
+        far, done = offsets[done : done + len(counts)], done + len(counts)
+        weight = seen / (rate + 0.5)
+        residual = counts - rate
+        for name, directions in _directions(rate, around, far, step).items():
+            sums[name].add(directions, weight, residual)
+        squared = weight * residual**2
+        excess += float((squared - weight * rate).sum())
+        by_pixel += squared.sum(axis=0)
+        seen_by_pixel += seen.sum(axis=0)
+    solved = {name: one.solved() for name, one in sums.items()}
+    return Causes(
+        {name: gain for name, (gain, _) in solved.items()},
+        {name: size for name, (_, size) in solved.items()},
+        excess,
+        by_pixel / np.maximum(seen_by_pixel, 1),
+    )
+
+
+class _Sums:
+    """g and H of one cause, summed over patterns."""
+
+    def __init__(self) -> None:
+        self._slope: np.ndarray | float = 0.0
+        self._curvature: np.ndarray | float = 0.0
+
+    def add(self, directions: list[np.ndarray], weight: np.ndarray, residual: np.ndarray) -> None:
+        flat = np.stack([direction.ravel() for direction in directions])
+        weighted = flat * weight.ravel()
+        self._slope = self._slope + weighted @ residual.ravel()
+        self._curvature = self._curvature + weighted @ flat.T
+
+    def solved(self) -> tuple[float, np.ndarray]:
+        """Return the gain ``gᵀH⁻¹g`` and the step ``H⁻¹g``."""
+        step = np.linalg.lstsq(np.atleast_2d(self._curvature), np.atleast_1d(self._slope), rcond=1e-8)[0]
+        return float(np.atleast_1d(self._slope) @ step), step
+
+
+def _directions(
+    rate: np.ndarray, around: list[np.ndarray], far: np.ndarray, step: float
+) -> dict[str, list[np.ndarray]]:
+    """Return ∂λ/∂θ ``(J, N, N)`` of every number of every cause; see the table above."""
+    down, up, right, left = around
+    by_position = [(down - up) / (2 * step), (right - left) / (2 * step)]
+    by_detector = [np.gradient(rate, axis=axis) for axis in (1, 2)]
+    along = [far[:, axis, None, None] for axis in (0, 1)]
+    return {
+        POSITION_MAP: [slope * distance for slope in by_position for distance in along],
+        PATTERN_SHIFT: [slope * distance for slope in by_detector for distance in along],
+        MOTION: [(down + up - 2 * rate) / step**2, (right + left - 2 * rate) / step**2],
+        POINT_SPREAD: [
+            np.gradient(slope, axis=axis) for slope, axis in zip(by_detector, (1, 2), strict=True)
+        ],
+        BACKGROUND: [np.ones_like(rate)],
+    }
+
+
+def _expected(
+    image: np.ndarray, data: Dataset, patterns: np.ndarray, step: float
+) -> Iterator[tuple[np.ndarray, np.ndarray, list[np.ndarray], np.ndarray]]:
+    """Yield counts, λ, λ at positions ``step`` down, up, right and left, and what was measured, by chunks.
+
+    Arrays are ``(K, N, N)``, the zero frequency in the middle.
+    """
+    photons = data.normalisation**-2
+    moves = step * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]])
+    scans = [data.under(replace(data.beam, positions=_moved(data, move))) for move in moves]
+    for parts in zip(*(predictions(image, scan, patterns) for scan in scans), strict=True):
+        x = np.fft.fftshift(np.asarray(parts[0][0], float), axes=(1, 2))
+        rates = [np.fft.fftshift(np.square(np.asarray(p, float)), axes=(1, 2)) * photons for _, p in parts]
+        yield np.square(x) * photons * (x >= 0), rates[0], rates[1:], x >= 0
+
+
+def _moved(data: Dataset, move: np.ndarray) -> np.ndarray:
+    """Return positions ``(J, 2)`` float32 moved inside the object."""
+    return np.clip(data.positions + move, 0, data.object_size - data.N).astype(np.float32)

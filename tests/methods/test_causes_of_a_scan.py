@@ -1,0 +1,45 @@
+"""Doubts about the positions that arose before the fit: believed where its misfit still looks like them."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ptycho.methods import pipeline
+from ptycho.methods.geometry import Other
+from ptycho.reconstruction.causes import CAUSES, Causes
+from ptycho.scan.finding import Finding
+from ptycho.scan.reconstruction import Reconstruction
+
+DOUBT = Other(np.eye(2), None, False, Finding("positions' map", "", ""), "another scale", ("scale_doubtful",))
+MADE = {"solver": Reconstruction(np.ones((1, 4, 4), np.complex64), np.ones((1, 4, 4), bool))}
+
+
+def flags_of(gains, other=DOUBT):
+    """The flags and the product's warnings, for gains of some causes; None: nothing is known of them."""
+    causes = None
+    if gains is not None:
+        causes = Causes(dict.fromkeys(CAUSES, 1.0) | gains, {}, 20_000.0, np.ones((4, 4)))
+    fits = {"solver": SimpleNamespace(causes=causes)}
+    made, flags = pipeline._confirmed(SimpleNamespace(other=other), MADE, fits, "solver")
+    return flags, made["solver"].warnings
+
+
+@pytest.mark.parametrize("gains", [{"position_map": 5000.0}, {"position_map": 100.0}, None])
+def test_a_doubt_that_the_fit_confirms_is_told(gains):
+    assert flags_of(gains) == (("scale_doubtful",), ("another scale",))
+    assert flags_of(gains, None) == ((), ())
+
+
+@pytest.mark.parametrize("gains", [{}, {"position_map": 390.0, "background": 1424.0}])
+def test_a_doubt_that_the_beam_had_caused_is_not(gains):
+    """Of a detector's point spread: positions would explain less than a background."""
+    assert flags_of(gains) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("cause", "flag"), [("pattern_shift", "pattern_shift"), ("motion", "motion_blur"), ("background", None)]
+)
+def test_a_likely_cause_is_flagged_by_its_name(cause, flag):
+    flags, warnings = flags_of({cause: 5000.0, "position_map": 2000.0})
+    assert flags == (() if flag is None else (flag,)) and not warnings

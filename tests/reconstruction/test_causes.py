@@ -1,0 +1,106 @@
+"""Which cause a misfit shows: patterns by loops that one thing was done to, at the true object and beam."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.likelihood import N, Scan, light_of
+
+from ptycho.reconstruction.causes import CAUSES, score_causes
+
+PHOTONS = 1e5
+
+
+@pytest.fixture(scope="module")
+def truth():
+    return Scan.of(np.random.default_rng(3), PHOTONS, count=6, step=2.6)
+
+
+def seen_by(truth, light, positions=None):
+    """The scan with counts of a light ``(J, N, N)``, zero frequency at sample 0, and stated positions."""
+    counts = np.random.default_rng(5).poisson(light)
+    amplitudes = np.fft.fftshift(np.sqrt(counts), axes=(1, 2)).astype(np.float32)
+    stated = truth.positions if positions is None else positions
+    return truth.dataset(amplitudes=amplitudes, positions=stated.astype(np.float32))
+
+
+def shifted(image, shift):
+    """A pattern moved on the detector by (row, col) pixels, by linear interpolation of neighbours."""
+    for axis, amount in enumerate(shift):
+        image = (1 - abs(amount)) * image + abs(amount) * np.roll(image, int(np.sign(amount)), axis)
+    return image
+
+
+def patterns_that_shift(truth, size):
+    far = truth.positions - truth.positions.mean(axis=0)
+    turned = far @ np.array([[0, 1], [-1, 0]])  # no stretch of the positions gives that
+    return np.stack([shifted(one, size * s) for one, s in zip(truth.light(), turned, strict=True)])
+
+
+def blurred_by(truth, moves):
+    """The mean light over moves of the sample ``(k, 2)`` px."""
+    return np.mean(
+        [
+            [light_of(truth.object, truth.modes, position + move) for position in truth.positions]
+            for move in moves
+        ],
+        axis=0,
+    )
+
+
+def test_photon_noise_has_no_cause(truth):
+    found = score_causes(truth.object.astype(np.complex64), seen_by(truth, truth.light()))
+    assert found.named() is None and not any(found.plausible(name) for name in CAUSES)
+    assert all(gain < 30 for gain in found.gains.values())  # χ² of four numbers at most
+    assert 0.3 < found.by_pixel.mean() < 1.05  # λ / (λ + ½) on average
+    pixels = 36 * N**2
+    assert abs(found.excess) < 5 * np.sqrt(2 * pixels)
+
+
+def test_patterns_that_shift_with_the_position(truth):
+    found = score_causes(truth.object.astype(np.complex64), seen_by(truth, patterns_that_shift(truth, 0.02)))
+    assert found.named() == "pattern_shift" and not found.plausible("position_map")
+    # Of d = ∂λ/∂q · ρ a pattern that moves by s has −s; (row by column, column by −row) here.
+    np.testing.assert_allclose(found.sizes["pattern_shift"], [0, 0.02, -0.02, 0], atol=0.006)
+
+
+def test_positions_of_another_map(truth):
+    matrix = np.array([[1.02, 0.01], [0.0, 0.99]])
+    middle = truth.positions.mean(axis=0)
+    stated = (truth.positions - middle) @ np.linalg.inv(matrix).T + middle
+    found = score_causes(truth.object.astype(np.complex64), seen_by(truth, truth.light(), stated))
+    assert found.named() == "position_map" and not found.plausible("pattern_shift")
+    np.testing.assert_allclose(found.sizes["position_map"], (matrix - np.eye(2)).ravel(), atol=0.006)
+
+
+def test_a_sample_that_moves_along_columns(truth):
+    moves = np.stack([np.zeros(5), np.linspace(-0.8, 0.8, 5)], axis=1)
+    found = score_causes(truth.object.astype(np.complex64), seen_by(truth, blurred_by(truth, moves)))
+    assert found.named() == "motion"
+    rows, columns = found.sizes["motion"]
+    assert columns == pytest.approx(np.var(moves[:, 1]) / 2, rel=0.25) and abs(rows) < 0.02
+
+
+def test_a_detector_that_blurs(truth):
+    light = truth.light()
+    blurred = light + 0.1 * (np.roll(light, 1, 1) + np.roll(light, -1, 1) - 2 * light)
+    found = score_causes(truth.object.astype(np.complex64), seen_by(truth, blurred))
+    assert found.named() == "point_spread"
+    assert found.sizes["point_spread"][0] > 5 * abs(found.sizes["point_spread"][1])
+
+
+def test_a_background(truth):
+    found = score_causes(truth.object.astype(np.complex64), seen_by(truth, truth.light() + 3))
+    assert found.named() == "background"
+    assert found.sizes["background"] == pytest.approx(3, rel=0.1)
+
+
+def test_intensities_of_unknown_noise_tell_no_cause(truth):
+    assert score_causes(truth.object.astype(np.complex64), replace(truth.dataset(), counts=False)) is None
+
+
+def test_a_bad_pixel_stands_out_on_the_detector(truth):
+    light = truth.light()
+    light[:, 2, 3] = 3 * light[:, 2, 3] + 40
+    found = score_causes(truth.object.astype(np.complex64), seen_by(truth, light))
+    assert np.unravel_index(found.by_pixel.argmax(), (N, N)) == (2 + N // 2, 3 + N // 2)
