@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,12 +14,14 @@ from ptycho.evaluation.metrics import Region, phase
 from ptycho.evaluation.trust import FLAGS
 
 AMPLITUDE_MAP, PHASE_MAP, ERROR_MAP = "gray", "viridis", "RdBu_r"
+NOTHING = "#d9c9a8"  # where no pattern is: in none of the maps
 MIN_PHASE_RANGE = 0.1  # rad; a flat phase is not blown up to show rounding
 
 
 def _show(
     figure: Figure, axes: Axes, image: np.ndarray, cmap: str, limits: tuple[float, float], label: str
 ) -> None:
+    axes.set_facecolor(NOTHING)
     shown = axes.imshow(image, cmap=cmap, vmin=limits[0], vmax=limits[1], interpolation="nearest")
     figure.colorbar(shown, ax=axes, fraction=0.046, pad=0.03, label=label)
     axes.set_xticks([])
@@ -32,7 +36,11 @@ def phase_limits(*images: np.ndarray) -> tuple[float, float]:
 
 
 def compare(
-    truth: np.ndarray, recons: dict[str, np.ndarray], scores: dict[str, dict], probe: np.ndarray
+    truth: np.ndarray,
+    recons: dict[str, np.ndarray],
+    scores: dict[str, dict],
+    probe: np.ndarray,
+    covered: Mapping[str, np.ndarray] | None = None,
 ) -> Figure:
     """Truth, every reconstruction and the probe: amplitude above, phase below, shared colour limits.
 
@@ -42,14 +50,17 @@ def compare(
         scores: name → what :func:`ptycho.evaluation.metrics.score` gave for it; its SSIM goes into the title,
             in red with its alarms if it has failed.
         probe: complex ``(N, N)``.
+        covered: name → bool ``(h, w)``, what of a reconstruction is drawn; without it, all.
     """
     columns = {"truth": truth} | recons
     figure = Figure(figsize=(3.6 * (len(columns) + 1), 7), layout="constrained")
     axes = figure.subplots(2, len(columns) + 1)
     amplitude_limits, angle_limits = (0.0, float(np.abs(truth).max())), phase_limits(truth)
     for column, (name, image) in enumerate(columns.items()):
-        _show(figure, axes[0, column], np.abs(image), AMPLITUDE_MAP, amplitude_limits, "amplitude")
-        _show(figure, axes[1, column], phase(image), PHASE_MAP, angle_limits, "phase / rad")
+        part = (covered or {}).get(name)
+        shown = _drawn(np.abs(image), part), _drawn(phase(image), part)
+        _show(figure, axes[0, column], shown[0], AMPLITUDE_MAP, amplitude_limits, "amplitude")
+        _show(figure, axes[1, column], shown[1], PHASE_MAP, angle_limits, "phase / rad")
         colour = "red" if _raised(scores.get(name)) else "black"
         axes[0, column].set_title(_title(name, scores.get(name), 0), color=colour)
         axes[1, column].set_title(_title(name, scores.get(name), 1), color=colour)
@@ -76,14 +87,20 @@ def _raised(scores: dict | None) -> list[str]:
     return [] if scores is None else [flag for flag in scores["flags"] if flag in FLAGS]
 
 
-def amp_phase(name: str, image: np.ndarray, region: Region) -> Figure:
-    """One whole reconstruction ``(M, M)``, as stitched; the scored region is outlined."""
+def _drawn(channel: np.ndarray, covered: np.ndarray | None) -> np.ndarray:
+    """A real image, left out (NaN) where it is not covered."""
+    return channel if covered is None else np.where(covered, channel, np.nan)
+
+
+def amp_phase(name: str, image: np.ndarray, region: Region, covered: np.ndarray | None = None) -> Figure:
+    """A whole reconstruction ``(M, M)``, as stitched, where it is covered; the scored region is outlined."""
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     axes = figure.subplots(1, 2)
     inside = region.crop(image)
     amplitudes = np.abs(inside)
-    _show(figure, axes[0], np.abs(image), AMPLITUDE_MAP, (0, float(amplitudes.max()) or 1.0), "amplitude")
-    _show(figure, axes[1], phase(image), PHASE_MAP, phase_limits(inside), "phase / rad")
+    top = float(amplitudes.max()) or 1.0
+    _show(figure, axes[0], _drawn(np.abs(image), covered), AMPLITUDE_MAP, (0, top), "amplitude")
+    _show(figure, axes[1], _drawn(phase(image), covered), PHASE_MAP, phase_limits(inside), "phase / rad")
     for ax, kind in zip(axes, ("amplitude", "phase"), strict=True):
         ax.set_title(f"{name}: {kind}, as stitched")
         ax.add_patch(
@@ -93,15 +110,18 @@ def amp_phase(name: str, image: np.ndarray, region: Region) -> Figure:
     return figure
 
 
-def amp_phase_error(name: str, aligned: np.ndarray, truth: np.ndarray) -> Figure:
-    """Signed amplitude and wrapped phase error of an aligned reconstruction ``(h, w)``."""
+def amp_phase_error(
+    name: str, aligned: np.ndarray, truth: np.ndarray, covered: np.ndarray | None = None
+) -> Figure:
+    """Signed amplitude and wrapped phase error of an aligned reconstruction ``(h, w)``, where covered."""
     errors = (np.abs(aligned) - np.abs(truth), np.angle(np.exp(1j * (phase(aligned) - phase(truth)))))
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     axes = figure.subplots(1, 2)
     for ax, error, label in zip(axes, errors, ("amplitude error", "phase error / rad"), strict=True):
-        bound = max(float(np.quantile(np.abs(error), 0.998)), 1e-3)
-        _show(figure, ax, error, ERROR_MAP, (-bound, bound), label)
-        ax.set_title(f"{name}: {label}, RMS {np.sqrt(np.mean(error**2)):.2g}")
+        counted = error if covered is None or not covered.any() else error[covered]
+        bound = max(float(np.quantile(np.abs(counted), 0.998)), 1e-3)
+        _show(figure, ax, _drawn(error, covered), ERROR_MAP, (-bound, bound), label)
+        ax.set_title(f"{name}: {label}, RMS {np.sqrt(np.mean(counted**2)):.2g}")
     return figure
 
 

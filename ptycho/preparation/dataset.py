@@ -12,6 +12,7 @@ import numpy as np
 from ptycho.config import AberratedProbe, ConfigError, OwnProbe, RunProbe, ScanRunConfig, check
 from ptycho.config.waves import wavelength_m
 from ptycho.files.npz import NpzError, read_all
+from ptycho.files.run_product import find_product
 from ptycho.preparation.dark_frames import dark_frames
 from ptycho.preparation.detector import SAMPLED
 from ptycho.preparation.geometry import lonely, place_on_object
@@ -31,7 +32,6 @@ log = logging.getLogger(__name__)
 
 FEWEST = 3  # patterns: one or two leave the object and the beam open
 MUCH = 0.01  # of the frames, left out
-LAST = ("refined", "pinn", "solver")  # of the reconstructions of a run
 WHOLE = 1e-3  # pixels; positions nearer than that to whole ones are whole
 
 
@@ -202,14 +202,12 @@ def _lengths(scan: Understood) -> tuple[tuple[float, float], float]:
 
 
 def probe_of_run(run: Path, N: int) -> np.ndarray:
-    """The modes ``(K, N, N)`` that the last reconstruction of a measured scan in a run's folder goes with.
+    """The modes ``(K, N, N)`` that the product of a run on a measured scan goes with.
 
     Raises:
         ConfigError: there is none, or not of this size.
     """
-    places = [run, *sorted((run / "scans").glob("*"))]
-    files = [place / "recons" / name / "recon.npz" for place in places for name in LAST]
-    path = next((file for file in files if file.is_file()), None)
+    _, path = find_product(run) or ("", None)
     if path is None:
         raise ConfigError(f"probe=run: {run} holds no reconstruction of a measured scan")
     try:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.files.npz import NpzError, NpzFile, read_all
+from ptycho.files.run_product import product_of
 from ptycho.files.text import shown
 from ptycho.run import names
 
@@ -18,7 +19,6 @@ KINDS = {"object": "c", "mask": "b", "probe": "c", "positions": "f", "flux": "f"
 SIGMAS = {"sigma_amplitude": "f", "sigma_phase": "f"}
 ORDER = ("solver", "refined", "pinn", "baseline", "lsqml", "denoised", "gt")
 REFERENCES = ("constant", "truth_blurred_1px")  # rows of scores without a picture
-BEST = ("solver", "refined", "pinn", "lsqml", "baseline", "gt")  # where no file names the product
 WELL_LIT = 0.1  # of the strongest light
 LOOKED_AT = 2000  # positions that tell where light fell
 
@@ -76,8 +76,7 @@ class ScanRecord:
     @property
     def product(self) -> str:
         """The reconstruction that the run gives out; the best known where it does not say."""
-        named = self.metrics.get("product")
-        return named if named in self.recons else next((n for n in BEST if n in self.recons), "")
+        return product_of(self.metrics, self.recons) or next(iter(self.recons), "")
 
     @property
     def pixel_m(self) -> tuple[float, float] | None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import tracemalloc
 from dataclasses import replace
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.from_dataset import frames_of, from_dataset, intensities, product_of
 from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
 from ptycho.files.atomic import WriteError
+from ptycho.files.run_product import find_product
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import understand
 from ptycho.readers.raw_scan import ReadOptions
@@ -463,6 +465,32 @@ def test_a_measured_run_is_exported_with_its_best_object(runs, simulated, script
     assert script("export_scan", f"run={run}", "output=b.cxi", "recon=pinn")[0] == 0
     with np.load(run / names.recon("pinn")) as stored:
         np.testing.assert_array_equal(open_scan(tmp_path / "b.cxi").object, stored["object"][0])
+
+
+def test_the_product_of_a_run_is_what_its_metrics_say(runs, script, tmp_path):
+    """Not a better-named one that was stored beside it; of several scans, each has its own."""
+    run = tmp_path / "run"
+    shutil.copytree(runs.root / "measured", run)
+    shutil.copytree(run / "recons" / "pinn", run / "recons" / "solver")
+    assert find_product(run) == ("solver", run / names.recon("solver"))
+    for named in ("pinn", "solver", "refined"):
+        (run / names.METRICS).write_text(json.dumps({"product": named}))
+        assert find_product(run)[0] == named
+    (run / names.METRICS).write_text(json.dumps({"product": "solver"}))
+    code, _, err = script("export_scan", f"run={run}", "output=c.h5")
+    assert code == 0, err
+    with np.load(run / names.recon("solver")) as stored:
+        np.testing.assert_array_equal(open_scan(tmp_path / "c.h5").object, stored["object"][0])
+    several = tmp_path / "several"
+    for scan in ("a", "b"):
+        shutil.copytree(run / "recons", several / "scans" / scan / "recons")
+    metrics = {"scans": {"a": {"product": "refined"}, "b": {"product": "pinn"}}}
+    (several / names.METRICS).write_text(json.dumps(metrics))
+    assert [find_product(several, scan)[0] for scan in ("a", "b", None)] == ["refined", "pinn", "refined"]
+    shutil.rmtree(run / "recons")
+    assert find_product(run) is None
+    code, _, err = script("export_scan", f"run={run}", "output=d.h5")
+    assert code == 2 and "holds no reconstruction" in err
 
 
 def test_a_simulated_run_is_exported_by_image(runs, script, tmp_path):

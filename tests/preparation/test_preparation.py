@@ -420,10 +420,10 @@ def stored_probe(folder, modes, name="pinn"):
 
 
 def test_the_probe_of_an_earlier_run(tmp_path):
-    """The refined one before the network's; all modes, at the power of this scan."""
+    """That of its product; all modes, at the power of this scan."""
     rng = np.random.default_rng(1)
     modes = reference.random_complex(rng, (2, 32, 32)).astype(np.complex64)
-    run = stored_probe(stored_probe(tmp_path / "run", modes[::-1]), modes, "refined")
+    run = stored_probe(stored_probe(tmp_path / "run", modes[::-1], "refined"), modes, "solver")
     settings = ScanRunConfig(data=config(), run=str(run), probe=RunProbe())
     data, _ = make_dataset(understand(raw(), config()), settings, tmp_path)
     scale = data.probe[0, 0, 0] / modes[0, 0, 0]

@@ -28,6 +28,7 @@ from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.from_dataset import from_dataset, from_measured
 from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
 from ptycho.files.npz import NpzError, read_all
+from ptycho.files.run_product import find_product
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.prepare import understand
 from ptycho.progress import Progress
@@ -40,7 +41,6 @@ from ptycho.scan.probe import ZONE_PLATE_WINDOW_NM
 
 ROLES = ("test", "train", "val")
 TRUTH = "gt"
-BEST = ("refined", "pinn")
 DETECTOR_PIXEL_M = 75e-6
 
 
@@ -60,7 +60,7 @@ class ExportConfig:
         None, "what of a simulated run: test | train | val; null: test. Of a measured one: scan"
     )
     recon: Text | None = key(
-        None, "the object: pinn | refined | gt; null: the best of a measured run, else the truth"
+        None, "the object: solver | refined | pinn | gt; null: the product of a measured run, else the truth"
     )
     scan: Text | None = key(None, "which scan of a run on several, by its name; null: the first")
     image: Integer = key(0, "which image of a simulated run")
@@ -145,9 +145,10 @@ def export_measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> E
         config.source,
         "null or scan: the run is of a measured scan",
     )
-    name = config.recon or next(
-        (best for best in BEST if (run / part / names.recon(best)).exists()), BEST[-1]
-    )
+    found = find_product(run, wanted)
+    name = config.recon or ("" if found is None else found[0])
+    if not name:
+        raise ConfigError(f"run={run}: holds no reconstruction of {wanted}; go on with it: resume={run}")
     object_ = read_object(run, name, 0, part)
     scan = understand(open_raw(stored.data), stored.data)
     scratch = Path(str(config.output)).parent
@@ -159,8 +160,8 @@ def export_measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> E
             f"{stored.data.path}: is another file than the run had: the object of {name} is {object_.shape}, "
             f"and the scan now needs {data.object_size} × {data.object_size}"
         )
-    found = from_measured(scan, data, object_, _read_beam(run / part / names.recon(name)))
-    return replace(found, comments=f"Object: {name} of the run {run.resolve().name}. {found.comments}")
+    exported = from_measured(scan, data, object_, _read_beam(run / part / names.recon(name)))
+    return replace(exported, comments=f"Object: {name} of the run {run.resolve().name}. {exported.comments}")
 
 
 def export_simulated(run: Path, stored: RunConfig, config: ExportConfig) -> ExportedScan:

@@ -56,11 +56,14 @@ def score_models(
         scores.get(ITERATIVE, {}).pop("stitching", None)  # it is not stitched
         for values in scores.values():
             values["flags"] += doubts
-        scores |= metrics.reference_rows(truth, region)
+        every = [by_method[chosen].mask for by_method in stitched.values() if chosen in by_method]
+        scores |= metrics.reference_rows(truth, region, np.all(every, axis=0) if every else None)
     rest = dict(more or {})
     conventions = metrics.CONVENTIONS | dict(doubts) | rest.pop("conventions", {})
     folder.json(names.METRICS, scores | rest | {"region": asdict(region), "conventions": conventions})
     for name, values in scores.items():
+        if name in stitched and (lacking := values["uncovered_fraction"]):
+            log.warning("%s: %.1f %% of the region has no pattern, and is not scored", name, 100 * lacking)
         amplitude, phase = values["ssim"]
         alarms = [flag for flag in values["flags"] if flag in FLAGS]
         note = f"  ! {', '.join(alarms)}" if alarms and name in stitched else ""
@@ -121,14 +124,14 @@ def draw_comparison(
             usable = np.isfinite(image).all() and image[mask].any()
             known = region.crop((moved or {}).get(name, truths)[0])
             aligned[name] = metrics.align(image, known, mask).object if usable else np.zeros_like(known)
-            curves[name] = metrics.frc_curves(aligned[name], known)
-            folder.figure(
-                names.figure(f"amp_phase_{name}"), figures.amp_phase(name, recon.objects[0], region)
-            )
-            error = figures.amp_phase_error(name, aligned[name], known)
+            curves[name] = metrics.frc_curves(aligned[name], known, None if mask.all() else mask)
+            drawn = figures.amp_phase(name, recon.objects[0], region, recon.mask[0])
+            folder.figure(names.figure(f"amp_phase_{name}"), drawn)
+            error = figures.amp_phase_error(name, aligned[name], known, mask)
             folder.figure(names.figure(f"amp_phase_error_{name}"), error)
         first = {name: scores[name]["per_image"][0] for name in recons}
-        comparison = figures.compare(truth, aligned, first, probe[0])
+        masks = {name: region.crop(recon.mask[0]) for name, recon in recons.items()}
+        comparison = figures.compare(truth, aligned, first, probe[0], masks)
         folder.figure(names.figure("compare_amp_phase"), comparison)
         folder.figure(names.figure("frc_curves"), figures.frc_curves(curves))
         if histories:

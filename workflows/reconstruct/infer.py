@@ -223,7 +223,7 @@ def assess(
         whole = metrics.Region(0, 0, data.object_size, data.object_size)
         region = metrics.Region(*rectangle) if min(rectangle[2:]) > 0 else whole
         for name, recon in recons.items():
-            figure = figures.amp_phase(name, recon.objects[0], region)
+            figure = figures.amp_phase(name, recon.objects[0], region, recon.mask[0])
             folder.figure(names.figure(f"amp_phase_{name}"), figure)
         return None
     truth, region = data.objects, metrics.Region(*rectangle)

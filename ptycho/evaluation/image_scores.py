@@ -1,0 +1,226 @@
+"""Scores of one aligned image beside the truth, each by its definition in ``metrics.CONVENTIONS``.
+
+``covered (H, W)``, where it is given, are the pixels that count: without them a score says how the uncovered
+part was filled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy import fft
+from scipy.ndimage import binary_erosion
+from skimage.metrics import structural_similarity
+
+from ptycho.evaluation.alignment import CONSTANT, check_images, parts_of, phase, spread
+from ptycho.evaluation.frc import Curve, frc
+from ptycho.scan.bands import bands
+
+Pair = list[float | None]
+Covered = np.ndarray | None  # pixels (H, W) that count; None: all of them
+
+SSIM_WINDOW = 7  # px; scikit-image's default
+MIN_SIDE = {"ssim": SSIM_WINDOW, "ms_ssim": 11 * 2**4, **dict.fromkeys(("frc50", "frc1over7"), SSIM_WINDOW)}
+SLOW = 0.05  # of Nyquist
+ROUNDING = 1e-14  # root-mean-square error (of the peak) that is only float64 rounding
+
+
+def amplitude_ssim(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> float | None:
+    """SSIM of the amplitudes (Wang et al. 2004, eq. 13), ``data_range = max|t| − min|t|``.
+
+    Args:
+        recon, truth: aligned complex images ``(H, W)``.
+
+    Returns:
+        A number in [−1, 1]; None if the true amplitude is constant or a side is below 7 px.
+    """
+    check_images(recon, truth)
+    return _ssim(np.abs, recon, truth, spread(counted(truth, covered))[0], covered)
+
+
+def phase_ssim(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> float | None:
+    """As :func:`amplitude_ssim`, for the phases mapped to ``(φ + π) / 2π`` with ``data_range`` 1."""
+    check_images(recon, truth)
+    return _ssim(_unit_phase, recon, truth, 1.0, covered)
+
+
+def _unit_phase(image: np.ndarray) -> np.ndarray:
+    return (phase(image) + np.pi) / (2 * np.pi)
+
+
+def _ssim(
+    channel: Callable[[np.ndarray], np.ndarray],
+    recon: np.ndarray,
+    truth: np.ndarray,
+    data_range: float,
+    covered: Covered,
+) -> float | None:
+    """Of two real channels, band by band: windows over an edge, or what is uncovered, do not count."""
+    if data_range == 0 or min(truth.shape) < MIN_SIDE["ssim"]:
+        return None
+    if covered is not None:
+        return _covered_ssim(channel, recon, truth, data_range, covered)
+    halo, total = SSIM_WINDOW // 2, 0.0
+    for rows in bands(truth.shape, halo):
+        pair = (channel(image[rows].astype(complex)) for image in (recon, truth))
+        value = structural_similarity(*pair, win_size=SSIM_WINDOW, data_range=data_range)
+        total += float(value) * (rows.stop - rows.start - 2 * halo)
+    return total / (truth.shape[0] - 2 * halo)
+
+
+def _covered_ssim(
+    channel: Callable[[np.ndarray], np.ndarray],
+    recon: np.ndarray,
+    truth: np.ndarray,
+    data_range: float,
+    covered: np.ndarray,
+) -> float | None:
+    """The mean over windows wholly ``covered (H, W)``; None: there is none."""
+    halo, total = SSIM_WINDOW // 2, 0.0
+    whole = binary_erosion(covered, np.ones((SSIM_WINDOW, SSIM_WINDOW), bool))
+    for rows in bands(truth.shape, halo):
+        pair = (channel(image[rows].astype(complex)) for image in (recon, truth))
+        _, each = structural_similarity(*pair, win_size=SSIM_WINDOW, data_range=data_range, full=True)
+        total += float(each[halo:-halo].sum(where=whole[rows][halo:-halo]))
+    return total / np.count_nonzero(whole) if whole.any() else None
+
+
+def counted(image: np.ndarray, covered: Covered) -> np.ndarray:
+    """The pixels ``(K,)`` of an image that count, or the image ``(H, W)`` where all of them do."""
+    return image if covered is None else image[covered]
+
+
+def ms_ssim(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> Pair:
+    """Multi-scale SSIM (Wang, Simoncelli & Bovik 2003, eq. 7), with the ranges of the SSIM above.
+
+    Args:
+        recon, truth: aligned complex images ``(H, W)``.
+
+    Returns:
+        ``[amplitude, phase]`` in [0, 1]; TensorFlow clips a scale of negative structure, and with it the
+        product, to 0. None if a side is below 176 px, the true amplitude is constant, the value is NaN,
+        or a part is uncovered, which large windows reach everywhere.
+    """
+    check_images(recon, truth)
+    if covered is not None:
+        return [None, None]
+    return [
+        _ms_ssim(np.abs, recon, truth, spread(truth)[0]),
+        _ms_ssim(_unit_phase, recon, truth, 1.0),
+    ]
+
+
+def _ms_ssim(
+    channel: Callable[[np.ndarray], np.ndarray], recon: np.ndarray, truth: np.ndarray, data_range: float
+) -> float | None:
+    if data_range == 0 or min(truth.shape) < MIN_SIDE["ms_ssim"]:
+        return None
+    import tensorflow as tf
+
+    pair = (_single(channel, image)[..., None] for image in (recon, truth))  # (H, W, 1)
+    value = float(tf.image.ssim_multiscale(*pair, max_val=data_range))
+    return value if math.isfinite(value) else None
+
+
+def _single(channel: Callable[[np.ndarray], np.ndarray], image: np.ndarray) -> np.ndarray:
+    """A real channel of an image ``(H, W)``, float32."""
+    found = np.empty(image.shape, np.float32)
+    for rows in bands(image.shape):
+        found[rows] = channel(image[rows].astype(complex))
+    return found
+
+
+def _mean_error(power: int, recon: np.ndarray, truth: np.ndarray, covered: Covered) -> list[float]:
+    """Means over covered pixels of ``||o| − |t||^p``, and of ``|φ_o − φ_t|^p``, wrapped into (−π, π]."""
+    check_images(recon, truth)
+    recon, truth, total = counted(recon, covered), counted(truth, covered), np.zeros(2)
+    for rows in bands(truth.shape):
+        o, t = recon[rows].astype(complex), truth[rows].astype(complex)
+        errors = np.abs(o) - np.abs(t), np.angle(np.exp(1j * (phase(o) - phase(t))))
+        total += [np.sum(np.abs(error) ** power) for error in errors]
+    return (total / truth.size).tolist()
+
+
+def mae(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> Pair:
+    """Mean absolute error ``[amplitude, phase]`` of ``(H, W)``, in object units and in rad, wrapped."""
+    return [*_mean_error(1, recon, truth, covered)]
+
+
+def mse(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> Pair:
+    """Mean squared error ``[amplitude, phase]`` of ``(H, W)``, in object units² and in rad², wrapped."""
+    return [*_mean_error(2, recon, truth, covered)]
+
+
+def psnr(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> Pair:
+    """``10·log10(peak² / mse)`` of ``(H, W)`` in dB, peak ``max|t|`` and 2π; None: the error is rounding."""
+    roots = [math.sqrt(error) for error in _mean_error(2, recon, truth, covered)]
+    peaks = float(np.abs(counted(truth, covered)).max()), 2 * np.pi
+    if peaks[0] == 0:
+        raise ValueError("truth must not be zero everywhere: its largest amplitude is the peak")
+    pairs = zip(peaks, roots, strict=True)
+    return [20 * math.log10(peak / root) if root > ROUNDING * peak else None for peak, root in pairs]
+
+
+def phase_rmse_rad(recon: np.ndarray, truth: np.ndarray, covered: Covered = None) -> float:
+    """``sqrt(⟨wrap(φ_o − φ_t)²⟩)`` of ``(H, W)`` in rad; every pixel has the same weight."""
+    return math.sqrt(_mean_error(2, recon, truth, covered)[1])
+
+
+def frc_curves(
+    recon: np.ndarray, truth: np.ndarray, covered: Covered = None
+) -> tuple[Curve | None, Curve | None]:
+    """Ring correlations of amplitudes and phases of an aligned pair ``(H, W)``, as from :func:`frc`.
+
+    None where either image is constant, and for both channels if a side is below 7 px. What is uncovered is
+    filled with the mean of what is covered, in either image its own.
+    """
+    check_images(recon, truth)
+    large = min(truth.shape) >= MIN_SIDE["frc50"]
+    spreads = (spread(counted(image, covered)) for image in (recon, truth))
+    varies = [large and all(pair) for pair in zip(*spreads, strict=True)]
+    return (
+        frc(*(_filled(np.abs(image), covered) for image in (recon, truth))) if varies[0] else None,
+        frc(*(_filled(phase(image), covered) for image in (recon, truth))) if varies[1] else None,
+    )
+
+
+def _filled(channel: np.ndarray, covered: Covered) -> np.ndarray:
+    return channel if covered is None else np.where(covered, channel, channel[covered].mean())
+
+
+def relative_error(aligned: np.ndarray, truth: np.ndarray) -> float | None:
+    """``√(Σ|a − t|² / Σ|t − t̄|²)`` over the covered pixels of complex ``(H, W)``: 0 perfect, 1 nothing seen.
+
+    None where the truth is constant.
+    """
+    covered = aligned != 0
+    count, total = (
+        np.count_nonzero(covered),
+        sum(part.sum() for part in parts_of(np.where(covered, truth, 0))),
+    )
+    error = contrast = power = 0.0
+    for rows in bands(truth.shape):
+        there = covered[rows]
+        a, t = (image[rows][there].astype(complex) for image in (aligned, truth))
+        error += float(np.sum(np.abs(a - t) ** 2))
+        contrast += float(np.sum(np.abs(t - total / count) ** 2))
+        power += float(np.sum(np.abs(t) ** 2))
+    return math.sqrt(error / contrast) if contrast > CONSTANT**2 * power else None
+
+
+def slow_phase_rad(aligned: np.ndarray, truth: np.ndarray, covered: Covered = None) -> float:
+    """Rms over ``(H, W)`` of the phase of ``a conj(t)`` below ``SLOW`` of Nyquist, in rad.
+
+    What a solver that was ended too early leaves, and a score of small windows does not see.
+    """
+    wave = np.empty(truth.shape, np.complex64)
+    for rows in bands(truth.shape):
+        wave[rows] = aligned[rows] * truth[rows].conj()
+    wave = fft.fft2(wave, overwrite_x=True)
+    down, along = (2 * np.fft.fftfreq(side) for side in truth.shape)
+    for rows in bands(truth.shape):
+        wave[rows] *= np.hypot(down[rows, None], along) < SLOW
+    wave = counted(fft.ifft2(wave, overwrite_x=True), covered)
+    return math.sqrt(sum(np.sum(phase(part) ** 2) for part in parts_of(wave)) / wave.size)

@@ -1,0 +1,34 @@
+"""The product of a run: which of its reconstructions it gives out. Every room that asks, asks here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from ptycho.files.json_file import read_json
+
+METRICS, RECONS, SCANS = "metrics.json", "recons", "scans"
+BEST = ("solver", "refined", "pinn", "lsqml", "baseline")  # where a run does not say, as an inference
+
+
+def product_of(metrics: Mapping[str, Any], held: Collection[str]) -> str:
+    """The product among the reconstructions that are ``held``, by a scan's scores; empty: none is there."""
+    named = metrics.get("product")
+    return str(named) if named in held else next((name for name in BEST if name in held), "")
+
+
+def find_product(run: Path, scan: str | None = None) -> tuple[str, Path] | None:
+    """Name and file of a run's product: of several scans that of ``scan``, or of the first that has one."""
+    try:
+        metrics = read_json(run / METRICS)
+    except (OSError, ValueError):  # not finished, or damaged: what is there is told by its files
+        metrics = {}
+    parts = metrics.get("scans")
+    parts = parts if isinstance(parts, dict) else {}
+    names = [scan] if scan is not None else [path.name for path in sorted((run / SCANS).glob("*"))]
+    for folder, scores in [(run, metrics), *((run / SCANS / name, parts.get(name)) for name in names)]:
+        files = {path.parent.name: path for path in (folder / RECONS).glob("*/recon.npz")}
+        if name := product_of(scores if isinstance(scores, dict) else {}, files):
+            return name, files[name]
+    return None
