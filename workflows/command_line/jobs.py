@@ -26,6 +26,7 @@ from ptycho.config import ConfigError
 from ptycho.config.backend import require_tensorflow
 from workflows.command_line.config import explained
 from workflows.command_line.console import conf_folder
+from workflows.command_line.foreign import check_folder
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ def plan_all(
         except (ConfigError, OmegaConfBaseException) as error:  # raised here, Hydra would add a line
             mistakes.append(error)
 
+    check_folder(config_name, arguments, CONF)
     with tempfile.TemporaryDirectory() as scratch, _tell_hydra(arguments):  # a sweep insists on a folder
         OmegaConf.register_new_resolver("scratch", lambda _: scratch, replace=True)
         collect()

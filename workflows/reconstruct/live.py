@@ -28,6 +28,7 @@ from ptycho.run.folder import RunFolder, check_free, check_writable
 from ptycho.run.names import CONFIG
 from ptycho.run.stored_config import is_finished, read_job
 from ptycho.training.interrupt import StopRequest
+from workflows.command_line.foreign import check_programs
 from workflows.reconstruct.live_config import LiveConfig
 
 log = logging.getLogger(__name__)
@@ -128,6 +129,7 @@ def _final(folder: Path, config: object, stop: StopRequest) -> list[str]:
         return [f"{folder}: is finished; nothing is left to do"]
     job = read_job(folder) if resumed else config
     assert isinstance(job, ScanRunConfig)
+    check_programs(job, (), f"resume={folder}")
     checked = plan(replace(job, output_dir=str(folder)))
     with stop.end_with(lambda: f"go on with resume={folder}"), locked(folder):
         run_folder = RunFolder(folder, resumed=resumed)
