@@ -32,6 +32,7 @@ import hdf5plugin
 import numpy as np
 
 from ptycho.live.arrivals import BY_TIME, Description, Frame, Place
+from ptycho.readers.hdf5_chunks import wrong_with_blocks
 from ptycho.readers.raw_scan import DOMAINS, UNITS
 
 FRAME_DTYPES = ("uint8", "uint16", "uint32", "int16", "int32", "float32", "float64")
@@ -259,8 +260,8 @@ def unpacked(content: bytes, shape: tuple[int, ...], dtype: np.dtype) -> np.ndar
     if len(content) < SIZES.size:
         raise BadMessage("content ends early")
     whole, block = SIZES.unpack(content[: SIZES.size])
-    if whole != size or block > LARGEST_BLOCK or block % 8:
-        raise BadMessage("content is not as long as its shape says")
+    if whole != size or block > LARGEST_BLOCK or wrong_with_blocks(content, size, dtype.itemsize):
+        raise BadMessage("content is not as long as its shape says, or as its blocks do")
     try:
         with _memory() as file:
             array = file.create_dataset(

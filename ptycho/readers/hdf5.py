@@ -12,7 +12,7 @@ from ptycho.files.npz import name_kinds
 from ptycho.readers.archive import DAMAGE, ArchiveError, Entry, Patterns, describe_error
 from ptycho.readers.hdf5_file import Hdf5File
 from ptycho.readers.hdf5_patterns import open_patterns
-from ptycho.readers.hdf5_storage import examine
+from ptycho.readers.hdf5_storage import check_unpacking, examine
 
 IN_MEMORY = 2**31  # bytes of one array
 
@@ -34,6 +34,7 @@ class Hdf5Archive(Hdf5File):
             if attribute:
                 found = None if node is None else node.attrs.get(attribute)
             elif isinstance(node, h5py.Dataset) and node.size == 1 and node.dtype.kind in "OSU":
+                check_unpacking(self, node)
                 found = node[()]
         found = found.ravel()[0] if isinstance(found, np.ndarray) and found.size == 1 else found
         found = found.decode("utf-8", "replace") if isinstance(found, bytes) else found
@@ -74,7 +75,13 @@ class Hdf5Archive(Hdf5File):
             )
         before = len(self.problems)
         examine(self, dataset, key)
-        return np.asarray(dataset[()]) if len(self.problems) == before else None
+        if len(self.problems) > before:
+            return None
+        try:
+            check_unpacking(self, dataset)
+        except ArchiveError as error:
+            raise ArchiveError(f"{key} {error}") from error
+        return np.asarray(dataset[()])
 
 
 def _complex(found: np.ndarray) -> np.ndarray:

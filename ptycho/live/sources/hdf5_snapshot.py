@@ -15,6 +15,8 @@ from typing import Any
 import h5py
 import numpy as np
 
+from ptycho.readers.hdf5_chunks import Chunks
+
 LARGEST = 2**26  # bytes of an array that is copied
 SHOWN = 4  # frames that are there
 
@@ -62,6 +64,7 @@ def snapshot(
     file: h5py.File, frames: h5py.Dataset, per_frame: Collection[str], rows: np.ndarray, target: Path
 ) -> None:
     """Write some rows of a file, and all that has no rows, to ``target``."""
+    chunks = Chunks()
     with h5py.File(target, "w") as out:
         out.attrs.update(dict(file.attrs))
 
@@ -80,6 +83,8 @@ def snapshot(
                     name, (len(rows), *node.shape[1:]), node.dtype, chunks=(1, *node.shape[1:])
                 )
                 some = rows[rows < len(node)][:SHOWN]
+                for row in some:
+                    chunks.check(node, [slice(int(row), int(row) + 1)])
                 made[: len(some)] = np.stack([node[int(row)] for row in some])
             elif name in per_frame:
                 made = out.create_dataset(name, data=node[: int(rows.max()) + 1][rows])
