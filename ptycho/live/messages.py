@@ -31,6 +31,7 @@ import h5py
 import hdf5plugin
 import numpy as np
 
+from ptycho.files.json_file import parse_json
 from ptycho.live.arrivals import BY_TIME, Description, Frame, Place
 from ptycho.readers.hdf5_chunks import wrong_with_blocks
 from ptycho.readers.raw_scan import DOMAINS, UNITS
@@ -113,8 +114,8 @@ def read_header(part: bytes) -> dict[str, Any]:
     if len(part) > LONGEST_HEADER:
         raise BadMessage("header too long")
     try:
-        header = json.loads(part)
-    except (ValueError, RecursionError) as error:
+        header = parse_json(part)
+    except ValueError as error:
         raise BadMessage("header is no JSON") from error
     if not isinstance(header, dict) or not isinstance(header.get("type"), str):
         raise BadMessage("header without a type")

@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 from ptycho.config import ConfigError, JobConfig
 from ptycho.config.mapping import to_mapping
 from ptycho.files.atomic import WriteError, remove_temporary, sha256, write_atomically
+from ptycho.files.json_file import read_yaml
 from ptycho.files.lock import unusable
 from ptycho.run import names
 from ptycho.run.environment import environment
@@ -276,10 +277,10 @@ def _holds_training(path: Path, held: list[str]) -> bool:
     if set(held) - set(names.INFERENCE):
         return True
     try:
-        values = yaml.safe_load((path / names.CONFIG).read_text(encoding="utf-8"))
+        values = read_yaml(path / names.CONFIG)
     except FileNotFoundError:
         return False
-    except (OSError, ValueError, yaml.YAMLError):
+    except (OSError, ValueError):
         return True
     return not (isinstance(values, dict) and "run" in values and "train" not in values)
 

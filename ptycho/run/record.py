@@ -143,10 +143,15 @@ def _there(run: Path, patterns: Collection[str]) -> list[str]:
 def _inside(run: Path, name: str) -> str | None:
     """A recorded name, or the first link on the way to it; None where it leads out of the run's folder."""
     parts = PurePosixPath(name).parts
-    if not parts or PurePosixPath(name).is_absolute() or ".." in parts:
+    if not parts or PurePosixPath(name).is_absolute() or ".." in parts or not all(map(_can_be_a_name, parts)):
         return None
     ways = ["/".join(parts[: k + 1]) for k in range(len(parts))]
     return next((way for way in ways if (run / way).is_symlink()), ways[-1])
+
+
+def _can_be_a_name(part: str, longest: int = 255) -> bool:
+    """Whether a file can be called so: file systems take 255 bytes and no zero byte."""
+    return "\0" not in part and len(part.encode("utf-8", "replace")) <= longest
 
 
 def _is_file(path: Path) -> bool:

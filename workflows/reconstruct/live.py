@@ -16,6 +16,7 @@ import yaml
 from ptycho.config import ConfigError
 from ptycho.config.mapping import to_dataclass, to_mapping
 from ptycho.files.atomic import write_atomically
+from ptycho.files.json_file import read_yaml
 from ptycho.files.lock import locked
 from ptycho.live.collecting import Collector
 from ptycho.live.joining import join
@@ -70,8 +71,8 @@ def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
     folder = Path(config.resume)
     path = folder / PLACE / KEYS
     try:
-        stored = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+        stored = read_yaml(path)
+    except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise ConfigError(f"resume={folder}: holds no live run that can be read ({why})") from error
     if to_mapping(config) != to_mapping(LiveConfig(resume=config.resume)):  # type: ignore[arg-type]
