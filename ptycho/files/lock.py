@@ -31,6 +31,8 @@ def locked(folder: Path) -> Iterator[None]:
     lock = FileLock(path, timeout=0.1, fallback_to_soft=False)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if path.is_symlink():  # it would be written through
+            path.unlink()
         try:
             lock.acquire()
         except OSError as error:

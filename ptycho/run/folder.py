@@ -22,12 +22,12 @@ from matplotlib.figure import Figure
 
 from ptycho.config import ConfigError, JobConfig
 from ptycho.config.mapping import to_mapping
-from ptycho.files.atomic import WriteError, remove_temporary, sha256, write_atomically
+from ptycho.files.atomic import WriteError, open_new, remove_temporary, sha256, write_atomically
 from ptycho.files.json_file import read_yaml
 from ptycho.files.lock import unusable
 from ptycho.run import names
 from ptycho.run.environment import environment
-from ptycho.run.record import foreign_files, listed, own_files
+from ptycho.run.record import check_links, foreign_files, listed, own_files
 from ptycho.run.replacing import discard, make_way, mend, put_back, waits
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,9 @@ class RunFolder(OutputFolder):
         contents: tuple[str, ...] = names.TRAINING,
     ) -> None:
         self.path, self.resumed = path, resumed
-        if not resumed:
+        if resumed:
+            check_links(path)
+        else:
             check_free(path, overwrite, contents)
         _open(path)
         try:
@@ -224,7 +226,7 @@ def _open(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
         trial = path / f".{names.RECORD}.{os.getpid()}.tmp"
-        trial.touch()
+        open_new(trial).close()
         trial.unlink()
     except OSError as error:
         raise unusable(path, error.strerror or str(error)) from error
@@ -244,6 +246,7 @@ def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TR
             f"{names.RECORD} as its own and nothing replaces; move it away, or choose another folder"
         )
     own = own_files(path)
+    check_links(path, own)
     held = [name for name in names.TRAINING if any(file.split("/")[0] == name for file in own)]
     if held and contents != names.TRAINING and _holds_training(path, held):
         raise ConfigError(

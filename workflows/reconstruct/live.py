@@ -26,14 +26,15 @@ from ptycho.live.stored_scan import raw_scan, section_of, write_scan
 from ptycho.preparation.prepare import understand
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.folder import RunFolder, check_free, check_writable
-from ptycho.run.names import CONFIG
+from ptycho.run.names import CONFIG, LIVE
+from ptycho.run.record import check_links
 from ptycho.run.stored_config import is_finished, read_job
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.foreign import check_programs
 from workflows.reconstruct.live_config import LiveConfig
 
 log = logging.getLogger(__name__)
-PLACE, KEYS, SCAN = "live", "live.yaml", "scan.h5"
+PLACE, KEYS, SCAN = LIVE, "live.yaml", "scan.h5"
 
 
 def run(config: LiveConfig, stop: StopRequest) -> list[str]:
@@ -70,6 +71,7 @@ def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
         return config, folder
     folder = Path(config.resume)
     path = folder / PLACE / KEYS
+    check_links(folder)
     try:
         stored = read_yaml(path)
     except (OSError, ValueError) as error:
