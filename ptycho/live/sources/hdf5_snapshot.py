@@ -15,6 +15,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from ptycho.exports.hdf5_writing import write_hdf5
 from ptycho.readers.hdf5_chunks import Chunks
 
 LARGEST = 2**26  # bytes of an array that is copied
@@ -65,7 +66,8 @@ def snapshot(
 ) -> None:
     """Write some rows of a file, and all that has no rows, to ``target``."""
     chunks = Chunks()
-    with h5py.File(target, "w") as out:
+
+    def fill(out: h5py.File) -> None:
         out.attrs.update(dict(file.attrs))
 
         def visit(name: str, link: Any) -> None:
@@ -96,3 +98,5 @@ def snapshot(
             made.attrs.update(dict(node.attrs))
 
         file.visititems_links(visit)
+
+    write_hdf5(target, fill)
