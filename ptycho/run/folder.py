@@ -24,7 +24,8 @@ from ptycho.config import ConfigError, JobConfig
 from ptycho.config.mapping import to_mapping
 from ptycho.files.atomic import WriteError, open_new, remove_temporary, sha256, write_atomically
 from ptycho.files.json_file import read_yaml
-from ptycho.files.lock import unusable
+from ptycho.files.lock import check_unlocked, unusable
+from ptycho.files.text import PlainFormatter
 from ptycho.run import names
 from ptycho.run.environment import environment
 from ptycho.run.record import check_links, foreign_files, listed, own_files
@@ -187,7 +188,7 @@ class RunFolder(OutputFolder):
         """Append the log to ``run.log`` while the block runs."""
         self._list(names.LOG)
         handler = _LogFile(self.path / names.LOG)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
         root = logging.getLogger()
         root.addHandler(handler)
         try:
@@ -236,10 +237,11 @@ def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TR
     """See that a new run may be written into a folder; without touching anything.
 
     Raises:
-        ConfigError: it holds a run and ``overwrite`` is false; it holds a training run, which nothing
-            but a training run replaces; it holds files of others in places of a run's; or it can be seen not
+        ConfigError: another process writes there; it holds a run and ``overwrite`` is false; it holds a
+            training run, which nothing but a training run replaces; it holds files of others in places of a run's; or it can be seen not
             to be writable.
     """
+    check_unlocked(path)
     if foreign := foreign_files(path):
         raise ConfigError(
             f"output_dir={path}: holds {_some(foreign)}, which no run of this program has listed in "

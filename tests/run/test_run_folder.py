@@ -5,12 +5,14 @@ import hashlib
 import json
 import logging
 import os
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
 import pytest
 import yaml
-from helpers.cli import files
+from helpers.cli import ROOT, files
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
@@ -345,3 +347,21 @@ def test_links_within_a_run_are_followed(tmp_path):
     with RunFolder(folder.path, resumed=True).logged():
         logging.getLogger().warning("said")
     assert "said" in (folder.path / "config.yaml").read_text()
+
+
+def test_a_folder_that_another_process_fills_is_said_to_be_so(folder):
+    """And not that it holds another run, which overwrite=true would remove."""
+    code = (
+        "import sys, time; from pathlib import Path; from ptycho.files.lock import locked\n"
+        "with locked(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    )
+    words = [sys.executable, "-c", code, str(folder.path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        try:
+            assert process.stdout.readline() == "held\n"
+            with pytest.raises(ConfigError, match=f"process {process.pid} is writing a run into this folder"):
+                check_free(folder.path, overwrite=False)
+        finally:
+            process.kill()
+    with locked(folder.path):  # a folder that this process holds is free for it
+        check_free(folder.path, overwrite=True)
