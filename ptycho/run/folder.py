@@ -238,8 +238,8 @@ def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TR
 
     Raises:
         ConfigError: another process writes there; it holds a run and ``overwrite`` is false; it holds a
-            training run, which nothing but a training run replaces; it holds files of others in places of a run's; or it can be seen not
-            to be writable.
+            training run, which nothing but a training run replaces; it holds files of others in places of a
+            run's; or it can be seen not to be writable.
     """
     check_unlocked(path)
     if foreign := foreign_files(path):

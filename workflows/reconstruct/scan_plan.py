@@ -71,6 +71,14 @@ def plan(config: JobConfig) -> ScanRunConfig:
             cannot be read or does not fit, or the machine has too little memory.
     """
     own, scans = understand_scans(config)
+    try:
+        return _checked(own, scans)
+    finally:  # many scans may be planned before the first is read
+        for scan in scans:
+            scan.raw.patterns.close()
+
+
+def _checked(own: ScanRunConfig, scans: list[Understood]) -> ScanRunConfig:
     stored = check_settings(own)
     fitted = min(
         _fitted(path, scan, own.free_fraction) for path, scan in zip(own.data.file, scans, strict=True)
