@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import sys
 
+from ptycho.files.text import printable
 from workflows.command_line.config import explained
 from workflows.command_line.jobs import EXIT_USAGE, MISTAKES, fail, leave, log_to_stderr
 from workflows.tune.main import tune
@@ -37,7 +38,7 @@ def main() -> int:
         lines = tune(words)
     except Exception as error:
         return fail(error, MISTAKES, explained)
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.write(printable("".join(f"{line}\n" for line in lines)))
     return 0
 
 

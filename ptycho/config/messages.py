@@ -148,6 +148,17 @@ def bounds_of(cls: type, name: str) -> tuple[float, float]:
     return found[Ge].ge, found[Le].le
 
 
+def programs_of(cls: type, prefix: str = "") -> list[str]:
+    """The dotted keys of a configuration that name a program to run."""
+    found: list[str] = []
+    for name, field in fields_of(cls).items():
+        if typing.cast(dict[str, Any], field.json_schema_extra or {}).get("program"):
+            found.append(f"{prefix}{name}")
+        for section in sections_of(field.annotation).values():
+            found += programs_of(section, f"{prefix}{name}.")
+    return list(dict.fromkeys(found))
+
+
 def _short(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:g}"
 

@@ -114,7 +114,9 @@ Pair = tuple[Number, Number]
 Range = tuple[Number, Number]
 
 
-def key(default: Any, text: str, *, unit: str = "", allowed: str = "", **bounds: Any) -> Any:
+def key(
+    default: Any, text: str, *, unit: str = "", allowed: str = "", program: bool = False, **bounds: Any
+) -> Any:
     """The default of a field with all that is to be said of it.
 
     Args:
@@ -122,9 +124,10 @@ def key(default: Any, text: str, *, unit: str = "", allowed: str = "", **bounds:
         text: what it is, on one line.
         unit: of the value.
         allowed: what a message says must be, where type and bounds do not say it.
+        program: it names what is run; only the command line may, no file of a folder.
         bounds: ``ge``, ``gt``, ``le``, ``lt``, ``min_length``; ``discriminator`` and ``kw_only``.
     """
-    extra: Any = {"unit": unit, "allowed": allowed}
+    extra: Any = {"unit": unit, "allowed": allowed, "program": program}
     source = {"default_factory": default} if callable(default) else {"default": default}
     return Field(**source, description=text, json_schema_extra=extra, **bounds)
 

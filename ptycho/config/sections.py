@@ -287,6 +287,7 @@ class LsqmlConfig:
         "interpreter with pty-chi (pip install ptychi); null: this one",
         min_length=1,
         allowed="the path of a Python that has pty-chi",
+        program=True,
     )
     threads: Integer | None = key(None, "of the CPU; null: all", ge=1, le=4096)
 

@@ -31,7 +31,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan
-from ptycho.exports.hdf5_writing import write_hdf5, write_patterns, write_truth
+from ptycho.exports.hdf5_writing import make_group, write_hdf5, write_patterns, write_truth
 from ptycho.readers.quantities import ELECTRON
 
 VERSION = 160
@@ -58,11 +58,11 @@ def write(path: Path, scan: ExportedScan) -> None:
 
 def _fill(file: h5py.File, scan: ExportedScan) -> None:
     file["cxi_version"] = VERSION
-    entry = file.create_group("entry_1")
+    entry = make_group(file, "entry_1")
     entry["title"], entry["comment"] = scan.name, scan.comments
-    _detector(entry.create_group("instrument_1/detector_1"), scan)
-    _source(entry.create_group("instrument_1/source_1"), scan)
-    _translation(entry.create_group("sample_1/geometry_1"), scan)
+    _detector(make_group(entry, "instrument_1/detector_1"), scan)
+    _source(make_group(entry, "instrument_1/source_1"), scan)
+    _translation(make_group(entry, "sample_1/geometry_1"), scan)
     _image(entry, scan)
     links = {
         "data_1/data": "instrument_1/detector_1/data",
@@ -70,6 +70,7 @@ def _fill(file: h5py.File, scan: ExportedScan) -> None:
         "instrument_1/detector_1/translation": "sample_1/geometry_1/translation",
     }
     for name, target in links.items():
+        make_group(entry, name.rpartition("/")[0])
         entry[name] = h5py.SoftLink(f"/entry_1/{target}")
     write_truth(file, scan.truth, entry.get("image_1/data"))
 
@@ -116,6 +117,7 @@ def _image(entry: h5py.Group, scan: ExportedScan) -> None:
     if scan.object is None:
         return
     assert scan.pixel_m is not None
+    make_group(entry, "image_1")
     entry["image_1/data"] = scan.object.astype(np.complex64)
     entry["image_1/data"].attrs["pixel_size_m"] = scan.pixel_m
     entry["image_1/data_space"], entry["image_1/data_type"] = "real", "transmission"

@@ -36,7 +36,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan
-from ptycho.exports.hdf5_writing import write_hdf5, write_patterns, write_truth
+from ptycho.exports.hdf5_writing import make_group, write_hdf5, write_patterns, write_truth
 
 IN_PIXELS = "The pixel size is unknown: all lengths are in object pixels, not in metres. "
 SIGN = "of the probe on the object: x increases with the object's column, y with its row"
@@ -66,7 +66,7 @@ def _fill(file: h5py.File, scan: ExportedScan) -> None:
     for name in ("loss_values", "loss_epochs"):
         file.create_dataset(name, data=np.zeros(0))
     if scan.patterns is not None:
-        _raw_data(file.create_group("raw_data"), scan)
+        _raw_data(make_group(file, "raw_data"), scan)
     write_truth(file, scan.truth, file["object"])
 
 

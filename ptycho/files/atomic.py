@@ -30,7 +30,7 @@ def write_atomically(target: Path, save: Callable[[IO[bytes]], object]) -> None:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
+        with open_new(temporary) as file:
             save(file)
             file.flush()
             os.fsync(file.fileno())
@@ -42,6 +42,12 @@ def write_atomically(target: Path, save: Callable[[IO[bytes]], object]) -> None:
         if isinstance(error, OSError):
             raise WriteError(f"{target}: cannot be written ({error.strerror or error})") from error
         raise
+
+
+def open_new(path: Path) -> IO[bytes]:
+    """A file that is made anew; what stands there, a link too, is removed, and never written through."""
+    path.unlink(missing_ok=True)
+    return path.open("x+b")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,12 +1,18 @@
-"""JSON from anyone: names and values, of a size that is allowed."""
+"""JSON and YAML from anyone: values of a size, a depth and numbers that are allowed."""
 
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 from typing import Any
 
-LARGEST = 2**25  # bytes
+import yaml
+
+LARGEST = 2**25  # bytes of JSON
+LARGEST_YAML = 2**20  # bytes
+DEEPEST = 60  # sections in sections
+LARGEST_NUMBER = 10**300  # of an integer, so that a float can hold it
 
 
 def read_json(path: Path, largest: int = LARGEST) -> dict[str, Any]:
@@ -15,12 +21,70 @@ def read_json(path: Path, largest: int = LARGEST) -> dict[str, Any]:
     Raises:
         OSError: it cannot be read. ValueError: it is too large, is no JSON, or holds something else.
     """
-    if (size := path.stat().st_size) > largest:
-        raise ValueError(f"it has {size} bytes")
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except RecursionError as error:
-        raise ValueError("it is nested too deep") from error
+    values = parse_json(_content(path, largest))
     if not isinstance(values, dict):
         raise ValueError("it must hold names and values")
     return values
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The values in a text.
+
+    Raises:
+        ValueError: it is no JSON, or nested too deep, or has a number beyond all floats.
+    """
+    try:
+        values = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+    _check(values)
+    return values
+
+
+def read_yaml(path: Path, largest: int = LARGEST_YAML) -> Any:
+    """The values in a file, without Python's objects and without aliases, which may multiply them.
+
+    Raises:
+        OSError: it cannot be read. ValueError: it is too large, or is no such YAML.
+    """
+    text, depth = _content(path, largest).decode("utf-8"), 0
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            if isinstance(event, yaml.AliasEvent):
+                raise ValueError(f"it repeats a part by the alias *{event.anchor[:40]}; write it out")
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:
+                raise ValueError("it is nested too deep")
+        values = yaml.load(text, Loader=loader)
+    except (yaml.YAMLError, RecursionError, OverflowError) as error:
+        raise ValueError(str(error)) from error
+    _check(values)
+    return values
+
+
+def _content(path: Path, largest: int) -> bytes:
+    if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device would never end
+        raise ValueError("it is no file")
+    with path.open("rb") as file:
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise ValueError(f"it has more than {largest} bytes")
+    return content
+
+
+def _check(values: Any) -> None:
+    """Raise ValueError for nesting or numbers that later steps cannot take."""
+    level, depth = [values], 0
+    while level:
+        if depth > DEEPEST:
+            raise ValueError("it is nested too deep")
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                below += value.values()
+            elif isinstance(value, list):
+                below += value
+            elif isinstance(value, int) and abs(value) > LARGEST_NUMBER:
+                raise ValueError(f"a number in it has {len(str(abs(value)))} digits")
+        level, depth = below, depth + 1

@@ -31,6 +31,8 @@ def locked(folder: Path) -> Iterator[None]:
     lock = FileLock(path, timeout=0.1, fallback_to_soft=False)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if path.is_symlink():  # it would be written through
+            path.unlink()
         try:
             lock.acquire()
         except OSError as error:
@@ -39,11 +41,7 @@ def locked(folder: Path) -> Iterator[None]:
             log.warning("%s: its file system has no locks; do not start a second run in it", folder)
         path.write_text(f"{os.getpid()}\n")
     except Timeout:
-        pid = path.read_text().strip() if path.exists() else ""
-        raise ConfigError(
-            f"{folder}: process {pid or 'unknown'} is writing a run into this folder; "
-            "wait until it ends, or stop it"
-        ) from None
+        raise _busy(folder, _holder(path)) from None
     except OSError as error:
         raise unusable(folder, error.strerror or str(error)) from error
     try:
@@ -64,6 +62,27 @@ def is_locked(folder: Path) -> bool:
     except OSError:  # there is no such file, or a file system without locks
         return False
     return False
+
+
+def check_unlocked(folder: Path) -> None:
+    """Raise ConfigError if another process holds ``folder``."""
+    if is_locked(folder) and (pid := _holder(folder / LOCK)) != str(os.getpid()):
+        raise _busy(folder, pid)
+
+
+def _holder(lock: Path) -> str:
+    """The number of the process that has written a lock file."""
+    try:
+        return lock.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _busy(folder: Path, pid: str) -> ConfigError:
+    return ConfigError(
+        f"{folder}: process {pid or 'unknown'} is writing a run into this folder; "
+        "wait until it ends, or stop it"
+    )
 
 
 def unusable(path: Path, reason: str) -> ConfigError:

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import LsqmlConfig, check
+from ptycho.files.json_file import parse_json
 from ptycho.files.npz import NpzError, read_all
 from ptycho.files.npz_writing import Blocks, write_npz
 from ptycho.progress import Advance, silent
@@ -177,7 +178,7 @@ def _run(arguments: list[str], settings: LsqmlConfig, after_epoch: Callable[[], 
 def _epochs(lines: Any) -> Iterator[dict[str, Any]]:
     for line in lines:
         if line.startswith("{"):
-            yield json.loads(line)
+            yield parse_json(line)
 
 
 def _environment(python: str | None, threads: int | None) -> dict[str, str]:

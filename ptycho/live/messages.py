@@ -31,7 +31,9 @@ import h5py
 import hdf5plugin
 import numpy as np
 
+from ptycho.files.json_file import parse_json
 from ptycho.live.arrivals import BY_TIME, Description, Frame, Place
+from ptycho.readers.hdf5_chunks import wrong_with_blocks
 from ptycho.readers.raw_scan import DOMAINS, UNITS
 
 FRAME_DTYPES = ("uint8", "uint16", "uint32", "int16", "int32", "float32", "float64")
@@ -112,8 +114,8 @@ def read_header(part: bytes) -> dict[str, Any]:
     if len(part) > LONGEST_HEADER:
         raise BadMessage("header too long")
     try:
-        header = json.loads(part)
-    except (ValueError, RecursionError) as error:
+        header = parse_json(part)
+    except ValueError as error:
         raise BadMessage("header is no JSON") from error
     if not isinstance(header, dict) or not isinstance(header.get("type"), str):
         raise BadMessage("header without a type")
@@ -259,8 +261,8 @@ def unpacked(content: bytes, shape: tuple[int, ...], dtype: np.dtype) -> np.ndar
     if len(content) < SIZES.size:
         raise BadMessage("content ends early")
     whole, block = SIZES.unpack(content[: SIZES.size])
-    if whole != size or block > LARGEST_BLOCK or block % 8:
-        raise BadMessage("content is not as long as its shape says")
+    if whole != size or block > LARGEST_BLOCK or wrong_with_blocks(content, size, dtype.itemsize):
+        raise BadMessage("content is not as long as its shape says, or as its blocks do")
     try:
         with _memory() as file:
             array = file.create_dataset(

@@ -30,6 +30,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.files.atomic import write_atomically
 from ptycho.files.file_array import FileArray
+from ptycho.files.json_file import read_json
 from ptycho.files.npz import NpzError, read_all
 from ptycho.live.arrivals import Description, Frame, Place
 from ptycho.live.joining import FrameList, PlaceList
@@ -159,7 +160,7 @@ class Store:
     def ended(self) -> str | None:
         """Why nothing more will come; None: it may."""
         path = self.folder / ENDED
-        return str(json.loads(path.read_text())["reason"]) if path.is_file() else None
+        return str(read_json(path)["reason"]) if path.is_file() else None
 
     def _unfit(self, frame: Frame, description: Description | None) -> str | None:
         """Why a frame cannot be kept."""
@@ -199,7 +200,7 @@ class Store:
         """What a program before has left."""
         header = self.folder / HEADER
         try:
-            self._record = _record_of(json.loads(header.read_text())) if header.is_file() else None
+            self._record = _record_of(read_json(header)) if header.is_file() else None
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{header}: is damaged ({error}); choose another folder") from error
         if self._record is not None:

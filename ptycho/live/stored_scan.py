@@ -11,7 +11,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig, KeyMap
-from ptycho.files.atomic import write_atomically
+from ptycho.exports.hdf5_writing import write_hdf5
 from ptycho.live.arrivals import Description
 from ptycho.live.joining import Joined
 from ptycho.live.store import Store
@@ -104,7 +104,7 @@ def write_scan(path: Path, raw: RawScan, probe: np.ndarray | None, config: DataC
     arrays = arrays | ({} if probe is None else {"probe": probe})
     numbers = ("energy_eV", "distance_m", "detector_pixel_m")
     arrays |= {name: value for name in numbers if (value := getattr(raw, name)) is not None}
-    write_atomically(path, lambda file: _fill(file, raw, arrays))
+    write_hdf5(path, lambda file: _fill(file, raw, arrays))
     zero = raw.zero_frequency
     keys = KeyMap(patterns="patterns", positions="positions", **{name: name for name in arrays})
     return replace(
@@ -117,17 +117,16 @@ def write_scan(path: Path, raw: RawScan, probe: np.ndarray | None, config: DataC
     )
 
 
-def _fill(file: Any, raw: RawScan, arrays: dict[str, Any]) -> None:
-    with h5py.File(file, "w") as out:
-        count, height, width = raw.patterns.shape
-        patterns = out.create_dataset("patterns", raw.patterns.shape, raw.patterns.dtype)
-        step = max(1, BLOCK // (height * width * raw.patterns.dtype.itemsize))
-        for k in range(0, count, step):
-            part = slice(k, min(k + step, count))
-            patterns[part] = raw.patterns.read(part)
-        out["positions"] = raw.positions
-        out["positions"].attrs["units"] = raw.unit
-        if raw.numbers is not None:
-            out["numbers"] = raw.numbers
-        for name, value in arrays.items():
-            out[name] = np.asarray(value)
+def _fill(out: h5py.File, raw: RawScan, arrays: dict[str, Any]) -> None:
+    count, height, width = raw.patterns.shape
+    patterns = out.create_dataset("patterns", raw.patterns.shape, raw.patterns.dtype)
+    step = max(1, BLOCK // (height * width * raw.patterns.dtype.itemsize))
+    for k in range(0, count, step):
+        part = slice(k, min(k + step, count))
+        patterns[part] = raw.patterns.read(part)
+    out["positions"] = raw.positions
+    out["positions"].attrs["units"] = raw.unit
+    if raw.numbers is not None:
+        out["numbers"] = raw.numbers
+    for name, value in arrays.items():
+        out[name] = np.asarray(value)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import OwnProbe, ProbeConfig, ScanRunConfig
+from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import ENOUGH, FEW, ORIENTATION
 from ptycho.methods.geometry import (
     Geometry,
@@ -128,13 +129,16 @@ def align_scan(scan: Understood, config: ScanRunConfig, where: Surroundings) -> 
         return correct_slips(settled, config)
 
 
-def settle(scan: Understood, config: ScanRunConfig, where: Surroundings) -> Settled:
-    """The scan with a probe, if need be a guessed one, read the way that explains it."""
+def settle(scan: Understood, config: ScanRunConfig, where: Surroundings, transposed: bool = False) -> Settled:
+    """The scan with a probe, if need be a guessed one, read the way that explains it.
+
+    ``transposed``: its patterns have been transposed because of their deflection, which is done once.
+    """
     data, found = read(scan, config, where)
     guessed = scan.probe is None and isinstance(config.probe, OwnProbe)
     with where.timed("probe_and_orientation"):
         coarse = coarse_turn(data, rotation_is_open(scan, config.data))
-        if coarse.transposed and config.data.orientation == "auto":
+        if coarse.transposed and config.data.orientation == "auto" and not transposed:
             return _transposed(config, str(coarse.warning), where)
         if guessed:
             about_turned = map_positions(scan, data, rotation(coarse.degrees), config)[1]
@@ -168,8 +172,9 @@ def settle(scan: Understood, config: ScanRunConfig, where: Surroundings) -> Sett
         return replace(settled, scan=warned, doubts=(*doubts, ORIENTATION))
     log.info("data.orientation=auto: %s", told)
     turned = clear.orientation.on(config.data)
-    scan, probe = understand(open_raw(turned), turned), data.probe
-    data, again = read(scan, replace(config, data=turned), where)
+    probe = data.probe
+    with _opened_again(turned) as scan:
+        data, again = read(scan, replace(config, data=turned), where)
     again += geometry.findings
     if geometry.matrix is not None:
         scan, data = map_positions(scan, data, geometry.matrix, config)
@@ -198,8 +203,17 @@ def _transposed(config: ScanRunConfig, why: str, where: Surroundings) -> Settled
     """The scan settled with its patterns transposed, because of what their deflection says."""
     way = Orientation(transpose=True)
     turned = way.on(config.data)
-    settled = settle(understand(open_raw(turned), turned), replace(config, data=turned), where)
+    with _opened_again(turned) as scan:
+        settled = settle(scan, replace(config, data=turned), where, transposed=True)
     return replace(settled, found=(*settled.found, Finding("orientation", way.keys(config.data), why)))
+
+
+@contextmanager
+def _opened_again(config: DataConfig) -> Iterator[Understood]:
+    """A scan that is read in another way, whose file is closed once its patterns are copied."""
+    raw = open_raw(config)
+    with closing(raw.patterns):
+        yield understand(raw, config)
 
 
 def _placed(

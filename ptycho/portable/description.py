@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ConfigError
+from ptycho.files.json_file import parse_json
 from ptycho.files.text import shown
 
 VERSION = 1
@@ -71,7 +72,7 @@ class Description:
             ConfigError: it is damaged, or of another version.
         """
         try:
-            values: dict[str, Any] = json.loads(text)
+            values: dict[str, Any] = parse_json(text)
             version = values.pop("version")
             if version != VERSION:
                 raise ConfigError(
@@ -85,7 +86,7 @@ class Description:
             N = values["N"]
             probe = np.frombuffer(base64.b64decode(values["probe"]), "<c8").reshape(N, N)
             return Description(**(values | {"probe": probe}))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, ConfigError):
                 raise
             raise ConfigError(

@@ -264,3 +264,8 @@ def lonely(positions: np.ndarray) -> np.ndarray:
         return np.zeros(0, int)
     nearest = cKDTree(positions).query(positions, k=2)[0][:, 1]
     return np.flatnonzero(nearest > FAR * max(_step(positions), 1e-9))
+
+
+def drop_words(frames: Sequence[int] | np.ndarray) -> str:
+    """The key that leaves some frames out."""
+    return f"data.drop=[{','.join(str(int(frame)) for frame in frames)}]"

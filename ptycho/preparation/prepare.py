@@ -21,6 +21,7 @@ from ptycho.preparation.geometry import (
     PixelSize,
     check_scanned,
     check_steps,
+    drop_words,
     lonely,
     object_pixel,
     place_on_object,
@@ -346,7 +347,8 @@ def _positions(
     alone = lonely(positions)
     if len(alone):
         warnings.append(
-            f"{len(alone)} positions lie far from all others (the first is frame {frames[alone[0]]})"
+            f"{len(alone)} positions lie far from all others (the first is frame {frames[alone[0]]}); "
+            f"{drop_words(frames[alone])} leaves them out"
         )
     span = np.ptp(positions, axis=0)
     found.append(

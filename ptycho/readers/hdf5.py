@@ -13,7 +13,7 @@ from ptycho.readers.archive import DAMAGE, ArchiveError, Entry, Patterns, descri
 from ptycho.readers.hdf5_file import Hdf5File
 from ptycho.readers.hdf5_matlab import MatlabPatterns, is_of_matlab
 from ptycho.readers.hdf5_patterns import open_patterns
-from ptycho.readers.hdf5_storage import examine
+from ptycho.readers.hdf5_storage import check_unpacking, examine
 
 IN_MEMORY = 2**31  # bytes of one array
 
@@ -35,6 +35,7 @@ class Hdf5Archive(Hdf5File):
             if attribute:
                 found = None if node is None else node.attrs.get(attribute)
             elif isinstance(node, h5py.Dataset) and node.size == 1 and node.dtype.kind in "OSU":
+                check_unpacking(self, node)
                 found = node[()]
         found = found.ravel()[0] if isinstance(found, np.ndarray) and found.size == 1 else found
         found = found.decode("utf-8", "replace") if isinstance(found, bytes) else found
@@ -84,6 +85,10 @@ class Hdf5Archive(Hdf5File):
         examine(self, dataset, key)
         if len(self.problems) > before:
             return None
+        try:
+            check_unpacking(self, dataset)
+        except ArchiveError as error:
+            raise ArchiveError(f"{key} {error}") from error
         return np.asarray(dataset[()]).T if is_of_matlab(dataset) else np.asarray(dataset[()])
 
 

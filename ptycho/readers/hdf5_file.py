@@ -9,6 +9,7 @@ external links          followed to files in the folder of the file that was nam
 external raw storage    refused: HDF5 would read whatever file it names, relative to where one stands
 virtual datasets        their sources are looked for, see :mod:`~ptycho.readers.hdf5_storage`
 Python objects          never unpickled: only numbers and text are read
+packed chunks           looked at before they are unpacked, see :mod:`~ptycho.readers.hdf5_chunks`
 ======================= =========================================================================
 
 Filters beyond HDF5's own (bitshuffle, LZ4, Blosc, Zstandard: Eiger and Jungfrau detectors) come with
@@ -27,6 +28,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.readers.archive import DAMAGE, NAMED, Archive, ArchiveError, describe_error
+from ptycho.readers.hdf5_chunks import Chunks
 from ptycho.readers.raw_scan import ReadOptions
 
 with contextlib.suppress(ImportError):
@@ -40,6 +42,7 @@ class Hdf5File(Archive):
 
     Attributes:
         root, links_root: the folders that links must not leave.
+        chunks: those that were looked at before HDF5 unpacks them.
 
     Raises:
         ConfigError: it is missing, cut short, being written, or no HDF5.
@@ -50,6 +53,7 @@ class Hdf5File(Archive):
     def __init__(self, path: str | Path, options: ReadOptions | None = None) -> None:
         super().__init__(path, options)
         self._open: dict[Path, h5py.File] = {}
+        self.chunks = Chunks()
         try:
             self.root = self.path.resolve().parent
             given = None if options is None else options.links_root

@@ -21,7 +21,7 @@ from ptycho.config import ConfigError
 from ptycho.files.file_array import gather
 from ptycho.readers.archive import DAMAGE, Patterns, describe_error
 from ptycho.readers.hdf5_file import Hdf5File
-from ptycho.readers.hdf5_storage import LOOKED_AT, examine
+from ptycho.readers.hdf5_storage import LOOKED_AT, check_unpacking, examine
 
 LARGEST_FRAME = 2**30  # bytes of one pattern
 CACHE = 2**27  # bytes of unpacked chunks that are kept, of all datasets together
@@ -72,14 +72,16 @@ class Hdf5Patterns(Patterns):
 
     def _read(self, frame: int, into: np.ndarray) -> int:
         """Fill ``into`` from ``frame`` on, as far as one reading goes; how many patterns that is."""
-        part = int(np.searchsorted(self._stops, frame, side="right"))
-        key, dataset = self._parts[part]
-        local = frame - (int(self._stops[part - 1]) if part else 0)
+        number = int(np.searchsorted(self._stops, frame, side="right"))
+        key, dataset = self._parts[number]
+        local = frame - (int(self._stops[number - 1]) if number else 0)
         line = dataset.shape[-3]  # a reading stays within a line of a raster
         lead, first = ((), local) if dataset.ndim == 3 else ((local // line,), local % line)
         count = min(len(into), line - first)
         try:
-            dataset.read_direct(into[:count], (*lead, slice(first, first + count)))
+            part = [slice(place, place + 1) for place in lead] + [slice(first, first + count)]
+            check_unpacking(self._file, dataset, part)
+            dataset.read_direct(into[:count], (*lead, part[-1]))
         except DAMAGE as error:  # or the file was closed
             if count > 1 and self._file.file:  # one at a time, to name the one that is damaged
                 return self._read(frame, into[:1])

@@ -8,6 +8,7 @@ that are in the file are listed, and the sources of virtual datasets opened.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,6 +89,35 @@ def _examine(
         return 0, spread
     complete, first = _complete(dataset, inner)
     return total - complete, first if len(first) else spread
+
+
+def check_unpacking(
+    file: Hdf5File, dataset: h5py.Dataset, box: Sequence[slice] = (), left: int = NESTED
+) -> None:
+    """See that HDF5 can unpack a part of a dataset without a crash; ``box``: its first axes.
+
+    Raises:
+        ArchiveError: it cannot.
+    """
+    if not dataset.is_virtual:
+        file.chunks.check(dataset, box)
+        return
+    for source in dataset.virtual_sources() if left else ():
+        if "%b" in source.file_name or "%b" in source.dset_name:
+            file.chunks.read_elsewhere(dataset)
+        elif _touches(source.vspace, box):
+            check_unpacking(file, _source(file, dataset, source, dataset.name), (), left - 1)
+
+
+def _touches(space: h5py.h5s.SpaceID, box: Sequence[slice]) -> bool:
+    """Whether a selection may have a part in ``box``."""
+    try:
+        first, last = space.get_select_bounds()
+    except (RuntimeError, ValueError):  # it has no end
+        return True
+    return all(
+        low < part.stop and part.start <= high for low, high, part in zip(first, last, box, strict=False)
+    )
 
 
 def _unreadable(dataset: h5py.Dataset) -> list[str]:

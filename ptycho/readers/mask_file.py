@@ -6,12 +6,12 @@ import math
 from pathlib import Path
 
 import numpy as np
-import tifffile
 
 from ptycho.config import ConfigError
 from ptycho.files.text import shown
 from ptycho.readers.archive import Archive
 from ptycho.readers.places import find_container
+from ptycho.readers.tiff import read_image
 
 TOO_LARGE = 2**28  # pixels
 LARGEST = 10_000  # arrays in a file
@@ -52,7 +52,7 @@ def _image(path: Path, shape: tuple[int, int]) -> np.ndarray:
     if magic.startswith(b"\x93NUMPY"):
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     if magic[:2] in (b"II", b"MM"):
-        return np.asarray(tifffile.imread(path))
+        return read_image(path)
     raise ConfigError(f"data.mask_file={path}: is no NPY, NPZ, HDF5 or TIFF file")
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,7 +157,24 @@ def quiet_tifffile() -> Iterator[None]:
         logger.setLevel(level)
 
 
+def read_image(path: Path) -> np.ndarray:
+    """The only image of a file, ``(H, W)``.
+
+    Raises:
+        ConfigError: it is damaged, holds several, or declares far more than it has bytes.
+    """
+    patterns = TiffPatterns([path])
+    try:
+        if patterns.shape[0] != 1:
+            raise ConfigError(f"{path}: holds {patterns.shape[0]} images; must be one")
+        return patterns.read(slice(0, 1))[0]
+    finally:
+        patterns.close()
+
+
 def _page(page: Any, series: Series) -> np.ndarray:
+    if math.prod(page.shape) != math.prod(series.shape[1:]):
+        raise ValueError(f"a page is {page.shape}")
     array = page.asarray().reshape(-1, *series.shape[1:])
     if len(array) != 1:
         raise ValueError(f"a page holds {len(array)} patterns")

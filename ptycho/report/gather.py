@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import shlex
@@ -11,18 +12,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ptycho.config import ConfigError
 from ptycho.config.mapping import flat, to_mapping
-from ptycho.files.json_file import read_json
+from ptycho.files.json_file import read_json, read_yaml
 from ptycho.files.lock import is_locked
 from ptycho.files.text import shown
 from ptycho.report.scans import ScanRecord, read_scan
 from ptycho.run import names
 from ptycho.run.record import own_files
 from ptycho.run.scan_table import CSV
-from ptycho.run.stored_config import MAX_BYTES, read_job
+from ptycho.run.stored_config import read_job
 
 FINISHED, RUNNING, ENDED = "finished", "running", "not finished"
 MEASURED, GRID_LINES, INFERENCE, OTHER = "measured scan", "grid lines", "inference", "training"
@@ -120,8 +119,10 @@ def gather(path: Path) -> RunRecord:
 
 def number(value: Any) -> float | None:
     """A finite number; None for anything else that a file may hold in its place."""
-    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if known else None
+    with contextlib.suppress(OverflowError):  # an integer that no float holds
+        known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return float(value) if known else None
+    return None
 
 
 def section(values: Any, name: str) -> dict[str, Any]:
@@ -168,10 +169,9 @@ def _read_config(path: Path, missing: list[str]) -> tuple[dict[str, Any], tuple[
 def _raw_config(path: Path) -> dict[str, Any]:
     """The values of a configuration of another version, unchecked."""
     try:
-        with (path / names.CONFIG).open(encoding="utf-8") as file:
-            values = yaml.safe_load(file.read(MAX_BYTES))
+        values = read_yaml(path / names.CONFIG)
         return flat(values) if isinstance(values, dict) else {}
-    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+    except (OSError, ValueError):
         return {}
 
 

@@ -134,13 +134,22 @@ def _recon(arrays: dict[str, np.ndarray]) -> StoredRecon:
     if image.ndim != 3 or mask.shape != image.shape or 0 in image.shape:
         raise ValueError("object and mask must be (images, M, M)")
     probe, positions = arrays.get("probe"), arrays.get("positions")
-    if probe is not None and (probe.ndim != 3 or probe.shape[1] != probe.shape[2]):
+    if probe is not None and (probe.ndim != 3 or probe.shape[1] != probe.shape[2] or not _finite(probe)):
         probe = None
-    if positions is not None and (positions.ndim != 2 or positions.shape[1] != 2):
+    if positions is not None and (
+        positions.ndim != 2 or positions.shape[1] != 2 or not len(positions) or not _finite(positions)
+    ):
         positions = None
+    flux = arrays.get("flux")
+    if flux is not None and (flux.ndim != 1 or not len(flux) or not _finite(flux)):
+        flux = None
     one = {name: arrays[name][0] for name in SIGMAS if name in arrays and arrays[name].shape == image.shape}
     known = mask[0] & np.isfinite(image[0])
-    return StoredRecon(np.where(known, image[0], 0), known, probe, positions, arrays.get("flux"), **one)
+    return StoredRecon(np.where(known, image[0], 0), known, probe, positions, flux, **one)
+
+
+def _finite(array: np.ndarray) -> bool:
+    return bool(np.isfinite(array).all())
 
 
 def _positive(value: Any) -> bool:

@@ -141,9 +141,12 @@ class Site:
                 continue
             try:
                 name = run.relative_to(self.folder).as_posix()
-                self._entries[run] = (state, entries_of(name, gather(run)))
-            except (ConfigError, OSError) as error:
-                log.warning("%s", error)
+                entries = entries_of(name, gather(run))
+                for entry in entries:  # what the pages of all show of it
+                    _ = entry.cells, entry.level, entry.flags, entry.same_scan
+                self._entries[run] = (state, entries)
+            except Exception as error:  # one damaged run never takes the others with it
+                log.warning("%s: is left out (%s)", shown(str(run)), shown(str(error)))
         found = [entry for _, entries in self._entries.values() for entry in entries]
         return sorted(found, key=lambda entry: entry.record.ended, reverse=True)
 

@@ -22,11 +22,13 @@ from matplotlib.figure import Figure
 
 from ptycho.config import ConfigError, JobConfig
 from ptycho.config.mapping import to_mapping
-from ptycho.files.atomic import WriteError, remove_temporary, sha256, write_atomically
-from ptycho.files.lock import unusable
+from ptycho.files.atomic import WriteError, open_new, remove_temporary, sha256, write_atomically
+from ptycho.files.json_file import read_yaml
+from ptycho.files.lock import check_unlocked, unusable
+from ptycho.files.text import PlainFormatter
 from ptycho.run import names
 from ptycho.run.environment import environment
-from ptycho.run.record import foreign_files, listed, own_files
+from ptycho.run.record import check_links, foreign_files, listed, own_files
 from ptycho.run.replacing import discard, make_way, mend, put_back, waits
 
 log = logging.getLogger(__name__)
@@ -90,7 +92,9 @@ class RunFolder(OutputFolder):
         contents: tuple[str, ...] = names.TRAINING,
     ) -> None:
         self.path, self.resumed = path, resumed
-        if not resumed:
+        if resumed:
+            check_links(path)
+        else:
             check_free(path, overwrite, contents)
         _open(path)
         try:
@@ -184,7 +188,7 @@ class RunFolder(OutputFolder):
         """Append the log to ``run.log`` while the block runs."""
         self._list(names.LOG)
         handler = _LogFile(self.path / names.LOG)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
         root = logging.getLogger()
         root.addHandler(handler)
         try:
@@ -223,7 +227,7 @@ def _open(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
         trial = path / f".{names.RECORD}.{os.getpid()}.tmp"
-        trial.touch()
+        open_new(trial).close()
         trial.unlink()
     except OSError as error:
         raise unusable(path, error.strerror or str(error)) from error
@@ -233,16 +237,18 @@ def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TR
     """See that a new run may be written into a folder; without touching anything.
 
     Raises:
-        ConfigError: it holds a run and ``overwrite`` is false; it holds a training run, which nothing
-            but a training run replaces; it holds files of others in places of a run's; or it can be seen not
-            to be writable.
+        ConfigError: another process writes there; it holds a run and ``overwrite`` is false; it holds a
+            training run, which nothing but a training run replaces; it holds files of others in places of a
+            run's; or it can be seen not to be writable.
     """
+    check_unlocked(path)
     if foreign := foreign_files(path):
         raise ConfigError(
             f"output_dir={path}: holds {_some(foreign)}, which no run of this program has listed in "
             f"{names.RECORD} as its own and nothing replaces; move it away, or choose another folder"
         )
     own = own_files(path)
+    check_links(path, own)
     held = [name for name in names.TRAINING if any(file.split("/")[0] == name for file in own)]
     if held and contents != names.TRAINING and _holds_training(path, held):
         raise ConfigError(
@@ -276,10 +282,10 @@ def _holds_training(path: Path, held: list[str]) -> bool:
     if set(held) - set(names.INFERENCE):
         return True
     try:
-        values = yaml.safe_load((path / names.CONFIG).read_text(encoding="utf-8"))
+        values = read_yaml(path / names.CONFIG)
     except FileNotFoundError:
         return False
-    except (OSError, ValueError, yaml.YAMLError):
+    except (OSError, ValueError):
         return True
     return not (isinstance(values, dict) and "run" in values and "train" not in values)
 

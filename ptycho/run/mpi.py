@@ -11,6 +11,7 @@ Nothing here imports TensorFlow before there is a task.
 from __future__ import annotations
 
 import os
+import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -69,16 +70,21 @@ class CrewOf:
     def __call__(self, tasks: Sequence[Callable[[], Task]], advance: Advance) -> Iterator[Fit]:
         from ptycho.reconstruction.blocks import solve_task
 
-        size = self._world.Get_size()
-        for begin in range(0, len(tasks), size):
-            mine, *others = tasks[begin : begin + size]
-            for rank, make in enumerate(others, start=1):
-                self._world.send(make().in_memory(), dest=rank)
-            yield solve_task(mine(), advance)
-            for rank in range(1, len(others) + 1):
-                found = self._answer(rank)
-                advance(found.evaluations * len(found.state.positions))
-                yield found
+        size, busy = self._world.Get_size(), list[int]()
+        try:
+            for begin in range(0, len(tasks), size):
+                mine, *others = tasks[begin : begin + size]
+                for rank, make in enumerate(others, start=1):
+                    self._world.send(make().in_memory(), dest=rank)
+                    busy.append(rank)
+                yield solve_task(mine(), advance)
+                while busy:
+                    found = self._answer(busy.pop(0))
+                    advance(found.evaluations * len(found.state.positions))
+                    yield found
+        finally:  # who sends waits until it is received, and it is no answer to what is sent next
+            for rank in busy:
+                _receive(self._world, rank)
 
     def _answer(self, rank: int) -> Fit:
         answer = _receive(self._world, rank)
@@ -88,18 +94,33 @@ class CrewOf:
 
 
 def _serve(world: Any) -> None:
-    """Fit blocks until there are none any more."""
-    from ptycho.quiet_start import start_tensorflow
+    """Fit blocks until there are none any more; what fails, process 0 raises."""
+    try:
+        from ptycho.quiet_start import start_tensorflow
 
-    start_tensorflow()
-    from ptycho.reconstruction.blocks import solve_task
-
+        start_tensorflow()
+        from ptycho.reconstruction.blocks import solve_task
+    except Exception as error:
+        problem: Exception | None = error
+    else:
+        problem = None
     while (task := _receive(world, 0)) is not None:
         try:
+            if problem is not None:
+                raise problem
             answer: Fit | Exception = solve_task(task)
-        except Exception as error:  # process 0 raises it
-            answer = error
+        except Exception as error:
+            answer = _that_can_be_sent(error)
         world.send(answer, dest=0)
+
+
+def _that_can_be_sent(error: Exception) -> Exception:
+    """An error, or one that says the same, where it would be lost on the way."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def _receive(world: Any, source: int) -> Any:

@@ -21,6 +21,7 @@ PRIOR, EXAMPLES = "prior", "examples"  # of a prior that is learned
 PROBE = "probe.npz"
 CARD = "card.md"  # of a network for many scans
 CHECKPOINTS = "checkpoints"
+LIVE = "live"  # what came of a scan that was watched
 BLOCKS = "blocks"  # of a large scan that is being fitted
 TRUTH = f"{RECONS}/gt/truth.npz"  # of a test scan that is not as it says
 REPLACED, DISCARDED = ".replaced", ".discarded"  # the run that is being replaced; one that was

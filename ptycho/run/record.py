@@ -5,6 +5,7 @@ The SHA-256 stands beside the name of an array file; other files have an empty t
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Collection
@@ -13,7 +14,8 @@ from pathlib import Path, PurePosixPath
 from ptycho.config import ConfigError
 from ptycho.files.atomic import sha256
 from ptycho.files.json_file import read_json
-from ptycho.run.names import DATASETS, KNOWN, RECORD, UNFINISHED
+from ptycho.files.text import shown
+from ptycho.run.names import DATASETS, DISCARDED, KNOWN, LIVE, RECORD, REPLACED, UNFINISHED
 
 MAX_BYTES = 2**20
 HASH = re.compile("[0-9a-f]{64}")
@@ -143,10 +145,39 @@ def _there(run: Path, patterns: Collection[str]) -> list[str]:
 def _inside(run: Path, name: str) -> str | None:
     """A recorded name, or the first link on the way to it; None where it leads out of the run's folder."""
     parts = PurePosixPath(name).parts
-    if not parts or PurePosixPath(name).is_absolute() or ".." in parts:
+    if not parts or PurePosixPath(name).is_absolute() or ".." in parts or not all(map(_can_be_a_name, parts)):
         return None
     ways = ["/".join(parts[: k + 1]) for k in range(len(parts))]
     return next((way for way in ways if (run / way).is_symlink()), ways[-1])
+
+
+def check_links(run: Path, own: Collection[str] = ()) -> None:
+    """Refuse links in a run's places that lead out of its folder: nothing is read, moved or written there.
+
+    Args:
+        own: names of links that may stand there, as they will be moved or removed themselves.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    inside = Path(os.path.realpath(run))
+    for top in sorted({name.split("/")[0] for name in KNOWN} | {REPLACED, DISCARDED, LIVE}):
+        below = (
+            Path(folder, name) for folder, *names in os.walk(run / top) for name in itertools.chain(*names)
+        )
+        for path in (run / top, *below):
+            leads_out = os.path.islink(path) and not Path(os.path.realpath(path)).is_relative_to(inside)
+            if leads_out and path.relative_to(run).as_posix() not in own:
+                raise ConfigError(
+                    f"{shown(str(path))}: is a link that leads out of the run's folder, to "
+                    f"{shown(os.readlink(path))}, and is not followed; put what it names in its place, or "
+                    "choose another folder"
+                )
+
+
+def _can_be_a_name(part: str, longest: int = 255) -> bool:
+    """Whether a file can be called so: file systems take 255 bytes and no zero byte."""
+    return "\0" not in part and len(part.encode("utf-8", "replace")) <= longest
 
 
 def _is_file(path: Path) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ptycho.config import ConfigError
 from ptycho.files.atomic import write_atomically
+from ptycho.files.json_file import read_json
 from ptycho.run.folder import csv_text
 from ptycho.run.names import MANIFEST, METRICS
 from ptycho.run.stored_config import is_finished
@@ -28,7 +28,7 @@ def rows_of(run: Path) -> list[dict[str, Any]]:
     """
     if not is_finished(run):
         return []
-    metrics, manifest = (json.loads((run / name).read_text()) for name in (METRICS, MANIFEST))
+    metrics, manifest = (read_json(run / name) for name in (METRICS, MANIFEST))
     sizes, seconds = manifest.get("scans", {}), manifest.get("timings_s", {}).get("total")
     scans = metrics.get("scans") or {next(iter(sizes), ""): metrics}
     return [

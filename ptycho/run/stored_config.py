@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-
-import yaml
 
 from ptycho.config import ConfigError, PriorConfig
 from ptycho.config.mapping import AnyConfig, Job, from_stored, to_mapping
 from ptycho.config.messages import one_line
+from ptycho.files.json_file import read_json, read_yaml
 from ptycho.run.names import CONFIG, MANIFEST, METRICS, REPLACED
-
-MAX_BYTES = 2**20
 
 
 def read_config(run: Path) -> AnyConfig:
@@ -35,15 +31,13 @@ def read_job(run: Path) -> Job:
     """
     path = run / CONFIG
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ValueError(f"it has {path.stat().st_size} bytes; a configuration has at most {MAX_BYTES}")
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = read_yaml(path)
     except FileNotFoundError:
         aside = f"; move the files of {run / REPLACED} back" if os.path.isdir(run / REPLACED) else ""
         raise ConfigError(f"{run}: holds no run; there is no {CONFIG} in it{aside}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: not text; a date of month 13
+    except ValueError as error:
         raise ConfigError(f"{path}: is damaged ({one_line(str(error))})") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: is damaged (it must hold a configuration: lines of key: value)")
@@ -60,6 +54,6 @@ def read_job(run: Path) -> Job:
 def is_finished(run: Path) -> bool:
     """Whether a run wrote its last files, ``metrics.json`` and ``manifest.json``, and they can be read."""
     try:
-        return all(json.loads((run / name).read_text()) for name in (METRICS, MANIFEST))
+        return all(read_json(run / name) for name in (METRICS, MANIFEST))
     except (OSError, ValueError):
         return False

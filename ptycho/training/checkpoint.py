@@ -21,6 +21,7 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.mapping import differences
 from ptycho.files.atomic import WriteError, write_atomically
+from ptycho.files.json_file import parse_json
 from ptycho.networks.weights import Arrays
 from ptycho.training.history import History
 
@@ -143,7 +144,7 @@ def load(path: Path) -> tuple[Snapshot, dict[str, Any]]:
         arrays = {name: archive[name] for name in archive.files}
     if str(arrays.pop("sha256")) != digest(arrays):
         raise ValueError("its checksum is wrong")
-    meta = json.loads(arrays.pop("meta").tobytes())
+    meta = parse_json(arrays.pop("meta").tobytes())
     if meta["format"] != FORMAT:
         raise ValueError(f"it has format {meta['format']}; must be {FORMAT}")
     groups: dict[str, Arrays] = {"weights": {}, "best": {}, "optimizer": {}}

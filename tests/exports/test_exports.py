@@ -3,6 +3,9 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
+import time
 import tracemalloc
 from dataclasses import replace
 from types import SimpleNamespace
@@ -584,3 +587,46 @@ def test_help(name, script):
     code, out, _ = script(name, "--help")
     assert code == 0 and f"python scripts/{name}.py" in out
     assert script(name)[0] == 2
+
+
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+from ptycho.exports.hdf5_writing import make_group, write_hdf5, write_patterns
+from ptycho.files.atomic import WriteError
+
+def fill(file):
+    file["object"] = np.random.default_rng(0).normal(size=(50, 200))
+    blocks = np.random.default_rng(1).integers(0, 999, (20, 10, 64, 64)).astype("f4")
+    write_patterns(make_group(file, "a/b"), "data", (200, 64, 64), np.dtype("f4"), blocks)
+    file["late"] = np.ones((100, 100))
+
+for limit in (0, 100, 5000, 100_000, 1_000_000):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    try:
+        write_hdf5(Path(sys.argv[1]), fill)
+    except WriteError as error:
+        print(error)
+"""
+
+
+def test_a_disk_that_fills_is_an_error_and_no_signal(tmp_path):
+    """A limit of a file's size stands for the disk's; HDF5 cannot close such a file, and ends the process."""
+    target = tmp_path / "product.h5"
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(target)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [f"{target}: cannot be written (File too large)"] * 5
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["ptychodus", "cxi"])
+def test_the_same_scan_is_the_same_bytes_at_another_time(kind, scan, tmp_path):
+    written = []
+    for name in ("a.h5", "b.h5"):
+        FORMATS[kind](tmp_path / name, scan)
+        written.append((tmp_path / name).read_bytes())
+        time.sleep(1.05)  # HDF5 notes seconds
+    assert written[0] == written[1]

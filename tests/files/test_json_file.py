@@ -1,8 +1,12 @@
-"""JSON from anyone is names and values of a size that is allowed, or an error."""
+"""JSON and YAML from anyone are values of a size that is allowed, or an error."""
+
+import os
+import re
 
 import pytest
+from helpers.cli import ROOT
 
-from ptycho.files.json_file import read_json
+from ptycho.files.json_file import parse_json, read_json, read_yaml
 
 
 def test_names_and_values_are_read(tmp_path):
@@ -17,10 +21,75 @@ def test_names_and_values_are_read(tmp_path):
         (b"[" * 200_000, "nested too deep"),
         (b'{"a": ', "Expecting value"),
         (b'{"a": "\xff"}', "can't decode"),
-        (b'{"a": "%s"}' % (b"a" * 2**20), "it has 1048585 bytes"),
+        (b'{"a": "%s"}' % (b"a" * 2**20), "it has more than 1048576 bytes"),
     ],
 )
 def test_anything_else_is_a_value_error(tmp_path, content, match):
     (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(ValueError, match=match):
         read_json(tmp_path / "a.json", 2**20)
+
+
+def bomb(levels):
+    """Aliases that stand for ten times as much, level by level."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 10)}]" for k in range(1, levels)]
+    return "\n".join(lines).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (bomb(9), r"repeats a part by the alias \*a0"),
+        (b"[" * 200_000, "nested too deep"),
+        (b"a: " * 5, "mapping values are not allowed"),
+        (b"a: !!python/object/apply:os.system [true]", "could not determine a constructor"),
+        (b"a: " + b"9" * 400, "a number in it has 400 digits"),
+        (b"a: 2020-13-01", "month must be in 1..12"),
+        (b"a: \xff", "can't decode"),
+        (b"a: %s" % (b"a" * 2**20), "it has more than 1048576 bytes"),
+    ],
+)
+def test_yaml_of_anyone_is_values_or_a_value_error(tmp_path, content, match):
+    (tmp_path / "a.yaml").write_bytes(content)
+    with pytest.raises(ValueError, match=match):
+        read_yaml(tmp_path / "a.yaml")
+
+
+def test_yaml_is_read(tmp_path):
+    (tmp_path / "a.yaml").write_text("a: [1, null, {b: µ}]\nc: 1.5", encoding="utf-8")
+    assert read_yaml(tmp_path / "a.yaml") == {"a": [1, None, {"b": "µ"}], "c": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ('{"a": %s}' % ("9" * 400), "a number in it has 400 digits"),
+        ('{"a": %s}' % ("9" * 5000), "integer string conversion"),
+        ("[" * 100 + "]" * 100, "nested too deep"),
+    ],
+)
+def test_values_that_later_steps_cannot_take_are_refused(text, match):
+    with pytest.raises(ValueError, match=match):
+        parse_json(text)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.json")
+    with pytest.raises(ValueError, match="is no file"):
+        read_json(tmp_path / "a.json")
+
+
+def test_json_and_yaml_and_images_are_read_in_one_place():
+    """What reads them by itself has none of the limits."""
+    alone = re.compile(
+        r"json\.loads?\(|yaml\.(safe_)?load|OmegaConf\.load|tifffile\.imread|Image\.open|imread\("
+    )
+    own = ("command_line/completion.py", "command_line/write_conf.py", "doctor/speed.py")  # what we wrote
+    allowed = {"ptycho/files/json_file.py", "ptycho/iterative/lsqml_process.py"}  # that: not our Python
+    allowed |= {f"workflows/{name}" for name in own}
+    sources = [
+        path for folder in ("ptycho", "workflows", "scripts") for path in (ROOT / folder).rglob("*.py")
+    ]
+    found = {path.relative_to(ROOT).as_posix() for path in sources if alone.search(path.read_text())}
+    assert found <= allowed

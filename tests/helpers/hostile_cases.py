@@ -652,7 +652,11 @@ RUNS = [
     Case("config.yaml is binary", written("config.yaml", b"\x00\xff\xfe"), r"config.yaml: is damaged"),
     Case("config.yaml runs code", written("config.yaml", "!!python/object/apply:os.abort []"), r"is damaged"),
     Case("config.yaml cut short", cut_file("config.yaml"), r"config.yaml: .*(incomplete|damaged|must be)"),
-    Case("config.yaml of 2 MB", written("config.yaml", "#" * 2**21), r"is damaged .it has 2097152 bytes; a"),
+    Case(
+        "config.yaml of 2 MB",
+        written("config.yaml", "#" * 2**21),
+        r"is damaged .it has more than 1048576 bytes",
+    ),
     Case(
         "config.yaml with another key",
         config_with("N: 32", "N: 32\nnn: 3"),

@@ -784,7 +784,7 @@ POSITIONS = [
     ScanCase(
         "keys_hdf5: one position far away",
         bad("keys_hdf5", {"r": put(4, 60.0)}),
-        r"1 positions lie far from all others \(the first is frame 4\)",
+        r"1 positions lie far from all others \(the first is frame 4\); data\.drop=\[4\] leaves them out",
         doubtful=True,
     ),
 ]

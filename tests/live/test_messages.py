@@ -1,9 +1,12 @@
 """Messages of a growing scan: what is sent is read back, and nothing that is wrong is believed."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+from helpers.cli import ROOT
 
 from ptycho.live import messages
 from ptycho.live.arrivals import BY_TIME, Description, Frame, Place
@@ -105,6 +108,27 @@ def test_packed_frames_that_are_cut_or_lie_about_their_size():
     for content in (packed[:5], lie, packed[: len(packed) // 2], packed[:12] + bytes(200)):
         with pytest.raises(BadMessage):
             messages.read_frame(header, content)
+
+
+def test_blocks_that_claim_more_than_there_is_are_never_unpacked():
+    """In another process, which a signal would end: one message of 112 bytes did."""
+    code = (
+        "import sys; from ptycho.live.messages import BadMessage, unpacked\n"
+        "for line in sys.stdin:\n"
+        "    try: unpacked(bytes.fromhex(line), (33, 47), __import__('numpy').dtype('<u2'))\n"
+        "    except BadMessage: print('refused')\n"
+    )
+    packed = messages.packed(DATA)
+    head = SIZES.pack(DATA.nbytes, 0)
+    lies = [
+        packed[:12] + (2**31 - 1).to_bytes(4, "big") + bytes(96),
+        head + packed[12:],
+        SIZES.pack(DATA.nbytes, 16) + bytes(100),
+        packed[:12] + (2**32 - 1).to_bytes(4, "big") + packed[16:],
+    ]
+    told = "\n".join(lie.hex() for lie in lies)
+    done = subprocess.run([sys.executable, "-c", code], input=told, capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout.split()) == (0, ["refused"] * len(lies)), done.stderr
 
 
 def test_a_size_that_is_a_lie_is_seen_before_anything_is_unpacked(monkeypatch):

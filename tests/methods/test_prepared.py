@@ -10,10 +10,10 @@ from helpers import reference
 from ptycho.config import OwnProbe, ScanRunConfig, XlaConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.sections import SolverConfig
-from ptycho.evaluation.trust import FEW, NOT_CONVERGED, SCALE
+from ptycho.evaluation.trust import FEW, NOT_CONVERGED, ORIENTATION, SCALE
 from ptycho.methods import denoised, network, solver
 from ptycho.methods.assessment import judge, trust_row
-from ptycho.methods.prepared import Prepared, Surroundings
+from ptycho.methods.prepared import Prepared, Surroundings, settle
 from ptycho.methods.table import DENOISED, METHODS, NETWORK, REFINED, SOLVER
 from ptycho.scan.beam import Beam
 from ptycho.scan.patterns import Patterns, Statistics
@@ -173,3 +173,36 @@ def test_what_each_method_begins_with(each, monkeypatch):
     monkeypatch.setattr(denoised, "reconstruct", lambda each, start: start)
     assert METHODS[REFINED](each, made, means) == (made[NETWORK], made[SOLVER])
     assert METHODS[DENOISED](each, made, means) is made[REFINED]
+
+
+def test_patterns_are_transposed_once_and_what_is_opened_again_is_closed(monkeypatch, each, tmp_path):
+    """Where their deflection says so of the transposed ones, too, that is a doubt and no recursion."""
+    events = []
+
+    class Opened:
+        def close(self):
+            events.append("closed")
+
+    def read(scan, config, where):
+        events.append(f"read, transposed: {config.data.transpose}")
+        return each.whole, []
+
+    scan = SimpleNamespace(probe=each.whole.probe, warnings=(), raw=SimpleNamespace(patterns=Opened()))
+    turn = SimpleNamespace(transposed=True, warning="they are transposed", degrees=0.0, curvatures=())
+    fakes = {
+        "open_raw": lambda config: scan.raw,
+        "understand": lambda raw, config: scan,
+        "read": read,
+        "coarse_turn": lambda data, is_open: turn,
+        "rotation_is_open": lambda scan, config: True,
+        "coarser": lambda data: None,
+        "with_warnings": lambda scan, warnings: scan,
+        "better": lambda trials: None,
+        "orientations": lambda data: (),
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(f"ptycho.methods.prepared.{name}", fake)
+    config = ScanRunConfig(data=DataConfig(file=("a.h5",), orientation="auto"))
+    settled = settle(scan, config, Surroundings(tmp_path))
+    assert events == ["read, transposed: False", "read, transposed: True", "closed"]
+    assert settled.doubts == (ORIENTATION,)

@@ -4,6 +4,7 @@ import http.client
 import json
 import threading
 
+import numpy as np
 import pytest
 from helpers.pages import check_closed
 from helpers.run_folders import write_run
@@ -205,3 +206,41 @@ def test_a_port_that_is_taken_is_said(ask, folder):
 
 def test_a_run_itself_is_shown_with_its_neighbours(folder):
     assert Site(folder / "night/a").folder == folder / "night"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("metrics.json", '{"product": "solver", "solver": {"r_factor": ' + "9" * 400 + "}}"),
+        ("metrics.json", "[" * 200_000),
+        ("metrics.json", '{"product": ["solver"], "solver": 3, "pixel_m": "x", "half_scan_frc": [7]}'),
+        ("metrics.json", '{"product": "solver", "solver": {"flags": 3}, "pixel_m": [[1], null]}'),
+        ("manifest.json", '{"finished": "2020-01-01", "scans": {"a": {"patterns": ' + "9" * 400 + "}}}"),
+        (
+            "config.yaml",
+            "a0: &a0 [x, x]\n" + "".join(f"a{k + 1}: &a{k + 1} [*a{k}, *a{k}]\n" for k in range(60)),
+        ),
+        ("config.yaml", "a: " + "9" * 400),
+        ("files.json", '{"files.json": "", "' + "a" * 300 + '": "", "a\\u0000b": ""}'),
+    ],
+    ids=lambda text: text[:12],
+)
+def test_one_bad_run_does_not_take_down_the_pages_of_all(folder, name, content):
+    (folder / "night/a" / name).write_text(content)
+    site = Site(folder)
+    for page in ("/", "/compare"):
+        answer = site.answer(page)
+        assert answer.status == 200 and b"mine &amp; &lt;b&gt;" in answer.body
+    assert site.answer("/run/mine%20%26%20%3Cb%3E").status == 200
+    assert site.answer("/run/night/a").status in (200, 500)
+
+
+def test_numbers_that_are_none_in_a_reconstruction_do_not_end_the_report(tmp_path):
+    odd = {
+        "positions": np.full((20, 2), np.nan, np.float32),
+        "probe": np.full((1, 16, 16), np.nan, np.complex64),
+        "flux": np.full(20, np.inf, np.float32),
+    }
+    for name, array in odd.items():
+        write_run(tmp_path / name, arrays={name: array})
+        assert Site(tmp_path).answer(f"/run/{name}").status == 200, name

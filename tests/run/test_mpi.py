@@ -54,7 +54,16 @@ class Task(float):
         return self
 
 def solve_task(task, advance=None):
-    return 1 / task
+    if task < 0:
+        raise Unfit("unfit", int(task))
+    return Found(int(1 / task) * 20_000_000)  # more than is sent without being received
+
+class Found(bytes):
+    evaluations, state = 1, SimpleNamespace(positions=[])
+
+class Unfit(Exception):  # cannot be unpickled
+    def __init__(self, text, number):
+        super().__init__(text)
 
 sys.modules["ptycho.reconstruction.blocks"] = SimpleNamespace(solve_task=solve_task)
 sys.modules["tensorflow"] = None  # which has no part in it, and takes long to start
@@ -62,8 +71,15 @@ sys.modules["ptycho.quiet_start"] = SimpleNamespace(start_tensorflow=lambda: Non
 from ptycho.run.mpi import run_on_all
 
 def program(crew):
-    for found in crew([lambda task=Task(task): task for task in sys.argv[1:]], print):
-        pass
+    try:
+        for found in crew([lambda task=Task(task): task for task in sys.argv[2:]], lambda done: None):
+            if sys.argv[1] == "consumer":
+                raise ValueError("division by zero of who takes it")
+    except Exception:
+        if sys.argv[1] == "again":
+            again = crew([lambda task=Task(task): task for task in "1111"], lambda done: None)
+            print("then", [len(one) for one in again])
+        raise
     return 0
 
 sys.exit(run_on_all(program))
@@ -74,7 +90,7 @@ def start(processes, program, *arguments):
     """Some processes of a program, and how they ended."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [MPIRUN, "-n", str(processes), sys.executable, "-c", program, *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
 
 
 @needs_mpi
@@ -90,9 +106,36 @@ def test_two_processes_give_the_image_of_one(tmp_path, monkeypatch):
 
 
 @needs_mpi
-@pytest.mark.parametrize("tasks", ["01", "10"], ids=["of process 0", "of the other"])
-def test_what_fails_ends_all_processes(tasks):
-    done = start(2, FAILS, *tasks)
+@pytest.mark.parametrize(
+    ("how", "tasks"),
+    [("", "011"), ("", "101"), ("", "110"), ("consumer", "111"), ("again", "011"), ("again", "101")],
+    ids=[
+        "of process 0",
+        "of the second",
+        "of the third",
+        "of who takes it",
+        "and goes on",
+        "and goes on, too",
+    ],
+)
+def test_what_fails_ends_all_processes(how, tasks):
+    """While others send what they have found; nothing of it is taken for what is found later."""
+    done = start(3, FAILS, how, *tasks)
+    assert done.returncode != 0 and "division by zero" in done.stderr
+    if how == "again":
+        assert "then [20000000, 20000000, 20000000, 20000000]" in done.stdout
+
+
+@needs_mpi
+def test_an_error_that_cannot_be_sent_is_said_in_words():
+    done = start(2, FAILS, "", "1", "-1")
+    assert done.returncode != 0 and "Unfit: unfit" in done.stderr
+
+
+@needs_mpi
+def test_a_process_that_cannot_begin_is_an_error():
+    broken = FAILS.replace("start_tensorflow=lambda: None", "start_tensorflow=lambda: 1 / 0")
+    done = start(2, broken, "", "1", "1")
     assert done.returncode != 0 and "division by zero" in done.stderr
 
 

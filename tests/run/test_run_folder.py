@@ -4,16 +4,20 @@ import csv
 import hashlib
 import json
 import logging
+import os
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
 import pytest
 import yaml
-from helpers.cli import files
+from helpers.cli import ROOT, files
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from ptycho.config import ConfigError, RunConfig, ScanRunConfig
+from ptycho.files.lock import locked
 from ptycho.run.environment import environment
 from ptycho.run.folder import RunFolder, check_free, check_places
 from ptycho.run.names import INFERENCE, training_files
@@ -285,3 +289,79 @@ def test_the_files_of_a_training_are_those_it_writes(trained_run):
     assert {name for name in found if not name.startswith("visuals/")} | {"visuals/history.png"} == set(
         listed
     )
+
+
+# ---- links
+
+
+@pytest.fixture
+def victim(tmp_path):
+    """A folder of someone, with what it holds."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/thesis.txt").write_text("mine")
+    (tmp_path / "home/.a.7.tmp").write_text("mine, too")
+    return tmp_path / "home"
+
+
+@pytest.mark.parametrize("resumed", [True, False])
+@pytest.mark.parametrize(
+    ("name", "leads_to"),
+    [
+        (".replaced", "home"),
+        (".discarded", "home"),
+        ("run.log", "home/thesis.txt"),
+        ("visuals", "home"),
+        ("pinn/checkpoints", "home"),
+        ("scans/a/recons", "home"),
+        ("live", "home"),
+        ("blocks", "nowhere"),
+    ],
+)
+def test_no_link_in_a_run_is_followed_out_of_it(tmp_path, victim, name, leads_to, resumed):
+    run = RunFolder(tmp_path / "run").path
+    link = run / name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(tmp_path / leads_to)
+    before = files(victim)
+    message = rf"{name}: is a link that leads out of the run's folder|{name}, which no run of this program"
+    with pytest.raises(ConfigError, match=message):
+        RunFolder(run, overwrite=True, resumed=resumed)
+    assert files(victim) == before and link.is_symlink()
+
+
+def test_a_lock_or_temporary_file_that_is_a_link_is_not_written_through(tmp_path, victim):
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in (".lock", f".files.json.{os.getpid()}.tmp", f".metrics.json.{os.getpid()}.tmp"):
+        (run / name).symlink_to(victim / "thesis.txt")
+    with locked(run):
+        RunFolder(run).json("metrics.json", {"a": 1})
+    assert (victim / "thesis.txt").read_text() == "mine"
+    assert json.loads((run / "metrics.json").read_text()) == {"a": 1}
+
+
+def test_links_within_a_run_are_followed(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.text("config.yaml", "")
+    (folder.path / "run.log").symlink_to("config.yaml")
+    with RunFolder(folder.path, resumed=True).logged():
+        logging.getLogger().warning("said")
+    assert "said" in (folder.path / "config.yaml").read_text()
+
+
+def test_a_folder_that_another_process_fills_is_said_to_be_so(folder):
+    """And not that it holds another run, which overwrite=true would remove."""
+    code = (
+        "import sys, time; from pathlib import Path; from ptycho.files.lock import locked\n"
+        "with locked(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    )
+    words = [sys.executable, "-c", code, str(folder.path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        try:
+            assert process.stdout.readline() == "held\n"
+            with pytest.raises(ConfigError, match=f"process {process.pid} is writing a run into this folder"):
+                check_free(folder.path, overwrite=False)
+        finally:
+            process.kill()
+    with locked(folder.path):  # a folder that this process holds is free for it
+        check_free(folder.path, overwrite=True)

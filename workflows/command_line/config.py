@@ -21,6 +21,7 @@ from ptycho.config import ConfigError, JobConfig, PretrainConfig, PriorConfig, R
 from ptycho.config.mapping import differences, flat, from_mapping, to_mapping
 from ptycho.config.messages import fields_of, one_line, show, unknown_key
 from ptycho.run.stored_config import read_job
+from workflows.command_line.foreign import check_programs
 
 SCHEMAS: dict[str, type[JobConfig]] = {
     "grid_lines": RunConfig,
@@ -46,7 +47,9 @@ def run_config(composed: DictConfig, overrides: list[str], environ: Mapping[str,
     for key in COMMANDS:
         values.pop(key, None)
     _apply_switches(values, overrides, environ)
-    return from_mapping(values)
+    config = from_mapping(values)
+    check_programs(config, overrides, "a file")
+    return config
 
 
 def resumed_config(
@@ -67,6 +70,7 @@ def resumed_config(
     _apply_switches(asked, overrides, environ)
     if asked["output_dir"] and os.path.realpath(asked["output_dir"]) == os.path.realpath(run):
         asked["output_dir"] = stored.output_dir  # the folder may have been moved
+    check_programs(stored, overrides, f"resume={run}")
     if found := differences(to_mapping(stored), to_mapping(from_mapping(asked))):
         raise ConfigError(
             f"resume={run}: goes on with its own configuration, and the command line or the environment asks "

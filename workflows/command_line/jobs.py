@@ -24,8 +24,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ptycho.config import ConfigError
 from ptycho.config.backend import require_tensorflow
+from ptycho.files.text import PlainFormatter, printable
 from workflows.command_line.config import explained
 from workflows.command_line.console import conf_folder
+from workflows.command_line.foreign import check_folder
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +74,9 @@ def plan_and_perform(
 
 
 def log_to_stderr() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    handler = logging.StreamHandler()
+    handler.setFormatter(PlainFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("hydra._internal.core_plugins").setLevel(logging.WARNING)
 
 
@@ -90,6 +94,7 @@ def plan_all(
         except (ConfigError, OmegaConfBaseException) as error:  # raised here, Hydra would add a line
             mistakes.append(error)
 
+    check_folder(config_name, arguments, CONF)
     with tempfile.TemporaryDirectory() as scratch, _tell_hydra(arguments):  # a sweep insists on a folder
         OmegaConf.register_new_resolver("scratch", lambda _: scratch, replace=True)
         collect()
@@ -169,7 +174,7 @@ def fail(
     usage = isinstance(error, mistakes)
     kind = "" if usage or advice else f"{type(error).__name__}: "
     hint = advice or ("" if usage or wants_traceback else " (traceback: HYDRA_FULL_ERROR=1)")
-    sys.stderr.write(f"{ERROR}{kind}{explain(error)}{hint}\n")
+    sys.stderr.write(printable(f"{ERROR}{kind}{explain(error)}{hint}\n"))
     return EXIT_USAGE if usage else EXIT_FAILED
 
 

@@ -13,6 +13,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from ptycho.config.mapping import to_dataclass
+from ptycho.files.text import printable
 from workflows.command_line.config import explained, plain
 from workflows.command_line.jobs import CONF, EXIT_USAGE, MISTAKES, fail, log_to_stderr
 
@@ -44,7 +45,7 @@ def perform(
         lines = do(config_of(cls, composed))
     except Exception as error:
         return fail(error, MISTAKES, partial(explained, schema=cls))
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.write(printable("".join(f"{line}\n" for line in lines)))
     return 0
 
 

@@ -21,6 +21,7 @@ from ptycho.run.replacing import waits
 from ptycho.run.stored_config import is_finished
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.console import typed_words
+from workflows.command_line.foreign import programs_in
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,8 @@ class Job:
     @property
     def going_on(self) -> list[str]:
         """The overrides of the command that goes on with it, or starts it."""
-        return [f"resume={self.path}"] if self.begun else self.starting
+        programs = [f"{key}={quote(value)}" for key, value in programs_in(self.config).items()]
+        return [f"resume={self.path}", *programs] if self.begun else self.starting
 
     @property
     def starting(self) -> list[str]:

@@ -25,6 +25,7 @@ from ptycho.quiet_start import start_tensorflow
 from ptycho.run.folder import RunFolder, check_free, check_places, check_writable
 from ptycho.run.names import CONFIG, training_files
 from ptycho.run.pretrained import run_folder
+from ptycho.run.record import check_links
 from ptycho.run.replacing import check_inputs
 from ptycho.run.scan_table import check_table
 from ptycho.run.stored_config import read_job
@@ -180,6 +181,7 @@ def plan_resumption(workflow: Workflow, composed: DictConfig) -> Job:
         raise ConfigError(
             f"resume={path} and overwrite=true: go on with the run or replace it; drop one of them"
         )
+    check_links(path)
     config = resumed_config(path, composed, hydra.compose(workflow.name), overrides, os.environ)
     check_writable(path)
     check_places(path, training_files(config))

@@ -16,6 +16,7 @@ import yaml
 from ptycho.config import ConfigError
 from ptycho.config.mapping import to_dataclass, to_mapping
 from ptycho.files.atomic import write_atomically
+from ptycho.files.json_file import read_yaml
 from ptycho.files.lock import locked
 from ptycho.live.collecting import Collector
 from ptycho.live.joining import join
@@ -25,13 +26,15 @@ from ptycho.live.stored_scan import raw_scan, section_of, write_scan
 from ptycho.preparation.prepare import understand
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.folder import RunFolder, check_free, check_writable
-from ptycho.run.names import CONFIG
+from ptycho.run.names import CONFIG, LIVE
+from ptycho.run.record import check_links
 from ptycho.run.stored_config import is_finished, read_job
 from ptycho.training.interrupt import StopRequest
+from workflows.command_line.foreign import check_programs
 from workflows.reconstruct.live_config import LiveConfig
 
 log = logging.getLogger(__name__)
-PLACE, KEYS, SCAN = "live", "live.yaml", "scan.h5"
+PLACE, KEYS, SCAN = LIVE, "live.yaml", "scan.h5"
 
 
 def run(config: LiveConfig, stop: StopRequest) -> list[str]:
@@ -68,9 +71,10 @@ def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
         return config, folder
     folder = Path(config.resume)
     path = folder / PLACE / KEYS
+    check_links(folder)
     try:
-        stored = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+        stored = read_yaml(path)
+    except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise ConfigError(f"resume={folder}: holds no live run that can be read ({why})") from error
     if to_mapping(config) != to_mapping(LiveConfig(resume=config.resume)):  # type: ignore[arg-type]
@@ -128,6 +132,7 @@ def _final(folder: Path, config: object, stop: StopRequest) -> list[str]:
         return [f"{folder}: is finished; nothing is left to do"]
     job = read_job(folder) if resumed else config
     assert isinstance(job, ScanRunConfig)
+    check_programs(job, (), f"resume={folder}")
     checked = plan(replace(job, output_dir=str(folder)))
     with stop.end_with(lambda: f"go on with resume={folder}"), locked(folder):
         run_folder = RunFolder(folder, resumed=resumed)

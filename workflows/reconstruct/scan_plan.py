@@ -21,7 +21,7 @@ from ptycho.config.scan_run_config import FAST
 from ptycho.config.sections import GeneratorConfig
 from ptycho.iterative.lsqml import available
 from ptycho.preparation.dataset import check_enough, choose_probe, number_kept_out
-from ptycho.preparation.geometry import lonely
+from ptycho.preparation.geometry import drop_words, lonely
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.readers.frames import checked_frames
 from ptycho.readers.raw_scan import RawScan
@@ -71,6 +71,14 @@ def plan(config: JobConfig) -> ScanRunConfig:
             cannot be read or does not fit, or the machine has too little memory.
     """
     own, scans = understand_scans(config)
+    try:
+        return _checked(own, scans)
+    finally:  # many scans may be planned before the first is read
+        for scan in scans:
+            scan.raw.patterns.close()
+
+
+def _checked(own: ScanRunConfig, scans: list[Understood]) -> ScanRunConfig:
     stored = check_settings(own)
     fitted = min(
         _fitted(path, scan, own.free_fraction) for path, scan in zip(own.data.file, scans, strict=True)
@@ -177,8 +185,10 @@ def _check_memory(config: ScanRunConfig, scans: list[Understood]) -> None:
     network = NETWORK in config.models
     for name, scan in zip(config.data.names(), scans, strict=True):
         near = np.delete(scan.positions, lonely(scan.positions), axis=0)
-        M, modes = scan.object_size, config.probe.modes or (1 if scan.probe is None else len(scan.probe))
-        phases[f"solves {name}"] = solver_parts(len(near), scan.N, modes, M, config.solver.block)
+        M = scan.object_size - int(np.ptp(scan.positions, axis=0).max() - np.ptp(near, axis=0).max())
+        modes = config.probe.modes or (1 if scan.probe is None else len(scan.probe))
+        parts = solver_parts(len(near), scan.N, modes, M, config.solver.block)
+        phases[f"solves {name}"] = _with_far_frames(parts, scan)
         if network:
             image = np.zeros(len(near), np.int32)
             groups = grouped(near, image, config.patterns_in_group, bool(config.tiles))
@@ -188,3 +198,20 @@ def _check_memory(config: ScanRunConfig, scans: list[Understood]) -> None:
                 Part("the object, its stitching and its figures", 400 * M**2, OF_A_SCANNED_OBJECT)
             ]
     check_memory(phases)
+
+
+def _with_far_frames(parts: list[Part], scan: Understood, far: float = 20.0) -> list[Part]:
+    """Parts that the size of the object decides, with advice that names frames far from all others.
+
+    Args:
+        far: times the median distance from the middle.
+    """
+    distance = np.linalg.norm(scan.positions - np.median(scan.positions, axis=0), axis=1)
+    frames = scan.frames[distance > far * max(float(np.median(distance)), 1.0)].tolist()
+    if not frames:
+        return parts
+    drop = f"{len(frames)} positions lie far from all others: leave them out, {drop_words(frames)}"
+    return [
+        replace(one, advice=drop) if "solver.block" in one.advice or "data.drop" in one.advice else one
+        for one in parts
+    ]

@@ -15,6 +15,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.atomic import write_atomically
+from ptycho.files.json_file import parse_json, read_json
 from ptycho.progress import Event, OnEvent
 from ptycho.scan.comparison import SURE, Comparison, compare
 from workflows.tune.space import Dimension
@@ -80,7 +81,10 @@ def check_same(folder: Path, asked: Mapping[str, Any]) -> None:
     if not path.exists():
         write_atomically(path, lambda file: file.write(text.encode()))
         return
-    held, wanted = json.loads(path.read_text()), json.loads(text)
+    try:
+        held, wanted = read_json(path), parse_json(text)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: is damaged ({error}); choose another folder") from error
     if others := sorted(key for key in {*held, *wanted} if held.get(key) != wanted.get(key)):
         raise ConfigError(
             f"output_dir={folder}: holds a study with another {', '.join(others)}; choose another folder"

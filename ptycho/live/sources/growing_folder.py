@@ -15,12 +15,11 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import tifffile
 
 from ptycho.live.arrivals import Arrivals, Description, Frame, Place
 from ptycho.live.sources import Watching
 from ptycho.readers.positions_table import read_table
-from ptycho.readers.tiff import SUFFIXES, quiet_tifffile
+from ptycho.readers.tiff import SUFFIXES, read_image
 
 TABLE, FINISHED = "positions.csv", "END"
 NUMBER = re.compile(r"(\d+)(?!.*\d)")
@@ -94,10 +93,9 @@ class GrowingFolder:
             if size > LARGEST:
                 raise ValueError("too large")
             if path.suffix.lower() == ".npy":
-                data = np.load(path, allow_pickle=False)
+                data = np.array(np.load(path, mmap_mode="r", allow_pickle=False))  # mapped: of its own size
             else:
-                with quiet_tifffile():
-                    data = tifffile.imread(path)
+                data = read_image(path)
             if not data.size:
                 raise ValueError("empty")
             if data.ndim != 2:

@@ -24,6 +24,7 @@ from ptycho.config import ConfigError
 from ptycho.live.arrivals import NOTHING, Arrivals, Description, Frame, Place
 from ptycho.live.sources import Watching
 from ptycho.live.sources.hdf5_snapshot import find_frames, growing, snapshot
+from ptycho.readers.hdf5_chunks import Chunks
 from ptycho.readers.raw_scan import RawScan, ReadOptions
 from ptycho.readers.table import open_scan
 
@@ -42,6 +43,7 @@ class GrowingHdf5:
         self._path, self._how = path, how
         self._file: h5py.File | None = None
         self._swmr = False
+        self._chunks = Chunks()
         self._identity: tuple[int, int] | None = None
         self._description: Description | None = None
         self._placed: tuple[int, ...] = ()
@@ -118,6 +120,7 @@ class GrowingHdf5:
         if self._last is None or frames is None:
             return True
         row, content = self._last
+        self._chunks.check(frames, [slice(row, row + 1)])
         return row < len(frames) and frames[row].tobytes() == content
 
     def _new_frames(self, frames: h5py.Dataset) -> tuple[Frame, ...]:
@@ -131,6 +134,7 @@ class GrowingHdf5:
         for row in rows:
             try:
                 if _is_written(frames, row):
+                    self._chunks.check(frames, [slice(row, row + 1)])
                     found.append(Frame(row, frames[row]))
                     continue
             except DAMAGE as error:
@@ -150,6 +154,8 @@ class GrowingHdf5:
         if not names or not len(frames):
             return ()
         count = min(len(self._file[name]) for name in names)
+        for name in names:
+            self._chunks.check(self._file[name], [slice(0, count)])
         columns = [self._file[name][:count].reshape(count, -1) for name in names]
         sound = np.isfinite(np.concatenate(columns, axis=1).astype(float)).all(axis=1)
         rows = np.flatnonzero(sound)

@@ -15,6 +15,9 @@ from typing import Any
 import h5py
 import numpy as np
 
+from ptycho.exports.hdf5_writing import write_hdf5
+from ptycho.readers.hdf5_chunks import Chunks
+
 LARGEST = 2**26  # bytes of an array that is copied
 SHOWN = 4  # frames that are there
 
@@ -62,7 +65,9 @@ def snapshot(
     file: h5py.File, frames: h5py.Dataset, per_frame: Collection[str], rows: np.ndarray, target: Path
 ) -> None:
     """Write some rows of a file, and all that has no rows, to ``target``."""
-    with h5py.File(target, "w") as out:
+    chunks = Chunks()
+
+    def fill(out: h5py.File) -> None:
         out.attrs.update(dict(file.attrs))
 
         def visit(name: str, link: Any) -> None:
@@ -80,6 +85,8 @@ def snapshot(
                     name, (len(rows), *node.shape[1:]), node.dtype, chunks=(1, *node.shape[1:])
                 )
                 some = rows[rows < len(node)][:SHOWN]
+                for row in some:
+                    chunks.check(node, [slice(int(row), int(row) + 1)])
                 made[: len(some)] = np.stack([node[int(row)] for row in some])
             elif name in per_frame:
                 made = out.create_dataset(name, data=node[: int(rows.max()) + 1][rows])
@@ -91,3 +98,5 @@ def snapshot(
             made.attrs.update(dict(node.attrs))
 
         file.visititems_links(visit)
+
+    write_hdf5(target, fill)

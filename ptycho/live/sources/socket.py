@@ -6,7 +6,6 @@ short is counted and dropped. With ``curve_keys`` (CurveZMQ) one other key alone
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections import Counter
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ptycho.config import ConfigError
+from ptycho.files.json_file import read_json
 from ptycho.live import messages
 from ptycho.live.arrivals import Arrivals, Description, Frame, Place
 from ptycho.live.messages import BadMessage
@@ -133,7 +133,7 @@ def prove(socket: Any, context: Any, path: Path, server: bool) -> Any:
         ConfigError: the file has none.
     """
     try:
-        keys = json.loads(path.read_text())
+        keys = read_json(path)
         own, secret, theirs = (keys[name].encode("ascii") for name in ("public", "secret", "theirs"))
         socket.curve_publickey, socket.curve_secretkey = own, secret
     except Exception as error:

@@ -1,0 +1,224 @@
+"""Chunks of HDF5 datasets, looked at before HDF5 unpacks them.
+
+HDF5 takes what its filters give to be as long as a chunk, and some of them take the lengths in a chunk to be
+true: bytes that lie lead beyond the memory, and end the process. So the outermost filter of a chunk must
+unpack to the chunk's size, by what its header says (gzip, which has none, is unpacked once more), and the
+lengths of its blocks must end where the chunk does. What no header tells is read by another process first.
+
+========================= ====================================================================================
+HDF5's own                gzip (1), shuffle (2), Fletcher's checksum (3), szip (4), nbit (5), scaleoffset (6)
+with h5py, hdf5plugin     LZF (32000), Blosc (32001), LZ4 (32004), bitshuffle (32008), ZFP (32013),
+                          Zstandard (32015), Blosc2 (32026)
+========================= ====================================================================================
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Sequence
+
+import h5py
+
+from ptycho.files.npz import MAX_EXPANSION, SMALL
+from ptycho.readers.archive import ArchiveError
+
+GZIP, SHUFFLE, CHECKSUM, SZIP, NBIT, SCALE = range(1, 7)
+LZF, BLOSC, LZ4, BITSHUFFLE, ZFP, ZSTD, BLOSC2 = 32000, 32001, 32004, 32008, 32013, 32015, 32026
+SAME_SIZE = (SHUFFLE, CHECKSUM)  # but for the four bytes of a checksum
+UNTOLD = (NBIT, SCALE, ZFP, BLOSC2)
+PACKED_BLOCKS = (2, 3)  # of bitshuffle: LZ4, Zstandard
+READ_ALL = """
+import sys, h5py, numpy
+try:
+    import hdf5plugin
+except ImportError:
+    pass
+data = h5py.File(sys.argv[1], "r", locking="best-effort")[sys.argv[2]]
+for part in data.iter_chunks():
+    data[part]
+"""
+
+
+class Chunks:
+    """The chunks of an open file's datasets, and of the files that they refer to; each is looked at once."""
+
+    def __init__(self) -> None:
+        self._sound = set[tuple[str, int, int]]()
+        self._read = dict[tuple[str, str], bool]()
+
+    def check(self, dataset: h5py.Dataset, box: Sequence[slice] = ()) -> None:
+        """See that a part of a dataset can be unpacked.
+
+        Args:
+            box: its first axes; the others are taken whole.
+
+        Raises:
+            ArchiveError: it cannot.
+        """
+        if dataset.is_virtual or dataset.chunks is None or not dataset.size:
+            return
+        filters = filters_of(dataset)
+        if any(code in UNTOLD for code, _ in filters):
+            self.read_elsewhere(dataset)
+            return
+        size = math.prod(dataset.chunks) * dataset.dtype.itemsize
+        file = dataset.file.filename
+        for corner in _corners(dataset, box):
+            info = dataset.id.get_chunk_info_by_coord(corner)
+            place = file, info.byte_offset, info.size
+            if info.byte_offset is None or place in self._sound:
+                continue
+            if size > SMALL and size > MAX_EXPANSION * info.size:
+                raise ArchiveError(
+                    f"has a chunk of {info.size} bytes that expand to {size}; more than {MAX_EXPANSION}-fold "
+                    "is refused; rechunk it with h5repack"
+                )
+            used = [each for k, each in enumerate(filters) if not info.filter_mask >> k & 1]
+            if used:
+                problem = wrong_with(dataset.id.read_direct_chunk(corner)[1], size, used)
+            else:
+                problem = _of_length(info.size, size)
+            if problem:
+                raise ArchiveError(f"is damaged in the chunk at {corner}: {problem}")
+            self._sound.add(place)
+
+    def read_elsewhere(self, dataset: h5py.Dataset) -> None:
+        """Read all of it in a process of its own, once; that may crash."""
+        which = dataset.file.filename, dataset.name
+        if which not in self._read:
+            done = subprocess.run([sys.executable, "-c", READ_ALL, *which], capture_output=True)
+            self._read[which] = done.returncode >= 0  # errors come again where they are named
+        if not self._read[which]:
+            raise ArchiveError("is damaged: HDF5 crashes on it")
+
+
+def filters_of(dataset: h5py.Dataset) -> list[tuple[int, tuple[int, ...]]]:
+    """Codes and parameters of the filters, in the order in which they pack."""
+    plist = dataset.id.get_create_plist()
+    found = [plist.get_filter(k) for k in range(plist.get_nfilters())]
+    return [(code, tuple(values)) for code, _, values, _ in found]
+
+
+def _corners(dataset: h5py.Dataset, box: Sequence[slice]) -> itertools.product[tuple[int, ...]]:
+    """The first entry of every chunk that a part of a dataset lies in."""
+    whole = [slice(0, length) for length in dataset.shape[len(box) :]]
+    axes = [
+        range(part.start // step * step, part.stop, step)
+        for part, step in zip([*box, *whole], dataset.chunks, strict=True)
+    ]
+    return itertools.product(*axes)
+
+
+def wrong_with(content: bytes, size: int, filters: Sequence[tuple[int, tuple[int, ...]]]) -> str:
+    """What is wrong with a packed chunk that must be ``size`` bytes; nothing where it can be unpacked."""
+    left = list(filters)
+    while left and left[-1][0] == CHECKSUM:
+        content = content[:-4]
+        left.pop()
+    size += 4 * sum(code == CHECKSUM for code, _ in left)
+    while left and left[-1][0] == SHUFFLE:
+        left.pop()
+    if not left:
+        return _of_length(len(content), size)
+    (code, values), inner = left[-1], left[:-1]
+    if code not in CHECKS or any(other not in SAME_SIZE for other, _ in inner):
+        codes = ", ".join(str(other) for other, _ in filters)
+        return f"it is packed by filters ({codes}) that cannot be checked; repack it: h5repack -f GZIP=4"
+    return CHECKS[code](content, size, values)
+
+
+def _of_length(found: int, size: int) -> str:
+    return "" if found == size else f"it has {found} bytes, not {size}"
+
+
+def _unpacked_to(found: int, size: int) -> str:
+    return "" if found == size else f"it says that it unpacks to {found} bytes, not {size}"
+
+
+def _gzip(content: bytes, size: int, values: tuple[int, ...]) -> str:
+    try:
+        return _unpacked_to(len(zlib.decompressobj().decompress(content, size + 1)), size)
+    except zlib.error as error:
+        return str(error)
+
+
+def _szip(content: bytes, size: int, values: tuple[int, ...]) -> str:
+    return _unpacked_to(int.from_bytes(content[:4], "little"), size)
+
+
+def _lzf(content: bytes, size: int, values: tuple[int, ...]) -> str:
+    return _unpacked_to(values[2] if len(values) > 2 else 0, size)
+
+
+def _blosc(content: bytes, size: int, values: tuple[int, ...]) -> str:
+    if len(content) < 16 or int.from_bytes(content[12:16], "little") != len(content):
+        return "it is cut short"
+    return _unpacked_to(int.from_bytes(content[4:8], "little"), size)
+
+
+def _zstd(content: bytes, size: int, values: tuple[int, ...]) -> str:
+    """RFC 8878, 3.1.1.1: a descriptor tells where the content's size is."""
+    if content[:4] != b"\x28\xb5\x2f\xfd" or len(content) < 5:
+        return "it does not begin as Zstandard does"
+    flag, single = content[4] >> 6, content[4] >> 5 & 1
+    start = 5 + (1 - single) + (0, 1, 2, 4)[content[4] & 3]
+    length = (single, 2, 4, 8)[flag]
+    return _unpacked_to(int.from_bytes(content[start : start + length], "little") + 256 * (flag == 1), size)
+
+
+def _lz4(content: bytes, size: int, values: tuple[int, ...]) -> str:
+    whole, block = int.from_bytes(content[:8], "big"), int.from_bytes(content[8:12], "big")
+    if whole != size or block == 0:
+        return _unpacked_to(whole, size) or "its blocks have no length"
+    end = _walk(content, 12, -(-size // block))
+    return "" if end == len(content) else "its blocks do not end where it does"
+
+
+def _bitshuffle(content: bytes, size: int, values: tuple[int, ...]) -> str:
+    element, packed = (*values, 0, 0, 0, 0, 0)[2], (*values, 0, 0, 0, 0, 0)[4]
+    if element < 1 or size % element:
+        return f"its elements of {element} bytes do not fill it"
+    if packed not in PACKED_BLOCKS:
+        return _of_length(len(content), size)
+    return wrong_with_blocks(content, size, element)
+
+
+def wrong_with_blocks(content: bytes, size: int, element: int) -> str:
+    """What is wrong with bitshuffled blocks, packed by LZ4 or Zstandard, that must be ``size`` bytes.
+
+    Behind the whole size (8 bytes) and a block's (4): blocks of a length (4) and so many bytes; what does
+    not fill eight elements follows as it is. https://github.com/kiyo-masui/bitshuffle, bshuf_h5filter.c
+    """
+    whole, block = int.from_bytes(content[:8], "big"), int.from_bytes(content[8:12], "big")
+    if len(content) < 12 or whole != size:
+        return _unpacked_to(whole, size) or "it is cut short"
+    if block == 0 or block % (8 * element):
+        return f"its blocks have {block} bytes, which is no multiple of 8 elements of {element}"
+    end = _walk(content, 12, -(-(size - size % (8 * element)) // block))
+    return (
+        "" if end is not None and end + size % (8 * element) == len(content) else "its blocks do not fit it"
+    )
+
+
+def _walk(content: bytes, start: int, blocks: int) -> int | None:
+    """Where blocks end that each begin with their length; None: beyond the content."""
+    for _ in range(blocks):
+        if start + 4 > len(content):
+            return None
+        start += 4 + int.from_bytes(content[start : start + 4], "big")
+    return start if start <= len(content) else None
+
+
+CHECKS: dict[int, Callable[[bytes, int, tuple[int, ...]], str]] = {
+    GZIP: _gzip,
+    SZIP: _szip,
+    LZF: _lzf,
+    BLOSC: _blosc,
+    LZ4: _lz4,
+    BITSHUFFLE: _bitshuffle,
+    ZSTD: _zstd,
+}

@@ -1,0 +1,102 @@
+"""What a folder that someone gave may not do: name a program to run, or set up Hydra, which runs classes.
+
+Such keys are taken from the command line alone. ``resume=`` and ``--config-dir=`` read folders of anyone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra._internal.utils import get_args_parser
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
+
+from ptycho.config import ConfigError, JobConfig
+from ptycho.config.mapping import differences, flat, to_mapping
+from ptycho.config.messages import programs_of
+
+OF_THE_CALL = ("overrides", "runtime", "searchpath", "job.override_dirname", "job.name", "job.config_name")
+
+
+def check_programs(config: JobConfig, overrides: Sequence[str], source: str) -> None:
+    """Refuse a program that a file names, and the command line does not.
+
+    Raises:
+        ConfigError: the message has its key.
+    """
+    said = {key_of(override) for override in overrides}
+    for key, program in programs_in(config).items():
+        if not said & {key, key.split(".")[0]}:
+            raise ConfigError(
+                f"{key}={program}: is a program that {source} names; one is run only where the "
+                f"command line names it: add {key}={program} if it is yours"
+            )
+
+
+def programs_in(config: JobConfig) -> dict[str, str]:
+    """The programs that a configuration names, by key."""
+    values = flat(to_mapping(config))
+    return {key: values[key] for key in programs_of(type(config)) if values.get(key) is not None}
+
+
+def key_of(override: str) -> str:
+    """The key of an override, without what says how it is given."""
+    return override.lstrip("+~").split("=", 1)[0]
+
+
+def check_folder(config_name: str, arguments: Sequence[str], conf: Path) -> None:
+    """Refuse files of ``--config-dir``, ``--config-path`` or ``--config-name`` that set up Hydra itself.
+
+    Hydra makes an object of any class that its own section names, before anything else is looked at. So the
+    section is composed, which runs nothing, with these files and without them, and must be the same.
+
+    Raises:
+        ConfigError: the message has the key.
+    """
+    flags, unknown = get_args_parser().parse_known_args(list(arguments))
+    if unknown or not (flags.config_dir or flags.config_path or flags.config_name):
+        return
+    own = [word for word in flags.overrides if key_of(word).split("/")[0].split(".")[0] == "hydra"]
+    allowed = _hydra_section(conf, config_name, own)
+    place = Path(flags.config_path).absolute() if flags.config_path else conf
+    for words in _single_jobs(flags):
+        asked = _hydra_section(place, flags.config_name or config_name, words)
+        if changed := differences(allowed, asked):
+            key = changed[0].split(": ")[0]
+            source = flags.config_dir or place
+            raise ConfigError(
+                f"hydra.{key}: is set by a file of {source}; settings of Hydra can start programs, and are "
+                "taken from the command line alone: remove it there"
+            )
+
+
+def _single_jobs(flags: argparse.Namespace) -> Iterator[list[str]]:
+    """Overrides of single jobs, in which every choice of a sweep occurs once."""
+    words, parsed = list(flags.overrides), OverridesParser.create().parse_overrides(flags.overrides)
+    choices = [list(one.sweep_string_iterator()) if one.is_sweep_override() else [None] for one in parsed]
+    found = [f"hydra.searchpath=[file://{Path(flags.config_dir).absolute()}]"] if flags.config_dir else []
+    for number in range(max(map(len, choices), default=1)):
+        picked = [options[number % len(options)] for options in choices]
+        job = [
+            word if choice is None else f"{word.split('=', 1)[0]}={choice}"
+            for word, choice in zip(words, picked, strict=True)
+        ]
+        yield [*job, *found]
+
+
+def _hydra_section(place: Path, name: str, words: list[str]) -> dict[str, Any]:
+    """Hydra's own section as composed, without what tells of this very call."""
+    with initialize_config_dir(version_base="1.3", config_dir=str(place)):
+        composed = compose(name, words, return_hydra_config=True)
+    section = OmegaConf.to_container(composed.hydra, resolve=False)
+    assert isinstance(section, dict)
+    values = flat({str(key): value for key, value in section.items()})
+    return {
+        key: value
+        for key, value in values.items()
+        if not any(f"{key}.".startswith(f"{one}.") for one in OF_THE_CALL)
+    }
