@@ -110,6 +110,7 @@ class DataConfig:
     )
     saturation: Number | None = key(None, "a pixel that reaches this in some frame is bad", gt=0)
     hot_pixels: Flag = key(True, "leave out pixels that shine by themselves, or never")
+    zingers: Flag = key(True, "replace single pixels of single frames that are far above all around them")
     negative: Literal["auto", "noise", "bad"] = key(
         "auto", "below zero; auto: marks are bad, scatter is noise"
     )

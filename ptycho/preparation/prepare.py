@@ -43,6 +43,7 @@ from ptycho.preparation.near_field import (
 from ptycho.preparation.numbers import find_gain, find_numbers, repeated_frames
 from ptycho.preparation.pattern_window import pattern_side, zero_frequency
 from ptycho.preparation.window import finer_pixels
+from ptycho.preparation.zingers import Zingers
 from ptycho.readers.frames import check_positioned, checked_frames
 from ptycho.readers.raw_scan import RawScan
 from ptycho.scan.finding import Finding
@@ -67,6 +68,7 @@ class Understood:
         findings, warnings: for the log and for ``metrics.json``.
         lowest, saturation: numbers below and from there on that a good pixel never holds, in the file's own.
         near_field: the lengths of a near field; None: the patterns are a far field.
+        mends_zingers: single pixels of single frames that are far above all around them are replaced.
     """
 
     raw: RawScan
@@ -83,6 +85,7 @@ class Understood:
     near_field: NearField | None = None
     lowest: float = -np.inf
     saturation: float | None = None
+    mends_zingers: bool = True
 
     @property
     def fresnel(self) -> Fresnel | None:
@@ -115,20 +118,24 @@ class Understood:
         """
         copy = FileArray.temporary(scratch, (len(self.frames), self.N, self.N), np.float32)
         check = FrameCheck(self.raw.patterns.dtype, self.detector.good, self.lowest, self.saturation)
+        zingers = Zingers.begin(self.N) if self.counts and self.mends_zingers else None
         for part in blocks_of(self.raw, len(self.frames)):
             frames = self.raw.patterns.read(self.frames[part])
             check.add(self.frames[part], frames)
             with np.errstate(invalid="ignore"):  # what is not finite is refused when all of it is known
-                copy[part] = self.detector.amplitudes(frames)
+                copy[part] = block = self.detector.amplitudes(frames)
+            if zingers is not None:
+                zingers.add(block)
             advance(len(frames))
         check.refuse()
-        more = check.finding()
-        if more is None:
-            return self, copy
-        detector = replace(self.detector, good=self.detector.good & ~check.bad)
-        for part in blocks_of(self.raw, len(self.frames)):
-            copy[part] = np.where(detector.good_pixels, copy[part], np.float32(0))
-        return replace(self, detector=detector, findings=(*self.findings, more)), copy
+        more, detector = check.finding(), self.detector
+        if more is not None:
+            detector = replace(detector, good=detector.good & ~check.bad)
+            for part in blocks_of(self.raw, len(self.frames)):
+                copy[part] = np.where(detector.good_pixels, copy[part], np.float32(0))
+        mended = None if zingers is None else zingers.replace_in(copy, detector.good_pixels)
+        new = tuple(finding for finding in (more, mended) if finding is not None)
+        return (replace(self, detector=detector, findings=(*self.findings, *new)) if new else self), copy
 
 
 def blocks_of(raw: RawScan, count: int) -> list[slice]:
@@ -202,6 +209,7 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
         near,
         pixels.lowest,
         config.saturation,
+        config.zingers,
     )
 
 

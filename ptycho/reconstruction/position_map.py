@@ -270,7 +270,7 @@ def _judged(part: _Part, found: Trial, told: np.ndarray) -> PositionMap:
 def _is_by_shift(likelihood: ScanLikelihood, state: State) -> bool:
     """Return whether a shift of the patterns would explain more at this state than a map of the positions."""
     beam = state.beam(likelihood.data.photon_scale, likelihood.normalisation)
-    data = replace(likelihood.data.under(beam), object_size=len(state.object))
+    data = replace(likelihood.data, object_size=len(state.object)).under(beam)
     causes = score_causes(state.object, data)
     return causes is not None and causes.gains[PATTERN_SHIFT] > causes.gains[POSITION_MAP]
 

@@ -1,0 +1,112 @@
+"""Zingers: cosmic rays and fluorescence in single pixels of single frames, found while patterns are copied.
+
+A pixel of one frame is a zinger where it holds far more photons than in any other frame, its neighbours there
+included, and far more than its neighbours in the same frame. The far field of a beam that is narrower than
+the window is smooth from pixel to pixel, so that no object makes such a pixel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.ndimage import maximum_filter
+
+from ptycho.files.file_array import FileArray
+from ptycho.scan.finding import Finding
+
+AROUND = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1]], bool)
+
+
+@dataclass(frozen=True)
+class ZingerLimits:
+    """From when on photons in a pixel are a zinger.
+
+    Attributes:
+        others: times the most that it and its neighbours hold in all other frames.
+        neighbours: times the most that its eight neighbours hold in the same frame.
+        noise: standard errors of photons, beside both.
+        least: photons, beside both.
+        frames: of which there must be so many, for others to be known.
+    """
+
+    others: float = 1.5
+    neighbours: float = 3.0
+    noise: float = 10.0
+    least: float = 20.0
+    frames: int = 20
+
+    def exceeds(self, photons: np.ndarray, factor: float, known: np.ndarray) -> np.ndarray:
+        """Return where ``photons`` are more than so many times what is ``known``, noise apart."""
+        return photons > factor * known + self.noise * np.sqrt(known) + self.least
+
+
+@dataclass(eq=False)
+class Zingers:
+    """The most photons of each pixel, as amplitudes are copied block by block.
+
+    Attributes:
+        first, second: the largest and the next amplitude of each pixel ``(N, N)``, of different patterns.
+        where: ``(N, N)``, the pattern of the largest.
+        found: how many pixels, and in which patterns, once they are replaced.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+    where: np.ndarray
+    limits: ZingerLimits = field(default_factory=ZingerLimits)
+    count: int = 0
+
+    @classmethod
+    def begin(cls, N: int) -> Zingers:
+        return cls(np.zeros((N, N), np.float32), np.zeros((N, N), np.float32), np.zeros((N, N), np.int64))
+
+    def add(self, block: np.ndarray) -> None:
+        """Look at the next amplitudes ``(K, N, N)``; those that are not finite are passed over."""
+        block = np.nan_to_num(block, nan=0.0, posinf=0.0, neginf=0.0)
+        place = block.argmax(axis=0)
+        largest = np.take_along_axis(block, place[None], 0)[0]
+        np.put_along_axis(block, place[None], 0, 0)
+        rest = block.max(axis=0, initial=0)
+        higher = largest > self.first
+        self.second = np.maximum(np.where(higher, self.first, largest), np.maximum(self.second, rest))
+        self.first = np.where(higher, largest, self.first)
+        self.where = np.where(higher, self.count + place, self.where)
+        self.count += len(block)
+
+    def replace_in(self, copy: FileArray, good: np.ndarray) -> Finding | None:
+        """Give zingers of the copied amplitudes ``(J, N, N)`` the mean intensity of their good neighbours."""
+        if self.count < self.limits.frames:
+            return None
+        first, second = np.square(self.first, dtype=float), np.square(self.second, dtype=float)
+        known = maximum_filter(second, size=3, mode="constant")
+        candidates = self.limits.exceeds(first, self.limits.others, known) & good
+        replaced = {}
+        for pattern in np.unique(self.where[candidates]):
+            amplitudes = copy[pattern : pattern + 1][0]
+            mine = self._isolated(amplitudes, candidates & (self.where == pattern))
+            if len(mine):
+                copy[pattern : pattern + 1] = _mended(amplitudes, mine, good)[None]
+                replaced[int(pattern)] = len(mine)
+        if not replaced:
+            return None
+        why = "single pixels of single frames far above all around them; each has the mean of its neighbours"
+        value = f"{sum(replaced.values())} pixels of {len(replaced)} frames"
+        return Finding("zingers", value, f"{why}; data.zingers=false keeps them")
+
+    def _isolated(self, amplitudes: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+        """Return the candidates ``(n, 2)`` that are far above their neighbours in one pattern ``(N, N)``."""
+        photons = np.square(amplitudes, dtype=float)
+        around = maximum_filter(photons, footprint=AROUND, mode="constant")
+        return np.argwhere(candidates & self.limits.exceeds(photons, self.limits.neighbours, around))
+
+
+def _mended(amplitudes: np.ndarray, pixels: np.ndarray, good: np.ndarray) -> np.ndarray:
+    """Return a pattern ``(N, N)`` whose ``pixels (n, 2)`` have the mean intensity of those around them."""
+    mended, usable = amplitudes.copy(), good.copy()
+    usable[tuple(pixels.T)] = False
+    for row, col in pixels:
+        part = np.s_[max(row - 1, 0) : row + 2, max(col - 1, 0) : col + 2]
+        near = np.square(amplitudes[part][usable[part]], dtype=float)
+        mended[row, col] = np.sqrt(near.mean()) if len(near) else 0.0
+    return mended

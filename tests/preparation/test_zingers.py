@@ -1,0 +1,71 @@
+"""Single pixels of single frames: found and replaced; what an object does to patterns stays."""
+
+import numpy as np
+import pytest
+
+from ptycho.files.file_array import FileArray
+from ptycho.preparation.zingers import Zingers
+
+N, J = 24, 30
+
+
+def speckles(seed=0, photons=200.0):
+    """Counts of patterns whose speckles are two pixels wide, and differ from one to the next."""
+    rng = np.random.default_rng(seed)
+    side = N // 2
+    waves = rng.normal(size=(J, side, side)) + 1j * rng.normal(size=(J, side, side))
+    padded = np.zeros((J, N, N), complex)
+    padded[:, :side, :side] = waves
+    light = np.abs(np.fft.fft2(padded)) ** 2
+    envelope = np.exp(-(np.hypot(*np.mgrid[-N // 2 : N // 2, -N // 2 : N // 2]) ** 2) / 60)
+    light = light * envelope / (light * envelope).mean() * photons
+    return rng.poisson(light).astype(float)
+
+
+def mended(tmp_path, counts, good=None, blocks=7):
+    copy = FileArray.temporary(tmp_path, counts.shape, np.float32)
+    found = Zingers.begin(N)
+    for k in range(0, J, blocks):
+        block = np.sqrt(counts[k : k + blocks]).astype(np.float32)
+        copy[k : k + len(block)] = block
+        found.add(block)
+    finding = found.replace_in(copy, np.ones((N, N), bool) if good is None else good)
+    return finding, np.square(copy[:].astype(float))
+
+
+@pytest.mark.parametrize("blocks", [1, 7, 30])
+def test_zingers_are_replaced_by_the_mean_of_their_neighbours(tmp_path, blocks):
+    counts = speckles()
+    hit = counts.copy()
+    places = [(3, 2, 5), (3, 20, 20), (17, 0, 0), (29, 23, 11)]
+    for place in places:
+        hit[place] += 40_000
+    finding, found = mended(tmp_path, hit, blocks=blocks)
+    assert finding.value == "4 pixels of 3 frames" and "data.zingers=false" in finding.why
+    for j, row, col in places:
+        around = hit[j, max(row - 1, 0) : row + 2, max(col - 1, 0) : col + 2]
+        assert found[j, row, col] == pytest.approx(
+            (around.sum() - hit[j, row, col]) / (around.size - 1), rel=1e-5
+        )
+    others = np.ones(hit.shape, bool)
+    others[tuple(np.transpose(places))] = False
+    np.testing.assert_allclose(found[others], counts[others], rtol=1e-5)
+
+
+def test_speckles_are_no_zingers(tmp_path):
+    """Though each is the brightest of its pixel in some frame; not even where the scan gets brighter once."""
+    counts = speckles(1)
+    counts[5] *= 30
+    assert mended(tmp_path, counts)[0] is None
+
+
+def test_bad_pixels_and_few_frames_are_left_alone(tmp_path):
+    counts = speckles(2)
+    counts[4, 6, 7] += 90_000
+    good = np.ones((N, N), bool)
+    good[6, 7] = False
+    assert mended(tmp_path, counts, good)[0] is None
+    assert mended(tmp_path, counts)[0] is not None
+    few = Zingers.begin(N)
+    few.add(np.sqrt(counts[:19]).astype(np.float32))
+    assert few.replace_in(FileArray.temporary(tmp_path, (19, N, N), np.float32), good) is None
