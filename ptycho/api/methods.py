@@ -5,7 +5,7 @@ from __future__ import annotations
 from ptycho.api.result import Result
 from ptycho.api.scan import Scan
 from ptycho.config import ScanRunConfig
-from ptycho.methods.assessment import resolution
+from ptycho.methods.half_scans import resolution
 from ptycho.methods.pipeline import assess
 from ptycho.methods.prepared import Surroundings, prepare
 from ptycho.methods.table import METHODS, NETWORK, REFINED, SOLVER, Means

@@ -25,6 +25,7 @@ MISSED_FREE = 0.12  # of that of the others
 MISSED_SOME = 0.05  # of the variation, in every tenth pattern
 CERTAIN = 4.0  # standard errors of the variation
 APART = 0.35  # of Nyquist, below which halves of the scan stop to agree
+BY_PHOTONS = 0.6  # of the frequency to which they would agree if photon noise were all that differs
 PROBE_WRONG = 2.0  # r_free above so many times r_noise is more than photons can explain
 PHASE_LEFT = 0.5  # of a phase that is put into the object of a near field, that the solver leaves there
 ENOUGH = 2.0  # measured numbers for each real unknown; a phase is never measured
@@ -76,8 +77,8 @@ FLAGS = {
         True,
     ),
     HALVES: Flag(
-        f"two halves of the scan stop to agree below {APART:g} of Nyquist (half_scan_frc): at best the "
-        "coarse features are real",
+        f"two halves of the scan stop to agree below {APART:g} of Nyquist (half_scan_frc), and far below "
+        "where photon noise would end their agreement: at best the coarse features are real",
         "measure longer, or with more overlap; read coarse features alone",
         True,
     ),
@@ -199,11 +200,11 @@ class Evidence:
     Attributes:
         missed: share of the patterns' variation that is missed in the middle one of those that were fitted;
             some: above which the worst tenth of them is; free: as missed, of the others, None where none were
-            kept out.
+            kept out, and free_error its standard error by noise.
         certainty: of the variation, in standard errors.
         r_free, r_noise: R-factor of the patterns that were kept out, and by photon noise alone; or None.
         halves: frequency at which two halves stop to agree by half (FRC 0.5), of Nyquist; 1: never; None:
-            unknown.
+            unknown; halves_by_photons: the same, by the noise that photons leave in the halves alone.
     """
 
     missed: float
@@ -213,6 +214,8 @@ class Evidence:
     r_free: float | None = None
     r_noise: float | None = None
     halves: float | None = None
+    free_error: float = 0.0
+    halves_by_photons: float = 1.0
 
     @property
     def flags(self) -> list[str]:
@@ -222,8 +225,10 @@ class Evidence:
         raised = {
             UNEXPLAINED: not self.missed <= MISSED,
             SOME_UNEXPLAINED: self.missed <= MISSED and self.some > MISSED_SOME,
-            OVERFIT: self.missed <= MISSED and self.free is not None and self.free > MISSED_FREE,
-            HALVES: self.halves is not None and self.halves < APART,
+            OVERFIT: self.missed <= MISSED
+            and self.free is not None
+            and self.free - 2 * self.free_error > MISSED_FREE,
+            HALVES: self.halves is not None and self.halves < min(APART, BY_PHOTONS * self.halves_by_photons),
             EXCESSIVE: bool(self.r_noise and self.r_free and self.r_free > PROBE_WRONG * self.r_noise),
         }
         return [name for name, present in raised.items() if present]

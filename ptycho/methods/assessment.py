@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 from scipy.ndimage import binary_erosion
 
 from ptycho.evaluation import metrics, scan_figures
-from ptycho.evaluation.frc import frc, frc_crossing, half_bit
 from ptycho.evaluation.registration import in_frame
 from ptycho.evaluation.trust import (
     IN_NOISE,
@@ -23,8 +21,8 @@ from ptycho.evaluation.trust import (
     noise_share,
     outside_training,
 )
+from ptycho.methods.half_scans import Halves
 from ptycho.methods.prepared import Prepared
-from ptycho.preparation.dataset import FEWEST
 from ptycho.reconstruction.causes import Causes, score_causes
 from ptycho.reconstruction.denoising import photon_noise
 from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
@@ -44,7 +42,6 @@ JUDGED, SCORED, GOLDEN = (
     1024,
     (5**0.5 - 1) / 2,
 )  # patterns that are looked at, of more; and how they are chosen
-HALVED_PIXELS, FEWEST_OF_HALVES = 2**23, 200  # of the patterns in the middle of a larger scan that is halved
 WELL_LIT = 0.1  # of the strongest light: what is lit so sets the scales of the pictures
 HALF_LIT = 0.5  # the same of what is scored of a near field
 EXPLAINED = (
@@ -130,74 +127,6 @@ def spread(count: int, most: int = JUDGED) -> np.ndarray:
     if count <= most:
         return np.arange(count)
     return np.sort(np.argsort(np.arange(count) * GOLDEN % 1, kind="stable")[:most])
-
-
-@dataclass(frozen=True, eq=False)
-class Halves:
-    """Ring correlation of two reconstructions, each from half of the patterns, and where it falls."""
-
-    frequency: np.ndarray
-    correlation: np.ndarray
-    crossings: dict[str, float | None]
-
-
-def half_scans(
-    infer: Callable[[Dataset], Reconstruction],
-    data: Dataset,
-    seed: int,
-    group_size: int = 1,
-    fixed: bool = False,
-) -> Halves | None:
-    """The resolution by two random halves of the scan through the same method.
-
-    None for a tiny scan, and where a half did not converge.
-
-    Args:
-        infer: reconstructs some of the patterns.
-        data: all of them.
-        seed: of the halves.
-        group_size: C of the halves.
-        fixed: the method takes groups of that size alone: a half must hold one.
-    """
-    data = _middle_of_large(data)
-    rng = np.random.default_rng([seed, 3])
-    order = rng.permutation(len(data.positions))
-    parts = [np.sort(half) for half in np.array_split(order, 2)]
-    region = metrics.Region(*data.tiling.rectangle)
-    least = max(FEWEST, data.group_size if fixed else 0)
-    if min(len(part) for part in parts) < least or min(region.height, region.width) < 32:
-        return None
-    made = [infer(data.subset(part, group_size)) for part in parts]
-    if not all(half.converged for half in made):
-        log.warning(
-            "half_scan_frc: a half of the scan is explained worse than the whole, so halves tell nothing "
-            "of its resolution; raise solver.steps, or measure more patterns"
-        )
-        return None
-    images = [region.crop(half.objects[0]) for half in made]
-    mask = region.crop(made[0].mask[0]) & region.crop(made[1].mask[0])
-    if not all(np.isfinite(image).all() and image[mask].any() for image in images):
-        return None
-    first = np.where(mask, images[0], 0)
-    frequency, correlation = frc(metrics.align(images[1], first, mask).object, first)
-    crossings = {}
-    thresholds: dict[str, float | np.ndarray] = {
-        "frc50": 0.5,
-        "frc1over7": 1 / 7,
-        "frc_half_bit": half_bit(frequency, first.shape),
-    }
-    for name, threshold in thresholds.items():
-        value, crossed = frc_crossing(frequency, correlation, threshold)
-        crossings[name] = value if crossed else None
-    return Halves(frequency, correlation, crossings)
-
-
-def _middle_of_large(data: Dataset) -> Dataset:
-    """A scan, or the middle of a large one, on an object of its own."""
-    most = data.held_by(HALVED_PIXELS, FEWEST_OF_HALVES)
-    if len(data.positions) <= 2 * most:
-        return data
-    return data.cut_out(data.central(most), data.group_size)
 
 
 def compare_with_truth(made: Reconstruction, each: Prepared) -> dict[str, Any] | None:
@@ -320,15 +249,17 @@ def _finite(value: float | None) -> float | None:
 
 def evidence_of(fit: Fit, halves: Halves | None) -> Evidence:
     """What the flags of a reconstruction look at."""
-    crossing = None if halves is None else halves.crossings["frc50"]
+    missed_free = fit.missed_free
     return Evidence(
         missed=fit.missed.share,
         some=fit.missed.worst_tenth,
-        free=None if fit.missed_free is None else fit.missed_free.share,
+        free=None if missed_free is None else missed_free.share,
+        free_error=0.0 if missed_free is None else missed_free.share_error,
         certainty=fit.missed.certainty,
         r_free=(fit.free or fit.used).r_factor,
         r_noise=(fit.free or fit.used).r_noise,
-        halves=1.0 if halves is not None and crossing is None else crossing,
+        halves=None if halves is None else halves.agree_to,
+        halves_by_photons=1.0 if halves is None else halves.by_photons,
     )
 
 
@@ -367,16 +298,6 @@ def beam_facts(beam: Beam, told: Beam) -> dict[str, Any]:
         "flux_rms": float(np.std(beam.flux.astype(float) ** 2)),
         "background_per_pixel": None if beam.background is None else float(beam.background.mean()),
     }
-
-
-def resolution(halves: Halves, pixel: tuple[float, float] | None) -> dict[str, Any]:
-    """Where the halves stop to agree: of Nyquist, and as half periods in object pixels and metres."""
-    lengths = {}
-    for name, value in halves.crossings.items():
-        half_period = None if value is None else 1 / max(value, 1e-6)
-        lengths[f"{name}_px"] = half_period
-        lengths[f"{name}_m"] = None if half_period is None or pixel is None else half_period * max(pixel)
-    return halves.crossings | lengths
 
 
 def picture_of(made: Reconstruction, each: Prepared) -> scan_figures.Picture:

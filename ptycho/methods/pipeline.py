@@ -10,7 +10,8 @@ from typing import Any
 
 from ptycho.evaluation.trust import FLAGS, SHIFT
 from ptycho.evaluation.trust import MOTION as MOTION_FLAG
-from ptycho.methods.assessment import Fit, Halves, compare_with_truth, half_scans, judge, trust_row
+from ptycho.methods.assessment import Fit, compare_with_truth, judge, trust_row
+from ptycho.methods.half_scans import Halves, half_scans
 from ptycho.methods.network import infer as infer_by
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.solver import half_object, with_errors

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import norm
 
 from ptycho.reconstruction.misfit import predictions
 from ptycho.scan.dataset import Dataset
@@ -36,25 +37,34 @@ MISSED = {
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """Means of products of neighbours in each pattern, ``(J,)``: of what is missed, and of what varies."""
+    """Means of products of neighbours in each pattern, ``(J,)``: of what is missed, and of what varies.
+
+    ``error``: standard errors of ``missed`` by noise, whose products are independent and have no mean.
+    """
 
     missed: np.ndarray
     varied: np.ndarray
+    error: np.ndarray
 
     @property
     def share(self) -> float:
         """Missed in the middle one of the patterns, of the mean variation: one at the rim does not decide."""
-        return self._quantile(0.5)
+        return self._quantile(self.missed, 0.5)
+
+    @property
+    def share_error(self) -> float:
+        """The standard error of :attr:`share`, the median of normal errors: √(π/2J) times one of them."""
+        return float(np.sqrt(np.pi / 2 / max(len(self.error), 1))) * self._quantile(self.error, 0.5)
 
     @property
     def worst_tenth(self) -> float:
-        """What a tenth of the patterns exceed."""
-        return self._quantile(WORST)
+        """What a tenth of the patterns exceed, less what a tenth of them exceed by noise."""
+        return self._quantile(self.missed - norm.ppf(WORST) * self.error, WORST)
 
-    def _quantile(self, share: float) -> float:
-        """Of what is missed, over the mean variation; NaN where nothing varies."""
+    def _quantile(self, values: np.ndarray, share: float) -> float:
+        """Of some values over the mean variation; NaN where nothing varies."""
         mean = float(self.varied.mean())
-        return float(np.quantile(self.missed, share)) / mean if mean > 0 else np.nan
+        return float(np.quantile(values, share)) / mean if mean > 0 else np.nan
 
     @property
     def certainty(self) -> float:
@@ -75,20 +85,28 @@ def residuals(
     """
     known = np.fft.ifftshift(mean) * data.normalisation**2
     weight = 1 / np.sqrt(known + DIM * known.mean())
-    missed, varied = [], []
+    missed, varied, error = [], [], []
     chosen = np.arange(len(data.positions)) if patterns is None else patterns
     for x, predicted in predictions(image, data, chosen):
         seen = np.asarray(x) >= 0
         light = np.square(np.asarray(x, float))
         flux = np.sum(light * seen, axis=(1, 2)) / np.sum(known * seen, axis=(1, 2))
-        missed.append(_neighbours(weight * (light - np.square(np.asarray(predicted, float))), seen))
-        varied.append(_neighbours(weight * (light - flux[:, None, None] * known), seen))
-    return Residuals(np.concatenate(missed), np.concatenate(varied))
+        left = _neighbours(weight * (light - np.square(np.asarray(predicted, float))), seen)
+        missed.append(left[0])
+        error.append(left[1])
+        varied.append(_neighbours(weight * (light - flux[:, None, None] * known), seen)[0])
+    return Residuals(np.concatenate(missed), np.concatenate(varied), np.concatenate(error))
 
 
-def _neighbours(images: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Mean product of neighbouring pixels that were both measured, of each image of ``(K, N, N)``."""
+def _neighbours(images: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean product of neighbouring pixels that were both measured, and its standard error.
+
+    Of each image of ``(K, N, N)``; the error is that of products which are independent of each other.
+    """
     known = np.where(seen, images, 0)
-    products = sum(np.sum(known * np.roll(known, 1, axis), axis=(1, 2)) for axis in (1, 2))
+    products = [known * np.roll(known, 1, axis) for axis in (1, 2)]
     pairs = sum(np.count_nonzero(seen & np.roll(seen, 1, axis), axis=(1, 2)) for axis in (1, 2))
-    return products / np.maximum(pairs, 1)
+    count = np.maximum(pairs, 1)
+    mean = sum(product.sum(axis=(1, 2)) for product in products) / count
+    squares = sum(np.square(product).sum(axis=(1, 2)) for product in products) / count
+    return mean, np.sqrt(np.maximum(squares - mean**2, 0) / count)

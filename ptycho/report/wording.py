@@ -80,8 +80,9 @@ def _key_figures(record: RunRecord, scan: ScanRecord) -> Iterator[KeyFigure]:
     row, sizes = scan.rows.get(scan.product, {}), section(section(record.manifest, "scans"), scan.name)
     if scan.pixel_m:
         yield KeyFigure("pixel", length_text(1e9 * max(scan.pixel_m)), "pitch of the object's pixels")
-    if text := resolution_text(scan):
-        yield KeyFigure("resolution", text, "half period up to which two halves of the scan agree (FRC 0.5)")
+    if (text := precision_text(scan)) and not any(one.wrong for one in advice_of(row)):
+        what = "half period up to which two halves of the scan agree (FRC 0.5), where there are photons; "
+        yield KeyFigure("half-scan precision", text, what + "errors that both halves share are not seen")
     count, side = number(sizes.get("patterns")), number(sizes.get("N"))
     if count and side:
         yield KeyFigure(
@@ -105,12 +106,13 @@ def _key_figures(record: RunRecord, scan: ScanRecord) -> Iterator[KeyFigure]:
         yield KeyFigure("time", time_text(record.seconds), "wall time of the whole run")
 
 
-def resolution_text(scan: ScanRecord) -> str:
-    """The half period at which two halves of the scan stop to agree by half; empty where it is unknown."""
+def precision_text(scan: ScanRecord) -> str:
+    """Return the half period at which two halves of the scan stop to agree; empty where it is unknown."""
     halves = scan.metrics.get("half_scan_frc")
     if not isinstance(halves, dict):
         return ""
-    metres, pixels = number(halves.get("frc50_m")), number(halves.get("frc50_px"))
+    kind = "precision" if "precision_px" in halves else "frc50"  # the latter in runs of former versions
+    metres, pixels = number(halves.get(f"{kind}_m")), number(halves.get(f"{kind}_px"))
     if metres is not None:
         return length_text(1e9 * metres)
     if pixels is not None:

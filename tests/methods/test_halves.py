@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from helpers.likelihood import Scan
 
-from ptycho.methods.assessment import half_scans
+from ptycho.methods.half_scans import half_scans
 from ptycho.methods.solver import half_object
 from ptycho.reconstruction.deciding import Wishes
+from ptycho.reconstruction.denoising import photon_noise
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.scan.coverage import covered_part
 
@@ -49,3 +50,18 @@ def test_a_half_that_is_explained_worse_than_the_whole_is_not_done(scan):
     half = data.subset(np.arange(0, 121, 2), 1)
     assert half_object(made, 60)(half).converged
     assert not half_object(made, 2)(half).converged
+
+
+def test_halves_that_differ_by_photon_noise_alone_end_where_it_says(scan):
+    """Each half is the true object and the noise that its own photons leave, ``photon_noise``."""
+    dim = replace(scan, modes=scan.modes / 6)
+    data, rng = dim.dataset(np.random.default_rng(3)), np.random.default_rng(4)
+
+    def noisy(part):
+        sigma = np.where(np.isfinite(photon_noise(part)[0]), photon_noise(part)[0], 0)
+        noise = sigma * (rng.standard_normal(sigma.shape) + 1j * rng.standard_normal(sigma.shape))
+        return covered_part((dim.object + noise).astype(np.complex64), part)
+
+    found = half_scans(noisy, data, 0)
+    assert found.agree_to < 0.8
+    assert found.by_photons == pytest.approx(found.agree_to, rel=0.4)

@@ -89,6 +89,16 @@ def test_a_few_spoilt_frames_are_missed_by_the_worst_tenth_alone(scan):
     assert found.share < 0.03 and found.worst_tenth > 0.1
 
 
+def test_the_worst_tenth_of_few_photons_is_no_tenth_of_noise():
+    """Of 200 photons a pattern noise alone makes a tenth of the patterns miss a tenth of what varies."""
+    dim = Scan.of(np.random.default_rng(9), 200, count=9, step=2.2)
+    found = of(dim, dim.dataset(np.random.default_rng(10)))
+    plain = np.quantile(found.missed, 0.9) / found.varied.mean()
+    assert found.worst_tenth < 0.4 * plain and abs(found.share) < 3 * found.share_error
+    spread = np.std(found.missed) / found.varied.mean()
+    assert found.share_error == pytest.approx(np.sqrt(np.pi / 2 / 81) * spread, rel=0.35)
+
+
 def test_noise_alone_does_not_vary(scan):
     rng = np.random.default_rng(8)
     counts = rng.poisson(np.full((len(scan.positions), N, N), 20.0))
@@ -97,5 +107,5 @@ def test_noise_alone_does_not_vary(scan):
 
 
 def test_nothing_that_varies_is_no_number():
-    nothing = Residuals(np.zeros(4), np.zeros(4))
+    nothing = Residuals(np.zeros(4), np.zeros(4), np.zeros(4))
     assert np.isnan(nothing.share) and np.isnan(nothing.worst_tenth) and nothing.certainty == 0

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ptycho.evaluation import scan_figures
-from ptycho.methods.assessment import picture_of, resolution, well_lit
+from ptycho.methods.assessment import picture_of, well_lit
+from ptycho.methods.half_scans import resolution
 from ptycho.methods.pipeline import Assessed, number
 from ptycho.methods.prepared import Prepared
 from ptycho.run import names

@@ -1,0 +1,158 @@
+"""Two random halves of a scan, reconstructed alike and compared: how far their images agree."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptycho.evaluation import metrics
+from ptycho.evaluation.frc import frc, frc_crossing, half_bit
+from ptycho.preparation.dataset import FEWEST
+from ptycho.reconstruction.denoising import photon_noise
+from ptycho.reconstruction.judge import coverage
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.reconstruction import Reconstruction
+
+log = logging.getLogger(__name__)
+
+HALVED_PIXELS, FEWEST_OF_HALVES = 2**23, 200  # of the patterns in the middle of a larger scan that is halved
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """Ring correlation of two reconstructions, each from half of the patterns, and where it falls.
+
+    Attributes:
+        frequency, correlation: ``(K,)``, frequencies as fractions of Nyquist.
+        crossings: where it falls below the thresholds; None: never.
+        by_photons: where it would fall below one half by the noise that photons leave in the halves alone.
+        lit_to: the largest frequency at which there are photons; see :func:`lit_frequency`.
+    """
+
+    frequency: np.ndarray
+    correlation: np.ndarray
+    crossings: dict[str, float | None]
+    by_photons: float = 1.0
+    lit_to: float = 1.0
+
+    @property
+    def agree_to(self) -> float:
+        """Return where the correlation falls below one half, of Nyquist; 1: never."""
+        crossing = self.crossings["frc50"]
+        return 1.0 if crossing is None else crossing
+
+
+def half_scans(
+    infer: Callable[[Dataset], Reconstruction],
+    data: Dataset,
+    seed: int,
+    group_size: int = 1,
+    fixed: bool = False,
+) -> Halves | None:
+    """The resolution by two random halves of the scan through the same method.
+
+    None for a tiny scan, and where a half did not converge.
+
+    Args:
+        infer: reconstructs some of the patterns.
+        data: all of them.
+        seed: of the halves.
+        group_size: C of the halves.
+        fixed: the method takes groups of that size alone: a half must hold one.
+    """
+    data = _middle_of_large(data)
+    rng = np.random.default_rng([seed, 3])
+    order = rng.permutation(len(data.positions))
+    parts = [np.sort(half) for half in np.array_split(order, 2)]
+    region = metrics.Region(*data.tiling.rectangle)
+    least = max(FEWEST, data.group_size if fixed else 0)
+    if min(len(part) for part in parts) < least or min(region.height, region.width) < 32:
+        return None
+    made = [infer(data.subset(part, group_size)) for part in parts]
+    if not all(half.converged for half in made):
+        log.warning(
+            "half_scan_frc: a half of the scan is explained worse than the whole, so halves tell nothing "
+            "of its resolution; raise solver.steps, or measure more patterns"
+        )
+        return None
+    images = [region.crop(half.objects[0]) for half in made]
+    noise = [region.crop(photon_noise(data.subset(part, 1))[0]) for part in parts]
+    mask = region.crop(made[0].mask[0]) & region.crop(made[1].mask[0])
+    if not all(np.isfinite(image).all() and image[mask].any() for image in images):
+        return None
+    first = np.where(mask, images[0], 0)
+    second = metrics.align(images[1], first, mask).object
+    frequency, correlation = frc(second, first)
+    crossings = {}
+    thresholds: dict[str, float | np.ndarray] = {
+        "frc50": 0.5,
+        "frc1over7": 1 / 7,
+        "frc_half_bit": half_bit(frequency, first.shape),
+    }
+    for name, threshold in thresholds.items():
+        value, crossed = frc_crossing(frequency, correlation, threshold)
+        crossings[name] = value if crossed else None
+    by_photons = _limit_by_photons((first + second) / 2, noise, mask, rng) if data.counts else 1.0
+    return Halves(frequency, correlation, crossings, by_photons, lit_frequency(data))
+
+
+def lit_frequency(data: Dataset) -> float:
+    """Return the largest spatial frequency, of Nyquist, that the patterns tell of.
+
+    It is the radius on the detector up to which all patterns over a point of the object hold one photon in a
+    pixel together. Regularisation may fill in what lies beyond, in both halves alike. 1: no far field, or
+    photons were not counted.
+    """
+    if data.fresnel is not None or not data.counts:
+        return 1.0
+    axis = np.arange(data.N) - data.N // 2
+    ring = np.round(np.hypot(axis[:, None], axis)).astype(int).ravel()
+    good = np.ones(ring.size) if data.good is None else data.good.ravel().astype(float)
+    photons = np.bincount(ring, good * data.amplitudes.statistics.mean_intensity.ravel())
+    mean = photons / np.maximum(np.bincount(ring, good), 1)
+    lit = np.flatnonzero(mean[: data.N // 2 + 1] * max(coverage(data), 1) >= 1)
+    return float(lit.max(initial=1)) / (data.N / 2)
+
+
+def _limit_by_photons(
+    image: np.ndarray, noise: list[np.ndarray], mask: np.ndarray, rng: np.random.Generator
+) -> float:
+    """Return where two copies of an image ``(H, W)`` stop to agree that differ by the noise of photons alone.
+
+    Args:
+        noise: of each copy, standard deviation of real and imaginary part ``(H, W)``.
+        mask: ``(H, W)``, where there is an object.
+    """
+    copies = []
+    for sigma in noise:
+        parts = rng.standard_normal((2, *image.shape))
+        copies.append(image + np.where(mask & np.isfinite(sigma), sigma, 0) * (parts[0] + 1j * parts[1]))
+    value, crossed = frc_crossing(*frc(*copies), 0.5)
+    return value if crossed else 1.0
+
+
+def _middle_of_large(data: Dataset) -> Dataset:
+    """A scan, or the middle of a large one, on an object of its own."""
+    most = data.held_by(HALVED_PIXELS, FEWEST_OF_HALVES)
+    if len(data.positions) <= 2 * most:
+        return data
+    return data.cut_out(data.central(most), data.group_size)
+
+
+def resolution(halves: Halves, pixel: tuple[float, float] | None) -> dict[str, Any]:
+    """Return where the halves stop to agree: of Nyquist, and as half periods in object pixels and metres.
+
+    ``precision``: the half period of one half, no finer than a pixel, or than there are photons for.
+    """
+    precision = 1 / max(min(halves.agree_to, halves.lit_to), 1e-6)
+    lengths: dict[str, float | None] = {"lit_to": halves.lit_to, "precision_px": precision}
+    lengths["precision_m"] = None if pixel is None else precision * max(pixel)
+    for name, value in halves.crossings.items():
+        half_period = None if value is None else 1 / max(value, 1e-6)
+        lengths[f"{name}_px"] = half_period
+        lengths[f"{name}_m"] = None if half_period is None or pixel is None else half_period * max(pixel)
+    return halves.crossings | lengths
