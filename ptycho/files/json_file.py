@@ -84,7 +84,8 @@ def _check_aliases(events: Iterable[yaml.Event]) -> None:
 
 
 def _content(path: Path, largest: int) -> bytes:
-    if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device would never end
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a pipe or a device would never end
         raise ValueError("it is no file")
     with path.open("rb") as file:
         content = file.read(largest + 1)
