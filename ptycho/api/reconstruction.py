@@ -17,6 +17,7 @@ from ptycho.config.mapping import from_mapping
 from ptycho.config.scan_run_config import PRETRAINED
 from ptycho.config.sections import SolverConfig
 from ptycho.iterative.lsqml import available
+from ptycho.preparation.room import check_room
 from ptycho.progress import OnEvent, ignore, phases_for
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.pretrained import check_prior_weights
@@ -101,12 +102,14 @@ def reconstruct(
     check_prior_weights(config.solver.prior_weights)
     if method == "lsqml" and (missing := available(config.iterative.python)):
         raise ConfigError(missing)
+    scratch = Path(tempfile.gettempdir())
+    check_room(config, scan.understood, scratch)
     start_tensorflow_exactly()
     from ptycho.api.methods import reconstruct_and_assess
     from ptycho.methods.prepared import Surroundings
 
     where = Surroundings(
-        Path(tempfile.gettempdir()),
+        scratch,
         timed=phases_for(on_event),
         bar=progress and shows_bars(),
         on_event=on_event,

@@ -16,6 +16,7 @@ from ptycho.config.data import DataConfig
 from ptycho.config.mapping import from_mapping, to_dataclass
 from ptycho.preparation.geometry import PixelSize
 from ptycho.preparation.prepare import Understood, understand
+from ptycho.preparation.room import check_room
 from ptycho.readers.table import open_raw
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
@@ -139,11 +140,16 @@ class Scan:
         Args:
             group_size: C, patterns in a group: each with its nearest.
             tiles: groups share the patterns among them instead.
+
+        Raises:
+            ConfigError: the copy of the patterns does not fit in the temporary folder, or in memory.
         """
+        config = ScanRunConfig(data=self.data, group_size=group_size, tiles=tiles)
+        scratch = Path(tempfile.gettempdir())
+        check_room(config, self.understood, scratch)
         from ptycho.methods.prepared import Surroundings, align_scan  # imports TensorFlow
 
-        config = ScanRunConfig(data=self.data, group_size=group_size, tiles=tiles)
-        return align_scan(self.understood, config, Surroundings(Path(tempfile.gettempdir()), bar=False)).data
+        return align_scan(self.understood, config, Surroundings(scratch, bar=False)).data
 
     def __len__(self) -> int:
         return len(self.understood.frames)

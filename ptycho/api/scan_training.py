@@ -12,6 +12,7 @@ from ptycho.files.lock import locked
 from ptycho.methods.network import NETWORK
 from ptycho.methods.prepared import Surroundings, prepare
 from ptycho.preparation.prepare import Understood
+from ptycho.preparation.room import check_disk_for
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
@@ -32,6 +33,8 @@ def train_on_scans(
         overwrite: replace a run that the folder holds, once there is a result.
         bar: as for :class:`~ptycho.progress.Progress`.
     """
+    for _, scan, data in scans:
+        check_disk_for(scan.raw, data, path)
     with locked(path):
         folder = RunFolder(path, overwrite)
         with folder.replacing(), folder.logged():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 
 LARGEST = 2**25  # bytes of JSON
 LARGEST_YAML = 2**20  # bytes
+MOST_VALUES = 2**20  # in YAML, with what aliases stand for
 DEEPEST = 60  # sections in sections
 LARGEST_NUMBER = 10**300  # of an integer, so that a float can hold it
 
@@ -42,20 +44,15 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def read_yaml(path: Path, largest: int = LARGEST_YAML) -> Any:
-    """The values in a file, without Python's objects and without aliases, which may multiply them.
+    """The values in a file, without Python's objects, and with no more of them than aliases may lead to.
 
     Raises:
         OSError: it cannot be read. ValueError: it is too large, or is no such YAML.
     """
-    text, depth = _content(path, largest).decode("utf-8"), 0
+    text = _content(path, largest).decode("utf-8")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        for event in yaml.parse(text, Loader=loader):
-            if isinstance(event, yaml.AliasEvent):
-                raise ValueError(f"it repeats a part by the alias *{event.anchor[:40]}; write it out")
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > DEEPEST:
-                raise ValueError("it is nested too deep")
+        _check_aliases(yaml.parse(text, Loader=loader))
         values = yaml.load(text, Loader=loader)
     except (yaml.YAMLError, RecursionError, OverflowError) as error:
         raise ValueError(str(error)) from error
@@ -63,8 +60,32 @@ def read_yaml(path: Path, largest: int = LARGEST_YAML) -> Any:
     return values
 
 
+def _check_aliases(events: Iterable[yaml.Event]) -> None:
+    """Raise ValueError for aliases that stand for too much, or for a part that they are in, and for depth."""
+    sizes, open_parts = dict[str, int](), [(0, "")]  # what anchors stand for, and the parts that are open
+    for event in events:
+        size, anchor = 0, getattr(event, "anchor", None) or ""
+        if isinstance(event, yaml.AliasEvent):
+            if anchor not in sizes:
+                raise ValueError(f"a part of it is in itself, by the alias *{anchor[:40]}")
+            size = sizes[anchor]
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_parts.append((1, anchor))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            size, anchor = open_parts.pop()
+            sizes[anchor] = size
+        elif isinstance(event, yaml.ScalarEvent):
+            size = sizes[anchor] = 1
+        open_parts[-1] = open_parts[-1][0] + size, open_parts[-1][1]
+        if len(open_parts) > DEEPEST:
+            raise ValueError("it is nested too deep")
+        if open_parts[-1][0] > MOST_VALUES:
+            raise ValueError(f"it stands for more than {MOST_VALUES} values, by aliases of aliases")
+
+
 def _content(path: Path, largest: int) -> bytes:
-    if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device would never end
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a pipe or a device would never end
         raise ValueError("it is no file")
     with path.open("rb") as file:
         content = file.read(largest + 1)

@@ -158,6 +158,8 @@ def continue_from(
 ) -> Reconstruction:
     """The most likely object and beam near another object, under the noise, prior and freedom of the solver.
 
+    It is judged without the patterns that are kept out; then they join, as in :func:`reconstruct`.
+
     ``before``: what the solver has made of the scan; None: it decides them now.
     """
     solved = None if before is None else _fit_of(before)
@@ -174,10 +176,13 @@ def continue_from(
             last = fit_in_blocks(terms, state, solved.free, max(steps, 1), how, ONCE_MORE, progress.advance)
         else:
             last = fit_to_the_end(terms, state, solved.free, max(steps, 1))
-    found = _ended(solved, last, data)
+        found, course = _ended(solved, last, data), tuple(last.course)
+        made = _reconstruction(found, each, start)
+        if len(each.out):
+            found, whole = _completed(found, made, each, max(steps, 1), how, progress.advance)
+            made = replace(whole, before=made)
     seconds = time.perf_counter() - began
-    made = _reconstruction(found, each, start)
-    return replace(made, seconds=seconds, course=tuple(last.course), converged=last.converged, fit=found)
+    return replace(made, seconds=seconds, course=course, converged=found.fit.converged, fit=found)
 
 
 def with_errors(made: Reconstruction, config: ScanRunConfig, where: Surroundings) -> Reconstruction:

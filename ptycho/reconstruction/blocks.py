@@ -18,7 +18,6 @@ other processes, or by a run before that was stopped; the sums are taken in the 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,6 +27,7 @@ import numpy as np
 
 from ptycho.config.memory import BLOCK_PIXELS
 from ptycho.progress import Advance, silent
+from ptycho.reconstruction.block_digest import digest_of
 from ptycho.reconstruction.learned import Network
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import (
@@ -318,10 +318,11 @@ def _fits(
         likelihood = replace(patterns_of(terms.likelihood, block), advance=silent)
         return Task(stage.fit, replace(terms, likelihood=likelihood), cut(state, block), free, steps)
 
-    names = [
-        f"{stage.name}-{number:04d}-{_digest(terms, cut(state, block), free, steps)}"
-        for number, block in enumerate(blocks)
-    ]
+    def name_of(number: int, block: Block) -> str:
+        digest = "" if isinstance(how.shelf, NoShelf) else digest_of(make(block))
+        return f"{stage.name}-{number:04d}-{digest}"
+
+    names = [name_of(number, block) for number, block in enumerate(blocks)]
     kept = [how.shelf.get(name) for name in names]
     missing = [partial(make, block) for block, fit in zip(blocks, kept, strict=True) if fit is None]
     new = how.crew(missing, advance)
@@ -330,18 +331,6 @@ def _fits(
         if known is None:
             how.shelf.put(name, found)
         yield found
-
-
-def _digest(terms: Terms, start: State, free: Freedom, steps: int) -> str:
-    """Of a task, another one for whatever is another task."""
-    content = hashlib.sha256()
-    for array in (start.object, start.modes, start.positions, start.flux, start.background):
-        content.update(np.ascontiguousarray(array).tobytes())
-    noise = terms.likelihood
-    strength = None if terms.learned is None else terms.learned.strength
-    settings = (noise.normalisation, noise.unit, noise.noise, noise.excess, terms.moves, strength)
-    content.update(repr((settings, terms.prior, free, steps)).encode())
-    return content.hexdigest()[:24]
 
 
 def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.ndarray:

@@ -40,7 +40,8 @@ def bomb(levels):
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        (bomb(9), r"repeats a part by the alias \*a0"),
+        (bomb(9), r"it stands for more than 1048576 values"),
+        (b"a: &a [*a]", r"a part of it is in itself, by the alias \*a"),
         (b"[" * 200_000, "nested too deep"),
         (b"a: " * 5, "mapping values are not allowed"),
         (b"a: !!python/object/apply:os.system [true]", "could not determine a constructor"),
@@ -54,6 +55,12 @@ def test_yaml_of_anyone_is_values_or_a_value_error(tmp_path, content, match):
     (tmp_path / "a.yaml").write_bytes(content)
     with pytest.raises(ValueError, match=match):
         read_yaml(tmp_path / "a.yaml")
+
+
+def test_aliases_that_stand_for_little_are_read(tmp_path):
+    """PyYAML writes them where two keys have the same section."""
+    (tmp_path / "a.yaml").write_text("a: &x {b: [1, 2]}\nc: *x")
+    assert read_yaml(tmp_path / "a.yaml") == {"a": {"b": [1, 2]}, "c": {"b": [1, 2]}}
 
 
 def test_yaml_is_read(tmp_path):

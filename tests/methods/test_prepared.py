@@ -119,7 +119,18 @@ def test_the_solver_keeps_the_beam_that_it_may_not_change(each, tmp_path):
     same(made.before.beam, told, 1e-5)
     same(made.beam, replace(told, flux=told.flux / np.sqrt(np.mean(told.flux**2))), 1e-5)
     beam = another(told)
-    same(solver.continue_from(replace(made, beam=beam), each, made, ASKED, where).beam, beam, 1e-5)
+    refined = solver.continue_from(replace(made, beam=beam), each, made, ASKED, where)
+    same(refined.before.beam, beam, 1e-5)
+    same(refined.beam, replace(beam, flux=beam.flux / np.sqrt(np.mean(beam.flux**2))), 1e-5)
+
+
+def test_what_goes_on_from_a_network_is_fitted_to_all_patterns_and_judged_without_those_kept_out(
+    each, tmp_path
+):
+    made = solver.reconstruct(each, ASKED, Surroundings(tmp_path))
+    refined = solver.continue_from(made, each, made, ASKED, Surroundings(tmp_path))
+    assert len(refined.fit.terms.likelihood.data.positions) == len(each.kept) + len(each.out)
+    assert refined.before is not None and len(judge(refined, each).free.residual) == len(each.out)
 
 
 class Echo:

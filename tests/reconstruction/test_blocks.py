@@ -2,19 +2,32 @@
 
 import pickle
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from helpers.likelihood import N, Scan, distance, likelihood_of, lit_mask
 
 from ptycho.reconstruction import blocks
-from ptycho.reconstruction.blocks import Blockwise, alone, cut, divide, fit_in_blocks, patterns_of, solve_task
+from ptycho.reconstruction.block_digest import digest_of
+from ptycho.reconstruction.blocks import (
+    Blockwise,
+    Task,
+    alone,
+    cut,
+    divide,
+    fit_in_blocks,
+    patterns_of,
+    solve_task,
+)
 from ptycho.reconstruction.deciding import Wishes
+from ptycho.reconstruction.learned import Learned, StoredNetwork
 from ptycho.reconstruction.maximum_likelihood import solve
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, Terms, fit
 from ptycho.reconstruction.state import Freedom
 from ptycho.run.block_shelf import BlockShelf
+from ptycho.scan.patterns import Patterns
 
 MOST = 40  # patterns of a block's own
 
@@ -198,3 +211,43 @@ def test_the_solver_takes_blocks_where_a_scan_is_large(scan, data):
     found = solve(data, wishes, 0, False, used.append, how=Blockwise(MOST))
     assert len(found.fit.course) == 2 and sum(used) > 144
     assert distance(found.state.object, scan.object, lit_mask(scan)) < 0.05
+
+
+def in_a_file(path, seed):
+    """Weights of a network, in a file."""
+    np.savez(path, weight=np.random.default_rng(seed).normal(size=3))
+    return StoredNetwork(path)
+
+
+def test_whatever_decides_a_fit_makes_it_another_task(scan, terms, tmp_path):
+    """A count of one pixel, the mask, the support, the distance of a near field, the weights of a network."""
+    likelihood, data = terms.likelihood, terms.likelihood.data
+    task = Task(blocks.finish, terms, scan.rough(likelihood.normalisation), OBJECT_ALONE, 40)
+    counts = np.array(data.amplitudes[:])
+    counts[3, 5, 7] += 1
+    good = np.ones((data.N, data.N), bool)
+    good[2, 3] = False
+    network = in_a_file(tmp_path / "weights.npz", 1)
+    learned = replace(terms, learned=Learned(network, 2.0))
+
+    def of(changed, fit=blocks.finish):
+        return digest_of(replace(task, terms=changed, fit=fit))
+
+    def of_data(**changes):
+        return of(replace(terms, likelihood=replace(likelihood, data=replace(data, **changes))))
+
+    digests = [
+        of(terms),
+        of_data(amplitudes=Patterns(counts)),
+        of_data(good=good),
+        of_data(fresnel=(0.5, 0.25)),
+        of(replace(terms, lit=good)),
+        of(replace(terms, prior=Prior("edges", 3.5))),
+        of(learned),
+        of(terms, partial(blocks.begin, coarse=network)),
+    ]
+    in_a_file(tmp_path / "weights.npz", 2)  # other weights in the same place
+    digests += [of(learned), of(terms, partial(blocks.begin, coarse=network))]
+    assert len(set(digests)) == len(digests)
+    same = replace(likelihood, data=replace(data, amplitudes=Patterns(np.array(data.amplitudes[:]))))
+    assert of(replace(terms, likelihood=same)) == digests[0]

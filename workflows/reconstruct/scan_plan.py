@@ -5,30 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from ptycho.config import ITERATIVE, ConfigError, JobConfig, PretrainConfig, ScanRunConfig
-from ptycho.config.data import LARGEST_N, SMALLEST_N, DataConfig
-from ptycho.config.memory import (
-    OF_A_SCANNED_OBJECT,
-    Part,
-    check_disk,
-    check_memory,
-    solver_parts,
-    training_parts,
-)
+from ptycho.config.data import LARGEST_N, SMALLEST_N
 from ptycho.config.scan_run_config import FAST
 from ptycho.config.sections import GeneratorConfig
 from ptycho.iterative.lsqml import available
 from ptycho.preparation.dataset import check_enough, choose_probe, number_kept_out
-from ptycho.preparation.geometry import drop_words, lonely
+from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Understood, understand
-from ptycho.readers.frames import checked_frames
-from ptycho.readers.raw_scan import RawScan
+from ptycho.preparation.room import check_disk_for, check_memory_for
 from ptycho.readers.table import open_raw
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.pretrained import check_prior_weights, run_folder
-from ptycho.scan.groups import grouped, smallest_region
 
 NETWORK = "pinn"
 
@@ -42,20 +30,13 @@ def understand_scans(config: JobConfig) -> tuple[ScanRunConfig, list[Understood]
         try:
             raw = open_raw(section)
             if config.output_dir:
-                _check_disk(raw, section, Path(config.output_dir))
+                check_disk_for(raw, section, Path(config.output_dir))
             scans.append(understand(raw, section))
         except ConfigError as error:
             if len(config.data.file) == 1 or section.path in str(error):
                 raise
             raise ConfigError(f"{section.path}: {error}") from error
     return config, scans
-
-
-def _check_disk(raw: RawScan, section: DataConfig, folder: Path) -> None:
-    """Refuse a scan whose patterns, copied, do not fit on the disk: before a frame is looked at."""
-    count, height, width = raw.patterns.shape
-    used = len(checked_frames(section, count))
-    check_disk(used, section.N or max(min(height, width) // section.bin, SMALLEST_N), folder)
 
 
 TUNED = 12  # patterns in a group where the pretrained network is trained on: more of them leave few steps
@@ -91,7 +72,7 @@ def _checked(own: ScanRunConfig, scans: list[Understood]) -> ScanRunConfig:
     _same_size(own, scans)
     if NETWORK in own.models:
         _network_takes(own.model, scans[0].N)
-    _check_memory(own, scans)
+    check_memory_for(own, scans)
     return own
 
 
@@ -177,41 +158,3 @@ def _fits(stored: StoredNetwork, config: ScanRunConfig, N: int, fitted: int) -> 
             f"run={config.run}: its network is bound to group_size={C}, and {fitted} patterns of the scan "
             "are fitted; take another network (run=pretrained), or lower free_fraction"
         )
-
-
-def _check_memory(config: ScanRunConfig, scans: list[Understood]) -> None:
-    """Refuse a run that needs more memory or disk than there is; patterns and regions stay in files."""
-    phases = dict[str, list[Part]]()
-    network = NETWORK in config.models
-    for name, scan in zip(config.data.names(), scans, strict=True):
-        near = np.delete(scan.positions, lonely(scan.positions), axis=0)
-        M = scan.object_size - int(np.ptp(scan.positions, axis=0).max() - np.ptp(near, axis=0).max())
-        modes = config.probe.modes or (1 if scan.probe is None else len(scan.probe))
-        parts = solver_parts(len(near), scan.N, modes, M, config.solver.block)
-        phases[f"solves {name}"] = _with_far_frames(parts, scan)
-        if network:
-            image = np.zeros(len(near), np.int32)
-            groups = grouped(near, image, config.patterns_in_group, bool(config.tiles))
-            R = smallest_region(near, groups, scan.N)
-            phases[f"trains on {name}"] = training_parts(config, NETWORK, scan.N, groups.shape[1], R)
-            phases[f"reconstructs {name}"] = [
-                Part("the object, its stitching and its figures", 400 * M**2, OF_A_SCANNED_OBJECT)
-            ]
-    check_memory(phases)
-
-
-def _with_far_frames(parts: list[Part], scan: Understood, far: float = 20.0) -> list[Part]:
-    """Parts that the size of the object decides, with advice that names frames far from all others.
-
-    Args:
-        far: times the median distance from the middle.
-    """
-    distance = np.linalg.norm(scan.positions - np.median(scan.positions, axis=0), axis=1)
-    frames = scan.frames[distance > far * max(float(np.median(distance)), 1.0)].tolist()
-    if not frames:
-        return parts
-    drop = f"{len(frames)} positions lie far from all others: leave them out, {drop_words(frames)}"
-    return [
-        replace(one, advice=drop) if "solver.block" in one.advice or "data.drop" in one.advice else one
-        for one in parts
-    ]

@@ -1,0 +1,84 @@
+"""Whether a machine has room for a run on measured scans: disk for their patterns, memory for all else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ptycho.config import ScanRunConfig
+from ptycho.config.data import SMALLEST_N, DataConfig
+from ptycho.config.memory import (
+    OF_A_SCANNED_OBJECT,
+    OF_PATTERNS,
+    Part,
+    check_disk,
+    check_memory,
+    solver_parts,
+    training_parts,
+)
+from ptycho.preparation.geometry import drop_words, lonely
+from ptycho.preparation.prepare import Understood
+from ptycho.readers.frames import checked_frames
+from ptycho.readers.raw_scan import RawScan
+from ptycho.scan.groups import grouped, smallest_region
+
+NETWORK = "pinn"
+
+
+def check_disk_for(raw: RawScan, section: DataConfig, folder: Path, advice: str = OF_PATTERNS) -> None:
+    """Refuse a scan whose patterns, copied, do not fit on the disk: before a frame is looked at."""
+    count, height, width = raw.patterns.shape
+    used = len(checked_frames(section, count))
+    check_disk(used, section.N or max(min(height, width) // section.bin, SMALLEST_N), folder, advice)
+
+
+def check_room(config: ScanRunConfig, scan: Understood, scratch: Path) -> None:
+    """Refuse a scan of Python's whose patterns, copied to ``scratch``, or whose reconstruction do not fit.
+
+    Raises:
+        ConfigError: names what is missing, and what to lower.
+    """
+    elsewhere = OF_PATTERNS.replace("output_dir elsewhere", "the variable TMPDIR to a folder with room")
+    check_disk_for(scan.raw, config.data, scratch, elsewhere)
+    check_memory_for(config, [scan])
+
+
+def check_memory_for(config: ScanRunConfig, scans: Sequence[Understood]) -> None:
+    """Refuse a run that needs more memory or disk than there is; patterns and regions stay in files."""
+    phases = dict[str, list[Part]]()
+    network = NETWORK in config.models
+    for name, scan in zip(config.data.names(), scans, strict=True):
+        near = np.delete(scan.positions, lonely(scan.positions), axis=0)
+        M = scan.object_size - int(np.ptp(scan.positions, axis=0).max() - np.ptp(near, axis=0).max())
+        modes = config.probe.modes or (1 if scan.probe is None else len(scan.probe))
+        parts = solver_parts(len(near), scan.N, modes, M, config.solver.block)
+        phases[f"solves {name}"] = _with_far_frames(parts, scan)
+        if network:
+            image = np.zeros(len(near), np.int32)
+            groups = grouped(near, image, config.patterns_in_group, bool(config.tiles))
+            R = smallest_region(near, groups, scan.N)
+            phases[f"trains on {name}"] = training_parts(config, NETWORK, scan.N, groups.shape[1], R)
+            phases[f"reconstructs {name}"] = [
+                Part("the object, its stitching and its figures", 400 * M**2, OF_A_SCANNED_OBJECT)
+            ]
+    check_memory(phases)
+
+
+def _with_far_frames(parts: list[Part], scan: Understood, far: float = 20.0) -> list[Part]:
+    """Parts that the size of the object decides, with advice that names frames far from all others.
+
+    Args:
+        far: times the median distance from the middle.
+    """
+    distance = np.linalg.norm(scan.positions - np.median(scan.positions, axis=0), axis=1)
+    frames = scan.frames[distance > far * max(float(np.median(distance)), 1.0)].tolist()
+    if not frames:
+        return parts
+    drop = f"{len(frames)} positions lie far from all others: leave them out, {drop_words(frames)}"
+    return [
+        replace(one, advice=drop) if "solver.block" in one.advice or "data.drop" in one.advice else one
+        for one in parts
+    ]

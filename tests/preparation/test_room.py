@@ -1,0 +1,46 @@
+"""Whether there is room for a scan is told before anything is copied, to Python as to the command line."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import ptycho
+from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.config.data import DataConfig
+from ptycho.preparation.room import check_memory_for
+
+CONFIG = ScanRunConfig(data=DataConfig(file=("a.h5",)), models=())
+
+
+def scan_with(far):
+    """120 positions on a raster, some of them 100 000 px away; frames are numbered from 10 on."""
+    positions = 5.0 * np.stack(np.meshgrid(np.arange(10), np.arange(12), indexing="ij"), -1).reshape(-1, 2)
+    positions[far] += 1e5
+    size = 64 + int(np.ptp(positions, axis=0).max()) + 5
+    return SimpleNamespace(
+        positions=positions, N=64, object_size=size, probe=None, frames=np.arange(len(positions)) + 10
+    )
+
+
+def test_a_position_far_from_all_others_which_is_left_out_takes_no_memory():
+    check_memory_for(CONFIG, [scan_with([4])])
+
+
+def test_positions_far_from_the_others_are_named_where_memory_does_not_do():
+    with pytest.raises(ConfigError, match=r"memory: needs .* TB .*leave them out, data\.drop=\[14,15\]$"):
+        check_memory_for(CONFIG, [scan_with([4, 5])])
+
+
+def test_python_copies_no_pattern_where_there_is_no_room_for_all(monkeypatch):
+    """In place of a full disk, one that says how little is free; TensorFlow is not needed to say so."""
+    rng = np.random.default_rng(0)
+    positions = 3.0 * np.stack(np.meshgrid(np.arange(6), np.arange(5), indexing="ij"), -1).reshape(-1, 2)
+    scan = ptycho.Scan.from_arrays(rng.poisson(9, (30, 32, 32)), positions, counts=True)
+    free = SimpleNamespace(free=30 * 32 * 32 * 4 - 1)
+    monkeypatch.setattr("ptycho.config.memory.shutil.disk_usage", lambda place: free)
+    message = r"disk: a copy of the 30 patterns takes 0\.123 MB in .*TMPDIR to a folder with room"
+    with pytest.raises(ConfigError, match=message):
+        scan.dataset()
+    with pytest.raises(ConfigError, match=message):
+        ptycho.reconstruct(scan, "solver")
