@@ -31,7 +31,7 @@ td {{ padding: 0.15em 1.2em 0.15em 0; vertical-align: top; }} td:first-child {{ 
 
 def write_numbers(folder: Path, numbers: Mapping[str, Any], refresh_s: float) -> None:
     """``live.json`` and ``live.html``: a table of ``numbers``; NaN and infinity are refused."""
-    text = json.dumps(numbers, indent=2, allow_nan=False) + "\n"
+    text = json.dumps(numbers, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     write_atomically(folder / NUMBERS, lambda file: file.write(text.encode()))
     page = _page(numbers, refresh_s, (folder / PICTURE).is_file())
     write_atomically(folder / PAGE, lambda file: file.write(page.encode()))

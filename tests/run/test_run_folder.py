@@ -285,3 +285,10 @@ def test_the_files_of_a_training_are_those_it_writes(trained_run):
     assert {name for name in found if not name.startswith("visuals/")} | {"visuals/history.png"} == set(
         listed
     )
+
+
+def test_json_is_read_as_it_is_written(tmp_path):
+    """In UTF-8, not in escapes: people read it."""
+    folder = RunFolder(tmp_path / "run")
+    folder.json(names.METRICS, {"conventions": "σ of λz, 5 µm"})
+    assert "σ of λz, 5 µm" in (tmp_path / "run" / names.METRICS).read_text(encoding="utf-8")
