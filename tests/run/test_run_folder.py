@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from ptycho.config import ConfigError, RunConfig, ScanRunConfig
+from ptycho.run import names
 from ptycho.run.environment import environment
 from ptycho.run.folder import RunFolder, check_free, check_places
 from ptycho.run.names import INFERENCE, training_files
