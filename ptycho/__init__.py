@@ -37,7 +37,6 @@ The way of the data
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,9 +99,9 @@ def load_model(run: str | Path, name: str = "pinn") -> LoadedModel:
 
     See :class:`ptycho.run.loaded.LoadedModel`. TensorFlow is imported here, not with the package.
     """
-    from ptycho.config.backend import require_tensorflow
+    from ptycho.api.reconstruction import start_tensorflow_exactly
 
-    require_tensorflow(os.environ)
+    start_tensorflow_exactly()
     from ptycho.run.loaded import load_model as load
 
     return load(run, name)

@@ -67,6 +67,7 @@ def compare(
     _show(figure, axes[0, -1], np.abs(probe), "viridis", (0, float(np.abs(probe).max())), "amplitude")
     visible = np.where(np.abs(probe) > 0.02 * np.abs(probe).max(), np.angle(probe), np.nan)
     _show(figure, axes[1, -1], visible, "twilight", (-np.pi, np.pi), "phase / rad")
+    axes[1, -1].set_facecolor("white")
     axes[0, -1].set_title("probe, amplitude")
     axes[1, -1].set_title("probe, phase")
     return figure
@@ -79,7 +80,7 @@ def _title(name: str, scores: dict | None, channel: int) -> str:
     value = scores["ssim"][channel]
     text = f"{name}, {kind}: SSIM {'none' if value is None else format(value, '.4f')}"
     alarms = _raised(scores)
-    return text + (f"\n! {', '.join(alarms)}" if alarms else "")
+    return "\n! ".join([text, *alarms])  # a line each: columns are narrow
 
 
 def _raised(scores: dict | None) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 
 import numpy as np
@@ -150,9 +151,19 @@ def box_of(mask: np.ndarray) -> tuple[slice, slice]:
     return (slice(rows[0], rows[-1] + 1), slice(cols[0], cols[-1] + 1)) if len(rows) else np.s_[:, :]
 
 
+class ShownFigure(Figure):
+    """A figure that a notebook shows where it is the value of a cell, without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        """As IPython asks for it, unless Matplotlib's own backend has told it how; then it asks that."""
+        png = io.BytesIO()
+        self.savefig(png, format="png", dpi=100)
+        return png.getvalue()
+
+
 def draw_reconstruction(picture: Picture, pixel_m: tuple[float, float] | None, title: str) -> Figure:
     """Amplitude and phase of the covered part of an object, with a scale bar, and the probe."""
-    figure = Figure(figsize=(15, 5.2), layout="constrained")
+    figure = ShownFigure(figsize=(15, 5.2), layout="constrained")
     axes = figure.subplots(1, 3, width_ratios=(1, 1, 0.7))
     for ax, (values, (low, high), colours, label) in zip(axes, picture.channels, strict=False):
         shown = ax.imshow(values, cmap=colours, vmin=low, vmax=high, interpolation="nearest")

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from ptycho.evaluation.scan_figures import level_phase, scale_bar
 from ptycho.files.atomic import write_atomically
 
 PICTURE, NUMBERS, PAGE = "live.png", "live.json", "live.html"
 LIT = 0.1  # of the median light of what is lit: what sets the scales
+DECADES = 3  # times the smallest: a misfit that varies more has a logarithmic axis
 LARGEST = 700  # pixels of a picture's side; larger objects are drawn coarser
 
 HEAD = """<!doctype html>
@@ -31,7 +33,7 @@ td {{ padding: 0.15em 1.2em 0.15em 0; vertical-align: top; }} td:first-child {{ 
 
 def write_numbers(folder: Path, numbers: Mapping[str, Any], refresh_s: float) -> None:
     """``live.json`` and ``live.html``: a table of ``numbers``; NaN and infinity are refused."""
-    text = json.dumps(numbers, indent=2, allow_nan=False) + "\n"
+    text = json.dumps(numbers, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     write_atomically(folder / NUMBERS, lambda file: file.write(text.encode()))
     page = _page(numbers, refresh_s, (folder / PICTURE).is_file())
     write_atomically(folder / PAGE, lambda file: file.write(page.encode()))
@@ -95,8 +97,14 @@ def draw(
     places["probe"].imshow(np.abs(probe), cmap="magma")
     places["probe"].set(title="probe", xticks=[], yticks=[])
     if course:
-        places["course"].plot(*np.array(course).T, "-")
-        places["course"].set_yscale("log")
-    places["course"].set(title="misfit, patterns kept out", xlabel="s")
+        seconds, misfits = np.array(course).T
+        places["course"].plot(seconds, misfits, "-")
+        if misfits.min() > 0 and misfits.max() > DECADES * misfits.min():
+            places["course"].set_yscale("log")
+            places["course"].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            places["course"].yaxis.set_major_formatter("{x:g}")
+            places["course"].yaxis.set_minor_formatter(NullFormatter())
+    places["course"].set_title("misfit of patterns\nkept out", fontsize="medium")
+    places["course"].set(xlabel="s")
     figure.suptitle(title, fontsize=11)
     return figure

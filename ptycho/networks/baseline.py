@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from ptycho import physics
 from ptycho.config import BaselineConfig
 from ptycho.networks.geometry import Geometry
-from ptycho.networks.layers import Decoder, Encoder, channels_first, channels_last
+from ptycho.networks.layers import Decoder, Encoder, Model, channels_first, channels_last
 from ptycho.physics import SEPARABLE, PatchMover
 
 
-class PtychoNN(keras.Model):
+class PtychoNN(Model):
     """Encoder (32, 64, 128) and two decoders that give amplitude and phase of the patch.
 
     Source: Cherukara et al., Appl. Phys. Lett. 117 (2020) 044103. The input is the PINN's normalised

@@ -18,7 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ptycho.networks.layers import sizes
+from ptycho.networks.layers import SETTINGS, Layer, Model, sizes
 from ptycho.networks.weights import set_weights
 
 FEATURES = (12, 24, 32)  # complex, at each resolution
@@ -27,7 +27,7 @@ REACH = 64  # pixels, beyond which nothing counts
 WEIGHTS = Path(__file__).resolve().parent.parent / "pretrained" / "prior" / "weights.npz"
 
 
-class ComplexConv(keras.layers.Layer):
+class ComplexConv(Layer):
     """``u = K ∗ z`` with a complex kernel K, "same", no bias; ``(B, H, W, 2C)``, all real parts first."""
 
     def __init__(self, filters: int, seed: int, side: int = 3, zero: bool = False, **kwargs: Any) -> None:
@@ -55,7 +55,7 @@ class ComplexConv(keras.layers.Layer):
         return tf.nn.conv2d(inputs, kernel, strides=1, padding="SAME")
 
 
-class GatedBlock(keras.layers.Layer):
+class GatedBlock(Layer):
     """One step of the text above; ``[z (B, H, W, 2C), ν (B, H, W, 1)]`` to ``(B, H, W, 2C)``."""
 
     def __init__(self, seed: int, **kwargs: Any) -> None:
@@ -67,7 +67,11 @@ class GatedBlock(keras.layers.Layer):
         self.first = ComplexConv(count, self.seed, name="first")
         self.second = ComplexConv(count, self.seed + 2, zero=True, name="second")
         self.gate = keras.layers.Conv2D(
-            count, 1, kernel_initializer=keras.initializers.GlorotNormal(seed=self.seed + 4), name="gate"
+            count,
+            1,
+            kernel_initializer=keras.initializers.GlorotNormal(seed=self.seed + 4),
+            name="gate",
+            **SETTINGS,
         )
         self.first.build(input_shape[0])
         self.second.build(input_shape[0])
@@ -102,7 +106,7 @@ def _interleave(z: tf.Tensor, before: tf.Tensor, after: tf.Tensor, axis: int) ->
     return tf.reshape(pairs, (batch, rows, columns, z.shape[-1]))
 
 
-class Denoiser(keras.Model):
+class Denoiser(Model):
     """``[x (B, H, W, 4), ν (B, H, W, 1)]`` to the change of the object ``(B, H, W, 2)``; H, W multiples of 4.
 
     x: real parts of object and request, then their imaginary parts, in units of the noise σ₀; ν: the

@@ -7,6 +7,23 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+PRECISION = {"dtype": "float32"}
+SETTINGS = PRECISION | {"data_format": "channels_last"}  # not those of ~/.keras/keras.json
+
+
+class Layer(keras.layers.Layer):
+    """A Keras layer in float32, whatever dtype or policy a user or another program has set for Keras."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs | PRECISION)
+
+
+class Model(keras.Model):
+    """A Keras model in float32, as :class:`Layer`."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs | PRECISION)
+
 
 def conv(
     filters: int, seed: int, name: str, activation: str | None = None, zero: bool = False, side: int = 3
@@ -14,11 +31,11 @@ def conv(
     """A 3 × 3 "same" convolution with He-normal weights drawn from ``seed``, or with zero weights."""
     kernel = keras.initializers.Zeros() if zero else keras.initializers.HeNormal(seed=seed)
     return keras.layers.Conv2D(
-        filters, side, padding="same", activation=activation, kernel_initializer=kernel, name=name
+        filters, side, padding="same", activation=activation, kernel_initializer=kernel, name=name, **SETTINGS
     )
 
 
-class MaxPool2x2(keras.layers.Layer):
+class MaxPool2x2(Layer):
     """2 × 2 max-pooling as elementwise maxima of four strided slices.
 
     ``out[i, j] = max(in[2i, 2j], in[2i, 2j+1], in[2i+1, 2j], in[2i+1, 2j+1])``; equal to
@@ -32,7 +49,7 @@ class MaxPool2x2(keras.layers.Layer):
         return tf.maximum(tf.maximum(corners[0], corners[1]), tf.maximum(corners[2], corners[3]))
 
 
-class ConvStack(keras.layers.Layer):
+class ConvStack(Layer):
     """Two 3 × 3 convolutions with ReLU; ``(B, H, W, ·)`` to ``(B, H, W, filters)``."""
 
     def __init__(self, filters: int, seed: int, **kwargs: Any) -> None:
@@ -49,7 +66,7 @@ class ConvStack(keras.layers.Layer):
         return self.second(self.first(inputs))
 
 
-class Encoder(keras.layers.Layer):
+class Encoder(Layer):
     """Convolution stacks, each followed by 2 × 2 max-pooling; the resolution falls by ``2**len(filters)``."""
 
     def __init__(self, filters: list[int], seed: int, **kwargs: Any) -> None:
@@ -70,14 +87,14 @@ class Encoder(keras.layers.Layer):
         return inputs
 
 
-class Decoder(keras.layers.Layer):
+class Decoder(Layer):
     """Convolution stacks, each followed by nearest-neighbour upsampling by two, and a last convolution."""
 
     def __init__(self, filters: list[int], channels: int, seed: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.filters, self.channels, self.seed = list(filters), channels, seed
         self.stacks = [ConvStack(n, seed + 10 * i, name=f"level_{i}") for i, n in enumerate(filters)]
-        self.up = keras.layers.UpSampling2D(2, name="up")
+        self.up = keras.layers.UpSampling2D(2, name="up", **SETTINGS)
         self.last = conv(channels, seed + 10 * len(filters), "last")
 
     def build(self, input_shape):

@@ -10,11 +10,12 @@ import tensorflow as tf
 
 from ptycho import physics
 from ptycho.networks.geometry import Geometry
+from ptycho.networks.layers import Model
 from ptycho.networks.losses import LOSSES
 from ptycho.physics import SEPARABLE, PatchMover
 
 
-class PtychoPINN(keras.Model):
+class PtychoPINN(Model):
     """A generator, the physics that predicts the measured amplitudes, and the loss between the two.
 
     Args:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from ptycho import physics
 from ptycho.config import UNetModel
 from ptycho.networks.geometry import Geometry
-from ptycho.networks.layers import Decoder, Encoder, channels_first, channels_last, sizes
+from ptycho.networks.layers import Decoder, Encoder, Layer, channels_first, channels_last, sizes
 from ptycho.physics import SEPARABLE, PatchMover
 
 
@@ -20,7 +19,7 @@ def encoder_filters(N: int, scale: int) -> list[int]:
     return [32 * scale * 2**i for i in range(UNetModel.halvings(N))]
 
 
-class UNet(keras.layers.Layer):
+class UNet(Layer):
     """Encoder and two decoders; amplitude by a sigmoid, phase by ``π·tanh``, on the central N/2 × N/2.
 
     With ``object_big`` false the network gives one image for the group, zero-padded to the region. With

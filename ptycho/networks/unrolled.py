@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import keras
 import tensorflow as tf
 
 from ptycho import physics
 from ptycho.config import UnrolledModel
 from ptycho.networks.geometry import Geometry
-from ptycho.networks.layers import conv, sizes
+from ptycho.networks.layers import Layer, conv, sizes
 from ptycho.physics import SEPARABLE, PatchMover
 
 FEATURES = 5  # Re O, Im O, Re g, Im g, illumination; and the misfit, if it is asked for
@@ -19,7 +18,7 @@ OBJECT_GAIN, UPDATE_GAIN, CORRECTION_GAIN = 4.0, 30.0, 0.3
 LEAST_MISFIT = 1e-4
 
 
-class ResidualCNN(keras.layers.Layer):
+class ResidualCNN(Layer):
     """Correction of an object estimate, computed on a grid that is ``coarsening`` times coarser.
 
     ``(B, h, h, 5)`` features → space-to-depth → 3 × 3 convolutions of ``width`` channels with ``blocks``
@@ -78,7 +77,7 @@ class Light(NamedTuple):
     illumination: tf.Tensor
 
 
-class Unrolled(keras.layers.Layer):
+class Unrolled(Layer):
     """Unrolled physics iteration.
 
     The object starts as a constant: the mean amplitude that the energy of the group's patterns implies,

@@ -6,6 +6,7 @@ Each runtime is a function ``(path, threads) → Exported``; its package is impo
 from __future__ import annotations
 
 import os
+import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -126,8 +127,7 @@ def _onnx(path: Path, threads: int) -> Exported:
 
 def _missing(path: Path, package: str) -> ConfigError:
     return ConfigError(
-        f"model={path}: needs {package}, which is not installed; pip install -c constraints.txt "
-        "-r requirements-lite.txt"
+        f"model={path}: needs {package}, which is not installed: {sys.executable} -m pip install {package}"
     )
 
 

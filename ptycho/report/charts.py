@@ -15,7 +15,7 @@ from ptycho.evaluation.lengths import round_down
 from ptycho.report.pictures import MAGMA, in_colours
 
 WIDTH, HEIGHT = 460, 300
-LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 44
+LEFT, RIGHT, TOP, BOTTOM = 70, 14, 14, 44
 MOST_POINTS, MOST_PLACES = 600, 2000
 LINE, LETTERS = 17, 44  # height of a line of the key, its length
 COLOURS = ("c0", "c1", "c2", "c3", "c4", "c5")  # classes of the style sheet
@@ -60,8 +60,16 @@ class Axis:
         """Round values between the ends."""
         if self.logarithmic and self.high / self.low >= 10:
             first, last = np.ceil(np.log10(self.low)), np.floor(np.log10(self.high))
-            return [10.0**power for power in np.arange(first, last + 1, max(1, (last - first) // 5))]
+            if last - first < 2:  # one decade or two: parts of them, too
+                parts = (k * 10.0**power for power in np.arange(first - 1, last + 1) for k in (1, 2, 5))
+                return [value for value in parts if self.low <= value <= self.high]
+            return [10.0**power for power in np.arange(first, last + 1, max(1, (last - first) // 4))]
         return round_ticks(self.low, self.high)
+
+
+def tick_text(value: float) -> str:
+    """A number at a tick, as short as the room beside the axis is narrow: 1.5e5."""
+    return f"{value:.4g}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
 
 
 def round_ticks(low: float, high: float) -> list[float]:
@@ -147,11 +155,11 @@ def _frame(x: Axis, y: Axis, side: float | None = None) -> Iterator[str]:
     for value in x.ticks:
         px = LEFT + width * float(x.share(np.array(value)))
         yield f'<path class="tick" d="M{px:.1f} {TOP + height}v5"/>'
-        yield f'<text x="{px:.1f}" y="{TOP + height + 18}" text-anchor="middle">{value:.4g}</text>'
+        yield f'<text x="{px:.1f}" y="{TOP + height + 18}" text-anchor="middle">{tick_text(value)}</text>'
     for value in y.ticks if y.low < y.high else round_ticks(y.high, y.low):
         py = TOP + height * (1 - float(y.share(np.array(value))))
         yield f'<path class="tick" d="M{LEFT} {py:.1f}h-5"/>'
-        yield f'<text x="{LEFT - 8}" y="{py + 4:.1f}" text-anchor="end">{value:.4g}</text>'
+        yield f'<text x="{LEFT - 8}" y="{py + 4:.1f}" text-anchor="end">{tick_text(value)}</text>'
     across, down = LEFT + width / 2, TOP + height / 2
     yield f'<text x="{across}" y="{TOP + height + 37}" text-anchor="middle">{escape(x.label)}</text>'
     yield f'<text transform="translate(14 {down}) rotate(-90)" text-anchor="middle">{escape(y.label)}</text>'

@@ -149,8 +149,10 @@ def find_entries(words: Sequence[str]) -> Found:
 
 
 def _folders(word: str) -> list[Path]:
-    if Path(word).exists() or not glob.has_magic(word):
+    if Path(word).exists():
         return [Path(word)]
+    if not glob.has_magic(word):
+        raise ConfigError(f"runs={word}: no such folder")
     found = sorted(glob.glob(word, recursive=True))
     if not found:
         raise ConfigError(f"runs={word}: matches nothing")

@@ -27,11 +27,7 @@ FINISHED, RUNNING, ENDED = "finished", "running", "not finished"
 MEASURED, GRID_LINES, INFERENCE, OTHER = "measured scan", "grid lines", "inference", "training"
 KNOWN_TRUTH = (GRID_LINES, INFERENCE)  # kinds of runs on test images
 LOG_LINES, LOG_BYTES = 40, 2**16  # of the end of a log
-SCRIPTS = {
-    MEASURED: "scripts/scan_workflow.py",
-    GRID_LINES: "scripts/grid_lines_workflow.py",
-    INFERENCE: "scripts/infer.py",
-}
+COMMANDS = {MEASURED: "scan", GRID_LINES: "lines", INFERENCE: "infer"}  # of the program ptycho
 PLACES = ("output_dir", "overwrite")
 
 
@@ -161,7 +157,7 @@ def _read_config(path: Path, missing: list[str]) -> tuple[dict[str, Any], tuple[
         if key not in PLACES and key != "data.file"
     ]
     kind = _kind(found)
-    if kind not in SCRIPTS:
+    if kind not in COMMANDS:
         return found, tuple(settings), ""
     return found, tuple(settings), repeat(kind, others)
 
@@ -195,7 +191,7 @@ def repeat(kind: str, others: Mapping[str, Any]) -> str:
             continue
         group = key.removesuffix(".kind").removesuffix(".method")
         words.append(f"{group}={value}" if group != key else f"{key}={_hydra(value)}")
-    return shlex.join(["python", SCRIPTS[kind], *words, "output_dir=outputs/again"])
+    return shlex.join(["ptycho", COMMANDS[kind], *words, "output_dir=outputs/again"])
 
 
 def _hydra(value: Any) -> str:

@@ -219,7 +219,7 @@ def csv_text(rows: list[dict[str, Any]]) -> str:
 
 
 def _as_json(value: Any) -> bytes:
-    return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
+    return (json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode("utf-8")
 
 
 def _open(path: Path) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from ptycho import physics
+from ptycho.networks.layers import Model
 from ptycho.networks.pinn import PtychoPINN
 from ptycho.scan.probe import orthogonal_modes
 
 
-class ProbeLearner(keras.Model):
+class ProbeLearner(Model):
     """A network, and the change of the probe that it is trained with: both are variables.
 
         P = c (P₀ + δ),   c so that Σ|P|² = Σ|P₀|²,   δ ⊥ ∂P₀/∂y, ∂P₀/∂x, i y P₀, i x P₀, i P₀

@@ -36,11 +36,11 @@ def test_comparison_shows_every_column_with_its_ssim(comparison):
     assert list(panels(figure)) == [
         "truth, amplitude",
         f"pinn, amplitude: SSIM {scores['pinn']['ssim'][0]:.4f}",
-        f"baseline, amplitude: SSIM {scores['baseline']['ssim'][0]:.4f}\n! collapsed, collapsed_phase",
+        f"baseline, amplitude: SSIM {scores['baseline']['ssim'][0]:.4f}\n! collapsed\n! collapsed_phase",
         "probe, amplitude",
         "truth, phase",
         f"pinn, phase: SSIM {scores['pinn']['ssim'][1]:.4f}",
-        f"baseline, phase: SSIM {scores['baseline']['ssim'][1]:.4f}\n! collapsed, collapsed_phase",
+        f"baseline, phase: SSIM {scores['baseline']['ssim'][1]:.4f}\n! collapsed\n! collapsed_phase",
         "probe, phase",
     ]
 
@@ -84,6 +84,24 @@ def test_a_reconstruction_that_is_nan_is_flagged_and_drawn():
     figure = figures.compare(TRUTH, {"pinn": np.zeros_like(TRUTH)}, scores, PROBE)
     assert "pinn, amplitude: SSIM none\n! nan" in panels(figure)
     assert "pinn, phase: SSIM none\n! nan" in panels(figure)
+
+
+def test_what_no_pattern_covers_is_not_drawn():
+    covered = np.ones(TRUTH.shape, bool)
+    covered[:4] = False
+    drawn = [
+        figures.compare(TRUTH, {"pinn": TRUTH}, {"pinn": scored(TRUTH)}, PROBE, {"pinn": covered}),
+        figures.amp_phase_error("pinn", np.where(covered, 1.5 * TRUTH, 0), TRUTH, covered),
+        figures.amp_phase("pinn", TRUTH, Region(5, 3, 6, 6), covered),
+    ]
+    for figure, title in zip(
+        drawn, ("pinn, amplitude", "pinn: amplitude error", "pinn: amplitude"), strict=True
+    ):
+        axes = next(axes for name, axes in panels(figure).items() if name.startswith(title))
+        shown = np.ma.filled(axes.images[0].get_array(), np.nan)
+        np.testing.assert_array_equal(np.isfinite(shown), covered)
+    expected = np.sqrt(np.mean((0.5 * np.abs(TRUTH[covered])) ** 2))
+    assert f"RMS {expected:.2g}" in next(iter(panels(drawn[1])))
 
 
 def test_a_flat_phase_is_not_blown_up():

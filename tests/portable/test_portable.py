@@ -376,6 +376,7 @@ def test_a_missing_runtime_is_named(exported, tmp_path, in_process, name, packag
     blocked = [package, f"{package}.interpreter"]
     code, _, err = in_process(RUN, f"model={target}", "data=x.npz", blocked=blocked)
     assert code == 2 and f"needs {package.replace('_', '-')}, which is not installed" in err
+    assert f"-m pip install {package.replace('_', '-')}" in err
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,8 @@ def test_nights_are_their_runs_and_failures_are_told(tmp_path):
     assert told[str(night / "torn")] == "it is cut short" and told[str(tmp_path / "empty")] == "holds no run"
     with pytest.raises(ConfigError, match="matches nothing"):
         find_entries([str(tmp_path / "x*")])
+    with pytest.raises(ConfigError, match=r"runs=nothere: no such folder"):
+        find_entries([str(night / "a"), "nothere"])
 
 
 def test_folders_of_one_name_are_told_apart(tmp_path):

@@ -98,7 +98,7 @@ def test_the_command_repeats_the_run(tmp_path, overrides):
     run = write_run(tmp_path / "run")
     (run / "config.yaml").write_text(yaml.safe_dump(to_mapping(config)))
     program, script, *words = shlex.split(gather(run).command)
-    assert (program, script, words[-1]) == ("python", "scripts/scan_workflow.py", "output_dir=outputs/again")
+    assert (program, script, words[-1]) == ("ptycho", "scan", "output_dir=outputs/again")
     again = to_mapping(run_config(composed(*words, name="scan"), words, {}))
     assert again | {"output_dir": None} == to_mapping(read_job(run)) | {"output_dir": None}
 
@@ -122,4 +122,4 @@ def test_an_inference_is_a_run_too(tmp_path):
     record = gather(run)
     assert (record.kind, record.scans[0].name) == ("inference", "test image") and not record.missing
     words = "run=outputs/net data=new.npz 'models=[pinn]' output_dir=outputs/again"
-    assert record.command == f"python scripts/infer.py {words}"
+    assert record.command == f"ptycho infer {words}"

@@ -18,6 +18,7 @@ from matplotlib.image import imread
 
 from ptycho.config import ConfigError, RunConfig, ScanRunConfig
 from ptycho.files.lock import locked
+from ptycho.run import names
 from ptycho.run.environment import environment
 from ptycho.run.folder import RunFolder, check_free, check_places
 from ptycho.run.names import INFERENCE, training_files
@@ -365,3 +366,10 @@ def test_a_folder_that_another_process_fills_is_said_to_be_so(folder):
             process.kill()
     with locked(folder.path):  # a folder that this process holds is free for it
         check_free(folder.path, overwrite=True)
+
+
+def test_json_is_read_as_it_is_written(tmp_path):
+    """In UTF-8, not in escapes: people read it."""
+    folder = RunFolder(tmp_path / "run")
+    folder.json(names.METRICS, {"conventions": "σ of λz, 5 µm"})
+    assert "σ of λz, 5 µm" in (tmp_path / "run" / names.METRICS).read_text(encoding="utf-8")

@@ -41,6 +41,7 @@ def refused(command, tmp_path):
 OUT = "output_dir=out"
 MISTAKES = [
     # unknown keys, values and options; syntax
+    (["hydra.run.dir=foo"], r"hydra\.run\.dir=foo: is not where a run goes; set output_dir=foo"),
     (["nn=3"], r"nn=3: unknown key; known are N, "),
     (["+nn=3"], r"nn=3: unknown key; known are N, "),
     (["nepoch=3"], r"nepoch=3: unknown key; did you mean nepochs\?"),

@@ -1,5 +1,6 @@
 """Variants are tables: what a configuration may name, the library has, and ``conf/`` has a file for."""
 
+import json
 from dataclasses import fields
 
 import pytest
@@ -61,3 +62,12 @@ def test_a_file_can_be_of_one_format_only():
     assert len(set(every)) == len(every)
     for name, form in FORMATS.items():
         assert form.marks <= set(form.known), name
+
+
+def test_no_option_is_offered_that_is_refused():
+    """Measured scans take probes that a simulated one cannot have, and grid lines have them in one folder."""
+    keys = json.loads((ROOT / "conf" / "keys.json").read_text())
+    simulated = ["ideal_disk", "npz", "zone_plate"]
+    assert keys["grid_lines"]["probe"] == keys["simulate"]["probe"] == simulated
+    assert keys["scan"]["probe"] == sorted([*simulated, "aberrated", "own", "run"])
+    assert "unrolled_fast" in keys["scan"]["model"]

@@ -84,6 +84,7 @@ def plan_all(
     config_name: str, arguments: Sequence[str], plan: Callable[[DictConfig], Sequence[AnyJob]]
 ) -> list[AnyJob]:
     """The job, or those of a sweep, that the command line asks for; all are valid, none has started."""
+    _refuse_folders_of_hydra(arguments)
     jobs: list[AnyJob] = []
     mistakes: list[Exception] = []
 
@@ -101,6 +102,14 @@ def plan_all(
     if mistakes:
         raise mistakes[0]
     return jobs
+
+
+def _refuse_folders_of_hydra(arguments: Sequence[str]) -> None:
+    """Hydra's own folder would be made, and stay empty."""
+    for word in arguments:
+        name, _, folder = word.lstrip("+").partition("=")
+        if name in ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir"):
+            raise ConfigError(f"{word}: is not where a run goes; set output_dir={folder or '…'}")
 
 
 @contextlib.contextmanager

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import textwrap
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -186,11 +187,17 @@ def keys_with_words(cls: type, conf: Path, prefix: str = "") -> Iterator[tuple[s
     for name, field in in_order(cls):
         sections = sections_of(field.annotation)
         group = conf / name if sections and not prefix else conf / "nothing"
-        options = sorted(path.stem for path in group.glob("*.yaml"))
+        options = sorted(path.stem for path in group.glob("*.yaml") if is_option(path, sections))
         if options or not sections:
             yield f"{prefix}{name}", options or words_of(field.annotation)
         for section in dict.fromkeys(sections.values()):
             yield from keys_with_words(section, conf, f"{prefix}{name}.")
+
+
+def is_option(path: Path, sections: Mapping[str, type]) -> bool:
+    """Whether a program takes an option of a group: other programs have kinds of their own."""
+    kind = re.search(r"^kind: (\w+)", path.read_text(encoding="utf-8"), re.M)
+    return kind is None or not any(sections) or kind[1] in sections
 
 
 def words_of(annotation: Any) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ptycho.config import ScanRunConfig
+from ptycho.evaluation.trust import FLAGS
 from ptycho.exports import product
 from ptycho.exports.from_dataset import product_of
 from ptycho.iterative.lsqml import LsqmlError
@@ -93,6 +94,10 @@ def run(
     facts |= {"scans": sizes, "reconstruction_s": seconds, "programs": programs}
     folder.manifest(device_facts(config.xla) | facts)
     shelf.remove()
+    for each in ready:
+        flags = results[each.name][results[each.name]["product"]]["flags"]
+        if not [flag for flag in flags if flag in FLAGS]:
+            log.info("%s: verdict: no problem found", each.name)
     log.info("results: %s", folder.path)
     return ScanResult(rows, recons, folder.path)
 
