@@ -27,9 +27,10 @@ import numpy as np
 
 from ptycho.config.memory import BLOCK_PIXELS
 from ptycho.progress import Advance, silent
-from ptycho.reconstruction.block_digest import digest_of
+from ptycho.reconstruction.fit_digest import digest_of
 from ptycho.reconstruction.learned import Network
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.shelf import NoShelf, Shelf
 from ptycho.reconstruction.solver import (
     NEARLY,
     OBJECT_ALONE,
@@ -208,24 +209,6 @@ def alone(tasks: Sequence[Callable[[], Task]], advance: Advance) -> Iterator[Fit
     return (solve_task(make(), advance) for make in tasks)
 
 
-class Shelf(Protocol):
-    """Where the fits of blocks are kept, so that a run that is stopped need not make them again."""
-
-    def get(self, name: str) -> Fit | None: ...
-
-    def put(self, name: str, fit: Fit) -> None: ...
-
-
-class NoShelf:
-    """Nothing is kept."""
-
-    def get(self, name: str) -> Fit | None:
-        return None
-
-    def put(self, name: str, fit: Fit) -> None:
-        return None
-
-
 @dataclass(frozen=True, eq=False)
 class Blockwise:
     """How a scan is fitted in blocks.
@@ -315,11 +298,11 @@ def _fits(
     """The fits of all blocks in order, of those that are not on the shelf by the crew."""
 
     def make(block: Block) -> Task:
-        likelihood = replace(patterns_of(terms.likelihood, block), advance=silent)
+        likelihood = replace(patterns_of(terms.likelihood, block), advance=silent, shelf=NoShelf())
         return Task(stage.fit, replace(terms, likelihood=likelihood), cut(state, block), free, steps)
 
     def name_of(number: int, block: Block) -> str:
-        digest = "" if isinstance(how.shelf, NoShelf) else digest_of(make(block))
+        digest = "" if isinstance(how.shelf, NoShelf) else digest_of_task(make(block))
         return f"{stage.name}-{number:04d}-{digest}"
 
     names = [name_of(number, block) for number, block in enumerate(blocks)]
@@ -331,6 +314,14 @@ def _fits(
         if known is None:
             how.shelf.put(name, found)
         yield found
+
+
+def digest_of_task(task: Task) -> str:
+    """Return what the fit of a block is known by."""
+    learned = task.terms.learned
+    networks = () if learned is None else (learned.strength, learned.network)
+    coarse = getattr(task.fit, "keywords", {}).get("coarse")
+    return digest_of(task.terms, task.start, task.free, task.steps, *networks, coarse)
 
 
 def _together(fits: Sequence[Fit], blocks: Sequence[Block], scaled: bool) -> np.ndarray:

@@ -22,6 +22,7 @@ from ptycho.reconstruction.learned import STRENGTHS, Learned, Network, StoredNet
 from ptycho.reconstruction.prior import PRIORS, Prior
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.shelf import NoShelf, Shelf
 from ptycho.reconstruction.solver import (
     ENOUGH,
     NEARLY,
@@ -172,9 +173,11 @@ def weak_prior(wishes: Wishes) -> Prior:
     return Prior(wishes.classical, weakest if asked is None else asked)
 
 
-def decide(data: Dataset, wishes: Wishes, seed: int, compile_xla: bool) -> Deciding:
-    """What is free, on the core of a scan."""
-    noise = _first_noise(data, wishes, compile_xla)
+def decide(
+    data: Dataset, wishes: Wishes, seed: int, compile_xla: bool, shelf: Shelf | None = None
+) -> Deciding:
+    """What is free, on the core of a scan; fits are kept on the ``shelf``."""
+    noise = _first_noise(data, wishes, compile_xla, shelf or NoShelf())
     kept, judge = keep_out(noise, seed)
     flat = np.ones((kept.data.object_size,) * 2)
     state = State.of(kept.data, flat, normalisation=noise.normalisation)
@@ -296,13 +299,13 @@ def _try_learned(deciding: Deciding, state: State, prior: Prior) -> list[Tried]:
     return tried
 
 
-def _first_noise(data: Dataset, wishes: Wishes, compile_xla: bool) -> ScanLikelihood:
+def _first_noise(data: Dataset, wishes: Wishes, compile_xla: bool, shelf: Shelf) -> ScanLikelihood:
     """The core under the noise that is asked for; where photons are not known, of a strength that
     residuals of the object alone give."""
     part = core(data)
     kind = wishes.noise if wishes.noise != "auto" else "poisson" if data.counts else "gaussian"
     unit = 1.0 if data.counts else noise_unit(part)
-    noise = ScanLikelihood(part, data.normalisation, unit, kind, compile_xla=compile_xla)
+    noise = ScanLikelihood(part, data.normalisation, unit, kind, compile_xla=compile_xla, shelf=shelf)
     if data.counts:
         return noise
     start = State.of(part, np.ones((part.object_size,) * 2), normalisation=data.normalisation)

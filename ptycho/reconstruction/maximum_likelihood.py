@@ -92,7 +92,7 @@ def solve(
         how: it is fitted where it is more.
     """
     how = how or Blockwise()
-    deciding = decide(data, wishes, seed, compile_xla)
+    deciding = decide(data, wishes, seed, compile_xla, how.shelf)
     whole = replace(deciding.noise, data=data, advance=advance)
     prior, learned = choose_prior(deciding)
     terms = Terms(whole, prior, wishes.moves, wishes.lit, learned)

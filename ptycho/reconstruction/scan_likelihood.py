@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -16,6 +16,7 @@ from ptycho.config.memory import CHUNK_PIXELS, cores  # a chunk is what caches h
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.likelihood import UNMEASURED, likelihood_step
 from ptycho.reconstruction.object_windows import has_gpu, windows_of
+from ptycho.reconstruction.shelf import NoShelf, Shelf
 from ptycho.reconstruction.state import State
 from ptycho.scan.dataset import Dataset
 
@@ -66,6 +67,7 @@ class ScanLikelihood:
         compile_xla: compile with XLA.
         instead: amplitudes ``(J, N, N)`` float32 in place of the dataset's; None: those.
         advance: called with the number of patterns after each chunk.
+        shelf: where fits under this likelihood are kept.
     """
 
     data: Dataset
@@ -76,6 +78,7 @@ class ScanLikelihood:
     compile_xla: bool = True
     instead: Amplitudes | None = None
     advance: Advance = silent
+    shelf: Shelf = field(default_factory=NoShelf)
 
     @cached_property
     def chunk(self) -> int:

@@ -8,15 +8,18 @@ over what is free, by :mod:`~ptycho.reconstruction.quasi_newton` in the units of
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ptycho.reconstruction.fit_digest import digest_of
 from ptycho.reconstruction.learned import Learned, Network, Pull, opinion
 from ptycho.reconstruction.prior import NO_PRIOR, Prior
 from ptycho.reconstruction.quasi_newton import Operator, minimise, plain
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.shelf import NoShelf
 from ptycho.reconstruction.slow_phases import longer_steps, overlaps_well
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.unknowns import Unknowns, lit_pixels
@@ -93,7 +96,30 @@ def fit(
             so many times that as a pixel's mean deviance is above the one that noise leaves (McCullagh &
             Nelder, Generalized Linear Models, section 9.2: dispersion).
         watch: called with the state and the objective after every step.
+
+    A fit that took some time is kept on the likelihood's shelf, from where a stopped run goes on.
     """
+    shelf = terms.likelihood.shelf
+    if isinstance(shelf, NoShelf):
+        return _fit(terms, start, free, steps, enough, watch)
+    name = f"fit-{digest_of(terms, start, free, steps, enough)}"
+    if (kept := shelf.get(name)) is not None:
+        return kept
+    began = time.perf_counter()
+    found = _fit(terms, start, free, steps, enough, watch)
+    if time.perf_counter() - began > shelf.least_seconds:
+        shelf.put(name, found)
+    return found
+
+
+def _fit(
+    terms: Terms,
+    start: State,
+    free: Freedom,
+    steps: int,
+    enough: float,
+    watch: Callable[[State, float], object],
+) -> Fit:
     state, evaluations, power = start, 0, _power(start)
     course, scaling = list[float](), Scaling(terms, free, start)
     converged, limit = False, enough * _told(start, free, terms)

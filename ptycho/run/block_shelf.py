@@ -1,4 +1,4 @@
-"""The fits of a large scan's blocks in a run's folder, until it is done: what a stopped run goes on from."""
+"""The fits of the solver in a run's folder, until it is done: what a stopped run goes on from."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ log = logging.getLogger(__name__)
 
 
 class BlockShelf:
-    """A file for each fit of a block, by the name of its task.
+    """A file for each fit, by its name.
 
     Args:
         folder: where they are; it is made with the first one.
+        least_seconds: of a fit that is no block's, to be worth a file.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, least_seconds: float = 1.0) -> None:
+        self.folder, self.least_seconds = folder, least_seconds
 
     def get(self, name: str) -> Fit | None:
         """The fit of a task; None: it was not made, or its file is damaged."""

@@ -9,7 +9,6 @@ import pytest
 from helpers.likelihood import N, Scan, distance, likelihood_of, lit_mask
 
 from ptycho.reconstruction import blocks
-from ptycho.reconstruction.block_digest import digest_of
 from ptycho.reconstruction.blocks import (
     Blockwise,
     Task,
@@ -231,7 +230,7 @@ def test_whatever_decides_a_fit_makes_it_another_task(scan, terms, tmp_path):
     learned = replace(terms, learned=Learned(network, 2.0))
 
     def of(changed, fit=blocks.finish):
-        return digest_of(replace(task, terms=changed, fit=fit))
+        return blocks.digest_of_task(replace(task, terms=changed, fit=fit))
 
     def of_data(**changes):
         return of(replace(terms, likelihood=replace(likelihood, data=replace(data, **changes))))

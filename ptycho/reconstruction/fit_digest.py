@@ -1,0 +1,58 @@
+"""What a fit is known by: a hash of all that decides it."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ptycho.files.atomic import sha256
+from ptycho.reconstruction.learned import Network, Pull, StoredNetwork
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.state import Freedom, State
+
+if TYPE_CHECKING:
+    from ptycho.reconstruction.solver import Terms
+
+
+def digest_of(terms: Terms, start: State, free: Freedom, steps: int, *beside: object) -> str:
+    """Return a hash of all that decides a fit: patterns, mask, start, objective, networks, and this program.
+
+    Args:
+        beside: what else does, of a representation that tells it from others, or networks.
+    """
+    noise, content = terms.likelihood, hashlib.sha256()
+    priors = (terms.prior.target, terms.prior.weight) if isinstance(terms.prior, Pull) else ()
+    prior = terms.prior.beside if isinstance(terms.prior, Pull) else terms.prior
+    arrays = (start.object, start.modes, start.positions, start.flux, start.background, *priors)
+    for array in (*arrays, noise.data.good, terms.lit):
+        content.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
+    content.update(_digest_of_patterns(noise))
+    kind = (noise.data.N, noise.data.fresnel, noise.normalisation, noise.unit, noise.noise, noise.excess)
+    others = [_identity(one) if isinstance(one, StoredNetwork) else repr(one) for one in beside]
+    content.update(repr((kind, terms.moves, prior, free, steps, others, program_version())).encode())
+    return content.hexdigest()[:24]
+
+
+def _digest_of_patterns(noise: ScanLikelihood) -> bytes:
+    content = hashlib.sha256()
+    patterns = noise.data.amplitudes if noise.instead is None else noise.instead
+    for first in range(0, len(noise.data.positions), noise.chunk):
+        content.update(np.ascontiguousarray(patterns[first : first + noise.chunk]).tobytes())
+    return content.digest()
+
+
+def _identity(network: Network) -> str:
+    """What tells a network from others: the hash of its weights, where they are in a file."""
+    return sha256(network.file) if isinstance(network, StoredNetwork) else repr(network)
+
+
+@cache
+def program_version() -> str:
+    try:
+        return version("ptychopinn")
+    except PackageNotFoundError:
+        return ""

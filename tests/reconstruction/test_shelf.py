@@ -1,0 +1,84 @@
+"""Fits that are kept: a run that goes on takes them, to the same bits, and only where nothing has changed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.likelihood import Scan, likelihood_of
+
+from ptycho.reconstruction.blocks import Blockwise
+from ptycho.reconstruction.deciding import Wishes
+from ptycho.reconstruction.maximum_likelihood import solve
+from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.run.block_shelf import BlockShelf
+
+WISHES = Wishes(probe=False, positions=False, flux=False, background=False, prior="edges", steps=8)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return Scan.of(np.random.default_rng(1), 3e4, count=6).dataset(np.random.default_rng(2))
+
+
+@pytest.fixture
+def evaluations(monkeypatch):
+    """Grows with every evaluation of a likelihood."""
+    seen, evaluate = [], ScanLikelihood.evaluate
+
+    def counted(self, *arguments):
+        seen.append(1)
+        return evaluate(self, *arguments)
+
+    monkeypatch.setattr(ScanLikelihood, "evaluate", counted)
+    return seen
+
+
+def fitted(data, shelf, steps=5, **changes):
+    likelihood = likelihood_of(data, shelf=shelf)
+    start = Scan.of(np.random.default_rng(1), 3e4, count=6).rough(likelihood.normalisation)
+    return fit(Terms(likelihood, **changes), start, OBJECT_ALONE, steps)
+
+
+def test_a_fit_that_is_kept_is_not_made_again(data, evaluations, tmp_path):
+    made = fitted(data, BlockShelf(tmp_path, 0.0))
+    count = len(evaluations)
+    again = fitted(data, BlockShelf(tmp_path, 0.0))
+    assert count > 5 and len(evaluations) == count
+    np.testing.assert_array_equal(again.state.object, made.state.object)
+    assert (again.course, again.evaluations, again.converged) == (
+        made.course,
+        made.evaluations,
+        made.converged,
+    )
+
+
+def test_another_fit_is_made(data, evaluations, tmp_path):
+    shelf = BlockShelf(tmp_path, 0.0)
+    fitted(data, shelf)
+    amplitudes = np.array(data.amplitudes[:])
+    amplitudes[3, 4, 5] += 1
+    for changes in (
+        {"steps": 6},
+        {"prior": Prior("edges", 2.0)},
+        {"data": replace(data, amplitudes=amplitudes)},
+    ):
+        count = len(evaluations)
+        fitted(**({"data": data} | changes), shelf=shelf)
+        assert len(evaluations) > count
+
+
+def test_short_fits_are_not_worth_a_file(data, tmp_path):
+    fitted(data, BlockShelf(tmp_path, 1e6))
+    assert not list(tmp_path.iterdir())
+
+
+def test_all_that_was_decided_is_taken_from_there(data, evaluations, tmp_path):
+    """Of a solution that was made once hardly any likelihood is computed again, and it is the same."""
+    first = solve(data, WISHES, 0, how=Blockwise(shelf=BlockShelf(tmp_path, 0.0)))
+    count = len(evaluations)
+    again = solve(data, WISHES, 0, how=Blockwise(shelf=BlockShelf(tmp_path, 0.0)))
+    assert len(evaluations) - count < count / 4
+    assert again.decisions == first.decisions
+    np.testing.assert_array_equal(again.state.object, first.state.object)
