@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -16,7 +17,7 @@ log = logging.getLogger(__name__)
 
 Advance = Callable[[int], object]  # called with the number of patterns that were just used
 LINE_INTERVAL_S = 10.0  # until the first line of a log; each later one takes twice as long …
-LONGEST_INTERVAL_S = 600.0  # … at most
+LONGEST_INTERVAL_S = 60.0  # … at most
 BAR_DELAY_S = 2.0
 
 
@@ -62,6 +63,26 @@ def phases_for(on_event: OnEvent) -> Callable[[str], AbstractContextManager]:
     return phase
 
 
+@contextmanager
+def heartbeat(what: str, first_s: float = 5.0, then_s: float = 10.0) -> Iterator[None]:
+    """Log a line when a block has run for some seconds, and again and again until it ends."""
+    began, ended = time.monotonic(), threading.Event()
+
+    def beat() -> None:
+        pause = first_s
+        while not ended.wait(pause):
+            log.info("%s: under way for %.0f s", what, time.monotonic() - began)
+            pause = then_s
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
 class Progress:
     """Shows how many diffraction patterns are done, how many a second, and the time left.
 
@@ -76,6 +97,8 @@ class Progress:
         delay: seconds until there is a bar; a loop that takes less shows none.
         bar: whether there is one; None: on a terminal.
         unit: what is counted, if not patterns.
+        per: so many of what is counted are one ``unit``: of a solver that steps through all patterns, these.
+        at_most: the loop may end before; what is told to be left is the most that it can take.
     """
 
     def __init__(
@@ -86,11 +109,14 @@ class Progress:
         delay: float = BAR_DELAY_S,
         bar: bool | None = None,
         unit: str = "pattern",
+        per: int = 1,
+        at_most: bool = False,
     ) -> None:
         self._title, self._total, self._done, self._unit = title, total, done, unit
+        self._per, self._limit = max(per, 1), "at most " if at_most else ""
         self._first: int | None = None  # done when the clock started
         self._bar = (
-            tqdm(total=total, initial=done, desc=title, unit=unit, unit_scale=True, delay=delay)
+            tqdm(total=total, initial=done, desc=title, unit=unit, unit_scale=1 / self._per, delay=delay)
             if (sys.stderr.isatty() if bar is None else bar)
             else None
         )
@@ -111,14 +137,15 @@ class Progress:
         elif self._done > self._first and time.monotonic() - self._last_line >= self._interval:
             self._last_line = time.monotonic()
             self._interval = min(2 * self._interval, LONGEST_INTERVAL_S)
-            reached = where or f"{self._done} of {self._planned} {self._unit}s"
+            done, planned = self._done // self._per, self._planned // self._per
+            reached = where or f"{done} of {self._limit}{planned} {self._unit}s"
             log.info("%s: %s, %s", self._title, reached, self._speed(self._first))
 
     def _speed(self, first: int) -> str:
         rate = (self._done - first) / max(time.monotonic() - self._start, 1e-9)
         left = self._planned - self._done
-        ahead = f"{left / rate:.0f} s left" if left >= 0 else "more than was planned"
-        return f"{rate:.0f} {self._unit}s/s, {ahead}"
+        ahead = f", {self._limit}{left / rate:.0f} s left" if left >= 0 else ""
+        return f"{rate / self._per:.3g} {self._unit}s/s{ahead}"
 
     def close(self) -> None:
         """Release the terminal; safe to call twice."""

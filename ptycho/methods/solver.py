@@ -28,6 +28,7 @@ from ptycho.reconstruction.told_phases import phase_left
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.finding import Finding
 from ptycho.scan.probe import light_at_edge, lit_part
 from ptycho.scan.reconstruction import Reconstruction
 
@@ -77,14 +78,17 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
     data = each.fitted(each.whole.beam)
     how = blockwise(config, where)
     passes = min(STAGES * (wishes.steps + SHORT), IN_BLOCKS) if how.divides(data) else wishes.steps
-    bar = Progress("solver", passes * len(each.kept), bar=where.bar)
+    count = len(each.kept)
+    bar = Progress("solver", passes * count, bar=where.bar, unit="step", per=count, at_most=True)
     with where.timed(SOLVER), closing(bar) as progress:
         log.info("solver: deciding what is free, by what is kept out")
         watch = Course(each, where.on_event).watch
-        solved = solve(data, wishes, config.seed, config.xla.compile, progress.advance, watch, how)
-        for decision in solved.decisions:
+
+        def tell(decision: Finding) -> None:
             log.info("solver: %s", decision)
             where.on_event(Event("decision", decision.what, {"value": decision.value, "why": decision.why}))
+
+        solved = solve(data, wishes, config.seed, config.xla.compile, progress.advance, watch, how, tell)
         made, course = _reconstruction(solved, each), tuple(solved.fit.course)
         if len(each.out):
             solved, last = _completed(solved, made, each, wishes.steps, how, progress.advance)
@@ -168,7 +172,9 @@ def continue_from(
     if solved is None:
         solved = solve(data, wishes, config.seed, config.xla.compile, how=blockwise(config, where))
     f, steps = solved.terms.likelihood.normalisation, wishes.steps
-    with closing(Progress("refinement", steps * len(data.positions), bar=where.bar)) as progress:
+    count = len(data.positions)
+    bar = Progress("refinement", steps * count, bar=where.bar, unit="step", per=count, at_most=True)
+    with closing(bar) as progress:
         likelihood = replace(solved.terms.likelihood, data=data, advance=progress.advance)
         state = State.of(data, start.object, normalisation=f)
         how, terms = blockwise(config, where), replace(solved.terms, likelihood=likelihood)

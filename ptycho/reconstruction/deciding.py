@@ -9,6 +9,7 @@ of the learned one beside it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -115,6 +116,12 @@ class Deciding:
     coarse: bool = False
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0))
     decisions: list[Finding] = field(default_factory=list)
+    tell: Callable[[Finding], object] = lambda decision: None
+
+    def note(self, what: str, value: str, why: str) -> None:
+        """Keep a decision, and tell it."""
+        self.decisions.append(Finding(what, value, why))
+        self.tell(self.decisions[-1])
 
     def fitted(
         self, state: State, free: Freedom, prior: Prior, steps: int = DECIDING, enough: float = NEARLY
@@ -147,7 +154,7 @@ class Deciding:
         told = _told(gain, self.scores, self.judge.kind)
         told += "" if apart else "; so little light may be that of an object that is not exactly known"
         why = told if wish is None else f"asked for; {told}"
-        self.decisions.append(Finding(what, value if taken else "kept", why))
+        self.note(what, value if taken else "kept", why)
         if taken:
             self.take(found, free, scores)
 
@@ -174,14 +181,19 @@ def weak_prior(wishes: Wishes) -> Prior:
 
 
 def decide(
-    data: Dataset, wishes: Wishes, seed: int, compile_xla: bool, shelf: Shelf | None = None
+    data: Dataset,
+    wishes: Wishes,
+    seed: int,
+    compile_xla: bool,
+    shelf: Shelf | None = None,
+    tell: Callable[[Finding], object] = lambda decision: None,
 ) -> Deciding:
-    """What is free, on the core of a scan; fits are kept on the ``shelf``."""
+    """What is free, on the core of a scan; fits are kept on the ``shelf``, decisions are told."""
     noise = _first_noise(data, wishes, compile_xla, shelf or NoShelf())
     kept, judge = keep_out(noise, seed)
     flat = np.ones((kept.data.object_size,) * 2)
     state = State.of(kept.data, flat, normalisation=noise.normalisation)
-    deciding = Deciding(noise, kept, judge, wishes, state)
+    deciding = Deciding(noise, kept, judge, wishes, state, tell=tell)
     deciding.take(_begin(deciding), OBJECT_ALONE)
     _learn_noise(deciding)
     deciding.offer("probe", "found", deciding.state, Freedom(True), wishes.probe)
@@ -218,7 +230,7 @@ def _begin(deciding: Deciding) -> Fit:
     gain = compare_shares(scores, before)
     deciding.coarse = gain.clear and other.course[-1] < found.course[-1]
     value = "from coarse to fine" if deciding.coarse else "a constant"
-    deciding.decisions.append(Finding("start", value, _told(gain, before, deciding.judge.kind)))
+    deciding.note("start", value, _told(gain, before, deciding.judge.kind))
     return other if deciding.coarse else found
 
 
@@ -259,9 +271,7 @@ def choose_prior(deciding: Deciding) -> tuple[Prior, Learned | None]:
         if compare_shares(best.scores, chosen.scores).clear:
             learned = Learned(wishes.network, best.strength)
             value = f"learned, κ {best.strength:g}, beside {value}"
-    deciding.decisions.append(
-        Finding("prior", value, f"deviance of {deciding.judge.kind} kept out {', '.join(told)}")
-    )
+    deciding.note("prior", value, f"deviance of {deciding.judge.kind} kept out {', '.join(told)}")
     return prior, learned
 
 

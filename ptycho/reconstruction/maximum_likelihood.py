@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -79,6 +80,7 @@ def solve(
     advance: Advance = silent,
     watch: Watch = unwatched,
     how: Blockwise | None = None,
+    tell: Callable[[Finding], object] = lambda decision: None,
 ) -> Solved:
     """The most likely object and beam of a scan of one object; see the module's text.
 
@@ -90,9 +92,10 @@ def solve(
         advance: called with the number of patterns after each chunk of them.
         watch: called after every step on the whole scan, if it is one block.
         how: it is fitted where it is more.
+        tell: called with each decision when it is made.
     """
     how = how or Blockwise()
-    deciding = decide(data, wishes, seed, compile_xla, how.shelf)
+    deciding = decide(data, wishes, seed, compile_xla, how.shelf, tell)
     whole = replace(deciding.noise, data=data, advance=advance)
     prior, learned = choose_prior(deciding)
     terms = Terms(whole, prior, wishes.moves, wishes.lit, learned)

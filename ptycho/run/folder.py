@@ -26,6 +26,7 @@ from ptycho.files.atomic import WriteError, open_new, remove_temporary, sha256, 
 from ptycho.files.json_file import read_yaml
 from ptycho.files.lock import check_unlocked, unusable
 from ptycho.files.text import PlainFormatter
+from ptycho.progress import heartbeat
 from ptycho.run import names
 from ptycho.run.environment import environment
 from ptycho.run.record import check_links, foreign_files, listed, own_files
@@ -176,10 +177,15 @@ class RunFolder(OutputFolder):
 
     @contextlib.contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Add the wall time of a block to ``timings[phase]``, in seconds."""
+        """Add the wall time of a block to ``timings[phase]``, in seconds; a long one is heard of in the log.
+
+        Trainings have lines of their own.
+        """
         began = time.perf_counter()
+        speaks = phase == "total" or phase.endswith("training")
         try:
-            yield
+            with contextlib.nullcontext() if speaks else heartbeat(phase.replace("_", " ")):
+                yield
         finally:
             self.timings[phase] = self.timings.get(phase, 0.0) + time.perf_counter() - began
 

@@ -4,6 +4,7 @@ import io
 import logging
 import re
 import sys
+import time
 from contextlib import closing
 
 import pytest
@@ -52,10 +53,36 @@ def test_lines_of_a_log_become_rare(clock, monkeypatch, caplog):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     caplog.set_level(logging.INFO)
     shown = progress.Progress("solver", total=10_000)
-    for _ in range(2001):  # 2000 s: lines after 10, 30, 70, 150, 310, 630, then 600 s each
+    for _ in range(601):  # 600 s: lines after 10, 30, 70, then 60 s each
         shown.advance(1)
         clock.tick(1)
-    assert len(caplog.records) == 8
+    assert len(caplog.records) == 11
+
+
+def test_steps_through_many_patterns_are_counted_as_steps(clock, monkeypatch, caplog):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    caplog.set_level(logging.INFO)
+    shown = progress.Progress("solver", total=400 * 190, unit="step", per=190, at_most=True)
+    shown.advance(190)
+    clock.tick(16)
+    shown.advance(7 * 190)
+    # Seven steps in 16 s; of 400 at most 392 are left.
+    assert [record.getMessage() for record in caplog.records] == [
+        "solver: 8 of at most 400 steps, 0.438 steps/s, at most 896 s left"
+    ]
+
+
+def test_a_block_that_takes_long_is_heard_of(caplog):
+    caplog.set_level(logging.INFO)
+    with progress.heartbeat("geometry", first_s=0.02, then_s=0.02):
+        time.sleep(0.2)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) >= 2 and lines[0] == "geometry: under way for 0 s"
+    time.sleep(0.06)
+    assert len(caplog.records) == len(lines)
+    with progress.heartbeat("short"):
+        pass
+    assert len(caplog.records) == len(lines)
 
 
 def test_no_time_below_zero_is_left(clock, monkeypatch, caplog):
@@ -67,7 +94,7 @@ def test_no_time_below_zero_is_left(clock, monkeypatch, caplog):
     clock.tick(16)
     shown.advance(32)
     assert [record.getMessage() for record in caplog.records] == [
-        "refinement: 64 of 48 patterns, 2 patterns/s, more than was planned"
+        "refinement: 64 of 48 patterns, 2 patterns/s"
     ]
 
 
