@@ -20,7 +20,7 @@ from ptycho.iterative.lsqml import available
 from ptycho.preparation.room import check_room
 from ptycho.progress import OnEvent, ignore, phases_for
 from ptycho.quiet_start import start_tensorflow
-from ptycho.run.pretrained import check_prior_weights
+from ptycho.run.scan_plan import plan_scans
 
 if TYPE_CHECKING:
     from ptycho.api.result import Result
@@ -98,8 +98,7 @@ def reconstruct(
         raise ConfigError(f"run={run}: method={method} needs no network; must be left out there")
     if method in NETWORKS:
         values |= {"run": str(run or PRETRAINED), "models": ["pinn"]}
-    config = _configuration(scan, values)
-    check_prior_weights(config.solver.prior_weights)
+    config = plan_scans(_configuration(scan, values), [scan.understood])
     if method == "lsqml" and (missing := available(config.iterative.python)):
         raise ConfigError(missing)
     scratch = Path(tempfile.gettempdir())

@@ -226,7 +226,8 @@ def judged_arrays(
 
     ``given_positions (J, 2)`` as the file tells them, ``kept_out``; ring correlation of the halves; and of
     each reconstruction ``<name>_patterns`` with their ``<name>_r_factor``, ``<name>_free_patterns`` with
-    their ``<name>_free_deviance`` (without counts: the squared misfit), ``<name>_course`` of the objective.
+    their ``<name>_free_deviance`` (without counts: the squared misfit), ``<name>_course`` of the objective,
+    ``<name>_misfit_by_pixel (N, N)``, the mean χ² of each detector pixel.
     """
     found = {"given_positions": each.whole.beam.positions, "kept_out": each.out}
     if halves is not None:
@@ -235,6 +236,8 @@ def judged_arrays(
         used, made = fit.used, recons[name]
         found[f"{name}_patterns"] = each.kept[fit.looked_at]
         found[f"{name}_r_factor"] = used.residual / np.maximum(used.measured, 1e-30)
+        if fit.causes is not None:
+            found[f"{name}_misfit_by_pixel"] = fit.causes.by_pixel.astype(np.float32)
         if fit.free is not None:
             found[f"{name}_free_patterns"] = each.out[spread(len(each.out))]
             found[f"{name}_free_deviance"] = fit.free.unexplained
@@ -264,9 +267,10 @@ def evidence_of(fit: Fit, halves: Halves | None) -> Evidence:
 
 
 def cause_facts(causes: Causes) -> dict[str, Any]:
-    """Return the causes in numbers, for ``metrics.json``."""
+    """Return the causes in numbers of five digits, for ``metrics.json``: sums differ by rounding."""
     shares = {name: gain / max(causes.excess, gain) for name, gain in causes.gains.items()}
-    return {"likely": causes.named(), "gain": causes.gains, "share": shares}
+    both = [{name: float(f"{one:.5g}") for name, one in values.items()} for values in (causes.gains, shares)]
+    return {"likely": causes.named(), "gain": both[0], "share": both[1]}
 
 
 def share_of_noise(made: Reconstruction, data: Dataset, region: metrics.Region) -> float | None:

@@ -23,7 +23,7 @@ from ptycho.methods.geometry import (
     with_warnings,
 )
 from ptycho.methods.slips import Settled, correct_slips
-from ptycho.preparation.dataset import keep_out, make_dataset, map_positions
+from ptycho.preparation.dataset import choose_probe, keep_out, make_dataset, map_positions
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.progress import OnEvent, Progress, ignore
 from ptycho.readers.table import open_raw
@@ -35,6 +35,7 @@ from ptycho.scan.coarser import coarser
 from ptycho.scan.coverage import covered
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
+from ptycho.scan.plausibility import likeness
 from ptycho.scan.positions import rotation
 from ptycho.scan.probe import lit_part, masked
 from ptycho.scan.reconstruction import Reconstruction
@@ -135,6 +136,7 @@ def settle(scan: Understood, config: ScanRunConfig, where: Surroundings, transpo
     ``transposed``: its patterns have been transposed because of their deflection, which is done once.
     """
     data, found = read(scan, config, where)
+    scan, data = without_foreign_probe(scan, data, config)
     guessed = scan.probe is None and isinstance(config.probe, OwnProbe)
     with where.timed("probe_and_orientation"):
         coarse = coarse_turn(data, rotation_is_open(scan, config.data))
@@ -182,6 +184,30 @@ def settle(scan: Understood, config: ScanRunConfig, where: Surroundings, transpo
         data = replace(data, beam=data.beam.with_probe(probe))
     again.append(Finding("orientation", clear.orientation.keys(config.data), told))
     return replace(settled, scan=scan, data=data, found=tuple(again))
+
+
+def without_foreign_probe(
+    scan: Understood, data: Dataset, config: ScanRunConfig, alike: float = 0.4
+) -> tuple[Understood, Dataset]:
+    """Return the scan without the file's probe where that is none: an object, or the probe of another beam.
+
+    Args:
+        alike: least correlation of the mean pattern with the far field of a probe; of right ones it is above
+            .9, of wrong ones below .34 (:mod:`ptycho.scan.plausibility`).
+    """
+    if scan.probe is None or not isinstance(config.probe, OwnProbe) or data.fresnel is not None:
+        return scan, data
+    found = likeness(data.amplitudes.statistics, data.probe)
+    if found > alike:
+        return scan, data
+    warning = (
+        "the file's probe cannot be that of the patterns: its far field and their mean have a correlation "
+        f"of {found:.2f}; another is guessed, unless probe=npz probe.file=… or probe=zone_plate states one"
+    )
+    scan = with_warnings(replace(scan, probe=None), (warning,))
+    modes, _ = choose_probe(scan, config)
+    beam = data.beam.with_probe(modes).scaled_to(data.beam.power)
+    return scan, replace(data, beam=beam)
 
 
 def _geometry(

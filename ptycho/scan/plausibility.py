@@ -108,6 +108,12 @@ def doubts(statistics: Statistics, probe: np.ndarray) -> dict[str, str]:
     return {}
 
 
+def likeness(statistics: Statistics, probe: np.ndarray) -> float:
+    """Return the correlation of the mean pattern with the far field of a probe ``(…, N, N)``."""
+    mean, light = (_blurred(image, BLUR * probe.shape[-1]) for image in _compared(statistics, probe))
+    return _correlation(mean, light)
+
+
 def _better_turned(statistics: Statistics, probe: np.ndarray) -> str | None:
     """The orientation in which the patterns fit clearly better, if the far field is one that can tell."""
     mean, light = (_blurred(image, 1) for image in _compared(statistics, probe))

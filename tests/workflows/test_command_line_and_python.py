@@ -25,7 +25,7 @@ def command_line(tmp_path_factory):
     return file, json.loads((folder / "run/metrics.json").read_text())
 
 
-@pytest.mark.parametrize("method", ["solver"])
+@pytest.mark.parametrize("method", ["solver", "pinn", "refined"])
 def test_a_method_gives_the_same_row(command_line, method):
     file, metrics = command_line
     scan = ptycho.open_scan(file, N=32)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ptycho.config import ConfigError, JobConfig, ScanRunConfig
 from ptycho.run.record import owner
+from ptycho.run.scan_plan import check_settings
 from workflows.command_line.jobs import MAX_NAME
-from workflows.reconstruct.scan_plan import check_settings
 
 
 def split(config: JobConfig) -> dict[str, JobConfig]:

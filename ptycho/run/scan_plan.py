@@ -1,0 +1,128 @@
+"""Runs on measured scans, seen through before they begin; nothing here imports TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ptycho.config import ITERATIVE, ConfigError, PretrainConfig, ScanRunConfig
+from ptycho.config.data import LARGEST_N, SMALLEST_N
+from ptycho.config.scan_run_config import FAST
+from ptycho.config.sections import GeneratorConfig
+from ptycho.iterative.lsqml import available
+from ptycho.preparation.dataset import check_enough, choose_probe, number_kept_out
+from ptycho.preparation.geometry import lonely
+from ptycho.preparation.prepare import Understood
+from ptycho.preparation.room import check_memory_for
+from ptycho.run.network import StoredNetwork, read_network
+from ptycho.run.pretrained import check_prior_weights, run_folder
+
+NETWORK = "pinn"
+TUNED = 12  # patterns in a group where the pretrained network is trained on: more of them leave few steps
+
+
+def plan_scans(own: ScanRunConfig, scans: Sequence[Understood]) -> ScanRunConfig:
+    """Return the configuration of a run on some scans, with what the network of ``run`` was trained with.
+
+    Raises:
+        ConfigError: the scans do not fit one network, the network of ``run`` cannot be read or does not fit,
+            or the machine has too little memory.
+    """
+    stored = check_settings(own)
+    fitted = min(
+        _fitted(path, scan, own.free_fraction) for path, scan in zip(own.data.file, scans, strict=True)
+    )
+    if stored is not None:
+        own = _as_stored(own, stored)
+        _fits(stored, own, scans[0].N, fitted)
+    for scan in scans:
+        choose_probe(scan, own)
+    _same_size(own, scans)
+    if NETWORK in own.models:
+        _network_takes(own.model, scans[0].N)
+    check_memory_for(own, scans)
+    return own
+
+
+def check_settings(config: ScanRunConfig) -> StoredNetwork | None:
+    """Check what a run needs besides its scans; the network of ``run``, if it takes one.
+
+    Raises:
+        ConfigError: weights or a network cannot be read, another model was asked for, or pty-chi is missing.
+    """
+    check_prior_weights(config.solver.prior_weights)
+    if ITERATIVE in config.models and (missing := available(config.iterative.python)):
+        raise ConfigError(missing)
+    if config.run is None or not config.models:
+        return None
+    stored = read_network(run_folder(config.run), NETWORK)
+    _model_of(stored, config)
+    return stored
+
+
+def _fitted(path: str, scan: Understood, free_fraction: float) -> int:
+    """How many patterns of a scan will be fitted, as far as it is known before they are all read."""
+    usable = len(scan.frames) - len(lonely(scan.positions))
+    check_enough(usable, path)
+    return usable - number_kept_out(usable, free_fraction)
+
+
+def _same_size(config: ScanRunConfig, scans: Sequence[Understood]) -> None:
+    sizes = dict(zip(config.data.names(), (scan.N for scan in scans), strict=True))
+    if len(set(sizes.values())) > 1:
+        told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        raise ConfigError(f"data.file: patterns of several sizes ({told}); set data.N to one of them")
+
+
+def _network_takes(model: GeneratorConfig, N: int) -> None:
+    """Refuse patterns of a side that the network cannot be built for."""
+    if model.takes(N):
+        return
+    sides = range(SMALLEST_N, LARGEST_N + 1, 2)
+    below = [side for side in sides if side < N and model.takes(side)][-1:]
+    above = [side for side in sides if side > N and model.takes(side)][:1]
+    fitting = " or ".join(f"data.N={side}" for side in below + above)
+    raise ConfigError(
+        f"model={model.kind}: cannot take patterns of {N} × {N} pixels; set {fitting}, or model=unrolled"
+    )
+
+
+def _as_stored(config: ScanRunConfig, stored: StoredNetwork) -> ScanRunConfig:
+    """With the build and, where nothing else is asked for, the groups of the network of ``run``."""
+    trained = stored.config
+    general = isinstance(trained, PretrainConfig)
+    C, tiles = config.group_size, config.tiles
+    if C is None and isinstance(trained, PretrainConfig | ScanRunConfig):
+        bound = "group_size" in trained.fixed_sizes(NETWORK)
+        wished = stored.setup.group_size if bound else trained.group_size or 1
+        C = TUNED if general and config.nepochs else wished
+    if tiles is None:
+        tiles = general or bool(isinstance(trained, ScanRunConfig) and trained.tiles)
+    return replace(config, model=_model_of(stored, config), group_size=C, tiles=tiles)
+
+
+def _model_of(stored: StoredNetwork, config: ScanRunConfig) -> GeneratorConfig:
+    """The section ``model`` of the run whose network is used; refused if another was asked for."""
+    found = stored.config.model
+    if config.model not in (found, FAST):
+        raise ConfigError(
+            f"model={config.model.kind} and run={config.run}: the network of that run is built otherwise "
+            f"({found}); leave out the keys of model"
+        )
+    return found
+
+
+def _fits(stored: StoredNetwork, config: ScanRunConfig, N: int, fitted: int) -> None:
+    """Refuse a network whose weights are bound to other sizes, or to groups of more than are ``fitted``."""
+    asked = {"N": N, "group_size": config.patterns_in_group}
+    bound = {key: getattr(stored.setup, key) for key in stored.config.fixed_sizes(NETWORK)}
+    wrong = {key: size for key, size in bound.items() if asked[key] != size}
+    if wrong:
+        key, size = next(iter(wrong.items()))
+        name = "data.N" if key == "N" else key
+        raise ConfigError(f"run={config.run}: its network is bound to {key}={size}; set {name}={size}")
+    if (C := bound.get("group_size", 1)) > fitted:
+        raise ConfigError(
+            f"run={config.run}: its network is bound to group_size={C}, and {fitted} patterns of the scan "
+            "are fitted; take another network (run=pretrained), or lower free_fraction"
+        )

@@ -1,0 +1,47 @@
+"""A file's probe that is none: an object in its place is not begun with; a rough probe is."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.likelihood import N, Scan, beam
+
+import ptycho
+from ptycho.config import ScanRunConfig, ZonePlateProbe
+from ptycho.methods.prepared import without_foreign_probe
+from ptycho.scan.beam import Beam
+
+
+def read_with(stored, **keys):
+    """What becomes of a scan whose file has this probe, and of its dataset."""
+    truth = Scan.of(np.random.default_rng(1), 1e4, count=6)
+    data = truth.dataset(np.random.default_rng(2))
+    scan = ptycho.Scan.from_arrays(np.rint(data.amplitudes[:] ** 2), data.positions, stored, counts=True)
+    config = ScanRunConfig(data=scan.data, **keys)
+    data = replace(data, beam=Beam(np.asarray(stored, np.complex64), data.positions))
+    return without_foreign_probe(scan.understood, data, config), data
+
+
+def object_as_probe():
+    """A weak one whose phase differs from sample to sample: it scatters all over the detector."""
+    return np.exp(2j * np.pi * np.random.default_rng(3).random((N, N)))
+
+
+@pytest.mark.parametrize("probe", [beam(), beam(curvature=0.04), beam(1.0, -0.5)])
+def test_a_rough_probe_is_begun_with(probe):
+    (scan, data), before = read_with(probe)
+    assert data is before and scan.probe is not None and not scan.warnings
+
+
+def test_an_object_in_place_of_the_probe_is_not():
+    (scan, data), before = read_with(object_as_probe())
+    assert scan.probe is None and "the file's probe cannot be that of the patterns" in scan.warnings[-1]
+    assert data.beam.power == pytest.approx(before.beam.power, rel=1e-5)
+    mean = np.sqrt(data.amplitudes.statistics.mean_intensity)
+    far = np.abs(np.fft.fftshift(np.fft.fft2(data.probe[0])))
+    assert np.corrcoef(mean.ravel(), far.ravel())[0, 1] > 0.9
+
+
+def test_a_probe_that_the_user_states_is_taken():
+    (scan, data), before = read_with(object_as_probe(), probe=ZonePlateProbe())
+    assert data is before and scan.probe is not None
