@@ -242,12 +242,18 @@ def quality(
     r_factors: np.ndarray,
     halves: tuple[np.ndarray, np.ndarray] | None,
     histories: dict[str, list[dict[str, float]]],
+    by_pixel: np.ndarray | None = None,
 ) -> Figure:
-    """R-factor ``(J,)`` of each pattern over the scan; ring correlation of halves, and losses, if any."""
-    panels = 1 + (halves is not None) + bool(histories)
+    """Return R-factors ``(J,)`` of the patterns over the scan, and what else there is.
+
+    That is the mean χ² of each detector pixel ``(N, N)``, ring correlation of halves, and losses.
+    """
+    panels = 1 + (by_pixel is not None) + (halves is not None) + bool(histories)
     figure = Figure(figsize=(5.4 * panels, 4.6), layout="constrained")
     axes = iter(figure.subplots(1, panels, squeeze=False)[0])
     _misfit(figure, next(axes), positions, r_factors)
+    if by_pixel is not None:
+        _detector(figure, next(axes), by_pixel)
     if halves is not None:
         _half_scans(next(axes), *halves)
     if histories:
@@ -260,6 +266,13 @@ def _misfit(figure: Figure, axes: Axes, positions: np.ndarray, r_factors: np.nda
     figure.colorbar(shown, ax=axes, fraction=0.046, label="R-factor")
     axes.set(title="misfit of each pattern", xlabel="column / pixel", ylabel="row / pixel", aspect="equal")
     axes.invert_yaxis()
+
+
+def _detector(figure: Figure, axes: Axes, by_pixel: np.ndarray) -> None:
+    """χ² of each detector pixel: about 1, or less where hardly a photon falls, where noise is all."""
+    shown = axes.imshow(by_pixel, vmin=0, vmax=max(2.0, float(np.quantile(by_pixel, 0.999))), cmap="inferno")
+    figure.colorbar(shown, ax=axes, fraction=0.046, label="mean χ²; photon noise alone: up to 1")
+    axes.set(title="misfit of each detector pixel", xlabel="column / pixel", ylabel="row / pixel")
 
 
 def _half_scans(axes: Axes, frequency: np.ndarray, correlation: np.ndarray) -> None:

@@ -157,6 +157,15 @@ def _others(scan: ScanRecord, grey: tuple[float, float], colour: tuple[float, fl
         amplitude, phase = shrink(picture.amplitude, side)[0], shrink_phase(picture.phase, side)[0]
         yield Thumbnail(f"{title}: amplitude", palette_png(amplitude, grey, GREY))
         yield Thumbnail(f"{title}: phase", palette_png(phase, colour, VIRIDIS))
+    misfit = scan.judged.get(f"{scan.product}_misfit_by_pixel")
+    if misfit is not None and misfit.ndim == 2 and misfit.size:
+        ends = 0.0, max(2.0, float(np.quantile(misfit, 0.999)))
+        caption = (
+            "Mean χ² of each detector pixel, the zero frequency in the middle: up to one where photon noise "
+            f"is all that is left; black 0, bright {ends[1]:.2g}. Single bright pixels are bad ones "
+            "(data.mask_file), lines and blocks a shadow or a module."
+        )
+        yield Thumbnail("misfit on the detector", palette_png(shrink(misfit, HERO)[0], ends, MAGMA), caption)
 
 
 def _stored_figures(record: RunRecord) -> Iterator[Thumbnail]:

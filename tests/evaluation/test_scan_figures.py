@@ -120,9 +120,14 @@ def test_titles_with_many_flags_do_not_overlap():
 def test_there_is_a_panel_for_what_there_is(halves, trained):
     rows = {"pinn": [{"epoch": k, "loss": 1 / k, "val_loss": 2 / k} for k in (1, 2)]} if trained else {}
     curve = (np.linspace(0, 1, 5), np.linspace(1, 0, 5)) if halves else None
-    figure = quality(np.ones((3, 2)), np.array([0.1, 0.2, 0.3]), curve, rows)
+    figure = quality(np.ones((3, 2)), np.array([0.1, 0.2, 0.3]), curve, rows, np.eye(4))
     titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
-    wanted = ["misfit of each pattern", *["two half scans"] * halves, *["losses"] * trained]
+    wanted = [
+        "misfit of each pattern",
+        "misfit of each detector pixel",
+        *["two half scans"] * halves,
+        *["losses"] * trained,
+    ]
     assert titles == wanted
 
 

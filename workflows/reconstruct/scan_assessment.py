@@ -57,9 +57,11 @@ def draw(
         beam = each.beam_under(recons[last])
         used, positions = done.fits[last].used, beam.positions[each.kept[done.fits[last].looked_at]]
         ratio = used.residual / np.maximum(used.measured, 1e-30)
+        causes = done.fits[last].causes
+        by_pixel = None if causes is None else causes.by_pixel
         curve = None if halves is None else (halves.frequency, halves.correlation)
         rows = {name: history.rows for name, history in histories.items()}
-        folder.figure(names.figure("quality"), scan_figures.quality(positions, ratio, curve, rows))
+        folder.figure(names.figure("quality"), scan_figures.quality(positions, ratio, curve, rows, by_pixel))
 
 
 def _title(name: str, row: dict[str, Any]) -> str:
