@@ -38,10 +38,6 @@ FORBIDDEN = {  # private word: the field's word
     r"grown|growing": "live",
     r"thrown": "projected",
 }
-NOT_YET = {  # flags whose texts still have such words
-    *("patterns_unexplained", "some_patterns_unexplained", "overfit", "orientation_doubtful"),
-    *("positions_doubtful", "phases_untold"),
-}
 GENERATED = {"configuration.md", "reference.md"}  # written from the schema, and from docstrings
 MEDIAN, LONG = 15, 26  # words of a sentence, and of the longest but a tenth
 
@@ -106,8 +102,7 @@ def test_sentences_are_short(page):
 
 
 def test_flags_have_them_too():
-    unclean = {name for name, flag in FLAGS.items() if private_words(f"{flag.means}; {flag.remedy}")}
-    assert unclean <= NOT_YET
+    assert {name for name, flag in FLAGS.items() if private_words(f"{flag.means}; {flag.remedy}")} == set()
 
 
 def test_the_readme_is_two_pages():
