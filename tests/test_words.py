@@ -38,7 +38,7 @@ FORBIDDEN = {  # private word: the field's word
     r"grown|growing": "live",
     r"thrown": "projected",
 }
-BELOW = ["large.md", "walkthroughs.md", "development.md"]  # on the second level, and written alike
+BELOW = ["large.md", "walkthroughs.md", "gallery.md", "development.md"]  # second level, written alike
 GENERATED = {"configuration.md", "reference.md"}  # written from the schema, and from docstrings
 MEDIAN, LONG = 15, 26  # words of a sentence, and of the longest but a tenth
 
