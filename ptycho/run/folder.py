@@ -71,7 +71,7 @@ class OutputFolder:
 
 
 class RunFolder(OutputFolder):
-    """The output folder of a run. It lists what it writes in ``files.json``; the tree is in ``docs/networks.md``.
+    """The output folder of a run; it lists its files in ``files.json``. The tree is in ``docs/networks.md``.
 
     Args:
         path: the folder. It is made if need be, with its parents.
