@@ -1,10 +1,10 @@
 #!/usr/bin/env python
-"""Write the keys of the files in conf/ and the page docs/configuration.md from the schema.
+"""Write the keys of conf/ and docs/configuration.md from the schema; the table of flags in docs/scores.md.
 
     python scripts/write_conf.py
 
-To be run after a key, a default, a bound or a text has been changed in ptycho/config/ or workflows/; a test
-tells when it was not.
+Run it after a change of a key, a default, a bound or a text in ptycho/config/ or workflows/, or of a flag; a
+test fails if it was not run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from workflows.command_line.write_conf import write
 def main() -> int:
     """Exit code 0: all files are up to date now."""
     root = Path(__file__).resolve().parent.parent
-    for path in write(root / "conf", root / "docs" / "configuration.md"):
+    for path in write(root / "conf", root / "docs"):
         print(path.relative_to(root))
     return 0
 

@@ -50,29 +50,28 @@ class Flag(NamedTuple):
 
 FLAGS = {
     UNEXPLAINED: Flag(
-        "object and beam do not explain how the patterns differ from each other: noise apart, more than "
-        f"{MISSED:g} of that is missed (missed)",
-        "look at what the file is taken for (understood): unit, axes and order of the positions, distance "
-        "and pixel sizes, order of the frames, intensities or amplitudes (data.domain), the centre, the "
-        "probe",
+        f"object and beam do not explain more than {MISSED:g} of the variation between patterns, noise "
+        "excluded (missed)",
+        "check how the file was read: unit, axes and order of the positions, distance and pixel sizes, order "
+        "of the frames, intensities or amplitudes (data.domain), the centre, the probe",
         True,
     ),
     SOME_UNEXPLAINED: Flag(
-        f"every tenth pattern misses more than {MISSED_SOME:g} of what patterns vary (missed_some), while "
-        "the others are explained better",
-        "look where they lie (visuals/quality.png): frames lost or repeated, jumps of the stage or of the "
-        "light; leave them out (data.drop)",
+        f"a tenth of the patterns leaves more than {MISSED_SOME:g} of the variation between patterns "
+        "unexplained (missed_some); the others are explained better",
+        "see where they are (visuals/quality.png): frames lost or repeated, jumps of the stage or of the "
+        "intensity; exclude them (data.drop)",
         True,
     ),
     OVERFIT: Flag(
-        "patterns that were fitted are explained, those that were kept out are not (missed_free above "
-        f"{MISSED_FREE:g}): the object is made to fit",
-        "measure with more overlap; keep the probe (probe.learn=false) or the positions "
-        "(solver.positions=false) as they are; look at the positions",
+        "the fitted patterns are explained, but the held-out patterns are not (missed_free above "
+        f"{MISSED_FREE:g}): the object fits noise",
+        "measure with more overlap; do not refine the probe (probe.learn=false) or the positions "
+        "(solver.positions=false); check the positions",
         True,
     ),
     NOTHING_SEEN: Flag(
-        "noise apart, the patterns do not differ from each other: there is nothing to be seen in them",
+        "the patterns differ by noise alone, so they show no object",
         "was the object in the beam, and the shutter open? measure longer",
         True,
     ),
@@ -90,14 +89,14 @@ FLAGS = {
     ),
     FEW: Flag(
         f"fewer than {ENOUGH:g} measured numbers for each unknown of object and beam: much of the object is "
-        "what the reconstruction began with",
-        "know the probe (probe.learn=false), or measure more patterns",
+        "the initial estimate",
+        "do not refine the probe (probe.learn=false), or measure more patterns",
         True,
     ),
     ORIENTATION: Flag(
         "another orientation or rotation of the detector, or sign of the positions, explains the patterns "
-        "clearly better, or a rotation that is not known cannot be told; see warnings",
-        "data.orientation=auto takes it; data.rotation_deg states a rotation",
+        "clearly better, or an unknown rotation cannot be determined; see warnings",
+        "take it with data.orientation=auto, or specify a rotation with data.rotation_deg",
         True,
     ),
     SCALE: Flag(
@@ -108,8 +107,8 @@ FLAGS = {
         True,
     ),
     POSITIONS: Flag(
-        "many patterns contradict those around them, where they are told to be and within 36 px of there: "
-        "positions, or the probe, are not those of the scan",
+        "many patterns contradict their neighbours, both at their nominal positions and within 36 px of "
+        "them: the positions, or the probe, are not those of the scan",
         "check order, unit and axes of the positions, the order of the frames, the probe",
         True,
     ),
@@ -127,11 +126,11 @@ FLAGS = {
         False,
     ),
     PHASES: Flag(
-        "patterns of this near field hardly tell the phase: of one that is put into the object, steps of the "
-        f"solver leave more than {PHASE_LEFT:g} there; coarse phases and contrast may be wrong, although "
+        "the patterns of this near field hardly constrain the phase: of a phase that is added to the object, "
+        f"the solver leaves more than {PHASE_LEFT:g}; coarse phases and contrast may be wrong, although the "
         "patterns are explained",
-        "measure from farther away (a larger λz/dx²), or behind a diffuser of finer grains or farther from "
-        "the sample, so that its light varies more across it",
+        "measure from farther away (a larger λz/dx²), or behind a diffuser with finer grains or farther from "
+        "the sample, so that the illumination varies more across it",
         True,
     ),
     NOT_CONVERGED: Flag("the solver ended before its steps gained nothing more", "raise solver.steps", False),

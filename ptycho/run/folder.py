@@ -72,7 +72,7 @@ class OutputFolder:
 
 
 class RunFolder(OutputFolder):
-    """A run's output folder, which lists in ``files.json`` what is written into it; the README has the tree.
+    """The output folder of a run; it lists its files in ``files.json``. The tree is in ``docs/networks.md``.
 
     Args:
         path: the folder. It is made if need be, with its parents.

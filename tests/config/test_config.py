@@ -18,9 +18,10 @@ from ptycho.config.mapping import completed, from_mapping, from_stored, result_s
 from ptycho.config.messages import fields_of, sections_of
 from ptycho.config.schema import Range, Within, settings
 from ptycho.config.schema import key as setting
+from ptycho.evaluation.trust import FLAGS
 from ptycho.scan.probe import energy_diameter, make_probe
 from workflows.command_line.config import SCHEMAS, explained, run_config
-from workflows.command_line.write_conf import FILES, PROGRAMS, documentation, file_text
+from workflows.command_line.write_conf import FILES, PROGRAMS, documentation, file_text, with_flags
 
 NAN, INF = float("nan"), float("inf")
 
@@ -507,6 +508,16 @@ def test_a_file_of_conf_is_as_the_schema_says(name):
 def test_the_page_of_all_keys_is_as_the_schema_says():
     page = (ROOT / "docs" / "configuration.md").read_text()
     assert page == documentation(), "run python scripts/write_conf.py"
+
+
+def test_the_page_of_scores_has_every_flag_with_its_remedy():
+    page = (ROOT / "docs" / "scores.md").read_text()
+    assert page == with_flags(page), "run python scripts/write_conf.py"
+    weak = page.index("### The image is weak")
+    for name, flag in FLAGS.items():
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
+        assert flag.remedy in row
+        assert (page.index(row) < weak) is flag.wrong
 
 
 @pytest.mark.parametrize("name", ["infer", "inspect", "simulate", "export", "export_model"])

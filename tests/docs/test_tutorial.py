@@ -29,7 +29,7 @@ def test_the_site_builds_and_has_no_broken_link(tmp_path):
 
 def test_every_page_is_in_the_menu():
     listed = (ROOT / "mkdocs.yml").read_text()
-    assert all(page.name in listed for page in (ROOT / "docs").glob("*.md"))
+    assert all(page.name in listed for page in (ROOT / "docs").rglob("*.md"))
 
 
 def test_the_notebook_is_the_page():

@@ -1,4 +1,4 @@
-"""The files of ``conf/`` and the page ``docs/configuration.md``, written from the schema.
+"""The files of ``conf/`` and the page ``docs/configuration.md``, written from the schema; the table of flags.
 
 A file of ``conf/`` keeps its own lines; between two marks stand the keys of a schema with their defaults and
 texts, but for those that its own lines set or that its list of defaults takes from a group.
@@ -32,6 +32,7 @@ from ptycho.config import (
     StitchConfig,
 )
 from ptycho.config.messages import allowed, choices_of, fields_of, sections_of
+from ptycho.evaluation.trust import FLAGS
 from workflows.command_line.completion import KEYS
 from workflows.convert.export_model import ExportModelConfig
 from workflows.convert.export_scan import ExportConfig
@@ -49,6 +50,8 @@ from workflows.tune.config import TuneConfig
 
 BEGIN = "# >>> written from the schema by scripts/write_conf.py"
 END = "# <<<"
+FLAGS_BEGIN = "<!-- >>> written from ptycho.evaluation.trust.FLAGS by scripts/write_conf.py -->\n"
+FLAGS_END = "<!-- <<< -->\n"
 COLUMN, WIDTH = 27, 120  # of the texts, of a line
 PROGRAMS: dict[str, tuple[str, type]] = {  # script: file, schema
     "grid_lines_workflow": ("grid_lines", RunConfig),
@@ -85,10 +88,12 @@ written from the schema by `python scripts/write_conf.py`, as are the files in `
 """
 
 
-def write(conf: Path, page: Path) -> list[Path]:
+def write(conf: Path, docs: Path) -> list[Path]:
     """Bring all files up to date; those that were not."""
     files = {conf / f"{name}.yaml": cls for name, cls in FILES.items()}
-    wanted = {page: documentation()} | {path: file_text(path, cls) for path, cls in files.items()}
+    scores = docs / "scores.md"
+    wanted = {docs / "configuration.md": documentation(), scores: with_flags(scores.read_text())}
+    wanted |= {path: file_text(path, cls) for path, cls in files.items()}
     wanted[conf / KEYS] = keys_text(conf)
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     for path in stale:
@@ -217,6 +222,32 @@ def documentation() -> str:
     return "".join(parts)
 
 
+def with_flags(page: str) -> str:
+    """Return a page with the table of all flags between its marks."""
+    before, _, rest = page.partition(FLAGS_BEGIN)
+    return f"{before}{FLAGS_BEGIN}{flags_text()}{FLAGS_END}{rest.partition(FLAGS_END)[2]}"
+
+
+def flags_text() -> str:
+    """Return the flags as two tables: of images that are likely wrong, and of the others."""
+    parts = []
+    for title, wrong in (("The image is likely wrong", True), ("The image is weak", False)):
+        rows = [
+            f"| `{name}` | {cell(flag.means)} | {cell(flag.remedy)} |\n"
+            for name, flag in sorted(FLAGS.items())
+            if flag.wrong is wrong
+        ]
+        parts.append(
+            f"\n### {title}\n\n| flag | what it means | what to do |\n|---|---|---|\n{''.join(rows)}\n"
+        )
+    return "".join(parts)
+
+
+def cell(text: str) -> str:
+    """Return a text as it stands in a cell of a table."""
+    return text.replace("|", r"\|")
+
+
 def sections_text(cls: type, told: dict[type, str], prefix: str) -> Iterator[str]:
     """The sections of a schema, with those in them."""
     for name, field in in_order(cls):
@@ -243,4 +274,4 @@ def table(cls: type) -> Iterator[str]:
         default = default_of(field)
         shown = "" if default is PydanticUndefined else f"`{yaml_value(default)}`"
         cells = (f"`{name}`", shown, allowed(field), field.description or "")
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+        yield f"| {' | '.join(map(cell, cells))} |\n"

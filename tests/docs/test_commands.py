@@ -1,0 +1,54 @@
+"""The commands on the pages: each is a program's, and each of its keys exists."""
+
+import json
+import re
+import shlex
+
+import pytest
+from helpers.cli import ROOT
+
+from workflows.command_line import write_conf
+from workflows.command_line.console import PROGRAMS
+
+PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+KEYS = json.loads((ROOT / "conf" / "keys.json").read_text())
+FILES = {script: name for script, (name, _) in write_conf.PROGRAMS.items()}
+COMMAND = re.compile(r"(?:^ *|&& |python |-n \d )(?:ptycho ([a-z][\w-]+)|scripts/(\w+)\.py)([^&|;]*)")
+OF_HYDRA = re.compile(r"hydra[./]|--|\+")
+
+
+def commands_of(text):
+    """The programs that code of a page starts: a script, and its words."""
+    blocks = re.findall(r"(?m)^ {4}.*$", text) + re.findall(r"(?ms)^```bash\n(.*?)^```$", text)
+    inline = re.findall(r"`((?:ptycho|python) [^`]+)`", text)
+    for line in [*"\n".join(blocks).replace("\\\n", " ").splitlines(), *inline]:
+        for name, script, words in COMMAND.findall(line):
+            known = PROGRAMS[name].script if name in PROGRAMS else name
+            yield script or known, shlex.split(words, comments=True)
+
+
+def unknown_keys(script, words):
+    """Keys that a program does not take; ``tune`` takes those of ``scan``, too."""
+    if script not in FILES:
+        return []
+    known = {*KEYS[FILES[script]], *(KEYS["scan"] if script == "tune" else ())}
+    keys = [word.partition("=")[0] for word in words if "=" in word and not OF_HYDRA.match(word)]
+    return [key for key in keys if key.removeprefix("tune.space.") not in known]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_has_keys_that_exist(page):
+    for script, words in commands_of((ROOT / page).read_text()):
+        assert (ROOT / "scripts" / f"{script}.py").exists(), f"{page}: {script}"
+        assert unknown_keys(script, words) == [], f"{page}: {script} {words}"
+
+
+def test_the_pages_have_commands():
+    found = [script for page in PAGES for script, _ in commands_of((ROOT / page).read_text())]
+    assert len(found) > 60
+    assert {program.script for program in PROGRAMS.values()} - set(found) <= {"xla_report"}
+
+
+def test_a_wrong_key_is_seen():
+    ((script, words),) = commands_of("    ptycho scan data.fil=a.cxi hydra.launcher.x=1  # data.file=b")
+    assert script == "scan_workflow" and unknown_keys(script, words) == ["data.fil"]

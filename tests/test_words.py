@@ -1,0 +1,147 @@
+"""The words of the pages: the field's vocabulary, short sentences, and a README of two pages.
+
+Names of keys, flags and files stand in backticks or code blocks, and are not looked at.
+"""
+
+import re
+import statistics
+
+import numpy as np
+import pytest
+import yaml
+from helpers.cli import ROOT
+
+from ptycho.evaluation.trust import FLAGS
+
+FORBIDDEN = {  # private word: the field's word
+    r"(kept|keep|keeps|keeping) out": "held-out, hold out",
+    r"left out of (the|a|any) fit": "held-out",
+    r"freed|freedoms?|(is|are|be|probe|positions) free": "refined",
+    r"told(?! apart)|untold": "nominal, initial, specified, flagged",
+    r"understood": "findings, how the file was read",
+    r"slips?": "position jumps",
+    r"shadows?": "parallax",
+    r"judged?|judges|judging|judgements?": "validation, assessed, scored",
+    r"nights?": "a batch of scans",
+    r"what came|what is (said|made)": "the thing's own name",
+    r"smells?": "looks like a near field",
+    r"lonely|lone": "isolated",
+    r"lit|unlit|light": "illuminated, intensity, dose, photons",
+    r"opinions?|pull(ed)? towards": "plug-and-play term",
+    r"slow phases?": "low spatial frequencies",
+    r"larger pixels|begins? coarse|coarse start": "multiresolution, downsampled",
+    r"competitors?": "models",
+    r"gone on with|goes on with|passed over": "resumed, skipped",
+    r"the door": "the Python interface",
+    r"strangers?": "untrusted files",
+    r"wishes": "upper limits",
+    r"grown|growing": "live",
+    r"thrown": "projected",
+}
+BELOW = ["large.md", "walkthroughs.md", "gallery.md", "development.md"]  # second level, written alike
+GENERATED = {"configuration.md", "reference.md"}  # written from the schema, and from docstrings
+MEDIAN, LONG = 15, 26  # words of a sentence, and of the longest but a tenth
+
+
+def entries():
+    """The first level of the menu: the file of a page, or a list of pages, the first of which counts."""
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    return [entry if isinstance(entry, str) else next(iter(entry.values())) for entry in nav]
+
+
+def pages():
+    """Pages that are written by hand: those of the first level, and some of the second."""
+    found = [page for entry in entries() for page in ([entry] if isinstance(entry, str) else entry[:1])]
+    return [*(page for page in found if page not in GENERATED), *BELOW]
+
+
+def text_of(page):
+    return (ROOT / page if page == "README.md" else ROOT / "docs" / page).read_text()
+
+
+def words_of(text):
+    """The text without code, generated parts, targets of links, and what stands before the page."""
+    text = re.sub(r"(?s)\A---\n.*?\n---\n", "", text)
+    text = re.sub(r"(?s)<!-- >>>.*?<!-- <<< -->", "", text)
+    text = re.sub(r"(?ms)^```.*?^```$", "", text)
+    text = re.sub(r"(?m)^    (?!\s*[-*] ).*$", "", text)
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    return re.sub(r"`[^`]*`", "`", text)
+
+
+def private_words(text):
+    plain = re.sub(r"\s+", " ", words_of(text))
+    found = [
+        (match.group(0), instead)
+        for pattern, instead in FORBIDDEN.items()
+        for match in re.finditer(rf"(?<![\w-])({pattern})(?![\w-])", plain, re.I)
+    ]
+    return [f"{word!r}: write {instead}" for word, instead in found]
+
+
+def sentence_lengths(text):
+    """Numbers of words of the sentences; headings, tables and pictures are none."""
+    text = re.sub(r"!\[[^\]]*\]\([^)]*\)", "", text)
+    text = re.sub(r"(?m)^(#.*|\|.*)$", "\n", words_of(text))
+    blocks = re.split(r"\n\s*\n|\n(?=\s*[-*\d]+\.? )", text)
+    sentences = [
+        sentence for block in blocks for sentence in re.split(r"(?<=[.!?:])[*)]*\s+(?=[A-Z`*(“])", block)
+    ]
+    return [count for sentence in sentences if (count := len(re.findall(r"[\w`][^\s]*", sentence))) > 1]
+
+
+@pytest.mark.parametrize("page", pages())
+def test_pages_have_the_words_of_the_field(page):
+    assert private_words(text_of(page)) == []
+
+
+@pytest.mark.parametrize("page", pages())
+def test_sentences_are_short(page):
+    lengths = sentence_lengths(text_of(page))
+    assert statistics.median(lengths) <= MEDIAN
+    assert np.percentile(lengths, 90) <= LONG
+
+
+def test_flags_have_them_too():
+    assert {name for name, flag in FLAGS.items() if private_words(f"{flag.means}; {flag.remedy}")} == set()
+
+
+def test_the_readme_is_two_pages():
+    text = text_of("README.md")
+    assert len(text.splitlines()) <= 180 and len(text.split()) <= 1300 and len(text.encode()) <= 10_000
+    assert len(text.partition("ptycho inspect ")[0].split()) <= 120
+
+
+def test_the_readme_can_be_found_by_the_words_of_the_field():
+    text = re.sub(r"\s+", " ", text_of("README.md"))
+    words = "held-out L-BFGS preconditioner cross-validation maximum-likelihood plug-and-play regularisation"
+    assert [word for word in words.split() if word.lower() not in text.lower()] == []
+
+
+def test_the_menu_is_short():
+    assert len(entries()) <= 12
+
+
+def test_the_results_are_one_page():
+    assert len(text_of("results.md").split()) <= 2500
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("Patterns are kept\nout of the fit.", ["kept out"]),
+        ("A prior is told apart from `told`.", []),
+        ("The probe is free; a free key is not.", ["probe is free"]),
+        ("    free = kept_out\n\nSee [the light](light.md).", ["light"]),
+    ],
+)
+def test_private_words_are_found(text, found):
+    assert [entry.split("'")[1] for entry in private_words(text)] == (
+        found if found != ["probe is free"] else ["is free"]
+    )
+
+
+def test_sentences_are_counted():
+    prose, items = "One two three. Four `a b` five.", "- An item\n- Two items here"
+    text = "\n\n".join(["# Title", prose, "| a | table |", "    code", items])
+    assert sentence_lengths(text) == [3, 3, 2, 3]
