@@ -43,6 +43,7 @@ class CauseLimits:
         ahead: times the gain of the next cause.
         least: gain of a cause that is plausible; 60: four standard errors of each of four numbers.
         comparable: its gain over that of the best cause, at least.
+        motion: half a variance of the sample's motion along an axis, px², at least.
         step: in object pixels, of the differences by which derivatives along positions are taken.
     """
 
@@ -51,6 +52,7 @@ class CauseLimits:
     ahead: float = 1.5
     least: float = 60.0
     comparable: float = 0.5
+    motion: float = 0.03
     step: float = 0.5
 
 
@@ -80,7 +82,9 @@ class Causes:
         limits = limits or CauseLimits()
         first, second = sorted(self.gains, key=lambda name: -self.gains[name])[:2]
         gain = self.gains[first]
-        enough = gain > limits.gain and gain > limits.share * self.excess
+        enough = self.excess > 0 and gain > max(limits.gain, limits.share * self.excess)
+        if first == MOTION:  # a regularised object is too smooth, which looks like a little of it
+            enough = enough and self.sizes[MOTION].max() > limits.motion
         return first if enough and gain > limits.ahead * self.gains[second] else None
 
 
@@ -95,9 +99,10 @@ def score_causes(
         patterns: indices of those that are looked at; None: all.
 
     Returns:
-        None where photons were not counted, so that the noise is not known.
+        None where photons were not counted, so that the noise is not known, and of a near field, whose
+        patterns move with the object.
     """
-    if not data.counts:
+    if not data.counts or data.fresnel is not None:
         return None
     chosen = np.arange(len(data.positions)) if patterns is None else patterns
     offsets = data.positions[chosen].astype(float)

@@ -19,7 +19,9 @@ def flags_of(gains, other=DOUBT):
     """The flags and the product's warnings, for gains of some causes; None: nothing is known of them."""
     causes = None
     if gains is not None:
-        causes = Causes(dict.fromkeys(CAUSES, 1.0) | gains, {}, 20_000.0, np.ones((4, 4)))
+        causes = Causes(
+            dict.fromkeys(CAUSES, 1.0) | gains, {"motion": np.array([0.1, 0.0])}, 20_000.0, np.ones((4, 4))
+        )
     fits = {"solver": SimpleNamespace(causes=causes)}
     made, flags = pipeline._confirmed(SimpleNamespace(other=other), MADE, fits, "solver")
     return flags, made["solver"].warnings

@@ -81,6 +81,24 @@ def test_a_sample_that_moves_along_columns(truth):
     assert columns == pytest.approx(np.var(moves[:, 1]) / 2, rel=0.25) and abs(rows) < 0.02
 
 
+def test_a_little_motion_is_what_regularisation_leaves(truth):
+    """By .1 px: the gain is there, but no cause is named."""
+    moves = np.stack([np.zeros(5), np.linspace(-0.2, 0.2, 5)], axis=1)
+    bright = replace(truth, modes=4 * truth.modes)
+    found = score_causes(truth.object.astype(np.complex64), seen_by(bright, blurred_by(bright, moves)))
+    assert found.plausible("motion") and found.named() is None
+
+
+def test_what_explains_more_than_there_is_to_explain_is_no_cause(truth):
+    found = score_causes(truth.object.astype(np.complex64), seen_by(truth, truth.light() + 3))
+    assert replace(found, excess=-1.0).named() is None
+
+
+def test_a_near_field_tells_no_cause(truth):
+    data = replace(truth.dataset(), fresnel=(20.0, 20.0))
+    assert score_causes(truth.object.astype(np.complex64), data) is None
+
+
 def test_a_detector_that_blurs(truth):
     light = truth.light()
     blurred = light + 0.1 * (np.roll(light, 1, 1) + np.roll(light, -1, 1) - 2 * light)
