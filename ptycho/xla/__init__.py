@@ -2,8 +2,8 @@
 
 Here live the operators, what they share, and a Keras layer; nothing else of ``ptycho`` is imported. The
 physics uses ``hat_weights``, ``resample`` and ``resample_adjoint``; ``translate`` is of the same family. The
-rest (``crop_and_resize``, ``resize``, ``projective_warp``, the layer ``Translation``) is a product of its own: see
-``docs/xla.md``.
+rest (``crop_and_resize``, ``resize``, ``projective_warp``, the layer ``Translation``) is a product of its
+own: see ``docs/xla.md``.
 """
 
 from ptycho.xla.crop import choose_path, crop_and_resize
