@@ -22,7 +22,13 @@ from benchmarks.tables import write_csv
 
 SIZES, BATCHES, MOST_PIXELS = (32, 64, 84, 128, 256, 512), (16, 64, 256, 1024), 2**25
 MEASURES = {"forward": (), "with gradient": (0,), "with both gradients": (0, 1)}
-"""Name to the positions of the arguments differentiated; the value is always returned too."""
+"""Name to the positions of the arguments differentiated, with a given upstream gradient and the value
+returned too."""
+LOSSES = {
+    "gradient of Σy²": lambda y: tf.reduce_sum(tf.square(y)),
+    "gradient of MAE": lambda y: tf.reduce_mean(tf.abs(y - 1)),
+}
+"""Name to a loss whose gradient to the first argument is returned with its value, as in training."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,8 @@ class Variant:
         if self.compiled is None:
             arrays = [t.numpy() for t in tensors]
             return lambda: self.function(*arrays)
+        if measure in LOSSES:
+            return self._trained(LOSSES[measure], tensors)
         watched = MEASURES[measure]
         upstream = tf.random.stateless_normal(tf.shape(self.function(*tensors)), (0, 0))
 
@@ -60,6 +68,16 @@ class Variant:
                 result.numpy()
 
         return run
+
+    def _trained(self, loss: Callable[[tf.Tensor], tf.Tensor], tensors: Sequence[tf.Tensor]) -> Callable:
+        def step(*tensors: tf.Tensor) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(tensors[0])
+                value = loss(self.function(*tensors))
+            return value, tape.gradient(value, tensors[0])
+
+        traced = tf.function(step, jit_compile=self.compiled, autograph=False)
+        return lambda: [result.numpy() for result in traced(*tensors)]
 
 
 def alternated(functions: dict[str, Callable[[], None]], repeats: int) -> dict[str, float]:
@@ -89,12 +107,18 @@ def cells(
 
 
 def measure_cell(
-    variants: dict[str, Variant], tensors: Sequence[tf.Tensor], repeats: int, **labels: Any
+    variants: dict[str, Variant],
+    tensors: Sequence[tf.Tensor],
+    repeats: int,
+    measures: Iterable[str] = tuple(MEASURES),
+    **labels: Any,
 ) -> list[dict[str, Any]]:
     """One row for each variant and measure: the labels, median milliseconds, images per second."""
     rows = []
-    for measure in MEASURES:
-        able = {n: v.timed(measure, tensors) for n, v in variants.items() if measure in v.measures}
+    for measure in measures:
+        able = {
+            n: v.timed(measure, tensors) for n, v in variants.items() if measure in (*v.measures, *LOSSES)
+        }
         count = int(tensors[1].shape[0])
         for name, seconds in alternated(able, repeats).items():
             rate = count / seconds

@@ -3,8 +3,9 @@
     python benchmarks/translation.py [--quick] [--repeats 9] [--out FOLDER]
 
 Writes translation.csv, translation.md, translation.png. float32, one channel; variants take turns,
-medians. "With gradient" is the value and the gradient to the images; "with both gradients" also that to
-the shifts.
+medians. "With gradient" is the value and the gradient to the images for a given upstream gradient; "with
+both gradients" also that to the shifts. "Gradient of Σy²" and "of MAE" are what training asks for: the loss
+and its gradient to the images. There TensorFlow's kernel is compared with our projective warp, too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import tensorflow as tf
 
 from benchmarks import timing
 from benchmarks.timing import Variant
-from ptycho.xla import translate
+from ptycho.xla import Translation, projective_warp, translate
 
 
 def gather_translate(images: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
@@ -44,13 +45,24 @@ def gather_translate(images: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
     return (1 - down) * upper + down * lower
 
 
+def transforms_of(shifts: tf.Tensor) -> tf.Tensor:
+    one, zero = tf.ones_like(shifts[:, 0]), tf.zeros_like(shifts[:, 0])
+    return tf.stack([one, zero, -shifts[:, 1], zero, one, -shifts[:, 0], zero, zero], axis=1)
+
+
+def warp_translate(images: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
+    return projective_warp(images[..., None], transforms_of(shifts))[..., 0]
+
+
+def layer_translate(images: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
+    return Translation()([images, shifts], training=True)
+
+
 def kernel_translate(images: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
     """TensorFlow's projective kernel, which exists without XLA only."""
-    one, zero = tf.ones_like(shifts[:, 0]), tf.zeros_like(shifts[:, 0])
-    transforms = tf.stack([one, zero, -shifts[:, 1], zero, one, -shifts[:, 0], zero, zero], axis=1)
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=images[..., None],
-        transforms=transforms,
+        transforms=transforms_of(shifts),
         output_shape=images.shape[1:],
         fill_value=0.0,
         interpolation="BILINEAR",
@@ -76,9 +88,12 @@ VARIANTS = {
     "taps": Variant(by("taps"), False),
     "matrix": Variant(by("matrix"), False),
     "gather": Variant(gather_translate, False),
+    "layer, XLA": Variant(layer_translate, True),
+    "warp, XLA": Variant(warp_translate, True),
     "TensorFlow kernel": Variant(kernel_translate, False, ("forward", "with gradient")),
     "scipy": Variant(scipy_translate, None, ("forward",)),
 }
+TRAINED = {name: v for name, v in VARIANTS.items() if v.compiled or name == "TensorFlow kernel"}
 TARGETS = (
     # ours, theirs, measure, at least
     ("taps, XLA", "gather, XLA", "forward", 1.5),
@@ -89,6 +104,11 @@ TARGETS = (
     ("matrix, XLA", "gather, XLA", "with gradient", 3.0),
     ("matrix, XLA", "TensorFlow kernel", "forward", 3.0),
     ("matrix, XLA", "TensorFlow kernel", "with gradient", 3.0),
+    *(
+        (ours, "TensorFlow kernel", loss, 1.0)
+        for ours in ("taps, XLA", "layer, XLA", "warp, XLA")
+        for loss in timing.LOSSES
+    ),
 )
 
 
@@ -114,7 +134,9 @@ def main() -> None:
         shifts = tf.constant(rng.uniform(-5, 5, (batch, 2)), tf.float32)
         if rows == []:
             agree(images, shifts)
-        rows += timing.measure_cell(VARIANTS, (images, shifts), args.repeats, size=size, batch=batch)
+        cell = {"tensors": (images, shifts), "repeats": args.repeats, "size": size, "batch": batch}
+        rows += timing.measure_cell(VARIANTS, **cell)
+        rows += timing.measure_cell(TRAINED, measures=timing.LOSSES, **cell)
         print(f"size {size}, batch {batch} done", flush=True)
     notes = [f"Skipped, more than 2^25 pixels (size, batch): {skipped}."]
     for ours, theirs, measure, least in TARGETS:

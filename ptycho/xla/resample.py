@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from ptycho.xla.fusion import materialised
 from ptycho.xla.precision import by_parts, check_image_dtype, compute_dtype, matmul
 from ptycho.xla.taps import apply_taps, shift_taps
 
@@ -109,7 +110,7 @@ def translate(
     move = _translate_by_taps if taps else _translate_by_products
 
     def moved(part: tf.Tensor, fill: float) -> tf.Tensor:
-        result = move(tf.reshape(part, [batch, height, width, channels]), shifts)
+        result = materialised(move(tf.reshape(part, [batch, height, width, channels]), shifts), shifts)
         return result if fill_value == 0 else result + fill * _outside(shifts, height, width)
 
     result = by_parts(moved, images, fill_value)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
+from ptycho.xla.fusion import materialised
 from ptycho.xla.gather import read_pixels, round_half_away
 from ptycho.xla.precision import (
     IMAGE_DTYPES,
@@ -19,6 +20,7 @@ from ptycho.xla.precision import (
 )
 
 INTERPOLATIONS = ("bilinear", "nearest")
+CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 
 
 def projective_warp(
@@ -65,12 +67,16 @@ def projective_warp(
     work, fill = _pixels_and_fill(images, fill_value, interpolation)
 
     rows, cols, finite = _source_points(_as_matrices(transforms, compute_dtype(images.dtype)), *size)
-    rows, cols = (FILL_MODES[fill_mode](p, s) for p, s in zip((rows, cols), _sizes(images), strict=True))
+    rows, cols = (
+        materialised(FILL_MODES[fill_mode](p, s), transforms)
+        for p, s in zip((rows, cols), _sizes(images), strict=True)
+    )
     if interpolation == "nearest":
         warped = _nearest(work, rows, cols, fill)
     else:
         warped = _bilinear(work, rows, cols, fill, _product if images.dtype.is_integer else tf.multiply)
-    warped = channels_as_complex(tf.where(finite[..., None], warped, fill), images.dtype)
+    warped = materialised(tf.where(finite[..., None], warped, fill), transforms)
+    warped = channels_as_complex(warped, images.dtype)
     shape = tf.stack([tf.shape(images)[0], *size, tf.shape(images)[3]])
     warped = tf.reshape(warped, shape)  # refuses a number of transforms that broadcast
     known = [None if tf.is_tensor(n) else n for n in size]
@@ -189,15 +195,48 @@ def _bilinear(
 ) -> tf.Tensor:
     """Rows of two pixels blended by ``times``, then columns, in the order of TensorFlow's kernel."""
     top, left = tf.floor(rows), tf.floor(cols)
-    bottom, right = top + 1, left + 1
-    down, up = (rows - top)[..., None], (bottom - rows)[..., None]
-    across, back = (cols - left)[..., None], (right - cols)[..., None]
+    down, up = (rows - top)[..., None], (top + 1 - rows)[..., None]
+    across, back = (cols - left)[..., None], (left + 1 - cols)[..., None]
+    upper_left, upper_right, lower_left, lower_right = _corners(work, top, left, fill)
+    upper = times(back, upper_left) + times(across, upper_right)
+    lower = times(back, lower_left) + times(across, lower_right)
+    return times(up, upper) + times(down, lower)
 
-    def along(row: tf.Tensor) -> tf.Tensor:
-        first, second = (_read_or_fill(work, row, col, fill) for col in (left, right))
-        return times(back, first) + times(across, second)
 
-    return times(up, along(top)) + times(down, along(bottom))
+def _corners(work: tf.Tensor, top: tf.Tensor, left: tf.Tensor, fill: tf.Tensor) -> list[tf.Tensor]:
+    """The pixels at ``top`` and ``top + 1``, ``left`` and ``left + 1``, each ``(B, h, w, C)``.
+
+    A scatter costs by the update, not by the pixel: the gradient adds the four of a sample as one row, at
+    the place of its upper left corner in an image with a border of one pixel, whose planes are then shifted.
+    """
+    height, width = _sizes(work)
+
+    @tf.custom_gradient
+    def read(work: tf.Tensor) -> tuple[list[tf.Tensor], Callable]:
+        pixels = [_read_or_fill(work, top + i, left + j, fill) for i, j in CORNERS]
+
+        def gradient(*upstream: tf.Tensor) -> tf.Tensor:
+            updates = materialised(tf.stack(upstream, axis=3), top)  # (B, h, w, 4, C)
+            row, col = tf.cast(top, tf.int32) + 1, tf.cast(left, tf.int32) + 1
+            which = tf.range(tf.shape(work)[0])[:, None, None]
+            place = (which * (height + 1) + row) * (width + 1) + col
+            beside = (row < 0) | (row > height) | (col < 0) | (col > width)
+            place = tf.where(beside, -1, place)  # is dropped
+            count, channels = tf.shape(work)[0], tf.shape(work)[3]
+            planes = tf.math.unsorted_segment_sum(
+                tf.reshape(updates, [-1, 4 * channels]),
+                tf.reshape(place, [-1]),
+                count * (height + 1) * (width + 1),
+            )
+            planes = tf.reshape(planes, [count, height + 1, width + 1, 4, channels])
+            shifted = [
+                planes[:, 1 - i : height + 1 - i, 1 - j : width + 1 - j, 2 * i + j] for i, j in CORNERS
+            ]
+            return tf.add_n(shifted)
+
+        return pixels, gradient
+
+    return read(work)
 
 
 def _product(weight: tf.Tensor, value: tf.Tensor) -> tf.Tensor:

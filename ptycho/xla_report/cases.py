@@ -15,6 +15,7 @@ import tensorflow as tf
 from ptycho.xla.crop import crop_and_resize
 from ptycho.xla.precision import IMAGE_DTYPES
 from ptycho.xla.resample import translate
+from ptycho.xla.resize import resize
 from ptycho.xla.warp import projective_warp
 
 Built = tuple[Callable[..., tf.Tensor], tuple[tf.Tensor, ...]]
@@ -82,6 +83,13 @@ def _warp(interpolation: str) -> Callable[[tf.DType], Built]:
     return build
 
 
+def _resize(method: str, size: tuple[int, int], antialias: bool) -> Callable[[tf.DType], Built]:
+    def build(dtype: tf.DType) -> Built:
+        return lambda images: resize(images, size, method, antialias=antialias), (example_images(dtype),)
+
+    return build
+
+
 _DTYPES = tuple(d.name for d in IMAGE_DTYPES)
 
 CASES: dict[str, CompileCase] = {
@@ -94,4 +102,9 @@ CASES: dict[str, CompileCase] = {
     "crop_and_resize lanczos3": CompileCase(_DTYPES, _crop("lanczos3", "matrix")),
     "projective_warp bilinear": CompileCase(_DTYPES, _warp("bilinear")),
     "projective_warp nearest": CompileCase(_DTYPES, _warp("nearest")),
+    "resize nearest": CompileCase(_DTYPES, _resize("nearest", (128, 48), False)),
+    "resize area": CompileCase(_DTYPES, _resize("area", (24, 48), False)),
+    "resize bilinear": CompileCase(_DTYPES, _resize("bilinear", (128, 48), False)),
+    "resize bicubic": CompileCase(_DTYPES, _resize("bicubic", (128, 48), False)),
+    "resize lanczos3, antialiased": CompileCase(_DTYPES, _resize("lanczos3", (24, 48), True)),
 }

@@ -334,3 +334,30 @@ class TestLayer:
         specs = [tf.TensorSpec((4, 6, 7, 1)), tf.TensorSpec((4, 2))]
         concrete = tf.function(lambda i, s: layer([i, s])).get_concrete_function(*specs)
         assert "_XlaMustCompile" not in str(concrete.graph.as_graph_def())
+
+
+def test_a_loss_does_not_multiply_the_reads_of_its_gradient():
+    """Without a barrier XLA fuses loss and translation into each read of the gradient."""
+    images, shifts = tf.ones((2, 9, 8, 1)), tf.constant(SHIFTS[:2], tf.float32)
+
+    def reads(function):
+        step = tf.function(function, jit_compile=True, autograph=False)
+        program = step.experimental_get_compiler_ir(images, shifts)(stage="optimized_hlo")
+        return max(computation.count(" gather(") for computation in program.split("\n\n"))
+
+    def gradient(images, shifts):
+        with tf.GradientTape() as tape:
+            tape.watch(images)
+            loss = tf.reduce_sum(translate(images, shifts) ** 2)
+        return tape.gradient(loss, images)
+
+    assert reads(gradient) == reads(lambda i, s: translate(i, s)) == 4  # two rows, two columns
+
+
+def test_the_barrier_is_in_compiled_functions_only():
+    def conditionals(**options):
+        traced = tf.function(lambda x, s: translate(x, s), autograph=False, **options)
+        graph = traced.get_concrete_function(tf.TensorSpec((2, 9, 8)), tf.TensorSpec((2, 2))).graph
+        return sum(operation.type in ("If", "StatelessIf") for operation in graph.get_operations())
+
+    assert (conditionals(jit_compile=True), conditionals()) == (1, 0)
