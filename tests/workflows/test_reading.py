@@ -46,7 +46,7 @@ def test_a_report_replaces_nothing_but_a_page(in_process, tmp_path):
         (REPORT, ["nothing"], "run=nothing: holds no run"),
         (REPORT, ["output=x.html"], "run=null: must be the folder of a run"),
         (REPORT, ["a", "b"], "must be key=value"),
-        (COMPARE, ["nothing"], "no run to compare .nothing: holds no run"),
+        (COMPARE, ["nothing"], "runs=nothing: no such folder"),
         (COMPARE, ["x*"], r"runs=x\*: matches nothing"),
         (COMPARE, ["output=x.html"], r"runs=\[\]: must be folders of runs"),
         (SERVE, ["nothing"], "folder=nothing: cannot be read"),
