@@ -2,9 +2,9 @@
 
     python benchmarks/resize.py [--quick] [--repeats 9] [--out FOLDER]
 
-Writes resize.csv and resize.md. float32; variants take turns, medians. "Forward" has no upstream; "gradient"
-is the value and the gradient to the images for a given upstream gradient, which TensorFlow has eagerly for
-all methods but ``area``.
+Writes resize.csv and resize.md. float32; variants take turns, medians. "With gradient" is the value and the
+gradient to the images for a given upstream gradient, which TensorFlow's kernels have for all methods but
+``area``.
 """
 
 from __future__ import annotations
@@ -73,11 +73,12 @@ def main() -> None:
             able = variants(method, antialias, samples)
             measures = ("forward", "with gradient")
             rows += timing.measure_cell(able, (images, tf.range(batch)), args.repeats, measures, **labels)
+        before = len(notes)
         for measure, theirs in itertools.product(measures, ("TensorFlow", "TensorFlow, XLA")):
             if times := ratios(rows, measure, method, antialias, theirs):
                 least, median = min(times), np.median(times)
                 notes.append(f"- {name}, {measure}: {median:.2f} times {theirs} (least {least:.2f})")
-        print(*notes[-2:], sep="\n", flush=True)
+        print(*notes[before:], sep="\n", flush=True)
     for measure in ("forward", "with gradient"):
         times = [t for case in methods for t in ratios(rows, measure, *case, "TensorFlow")]
         notes.append(f"- all, {measure}: {np.median(times):.2f} times TensorFlow (target 1)")
