@@ -176,6 +176,14 @@ def test_nan_stays_where_it_is_read():
     np.testing.assert_array_equal(np.isnan(compiled(lambda x: resize(x, (5, 5)))(images)), expected)
 
 
+@pytest.mark.parametrize(("pixels", "size"), [((2, 9), (23, 47)), ((16, 16), (48, 48)), ((24, 24), (5, 40))])
+def test_compiled_where_tensorflows_own_compiled_bilinear_is_wrong(pixels, size):
+    """There ``tf.image.resize`` with ``jit_compile=True`` errs by more than a unit in TensorFlow 2.21."""
+    images = RNG.normal(size=(1, *pixels, 2)).astype(np.float32)
+    resized = compiled(lambda x: resize(x, size))(images)
+    np.testing.assert_allclose(resized, tf.image.resize(images, size), atol=5e-6)
+
+
 @pytest.mark.parametrize(
     ("images", "size", "method", "message"),
     [
