@@ -81,14 +81,13 @@ class Collector:
 
     def _end(self, came: Arrivals, quiet_s: float) -> None:
         """Note that nothing more will come, if it is so."""
-        frames, places = self._store.frames, self._store.places
-        done = self.expected is not None and min(len(frames.indices), len(places.indices)) >= self.expected
-        limit = self._timeout if len(frames.indices) else self._wait
+        count = self._store.counts
+        done = self.expected is not None and min(count) >= self.expected
+        limit = self._timeout if count[0] else self._wait
         if not (done or came.ended or quiet_s > limit):
             return
         reason = "complete" if done or came.ended else f"nothing came for {limit:g} s"
         self._store.end(reason)
-        count = len(frames.indices), len(places.indices)
         log.info("the scan has ended: %s; %d frames, %d positions", reason, *count)
         self.ended = reason
 

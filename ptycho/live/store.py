@@ -84,6 +84,11 @@ class Store:
             return PlaceList(*self._places.arrays(), np.array(self._values, float).reshape(-1, 2))
 
     @property
+    def counts(self) -> tuple[int, int]:
+        """How many frames and positions are kept."""
+        return len(self._frames.indices), len(self._places.indices)
+
+    @property
     def shape(self) -> tuple[int, int] | None:
         """Of a frame; None: there is none yet."""
         return None if self._record is None else self._record["frame"].shape

@@ -29,7 +29,9 @@ def test_what_was_put_in_is_there_after_it_was_opened_again(tmp_path):
     np.testing.assert_allclose(store.frames.times, [0, 0.1, 0.2, 0.3])
     np.testing.assert_array_equal(store.places.values, [[0.5, 0], [1.5, -1], [2.5, -2], [3.5, -3]])
     np.testing.assert_array_equal(store.read(np.array([2, 0])), [frame(2).data, frame(0).data])
-    assert store.has(3) and not store.has(4)
+    assert store.has(3) and not store.has(4) and store.counts == (4, 4)
+    store.add([frame(7), frame(8)], [Place(7, 1, 1)], None)
+    assert store.counts == (6, 5)
 
 
 @pytest.mark.parametrize("lost", [1, 30, 2 * H * W])
