@@ -145,7 +145,10 @@ class Progress:
         rate = (self._done - first) / max(time.monotonic() - self._start, 1e-9)
         left = self._planned - self._done
         ahead = f", {self._limit}{left / rate:.0f} s left" if left >= 0 else ""
-        return f"{rate / self._per:.3g} {self._unit}s/s{ahead}"
+        speed = rate / self._per
+        return (
+            f"{speed:.0f} {self._unit}s/s{ahead}" if speed >= 100 else f"{speed:.3g} {self._unit}s/s{ahead}"
+        )
 
     def close(self) -> None:
         """Release the terminal; safe to call twice."""

@@ -46,8 +46,11 @@ def write_atomically(target: Path, save: Callable[[IO[bytes]], object]) -> None:
 
 def open_new(path: Path) -> IO[bytes]:
     """A file that is made anew; what stands there, a link too, is removed, and never written through."""
-    path.unlink(missing_ok=True)
-    return path.open("x+b")
+    try:
+        return path.open("x+b")
+    except FileExistsError:
+        path.unlink()
+        return path.open("x+b")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -8,7 +8,7 @@ from helpers.cli import ROOT, fresh
 import ptycho
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
-SETTINGS = {"steps": 12, "flux": False, "background": False, "strength": 1.0, "prior": "edges"}
+SETTINGS = {"steps": 6, "flux": False, "background": False, "strength": 1.0, "prior": "edges"}
 ONLY_IN_PYTHON = {"half_scan_frc", "against_the_truth"}
 
 
@@ -17,7 +17,7 @@ def command_line(tmp_path_factory):
     """The file of a scan, and ``metrics.json`` of a run on it."""
     folder = tmp_path_factory.mktemp("both")
     file = folder / "scan.cxi"
-    simulate_scan(SimulateConfig(output=str(file), N=32, n_positions=49, nphotons=3e4, seed=2))
+    simulate_scan(SimulateConfig(output=str(file), N=32, n_positions=36, nphotons=3e4, seed=2))
     keys = [f"solver.{key}={str(value).lower()}" for key, value in SETTINGS.items()]
     keys += [f"data.file={file}", "data.N=32", f"output_dir={folder / 'run'}", "run=pretrained"]
     ended = fresh(ROOT, ROOT / "scripts/scan_workflow.py", *keys)
