@@ -48,7 +48,7 @@ class Zingers:
     Attributes:
         first, second: the largest and the next amplitude of each pixel ``(N, N)``, of different patterns.
         where: ``(N, N)``, the pattern of the largest.
-        found: how many pixels, and in which patterns, once they are replaced.
+        limits: from when on photons are a zinger; count: patterns that were looked at.
     """
 
     first: np.ndarray
