@@ -63,7 +63,7 @@ def main() -> None:
         scan = ptycho.open_scan(file, domain="amplitude", hot_pixels=False)
         began = time.perf_counter()
         found = ptycho.reconstruct(
-            scan, prior=options.prior, learn_probe=False, progress=False, error_map=False
+            scan, regulariser=options.prior, learn_probe=False, progress=False, error_map=False
         )
         seconds = time.perf_counter() - began
         told = [str(one) for one in found.decisions if "prior" in str(one) or "start" in str(one)]

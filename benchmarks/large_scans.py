@@ -56,7 +56,7 @@ def outcome(out: Path) -> Row:
     manifest = json.loads((out / "manifest.json").read_text())
     metrics = json.loads((out / "metrics.json").read_text())
     row = metrics[metrics["product"]]
-    error = (row.get("against_the_files_object") or {}).get("relative_error")
+    error = (row.get("reference_comparison") or {}).get("relative_error")
     return {
         "peak_MiB": manifest["peak_memory_mib"],
         "s": manifest["timings_s"]["total"],

@@ -98,7 +98,10 @@ def main() -> None:
     if view is None:
         raise SystemExit(f"{options.side}: there are no larger pixels to begin at")
     print(f"{len(data.positions)} patterns of {data.N}², begun at {view.data.N}²\n")
-    terms = Terms(ScanLikelihood(data, data.normalisation), Prior("edges", PRIORS["edges"].strengths[0]))
+    terms = Terms(
+        ScanLikelihood(data, data.normalisation),
+        Prior("edge_preserving", PRIORS["edge_preserving"].strengths[0]),
+    )
     flat = State.of(data, np.ones(truth.shape))
     fit(terms, flat, OBJECT_ALONE, 1)
     begin_at_larger_pixels(terms, flat, 1)

@@ -62,7 +62,7 @@ def course(cell: panel.Cell, start: np.ndarray) -> tuple[list[float], list[float
         errors.append(panel.error_of(state.object, truth, data.beam, probe))
         scoring += time.perf_counter() - now
 
-    terms = Terms(ScanLikelihood(data, data.normalisation), Prior("edges", STRENGTH))
+    terms = Terms(ScanLikelihood(data, data.normalisation), Prior("edge_preserving", STRENGTH))
     begin = replace(State.of(data, start))
     fit(terms, begin, OBJECT_ALONE, 1)
     began = time.perf_counter()

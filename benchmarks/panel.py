@@ -252,7 +252,7 @@ def run(cell: Cell) -> dict[str, object]:
     }
     ways = {
         "likelihood": Wishes(prior="none", **beam),
-        "classical": Wishes(prior="edges", **beam),
+        "classical": Wishes(prior="edge_preserving", **beam),
         "product": Wishes(**beam),
     }
     for way, wishes in ways.items():
@@ -309,7 +309,7 @@ def run_strengths(cell: Cell) -> dict[str, object]:
     """The errors of all strengths: λ of the prior that keeps edges, κ of the one that was learned."""
     data, truth, probe = scan_of(cell)
     still = {"probe": False, "positions": False, "flux": False, "background": False}
-    ladder = {"edges": (0.0, *PRIORS["edges"].strengths), "learned": STRENGTHS}
+    ladder = {"edge_preserving": (0.0, *PRIORS["edge_preserving"].strengths), "learned": STRENGTHS}
     found = {}
     for prior, strengths in ladder.items():
         for strength in strengths:
@@ -469,7 +469,7 @@ def six(cells_: list[Cell]) -> Figure:
             light[row : row + N, col : col + N] += np.abs(probe) ** 2
         mask = light > LIT * light.max()
         objects = {"truth": truth}
-        for name in ("edges", "learned"):
+        for name in ("edge_preserving", "learned"):
             found = solve(data, Wishes(prior=name, **still), 0).state.object
             objects[name] = align(np.where(mask, found, 0), truth, mask).object
         turn = np.exp(-1j * np.angle(truth[mask].sum()))
@@ -487,7 +487,7 @@ def six(cells_: list[Cell]) -> Figure:
             shown = np.where(mask, image, np.nan)[box]
             axes[place, column].imshow(shown, cmap="gray", vmin=low, vmax=high)
             axes[place, column].set(xticks=[], yticks=[], ylabel="" if column else name)
-        error = [error_of(objects[name], truth, data.beam, probe) for name in ("edges", "learned")]
+        error = [error_of(objects[name], truth, data.beam, probe) for name in ("edge_preserving", "learned")]
         axes[0, column].set_title(
             f"{cell.object}, {cell.step} px\n{error[0]:.3f} → {error[1]:.3f}", fontsize=9
         )

@@ -179,7 +179,7 @@ def electrons() -> Iterator[Row]:
             "defocus, nm": defocus,
             "object": kind,
             "electrons": dose,
-            "rotation": metrics["understood"].get("rotation", ["not found"])[0],
+            "rotation": metrics["findings"].get("rotation", ["not found"])[0],
             "error": error_of(found, image, light > 0.1 * light.max()),
             "r_factor": row["r_factor"],
             "r_noise": row["r_noise"],

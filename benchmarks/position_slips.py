@@ -182,7 +182,7 @@ def program_row(case: Case, kind: str, told_probe: bool) -> Row:
     scan = ptycho.Scan.from_arrays(patterns, data.positions, probe, counts=True)
     began = time.perf_counter()
     where = Surroundings(Path(tempfile.gettempdir()), bar=False)
-    each = prepare(scan.name, scan.understood, ScanRunConfig(data=scan.data), where)
+    each = prepare(scan.name, scan.geometry, ScanRunConfig(data=scan.data), where)
     return {
         "scan": " ".join(map(str, case[:-2])),
         "errors": kind,

@@ -382,7 +382,7 @@ def evaluate(cell: Cell) -> dict[str, object]:
         recon = next(iter(result.recons.values()))[product]
         row |= {"error": true_error(recon, scene), **result.metrics[product]}
         row["half_scan_frc"] = result.metrics["half_scan_frc"]
-        row["decided"] = {key: value[0] for key, value in result.metrics["understood"].items()}
+        row["decided"] = {key: value[0] for key, value in result.metrics["findings"].items()}
     return row | {"seconds": time.perf_counter() - began}
 
 

@@ -42,7 +42,7 @@ def main(N: int = 64, side: int = 12, photons: float = 1e6, **solver) -> ptycho.
     result = ptycho.reconstruct(scan, **solver)
     print(scan)
     print(result)
-    print("relative error against the truth:", result.scores["against_the_truth"]["relative_error"])
+    print("relative error against the truth:", result.scores["reference_comparison"]["relative_error"])
     return result
 
 

@@ -27,15 +27,16 @@ def cauchy(square: np.ndarray) -> tuple[float, np.ndarray]:
 def register() -> None:
     """Its name in the table of priors, and in that of the names that settings may have."""
     PRIORS["cauchy"] = Kind(cauchy, 8 / STEP**2, strengths=(0.3, 1.0, 3.0, 10.0))
-    SolverConfig.PRIORS = tuple(dict.fromkeys([*SolverConfig.PRIORS, "cauchy"]))
+    SolverConfig.REGULARISERS = tuple(dict.fromkeys([*SolverConfig.REGULARISERS, "cauchy"]))
 
 
 def main(N: int = 64, n_positions: int = 400, **solver) -> dict[str, ptycho.Result]:
     register()
     scan = ptycho.simulate(N, n_positions, nphotons=1e4, sample="blobs", seed=5)  # dim: a prior matters
-    results = {prior: ptycho.reconstruct(scan, prior=prior, **solver) for prior in ("edges", "cauchy")}
-    for prior, result in results.items():
-        print(prior, result)
+    kinds = ("edge_preserving", "cauchy")
+    results = {kind: ptycho.reconstruct(scan, regulariser=kind, **solver) for kind in kinds}
+    for kind, result in results.items():
+        print(kind, result)
     return results
 
 

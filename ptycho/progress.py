@@ -33,7 +33,7 @@ class Event:
         kind: ``phase``, which has ended; ``step`` of the solver on the whole scan; ``decision``; ``scores``.
         name: of the phase or decision, or the method.
         values: of a phase ``seconds``; of a step ``step``, ``objective`` (−log p and prior, up to a
-            constant) and at some steps ``deviance_free``, that of a pixel of the patterns that are kept out;
+            constant) and at some steps ``deviance_holdout``, per pixel of the held-out patterns;
             of a decision ``value`` and ``why``; of scores those of ``metrics.json``.
         time: seconds since the epoch.
     """

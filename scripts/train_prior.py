@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Make the weights of solver.prior=learned; ``--help`` lists keys and defaults.
+"""Make the weights of solver.regulariser=learned; ``--help`` lists keys and defaults.
 
 pip install -e ".[pretrain]"
 python scripts/train_prior.py output_dir=outputs/prior

@@ -148,7 +148,7 @@ def read_result(folder: Path, curves: Sequence[str]) -> dict[str, Any]:
     manifest = json.loads((folder / RUN / names.MANIFEST).read_text())
     there = [row for row in curves if row in rows]
     (steps,), timed = manifest["reconstruction_s"].values(), manifest["timings_s"]
-    ssim = {row: (rows[row].get("against_the_files_object") or {}).get("ssim") for row in there}
+    ssim = {row: (rows[row].get("reference_comparison") or {}).get("ssim") for row in there}
     return {
         "ssim": {row: None if pair is None or None in pair else pair for row, pair in ssim.items()},
         **measure_beam(folder, there),

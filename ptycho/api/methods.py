@@ -22,7 +22,7 @@ def reconstruct_and_assess(
 ) -> Result:
     """Reconstruct a scan and score it by the steps of the command line: a row of ``metrics.json``."""
     network = load_model(config.run) if config.run else None
-    each = prepare(scan.name, scan.understood, config, where)
+    each = prepare(scan.name, scan.geometry, config, where)
     means, made = Means(config, where, network), dict[str, Reconstruction]()
     for name in (*FIRST.get(method, ()), method):
         if name != SOLVER or config.solver.steps:
@@ -33,7 +33,7 @@ def reconstruct_and_assess(
         pixel = each.scan.pixel.metres
         scores["half_scan_frc"] = None if done.halves is None else resolution(done.halves, pixel)
     if scan.truth is not None:
-        scores["against_the_truth"] = scores.pop("against_the_files_object", None)
+        scores.setdefault("reference_comparison", None)
     where.on_event(Event("scores", method, scores))
     findings = [finding for one in done.reconstructions.values() for finding in one.findings]
     return Result(method, scores, (*each.found, *findings), last, each)

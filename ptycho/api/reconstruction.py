@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ptycho.api.scan import Scan, plain
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.backend import require_tensorflow
+from ptycho.config.former_names import accept_former_arguments
 from ptycho.config.mapping import from_mapping
 from ptycho.config.scan_run_config import PRETRAINED
 from ptycho.config.sections import SolverConfig
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 SECTIONS = {"solver": "solver", "pinn": "solver", "refined": "solver", "lsqml": "iterative"}
 """Method to the section of the configuration that has its settings, or those of the solver before it."""
 NETWORKS = ("pinn", "refined")
-DEFAULT_PRIOR = SolverConfig.prior
+DEFAULT_REGULARISER = SolverConfig.regulariser
 
 
+@accept_former_arguments
 def reconstruct(
     scan: Scan,
     method: str = "solver",
@@ -38,8 +40,9 @@ def reconstruct(
     probe_modes: int | None = None,
     positions: bool | None = None,
     learn_probe: bool | None = None,
-    prior: str = DEFAULT_PRIOR,
-    strength: float | None = None,
+    regulariser: str = DEFAULT_REGULARISER,
+    regularisation_weight: float | None = None,
+    holdout_fraction: float = ScanRunConfig.holdout_fraction,
     seed: int = 0,
     progress: bool = True,
     half_scans: bool | None = None,
@@ -55,15 +58,16 @@ def reconstruct(
         method: ``solver``, maximum likelihood; ``pinn``, a trained network under the beam that the solver
             found; ``refined``, the solver once more from the network's object; ``lsqml``, that of pty-chi, if
             it is installed.
-        probe_modes: of the probe; None: as many as patterns that are kept out ask for (``lsqml``: one).
-        positions: whether they are corrected; None: where patterns that are kept out are explained better
-            by it (``lsqml``: yes).
-        learn_probe: the same for the probe; ``lsqml`` always corrects it.
-        prior: of the object, for the solver alone: ``learned``, ``smooth``, ``edges`` or ``none``; the
-            default is that of the section ``solver``.
-        strength: of the prior, λ or κ; None: chosen by patterns that are kept out.
-        seed: of all that is random.
-        progress: a bar on a terminal or in a notebook.
+        probe_modes: number of modes of the probe; None: chosen on the held-out patterns (``lsqml``: one).
+        positions: refine the positions; None: if that lowers the deviance of the held-out patterns
+            (``lsqml``: yes).
+        learn_probe: refine the probe; None: as for the positions. ``lsqml`` always refines it.
+        regulariser: regularisation of the object, for the solver alone: ``learned``, ``quadratic``,
+            ``edge_preserving`` or ``none``; the default is that of the section ``solver``.
+        regularisation_weight: weight λ or κ of the regulariser; None: chosen on the held-out patterns.
+        holdout_fraction: fraction of the patterns that are held out of the fit, for ``r_free``.
+        seed: seed of all random numbers.
+        progress: show a progress bar on a terminal or in a notebook.
         half_scans: reconstruct two halves of the scan, too, as the command line does:
             ``scores["half_scan_frc"]`` is where they stop to agree, and flags depend on it. It takes about as
             long as the last fit. None: yes, but for ``lsqml``.
@@ -76,8 +80,8 @@ def reconstruct(
             ``position_model``) or, for ``lsqml``, ``iterative`` (``epochs``, …).
 
     Returns:
-        Object, beam and scores. ``scores["against_the_truth"]`` is there where the scan's truth is known, and
-        None where it covers too little to be scored.
+        Object, beam and scores. ``scores["reference_comparison"]`` is there if the scan has a reference
+        object; None if the scan covers too little of it to be scored.
 
     Raises:
         ConfigError: a setting that is unknown or cannot be; a scan of too few patterns; no pty-chi.
@@ -86,23 +90,29 @@ def reconstruct(
     if method not in SECTIONS:
         raise ConfigError(f"method={method}: must be one of {', '.join(SECTIONS)}")
     own = {"positions": positions} | settings
-    probe = {"kind": "own", "learn": learn_probe, "modes": probe_modes}
+    probe = {"kind": "from_file", "learn": learn_probe, "modes": probe_modes}
     if method != "lsqml":
-        own |= {"prior": prior, "strength": strength}
+        own |= {"regulariser": regulariser, "regularisation_weight": regularisation_weight}
     else:
-        _refuse_what_only_the_solver_has(method, learn_probe, prior, strength, half_scans)
+        _refuse_what_only_the_solver_has(method, learn_probe, regulariser, regularisation_weight, half_scans)
         own |= {"modes": probe_modes}
         own = {key: value for key, value in own.items() if value is not None}
-    values = {SECTIONS[method]: own, "probe": probe, "seed": seed, "xla": {"compile": compile_xla}}
+    values = {
+        SECTIONS[method]: own,
+        "probe": probe,
+        "holdout_fraction": holdout_fraction,
+        "seed": seed,
+        "xla": {"compile": compile_xla},
+    }
     if run is not None and method not in NETWORKS:
         raise ConfigError(f"run={run}: method={method} needs no network; must be left out there")
     if method in NETWORKS:
         values |= {"run": str(run or PRETRAINED), "models": ["pinn"]}
-    config = plan_scans(_configuration(scan, values), [scan.understood])
+    config = plan_scans(_configuration(scan, values), [scan.geometry])
     if method == "lsqml" and (missing := available(config.iterative.python)):
         raise ConfigError(missing)
     scratch = Path(tempfile.gettempdir())
-    check_room(config, scan.understood, scratch)
+    check_room(config, scan.geometry, scratch)
     start_tensorflow_exactly()
     from ptycho.api.methods import reconstruct_and_assess
     from ptycho.methods.prepared import Surroundings
@@ -117,12 +127,16 @@ def reconstruct(
 
 
 def _refuse_what_only_the_solver_has(
-    method: str, learn_probe: bool | None, prior: str, strength: float | None, half_scans: bool | None
+    method: str,
+    learn_probe: bool | None,
+    regulariser: str,
+    regularisation_weight: float | None,
+    half_scans: bool | None,
 ) -> None:
     asked = {
         "learn_probe": (learn_probe, learn_probe is not False),
-        "prior": (prior, prior == DEFAULT_PRIOR),
-        "strength": (strength, strength is None),
+        "regulariser": (regulariser, regulariser == DEFAULT_REGULARISER),
+        "regularisation_weight": (regularisation_weight, regularisation_weight is None),
         "half_scans": (half_scans, half_scans is not True),
     }
     for key, (value, possible) in asked.items():

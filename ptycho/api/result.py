@@ -36,7 +36,7 @@ class Result:
 
     Attributes:
         method: that it was made with.
-        scores: as in a run's ``metrics.json``: ``r_factor``, ``r_free``, ``deviance_free``, ``missed``,
+        scores: as in a run's ``metrics.json``: ``r_factor``, ``r_free``, ``deviance_holdout``, ``missed``,
             ``flags``, ….
         decisions: what was found, and what was kept as it was told, with the figures that decided.
         reconstruction, prepared: the values behind it, for whoever goes on from there.

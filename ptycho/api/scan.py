@@ -13,6 +13,7 @@ import numpy as np
 from ptycho.api.arrays import check_pixel, raw_scan
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
+from ptycho.config.former_names import warn_of
 from ptycho.config.mapping import from_mapping, to_dataclass
 from ptycho.preparation.geometry import PixelSize
 from ptycho.preparation.prepare import Understood, understand
@@ -33,13 +34,14 @@ class Scan:
     Attributes:
         name: of the file, or what it was made by.
         data: the settings that it was read with, the section ``data`` of the configuration.
-        understood: how patterns come from frames; see :class:`ptycho.preparation.prepare.Understood`.
+        geometry: how patterns follow from the frames of the file; see
+            :class:`ptycho.preparation.prepare.Understood`.
         truth: the object ``(M, M')`` complex, where it is known.
     """
 
     name: str
     data: DataConfig
-    understood: Understood
+    geometry: Understood
     truth: np.ndarray | None = None
 
     @classmethod
@@ -95,44 +97,50 @@ class Scan:
         return cls(ARRAYS, data, found, raw.object)
 
     @property
+    def understood(self) -> Understood:
+        """Former name of :attr:`geometry`."""
+        warn_of("Scan.understood", "Scan.geometry")
+        return self.geometry
+
+    @property
     def findings(self) -> list[Finding]:
         """What was settled, and why."""
-        return list(self.understood.findings)
+        return list(self.geometry.findings)
 
     @property
     def warnings(self) -> list[str]:
         """What looks wrong, a line each."""
-        return list(self.understood.warnings)
+        return list(self.geometry.warnings)
 
     @property
     def N(self) -> int:
         """Side of the patterns."""
-        return self.understood.N
+        return self.geometry.N
 
     @property
     def positions(self) -> np.ndarray:
         """``(J, 2)`` float64, (row, col) of each patch's first sample, in object pixels."""
-        return self.understood.positions
+        return self.geometry.positions
 
     @property
     def probe(self) -> np.ndarray | None:
         """Modes ``(K, N, N)`` complex64 on the object's pixels; None: one will be guessed."""
-        return self.understood.probe
+        return self.geometry.probe
 
     @property
     def pixel_m(self) -> tuple[float, float] | None:
         """(row, col) pitch of the object's pixels; None: unknown."""
-        return self.understood.pixel.metres
+        return self.geometry.pixel.metres
 
     @property
     def counts(self) -> bool:
         """Whether the patterns are photon counts."""
-        return self.understood.counts
+        return self.geometry.counts
 
     def patterns(self, chosen: int | slice | np.ndarray = np.s_[:]) -> np.ndarray:
         """Intensities ``(K, N, N)`` float32 of some patterns, as they are fitted; zero in bad pixels."""
         some = np.array([chosen]) if isinstance(chosen, int) else chosen
-        return np.square(self.understood.patterns(some))
+        return np.square(self.geometry.patterns(some))
 
     def dataset(self, group_size: int = 1, tiles: bool = False) -> Dataset:
         """All usable patterns in groups, under the scan's probe; where it has none, under a guessed one.
@@ -146,23 +154,23 @@ class Scan:
         """
         config = ScanRunConfig(data=self.data, group_size=group_size, tiles=tiles)
         scratch = Path(tempfile.gettempdir())
-        check_room(config, self.understood, scratch)
+        check_room(config, self.geometry, scratch)
         from ptycho.methods.prepared import Surroundings, align_scan  # imports TensorFlow
 
-        return align_scan(self.understood, config, Surroundings(scratch, bar=False)).data
+        return align_scan(self.geometry, config, Surroundings(scratch, bar=False)).data
 
     def __len__(self) -> int:
-        return len(self.understood.frames)
+        return len(self.geometry.frames)
 
     def __repr__(self) -> str:
         span = np.ptp(self.positions, axis=0)
         probe = self.probe
         kind = "photon counts" if self.counts else "intensities"
         lines = [
-            f"Scan {self.name!r} ({self.understood.raw.format})",
+            f"Scan {self.name!r} ({self.geometry.raw.format})",
             f"  patterns   {len(self)} of {self.N} × {self.N}, {kind}",
             f"  positions  {span[0]:.1f} × {span[1]:.1f} object pixels",
-            f"  pixel      {self.understood.pixel.text}",
+            f"  pixel      {self.geometry.pixel.text}",
             "  probe      "
             + ("none, one will be guessed" if probe is None else f"{len(probe)} mode{'s'[: len(probe) > 1]}"),
         ]

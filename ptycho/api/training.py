@@ -90,7 +90,7 @@ def train(
         group_size=group_size,
         batch_size=batch_size,
         probe=OwnProbe(learn=learn_probe),
-        free_fraction=0.0,
+        holdout_fraction=0.0,
         stitch=StitchConfig("probe"),
         seed=seed,
         xla=XlaConfig(compile=compile_xla),
@@ -101,7 +101,7 @@ def train(
     start_tensorflow_exactly()
     from ptycho.api.scan_training import train_on_scans
 
-    every = [(one.name, one.understood, one.data) for one in scans]
+    every = [(one.name, one.geometry, one.data) for one in scans]
     return train_on_scans(every, config, Path(folder), overwrite, progress and shows_bars())
 
 

@@ -123,10 +123,10 @@ class DataConfig:
     stride: Integer = key(1, "take every so many-th frame", ge=1)
     frames: Integer | None = key(None, "take so many frames at most", ge=1)
     drop: tuple[Integer, ...] = key((), "leave these frames out, by index", allowed="a list of integers")
-    position_slips: Flag = key(
+    position_jumps: Flag = key(
         True, "find positions that err by tens of pixels: slips, jumps, backlash, drift; see solver.positions"
     )
-    orientation: Literal["format", "auto"] = key("format", "auto: another one where it explains more")
+    orientation: Literal["as_stored", "auto"] = key("as_stored", "auto: another one where it explains more")
 
     def __post_init__(self) -> None:
         check(bool(self.file), "data.file", "''", "the path of a measured scan, or a list")

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from ptycho.config.errors import ConfigError
+from ptycho.config.former_names import current_keys, stored_keys
 from ptycho.config.messages import show
 from ptycho.config.network_config import JobConfig
 from ptycho.config.pretrain_config import PretrainConfig
@@ -21,7 +22,7 @@ Job = AnyConfig | PriorConfig
 Section = TypeVar("Section")
 
 LEARNING = ("learn", "modes", "rate", "start_epoch")
-FORMER: dict[type, tuple[str, ...]] = {  # keys that had no effect; runs of before have stored them
+WITHOUT_EFFECT: dict[type, tuple[str, ...]] = {  # keys that older runs have stored
     RunConfig: ("probe.modes", *(f"test_probe.{name}" for name in LEARNING)),
     ScanRunConfig: ("baseline", "train.val_groups"),
     PretrainConfig: (
@@ -42,9 +43,9 @@ def from_mapping(values: Any) -> Job:
 
 
 def from_stored(values: Any) -> Job:
-    """As :func:`from_mapping`, for what a run has stored: former keys, without effect, are dropped."""
+    """As :func:`from_mapping`, for what a run has stored: former names, and keys without effect."""
     cls = schema_of(values)
-    return to_dataclass(cls, without(values, FORMER[cls]))
+    return to_dataclass(cls, without(stored_keys(values), WITHOUT_EFFECT[cls]))
 
 
 def schema_of(values: Any) -> type[Job]:
@@ -71,7 +72,7 @@ def to_dataclass(cls: type[Section], values: Any) -> Section:
     """As :func:`from_mapping`, for another class of settings."""
     if not isinstance(values, dict):
         raise ConfigError(f"{show(values)}: must be a section of keys")
-    return cls(**{str(key): value for key, value in values.items()})
+    return cls(**{str(key): value for key, value in current_keys(values).items()})
 
 
 def to_mapping(config: JobConfig) -> dict[str, Any]:

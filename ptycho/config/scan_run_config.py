@@ -54,7 +54,7 @@ class ScanRunConfig(TrainedConfig):
         le=LARGEST_BATCH,
     )
     denoise: Flag = key(False, "beside the solver's object one without noise (non-local means)")
-    free_fraction: Number = key(0.05, "of the patterns are not fitted; they judge (r_free)", ge=0, le=0.5)
+    holdout_fraction: Number = key(0.05, "of the patterns are not fitted; they judge (r_free)", ge=0, le=0.5)
     val_fraction: Number = key(0.05, "of the groups choose the best epoch", ge=0, le=0.5)
     models: Each[Literal["pinn", "lsqml"]] = key(
         (),
@@ -97,8 +97,8 @@ class ScanRunConfig(TrainedConfig):
             )
         if isinstance(self.probe, ZonePlateProbe):
             raise ConfigError(
-                "data.physics=near_field, probe=zone_plate: is the focus of a far field; must be own, npz, "
-                "run or ideal_disk"
+                "data.physics=near_field, probe=zone_plate: is the focus of a far field; must be from_file, "
+                "npz, run or ideal_disk"
             )
 
     def _fill_in(self) -> None:

@@ -46,7 +46,7 @@ class LearnedProbe:
 class OwnProbe(LearnedProbe):
     """The probe that the file of a measured scan holds; one is guessed where it has none."""
 
-    kind: Literal["own"] = key("own", "", kw_only=True)
+    kind: Literal["from_file"] = key("from_file", "", kw_only=True)
 
 
 @settings("probe")
@@ -301,20 +301,22 @@ class SolverConfig:
 
     steps: Integer = key(400, "of a fit, at most; 0: no solver", ge=0, le=100_000)
     positions: Flag | None = key(None, "find them; null: where patterns that are kept out say so")
-    position_model: Literal["free", "affine", "all"] = key(
-        "free", "each by itself; scale, rotation and shear in common; both"
+    position_model: Literal["independent", "affine", "affine_and_independent"] = key(
+        "independent", "each by itself; scale, rotation and shear in common; both"
     )
     flux: Flag | None = key(None, "find the brightness of each pattern; null: as positions")
     background: Flag | None = key(None, "find counts that do not depend on the position; null: as positions")
-    prior: Text = key(
+    regulariser: Text = key(
         "learned",
         "none | edges: λ Σ√(|∇O|² + δ²), which keeps steps | smooth: λ Σ|∇O|² | learned: κ, by a network, "
         "where it explains more than edges",
     )
-    prior_weights: Text | None = key(
+    denoiser_weights: Text | None = key(
         None, "file of that network's weights; null: those that come with the program"
     )
-    strength: Number | None = key(None, "λ or κ of the prior; null: the best by what is kept out", ge=0)
+    regularisation_weight: Number | None = key(
+        None, "λ or κ of the prior; null: the best by what is kept out", ge=0
+    )
     noise: Literal["auto", "poisson", "gaussian", "robust"] = key(
         "auto", "auto: poisson where photons were counted, else gaussian; robust: outliers by their size"
     )
@@ -322,10 +324,20 @@ class SolverConfig:
         None, "patterns of a block; scans of more are fitted in blocks; null: 8192 of 64 × 64 pixels", ge=64
     )
     error_map: Flag = key(True, "standard deviations of amplitude and phase beside the product")
-    PRIORS: ClassVar[tuple[str, ...]] = ("none", "smooth", "edges", "learned")  # a program may add its own
+    REGULARISERS: ClassVar[tuple[str, ...]] = (
+        "none",
+        "quadratic",
+        "edge_preserving",
+        "learned",
+    )  # a program may add its own
 
     def __post_init__(self) -> None:
-        check(self.prior in self.PRIORS, "solver.prior", self.prior, f"one of {', '.join(self.PRIORS)}")
+        check(
+            self.regulariser in self.REGULARISERS,
+            "solver.regulariser",
+            self.regulariser,
+            f"one of {', '.join(self.REGULARISERS)}",
+        )
 
 
 Shape = IdealDiskProbe | ZonePlateProbe | FileProbe

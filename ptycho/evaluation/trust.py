@@ -30,11 +30,11 @@ PROBE_WRONG = 2.0  # r_free above so many times r_noise is more than photons can
 PHASE_LEFT = 0.5  # of a phase that is put into the object of a near field, that the solver leaves there
 ENOUGH = 2.0  # measured numbers for each real unknown; a phase is never measured
 
-UNEXPLAINED, SOME_UNEXPLAINED = "patterns_unexplained", "some_patterns_unexplained"
-OVERFIT, NOTHING_SEEN, HALVES = "overfit", "nothing_seen", "halves_disagree"
-EXCESSIVE, FEW = "probe_wrong", "few_measurements"
+UNEXPLAINED, SOME_UNEXPLAINED = "poor_fit", "outlier_patterns"
+OVERFIT, NOTHING_SEEN, HALVES = "overfit", "no_contrast", "low_half_scan_frc"
+EXCESSIVE, FEW = "excess_misfit", "few_measurements"
 ORIENTATION, SCALE = "orientation_doubtful", "scale_doubtful"
-POSITIONS, PHASES = "positions_doubtful", "phases_untold"
+POSITIONS, PHASES = "positions_doubtful", "phase_insensitive"
 SHIFT, MOTION = "pattern_shift", "motion_blur"
 NOT_CONVERGED, OUTSIDE, IN_NOISE = "not_converged", "outside_training", "amplitude_in_noise"
 FAR_PROBE = "probe_far_from_training"
@@ -51,20 +51,21 @@ class Flag(NamedTuple):
 FLAGS = {
     UNEXPLAINED: Flag(
         f"object and beam do not explain more than {MISSED:g} of the variation between patterns, noise "
-        "excluded (missed)",
+        "excluded (unexplained_variance)",
         "check how the file was read: unit, axes and order of the positions, distance and pixel sizes, order "
         "of the frames, intensities or amplitudes (data.domain), the centre, the probe",
         True,
     ),
     SOME_UNEXPLAINED: Flag(
         f"a tenth of the patterns leaves more than {MISSED_SOME:g} of the variation between patterns "
-        "unexplained (missed_some); the others are explained better",
+        "unexplained (unexplained_variance_p90); the others are explained better",
         "see where they are (visuals/quality.png): frames lost or repeated, jumps of the stage or of the "
         "intensity; exclude them (data.drop)",
         True,
     ),
     OVERFIT: Flag(
-        "the fitted patterns are explained, but the held-out patterns are not (missed_free above "
+        "the fitted patterns are explained, but the held-out patterns are not "
+        f"(unexplained_variance_holdout above "
         f"{MISSED_FREE:g}): the object fits noise",
         "measure with more overlap; do not refine the probe (probe.learn=false) or the positions "
         "(solver.positions=false); check the positions",
@@ -252,7 +253,7 @@ def outside_training(
     return not math.isfinite(r_factor) or excess(r_factor, least) > limit or apart
 
 
-def phases_untold(left: float) -> bool:
+def phase_insensitive(left: float) -> bool:
     """Whether so large a share of a phase is left that patterns do not tell phases; NaN is."""
     return not left <= PHASE_LEFT
 

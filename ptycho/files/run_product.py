@@ -6,10 +6,20 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from ptycho.config.former_names import current_scores
 from ptycho.files.json_file import read_json
 
 METRICS, RECONS, SCANS = "metrics.json", "recons", "scans"
 BEST = ("solver", "refined", "pinn", "lsqml", "baseline")  # where a run does not say, as an inference
+
+
+def read_metrics(run: Path) -> dict[str, Any]:
+    """Return the scores in a run's ``metrics.json``, under the names of today.
+
+    Raises:
+        OSError: it cannot be read. ValueError: it is damaged.
+    """
+    return current_scores(read_json(run / METRICS))
 
 
 def product_of(metrics: Mapping[str, Any], held: Collection[str]) -> str:
@@ -21,7 +31,7 @@ def product_of(metrics: Mapping[str, Any], held: Collection[str]) -> str:
 def find_product(run: Path, scan: str | None = None) -> tuple[str, Path] | None:
     """Name and file of a run's product: of several scans that of ``scan``, or of the first that has one."""
     try:
-        metrics = read_json(run / METRICS)
+        metrics = read_metrics(run)
     except (OSError, ValueError):  # not finished, or damaged: what is there is told by its files
         metrics = {}
     parts = metrics.get("scans")

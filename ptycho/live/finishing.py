@@ -23,7 +23,7 @@ from ptycho.reconstruction.solver import ENOUGH, OBJECT_ALONE, Terms, fit, fit_l
 from ptycho.reconstruction.state import Freedom, State
 
 PART_S, CYCLE_S = 5.0, 2.0  # between two pictures, and of a cycle, of a scan that goes on in parts
-PRIOR, TRUST = Prior("edges", 10.0), 2.0  # λ and κ that are mostly chosen for counted photons
+PRIOR, TRUST = Prior("edge_preserving", 10.0), 2.0  # λ and κ that are mostly chosen for counted photons
 MOST_STEPS = 400  # of a stage
 STILL = 0.1  # pixels; noise alone moves positions by less
 Watch = Callable[[State, float], object]
@@ -137,7 +137,9 @@ def _together(grown: Growing, begun: Beginning, read: Read, fitted: np.ndarray) 
         amplitudes, there = read(grown.rows[chosen]), places[chosen] - grown.origin
         likelihood = begun.likelihood_of(amplitudes, there, side)
         flux = np.ones(len(chosen), np.float32)
-        return Terms(likelihood, PRIOR, "free", begun.lit), State(image, grown.modes, there, flux, background)
+        return Terms(likelihood, PRIOR, "independent", begun.lit), State(
+            image, grown.modes, there, flux, background
+        )
 
     fitted = fitted[np.isfinite(read(grown.rows[fitted])).all(axis=(1, 2))]
     terms, state = at(fitted, grown.positions)

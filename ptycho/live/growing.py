@@ -34,7 +34,7 @@ ALONE, TOGETHER = 25, 10  # steps of the first patterns: of the object, then of 
 STEPS = 6  # of a cycle
 HURRIED = 3  # the same where more new patterns wait than can be fitted so
 FEWEST = 16  # patterns that are fitted together
-PRIOR = Prior("edges", 3.0)
+PRIOR = Prior("edge_preserving", 3.0)
 DARK = 1e-3  # of the strongest light: what is less has told nothing
 COARSE = 4  # pixels, in steps of which what is not lit is filled
 KEPT_OUT = 20  # one pattern of so many is not fitted, and judges
@@ -214,7 +214,7 @@ def improve(
     )
     image = filled(grown.object[window], grown.light[window], begun.N)
     pull = Pull(image, np.float32(2 / likelihood.photon**2) * others, PRIOR)
-    terms = Terms(likelihood, pull, "free", begun.lit)
+    terms = Terms(likelihood, pull, "independent", begun.lit)
     background = np.zeros((begun.N, begun.N), np.float32)
     start = State(image, grown.modes, there, np.ones(len(chosen), np.float32), background)
     if first:

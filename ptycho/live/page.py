@@ -50,7 +50,7 @@ def _page(numbers: Mapping[str, Any], refresh_s: float, pictured: bool) -> str:
     for name, value in numbers.items():
         shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, Mapping) else value
         if shown not in (None, "", []):
-            kind = ' class="warn"' if name in ("faults", "trouble", "warnings") else ""
+            kind = ' class="warn"' if name in ("faults", "problem", "warnings") else ""
             parts.append(
                 f"<tr><td>{html.escape(name.replace('_', ' '))}</td>"
                 f"<td{kind}>{html.escape(str(shown))}</td></tr>\n"

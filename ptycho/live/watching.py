@@ -270,7 +270,7 @@ def numbers_of(live: Live, joined: Joined, setting: Setting, state: str, seconds
         "patterns": len(joined.rows),
         "rate_in_hz": _rate(joined.arrived, now),
         "faults": dict(collector.faults),
-        "trouble": collector.trouble or live.problem or getattr(collector.source, "problem", None),
+        "problem": collector.trouble or live.problem or getattr(collector.source, "problem", None),
     }
     if grown is None or begun is None:
         return numbers
@@ -283,15 +283,15 @@ def numbers_of(live: Live, joined: Joined, setting: Setting, state: str, seconds
     area = None if begun.pixel_m is None else round(covered * begun.pixel_m[0] * begun.pixel_m[1] * 1e12, 4)
     return numbers | {
         "patterns_used": grown.used,
-        "patterns_that_judge": int(grown.judges.sum()),
-        "far_from_all_others": len(joined.rows) - known,
+        "patterns_held_out": int(grown.judges.sum()),
+        "isolated_patterns": len(joined.rows) - known,
         "backlog": len(grown.waiting),
         "rate_used_hz": _rate_used(live, now),
         "lag_s": round(max(lately), 2) if lately else None,
         "longest_lag_s": round(max((lag for _, lag in live.lags), default=0.0), 2),
-        "visits": round(float(grown.visits[~grown.judges].mean()), 2) if known else 0,
+        "updates_per_pattern": round(float(grown.visits[~grown.judges].mean()), 2) if known else 0,
         "pattern_steps_per_s": round(live.speed),
-        "deviance_free": round(live.course[-1][1], 4) if live.course else None,
+        "deviance_holdout": round(live.course[-1][1], 4) if live.course else None,
         "covered_um2": area,
         "object": list(grown.object.shape),
         "pixel_m": None if begun.pixel_m is None else list(begun.pixel_m),

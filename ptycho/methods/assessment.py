@@ -47,7 +47,7 @@ HALF_LIT = 0.5  # the same of what is scored of a near field
 EXPLAINED = (
     CONVENTIONS
     | MISSED
-    | {"judged": f"of more than {JUDGED} patterns, so many that are spread over the scan are judged"}
+    | {"assessed_patterns": f"of more than {JUDGED} patterns, so many, spread over the scan, are scored"}
     | {
         "r_free": "r_factor of the patterns that object, probe and network are never fitted to before "
         "it is judged; they choose between solver and refinement, and their own positions and flux are "
@@ -204,10 +204,10 @@ def trust_row(
         "r_free": None if free is None else free.r_factor,
         "r_noise": used.r_noise,
         "deviance": used.mean_deviance,
-        "deviance_free": None if free is None else free.mean_deviance,
-        "missed": _finite(evidence.missed),
-        "missed_some": _finite(evidence.some),
-        "missed_free": _finite(evidence.free),
+        "deviance_holdout": None if free is None else free.mean_deviance,
+        "unexplained_variance": _finite(evidence.missed),
+        "unexplained_variance_p90": _finite(evidence.some),
+        "unexplained_variance_holdout": _finite(evidence.free),
         "variation_certainty": _finite(evidence.certainty),
         **({} if apart is None or not np.isfinite(apart) else {"disagreement": apart}),
         "noise_share": share,
@@ -222,14 +222,14 @@ def trust_row(
 def judged_arrays(
     each: Prepared, recons: dict[str, Reconstruction], fits: dict[str, Fit], halves: Halves | None
 ) -> dict[str, np.ndarray]:
-    """What the scores are the sums and means of, for ``judged.npz``; patterns are indices into the scan's.
+    """Return the arrays behind the scores, for ``assessment.npz``; patterns are indices into the scan's.
 
-    ``given_positions (J, 2)`` as the file tells them, ``kept_out``; ring correlation of the halves; and of
-    each reconstruction ``<name>_patterns`` with their ``<name>_r_factor``, ``<name>_free_patterns`` with
-    their ``<name>_free_deviance`` (without counts: the squared misfit), ``<name>_course`` of the objective,
-    ``<name>_misfit_by_pixel (N, N)``, the mean χ² of each detector pixel.
+    ``nominal_positions (J, 2)`` as the file tells them, ``held_out``; ring correlation of the halves; and of
+    each reconstruction ``<name>_patterns`` with their ``<name>_r_factor``, ``<name>_holdout_patterns`` with
+    their ``<name>_holdout_deviance`` (without counts: the squared misfit), ``<name>_course`` of the
+    objective, ``<name>_misfit_by_pixel (N, N)``, the mean χ² of each detector pixel.
     """
-    found = {"given_positions": each.whole.beam.positions, "kept_out": each.out}
+    found = {"nominal_positions": each.whole.beam.positions, "held_out": each.out}
     if halves is not None:
         found |= {"frequency": halves.frequency, "correlation": halves.correlation}
     for name, fit in fits.items():
@@ -239,8 +239,8 @@ def judged_arrays(
         if fit.causes is not None:
             found[f"{name}_misfit_by_pixel"] = fit.causes.by_pixel.astype(np.float32)
         if fit.free is not None:
-            found[f"{name}_free_patterns"] = each.out[spread(len(each.out))]
-            found[f"{name}_free_deviance"] = fit.free.unexplained
+            found[f"{name}_holdout_patterns"] = each.out[spread(len(each.out))]
+            found[f"{name}_holdout_deviance"] = fit.free.unexplained
         if made.course:
             found[f"{name}_course"] = np.array(made.course)
     return found
@@ -298,7 +298,7 @@ def beam_facts(beam: Beam, told: Beam) -> dict[str, Any]:
     moves = (beam.positions - told.positions).astype(float)
     return {
         "mode_shares": (power / power.sum()).tolist(),
-        "moved_px": float(np.sqrt(np.mean((moves - moves.mean(axis=0)) ** 2))),
+        "position_correction_rms_px": float(np.sqrt(np.mean((moves - moves.mean(axis=0)) ** 2))),
         "flux_rms": float(np.std(beam.flux.astype(float) ** 2)),
         "background_per_pixel": None if beam.background is None else float(beam.background.mean()),
     }

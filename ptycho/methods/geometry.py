@@ -174,7 +174,7 @@ def find_geometry(
     taken = Finding(
         "positions' map",
         f"a drift: {found.text}",
-        f"{gained}; {keys} states it, data.position_slips=false leaves them as they are told",
+        f"{gained}; {keys} states it, data.position_jumps=false leaves them as they are told",
     )
     doubts = [SCALE] * found.scale_differs + [ORIENTATION] * found.turn_differs
     warning = f"{told}, or data.orientation=auto"

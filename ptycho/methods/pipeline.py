@@ -140,7 +140,7 @@ def score_rows(
         row = rows[name] = trust_row(fits[name], one, each, solver, halves)
         row["flags"] = list(dict.fromkeys([*row["flags"], *doubts]))
         if (scores := compare_with_truth(one, each)) is not None:
-            row["against_the_files_object"] = scores
+            row["reference_comparison"] = scores
             log.info("%-8s SSIM amplitude %s  phase %s", name, *(number(score) for score in scores["ssim"]))
         log.info(
             "%-8s r_factor %s  r_free %s  (photon noise alone %s)%s",

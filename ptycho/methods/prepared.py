@@ -116,7 +116,7 @@ def prepare(name: str, scan: Understood, config: ScanRunConfig, where: Surroundi
     """The patterns read, a probe and an orientation settled, and some patterns kept out."""
     settled = align_scan(scan, config, where)
     whole = settled.data
-    kept, out = keep_out(whole, config.free_fraction, config.seed)
+    kept, out = keep_out(whole, config.holdout_fraction, config.seed)
     log.info("%d patterns are fitted, %d are kept out to judge the result by", len(kept), len(out))
     each = Prepared(name, settled.scan, whole, kept, out, settled.found, other=settled.other)
     doubts = measurement_doubts(each.fitted(whole.beam), config.probe)
@@ -126,7 +126,7 @@ def prepare(name: str, scan: Understood, config: ScanRunConfig, where: Surroundi
 def align_scan(scan: Understood, config: ScanRunConfig, where: Surroundings) -> Settled:
     """Return the scan with a probe, in the orientation and at the positions that explain its patterns."""
     settled = settle(scan, config, where)
-    with where.timed("position_slips"):
+    with where.timed("position_jumps"):
         return correct_slips(settled, config)
 
 

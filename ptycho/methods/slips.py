@@ -48,7 +48,7 @@ class Settled:
 
 def correct_slips(settled: Settled, config: ScanRunConfig) -> Settled:
     """The scan with positions that explain it; what is found but not taken is told, with flags."""
-    if not config.data.position_slips or config.solver.positions is False:
+    if not config.data.position_jumps or config.solver.positions is False:
         return settled
     free = config.probe.learn is not False
     if settled.other is None:
@@ -108,7 +108,7 @@ def _moved(settled: Settled, slips: Slips, config: ScanRunConfig) -> Settled:
 
 def _finding(slips: Slips) -> Finding:
     factor = np.exp(-slips.gain.gain)
-    why = f"deviance × {factor:.3f}; data.position_slips=false leaves them as they are told"
+    why = f"deviance × {factor:.3f}; data.position_jumps=false leaves them as they are told"
     return Finding("positions moved", slips.text, why)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.config import ScanRunConfig
-from ptycho.evaluation.trust import PHASES, phases_untold
+from ptycho.evaluation.trust import PHASES, phase_insensitive
 from ptycho.methods.assessment import spread
 from ptycho.methods.prepared import Prepared, Surroundings
 from ptycho.networks.denoiser import WEIGHTS
@@ -50,12 +50,12 @@ def wishes_of(config: ScanRunConfig, N: int) -> Wishes:
         background=wanted.background,
         modes=probe.modes,
         moves=wanted.position_model,
-        prior=wanted.prior,
-        strength=wanted.strength,
+        prior=wanted.regulariser,
+        strength=wanted.regularisation_weight,
         noise=wanted.noise,
         lit=lit_part(probe, N),
         steps=wanted.steps,
-        weights=WEIGHTS if wanted.prior_weights is None else Path(wanted.prior_weights),
+        weights=WEIGHTS if wanted.denoiser_weights is None else Path(wanted.denoiser_weights),
     )
 
 
@@ -114,7 +114,7 @@ def _doubts(solved: Solved, seed: int) -> tuple[str, ...]:
         return ()
     left = phase_left(solved.terms, solved.state, solved.free, seed)
     log.info("solver: of a phase that is put into the object, the patterns leave %.2f", left)
-    return (PHASES,) if phases_untold(left) else ()
+    return (PHASES,) if phase_insensitive(left) else ()
 
 
 class Course:
@@ -129,7 +129,7 @@ class Course:
         values: dict[str, float] = {"step": self._step, "objective": objective}
         if self._step % JUDGED_EVERY == 0 and (out := self._each.left_out(self._each.whole.beam)) is not None:
             judge = Judge(replace(likelihood, data=out, advance=silent))
-            values["deviance_free"] = float(judge.score(state, free).mean())
+            values["deviance_holdout"] = float(judge.score(state, free).mean())
         self._step += 1
         self._on_event(Event("step", SOLVER, values))
 

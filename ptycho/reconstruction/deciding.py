@@ -77,7 +77,7 @@ class Wishes:
     flux: Choice = None
     background: Choice = None
     modes: int | None = None
-    moves: str = "free"
+    moves: str = "independent"
     prior: str = "learned"
     strength: float | None = None
     noise: str = "auto"
@@ -96,7 +96,7 @@ class Wishes:
     @property
     def classical(self) -> str:
         """The prior of :data:`PRIORS` that is used, or that a network's begins with."""
-        return "edges" if self.learned else self.prior
+        return "edge_preserving" if self.learned else self.prior
 
 
 @dataclass(eq=False)

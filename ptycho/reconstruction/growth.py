@@ -251,7 +251,7 @@ class Growth:
         """So many patterns are explained nowhere that positions are not found."""
         return bool(np.mean(~self.placed) > LOST)
 
-    def fit(self, patterns: np.ndarray, free: Freedom, steps: int, moves: str = "free") -> None:
+    def fit(self, patterns: np.ndarray, free: Freedom, steps: int, moves: str = "independent") -> None:
         """Of some patterns, the object and what else is free: positions by a model, else at whole pixels."""
         likelihood = replace(
             likelihood_of(self.data.subset(patterns, 1)), normalisation=self.data.normalisation

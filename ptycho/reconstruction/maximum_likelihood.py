@@ -127,7 +127,7 @@ def solve(
 def _beam_in_the_middle(deciding: Deciding, terms: Terms, start: State) -> State:
     """The state with modes, background and affine map of the positions that explain the middle of a scan."""
     free, data = deciding.free, terms.likelihood.data
-    mapped = free.positions and terms.moves in ("affine", "all")
+    mapped = free.positions and terms.moves in ("affine", "affine_and_independent")
     if not (free.probe or free.background or mapped):
         return start
     chosen = data.central(data.held_by(BEAM_PIXELS, fewest(data.N)))

@@ -26,8 +26,8 @@ CONVENTIONS = {
     "r_noise": "the r_factor that photon noise alone would give, Σ E|√n − √λ| / Σ√n with λ = |Ψ|² as "
     "predicted; null where amplitudes are not those of counts",
     "deviance": "mean over the measured pixels of Poisson's deviance 2[λ − n + n·log(n/λ)]: about 1 where "
-    "photon noise is all that is left and photons are many, less where they are few; deviance_free: of the "
-    "patterns that were kept out",
+    "photon noise is all that is left and photons are many, less where they are few; deviance_holdout: of "
+    "the held-out patterns",
 }
 
 

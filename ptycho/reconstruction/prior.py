@@ -77,8 +77,8 @@ class Kind(NamedTuple):
 
 
 PRIORS = {
-    "smooth": Kind(_smooth, 8.0, (10.0, 30.0, 100.0, 300.0)),
-    "edges": Kind(_edges, 4 / STEP, (3.0, 10.0, 30.0, 100.0)),
+    "quadratic": Kind(_smooth, 8.0, (10.0, 30.0, 100.0, 300.0)),
+    "edge_preserving": Kind(_edges, 4 / STEP, (3.0, 10.0, 30.0, 100.0)),
 }
 
 

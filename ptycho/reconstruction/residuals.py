@@ -27,11 +27,12 @@ from ptycho.scan.dataset import Dataset
 DIM = 0.03  # ε, of the mean intensity of a pixel: amplitudes with noise are too bright where it is dark
 WORST = 0.9  # quantile of the patterns
 MISSED = {
-    "missed": "share of what the patterns differ from each other that object and beam miss, without noise "
-    "(products of neighbouring detector pixels, in which noise has no part), in the middle one of the "
-    "patterns: 0 nothing, 1 all; missed_some: above which it is in the worst tenth of them; missed_free: "
-    "as missed, of the patterns that were kept out; it is about the square of the object's relative error",
-    "variation_certainty": "by how many standard errors patterns differ from each other beyond noise",
+    "unexplained_variance": "fraction of the variation between patterns that object and probe do not "
+    "explain, noise excluded (products of neighbouring detector pixels, to which noise does not contribute), "
+    "median over the fitted patterns: 0 everything is explained, 1 nothing; unexplained_variance_p90: its "
+    "90th percentile; unexplained_variance_holdout: its median over the held-out patterns. It is about the "
+    "square of the relative error of the object",
+    "variation_certainty": "variation between patterns beyond noise, in standard errors",
 }
 
 

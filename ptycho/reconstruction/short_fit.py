@@ -21,7 +21,7 @@ from ptycho.scan.optics import seen_power
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
 
-PRIOR = Prior("smooth", 10.0)  # measured; without it, probes of below 3000 photons are missed
+PRIOR = Prior("quadratic", 10.0)  # measured; without it, probes of below 3000 photons are missed
 SPACING = 0.1  # of the probe's diameter: of two patterns nearer to each other one is left out
 
 

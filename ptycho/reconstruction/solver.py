@@ -72,7 +72,7 @@ class Terms:
 
     likelihood: ScanLikelihood
     prior: Prior | Pull = NO_PRIOR
-    moves: str = "free"
+    moves: str = "independent"
     lit: np.ndarray | None = None
     learned: Learned | None = None
 

@@ -18,7 +18,7 @@ from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.windows import add_windows_to, inner_windows
 
 FLOOR = 1e-3  # of the largest curvature: what little lights is held back
-POSITION_MODELS = ("free", "affine", "all", "each")
+POSITION_MODELS = ("independent", "affine", "affine_and_independent", "each")
 LIT = 0.1
 CHUNK = 256  # patterns
 
@@ -48,7 +48,7 @@ class Unknowns:
         state: State,
         free: Freedom,
         photon: float,
-        model: str = "free",
+        model: str = "independent",
         lit: np.ndarray | None = None,
         stiffness: float | np.ndarray = 0.0,
     ) -> Unknowns:
@@ -197,7 +197,8 @@ def _model(positions: np.ndarray, model: str) -> tuple[np.ndarray, bool]:
     if model == "affine":
         columns, inside = centred, True
     else:
-        columns, inside = (one if model == "all" else np.concatenate([one, centred], axis=1)), False
+        columns = one if model == "affine_and_independent" else np.concatenate([one, centred], axis=1)
+        inside = False
     left, values, _ = np.linalg.svd(columns, full_matrices=False)
     return left[:, values > 1e-9 * max(values.max(), 1e-30)], inside
 

@@ -84,7 +84,7 @@ def score_of(entry: Entry) -> tuple[float, str]:
         ]
         return (-float(np.mean(known)) if known else np.inf), "mean SSIM with the truth"
     for name, told in (
-        ("deviance_free", "deviance of patterns that were kept out"),
+        ("deviance_holdout", "deviance of patterns that were kept out"),
         ("r_free", "R-factor of patterns that were kept out"),
         ("r_factor", "R-factor"),
     ):
@@ -146,7 +146,7 @@ def compare_kept_out(entry: Entry, best: Entry) -> Comparison | str:
         return "cannot be told: a run did not store the deviance of each pattern that it kept out"
     one, two = common_patterns(entry, best)
     if len(one) < FEWEST:
-        return "cannot be told: the runs kept out other patterns (seed, free_fraction)"
+        return "cannot be told: the runs kept out other patterns (seed, holdout_fraction)"
     return compare(two, one)
 
 

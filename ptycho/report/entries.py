@@ -91,7 +91,7 @@ class Entry:
         """A row of the table, as numbers and texts."""
         sizes = section(section(self.record.manifest, "scans"), self.scan.name)
         scores = {
-            name: number(self.row.get(name)) for name in ("r_factor", "r_free", "r_noise", "deviance_free")
+            name: number(self.row.get(name)) for name in ("r_factor", "r_free", "r_noise", "deviance_holdout")
         }
         ssim = self.row.get("ssim")
         pair = ssim if isinstance(ssim, list) and len(ssim) == 2 else [None, None]
@@ -221,8 +221,8 @@ def _cell(values: Mapping[str, Any], key: str) -> str:
 
 def kept_out(entry: Entry) -> tuple[np.ndarray, np.ndarray] | None:
     """Patterns that were kept out of the product, and their deviance; None where the run did not store it."""
-    judged, name = entry.scan.judged, entry.scan.product
-    patterns, values = judged.get(f"{name}_free_patterns"), judged.get(f"{name}_free_deviance")
+    arrays, name = entry.scan.assessment, entry.scan.product
+    patterns, values = arrays.get(f"{name}_holdout_patterns"), arrays.get(f"{name}_holdout_deviance")
     if patterns is None or values is None or patterns.shape != values.shape or patterns.ndim != 1:
         return None
     return patterns, values

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ptycho.config import ConfigError
+from ptycho.config.former_names import current_scores
 from ptycho.config.mapping import flat, to_mapping
 from ptycho.files.json_file import read_json, read_yaml
 from ptycho.files.lock import is_locked
@@ -27,7 +28,7 @@ FINISHED, RUNNING, ENDED = "finished", "running", "not finished"
 MEASURED, GRID_LINES, INFERENCE, OTHER = "measured scan", "grid lines", "inference", "training"
 KNOWN_TRUTH = (GRID_LINES, INFERENCE)  # kinds of runs on test images
 LOG_LINES, LOG_BYTES = 40, 2**16  # of the end of a log
-COMMANDS = {MEASURED: "scan", GRID_LINES: "lines", INFERENCE: "infer"}  # of the program ptycho
+COMMANDS = {MEASURED: "scan", GRID_LINES: "grid-lines", INFERENCE: "infer"}  # of the program ptycho
 PLACES = ("output_dir", "overwrite")
 
 
@@ -95,6 +96,7 @@ def gather(path: Path) -> RunRecord:
     missing: list[str] = []
     config, settings, command = _read_config(path, missing)
     metrics, manifest = (_read_json(path / name, missing) for name in (names.METRICS, names.MANIFEST))
+    metrics = current_scores(metrics)
     kind = _kind(config)
     return RunRecord(
         path,

@@ -64,7 +64,7 @@ def _places(scan: ScanRecord, positions: np.ndarray) -> tuple[np.ndarray, str, f
 
 
 def _moves(scan: ScanRecord, positions: np.ndarray) -> Iterator[Chart]:
-    given = scan.judged.get("given_positions")
+    given = scan.assessment.get("nominal_positions")
     if given is None or given.shape != positions.shape:
         return
     moves = (positions - given).astype(float)
@@ -88,7 +88,7 @@ def _moves(scan: ScanRecord, positions: np.ndarray) -> Iterator[Chart]:
 
 
 def _misfits(scan: ScanRecord, positions: np.ndarray) -> Iterator[Chart]:
-    values, patterns = (scan.judged.get(f"{scan.product}_{part}") for part in ("r_factor", "patterns"))
+    values, patterns = (scan.assessment.get(f"{scan.product}_{part}") for part in ("r_factor", "patterns"))
     if values is None or patterns is None or values.shape != patterns.shape or not len(patterns):
         return
     if patterns.dtype.kind not in "iu" or patterns.max() >= len(positions) or patterns.min() < 0:
@@ -106,7 +106,7 @@ def _misfits(scan: ScanRecord, positions: np.ndarray) -> Iterator[Chart]:
 
 
 def _halves(scan: ScanRecord) -> Iterator[Chart]:
-    x, y = scan.judged.get("frequency"), scan.judged.get("correlation")
+    x, y = scan.assessment.get("frequency"), scan.assessment.get("correlation")
     if x is None or y is None or x.shape != y.shape or x.ndim != 1:
         return
     halves = section(scan.metrics, "half_scan_frc")
@@ -131,7 +131,7 @@ def _halves(scan: ScanRecord) -> Iterator[Chart]:
 
 
 def _course(scan: ScanRecord) -> Iterator[Chart]:
-    course = scan.judged.get(f"{scan.product}_course")
+    course = scan.assessment.get(f"{scan.product}_course")
     if course is None or course.ndim != 1 or len(course) < 3 or not np.isfinite(course).all():
         return
     above = course - course.min() + max(float(np.ptp(course)), 1e-9) * LEAST

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ptycho.config.former_names import FILES, current_arrays
 from ptycho.files.npz import NpzError, NpzFile, read_all
 from ptycho.files.run_product import product_of
 from ptycho.files.text import shown
@@ -64,14 +65,14 @@ class ScanRecord:
         name: of the scan; path: the folder of its files.
         metrics: its scores.
         recons: names of the reconstructions whose files are there.
-        judged: arrays of ``judged.npz``; empty where there is none, as in older runs.
+        assessment: arrays of ``assessment.npz``; empty where there is none, as in older runs.
     """
 
     name: str
     path: Path
     metrics: Mapping[str, Any] = field(default_factory=dict)
     recons: tuple[str, ...] = ()
-    judged: Mapping[str, np.ndarray] = field(default_factory=dict)
+    assessment: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def product(self) -> str:
@@ -104,18 +105,25 @@ class ScanRecord:
 def read_scan(name: str, path: Path, metrics: Mapping[str, Any], missing: list[str]) -> ScanRecord:
     """The scan in a folder; what cannot be read of it is noted in ``missing``."""
     recons = tuple(one for one in ORDER if (path / names.recon(one)).is_file())
-    judged: dict[str, np.ndarray] = {}
+    assessment: dict[str, np.ndarray] = {}
     if recons and metrics.get("product"):
         try:
-            judged = read_all(path / names.JUDGED, "fiu")
+            assessment = current_arrays(read_all(assessment_file(path), "fiu"))
         except (NpzError, OSError, ValueError) as error:
             missing.append(
-                f"{names.JUDGED} of {shown(name)}: {shown(str(error))}; older runs have none: there is no "
-                "map of the misfit, no curve of the ring correlation, no course of the solver"
+                f"{names.ASSESSMENT} of {shown(name)}: {shown(str(error))}; runs of early versions lack it: "
+                "the misfit map, the ring correlation and the convergence of the solver are not shown"
             )
     if not recons:
         missing.append(f"{shown(name)}: no reconstruction is stored")
-    return ScanRecord(name, path, metrics, recons, judged)
+    return ScanRecord(name, path, metrics, recons, assessment)
+
+
+def assessment_file(path: Path) -> Path:
+    """Return the file of the arrays behind the scores; of a run of the former version that of its name."""
+    found = path / names.ASSESSMENT
+    former = path / FILES[names.ASSESSMENT]
+    return former if former.is_file() and not found.is_file() else found
 
 
 def _read_some(path: Path, kinds: Mapping[str, str]) -> dict[str, np.ndarray]:

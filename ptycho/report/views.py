@@ -82,7 +82,7 @@ class ScanView:
 def view_of(record: RunRecord, scan: ScanRecord, number_of: int) -> ScanView:
     """Everything that is drawn of one scan of a run."""
     made = scan.read(scan.product) if scan.product else None
-    told = [(what, *_pair(value)) for what, value in section(scan.metrics, "understood").items()]
+    told = [(what, *_pair(value)) for what, value in section(scan.metrics, "findings").items()]
     decided = [one for one in told if one[0].startswith("solver: ")]
     warnings = scan.metrics.get("warnings")
     drawn = {} if made is None else _drawn(record, scan, made)
@@ -157,7 +157,7 @@ def _others(scan: ScanRecord, grey: tuple[float, float], colour: tuple[float, fl
         amplitude, phase = shrink(picture.amplitude, side)[0], shrink_phase(picture.phase, side)[0]
         yield Thumbnail(f"{title}: amplitude", palette_png(amplitude, grey, GREY))
         yield Thumbnail(f"{title}: phase", palette_png(phase, colour, VIRIDIS))
-    misfit = scan.judged.get(f"{scan.product}_misfit_by_pixel")
+    misfit = scan.assessment.get(f"{scan.product}_misfit_by_pixel")
     if misfit is not None and misfit.ndim == 2 and misfit.size:
         ends = 0.0, max(2.0, float(np.quantile(misfit, 0.999)))
         caption = (

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ptycho.config import MODELS, JobConfig, RunConfig, TrainedConfig
+from ptycho.config.former_names import FILES
 
 CONFIG = "config.yaml"
 RECORD = "files.json"
 METRICS = "metrics.json"
 MANIFEST = "manifest.json"
 PRODUCT = "product.h5"
-JUDGED = "judged.npz"  # what a scan's scores are the sums and means of
+ASSESSMENT = "assessment.npz"  # what a scan's scores are the sums and means of
 LOG = "run.log"
 REPORT = "report.html"  # a page that is made of a run later, and is not in its files.json
 SCANS = "scans"
@@ -28,7 +29,7 @@ REPLACED, DISCARDED = ".replaced", ".discarded"  # the run that is being replace
 
 INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, LOG)
 """What an inference writes."""
-TRAINING = (*INFERENCE, JUDGED, DATASETS, SCANS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS)
+TRAINING = (*INFERENCE, ASSESSMENT, DATASETS, SCANS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS)
 """What a training run writes."""
 
 
@@ -39,7 +40,8 @@ _FIGURES = (
 )
 _OF_A_SCAN = (
     PRODUCT,
-    JUDGED,
+    ASSESSMENT,
+    FILES[ASSESSMENT],
     TRUTH,
     *(f"{RECONS}/{name}/recon.npz" for name in _OBJECTS),
     *(f"{VISUALS}/{name}.png" for name in _FIGURES),

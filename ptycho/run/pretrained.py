@@ -22,7 +22,7 @@ def run_folder(run: str | Path) -> Path:
 
 
 def check_prior_weights(file: str | None) -> None:
-    """Whether ``solver.prior_weights`` names the weights of a learned prior; no TensorFlow.
+    """Whether ``solver.denoiser_weights`` names the weights of a learned prior; no TensorFlow.
 
     Raises:
         ConfigError: there is no such file, or it is another.
@@ -34,6 +34,6 @@ def check_prior_weights(file: str | None) -> None:
         with np.load(file, allow_pickle=False) as stored:
             ours = bool(stored.files) and all(name.startswith("denoiser/") for name in stored.files)
     except (OSError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        raise ConfigError(f"solver.prior_weights={file}: cannot be read ({error}); {wanted}") from error
+        raise ConfigError(f"solver.denoiser_weights={file}: cannot be read ({error}); {wanted}") from error
     if not ours:
-        raise ConfigError(f"solver.prior_weights={file}: holds no weights of a prior; {wanted}")
+        raise ConfigError(f"solver.denoiser_weights={file}: holds no weights of a prior; {wanted}")

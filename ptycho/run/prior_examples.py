@@ -56,7 +56,7 @@ def make_example(scans: PriorScans, number: int, learned: Learned | None = None)
     likelihood = ScanLikelihood(data, data.normalisation, compile_xla=scans.config.xla.compile)
     start = State.of(data, np.ones((data.object_size,) * 2))
     strength, steps = rng.choice(STRENGTHS), int(np.exp(rng.uniform(*np.log(STEPS))))
-    terms = Terms(likelihood, Prior("edges", float(strength)))
+    terms = Terms(likelihood, Prior("edge_preserving", float(strength)))
     state = fit(terms, start, OBJECT_ALONE, steps).state
     if learned is not None:
         pull = Learned(learned.network, float(np.exp(rng.uniform(*np.log(PULLS)))))

@@ -30,7 +30,7 @@ def plan_scans(own: ScanRunConfig, scans: Sequence[Understood]) -> ScanRunConfig
     """
     stored = check_settings(own)
     fitted = min(
-        _fitted(path, scan, own.free_fraction) for path, scan in zip(own.data.file, scans, strict=True)
+        _fitted(path, scan, own.holdout_fraction) for path, scan in zip(own.data.file, scans, strict=True)
     )
     if stored is not None:
         own = _as_stored(own, stored)
@@ -50,7 +50,7 @@ def check_settings(config: ScanRunConfig) -> StoredNetwork | None:
     Raises:
         ConfigError: weights or a network cannot be read, another model was asked for, or pty-chi is missing.
     """
-    check_prior_weights(config.solver.prior_weights)
+    check_prior_weights(config.solver.denoiser_weights)
     if ITERATIVE in config.models and (missing := available(config.iterative.python)):
         raise ConfigError(missing)
     if config.run is None or not config.models:
@@ -60,11 +60,11 @@ def check_settings(config: ScanRunConfig) -> StoredNetwork | None:
     return stored
 
 
-def _fitted(path: str, scan: Understood, free_fraction: float) -> int:
+def _fitted(path: str, scan: Understood, holdout_fraction: float) -> int:
     """How many patterns of a scan will be fitted, as far as it is known before they are all read."""
     usable = len(scan.frames) - len(lonely(scan.positions))
     check_enough(usable, path)
-    return usable - number_kept_out(usable, free_fraction)
+    return usable - number_kept_out(usable, holdout_fraction)
 
 
 def _same_size(config: ScanRunConfig, scans: Sequence[Understood]) -> None:
@@ -124,5 +124,5 @@ def _fits(stored: StoredNetwork, config: ScanRunConfig, N: int, fitted: int) -> 
     if (C := bound.get("group_size", 1)) > fitted:
         raise ConfigError(
             f"run={config.run}: its network is bound to group_size={C}, and {fitted} patterns of the scan "
-            "are fitted; take another network (run=pretrained), or lower free_fraction"
+            "are fitted; take another network (run=pretrained), or lower holdout_fraction"
         )

@@ -9,8 +9,9 @@ from typing import Any
 from ptycho.config import ConfigError
 from ptycho.files.atomic import write_atomically
 from ptycho.files.json_file import read_json
+from ptycho.files.run_product import read_metrics
 from ptycho.run.folder import csv_text
-from ptycho.run.names import MANIFEST, METRICS
+from ptycho.run.names import MANIFEST
 from ptycho.run.stored_config import is_finished
 
 CSV, MARKDOWN = "scans.csv", "scans.md"
@@ -28,7 +29,7 @@ def rows_of(run: Path) -> list[dict[str, Any]]:
     """
     if not is_finished(run):
         return []
-    metrics, manifest = (read_json(run / name) for name in (METRICS, MANIFEST))
+    metrics, manifest = read_metrics(run), read_json(run / MANIFEST)
     sizes, seconds = manifest.get("scans", {}), manifest.get("timings_s", {}).get("total")
     scans = metrics.get("scans") or {next(iter(sizes), ""): metrics}
     return [

@@ -16,7 +16,9 @@ def read_config(run: Path) -> AnyConfig:
     """As :func:`read_job`, of a run with networks of patterns."""
     found = read_job(run)
     if isinstance(found, PriorConfig):
-        raise ConfigError(f"{run}: is the training of a prior; solver.prior_weights=… uses it, nothing else")
+        raise ConfigError(
+            f"{run}: is the training of a prior; solver.denoiser_weights=… uses it, nothing else"
+        )
     return found
 
 

@@ -14,14 +14,20 @@ from matplotlib.figure import Figure
 import ptycho
 
 N, STEPS = 32, 12
-TOLD = {"positions": False, "flux": False, "background": False, "learn_probe": False, "strength": 1.0}
+TOLD = {
+    "positions": False,
+    "flux": False,
+    "background": False,
+    "learn_probe": False,
+    "regularisation_weight": 1.0,
+}
 DEFAULT = TOLD | {
     "steps": STEPS,
     "compile_xla": False,
     "progress": False,
     "half_scans": False,
 }
-QUICK = DEFAULT | {"prior": "edges", "error_map": False}
+QUICK = DEFAULT | {"regulariser": "edge_preserving", "error_map": False}
 SHOWN = (*("patterns", "positions", "pixel", "probe"), "36 of 32 × 32, photon counts", "20 nm", "1 mode")
 
 
@@ -66,7 +72,7 @@ def result(scan):
 
 def test_the_object_is_the_one_that_was_simulated(result, arrays, scan):
     """Up to a factor and a plane of phase, in the middle of the scan; the mask and the beam fit it."""
-    assert "against_the_truth" in result.scores
+    assert "reference_comparison" in result.scores
     assert result.scores["r_factor"] < 1.3 * result.scores["r_noise"]
     start = np.round(result.beam.positions[0] - arrays[1][0]).astype(int)
     part = np.s_[20:40, 20:40]
@@ -186,7 +192,7 @@ def test_another_method_gets_its_settings_and_is_judged_alike(arrays, monkeypatc
     assert (
         made.method == "lsqml" and (made.object[made.mask] == 1).all() and not made.object[~made.mask].any()
     )
-    assert "patterns_unexplained" in made.scores["flags"]
+    assert "poor_fit" in made.scores["flags"]
 
 
 # ---- what is shown and kept
@@ -213,7 +219,7 @@ def test_a_result_shows_its_scores_and_its_flags(result):
     title = result.plot()
     assert isinstance(title, Figure) and "solver: R" in title.get_suptitle()
     assert title._repr_png_().startswith(b"\x89PNG")  # what a notebook asks the value of a cell for
-    assert {"missed", "deviance_free", "flags", "beam"} <= set(result.scores)
+    assert {"missed", "deviance_holdout", "flags", "beam"} <= set(result.scores)
     assert result.pixel_m == (2e-8, 2e-8)
 
 
@@ -308,11 +314,14 @@ def test_what_goes_with_the_arrays_is_checked(arrays, more, message):
     ("settings", "message"),
     [
         ({"method": "pie"}, "method=pie: must be one of solver, pinn, refined, lsqml"),
-        ({"prior": "magic"}, "solver.prior=magic: must be one of none, smooth, edges"),
-        ({"strength": -1.0}, "solver.strength=-1.0: must be a finite number >= 0"),
+        (
+            {"regulariser": "magic"},
+            "solver.regulariser=magic: must be one of none, quadratic, edge_preserving",
+        ),
+        ({"regularisation_weight": -1.0}, "solver.regularisation_weight=-1.0: must be a finite number >= 0"),
         ({"stepz": 3}, r"solver.stepz=3: unknown key; did you mean solver.steps\?"),
         ({"probe_modes": 99}, "probe.modes=99: must be an integer from 1 to 8"),
-        ({"method": "lsqml", "prior": "none"}, "prior=none: method=lsqml knows no such thing"),
+        ({"method": "lsqml", "regulariser": "none"}, "regulariser=none: method=lsqml knows no such thing"),
         ({"method": "lsqml", "epochs": 0}, "iterative.epochs=0"),
     ],
 )
@@ -389,11 +398,13 @@ def test_example_of_a_prior(monkeypatch):
     from ptycho.config.sections import SolverConfig
     from ptycho.reconstruction import prior
 
-    monkeypatch.setattr(SolverConfig, "PRIORS", SolverConfig.PRIORS)
-    monkeypatch.setitem(prior.PRIORS, "cauchy", prior.PRIORS["edges"])  # so that it is gone afterwards
+    monkeypatch.setattr(SolverConfig, "REGULARISERS", SolverConfig.REGULARISERS)
+    monkeypatch.setitem(
+        prior.PRIORS, "cauchy", prior.PRIORS["edge_preserving"]
+    )  # so that it is gone afterwards
     module = runpy.run_path(str(ROOT / "examples" / "own_prior.py"))
-    made = module["main"](N, 36, **DEFAULT | {"strength": 3.0, "error_map": False})
-    assert np.abs(made["cauchy"].object - made["edges"].object).max() > 1e-3
+    made = module["main"](N, 36, **DEFAULT | {"regularisation_weight": 3.0, "error_map": False})
+    assert np.abs(made["cauchy"].object - made["edge_preserving"].object).max() > 1e-3
     rng = np.random.default_rng(0)
     image, move = (reference.random_complex(rng, (5, 7)) for _ in range(2))
     own, h = prior.Prior("cauchy", 2.0), 1e-5

@@ -14,7 +14,7 @@ def scan():
 @pytest.fixture(scope="module")
 def followed(scan):
     events = []
-    settings = {"flux": False, "background": False, "learn_probe": False, "prior": "none"}
+    settings = {"flux": False, "background": False, "learn_probe": False, "regulariser": "none"}
     result = ptycho.reconstruct(scan, on_event=events.append, progress=False, steps=30, **settings)
     return result, events
 
@@ -30,7 +30,7 @@ def test_steps_go_down_and_are_counted(followed):
     steps = [event.values for event in followed[1] if event.kind == "step"]
     assert [values["step"] for values in steps] == list(range(len(steps)))
     assert steps[-1]["objective"] < steps[0]["objective"] / 10
-    judged = {values["step"]: values["deviance_free"] for values in steps if "deviance_free" in values}
+    judged = {values["step"]: values["deviance_holdout"] for values in steps if "deviance_holdout" in values}
     assert list(judged) == list(range(0, len(steps), 10))
     assert judged[10] < judged[0] / 2 and np.isfinite(list(judged.values())).all()
 
@@ -48,4 +48,4 @@ def test_what_it_raises_ends_the_reconstruction(scan):
             raise KeyError("enough")
 
     with pytest.raises(KeyError, match="enough"):
-        ptycho.reconstruct(scan, on_event=stop, progress=False, steps=30, prior="none")
+        ptycho.reconstruct(scan, on_event=stop, progress=False, steps=30, regulariser="none")

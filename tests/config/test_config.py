@@ -67,7 +67,11 @@ REFUSED = [
         r"models=\[pinn, x\]: must be a non-empty list drawn from \[pinn, base",
     ),
     (RunConfig, {"models": ("pinn", "pinn")}, r"models=\[pinn, pinn\]: must be .* each once"),
-    (RunConfig, {"probe": cfg.OwnProbe()}, "probe.kind=own: must be one of ideal_disk, zone_plate, npz"),
+    (
+        RunConfig,
+        {"probe": cfg.OwnProbe()},
+        "probe.kind=from_file: must be one of ideal_disk, zone_plate, npz",
+    ),
     (RunConfig, {"probe": cfg.IdealDiskProbe(modes=2)}, "probe.modes=2: must be left out: it has no effect"),
     *(
         (
@@ -489,7 +493,7 @@ def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
         options[path.parent.name].add(path.stem)
     assert options == {
         "object": {"lines"},
-        "probe": {"own", "run", "aberrated", "ideal_disk", "zone_plate", "npz"},
+        "probe": {"from_file", "run", "aberrated", "ideal_disk", "zone_plate", "npz"},
         "model": {"unrolled", "unrolled_fast", "unrolled_fine", "unrolled_general", "unet"},
         "stitch": {"probe", "grid", "refined"},
         "imperfections": {"none", "probe", "positions", "modes", "detector", "beamline"},

@@ -68,15 +68,15 @@ GOOD = Evidence(missed=0.001, some=0.01, free=0.02, certainty=20.0, r_free=0.11,
     [
         ({}, []),
         ({"missed": -0.01, "free": None, "r_free": None, "r_noise": None, "halves": None}, []),
-        ({"missed": 0.5, "some": 0.9, "free": 1.1}, ["patterns_unexplained"]),
-        ({"missed": math.nan}, ["patterns_unexplained"]),
-        ({"some": 0.3}, ["some_patterns_unexplained"]),
+        ({"missed": 0.5, "some": 0.9, "free": 1.1}, ["poor_fit"]),
+        ({"missed": math.nan}, ["poor_fit"]),
+        ({"some": 0.3}, ["outlier_patterns"]),
         ({"free": 0.6}, ["overfit"]),
         ({"r_free": 0.9, "r_noise": None}, []),
-        ({"r_free": 0.9}, ["probe_wrong"]),
-        ({"halves": 0.1}, ["halves_disagree"]),
-        ({"certainty": 1.0, "missed": 5.0}, ["nothing_seen"]),
-        ({"certainty": math.nan, "missed": math.nan}, ["nothing_seen"]),
+        ({"r_free": 0.9}, ["excess_misfit"]),
+        ({"halves": 0.1}, ["low_half_scan_frc"]),
+        ({"certainty": 1.0, "missed": 5.0}, ["no_contrast"]),
+        ({"certainty": math.nan, "missed": math.nan}, ["no_contrast"]),
     ],
 )
 def test_the_flags_of_a_scan(changes, flags):
@@ -87,5 +87,5 @@ def test_every_flag_says_what_it_means_and_what_to_do():
     assert all(
         flag.means and flag.remedy and MEANS[name].startswith(flag.means) for name, flag in FLAGS.items()
     )
-    assert {"patterns_unexplained", "nothing_seen", "overfit", "scale_doubtful"} <= set(WRONG)
+    assert {"poor_fit", "no_contrast", "overfit", "scale_doubtful"} <= set(WRONG)
     assert "amplitude_in_noise" not in WRONG and "not_converged" not in WRONG

@@ -33,7 +33,7 @@ def write_run(
     """A finished run of the solver on a measured scan; what is given stands for what it would have."""
     config = ScanRunConfig(data=DataConfig(file=(f"/scans/{name}.cxi",), **(data or {})), **keys)
     image = sample() if image is None else image
-    scores = {"r_factor": 0.08, "r_free": 0.09, "r_noise": 0.07, "deviance": 1.1, "deviance_free": 1.2}
+    scores = {"r_factor": 0.08, "r_free": 0.09, "r_noise": 0.07, "deviance": 1.1, "deviance_holdout": 1.2}
     values = {
         "solver": scores | {"flags": []} | (row or {}),
         "half_scan_frc": {"frc50": 0.5, "frc50_px": 2.0, "frc50_m": 4e-8, "frc1over7": None},
@@ -59,7 +59,7 @@ def write_run(
     recon = {"object": image[None], "mask": covered[None], **beam} | (arrays or {})
     np.savez(path / "recons/solver/recon.npz", **recon)
     if judged is not False:
-        np.savez(path / "judged.npz", **(judged_arrays() | (judged or {})))
+        np.savez(path / "assessment.npz", **(judged_arrays() | (judged or {})))
     return path
 
 
@@ -72,13 +72,14 @@ def probe_modes():
 
 def judged_arrays():
     return {
-        "given_positions": positions_of() + np.where(np.arange(J)[:, None] % 2, 0.5, -0.5).astype(np.float32),
-        "kept_out": np.arange(0, J, 4),
+        "nominal_positions": positions_of()
+        + np.where(np.arange(J)[:, None] % 2, 0.5, -0.5).astype(np.float32),
+        "held_out": np.arange(0, J, 4),
         "frequency": np.linspace(0.1, 1, 10),
         "correlation": np.linspace(1, 0, 10),
         "solver_patterns": np.setdiff1d(np.arange(J), np.arange(0, J, 4)),
         "solver_r_factor": np.linspace(0.05, 0.1, J - 5),
-        "solver_free_patterns": np.arange(0, J, 4),
-        "solver_free_deviance": np.array([1.0, 1.1, 1.2, 1.3, 1.4]),
+        "solver_holdout_patterns": np.arange(0, J, 4),
+        "solver_holdout_deviance": np.array([1.0, 1.1, 1.2, 1.3, 1.4]),
         "solver_course": np.array([100.0, 50.0, 20.0, 19.0]),
     }

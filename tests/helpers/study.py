@@ -58,7 +58,7 @@ def run(argv, here):
 
 def fill_scan_run(folder, amplitude):
     folder.mkdir(exist_ok=True)
-    metrics = {"pinn": {"against_the_files_object": {"ssim": [amplitude, 0.99]}}}
+    metrics = {"pinn": {"reference_comparison": {"ssim": [amplitude, 0.99]}}}
     steps = {"solver": 3.0, "pinn": 2.0}
     manifest = {"reconstruction_s": {"scan": steps}, "timings_s": {"pinn_training": 41.0}}
     write(folder, metrics, manifest)

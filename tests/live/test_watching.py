@@ -92,8 +92,8 @@ def test_the_picture_the_numbers_and_the_page_of_a_whole_scan(tmp_path, scan):
     }
     assert {key: numbers[key] for key in wanted} == wanted
     assert numbers["faults"] == {"message dropped": 3, "repeated": 1}
-    assert numbers["patterns_used"] + numbers["patterns_that_judge"] == COUNT
-    assert numbers["deviance_free"] < live.course[0][1] + 1e-3 and np.isfinite(numbers["longest_lag_s"])
+    assert numbers["patterns_used"] + numbers["patterns_held_out"] == COUNT
+    assert numbers["deviance_holdout"] < live.course[0][1] + 1e-3 and np.isfinite(numbers["longest_lag_s"])
     assert (tmp_path / "live.png").read_bytes().startswith(b"\x89PNG")
     with np.load(tmp_path / "live.npz") as found:
         side = np.array(found["object"].shape)

@@ -19,7 +19,7 @@ def read_with(stored, **keys):
     scan = ptycho.Scan.from_arrays(np.rint(data.amplitudes[:] ** 2), data.positions, stored, counts=True)
     config = ScanRunConfig(data=scan.data, **keys)
     data = replace(data, beam=Beam(np.asarray(stored, np.complex64), data.positions))
-    return without_foreign_probe(scan.understood, data, config), data
+    return without_foreign_probe(scan.geometry, data, config), data
 
 
 def object_as_probe():

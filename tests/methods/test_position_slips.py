@@ -39,20 +39,20 @@ def told():
     """Nine patterns, as they were settled."""
     data = Scan.of(np.random.default_rng(1), count=3).dataset()
     scan = ptycho.Scan.from_arrays(data.amplitudes[:] ** 2, data.positions, data.probe[0], counts=False)
-    return Settled(scan.understood, data, (), (FEW,))
+    return Settled(scan.geometry, data, (), (FEW,))
 
 
 @pytest.fixture
 def corrected(monkeypatch, told):
     """What comes of slips that are found, without a map or behind one, under keys."""
 
-    def run(alone=None, behind=None, other=None, again=None, position_slips=True, **solver):
+    def run(alone=None, behind=None, other=None, again=None, position_jumps=True, **solver):
         def find(data, free):
             return alone if data is told.data else behind
 
         monkeypatch.setattr(method, "find_slips", find)
         monkeypatch.setattr(method, "find_geometry", lambda *arguments: Geometry(other=again))
-        section = DataConfig(file=("x",), position_slips=position_slips)
+        section = DataConfig(file=("x",), position_jumps=position_jumps)
         config = ScanRunConfig(data=section, solver=SolverConfig(**solver))
         return method.correct_slips(replace(told, other=other), config)
 
@@ -80,7 +80,7 @@ def test_right_positions_are_the_same_dataset(told, corrected):
     assert found.data is told.data and not found.found and found.doubts == (FEW,)
 
 
-@pytest.mark.parametrize("keys", [{"position_slips": False}, {"positions": False}])
+@pytest.mark.parametrize("keys", [{"position_jumps": False}, {"positions": False}])
 def test_who_asks_for_positions_as_they_are_gets_them(told, corrected, keys):
     found = corrected(slips(MOVES), other=other(drift=True), **keys)
     assert found.data is told.data and not found.found

@@ -22,7 +22,7 @@ from ptycho.scan.reconstruction import Reconstruction
 N, SIDE = 16, 40
 ASKED = ScanRunConfig(
     data=DataConfig(file=("x",), N=N),
-    solver=SolverConfig(steps=2, positions=False, flux=False, background=False, strength=1.0),
+    solver=SolverConfig(steps=2, positions=False, flux=False, background=False, regularisation_weight=1.0),
     probe=OwnProbe(learn=False),
     xla=XlaConfig(compile=False),
 )

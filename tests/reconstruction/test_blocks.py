@@ -45,7 +45,7 @@ def data(scan):
 
 @pytest.fixture(scope="module")
 def terms(data):
-    return Terms(likelihood_of(data), Prior("edges", 3.0))
+    return Terms(likelihood_of(data), Prior("edge_preserving", 3.0))
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_positions_of_a_blocks_own_are_found(scan, data):
     likelihood = likelihood_of(moved)
     start = replace(scan.rough(likelihood.normalisation), positions=moved.positions.astype(float))
     free = Freedom(False, positions=True)
-    found = fit_in_blocks(Terms(likelihood, Prior("edges", 3.0)), start, free, 60, Blockwise(MOST))
+    found = fit_in_blocks(Terms(likelihood, Prior("edge_preserving", 3.0)), start, free, 60, Blockwise(MOST))
     errors = [r - scan.positions for r in (start.positions, found.state.positions)]
     before, after = (np.sqrt(np.mean((e - e.mean(axis=0)) ** 2)) for e in errors)
     assert after < 0.4 * before
@@ -184,7 +184,7 @@ def test_a_stopped_fit_goes_on_to_the_same_bits(scan, terms, found, tmp_path):
     again = fit_in_blocks(terms, start, OBJECT_ALONE, 40, Blockwise(MOST, counts, shelf))
     assert left == [0, 2]
     np.testing.assert_array_equal(again.state.object, found.state.object)
-    other = replace(terms, prior=Prior("edges", 10.0))  # another task does not take what is there
+    other = replace(terms, prior=Prior("edge_preserving", 10.0))  # another task does not take what is there
     fit_in_blocks(other, start, OBJECT_ALONE, 40, Blockwise(MOST, counts, shelf), blocks.FROM_NOTHING[:1])
     assert left[-1] == 4
     shelf.remove()
@@ -205,7 +205,9 @@ def test_a_damaged_fit_is_made_again(scan, terms, tmp_path, caplog):
 
 
 def test_the_solver_takes_blocks_where_a_scan_is_large(scan, data):
-    wishes = Wishes(prior="edges", strength=3.0, probe=True, positions=False, flux=False, background=False)
+    wishes = Wishes(
+        prior="edge_preserving", strength=3.0, probe=True, positions=False, flux=False, background=False
+    )
     used = []
     found = solve(data, wishes, 0, False, used.append, how=Blockwise(MOST))
     assert len(found.fit.course) == 2 and sum(used) > 144
@@ -241,7 +243,7 @@ def test_whatever_decides_a_fit_makes_it_another_task(scan, terms, tmp_path):
         of_data(good=good),
         of_data(fresnel=(0.5, 0.25)),
         of(replace(terms, lit=good)),
-        of(replace(terms, prior=Prior("edges", 3.5))),
+        of(replace(terms, prior=Prior("edge_preserving", 3.5))),
         of(learned),
         of(terms, partial(blocks.begin, coarse=network)),
     ]

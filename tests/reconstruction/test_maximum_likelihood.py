@@ -15,7 +15,7 @@ from ptycho.reconstruction.state import Freedom
 from ptycho.scan.finding import Finding
 
 run = partial(solve, compile_xla=False)
-EDGES = Wishes(prior="edges")  # not the default: what is freed does not depend on it, and it takes less time
+EDGES = Wishes(prior="edge_preserving")  # faster than the default
 NOTHING = Wishes(probe=False, positions=False, flux=False, background=False, prior="none")
 
 
@@ -102,10 +102,12 @@ def test_a_second_mode_is_freed():
 
 def test_what_is_asked_for_is_done(scan):
     data = scan.dataset(np.random.default_rng(2))
-    asked = Wishes(True, True, True, True, modes=2, prior="edges", strength=3.0, noise="robust", steps=20)
+    asked = Wishes(
+        True, True, True, True, modes=2, prior="edge_preserving", strength=3.0, noise="robust", steps=20
+    )
     found = run(data, asked, 0)
     assert found.free == Freedom(True, True, True, True) and len(found.state.modes) == 2
-    assert found.terms.prior == Prior("edges", 3.0) and found.terms.likelihood.noise == "robust"
+    assert found.terms.prior == Prior("edge_preserving", 3.0) and found.terms.likelihood.noise == "robust"
     assert len(found.fit.course) <= 22, "two fits, each with its start"
     assert decided(found) == dict.fromkeys(("probe", "positions", "flux", "background"), "found") | {
         "modes": "2"
@@ -131,7 +133,7 @@ def test_smoothing_is_for_the_dim(photons, rough):
     if rough:
         shape = scan.object.shape
         scan = replace(scan, object=0.8 + 0.15 * (rng.normal(size=shape) + 1j * rng.normal(size=shape)))
-    found = run(scan.dataset(rng), replace(NOTHING, prior="smooth"), 0)
+    found = run(scan.dataset(rng), replace(NOTHING, prior="quadratic"), 0)
     strength = found.terms.prior.strength
     assert strength == 0 if rough else strength >= 10
     assert found.decisions[-1].value == f"smooth, λ {strength:g}"

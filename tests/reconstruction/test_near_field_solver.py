@@ -118,10 +118,10 @@ def measured(patterns=36, **changes):
 def test_a_scan_from_its_patterns_alone(tmp_path):
     """Object and probe from the mean pattern, brought back to the sample; λz/dx² is found from lengths."""
     truth, scan = measured(49)
-    data, _ = make_dataset(scan.understood, ScanRunConfig(data=scan.data), tmp_path)
+    data, _ = make_dataset(scan.geometry, ScanRunConfig(data=scan.data), tmp_path)
     assert data.fresnel.numbers == pytest.approx((NUMBER, NUMBER)) and scan.pixel_m == (PITCH, PITCH)
     assert data.N == 72 and data.good.sum() == SIDE**2
-    terms = Terms(replace(photons_of(data), compile_xla=False), Prior("edges", 3.0))
+    terms = Terms(replace(photons_of(data), compile_xla=False), Prior("edge_preserving", 3.0))
     start = State.of(data, np.ones((data.object_size,) * 2))
     alone = fit(terms, start, OBJECT_ALONE, 5).state
     found = fit(terms, alone, Freedom(), 180).state.object
@@ -137,7 +137,7 @@ def test_a_scan_from_its_patterns_alone(tmp_path):
 def test_a_turned_detector_is_seen(tmp_path):
     """Positions against patterns; eight ways, each with its twin."""
     _, scan = measured()
-    data, _ = make_dataset(scan.understood, ScanRunConfig(data=scan.data), tmp_path)
+    data, _ = make_dataset(scan.geometry, ScanRunConfig(data=scan.data), tmp_path)
     turned = Orientation(transpose=True).of(data)
     trials = orientations(turned, count=20)
     assert len(trials) == 8 and {len(trial.alike) for trial in trials} == {1}

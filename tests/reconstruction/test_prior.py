@@ -6,7 +6,7 @@ from helpers.reference import random_complex
 
 from ptycho.reconstruction.prior import STEP, Prior
 
-KINDS = ("smooth", "edges")
+KINDS = ("quadratic", "edge_preserving")
 H, W = 7, 10
 
 
@@ -18,7 +18,7 @@ def slowly(kind, image):
             square += abs(image[i + 1, j] - image[i, j]) ** 2
         if j + 1 < image.shape[1]:
             square += abs(image[i, j + 1] - image[i, j]) ** 2
-        total += square if kind == "smooth" else np.sqrt(square + STEP**2) - STEP
+        total += square if kind == "quadratic" else np.sqrt(square + STEP**2) - STEP
     return total
 
 
@@ -56,7 +56,9 @@ def test_constants_cost_nothing(kind):
     assert value == 0 and not gradient.any()
 
 
-@pytest.mark.parametrize("prior", [Prior(), Prior("none", 5.0), Prior("smooth"), Prior("edges", 0.0)])
+@pytest.mark.parametrize(
+    "prior", [Prior(), Prior("none", 5.0), Prior("quadratic"), Prior("edge_preserving", 0.0)]
+)
 def test_no_prior(prior):
     value, gradient = prior(image_of(np.random.default_rng(2)))
     assert value == 0 and not gradient.any() and prior.curvature == 0
@@ -80,6 +82,6 @@ def test_a_step_costs_by_its_height():
     """Of ``edges`` twice the height costs twice as much, of ``smooth`` four times."""
     stairs = np.ones((H, W), np.complex64)
     stairs[:, W // 2 :] += 1
-    for kind, ratio in (("edges", 2.05), ("smooth", 4)):
+    for kind, ratio in (("edge_preserving", 2.05), ("quadratic", 4)):
         low, high = (Prior(kind, 1.0)(height * stairs)[0] for height in (1, 2))
         assert high / low == pytest.approx(ratio, rel=0.02)

@@ -14,7 +14,7 @@ from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.run.block_shelf import BlockShelf
 
-WISHES = Wishes(probe=False, positions=False, flux=False, background=False, prior="edges", steps=8)
+WISHES = Wishes(probe=False, positions=False, flux=False, background=False, prior="edge_preserving", steps=8)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_another_fit_is_made(data, evaluations, tmp_path):
     amplitudes[3, 4, 5] += 1
     for changes in (
         {"steps": 6},
-        {"prior": Prior("edges", 2.0)},
+        {"prior": Prior("edge_preserving", 2.0)},
         {"data": replace(data, amplitudes=amplitudes)},
     ):
         count = len(evaluations)

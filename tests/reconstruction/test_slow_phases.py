@@ -65,7 +65,7 @@ def test_slow_phases_are_found_in_fewer_steps(monkeypatch):
     """A scan of many probe widths: after the same steps the object is much nearer to where they end."""
     scan = Scan.of(np.random.default_rng(4), 1e5, count=24, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
-    terms, start = Terms(likelihood_of(data), Prior("edges", 1.0)), scan.rough(data.normalisation)
+    terms, start = Terms(likelihood_of(data), Prior("edge_preserving", 1.0)), scan.rough(data.normalisation)
     lit = lit_mask(scan, 0.3)
     scaled = fit(terms, start, OBJECT_ALONE, 24, enough=0.0)
     monkeypatch.setattr(solver, "longer_steps", lambda state, stiffness: plain)

@@ -157,7 +157,12 @@ def test_a_prior_smooths(scan):
     dim = replace(scan, modes=scan.modes * np.sqrt(300 / 1e5))
     data, mask = dim.dataset(np.random.default_rng(8)), lit_mask(scan)
     found = [
-        fit(Terms(likelihood_of(data), Prior("smooth", strength)), dim.rough(data.normalisation), OBJECT, 150)
+        fit(
+            Terms(likelihood_of(data), Prior("quadratic", strength)),
+            dim.rough(data.normalisation),
+            OBJECT,
+            150,
+        )
         for strength in (0.0, 10.0, 1000.0)
     ]
     errors = [distance(one.state.object, scan.object, mask) for one in found]
@@ -209,10 +214,10 @@ def test_a_scale_of_all_positions_is_left_alone_or_found(scan, data):
     first = fit(Terms(likelihood_of(data)), start, OBJECT, 30)
     true = centred(scan.positions)
     sizes = {}
-    for moves in ("free", "affine"):
+    for moves in ("independent", "affine"):
         found = fit(Terms(likelihood_of(data), moves=moves), first.state, POSITIONS, 200)
         sizes[moves] = np.vdot(true, centred(found.state.positions)) / np.vdot(true, true)
-    assert sizes["free"] == pytest.approx(1.03, abs=1e-3)
+    assert sizes["independent"] == pytest.approx(1.03, abs=1e-3)
     assert sizes["affine"] == pytest.approx(1, abs=6e-3)
 
 
@@ -288,7 +293,7 @@ def test_normalise_leaves_far_fields_as_they_are(data):
 def test_normalise_leaves_the_priors_scale_as_it_is(data):
     """What the objective is, prior and all, does not depend on where the light's scale stands."""
     state = some_state(np.random.default_rng(14), data)
-    prior = Prior("edges", 500.0)
+    prior = Prior("edge_preserving", 500.0)
     assert value_of(data, state, prior, 50.0) == pytest.approx(
         value_of(data, normalise(state, 50.0, PROBE), prior, 50.0), rel=1e-5
     )
@@ -311,7 +316,7 @@ def test_slope_of_the_whole_objective(scan, data, free):
     state = replace(scan.state(data.normalisation), background=np.full((N, N), 1e-3, np.float32))
     state = replace(state, object=(1.1 * state.object + 0.05 * smooth_object(rng, len(state.object))))
     state = replace(state, object=state.object.astype(np.complex64))
-    terms = Terms(likelihood_of(data), Prior("smooth", 3e3))
+    terms = Terms(likelihood_of(data), Prior("quadratic", 3e3))
     unknowns = Unknowns.of(state, free, data.normalisation, stiffness=terms.prior.curvature)
     function = solver._objective(terms, unknowns, 0.7 * float(np.sum(np.abs(state.modes) ** 2)))
     u = unknowns.start()
@@ -327,7 +332,7 @@ def test_slope_of_the_whole_objective(scan, data, free):
 
 def test_light_does_not_drift_from_object_to_probe(scan, data):
     """A prior is least for an object of zero; under a probe that is free it must not get there."""
-    terms = Terms(likelihood_of(data), Prior("smooth", 300.0))
+    terms = Terms(likelihood_of(data), Prior("quadratic", 300.0))
     start = fit(terms, scan.rough(data.normalisation), OBJECT, 60).state
     found = fit(terms, start, PROBE, 150).state
     assert np.sum(np.abs(found.modes) ** 2) == pytest.approx(np.sum(np.abs(start.modes) ** 2), rel=1e-4)

@@ -37,7 +37,7 @@ def fisher(scan):
 
 
 def fitted(data, scan, strength, **changes):
-    terms = Terms(likelihood_of(data, **changes), Prior("smooth", strength))
+    terms = Terms(likelihood_of(data, **changes), Prior("quadratic", strength))
     return terms, fit(terms, scan.rough(data.normalisation), OBJECT_ALONE, 400).state
 
 

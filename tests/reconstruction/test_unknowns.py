@@ -62,7 +62,7 @@ def test_a_corner_of_the_object_is_a_place_like_any_other(state):
     np.testing.assert_allclose(unknowns.state(unknowns.start()).positions, positions)
 
 
-@pytest.mark.parametrize("model", ["free", "affine", "all", "each"])
+@pytest.mark.parametrize("model", ["independent", "affine", "affine_and_independent", "each"])
 def test_gradient_is_the_chain_rule(state, model):
     """Of a toy function of all parts, quadratic or cubic in each; β is negative in places."""
     rng = np.random.default_rng(2)
@@ -123,12 +123,12 @@ def test_models_of_the_moves(state):
     one = np.ones((25, 1))
     centred = inner.positions - inner.positions.mean(axis=0)
     everything = np.hstack([one, centred])
-    for model in ("free", "affine", "all", "each"):
+    for model in ("independent", "affine", "affine_and_independent", "each"):
         found, wanted = moves_of(inner, model)
         expected = {
-            "free": wanted - explained(wanted, everything),
+            "independent": wanted - explained(wanted, everything),
             "affine": explained(wanted, centred),
-            "all": wanted - wanted.mean(axis=0),
+            "affine_and_independent": wanted - wanted.mean(axis=0),
             "each": wanted,
         }[model]
         np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(wanted).max(), err_msg=model)

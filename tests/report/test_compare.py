@@ -18,15 +18,15 @@ def entries_of(*paths):
 
 
 def deviances(values, patterns=(0, 4, 8, 12, 16)):
-    return {"solver_free_patterns": np.array(patterns), "solver_free_deviance": np.array(values, float)}
+    return {"solver_holdout_patterns": np.array(patterns), "solver_holdout_deviance": np.array(values, float)}
 
 
 def test_the_difference_and_its_error(tmp_path):
     """By hand: gains of 0.1, 0.2, 0.3 on the patterns that both kept out: 0.2 ± 0.1/√3."""
     best = deviances([1.0, 1.5, 2.0, 9.0], [3, 5, 7, 9])
     other = deviances([2.3, 1.7, 1.1, 0.0], [7, 5, 3, 11])
-    one = write_run(tmp_path / "one", judged=best, row={"deviance_free": 1.0})
-    two = write_run(tmp_path / "two", judged=other, row={"deviance_free": 1.1})
+    one = write_run(tmp_path / "one", judged=best, row={"deviance_holdout": 1.0})
+    two = write_run(tmp_path / "two", judged=other, row={"deviance_holdout": 1.1})
     first, second = entries_of(one, two)
     found = compare_kept_out(second, first)
     assert found.gain == pytest.approx(0.2) and found.error == pytest.approx(0.1 / np.sqrt(3))
@@ -53,14 +53,14 @@ def test_no_more_is_said_than_can_be_told(tmp_path, values, told):
         if values == "others"
         else deviances(values)
     )
-    one = write_run(tmp_path / "one", row={"deviance_free": 1.0})
-    two = write_run(tmp_path / "two", row={"deviance_free": 1.1}, judged=judged)
+    one = write_run(tmp_path / "one", row={"deviance_holdout": 1.0})
+    two = write_run(tmp_path / "two", row={"deviance_holdout": 1.1}, judged=judged)
     assert told in judgement(*reversed(entries_of(one, two)))
 
 
 def test_the_best_comes_first(tmp_path):
     for name, value in (("a", 1.3), ("b", 1.1), ("c", 1.2)):
-        write_run(tmp_path / name, name="scan", row={"deviance_free": value})
+        write_run(tmp_path / name, name="scan", row={"deviance_holdout": value})
     write_run(tmp_path / "other", name="another")
     (group,) = group_entries(entries_of(tmp_path))
     assert [one.entry.label for one in group.seen] == ["b", "c", "a"]
@@ -68,7 +68,7 @@ def test_the_best_comes_first(tmp_path):
 
 
 def test_without_a_score_in_common_none_is_the_best(tmp_path):
-    write_run(tmp_path / "a", name="scan", row={"deviance_free": None})
+    write_run(tmp_path / "a", name="scan", row={"deviance_holdout": None})
     write_run(tmp_path / "b", name="scan")
     (group,) = group_entries(entries_of(tmp_path))
     assert not group.by and [one.entry.label for one in group.seen] == ["a", "b"]
@@ -86,7 +86,7 @@ def test_shift_scale_and_phase_plane_are_no_difference(tmp_path):
     plane = 0.6 * np.exp(1j * (0.7 + 0.02 * rows - 0.03 * cols))
     moved = np.fft.ifft2(fourier_shift(np.fft.fft2(whole), (1.3, -2.6)))
     part = np.s_[40 : 40 + WIDE, 40 : 40 + WIDE]
-    one = write_run(tmp_path / "one", name="s", row={"deviance_free": 1.0}, **wide(whole[part]))
+    one = write_run(tmp_path / "one", name="s", row={"deviance_holdout": 1.0}, **wide(whole[part]))
     two = write_run(tmp_path / "two", name="s", **wide(moved[part] * plane))
     same = write_run(tmp_path / "three", name="s", **wide(whole[part]))
     first, second, third = entries_of(one, two, same)
@@ -103,7 +103,7 @@ def test_a_real_difference_is_shown_where_it_is(tmp_path):
     image = sample(3)
     other = image.copy()
     other[20:26, 20:26] *= 1.2
-    one = write_run(tmp_path / "one", name="s", image=image, row={"deviance_free": 1.0})
+    one = write_run(tmp_path / "one", name="s", image=image, row={"deviance_holdout": 1.0})
     first, second = entries_of(one, write_run(tmp_path / "two", name="s", image=other))
     off = align_to(Frame.of(first.scan.read("solver")), second, first).off[0]
     top, left = (np.flatnonzero(first.scan.read("solver").lit.any(axis=axis))[0] for axis in (1, 0))
@@ -112,7 +112,7 @@ def test_a_real_difference_is_shown_where_it_is(tmp_path):
 
 
 def test_other_pixels_and_other_places_are_said_and_not_forced(tmp_path):
-    one = write_run(tmp_path / "one", name="s", row={"deviance_free": 1.0})
+    one = write_run(tmp_path / "one", name="s", row={"deviance_holdout": 1.0})
     two = write_run(tmp_path / "two", name="s", metrics={"pixel_m": [3e-8, 3e-8]})
     first, second = entries_of(one, two)
     found = align_to(Frame.of(first.scan.read("solver")), second, first)

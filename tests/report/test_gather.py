@@ -48,8 +48,8 @@ def test_a_run_goes_on_while_its_folder_is_held(tmp_path):
 
 def test_what_an_older_run_lacks_is_said(tmp_path):
     record = gather(write_run(tmp_path / "run", judged=False))
-    assert record.state == FINISHED and not record.scans[0].judged
-    assert any("judged.npz" in line for line in record.missing)
+    assert record.state == FINISHED and not record.scans[0].assessment
+    assert any("assessment.npz" in line for line in record.missing)
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '"x"', ""])
@@ -88,7 +88,12 @@ def test_settings_that_are_not_the_defaults(tmp_path):
     [
         ["data.file=[/a.cxi]"],
         ["data.file=['/some dir/it\\'s, [1].cxi']", "seed=3", "data.domain=counts", "denoise=true"],
-        ["data.file=[/a.cxi,/b.h5]", "probe=zone_plate", "probe.energy_keV=9", "solver.prior=edges"],
+        [
+            "data.file=[/a.cxi,/b.h5]",
+            "probe=zone_plate",
+            "probe.energy_keV=9",
+            "solver.regulariser=edge_preserving",
+        ],
         ["data.file=[/a.cxi]", "model=unet", "nepochs=2", "stitch=probe", "data.drop=[1,2]", "data.bin=2"],
     ],
 )

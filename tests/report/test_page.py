@@ -67,7 +67,7 @@ def test_moves_are_told_with_their_size(tmp_path):
     record = gather(write_run(tmp_path / "run"))
     (moves,) = [c for c in view_of(record, record.scans[0], 0).charts if c.title.startswith("Positions")]
     assert "0.50 px (10 nm)" in moves.caption
-    same = gather(write_run(tmp_path / "same", judged={"given_positions": positions_of() + np.float32(3)}))
+    same = gather(write_run(tmp_path / "same", judged={"nominal_positions": positions_of() + np.float32(3)}))
     titles = [chart.title for chart in view_of(same, same.scans[0], 0).charts]
     assert "Positions found against those given" not in titles  # all moved together: none did
 
@@ -120,7 +120,7 @@ def test_what_there_is_not_is_left_out(tmp_path):
         "What the solver decided",
     ):
         assert title not in text
-    assert "What is missing here" in text and "judged.npz" in text
+    assert "What is missing here" in text and "assessment.npz" in text
     (run / "recons/solver/recon.npz").unlink()
     text = report_page(gather(run))
     assert "Look closer" not in text and "no reconstruction is stored" in text
@@ -145,7 +145,7 @@ def test_nothing_from_a_file_runs(tmp_path):
     name = "</script><script>alert(1)<"
     run = write_run(tmp_path / "<b>run", name="scan")
     metrics = json.loads((run / "metrics.json").read_text())
-    metrics["understood"] = {EVIL: [EVIL, EVIL], name: 5}
+    metrics["findings"] = {EVIL: [EVIL, EVIL], name: 5}
     metrics["warnings"], metrics["solver"]["flags"] = [EVIL, name], [EVIL]
     metrics["solver"]["r_factor"] = EVIL
     (run / "metrics.json").write_text(json.dumps(metrics))
@@ -197,7 +197,7 @@ def test_wrong_types_raise_nothing(tmp_path, metrics, manifest):
 @pytest.mark.parametrize(
     "arrays",
     [
-        {"given_positions": np.zeros(3), "solver_patterns": np.arange(3), "frequency": np.zeros((2, 2))},
+        {"nominal_positions": np.zeros(3), "solver_patterns": np.arange(3), "frequency": np.zeros((2, 2))},
         {"solver_patterns": np.arange(15) + 10, "solver_course": np.full(5, np.nan)},
         {"solver_course": np.ones(5), "correlation": np.zeros(10), "solver_r_factor": np.full(15, np.inf)},
     ],

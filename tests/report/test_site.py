@@ -118,7 +118,7 @@ def test_a_page_is_made_again_when_its_run_changes(folder, monkeypatch):
 def test_a_damaged_run_ends_nothing(folder, monkeypatch):
     site = Site(folder)
     (folder / "night/a/config.yaml").write_text("a: [")
-    (folder / "night/a/judged.npz").write_bytes(b"PK")
+    (folder / "night/a/assessment.npz").write_bytes(b"PK")
     assert site.answer("/").status == site.answer("/run/night/a").status == 200
     monkeypatch.setattr("ptycho.report.site.report_page", lambda *args, **keys: 1 / 0)
     answer = site.answer("/run/mine%20%26%20%3Cb%3E")

@@ -31,7 +31,7 @@ def program(crew):
     in_file = FileArray.temporary(Path(sys.argv[1]).parent, data.amplitudes.shape, np.float32)
     in_file[:] = data.amplitudes[:]
     data = replace(data, amplitudes=Patterns(in_file))  # as those of a run
-    terms = Terms(likelihood_of(data), Prior("edges", 3.0))
+    terms = Terms(likelihood_of(data), Prior("edge_preserving", 3.0))
     start = scan.rough(data.normalisation)
     found = fit_in_blocks(terms, start, OBJECT_ALONE, 4, Blockwise(20, crew or alone))
     np.save(sys.argv[1], found.state.object)

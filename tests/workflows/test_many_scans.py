@@ -26,7 +26,7 @@ from workflows.reconstruct.scan_pattern import match, name_scans, split
 
 SCRIPT = ROOT / "scripts/scan_workflow.py"
 QUICK = (
-    *("solver.steps=2", "solver.prior=none", "solver.error_map=false", "probe.learn=false"),
+    *("solver.steps=2", "solver.regulariser=none", "solver.error_map=false", "probe.learn=false"),
     *("solver.positions=false", "solver.flux=false", "solver.background=false"),
 )
 
@@ -159,9 +159,9 @@ def test_a_bad_file_does_not_stop_the_others(command, started, tmp_path):
 def test_a_mistake_that_concerns_all_stops_before(command, started, tmp_path):
     for mistake, words in (
         ("solver.step=3", "did you mean solver.steps"),
-        ("free_fraction=2", "free_fraction=2.0: must be"),
+        ("holdout_fraction=2", "holdout_fraction=2.0: must be"),
         ("run=nothing", "nothing: holds no run"),
-        ("solver.prior_weights=no.npz", "no.npz"),
+        ("solver.denoiser_weights=no.npz", "no.npz"),
     ):
         before = files(tmp_path)
         code, _, err = command(mistake)
@@ -225,7 +225,7 @@ def test_rows_are_what_the_files_of_a_run_say(tmp_path):
             "r_factor": 0.123456,
             "r_free": None,
             "deviance": 1.5,
-            "flags": ["overfit", "nothing_seen"],
+            "flags": ["overfit", "no_contrast"],
         },
         "product": "solver",
         "pixel_m": [2e-8, 1e-8],
@@ -245,7 +245,7 @@ def test_rows_are_what_the_files_of_a_run_say(tmp_path):
                 "product": "solver",
                 "r_factor": "0.1235",
             },
-            **{"r_free": None, "deviance": "1.5", "frc_nm": "40", "flags": "overfit nothing_seen"},
+            **{"r_free": None, "deviance": "1.5", "frc_nm": "40", "flags": "overfit no_contrast"},
             "seconds": "7.25",
         }
     ]
@@ -271,13 +271,13 @@ def test_a_table_is_readable_and_known_again(tmp_path):
 
 def test_overrides_that_differ_are_columns():
     runs = [
-        ("seed=1", "+probe=own", "data.file=a"),
-        ("seed=2", "+probe=own", "data.file=b"),
+        ("seed=1", "+probe=from_file", "data.file=a"),
+        ("seed=2", "+probe=from_file", "data.file=b"),
         ("seed=2", "x=3"),
     ]
     assert override_cells(runs) == [
-        {"seed": "1", "probe": "own"},
-        {"seed": "2", "probe": "own"},
+        {"seed": "1", "probe": "from_file"},
+        {"seed": "2", "probe": "from_file"},
         {"seed": "2", "x": "3"},
     ]
 

@@ -18,7 +18,12 @@ SCRIPT = ROOT / "scripts" / "scan_workflow.py"
 PIXEL = 75e-8  # 75 µm, magnified 100 times
 TOLD = (
     *("probe.learn=true", "probe.modes=1", "solver.positions=false", "solver.flux=false"),
-    *("solver.background=false", "solver.prior=edges", "solver.strength=3", "solver.steps=20"),
+    *(
+        "solver.background=false",
+        "solver.regulariser=edge_preserving",
+        "solver.regularisation_weight=3",
+        "solver.steps=20",
+    ),
     *("solver.error_map=true", "xla.compile=false"),
 )
 
@@ -46,8 +51,8 @@ def finished(measured, tmp_path_factory, in_process_once):
 def test_metrics_and_product_have_its_pixel(finished):
     metrics = json.loads((finished / "metrics.json").read_text())
     np.testing.assert_allclose(metrics["pixel_m"], PIXEL, rtol=1e-5)
-    assert metrics["understood"]["physics"][0] == "near field"
-    assert "magnified 100 times" in metrics["understood"]["physics"][1]
+    assert metrics["findings"]["physics"][0] == "near field"
+    assert "magnified 100 times" in metrics["findings"]["physics"][1]
     row = metrics["solver"]
     assert row["r_factor"] < 0.15 and {"error_map", "missed", "beam"} <= row.keys()
     with h5py.File(finished / "product.h5") as file:

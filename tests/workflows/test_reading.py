@@ -12,7 +12,7 @@ NO_TENSORFLOW = {"blocked": ("tensorflow", "keras")}
 
 
 def test_a_report_is_written_into_the_run_s_folder(in_process, tmp_path):
-    run = write_run(tmp_path / "0_solver.prior=edges,seed=1")
+    run = write_run(tmp_path / "0_solver.regulariser=edge_preserving,seed=1")
     before = files(tmp_path)
     code, out, err = in_process(REPORT, run, **NO_TENSORFLOW)
     assert code == 0, err
@@ -61,13 +61,15 @@ def test_mistakes_are_one_line(in_process, tmp_path, script, words, told):
 
 def test_runs_are_compared(in_process, tmp_path):
     for name, value in (("a", 1.2), ("b", 1.1)):
-        write_run(tmp_path / "runs" / name, name="scan", seed=int(10 * value), row={"deviance_free": value})
+        write_run(
+            tmp_path / "runs" / name, name="scan", seed=int(10 * value), row={"deviance_holdout": value}
+        )
     (tmp_path / "other").mkdir()
     code, out, err = in_process(COMPARE, "runs", "other", "output=both.html", **NO_TENSORFLOW)
     assert code == 0, err
     assert "passed over: other: holds no run" in out and re.search(r"\| b +\| finished \| solver", out)
     rows = list(csv.DictReader((tmp_path / "both.csv").open()))
-    assert [(row["run"], row["deviance_free"], row["seed"]) for row in rows] == [
+    assert [(row["run"], row["deviance_holdout"], row["seed"]) for row in rows] == [
         ("a", "1.2", "12"),
         ("b", "1.1", "11"),
     ]

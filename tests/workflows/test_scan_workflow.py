@@ -18,7 +18,7 @@ SCRIPT, INSPECT = ROOT / "scripts" / "scan_workflow.py", ROOT / "scripts" / "ins
 # What the solver may find is told: to decide it takes most of the time, and the run by default decides it.
 TOLD = (
     *("probe.learn=false", "solver.positions=false", "solver.flux=false", "solver.background=false"),
-    *("solver.prior=edges", "solver.strength=1", "solver.steps=30"),
+    *("solver.regulariser=edge_preserving", "solver.regularisation_weight=1", "solver.steps=30"),
 )
 SMALL = (
     *TOLD,
@@ -110,30 +110,30 @@ def test_a_run_judges_itself_without_the_truth(finished):
     assert refined["r_free"] <= network["r_free"] + 1e-9  # the best pass is returned
     assert metrics["half_scan_frc"]["frc50"] is None or metrics["half_scan_frc"]["frc50"] > 0.3
     assert {"r_factor", "r_free", "r_noise", "half_scan_frc"} <= metrics["conventions"].keys()
-    assert metrics["understood"]["groups"][0].endswith("of 2")
+    assert metrics["findings"]["groups"][0].endswith("of 2")
 
 
 def test_what_scores_are_the_sums_of_is_kept(finished):
     metrics = json.loads((finished / "metrics.json").read_text())
-    judged = read_all(finished / "judged.npz", "fiu")
-    count = len(judged["given_positions"])
+    judged = read_all(finished / "assessment.npz", "fiu")
+    count = len(judged["nominal_positions"])
     for name in ("pinn", "refined"):
-        fitted, out = judged[f"{name}_patterns"], judged[f"{name}_free_patterns"]
+        fitted, out = judged[f"{name}_patterns"], judged[f"{name}_holdout_patterns"]
         assert sorted([*fitted, *out]) == list(range(count)) and set(out) == set(judged["kept_out"])
         ratio = judged[f"{name}_r_factor"]
         assert ratio.min() < metrics[name]["r_factor"] < ratio.max()
-        if metrics[name]["deviance_free"] is not None:
-            mean = judged[f"{name}_free_deviance"].mean()
-            assert mean == pytest.approx(metrics[name]["deviance_free"], rel=1e-5)
+        if metrics[name]["deviance_holdout"] is not None:
+            mean = judged[f"{name}_holdout_deviance"].mean()
+            assert mean == pytest.approx(metrics[name]["deviance_holdout"], rel=1e-5)
     course = judged["refined_course"]
     assert course[-1] < course[0] and np.isfinite(course).all()
-    assert "judged.npz" in json.loads((finished / "files.json").read_text())
+    assert "assessment.npz" in json.loads((finished / "files.json").read_text())
 
 
 def test_the_object_of_the_file_is_scored_against(finished):
     """The simulation interpolates the object, the reconstruction moves the probe: a little is lost."""
     metrics = json.loads((finished / "metrics.json").read_text())
-    amplitude, phase = metrics["refined"]["against_the_files_object"]["ssim"]
+    amplitude, phase = metrics["refined"]["reference_comparison"]["ssim"]
     assert amplitude > 0.9
     assert phase > 0.9
 
@@ -216,9 +216,9 @@ def test_several_scans_share_a_network_and_get_an_image_each(scan, another, in_p
     assert list(scans) == ["scan", "another"]
     for name, found in scans.items():
         assert found["pinn"]["r_free"] < 0.5 and found["refined"]["r_free"] <= found["pinn"]["r_free"] + 1e-9
-        assert found["refined"]["against_the_files_object"]["ssim"][0] > 0.8
+        assert found["refined"]["reference_comparison"]["ssim"][0] > 0.8
         held = {path.name for path in (out / "scans" / name).iterdir()}
-        assert held == {"recons", "visuals", "product.h5", "judged.npz"}
+        assert held == {"recons", "visuals", "product.h5", "assessment.npz"}
     assert (out / "pinn/weights.npz").exists() and not (out / "recons").exists()
     record = json.loads((out / "files.json").read_text())
     assert "scans/another/recons/refined/recon.npz" in record
@@ -293,7 +293,7 @@ def test_a_run_that_needs_more_memory_than_there_is_is_refused(scan, in_process,
         (["data.file={scan}", "run=nowhere"], "nowhere"),
         (["data.file={scan}", "data.drop=[100000]"], "data.drop=100000: must be from 0"),
         (["data.file={scan}", "group_size=0"], "group_size=0: must be an integer from 1 to 512, or null"),
-        (["data.file={scan}", "free_fraction=0.9"], "free_fraction=0.9"),
+        (["data.file={scan}", "holdout_fraction=0.9"], "holdout_fraction=0.9"),
         (["data.file={scan}", "data.zero_frequency=left"], "data.zero_frequency=left"),
         (["data.file={scan}", "data.mask_file=none.npy"], "data.mask_file=none.npy"),
     ],
@@ -335,9 +335,9 @@ def test_by_default_the_solver_alone_makes_the_product(scan, in_process, tmp_pat
     assert code == 0, err
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["product"] == "solver" and "pinn" not in metrics and "refined" not in metrics
-    assert metrics["solver"]["against_the_files_object"]["ssim"][0] > 0.95
+    assert metrics["solver"]["reference_comparison"]["ssim"][0] > 0.95
     assert metrics["half_scan_frc"]["frc50"] is None or metrics["half_scan_frc"]["frc50"] > 0.5
-    decided = {key: value for key, (value, _) in metrics["understood"].items() if key.startswith("solver: ")}
+    decided = {key: value for key, (value, _) in metrics["findings"].items() if key.startswith("solver: ")}
     assert decided["solver: positions"] == "kept" and decided["solver: probe"] == "kept"
     config = yaml.safe_load((run / "config.yaml").read_text())
     assert (config["run"], config["nepochs"], config["models"]) == (None, 0, [])

@@ -130,7 +130,7 @@ def run_of(files, folder, patch, network=1.0):
         data=DataConfig(file=tuple(files), N=N),
         run="pretrained",
         stitch=StitchConfig("refined", passes=2),
-        free_fraction=0.1,
+        holdout_fraction=0.1,
         denoise=False,
     )
     config, scans = understand_scans(plan(asked))
@@ -177,7 +177,9 @@ def test_the_beam_that_is_stored_with_an_object_is_its_own(run, name):
         np.testing.assert_array_equal(beam[key], value)
     assert len(beam["flux"]) == 40 and np.ptp(flux) > 0.01
     assert metrics[name]["beam"]["flux_rms"] == pytest.approx(np.std(flux.astype(float) ** 2), rel=1e-6)
-    assert metrics[name]["beam"]["moved_px"] == pytest.approx(0.07 * (3 if name == "refined" else 1), rel=0.3)
+    assert metrics[name]["beam"]["position_correction_rms_px"] == pytest.approx(
+        0.07 * (3 if name == "refined" else 1), rel=0.3
+    )
 
 
 def test_the_product_holds_the_last_object_under_its_own_beam(run):
@@ -198,7 +200,7 @@ def test_the_ramp_of_every_object_is_stored_with_its_probe(files, tmp_path, monk
     monkeypatch.setattr(StandIns, "keep", lambda _, made: move_ramp(made))
     monkeypatch.setattr(StandIns, "ramp", 0.4)
     found, folder, metrics = run_of(files[:1], tmp_path / "out", monkeypatch)
-    assert metrics["understood"]["phase ramp"][0].endswith(" detector pixels")
+    assert metrics["findings"]["phase ramp"][0].endswith(" detector pixels")
     with h5py.File(folder / "product.h5") as file:
         product = {"object": file["object"][()].squeeze()[None], "probe": file["probe"][()].reshape(1, N, N)}
     own = {"refined": found.refined, "solver": found.begun}

@@ -69,5 +69,5 @@ def test_no_option_is_offered_that_is_refused():
     keys = json.loads((ROOT / "conf" / "keys.json").read_text())
     simulated = ["ideal_disk", "npz", "zone_plate"]
     assert keys["grid_lines"]["probe"] == keys["simulate"]["probe"] == simulated
-    assert keys["scan"]["probe"] == sorted([*simulated, "aberrated", "own", "run"])
+    assert keys["scan"]["probe"] == sorted([*simulated, "aberrated", "from_file", "run"])
     assert "unrolled_fast" in keys["scan"]["model"]

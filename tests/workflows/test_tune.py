@@ -23,13 +23,17 @@ class TestSpace:
         space = read_space(
             {
                 "probe": {"modes": [1, 4]},
-                "solver": {"prior": ["edges", "none"], "positions": [True, False], "flux": None},
+                "solver": {
+                    "regulariser": ["edge_preserving", "none"],
+                    "positions": [True, False],
+                    "flux": None,
+                },
                 "data": {"N": {"choices": [64, 96]}, "gain": {"low": 0.1, "high": 1.0}},
             }
         )
         assert space == (
             Dimension("probe.modes", low=1, high=4),
-            Dimension("solver.prior", choices=("edges", "none")),
+            Dimension("solver.regulariser", choices=("edge_preserving", "none")),
             Dimension("solver.positions", choices=(True, False)),
             Dimension("data.N", choices=(64, 96)),
             Dimension("data.gain", low=0.1, high=1.0),
@@ -42,7 +46,8 @@ class TestSpace:
         assert wide.log and not stated.log
 
     @pytest.mark.parametrize(
-        "value", [3, "edges", [], [4, 1], [[1], [2]], {"low": 1}, {"low": 2, "high": 1}, {"choices": []}]
+        "value",
+        [3, "edge_preserving", [], [4, 1], [[1], [2]], {"low": 1}, {"low": 2, "high": 1}, {"choices": []}],
     )
     def test_nonsense_is_refused(self, value):
         with pytest.raises(ConfigError, match=r"tune.space.probe.modes=.*must be \[low,high\]"):
@@ -84,7 +89,7 @@ class Valley:
                 1 + self._slope * (settings["x"] - 0.3) ** 2 + 0.1 * self._slope * (settings["kind"] == "b")
             )
             for step in range(0, 60, 10):
-                on_event(Event("step", "solver", {"step": step, "deviance_free": value + 1 / (1 + step)}))
+                on_event(Event("step", "solver", {"step": step, "deviance_holdout": value + 1 / (1 + step)}))
         return Outcome(value + self._noise, 0.1)
 
 

@@ -38,7 +38,7 @@ FISH = """\
 complete -c ptycho -f -a '(ptycho complete (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
 """
 SHELLS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
-PATHS = ("file", "run", "resume", "output", "output_dir", "watch", "data", "model", "prior_weights")
+PATHS = ("file", "run", "resume", "output", "output_dir", "watch", "data", "model", "denoiser_weights")
 """Last parts of keys whose values are paths."""
 
 

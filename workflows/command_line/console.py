@@ -30,7 +30,7 @@ class Program:
 PROGRAMS: dict[str, Program] = {
     "inspect": Program("inspect_scan", "how is a file understood? Changes nothing", "inspect"),
     "scan": Program("scan_workflow", "reconstruct measured scans", "scan"),
-    "lines": Program("grid_lines_workflow", "simulate, train, reconstruct, compare", "grid_lines"),
+    "grid-lines": Program("grid_lines_workflow", "simulate, train, reconstruct, compare", "grid_lines"),
     "simulate": Program("simulate_scan", "a scan with a known answer, as a file", "simulate"),
     "export": Program("export_scan", "a run's scan for other programs: CXI, ptychodus, NPZ", "export"),
     "infer": Program("infer", "new data through the networks of a run", "infer"),
@@ -81,6 +81,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write("".join(f"{word}\n" for word in candidates(words[1:])))
         return 0
     if first not in PROGRAMS:
+        from ptycho.config.former_names import COMMANDS, warn_of
+
+        if first in COMMANDS:
+            warn_of(f"{NAME} {first}", f"{NAME} {COMMANDS[first]}")
+            return main([COMMANDS[first], *words[1:]])
         near = difflib.get_close_matches(first, PROGRAMS, 1)
         hint = f"did you mean {near[0]}? " if near else ""
         sys.stderr.write(f"error: {NAME} {first}: there is no such command; {hint}{NAME} --help lists all\n")

@@ -12,6 +12,7 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
+from ptycho.config.former_names import current_words
 from ptycho.config.mapping import to_dataclass
 from ptycho.files.text import printable
 from workflows.command_line.config import explained, plain
@@ -41,7 +42,7 @@ def perform(
     try:
         path = CONF / name  # in a folder of its own where a key has the name of a group
         with initialize_config_dir(version_base="1.3", config_dir=str(path.parent)):
-            composed = compose(path.name, list(words))
+            composed = compose(path.name, current_words(words))
         lines = do(config_of(cls, composed))
     except Exception as error:
         return fail(error, MISTAKES, partial(explained, schema=cls))

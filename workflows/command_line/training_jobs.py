@@ -19,6 +19,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from ptycho.config import ConfigError, JobConfig, ScanRunConfig
+from ptycho.config.former_names import current_words
 from ptycho.config.mapping import differences, to_mapping
 from ptycho.files.lock import locked
 from ptycho.quiet_start import start_tensorflow
@@ -71,7 +72,7 @@ def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
 
     128 and the number of the signal that stopped it: 130, 143. ``arguments``: None: those of the process.
     """
-    given = sys.argv[1:] if arguments is None else arguments
+    given = current_words(sys.argv[1:] if arguments is None else arguments)
     explain = partial(explained, schema=SCHEMAS[workflow.name])
     try:
         launcher, others = read_launcher(workflow.name, given)

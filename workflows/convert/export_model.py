@@ -36,7 +36,7 @@ class ExportModelConfig:
     run: Text | None = key(None, "folder of a run")
     network: Literal["pinn", "baseline", "prior"] | None = key(
         None,
-        "null: the first that the run trained; prior: of a training of solver.prior=learned, of pretrained",
+        "null: the first that the run trained; prior: the denoiser of solver.regulariser=learned",
     )
     format: Literal["saved_model", "litert", "onnx", "stablehlo"] | None = key(
         None, "null: by the output's name (.tflite, .onnx, .mlir)"

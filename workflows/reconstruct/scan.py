@@ -164,7 +164,7 @@ def reconstruct(
     made = done.reconstructions
     for name, one in made.items():
         store_recon(name, one, folder)
-    folder.arrays(names.JUDGED, judged_arrays(each, made, done.fits, done.halves))
+    folder.arrays(names.ASSESSMENT, judged_arrays(each, made, done.fits, done.halves))
     best, pixel = made[done.product], each.scan.pixel.metres
     exported = product_of(each.scan, each.whole, best.object, pixel, each.name, best.beam)
     product.write(folder.place(names.PRODUCT), replace(exported, errors=best.errors))

@@ -23,7 +23,7 @@ def metrics_of(each: Prepared, done: Assessed) -> dict[str, Any]:
     return done.rows | {
         "half_scan_frc": None if done.halves is None else resolution(done.halves, pixel),
         "pixel_m": None if pixel is None else list(pixel),
-        "understood": {finding.what: [finding.value, finding.why] for finding in findings},
+        "findings": {finding.what: [finding.value, finding.why] for finding in findings},
         "warnings": [*each.scan.warnings, *(warning for one in made for warning in one.warnings)],
         "product": done.product,
     }

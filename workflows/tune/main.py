@@ -15,6 +15,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 
 from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.config.former_names import current_words
 from ptycho.config.mapping import to_mapping
 from ptycho.config.memory import cores
 from ptycho.progress import OnEvent
@@ -32,7 +33,7 @@ WORKER = "PTYCHO_TUNE_WORKER"  # the number of a process that another has starte
 
 def tune(words: list[str]) -> list[str]:
     """Do what a command line asks for; lines to print."""
-    own_words, scan_words = divide(words)
+    own_words, scan_words = divide(current_words(words))
     config, values, space = read_words(own_words, scan_words)
     _require_optuna()
     from workflows.tune.results import write_results

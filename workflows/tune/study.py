@@ -186,9 +186,9 @@ def _prune(trial: Trial, event: Event) -> None:
     """End a trial that is worse than the median of the others at the same step."""
     import optuna
 
-    if event.kind != "step" or "deviance_free" not in event.values:
+    if event.kind != "step" or "deviance_holdout" not in event.values:
         return
-    trial.report(event.values["deviance_free"], int(event.values["step"]))
+    trial.report(event.values["deviance_holdout"], int(event.values["step"]))
     if trial.should_prune():
         raise optuna.TrialPruned
 

@@ -41,7 +41,7 @@ class Bench:
         probe = config.probe
         if isinstance(probe, OwnProbe):
             probe = replace(probe, modes=None, learn=None)
-        key = repr((config.data, probe, config.seed, config.free_fraction))
+        key = repr((config.data, probe, config.seed, config.holdout_fraction))
         if key not in self._ready:
             scan = understand(open_raw(config.data), config.data)
             self._ready = {key: prepare("scan", scan, config, where)}
