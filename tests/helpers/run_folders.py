@@ -38,7 +38,7 @@ def write_run(
         "solver": scores | {"flags": []} | (row or {}),
         "half_scan_frc": {"frc50": 0.5, "frc50_px": 2.0, "frc50_m": 4e-8, "frc1over7": None},
         "pixel_m": [2e-8, 2e-8],
-        "understood": {"N": ["16", "the whole detector"], "solver: probe": ["kept", "1.1 → 1.2 ± 0.1"]},
+        "findings": {"N": ["16", "the whole detector"], "solver: probe": ["kept", "1.1 → 1.2 ± 0.1"]},
         "warnings": [],
         "product": "solver",
     }

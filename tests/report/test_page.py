@@ -110,7 +110,7 @@ def test_verdicts(tmp_path, flags, level, sentence):
 
 
 def test_what_there_is_not_is_left_out(tmp_path):
-    run = write_run(tmp_path / "run", judged=False, metrics={"half_scan_frc": None, "understood": {}})
+    run = write_run(tmp_path / "run", judged=False, metrics={"half_scan_frc": None, "findings": {}})
     text = report_page(gather(run))
     for title in (
         "Convergence",
@@ -176,7 +176,7 @@ def test_nothing_from_a_file_runs(tmp_path):
             "product": ["solver"],
             "pixel_m": "x",
             "half_scan_frc": [1],
-            "understood": [],
+            "findings": [],
             "warnings": 3,
         },
         {"pixel_m": [0, -1], "half_scan_frc": {"frc50": "a", "frc50_m": None}, "product": "../../etc"},

@@ -34,7 +34,15 @@ from ptycho.training.interrupt import StopRequest, remove_traces
 from workflows.command_line.cluster import read_launcher, submit
 from workflows.command_line.config import SCHEMAS, explained, resumed_config, run_config
 from workflows.command_line.job_table import DONE, FAILED, STARTED, Progress, has_table
-from workflows.command_line.jobs import MISTAKES, attempt, fail, in_turn, job_path, plan_and_perform
+from workflows.command_line.jobs import (
+    MISTAKES,
+    attempt,
+    fail,
+    in_turn,
+    job_path,
+    log_to_stderr,
+    plan_and_perform,
+)
 from workflows.command_line.training_job import (
     Job,
     Means,
@@ -72,6 +80,7 @@ def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
 
     128 and the number of the signal that stopped it: 130, 143. ``arguments``: None: those of the process.
     """
+    log_to_stderr()
     given = current_words(sys.argv[1:] if arguments is None else arguments)
     explain = partial(explained, schema=SCHEMAS[workflow.name])
     try:
