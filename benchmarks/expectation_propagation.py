@@ -66,7 +66,9 @@ def main() -> None:
             scan, regulariser=options.prior, learn_probe=False, progress=False, error_map=False
         )
         seconds = time.perf_counter() - began
-        told = [str(one) for one in found.decisions if "prior" in str(one) or "start" in str(one)]
+        told = [
+            str(one) for one in found.decisions if "regulariser" in str(one) or "initial object" in str(one)
+        ]
         print(f"{file.stem}: {score(found, file):.2f} dB, {seconds:.0f} s; {'; '.join(told)}", flush=True)
 
 

@@ -3,7 +3,7 @@
     python examples/compare_lsqml.py
 
 Both see the same patterns, the same probe and the same positions, which the beamline has recorded wrongly
-by half a pixel. Both are judged by patterns that neither was fitted to, and by the truth.
+by half a pixel. Both are compared on held-out patterns, and with the truth.
 """
 
 import ptycho

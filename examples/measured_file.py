@@ -2,8 +2,8 @@
 
     python examples/measured_file.py scan.cxi
 
-A scan is opened and what was understood of it is read before anything is computed. The solver then finds
-the most likely object; it corrects probe and positions only where patterns that were kept out are explained
+A scan is opened and how it was read is printed before anything is computed. The solver then finds
+the most likely object; it refines probe and positions only where the held-out patterns are explained
 better by that.
 """
 

@@ -64,16 +64,15 @@ def phases_for(on_event: OnEvent) -> Callable[[str], AbstractContextManager]:
 
 
 @contextmanager
-def heartbeat(what: str, first_s: float = 5.0, then_s: float = 10.0) -> Iterator[None]:
-    """Log a line when a block has run for some seconds, and again and again until it ends."""
+def heartbeat(what: str, every_s: float = 60.0) -> Iterator[None]:
+    """Log a line when a block begins, and one a minute until it ends."""
     began, ended = time.monotonic(), threading.Event()
 
     def beat() -> None:
-        pause = first_s
-        while not ended.wait(pause):
-            log.info("%s: under way for %.0f s", what, time.monotonic() - began)
-            pause = then_s
+        while not ended.wait(every_s):
+            log.info("%s: running for %.0f s", what, time.monotonic() - began)
 
+    log.info("%s: begins", what)
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
     try:

@@ -2,10 +2,10 @@
 """Runs beside each other: one page, a table as CSV, and the table on the terminal; changes no run.
 
     python scripts/compare.py outputs/a outputs/b
-    python scripts/compare.py outputs/a 'outputs/night/*' output=night.html      # night.html, night.csv
+    python scripts/compare.py outputs/a 'outputs/batch/*' output=batch.html      # batch.html, batch.csv
 
-A folder may be a run of any kind, or hold runs: a night, a sweep. What is no run is told and passed over. Of
-runs on the same scan the page says which explains the patterns that were kept out better, and whether by more
+A folder may be a run of any kind, or hold runs: a batch, a sweep. Other folders are named and skipped. Of
+runs on the same scan the page says which explains the held-out patterns better, and whether by more
 than the error of the difference, and shows their pictures aligned to each other, with one scale.
 
 Exit code: 0 written, 2 there is no run to compare, or the page cannot be written there.

@@ -22,7 +22,7 @@ from workflows.command_line.training_jobs import Workflow, main
 def check(config: JobConfig) -> JobConfig:
     """See that the machine has the memory, that the probes can be made, and pty-chi is there if need be."""
     if not isinstance(config, RunConfig):
-        raise ConfigError("resume: is a run of the scan workflow; go on with its own script")
+        raise ConfigError("resume: is a run of the scan workflow; resume it with its own script")
     check_memory(run_memory(config))
     for role in ("train", "test"):
         make_probe(config.probe_of(role), config.N)

@@ -8,7 +8,7 @@
 FILE is HDF5, NPZ or TIFF, or a folder of TIFFs. Every line says what was found and why; where it is wrong,
 say so by the key in it. All keys of the section data: docs/configuration.md.
 
-Exit code: 0 understood, 2 the file cannot be used as it is; the message names the key that helps.
+Exit code: 0 the file can be read, 2 the file cannot be used as it is; the message names the key that helps.
 """
 
 from __future__ import annotations

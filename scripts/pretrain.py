@@ -18,7 +18,7 @@ from workflows.command_line.training_jobs import Workflow, main
 def check_config(config: JobConfig) -> PretrainConfig:
     """The configuration of a pretraining; its distributions are those of the tables."""
     if not isinstance(config, PretrainConfig):
-        raise ConfigError("resume: is a run of another workflow; go on with its own script")
+        raise ConfigError("resume: is a run of another workflow; resume it with its own script")
     from ptycho.simulation.examples import Examples  # SciPy takes half a second
 
     Examples(config)

@@ -5,7 +5,7 @@
     python scripts/report.py outputs/mine output=mine.html
 
 The page is one file without any request to a network: pictures to zoom into and read out, verdict and flags
-in plain words, resolution, misfit, positions, what was understood of the file and decided, settings,
+in plain words, resolution, misfit, positions, how the file was read, decisions, settings,
 versions, and the command that repeats the run. Of a run that did not end it shows what there is.
 
 Exit code: 0 written, 2 the folder holds no run, or the page cannot be written there.

@@ -4,7 +4,7 @@
     python scripts/serve.py outputs/
     python scripts/serve.py outputs/ port=9000
 
-Shows all runs, the newest first, those that still go on with the last line of their log, and of each the page
+Shows all runs, the newest first, those that are running with the last line of their log, and of each the page
 that scripts/report.py writes; a page of a run that goes on loads itself again. It listens on 127.0.0.1 alone;
 for runs on another machine: ssh -L 8765:127.0.0.1:8765 MACHINE. Ctrl-C ends it.
 

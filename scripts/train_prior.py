@@ -19,7 +19,7 @@ from workflows.command_line.training_jobs import Workflow, main
 def check_config(config: JobConfig) -> PriorConfig:
     """The configuration of a training; its distributions are those of the tables."""
     if not isinstance(config, PriorConfig):
-        raise ConfigError("resume: is a run of another workflow; go on with its own script")
+        raise ConfigError("resume: is a run of another workflow; resume it with its own script")
     from ptycho.simulation.prior_scans import PriorScans  # SciPy takes half a second
 
     PriorScans(config)

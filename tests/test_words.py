@@ -1,8 +1,10 @@
-"""The words of the pages: the field's vocabulary, short sentences, and a README of two pages.
+"""The words that users read: the field's vocabulary, short sentences, and a README of two pages.
 
-Names of keys, flags and files stand in backticks or code blocks, and are not looked at.
+Read are the pages, help texts, findings, messages and the templates of the report. Names of keys, flags and
+files stand in backticks or code blocks, and are not looked at.
 """
 
+import ast
 import re
 import statistics
 
@@ -10,8 +12,11 @@ import numpy as np
 import pytest
 import yaml
 from helpers.cli import ROOT
+from helpers.literals import literals_of
 
+from ptycho.config.messages import fields_of, sections_of
 from ptycho.evaluation.trust import FLAGS
+from workflows.command_line.write_conf import PROGRAMS
 
 FORBIDDEN = {  # private word: the field's word
     r"(kept|keep|keeps|keeping) out": "held-out, hold out",
@@ -37,9 +42,19 @@ FORBIDDEN = {  # private word: the field's word
     r"wishes": "upper limits",
     r"grown|growing": "live",
     r"thrown": "projected",
+    r"offer(s|ed)?": "select by cross-validation",
+    r"dearer|nobody|heard of": "slower; a passive or a subject",
+    r"(given|stated|told) positions": "nominal positions",
+    r"nothing seen": "not illuminated, no object",
+    r"probe is own|own probe of the file": "from the file",
+    r"go(es)? on with": "resume",
+    r"as far as .* looked at|that were looked at": "inspected",
+    r"lie(s)? far from all others": "isolated positions",
+    r"(says?|states?) it|would state it": "set the key to …",
+    r"asked for": "specified",
 }
 BELOW = ["large.md", "walkthroughs.md", "gallery.md", "development.md"]  # second level, written alike
-GENERATED = {"configuration.md", "reference.md"}  # written from the schema, and from docstrings
+GENERATED = {"reference.md"}  # written from the schema, and from docstrings
 MEDIAN, LONG = 15, 26  # words of a sentence, and of the longest but a tenth
 
 
@@ -100,6 +115,52 @@ def test_sentences_are_short(page):
     lengths = sentence_lengths(text_of(page))
     assert statistics.median(lengths) <= MEDIAN
     assert np.percentile(lengths, 90) <= LONG
+
+
+def shown_texts():
+    """File, line and text of everything that the program or its report shows."""
+    for root in ("ptycho", "workflows"):
+        for path in sorted((ROOT / root).rglob("*.py")):
+            for line, text in literals_of(path):
+                yield f"{path.relative_to(ROOT)}:{line}", text
+    for path in sorted((ROOT / "scripts").glob("*.py")):
+        yield path.name, ast.get_docstring(ast.parse(path.read_text())) or ""
+    for path in [*sorted((ROOT / "conf").rglob("*.yaml")), *sorted((ROOT / "ptycho/report").rglob("*.j2"))]:
+        text = re.sub(r"\{[{%].*?[}%]\}|<[^>]*>", " ` ", path.read_text())
+        for number, line in enumerate(text.splitlines(), 1):
+            yield f"{path.relative_to(ROOT)}:{number}", line.strip()
+
+
+def test_what_the_program_shows_has_them_too():
+    """Help texts of all keys, findings, log lines, remedies, errors, the report."""
+    found = {place: words for place, text in shown_texts() if (words := private_words(text))}
+    assert found == {}
+
+
+def test_the_page_of_all_keys_has_them_too():
+    assert private_words(text_of("configuration.md")) == []
+
+
+def test_help_texts_stand_alone():
+    """They begin with a noun or a verb, not with what is said of the name of the key."""
+    texts = {f"{cls.__name__}.{name}": text for cls, name, text in help_texts()}
+    unfinished = r"^(of|at|in|as|from|to|by|likewise|so many|what|where|which|how|that|these|the same)\b"
+    assert len(texts) > 150
+    assert {name: text for name, text in texts.items() if re.match(unfinished, text)} == {}
+
+
+def help_texts():
+    """Class, key and help text of every key of every program."""
+    classes, todo = set(), [cls for _, cls in PROGRAMS.values()]
+    while todo:
+        cls = todo.pop()
+        if cls in classes:
+            continue
+        classes.add(cls)
+        for name, field in fields_of(cls).items():
+            todo += sections_of(field.annotation).values()
+            if field.description:
+                yield cls, name, field.description
 
 
 def test_flags_have_them_too():

@@ -135,7 +135,7 @@ def write_card(
         "",
         "## Relative error on new examples of the same distributions",
         "",
-        "Mean distance from the true object over the object's mean contrast, where light falls "
+        "Mean distance from the true object over the mean contrast, in the illuminated region "
         "(`ptycho.networks.losses.object_error`), over all doses, overlaps and imperfections.",
         "",
         "| patterns, in a group | quarter of the examples below | half | three quarters |",

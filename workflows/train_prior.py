@@ -80,7 +80,7 @@ def write_card(
         f"What is left of a fit's error, the geometric mean over windows of {left_out} scans that were not "
         "trained on, of all doses and with wrong beams:",
         "",
-        "| fits by a classical prior, of random strength and length | by what was learned |",
+        "| edge-preserving fits, of random weight and length | learned denoiser |",
         "|---|---|",
         f"| {errors['classical']:.3f} | {errors['learned']:.3f} |",
     ]

@@ -109,7 +109,7 @@ def check_positions(positions: np.ndarray, J: int) -> np.ndarray:
         )
     if array.dtype.kind not in "fiu":
         raise ConfigError(f"positions has dtype {array.dtype}; must be real numbers, object pixels")
-    _refuse(array, ~np.isfinite(array), "positions", "finite; leave out patterns without a position")
+    _refuse(array, ~np.isfinite(array), "positions", "finite; exclude patterns without a position")
     return array.astype(np.float64)
 
 
@@ -119,13 +119,18 @@ def check_probe(probe: np.ndarray, N: int) -> np.ndarray:
     if array.ndim not in (2, 3) or array.shape[-2:] != (N, N) or not len(array):
         raise ConfigError(
             f"probe has shape {array.shape}; must be ({N}, {N}) as the patterns, (K, {N}, {N}) for K modes, "
-            "or None: one is guessed"
+            "or None: it is estimated from the mean pattern"
         )
     if array.dtype.kind not in "cfiu":
         raise ConfigError(f"probe has dtype {array.dtype}; must be complex or real numbers")
-    _refuse(array, ~np.isfinite(array), "probe", "finite; or probe=None: one is guessed")
+    _refuse(
+        array, ~np.isfinite(array), "probe", "finite; or probe=None: it is estimated from the mean pattern"
+    )
     if not array.any():
-        raise ConfigError("probe is zero everywhere; must light something, or be None: one is guessed")
+        raise ConfigError(
+            "probe is zero everywhere; must carry intensity, or be None: it is estimated from the "
+            "mean pattern"
+        )
     return array.reshape(-1, N, N).astype(np.complex64)
 
 

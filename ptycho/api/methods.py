@@ -14,7 +14,7 @@ from ptycho.run.loaded import load_model
 from ptycho.scan.reconstruction import Reconstruction
 
 FIRST = {NETWORK: (SOLVER,), REFINED: (SOLVER, NETWORK)}
-"""What is made before a method: its beam and start."""
+"""Methods whose results another method starts from: its probe and its initial object."""
 
 
 def reconstruct_and_assess(

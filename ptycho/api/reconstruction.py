@@ -105,7 +105,7 @@ def reconstruct(
         "xla": {"compile": compile_xla},
     }
     if run is not None and method not in NETWORKS:
-        raise ConfigError(f"run={run}: method={method} needs no network; must be left out there")
+        raise ConfigError(f"run={run}: method={method} needs no network; remove run=, or use method=pinn")
     if method in NETWORKS:
         values |= {"run": str(run or PRETRAINED), "models": ["pinn"]}
     config = plan_scans(_configuration(scan, values), [scan.geometry])
@@ -141,7 +141,7 @@ def _refuse_what_only_the_solver_has(
     }
     for key, (value, possible) in asked.items():
         if not possible:
-            raise ConfigError(f"{key}={value}: method={method} knows no such thing; must be left out there")
+            raise ConfigError(f"{key}={value}: method={method} has no such argument; remove it")
 
 
 def shows_bars() -> bool:

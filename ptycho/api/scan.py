@@ -88,7 +88,7 @@ class Scan:
                 f"{', '.join(lengths)}: belong to physics='near_field'; a far field has pixel_m"
             )
         if near and pixel_m is not None:
-            raise ConfigError("pixel_m: follows from the lengths of a near field; leave it out")
+            raise ConfigError("pixel_m: follows from the lengths of a near field; remove it")
         values = {"file": [ARRAYS], "N": None if near else raw.patterns.shape[1], "physics": physics}
         data: DataConfig = to_dataclass(DataConfig, plain(values | lengths))
         found = understand(raw, data)
@@ -172,7 +172,9 @@ class Scan:
             f"  positions  {span[0]:.1f} × {span[1]:.1f} object pixels",
             f"  pixel      {self.geometry.pixel.text}",
             "  probe      "
-            + ("none, one will be guessed" if probe is None else f"{len(probe)} mode{'s'[: len(probe) > 1]}"),
+            + (
+                "none, it will be estimated" if probe is None else f"{len(probe)} mode{'s'[: len(probe) > 1]}"
+            ),
         ]
         return "\n".join([*lines, *(f"  ! {warning}" for warning in self.warnings)])
 

@@ -1,4 +1,4 @@
-"""The section ``data``: which measured scan is read, and how it is to be understood."""
+"""The section ``data``: which measured scan is read, and how it is interpreted."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ WAVES = ("energy_eV", "wavelength_m", "electrons_keV")  # one of them states the
 
 @settings("data.keys")
 class KeyMap:
-    """Where things are in a file of no known layout: HDF5 paths or NPZ keys."""
+    """HDF5 paths or NPZ keys of the arrays in a file of unknown layout."""
 
-    patterns: Text | None = key(None, "(J, N, N)")
-    positions: Text | None = key(None, "(J, 2); or the two below")
-    positions_row: Text | None = key(None, "(J,)")
-    positions_col: Text | None = key(None, "(J,)")
-    probe: Text | None = key(None, "(N, N) or modes")
-    object: Text | None = key(None, "the truth, or what was reconstructed")
-    good: Text | None = key(None, "mask, true where a pixel counts")
-    bad: Text | None = key(None, "mask, true where it does not")
-    dark: Text | None = key(None, "counts without the beam")
-    flat: Text | None = key(None, "sensitivity of the pixels")
-    energy_eV: Text | None = key(None, "photon energy")
-    distance_m: Text | None = key(None, "from sample to detector")
-    detector_pixel_m: Text | None = key(None, "pitch of the detector's pixels")
+    patterns: Text | None = key(None, "path of the diffraction patterns, (J, N, N)")
+    positions: Text | None = key(None, "path of the positions, (J, 2); or positions_row and positions_col")
+    positions_row: Text | None = key(None, "path of the row coordinates of the positions, (J,)")
+    positions_col: Text | None = key(None, "path of the column coordinates of the positions, (J,)")
+    probe: Text | None = key(None, "path of the probe, (N, N), or of its modes, (K, N, N)")
+    object: Text | None = key(None, "path of a reference object: the truth, or an earlier reconstruction")
+    good: Text | None = key(None, "path of a mask that is true at valid pixels")
+    bad: Text | None = key(None, "path of a mask that is true at invalid pixels")
+    dark: Text | None = key(None, "path of the dark counts, measured without a beam")
+    flat: Text | None = key(None, "path of the flat field, the sensitivity of the pixels")
+    energy_eV: Text | None = key(None, "path of the photon energy")
+    distance_m: Text | None = key(None, "path of the distance from the sample to the detector")
+    detector_pixel_m: Text | None = key(None, "path of the pixel size of the detector")
 
     def stated(self) -> dict[str, str]:
         """Those that are set."""
@@ -47,86 +47,126 @@ class DataConfig:
 
     file: Texts = key(
         (),
-        "HDF5, NPZ or TIFF; a folder of TIFFs. [A,B,C]: several scans of one instrument in one run; "
-        "scans/*.h5: a run for each",
+        "HDF5, NPZ or TIFF file of the scan, or a folder of TIFF files. [A,B,C]: several scans of one "
+        "instrument in one run; scans/*.h5: one run for each file",
     )
-    format: Text | None = key(None, "force a format; null: told by the content")
-    keys: KeyMap = key(KeyMap(), "where things are, in a file of no known layout: HDF5 paths or NPZ keys")
-    patterns_file: Text | None = key(None, "the patterns, where data.file has positions alone")
-    positions_file: Text | None = key(None, "the positions (CSV, TXT, NPY, HDF5), where data.file has none")
+    format: Text | None = key(None, "name of the file format; null: detected from the content")
+    keys: KeyMap = key(KeyMap(), "HDF5 paths or NPZ keys of the arrays, for a file of unknown layout")
+    patterns_file: Text | None = key(
+        None, "separate file of the patterns, if data.file holds only the positions"
+    )
+    positions_file: Text | None = key(
+        None, "separate file of the positions (CSV, TXT, NPY, HDF5), if data.file holds none"
+    )
     links_root: Text | None = key(
-        None, "folder to which links in an HDF5 file may lead; null: the file's own and what is below it"
+        None,
+        "folder to which external links of an HDF5 file may lead; null: the folder of the file and its "
+        "subfolders",
     )
-    mask_file: Text | None = key(None, "NPY, NPZ, TIFF or HDF5 of one array: non-zero where a pixel is bad")
+    mask_file: Text | None = key(
+        None, "NPY, NPZ, TIFF or HDF5 file of one array that is non-zero at bad pixels"
+    )
     N: Even | None = key(
         None,
-        "side of a pattern around the zero frequency: cuts or pads; null: the whole detector",
+        "side of a pattern around the zero frequency, cropped or padded to it; null: the whole detector",
         ge=SMALLEST_N,
         le=LARGEST_N,
         allowed=f"even, from {SMALLEST_N} to {LARGEST_N}",
     )
-    bin: Integer = key(1, "sum so many × so many detector pixels", ge=1)
-    domain: Literal["counts", "intensity", "amplitude"] | None = key(None, "what the numbers are")
-    gain: Number | None = key(None, "intensity of one photon", gt=0)
-    zero_frequency: Text | None = key(None, "centre | corner | 'row,col' in detector pixels")
-    unit: Literal["m", "mm", "um", "nm", "angstrom", "px"] | None = key(None, "of the positions")
-    position_axes: Literal["rc", "xy"] | None = key(None, "of the positions' two columns")
-    position_columns: Texts = key(
-        (), "[x_rb,y_rb]: of a table with more columns those of the positions, by name or number from 1"
+    bin: Integer = key(1, "binning factor of the detector pixels, which are summed", ge=1)
+    domain: Literal["counts", "intensity", "amplitude"] | None = key(
+        None, "quantity that the file holds; null: detected from the values"
     )
-    position_sign: Sign = key(1, "-1: the positions are those of the sample, not of the probe")
+    gain: Number | None = key(None, "detector signal per photon", gt=0)
+    zero_frequency: Text | None = key(
+        None,
+        "position of the zero frequency in the file: centre | corner | 'row,col' in detector pixels; "
+        "null: detected",
+    )
+    unit: Literal["m", "mm", "um", "nm", "angstrom", "px"] | None = key(
+        None, "length unit of the positions; null: that of the file"
+    )
+    position_axes: Literal["rc", "xy"] | None = key(
+        None, "order of the two position columns: rc (row, column) or xy"
+    )
+    position_columns: Texts = key(
+        (),
+        "columns of the positions in a table that has more than two, by name or by number from 1, such as"
+        " [x_rb,y_rb]",
+    )
+    position_sign: Sign = key(
+        1, "sign of the positions: 1 for positions of the probe, -1 for positions of the sample"
+    )
     rotation_deg: Number | None = key(
         None,
-        "turns positions to the detector's axes, from down to the right; null: found for electrons, else 0",
+        "angle from the position axes to the detector axes, from down to the right; null: estimated for "
+        "electrons, else 0",
         ge=-360,
         le=360,
         unit="degrees",
     )
     scan_affine: tuple[tuple[Number, Number], tuple[Number, Number]] | None = key(
         None,
-        "[[a,b],[c,d]]: then (row, col) → (a·row + b·col, c·row + d·col)",
+        "affine correction [[a,b],[c,d]] of the positions: (row, col) → (a·row + b·col, c·row + d·col)",
         allowed="[[a,b],[c,d]], finite and invertible",
     )
-    transpose: Flag = key(False, "detector against positions: transposed, then flipped")
-    flip_rows: Flag = key(False, "rows backwards")
-    flip_cols: Flag = key(False, "columns backwards")
-    energy_eV: Number | None = key(None, "photon energy; or one of the two below", ge=10, le=1e6, unit="eV")
-    wavelength_m: Number | None = key(None, "of the light", ge=1.24e-12, le=1e-4, unit="m")
-    electrons_keV: Number | None = key(None, "kinetic energy of electrons", ge=0.01, le=600, unit="keV")
-    physics: Literal["far_field", "near_field"] | None = key(
-        None, "from the sample to the detector: Fraunhofer or Fresnel diffraction; null: far_field"
+    transpose: Flag = key(False, "transpose the detector relative to the positions, before the flips")
+    flip_rows: Flag = key(False, "reverse the rows of the detector")
+    flip_cols: Flag = key(False, "reverse the columns of the detector")
+    energy_eV: Number | None = key(
+        None, "photon energy; instead of data.wavelength_m or data.electrons_keV", ge=10, le=1e6, unit="eV"
     )
-    distance_m: Number | None = key(None, "from sample to detector", ge=1e-6, le=1e4, unit="m")
+    wavelength_m: Number | None = key(None, "wavelength of the radiation", ge=1.24e-12, le=1e-4, unit="m")
+    electrons_keV: Number | None = key(None, "kinetic energy of the electrons", ge=0.01, le=600, unit="keV")
+    physics: Literal["far_field", "near_field"] | None = key(
+        None, "propagation from the sample to the detector, Fraunhofer or Fresnel; null: far_field"
+    )
+    distance_m: Number | None = key(
+        None, "distance from the sample to the detector", ge=1e-6, le=1e4, unit="m"
+    )
     source_distance_m: Number | None = key(
         None,
-        "of a near field: from the focus or source to the sample; null: a parallel beam",
+        "distance from the focus or source to the sample, for a near field; null: a parallel beam",
         ge=1e-6,
         le=1e4,
         unit="m",
     )
-    detector_pixel_m: Number | None = key(None, "pitch of the detector's pixels", ge=1e-8, le=1e-2, unit="m")
+    detector_pixel_m: Number | None = key(None, "pixel size of the detector", ge=1e-8, le=1e-2, unit="m")
     detector_pixel_mrad: Number | None = key(
-        None, "the same as an angle, in place of it and of the distance", ge=1e-5, le=10, unit="mrad"
+        None,
+        "pixel size of the detector as an angle, instead of pixel size and distance",
+        ge=1e-5,
+        le=10,
+        unit="mrad",
     )
-    saturation: Number | None = key(None, "a pixel that reaches this in some frame is bad", gt=0)
-    hot_pixels: Flag = key(True, "leave out pixels that shine by themselves, or never")
-    zingers: Flag = key(True, "replace single pixels of single frames that are far above all around them")
+    saturation: Number | None = key(
+        None, "value at which a pixel saturates; a pixel that reaches it in any frame is masked", gt=0
+    )
+    hot_pixels: Flag = key(True, "mask the pixels that always or never count")
+    zingers: Flag = key(
+        True, "replace single pixels of single frames that are far above their neighbours in space and time"
+    )
     negative: Literal["auto", "noise", "bad"] = key(
-        "auto", "below zero; auto: marks are bad, scatter is noise"
+        "auto", "meaning of negative values: noise, or marks of bad pixels; auto: chosen from the values"
     )
     dark_frames: Number = key(
         0.05,
-        "leave out frames with less than this of the median light and none where the beam is; 0: empty ones",
+        "minimum intensity of a frame, as a fraction of the median; darker frames without a beam are "
+        "excluded. 0: empty frames only",
         ge=0,
         lt=1,
     )
-    stride: Integer = key(1, "take every so many-th frame", ge=1)
-    frames: Integer | None = key(None, "take so many frames at most", ge=1)
-    drop: tuple[Integer, ...] = key((), "leave these frames out, by index", allowed="a list of integers")
+    stride: Integer = key(1, "interval between the frames that are used; 1: every frame", ge=1)
+    frames: Integer | None = key(None, "maximum number of frames; null: all", ge=1)
+    drop: tuple[Integer, ...] = key((), "indices of frames to exclude", allowed="a list of integers")
     position_jumps: Flag = key(
-        True, "find positions that err by tens of pixels: slips, jumps, backlash, drift; see solver.positions"
+        True, "detect position errors of tens of pixels: jumps, backlash and drift; see solver.positions"
     )
-    orientation: Literal["as_stored", "auto"] = key("as_stored", "auto: another one where it explains more")
+    orientation: Literal["as_stored", "auto"] = key(
+        "as_stored",
+        "orientation of the detector: as stored, or auto, which tests the others and takes one that "
+        "explains the patterns clearly better",
+    )
 
     def __post_init__(self) -> None:
         check(bool(self.file), "data.file", "''", "the path of a measured scan, or a list")
@@ -136,8 +176,8 @@ class DataConfig:
                 raise ConfigError(f"data.{name}: belongs to one scan; data.file names {len(self.file)}")
         if self.source_distance_m is not None and not self.near_field:
             raise ConfigError(
-                f"data.source_distance_m={self.source_distance_m:g}: belongs to a near field; leave it "
-                "out, or set data.physics=near_field"
+                f"data.source_distance_m={self.source_distance_m:g}: belongs to a near field; remove "
+                "it, or set data.physics=near_field"
             )
         if self.scan_affine is not None:
             (a, b), (c, d) = self.scan_affine
@@ -145,13 +185,13 @@ class DataConfig:
             check(a * d != b * c, "data.scan_affine", shown, "[[a,b],[c,d]], finite and invertible, or null")
         if len(stated := [name for name in WAVES if getattr(self, name) is not None]) > 1:
             said = ", ".join(f"data.{name}={getattr(self, name):g}" for name in stated)
-            raise ConfigError(f"{said}: each says the wavelength; must be one of them alone")
+            raise ConfigError(f"{said}: each sets the wavelength; must be only one of them")
         if self.detector_pixel_mrad is not None:
             for name in ("distance_m", "detector_pixel_m"):
                 if getattr(self, name) is not None:
                     raise ConfigError(
                         f"data.{name}={getattr(self, name):g}, data.detector_pixel_mrad="
-                        f"{self.detector_pixel_mrad:g}: the angle stands in place of distance and pitch; "
+                        f"{self.detector_pixel_mrad:g}: the angle replaces distance and pixel size; "
                         "must be one or the others"
                     )
         self.stated_zero_frequency()

@@ -13,35 +13,74 @@ MOST_MODES = 4
 
 @settings("imperfections", kw_only=True)
 class Imperfections:
-    """How far a simulated measurement is from what its file says. The default: not at all.
+    """Deviations of a simulated measurement from what its file states; none by default.
 
     Raises:
         ConfigError: a value that is out of range, or that has no meaning beside another.
     """
 
-    defocus_um: Number = key(0.0, "the given probe is of a plane downstream", ge=-1e6, le=1e6, unit="µm")
-    astigmatism_waves: Number = key(0.0, "at the given probe's pupil's edge, at random", ge=-10, le=10)
-    coma_waves: Number = key(0.0, "likewise", ge=-10, le=10)
-    blob: Number = key(0.0, "norm of a smooth blob in the given probe, of the probe's norm", ge=0, le=10)
-    probe_power: Number = key(1.0, "of the given probe over that of the true first mode", ge=1e-6, le=1e6)
+    defocus_um: Number = key(
+        0.0,
+        "defocus of the stated probe: distance of its plane downstream of the sample",
+        ge=-1e6,
+        le=1e6,
+        unit="µm",
+    )
+    astigmatism_waves: Number = key(
+        0.0, "astigmatism of the stated probe at the edge of the pupil, along a random axis", ge=-10, le=10
+    )
+    coma_waves: Number = key(
+        0.0, "coma of the stated probe at the edge of the pupil, along a random axis", ge=-10, le=10
+    )
+    blob: Number = key(
+        0.0,
+        "norm of a smooth additive error of the stated probe, as a fraction of the norm of the probe",
+        ge=0,
+        le=10,
+    )
+    probe_power: Number = key(
+        1.0, "power of the stated probe, as a fraction of that of the first true mode", ge=1e-6, le=1e6
+    )
     probe_shift_px: Pair = key(
         (0.0, 0.0),
-        "(row, col) that the given probe is off",
+        "shift (row, col) of the stated probe",
         allowed="two numbers [row, col] from -100 to 100",
     )
-    position_px: Number = key(0.0, "random error of each recorded coordinate, rms", ge=0, le=100, unit="px")
-    drift_px: Number = key(0.0, "rms of a slow drift in each coordinate", ge=0, le=100, unit="px")
-    scale_error: Number = key(0.0, "recorded distances are too large by this share", ge=-0.5, le=0.5)
-    rotation_deg: Number = key(0.0, "positions are turned, rows to columns", ge=-180, le=180, unit="°")
-    backlash_px: Number = key(0.0, "of every other row's columns; with path=snake", ge=-100, le=100)
-    modes: Integer = key(1, "of the true probe; the given one is the first of them", ge=1, le=MOST_MODES)
-    coherence: Number = key(1.0, "share of the first mode, below 1 where there are several", le=1)
-    background: Number = key(0.0, "counts per pixel that are not the sample's", ge=0, le=1e6)
-    gap_rows: Integer = key(0, "dead, between detector modules; the mask knows", ge=0, le=256, unit="px")
-    gap_columns: Integer = key(0, "likewise", ge=0, le=256, unit="px")
-    saturation: Integer | None = key(None, "no pixel counts further; null: not reached", ge=1, le=2**32 - 1)
-    point_spread_px: Number = key(0.0, "of the detector, standard deviation", ge=0, le=10, unit="px")
-    flux_rms: Number = key(0.0, "of the flux from pattern to pattern, of its mean", ge=0, le=1)
+    position_px: Number = key(0.0, "rms random error of each recorded coordinate", ge=0, le=100, unit="px")
+    drift_px: Number = key(0.0, "rms slow drift of each coordinate", ge=0, le=100, unit="px")
+    scale_error: Number = key(0.0, "relative scale error of the recorded positions", ge=-0.5, le=0.5)
+    rotation_deg: Number = key(
+        0.0, "rotation error of the recorded positions, from rows to columns", ge=-180, le=180, unit="°"
+    )
+    backlash_px: Number = key(
+        0.0, "backlash of the columns in every second row, with path=snake", ge=-100, le=100
+    )
+    modes: Integer = key(
+        1, "number of modes of the true probe; the stated probe is the first of them", ge=1, le=MOST_MODES
+    )
+    coherence: Number = key(1.0, "fraction of the power in the first mode; below 1 if modes is above 1", le=1)
+    background: Number = key(0.0, "background counts per pixel", ge=0, le=1e6)
+    gap_rows: Integer = key(
+        0,
+        "rows of dead pixels between the detector modules, which the mask excludes",
+        ge=0,
+        le=256,
+        unit="px",
+    )
+    gap_columns: Integer = key(
+        0,
+        "columns of dead pixels between the detector modules, which the mask excludes",
+        ge=0,
+        le=256,
+        unit="px",
+    )
+    saturation: Integer | None = key(None, "count at which pixels saturate; null: never", ge=1, le=2**32 - 1)
+    point_spread_px: Number = key(
+        0.0, "standard deviation of the point spread of the detector", ge=0, le=10, unit="px"
+    )
+    flux_rms: Number = key(
+        0.0, "rms variation of the flux between the patterns, as a fraction of its mean", ge=0, le=1
+    )
 
     def __post_init__(self) -> None:
         shift = self.probe_shift_px

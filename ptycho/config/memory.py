@@ -56,7 +56,7 @@ AROUND = 1.3  # patterns that are fitted over those that are a block's own
 VECTORS = 34  # twelve pairs of steps, and what is made of them
 WORK = 400  # bytes for each pixel and mode, on all cores together
 OBJECT = 90  # bytes for each pixel
-OF_A_SCANNED_OBJECT = "leave out the positions far from the others with data.drop, or raise data.bin"
+OF_A_SCANNED_OBJECT = "exclude isolated positions with data.drop, or raise data.bin"
 OF_PATTERNS = "take fewer (data.stride, data.frames), bin them (data.bin), or set output_dir elsewhere"
 
 
@@ -164,7 +164,7 @@ def check_disk(patterns: int, N: int, folder: Path, advice: str = OF_PATTERNS) -
     if needed > free:
         raise ConfigError(
             f"disk: a copy of the {patterns} patterns takes {in_words(needed)} in {place}, and "
-            f"{in_words(free)} are free there, {in_words(needed - free)} too little: {advice}"
+            f"{in_words(free)} are available there, {in_words(needed - free)} too little: {advice}"
         )
 
 

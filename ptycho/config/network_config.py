@@ -27,11 +27,11 @@ class JobConfig:
     """The keys that every run which trains something has."""
 
     NEWER: ClassVar[tuple[str, ...]] = ()  # sections that older runs have not stored
-    seed: Integer = key(0, "every random number of the run comes from it", ge=0, le=2**32 - 1)
-    output_dir: Text | None = key(None, "the folder of the run")
-    overwrite: Flag = key(False, "replace the run in output_dir, once there is a result")
-    train: AdamConfig = key(AdamConfig(), "how it is trained")
-    xla: XlaConfig = key(XlaConfig(), "what is compiled")
+    seed: Integer = key(0, "seed of all random numbers of the run", ge=0, le=2**32 - 1)
+    output_dir: Text | None = key(None, "folder of the run")
+    overwrite: Flag = key(False, "replace the run in output_dir, as soon as there is a new result")
+    train: AdamConfig = key(AdamConfig(), "settings of the training")
+    xla: XlaConfig = key(XlaConfig(), "settings of XLA")
 
     @property
     def networks(self) -> tuple[str, ...]:
@@ -43,9 +43,11 @@ class JobConfig:
 class NetworkConfig(JobConfig):
     """The keys that every run with a network of patterns has."""
 
-    batch_size: Integer = key(16, "groups in a batch, in training and in inference", ge=1, le=LARGEST_BATCH)
-    model: GeneratorConfig = key(UnrolledModel(), "the network", discriminator="kind")
-    stitch: StitchConfig = key(StitchConfig(), "how patches become objects")
+    batch_size: Integer = key(
+        16, "number of groups in a batch, in training and in inference", ge=1, le=LARGEST_BATCH
+    )
+    model: GeneratorConfig = key(UnrolledModel(), "architecture of the network", discriminator="kind")
+    stitch: StitchConfig = key(StitchConfig(), "stitching of the patches into an object")
 
     @property
     def networks(self) -> tuple[str, ...]:
@@ -70,19 +72,23 @@ class NetworkConfig(JobConfig):
 class TrainedConfig(NetworkConfig):
     """The keys of a run that trains networks on scans, and compares ``models``."""
 
-    nepochs: Integer = key(4, "passes over the training groups, PINN and baseline alike", ge=1, le=1_000_000)
-    mae_weight: Number = key(1.0, "loss: mean absolute error of the amplitudes", ge=0)
-    nll_weight: Number = key(0.0, "loss: Poisson deviance of the counts", ge=0)
-    realspace_weight: Number = key(0.0, "loss: total variation of the complex object", ge=0)
+    nepochs: Integer = key(
+        4, "number of passes over the training groups, for PINN and baseline", ge=1, le=1_000_000
+    )
+    mae_weight: Number = key(1.0, "weight of the mean absolute error of the amplitudes in the loss", ge=0)
+    nll_weight: Number = key(0.0, "weight of the Poisson deviance of the counts in the loss", ge=0)
+    realspace_weight: Number = key(
+        0.0, "weight of the total variation of the complex object in the loss", ge=0
+    )
     models: tuple[str, ...] = MODELS
-    train: EpochsConfig = key(EpochsConfig(), "how they are trained")
-    probe: ProbeConfig = key(IdealDiskProbe(), "what lights the sample", discriminator="kind")
+    train: EpochsConfig = key(EpochsConfig(), "settings of the training")
+    probe: ProbeConfig = key(IdealDiskProbe(), "illumination", discriminator="kind")
 
     def __post_init__(self) -> None:
         if self.mae_weight == 0 and self.nll_weight == 0:
             raise ConfigError(
                 f"mae_weight=0, nll_weight=0 (realspace_weight={self.realspace_weight:g}): at least one of "
-                "mae_weight and nll_weight must be > 0, or the loss never sees the data"
+                "mae_weight and nll_weight must be > 0, or the loss does not depend on the data"
             )
 
     @property

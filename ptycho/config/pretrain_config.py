@@ -17,31 +17,52 @@ GENERAL = UnrolledModel(stages=6, misfit=True, memory=True)  # model=unrolled_ge
 class MaterialsConfig:
     """The range of materials."""
 
-    phase_rad: Annotated[Range, Within(0.001, 20)] = key((0.05, 6.0), "of full thickness, by its logarithm")
-    absorption: Annotated[Range, Within(0, 1)] = key((0.0, 0.9), "of the amplitude by full thickness")
-    unrelated: Share = key(0.25, "objects whose phase follows another map than their amplitude")
-    bright: Share = key(0.25, "objects whose amplitude is their thickness, as of the published lines")
+    phase_rad: Annotated[Range, Within(0.001, 20)] = key(
+        (0.05, 6.0), "range of the phase at full thickness, drawn log-uniformly"
+    )
+    absorption: Annotated[Range, Within(0, 1)] = key(
+        (0.0, 0.9), "range of the amplitude that full thickness absorbs"
+    )
+    unrelated: Share = key(0.25, "fraction of the objects whose phase and amplitude are unrelated")
+    bright: Share = key(
+        0.25, "fraction of the objects whose amplitude is their thickness, like the published line objects"
+    )
 
 
 @settings("measurement")
 class MeasurementConfig:
     """How the objects are scanned and measured; each imperfection has the share of examples that have it."""
 
-    overlap: Annotated[Range, Within(0, 0.98)] = key((0.0, 0.9), "of neighbouring probes, 1 − step/diameter")
-    photons: Annotated[Range, Within(1, 1e12)] = key((1e4, 1e10), "in a pattern, drawn by the logarithm")
-    background: Annotated[Range, Within(0, 1)] = key((0.0, 0.02), "over the sample's light; nobody says so")
-    background_share: Share = key(0.1, "of the examples")
-    bad_pixels: Annotated[Range, Within(0, 0.5)] = key((0.0, 0.1), "of the detector, known to be dead")
-    bad_share: Share = key(0.2, "of the examples")
-    probe_error_rad: Annotated[Range, Within(0, 3)] = key((0.0, 0.3), "in the given probe's far field")
-    probe_error_share: Share = key(0.15, "of the examples")
-    position_error_px: Annotated[Range, Within(0, 8)] = key((0.0, 0.7), "of the given positions, rms")
-    position_error_share: Share = key(0.15, "of the examples")
-    start_share: Share = key(0.25, "begin with a rough object instead of a constant")
-    again_share: Share = key(0.3, "of the batches: begin with what the network makes of them")
-    solver_share: Share = key(0.2, "of the batches: begin with some updates by physics alone")
+    overlap: Annotated[Range, Within(0, 0.98)] = key(
+        (0.0, 0.9), "range of the overlap of neighbouring probes, 1 − step/diameter"
+    )
+    photons: Annotated[Range, Within(1, 1e12)] = key(
+        (1e4, 1e10), "range of the photons per pattern, drawn log-uniformly"
+    )
+    background: Annotated[Range, Within(0, 1)] = key(
+        (0.0, 0.02),
+        "range of the background, as a fraction of the intensity; the network is not informed of it",
+    )
+    background_share: Share = key(0.1, "fraction of the examples that have a background")
+    bad_pixels: Annotated[Range, Within(0, 0.5)] = key(
+        (0.0, 0.1), "range of the fraction of masked detector pixels"
+    )
+    bad_share: Share = key(0.2, "fraction of the examples that have masked pixels")
+    probe_error_rad: Annotated[Range, Within(0, 3)] = key(
+        (0.0, 0.3), "range of the rms phase error of the stated probe in its far field"
+    )
+    probe_error_share: Share = key(0.15, "fraction of the examples with an error of the probe")
+    position_error_px: Annotated[Range, Within(0, 8)] = key(
+        (0.0, 0.7), "range of the rms error of the nominal positions"
+    )
+    position_error_share: Share = key(0.15, "fraction of the examples with position errors")
+    start_share: Share = key(
+        0.25, "fraction of the examples that start from a rough object instead of a constant"
+    )
+    again_share: Share = key(0.3, "fraction of the batches that start from an output of the network")
+    solver_share: Share = key(0.2, "fraction of the batches that start from a few iterations of the solver")
     solver_passes: Annotated[tuple[Integer, Integer], Within(1, 1000)] = key(
-        (2, 12), "so many updates, fewest and most", allowed="[fewest, most] in 1 to 1000"
+        (2, 12), "minimum and maximum number of these iterations", allowed="[fewest, most] in 1 to 1000"
     )
 
     def __post_init__(self) -> None:
@@ -54,11 +75,13 @@ class BatchConfig:
     """One form of training batches: ``batch`` groups of ``C`` patterns ``N``² under a probe of ``modes``."""
 
     N: Even = key(..., "side of the patterns", ge=16, le=512)
-    C: Integer = key(..., "patterns in a group", ge=1, le=64)
-    batch: Integer = key(..., "groups in a batch", ge=1, le=4096)
-    reach: Integer = key(..., "of positions from the group's centre, up to N", ge=1, unit="pixels")
-    weight: Number = key(1.0, "of this form among the batches", gt=0)
-    modes: Integer = key(1, "of the probe", ge=1, le=8)
+    C: Integer = key(..., "number of patterns in a group", ge=1, le=64)
+    batch: Integer = key(..., "number of groups in a batch", ge=1, le=4096)
+    reach: Integer = key(
+        ..., "maximum distance of positions from the centre of the group, up to N", ge=1, unit="pixels"
+    )
+    weight: Number = key(1.0, "relative frequency of this form among the batches", gt=0)
+    modes: Integer = key(1, "number of modes of the probe", ge=1, le=8)
 
     def __post_init__(self) -> None:
         check(self.reach <= self.N, "batches.reach", self.reach, "from 1 to N pixels")
@@ -81,20 +104,22 @@ class PretrainConfig(NetworkConfig):
     """
 
     models: ClassVar[tuple[str, ...]] = ("pinn",)
-    steps: Integer = key(13_000, "of the optimizer", ge=1, le=10**8)
-    horizon: Integer | None = key(None, "steps of the learning rate's cosine; null: steps")
-    batch_size: Integer = key(1, "groups in a batch, in inference", ge=1, le=LARGEST_BATCH)
-    group_size: Integer = key(64, "patterns in a group, in inference", ge=1, le=512)
-    maps: Integer = key(3000, "of thickness; each step turns and crops some", ge=1, le=10**6)
-    map_side: Integer = key(256, "of a map; at least the largest region", unit="px")
-    model: UnrolledModel = key(GENERAL, "the network")
-    train: AdamConfig = key(AdamConfig(checkpoint_seconds=120.0), "how it is trained")
-    stitch: StitchConfig = key(StitchConfig("probe"), "how patches become objects, in inference")
-    probes: Mapping[str, Any] = key(dict, "the distribution of probes")
-    objects: Mapping[str, Any] = key(dict, "the distribution of objects")
-    materials: MaterialsConfig = key(MaterialsConfig(), "of the objects")
-    measurement: MeasurementConfig = key(MeasurementConfig(), "of the objects")
-    batches: Mapping[str, BatchConfig] = key(dict, "the forms of batches, by name")
+    steps: Integer = key(13_000, "number of steps of the optimizer", ge=1, le=10**8)
+    horizon: Integer | None = key(
+        None, "number of steps of the cosine schedule of the learning rate; null: steps"
+    )
+    batch_size: Integer = key(1, "number of groups in a batch, in inference", ge=1, le=LARGEST_BATCH)
+    group_size: Integer = key(64, "number of patterns in a group, in inference", ge=1, le=512)
+    maps: Integer = key(3000, "number of thickness maps, which each step rotates and crops", ge=1, le=10**6)
+    map_side: Integer = key(256, "side of a thickness map; at least that of the largest region", unit="px")
+    model: UnrolledModel = key(GENERAL, "architecture of the network")
+    train: AdamConfig = key(AdamConfig(checkpoint_seconds=120.0), "settings of the training")
+    stitch: StitchConfig = key(StitchConfig("probe"), "stitching of the patches into an object, in inference")
+    probes: Mapping[str, Any] = key(dict, "distribution of the probes")
+    objects: Mapping[str, Any] = key(dict, "distribution of the objects")
+    materials: MaterialsConfig = key(MaterialsConfig(), "distribution of the materials of the objects")
+    measurement: MeasurementConfig = key(MeasurementConfig(), "distribution of the measurements")
+    batches: Mapping[str, BatchConfig] = key(dict, "forms of the batches, by name")
 
     def __post_init__(self) -> None:
         least = f"null, or at least steps = {self.steps}"

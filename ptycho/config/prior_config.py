@@ -17,13 +17,19 @@ class PriorScanConfig:
     """How objects are scanned and measured; of each imperfection the share of scans that have it."""
 
     overlap: Annotated[Range, Within(0, 0.98)] = key(
-        (0.15, 0.85), "of neighbouring probes, 1 − step/diameter"
+        (0.15, 0.85), "range of the overlap of neighbouring probes, 1 − step/diameter"
     )
-    photons: Annotated[Range, Within(1, 1e12)] = key((3e3, 3e7), "in a pattern, drawn by the logarithm")
-    probe_error_rad: Annotated[Range, Within(0, 3)] = key((0.0, 0.3), "in the given probe's far field")
-    probe_error_share: Share = key(0.15, "of the scans")
-    position_error_px: Annotated[Range, Within(0, 8)] = key((0.0, 0.7), "of the given positions, rms")
-    position_error_share: Share = key(0.15, "of the scans")
+    photons: Annotated[Range, Within(1, 1e12)] = key(
+        (3e3, 3e7), "range of the photons per pattern, drawn log-uniformly"
+    )
+    probe_error_rad: Annotated[Range, Within(0, 3)] = key(
+        (0.0, 0.3), "range of the rms phase error of the stated probe in its far field"
+    )
+    probe_error_share: Share = key(0.15, "fraction of the scans with an error of the probe")
+    position_error_px: Annotated[Range, Within(0, 8)] = key(
+        (0.0, 0.7), "range of the rms error of the nominal positions"
+    )
+    position_error_share: Share = key(0.15, "fraction of the scans with position errors")
 
 
 @settings("forms")
@@ -32,9 +38,9 @@ class FormConfig:
 
     N: Even = key(..., "side of the patterns", ge=16, le=512)
     patterns: Annotated[tuple[Integer, Integer], Within(4, 10_000)] = key(
-        (36, 100), "fewest and most", allowed="[fewest, most] in 4 to 10000"
+        (36, 100), "minimum and maximum number of patterns", allowed="[fewest, most] in 4 to 10000"
     )
-    weight: Number = key(1.0, "of this form among the scans", gt=0)
+    weight: Number = key(1.0, "relative frequency of this form among the scans", gt=0)
 
 
 @settings(kw_only=True)
@@ -45,21 +51,30 @@ class PriorConfig(JobConfig):
     of :mod:`ptycho.simulation.probe_kinds` and :mod:`ptycho.simulation.object_kinds`.
     """
 
-    steps: Integer = key(6600, "of the optimizer", ge=1, le=10**8)
-    horizon: Integer | None = key(None, "steps of the learning rate's cosine; null: steps")
-    second: Integer = key(4400, "steps, after which it sees what its own first prior leads to", ge=0)
-    scans: Integer = key(1000, "that are simulated and fitted", ge=1, le=10**6)
-    scans_again: Integer = key(200, "the first ones, fitted again by what has been learned", ge=5, le=10**6)
-    batch: Integer = key(8, "windows of objects in a batch", ge=1, le=4096)
-    window: Integer = key(80, "side of a window, a multiple of 4", ge=16, le=1024, unit="px")
-    train: AdamConfig = key(AdamConfig(learning_rate=2e-3, checkpoint_seconds=120.0), "how it is trained")
-    probes: Mapping[str, Any] = key(dict, "the distribution of probes")
-    objects: Mapping[str, Any] = key(dict, "the distribution of objects")
-    materials: MaterialsConfig = key(
-        MaterialsConfig(phase_rad=(0.2, 6.0), unrelated=0.5, bright=0.15), "of the objects"
+    steps: Integer = key(6600, "number of steps of the optimizer", ge=1, le=10**8)
+    horizon: Integer | None = key(
+        None, "number of steps of the cosine schedule of the learning rate; null: steps"
     )
-    scan: PriorScanConfig = key(PriorScanConfig(), "how they are measured")
-    forms: Mapping[str, FormConfig] = key(dict, "the forms of scans, by name")
+    second: Integer = key(
+        4400, "number of steps after which the denoiser also sees fits made with its first version", ge=0
+    )
+    scans: Integer = key(1000, "number of scans that are simulated and fitted", ge=1, le=10**6)
+    scans_again: Integer = key(
+        200, "number of scans that are fitted again with the first version of the denoiser", ge=5, le=10**6
+    )
+    batch: Integer = key(8, "number of object windows in a batch", ge=1, le=4096)
+    window: Integer = key(80, "side of a window, a multiple of 4", ge=16, le=1024, unit="px")
+    train: AdamConfig = key(
+        AdamConfig(learning_rate=2e-3, checkpoint_seconds=120.0), "settings of the training"
+    )
+    probes: Mapping[str, Any] = key(dict, "distribution of the probes")
+    objects: Mapping[str, Any] = key(dict, "distribution of the objects")
+    materials: MaterialsConfig = key(
+        MaterialsConfig(phase_rad=(0.2, 6.0), unrelated=0.5, bright=0.15),
+        "distribution of the materials of the objects",
+    )
+    scan: PriorScanConfig = key(PriorScanConfig(), "distribution of the measurements")
+    forms: Mapping[str, FormConfig] = key(dict, "forms of the scans, by name")
 
     def __post_init__(self) -> None:
         least = f"null, or at least steps = {self.steps}"

@@ -37,37 +37,47 @@ class ScanRunConfig(TrainedConfig):
 
     run: Text | None = key(
         None,
-        "pretrained, or folder of a run: its network is used, or with nepochs=… trained on; "
-        "null: pretrained, unless nepochs or a model is given",
+        "pretrained, or the folder of a run, whose network is used, or trained further with nepochs=…; "
+        "null: pretrained, unless nepochs or a model is set",
     )
     group_size: Integer | None = key(
-        None, "patterns that the network sees together; null: as the network of run, or 1", ge=1, le=512
+        None,
+        "number of patterns that the network sees together; null: as in the run of the network, or 1",
+        ge=1,
+        le=512,
     )
-    tiles: Flag | None = key(None, "groups share the patterns (or: each with its nearest); null: as run")
+    tiles: Flag | None = key(
+        None,
+        "partition the patterns into groups, instead of grouping each with its nearest neighbours; null: "
+        "as in the run of the network",
+    )
     nepochs: Integer | None = key(  # type: ignore[assignment]  # never None once made
-        None, "passes over the groups; null: none with a network of run, or 10", ge=0, le=1_000_000
+        None, "number of passes over the groups; null: 0 with the network of a run, or 10", ge=0, le=1_000_000
     )
     batch_size: Integer | None = key(  # type: ignore[assignment]  # never None once made
         None,
-        "groups in a batch; null: 8, or 1 for pretrained without training",
+        "number of groups in a batch; null: 8, or 1 for the pretrained network without training",
         ge=1,
         le=LARGEST_BATCH,
     )
-    denoise: Flag = key(False, "beside the solver's object one without noise (non-local means)")
-    holdout_fraction: Number = key(0.05, "of the patterns are not fitted; they judge (r_free)", ge=0, le=0.5)
-    val_fraction: Number = key(0.05, "of the groups choose the best epoch", ge=0, le=0.5)
+    denoise: Flag = key(False, "also denoise the object of the solver, by non-local means")
+    holdout_fraction: Number = key(
+        0.05, "fraction of held-out patterns, which are not fitted and give r_free", ge=0, le=0.5
+    )
+    val_fraction: Number = key(0.05, "fraction of the groups that select the best epoch", ge=0, le=0.5)
     models: Each[Literal["pinn", "lsqml"]] = key(
         (),
-        "beside the solver: a network, pty-chi's LSQ-ML; []: [pinn] where run, nepochs or a model is given",
+        "models beside the solver: pinn is a network, lsqml LSQ-ML of pty-chi; []: [pinn] if run, nepochs"
+        " or a model is set",
         allowed="drawn from [pinn, lsqml], each once; a measured scan has no truth to train a baseline",
     )
-    data: DataConfig = key(lambda: DataConfig(file=("-",)), "the measured scan")
-    model: GeneratorConfig = key(FAST, "the network", discriminator="kind")
-    stitch: StitchConfig = key(StitchConfig("refined"), "how patches become objects")
-    probe: ProbeConfig = key(OwnProbe(), "what lights the sample", discriminator="kind")
-    train: EpochsConfig = key(EpochsConfig(), "how the network is trained")
-    solver: SolverConfig = key(SolverConfig(), "maximum likelihood")
-    iterative: LsqmlConfig = key(LsqmlConfig(), "LSQ-ML of pty-chi")
+    data: DataConfig = key(lambda: DataConfig(file=("-",)), "measured scan")
+    model: GeneratorConfig = key(FAST, "architecture of the network", discriminator="kind")
+    stitch: StitchConfig = key(StitchConfig("refined"), "stitching of the patches into an object")
+    probe: ProbeConfig = key(OwnProbe(), "initial probe", discriminator="kind")
+    train: EpochsConfig = key(EpochsConfig(), "settings of the training of the network")
+    solver: SolverConfig = key(SolverConfig(), "settings of the maximum-likelihood solver")
+    iterative: LsqmlConfig = key(LsqmlConfig(), "settings of LSQ-ML of pty-chi")
 
     def __post_init__(self) -> None:
         self._fill_in()
@@ -92,7 +102,7 @@ class ScanRunConfig(TrainedConfig):
         if self.models:
             said = " and ".join(asked[name] for name in self.models)
             raise ConfigError(
-                f"data.physics=near_field: {said} are made for far fields; leave out models, model, nepochs "
+                f"data.physics=near_field: {said} are for far fields only; remove models, model, nepochs "
                 "and run: the solver reconstructs near fields"
             )
         if isinstance(self.probe, ZonePlateProbe):

@@ -20,54 +20,80 @@ class LinesObject:
     """Random line segments, blurred (the published "grid lines" object)."""
 
     kind: Literal["lines"] = key("lines", "", kw_only=True)
-    n_lines: Integer = key(400, "random segments on a canvas of twice the object's side", ge=1, le=10_000_000)
+    n_lines: Integer = key(
+        400,
+        "number of random line segments, on a canvas of twice the side of the object",
+        ge=1,
+        le=10_000_000,
+    )
 
 
 @settings("probe", kw_only=True)
 class LearnedProbe:
     """What every option of the group ``probe`` has: whether the data may correct it, and how."""
 
-    learn: Flag | None = key(None, "the data may correct it; null: where the scan was measured", kw_only=True)
-    modes: Integer | None = key(None, "null: those it has, two at least if learned", ge=1, le=8, kw_only=True)
-    rate: Number = key(3.0, "of the probe's learning, against the network's", ge=0, kw_only=True)
-    start_epoch: Integer = key(0, "from which on the probe is learned", ge=0, le=1_000_000, kw_only=True)
+    learn: Flag | None = key(
+        None,
+        "refine the probe; null: for measured scans, if it lowers the deviance of the held-out patterns",
+        kw_only=True,
+    )
+    modes: Integer | None = key(
+        None,
+        "number of incoherent modes; null: chosen on the held-out patterns by the solver; at least two "
+        "where a network refines them",
+        ge=1,
+        le=8,
+        kw_only=True,
+    )
+    rate: Number = key(3.0, "learning rate of the probe, relative to that of the network", ge=0, kw_only=True)
+    start_epoch: Integer = key(
+        0, "epoch from which the probe is refined with the network", ge=0, le=1_000_000, kw_only=True
+    )
     mask_diameter_px: Number | None = key(
-        None, "nothing is lit outside this disk", gt=0, unit="px", kw_only=True
+        None, "diameter of the support of the probe; null: no limit", gt=0, unit="px", kw_only=True
     )
 
     def check_only_shape(self, section: str, *keys: str) -> None:
         """Refuse what says how a probe is learned, where it is not."""
         for name in keys:
             plain, value = fields_of(LearnedProbe)[name].default, getattr(self, name)
-            check(value == plain, f"{section}.{name}", show(value), "left out: it has no effect there")
+            check(value == plain, f"{section}.{name}", show(value), "removed: it has no effect there")
 
 
 @settings("probe")
 class OwnProbe(LearnedProbe):
-    """The probe that the file of a measured scan holds; one is guessed where it has none."""
+    """The probe in the file of a measured scan; estimated from the mean pattern if there is none."""
 
     kind: Literal["from_file"] = key("from_file", "", kw_only=True)
 
 
 @settings("probe")
 class RunProbe(LearnedProbe):
-    """The probe that the run ``run`` found: that of an earlier scan of the same instrument."""
+    """The probe that the run ``run`` refined: that of an earlier scan on the same instrument."""
 
     kind: Literal["run"] = key("run", "", kw_only=True)
 
 
 @settings("probe")
 class AberratedProbe(LearnedProbe):
-    """An electron microscope's probe; see :mod:`ptycho.scan.electron_probe`. Pixel and λ are the scan's."""
+    """The aberrated probe of an electron microscope; see :mod:`ptycho.scan.electron_probe`."""
 
     kind: Literal["aberrated"] = key("aberrated", "", kw_only=True)
-    semi_angle_mrad: Number = key(20.0, "of convergence", gt=0, le=500, unit="mrad")
-    defocus_nm: Number = key(0.0, "positive: overfocus, the beam diverges", ge=-1e6, le=1e6, unit="nm")
+    semi_angle_mrad: Number = key(20.0, "convergence semi-angle", gt=0, le=500, unit="mrad")
+    defocus_nm: Number = key(
+        0.0, "defocus; positive: overfocus, a diverging beam", ge=-1e6, le=1e6, unit="nm"
+    )
     cs_mm: Number = key(0.0, "spherical aberration", ge=-100, le=100, unit="mm")
     astigmatism_nm: Number = key(
-        0.0, "twofold: defocus more on one axis, less on the other", ge=-1e6, le=1e6, unit="nm"
+        0.0,
+        "twofold astigmatism, added to the defocus along one axis and subtracted along the other",
+        ge=-1e6,
+        le=1e6,
+        unit="nm",
     )
-    astigmatism_deg: Number = key(0.0, "that axis, from rows to columns", ge=-360, le=360, unit="degrees")
+    astigmatism_deg: Number = key(
+        0.0, "angle of the astigmatism axis, from rows to columns", ge=-360, le=360, unit="degrees"
+    )
 
 
 @settings("probe")
@@ -75,8 +101,10 @@ class IdealDiskProbe(LearnedProbe):
     """Gaussian-smoothed disk with a flat phase; lengths in pixels of a 64 × 64 window, scaled with N."""
 
     kind: Literal["ideal_disk"] = key("ideal_disk", "", kw_only=True)
-    diameter_px64: Number = key(22.0, "diameter in pixels of a 64 × 64 window; scales with N", gt=0, le=64)
-    smoothing_px64: Number = key(1.0, "sigma of the Gaussian edge, likewise", ge=0)
+    diameter_px64: Number = key(22.0, "diameter of the disk in pixels at N = 64; scales with N", gt=0, le=64)
+    smoothing_px64: Number = key(
+        1.0, "standard deviation of the Gaussian edge in pixels at N = 64; scales with N", ge=0
+    )
 
 
 @settings("probe")
@@ -85,11 +113,15 @@ class ZonePlateProbe(LearnedProbe):
 
     kind: Literal["zone_plate"] = key("zone_plate", "", kw_only=True)
     energy_keV: Number = key(8.0, "photon energy", gt=0, unit="keV")
-    pixel_size_nm: Number | None = key(None, "in the sample plane; null: 640 nm / N", gt=0, unit="nm")
-    zone_plate_diameter_um: Number = key(180.0, "of the plate", gt=0, unit="µm")
+    pixel_size_nm: Number | None = key(
+        None, "pixel size in the sample plane; null: 640 nm / N", gt=0, unit="nm"
+    )
+    zone_plate_diameter_um: Number = key(180.0, "diameter of the zone plate", gt=0, unit="µm")
     outermost_zone_width_nm: Number = key(30.0, "width of the outermost zone", gt=0, unit="nm")
-    central_stop_diameter_um: Number = key(60.0, "smaller than the plate; 0: none", ge=0, unit="µm")
-    defocus_um: Number = key(45.0, "positive: the sample is downstream of the focus", unit="µm")
+    central_stop_diameter_um: Number = key(
+        60.0, "diameter of the central stop, smaller than the zone plate; 0: none", ge=0, unit="µm"
+    )
+    defocus_um: Number = key(45.0, "defocus; positive: the sample is downstream of the focus", unit="µm")
 
     def __post_init__(self) -> None:
         check(
@@ -105,11 +137,15 @@ Resize = Literal["interpolate", "pad", "pad_quadratic"]
 
 @settings("probe")
 class FileProbe(LearnedProbe):
-    """A probe from an NPZ file, key ``probeGuess``, brought to N × N."""
+    """A probe from an NPZ file, key ``probeGuess``, resized to N × N."""
 
     kind: Literal["npz"] = key("npz", "", kw_only=True)
-    file: Text = key("", "an .npz with the key probeGuess, square, complex")
-    resize: Resize = key("interpolate", "how it comes to N × N; pad_quadratic: with a fitted phase")
+    file: Text = key("", "NPZ file with a complex square array under the key probeGuess")
+    resize: Resize = key(
+        "interpolate",
+        "method that brings the probe to N × N: interpolation, zero padding, or padding with a fitted "
+        "quadratic phase",
+    )
     RESIZE: ClassVar[tuple[str, ...]] = get_args(Resize)
 
     def __post_init__(self) -> None:
@@ -120,7 +156,7 @@ class FileProbe(LearnedProbe):
 class ScanConfig:
     """Deviation of the scan from its grid."""
 
-    jitter: Number = key(0.0, "positions leave the grid by so much at most", ge=0, le=16, unit="pixels")
+    jitter: Number = key(0.0, "maximum deviation of the positions from the grid", ge=0, le=16, unit="pixels")
 
 
 class Cost(NamedTuple):
@@ -146,15 +182,21 @@ class UnrolledModel:
 
     kind: Literal["unrolled"] = key("unrolled", "", kw_only=True)
     FIXED: ClassVar[tuple[str, ...]] = ()  # sizes that the weights depend on
-    stages: Integer = key(8, "physics iterations, each with its own small CNN", ge=1, le=1000)
-    width: Integer = key(32, "channels of the CNNs", ge=1, le=4096)
-    blocks: Integer = key(1, "residual blocks of each CNN", ge=0, le=1000)
-    coarsening: Integer = key(2, "the CNNs' grid is so many times coarser; 1: finer, dearer", ge=1, le=512)
-    illumination_floor: Number = key(0.01, "of the strongest light; damps weakly lit pixels", gt=0)
-    neighbours: Integer = key(3, "patterns nearby that a group must explain in training", ge=0, le=10_000)
-    neighbour_distance_px64: Number = key(12.0, "how far off they may lie, pixels at N = 64", gt=0)
-    misfit: Flag = key(False, "each stage is told how well its object explains the patterns")
-    memory: Flag = key(False, "each stage is given the hidden channels of the one before")
+    stages: Integer = key(8, "number of physics iterations, each followed by a small CNN", ge=1, le=1000)
+    width: Integer = key(32, "number of channels of the CNNs", ge=1, le=4096)
+    blocks: Integer = key(1, "number of residual blocks of each CNN", ge=0, le=1000)
+    coarsening: Integer = key(2, "downsampling factor of the CNNs; 1 is finer and slower", ge=1, le=512)
+    illumination_floor: Number = key(
+        0.01, "regularisation of weakly illuminated pixels, as a fraction of the maximum illumination", gt=0
+    )
+    neighbours: Integer = key(
+        3, "number of neighbouring patterns that each group must also explain in training", ge=0, le=10_000
+    )
+    neighbour_distance_px64: Number = key(
+        12.0, "maximum distance of these neighbours in pixels at N = 64; scales with N", gt=0
+    )
+    misfit: Flag = key(False, "give each stage the misfit of its object to the patterns as an input")
+    memory: Flag = key(False, "give each stage the hidden channels of the previous stage as an input")
 
     def takes(self, N: int) -> bool:
         """Whether patterns of side N fit: every even one does."""
@@ -177,10 +219,16 @@ class UNetModel:
 
     kind: Literal["unet"] = key("unet", "", kw_only=True)
     FIXED: ClassVar[tuple[str, ...]] = ("N", "group_size")
-    filters_scale: Integer = key(2, "of the channels; 1: the published network", ge=1, le=64)
-    object_big: Flag = key(False, "one patch per pattern, averaged where they overlap")
-    neighbours: Integer = key(0, "patterns nearby that a group must explain in training", ge=0, le=10_000)
-    neighbour_distance_px64: Number = key(12.0, "how far off they may lie, pixels at N = 64", gt=0)
+    filters_scale: Integer = key(
+        2, "multiplier of the number of channels; 1: the published network", ge=1, le=64
+    )
+    object_big: Flag = key(False, "predict one patch per pattern, averaged where patches overlap")
+    neighbours: Integer = key(
+        0, "number of neighbouring patterns that each group must also explain in training", ge=0, le=10_000
+    )
+    neighbour_distance_px64: Number = key(
+        12.0, "maximum distance of these neighbours in pixels at N = 64; scales with N", gt=0
+    )
 
     @staticmethod
     def halvings(N: int) -> int:
@@ -202,9 +250,11 @@ class BaselineConfig:
     """PtychoNN, supervised; one pattern of a group is the published choice."""
 
     FIXED: ClassVar[tuple[str, ...]] = ("N",)
-    patterns_per_group: Integer | None = key(1, "of each group that it is given; null: all", ge=1)
-    filters_scale: Integer = key(1, "of the channels", ge=1, le=256)
-    learning_rate: Number = key(1e-3, "Adam, peak", gt=0)
+    patterns_per_group: Integer | None = key(
+        1, "number of patterns of each group that are used; null: all", ge=1
+    )
+    filters_scale: Integer = key(1, "multiplier of the number of channels", ge=1, le=256)
+    learning_rate: Number = key(1e-3, "peak learning rate of Adam", gt=0)
 
     def cost(self, N: int, C: int, R: int) -> Cost:
         """As of the U-Net, with decoders up to the full resolution."""
@@ -221,33 +271,45 @@ class BaselineConfig:
 class AdamConfig:
     """Adam with a linear warm-up and a cosine decay, and how often it is saved."""
 
-    learning_rate: Number = key(1e-3, "Adam, peak", gt=0)
-    final_learning_rate_fraction: Number = key(0.01, "of the peak, reached by a cosine", ge=0, le=1)
-    warmup_fraction: Number = key(0.05, "of all steps, linear", ge=0, le=1)
-    clip_norm: Number = key(1.0, "of the global gradient norm", gt=0)
-    checkpoint_seconds: Number = key(30.0, "between checkpoints; one more after every epoch", ge=0, unit="s")
+    learning_rate: Number = key(1e-3, "peak learning rate of Adam", gt=0)
+    final_learning_rate_fraction: Number = key(
+        0.01, "final learning rate, as a fraction of the peak, reached by a cosine", ge=0, le=1
+    )
+    warmup_fraction: Number = key(0.05, "fraction of the steps with a linear warm-up", ge=0, le=1)
+    clip_norm: Number = key(1.0, "upper limit of the norm of the gradient", gt=0)
+    checkpoint_seconds: Number = key(
+        30.0, "interval between two checkpoints; one more is written after every epoch", ge=0, unit="s"
+    )
 
 
 @settings("train")
 class EpochsConfig(AdamConfig):
-    """A training in epochs, each judged by the validation loss."""
+    """A training in epochs, with a validation loss after each."""
 
-    patience: Integer | None = key(None, "epochs without a better validation loss; null: any", ge=1)
+    patience: Integer | None = key(
+        None,
+        "number of epochs without a better validation loss after which the training ends; null: never",
+        ge=1,
+    )
 
 
 @settings("train")
 class TrainConfig(EpochsConfig):
-    """A training whose validation groups are simulated for it."""
+    """A training with simulated validation groups."""
 
-    val_groups: Integer = key(256, "validation groups, drawn at random", ge=1, le=1_000_000)
+    val_groups: Integer = key(256, "number of validation groups, drawn at random", ge=1, le=1_000_000)
 
 
 @settings("xla")
 class XlaConfig:
-    """Effective XLA switches, resolved once: compile the steps; separable translation or TensorFlow's."""
+    """XLA: compilation of the steps, and the separable translation."""
 
-    compile: Flag = key(True, "XLA-compile training, validation and inference (USE_XLA_COMPILE)")
-    translate: Flag = key(True, "separable; false: TensorFlow's, with compile=false (USE_XLA_TRANSLATE)")
+    compile: Flag = key(True, "compile training, validation and inference with XLA (USE_XLA_COMPILE)")
+    translate: Flag = key(
+        True,
+        "use the separable translation; false: that of TensorFlow, which needs compile=false "
+        "(USE_XLA_TRANSLATE)",
+    )
 
     def __post_init__(self) -> None:
         if self.compile and not self.translate:
@@ -262,14 +324,18 @@ Stitching = Literal["probe", "grid", "refined"]
 
 @settings("stitch")
 class StitchConfig:
-    """How patches become objects.
+    """Stitching of the patches into objects.
 
     ``probe``: illumination-weighted mean; ``grid``: tiles of the central squares (the published recipe);
     ``refined``: as ``probe``, then corrected by the measured patterns.
     """
 
-    method: Stitching = key("probe", "weighted by the light; tiles of a grid; corrected by the patterns")
-    passes: Integer = key(10, "of refined at most; fewer where only noise is left", ge=1, le=10_000)
+    method: Stitching = key(
+        "probe", "mean weighted by the illumination, tiles of a grid, or refinement by the measured patterns"
+    )
+    passes: Integer = key(
+        10, "maximum number of passes of refined; fewer if only noise is left", ge=1, le=10_000
+    )
     METHODS: ClassVar[tuple[str, ...]] = get_args(Stitching)
 
 
@@ -277,53 +343,67 @@ class StitchConfig:
 class LsqmlConfig:
     """LSQ-ML of pty-chi; its probe is always refined."""
 
-    epochs: Integer = key(100, "passes over the patterns at most", ge=1, le=100_000)
-    early: Flag = key(True, "fewer once R improves by less than 0.1 % in five; false: all of them")
-    modes: Integer = key(1, "of a partially coherent probe", ge=1, le=64)
-    positions: Flag = key(True, "refined, too; the probe always is")
-    start_positions: Integer = key(10, "epochs before they are", ge=0, le=100_000)
+    epochs: Integer = key(100, "maximum number of passes over the patterns", ge=1, le=100_000)
+    early: Flag = key(True, "stop early, as soon as R improves by less than 0.1 % in five epochs")
+    modes: Integer = key(1, "number of modes of a partially coherent probe", ge=1, le=64)
+    positions: Flag = key(True, "refine the positions")
+    start_positions: Integer = key(10, "number of epochs before the positions are refined", ge=0, le=100_000)
     python: Text | None = key(
         None,
-        "interpreter with pty-chi (pip install ptychi); null: this one",
+        "Python interpreter that has pty-chi (pip install ptychi); null: this one",
         min_length=1,
         allowed="the path of a Python that has pty-chi",
         program=True,
     )
-    threads: Integer | None = key(None, "of the CPU; null: all", ge=1, le=4096)
+    threads: Integer | None = key(None, "number of CPU threads; null: all", ge=1, le=4096)
 
 
 @settings("solver")
 class SolverConfig:
     """The solver of a measured scan: maximum likelihood of object, probe, positions, flux and background.
 
-    ``positions``, ``flux`` and ``background`` null: found where patterns that are kept out say so.
+    ``positions``, ``flux`` and ``background`` null: refined if that lowers the deviance of the held-out
+    patterns.
     """
 
-    steps: Integer = key(400, "of a fit, at most; 0: no solver", ge=0, le=100_000)
-    positions: Flag | None = key(None, "find them; null: where patterns that are kept out say so")
-    position_model: Literal["independent", "affine", "affine_and_independent"] = key(
-        "independent", "each by itself; scale, rotation and shear in common; both"
+    steps: Integer = key(400, "maximum number of steps of a fit; 0: no solver", ge=0, le=100_000)
+    positions: Flag | None = key(
+        None, "refine the positions; null: if it lowers the deviance of the held-out patterns"
     )
-    flux: Flag | None = key(None, "find the brightness of each pattern; null: as positions")
-    background: Flag | None = key(None, "find counts that do not depend on the position; null: as positions")
+    position_model: Literal["independent", "affine", "affine_and_independent"] = key(
+        "independent", "position corrections: independent, one affine map of all positions, or both"
+    )
+    flux: Flag | None = key(
+        None, "refine the flux of each pattern; null: if it lowers the deviance of the held-out patterns"
+    )
+    background: Flag | None = key(
+        None,
+        "refine a background that is the same in all patterns; null: if it lowers the deviance of the "
+        "held-out patterns",
+    )
     regulariser: Text = key(
         "learned",
-        "none | edges: λ Σ√(|∇O|² + δ²), which keeps steps | smooth: λ Σ|∇O|² | learned: κ, by a network, "
-        "where it explains more than edges",
+        "regularisation of the object. none | edge_preserving: λ Σ√(|∇O|² + δ²) | quadratic: λ Σ|∇O|² | "
+        "learned: a plug-and-play denoiser of weight κ, if it lowers the held-out deviance below that of "
+        "edge_preserving",
     )
     denoiser_weights: Text | None = key(
-        None, "file of that network's weights; null: those that come with the program"
+        None, "file of the weights of the learned denoiser; null: the weights that are installed"
     )
     regularisation_weight: Number | None = key(
-        None, "λ or κ of the prior; null: the best by what is kept out", ge=0
+        None, "weight λ or κ of the regulariser; null: chosen on the held-out patterns", ge=0
     )
     noise: Literal["auto", "poisson", "gaussian", "robust"] = key(
-        "auto", "auto: poisson where photons were counted, else gaussian; robust: outliers by their size"
+        "auto",
+        "noise model; auto: poisson if the patterns are photon counts, else gaussian; robust: less "
+        "sensitive to outliers",
     )
     block: Integer | None = key(
-        None, "patterns of a block; scans of more are fitted in blocks; null: 8192 of 64 × 64 pixels", ge=64
+        None,
+        "number of patterns in a block; larger scans are fitted block by block; null: 8192 at 64 × 64 pixels",
+        ge=64,
     )
-    error_map: Flag = key(True, "standard deviations of amplitude and phase beside the product")
+    error_map: Flag = key(True, "store standard deviations of the amplitude and the phase with the product")
     REGULARISERS: ClassVar[tuple[str, ...]] = (
         "none",
         "quadratic",

@@ -20,7 +20,7 @@ def doubt_probe(probe: np.ndarray, trained: np.ndarray) -> dict[str, str]:
     if not is_far_from(probe, trained):
         return {}
     log.warning(
-        "the probe of the scan (%s) is far from the training's (%s): train with a probe like it, or trust "
+        "the probe of the scan (%s) is far from the training's (%s): train with a similar probe, or trust "
         "the result only as far as it explains the patterns",
         described_widths(probe),
         described_widths(trained),

@@ -63,7 +63,7 @@ CONVENTIONS: dict[str, str] = {
     "mae, mse": "plain means over the region: amplitude in object units, wrapped phase difference in rad",
     "phase_rmse_rad": "root of the plain mean over the region of the squared wrapped phase difference",
     "relative_error": "√(Σ|a − t|² / Σ|t − mean|²) of the aligned complex objects over the covered pixels: "
-    "0 perfect, 1 nothing seen; null if the truth is constant",
+    "0 perfect, 1 no object; null if the truth is constant",
     "slow_phase_rad": f"rms phase of a·conj(t) below {SLOW:g} of Nyquist",
     "frc": "Fourier ring correlation of the amplitudes and of the phases; window-weighted mean removed, Hann "
     "window on both axes, rings one frequency step of the shorter side wide, up to Nyquist, no smoothing; "

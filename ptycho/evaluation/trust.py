@@ -85,7 +85,7 @@ FLAGS = {
     EXCESSIVE: Flag(
         f"r_free is above {PROBE_WRONG:g} times r_noise: more than photon noise is wrong",
         "see which cause is likely (misfit_causes in metrics.json); if probe.learn, solver.positions, "
-        "solver.flux or solver.background is false, leave it out, so that it is refined where that helps",
+        "solver.flux or solver.background is false, remove it, so that it can be refined",
         False,
     ),
     FEW: Flag(
@@ -97,7 +97,7 @@ FLAGS = {
     ORIENTATION: Flag(
         "another orientation or rotation of the detector, or sign of the positions, explains the patterns "
         "clearly better, or an unknown rotation cannot be determined; see warnings",
-        "take it with data.orientation=auto, or specify a rotation with data.rotation_deg",
+        "accept it with data.orientation=auto, or specify a rotation with data.rotation_deg",
         True,
     ),
     SCALE: Flag(
@@ -116,14 +116,14 @@ FLAGS = {
     SHIFT: Flag(
         "the patterns shift on the detector with the scan position (descan): that explains more of the "
         "misfit than any other cause that was tried (misfit_causes)",
-        "centre each pattern on the shift that a scan without a sample shows, or correct the descan; do not "
-        "take another scale or rotation of the positions for it",
+        "centre each pattern by the shift that a scan without a sample shows, or correct the descan; do not "
+        "correct it by a scale or rotation of the positions",
         True,
     ),
     MOTION: Flag(
         "the sample moved while patterns were measured (a fly scan, or vibration): that explains more of the "
         "misfit than any other cause that was tried (misfit_causes), and the image is blurred by it",
-        "measure with the stage at rest, or with shorter exposures; probe.modes=3 takes some of it",
+        "measure with the stage at rest, or with shorter exposures; probe.modes=3 reduces the effect",
         False,
     ),
     PHASES: Flag(
@@ -136,17 +136,17 @@ FLAGS = {
     ),
     NOT_CONVERGED: Flag("the solver ended before its steps gained nothing more", "raise solver.steps", False),
     OUTSIDE: Flag(
-        "the network is outside of what it was trained for: its object explains the patterns worse than "
-        f"photon noise lets it (√(r_factor² − r_noise²) above {EXCESS:g}), and than the solver's where "
-        f"there is one, or its regions disagree where they overlap (disagreement above {DISAGREEMENT:g} of "
-        "the contrast)",
-        "fine-tune it on the scan (nepochs=2), or take the solver's object",
+        "the scan is outside the range that the network was trained for: its object explains the patterns "
+        f"worse than photon noise allows (√(r_factor² − r_noise²) above {EXCESS:g}), and worse than the "
+        "object of the solver, if there is one; or its regions disagree where they overlap (disagreement "
+        f"above {DISAGREEMENT:g} of the contrast)",
+        "fine-tune the network on the scan (nepochs=2), or use the object of the solver",
         True,
     ),
     FAR_PROBE: Flag(
         "the probe is wider or narrower than the one of the training, in the sample plane or in the far "
-        "field, by more than a quarter: the network is not known to serve it",
-        "train with a probe like it, or trust the result only as far as it explains the patterns",
+        "field, by more than a quarter: the network was not validated for it",
+        "train with a similar probe, or trust the result only as far as it explains the patterns",
         False,
     ),
     IN_NOISE: Flag(
@@ -157,21 +157,24 @@ FLAGS = {
     ),
     plausibility.NOISE: Flag(
         "the mean pattern does not resemble the probe's far field: noise, a hot pixel, or another probe",
-        "look at the mean pattern, and at the probe",
+        "inspect the mean pattern and the probe",
         True,
     ),
     plausibility.DISPLACEMENT: Flag(
-        "the mean pattern lies off the middle of the window, against the far field of the probe",
-        "centre the patterns, or give the probe the ramp that belongs to them",
+        "the mean pattern is shifted relative to the far field of the probe",
+        "centre the patterns (data.zero_frequency), or add to the probe the phase ramp that shifts its far "
+        "field",
         True,
     ),
     plausibility.ORIENTATION: Flag(
         "the mean pattern resembles the far field of the probe better when transposed or mirrored",
-        "turn the patterns as the log says",
+        "set the orientation that the log names (data.transpose, data.flip_rows, data.flip_cols)",
         True,
     ),
-    metrics.NAN: Flag("the object holds NaN or infinity", "look at the course of the loss", True),
-    metrics.UNCOVERED: Flag("not one pixel of the scored region is covered", "look at the positions", True),
+    metrics.NAN: Flag(
+        "the object holds NaN or infinity", "inspect the training loss (visuals/history.png)", True
+    ),
+    metrics.UNCOVERED: Flag("not one pixel of the scored region is covered", "check the positions", True),
     metrics.COLLAPSED: Flag(
         f"the contrast of the amplitude is below {metrics.CONTRAST:g} of the truth's: a constant",
         "train longer, or with another seed or learning rate",

@@ -50,7 +50,7 @@ def write(path: Path, scan: ExportedScan) -> None:
     missing = [key for key in NEEDED if getattr(scan, key) is None]
     if missing:
         raise ConfigError(
-            f"{path}: CXI states lengths in metres, and {', '.join(missing)} is not known; say it, or "
+            f"{path}: CXI states lengths in metres, and {', '.join(missing)} is not known; set it, or "
             "choose another format"
         )
     write_hdf5(path, lambda file: _fill(file, scan))

@@ -140,7 +140,7 @@ def _to_state(scan: Understood) -> list[str]:
     """What is to be said again when the measured file is read beside the product, a sentence at most."""
     detector = scan.detector
     keys = [f"data.{key}=true" for key in ("transpose", "flip_rows", "flip_cols") if getattr(detector, key)]
-    return [f"The measured frames are turned as by {' '.join(keys)}."] if keys else []
+    return [f"The measured frames are reoriented as by {' '.join(keys)}."] if keys else []
 
 
 def frames_of(scan: Understood, data: Dataset) -> np.ndarray | None:

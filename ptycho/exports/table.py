@@ -27,7 +27,7 @@ def format_of(name: str | None, output: str | None) -> str:
     if name is None and output is not None:
         name = SUFFIXES.get(Path(output).suffix.lower())
         if name is None:
-            raise ConfigError(f"output={output}: does not tell the format; add format={' or '.join(FORMATS)}")
+            raise ConfigError(f"output={output}: has no known ending; add format={' or '.join(FORMATS)}")
     check(name in FORMATS, "format", name, f"one of {', '.join(FORMATS)}")
     return str(name)
 
@@ -42,7 +42,7 @@ def check_output(path: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> No
         raise ConfigError(f"output={path}: is a folder; name a file")
     for source in inputs:
         if path.exists() and source.exists() and path.samefile(source):
-            raise ConfigError(f"output={path}: is what is read; choose another file")
+            raise ConfigError(f"output={path}: is the input file; choose another file")
     if path.exists() and not overwrite:
         raise ConfigError(f"output={path}: is there already; choose another file, or overwrite=true")
     nearest = next(folder for folder in path.absolute().parents if folder.exists())

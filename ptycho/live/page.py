@@ -104,7 +104,7 @@ def draw(
             places["course"].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             places["course"].yaxis.set_major_formatter("{x:g}")
             places["course"].yaxis.set_minor_formatter(NullFormatter())
-    places["course"].set_title("misfit of patterns\nkept out", fontsize="medium")
+    places["course"].set_title("deviance of\nheld-out patterns", fontsize="medium")
     places["course"].set(xlabel="s")
     figure.suptitle(title, fontsize=11)
     return figure

@@ -210,7 +210,7 @@ def _try_to_begin(live: Live, joined: Joined, setting: Setting, over: bool) -> N
         live.problem = None
     except ConfigError as error:
         live.problem = str(error)
-        log.warning("not understood yet: %s", error)
+        log.warning("the scan cannot be interpreted yet: %s", error)
         return
     for finding in live.begun.findings:
         log.info("%s", finding)

@@ -49,9 +49,9 @@ EXPLAINED = (
     | MISSED
     | {"assessed_patterns": f"of more than {JUDGED} patterns, so many, spread over the scan, are scored"}
     | {
-        "r_free": "r_factor of the patterns that object, probe and network are never fitted to before "
-        "it is judged; they choose between solver and refinement, and their own positions and flux are "
-        "fitted where those of the others are (of LSQ-ML's row neither)",
+        "r_free": "r_factor of the held-out patterns, to which object, probe and network are not fitted "
+        "before the score is computed. They also select between solver and refinement; their own positions "
+        "and flux are fitted if those of the other patterns are (for LSQ-ML neither)",
         "half_scan_frc": "Fourier ring correlation of two objects, each from a random half of the "
         "patterns through the solver with probe and positions kept (without a solver: the network), "
         "aligned by one scale and one phase "
@@ -61,20 +61,21 @@ EXPLAINED = (
         "as a whole for a tiny scan, and where a half is explained worse than the whole",
     }
     | {
-        "beam": "what goes with the object: share of the power in each mode of the probe; rms change of each "
-        "coordinate of the positions against the file's, without their common shift; standard deviation of "
+        "beam": "probe and positions that belong to the object: share of the power in each mode of "
+        "the probe; rms correction of "
+        "each coordinate of the nominal positions, without their common shift; standard deviation of "
         "the flux, its mean being one; mean background in the units of the patterns"
     }
     | {
         "disagreement": "how much the network's regions differ where they overlap, relative to the contrast "
         "of the object",
-        "misfit_causes": "score tests at the solver's fit: how much each cause that the model leaves out "
-        "would lower χ² (gain), as a share of the χ² beyond photon noise, and the cause that explains "
+        "misfit_causes": "score tests at the fit of the solver: decrease of χ² by each cause that the model "
+        "does not include (gain), as a share of the χ² beyond photon noise, and the cause that explains "
         "clearly more than the others (likely), or null",
         "noise_share": "photon noise over the standard deviation of the amplitude",
-        "error_map": "medians, over the pixels with more than a tenth of the strongest light, of what the "
-        "object would differ by if the scan were measured again: standard deviation of the amplitude over "
-        "the mean amplitude, and of the phase; without the bias of a prior and without errors of the beam",
+        "error_map": "standard deviations of the object by photon noise, medians over the pixels with "
+        "more than a tenth of the maximum illumination: of the amplitude, over the mean amplitude, and of "
+        "the phase; bias of the regularisation and errors of the probe are not included",
     }
     | MEANS
 )

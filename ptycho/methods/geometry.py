@@ -108,7 +108,7 @@ class Coarse:
                 "data.flip_rows and data.flip_cols the other way"
             )
         if self.unknown:
-            return "the rotation of scan and detector is not told by the patterns: set data.rotation_deg=…"
+            return "the rotation between scan and detector is not determined: set data.rotation_deg=…"
         return None
 
 
@@ -170,11 +170,11 @@ def find_geometry(
     keys, gained = keys_of(matrix, scan, config), f"deviance × {np.exp(-found.gain.gain):.3f}"
     told = f"positions {found.text}, explain the patterns better: {gained}; {keys}"
     if config.orientation == "auto" and not found.by_shift:
-        return Geometry(matrix, probe, (Finding("positions' map", found.text, told),))
+        return Geometry(matrix, probe, (Finding("affine position correction", found.text, told),))
     taken = Finding(
-        "positions' map",
+        "affine position correction",
         f"a drift: {found.text}",
-        f"{gained}; {keys} states it, data.position_jumps=false leaves them as they are told",
+        f"{gained}; set {keys} to specify it, or data.position_jumps=false to keep the nominal positions",
     )
     doubts = [SCALE] * found.scale_differs + [ORIENTATION] * found.turn_differs
     warning = f"{told}, or data.orientation=auto"
@@ -189,28 +189,30 @@ def _of_electrons(
     auto = config.orientation == "auto"
     matrix = clear_part(found) if auto and found.scale_differs else rotation(found.degrees)
     opposite = not by_probe and found.skewness < 0
-    why = "the probe as it was told" if by_probe else PHASE.format(abs(found.skewness))
+    why = "the initial probe" if by_probe else PHASE.format(abs(found.skewness))
     if opposite:
         matrix = -matrix
     probe = None if told_probe else _other_way(found.probe) if opposite else found.probe
     value = f"{turn_in(matrix):.2f} ± {found.turn_error:.2f}°"
     value += f", scale {found.scale:.4f} ± {found.scale_error:.4f}"
     finding = Finding(
-        "rotation", value, f"found from the patterns, its half by {why}; data.rotation_deg=… states it"
+        "rotation",
+        value,
+        f"estimated from the patterns, the half turn from {why}; set data.rotation_deg=… to specify it",
     )
     warnings, doubts = list[str](), list[str]()
     if not by_probe and abs(found.skewness) < SKEWED:
         warnings.append(
-            f"rotation {value}: a half turn more would explain the patterns as well, and the object's phase "
-            f"says little of it (skewness {abs(found.skewness):.2f}); data.rotation_deg=… states it"
+            f"rotation {value}: a further half turn explains the patterns equally well, and the phase of the "
+            f"object hardly decides (skewness {abs(found.skewness):.2f}); set data.rotation_deg=…"
         )
         doubts.append(ORIENTATION)
     other = None
     if found.scale_differs and not auto:
-        scale = f"{found.scale:.4f} ± {found.scale_error:.4f} times as far apart"
+        scale = f"{found.scale:.4f} ± {found.scale_error:.4f} times in scale"
         keys = keys_of(found.scale * matrix, scan, config)
         warning = f"positions {scale} explain the patterns better; {keys}, or data.orientation=auto"
-        taken = Finding("positions' map", scale, keys)
+        taken = Finding("affine position correction", scale, keys)
         other = Other(found.scale * np.eye(2), probe, False, taken, warning, (SCALE,))
     return Geometry(matrix, probe, (finding,), tuple(warnings), tuple(doubts), other)
 

@@ -75,8 +75,8 @@ def half_scans(
     made = [infer(data.subset(part, group_size)) for part in parts]
     if not all(half.converged for half in made):
         log.warning(
-            "half_scan_frc: a half of the scan is explained worse than the whole, so halves tell nothing "
-            "of its resolution; raise solver.steps, or measure more patterns"
+            "half_scan_frc: a half of the scan is explained worse than the whole, so the halves do not "
+            "measure its resolution; raise solver.steps, or measure more patterns"
         )
         return None
     images = [region.crop(half.objects[0]) for half in made]

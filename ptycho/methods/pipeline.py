@@ -59,7 +59,7 @@ def assess(
         with_halves: reconstruct two halves of the scan, and compare them.
     """
     config, where, made = means.config, means.where, dict(reconstructions)
-    with where.timed("judging"):
+    with where.timed("validation"):
         fits = {name: judge(one, each) for name, one in made.items()}
     product = product or choose(fits)
     made[product] = with_errors(made[product], config, where)
@@ -115,7 +115,7 @@ def _confirmed(
     if other is None:
         return made, flags
     if causes is not None and not causes.plausible(POSITION_MAP):
-        log.info("%s: not confirmed by the fit, and left out", other.finding.what)
+        log.info("%s: not confirmed by the fit, not applied", other.finding.what)
         return made, flags
     log.warning("%s", other.warning)
     warned = replace(made[product], warnings=(*made[product].warnings, other.warning))

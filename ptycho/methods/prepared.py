@@ -117,7 +117,7 @@ def prepare(name: str, scan: Understood, config: ScanRunConfig, where: Surroundi
     settled = align_scan(scan, config, where)
     whole = settled.data
     kept, out = keep_out(whole, config.holdout_fraction, config.seed)
-    log.info("%d patterns are fitted, %d are kept out to judge the result by", len(kept), len(out))
+    log.info("%d patterns are fitted, %d are held out for validation", len(kept), len(out))
     each = Prepared(name, settled.scan, whole, kept, out, settled.found, other=settled.other)
     doubts = measurement_doubts(each.fitted(whole.beam), config.probe)
     return replace(each, doubts=tuple(dict.fromkeys((*settled.doubts, *doubts))))
@@ -201,8 +201,8 @@ def without_foreign_probe(
     if found > alike:
         return scan, data
     warning = (
-        "the file's probe cannot be that of the patterns: its far field and their mean have a correlation "
-        f"of {found:.2f}; another is guessed, unless probe=npz probe.file=… or probe=zone_plate states one"
+        "the probe of the file does not belong to the patterns: its far field and their mean have a "
+        f"correlation of {found:.2f}; it is estimated instead; set probe=npz probe.file=… or probe=zone_plate"
     )
     scan = with_warnings(replace(scan, probe=None), (warning,))
     modes, _ = choose_probe(scan, config)
@@ -277,7 +277,5 @@ def measurement_doubts(data: Dataset, probe: ProbeConfig) -> list[str]:
     ratio = len(data.positions) * good / unknown
     if ratio >= ENOUGH:
         return []
-    log.warning(
-        "%s: %d patterns have %.2g measured numbers for each unknown", FEW, len(data.positions), ratio
-    )
+    log.warning("%s: %d patterns have %.2g measured values per parameter", FEW, len(data.positions), ratio)
     return [FEW]

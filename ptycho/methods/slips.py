@@ -99,8 +99,8 @@ def _moved(settled: Settled, slips: Slips, config: ScanRunConfig) -> Settled:
         return replace(moved, other=_other_again(moved, config))
     if slips.lost:
         log.warning(
-            "positions: many patterns contradict those around them where they are told to be, and nothing "
-            "was found that mends it; they stay as they are told"
+            "positions: many patterns contradict their neighbours at the nominal positions, and no "
+            "correction was found; the nominal positions are kept"
         )
         settled = replace(settled, doubts=(*settled.doubts, POSITIONS))
     return settled
@@ -108,8 +108,8 @@ def _moved(settled: Settled, slips: Slips, config: ScanRunConfig) -> Settled:
 
 def _finding(slips: Slips) -> Finding:
     factor = np.exp(-slips.gain.gain)
-    why = f"deviance × {factor:.3f}; data.position_jumps=false leaves them as they are told"
-    return Finding("positions moved", slips.text, why)
+    why = f"deviance × {factor:.3f}; data.position_jumps=false keeps the nominal positions"
+    return Finding("positions corrected", slips.text, why)
 
 
 def _other_again(settled: Settled, config: ScanRunConfig) -> Other | None:

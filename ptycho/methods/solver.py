@@ -81,7 +81,7 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
     count = len(each.kept)
     bar = Progress("solver", passes * count, bar=where.bar, unit="step", per=count, at_most=True)
     with where.timed(SOLVER), closing(bar) as progress:
-        log.info("solver: deciding what is free, by what is kept out")
+        log.info("solver: selecting by cross-validation what is refined besides the object")
         watch = Course(each, where.on_event).watch
 
         def tell(decision: Finding) -> None:
@@ -93,8 +93,8 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
         if len(each.out):
             solved, last = _completed(solved, made, each, wishes.steps, how, progress.advance)
             made = replace(last, before=made)
-    ended = "converged" if solved.fit.converged else "not converged: solver.steps is too small"
-    log.info("solver: %d steps at the end, %s", len(solved.fit.course) - 1, ended)
+    ended = "converged" if solved.fit.converged else "not converged: raise solver.steps"
+    log.info("solver: last fit of %d steps, %s", len(solved.fit.course) - 1, ended)
     seconds = time.perf_counter() - began
     return replace(
         made,
@@ -113,7 +113,10 @@ def _doubts(solved: Solved, seed: int) -> tuple[str, ...]:
     if solved.terms.likelihood.data.fresnel is None:
         return ()
     left = phase_left(solved.terms, solved.state, solved.free, seed)
-    log.info("solver: of a phase that is put into the object, the patterns leave %.2f", left)
+    log.info(
+        "solver: phase sensitivity: a fraction %.2f of a phase added to the object remains after the fit",
+        left,
+    )
     return (PHASES,) if phase_insensitive(left) else ()
 
 
@@ -145,7 +148,8 @@ def _too_wide(solved: Solved) -> tuple[str, ...]:
     if share < WIDE or solved.terms.likelihood.data.fresnel is not None:
         return ()
     warning = (
-        f"the probe fills its window (light at the edge {share:.2f} of the mean): the detector's pixels are "
+        f"the probe fills its window (intensity at its edge {share:.2f} of the mean): the detector "
+        f"pixels are "
         "too large for its far field; do not bin them (data.bin=1), or check data.distance_m, "
         "data.detector_pixel_m and the energy; else measure with a smaller beam, or farther away"
     )

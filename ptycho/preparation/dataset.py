@@ -52,7 +52,7 @@ def make_dataset(
     found += scan.findings[len(usual.findings) :]
     lost = usual.mean[usual.detector.good & ~scan.detector.good].sum() / usual.mean.sum()
     if lost > MUCH:
-        log.warning("%s: %.2g %% of the light", found[-1], 100 * lost)
+        log.warning("%s: %.2g %% of the intensity", found[-1], 100 * lost)
     patterns, good = Patterns(copy), scan.detector.good_pixels
     kept = _usable(scan, patterns, config, found)
     modes, why = choose_probe(scan, config)
@@ -132,8 +132,8 @@ def check_enough(count: int, path: str) -> None:
     """Raise ConfigError if ``count`` patterns of a scan are too few to reconstruct anything from."""
     if count < FEWEST:
         raise ConfigError(
-            f"data.file={path}: {count} of its patterns can be used; must be at least {FEWEST}, or nothing "
-            "tells the object from the beam: measure more, or use more of the file (data.frames, "
+            f"data.file={path}: {count} of its patterns can be used; must be at least {FEWEST}, or "
+            "object and probe cannot be separated: measure more, or use more of the file (data.frames, "
             "data.stride, data.drop)"
         )
 
@@ -146,7 +146,7 @@ def _usable(scan: Understood, patterns: Patterns, config: ScanRunConfig, found: 
     alone = np.zeros(len(dark), bool)
     alone[lonely(scan.positions)] = True
     if alone.any():
-        found.append(Finding("lone frames dropped", str(int(alone.sum())), "far from all others"))
+        found.append(Finding("isolated positions excluded", str(int(alone.sum())), "far from all others"))
     kept = np.flatnonzero(~dark & ~alone)
     check_enough(len(kept), config.data.path)
     return kept
@@ -156,9 +156,7 @@ def _report_dropped(dark: np.ndarray, energies: np.ndarray, frames: np.ndarray) 
     """What is said of frames that saw no beam, ``dark (J,)``; many of them are a warning."""
     first = ", ".join(map(str, frames[dark][:5])) + (", …" if dark.sum() > 5 else "")
     share = float(energies[dark].sum() / max(energies.sum(), np.finfo(float).tiny))
-    why = (
-        f"no beam in {first}, {100 * share:.2g} % of the light; data.dark_frames=0 keeps those that hold any"
-    )
+    why = f"no beam in {first}, {100 * share:.2g} % of the intensity; data.dark_frames=0 keeps them"
     finding = Finding("frames dropped", f"{dark.sum()} of {len(dark)}", why)
     if dark.mean() > MUCH:
         log.warning("%s", finding)
@@ -179,7 +177,7 @@ def choose_probe(scan: Understood, config: ScanRunConfig) -> tuple[np.ndarray, s
         mean = np.square(scan.patterns(slice(0, SAMPLED)).astype(float)).mean(axis=0)
         root = pupil(mean, good)
         start = lens(root, 0.0) if scan.fresnel is None else brought_back(root, scan.fresnel)
-        return masked(start[None], config.probe), "none is known: one is to be guessed from the patterns"
+        return masked(start[None], config.probe), "not specified: estimated from the patterns"
     power = np.sum(np.abs(scan.probe) ** 2, axis=(1, 2))
     share = 100 * power.max() / power.sum()
     several = f"the file's, {len(power)} modes, {share:.0f} % of the power in the strongest"

@@ -49,10 +49,10 @@ class Pixels:
             return
         share = float(self.mean[bad].sum() / max(self.mean[self.good].sum(), np.finfo(float).tiny))
         self.good = self.good & ~bad
-        held = f"{bad.sum()} {what}, {100 * share:.2g} % of the light"
+        held = f"{bad.sum()} {what}, {100 * share:.2g} % of the intensity"
         self.why.append(f"{held} ({key})")
         if share > MUCH:
-            self.warnings.append(f"bad pixels: {held}, left out; if they are none, {key}")
+            self.warnings.append(f"bad pixels: {held}, masked; if they are valid, {key}")
 
 
 def find_good_pixels(
@@ -129,8 +129,8 @@ def _drop_negative(pixels: Pixels, numbers: np.ndarray, config: DataConfig) -> N
     left = pixels.good & ~negative.bad
     if (not left.any() and pixels.good.any()) or numbers[:, left].sum() < 0:
         raise ConfigError(
-            f"patterns: less than nothing, in the sum over the {len(numbers)} that were looked at; is a "
-            "background subtracted? give the patterns without that, and the background as data.keys.dark"
+            f"patterns: their sum over {len(numbers)} inspected patterns is negative; is a background "
+            "subtracted? read patterns with the background, and the background by data.keys.dark"
         )
     pixels.drop(negative.bad, "below zero", "data.negative=noise keeps them")
     pixels.noise = negative.sigma
@@ -167,4 +167,4 @@ def _refuse_nothing(pixels: Pixels, count: int) -> None:
         said = ", ".join(pixels.why)
         raise ConfigError(f"mask: no pixel is good ({said}); is it inverted? turn it over where it is stored")
     if not pixels.mean[pixels.good].any():
-        raise ConfigError(f"patterns: dark, nothing but zeros in the {count} that were looked at")
+        raise ConfigError(f"patterns: dark, all values of the {count} inspected patterns are zero")

@@ -113,7 +113,7 @@ class FrameCheck:
         what = "marks in place of counts" if self.finite else "NaN or infinity"
         raise ConfigError(
             f"patterns: {np.count_nonzero(self.pixels)} of the pixels that should count hold {what} in frame"
-            f"{'s'[: len(self.unusable) > 1]} {some}{more}; leave out what was not measured "
+            f"{'s'[: len(self.unusable) > 1]} {some}{more}; exclude frames that were not measured "
             f"(data.drop=[{some}]), or mark such pixels as bad (data.mask_file=)"
         )
 
@@ -126,5 +126,5 @@ class FrameCheck:
         if self.saturation is not None and (many := np.count_nonzero(self.saturated)):
             said.append(f"{many} saturated (data.saturation={self.saturation:g})")
         some, more = listed(self.among)
-        why = f"{', '.join(said)}, in frames {some}{more}, which data.drop=[{some}] leaves out instead"
+        why = f"{', '.join(said)}, in frames {some}{more}, which data.drop=[{some}] excludes instead"
         return Finding("more bad pixels", f"{np.count_nonzero(self.bad)} of {self.bad.size}", why)

@@ -91,7 +91,7 @@ class NearField:
         numbers = " × ".join(f"{number:.4g}" for number in dict.fromkeys(self.fresnel.numbers))
         return (
             f"{beam}, effective distance {self.effective_distance_m:.4g} m, λz/dx² = {numbers}; "
-            "data.physics=far_field would say otherwise"
+            "set data.physics=far_field to change it"
         )
 
     @property
@@ -132,8 +132,9 @@ def near_field_window(near: NearField, detector: tuple[int, ...], b: int) -> Win
     N = max(min(fast_side(whole + 2 * near.margin), max(most, fast_side(whole))), SMALLEST_N)
     beside = (N - whole) // 2
     why = (
-        f"the whole detector of {detector[0]} × {detector[1]} and {beside} unmeasured pixels beside it, from "
-        "which light comes in; data.N chooses another"
+        f"the whole detector of {detector[0]} × {detector[1]} and {beside} unmeasured pixels beside "
+        f"it, which "
+        "scatter into it; set data.N to change it"
     )
     return Window(N, why, aliasing(near, N))
 
@@ -194,9 +195,9 @@ def smell(mean: np.ndarray, good: np.ndarray) -> str | None:
     if not dim > AS_BRIGHT * mean[good & middle].mean() or smooth.max() > PEAK * mean[good].mean():
         return None
     return (
-        "the patterns look like a near field: light fills the detector to its edge and is brightest nowhere; "
-        "data.physics=near_field (with data.distance_m, data.detector_pixel_m, and data.source_distance_m of "
-        "a beam that diverges) reads them so, data.physics=far_field says that they are none"
+        "the patterns look like a near field: the intensity reaches the edge of the detector and has no "
+        "central maximum; set data.physics=near_field (with data.distance_m, data.detector_pixel_m, and "
+        "data.source_distance_m for a diverging beam), or data.physics=far_field if they are not"
     )
 
 

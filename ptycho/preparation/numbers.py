@@ -47,13 +47,11 @@ def repeated_frames(sample: np.ndarray, looked_at: np.ndarray) -> list[str]:
             before = seen.setdefault(frame.tobytes(), index)
             twins += [(before, index)] if before != index else []
     if len(sample) > 1 and len(twins) == len(sample) - 1:
-        raise ConfigError(
-            f"patterns: all {len(sample)} that were looked at are the same; nothing was scanned"
-        )
+        raise ConfigError(f"patterns: all {len(sample)} inspected patterns are the same; nothing was scanned")
     if not twins:
         return []
     first, second = twins[0]
-    more = f" ({len(twins)} such pairs in {len(sample)} that were looked at)" if len(twins) > 1 else ""
+    more = f" ({len(twins)} such pairs in {len(sample)} inspected patterns)" if len(twins) > 1 else ""
     return [f"frames {first} and {second} are the same{more}; if one was not measured: data.drop=[{second}]"]
 
 
@@ -69,10 +67,10 @@ def find_gain(
         return 1.0
     told = _told_gain(raw, sample, pixels)
     if told.value is None:
-        why = f"{told.why}; patterns are not taken as counts, data.gain=… would state it"
+        why = f"{told.why}; patterns are not taken as counts; set data.gain=… if they are"
         found.append(Finding("photon gain", "unknown", why))
     else:
-        found.append(Finding("photon gain", f"{told.value:.6g}", f"{told.why}; data.gain=… says otherwise"))
+        found.append(Finding("photon gain", f"{told.value:.6g}", f"{told.why}; set data.gain=… to change it"))
     return told.value
 
 

@@ -38,13 +38,13 @@ def zero_frequency(
         why = "stated"
     else:
         why = "data.zero_frequency" if config.zero_frequency else f"by the format {raw.format}"
-        why += ": in the corner, brought to the middle" if zero == "corner" else ""
+        why += ": in the corner, shifted to the centre" if zero == "corner" else ""
     if not all(0 <= c < n for c, n in zip(centre, mean.shape, strict=True)):
         raise ConfigError(
             f"data.zero_frequency={centre}: must lie on the detector of {mean.shape}, (row, column) as stored"
         )
     if config.transpose or config.flip_rows or config.flip_cols:
-        why += "; in the frame as stored, before it is turned"
+        why += "; in the frame as stored, before reorientation"
     found.append(Finding("zero frequency", f"row {centre[0]}, column {centre[1]}", why))
     return centre
 
@@ -55,7 +55,10 @@ def _told_by_probe(raw: RawScan, seen: tuple[int, int], why: str) -> tuple[tuple
     middle = shape[0] // 2, shape[1] // 2
     alike = raw.probe is not None and raw.probe.shape[1:] == shape
     if alike and seen != middle and max(abs(s - m) for s, m in zip(seen, middle, strict=True)) <= 1:
-        return middle, f"the middle, as the file's probe has it; {why}: row {seen[0]}, column {seen[1]}"
+        return (
+            middle,
+            f"the centre of the window, as in the probe of the file; {why}: row {seen[0]}, column {seen[1]}",
+        )
     return seen, why
 
 

@@ -253,7 +253,7 @@ def _probe(
     unfit = unfit_probe(raw.probe, (width, height) if config.transpose else (height, width))
     if unfit is not None:
         warnings.append(
-            f"the file's probe {unfit}; one is guessed, unless probe=zone_plate or probe=npz says"
+            f"the probe of the file {unfit}; it is estimated instead; or set probe=zone_plate or probe=npz"
         )
         return None
     place = probe_in_window if config.near_field else resampled_probe
@@ -330,7 +330,7 @@ def in_object_pixels(
     if config.rotation_deg or config.scan_affine is not None:
         turn = config.rotation_deg or 0.0
         positions = turned_positions(positions, pixel, turn, config.scan_affine)
-        why.append(f"turned by {turn:g}°: data.rotation_deg" if turn else "")
+        why.append(f"rotated by {turn:g}°: data.rotation_deg" if turn else "")
         why.append("" if config.scan_affine is None else "transformed: data.scan_affine")
     if config.position_sign == -1:
         positions = -positions
@@ -355,8 +355,8 @@ def _positions(
     alone = lonely(positions)
     if len(alone):
         warnings.append(
-            f"{len(alone)} positions lie far from all others (the first is frame {frames[alone[0]]}); "
-            f"{drop_words(frames[alone])} leaves them out"
+            f"{len(alone)} isolated positions (the first is frame {frames[alone[0]]}); "
+            f"{drop_words(frames[alone])} excludes them"
         )
     span = np.ptp(positions, axis=0)
     found.append(

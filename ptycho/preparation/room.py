@@ -77,7 +77,7 @@ def _with_far_frames(parts: list[Part], scan: Understood, far: float = 20.0) -> 
     frames = scan.frames[distance > far * max(float(np.median(distance)), 1.0)].tolist()
     if not frames:
         return parts
-    drop = f"{len(frames)} positions lie far from all others: leave them out, {drop_words(frames)}"
+    drop = f"{len(frames)} isolated positions: exclude them, {drop_words(frames)}"
     return [
         replace(one, advice=drop) if "solver.block" in one.advice or "data.drop" in one.advice else one
         for one in parts

@@ -51,8 +51,8 @@ def whole_detector(mean: np.ndarray, centre: tuple[int, int], b: int) -> Window:
         return Window(N, why.replace("the whole", "most of the"), _cut_off(mean, centre, b, N, needed))
     if N > LARGE:
         narrow = _of_most_light(mean, centre, b, N)
-        why += f"; {100 * NEARLY_ALL:.1f} % of the light is within data.N={narrow}" if narrow < N else ""
-    return Window(N, f"{why}; data.N chooses another", None)
+        why += f"; {100 * NEARLY_ALL:.1f} % of the intensity is within data.N={narrow}" if narrow < N else ""
+    return Window(N, f"{why}; set data.N to change it", None)
 
 
 def finer_pixels(photons: np.ndarray, good: np.ndarray, N: int) -> Finding | None:
@@ -69,10 +69,11 @@ def finer_pixels(photons: np.ndarray, good: np.ndarray, N: int) -> Finding | Non
     if finer > LARGEST_N or not (edge > FAINT and further_in > FALLING * edge):
         return None
     return Finding(
-        "light at the edge",
+        "intensity at the detector edge",
         f"{edge:.2g} photons in a pixel",
-        "it goes on beyond: the object may be finer than its pixels, and positions less certain; "
-        f"data.N={finer} has finer ones, and takes two to three times as long",
+        "scattering continues beyond the edge: object details may be finer than its pixels, and "
+        "positions less "
+        f"accurate; data.N={finer} has finer pixels, and takes two to three times as long",
     )
 
 
@@ -100,8 +101,8 @@ def _cut_off(mean: np.ndarray, centre: tuple[int, int], b: int, N: int, needed: 
     limit = f"{LARGEST_N}" if N == LARGEST_N else f"{PADDED} times the detector's longer side"
     remedy = f"data.N={needed} holds all" if needed <= LARGEST_N else "data.bin=2 would hold more"
     return (
-        f"N: the whole detector around the zero frequency at {centre} takes {needed} pixels; {N} are taken "
-        f"({limit} at most), without {100 * (1 - held):.2g} % of the light; {remedy}"
+        f"N: the whole detector around the zero frequency at {centre} takes {needed} pixels; {N} are used "
+        f"({limit} at most), without {100 * (1 - held):.2g} % of the intensity; {remedy}"
     )
 
 

@@ -191,7 +191,7 @@ class Archive(ABC):
         """Note that something is of no use: a problem, or a warning if the file can be read without it."""
         if needed or self.strict or not self.lenient:
             self.complain(why)
-        elif (line := f"passed over: {why}") not in self.warnings:
+        elif (line := f"skipped: {why}") not in self.warnings:
             self.warnings.append(line)
 
     def refuse(self) -> None:

@@ -112,7 +112,7 @@ def _warn_of_saturation(file: Archive, good: np.ndarray | None, source: Patterns
     for block in source.samples():
         lit = block[0] if good is None else block[0][good]
         peak = max(peak, int(np.max(lit[lit < largest], initial=0)))
-    file.notes.append(f"the detector saturates at {limit:g} counts; those looked at reach {peak}")
+    file.notes.append(f"the detector saturates at {limit:g} counts; the inspected patterns reach {peak}")
     if peak >= limit > 0:
         file.warnings.append(
             f"counts reach {peak}, and the detector saturates at {limit:g}; add data.saturation={limit:g}"

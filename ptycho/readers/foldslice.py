@@ -53,7 +53,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
 
 def _read(file: Archive, options: ReadOptions) -> RawScan:
     if options.patterns_file:
-        file.complain(f"data.patterns_file={options.patterns_file}: it has patterns itself; leave it out")
+        file.complain(f"data.patterns_file={options.patterns_file}: it has patterns itself; remove it")
     key, para = file.first(*PATTERNS), _beside(file.path, "_dp", "_para")
     source = file.patterns(key)
     values: dict[str, Any] = {

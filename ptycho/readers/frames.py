@@ -81,7 +81,7 @@ def paired(
         (places, "positions have no pattern") if places > count else (count, "patterns have no position")
     )
     file.warnings.append(
-        f"{abs(count - places)} of {many} {what}, and are left out; position i is taken as that of frame i"
+        f"{abs(count - places)} of {many} {what}, and are excluded; position i is taken as that of frame i"
     )
     if places < count and not first_ones:
         return Selected(source, np.arange(places)), positions
@@ -92,6 +92,6 @@ def paired(
 def _mismatch(source: Patterns, places: int) -> str:
     """What is said of another number of positions than of patterns."""
     count = source.shape[0]
-    said = f"{source.label} holds {count} patterns, and there are {places} positions; leave out those that "
+    said = f"{source.label} holds {count} patterns, and there are {places} positions; exclude those that "
     said += f"have no counterpart: data.frames={min(count, places)} takes the first ones"
     return said + (f", data.drop=[…] {count - places} patterns by their numbers" if count > places else "")

@@ -90,7 +90,8 @@ def _positions(file: Archive, names: tuple[str, str], options: ReadOptions) -> P
     span = float(np.max(np.nanmax(found[0], axis=0) - np.nanmin(found[0], axis=0)))
     if len(found[0]) > 1 and 0 < span < METRES:
         file.notes.append(
-            f"{', '.join(names)} span {span:.3g}: taken as metres, not as pixels; data.unit=px says otherwise"
+            f"{', '.join(names)} span {span:.3g}: taken as metres, not as pixels; set data.unit=px "
+            "to change it"
         )
         return found[0], "m"
     file.notes.append(f"{', '.join(names)} span {span:.4g}: pixels of the object, as the format says")
@@ -118,7 +119,7 @@ def _fitting(file: Archive, key: str, found: np.ndarray | None, shape: tuple[int
     """What was found if it has the right shape; else None with a note."""
     if found is None or found.shape == shape:
         return found
-    file.notes.append(f"{key} {found.shape} is passed over: must be {shape}")
+    file.notes.append(f"{key} {found.shape} is ignored: must be {shape}")
     return None
 
 
@@ -127,5 +128,5 @@ def _scan_index(file: Archive, count: int) -> np.ndarray | None:
     index = _fitting(file, "scan_index", read_array(file, "scan_index"), (count,))
     if index is None or np.array_equal(index, np.rint(index)):
         return None if index is None else index.astype(np.int64)
-    file.notes.append("scan_index is passed over: must be whole numbers")
+    file.notes.append("scan_index is ignored: must be whole numbers")
     return None

@@ -141,9 +141,9 @@ def _pair_by_number(file: Archive, mine: np.ndarray, theirs: np.ndarray) -> tupl
         file.complain(f"no pattern has a position: the numbers of the patterns are {ranges}")
     elif len(rows) < len(theirs):
         lost = f"{len(theirs) - len(rows)} of {len(theirs)} positions"
-        file.warnings.append(f"{left} and {lost} are left out: no partner")
+        file.warnings.append(f"{left} and {lost} are excluded: no partner")
     elif len(rows) < len(mine):
-        file.notes.append(f"{left} have no position, and are left out")
+        file.notes.append(f"{left} have no position, and are excluded")
     return rows, which
 
 
@@ -165,7 +165,7 @@ def _read_places(file: Archive, options: ReadOptions, source: Patterns) -> Produ
     if options.columns:
         file.complain(f"data.position_columns={list(options.columns)}: belongs to a table (CSV, TXT, SPEC)")
     if options.axes is not None and "positions" not in options.keys:
-        file.complain(f"data.position_axes={options.axes}: its keys say this; leave it out")
+        file.complain(f"data.position_axes={options.axes}: its keys state the axes; remove it")
     if has_positions(file):
         return read_product(file, options)
     if has_translations(file) and not mapped:
@@ -212,5 +212,6 @@ def check_keys(path: str | Path, options: ReadOptions, allowed: tuple[str, ...])
         )
     if all(apart) and options.axes is not None:
         raise ConfigError(
-            f"{path}: data.position_axes={options.axes}: positions_row and positions_col say it; leave it out"
+            f"{path}: data.position_axes={options.axes}: positions_row and positions_col state the "
+            f"axes; remove it"
         )

@@ -71,7 +71,7 @@ def read_columns(
     else:
         pair = _spread(np.squeeze(row[0]), np.squeeze(col[0]), source)
         raster = f" of a raster {source.grid}" if source.grid else ""
-        wanted = f"do not fit {source.shape[0]} patterns{raster}; leave out what has no counterpart"
+        wanted = f"do not fit {source.shape[0]} patterns{raster}; exclude those without a counterpart"
     if pair is None:
         file.complain(f"{keys[0]} {row[0].shape} and {keys[1]} {col[0].shape} {wanted}")
         return None

@@ -60,7 +60,7 @@ def read_table(
         values, columns = read_text(path, _decoded(content), axes, chosen)
     if columns.named and axes is not None:
         raise ConfigError(
-            f"{path}: data.position_axes={axes}: its columns have names that say this; leave it out"
+            f"{path}: data.position_axes={axes}: the names of its columns state the axes; remove it"
         )
     positions, found, note = _in_one_unit(path, values, columns, unit)
     where = (

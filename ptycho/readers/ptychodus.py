@@ -75,5 +75,5 @@ def _scans(file: Archive, count: int) -> np.ndarray | None:
     found = read_array(file, SCANS)
     if found is None or found.shape == (count,):
         return None if found is None else found.astype(np.int64)
-    file.warnings.append(f"{SCANS} {found.shape} is passed over: must be ({count},)")
+    file.warnings.append(f"{SCANS} {found.shape} is ignored: must be ({count},)")
     return None

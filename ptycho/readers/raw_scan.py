@@ -151,7 +151,7 @@ class ReadOptions:
             value = getattr(self, key)
             if value and key not in used:
                 text = ", ".join(value) if key in ("keys", "columns") else value
-                raise ConfigError(f"{path}: {said}={text}: the format {name} does not need it; leave it out")
+                raise ConfigError(f"{path}: {said}={text}: the format {name} does not need it; remove it")
 
 
 def detector_pitch_m(

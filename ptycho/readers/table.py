@@ -141,6 +141,6 @@ def _choose_format(path: Path, kind: type[Archive], options: ReadOptions) -> Mod
         held = "" if found else file.listed(declared=True)
     if found is None:
         raise ConfigError(
-            f"{path}: has none of the layouts {', '.join(known)}; it holds {held}; say what is where: {MAP}"
+            f"{path}: has none of the layouts {', '.join(known)}; it holds {held}; name its arrays: {MAP}"
         )
     return found

@@ -104,7 +104,7 @@ class TiffPatterns(Patterns):
             if (series.shape[1:], series.dtype) != (first.shape[1:], first.dtype):
                 raise ConfigError(
                     f"{series.path}: holds patterns {series.shape[1:]} of {series.dtype}, and {first.path} "
-                    f"{first.shape[1:]} of {first.dtype}; leave out what belongs to another scan"
+                    f"{first.shape[1:]} of {first.dtype}; exclude those of another scan"
                 )
         self._ends = np.cumsum([series.shape[0] for series in self._series])
         self.label, self.shape = "TIFF", (int(self._ends[-1]), *first.shape[1:])

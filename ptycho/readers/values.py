@@ -181,7 +181,7 @@ def read_good(file: Archive, key: str | None, kind: str, needed: bool = True) ->
         good = stack.all(axis=0)
         if differ := int(np.count_nonzero(good != stack.any(axis=0))):
             file.warnings.append(
-                f"{key} {mask.shape}: {differ} pixels are bad in some patterns, and left out of all"
+                f"{key} {mask.shape}: {differ} pixels are bad in some patterns, and masked in all"
             )
     file.notes.append(f"mask: {key}, {int(np.count_nonzero(~good))} of {good.size} pixels are bad")
     return good
@@ -215,13 +215,13 @@ def find_domain(file: Archive, source: Patterns | None, said: str | None = None,
         return None
     name, why, likely = tell_domain(source.dtype, source.samples(), key)
     if name is None and likely is None:
-        file.warnings.append(f"{why}, as far as they were looked at")
+        file.warnings.append(f"{why}, in the inspected patterns")
     if (name is None and said == "intensity" and likely == "amplitude") or (
         name is not None and said not in (None, name) and (said, name) != ("intensity", "counts")
     ):
         file.warnings.append(f"the format says {said}, but {why}")
     if name is None and said is not None:
-        name, why = said, "the format says so"
+        name, why = said, "stated by the format"
     file.notes.append(f"{name or 'domain unknown'}: {why}")
     return name
 
@@ -232,7 +232,7 @@ def _read_images(file: Archive, key: str | None, kinds: str = "cfiu") -> np.ndar
     if key is None or entry is None:
         return None
     if entry.dtype is not None and (h5py.check_string_dtype(entry.dtype) or entry.dtype.kind in "SU"):
-        file.notes.append(f"{key} is text and passed over")
+        file.notes.append(f"{key} is text, and ignored")
         return None
     found = read_array(file, key, kinds)
     if found is not None and found.ndim > 2 and file.columns_first(key):

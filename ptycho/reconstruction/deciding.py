@@ -52,7 +52,7 @@ NOISE_ROUNDS, SAME_NOISE = 8, 0.03  # until the noise changes by less
 EXPECTATIONS = 8  # steps of the first background
 
 Choice = bool | None
-"""Free, kept as it is, or (None) as the judge decides."""
+"""Refine it (True), do not (False), or select by cross-validation (None)."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,15 @@ class Deciding:
         self.state, self.free, self.last = found.state, free, found
         self.scores = self.judge.score(found.state, free) if scores is None else scores
 
-    def offer(self, what: str, value: str, start: State, free: Freedom, wish: Choice) -> None:
+    def offer(
+        self,
+        what: str,
+        value: str,
+        start: State,
+        free: Freedom,
+        wish: Choice,
+        rejected: str = "not refined",
+    ) -> None:
         """Free something more: as it is wished, or where the judge says so."""
         if wish is False:
             return
@@ -150,11 +158,11 @@ class Deciding:
             self.take(self.fitted(self.state, self.free, self.prior, len(found.course)), self.free)
             gain = compare_shares(scores, self.scores)
         apart = self.told_apart(found.state)
-        taken = wish or (gain.matters and apart)
-        told = _told(gain, self.scores, self.judge.kind)
-        told += "" if apart else "; so little light may be that of an object that is not exactly known"
-        why = told if wish is None else f"asked for; {told}"
-        self.note(what, value if taken else "kept", why)
+        taken = bool(wish or (gain.matters and apart))
+        told = _told(gain, self.scores, self.judge.kind, taken)
+        told += "" if apart else "; errors of the object alone can cause so weak a background"
+        why = told if wish is None else f"specified; {told}"
+        self.note(what, value if taken else rejected, why)
         if taken:
             self.take(found, free, scores)
 
@@ -196,19 +204,19 @@ def decide(
     deciding = Deciding(noise, kept, judge, wishes, state, tell=tell)
     deciding.take(_begin(deciding), OBJECT_ALONE)
     _learn_noise(deciding)
-    deciding.offer("probe", "found", deciding.state, Freedom(True), wishes.probe)
+    deciding.offer("probe", "refined", deciding.state, Freedom(True), wishes.probe)
     _learn_noise(deciding)
     deciding.offer(
-        "positions", "found", deciding.state, replace(deciding.free, positions=True), wishes.positions
+        "positions", "refined", deciding.state, replace(deciding.free, positions=True), wishes.positions
     )
     _learn_noise(deciding)
-    deciding.offer("flux", "found", deciding.state, replace(deciding.free, flux=True), wishes.flux)
+    deciding.offer("flux", "refined", deciding.state, replace(deciding.free, flux=True), wishes.flux)
     if deciding.free.probe:
         _offer_modes(deciding)
     if wishes.background is not False:
         brighter = replace(deciding.state, background=_some_background(deciding.kept, deciding.state))
         free = replace(deciding.free, background=True)
-        deciding.offer("background", "found", brighter, free, wishes.background)
+        deciding.offer("background", "refined", brighter, free, wishes.background)
         _learn_noise(deciding)
     return deciding
 
@@ -229,8 +237,8 @@ def _begin(deciding: Deciding) -> Fit:
     scores, before = (deciding.judge.score(one.state, OBJECT_ALONE) for one in (other, found))
     gain = compare_shares(scores, before)
     deciding.coarse = gain.clear and other.course[-1] < found.course[-1]
-    value = "from coarse to fine" if deciding.coarse else "a constant"
-    deciding.note("start", value, _told(gain, before, deciding.judge.kind))
+    value = "downsampled first" if deciding.coarse else "a constant"
+    deciding.note("initial object", value, _told(gain, before, deciding.judge.kind, deciding.coarse))
     return other if deciding.coarse else found
 
 
@@ -240,7 +248,8 @@ def _offer_modes(deciding: Deciding) -> None:
     while wanted is None or len(deciding.state.modes) < wanted:
         count = len(deciding.state.modes) + 1 if wanted is None else wanted
         start = replace(deciding.state, modes=more_modes(deciding.state.modes, count)[:count])
-        deciding.offer("modes", str(count), start, deciding.free, None if wanted is None else True)
+        wish = None if wanted is None else True
+        deciding.offer("modes", str(count), start, deciding.free, wish, str(len(deciding.state.modes)))
         if wanted is None and (len(deciding.state.modes) < count or count >= MOST_MODES):
             return
 
@@ -263,7 +272,7 @@ def choose_prior(deciding: Deciding) -> tuple[Prior, Learned | None]:
     value, learned = f"{wishes.classical}, λ {chosen.strength:g}", None
     if wishes.learned and wishes.strength is not None:
         learned = Learned(wishes.network, wishes.strength)
-        value = f"learned, κ {wishes.strength:g} as asked for, beside {value}"
+        value = f"learned, κ {wishes.strength:g} as specified, beside {value}"
     elif wishes.learned:
         networks = _try_learned(deciding, chosen.state, prior)
         told += [f"learned, κ {one.strength:g}: {_middle(one.scores):.4f}" for one in networks]
@@ -271,7 +280,7 @@ def choose_prior(deciding: Deciding) -> tuple[Prior, Learned | None]:
         if compare_shares(best.scores, chosen.scores).clear:
             learned = Learned(wishes.network, best.strength)
             value = f"learned, κ {best.strength:g}, beside {value}"
-    deciding.note("prior", value, f"deviance of {deciding.judge.kind} kept out {', '.join(told)}")
+    deciding.note("regulariser", value, f"deviance of held-out {deciding.judge.kind}: {'; '.join(told)}")
     return prior, learned
 
 
@@ -380,10 +389,15 @@ def _some_background(likelihood: ScanLikelihood, state: State) -> np.ndarray:
     return background
 
 
-def _told(gain: Comparison, before: np.ndarray, kind: str) -> str:
+def _told(gain: Comparison, before: np.ndarray, kind: str, taken: bool) -> str:
     middle = _middle(before)
     after = middle * np.exp(-gain.gain)
-    return f"deviance of {kind} kept out {middle:.4f} → {after:.4f} ± {after * gain.error:.4f}"
+    change = ("falls" if after < middle else "rises") if taken else _unused(after < middle)
+    return f"deviance of held-out {kind} {change} {middle:.4f} → {after:.4f} ± {after * gain.error:.4f}"
+
+
+def _unused(lower: bool) -> str:
+    return "would only fall" if lower else "would rise"
 
 
 def _middle(deviance: np.ndarray) -> float:

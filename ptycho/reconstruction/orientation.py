@@ -269,5 +269,5 @@ def advice(found: Trial, trials: list[Trial], config: DataConfig) -> str:
     return (
         f"{ways} explains the patterns better: R-factor {found.r_factor:.3f} of a short reconstruction, "
         f"against {as_read(trials).r_factor:.3f} as they were read"
-        + (" (the probe cannot tell these apart; the first changes least)" if found.alike else "")
+        + (" (the probe cannot distinguish these; the first changes least)" if found.alike else "")
     )

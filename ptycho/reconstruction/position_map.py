@@ -101,8 +101,8 @@ class PositionMap:
     @property
     def text(self) -> str:
         return (
-            f"turned by {self.degrees:.2f} ± {self.turn_error:.2f}°, "
-            f"{self.scale:.4f} ± {self.scale_error:.4f} times as far apart"
+            f"rotated by {self.degrees:.2f} ± {self.turn_error:.2f}°, "
+            f"{self.scale:.4f} ± {self.scale_error:.4f} times in scale"
         )
 
 

@@ -77,11 +77,11 @@ class Guess:
         others, among = sorted(fit.badness for fit in self.tried), ""
         if len(others) > 1:
             among = (
-                f": the best of {len(others)} in a short reconstruction, R-factor of patterns used + "
-                f"kept out {self.fit.badness:.3f}, in the median {others[len(others) // 2]:.3f}"
+                f": the best of {len(others)} in a short reconstruction, R-factor of fitted + "
+                f"held-out patterns {self.fit.badness:.3f}, median {others[len(others) // 2]:.3f}"
             )
         freed = f"then free, {self.fit.r_factor:.3f} → {self.r_factor:.3f}"
-        why = f"guessed from the mean pattern{among}; {freed}"
+        why = f"estimated from the mean pattern{among}; {freed}"
         return Finding("probe", self.text, why)
 
 

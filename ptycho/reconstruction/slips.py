@@ -72,12 +72,12 @@ class Slips:
         if not breaks.any():
             return "a drift"
         if breaks.sum() >= self.moved.sum():
-            return "slips"
+            return "jumps"
         return "a jump" if breaks.sum() <= 2 else "backlash"
 
     @property
     def text(self) -> str:
-        """``12 of 400 patterns by 14 to 31 px: slips``."""
+        """``12 of 400 patterns by 14 to 31 px: jumps``."""
         far = np.linalg.norm(self.moves[self.moved], axis=1)
         return (
             f"{len(far)} of {len(self.moves)} patterns by {far.min():.0f} to {far.max():.0f} px: {self.kind}"

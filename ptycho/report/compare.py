@@ -84,8 +84,8 @@ def score_of(entry: Entry) -> tuple[float, str]:
         ]
         return (-float(np.mean(known)) if known else np.inf), "mean SSIM with the truth"
     for name, told in (
-        ("deviance_holdout", "deviance of patterns that were kept out"),
-        ("r_free", "R-factor of patterns that were kept out"),
+        ("deviance_holdout", "deviance of the held-out patterns"),
+        ("r_free", "R-factor of the held-out patterns"),
         ("r_factor", "R-factor"),
     ):
         if (value := number(entry.row.get(name))) is not None:
@@ -131,9 +131,7 @@ def judgement(entry: Entry, best: Entry) -> str:
     found = compare_kept_out(entry, best)
     if isinstance(found, str):
         return found
-    told = (
-        f"{found.gain:.4g} ± {found.error:.2g} of deviance a pixel more on {{}} patterns that both kept out"
-    )
+    told = f"{found.gain:.4g} ± {found.error:.2g} more deviance per pixel on {{}} patterns that both held out"
     count = len(common_patterns(entry, best)[0])
     if found.gain > SURE * found.error:
         return f"worse: {told.format(count)}"
@@ -143,10 +141,10 @@ def judgement(entry: Entry, best: Entry) -> str:
 def compare_kept_out(entry: Entry, best: Entry) -> Comparison | str:
     """What the best explains better of the patterns that both kept out, each against itself; or why not."""
     if kept_out(entry) is None or kept_out(best) is None:
-        return "cannot be told: a run did not store the deviance of each pattern that it kept out"
+        return "cannot be compared: a run did not store the deviance of each held-out pattern"
     one, two = common_patterns(entry, best)
     if len(one) < FEWEST:
-        return "cannot be told: the runs kept out other patterns (seed, holdout_fraction)"
+        return "cannot be compared: the runs held out different patterns (seed, holdout_fraction)"
     return compare(two, one)
 
 

@@ -44,12 +44,12 @@ def charts_of(run: Path, scan: ScanRecord, made: StoredRecon) -> Iterator[Chart]
         flux = made.flux.astype(float) ** 2
         x, y = np.arange(len(flux), dtype=float), flux / flux.mean()
         yield Chart(
-            "Light in each pattern",
+            "Flux of each pattern",
             line_chart(
                 [Curve(x, y)], axis_of("pattern", x), axis_of("flux / mean", y), "flux of each pattern"
             ),
-            "How much light each pattern got, against the mean, as the solver found it. A steady beam stays "
-            "near one; steps and dips are those of the source or the shutter.",
+            "Flux of each pattern relative to the mean, as refined by the solver. A steady beam stays "
+            "near one; steps and dips come from the source or the shutter.",
         )
 
 
@@ -156,8 +156,8 @@ def losses(run: Path) -> Iterator[Chart]:
                 line_chart(
                     curves, axis_of("epoch", epochs), axis_of("loss", every, True), f"losses of {name}"
                 ),
-                "Losses on the patterns it trains on and on those kept out for validation. Both should fall; "
-                "a rising validation says that the network learns its patterns by heart.",
+                "Losses on the training patterns and on the validation patterns. Both should fall; a "
+                "rising validation loss indicates overfitting.",
             )
 
 

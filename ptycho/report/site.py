@@ -146,7 +146,7 @@ class Site:
                     _ = entry.cells, entry.level, entry.flags, entry.same_scan
                 self._entries[run] = (state, entries)
             except Exception as error:  # one damaged run never takes the others with it
-                log.warning("%s: is left out (%s)", shown(str(run)), shown(str(error)))
+                log.warning("%s: is skipped (%s)", shown(str(run)), shown(str(error)))
         found = [entry for _, entries in self._entries.values() for entry in entries]
         return sorted(found, key=lambda entry: entry.record.ended, reverse=True)
 

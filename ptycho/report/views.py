@@ -66,7 +66,7 @@ class ScanView:
     verdict: Verdict
     figures: tuple[KeyFigure, ...]
     rows: dict[str, dict]
-    understood: tuple[tuple[str, str, str], ...]
+    findings: tuple[tuple[str, str, str], ...]
     decisions: tuple[tuple[str, str, str], ...]
     warnings: tuple[str, ...]
     amplitude: Picture | None = None
@@ -161,9 +161,9 @@ def _others(scan: ScanRecord, grey: tuple[float, float], colour: tuple[float, fl
     if misfit is not None and misfit.ndim == 2 and misfit.size:
         ends = 0.0, max(2.0, float(np.quantile(misfit, 0.999)))
         caption = (
-            "Mean χ² of each detector pixel, the zero frequency in the middle: up to one where photon noise "
-            f"is all that is left; black 0, bright {ends[1]:.2g}. Single bright pixels are bad ones "
-            "(data.mask_file), lines and blocks a shadow or a module."
+            "Mean χ² of each detector pixel, the zero frequency at the centre: up to one if only photon "
+            f"noise is left; black 0, bright {ends[1]:.2g}. Single bright pixels are bad ones "
+            "(data.mask_file), lines and blocks an obstruction or a detector module."
         )
         yield Thumbnail("misfit on the detector", palette_png(shrink(misfit, HERO)[0], ends, MAGMA), caption)
 

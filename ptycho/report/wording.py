@@ -55,20 +55,20 @@ def verdict_of(record: RunRecord, scan: ScanRecord) -> Verdict:
     if record.state != FINISHED:
         going = "The run is still going on" if record.state == RUNNING else "The run did not end"
         there = "what it has written so far is shown" if scan.recons else "it has stored no image yet"
-        return Verdict(OPEN, f"{going}: nothing was judged, and {there}.")
+        return Verdict(OPEN, f"{going}: no result was assessed, and {there}.")
     row = scan.rows.get(scan.product)
     if row is None:
-        return Verdict(OPEN, "The run's scores cannot be read: the image is shown, but nobody judged it.")
+        return Verdict(OPEN, "The run's scores cannot be read: the image is shown without an assessment.")
     reasons = advice_of(row)
     if any(one.wrong for one in reasons):
         return Verdict(
-            BAD, "The image is likely wrong. Do not use it before what follows is understood.", reasons
+            BAD, "The image is likely wrong. Do not use it before the following problems are solved.", reasons
         )
     if reasons:
         return Verdict(WEAK, "The image can be used with the reservations that follow.", reasons)
     if record.kind in KNOWN_TRUTH:
         return Verdict(GOOD, "No failure was found: the image has contrast and covers the scored region.")
-    return Verdict(GOOD, "No doubt was raised: object and beam explain the measured patterns.")
+    return Verdict(GOOD, "No problem was found: object and probe explain the measured patterns.")
 
 
 def key_figures(record: RunRecord, scan: ScanRecord) -> tuple[KeyFigure, ...]:
@@ -82,7 +82,7 @@ def _key_figures(record: RunRecord, scan: ScanRecord) -> Iterator[KeyFigure]:
         yield KeyFigure("pixel", length_text(1e9 * max(scan.pixel_m)), "pitch of the object's pixels")
     if (text := precision_text(scan)) and not any(one.wrong for one in advice_of(row)):
         what = "half period up to which two halves of the scan agree (FRC 0.5), where there are photons; "
-        yield KeyFigure("half-scan precision", text, what + "errors that both halves share are not seen")
+        yield KeyFigure("half-scan precision", text, what + "errors that both halves share are not detected")
     count, side = number(sizes.get("patterns")), number(sizes.get("N"))
     if count and side:
         yield KeyFigure(
@@ -97,7 +97,9 @@ def _key_figures(record: RunRecord, scan: ScanRecord) -> Iterator[KeyFigure]:
             "share of the amplitudes left unexplained; lower is better",
         )
     if free is not None:
-        yield KeyFigure("R, kept out", f"{free:.3f}", "the same of patterns that the image was not fitted to")
+        yield KeyFigure(
+            "R_free, held out", f"{free:.3f}", "the same of patterns that the image was not fitted to"
+        )
     ssim = row.get("ssim")
     if isinstance(ssim, list) and len(ssim) == 2:
         told = ", ".join("none" if number(one) is None else f"{one:.3f}" for one in ssim)

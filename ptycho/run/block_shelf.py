@@ -42,7 +42,7 @@ class BlockShelf:
         except Exception as error:  # a damaged archive raises whatever its bytes lead to
             log.warning("%s: cannot be used (%s); the block is fitted again", path, error)
             return None
-        log.info("%s: is taken from the run that was stopped", path.name)
+        log.info("%s: taken from the run that was stopped", path.name)
         return Fit(state, course, evaluations, bool(converged))
 
     def put(self, name: str, fit: Fit) -> None:
@@ -55,7 +55,7 @@ class BlockShelf:
         try:
             write_atomically(self._path(name), lambda file: np.savez(file, allow_pickle=False, **arrays))
         except (WriteError, OSError) as error:
-            log.warning("a block's fit was not stored, but the run goes on: %s", error)
+            log.warning("the fit of a block was not stored, the run continues: %s", error)
 
     def remove(self) -> None:
         """Remove them all: the run is over and its results stored."""

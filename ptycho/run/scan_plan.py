@@ -106,8 +106,8 @@ def _model_of(stored: StoredNetwork, config: ScanRunConfig) -> GeneratorConfig:
     found = stored.config.model
     if config.model not in (found, FAST):
         raise ConfigError(
-            f"model={config.model.kind} and run={config.run}: the network of that run is built otherwise "
-            f"({found}); leave out the keys of model"
+            f"model={config.model.kind} and run={config.run}: the network of that run has other settings "
+            f"({found}); remove the keys of model"
         )
     return found
 

@@ -74,7 +74,7 @@ def _too_bright(statistics: Statistics, probe: np.ndarray, s: float, name: str) 
     if transmission <= MAX_TRANSMISSION:
         return []
     return [
-        f"{name} holds {transmission:.3g} times the light that photon_scale and the probe let expect: "
+        f"{name} holds {transmission:.3g} times the intensity that photon_scale and the probe predict: "
         "intensities instead of their square roots, a hot pixel, or another photon_scale"
     ]
 
@@ -85,7 +85,7 @@ def _in_the_corner(statistics: Statistics, probe: np.ndarray, name: str) -> list
     if shifted < LIKE or shifted - _correlation(mean, light) < BETTER:
         return []
     return [
-        f"{name} has its zero frequency in the corner, sample 0; it must be at N//2 in the middle of the "
+        f"{name} has its zero frequency in the corner, sample 0; it must be at N//2, the centre of the "
         "window: apply np.fft.fftshift to each pattern"
     ]
 
@@ -159,7 +159,7 @@ ORIENTATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "transposed": np.transpose,
     "with their rows reversed": _mirrored(0),
     "with their columns reversed": _mirrored(1),
-    "turned by 180°": _mirrored(0, 1),
+    "rotated by 180°": _mirrored(0, 1),
 }
 
 

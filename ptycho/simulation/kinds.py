@@ -81,7 +81,7 @@ def _read_entry(table: Mapping[str, Kind], name: str, value: dict[str, object], 
     allowed, ranges = table[name].parameters, {}
     for parameter, given in value.items():
         known = ", ".join(("weight", *allowed))
-        check(parameter in allowed, f"{where}.{parameter}", given, f"left out; known are {known}")
+        check(parameter in allowed, f"{where}.{parameter}", given, f"removed; known are {known}")
         low, high = allowed[parameter][:2]
         listed = given if isinstance(given, list | tuple) else []
         numbers = [float(x) for x in listed if isinstance(x, int | float)]

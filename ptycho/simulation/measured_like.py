@@ -56,8 +56,8 @@ class ScanSettings:
     """What is scanned, how, and by how good a detector."""
 
     N: Even = key(64, "side of the patterns", ge=16, le=1024)
-    n_positions: Integer = key(1000, "of the probe, a pattern each", ge=2, le=10**6)
-    nphotons: Number = key(1e6, "in a pattern, on average", ge=1, le=1e12)
+    n_positions: Integer = key(1000, "number of positions, with one pattern each", ge=2, le=10**6)
+    nphotons: Number = key(1e6, "mean number of photons per pattern", ge=1, le=1e12)
     step_px64: Number = key(
         5.0,
         "mean distance of neighbouring positions in object pixels at N = 64; scales with N",
@@ -65,16 +65,18 @@ class ScanSettings:
         le=64,
     )
     path: Literal["fermat", "jittered", "snake"] = key(
-        "fermat", "a spiral; a grid; that, every second row backwards"
+        "fermat", "scan path: a Fermat spiral, a jittered grid, or a snake with every second row reversed"
     )
-    sample: Literal["lines", "blobs"] = key("lines", "what is scanned")
+    sample: Literal["lines", "blobs"] = key("lines", "sample that is scanned")
     oversampling: Integer = key(
-        2, "the sample's pixels are so many times finer than the object's", ge=1, le=8
+        2, "oversampling factor of the sample, relative to the object pixels", ge=1, le=8
     )
-    bad_pixels: Integer = key(0, "dead pixels of the detector; its mask knows them", ge=0)
-    hot_pixels: Integer = key(0, "pixels that shine in every pattern; nothing says which", ge=0)
-    seed: Integer = key(0, "of all that is random", ge=0, le=2**32 - 1)
-    imperfections: Imperfections = key(Imperfections(), "what else is not as the file says")
+    bad_pixels: Integer = key(0, "number of dead detector pixels, which the mask excludes", ge=0)
+    hot_pixels: Integer = key(0, "number of hot detector pixels, which no mask excludes", ge=0)
+    seed: Integer = key(0, "seed of all random numbers", ge=0, le=2**32 - 1)
+    imperfections: Imperfections = key(
+        Imperfections(), "deviations of the measurement from what the file states"
+    )
     STREAMS: ClassVar[tuple[str, ...]] = ("sample", "path", "photons", "detector")
 
     def __post_init__(self) -> None:

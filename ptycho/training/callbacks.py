@@ -48,7 +48,7 @@ class SaveCheckpoints(Callback):
     def begin(self, training: Training) -> None:
         if self._checkpoints.restore(training.restore):
             epoch, step = training.history.epoch, training.history.step
-            log.info("%s: goes on after epoch %d and %d steps more", training.task.name, epoch, step)
+            log.info("%s: resumed after epoch %d and %d further steps", training.task.name, epoch, step)
 
     def is_due(self) -> bool:
         return self._checkpoints.is_due()

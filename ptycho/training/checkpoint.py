@@ -85,7 +85,7 @@ class Checkpoints:
                 if other not in self._good:
                     other.unlink()
         except (WriteError, OSError) as error:
-            log.warning("no new checkpoint, but training goes on: %s", error)
+            log.warning("no new checkpoint was written, training continues: %s", error)
 
     def restore(self, apply: Callable[[Snapshot], None]) -> bool:
         """Hand the newest usable snapshot to ``apply``; False if there is none.

@@ -32,7 +32,7 @@ STEPS = (
     Step(
         "find devices",
         "devices = [d.name for k in ('GPU', 'CPU') for d in tf.config.list_logical_devices(k)]",
-        "The driver is older than the CUDA libraries, or LD_LIBRARY_PATH shadows them: unset it.",
+        "The driver is older than the CUDA libraries, or LD_LIBRARY_PATH hides them: unset it.",
     ),
     Step(
         "run without XLA",

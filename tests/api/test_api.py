@@ -219,7 +219,7 @@ def test_a_result_shows_its_scores_and_its_flags(result):
     title = result.plot()
     assert isinstance(title, Figure) and "solver: R" in title.get_suptitle()
     assert title._repr_png_().startswith(b"\x89PNG")  # what a notebook asks the value of a cell for
-    assert {"missed", "deviance_holdout", "flags", "beam"} <= set(result.scores)
+    assert {"unexplained_variance", "deviance_holdout", "flags", "beam"} <= set(result.scores)
     assert result.pixel_m == (2e-8, 2e-8)
 
 

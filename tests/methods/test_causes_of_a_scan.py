@@ -11,7 +11,14 @@ from ptycho.reconstruction.causes import CAUSES, Causes
 from ptycho.scan.finding import Finding
 from ptycho.scan.reconstruction import Reconstruction
 
-DOUBT = Other(np.eye(2), None, False, Finding("positions' map", "", ""), "another scale", ("scale_doubtful",))
+DOUBT = Other(
+    np.eye(2),
+    None,
+    False,
+    Finding("affine position correction", "", ""),
+    "another scale",
+    ("scale_doubtful",),
+)
 MADE = {"solver": Reconstruction(np.ones((1, 4, 4), np.complex64), np.ones((1, 4, 4), bool))}
 
 

@@ -30,7 +30,7 @@ def slips(moves=0.0, unplaced=NOWHERE, deviance=None):
 
 
 def other(drift=False, probe=None, doubts=(SCALE,)):
-    finding = Finding("positions' map", "a drift", "")
+    finding = Finding("affine position correction", "a drift", "")
     return Other(STRETCH * np.eye(2), probe, drift, finding, "the map explains more", doubts)
 
 
@@ -70,7 +70,7 @@ def test_moves_are_made_and_told(told, corrected):
     np.testing.assert_allclose(moves_between(told, found), MOVES, atol=1e-4)
     assert found.data.object_size >= found.data.N + found.data.positions.max()
     assert str(found.found[0]).startswith(
-        "positions moved: 1 of 9 patterns by 13 to 13 px: slips (deviance × 0.607"
+        "positions corrected: 1 of 9 patterns by 13 to 13 px: jumps (deviance × 0.607"
     )
     assert found.doubts == (FEW,)
 
@@ -99,7 +99,7 @@ def test_a_drift_is_taken_and_told(told, corrected):
     expected = (STRETCH - 1) * (told.data.positions - told.data.positions[0])
     np.testing.assert_allclose(moves_between(told, found), expected, atol=1e-4)
     np.testing.assert_array_equal(np.ptp(found.data.probe[0] / probe), 0)
-    assert [one.what for one in found.found] == ["positions' map"] and found.doubts == (FEW,)
+    assert [one.what for one in found.found] == ["affine position correction"] and found.doubts == (FEW,)
     assert found.scan.warnings == told.scan.warnings and found.other is None
 
 
@@ -118,7 +118,7 @@ def test_of_slips_with_and_without_a_map_those_are_believed_that_explain_more(to
     if drift:
         mapped = (STRETCH - 1) * (told.data.positions - told.data.positions[0])
         np.testing.assert_allclose(moves_between(told, both), MOVES + mapped, atol=1e-4)
-        assert [one.what for one in both.found] == ["positions' map", "positions moved"]
+        assert [one.what for one in both.found] == ["affine position correction", "positions corrected"]
     else:
         assert both.data is told.data and both.doubts == (FEW,) and both.other.doubts == (SCALE,)
 

@@ -46,9 +46,11 @@ def test_a_beam_that_is_right_is_kept(count, photons, kind):
     scan = Scan.of(np.random.default_rng(1), photons, count=count, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
     found = run(data, Wishes(), 0)
-    kept = {key: value for key, value in decided(found).items() if key not in ("prior", "start")}
-    assert kept == dict.fromkeys(("probe", "positions", "flux", "background"), "kept")
-    assert all(f"deviance of {kind} kept out" in decision.why for decision in found.decisions)
+    kept = {
+        key: value for key, value in decided(found).items() if key not in ("regulariser", "initial object")
+    }
+    assert kept == dict.fromkeys(("probe", "positions", "flux", "background"), "not refined")
+    assert all(f"deviance of held-out {kind}" in decision.why for decision in found.decisions)
     assert found.free == Freedom(False)
     np.testing.assert_allclose(found.state.modes, data.model_probe, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(found.state.positions, data.positions)
@@ -61,7 +63,7 @@ def test_a_wrong_probe_is_freed_and_nothing_else(scan, wrong_probe):
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe)
     found = run(data, Wishes(), 0)
     told = decided(found)
-    assert told["probe"] == "found" and told["modes"] == told["background"] == "kept"
+    assert told["probe"] == "refined" and (told["modes"], told["background"]) == ("1", "not refined")
     everywhere, mask = np.ones((N, N), bool), lit_mask(scan, 0.5)
     assert distance(found.state.modes[0], scan.modes[0], everywhere) < 0.06
     assert distance(found.state.object, scan.object, mask) < 0.1
@@ -75,7 +77,7 @@ def test_wrong_flux_is_freed():
     flux = np.random.default_rng(3).uniform(0.9, 1.1, 144)
     data = replace(plain, flux=flux / np.sqrt(np.mean(flux**2))).dataset(np.random.default_rng(4))
     found = run(data, replace(EDGES, probe=False, positions=False, background=False), 0)
-    assert found.free == Freedom(False, flux=True) and decided(found)["flux"] == "found"
+    assert found.free == Freedom(False, flux=True) and decided(found)["flux"] == "refined"
     assert np.corrcoef(found.state.flux, flux)[0, 1] > 0.96
 
 
@@ -83,7 +85,7 @@ def test_a_background_is_freed(scan):
     background = np.full((N, N), 30.0)
     data = replace(scan, background=background).dataset(np.random.default_rng(5))
     found = run(data, replace(EDGES, probe=False, positions=False, flux=False), 0)
-    assert decided(found)["background"] == "found" and found.free.background
+    assert decided(found)["background"] == "refined" and found.free.background
     photons = found.state.background / found.terms.likelihood.photon**2
     assert np.median(photons) == pytest.approx(30, rel=0.1)
 
@@ -95,7 +97,7 @@ def test_a_second_mode_is_freed():
     scan = Scan.of(np.random.default_rng(6), 1e5, count=8, step=2.2, modes=modes)
     data = scan.dataset(np.random.default_rng(7), probe=scan.modes[0].astype(np.complex64))
     found = run(data, replace(EDGES, positions=False, flux=False, background=False), 0)
-    assert decided(found)["probe"] == "found" and len(found.state.modes) == 2
+    assert decided(found)["probe"] == "refined" and len(found.state.modes) == 2
     power = np.sum(np.abs(found.state.modes) ** 2, axis=(1, 2))
     assert power[1] / power.sum() == pytest.approx(0.3, abs=0.05)
 
@@ -109,10 +111,10 @@ def test_what_is_asked_for_is_done(scan):
     assert found.free == Freedom(True, True, True, True) and len(found.state.modes) == 2
     assert found.terms.prior == Prior("edge_preserving", 3.0) and found.terms.likelihood.noise == "robust"
     assert len(found.fit.course) <= 22, "two fits, each with its start"
-    assert decided(found) == dict.fromkeys(("probe", "positions", "flux", "background"), "found") | {
+    assert decided(found) == dict.fromkeys(("probe", "positions", "flux", "background"), "refined") | {
         "modes": "2"
     }
-    assert all(decision.why.startswith("asked for") for decision in found.decisions)
+    assert all(decision.why.startswith("specified") for decision in found.decisions)
     never = run(data, NOTHING, 0)
     assert never.free == Freedom(False) and not never.decisions and never.terms.prior.strength == 0
 
@@ -136,7 +138,7 @@ def test_smoothing_is_for_the_dim(photons, rough):
     found = run(scan.dataset(rng), replace(NOTHING, prior="quadratic"), 0)
     strength = found.terms.prior.strength
     assert strength == 0 if rough else strength >= 10
-    assert found.decisions[-1].value == f"smooth, λ {strength:g}"
+    assert found.decisions[-1].value == f"quadratic, λ {strength:g}"
 
 
 def test_the_same_seed_gives_the_same(scan, wrong_probe):
@@ -155,7 +157,7 @@ def test_amplitudes_that_are_no_counts_in_any_unit(scan, wrong_probe):
     units = []
     for one in (data, milli):
         found = run(one, wishes, 0)
-        assert decided(found)["probe"] == "found" and found.terms.likelihood.noise == "gaussian"
+        assert decided(found)["probe"] == "refined" and found.terms.likelihood.noise == "gaussian"
         assert distance(found.state.object, scan.object, lit_mask(scan, 0.5)) < 0.1
         units.append(found.terms.likelihood.unit)
     assert units[0] == pytest.approx(1, abs=0.25)  # σ = ½, as of photons

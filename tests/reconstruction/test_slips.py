@@ -37,7 +37,7 @@ def slipped(chosen, by):
 @pytest.mark.parametrize(
     ("errors", "kind"),
     [
-        (slipped([13, 47, 82], [(9, -4), (-6, 8), (-9, -5)]), "slips"),
+        (slipped([13, 47, 82], [(9, -4), (-6, 8), (-9, -5)]), "jumps"),
         (slipped(slice(70, None), (0, 6)), "a jump"),
     ],
 )
@@ -190,7 +190,7 @@ def moves(length, **at):
 @pytest.mark.parametrize(
     ("found", "text"),
     [
-        (moves(1, p3=(3, 4), p7=(0, -12)), "2 of 12 patterns by 5 to 12 px: slips"),
+        (moves(1, p3=(3, 4), p7=(0, -12)), "2 of 12 patterns by 5 to 12 px: jumps"),
         (moves(12, p8=(0, 25)), "4 of 12 patterns by 25 to 25 px: a jump"),
         (moves(3, p3=(9, 0), p9=(9, 0)), "6 of 12 patterns by 9 to 9 px: backlash"),
         (np.outer(np.arange(12), (0, 2)), "10 of 12 patterns by 4 to 22 px: a drift"),

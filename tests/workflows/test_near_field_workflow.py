@@ -54,7 +54,7 @@ def test_metrics_and_product_have_its_pixel(finished):
     assert metrics["findings"]["physics"][0] == "near field"
     assert "magnified 100 times" in metrics["findings"]["physics"][1]
     row = metrics["solver"]
-    assert row["r_factor"] < 0.15 and {"error_map", "missed", "beam"} <= row.keys()
+    assert row["r_factor"] < 0.15 and {"error_map", "unexplained_variance", "beam"} <= row.keys()
     with h5py.File(finished / "product.h5") as file:
         assert file["object"].attrs["pixel_width_m"] == pytest.approx(PIXEL, rel=1e-5)
         assert file["sigma_phase"].shape == file["object"].shape

@@ -41,7 +41,7 @@ REQUEUED = "SLURM_RESTART_COUNT"  # set by Slurm in a job that was preempted and
 TERMINATED = 128 + 15  # exit code of a job that was asked to end
 NO_MPI = (
     "the processes of this job do not know each other: set SLURM_MPI_TYPE to what `srun --mpi=list` names "
-    "and mpi4py was built for (often pmi2 or pmix), or leave out nodes and tasks_per_node"
+    "and mpi4py was built for (often pmi2 or pmix), or remove nodes and tasks_per_node"
 )
 PAUSE_S = 0.5  # between two looks at the jobs
 QUEUE_S = 20.0  # between two looks at Slurm's queue
@@ -310,7 +310,7 @@ def _reason(handle: Any, code: int, lost: bool) -> str:
 def explain_cancelled(jobs: list[Job], again: str) -> str:
     """What to tell a user who stopped the waiting for some jobs."""
     if jobs and jobs[0].scan:
-        return f"the jobs are cancelled; go on with:\n{again}"
+        return f"the jobs are cancelled; resume with:\n{again}"
     return "\n".join(
-        ["the jobs are cancelled; go on with:", *(job.go_on for job in jobs if not is_finished(job.path))]
+        ["the jobs are cancelled; resume with:", *(job.go_on for job in jobs if not is_finished(job.path))]
     )

@@ -73,8 +73,8 @@ def resumed_config(
     check_programs(stored, overrides, f"resume={run}")
     if found := differences(to_mapping(stored), to_mapping(from_mapping(asked))):
         raise ConfigError(
-            f"resume={run}: goes on with its own configuration, and the command line or the environment asks "
-            f"for another ({'; '.join(found)}); leave that out, or start a new run"
+            f"resume={run}: is resumed with its own configuration, but the command line or the "
+            f"environment sets another ({'; '.join(found)}); remove that, or start a new run"
         )
     return stored
 

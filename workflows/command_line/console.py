@@ -28,24 +28,24 @@ class Program:
 
 
 PROGRAMS: dict[str, Program] = {
-    "inspect": Program("inspect_scan", "how is a file understood? Changes nothing", "inspect"),
+    "inspect": Program("inspect_scan", "show how a file is read; changes nothing", "inspect"),
     "scan": Program("scan_workflow", "reconstruct measured scans", "scan"),
     "grid-lines": Program("grid_lines_workflow", "simulate, train, reconstruct, compare", "grid_lines"),
     "simulate": Program("simulate_scan", "a scan with a known answer, as a file", "simulate"),
     "export": Program("export_scan", "a run's scan for other programs: CXI, ptychodus, NPZ", "export"),
     "infer": Program("infer", "new data through the networks of a run", "infer"),
-    "live": Program("live", "a scan while it is measured: HDF5, files or ZMQ that grow", "live"),
-    "replay": Program("replay", "plays a scan as a beamline would, for tests and training", "replay"),
-    "tune": Program("tune", "settings that explain a scan best, by Optuna", "tune"),
+    "live": Program("live", "reconstruct a scan while it is measured: HDF5, files or ZMQ", "live"),
+    "replay": Program("replay", "send a scan as a beamline would, for tests", "replay"),
+    "tune": Program("tune", "find the settings that explain a scan best, by Optuna", "tune"),
     "report": Program("report", "a run as one page to read and to mail", "report"),
     "compare": Program("compare", "runs beside each other: scores, settings, pictures", "compare"),
     "serve": Program("serve", "the pages of a folder of runs, in a browser on this machine", "serve"),
-    "doctor": Program("doctor", "is this machine fit, and what is missing?", "doctor"),
-    "pretrain": Program("pretrain", "make the network that comes with the program", "pretrain"),
-    "train-prior": Program("train_prior", "make the learned prior of the solver", "prior"),
+    "doctor": Program("doctor", "check this machine: what works, what is missing", "doctor"),
+    "pretrain": Program("pretrain", "train the general network that is installed", "pretrain"),
+    "train-prior": Program("train_prior", "train the learned denoiser of the solver", "prior"),
     "export-model": Program("export_model", "a network for other programs: TFLite, ONNX, …", "export_model"),
     "run-exported": Program("run_exported", "an exported network, without TensorFlow", "lite/run_exported"),
-    "xla-report": Program("xla_report", "what XLA compiles, and how it is cut"),
+    "xla-report": Program("xla_report", "what XLA compiles, and how"),
 }
 
 

@@ -124,8 +124,8 @@ def explain_going_on(jobs: list[Job], again: str = "") -> str:
     ``again``: the command that was given, which goes on with the scans of a pattern.
     """
     if again and jobs[0].scan:
-        return f"go on with:\n{again}"
-    lines = ["go on with:", jobs[0].go_on]
+        return f"resume with:\n{again}"
+    lines = ["resume with:", jobs[0].go_on]
     if waits(jobs[0].path):
         lines.append(kept_aside(jobs[0].path))
     if len(jobs) > 1:
@@ -138,4 +138,4 @@ def explain_mending(job: Job, error: Exception) -> str:
     """What to do about an error; nothing is known of most."""
     if not isinstance(error, WriteError):
         return ""
-    return f"; make room, then go on with: {job.go_on}"
+    return f"; make room, then resume with: {job.go_on}"

@@ -184,13 +184,11 @@ def plan_resumption(workflow: Workflow, composed: DictConfig) -> Job:
     path, hydra_config = Path(str(composed.resume)), HydraConfig.get()
     overrides = list(hydra_config.overrides.task)
     if not composed.resume:
-        raise ConfigError("resume=: must be the folder of the run to go on with")
+        raise ConfigError("resume=: must be the folder of the run to resume")
     if hydra_config.mode == RunMode.MULTIRUN:
-        raise ConfigError(f"resume={path}: goes on with one run; leave out -m, and resume job by job")
+        raise ConfigError(f"resume={path}: resumes one run; remove -m, and resume job by job")
     if composed.overwrite:
-        raise ConfigError(
-            f"resume={path} and overwrite=true: go on with the run or replace it; drop one of them"
-        )
+        raise ConfigError(f"resume={path} and overwrite=true: resume the run or replace it; drop one of them")
     check_links(path)
     config = resumed_config(path, composed, hydra.compose(workflow.name), overrides, os.environ)
     check_writable(path)

@@ -82,9 +82,9 @@ FILES: dict[str, type] = {
 }
 HEAD = """# Configuration
 
-Every key of every program: its default, what it may be, and what it is. Keys are written `key=value` on the
-command line, `section.key=value` in a section; `group=option` chooses another option of a group. This page is
-written from the schema by `python scripts/write_conf.py`, as are the files in `conf/`.
+Every key of every program, with its default, the allowed values and its meaning. Keys are written `key=value`
+on the command line, `section.key=value` in a section; `group=option` chooses another option of a group. This
+page is written from the schema by `python scripts/write_conf.py`, as are the files in `conf/`.
 """
 
 

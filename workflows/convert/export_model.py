@@ -33,49 +33,53 @@ log = logging.getLogger(__name__)
 class ExportModelConfig:
     """The keys of ``conf/export_model.yaml``."""
 
-    run: Text | None = key(None, "folder of a run")
+    run: Text | None = key(None, "folder of the run")
     network: Literal["pinn", "baseline", "prior"] | None = key(
         None,
-        "null: the first that the run trained; prior: the denoiser of solver.regulariser=learned",
+        "network to export; null: the first that the run trained; prior: the denoiser of "
+        "solver.regulariser=learned",
     )
     format: Literal["saved_model", "litert", "onnx", "stablehlo"] | None = key(
-        None, "null: by the output's name (.tflite, .onnx, .mlir)"
+        None, "format of the exported network; null: by the ending of the output (.tflite, .onnx, .mlir)"
     )
     output: Text | None = key(
         None,
-        "the file (of a SavedModel: the folder) to write; null: outputs/exported/<run>_<network>",
+        "file to write, or folder of a SavedModel; null: outputs/exported/<run>_<network>",
         min_length=1,
         allowed="a path",
     )
     batch_size: Integer | None = key(
-        None, "groups in a batch; null: as the run, and any in a SavedModel", ge=1, le=LARGEST_BATCH
+        None,
+        "number of groups in a batch; null: as in the run, and any number in a SavedModel",
+        ge=1,
+        le=LARGEST_BATCH,
     )
     precision: Literal["float32", "float16"] = key(
-        "float32", "of the stored weights; others than float32 for litert and onnx"
+        "float32", "precision of the stored weights; other than float32 for litert and onnx only"
     )
-    group_size: Integer | None = key(None, "patterns in a group; null: as the run", ge=1, le=512)
+    group_size: Integer | None = key(None, "number of patterns in a group; null: as in the run", ge=1, le=512)
     region_size: Integer | None = key(
         None,
-        "side of the object region of a group; null: as the run, 256 of a prior",
+        "side of the object region of a group; null: as in the run, or 256 for a denoiser",
         ge=1,
         le=4096,
         unit="pixels",
     )
     support: Integer | None = key(
         None,
-        "central square outside which probes count as zero; null: as the run's probes need",
+        "side of the central square outside which probes are zero; null: as the probes of the run need",
         ge=2,
         le=512,
         unit="pixels",
     )
     modes: Integer = key(
-        0, "of the probe that the model will be given; 0: a probe without modes", ge=0, le=64
+        0, "number of modes of the probe that the model takes; 0: a probe without modes", ge=0, le=64
     )
     exact: Flag | None = key(
-        None, "fractions of a pixel move the probe; null: as the run, true where it was measured"
+        None, "shift the probe by fractions of a pixel; null: as in the run, true for a measured scan"
     )
-    audit: Flag = key(False, "write nothing; try every operation of the graph with every consumer")
-    overwrite: Flag = key(False, "replace the output if it is there")
+    audit: Flag = key(False, "test every operation of the graph with every consumer, and write nothing")
+    overwrite: Flag = key(False, "replace an existing output")
 
     def __post_init__(self) -> None:
         check(bool(self.run), "run", show(self.run), "the folder of a run")
@@ -158,7 +162,7 @@ def _format(config: ExportModelConfig) -> str:
     found = [name for name, form in FORMATS.items() if form.suffix and form.suffix == suffix]
     if not found:
         raise ConfigError(
-            f"output={show(config.output)}: does not tell the format; add format={' or '.join(FORMATS)}"
+            f"output={show(config.output)}: has no known ending; add format={' or '.join(FORMATS)}"
         )
     return found[0]
 

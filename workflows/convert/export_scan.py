@@ -48,33 +48,36 @@ DETECTOR_PIXEL_M = 75e-6
 class ExportConfig:
     """The keys of ``conf/export.yaml``."""
 
-    run: Text | None = key(None, "folder of a run")
+    run: Text | None = key(None, "folder of the run")
     output: Text | None = key(
         None,
-        "the file to write; null: outputs/export/<run>.<format>",
+        "file to write; null: outputs/export/<run>.<format>",
         min_length=1,
         allowed="the path of the file to write",
     )
-    format: Text | None = key(None, "ptychodus | cxi | npz; null: by the output's name (.h5, .cxi, .npz)")
+    format: Text | None = key(
+        None, "file format: ptychodus | cxi | npz; null: by the ending of the output (.h5, .cxi, .npz)"
+    )
     source: Text | None = key(
-        None, "what of a simulated run: test | train | val; null: test. Of a measured one: scan"
+        None, "dataset to export: test | train | val of a simulated run, null: test; scan of a measured one"
     )
     recon: Text | None = key(
-        None, "the object: solver | refined | pinn | gt; null: the product of a measured run, else the truth"
+        None,
+        "object to export: solver | refined | pinn | gt; null: the product of a measured run, else the truth",
     )
-    scan: Text | None = key(None, "which scan of a run on several, by its name; null: the first")
-    image: Integer = key(0, "which image of a simulated run")
+    scan: Text | None = key(None, "name of the scan, of a run on several; null: the first")
+    image: Integer = key(0, "index of the image, of a simulated run")
     pixel_m: Number | None = key(
-        None, "pitch of the object's pixels, where the run does not know it", gt=0, unit="m"
+        None, "pixel size of the object, if the run does not have it", gt=0, unit="m"
     )
-    energy_eV: Number | None = key(None, "photon energy, likewise", gt=0, unit="eV")
+    energy_eV: Number | None = key(None, "photon energy, if the run does not have it", gt=0, unit="eV")
     detector_pixel_m: Number | None = key(
         None,
-        "pitch of the detector's pixels, likewise; null: 75 µm, with the distance that fits",
+        "pixel size of the detector, if the run does not have it; null: 75 µm, with the distance that fits",
         gt=0,
         unit="m",
     )
-    overwrite: Flag = key(False, "replace the file if it is there")
+    overwrite: Flag = key(False, "replace an existing file")
 
     def __post_init__(self) -> None:
         check(bool(self.run), "run", self.run, "the folder of a run")
@@ -148,7 +151,7 @@ def export_measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> E
     found = find_product(run, wanted)
     name = config.recon or ("" if found is None else found[0])
     if not name:
-        raise ConfigError(f"run={run}: holds no reconstruction of {wanted}; go on with it: resume={run}")
+        raise ConfigError(f"run={run}: holds no reconstruction of {wanted}; resume it: resume={run}")
     object_ = read_object(run, name, 0, part)
     scan = understand(open_raw(stored.data), stored.data)
     scratch = Path(str(config.output)).parent

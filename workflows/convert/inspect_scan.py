@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 class InspectConfig:
     """The keys of ``conf/inspect.yaml``."""
 
-    data: DataConfig = key(..., "the measured scan")
-    output: Text | None = key(None, "the picture; null: outputs/inspect/<name of the file>.png")
+    data: DataConfig = key(..., "measured scan")
+    output: Text | None = key(None, "picture to write; null: outputs/inspect/<name of the file>.png")
 
 
 def report(config: InspectConfig) -> list[str]:
@@ -33,7 +33,7 @@ def report(config: InspectConfig) -> list[str]:
     path = Path(config.output or f"outputs/inspect/{Path(config.data.path).stem}.png")
     check_no_file_of_a_run("output", path)
     if path.exists() and path.samefile(config.data.path):
-        raise ConfigError(f"output={path}: is what is read; choose another file")
+        raise ConfigError(f"output={path}: is the input file; choose another file")
     raw = open_raw(config.data)
     scan = understand(raw, config.data)
     figure = draw(scan, config.data)
@@ -47,7 +47,10 @@ def lines(scan: Understood, config: DataConfig) -> list[str]:
     found += [f"  note: {note}" for note in scan.raw.notes]
     found += [f"  ! {warning}" for warning in scan.warnings]
     if scan.probe is None:
-        found.append("  no probe: one will be guessed; or probe=zone_plate, probe=npz probe.file=…")
+        found.append(
+            "  no probe: it will be estimated from the mean pattern; or set probe=zone_plate, "
+            "probe=npz probe.file=…"
+        )
     return found
 
 

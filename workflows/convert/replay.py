@@ -26,29 +26,29 @@ log = logging.getLogger(__name__)
 class ReplayConfig:
     """The keys of ``conf/replay.yaml``."""
 
-    to: Text | None = key(None, "an HDF5 file (.h5), a folder (ends with /), or zmq://host:port")
-    rate: Number = key(100.0, "frames in a second", gt=0, le=1e5, unit="Hz")
-    n: Integer | None = key(None, "so many frames at most; null: all", ge=3)
-    burst_s: Number = key(0.1, "what comes within it is written together", ge=0, le=60, unit="s")
-    lag_s: Number = key(0.2, "from a frame to its position", ge=0, le=3600, unit="s")
+    to: Text | None = key(None, "destination: an HDF5 file (.h5), a folder (ends with /), or zmq://host:port")
+    rate: Number = key(100.0, "number of frames per second", gt=0, le=1e5, unit="Hz")
+    n: Integer | None = key(None, "maximum number of frames; null: all", ge=3)
+    burst_s: Number = key(0.1, "interval whose frames are written together", ge=0, le=60, unit="s")
+    lag_s: Number = key(0.2, "delay from a frame to its position", ge=0, le=3600, unit="s")
     faults: Each[
         Literal["repeats", "gaps", "late", "disorder", "not_finite", "shape", "dtype", "garbage"]
     ] = key(
         (),
-        "what goes wrong: frames repeated, lost or bad, positions late or out of order, garbage",
+        "simulated faults: repeated, lost or bad frames, late or disordered positions, garbage",
     )
-    fault_share: Share = key(0.02, "of the frames, for each fault")
-    seed: Integer = key(0, "of the faults", ge=0)
-    probe: Flag = key(True, "tell the probe that the file knows (HDF5, socket)")
-    compressed: Flag = key(False, "frames are bitshuffled and packed by LZ4 (HDF5, socket)")
+    fault_share: Share = key(0.02, "fraction of the frames with each fault")
+    seed: Integer = key(0, "seed of the faults", ge=0)
+    probe: Flag = key(True, "send the probe of the file, too (HDF5, socket)")
+    compressed: Flag = key(False, "compress frames by bitshuffle and LZ4 (HDF5, socket)")
     complete: Flag = key(
-        True, "say at the end that the scan is complete; false: as a detector that is killed"
+        True, "mark the scan as complete at the end; false: end like a detector that was killed"
     )
-    overwrite: Flag = key(False, "replace the file if it is there")
+    overwrite: Flag = key(False, "replace an existing file")
     curve_keys: Text | None = key(
-        None, "of a socket: file with the keys of CurveZMQ (public, secret, theirs)"
+        None, "file with the keys of CurveZMQ (public, secret, theirs), for a socket; null: none"
     )
-    data: DataConfig = key(..., "the scan that is played")
+    data: DataConfig = key(..., "scan that is replayed")
 
     def __post_init__(self) -> None:
         check(bool(self.to), "to", self.to, f"an HDF5 file, a folder (ends with /), or {SOCKET}host:port")

@@ -34,16 +34,20 @@ RECON, PICTURE = "recon.npz", "recon.png"
 class RunExportedConfig:
     """The keys of ``conf/lite/run_exported.yaml``."""
 
-    model: Text | None = key(None, "a .tflite or .onnx file that scripts/export_model.py wrote")
+    model: Text | None = key(None, "TFLite or ONNX file that scripts/export_model.py wrote")
     data: Text | None = key(
-        None, ".npz with diffraction patterns: a run's dataset, or the published program's test.npz"
+        None, "NPZ file of diffraction patterns: a dataset of a run, or test.npz of the published program"
     )
     output_dir: Text = key(
-        "outputs/exported", "the folder of the results", min_length=1, allowed="the path of a folder"
+        "outputs/exported", "folder of the results", min_length=1, allowed="the path of a folder"
     )
-    stitch: Literal["probe", "grid"] = key("probe", "a correction by the measured patterns needs TensorFlow")
-    threads: Integer | None = key(None, "of the runtime; null: one for each processor", ge=1)
-    overwrite: Flag = key(False, "replace the results that output_dir holds")
+    stitch: Literal["probe", "grid"] = key(
+        "probe", "stitching of the patches; refinement by the measured patterns needs TensorFlow"
+    )
+    threads: Integer | None = key(
+        None, "number of threads of the runtime; null: one for each processor", ge=1
+    )
+    overwrite: Flag = key(False, "replace the results in output_dir")
 
     def __post_init__(self) -> None:
         check(bool(self.model), "model", show(self.model), "a .tflite or .onnx file of export_model.py")

@@ -34,22 +34,34 @@ from workflows.convert.export_scan import DETECTOR_PIXEL_M, describe_file, dista
 class SimulateConfig(ScanSettings):
     """The keys of ``conf/simulate.yaml``."""
 
-    output: Text | None = key(None, "the file to write")
-    format: Text | None = key(None, "cxi | ptychodus | npz; null: by the output's name (.cxi, .h5, .npz)")
-    overwrite: Flag = key(False, "replace the file if it is there")
-    probe: Shape = key(ZonePlateProbe(), "energy and pixel size are the zone plate's", discriminator="kind")
+    output: Text | None = key(None, "file to write")
+    format: Text | None = key(
+        None, "file format: cxi | ptychodus | npz; null: by the ending of the output (.cxi, .h5, .npz)"
+    )
+    overwrite: Flag = key(False, "replace an existing file")
+    probe: Shape = key(
+        ZonePlateProbe(),
+        "illumination; energy and pixel size are those of the zone plate",
+        discriminator="kind",
+    )
     detector_pixel_m: Number = key(
         DETECTOR_PIXEL_M,
-        "pitch of its pixels (Eiger 75 µm, Medipix 55 µm); the distance follows",
+        "pixel size of the detector (Eiger 75 µm, Medipix 55 µm), from which the distance follows",
         ge=1e-7,
         le=1e-2,
         unit="m",
     )
     physics: Literal["far_field", "near_field"] = key(
-        "far_field", "near_field: by Fresnel diffraction, behind a diffuser that is as wide as the detector"
+        "far_field",
+        "propagation to the detector; near_field: Fresnel diffraction behind a diffuser as wide as the "
+        "detector",
     )
-    fresnel: Number = key(20.0, "of a near field: λz/dx², z the effective distance", gt=0, le=1000)
-    magnification: Number = key(100.0, "of a near field: by a cone beam; 1: a parallel beam", ge=1, le=1e5)
+    fresnel: Number = key(
+        20.0, "Fresnel number of a pixel of a near field: λz/dx², z the effective distance", gt=0, le=1000
+    )
+    magnification: Number = key(
+        100.0, "magnification of a near field by a cone beam; 1: a parallel beam", ge=1, le=1e5
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -120,7 +132,7 @@ def export(config: SimulateConfig, made: MeasuredLike, progress: Progress) -> Ex
 def _said(wrong: Imperfections) -> str:
     """A sentence on the imperfections, if there are any."""
     listed = ", ".join(f"{key} {show(value)}" for key, value in wrong.changed.items())
-    return f" Imperfections: {listed}; what is true is under truth." if listed else ""
+    return f" Imperfections: {listed}; the true values are under truth." if listed else ""
 
 
 def write_near_field(config: SimulateConfig, output: Path, kind: str) -> list[str]:

@@ -92,7 +92,7 @@ def check_cores() -> Check:
     limits = [f"{name}={os.environ[name]}" for name in THREADS if os.environ.get(name)]
     text = f"{cores()} of {os.cpu_count()} may be used"
     if limits:
-        return Check("cores", NOTE, f"{text}; {', '.join(limits)}", "unset what is not meant so")
+        return Check("cores", NOTE, f"{text}; {', '.join(limits)}", "unset those that are not intended")
     return Check("cores", GOOD, text)
 
 

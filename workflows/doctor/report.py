@@ -13,8 +13,10 @@ from workflows.doctor.speed import check_speed
 class DoctorConfig:
     """The keys of ``conf/doctor.yaml``."""
 
-    output_dir: Text = key("outputs", "where runs will be written: this disk is tried")
-    speed: Flag = key(True, "start TensorFlow, compile with XLA and measure the solver; some 15 s")
+    output_dir: Text = key("outputs", "folder of future runs, whose disk is tested")
+    speed: Flag = key(
+        True, "start TensorFlow, compile with XLA and measure the speed of the solver; about 15 s"
+    )
 
 
 def report(config: DoctorConfig) -> tuple[list[str], list[str]]:

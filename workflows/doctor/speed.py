@@ -50,7 +50,7 @@ def judge(facts: dict[str, float | str]) -> list[Check]:
     started = f"{facts['version']}, starts in {float(facts['start_s']):.1f} s, computes on {device}"
     checks = [Check("TensorFlow", GOOD, started)]
     text = f"compiled in {float(facts['compile_s']):.1f} s; agrees with double precision to {error:.0e}"
-    state, remedy = (GOOD, "") if error < TOLERANCE else (BAD, "xla.compile=false, and tell us")
+    state, remedy = (GOOD, "") if error < TOLERANCE else (BAD, "set xla.compile=false, and report it")
     checks.append(Check("XLA", state, text, remedy))
     share = rate / (REFERENCE * cores())
     text = f"solver: {rate:.0f} patterns of {N}² a second, {share:.2f} of what {cores()} cores of a server do"

@@ -23,8 +23,8 @@ from workflows.read.report import check_page
 class CompareConfig:
     """The keys of ``conf/compare.yaml``."""
 
-    runs: Texts = key((), "folders of runs, of nights and of sweeps, and patterns of such")
-    output: Text = key("compare.html", "the page; beside it the table as .csv")
+    runs: Texts = key((), "folders of runs, batches or sweeps, also as patterns such as outputs/*")
+    output: Text = key("compare.html", "page to write; the table is written beside it as .csv")
 
 
 def write_comparison(config: CompareConfig) -> list[str]:
@@ -44,7 +44,7 @@ def write_comparison(config: CompareConfig) -> list[str]:
     rows = table_rows(entries)
     write_atomically(path, lambda file: file.write(page))
     write_atomically(table, lambda file: file.write(csv_text(rows).encode()))
-    lines = [f"passed over: {name}: {why}" for name, why in found.passed_over]
+    lines = [f"skipped: {name}: {why}" for name, why in found.passed_over]
     shown = [{name: score_text(value) for name, value in entry.cells.items()} for entry in entries]
     columns = [name for name in shown[0] if any(row[name] for row in shown)]
     lines += markdown(columns, shown).rstrip().split("\n")

@@ -19,7 +19,7 @@ class ReportConfig:
     """The keys of ``conf/report.yaml``."""
 
     run: Text | None = key(None, "folder of the run")
-    output: Text | None = key(None, "the page; null: report.html in the run's folder")
+    output: Text | None = key(None, "page to write; null: report.html in the folder of the run")
 
 
 def write_report(config: ReportConfig) -> list[str]:

@@ -32,8 +32,8 @@ HEADERS = {
 class ServeConfig:
     """The keys of ``conf/serve.yaml``."""
 
-    folder: Text = key("outputs", "whose runs are shown, with those in its folders")
-    port: Integer = key(8765, "on this machine; 0: any that is free", ge=0, le=65535)
+    folder: Text = key("outputs", "folder whose runs are shown, with those of its subfolders")
+    port: Integer = key(8765, "port on this machine; 0: any available port", ge=0, le=65535)
 
 
 def serve(config: ServeConfig) -> list[str]:
@@ -61,7 +61,7 @@ def open_server(site: Site, port: int) -> ThreadingHTTPServer:
         server = ThreadingHTTPServer((HOST, port), partial(Handler, site.answer))
     except OSError as error:
         why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
-        raise ConfigError(f"port={port}: {why}; choose another, or port=0 for any that is free") from error
+        raise ConfigError(f"port={port}: {why}; choose another, or port=0 for any available port") from error
     server.daemon_threads = True
     return server
 

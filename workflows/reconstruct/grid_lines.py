@@ -55,7 +55,7 @@ def run(config: RunConfig, folder: RunFolder, stop: StopRequest | None = None) -
     """Run the workflow, or what is left of it, and write everything into ``folder``."""
     with folder.logged(), folder.timed("total"):
         prepare_tensorflow()
-        log.info("the run goes on" if folder.resumed else "the run begins")
+        log.info("the run is resumed" if folder.resumed else "the run begins")
         log.info("XLA: compile=%s, translate=%s", config.xla.compile, config.xla.translate)
         data = read_stored_data(config, folder) or simulate_and_store(config, folder)
         test, found = data["test"], None
@@ -124,7 +124,7 @@ def without_hot_pixels(data: dict[str, Dataset]) -> dict[str, Dataset]:
     frames = np.square(train.amplitudes[some], dtype=float)
     bright, _ = outlying_pixels(frames.mean(axis=0), good)
     hot = hot_pixels(frames, good, bright, (train.N // 2, train.N // 2))
-    log.info("%d hot pixels found; they are left out", hot.sum())
+    log.info("%d hot pixels found; they are masked", hot.sum())
     good = good & ~hot
     return {
         role: replace(part, amplitudes=Patterns(np.where(good, part.amplitudes[:], 0)), good=good)

@@ -37,25 +37,28 @@ class InferConfig:
 
     run: Text | None = key(
         None,
-        "pretrained (the network that comes with the program), or the folder of a run",
+        "pretrained (the network that is installed), or the folder of a run",
         allowed="the folder of a run",
     )
     data: Text | None = key(
-        None, ".npz with diffraction patterns: a run's dataset, or the published program's test.npz"
+        None, "NPZ file of diffraction patterns: a dataset of a run, or test.npz of the published program"
     )
     models: Each[Literal["pinn", "baseline"]] | None = key(
-        None, "networks of the run, as [pinn,baseline]; null: all that it trained", min_length=1
+        None, "networks of the run, such as [pinn,baseline]; null: all that it trained", min_length=1
     )
-    stitch: StitchConfig | None = key(None, "how patches become objects; null: as the run")
-    batch_size: Integer | None = key(None, "groups in a batch; null: as the run", ge=1, le=LARGEST_BATCH)
+    stitch: StitchConfig | None = key(None, "stitching of the patches into an object; null: as in the run")
+    batch_size: Integer | None = key(
+        None, "number of groups in a batch; null: as in the run", ge=1, le=LARGEST_BATCH
+    )
     group_size: Integer | None = key(
         None,
-        "every pattern with its nearest ones, so many; null: the file's, or for a general network tiles",
+        "number of patterns in a group, each pattern with its nearest neighbours; null: the groups of the"
+        " file, or tiles for a general network",
         ge=1,
         le=512,
     )
-    output_dir: Text | None = key(None, "the folder of the results")
-    overwrite: Flag = key(False, "replace what output_dir holds")
+    output_dir: Text | None = key(None, "folder of the results")
+    overwrite: Flag = key(False, "replace the results in output_dir")
 
     def __post_init__(self) -> None:
         check(bool(self.run), "run", show(self.run), "the folder of a run")
@@ -141,7 +144,7 @@ def plan(config: InferConfig, path: Path) -> InferJob:
     if isinstance(trained, PretrainConfig) and not data.own_probe:
         raise ConfigError(
             f"data={config.data}: has no probe (key probe or probeGuess), and run={config.run} has none of "
-            "its own; reconstruct it with scan_workflow.py, which finds one"
+            "its own; reconstruct it with scan_workflow.py, which estimates one"
         )
     for network in networks:
         _check_sizes(network, data, config.group_size)
@@ -169,7 +172,7 @@ def _warn_of_history(run: Path, name: str) -> None:
         if (run / name / HISTORY).exists():
             read_history(run, name)
     except ConfigError as error:
-        log.warning("%s; it is passed over: an inference has no use for it", error)
+        log.warning("%s; it is ignored: an inference does not need it", error)
 
 
 def _check_sizes(network: StoredNetwork, data: Measurement, group_size: int | None) -> None:

@@ -48,7 +48,7 @@ def run(config: LiveConfig, stop: StopRequest) -> list[str]:
     place = folder / PLACE
     if (folder / CONFIG).is_file():
         return _final(folder, None, stop)
-    with stop.end_with(lambda: f"what came is kept in {place}; go on with resume={folder}"):
+    with stop.end_with(lambda: f"the received data are in {place}; resume with resume={folder}"):
         check_writable(folder)
         with locked(folder):
             write_atomically(place / KEYS, lambda file: file.write(_text(config).encode()))
@@ -65,7 +65,7 @@ def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
         folder = Path(config.output_dir or f"outputs/live/{name}")
         if (folder / PLACE / KEYS).is_file():
             raise ConfigError(
-                f"output_dir={folder}: holds a live run already; go on with it, resume={folder}, or choose "
+                f"output_dir={folder}: holds a live run already; resume it with resume={folder}, or choose "
                 "another folder"
             )
         check_free(folder, overwrite=False)
@@ -79,7 +79,7 @@ def _begun(config: LiveConfig) -> tuple[LiveConfig, Path]:
         why = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise ConfigError(f"resume={folder}: holds no live run that can be read ({why})") from error
     if to_mapping(config) != to_mapping(LiveConfig(resume=config.resume)):  # type: ignore[arg-type]
-        raise ConfigError(f"resume={folder}: goes on with its own keys; leave out all others")
+        raise ConfigError(f"resume={folder}: is resumed with its own keys; remove all others")
     return to_dataclass(LiveConfig, stored_keys(stored)), folder
 
 
@@ -135,7 +135,7 @@ def _final(folder: Path, config: object, stop: StopRequest) -> list[str]:
     assert isinstance(job, ScanRunConfig)
     check_programs(job, (), f"resume={folder}")
     checked = plan(replace(job, output_dir=str(folder)))
-    with stop.end_with(lambda: f"go on with resume={folder}"), locked(folder):
+    with stop.end_with(lambda: f"resume with resume={folder}"), locked(folder):
         run_folder = RunFolder(folder, resumed=resumed)
         if not resumed:
             run_folder.config(checked)

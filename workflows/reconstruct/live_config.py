@@ -13,29 +13,35 @@ from ptycho.config.sections import OwnProbe, RunProbe, SolverConfig
 class LiveConfig:
     """The keys of ``conf/live.yaml``."""
 
-    watch: Text | None = key(None, "an HDF5 file that grows, a folder (ends with /), or zmq://host:port")
-    output_dir: Text | None = key(None, "the folder of the run; null: outputs/live/<name>")
-    resume: Text | None = key(None, "folder of a live run that was stopped: go on with it, with its own keys")
-    frames: Integer | None = key(None, "how many the scan will have; null: as the source says", ge=3)
-    timeout_s: Number = key(60.0, "the scan has ended where nothing came for so long", gt=0, unit="s")
-    wait_s: Number = key(86400.0, "for the first frame", gt=0, unit="s")
-    first: Integer = key(50, "patterns with which the first picture is made", ge=10)
-    refresh_s: Number = key(4.0, "between two pictures", ge=0.5, unit="s")
-    finish_s: Number = key(45.0, "for all patterns together, once they are there", ge=0, unit="s")
-    final: Flag = key(True, "go on to the run of scan_workflow.py, which judges the result")
+    watch: Text | None = key(
+        None, "source: an HDF5 file that is being written, a folder (ends with /), or zmq://host:port"
+    )
+    output_dir: Text | None = key(None, "folder of the run; null: outputs/live/<name>")
+    resume: Text | None = key(None, "folder of a live run that was stopped, to resume with its own keys")
+    frames: Integer | None = key(None, "number of frames of the scan; null: as the source states", ge=3)
+    timeout_s: Number = key(60.0, "time without a new frame after which the scan has ended", gt=0, unit="s")
+    wait_s: Number = key(86400.0, "maximum waiting time for the first frame", gt=0, unit="s")
+    first: Integer = key(50, "number of patterns from which the first image is reconstructed", ge=10)
+    refresh_s: Number = key(4.0, "interval between two images", ge=0.5, unit="s")
+    finish_s: Number = key(
+        45.0, "time for the fit of all patterns together, after the last frame", ge=0, unit="s"
+    )
+    final: Flag = key(True, "continue with the run of scan_workflow.py, which assesses the result")
     curve_keys: Text | None = key(
         None,
-        "of a socket: file with keys of CurveZMQ (public, secret, theirs); null: none",
+        "file with the keys of CurveZMQ (public, secret, theirs), for a socket; null: none",
     )
-    bind: Flag = key(
-        True, "of a socket: wait at the address for who sends; false: connect to who waits there"
+    bind: Flag = key(True, "bind the socket and wait for a sender; false: connect to a sender that waits")
+    largest_message_mb: Number = key(
+        256.0, "largest message of a socket; larger ones are dropped", gt=0, le=4096, unit="MB"
     )
-    largest_message_mb: Number = key(256.0, "of a socket: larger ones are dropped", gt=0, le=4096, unit="MB")
-    seed: Integer = key(0, "of the run that follows", ge=0)
-    data: DataConfig = key(lambda: DataConfig(file=("-",)), "what the source does not say")
-    probe: ProbeConfig = key(OwnProbe(), "what lights the sample", discriminator="kind")
-    solver: SolverConfig = key(SolverConfig(), "of the run that follows; positions also while it grows")
-    xla: XlaConfig = key(XlaConfig(), "what is compiled")
+    seed: Integer = key(0, "seed of the run that follows", ge=0)
+    data: DataConfig = key(lambda: DataConfig(file=("-",)), "metadata that the source does not state")
+    probe: ProbeConfig = key(OwnProbe(), "initial probe", discriminator="kind")
+    solver: SolverConfig = key(
+        SolverConfig(), "settings of the run that follows; positions: also of the live reconstruction"
+    )
+    xla: XlaConfig = key(XlaConfig(), "settings of XLA")
 
     def __post_init__(self) -> None:
         if self.resume is None and not self.watch:

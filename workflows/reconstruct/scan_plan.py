@@ -14,7 +14,7 @@ from ptycho.run.scan_plan import plan_scans
 def understand_scans(config: JobConfig) -> tuple[ScanRunConfig, list[Understood]]:
     """The scans that a configuration names, their patterns still in the files."""
     if not isinstance(config, ScanRunConfig):
-        raise ConfigError("resume: is a run of the grid-lines workflow; go on with its own script")
+        raise ConfigError("resume: is a run of the grid-lines workflow; resume it with its own script")
     scans = []
     for section in config.data.each():
         try:

@@ -15,16 +15,21 @@ SPACE = "tune.space."
 class TuneConfig:
     """How settings are looked for. All other keys are those of the scan workflow."""
 
-    output_dir: Text = key("outputs/tune", "study, table, pictures, best settings; the same command goes on")
+    output_dir: Text = key(
+        "outputs/tune",
+        "folder of the study, its table, pictures and best settings; the same command resumes it",
+    )
     trials: Integer = key(
-        20, "reconstructions with settings of the space, besides that with the defaults", ge=1
+        20, "number of reconstructions with settings of the space, beside the one with the defaults", ge=1
     )
-    timeout_s: Number | None = key(None, "begin no trial after so long", gt=0, unit="s")
+    timeout_s: Number | None = key(None, "time after which no new trial begins", gt=0, unit="s")
     processes: Integer = key(
-        1, "trials at a time, each in a process with its share of the cores", ge=1, le=64
+        1, "number of parallel trials, each in a process with its share of the cores", ge=1, le=64
     )
-    seed: Integer = key(0, "of what is tried, and of every reconstruction", ge=0)
-    space: Mapping[str, Any] = key({}, "key of the scan workflow: range, choices or null")
+    seed: Integer = key(0, "seed of the search and of every reconstruction", ge=0)
+    space: Mapping[str, Any] = key(
+        {}, "search space: a range, a list of choices or null for keys of the scan workflow"
+    )
 
 
 def divide(words: Sequence[str]) -> tuple[list[str], list[str]]:

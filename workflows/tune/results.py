@@ -46,7 +46,7 @@ def verdict(best: Best, defaults: float) -> list[str]:
     """The best settings, and whether they are clearly better than the defaults."""
     said = ", ".join(f"{key}={_word(value)}" for key, value in best.settings.items())
     lines = [
-        f"defaults: deviance {defaults:.4f} a pixel of the patterns that were kept out",
+        f"defaults: deviance {defaults:.4f} per pixel of the held-out patterns",
         f"best:     deviance {best.deviance:.4f}: {said}",
         f"gain:     {best.gain.gain:.4f} ± {best.gain.error:.4f}, pattern by pattern",
     ]
@@ -59,7 +59,7 @@ def settings_text(settings: Mapping[str, Any], best: Best) -> str:
     """An option of a group of Hydra's."""
     head = (
         "# @package _global_\n"
-        f"# Deviance of the patterns that were kept out {best.deviance:.5f}, "
+        f"# Deviance of the held-out patterns {best.deviance:.5f}, "
         f"{best.gain.gain:.5f} ± {best.gain.error:.5f} below that of the defaults.\n"
     )
     if not settings:
@@ -101,11 +101,11 @@ def draw(study: Study) -> Figure:
     left.axhline(np.mean(study.user_attrs[DEFAULTS][DEVIANCE]), color="k", ls="--", label="defaults")
     spread = np.quantile(value, 0.75) - value.min()
     left.set_ylim(value.min() - 0.1 * spread - 1e-6, value.min() + 3 * spread + 1e-5)
-    left.set(xlabel="trial", ylabel="deviance of a pixel that was kept out", title="what was tried")
+    left.set(xlabel="trial", ylabel="deviance per held-out pixel", title="trials")
     left.legend()
     weights = importances(study)
     right.barh(list(weights)[::-1], list(weights.values())[::-1])
-    right.set(xlabel="share of the differences", title="what matters", xlim=(0, 1))
+    right.set(xlabel="share of the differences", title="importance of the keys", xlim=(0, 1))
     return figure
 
 

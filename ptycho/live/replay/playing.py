@@ -58,7 +58,7 @@ def play(raw: RawScan, probe: bool) -> Played:
         ConfigError: what its numbers are is not known.
     """
     if raw.domain is None:
-        raise ConfigError("data.domain=null: cannot be told; say counts, intensity or amplitude")
+        raise ConfigError("data.domain=null: cannot be detected; set counts, intensity or amplitude")
     factor = UNITS[raw.unit]
     positions = raw.positions if factor is None else raw.positions * factor
     domain = "intensity" if raw.domain == "intensity" else "counts"

@@ -196,9 +196,7 @@ class SocketWriter:
         try:
             self._socket.send_multipart(parts)
         except self._zmq.Again as error:
-            raise ConfigError(
-                f"to={self._address}: nobody takes what is sent; start live.py there"
-            ) from error
+            raise ConfigError(f"to={self._address}: no receiver is connected; start live.py there") from error
 
 
 def spoilt(event: Event, played: Played) -> np.ndarray:
