@@ -70,9 +70,9 @@ def heartbeat(what: str, every_s: float = 60.0) -> Iterator[None]:
 
     def beat() -> None:
         while not ended.wait(every_s):
-            log.info("%s: running for %.0f s", what, time.monotonic() - began)
+            log.info("%s: %.0f s so far", what, time.monotonic() - began)
 
-    log.info("%s: begins", what)
+    log.info("%s …", what)
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
     try:

@@ -23,3 +23,27 @@ class PlainFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
+
+
+class EachWarningOnce(logging.Filter):
+    """Pass a warning the first time that it occurs; in a batch, once for each run (:func:`next_run`)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passed: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno != logging.WARNING:
+            return True
+        text = record.getMessage()
+        known = text in self.passed
+        self.passed.add(text)
+        return not known
+
+
+def next_run() -> None:
+    """Let the handlers of the process pass warnings again."""
+    for handler in logging.getLogger().handlers:
+        for one in handler.filters:
+            if isinstance(one, EachWarningOnce):
+                one.passed.clear()

@@ -81,7 +81,7 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
     count = len(each.kept)
     bar = Progress("solver", passes * count, bar=where.bar, unit="step", per=count, at_most=True)
     with where.timed(SOLVER), closing(bar) as progress:
-        log.info("solver: selecting by cross-validation what is refined besides the object")
+        log.info("solver: object alone, then probe, positions, flux and background by cross-validation")
         watch = Course(each, where.on_event).watch
 
         def tell(decision: Finding) -> None:

@@ -65,7 +65,7 @@ def make_dataset(
     why = f"regions of {data.region_size} px"
     if data.group_size < config.patterns_in_group:
         why += f"; group_size={config.patterns_in_group} is more than there are patterns"
-    found.append(Finding("groups", f"{data.n_groups} of {data.group_size}", why))
+    found.append(Finding("groups", f"{data.n_groups} groups of {data.group_size}", why))
     return data, found
 
 

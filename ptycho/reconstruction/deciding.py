@@ -397,7 +397,7 @@ def _told(gain: Comparison, before: np.ndarray, kind: str, taken: bool) -> str:
 
 
 def _unused(lower: bool) -> str:
-    return "would only fall" if lower else "would rise"
+    return "would not clearly fall" if lower else "would rise"
 
 
 def _middle(deviance: np.ndarray) -> float:

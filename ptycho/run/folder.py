@@ -25,7 +25,7 @@ from ptycho.config.mapping import to_mapping
 from ptycho.files.atomic import WriteError, open_new, remove_temporary, sha256, write_atomically
 from ptycho.files.json_file import read_yaml
 from ptycho.files.lock import check_unlocked, unusable
-from ptycho.files.text import PlainFormatter
+from ptycho.files.text import EachWarningOnce, PlainFormatter, next_run
 from ptycho.progress import heartbeat
 from ptycho.run import names
 from ptycho.run.environment import environment
@@ -184,7 +184,7 @@ class RunFolder(OutputFolder):
         began = time.perf_counter()
         speaks = phase == "total" or phase.endswith("training")
         try:
-            with contextlib.nullcontext() if speaks else heartbeat(phase.replace("_", " ")):
+            with contextlib.nullcontext() if speaks else heartbeat(names.PHASES.get(phase, phase)):
                 yield
         finally:
             self.timings[phase] = self.timings.get(phase, 0.0) + time.perf_counter() - began
@@ -195,6 +195,8 @@ class RunFolder(OutputFolder):
         self._list(names.LOG)
         handler = _LogFile(self.path / names.LOG)
         handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.addFilter(EachWarningOnce())
+        next_run()
         root = logging.getLogger()
         root.addHandler(handler)
         try:

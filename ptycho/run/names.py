@@ -27,6 +27,18 @@ BLOCKS = "blocks"  # of a large scan that is being fitted
 TRUTH = f"{RECONS}/gt/truth.npz"  # of a test scan that is not as it says
 REPLACED, DISCARDED = ".replaced", ".discarded"  # the run that is being replaced; one that was
 
+PHASES = {  # of a run, as the log names them when they begin
+    "reading": "reading the patterns",
+    "probe_and_orientation": "testing the orientation of the detector",
+    "geometry": "testing scale, rotation and shear of the positions",
+    "position_jumps": "detecting position jumps",
+    "solver": "maximum-likelihood solver",
+    "error_map": "computing the error map",
+    "half_scans": "reconstructing two halves of the scan for the FRC",
+    "drawing": "drawing the figures",
+    "scoring": "computing the scores",
+}
+
 INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, LOG)
 """What an inference writes."""
 TRAINING = (*INFERENCE, ASSESSMENT, DATASETS, SCANS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS)

@@ -102,7 +102,7 @@ def test_arrays_and_a_file_give_the_same_object(result, arrays, tmp_path, axes):
 
 def test_a_missing_probe_is_guessed_and_said_so(arrays):
     scan = ptycho.Scan.from_arrays(arrays[0], arrays[1], counts=True)
-    assert scan.probe is None and "none, one will be guessed" in repr(scan)
+    assert scan.probe is None and "none, it will be estimated" in repr(scan)
     made = ptycho.reconstruct(scan, **QUICK)
     assert any("guess" in f"{finding}" for finding in made.decisions) and made.beam.probe.shape == (1, N, N)
 

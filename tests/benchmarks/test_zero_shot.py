@@ -111,9 +111,9 @@ def test_what_is_held_out(tmp_path):
     "keys, value, message",
     [
         (("probes", "ring", "kind"), "square", r"probes\.ring\.kind=square: must be one of zone_plate, "),
-        (("probes", "ring", "radius"), [1, 2], r"probes\.ring\.ring\.radius=.*left out; known are .*width"),
+        (("probes", "ring", "radius"), [1, 2], r"probes\.ring\.ring\.radius=.*removed; known are .*width"),
         (("probes", "ring", "width"), [0.1, 0.2], r"probes\.ring\.ring\.width=.*within \[0\.15, 0\.5\]"),
-        (("probes", "ring", "weight"), 2, r"probes\.ring\.weight=2: must be left out"),
+        (("probes", "ring", "weight"), 2, r"probes\.ring\.weight=2: must be removed"),
         (("objects", "foam", "trained"), "yes", r"objects\.foam\.trained=yes: must be true or false"),
         (("objects",), ["foam"], r"objects: Input should be a valid dictionary"),
         (("probes", "a/b"), RING, r"probes\.a/b.*: String should match pattern"),

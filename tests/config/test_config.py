@@ -72,12 +72,12 @@ REFUSED = [
         {"probe": cfg.OwnProbe()},
         "probe.kind=from_file: must be one of ideal_disk, zone_plate, npz",
     ),
-    (RunConfig, {"probe": cfg.IdealDiskProbe(modes=2)}, "probe.modes=2: must be left out: it has no effect"),
+    (RunConfig, {"probe": cfg.IdealDiskProbe(modes=2)}, "probe.modes=2: must be removed: it has no effect"),
     *(
         (
             RunConfig,
             {"test_probe": cfg.ZonePlateProbe(**{key: value})},
-            f"test_probe.{key}=.*: must be left out",
+            f"test_probe.{key}=.*: must be removed",
         )
         for key, value in (("learn", True), ("modes", 2), ("rate", 1.0), ("start_epoch", 1))
     ),

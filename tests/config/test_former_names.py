@@ -3,10 +3,14 @@
 import logging
 
 import pytest
+from helpers.cli import ROOT
 
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.former_names import (
+    FLAGS,
+    KEYS,
+    SCORES,
     accept_former_arguments,
     current_arrays,
     current_keys,
@@ -14,8 +18,9 @@ from ptycho.config.former_names import (
     current_words,
     warn_of,
 )
-from ptycho.config.mapping import from_mapping, from_stored
+from ptycho.config.mapping import flat, from_mapping, from_stored, to_mapping
 from ptycho.config.sections import SolverConfig
+from ptycho.evaluation import trust
 
 FORMER = {
     "free_fraction": 0.1,
@@ -148,3 +153,16 @@ def test_arrays_behind_the_scores_are_renamed():
         "pinn_holdout_deviance": 4,
         "course": 5,
     }
+
+
+def test_the_page_on_migration_has_the_table():
+    page = (ROOT / "docs/migration.md").read_text()
+    every = KEYS | FLAGS | SCORES
+    assert [former for former, name in every.items() if f"| `{former}` | `{name}` |" not in page] == []
+
+
+def test_new_names_are_those_of_the_program():
+    """What the table leads to exists: keys of the schema, flags."""
+    values = flat(to_mapping(ScanRunConfig()))
+    assert set(KEYS.values()) <= set(values)
+    assert set(FLAGS.values()) <= set(trust.FLAGS) and not set(FLAGS) & set(trust.FLAGS)

@@ -35,7 +35,7 @@ def test_every_walkthrough_has_its_scan(said):
 
 
 def test_what_is_found_is_what_the_page_says(said):
-    assert "10 hot in the data, 42 % of the light" in said["Bad pixels"]
+    assert "10 hot in the data, 42 % of the intensity" in said["Bad pixels"]
     assert "λz/dx² = 20" in said["Near field"]
     (key,) = set(re.findall(r"data\.source_distance_m=[\d.]+", PAGE))
     assert key in said["Near field"]

@@ -296,7 +296,7 @@ def test_the_format_is_told_by_the_name(tmp_path):
         (held, [], "is there already; choose another file, or overwrite=true"),
         (tmp_path, [], "is a folder; name a file"),
         (held / "in.h5", [], "is no folder that can be written"),
-        (tmp_path / "." / "held.h5", [held], "is what is read; choose another file"),
+        (tmp_path / "." / "held.h5", [held], "is the input file; choose another file"),
     ]:
         with pytest.raises(ConfigError, match=message):
             check_output(path, bool(inputs), inputs)
@@ -530,8 +530,12 @@ MISTAKES = [
     ("export_scan", ["run=RUNS/lines", "output=a.h5", "source=val"], "val.npz: no such file"),
     ("export_scan", ["run=RUNS/measured", "output=a.h5", "source=test"], "source=test: must be null or scan"),
     ("export_scan", ["run=RUNS/measured", "output=a.h5", "recon=gt"], "recon=gt: the run has pinn, refined"),
-    ("export_scan", ["run=RUNS/measured", "output=SCAN", "overwrite=true"], "is what is read; choose"),
-    ("export_scan", ["run=RUNS/lines", "output=RUNS/lines/recons/pinn/recon.npz"], "is what is read; choose"),
+    ("export_scan", ["run=RUNS/measured", "output=SCAN", "overwrite=true"], "is the input file; choose"),
+    (
+        "export_scan",
+        ["run=RUNS/lines", "output=RUNS/lines/recons/pinn/recon.npz"],
+        "is the input file; choose",
+    ),
     ("export_scan", ["run=RUNS/plate", "output=a.h5", "energy_eV=1"], "energy_eV=1.0: must be null: the run"),
     ("export_scan", ["run=RUNS/lines", "outputs=a.h5"], "outputs=a.h5: unknown key; did you mean output?"),
     (

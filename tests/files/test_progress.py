@@ -10,6 +10,7 @@ from contextlib import closing
 import pytest
 
 from ptycho import progress
+from ptycho.files.text import EachWarningOnce, next_run
 
 
 @pytest.fixture
@@ -77,12 +78,12 @@ def test_a_block_has_a_line_when_it_begins_and_one_a_minute(caplog):
     with progress.heartbeat("geometry", every_s=0.02):
         time.sleep(0.2)
     lines = [record.getMessage() for record in caplog.records]
-    assert lines[:2] == ["geometry: begins", "geometry: running for 0 s"]
+    assert lines[:2] == ["geometry …", "geometry: 0 s so far"]
     time.sleep(0.06)
     assert len(caplog.records) == len(lines)
     with progress.heartbeat("short"):
         pass
-    assert [record.getMessage() for record in caplog.records[len(lines) :]] == ["short: begins"]
+    assert [record.getMessage() for record in caplog.records[len(lines) :]] == ["short …"]
 
 
 def test_no_time_below_zero_is_left(clock, monkeypatch, caplog):
@@ -143,3 +144,23 @@ def test_a_bar_can_be_asked_for_and_refused(monkeypatch, terminal):
         with closing(progress.Progress("pinn", total=16, delay=0, bar=wanted)) as shown:
             shown.advance(16)
         assert ("pinn" in stderr.getvalue()) == wanted
+
+
+def test_a_warning_has_one_line_however_often_it_occurs():
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(EachWarningOnce())
+    log = logging.getLogger("once")
+    log.addHandler(handler)
+    logging.getLogger().addHandler(handler)
+    try:
+        log.propagate = False
+        for _ in range(3):
+            log.warning("frame %d is dark", 7)
+            log.error("stop")
+        next_run()
+        log.warning("frame %d is dark", 7)
+    finally:
+        log.removeHandler(handler)
+        logging.getLogger().removeHandler(handler)
+    assert stream.getvalue().splitlines() == ["frame 7 is dark", *["stop"] * 3, "frame 7 is dark"]

@@ -361,7 +361,7 @@ def test_no_program_replaces_a_file_of_a_run(run, before, name, small_scans, tra
 def test_an_inspection_does_not_draw_over_the_scan(small_scans, in_process):
     scan, before = small_scans / "6.h5", files(small_scans)
     code, _, error = in_process(ROOT / "scripts/inspect_scan.py", scan, f"output={scan}")
-    assert code == 2 and "is what is read; choose another file" in error and files(small_scans) == before
+    assert code == 2 and "is the input file; choose another file" in error and files(small_scans) == before
 
 
 def test_a_picture_of_others_is_not_replaced(tmp_path, in_process):

@@ -497,7 +497,7 @@ IMPLAUSIBLE = [
     Case(
         "intensities of another scale",
         scan_with(amplitudes=1.7 * A["amplitudes"] ** 2),
-        r"amplitudes holds .* times the light that photon_scale and the probe let expect: intensities",
+        r"amplitudes holds .* times the intensity that photon_scale and the probe predict: intensities",
     ),
     Case(
         "zero frequency in the corner",
@@ -512,7 +512,7 @@ IMPLAUSIBLE = [
     Case(
         "hot pixel",
         spoilt_scan("amplitudes", (3, 4, 5), 1e15),
-        r"times the light that photon_scale and the probe let expect: .* a hot pixel",
+        r"times the intensity that photon_scale and the probe predict: .* a hot pixel",
     ),
     Case(
         "published: a number of 1e30",

@@ -90,9 +90,9 @@ def test_a_folder_that_was_played_is_watched_to_its_end_and_never_overwritten(tm
         played = len(list((tmp_path / "frames").glob("*.tif")))
         assert numbers["patterns"] == played < COUNT and "live.png" in lines[0]
         assert np.isfinite(np.load(out / "live.npz")["object"]).all()
-        with pytest.raises(ConfigError, match=r"holds a live run already; go on with it, resume="):
+        with pytest.raises(ConfigError, match=r"holds a live run already; resume it with resume="):
             run(LiveConfig(**keys, data=data), stop)
-        with pytest.raises(ConfigError, match="goes on with its own keys"):
+        with pytest.raises(ConfigError, match="is resumed with its own keys"):
             run(LiveConfig(resume=str(out), frames=9), stop)
         assert run(LiveConfig(resume=str(out)), stop)
     again = json.loads((out / "live.json").read_text())

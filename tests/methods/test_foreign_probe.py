@@ -35,7 +35,7 @@ def test_a_rough_probe_is_begun_with(probe):
 
 def test_an_object_in_place_of_the_probe_is_not():
     (scan, data), before = read_with(object_as_probe())
-    assert scan.probe is None and "the file's probe cannot be that of the patterns" in scan.warnings[-1]
+    assert scan.probe is None and "the probe of the file does not belong to the patterns" in scan.warnings[-1]
     assert data.beam.power == pytest.approx(before.beam.power, rel=1e-5)
     mean = np.sqrt(data.amplitudes.statistics.mean_intensity)
     far = np.abs(np.fft.fftshift(np.fft.fft2(data.probe[0])))

@@ -73,7 +73,7 @@ def test_intensities_are_too_bright(scan):
     amplitudes, probe, scale = scan
     (line,), _ = judged(0.999 * amplitudes**2, probe, scale)
     assert (
-        line.startswith("amplitudes holds ") and "times the light that photon_scale and the probe let" in line
+        line.startswith("amplitudes holds ") and "times the intensity that photon_scale and the probe" in line
     )
     assert judged(0.999 * amplitudes**2, probe)[0] == []  # without a scale nothing says what is bright
 

@@ -128,7 +128,7 @@ def test_what_is_left_out_is_said_with_its_share_of_the_light():
     for share, warned in ((0.003, 0), (0.2, 1)):
         frames[:, 5, 40] = np.random.default_rng(1).poisson(share * mean / (1 - share), J)
         scan = understand(raw(frames), config())
-        text = f"1 hot in the data, {100 * share:.1g} % of the light"
+        text = f"1 hot in the data, {100 * share:.1g} % of the intensity"
         assert text in said(scan, "bad pixels") or warned
         assert len([line for line in scan.warnings if "data.hot_pixels=false" in line]) == warned
 
@@ -187,7 +187,9 @@ def test_negative_amplitudes_are_no_light():
 
 
 def test_patterns_of_the_other_sign_are_refused():
-    with pytest.raises(ConfigError, match=r"less than nothing, in the sum over the 40 .* data\.keys\.dark"):
+    with pytest.raises(
+        ConfigError, match=r"their sum over 40 inspected patterns is negative.* data\.keys\.dark"
+    ):
         understand(raw(-1 - counts()), config())
 
 
@@ -221,7 +223,7 @@ def test_a_frame_behind_an_opaque_part_of_the_sample_stays(tmp_path, caplog):
     assert len(data.amplitudes) == J - 1
     finding = next(finding for finding in found if finding.what == "frames dropped")
     assert finding.value == "1 of 40" and "no beam in 20, " in finding.why
-    assert "% of the light; data.dark_frames=0 keeps" in finding.why
+    assert "% of the intensity; data.dark_frames=0 keeps" in finding.why
     assert len([line for line in caplog.messages if "frames dropped" in line]) == 1  # 2.5 % of them
     assert len(kept(frames, tmp_path, dark_frames=0.0)[0].amplitudes) == J
 
@@ -242,7 +244,7 @@ def test_amplitudes_whose_squares_are_whole_are_counts(tmp_path):
     scan = understand(raw(np.sqrt(whole).astype(np.float32), "amplitude"), config())
     assert scan.counts and scan.detector.gain == 1
     assert "squares of the amplitudes are whole numbers" in said(scan, "photon gain")
-    assert "data.gain=… says otherwise" in said(scan, "photon gain")
+    assert "set data.gain=… to change it" in said(scan, "photon gain")
     np.testing.assert_allclose(scan.patterns(slice(0, 2)) ** 2, whole[:2, 4:36, 8:40], rtol=1e-5)
     stated = understand(raw(np.sqrt(whole).astype(np.float32), "amplitude"), config(gain=2.0))
     assert stated.counts and stated.detector.gain == 2

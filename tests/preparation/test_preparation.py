@@ -391,7 +391,7 @@ def test_joined_scans_keep_modes_flux_and_background(dataset_of):
 def test_a_scan_without_a_probe_begins_with_the_pupil_in_focus(tmp_path):
     scan = understand(raw(probe=None), config())
     data, found = make_dataset(scan, ScanRunConfig(data=config()), tmp_path)
-    assert any("to be guessed" in finding.why for finding in found)
+    assert any("estimated from the patterns" in finding.why for finding in found)
     assert np.abs(data.probe[0, 16, 16]) == np.abs(data.probe).max()
     given, _ = make_dataset(scan, ScanRunConfig(data=config(), probe=ZonePlateProbe()), tmp_path)
     assert given.probe.shape == (1, 32, 32)

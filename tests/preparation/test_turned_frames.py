@@ -82,7 +82,7 @@ def test_a_stated_zero_frequency_is_a_pixel_of_the_stored_frame(shape, way):
     check(scan, way)
     finding = next(str(each) for each in scan.findings if each.what == "zero frequency")
     assert f"row {stored[0]}, column {stored[1]}" in finding
-    assert ("before it is turned" in finding) == any(way)
+    assert ("before reorientation" in finding) == any(way)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -38,7 +38,7 @@ def test_each_states_the_wavelength(stated, picometres):
     [
         (
             {"energy_eV": 8000.0, "electrons_keV": 300.0},
-            "data.energy_eV=8000, data.electrons_keV=300: each says the wavelength; must be one of them",
+            "data.energy_eV=8000, data.electrons_keV=300: each sets the wavelength; must be only one of them",
         ),
         ({"wavelength_m": 1e-10, "energy_eV": 8000.0}, "data.energy_eV=8000, data.wavelength_m=1e-10: each"),
         ({"electrons_keV": 3e5}, "data.electrons_keV=300000.0: must be a finite number from 0.01 to 600 keV"),

@@ -70,8 +70,8 @@ def test_a_centre_far_off_the_middle_costs_what_is_beyond_half_as_much_again():
     mean[5, 30], mean[59, 30] = 3, 1
     window = whole_detector(mean, (5, 30), 1)
     assert window.N == 90 and window.why.startswith("most of the detector")
-    assert "takes 110 pixels; 90 are taken (1.5 times" in window.warning
-    assert "without 25 % of the light; data.N=110 holds all" in window.warning
+    assert "takes 110 pixels; 90 are used (1.5 times" in window.warning
+    assert "without 25 % of the intensity; data.N=110 holds all" in window.warning
 
 
 def test_no_window_is_larger_than_2048():
@@ -83,8 +83,8 @@ def test_no_window_is_larger_than_2048():
 def test_of_a_large_window_it_is_said_where_the_light_is():
     mean = np.zeros((400, 400))
     mean[190:210, 190:210] = 1
-    assert "99.9 % of the light is within data.N=20" in whole_detector(mean, (200, 200), 1).why
-    assert "light" not in whole_detector(np.ones((400, 400)), (200, 200), 1).why
+    assert "99.9 % of the intensity is within data.N=20" in whole_detector(mean, (200, 200), 1).why
+    assert "intensity" not in whole_detector(np.ones((400, 400)), (200, 200), 1).why
 
 
 def falling(edge, ratio, shape=(48, 64)):
@@ -119,7 +119,7 @@ def test_finer_pixels_are_a_finding_where_photons_are_known_and_N_is_not_told(ch
     brighter = np.arange(1, J + 1)[:, None, None]
     source.patterns.array[:] = np.rint(brighter * falling(2, 16, (32, 32)))
     found = {finding.what for finding in understand(source, config(**changes)).findings}
-    assert ("light at the edge" in found) == (not changes)
+    assert ("intensity at the detector edge" in found) == (not changes)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_probe_as_large_as_the_frame_says_that_the_middle_is_the_centre(probed
     scan = understand(raw((64, 64), (31, 32), zero_frequency=None, probe=probe), config())
     side = 64 if probed else 66
     assert side == scan.N
-    assert any("as the file's probe has it" in finding.why for finding in scan.findings) == probed
+    assert any("as in the probe of the file" in finding.why for finding in scan.findings) == probed
 
 
 def test_a_probe_of_a_detector_that_is_not_square():

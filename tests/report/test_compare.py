@@ -42,7 +42,7 @@ def test_the_difference_and_its_error(tmp_path):
         ([1.2, 1.0, 1.3, 1.2, 1.5], "no difference beyond its error"),
         ([1.5, 1.6, 1.7, 1.8, 1.9], "worse"),
         (None, "a run did not store the deviance"),
-        ("others", "kept out other patterns"),
+        ("others", "held out different patterns"),
     ],
 )
 def test_no_more_is_said_than_can_be_told(tmp_path, values, told):
@@ -64,7 +64,7 @@ def test_the_best_comes_first(tmp_path):
     write_run(tmp_path / "other", name="another")
     (group,) = group_entries(entries_of(tmp_path))
     assert [one.entry.label for one in group.seen] == ["b", "c", "a"]
-    assert group.by == "deviance of patterns that were kept out" and group.title == "scan"
+    assert group.by == "deviance of the held-out patterns" and group.title == "scan"
 
 
 def test_without_a_score_in_common_none_is_the_best(tmp_path):

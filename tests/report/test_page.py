@@ -44,11 +44,11 @@ def test_it_can_be_read_without_seeing_it(page):
 
 def test_it_says_what_matters(page):
     for text in (
-        "No doubt was raised",
+        "No problem was found",
         "20 nm",
         "40 nm",
-        "75.0 % of the light",
-        "25.0 % of the light",
+        "75.0 % of the power",
+        "25.0 % of the power",
         "33 s",
     ):
         assert text in page, text
@@ -59,7 +59,7 @@ def test_it_says_what_matters(page):
         "Convergence of the solver",
     ):
         assert title in page
-    assert "Light in each pattern" in page and "σ of the phase" in page
+    assert "Flux of each pattern" in page and "σ of the phase" in page
 
 
 def test_moves_are_told_with_their_size(tmp_path):
@@ -92,10 +92,10 @@ def test_misfits_are_where_their_patterns_are(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "level", "sentence"),
     [
-        ([], "good", "No doubt was raised"),
+        ([], "good", "No problem was found"),
         (["amplitude_in_noise"], "weak", "can be used with the reservations"),
         (["amplitude_in_noise", "overfit"], "bad", "likely wrong"),
-        (["some_score_is_limited", 5, None], "good", "No doubt was raised"),
+        (["some_score_is_limited", 5, None], "good", "No problem was found"),
     ],
 )
 def test_verdicts(tmp_path, flags, level, sentence):

@@ -238,7 +238,7 @@ TABLE = {"a": Kind(lambda side, rng: None, {"x": Parameter(1, 10), "y": Paramete
     [
         ({}, r"^objects={}: must be at least one of a$"),
         ({"b": {}}, r"^objects\.b=: must be one of a$"),
-        ({"a": {"z": [1, 2]}}, r"^objects\.a\.z=\[1, 2\]: must be left out; known are weight, x, y$"),
+        ({"a": {"z": [1, 2]}}, r"^objects\.a\.z=\[1, 2\]: must be removed; known are weight, x, y$"),
         ({"a": {"x": [0, 2]}}, r"^objects\.a\.x=\[0, 2\]: must be \[low, high\] within \[1, 10\]$"),
         ({"a": {"x": [2, 11]}}, r"^objects\.a\.x=\[2, 11\]: must be \[low, high\] within"),
         ({"a": {"x": [3, 2]}}, r"^objects\.a\.x=\[3, 2\]: must be \[low, high\]"),

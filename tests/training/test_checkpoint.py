@@ -258,7 +258,7 @@ def test_a_full_disk_is_a_warning_and_costs_nothing(checkpoints, folder, caplog)
 def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     Checkpoints(tmp_path / "file" / "checkpoints", CONFIG, 30.0).save(snapshot())
-    assert "cannot be written (Not a directory)" in caplog.text and "training goes on" in caplog.text
+    assert "cannot be written (Not a directory)" in caplog.text and "training continues" in caplog.text
 
 
 def test_an_old_file_that_cannot_be_removed_is_a_warning(checkpoints, folder, monkeypatch, caplog):

@@ -219,7 +219,7 @@ def test_help_lists_the_keys(in_process):
         ("horizon=9", r"error: horizon=9: must be null, or at least steps = 13000"),
         ("steps=0", r"error: steps=0: must be an integer from 1 to 100000000"),
         ("probes.disk.diameter=[0.9,1]", r"error: probes.disk.diameter=[0.9, 1]: must be [low, high] within"),
-        ("+objects.clouds.blur=[1,2]", r"error: objects.clouds.blur=[1, 2]: must be left out; known are"),
+        ("+objects.clouds.blur=[1,2]", r"error: objects.clouds.blur=[1, 2]: must be removed; known are"),
         ("map_side=10", r"error: map_side=10: must be at least"),
         ("model=unet", r"error: model.kind=unet: must be one of unrolled"),
     ],

@@ -323,7 +323,7 @@ def interrupted(path, **changes):
 def test_a_folder_that_cannot_be_resumed(refused, tmp_path):
     assert "no config.yaml in it" in refused(f"resume={tmp_path / 'none'}")
     assert "no config.yaml in it" in refused("resume=a=b,c d(e)")
-    assert refused("resume=") == "resume=: must be the folder of the run to go on with"
+    assert refused("resume=") == "resume=: must be the folder of the run to resume"
     run = interrupted(tmp_path / "0_gridsize=1,seed=0")
     (run / "config.yaml").write_text("N: [64")
     assert "config.yaml: is damaged" in refused(f"resume={run}")
@@ -359,7 +359,7 @@ def test_a_link_that_leads_to_itself_is_no_other_folder(refused, tmp_path):
 def test_resume_excludes_overwriting_sweeps_and_changes(refused, tmp_path):
     run = interrupted(tmp_path / "0_gridsize=1,seed=0", nepochs=3)
     assert "resume" in (line := refused(f"resume={run}", "overwrite=true")) and "drop one of them" in line
-    assert "leave out -m" in refused("-m", f"resume={run}", "seed=0,1")
+    assert "remove -m" in refused("-m", f"resume={run}", "seed=0,1")
     assert "(nepochs: 3 -> 4)" in refused(f"resume={run}", "nepochs=4")
     assert "(xla.compile: true -> false)" in refused(f"resume={run}", USE_XLA_COMPILE="0")
     assert "resum=x: unknown key" in refused("resum=x")

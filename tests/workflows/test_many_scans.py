@@ -132,7 +132,7 @@ def test_patterns_that_cannot_be(tmp_path):
         split(asked(f"{tmp_path}/*.h5"))
     with pytest.raises(ConfigError, match=r"none/\*: matches nothing: there is no folder"):
         split(asked(f"{tmp_path}/none/*"))
-    with pytest.raises(ConfigError, match="a pattern stands alone"):
+    with pytest.raises(ConfigError, match="a pattern cannot be combined"):
         split(asked("a.h5", "b*.h5"))
     with pytest.raises(ConfigError, match=r"data\.positions_file: belongs to one scan"):
         split(asked("b*.h5", positions_file="p.csv"))

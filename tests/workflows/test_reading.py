@@ -74,4 +74,4 @@ def test_runs_are_compared(in_process, tmp_path):
         ("b", "1.1", "11"),
     ]
     page = (tmp_path / "both.html").read_text()
-    assert "the best of these" in page and "deviance of patterns that were kept out" in page
+    assert "the best of these" in page and "deviance of the held-out patterns" in page

@@ -208,7 +208,7 @@ def test_a_full_disk_does_not_stop_the_training(tmp_path, uninterrupted, caplog)
     (tmp_path / "file").write_text("")
     model, history = fit(Checkpoints(tmp_path / "file" / "below", {}, 0))
     assert (digest(get_weights(model)), without_times(history)) == uninterrupted[:2]
-    assert "training goes on" in caplog.text
+    assert "training continues" in caplog.text
 
 
 def test_nan_leaves_the_last_good_checkpoint(tmp_path):
@@ -407,7 +407,7 @@ def test_a_run_through_everything(tmp_path, in_process, monkeypatch):
     assert ".npz: cannot be written (File too large); make room, then go on with: " in errors[0]
     assert not list(run.rglob("*.tmp"))
 
-    command = shlex.split(errors[0].rpartition("go on with: ")[2])
+    command = shlex.split(errors[0].rpartition("resume with: ")[2])
     assert command[1:] == [str(SCRIPT), "resume=run"]
     process = start(tmp_path, *command[1:])
     wait_for(process, lambda: list(run.glob("pinn/checkpoints/epoch00000-step000000[23].npz")))
@@ -427,7 +427,7 @@ def test_a_run_through_everything(tmp_path, in_process, monkeypatch):
     lines = stopped(process, signal.SIGTERM)
     assert any("test.npz: missing, changed or damaged" in line for line in lines)
     assert "stopping after this step; a second signal stops at once" in lines
-    assert lines[-3:-1] == ["stopped by SIGTERM", "go on with:"]
+    assert lines[-3:-1] == ["stopped by SIGTERM", "resume with:"]
     assert lines[-1].endswith(f"{SCRIPT} resume=run")
     assert not (run / "pinn" / "checkpoints").exists()
     assert not list(run.rglob("*.tmp")) and not (run / ".lock").exists()

@@ -266,7 +266,7 @@ def test_a_network_of_another_build_is_refused(finished, scan, in_process):
         "output_dir=out",
         blocked=("tensorflow",),
     )
-    assert code == 2 and "leave out the keys of model" in err
+    assert code == 2 and "remove the keys of model" in err
 
 
 def test_a_run_that_needs_more_memory_than_there_is_is_refused(scan, in_process, monkeypatch):

@@ -24,7 +24,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ptycho.config import ConfigError
 from ptycho.config.backend import require_tensorflow
-from ptycho.files.text import PlainFormatter, printable
+from ptycho.files.text import EachWarningOnce, PlainFormatter, printable
 from workflows.command_line.config import explained
 from workflows.command_line.console import conf_folder
 from workflows.command_line.foreign import check_folder
@@ -76,6 +76,7 @@ def plan_and_perform(
 def log_to_stderr() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(PlainFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    handler.addFilter(EachWarningOnce())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("hydra._internal.core_plugins").setLevel(logging.WARNING)
 
