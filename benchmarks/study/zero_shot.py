@@ -215,7 +215,7 @@ def _read_kind(table: Mapping[str, Kind], value: Mapping[str, Any], where: str) 
     kind, trained = ranges.pop("kind", None), ranges.pop("trained", False)
     check(kind in table, f"{where}.kind", kind, f"one of {', '.join(table)}")
     check(isinstance(trained, bool), f"{where}.trained", trained, "true or false")
-    check("weight" not in ranges, f"{where}.weight", value.get("weight"), "left out; all count alike")
+    check("weight" not in ranges, f"{where}.weight", value.get("weight"), "removed; all count alike")
     (entry,) = read_entries(table, {kind: ranges}, where)
     return Named(entry, trained)
 

@@ -75,6 +75,6 @@ def test_the_tutorial_holds(followed):
 
 def test_what_it_says_of_the_scan_is_so(followed):
     said = followed[1]
-    assert re.search(r"solver: positions: found \(deviance", said)
+    assert re.search(r"solver: positions: refined \(deviance", said)
     assert "complex64" in said and "'positions'" in said
     assert re.search(r"r_factor \S+  r_free \S+  \(photon noise alone", said)

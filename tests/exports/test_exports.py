@@ -283,9 +283,7 @@ def test_the_format_is_told_by_the_name(tmp_path):
     assert set(SUFFIXES.values()) == set(FORMATS)
     assert [format_of(None, f"a/b{suffix}") for suffix in (".h5", ".CXI", ".npz")] == [*FORMATS]
     assert format_of("cxi", "scan.npz") == "cxi"
-    with pytest.raises(
-        ConfigError, match=r"output=a\.tif: does not tell the format; add format=ptychodus or"
-    ):
+    with pytest.raises(ConfigError, match=r"output=a\.tif: has no known ending; add format=ptychodus or"):
         format_of(None, "a.tif")
     with pytest.raises(ConfigError, match="format=mat: must be one of ptychodus, cxi, npz"):
         format_of("mat", "a.mat")
@@ -521,7 +519,7 @@ MISTAKES = [
     ("export_scan", ["output=a.h5"], "run=None: must be the folder of a run"),
     ("export_scan", ["run=RUNS/none", "output=a.h5"], "RUNS/none: holds no run"),
     ("export_scan", ["run=RUNS/lines"], "format=None: must be one of ptychodus, cxi, npz"),
-    ("export_scan", ["run=RUNS/lines", "output=a.tif"], "output=a.tif: does not tell the format"),
+    ("export_scan", ["run=RUNS/lines", "output=a.tif"], "output=a.tif: has no known ending"),
     ("export_scan", ["run=RUNS/lines", "output=a.cxi"], "a.cxi: CXI states lengths in metres, and pixel_m, "),
     ("export_scan", ["run=RUNS/lines", "output=a.h5", "image=2"], "image=2: must be from 0 to 1"),
     ("export_scan", ["run=RUNS/lines", "output=a.h5", "recon=refined"], "recon=refined: the run has pinn"),
@@ -549,7 +547,7 @@ MISTAKES = [
     (
         "simulate_scan",
         ["output=a.cxi", "probe=laser"],
-        "probe=laser: must be one of aberrated, ideal_disk, npz, ",
+        "probe=laser: must be one of aberrated, from_file, ideal_disk, npz, ",
     ),
     ("simulate_scan", ["output=a.cxi", "imperfections=all"], "imperfections=all: must be one of beamline, "),
     ("simulate_scan", ["output=a.cxi", "imperfections.defocus=3"], "did you mean imperfections.defocus_um?"),

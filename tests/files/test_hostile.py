@@ -40,9 +40,7 @@ def test_a_damaged_history_is_passed_over_with_a_warning(world, caplog, content)
     (world.run / "pinn" / "history.csv").write_bytes(content)
     job = plan(InferConfig(str(world.run), str(world.scan()), output_dir="out"), world.folder / "out")
     assert job.networks and len(caplog.messages) == 1
-    assert re.fullmatch(
-        r"\S*pinn/history\.csv: is damaged \(.{1,300}\); it is passed over.*", caplog.messages[0]
-    )
+    assert re.fullmatch(r"\S*pinn/history\.csv: is damaged \(.{1,300}\); it is ignored.*", caplog.messages[0])
 
 
 def test_there_are_enough_cases():

@@ -613,7 +613,7 @@ SHAPES = [
     ScanCase(
         "product: a probe that is not square",
         bad("product", {"probe": lambda probe: probe[..., :20]}),
-        r"the file's probe has shape \(1, 32, 20\) and is not square; one is guessed, unless probe=",
+        r"the probe of the file has shape \(1, 32, 20\) and is not square; it is estimated instead",
         doubtful=True,
     ),
 ]
@@ -663,7 +663,7 @@ NUMBERS = [
     ScanCase(
         "pinn: NaN in the probe",
         bad("pinn", {"probeGuess": put((1, 2), np.nan)}),
-        r"passed over: probeGuess .* not finite, the first at \[1, 2\]",
+        r"skipped: probeGuess .* not finite, the first at \[1, 2\]",
         doubtful=True,
     ),
     ScanCase(
@@ -675,7 +675,7 @@ NUMBERS = [
     ScanCase(
         "cxi: a probe beyond measure",
         bad("cxi", {f"{SRC}/illumination": times(1e25)}),
-        r"the file's probe reaches 1e\+25, and more than 1e\+15 is refused; one is guessed, unless probe=",
+        r"the probe of the file reaches 1e\+25, and more than 1e\+15 is refused; it is estimated instead",
         doubtful=True,
     ),
     ScanCase(

@@ -64,7 +64,7 @@ def test_patterns_in_npz(made, kind, tmp_path):
     assert scan.zero_frequency == ("corner" if kind == "tike" else "centre")
     assert (scan.energy_eV, scan.distance_m, scan.detector_pixel_m) == (8000, 1.5, (75e-6, 55e-6))
     assert scan.probe.shape == (1, 12, 12) and scan.object.shape == (40, 30)
-    assert any("1 of 7 patterns and 1 of 7 positions are left out" in line for line in scan.warnings)
+    assert any("1 of 7 patterns and 1 of 7 positions are excluded" in line for line in scan.warnings)
 
 
 def test_npz_without_patterns_is_one_line(tmp_path):
@@ -176,10 +176,10 @@ def test_our_product_beside_the_patterns_needs_no_keys(unit, stated, tmp_path):
 def test_our_product_says_how_frames_are_turned(tmp_path):
     run_product(tmp_path / "product.h5", "px", transpose=True, flip_cols=True)
     with h5py.File(tmp_path / "product.h5") as file:
-        assert "turned as by data.transpose=true data.flip_cols=true." in file.attrs["comments"]
+        assert "reoriented as by data.transpose=true data.flip_cols=true." in file.attrs["comments"]
     run_product(tmp_path / "straight.h5", "px")
     with h5py.File(tmp_path / "straight.h5") as file:
-        assert "turned" not in file.attrs["comments"]
+        assert "reoriented" not in file.attrs["comments"]
 
 
 @pytest.mark.parametrize("kind", ["npz", "hdf5"])

@@ -164,7 +164,7 @@ def test_positions_are_turned_from_rows_to_columns():
     np.testing.assert_allclose(turned.positions[10] - turned.positions[0], [0, step], atol=1e-9)
     np.testing.assert_allclose(turned.positions[1] - turned.positions[0], [-step, 0], atol=1e-9)
     assert turned.positions.min() == 1 and turned.positions.max() + 32 < turned.object_size
-    assert any("turned by 90°" in finding.why for finding in turned.findings)
+    assert any("rotated by 90°" in finding.why for finding in turned.findings)
 
 
 def test_a_scan_that_was_turned_is_read_as_before(tmp_path):

@@ -28,7 +28,7 @@ def test_a_position_far_from_all_others_which_is_left_out_takes_no_memory():
 
 
 def test_positions_far_from_the_others_are_named_where_memory_does_not_do():
-    with pytest.raises(ConfigError, match=r"memory: needs .* TB .*leave them out, data\.drop=\[14,15\]$"):
+    with pytest.raises(ConfigError, match=r"memory: needs .* TB .*exclude them, data\.drop=\[14,15\]$"):
         check_memory_for(CONFIG, [scan_with([4, 5])])
 
 

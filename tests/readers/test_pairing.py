@@ -35,7 +35,7 @@ def test_patterns_keep_their_order_and_those_without_a_position_are_left_out(fil
     assert positions[1] == "m" and source.shape == (3, 3, 5)
     np.testing.assert_array_equal(values["numbers"], [4, 2, 5])
     np.testing.assert_array_equal(values["scan_index"], [10, 30, 40])
-    assert file.warnings == ["1 of 4 patterns and 1 of 4 positions are left out: no partner"]
+    assert file.warnings == ["1 of 4 patterns and 1 of 4 positions are excluded: no partner"]
 
 
 def test_patterns_without_numbers_are_counted_from_nought(file, patterns):

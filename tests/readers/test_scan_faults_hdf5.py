@@ -280,7 +280,7 @@ def test_a_product_needs_patterns(tmp_path, made):
     )
     scan = ptychodus.read(far, NO)
     assert scan.patterns.shape[0] == 3
-    assert any("12 of 15 positions are left out" in line for line in scan.warnings)
+    assert any("12 of 15 positions are excluded" in line for line in scan.warnings)
     short = {"probe_position_x_m": made.metres[:4, 1], "raw_data/diffraction": made.counts}
     refused(
         ptychodus,

@@ -387,7 +387,7 @@ def test_patterns_of_ptychodus_beside_a_product(tmp_path, made, swapped):
     np.testing.assert_array_equal(scan.good, ~bad)
     np.testing.assert_array_equal(scan.patterns.read(slice(0, 3)), made.counts[np.sort(rows)])
     np.testing.assert_allclose(scan.positions, made.metres[np.sort(rows)], rtol=1e-12)
-    assert "1 of 4 positions are left out" in scan.warnings[0]
+    assert "1 of 4 positions are excluded" in scan.warnings[0]
 
 
 def test_patterns_of_ptychodus_alone(tmp_path, made):

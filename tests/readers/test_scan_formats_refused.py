@@ -84,7 +84,7 @@ def save(tmp_path):
         (
             lambda m: {"a": m.counts, "b": m.row, "c": np.array("text")},
             r"has none of the layouts .*it holds a \(7, 9, 12\) uint16, b \(7,\) float64, c \(no numbers\); "
-            r"say what is where: data\.keys\.patterns=… data\.keys\.positions=… data\.unit=um",
+            r"name its arrays: data\.keys\.patterns=… data\.keys\.positions=… data\.unit=um",
         ),
         (lambda m: {}, "it holds no arrays"),
     ],

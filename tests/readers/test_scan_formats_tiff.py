@@ -258,7 +258,7 @@ def test_tables_that_ask(tmp_path):
     with pytest.raises(ConfigError, match=r"add data.unit="):
         read_table(tmp_path / "t", axes="xy")
     (tmp_path / "t").write_text("x_um y_um\n3 4\n")
-    with pytest.raises(ConfigError, match=r"data.position_axes=rc: its columns have names"):
+    with pytest.raises(ConfigError, match=r"data.position_axes=rc: the names of its columns"):
         read_table(tmp_path / "t", axes="rc")
     with pytest.raises(ConfigError, match=r"data.positions_file=.*nowhere: cannot be read"):
         read_table(tmp_path / "nowhere")

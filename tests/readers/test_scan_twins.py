@@ -111,7 +111,7 @@ def test_patterns_and_positions_are_paired_by_number(tmp_path, made, kind):
     np.testing.assert_array_equal(scan.numbers, [0, 2, 4, 6])
     np.testing.assert_array_equal(scan.patterns.read(slice(0, 4)), made.counts[:4])
     np.testing.assert_allclose(scan.positions, metres(made)[[6, 4, 2, 0]], rtol=1e-12)
-    assert scan.warnings == ("3 of 7 patterns and 3 of 7 positions are left out: no partner",)
+    assert scan.warnings == ("3 of 7 patterns and 3 of 7 positions are excluded: no partner",)
     scan.patterns.close()
 
 

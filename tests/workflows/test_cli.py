@@ -48,7 +48,7 @@ MISTAKES = [
     (["probe.energy_keV=8"], r"probe.energy_keV=8: unknown key; only probe=zone_plate has it"),
     (["model.stage=3"], r"model.stage=3: unknown key; did you mean model.stages\?"),
     (["foo.bar=3"], r"foo.bar=3: unknown key; known are N, "),
-    (["probe=laser"], r"probe=laser: must be one of aberrated, ideal_disk, npz, own, run, zone_plate"),
+    (["probe=laser"], r"probe=laser: must be one of aberrated, from_file, ideal_disk, npz, run, zone_plate"),
     (["model=gan"], r"model=gan: must be one of unet, unrolled, unrolled_fast, unrolled_fine"),
     (["stitch=glue"], r"stitch=glue: must be one of grid, probe, refined"),
     (["experiment=none"], r"experiment=none: must be one of few_pinn, gs1_curved, .*, sparse_scan"),
@@ -271,7 +271,7 @@ def test_help(command, tmp_path):
     code, out, err = command("--help")
     assert (code, err) == (0, "")
     for text in (
-        "probe: aberrated, ideal_disk, npz, own, run, zone_plate",
+        "probe: aberrated, from_file, ideal_disk, npz, run, zone_plate",
         "model: unet, unrolled, unrolled_fast, unrolled_fine",
         "experiment: few_pinn, gs1_curved, ",
         "gridsize       2",

@@ -376,14 +376,14 @@ def test_a_signal_cancels_the_jobs_and_the_way_on_is_told(monkeypatch, tmp_path)
     with pytest.raises(Stopped):
         cluster.follow(launcher, jobs, Means(stop, "again", str), Progress(jobs, str), [])
     assert [handle.cancelled for handle in handles] == [True, True]
-    assert cluster.explain_cancelled(jobs, "again") == "the jobs are cancelled; go on with:\nagain"
+    assert cluster.explain_cancelled(jobs, "again") == "the jobs are cancelled; resume with:\nagain"
     alone = Job(asked("a.h5"), tmp_path / "c", ("seed=1",))
     assert cluster.explain_cancelled([alone], "again").endswith(f"""seed=1 'output_dir="{tmp_path}/c"'""")
 
 
 def test_who_stops_a_pattern_here_is_told_the_same_command(tmp_path):
     jobs = [Job(asked("a.h5"), tmp_path / name, (), scan=name) for name in "ab"]
-    assert explain_going_on(jobs, "again") == "go on with:\nagain"
+    assert explain_going_on(jobs, "again") == "resume with:\nagain"
 
 
 def test_jobs_run_in_processes_of_their_own(command, started, night, tmp_path):

@@ -67,7 +67,7 @@ def test_runs_are_compared(in_process, tmp_path):
     (tmp_path / "other").mkdir()
     code, out, err = in_process(COMPARE, "runs", "other", "output=both.html", **NO_TENSORFLOW)
     assert code == 0, err
-    assert "passed over: other: holds no run" in out and re.search(r"\| b +\| finished \| solver", out)
+    assert "skipped: other: holds no run" in out and re.search(r"\| b +\| finished \| solver", out)
     rows = list(csv.DictReader((tmp_path / "both.csv").open()))
     assert [(row["run"], row["deviance_holdout"], row["seed"]) for row in rows] == [
         ("a", "1.2", "12"),

@@ -404,7 +404,7 @@ def test_a_run_through_everything(tmp_path, in_process, monkeypatch):
         code, _, err = in_process(SCRIPT, *COMMAND, "output_dir=run")
     errors = [line for line in err.splitlines() if line.startswith("error: ")]
     assert code == 1 and len(errors) == 1 and "Traceback" not in err, err
-    assert ".npz: cannot be written (File too large); make room, then go on with: " in errors[0]
+    assert ".npz: cannot be written (File too large); make room, then resume with: " in errors[0]
     assert not list(run.rglob("*.tmp"))
 
     command = shlex.split(errors[0].rpartition("resume with: ")[2])
