@@ -12,7 +12,7 @@ pixels: steps cost hardly more the higher they are.
 import numpy as np
 
 import ptycho
-from ptycho.config.sections import SolverConfig
+from ptycho.config.solver_config import SolverConfig
 from ptycho.reconstruction.prior import PRIORS, Kind
 
 STEP = 0.1  # δ

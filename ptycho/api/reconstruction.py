@@ -16,7 +16,7 @@ from ptycho.config.backend import require_tensorflow
 from ptycho.config.former_names import accept_former_arguments
 from ptycho.config.mapping import from_mapping
 from ptycho.config.scan_run_config import PRETRAINED
-from ptycho.config.sections import SolverConfig
+from ptycho.config.solver_config import SolverConfig
 from ptycho.iterative.lsqml import available
 from ptycho.preparation.room import check_room
 from ptycho.progress import OnEvent, ignore, phases_for

@@ -29,7 +29,6 @@ from ptycho.config.sections import (
     GeneratorConfig,
     IdealDiskProbe,
     LinesObject,
-    LsqmlConfig,
     OwnProbe,
     ProbeConfig,
     RunProbe,
@@ -42,6 +41,7 @@ from ptycho.config.sections import (
     XlaConfig,
     ZonePlateProbe,
 )
+from ptycho.config.solver_config import LsqmlConfig
 
 __all__ = [
     "GENERATORS",

@@ -15,11 +15,11 @@ from ptycho.config.sections import (
     BaselineConfig,
     IdealDiskProbe,
     LinesObject,
-    LsqmlConfig,
     ScanConfig,
     Shape,
     TrainConfig,
 )
+from ptycho.config.solver_config import LsqmlConfig
 
 
 @settings(kw_only=True)

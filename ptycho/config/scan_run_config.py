@@ -11,15 +11,14 @@ from ptycho.config.schema import Each, Flag, Integer, Number, Text, key, setting
 from ptycho.config.sections import (
     EpochsConfig,
     GeneratorConfig,
-    LsqmlConfig,
     OwnProbe,
     ProbeConfig,
     RunProbe,
-    SolverConfig,
     StitchConfig,
     UnrolledModel,
     ZonePlateProbe,
 )
+from ptycho.config.solver_config import LsqmlConfig, SolverConfig
 
 EPOCHS = 10
 PRETRAINED = "pretrained"  # run: the network that comes with the program

@@ -51,6 +51,7 @@ DARKEST = 0.02  # of the pixels, whose mean is what a background begins with
 NOISE_ROUNDS, SAME_NOISE = 8, 0.03  # until the noise changes by less
 EXPECTATIONS = 8  # steps of the first background
 
+REFINED = "refined", "not refined"
 Choice = bool | None
 """Refine it (True), do not (False), or select by cross-validation (None)."""
 
@@ -138,15 +139,7 @@ class Deciding:
         self.state, self.free, self.last = found.state, free, found
         self.scores = self.judge.score(found.state, free) if scores is None else scores
 
-    def offer(
-        self,
-        what: str,
-        value: str,
-        start: State,
-        free: Freedom,
-        wish: Choice,
-        rejected: str = "not refined",
-    ) -> None:
+    def offer(self, what: str, values: tuple[str, str], start: State, free: Freedom, wish: Choice) -> None:
         """Free something more: as it is wished, or where the judge says so."""
         if wish is False:
             return
@@ -162,7 +155,7 @@ class Deciding:
         told = _told(gain, self.scores, self.judge.kind, taken)
         told += "" if apart else "; errors of the object alone can cause so weak a background"
         why = told if wish is None else f"specified; {told}"
-        self.note(what, value if taken else rejected, why)
+        self.note(what, values[not taken], why)
         if taken:
             self.take(found, free, scores)
 
@@ -204,19 +197,19 @@ def decide(
     deciding = Deciding(noise, kept, judge, wishes, state, tell=tell)
     deciding.take(_begin(deciding), OBJECT_ALONE)
     _learn_noise(deciding)
-    deciding.offer("probe", "refined", deciding.state, Freedom(True), wishes.probe)
+    deciding.offer("probe", REFINED, deciding.state, Freedom(True), wishes.probe)
     _learn_noise(deciding)
     deciding.offer(
-        "positions", "refined", deciding.state, replace(deciding.free, positions=True), wishes.positions
+        "positions", REFINED, deciding.state, replace(deciding.free, positions=True), wishes.positions
     )
     _learn_noise(deciding)
-    deciding.offer("flux", "refined", deciding.state, replace(deciding.free, flux=True), wishes.flux)
+    deciding.offer("flux", REFINED, deciding.state, replace(deciding.free, flux=True), wishes.flux)
     if deciding.free.probe:
         _offer_modes(deciding)
     if wishes.background is not False:
         brighter = replace(deciding.state, background=_some_background(deciding.kept, deciding.state))
         free = replace(deciding.free, background=True)
-        deciding.offer("background", "refined", brighter, free, wishes.background)
+        deciding.offer("background", REFINED, brighter, free, wishes.background)
         _learn_noise(deciding)
     return deciding
 
@@ -249,7 +242,7 @@ def _offer_modes(deciding: Deciding) -> None:
         count = len(deciding.state.modes) + 1 if wanted is None else wanted
         start = replace(deciding.state, modes=more_modes(deciding.state.modes, count)[:count])
         wish = None if wanted is None else True
-        deciding.offer("modes", str(count), start, deciding.free, wish, str(len(deciding.state.modes)))
+        deciding.offer("modes", (str(count), str(len(deciding.state.modes))), start, deciding.free, wish)
         if wanted is None and (len(deciding.state.modes) < count or count >= MOST_MODES):
             return
 
@@ -392,12 +385,9 @@ def _some_background(likelihood: ScanLikelihood, state: State) -> np.ndarray:
 def _told(gain: Comparison, before: np.ndarray, kind: str, taken: bool) -> str:
     middle = _middle(before)
     after = middle * np.exp(-gain.gain)
-    change = ("falls" if after < middle else "rises") if taken else _unused(after < middle)
+    rejected = "would not clearly fall" if after < middle else "would rise"
+    change = rejected if not taken else "falls" if after < middle else "rises"
     return f"deviance of held-out {kind} {change} {middle:.4f} → {after:.4f} ± {after * gain.error:.4f}"
-
-
-def _unused(lower: bool) -> str:
-    return "would not clearly fall" if lower else "would rise"
 
 
 def _middle(deviance: np.ndarray) -> float:

@@ -19,7 +19,7 @@ from ptycho.config.former_names import (
     warn_of,
 )
 from ptycho.config.mapping import flat, from_mapping, from_stored, to_mapping
-from ptycho.config.sections import SolverConfig
+from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation import trust
 
 FORMER = {

@@ -669,7 +669,7 @@ NUMBERS = [
     ScanCase(
         "product: a dark probe",
         bad("product", {"probe": times(0)}),
-        r"probe is zero; .*probe=",
+        r"file is zero; .*probe=",
         doubtful=True,
     ),
     ScanCase(
@@ -679,7 +679,7 @@ NUMBERS = [
         doubtful=True,
     ),
     ScanCase(
-        "tike: a dark probe", bad("tike", {"probe": times(0)}), r"probe is zero; .*probe=", doubtful=True
+        "tike: a dark probe", bad("tike", {"probe": times(0)}), r"file is zero; .*probe=", doubtful=True
     ),
     ScanCase("foldslice: dark patterns", bad("foldslice", {"dp": times(0)}), r"patterns: dark, all values"),
     ScanCase("tike: dark patterns", bad("tike", {"data": times(0)}), r"patterns: dark, all values"),

@@ -9,7 +9,7 @@ import pytest
 
 from ptycho.config import ConfigError, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
-from ptycho.config.sections import SolverConfig
+from ptycho.config.solver_config import SolverConfig
 from ptycho.live.arrivals import Arrivals, Description, Frame, Place
 from ptycho.live.collecting import Collector
 from ptycho.live.joining import join

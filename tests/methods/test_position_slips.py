@@ -9,7 +9,7 @@ from helpers.likelihood import Scan
 import ptycho
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
-from ptycho.config.sections import SolverConfig
+from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import FEW, ORIENTATION, POSITIONS, SCALE
 from ptycho.methods import slips as method
 from ptycho.methods.geometry import Geometry, Other

@@ -9,7 +9,7 @@ from helpers import reference
 
 from ptycho.config import OwnProbe, ScanRunConfig, XlaConfig
 from ptycho.config.data import DataConfig
-from ptycho.config.sections import SolverConfig
+from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import FEW, NOT_CONVERGED, ORIENTATION, SCALE
 from ptycho.methods import denoised, network, solver
 from ptycho.methods.assessment import judge, trust_row

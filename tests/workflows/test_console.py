@@ -81,7 +81,7 @@ class TestCompletion:
         ]
         assert candidates(["scan", "overwrite=t"]) == ["overwrite=true"]
         assert "model=unrolled_fast" in candidates(["scan", "model="])
-        assert candidates(["lines", "experiment=gs2_ideal_"]) == ["experiment=gs2_ideal_phase"]
+        assert candidates(["grid-lines", "experiment=gs2_ideal_"]) == ["experiment=gs2_ideal_phase"]
 
     def test_files(self, tmp_path, monkeypatch):
         (tmp_path / "a scan.cxi").touch()

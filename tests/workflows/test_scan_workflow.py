@@ -82,7 +82,7 @@ def test_no_pattern_is_both_fitted_and_kept_out(scan, tmp_path):
     """A free R-factor of patterns that were fitted would praise every overfit."""
     from ptycho.config import ScanRunConfig
     from ptycho.config.data import DataConfig
-    from ptycho.config.sections import SolverConfig
+    from ptycho.config.solver_config import SolverConfig
     from ptycho.methods.prepared import Surroundings, prepare
     from ptycho.preparation.prepare import understand
     from ptycho.readers.table import open_raw

@@ -6,7 +6,8 @@ from ptycho.config import ProbeConfig, ScanRunConfig, XlaConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.errors import ConfigError
 from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
-from ptycho.config.sections import OwnProbe, RunProbe, SolverConfig
+from ptycho.config.sections import OwnProbe, RunProbe
+from ptycho.config.solver_config import SolverConfig
 
 
 @settings(kw_only=True)

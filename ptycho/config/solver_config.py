@@ -1,0 +1,89 @@
+"""The sections ``solver`` and ``iterative``: what reconstructs without training."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from ptycho.config.errors import check
+from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
+
+
+@settings("iterative")
+class LsqmlConfig:
+    """LSQ-ML of pty-chi; its probe is always refined."""
+
+    epochs: Integer = key(100, "maximum number of passes over the patterns", ge=1, le=100_000)
+    early: Flag = key(True, "stop early, as soon as R improves by less than 0.1 % in five epochs")
+    modes: Integer = key(1, "number of modes of a partially coherent probe", ge=1, le=64)
+    positions: Flag = key(True, "refine the positions")
+    start_positions: Integer = key(10, "number of epochs before the positions are refined", ge=0, le=100_000)
+    python: Text | None = key(
+        None,
+        "Python interpreter that has pty-chi (pip install ptychi); null: this one",
+        min_length=1,
+        allowed="the path of a Python that has pty-chi",
+        program=True,
+    )
+    threads: Integer | None = key(None, "number of CPU threads; null: all", ge=1, le=4096)
+
+
+@settings("solver")
+class SolverConfig:
+    """The solver of a measured scan: maximum likelihood of object, probe, positions, flux and background.
+
+    ``positions``, ``flux`` and ``background`` null: refined if that lowers the deviance of the held-out
+    patterns.
+    """
+
+    steps: Integer = key(400, "maximum number of steps of a fit; 0: no solver", ge=0, le=100_000)
+    positions: Flag | None = key(
+        None, "refine the positions; null: if it lowers the deviance of the held-out patterns"
+    )
+    position_model: Literal["independent", "affine", "affine_and_independent"] = key(
+        "independent", "position corrections: independent, one affine map of all positions, or both"
+    )
+    flux: Flag | None = key(
+        None, "refine the flux of each pattern; null: if it lowers the deviance of the held-out patterns"
+    )
+    background: Flag | None = key(
+        None,
+        "refine a background that is the same in all patterns; null: if it lowers the deviance of the "
+        "held-out patterns",
+    )
+    regulariser: Text = key(
+        "learned",
+        "regularisation of the object. none | edge_preserving: λ Σ√(|∇O|² + δ²) | quadratic: λ Σ|∇O|² | "
+        "learned: a plug-and-play denoiser of weight κ, if it lowers the held-out deviance below that of "
+        "edge_preserving",
+    )
+    denoiser_weights: Text | None = key(
+        None, "file of the weights of the learned denoiser; null: the weights that are installed"
+    )
+    regularisation_weight: Number | None = key(
+        None, "weight λ or κ of the regulariser; null: chosen on the held-out patterns", ge=0
+    )
+    noise: Literal["auto", "poisson", "gaussian", "robust"] = key(
+        "auto",
+        "noise model; auto: poisson if the patterns are photon counts, else gaussian; robust: less "
+        "sensitive to outliers",
+    )
+    block: Integer | None = key(
+        None,
+        "number of patterns in a block; larger scans are fitted block by block; null: 8192 at 64 × 64 pixels",
+        ge=64,
+    )
+    error_map: Flag = key(True, "store standard deviations of the amplitude and the phase with the product")
+    REGULARISERS: ClassVar[tuple[str, ...]] = (
+        "none",
+        "quadratic",
+        "edge_preserving",
+        "learned",
+    )  # a program may add its own
+
+    def __post_init__(self) -> None:
+        check(
+            self.regulariser in self.REGULARISERS,
+            "solver.regulariser",
+            self.regulariser,
+            f"one of {', '.join(self.REGULARISERS)}",
+        )
