@@ -153,7 +153,8 @@ class Deciding:
         apart = self.told_apart(found.state)
         taken = bool(wish or (gain.matters and apart))
         told = _told(gain, self.scores, self.judge.kind, taken)
-        told += "" if apart else "; errors of the object alone can cause so weak a background"
+        if not taken and gain.gain > 0:
+            told += "; too little" if apart else "; errors of the object alone can cause so weak a background"
         why = told if wish is None else f"specified; {told}"
         self.note(what, values[not taken], why)
         if taken:
@@ -385,8 +386,8 @@ def _some_background(likelihood: ScanLikelihood, state: State) -> np.ndarray:
 def _told(gain: Comparison, before: np.ndarray, kind: str, taken: bool) -> str:
     middle = _middle(before)
     after = middle * np.exp(-gain.gain)
-    rejected = "would not clearly fall" if after < middle else "would rise"
-    change = rejected if not taken else "falls" if after < middle else "rises"
+    forms = ("falls", "rises") if taken else ("would fall", "would rise")
+    change = forms[after >= middle]
     return f"deviance of held-out {kind} {change} {middle:.4f} → {after:.4f} ± {after * gain.error:.4f}"
 
 

@@ -1,5 +1,6 @@
 """From a scan to its beam: what is freed, what stays, what is smoothed; the same each time."""
 
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -51,6 +52,11 @@ def test_a_beam_that_is_right_is_kept(count, photons, kind):
     }
     assert kept == dict.fromkeys(("probe", "positions", "flux", "background"), "not refined")
     assert all(f"deviance of held-out {kind}" in decision.why for decision in found.decisions)
+    for decision in found.decisions:
+        if numbers := re.search(r"would (fall|rise) ([\d.]+) → ([\d.]+) ±", decision.why):
+            assert (numbers[1] == "fall") == (float(numbers[3]) < float(numbers[2])) or numbers[2] == numbers[
+                3
+            ]
     assert found.free == Freedom(False)
     np.testing.assert_allclose(found.state.modes, data.model_probe, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(found.state.positions, data.positions)
