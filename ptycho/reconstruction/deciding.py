@@ -387,7 +387,7 @@ def _told(gain: Comparison, before: np.ndarray, kind: str, taken: bool) -> str:
     middle = _middle(before)
     after = middle * np.exp(-gain.gain)
     forms = ("falls", "rises") if taken else ("would fall", "would rise")
-    change = forms[after >= middle]
+    change = forms[int(after >= middle)]
     return f"deviance of held-out {kind} {change} {middle:.4f} → {after:.4f} ± {after * gain.error:.4f}"
 
 
