@@ -109,7 +109,7 @@ def main() -> int:
             result = ptycho.reconstruct(scan)
             scores, error = result.scores, error_of(result, truth)
             flags = ", ".join(f"`{flag}`" for flag in scores["flags"] if flag in WRONG) or "–"
-            numbers = [f"{scores[key]:.3f}" for key in ("r_factor", "r_noise", "missed")]
+            numbers = [f"{scores[key]:.3f}" for key in ("r_factor", "r_noise", "unexplained_variance")]
             row = [name, kind, f"{error:.3f}", *numbers, flags, f"{time.perf_counter() - began:.0f}"]
             print(f"| {' | '.join(row)} |", flush=True)
     return 0

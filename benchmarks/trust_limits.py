@@ -413,7 +413,7 @@ def table(rows: list[dict]) -> str:
     lines = ["| cell | relative error | missed share | flags | |", "|---|---|---|---|---|"]
     for row in rows:
         error = "–" if row["error"] is None else f"{row['error']:.3f}"
-        share = row.get("missed")
+        share = row.get("unexplained_variance")
         told = "–" if share is None else f"{share:.3f}"
         lines.append(f"| {row['cell']} | {error} | {told} | {', '.join(row['flags'])} | {outcome(row)} |")
     return "\n".join(lines) + "\n"
