@@ -384,7 +384,7 @@ def test_a_missing_runtime_is_named(exported, tmp_path, in_process, name, packag
     [
         (["run=gone", "format=onnx"], "run=gone: no such folder"),
         (["run=.", "format=onnx"], "holds no run; there is no config.yaml in it"),
-        (["run=RUN"], "output=null: does not tell the format; add format=saved_model or litert"),
+        (["run=RUN"], "output=null: has no known ending; add format=saved_model or litert"),
         (["run=RUN", "format=tflite"], "format=tflite: must be one of saved_model, litert, onnx, stablehlo"),
         (
             ["run=RUN", "format=litert", "batch_size=0"],

@@ -436,7 +436,7 @@ def test_a_run_through_everything(tmp_path, in_process, monkeypatch):
     assert code == 0 and "pinn: is trained; its weights are loaded" in err, err
     assert results(run) == results(reference)
     log = (run / "run.log").read_text()
-    assert log.count("the run goes on") == 3 and "baseline: stopping after epoch" in log
+    assert log.count("the run is resumed") == 3 and "baseline: stopping after epoch" in log
     manifest = json.loads((run / "manifest.json").read_text())
     assert manifest["resumed"] and manifest["training"]["baseline"]["checkpoint_s"] > 0
 
