@@ -35,7 +35,7 @@ STEP_PX, SEEN = 8.0, 0.5
 NUMBERS = ("2", "4", "4 farther", "8", "12", "20", "30")
 FARTHER = 5.0
 ERROR, ERROR_RAD, ERROR_PX = 0.1, 0.3, 3.0
-COLUMNS = ("λz/dx²", "probe", "error", "R-factor", "noise", "missed", "flags", "seconds")
+COLUMNS = ("λz/dx²", "probe", "error", "R-factor", "noise", "unexplained", "flags", "seconds")
 
 
 def simulate(name: str, side: int, patterns: int, photons: float) -> near_field.NearFieldScan:

@@ -36,8 +36,8 @@ class Result:
 
     Attributes:
         method: that it was made with.
-        scores: as in a run's ``metrics.json``: ``r_factor``, ``r_free``, ``deviance_holdout``, ``missed``,
-            ``flags``, ….
+        scores: as in a run's ``metrics.json``: ``r_factor``, ``r_free``, ``deviance_holdout``,
+            ``unexplained_variance``, ``flags``, ….
         decisions: what was found, and what was kept as it was told, with the figures that decided.
         reconstruction, prepared: the values behind it, for whoever goes on from there.
     """

@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from ptycho.config.errors import ConfigError
+
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -128,7 +130,9 @@ def accept_former_arguments(function: Callable[..., T]) -> Callable[..., T]:
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> T:
         for former in named.keys() & ARGUMENTS.keys():
-            warn_of(former, ARGUMENTS[former])
+            if (name := ARGUMENTS[former]) in named:
+                raise ConfigError(f"{former} and {name}: are the same argument; remove {former}")
+            warn_of(former, name)
         return function(*arguments, **{ARGUMENTS.get(key, key): value for key, value in named.items()})
 
     return call

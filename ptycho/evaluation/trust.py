@@ -64,9 +64,8 @@ FLAGS = {
         True,
     ),
     OVERFIT: Flag(
-        "the fitted patterns are explained, but the held-out patterns are not "
-        f"(unexplained_variance_holdout above "
-        f"{MISSED_FREE:g}): the object fits noise",
+        "the fitted patterns are explained, but the held-out patterns are not (unexplained_variance_holdout "
+        f"above {MISSED_FREE:g}): the object fits noise",
         "measure with more overlap; do not refine the probe (probe.learn=false) or the positions "
         "(solver.positions=false); check the positions",
         True,

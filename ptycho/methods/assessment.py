@@ -61,10 +61,9 @@ EXPLAINED = (
         "as a whole for a tiny scan, and where a half is explained worse than the whole",
     }
     | {
-        "beam": "probe and positions that belong to the object: share of the power in each mode of "
-        "the probe; rms correction of "
-        "each coordinate of the nominal positions, without their common shift; standard deviation of "
-        "the flux, its mean being one; mean background in the units of the patterns"
+        "beam": "probe and positions that belong to the object: share of the power in each mode of the "
+        "probe; rms correction of each coordinate of the nominal positions, without their common shift; "
+        "standard deviation of the flux, its mean being one; mean background in the units of the patterns"
     }
     | {
         "disagreement": "how much the network's regions differ where they overlap, relative to the contrast "

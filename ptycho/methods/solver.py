@@ -148,9 +148,8 @@ def _too_wide(solved: Solved) -> tuple[str, ...]:
     if share < WIDE or solved.terms.likelihood.data.fresnel is not None:
         return ()
     warning = (
-        f"the probe fills its window (intensity at its edge {share:.2f} of the mean): the detector "
-        f"pixels are "
-        "too large for its far field; do not bin them (data.bin=1), or check data.distance_m, "
+        f"the probe fills its window (intensity at its edge {share:.2f} of the mean): the detector pixels "
+        "are too large for its far field; do not bin them (data.bin=1), or check data.distance_m, "
         "data.detector_pixel_m and the energy; else measure with a smaller beam, or farther away"
     )
     log.warning("%s", warning)

@@ -67,9 +67,8 @@ def find_centre(mean: np.ndarray, good: np.ndarray) -> Centre:
         why = f"outline and symmetry of the mean pattern's beam, which agree to {apart:.1f} px"
         return _rounded((outline + symmetry) / 2, why, None)
     warning = (
-        f"zero frequency: the symmetry of the beam gives row {symmetry[0]:.1f}, column "
-        f"{symmetry[1]:.1f}, its "
-        f"outline {outline[0]:.1f}, {outline[1]:.1f}; set data.zero_frequency='row,col'"
+        f"zero frequency: the symmetry of the beam gives row {symmetry[0]:.1f}, column {symmetry[1]:.1f}, "
+        f"its outline {outline[0]:.1f}, {outline[1]:.1f}; set data.zero_frequency='row,col'"
     )
     if change < SHARP:
         return _rounded(outline, "the sharp outline of the mean pattern's beam", warning)

@@ -132,9 +132,8 @@ def near_field_window(near: NearField, detector: tuple[int, ...], b: int) -> Win
     N = max(min(fast_side(whole + 2 * near.margin), max(most, fast_side(whole))), SMALLEST_N)
     beside = (N - whole) // 2
     why = (
-        f"the whole detector of {detector[0]} × {detector[1]} and {beside} unmeasured pixels beside "
-        f"it, which "
-        "scatter into it; set data.N to change it"
+        f"the whole detector of {detector[0]} × {detector[1]} and {beside} unmeasured pixels beside it, "
+        "which scatter into it; set data.N to change it"
     )
     return Window(N, why, aliasing(near, N))
 

@@ -71,9 +71,8 @@ def finer_pixels(photons: np.ndarray, good: np.ndarray, N: int) -> Finding | Non
     return Finding(
         "intensity at the detector edge",
         f"{edge:.2g} photons in a pixel",
-        "scattering continues beyond the edge: object details may be finer than its pixels, and "
-        "positions less "
-        f"accurate; data.N={finer} has finer pixels, and takes two to three times as long",
+        "scattering continues beyond the edge: object details may be finer than its pixels, and positions "
+        f"less accurate; data.N={finer} has finer pixels, and takes two to three times as long",
     )
 
 

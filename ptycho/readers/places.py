@@ -212,6 +212,6 @@ def check_keys(path: str | Path, options: ReadOptions, allowed: tuple[str, ...])
         )
     if all(apart) and options.axes is not None:
         raise ConfigError(
-            f"{path}: data.position_axes={options.axes}: positions_row and positions_col state the "
-            f"axes; remove it"
+            f"{path}: data.position_axes={options.axes}: positions_row and positions_col state the axes; "
+            "remove it"
         )

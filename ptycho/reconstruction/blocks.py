@@ -174,7 +174,7 @@ ONCE_MORE = (Stage("once more", go_on),)
 
 def from_coarse(network: Network) -> tuple[Stage, ...]:
     """:data:`FROM_NOTHING`, where objects begin coarse."""
-    return Stage("downsampled start", partial(begin, coarse=network), True), *TO_THE_END
+    return Stage("strongly denoised start", partial(begin, coarse=network), True), *TO_THE_END
 
 
 @dataclass(frozen=True, eq=False)

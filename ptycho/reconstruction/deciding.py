@@ -231,7 +231,7 @@ def _begin(deciding: Deciding) -> Fit:
     scores, before = (deciding.judge.score(one.state, OBJECT_ALONE) for one in (other, found))
     gain = compare_shares(scores, before)
     deciding.coarse = gain.clear and other.course[-1] < found.course[-1]
-    value = "downsampled first" if deciding.coarse else "a constant"
+    value = "strongly denoised first" if deciding.coarse else "a constant"
     deciding.note("initial object", value, _told(gain, before, deciding.judge.kind, deciding.coarse))
     return other if deciding.coarse else found
 

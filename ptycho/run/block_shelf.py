@@ -40,7 +40,7 @@ class BlockShelf:
             state = State(**{part: arrays[part] for part in State.__annotations__})
             course, (evaluations, converged) = arrays["course"].tolist(), arrays["counts"].tolist()
         except Exception as error:  # a damaged archive raises whatever its bytes lead to
-            log.warning("%s: cannot be used (%s); the block is fitted again", path, error)
+            log.warning("%s: cannot be used (%s); it is fitted again", path, error)
             return None
         log.info("%s: taken from the run that was stopped", path.name)
         return Fit(state, course, evaluations, bool(converged))
@@ -55,7 +55,7 @@ class BlockShelf:
         try:
             write_atomically(self._path(name), lambda file: np.savez(file, allow_pickle=False, **arrays))
         except (WriteError, OSError) as error:
-            log.warning("the fit of a block was not stored, the run continues: %s", error)
+            log.warning("a fit was not stored, the run continues: %s", error)
 
     def remove(self) -> None:
         """Remove them all: the run is over and its results stored."""

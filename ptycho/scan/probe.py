@@ -127,8 +127,8 @@ def zone_plate_far_field(config: ZonePlateProbe, N: int, window: int) -> np.ndar
     if not annulus.any():
         raise ConfigError(
             f"probe.central_stop_diameter_um={config.central_stop_diameter_um:g}: leaves no open pupil at "
-            f"this sampling; must be clearly smaller than probe.zone_plate_diameter_um="
-            f"{config.zone_plate_diameter_um:g}"
+            "this sampling; must be clearly smaller than "
+            f"probe.zone_plate_diameter_um={config.zone_plate_diameter_um:g}"
         )
     return annulus * np.exp(-1j * np.pi * wavelength_nm * 1e3 * config.defocus_um * nu**2)
 

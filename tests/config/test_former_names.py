@@ -116,6 +116,11 @@ def test_functions_take_the_former_names_of_their_arguments(caplog):
     assert all(record.levelno == logging.WARNING for record in caplog.records)
 
 
+def test_a_former_argument_beside_the_new_one_is_refused():
+    with pytest.raises(ConfigError, match=r"^prior and regulariser: are the same argument; remove prior$"):
+        accept_former_arguments(dict)(prior="none", regulariser="learned")
+
+
 def test_scores_and_flags_are_renamed_but_no_scan():
     row = {"missed": 0.1, "missed_some": 0.2, "missed_free": 0.3, "deviance_free": 1.0, "r_free": 0.4}
     row |= {"flags": ["patterns_unexplained", "overfit"], "against_the_files_object": {"ssim": [1, 1]}}

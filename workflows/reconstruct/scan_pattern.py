@@ -24,9 +24,8 @@ def split(config: JobConfig) -> dict[str, JobConfig]:
         return {}
     if len(config.data.file) > 1:
         raise ConfigError(
-            f"data.file={list(config.data.file)}: a pattern cannot be combined (it makes one run "
-            f"for each scan); "
-            "a list names the scans of one run"
+            f"data.file={list(config.data.file)}: a pattern cannot be combined (it makes one run for "
+            "each scan); a list names the scans of one run"
         )
     for key in ("patterns_file", "positions_file"):
         if getattr(config.data, key) is not None:
