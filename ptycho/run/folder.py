@@ -184,7 +184,7 @@ class RunFolder(OutputFolder):
         began = time.perf_counter()
         speaks = phase == "total" or phase.endswith("training")
         try:
-            with contextlib.nullcontext() if speaks else heartbeat(names.PHASES.get(phase, phase)):
+            with contextlib.nullcontext() if speaks else heartbeat(names.PHASES.get(phase, phase.replace("_", " "))):
                 yield
         finally:
             self.timings[phase] = self.timings.get(phase, 0.0) + time.perf_counter() - began

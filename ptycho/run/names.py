@@ -36,6 +36,7 @@ PHASES = {  # of a run, as the log names them when they begin
     "error_map": "computing the error map",
     "half_scans": "reconstructing two halves of the scan for the FRC",
     "drawing": "drawing the figures",
+    "writing": "writing the arrays",
     "scoring": "computing the scores",
 }
 
