@@ -177,14 +177,15 @@ class RunFolder(OutputFolder):
 
     @contextlib.contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Add the wall time of a block to ``timings[phase]``, in seconds; a long one is heard of in the log.
+        """Add the wall time of a block to ``timings[phase]``, in seconds; a long block logs a line a minute.
 
         Trainings have lines of their own.
         """
         began = time.perf_counter()
         speaks = phase == "total" or phase.endswith("training")
+        name = names.PHASES.get(phase, phase.replace("_", " "))
         try:
-            with contextlib.nullcontext() if speaks else heartbeat(names.PHASES.get(phase, phase.replace("_", " "))):
+            with contextlib.nullcontext() if speaks else heartbeat(name):
                 yield
         finally:
             self.timings[phase] = self.timings.get(phase, 0.0) + time.perf_counter() - began
