@@ -13,6 +13,7 @@ from ptycho.config import ITERATIVE, ConfigError, JobConfig, RunConfig
 from ptycho.config.memory import check_memory, run_memory
 from ptycho.iterative.lsqml import available
 from ptycho.run.folder import RunFolder
+from ptycho.run.own_code import check_own_code
 from ptycho.scan.probe import make_probe
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.jobs import leave
@@ -24,6 +25,7 @@ def check(config: JobConfig) -> JobConfig:
     if not isinstance(config, RunConfig):
         raise ConfigError("resume: is a run of the scan workflow; go on with its own script")
     check_memory(run_memory(config))
+    check_own_code(config)
     for role in ("train", "test"):
         make_probe(config.probe_of(role), config.N)
     if ITERATIVE in config.models and (missing := available(config.iterative.python)):

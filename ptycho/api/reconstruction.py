@@ -14,6 +14,7 @@ from ptycho.api.scan import Scan, plain
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.backend import require_tensorflow
 from ptycho.config.mapping import from_mapping
+from ptycho.config.own_code import allow
 from ptycho.config.scan_run_config import PRETRAINED
 from ptycho.config.sections import SolverConfig
 from ptycho.iterative.lsqml import available
@@ -59,8 +60,9 @@ def reconstruct(
         positions: whether they are corrected; None: where patterns that are kept out are explained better
             by it (``lsqml``: yes).
         learn_probe: the same for the probe; ``lsqml`` always corrects it.
-        prior: of the object, for the solver alone: ``learned``, ``smooth``, ``edges`` or ``none``; the
-            default is that of the section ``solver``.
+        prior: of the object, for the solver alone: ``learned``, ``smooth``, ``edges``, ``none``, or your own
+            as ``my_module:NAME`` (``__main__:NAME`` in a script or notebook); the default is that of the
+            section ``solver``.
         strength: of the prior, λ or κ; None: chosen by patterns that are kept out.
         seed: of all that is random.
         progress: a bar on a terminal or in a notebook.
@@ -98,6 +100,7 @@ def reconstruct(
         raise ConfigError(f"run={run}: method={method} needs no network; must be left out there")
     if method in NETWORKS:
         values |= {"run": str(run or PRETRAINED), "models": ["pinn"]}
+    allow([prior])
     config = plan_scans(_configuration(scan, values), [scan.understood])
     if method == "lsqml" and (missing := available(config.iterative.python)):
         raise ConfigError(missing)

@@ -50,7 +50,11 @@ class DataConfig:
         "HDF5, NPZ or TIFF; a folder of TIFFs. [A,B,C]: several scans of one instrument in one run; "
         "scans/*.h5: a run for each",
     )
-    format: Text | None = key(None, "force a format; null: told by the content")
+    format: Text | None = key(
+        None,
+        "force a format; null: told by the content; my_module:read: your own reader, docs/own_code.md",
+        program="import path",
+    )
     keys: KeyMap = key(KeyMap(), "where things are, in a file of no known layout: HDF5 paths or NPZ keys")
     patterns_file: Text | None = key(None, "the patterns, where data.file has positions alone")
     positions_file: Text | None = key(None, "the positions (CSV, TXT, NPY, HDF5), where data.file has none")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ptycho.config.errors import ConfigError
+from ptycho.config.own_code import check_import_path
 from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 from ptycho.config.sections import (
     MODELS,
@@ -53,7 +54,7 @@ class NetworkConfig(JobConfig):
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """The weight of every loss of :data:`ptycho.networks.losses.LOSSES`."""
+        """The weight of every loss of :data:`ptycho.networks.losses.LOSSES`, and of the user's own."""
         return {"mae_weight": 1.0, "nll_weight": 0.0, "realspace_weight": 0.0}
 
     @property
@@ -74,12 +75,18 @@ class TrainedConfig(NetworkConfig):
     mae_weight: Number = key(1.0, "loss: mean absolute error of the amplitudes", ge=0)
     nll_weight: Number = key(0.0, "loss: Poisson deviance of the counts", ge=0)
     realspace_weight: Number = key(0.0, "loss: total variation of the complex object", ge=0)
+    loss: Text | None = key(
+        None,
+        "my_module:function: a loss of your own, which is added; mae_weight=0 leaves it alone",
+        program="import path",
+    )
     models: tuple[str, ...] = MODELS
     train: EpochsConfig = key(EpochsConfig(), "how they are trained")
     probe: ProbeConfig = key(IdealDiskProbe(), "what lights the sample", discriminator="kind")
 
     def __post_init__(self) -> None:
-        if self.mae_weight == 0 and self.nll_weight == 0:
+        check_import_path("loss", self.loss)
+        if self.mae_weight == 0 and self.nll_weight == 0 and self.loss is None:
             raise ConfigError(
                 f"mae_weight=0, nll_weight=0 (realspace_weight={self.realspace_weight:g}): at least one of "
                 "mae_weight and nll_weight must be > 0, or the loss never sees the data"
@@ -91,4 +98,5 @@ class TrainedConfig(NetworkConfig):
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        return {name: getattr(self, name) for name in super().loss_weights}
+        own = {} if self.loss is None else {self.loss: 1.0}
+        return {name: getattr(self, name) for name in super().loss_weights} | own

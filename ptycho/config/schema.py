@@ -115,7 +115,7 @@ Range = tuple[Number, Number]
 
 
 def key(
-    default: Any, text: str, *, unit: str = "", allowed: str = "", program: bool = False, **bounds: Any
+    default: Any, text: str, *, unit: str = "", allowed: str = "", program: bool | str = False, **bounds: Any
 ) -> Any:
     """The default of a field with all that is to be said of it.
 
@@ -124,7 +124,8 @@ def key(
         text: what it is, on one line.
         unit: of the value.
         allowed: what a message says must be, where type and bounds do not say it.
-        program: it names what is run; only the command line may, no file of a folder.
+        program: it names what is run; only the command line may, no file of a folder. ``"import path"``:
+            where its value is one (:mod:`ptycho.config.own_code`).
         bounds: ``ge``, ``gt``, ``le``, ``lt``, ``min_length``; ``discriminator`` and ``kw_only``.
     """
     extra: Any = {"unit": unit, "allowed": allowed, "program": program}

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 
 from ptycho.config.errors import ConfigError, check
 from ptycho.config.messages import fields_of, show
+from ptycho.config.own_code import check_import_path, is_import_path
 from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 
 
@@ -197,6 +198,30 @@ class UNetModel:
         return Cost(72 * most**2, 235 * self.filters_scale * N**2, 1, 0, "model.filters_scale")
 
 
+@settings("model")
+class CustomModel:
+    """A generator of your own; see ``examples/own_generator.py``."""
+
+    kind: Literal["custom"] = key("custom", "", kw_only=True)
+    FIXED: ClassVar[tuple[str, ...]] = ("N", "group_size")  # as far as is known here
+    target: Text = key(
+        "", "my_module:build: your function (geometry, seed) → Keras layer", program="import path"
+    )
+    neighbours: Integer = key(0, "patterns nearby that a group must explain in training", ge=0, le=10_000)
+    neighbour_distance_px64: Number = key(12.0, "how far off they may lie, pixels at N = 64", gt=0)
+
+    def __post_init__(self) -> None:
+        check_import_path("model.target", self.target)
+
+    def takes(self, N: int) -> bool:
+        """Its function refuses what it cannot take."""
+        return True
+
+    def cost(self, N: int, C: int, R: int) -> Cost:
+        """Unknown: counted as nothing."""
+        return Cost(0, 0.0, 0, 0, "model.target")
+
+
 @settings("baseline")
 class BaselineConfig:
     """PtychoNN, supervised; one pattern of a group is the published choice."""
@@ -233,6 +258,13 @@ class EpochsConfig(AdamConfig):
     """A training in epochs, each judged by the validation loss."""
 
     patience: Integer | None = key(None, "epochs without a better validation loss; null: any", ge=1)
+    tensorboard: Flag = key(False, "losses for TensorBoard, too: <output_dir>/<network>/tensorboard")
+    callbacks: Text | None = key(
+        None, "my_module:make: your function () → callbacks of Keras, one or a list", program="import path"
+    )
+
+    def __post_init__(self) -> None:
+        check_import_path("train.callbacks", self.callbacks)
 
 
 @settings("train")
@@ -309,7 +341,8 @@ class SolverConfig:
     prior: Text = key(
         "learned",
         "none | edges: λ Σ√(|∇O|² + δ²), which keeps steps | smooth: λ Σ|∇O|² | learned: κ, by a network, "
-        "where it explains more than edges",
+        "where it explains more than edges | my_module:NAME: your own, docs/own_code.md",
+        program="import path",
     )
     prior_weights: Text | None = key(
         None, "file of that network's weights; null: those that come with the program"
@@ -322,15 +355,17 @@ class SolverConfig:
         None, "patterns of a block; scans of more are fitted in blocks; null: 8192 of 64 × 64 pixels", ge=64
     )
     error_map: Flag = key(True, "standard deviations of amplitude and phase beside the product")
-    PRIORS: ClassVar[tuple[str, ...]] = ("none", "smooth", "edges", "learned")  # a program may add its own
+    PRIORS: ClassVar[tuple[str, ...]] = ("none", "smooth", "edges", "learned")
 
     def __post_init__(self) -> None:
-        check(self.prior in self.PRIORS, "solver.prior", self.prior, f"one of {', '.join(self.PRIORS)}")
+        known = self.prior in self.PRIORS or is_import_path(self.prior)
+        allowed = f"one of {', '.join(self.PRIORS)}, or your own as my_module:NAME"
+        check(known, "solver.prior", self.prior, allowed)
 
 
 Shape = IdealDiskProbe | ZonePlateProbe | FileProbe
 ProbeConfig = OwnProbe | RunProbe | AberratedProbe | IdealDiskProbe | ZonePlateProbe | FileProbe
-GeneratorConfig = UnrolledModel | UNetModel
+GeneratorConfig = UnrolledModel | UNetModel | CustomModel
 OBJECTS: dict[str, type] = {"lines": LinesObject}
 PROBES: dict[str, type] = {probe.kind: probe for probe in get_args(Shape)}
 MEASURED_PROBES: dict[str, type] = {probe.kind: probe for probe in (OwnProbe, RunProbe, AberratedProbe)}

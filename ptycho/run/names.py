@@ -19,6 +19,7 @@ VISUALS = "visuals"
 WEIGHTS, SETUP, HISTORY, DESCRIPTION = "weights.npz", "setup.npz", "history.csv", "model.json"
 PRIOR, EXAMPLES = "prior", "examples"  # of a prior that is learned
 PROBE = "probe.npz"
+TENSORBOARD = "tensorboard/events.out.tfevents.1"  # a name that TensorBoard takes
 CARD = "card.md"  # of a network for many scans
 CHECKPOINTS = "checkpoints"
 LIVE = "live"  # what came of a scan that was watched
@@ -56,6 +57,7 @@ KNOWN = (
     *(f"{SCANS}/*/{pattern}" for pattern in _OF_A_SCAN),
     *(f"{DATASETS}/N*/gs*/{role}.npz" for role in ("train", "val", "test")),
     *(f"{name}/{file}" for name in MODELS for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION, PROBE)),
+    *(f"{name}/{TENSORBOARD}" for name in MODELS),
     *(f"{PRIOR}/{file}" for file in (WEIGHTS, HISTORY)),
     *UNFINISHED,
 )

@@ -13,6 +13,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from ptycho.config.mapping import to_dataclass
+from ptycho.config.own_code import allow
 from ptycho.files.text import printable
 from workflows.command_line.config import explained, plain
 from workflows.command_line.jobs import CONF, EXIT_USAGE, MISTAKES, fail, log_to_stderr
@@ -38,6 +39,7 @@ def perform(
         sys.stdout.write(f"{help_text}\n")
         return 0 if words else EXIT_USAGE
     log_to_stderr()
+    allow(word.partition("=")[2] for word in words)
     try:
         path = CONF / name  # in a folder of its own where a key has the name of a group
         with initialize_config_dir(version_base="1.3", config_dir=str(path.parent)):

@@ -34,6 +34,7 @@ from workflows.command_line.cluster import read_launcher, submit
 from workflows.command_line.config import SCHEMAS, explained, resumed_config, run_config
 from workflows.command_line.job_table import DONE, FAILED, STARTED, Progress, has_table
 from workflows.command_line.jobs import MISTAKES, attempt, fail, in_turn, job_path, plan_and_perform
+from workflows.command_line.objective import objective
 from workflows.command_line.training_job import (
     Job,
     Means,
@@ -86,6 +87,7 @@ def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
             partial(plan_jobs, workflow),
             partial(do, means=means),
             explain,
+            objective,
         )
 
 

@@ -17,9 +17,11 @@ from hydra import compose, initialize_config_dir
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.mapping import to_mapping
 from ptycho.config.memory import cores
+from ptycho.config.own_code import allow
 from ptycho.progress import OnEvent
 from ptycho.quiet_start import start_tensorflow
 from workflows.command_line.config import plain
+from workflows.command_line.foreign import check_programs
 from workflows.command_line.jobs import CONF
 from workflows.command_line.one_shot import config_of
 from workflows.reconstruct.scan_plan import plan
@@ -95,6 +97,8 @@ def read_words(
         for value in dimension.extremes:
             with_settings(values, {dimension.key: value})
     asked = with_settings(values, {})
+    check_programs(asked, scan_words, "a file")
+    allow(value for dimension in space for value in dimension.extremes)
     if len(asked.data.file) != 1:
         raise ConfigError(f"data.file={asked.data.file}: must be one scan, which settings are tried on")
     planned = plan(asked)
