@@ -7,6 +7,7 @@ from ptycho.config import MODELS, JobConfig, RunConfig, TrainedConfig
 CONFIG = "config.yaml"
 RECORD = "files.json"
 METRICS = "metrics.json"
+SCORES, SETTINGS = "metrics", "settings"  # tables, each as .csv and .tex
 MANIFEST = "manifest.json"
 PRODUCT = "product.h5"
 JUDGED = "judged.npz"  # what a scan's scores are the sums and means of
@@ -27,7 +28,8 @@ BLOCKS = "blocks"  # of a large scan that is being fitted
 TRUTH = f"{RECONS}/gt/truth.npz"  # of a test scan that is not as it says
 REPLACED, DISCARDED = ".replaced", ".discarded"  # the run that is being replaced; one that was
 
-INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, LOG)
+TABLES = tuple(f"{name}.{kind}" for name in (SCORES, SETTINGS) for kind in ("csv", "tex"))
+INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, LOG, *TABLES)
 """What an inference writes."""
 TRAINING = (*INFERENCE, JUDGED, DATASETS, SCANS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS)
 """What a training run writes."""
@@ -52,7 +54,7 @@ UNFINISHED = (
 )
 """Patterns of the files of a training that goes on."""
 KNOWN = (
-    *(CONFIG, RECORD, METRICS, MANIFEST, LOG, CARD),
+    *(CONFIG, RECORD, METRICS, MANIFEST, LOG, CARD, *TABLES),
     *_OF_A_SCAN,
     *(f"{SCANS}/*/{pattern}" for pattern in _OF_A_SCAN),
     *(f"{DATASETS}/N*/gs*/{role}.npz" for role in ("train", "val", "test")),
@@ -86,6 +88,7 @@ def training_files(config: JobConfig) -> list[str]:
         *(dataset(config, role) for role in roles if isinstance(config, RunConfig)),
         *(f"{name}/{file}" for name in config.networks for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION)),
         *([TRUTH] if isinstance(config, RunConfig) and config.imperfect else []),
+        *(TABLES if isinstance(config, RunConfig) else []),
         *(
             recon(name)
             for name in ("gt", *(config.models if isinstance(config, TrainedConfig) else config.networks))

@@ -79,6 +79,7 @@ def test_the_tree(first):
         "metrics.json",
         "manifest.json",
         "run.log",
+        *(f"{name}.{kind}" for name in ("metrics", "settings") for kind in ("csv", "tex")),
     }
 
 
@@ -145,10 +146,24 @@ def test_the_datasets_are_those_the_metrics_speak_of(first):
         np.load(first[0] / "recons/gt/recon.npz") as truth,
         np.load(first[0] / "recons/pinn/recon.npz") as recon,
     ):
-        assert set(truth.files) == set(recon.files) == {"object", "amp", "phase", "mask"}
+        assert set(truth.files) == set(recon.files) == {"YY_pred", "object", "amp", "phase", "mask"}
+        np.testing.assert_array_equal(recon["YY_pred"], recon["object"][0])
         np.testing.assert_array_equal(truth["object"], test.objects)
         assert truth["object"].shape == recon["object"].shape == recon["mask"].shape == (1, 96, 96)
         np.testing.assert_allclose(recon["amp"] * np.exp(1j * recon["phase"]), recon["object"], atol=1e-6)
+
+
+def test_the_tables_say_what_the_metrics_say(first):
+    metrics = strict(first[0] / "metrics.json")
+    with (first[0] / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(MODELS) * len(metrics["pinn"]["stitching"]) * 1 * 2
+    for row in rows:
+        expected = metrics[row["model"]]["stitching"][row["stitching"]]["ssim"]
+        assert float(row["ssim"]) == expected[["amplitude", "phase"].index(row["channel"])]
+    with (first[0] / "settings.csv").open(newline="") as file:
+        settings = {row["key"]: (row["value"], row["default"]) for row in csv.DictReader(file)}
+    assert settings["N"] == ("32", "64") and settings["train.val_groups"] == ("4", "256")
 
 
 def test_models_and_histories(first):
