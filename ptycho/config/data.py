@@ -49,58 +49,86 @@ class DataConfig:
         (),
         "HDF5, NPZ or TIFF; a folder of TIFFs. [A,B,C]: several scans of one instrument in one run; "
         "scans/*.h5: a run for each",
+        level="always",
     )
     format: Text | None = key(
         None,
         "force a format; null: told by the content; my_module:read: your own reader, docs/own_code.md",
         program="import path",
+        level="sometimes",
     )
     keys: KeyMap = key(KeyMap(), "where things are, in a file of no known layout: HDF5 paths or NPZ keys")
-    patterns_file: Text | None = key(None, "the patterns, where data.file has positions alone")
-    positions_file: Text | None = key(None, "the positions (CSV, TXT, NPY, HDF5), where data.file has none")
+    patterns_file: Text | None = key(
+        None, "the patterns, where data.file has positions alone", level="sometimes"
+    )
+    positions_file: Text | None = key(
+        None, "the positions (CSV, TXT, NPY, HDF5), where data.file has none", level="sometimes"
+    )
     links_root: Text | None = key(
         None, "folder to which links in an HDF5 file may lead; null: the file's own and what is below it"
     )
-    mask_file: Text | None = key(None, "NPY, NPZ, TIFF or HDF5 of one array: non-zero where a pixel is bad")
+    mask_file: Text | None = key(
+        None, "NPY, NPZ, TIFF or HDF5 of one array: non-zero where a pixel is bad", level="sometimes"
+    )
     N: Even | None = key(
         None,
         "side of a pattern around the zero frequency: cuts or pads; null: the whole detector",
         ge=SMALLEST_N,
         le=LARGEST_N,
         allowed=f"even, from {SMALLEST_N} to {LARGEST_N}",
+        level="always",
     )
-    bin: Integer = key(1, "sum so many × so many detector pixels", ge=1)
-    domain: Literal["counts", "intensity", "amplitude"] | None = key(None, "what the numbers are")
+    bin: Integer = key(1, "sum so many × so many detector pixels", ge=1, level="sometimes")
+    domain: Literal["counts", "intensity", "amplitude"] | None = key(
+        None, "what the numbers are", level="always"
+    )
     gain: Number | None = key(None, "intensity of one photon", gt=0)
-    zero_frequency: Text | None = key(None, "centre | corner | 'row,col' in detector pixels")
-    unit: Literal["m", "mm", "um", "nm", "angstrom", "px"] | None = key(None, "of the positions")
-    position_axes: Literal["rc", "xy"] | None = key(None, "of the positions' two columns")
-    position_columns: Texts = key(
-        (), "[x_rb,y_rb]: of a table with more columns those of the positions, by name or number from 1"
+    zero_frequency: Text | None = key(
+        None, "centre | corner | 'row,col' in detector pixels", level="sometimes"
     )
-    position_sign: Sign = key(1, "-1: the positions are those of the sample, not of the probe")
+    unit: Literal["m", "mm", "um", "nm", "angstrom", "px"] | None = key(
+        None, "of the positions", level="sometimes"
+    )
+    position_axes: Literal["rc", "xy"] | None = key(None, "of the positions' two columns", level="sometimes")
+    position_columns: Texts = key(
+        (),
+        "[x_rb,y_rb]: of a table with more columns those of the positions, by name or number from 1",
+        level="sometimes",
+    )
+    position_sign: Sign = key(
+        1, "-1: the positions are those of the sample, not of the probe", level="sometimes"
+    )
     rotation_deg: Number | None = key(
         None,
         "turns positions to the detector's axes, from down to the right; null: found for electrons, else 0",
         ge=-360,
         le=360,
         unit="degrees",
+        level="sometimes",
     )
     scan_affine: tuple[tuple[Number, Number], tuple[Number, Number]] | None = key(
         None,
         "[[a,b],[c,d]]: then (row, col) → (a·row + b·col, c·row + d·col)",
         allowed="[[a,b],[c,d]], finite and invertible",
     )
-    transpose: Flag = key(False, "detector against positions: transposed, then flipped")
-    flip_rows: Flag = key(False, "rows backwards")
-    flip_cols: Flag = key(False, "columns backwards")
-    energy_eV: Number | None = key(None, "photon energy; or one of the two below", ge=10, le=1e6, unit="eV")
-    wavelength_m: Number | None = key(None, "of the light", ge=1.24e-12, le=1e-4, unit="m")
-    electrons_keV: Number | None = key(None, "kinetic energy of electrons", ge=0.01, le=600, unit="keV")
-    physics: Literal["far_field", "near_field"] | None = key(
-        None, "from the sample to the detector: Fraunhofer or Fresnel diffraction; null: far_field"
+    transpose: Flag = key(False, "detector against positions: transposed, then flipped", level="sometimes")
+    flip_rows: Flag = key(False, "rows backwards", level="sometimes")
+    flip_cols: Flag = key(False, "columns backwards", level="sometimes")
+    energy_eV: Number | None = key(
+        None, "photon energy; or one of the two below", ge=10, le=1e6, unit="eV", level="always"
     )
-    distance_m: Number | None = key(None, "from sample to detector", ge=1e-6, le=1e4, unit="m")
+    wavelength_m: Number | None = key(None, "of the light", ge=1.24e-12, le=1e-4, unit="m", level="sometimes")
+    electrons_keV: Number | None = key(
+        None, "kinetic energy of electrons", ge=0.01, le=600, unit="keV", level="sometimes"
+    )
+    physics: Literal["far_field", "near_field"] | None = key(
+        None,
+        "from the sample to the detector: Fraunhofer or Fresnel diffraction; null: far_field",
+        level="sometimes",
+    )
+    distance_m: Number | None = key(
+        None, "from sample to detector", ge=1e-6, le=1e4, unit="m", level="always"
+    )
     source_distance_m: Number | None = key(
         None,
         "of a near field: from the focus or source to the sample; null: a parallel beam",
@@ -108,7 +136,9 @@ class DataConfig:
         le=1e4,
         unit="m",
     )
-    detector_pixel_m: Number | None = key(None, "pitch of the detector's pixels", ge=1e-8, le=1e-2, unit="m")
+    detector_pixel_m: Number | None = key(
+        None, "pitch of the detector's pixels", ge=1e-8, le=1e-2, unit="m", level="always"
+    )
     detector_pixel_mrad: Number | None = key(
         None, "the same as an angle, in place of it and of the distance", ge=1e-5, le=10, unit="mrad"
     )
@@ -124,8 +154,8 @@ class DataConfig:
         ge=0,
         lt=1,
     )
-    stride: Integer = key(1, "take every so many-th frame", ge=1)
-    frames: Integer | None = key(None, "take so many frames at most", ge=1)
+    stride: Integer = key(1, "take every so many-th frame", ge=1, level="sometimes")
+    frames: Integer | None = key(None, "take so many frames at most", ge=1, level="sometimes")
     drop: tuple[Integer, ...] = key((), "leave these frames out, by index", allowed="a list of integers")
     position_slips: Flag = key(
         True, "find positions that err by tens of pixels: slips, jumps, backlash, drift; see solver.positions"

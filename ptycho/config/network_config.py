@@ -28,9 +28,11 @@ class JobConfig:
     """The keys that every run which trains something has."""
 
     NEWER: ClassVar[tuple[str, ...]] = ()  # sections that older runs have not stored
-    seed: Integer = key(0, "every random number of the run comes from it", ge=0, le=2**32 - 1)
-    output_dir: Text | None = key(None, "the folder of the run")
-    overwrite: Flag = key(False, "replace the run in output_dir, once there is a result")
+    seed: Integer = key(
+        0, "every random number of the run comes from it", ge=0, le=2**32 - 1, level="sometimes"
+    )
+    output_dir: Text | None = key(None, "the folder of the run", level="always")
+    overwrite: Flag = key(False, "replace the run in output_dir, once there is a result", level="sometimes")
     train: AdamConfig = key(AdamConfig(), "how it is trained")
     xla: XlaConfig = key(XlaConfig(), "what is compiled")
 
@@ -44,8 +46,10 @@ class JobConfig:
 class NetworkConfig(JobConfig):
     """The keys that every run with a network of patterns has."""
 
-    batch_size: Integer = key(16, "groups in a batch, in training and in inference", ge=1, le=LARGEST_BATCH)
-    model: GeneratorConfig = key(UnrolledModel(), "the network", discriminator="kind")
+    batch_size: Integer = key(
+        16, "groups in a batch, in training and in inference", ge=1, le=LARGEST_BATCH, level="sometimes"
+    )
+    model: GeneratorConfig = key(UnrolledModel(), "the network", discriminator="kind", level="always")
     stitch: StitchConfig = key(StitchConfig(), "how patches become objects")
 
     @property
@@ -71,14 +75,17 @@ class NetworkConfig(JobConfig):
 class TrainedConfig(NetworkConfig):
     """The keys of a run that trains networks on scans, and compares ``models``."""
 
-    nepochs: Integer = key(4, "passes over the training groups, PINN and baseline alike", ge=1, le=1_000_000)
-    mae_weight: Number = key(1.0, "loss: mean absolute error of the amplitudes", ge=0)
-    nll_weight: Number = key(0.0, "loss: Poisson deviance of the counts", ge=0)
+    nepochs: Integer = key(
+        4, "passes over the training groups, PINN and baseline alike", ge=1, le=1_000_000, level="always"
+    )
+    mae_weight: Number = key(1.0, "loss: mean absolute error of the amplitudes", ge=0, level="sometimes")
+    nll_weight: Number = key(0.0, "loss: Poisson deviance of the counts", ge=0, level="sometimes")
     realspace_weight: Number = key(0.0, "loss: total variation of the complex object", ge=0)
     loss: Text | None = key(
         None,
         "my_module:function: a loss of your own, which is added; mae_weight=0 leaves it alone",
         program="import path",
+        level="sometimes",
     )
     models: tuple[str, ...] = MODELS
     train: EpochsConfig = key(EpochsConfig(), "how they are trained")

@@ -27,28 +27,37 @@ class RunConfig(TrainedConfig):
     """Everything one run of the grid-lines workflow depends on; lengths in object pixels."""
 
     NEWER: ClassVar[tuple[str, ...]] = ("imperfections", "iterative")
-    N: PowerOfTwo = key(64, "side of a diffraction pattern; a power of two", ge=32, le=512)
-    gridsize: Integer = key(2, "a group is gridsize × gridsize neighbouring patterns", ge=1, le=64)
-    nimgs_train: Integer = key(2, "objects scanned for training", ge=1, le=1_000_000)
-    nimgs_test: Integer = key(2, "objects of the test; the model never sees them", ge=1, le=1_000_000)
-    nphotons: Number = key(1e9, "mean photons per diffraction pattern", ge=1, le=1e15)
+    N: PowerOfTwo = key(64, "side of a diffraction pattern; a power of two", ge=32, le=512, level="always")
+    gridsize: Integer = key(
+        2, "a group is gridsize × gridsize neighbouring patterns", ge=1, le=64, level="always"
+    )
+    nimgs_train: Integer = key(2, "objects scanned for training", ge=1, le=1_000_000, level="sometimes")
+    nimgs_test: Integer = key(
+        2, "objects of the test; the model never sees them", ge=1, le=1_000_000, level="sometimes"
+    )
+    nphotons: Number = key(1e9, "mean photons per diffraction pattern", ge=1, le=1e15, level="always")
     size: Integer = key(392, "side of an object", ge=1, le=16_384, unit="px")
     offset: Integer = key(4, "step between the positions of a group", ge=1, unit="px")
     outer_offset_train: Even = key(8, "twice the step between groups", ge=2, unit="px")
     outer_offset_test: Even = key(20, "the same for the test", ge=2, unit="px")
-    max_groups_train: Integer | None = key(2048, "training groups at most, drawn at random; null: all", ge=1)
-    set_phi: Flag = key(False, "give the objects a phase")
+    max_groups_train: Integer | None = key(
+        2048, "training groups at most, drawn at random; null: all", ge=1, level="sometimes"
+    )
+    set_phi: Flag = key(False, "give the objects a phase", level="always")
     models: Each[Literal["pinn", "baseline", "lsqml"]] = key(
-        MODELS, "what is trained and compared; with lsqml, pty-chi's LSQ-ML beside it", min_length=1
+        MODELS,
+        "what is trained and compared; with lsqml, pty-chi's LSQ-ML beside it",
+        min_length=1,
+        level="always",
     )
     bad_pixels: Integer = key(0, "dead pixels of the detector; its mask knows them", ge=0)
     hot_pixels: Integer = key(0, "pixels that shine in every pattern; nothing says which", ge=0)
     object: LinesObject = key(LinesObject(), "what is scanned")
-    probe: Shape = key(IdealDiskProbe(), "what lights the sample", discriminator="kind")
+    probe: Shape = key(IdealDiskProbe(), "what lights the sample", discriminator="kind", level="always")
     test_probe: Shape | None = key(
         None, "of the test: {kind: zone_plate, defocus_um: 9}", discriminator="kind"
     )
-    imperfections: Imperfections = key(Imperfections(), "what is not as the network is told")
+    imperfections: Imperfections = key(Imperfections(), "what is not as the network is told", level="always")
     train: TrainConfig = key(TrainConfig(), "how the networks are trained")
     baseline: BaselineConfig = key(BaselineConfig(), "the supervised network")
     iterative: LsqmlConfig = key(LsqmlConfig(), "LSQ-ML of pty-chi")

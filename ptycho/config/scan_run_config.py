@@ -39,13 +39,22 @@ class ScanRunConfig(TrainedConfig):
         None,
         "pretrained, or folder of a run: its network is used, or with nepochs=… trained on; "
         "null: pretrained, unless nepochs or a model is given",
+        level="always",
     )
     group_size: Integer | None = key(
-        None, "patterns that the network sees together; null: as the network of run, or 1", ge=1, le=512
+        None,
+        "patterns that the network sees together; null: as the network of run, or 1",
+        ge=1,
+        le=512,
+        level="sometimes",
     )
     tiles: Flag | None = key(None, "groups share the patterns (or: each with its nearest); null: as run")
     nepochs: Integer | None = key(  # type: ignore[assignment]  # never None once made
-        None, "passes over the groups; null: none with a network of run, or 10", ge=0, le=1_000_000
+        None,
+        "passes over the groups; null: none with a network of run, or 10",
+        ge=0,
+        le=1_000_000,
+        level="sometimes",
     )
     batch_size: Integer | None = key(  # type: ignore[assignment]  # never None once made
         None,
@@ -53,20 +62,23 @@ class ScanRunConfig(TrainedConfig):
         ge=1,
         le=LARGEST_BATCH,
     )
-    denoise: Flag = key(False, "beside the solver's object one without noise (non-local means)")
+    denoise: Flag = key(
+        False, "beside the solver's object one without noise (non-local means)", level="sometimes"
+    )
     free_fraction: Number = key(0.05, "of the patterns are not fitted; they judge (r_free)", ge=0, le=0.5)
     val_fraction: Number = key(0.05, "of the groups choose the best epoch", ge=0, le=0.5)
     models: Each[Literal["pinn", "lsqml"]] = key(
         (),
         "beside the solver: a network, pty-chi's LSQ-ML; []: [pinn] where run, nepochs or a model is given",
         allowed="drawn from [pinn, lsqml], each once; a measured scan has no truth to train a baseline",
+        level="sometimes",
     )
-    data: DataConfig = key(lambda: DataConfig(file=("-",)), "the measured scan")
-    model: GeneratorConfig = key(FAST, "the network", discriminator="kind")
-    stitch: StitchConfig = key(StitchConfig("refined"), "how patches become objects")
-    probe: ProbeConfig = key(OwnProbe(), "what lights the sample", discriminator="kind")
+    data: DataConfig = key(lambda: DataConfig(file=("-",)), "the measured scan", level="always")
+    model: GeneratorConfig = key(FAST, "the network", discriminator="kind", level="sometimes")
+    stitch: StitchConfig = key(StitchConfig("refined"), "how patches become objects", level="sometimes")
+    probe: ProbeConfig = key(OwnProbe(), "what lights the sample", discriminator="kind", level="always")
     train: EpochsConfig = key(EpochsConfig(), "how the network is trained")
-    solver: SolverConfig = key(SolverConfig(), "maximum likelihood")
+    solver: SolverConfig = key(SolverConfig(), "maximum likelihood", level="sometimes")
     iterative: LsqmlConfig = key(LsqmlConfig(), "LSQ-ML of pty-chi")
 
     def __post_init__(self) -> None:

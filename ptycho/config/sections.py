@@ -28,8 +28,12 @@ class LinesObject:
 class LearnedProbe:
     """What every option of the group ``probe`` has: whether the data may correct it, and how."""
 
-    learn: Flag | None = key(None, "the data may correct it; null: where the scan was measured", kw_only=True)
-    modes: Integer | None = key(None, "null: those it has, two at least if learned", ge=1, le=8, kw_only=True)
+    learn: Flag | None = key(
+        None, "the data may correct it; null: where the scan was measured", kw_only=True, level="sometimes"
+    )
+    modes: Integer | None = key(
+        None, "null: those it has, two at least if learned", ge=1, le=8, kw_only=True, level="sometimes"
+    )
     rate: Number = key(3.0, "of the probe's learning, against the network's", ge=0, kw_only=True)
     start_epoch: Integer = key(0, "from which on the probe is learned", ge=0, le=1_000_000, kw_only=True)
     mask_diameter_px: Number | None = key(
@@ -246,7 +250,7 @@ class BaselineConfig:
 class AdamConfig:
     """Adam with a linear warm-up and a cosine decay, and how often it is saved."""
 
-    learning_rate: Number = key(1e-3, "Adam, peak", gt=0)
+    learning_rate: Number = key(1e-3, "Adam, peak", gt=0, level="sometimes")
     final_learning_rate_fraction: Number = key(0.01, "of the peak, reached by a cosine", ge=0, le=1)
     warmup_fraction: Number = key(0.05, "of all steps, linear", ge=0, le=1)
     clip_norm: Number = key(1.0, "of the global gradient norm", gt=0)
@@ -331,25 +335,34 @@ class SolverConfig:
     ``positions``, ``flux`` and ``background`` null: found where patterns that are kept out say so.
     """
 
-    steps: Integer = key(400, "of a fit, at most; 0: no solver", ge=0, le=100_000)
-    positions: Flag | None = key(None, "find them; null: where patterns that are kept out say so")
+    steps: Integer = key(400, "of a fit, at most; 0: no solver", ge=0, le=100_000, level="sometimes")
+    positions: Flag | None = key(
+        None, "find them; null: where patterns that are kept out say so", level="always"
+    )
     position_model: Literal["free", "affine", "all"] = key(
         "free", "each by itself; scale, rotation and shear in common; both"
     )
-    flux: Flag | None = key(None, "find the brightness of each pattern; null: as positions")
-    background: Flag | None = key(None, "find counts that do not depend on the position; null: as positions")
+    flux: Flag | None = key(
+        None, "find the brightness of each pattern; null: as positions", level="sometimes"
+    )
+    background: Flag | None = key(
+        None, "find counts that do not depend on the position; null: as positions", level="sometimes"
+    )
     prior: Text = key(
         "learned",
         "none | edges: λ Σ√(|∇O|² + δ²), which keeps steps | smooth: λ Σ|∇O|² | learned: κ, by a network, "
         "where it explains more than edges | my_module:NAME: your own, docs/own_code.md",
         program="import path",
+        level="sometimes",
     )
     prior_weights: Text | None = key(
         None, "file of that network's weights; null: those that come with the program"
     )
     strength: Number | None = key(None, "λ or κ of the prior; null: the best by what is kept out", ge=0)
     noise: Literal["auto", "poisson", "gaussian", "robust"] = key(
-        "auto", "auto: poisson where photons were counted, else gaussian; robust: outliers by their size"
+        "auto",
+        "auto: poisson where photons were counted, else gaussian; robust: outliers by their size",
+        level="sometimes",
     )
     block: Integer | None = key(
         None, "patterns of a block; scans of more are fitted in blocks; null: 8192 of 64 × 64 pixels", ge=64

@@ -79,6 +79,7 @@ def test_the_tree(first):
         "metrics.json",
         "manifest.json",
         "run.log",
+        "report.html",
         *(f"{name}.{kind}" for name in ("metrics", "settings") for kind in ("csv", "tex")),
     }
 
@@ -181,11 +182,18 @@ def test_models_and_histories(first):
 
 def test_every_file_is_recorded_and_arrays_with_their_hash(first):
     found = files(first[0])
+    del found["report.html"]  # a page that may be made again at any time
     arrays = {name: digest for name, digest in found.items() if name.endswith(".npz")}
     assert read_record(first[0]) == dict.fromkeys(found, "") | arrays and len(arrays) == 3 + 4 + 3
     for name in MODELS:
         digest = strict(first[0] / name / "model.json")["weights_sha256"]
         assert digest == arrays[f"{name}/weights.npz"]
+
+
+def test_the_last_line_names_the_report(first):
+    folder, done = first
+    assert done.stderr.splitlines()[-1].endswith(f" report: {folder}/report.html")
+    assert (folder / "report.html").stat().st_size > 20_000
 
 
 def test_the_log_is_kept_and_shown(first):

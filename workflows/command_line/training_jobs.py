@@ -18,12 +18,12 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from ptycho.config import ConfigError, JobConfig, ScanRunConfig
+from ptycho.config import ConfigError, JobConfig, ScanRunConfig, TrainedConfig
 from ptycho.config.mapping import differences, to_mapping
 from ptycho.files.lock import locked
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.folder import RunFolder, check_free, check_places, check_writable
-from ptycho.run.names import CONFIG, training_files
+from ptycho.run.names import CONFIG, REPORT, training_files
 from ptycho.run.pretrained import run_folder
 from ptycho.run.record import check_links
 from ptycho.run.replacing import check_inputs
@@ -201,6 +201,20 @@ def execute(workflow: Workflow, job: Job, stop: StopRequest) -> None:
                 folder.config(job.config)
             start_tensorflow()
             workflow.run(job.config, folder, stop)
+    if isinstance(job.config, TrainedConfig):
+        write_page(job.path)
+
+
+def write_page(run: Path) -> None:
+    """Write the report of a run, and say where; a run without one is done nevertheless."""
+    from workflows.read.report import ReportConfig, write_report
+
+    try:
+        write_report(ReportConfig(run=str(run)))
+    except Exception as error:  # of a page on what is stored already
+        log.warning("%s: no report (%s); ptycho report %s says more", run, explained(error), run)
+    else:
+        log.info("report: %s", run / REPORT)
 
 
 def perform(workflow: Workflow, jobs: list[Job], means: Means) -> int:

@@ -21,6 +21,7 @@ from ptycho.config.own_code import allow
 from ptycho.progress import OnEvent
 from ptycho.quiet_start import start_tensorflow
 from workflows.command_line.config import plain
+from workflows.command_line.flags import split_flags
 from workflows.command_line.foreign import check_programs
 from workflows.command_line.jobs import CONF
 from workflows.command_line.one_shot import config_of
@@ -34,7 +35,13 @@ WORKER = "PTYCHO_TUNE_WORKER"  # the number of a process that another has starte
 
 def tune(words: list[str]) -> list[str]:
     """Do what a command line asks for; lines to print."""
-    own_words, scan_words = divide(words)
+    flags, keys = split_flags(words)
+    if flags:
+        raise ConfigError(
+            f"{flags[0]}: ptycho tune takes keys alone; ptycho scan --cfg job shows those of a run, and "
+            "tune.space says what is tried"
+        )
+    own_words, scan_words = divide(keys)
     config, values, space = read_words(own_words, scan_words)
     _require_optuna()
     from workflows.tune.results import write_results
