@@ -92,10 +92,11 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-def load_model(run: str | Path, name: str = "pinn") -> LoadedModel:
+def load_model(run: str | Path, name: str = "pinn", trust: str | None = None) -> LoadedModel:
     """The network ``name`` (``pinn`` or ``baseline``) trained by the run in folder ``run``.
 
-    ``run="pretrained"`` is the network that comes with the program, for any probe and scan.
+    ``run="pretrained"`` is the network that comes with the program, for any probe and scan. ``trust`` is the
+    ``model.target`` of a run whose generator is your own code; without it none is imported.
 
     See :class:`ptycho.run.loaded.LoadedModel`. TensorFlow is imported here, not with the package.
     """
@@ -104,4 +105,4 @@ def load_model(run: str | Path, name: str = "pinn") -> LoadedModel:
     start_tensorflow_exactly()
     from ptycho.run.loaded import load_model as load
 
-    return load(run, name)
+    return load(run, name, trust)

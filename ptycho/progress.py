@@ -30,11 +30,13 @@ class Event:
     """Something that happened in a reconstruction, for whoever follows it.
 
     Attributes:
-        kind: ``phase``, which has ended; ``step`` of the solver on the whole scan; ``decision``; ``scores``.
+        kind: ``phase``, which has ended; ``step`` of the solver on the whole scan; ``decision``; ``scores``;
+            ``epoch`` of a training.
         name: of the phase or decision, or the method.
         values: of a phase ``seconds``; of a step ``step``, ``objective`` (−log p and prior, up to a
             constant) and at some steps ``deviance_holdout``, per pixel of the held-out patterns;
-            of a decision ``value`` and ``why``; of scores those of ``metrics.json``.
+            of a decision ``value`` and ``why``; of scores those of ``metrics.json``; of an epoch its row of
+            ``history.csv``.
         time: seconds since the epoch.
     """
 

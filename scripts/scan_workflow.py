@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Reconstruct measured scans; ``--help`` lists keys, groups and defaults.
 
-python scripts/scan_workflow.py data.file=scan.cxi output_dir=outputs/mine
+python scripts/scan_workflow.py scan.cxi output_dir=outputs/mine
 python scripts/scan_workflow.py data.file=[a.cxi,b.cxi] output_dir=outputs/both
 python scripts/scan_workflow.py data.file=scan.cxi run=outputs/other output_dir=outputs/quick
 python scripts/scan_workflow.py data.file=scan.cxi run=outputs/other nepochs=2 output_dir=outputs/tuned
@@ -13,6 +13,7 @@ mpirun -n 4 python scripts/scan_workflow.py data.file=large.cxi output_dir=outpu
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from ptycho.run.folder import RunFolder
 from ptycho.run.mpi import run_on_all
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.jobs import leave
+from workflows.command_line.one_shot import place_words
 from workflows.command_line.training_jobs import Workflow, main
 from workflows.reconstruct.scan_pattern import split
 from workflows.reconstruct.scan_plan import plan, understand_scans
@@ -38,4 +40,7 @@ def run(config: JobConfig, folder: RunFolder, stop: StopRequest, crew: Crew | No
 
 
 if __name__ == "__main__":
-    leave(lambda: run_on_all(lambda crew: main(Workflow("scan", plan, partial(run, crew=crew), split))))
+    words = place_words("data.file", sys.argv[1:])
+    leave(
+        lambda: run_on_all(lambda crew: main(Workflow("scan", plan, partial(run, crew=crew), split), words))
+    )

@@ -25,12 +25,13 @@ import sys
 from ptycho.files.text import printable
 from workflows.command_line.config import explained
 from workflows.command_line.jobs import EXIT_USAGE, MISTAKES, fail, leave, log_to_stderr
+from workflows.command_line.one_shot import place_words
 from workflows.tune.main import tune
 
 
 def main() -> int:
     """See the module's text for the exit code."""
-    words = sys.argv[1:]
+    words = place_words("data.file", sys.argv[1:])
     if not words or {"-h", "--help"} & set(words):
         sys.stdout.write(f"{__doc__}\n")
         return 0 if words else EXIT_USAGE

@@ -3,35 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import LARGEST_N, SMALLEST_N
-from ptycho.readers.raw_scan import RawScan
-
-
-@dataclass(frozen=True, eq=False)
-class Frames:
-    """Patterns ``(J, N, N)`` in memory, read as those of a file are."""
-
-    array: np.ndarray
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        J, rows, cols = self.array.shape
-        return J, rows, cols
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.array.dtype
-
-    def read(self, index: slice | np.ndarray) -> np.ndarray:
-        return self.array[index]
-
-    def close(self) -> None:
-        """Nothing is open."""
+from ptycho.readers.raw_scan import Frames, RawScan
 
 
 def raw_scan(

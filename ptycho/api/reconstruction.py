@@ -15,6 +15,7 @@ from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.backend import require_tensorflow
 from ptycho.config.former_names import accept_former_arguments
 from ptycho.config.mapping import from_mapping
+from ptycho.config.own_code import allow
 from ptycho.config.scan_run_config import PRETRAINED
 from ptycho.config.solver_config import SolverConfig
 from ptycho.iterative.lsqml import available
@@ -63,7 +64,8 @@ def reconstruct(
             (``lsqml``: yes).
         learn_probe: refine the probe; None: as for the positions. ``lsqml`` always refines it.
         regulariser: regularisation of the object, for the solver alone: ``learned``, ``quadratic``,
-            ``edge_preserving`` or ``none``; the default is that of the section ``solver``.
+            ``edge_preserving``, ``none``, or your own as ``my_module:NAME`` (``__main__:NAME`` in a script or
+            notebook); the default is that of the section ``solver``.
         regularisation_weight: weight λ or κ of the regulariser; None: chosen on the held-out patterns.
         holdout_fraction: fraction of the patterns that are held out of the fit, for ``r_free``.
         seed: seed of all random numbers.
@@ -108,6 +110,7 @@ def reconstruct(
         raise ConfigError(f"run={run}: method={method} needs no network; remove run=, or use method=pinn")
     if method in NETWORKS:
         values |= {"run": str(run or PRETRAINED), "models": ["pinn"]}
+    allow([regulariser])
     config = plan_scans(_configuration(scan, values), [scan.geometry])
     if method == "lsqml" and (missing := available(config.iterative.python)):
         raise ConfigError(missing)

@@ -15,6 +15,7 @@ from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.former_names import warn_of
 from ptycho.config.mapping import from_mapping, to_dataclass
+from ptycho.config.own_code import allow
 from ptycho.preparation.geometry import PixelSize
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.preparation.room import check_room
@@ -193,6 +194,7 @@ def open_scan(file: str | Path, **data: Any) -> Scan:
     """
     config = from_mapping(plain({"data": {"file": [str(file)], **data}}))
     assert isinstance(config, ScanRunConfig)
+    allow([config.data.format])
     found = understand(open_raw(config.data), config.data)
     return Scan(Path(file).stem, config.data, found, found.raw.object)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
@@ -25,6 +26,7 @@ def train_on_scans(
     path: Path,
     overwrite: bool = False,
     bar: bool | None = None,
+    callbacks: Sequence[Any] = (),
 ) -> LoadedModel:
     """Train the PINN that ``config`` describes, store it in ``path``, and read it back.
 
@@ -32,6 +34,7 @@ def train_on_scans(
         scans: name, how it was understood, and the settings that it was read with.
         overwrite: replace a run that the folder holds, once there is a result.
         bar: as for :class:`~ptycho.progress.Progress`.
+        callbacks: of Keras or of the loop.
     """
     for _, scan, data in scans:
         check_disk_for(scan.raw, data, path)
@@ -42,7 +45,7 @@ def train_on_scans(
             where = Surroundings(path, folder.timed, bar)
             ready = [prepare(name, scan, replace(config, data=data), where) for name, scan, data in scans]
             parts = split_scans([each.fitted(each.whole.beam) for each in ready], config)
-            history = train_network(NETWORK, config, parts, folder, bar=bar).history
+            history = train_network(NETWORK, config, parts, folder, bar=bar, callbacks=callbacks).history
             best = history.rows[history.best_epoch - 1]
             folder.json(names.METRICS, {NETWORK: {key: best[key] for key in ("epoch", "loss", "val_loss")}})
         folder.manifest({"seed": config.seed, "training": describe_trainings({NETWORK: history})})

@@ -10,10 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 from ptycho.api.reconstruction import shows_bars, start_tensorflow_exactly
 from ptycho.api.scan import Scan, plain
-from ptycho.config import ConfigError, EpochsConfig, OwnProbe, ScanRunConfig, UNetModel, UnrolledModel, check
+from ptycho.config import (
+    ConfigError,
+    CustomModel,
+    EpochsConfig,
+    OwnProbe,
+    ScanRunConfig,
+    UNetModel,
+    UnrolledModel,
+    check,
+)
+from ptycho.config.mapping import programs_in
 from ptycho.config.messages import fields_of, show
+from ptycho.config.own_code import allow, is_import_path
 from ptycho.config.scan_run_config import EPOCHS, FAST
 from ptycho.config.sections import GeneratorConfig, StitchConfig, XlaConfig
+from ptycho.progress import OnEvent
+from ptycho.run.own_code import check_own_code
 
 if TYPE_CHECKING:
     from ptycho.run.loaded import LoadedModel
@@ -39,6 +52,9 @@ def train(
     overwrite: bool = False,
     progress: bool = True,
     compile_xla: bool = True,
+    loss: str | None = None,
+    callbacks: Sequence[Any] = (),
+    on_event: OnEvent | None = None,
     **settings: Any,
 ) -> LoadedModel:
     """A physics-informed network trained on the patterns of a scan alone.
@@ -54,7 +70,7 @@ def train(
             that :func:`ptycho.load_model` reads it back.
         epochs: passes over the groups.
         model: ``unrolled``, ``unrolled_fast`` (three stages instead of eight) or ``unet``, whose weights are
-            bound to N and C.
+            bound to N and C; or your own as ``my_module:build``.
         group_size: C, patterns that the network sees together: a position and those nearest to it.
         batch_size: groups in a step; more than there are make one batch of all.
         learn_probe: correct the probe, too; ``model.probe``, ``(N, N)``, is then the corrected one.
@@ -62,8 +78,14 @@ def train(
         overwrite: replace the run in ``folder``, once there is a result.
         progress: a bar on a terminal or in a notebook.
         compile_xla: compile with XLA: slower to begin, faster in the long run.
+        loss: your own as ``my_module:loss``, which is added to ``mae_weight`` times the error of the
+            amplitudes.
+        callbacks: of Keras; their methods for epochs are called.
+        on_event: is called with a :class:`ptycho.Event` ``epoch`` after each; what it raises ends the
+            training.
         **settings: further keys of the section ``train`` (``learning_rate``, ``patience`` in epochs,
-            ``clip_norm``, …) or ``model`` (``stages``, ``width``, ``neighbours``, …).
+            ``clip_norm``, …), ``model`` (``stages``, ``width``, ``neighbours``, …), or ``mae_weight`` and its
+            like.
 
     Returns:
         The trained network. ``model.reconstruct(scan)`` gives objects ``(1, M, M)`` complex64 of this scan or
@@ -78,9 +100,13 @@ def train(
     scans = [scan] if isinstance(scan, Scan) else list(scan)
     sizes = sorted({one.N for one in scans})
     check(len(sizes) == 1, "scan", f"patterns of N={sizes}", "one scan, or several of the same N")
-    check(model in MODELS, "model", model, f"one of {', '.join(MODELS)}")
-    own = divide(plain(settings), EpochsConfig, type(MODELS[model]))
-    built = replace(MODELS[model], **own["model"])
+    own_model = is_import_path(model)
+    allowed = f"one of {', '.join(MODELS)}, or your own as my_module:build"
+    check(model in MODELS or own_model, "model", model, allowed)
+    base = CustomModel(target=model) if own_model else MODELS[model]
+    weights = {name: settings.pop(name) for name in [*settings] if name.endswith("_weight")}
+    own = divide(plain(settings), EpochsConfig, type(base))
+    built = replace(base, **own["model"])
     check(built.takes(sizes[0]), "model", model, f"unrolled for patterns of N={sizes[0]}")
     config = ScanRunConfig(
         models=("pinn",),
@@ -95,14 +121,20 @@ def train(
         seed=seed,
         xla=XlaConfig(compile=compile_xla),
         output_dir=str(folder),
+        loss=loss,
+        **weights,
     )
     files = dict.fromkeys(file for one in scans for file in one.data.file)
     config = replace(config, data=replace(scans[0].data, file=tuple(files)))
+    allow(programs_in(config).values())
+    check_own_code(config)
     start_tensorflow_exactly()
     from ptycho.api.scan_training import train_on_scans
+    from ptycho.training.own_callbacks import TellEvents
 
+    followers = [*callbacks, *([] if on_event is None else [TellEvents(on_event)])]
     every = [(one.name, one.geometry, one.data) for one in scans]
-    return train_on_scans(every, config, Path(folder), overwrite, progress and shows_bars())
+    return train_on_scans(every, config, Path(folder), overwrite, progress and shows_bars(), followers)
 
 
 def divide(values: Mapping[str, Any], *sections: type) -> dict[str, dict[str, Any]]:

@@ -49,14 +49,23 @@ class DataConfig:
         (),
         "HDF5, NPZ or TIFF file of the scan, or a folder of TIFF files. [A,B,C]: several scans of one "
         "instrument in one run; scans/*.h5: one run for each file",
+        level="always",
     )
-    format: Text | None = key(None, "name of the file format; null: detected from the content")
+    format: Text | None = key(
+        None,
+        "name of the file format, or my_module:read for your own reader (docs/own_code.md); null: detected "
+        "from the content",
+        program="import path",
+        level="sometimes",
+    )
     keys: KeyMap = key(KeyMap(), "HDF5 paths or NPZ keys of the arrays, for a file of unknown layout")
     patterns_file: Text | None = key(
-        None, "separate file of the patterns, if data.file holds only the positions"
+        None, "separate file of the patterns, if data.file holds only the positions", level="sometimes"
     )
     positions_file: Text | None = key(
-        None, "separate file of the positions (CSV, TXT, NPY, HDF5), if data.file holds none"
+        None,
+        "separate file of the positions (CSV, TXT, NPY, HDF5), if data.file holds none",
+        level="sometimes",
     )
     links_root: Text | None = key(
         None,
@@ -64,7 +73,7 @@ class DataConfig:
         "subfolders",
     )
     mask_file: Text | None = key(
-        None, "NPY, NPZ, TIFF or HDF5 file of one array that is non-zero at bad pixels"
+        None, "NPY, NPZ, TIFF or HDF5 file of one array that is non-zero at bad pixels", level="sometimes"
     )
     N: Even | None = key(
         None,
@@ -72,30 +81,35 @@ class DataConfig:
         ge=SMALLEST_N,
         le=LARGEST_N,
         allowed=f"even, from {SMALLEST_N} to {LARGEST_N}",
+        level="always",
     )
-    bin: Integer = key(1, "binning factor of the detector pixels, which are summed", ge=1)
+    bin: Integer = key(1, "binning factor of the detector pixels, which are summed", ge=1, level="sometimes")
     domain: Literal["counts", "intensity", "amplitude"] | None = key(
-        None, "quantity that the file holds; null: detected from the values"
+        None, "quantity that the file holds; null: detected from the values", level="always"
     )
     gain: Number | None = key(None, "detector signal per photon", gt=0)
     zero_frequency: Text | None = key(
         None,
         "position of the zero frequency in the file: centre | corner | 'row,col' in detector pixels; "
         "null: detected",
+        level="sometimes",
     )
     unit: Literal["m", "mm", "um", "nm", "angstrom", "px"] | None = key(
-        None, "length unit of the positions; null: that of the file"
+        None, "length unit of the positions; null: that of the file", level="sometimes"
     )
     position_axes: Literal["rc", "xy"] | None = key(
-        None, "order of the two position columns: rc (row, column) or xy"
+        None, "order of the two position columns: rc (row, column) or xy", level="sometimes"
     )
     position_columns: Texts = key(
         (),
         "columns of the positions in a table that has more than two, by name or by number from 1, such as"
         " [x_rb,y_rb]",
+        level="sometimes",
     )
     position_sign: Sign = key(
-        1, "sign of the positions: 1 for positions of the probe, -1 for positions of the sample"
+        1,
+        "sign of the positions: 1 for positions of the probe, -1 for positions of the sample",
+        level="sometimes",
     )
     rotation_deg: Number | None = key(
         None,
@@ -104,25 +118,39 @@ class DataConfig:
         ge=-360,
         le=360,
         unit="degrees",
+        level="sometimes",
     )
     scan_affine: tuple[tuple[Number, Number], tuple[Number, Number]] | None = key(
         None,
         "affine correction [[a,b],[c,d]] of the positions: (row, col) → (a·row + b·col, c·row + d·col)",
         allowed="[[a,b],[c,d]], finite and invertible",
     )
-    transpose: Flag = key(False, "transpose the detector relative to the positions, before the flips")
-    flip_rows: Flag = key(False, "reverse the rows of the detector")
-    flip_cols: Flag = key(False, "reverse the columns of the detector")
-    energy_eV: Number | None = key(
-        None, "photon energy; instead of data.wavelength_m or data.electrons_keV", ge=10, le=1e6, unit="eV"
+    transpose: Flag = key(
+        False, "transpose the detector relative to the positions, before the flips", level="sometimes"
     )
-    wavelength_m: Number | None = key(None, "wavelength of the radiation", ge=1.24e-12, le=1e-4, unit="m")
-    electrons_keV: Number | None = key(None, "kinetic energy of the electrons", ge=0.01, le=600, unit="keV")
+    flip_rows: Flag = key(False, "reverse the rows of the detector", level="sometimes")
+    flip_cols: Flag = key(False, "reverse the columns of the detector", level="sometimes")
+    energy_eV: Number | None = key(
+        None,
+        "photon energy; instead of data.wavelength_m or data.electrons_keV",
+        ge=10,
+        le=1e6,
+        unit="eV",
+        level="always",
+    )
+    wavelength_m: Number | None = key(
+        None, "wavelength of the radiation", ge=1.24e-12, le=1e-4, unit="m", level="sometimes"
+    )
+    electrons_keV: Number | None = key(
+        None, "kinetic energy of the electrons", ge=0.01, le=600, unit="keV", level="sometimes"
+    )
     physics: Literal["far_field", "near_field"] | None = key(
-        None, "propagation from the sample to the detector, Fraunhofer or Fresnel; null: far_field"
+        None,
+        "propagation from the sample to the detector, Fraunhofer or Fresnel; null: far_field",
+        level="sometimes",
     )
     distance_m: Number | None = key(
-        None, "distance from the sample to the detector", ge=1e-6, le=1e4, unit="m"
+        None, "distance from the sample to the detector", ge=1e-6, le=1e4, unit="m", level="always"
     )
     source_distance_m: Number | None = key(
         None,
@@ -131,7 +159,9 @@ class DataConfig:
         le=1e4,
         unit="m",
     )
-    detector_pixel_m: Number | None = key(None, "pixel size of the detector", ge=1e-8, le=1e-2, unit="m")
+    detector_pixel_m: Number | None = key(
+        None, "pixel size of the detector", ge=1e-8, le=1e-2, unit="m", level="always"
+    )
     detector_pixel_mrad: Number | None = key(
         None,
         "pixel size of the detector as an angle, instead of pixel size and distance",
@@ -156,8 +186,10 @@ class DataConfig:
         ge=0,
         lt=1,
     )
-    stride: Integer = key(1, "interval between the frames that are used; 1: every frame", ge=1)
-    frames: Integer | None = key(None, "maximum number of frames; null: all", ge=1)
+    stride: Integer = key(
+        1, "interval between the frames that are used; 1: every frame", ge=1, level="sometimes"
+    )
+    frames: Integer | None = key(None, "maximum number of frames; null: all", ge=1, level="sometimes")
     drop: tuple[Integer, ...] = key((), "indices of frames to exclude", allowed="a list of integers")
     position_jumps: Flag = key(
         True, "detect position errors of tens of pixels: jumps, backlash and drift; see solver.positions"

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 from ptycho.config.errors import ConfigError
 from ptycho.config.former_names import current_keys, stored_keys
-from ptycho.config.messages import show
+from ptycho.config.messages import programs_of, show
 from ptycho.config.network_config import JobConfig
+from ptycho.config.own_code import is_import_path
 from ptycho.config.pretrain_config import PretrainConfig
 from ptycho.config.prior_config import PriorConfig
 from ptycho.config.run_config import RunConfig
@@ -115,3 +116,13 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in values.items():
         found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return found
+
+
+def programs_in(config: JobConfig) -> dict[str, str]:
+    """The programs and import paths that a configuration names, by key."""
+    values = flat(to_mapping(config))
+    return {
+        key: values[key]
+        for key, program in programs_of(type(config)).items()
+        if values.get(key) is not None and (program is True or is_import_path(values[key]))
+    }

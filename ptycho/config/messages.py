@@ -148,15 +148,15 @@ def bounds_of(cls: type, name: str) -> tuple[float, float]:
     return found[Ge].ge, found[Le].le
 
 
-def programs_of(cls: type, prefix: str = "") -> list[str]:
-    """The dotted keys of a configuration that name a program to run."""
-    found: list[str] = []
+def programs_of(cls: type, prefix: str = "") -> dict[str, bool | str]:
+    """The dotted keys of a configuration that name a program or code to run, each with its ``program``."""
+    found: dict[str, bool | str] = {}
     for name, field in fields_of(cls).items():
-        if typing.cast(dict[str, Any], field.json_schema_extra or {}).get("program"):
-            found.append(f"{prefix}{name}")
+        if program := typing.cast(dict[str, Any], field.json_schema_extra or {}).get("program"):
+            found[f"{prefix}{name}"] = program
         for section in sections_of(field.annotation).values():
-            found += programs_of(section, f"{prefix}{name}.")
-    return list(dict.fromkeys(found))
+            found |= programs_of(section, f"{prefix}{name}.")
+    return found
 
 
 def _short(value: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ptycho.config.errors import ConfigError
+from ptycho.config.own_code import check_import_path
 from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 from ptycho.config.sections import (
     MODELS,
@@ -27,9 +28,11 @@ class JobConfig:
     """The keys that every run which trains something has."""
 
     NEWER: ClassVar[tuple[str, ...]] = ()  # sections that older runs have not stored
-    seed: Integer = key(0, "seed of all random numbers of the run", ge=0, le=2**32 - 1)
-    output_dir: Text | None = key(None, "folder of the run")
-    overwrite: Flag = key(False, "replace the run in output_dir, as soon as there is a new result")
+    seed: Integer = key(0, "seed of all random numbers of the run", ge=0, le=2**32 - 1, level="sometimes")
+    output_dir: Text | None = key(None, "folder of the run", level="always")
+    overwrite: Flag = key(
+        False, "replace the run in output_dir, as soon as there is a new result", level="sometimes"
+    )
     train: AdamConfig = key(AdamConfig(), "settings of the training")
     xla: XlaConfig = key(XlaConfig(), "settings of XLA")
 
@@ -44,9 +47,15 @@ class NetworkConfig(JobConfig):
     """The keys that every run with a network of patterns has."""
 
     batch_size: Integer = key(
-        16, "number of groups in a batch, in training and in inference", ge=1, le=LARGEST_BATCH
+        16,
+        "number of groups in a batch, in training and in inference",
+        ge=1,
+        le=LARGEST_BATCH,
+        level="sometimes",
     )
-    model: GeneratorConfig = key(UnrolledModel(), "architecture of the network", discriminator="kind")
+    model: GeneratorConfig = key(
+        UnrolledModel(), "architecture of the network", discriminator="kind", level="always"
+    )
     stitch: StitchConfig = key(StitchConfig(), "stitching of the patches into an object")
 
     @property
@@ -55,7 +64,7 @@ class NetworkConfig(JobConfig):
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """The weight of every loss of :data:`ptycho.networks.losses.LOSSES`."""
+        """The weight of every loss of :data:`ptycho.networks.losses.LOSSES`, and of the user's own."""
         return {"mae_weight": 1.0, "nll_weight": 0.0, "realspace_weight": 0.0}
 
     @property
@@ -73,10 +82,24 @@ class TrainedConfig(NetworkConfig):
     """The keys of a run that trains networks on scans, and compares ``models``."""
 
     nepochs: Integer = key(
-        4, "number of passes over the training groups, for PINN and baseline", ge=1, le=1_000_000
+        4,
+        "number of passes over the training groups, for PINN and baseline",
+        ge=1,
+        le=1_000_000,
+        level="always",
     )
-    mae_weight: Number = key(1.0, "weight of the mean absolute error of the amplitudes in the loss", ge=0)
-    nll_weight: Number = key(0.0, "weight of the Poisson deviance of the counts in the loss", ge=0)
+    mae_weight: Number = key(
+        1.0, "weight of the mean absolute error of the amplitudes in the loss", ge=0, level="sometimes"
+    )
+    nll_weight: Number = key(
+        0.0, "weight of the Poisson deviance of the counts in the loss", ge=0, level="sometimes"
+    )
+    loss: Text | None = key(
+        None,
+        "my_module:function: your own loss, which is added to the others; mae_weight=0 leaves it alone",
+        program="import path",
+        level="sometimes",
+    )
     realspace_weight: Number = key(
         0.0, "weight of the total variation of the complex object in the loss", ge=0
     )
@@ -85,7 +108,8 @@ class TrainedConfig(NetworkConfig):
     probe: ProbeConfig = key(IdealDiskProbe(), "illumination", discriminator="kind")
 
     def __post_init__(self) -> None:
-        if self.mae_weight == 0 and self.nll_weight == 0:
+        check_import_path("loss", self.loss)
+        if self.mae_weight == 0 and self.nll_weight == 0 and self.loss is None:
             raise ConfigError(
                 f"mae_weight=0, nll_weight=0 (realspace_weight={self.realspace_weight:g}): at least one of "
                 "mae_weight and nll_weight must be > 0, or the loss does not depend on the data"
@@ -97,4 +121,5 @@ class TrainedConfig(NetworkConfig):
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        return {name: getattr(self, name) for name in super().loss_weights}
+        own = {} if self.loss is None else {self.loss: 1.0}
+        return {name: getattr(self, name) for name in super().loss_weights} | own

@@ -27,37 +27,45 @@ class RunConfig(TrainedConfig):
     """Everything one run of the grid-lines workflow depends on; lengths in object pixels."""
 
     NEWER: ClassVar[tuple[str, ...]] = ("imperfections", "iterative")
-    N: PowerOfTwo = key(64, "side of a diffraction pattern; a power of two", ge=32, le=512)
+    N: PowerOfTwo = key(64, "side of a diffraction pattern; a power of two", ge=32, le=512, level="always")
     gridsize: Integer = key(
-        2, "side of a group, which has gridsize × gridsize neighbouring patterns", ge=1, le=64
+        2, "side of a group, which has gridsize × gridsize neighbouring patterns", ge=1, le=64, level="always"
     )
-    nimgs_train: Integer = key(2, "number of objects scanned for training", ge=1, le=1_000_000)
+    nimgs_train: Integer = key(
+        2, "number of objects scanned for training", ge=1, le=1_000_000, level="sometimes"
+    )
     nimgs_test: Integer = key(
-        2, "number of objects scanned for the test, which the model is never trained on", ge=1, le=1_000_000
+        2,
+        "number of objects scanned for the test, which the model is never trained on",
+        ge=1,
+        le=1_000_000,
+        level="sometimes",
     )
-    nphotons: Number = key(1e9, "mean number of photons per diffraction pattern", ge=1, le=1e15)
+    nphotons: Number = key(
+        1e9, "mean number of photons per diffraction pattern", ge=1, le=1e15, level="always"
+    )
     size: Integer = key(392, "side of an object", ge=1, le=16_384, unit="px")
     offset: Integer = key(4, "step between the positions in a group", ge=1, unit="px")
     outer_offset_train: Even = key(8, "twice the step between the groups, in training", ge=2, unit="px")
     outer_offset_test: Even = key(20, "twice the step between the groups, in the test", ge=2, unit="px")
     max_groups_train: Integer | None = key(
-        2048, "maximum number of training groups, drawn at random; null: all", ge=1
+        2048, "maximum number of training groups, drawn at random; null: all", ge=1, level="sometimes"
     )
-    set_phi: Flag = key(False, "give the objects a phase")
+    set_phi: Flag = key(False, "give the objects a phase", level="always")
     models: Each[Literal["pinn", "baseline", "lsqml"]] = key(
-        MODELS, "models to train and compare; lsqml: LSQ-ML of pty-chi, too", min_length=1
+        MODELS, "models to train and compare; lsqml: LSQ-ML of pty-chi, too", min_length=1, level="always"
     )
     bad_pixels: Integer = key(0, "number of dead detector pixels, which the mask excludes", ge=0)
     hot_pixels: Integer = key(0, "number of hot detector pixels, which no mask excludes", ge=0)
     object: LinesObject = key(LinesObject(), "object that is scanned")
-    probe: Shape = key(IdealDiskProbe(), "illumination", discriminator="kind")
+    probe: Shape = key(IdealDiskProbe(), "illumination", discriminator="kind", level="always")
     test_probe: Shape | None = key(
         None,
         "illumination in the test, such as {kind: zone_plate, defocus_um: 9}; null: that of the training",
         discriminator="kind",
     )
     imperfections: Imperfections = key(
-        Imperfections(), "deviations of the test scan from what the network was trained for"
+        Imperfections(), "deviations of the test scan from what the network was trained for", level="always"
     )
     train: TrainConfig = key(TrainConfig(), "settings of the training")
     baseline: BaselineConfig = key(BaselineConfig(), "settings of the supervised network")

@@ -38,12 +38,14 @@ class ScanRunConfig(TrainedConfig):
         None,
         "pretrained, or the folder of a run, whose network is used, or trained further with nepochs=…; "
         "null: pretrained, unless nepochs or a model is set",
+        level="always",
     )
     group_size: Integer | None = key(
         None,
         "number of patterns that the network sees together; null: as in the run of the network, or 1",
         ge=1,
         le=512,
+        level="sometimes",
     )
     tiles: Flag | None = key(
         None,
@@ -51,7 +53,11 @@ class ScanRunConfig(TrainedConfig):
         "as in the run of the network",
     )
     nepochs: Integer | None = key(  # type: ignore[assignment]  # never None once made
-        None, "number of passes over the groups; null: 0 with the network of a run, or 10", ge=0, le=1_000_000
+        None,
+        "number of passes over the groups; null: 0 with the network of a run, or 10",
+        ge=0,
+        le=1_000_000,
+        level="sometimes",
     )
     batch_size: Integer | None = key(  # type: ignore[assignment]  # never None once made
         None,
@@ -59,7 +65,7 @@ class ScanRunConfig(TrainedConfig):
         ge=1,
         le=LARGEST_BATCH,
     )
-    denoise: Flag = key(False, "also denoise the object of the solver, by non-local means")
+    denoise: Flag = key(False, "also denoise the object of the solver, by non-local means", level="sometimes")
     holdout_fraction: Number = key(
         0.05, "fraction of held-out patterns, which are not fitted and give r_free", ge=0, le=0.5
     )
@@ -69,13 +75,16 @@ class ScanRunConfig(TrainedConfig):
         "models beside the solver: pinn is a network, lsqml LSQ-ML of pty-chi; []: [pinn] if run, nepochs"
         " or a model is set",
         allowed="drawn from [pinn, lsqml], each once; a measured scan has no truth to train a baseline",
+        level="sometimes",
     )
-    data: DataConfig = key(lambda: DataConfig(file=("-",)), "measured scan")
-    model: GeneratorConfig = key(FAST, "architecture of the network", discriminator="kind")
-    stitch: StitchConfig = key(StitchConfig("refined"), "stitching of the patches into an object")
-    probe: ProbeConfig = key(OwnProbe(), "initial probe", discriminator="kind")
+    data: DataConfig = key(lambda: DataConfig(file=("-",)), "measured scan", level="always")
+    model: GeneratorConfig = key(FAST, "architecture of the network", discriminator="kind", level="sometimes")
+    stitch: StitchConfig = key(
+        StitchConfig("refined"), "stitching of the patches into an object", level="sometimes"
+    )
+    probe: ProbeConfig = key(OwnProbe(), "initial probe", discriminator="kind", level="always")
     train: EpochsConfig = key(EpochsConfig(), "settings of the training of the network")
-    solver: SolverConfig = key(SolverConfig(), "settings of the maximum-likelihood solver")
+    solver: SolverConfig = key(SolverConfig(), "settings of the maximum-likelihood solver", level="sometimes")
     iterative: LsqmlConfig = key(LsqmlConfig(), "settings of LSQ-ML of pty-chi")
 
     def __post_init__(self) -> None:

@@ -16,11 +16,12 @@ import numbers
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar, dataclass_transform
+from typing import Annotated, Any, Literal, TypeVar, cast, dataclass_transform, get_args
 
 import pydantic
 from annotated_types import Ge, Le, Predicate
 from pydantic import BeforeValidator, ConfigDict, Field, Strict
+from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
 from ptycho.config.errors import ConfigError
@@ -114,8 +115,19 @@ Pair = tuple[Number, Number]
 Range = tuple[Number, Number]
 
 
+Level = Literal["always", "sometimes", "expert"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+
+
 def key(
-    default: Any, text: str, *, unit: str = "", allowed: str = "", program: bool = False, **bounds: Any
+    default: Any,
+    text: str,
+    *,
+    unit: str = "",
+    allowed: str = "",
+    program: bool | str = False,
+    level: Level = "expert",
+    **bounds: Any,
 ) -> Any:
     """The default of a field with all that is to be said of it.
 
@@ -124,12 +136,19 @@ def key(
         text: what it is, on one line.
         unit: of the value.
         allowed: what a message says must be, where type and bounds do not say it.
-        program: it names what is run; only the command line may, no file of a folder.
+        program: it names what is run; only the command line may, no file of a folder. ``"import path"``:
+            where its value is one (:mod:`ptycho.config.own_code`).
+        level: who sets it: nearly everyone, some, or who knows why; help, completion and pages go by it.
         bounds: ``ge``, ``gt``, ``le``, ``lt``, ``min_length``; ``discriminator`` and ``kw_only``.
     """
-    extra: Any = {"unit": unit, "allowed": allowed, "program": program}
+    extra: Any = {"unit": unit, "allowed": allowed, "program": program, "level": level}
     source = {"default_factory": default} if callable(default) else {"default": default}
     return Field(**source, description=text, json_schema_extra=extra, **bounds)
+
+
+def level_of(field: FieldInfo) -> int:
+    """The place of a key's level in :data:`LEVELS`."""
+    return LEVELS.index(cast(dict[str, Any], field.json_schema_extra)["level"])
 
 
 @dataclass_transform(frozen_default=True)

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 
 from ptycho.config.errors import ConfigError, check
 from ptycho.config.messages import fields_of, show
+from ptycho.config.own_code import check_import_path
 from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 
 
@@ -36,6 +37,7 @@ class LearnedProbe:
         None,
         "refine the probe; null: for measured scans, if it lowers the deviance of the held-out patterns",
         kw_only=True,
+        level="sometimes",
     )
     modes: Integer | None = key(
         None,
@@ -44,6 +46,7 @@ class LearnedProbe:
         ge=1,
         le=8,
         kw_only=True,
+        level="sometimes",
     )
     rate: Number = key(3.0, "learning rate of the probe, relative to that of the network", ge=0, kw_only=True)
     start_epoch: Integer = key(
@@ -245,6 +248,32 @@ class UNetModel:
         return Cost(72 * most**2, 235 * self.filters_scale * N**2, 1, 0, "model.filters_scale")
 
 
+@settings("model")
+class CustomModel:
+    """A generator of your own; see ``examples/own_generator.py``."""
+
+    kind: Literal["custom"] = key("custom", "", kw_only=True)
+    FIXED: ClassVar[tuple[str, ...]] = ("N", "group_size")  # as far as is known here
+    target: Text = key(
+        "", "my_module:build: your function (geometry, seed) → Keras layer", program="import path"
+    )
+    neighbours: Integer = key(
+        0, "number of nearby patterns that a group must also explain in training", ge=0, le=10_000
+    )
+    neighbour_distance_px64: Number = key(12.0, "largest distance of these patterns, pixels at N = 64", gt=0)
+
+    def __post_init__(self) -> None:
+        check_import_path("model.target", self.target)
+
+    def takes(self, N: int) -> bool:
+        """Its function refuses what it cannot take."""
+        return True
+
+    def cost(self, N: int, C: int, R: int) -> Cost:
+        """Unknown: counted as nothing."""
+        return Cost(0, 0.0, 0, 0, "model.target")
+
+
 @settings("baseline")
 class BaselineConfig:
     """PtychoNN, supervised; one pattern of a group is the published choice."""
@@ -271,7 +300,7 @@ class BaselineConfig:
 class AdamConfig:
     """Adam with a linear warm-up and a cosine decay, and how often it is saved."""
 
-    learning_rate: Number = key(1e-3, "peak learning rate of Adam", gt=0)
+    learning_rate: Number = key(1e-3, "peak learning rate of Adam", gt=0, level="sometimes")
     final_learning_rate_fraction: Number = key(
         0.01, "final learning rate, as a fraction of the peak, reached by a cosine", ge=0, le=1
     )
@@ -291,6 +320,17 @@ class EpochsConfig(AdamConfig):
         "number of epochs without a better validation loss after which the training ends; null: never",
         ge=1,
     )
+    tensorboard: Flag = key(
+        False, "also write the losses for TensorBoard: <output_dir>/<network>/tensorboard"
+    )
+    callbacks: Text | None = key(
+        None,
+        "my_module:make: your own function () → callback of Keras, or a list of them",
+        program="import path",
+    )
+
+    def __post_init__(self) -> None:
+        check_import_path("train.callbacks", self.callbacks)
 
 
 @settings("train")
@@ -341,7 +381,7 @@ class StitchConfig:
 
 Shape = IdealDiskProbe | ZonePlateProbe | FileProbe
 ProbeConfig = OwnProbe | RunProbe | AberratedProbe | IdealDiskProbe | ZonePlateProbe | FileProbe
-GeneratorConfig = UnrolledModel | UNetModel
+GeneratorConfig = UnrolledModel | UNetModel | CustomModel
 OBJECTS: dict[str, type] = {"lines": LinesObject}
 PROBES: dict[str, type] = {probe.kind: probe for probe in get_args(Shape)}
 MEASURED_PROBES: dict[str, type] = {probe.kind: probe for probe in (OwnProbe, RunProbe, AberratedProbe)}

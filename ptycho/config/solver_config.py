@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from ptycho.config.errors import check
+from ptycho.config.own_code import is_import_path
 from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 
 
@@ -35,26 +36,33 @@ class SolverConfig:
     patterns.
     """
 
-    steps: Integer = key(400, "maximum number of steps of a fit; 0: no solver", ge=0, le=100_000)
+    steps: Integer = key(
+        400, "maximum number of steps of a fit; 0: no solver", ge=0, le=100_000, level="sometimes"
+    )
     positions: Flag | None = key(
-        None, "refine the positions; null: if it lowers the deviance of the held-out patterns"
+        None, "refine the positions; null: if it lowers the deviance of the held-out patterns", level="always"
     )
     position_model: Literal["independent", "affine", "affine_and_independent"] = key(
         "independent", "position corrections: independent, one affine map of all positions, or both"
     )
     flux: Flag | None = key(
-        None, "refine the flux of each pattern; null: if it lowers the deviance of the held-out patterns"
+        None,
+        "refine the flux of each pattern; null: if it lowers the deviance of the held-out patterns",
+        level="sometimes",
     )
     background: Flag | None = key(
         None,
         "refine a background that is the same in all patterns; null: if it lowers the deviance of the "
         "held-out patterns",
+        level="sometimes",
     )
     regulariser: Text = key(
         "learned",
         "regularisation of the object. none | edge_preserving: λ Σ√(|∇O|² + δ²) | quadratic: λ Σ|∇O|² | "
         "learned: a plug-and-play denoiser of weight κ, if it lowers the held-out deviance below that of "
-        "edge_preserving",
+        "edge_preserving | my_module:NAME: your own, docs/own_code.md",
+        program="import path",
+        level="sometimes",
     )
     denoiser_weights: Text | None = key(
         None, "file of the weights of the learned denoiser; null: the weights that are installed"
@@ -66,6 +74,7 @@ class SolverConfig:
         "auto",
         "noise model; auto: poisson if the patterns are photon counts, else gaussian; robust: less "
         "sensitive to outliers",
+        level="sometimes",
     )
     block: Integer | None = key(
         None,
@@ -73,17 +82,9 @@ class SolverConfig:
         ge=64,
     )
     error_map: Flag = key(True, "store standard deviations of the amplitude and the phase with the product")
-    REGULARISERS: ClassVar[tuple[str, ...]] = (
-        "none",
-        "quadratic",
-        "edge_preserving",
-        "learned",
-    )  # a program may add its own
+    REGULARISERS: ClassVar[tuple[str, ...]] = ("none", "quadratic", "edge_preserving", "learned")
 
     def __post_init__(self) -> None:
-        check(
-            self.regulariser in self.REGULARISERS,
-            "solver.regulariser",
-            self.regulariser,
-            f"one of {', '.join(self.REGULARISERS)}",
-        )
+        known = self.regulariser in self.REGULARISERS or is_import_path(self.regulariser)
+        allowed = f"one of {', '.join(self.REGULARISERS)}, or your own as my_module:NAME"
+        check(known, "solver.regulariser", self.regulariser, allowed)

@@ -19,6 +19,8 @@
                                                    pattern spans, where that is beside the product
 ``raw_data/diffraction``            (J, N, N)      **amplitudes** √n, float32, zero frequency at N//2
 ``raw_data/{xcoords,ycoords}``      (J,) pixels    column, row of the patch's middle, from the object's corner
+``entry/image``                                    NXdata that viewers open: ``phase`` (rad, float32) over
+                                                   ``y``, ``x`` (metres or pixels), and ``object``
 ``truth``                                          of a simulated scan with imperfections, see
                                                    :mod:`ptycho.simulation.truth`
 =================================== ============== ==========================================================
@@ -68,6 +70,25 @@ def _fill(file: h5py.File, scan: ExportedScan) -> None:
     if scan.patterns is not None:
         _raw_data(make_group(file, "raw_data"), scan)
     write_truth(file, scan.truth, file["object"])
+    _image_for_viewers(file, scan)
+
+
+def _image_for_viewers(file: h5py.File, scan: ExportedScan) -> None:
+    """The phase as the default image by the rules of NeXus: h5web, silx and DAWN open it.
+
+    Source: NeXus manual, "Find the plottable data" (NXroot → NXentry → NXdata by ``@default``, ``@signal``).
+    """
+    assert scan.object is not None
+    image = make_group(file, "entry/image")
+    image.create_dataset("phase", data=np.angle(scan.object).astype(np.float32), compression="gzip")
+    image["phase"].attrs.update({"units": "rad", "long_name": "phase of the object (rad)"})
+    image["object"] = file["object"]  # a second name of it
+    for axis, side, pixel in zip("yx", scan.object.shape, scan.pixel_m or (1.0, 1.0), strict=True):
+        image[axis] = (np.arange(side) - (side - 1) / 2) * pixel
+        image[axis].attrs["units"] = _unit(scan)
+    image.attrs.update({"NX_class": "NXdata", "signal": "phase", "axes": ["y", "x"]})
+    file["entry"].attrs.update({"NX_class": "NXentry", "default": "image"})
+    file.attrs.update({"NX_class": "NXroot", "default": "entry"})
 
 
 def _metadata(file: h5py.File, scan: ExportedScan) -> None:

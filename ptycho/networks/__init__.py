@@ -2,25 +2,32 @@
 
 To add a generator of the PINN: a module with a Keras layer ``(x, offsets, probe) → (B, R, R)`` whose
 constructor takes the keywords below, an entry in :data:`GENERATORS`, its settings in
-:mod:`ptycho.config.sections`, and a YAML file in ``conf/model/``. To add a competitor: an entry in
-:data:`ptycho.training.competitors.COMPETITORS`. Imports ``ptycho.scan`` and what lies below it.
+:mod:`ptycho.config.sections`, and a YAML file in ``conf/model/`` (``custom`` takes one from outside). To add
+a competitor: an entry in :data:`ptycho.training.competitors.COMPETITORS`. Imports ``ptycho.scan`` and what
+lies below it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import keras
 
 from ptycho.config import BaselineConfig, NetworkConfig, RunConfig, UnrolledModel
 from ptycho.networks.baseline import PtychoNN
+from ptycho.networks.custom import build_custom
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.pinn import PtychoPINN
 from ptycho.networks.unet import UNet
 from ptycho.networks.unrolled import Unrolled
 from ptycho.physics import PROJECTIVE, SEPARABLE, WHOLE, PatchMover
 
-GENERATORS: dict[str, type[keras.layers.Layer]] = {"unrolled": Unrolled, "unet": UNet}
+GENERATORS: dict[str, Callable[..., keras.layers.Layer]] = {
+    "unrolled": Unrolled,
+    "unet": UNet,
+    "custom": build_custom,
+}
 
 
 def patch_mover(config: NetworkConfig) -> PatchMover:

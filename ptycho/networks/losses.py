@@ -1,7 +1,7 @@
 """Losses of the PINN. None of them sees the true object.
 
 To add one: a function here, an entry in :data:`LOSSES`, and its weight among the keys of a run
-(:class:`ptycho.config.TrainedConfig`), under the same name.
+(:class:`ptycho.config.TrainedConfig`), under the same name. One from outside is named by the key ``loss``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from ptycho.config.own_code import is_import_path, load
 from ptycho.physics import scaled
 from ptycho.physics.deviance import u_minus_log1p
 
@@ -120,3 +121,8 @@ LOSSES = {  # by the configuration's key of their weight
     ),
     "realspace_weight": Loss("tv", lambda objects, **_: total_variation(objects)),
 }
+
+
+def loss_of(key: str) -> Loss:
+    """The entry of :data:`LOSSES`, or the user's own loss that an import path names."""
+    return Loss("own", load("loss", key)) if is_import_path(key) else LOSSES[key]

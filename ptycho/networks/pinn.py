@@ -11,7 +11,7 @@ import tensorflow as tf
 from ptycho import physics
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.layers import Model
-from ptycho.networks.losses import LOSSES
+from ptycho.networks.losses import loss_of
 from ptycho.physics import SEPARABLE, PatchMover
 
 
@@ -21,7 +21,7 @@ class PtychoPINN(Model):
     Args:
         generator: layer ``(x, offsets, probe) → (B, R, R)`` complex64.
         geometry: sizes that the executable is built for.
-        weights: of the losses, by their key in :data:`ptycho.networks.losses.LOSSES`.
+        weights: of the losses, by what :func:`ptycho.networks.losses.loss_of` knows them by.
         mover: how patches are moved.
     """
 
@@ -39,7 +39,8 @@ class PtychoPINN(Model):
         self.weighted = {key: weight for key, weight in weights.items() if weight > 0}
 
     def build(self, input_shape):
-        self.generator.build(input_shape)
+        if not self.generator.built:
+            self.generator.build(input_shape)
         self.built = True
 
     def call(self, x, offsets, probe, start=None):
@@ -96,6 +97,7 @@ class PtychoPINN(Model):
             "objects": objects,
             "normalisation": normalisation,
         }
-        values = {key: LOSSES[key].value(**known) for key in self.weighted}
+        losses = {key: loss_of(key) for key in self.weighted}
+        values = {key: loss.value(**known) for key, loss in losses.items()}
         total = sum(self.weighted[key] * value for key, value in values.items())
-        return {"loss": total} | {LOSSES[key].column: value for key, value in values.items()}
+        return {"loss": total} | {losses[key].column: value for key, value in values.items()}

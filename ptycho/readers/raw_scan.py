@@ -40,6 +40,28 @@ class PatternSource(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class Frames:
+    """Patterns ``(J, N, N)`` in memory, read as those of a file are."""
+
+    array: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        J, rows, cols = self.array.shape
+        return J, rows, cols
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.array.dtype
+
+    def read(self, index: slice | np.ndarray) -> np.ndarray:
+        return self.array[index]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@dataclass(frozen=True, eq=False)
 class RawScan:
     """What a file says of a scan; what it does not say is None.
 

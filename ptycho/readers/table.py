@@ -18,6 +18,7 @@ from types import ModuleType
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
+from ptycho.config.own_code import is_import_path, load
 from ptycho.readers import (
     cxi,
     eiger,
@@ -67,7 +68,24 @@ def open_scan(path: str | Path, options: ReadOptions | None = None) -> RawScan:
         ConfigError: one line with what is wrong, or with what the file holds if it has no known layout.
     """
     path, options = Path(path), options or ReadOptions()
+    if options.format is not None and is_import_path(options.format):
+        return _read_by_own_code(path, options)
     scan: RawScan = _choose_format(path, _choose_archive(path), options).read(path, options)
+    return scan
+
+
+def _read_by_own_code(path: Path, options: ReadOptions) -> RawScan:
+    """The scan that the user's own reader makes of a file."""
+    read = load("data.format", str(options.format))
+    try:
+        scan = read(path=path, options=options)
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever its code raises
+        raise ConfigError(f"{path}: data.format={options.format}: fails ({describe_error(error)})") from error
+    if not isinstance(scan, RawScan):
+        wrong = f"gives {type(scan).__name__}; must give a ptycho.readers.raw_scan.RawScan"
+        raise ConfigError(f"{path}: data.format={options.format}: {wrong}")
     return scan
 
 
@@ -128,7 +146,10 @@ def _choose_format(path: Path, kind: type[Archive], options: ReadOptions) -> Mod
     known = CONTAINERS[kind.kind]
     if options.format is not None:
         if options.format not in FORMATS:
-            raise ConfigError(f"data.format={options.format}: must be one of {', '.join(FORMATS)}")
+            words = ", ".join(FORMATS)
+            raise ConfigError(
+                f"data.format={options.format}: must be one of {words}, or your own reader, my_module:read"
+            )
         if options.format not in known:
             raise ConfigError(
                 f"{path}: data.format={options.format}: it is {kind.kind}; must be one of {', '.join(known)}"

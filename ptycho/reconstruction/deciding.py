@@ -20,7 +20,7 @@ from ptycho.networks.denoiser import WEIGHTS
 from ptycho.reconstruction.judge import Judge, keep_out
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.learned import STRENGTHS, Learned, Network, StoredNetwork
-from ptycho.reconstruction.prior import PRIORS, Prior
+from ptycho.reconstruction.prior import Prior, kind_of
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.shelf import NoShelf, Shelf
@@ -177,7 +177,7 @@ def weak_prior(wishes: Wishes) -> Prior:
     """
     if wishes.prior == "none":
         return Prior()
-    weakest = PRIORS[wishes.classical].strengths[0]
+    weakest = kind_of(wishes.classical).strengths[0]
     asked = None if wishes.learned else wishes.strength
     return Prior(wishes.classical, weakest if asked is None else asked)
 
@@ -294,7 +294,7 @@ def _try_strengths(deciding: Deciding) -> list[Tried]:
     """None of the prior, and every strength of its kind, one after the other."""
     wishes, tried = deciding.wishes, list[Tried]()
     state, still = deciding.state, OBJECT_ALONE
-    for strength in (0.0, *PRIORS[wishes.classical].strengths):
+    for strength in (0.0, *kind_of(wishes.classical).strengths):
         ends = (wishes.steps, ENOUGH) if not tried else (DECIDING, NEARLY)
         state = deciding.fitted(state, still, Prior(wishes.classical, strength), *ends).state
         tried.append(Tried(strength, deciding.judge.score(state, deciding.free), state))

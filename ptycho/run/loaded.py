@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from ptycho.config import ConfigError, PretrainConfig, check
+from ptycho.config.own_code import allow
 from ptycho.datasets import load_dataset
 from ptycho.files.file_array import FileArray
 from ptycho.networks.geometry import Geometry
@@ -28,12 +29,16 @@ from ptycho.training.competitors import COMPETITORS, geometry_of
 ROUNDS = 2  # of a network for many scans: what overlaps agrees better in the second
 
 
-def load_model(run: str | Path, name: str = "pinn") -> LoadedModel:
+def load_model(run: str | Path, name: str = "pinn", trust: str | None = None) -> LoadedModel:
     """The network ``name`` (``pinn`` or ``baseline``) that a run trained; ``pretrained``: the program's own.
 
+    ``trust``: the ``model.target`` of a run whose generator is code of yours; it is imported.
+
     Raises:
-        ConfigError: the folder holds no such network, or its files are damaged.
+        ConfigError: the folder holds no such network, its files are damaged, or it needs code that is not
+            trusted.
     """
+    allow([trust])
     check(name in COMPETITORS, "name", name, f"one of {', '.join(COMPETITORS)}")
     return LoadedModel(read_network(run_folder(run), name))
 

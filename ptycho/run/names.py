@@ -8,6 +8,7 @@ from ptycho.config.former_names import FILES
 CONFIG = "config.yaml"
 RECORD = "files.json"
 METRICS = "metrics.json"
+SCORES, SETTINGS = "metrics", "settings"  # tables, each as .csv and .tex
 MANIFEST = "manifest.json"
 PRODUCT = "product.h5"
 ASSESSMENT = "assessment.npz"  # what a scan's scores are the sums and means of
@@ -20,12 +21,15 @@ VISUALS = "visuals"
 WEIGHTS, SETUP, HISTORY, DESCRIPTION = "weights.npz", "setup.npz", "history.csv", "model.json"
 PRIOR, EXAMPLES = "prior", "examples"  # of a prior that is learned
 PROBE = "probe.npz"
+TENSORBOARD = "tensorboard/events.out.tfevents.1"  # a name that TensorBoard takes
 CARD = "card.md"  # of a network for many scans
 CHECKPOINTS = "checkpoints"
 LIVE = "live"  # what came of a scan that was watched
 BLOCKS = "blocks"  # of a large scan that is being fitted
 TRUTH = f"{RECONS}/gt/truth.npz"  # of a test scan that is not as it says
 REPLACED, DISCARDED = ".replaced", ".discarded"  # the run that is being replaced; one that was
+
+TABLES = tuple(f"{name}.{kind}" for name in (SCORES, SETTINGS) for kind in ("csv", "tex"))
 
 PHASES = {  # of a run, as the log names them when they begin
     "reading": "reading the patterns",
@@ -40,7 +44,7 @@ PHASES = {  # of a run, as the log names them when they begin
     "scoring": "computing the scores",
 }
 
-INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, LOG)
+INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, LOG, *TABLES)
 """What an inference writes."""
 TRAINING = (*INFERENCE, ASSESSMENT, DATASETS, SCANS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS)
 """What a training run writes."""
@@ -66,11 +70,12 @@ UNFINISHED = (
 )
 """Patterns of the files of a training that goes on."""
 KNOWN = (
-    *(CONFIG, RECORD, METRICS, MANIFEST, LOG, CARD),
+    *(CONFIG, RECORD, METRICS, MANIFEST, LOG, CARD, *TABLES),
     *_OF_A_SCAN,
     *(f"{SCANS}/*/{pattern}" for pattern in _OF_A_SCAN),
     *(f"{DATASETS}/N*/gs*/{role}.npz" for role in ("train", "val", "test")),
     *(f"{name}/{file}" for name in MODELS for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION, PROBE)),
+    *(f"{name}/{TENSORBOARD}" for name in MODELS),
     *(f"{PRIOR}/{file}" for file in (WEIGHTS, HISTORY)),
     *UNFINISHED,
 )
@@ -99,6 +104,7 @@ def training_files(config: JobConfig) -> list[str]:
         *(dataset(config, role) for role in roles if isinstance(config, RunConfig)),
         *(f"{name}/{file}" for name in config.networks for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION)),
         *([TRUTH] if isinstance(config, RunConfig) and config.imperfect else []),
+        *(TABLES if isinstance(config, RunConfig) else []),
         *(
             recon(name)
             for name in ("gt", *(config.models if isinstance(config, TrainedConfig) else config.networks))

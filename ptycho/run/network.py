@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.config import ConfigError, NetworkConfig, RunConfig, ScanRunConfig
+from ptycho.config import ConfigError, CustomModel, NetworkConfig, RunConfig, ScanRunConfig
 from ptycho.config.mapping import AnyConfig
 from ptycho.config.messages import one_line
+from ptycho.config.own_code import check_allowed
 from ptycho.files.json_file import read_json
 from ptycho.files.npz import NpzError, read_all
 from ptycho.files.text import shown
@@ -137,9 +138,11 @@ def read_network(run: Path, name: str) -> StoredNetwork:
     """Read and verify the network ``name`` of a run.
 
     Raises:
-        ConfigError: one line with every problem of its files.
+        ConfigError: one line with every problem of its files; its generator is code that only they name.
     """
     config, folder, record = read_config(run), run / name, read_record(run)
+    if isinstance(config.model, CustomModel):
+        check_allowed("model.target", config.model.target)
     if not folder.is_dir():
         raise ConfigError(f"{run}: holds no trained network {name} ({folder} is no folder)")
     found: list[str] = []

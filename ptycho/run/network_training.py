@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ from ptycho.training.fitting import FitSettings, train
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
 from ptycho.training.loop import NonFiniteLossError
+from ptycho.training.own_callbacks import TensorBoard, callbacks_of
 from ptycho.training.probe_learning import ProbeLearner
 
 log = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ def train_network(
     stop: StopRequest | None = None,
     start: Arrays | None = None,
     bar: bool | None = None,
+    callbacks: Iterable[Any] = (),
 ) -> FittedNetwork:
     """Build a model, and take it from the folder of an interrupted run or train and store it.
 
@@ -80,9 +82,10 @@ def train_network(
         stop: saves the training, and stops it, on a signal.
         start: weights of a trained network to go on from; None: new ones.
         bar: as for :class:`~ptycho.progress.Progress`.
+        callbacks: of Keras or of the loop, beside those that the configuration names.
 
     Raises:
-        ConfigError: the folder holds a training with another configuration.
+        ConfigError: the folder holds a training with another configuration; code of the user cannot be used.
         NonFiniteLossError: the loss became NaN or infinite.
         Stopped: a signal came.
     """
@@ -101,9 +104,12 @@ def train_network(
     place, seconds = folder.path / name / names.CHECKPOINTS, config.train.checkpoint_seconds
     checkpoints = Checkpoints(place, settings, seconds, completed)
     if history is None:
-        callbacks = standard_callbacks(checkpoints, stop, config.train.patience, bar)
+        own = callbacks_of(config.train.callbacks, callbacks)
+        if config.train.tensorboard:
+            own.append(TensorBoard(folder.place(f"{name}/{names.TENSORBOARD}")))
+        every = standard_callbacks(checkpoints, stop, config.train.patience, bar, own)
         with folder.timed(f"{name}_training"), store_if_it_diverges(name, model, settings, folder):
-            history = train(learner or model, training, validation, fit_settings(recipe, config), callbacks)
+            history = train(learner or model, training, validation, fit_settings(recipe, config), every)
         if learner is not None:
             training = training.under_probe(learner.modes(training.model_probe))
             folder.arrays(f"{name}/{names.PROBE}", {"modes": training.probe})

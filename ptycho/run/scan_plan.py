@@ -15,6 +15,7 @@ from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Understood
 from ptycho.preparation.room import check_memory_for
 from ptycho.run.network import StoredNetwork, read_network
+from ptycho.run.own_code import check_own_code
 from ptycho.run.pretrained import check_prior_weights, run_folder
 
 NETWORK = "pinn"
@@ -48,8 +49,10 @@ def check_settings(config: ScanRunConfig) -> StoredNetwork | None:
     """Check what a run needs besides its scans; the network of ``run``, if it takes one.
 
     Raises:
-        ConfigError: weights or a network cannot be read, another model was asked for, or pty-chi is missing.
+        ConfigError: weights, a network or code of the user cannot be read, another model was asked for, or
+            pty-chi is missing.
     """
+    check_own_code(config)
     check_prior_weights(config.solver.denoiser_weights)
     if ITERATIVE in config.models and (missing := available(config.iterative.python)):
         raise ConfigError(missing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Iterable
 
 from ptycho.progress import Progress
 from ptycho.training.checkpoint import Checkpoints
@@ -18,6 +19,7 @@ def standard_callbacks(
     stop: StopRequest | None = None,
     patience: int | None = None,
     bar: bool | None = None,
+    more: Iterable[Callback] = (),
 ) -> list[Callback]:
     """Those of every training, in their order: what is saved on a signal is saved before it stops.
 
@@ -26,8 +28,9 @@ def standard_callbacks(
         stop: None: signals end the process, or the training, as Python has it.
         patience: epochs without a better validation loss; None: any.
         bar: as for :class:`~ptycho.progress.Progress`.
+        more: those of the user, after what is saved.
     """
-    callbacks: list[Callback] = [ShowProgress(bar)]
+    callbacks: list[Callback] = [ShowProgress(bar), *more]
     if checkpoints is not None:
         callbacks.insert(0, SaveCheckpoints(checkpoints, stop))
     if patience is not None:

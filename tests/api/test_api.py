@@ -394,21 +394,3 @@ def test_example_beside_lsqml(monkeypatch, capsys):
     made = example("compare_lsqml")(N, 40, 3, **QUICK)
     assert list(made) == ["solver"]
     assert "without LSQ-ML: lsqml: " in capsys.readouterr().out
-
-
-def test_example_of_a_prior(monkeypatch):
-    from ptycho.config.solver_config import SolverConfig
-    from ptycho.reconstruction import prior
-
-    monkeypatch.setattr(SolverConfig, "REGULARISERS", SolverConfig.REGULARISERS)
-    monkeypatch.setitem(
-        prior.PRIORS, "cauchy", prior.PRIORS["edge_preserving"]
-    )  # so that it is gone afterwards
-    module = runpy.run_path(str(ROOT / "examples" / "own_prior.py"))
-    made = module["main"](N, 36, **DEFAULT | {"regularisation_weight": 3.0, "error_map": False})
-    assert np.abs(made["cauchy"].object - made["edge_preserving"].object).max() > 1e-3
-    rng = np.random.default_rng(0)
-    image, move = (reference.random_complex(rng, (5, 7)) for _ in range(2))
-    own, h = prior.Prior("cauchy", 2.0), 1e-5
-    slope = (own(image + h * move)[0] - own(image - h * move)[0]) / (2 * h)
-    assert slope == pytest.approx(np.vdot(own(image)[1], move).real, rel=1e-4)

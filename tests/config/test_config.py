@@ -308,7 +308,7 @@ WRONG = [
     ({"probe__diameter_px": 3}, r"probe.diameter_px=3: unknown key; did you mean probe.diameter_px64\?"),
     ({"probe__energy_keV": 3}, "probe.energy_keV=3: unknown key; only probe=zone_plate has it"),
     ({"model__object_big": True}, "model.object_big=true: unknown key; only model=unet has it"),
-    ({"train__lr": 1}, "train.lr=1: unknown key; known are checkpoint_seconds, clip_norm"),
+    ({"train__lr": 1}, "train.lr=1: unknown key; known are callbacks, checkpoint_seconds, clip_norm"),
     ({"N": "abc"}, "N=abc: must be a power of two"),
     ({"N": None}, "N=null: must be a power of two"),
     ({"N": True}, "N=true: must be a power of two"),
@@ -434,6 +434,11 @@ def test_model_options(option):
     assert converted(f"model={option}").model == cfg.GENERATORS[option]()
 
 
+def test_a_network_of_ones_own():
+    model = converted("model=custom", "model.target=mine:build").model
+    assert model == cfg.CustomModel(target="mine:build")
+
+
 def test_unrolled_fast_is_three_stages_of_width_32_with_one_block():
     fast = converted("model=unrolled_fast").model
     assert (fast.stages, fast.width, fast.blocks) == (3, 32, 1)
@@ -494,7 +499,7 @@ def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
     assert options == {
         "object": {"lines"},
         "probe": {"from_file", "run", "aberrated", "ideal_disk", "zone_plate", "npz"},
-        "model": {"unrolled", "unrolled_fast", "unrolled_fine", "unrolled_general", "unet"},
+        "model": {"unrolled", "unrolled_fast", "unrolled_fine", "unrolled_general", "unet", "custom"},
         "stitch": {"probe", "grid", "refined"},
         "imperfections": {"none", "probe", "positions", "modes", "detector", "beamline"},
         "experiment": set(EXPERIMENTS),

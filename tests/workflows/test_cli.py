@@ -49,7 +49,7 @@ MISTAKES = [
     (["model.stage=3"], r"model.stage=3: unknown key; did you mean model.stages\?"),
     (["foo.bar=3"], r"foo.bar=3: unknown key; known are N, "),
     (["probe=laser"], r"probe=laser: must be one of aberrated, from_file, ideal_disk, npz, run, zone_plate"),
-    (["model=gan"], r"model=gan: must be one of unet, unrolled, unrolled_fast, unrolled_fine"),
+    (["model=gan"], r"model=gan: must be one of custom, unet, unrolled, unrolled_fast, unrolled_fine"),
     (["stitch=glue"], r"stitch=glue: must be one of grid, probe, refined"),
     (["experiment=none"], r"experiment=none: must be one of few_pinn, gs1_curved, .*, sparse_scan"),
     (["probe=3"], r"must be a string"),
@@ -272,7 +272,7 @@ def test_help(command, tmp_path):
     assert (code, err) == (0, "")
     for text in (
         "probe: aberrated, from_file, ideal_disk, npz, run, zone_plate",
-        "model: unet, unrolled, unrolled_fast, unrolled_fine",
+        "model: custom, unet, unrolled, unrolled_fast, unrolled_fine",
         "experiment: few_pinn, gs1_curved, ",
         "gridsize       2",
         "USE_XLA_COMPILE",

@@ -22,7 +22,9 @@ def call(*words):
 
 def test_every_program_is_a_script_and_every_script_a_program():
     known = {program.script for program in console.PROGRAMS.values()} | {"write_conf"}
-    assert known == {path.stem for path in (ROOT / "scripts").glob("*.py")}
+    assert known == {
+        path.stem for path in (ROOT / "scripts").glob("*.py")
+    }  # scripts/studies: names of others
 
 
 def test_help_names_every_command(capsys):
@@ -68,7 +70,7 @@ def test_commands_are_told_as_they_were_typed(original, expected, monkeypatch):
 
 class TestCompletion:
     def test_commands(self):
-        assert candidates(["in"]) == ["inspect", "infer"]
+        assert candidates(["in"]) == ["inspect", "init", "infer"]
         assert "scan" in candidates([])
 
     def test_sections_come_before_what_is_in_them(self):

@@ -55,7 +55,7 @@ def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
     names = {
         "config.yaml",
         "manifest.json",
-        "metrics.json",
+        *("metrics.json", "metrics.csv", "metrics.tex"),
         "run.log",
         "files.json",
         "visuals/compare_amp_phase.png",
@@ -86,6 +86,7 @@ def test_a_runs_own_test_scan_gives_its_own_results(infer, trained_run):
         "group_size": None,
         "output_dir": str(out),
         "overwrite": False,
+        "trust": [],
     }
     assert (out / "run.log").read_text().count("patterns/s, stitching included") == 2
 
@@ -112,7 +113,7 @@ def test_without_the_truth_nothing_is_scored(infer, trained_run, saved):
         *("visuals/amp_phase_pinn.png", "recons/pinn/recon.npz"),
     }
     with np.load(out / "recons/pinn/recon.npz") as recon:
-        assert set(recon.files) == {"object", "amp", "phase", "mask"}
+        assert set(recon.files) == {"YY_pred", "object", "amp", "phase", "mask"}
         assert recon["mask"].sum(axis=(1, 2)).tolist() == [64 * 64] * 2  # 8 × 8 squares of side 8
 
 

@@ -79,6 +79,8 @@ def test_the_tree(first):
         "metrics.json",
         "manifest.json",
         "run.log",
+        "report.html",
+        *(f"{name}.{kind}" for name in ("metrics", "settings") for kind in ("csv", "tex")),
     }
 
 
@@ -145,10 +147,24 @@ def test_the_datasets_are_those_the_metrics_speak_of(first):
         np.load(first[0] / "recons/gt/recon.npz") as truth,
         np.load(first[0] / "recons/pinn/recon.npz") as recon,
     ):
-        assert set(truth.files) == set(recon.files) == {"object", "amp", "phase", "mask"}
+        assert set(truth.files) == set(recon.files) == {"YY_pred", "object", "amp", "phase", "mask"}
+        np.testing.assert_array_equal(recon["YY_pred"], recon["object"][0])
         np.testing.assert_array_equal(truth["object"], test.objects)
         assert truth["object"].shape == recon["object"].shape == recon["mask"].shape == (1, 96, 96)
         np.testing.assert_allclose(recon["amp"] * np.exp(1j * recon["phase"]), recon["object"], atol=1e-6)
+
+
+def test_the_tables_say_what_the_metrics_say(first):
+    metrics = strict(first[0] / "metrics.json")
+    with (first[0] / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(MODELS) * len(metrics["pinn"]["stitching"]) * 1 * 2
+    for row in rows:
+        expected = metrics[row["model"]]["stitching"][row["stitching"]]["ssim"]
+        assert float(row["ssim"]) == expected[["amplitude", "phase"].index(row["channel"])]
+    with (first[0] / "settings.csv").open(newline="") as file:
+        settings = {row["key"]: (row["value"], row["default"]) for row in csv.DictReader(file)}
+    assert settings["N"] == ("32", "64") and settings["train.val_groups"] == ("4", "256")
 
 
 def test_models_and_histories(first):
@@ -166,11 +182,18 @@ def test_models_and_histories(first):
 
 def test_every_file_is_recorded_and_arrays_with_their_hash(first):
     found = files(first[0])
+    del found["report.html"]  # a page that may be made again at any time
     arrays = {name: digest for name, digest in found.items() if name.endswith(".npz")}
     assert read_record(first[0]) == dict.fromkeys(found, "") | arrays and len(arrays) == 3 + 4 + 3
     for name in MODELS:
         digest = strict(first[0] / name / "model.json")["weights_sha256"]
         assert digest == arrays[f"{name}/weights.npz"]
+
+
+def test_the_last_line_names_the_report(first):
+    folder, done = first
+    assert done.stderr.splitlines()[-1].endswith(f" report: {folder}/report.html")
+    assert (folder / "report.html").stat().st_size > 20_000
 
 
 def test_the_log_is_kept_and_shown(first):

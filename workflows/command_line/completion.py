@@ -22,20 +22,20 @@ _ptycho() {
     [[ "$word" == *=* && "$COMP_WORDBREAKS" == *=* ]] && COMPREPLY=("${COMPREPLY[@]#*=}")
     [[ ${#COMPREPLY[@]} -eq 1 && "${COMPREPLY[0]}" != *[=/.] ]] || compopt -o nospace
 }
-complete -o bashdefault -F _ptycho ptycho
+complete -o nosort -o bashdefault -F _ptycho ptycho
 """
 ZSH = """\
 # eval "$(ptycho completion zsh)", in ~/.zshrc after compinit
 _ptycho() {
     local -a found
     found=("${(@f)$(ptycho complete "${(@)words[2,CURRENT]}" 2>/dev/null)}")
-    compadd -Q -S '' -- $found
+    compadd -V ptycho -Q -S '' -- $found
 }
 compdef _ptycho ptycho
 """
 FISH = """\
 # ptycho completion fish | source, in ~/.config/fish/config.fish
-complete -c ptycho -f -a '(ptycho complete (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
+complete -c ptycho -f -k -a '(ptycho complete (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
 """
 SHELLS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 PATHS = ("file", "run", "resume", "output", "output_dir", "watch", "data", "model", "denoiser_weights")

@@ -30,23 +30,27 @@ class Program:
 PROGRAMS: dict[str, Program] = {
     "inspect": Program("inspect_scan", "show how a file is read; changes nothing", "inspect"),
     "scan": Program("scan_workflow", "reconstruct measured scans", "scan"),
-    "grid-lines": Program("grid_lines_workflow", "simulate, train, reconstruct, compare", "grid_lines"),
-    "simulate": Program("simulate_scan", "a scan with a known answer, as a file", "simulate"),
-    "export": Program("export_scan", "a run's scan for other programs: CXI, ptychodus, NPZ", "export"),
-    "infer": Program("infer", "new data through the networks of a run", "infer"),
+    "init": Program("init", "write the settings of a scan to a commented file, to edit", "init"),
     "live": Program("live", "reconstruct a scan while it is measured: HDF5, files or ZMQ", "live"),
-    "replay": Program("replay", "send a scan as a beamline would, for tests", "replay"),
     "tune": Program("tune", "find the settings that explain a scan best, by Optuna", "tune"),
+    "export": Program("export_scan", "a run's scan for other programs: CXI, ptychodus, NPZ", "export"),
+    "sample": Program("sample", "make a small scan in seconds, to try the program with", "simulate"),
+    "simulate": Program("simulate_scan", "a scan with a known answer, as a file", "simulate"),
+    "replay": Program("replay", "send a scan as a beamline would, for tests", "replay"),
     "report": Program("report", "a run as one page to read and to mail", "report"),
     "compare": Program("compare", "runs beside each other: scores, settings, pictures", "compare"),
     "serve": Program("serve", "the pages of a folder of runs, in a browser on this machine", "serve"),
-    "doctor": Program("doctor", "check this machine: what works, what is missing", "doctor"),
-    "pretrain": Program("pretrain", "train the general network that is installed", "pretrain"),
-    "train-prior": Program("train_prior", "train the learned denoiser of the solver", "prior"),
+    "grid-lines": Program("grid_lines_workflow", "simulate, train, reconstruct, compare", "grid_lines"),
+    "infer": Program("infer", "new data through the networks of a run", "infer"),
     "export-model": Program("export_model", "a network for other programs: TFLite, ONNX, …", "export_model"),
     "run-exported": Program("run_exported", "an exported network, without TensorFlow", "lite/run_exported"),
+    "pretrain": Program("pretrain", "train the general network that is installed", "pretrain"),
+    "train-prior": Program("train_prior", "train the learned denoiser of the solver", "prior"),
+    "doctor": Program("doctor", "check this machine: what works, what is missing", "doctor"),
     "xla-report": Program("xla_report", "what XLA compiles, and how"),
 }
+GROUPS = {"Your scan": "inspect", "Look at runs": "report", "Networks": "grid-lines", "Maintain": "doctor"}
+"""Titles of the help, and the command with which each part begins."""
 
 
 def scripts_folder() -> Path:
@@ -99,20 +103,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def help_text() -> str:
     """What ``ptycho --help`` says."""
     width = max(map(len, PROGRAMS)) + 2
-    lines = [f"  {name:<{width}}{program.text}" for name, program in PROGRAMS.items()]
+    titles = {first: title for title, first in GROUPS.items()}
+    lines = []
+    for name, program in PROGRAMS.items():
+        lines += ["", f"{titles[name]}:"] if name in titles else []
+        lines.append(f"  {name:<{width}}{program.text}")
     return "\n".join(
         [
             f"usage: {NAME} COMMAND [key=value …]",
             "",
             "PtychoPINN: from diffraction patterns to a complex image of the sample.",
-            "",
             *lines,
             "",
             f"  {NAME} COMMAND --help             what it does, and the keys that matter first",
             f"  {NAME} completion bash|zsh|fish   for the shell to source: commands, keys, values, files",
             f"  {NAME} --version",
             "",
-            f"First: {NAME} inspect FILE, then {NAME} scan data.file=FILE output_dir=outputs/mine",
+            f"First: {NAME} inspect FILE, then {NAME} scan FILE output_dir=outputs/mine",
+            f"No file at hand: {NAME} sample makes one",
             "",
         ]
     )

@@ -16,14 +16,14 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from ptycho.config import ConfigError, JobConfig
-from ptycho.config.mapping import differences, flat, to_mapping
-from ptycho.config.messages import programs_of
+from ptycho.config.mapping import differences, flat, programs_in
+from ptycho.config.own_code import allow
 
 OF_THE_CALL = ("overrides", "runtime", "searchpath", "job.override_dirname", "job.name", "job.config_name")
 
 
 def check_programs(config: JobConfig, overrides: Sequence[str], source: str) -> None:
-    """Refuse a program that a file names, and the command line does not.
+    """Refuse a program or code that a file names, and the command line does not; allow the others.
 
     Raises:
         ConfigError: the message has its key.
@@ -35,12 +35,7 @@ def check_programs(config: JobConfig, overrides: Sequence[str], source: str) -> 
                 f"{key}={program}: is a program that {source} names; one is run only where the "
                 f"command line names it: add {key}={program} if it is yours"
             )
-
-
-def programs_in(config: JobConfig) -> dict[str, str]:
-    """The programs that a configuration names, by key."""
-    values = flat(to_mapping(config))
-    return {key: values[key] for key in programs_of(type(config)) if values.get(key) is not None}
+    allow(programs_in(config).values())
 
 
 def key_of(override: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import sys
 import tempfile
@@ -36,6 +37,7 @@ EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 ERROR = "error: "  # begins the line that says what went wrong
 MISTAKES = (HydraException, OmegaConfBaseException, ValueError)  # in planning; a ConfigError is a ValueError
 MAX_NAME = 120
+GRID = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"  # knows all jobs of a sweep beforehand
 
 
 class Job(Protocol):
@@ -54,8 +56,9 @@ def plan_and_perform(
     plan: Callable[[DictConfig], Sequence[AnyJob]],
     perform: Callable[[list[AnyJob]], int],
     explain: Callable[[Exception], str] = explained,
+    objective: Callable[[Path], float] | None = None,
 ) -> int:
-    """Plan all jobs, then perform them; the exit code.
+    """Plan all jobs, then perform them; the exit code. A sweeper that learns from jobs has each done in turn.
 
     Args:
         config_name: of the primary configuration in ``conf/``.
@@ -63,14 +66,21 @@ def plan_and_perform(
         plan: checks a composed configuration and makes a job of it, or several.
         perform: does the jobs, in this order, and returns the exit code.
         explain: an error on one line.
+        objective: of the folder of a job that is done, what such a sweeper minimises.
     """
     log_to_stderr()
+    codes: list[int] = []
+
+    def do(jobs: list[AnyJob]) -> float | None:
+        codes.append(perform(jobs))
+        return None if objective is None else objective(jobs[0].path) if codes[-1] == 0 else math.nan
+
     try:
         require_tensorflow(os.environ)
-        jobs = plan_all(config_name, arguments, plan)
+        jobs = plan_all(config_name, arguments, plan, do)
     except Exception as error:
         return fail(error, MISTAKES, explain)
-    return perform(jobs)
+    return max(codes) if codes else perform(jobs)
 
 
 def log_to_stderr() -> None:
@@ -82,19 +92,31 @@ def log_to_stderr() -> None:
 
 
 def plan_all(
-    config_name: str, arguments: Sequence[str], plan: Callable[[DictConfig], Sequence[AnyJob]]
+    config_name: str,
+    arguments: Sequence[str],
+    plan: Callable[[DictConfig], Sequence[AnyJob]],
+    do: Callable[[list[AnyJob]], float | None],
 ) -> list[AnyJob]:
-    """The job, or those of a sweep, that the command line asks for; all are valid, none has started."""
+    """The job, or those of a sweep, that the command line asks for; all are valid, none has started.
+
+    Jobs of a sweeper that chooses the next ones by what the first give are handed to ``do``, which gives it.
+    """
     _refuse_folders_of_hydra(arguments)
     jobs: list[AnyJob] = []
     mistakes: list[Exception] = []
 
     @hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)
-    def collect(composed: DictConfig) -> None:
+    def collect(composed: DictConfig) -> float | None:
         try:
-            jobs.extend(plan(composed))
+            planned = list(plan(composed))
         except (ConfigError, OmegaConfBaseException) as error:  # raised here, Hydra would add a line
             mistakes.append(error)
+            return math.nan
+        hydra_config = HydraConfig.get()
+        if hydra_config.mode == RunMode.MULTIRUN and hydra_config.sweeper._target_ != GRID:
+            return do(planned)
+        jobs.extend(planned)
+        return None
 
     check_folder(config_name, arguments, CONF)
     with tempfile.TemporaryDirectory() as scratch, _tell_hydra(arguments):  # a sweep insists on a folder

@@ -10,12 +10,15 @@ from functools import partial
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from ptycho.config.former_names import current_words
 from ptycho.config.mapping import to_dataclass
+from ptycho.config.own_code import allow
 from ptycho.files.text import printable
 from workflows.command_line.config import explained, plain
+from workflows.command_line.console import NAME, PROGRAMS
+from workflows.command_line.flags import split_flags, wants_keys
 from workflows.command_line.jobs import CONF, EXIT_USAGE, MISTAKES, fail, log_to_stderr
 
 Config = typing.TypeVar("Config")
@@ -35,14 +38,20 @@ def perform(
         do: does it and returns lines to print.
         help_text: shown for ``--help``, and where there are no words.
     """
-    if not words or {"-h", "--help"} & set(words):
+    flags, overrides = split_flags(words)
+    if not words or {"-h", "--help"} & set(flags):
         sys.stdout.write(f"{help_text}\n")
         return 0 if words else EXIT_USAGE
     log_to_stderr()
+    allow(word.partition("=")[2] for word in words)
     try:
+        shown = wants_keys(command_of(Path(sys.argv[0]).stem), flags)
         path = CONF / name  # in a folder of its own where a key has the name of a group
         with initialize_config_dir(version_base="1.3", config_dir=str(path.parent)):
-            composed = compose(path.name, current_words(words))
+            composed = compose(path.name, current_words(overrides))
+        if shown:
+            sys.stdout.write(OmegaConf.to_yaml(composed))
+            return 0
         lines = do(config_of(cls, composed))
     except Exception as error:
         return fail(error, MISTAKES, partial(explained, schema=cls))
@@ -50,7 +59,12 @@ def perform(
     return 0
 
 
-OVERRIDE = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@]*=")
+def command_of(script: str) -> str:
+    """What the program of a script is called."""
+    return next((f"{NAME} {name}" for name, program in PROGRAMS.items() if program.script == script), script)
+
+
+OVERRIDE = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@]*=|~[A-Za-z_][\w.]*$")
 
 
 def place_words(key: str, words: Sequence[str], several: bool = False) -> list[str]:
@@ -58,8 +72,9 @@ def place_words(key: str, words: Sequence[str], several: bool = False) -> list[s
 
     ``several``: they become a list; else the first is taken, and another is a mistake that Hydra tells.
     """
-    bare = [word for word in words if not word.startswith("-") and is_place(word)]
-    rest = [word for word in words if word not in bare]
+    flags, others = split_flags(words)
+    bare = [word for word in others if is_place(word)]
+    rest = [*flags, *(word for word in others if word not in bare)]
     if not bare:
         return rest
     given = f"[{','.join(map(quoted, bare))}]" if several else quoted(bare[0])

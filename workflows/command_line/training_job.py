@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptycho.config import ConfigError, JobConfig
+from ptycho.config.mapping import programs_in
 from ptycho.files.atomic import WriteError
 from ptycho.run.folder import config_text, kept_aside
 from ptycho.run.names import CONFIG
@@ -21,7 +22,6 @@ from ptycho.run.replacing import waits
 from ptycho.run.stored_config import is_finished
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.console import typed_words
-from workflows.command_line.foreign import programs_in
 
 log = logging.getLogger(__name__)
 

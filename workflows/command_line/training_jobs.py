@@ -18,13 +18,13 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from ptycho.config import ConfigError, JobConfig, ScanRunConfig
+from ptycho.config import ConfigError, JobConfig, ScanRunConfig, TrainedConfig
 from ptycho.config.former_names import current_words
 from ptycho.config.mapping import differences, to_mapping
 from ptycho.files.lock import locked
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.folder import RunFolder, check_free, check_places, check_writable
-from ptycho.run.names import CONFIG, training_files
+from ptycho.run.names import CONFIG, REPORT, training_files
 from ptycho.run.pretrained import run_folder
 from ptycho.run.record import check_links
 from ptycho.run.replacing import check_inputs
@@ -43,6 +43,7 @@ from workflows.command_line.jobs import (
     log_to_stderr,
     plan_and_perform,
 )
+from workflows.command_line.objective import objective
 from workflows.command_line.training_job import (
     Job,
     Means,
@@ -96,6 +97,7 @@ def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
             partial(plan_jobs, workflow),
             partial(do, means=means),
             explain,
+            objective,
         )
 
 
@@ -207,6 +209,20 @@ def execute(workflow: Workflow, job: Job, stop: StopRequest) -> None:
                 folder.config(job.config)
             start_tensorflow()
             workflow.run(job.config, folder, stop)
+    if isinstance(job.config, TrainedConfig):
+        write_page(job.path)
+
+
+def write_page(run: Path) -> None:
+    """Write the report of a run, and say where; a run without one is done nevertheless."""
+    from workflows.read.report import ReportConfig, write_report
+
+    try:
+        write_report(ReportConfig(run=str(run)))
+    except Exception as error:  # of a page on what is stored already
+        log.warning("%s: no report (%s); ptycho report %s says more", run, explained(error), run)
+    else:
+        log.info("report: %s", run / REPORT)
 
 
 def perform(workflow: Workflow, jobs: list[Job], means: Means) -> int:

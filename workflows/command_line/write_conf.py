@@ -6,14 +6,13 @@ texts, but for those that its own lines set or that its list of defaults takes f
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import textwrap
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from pydantic.fields import FieldInfo
@@ -31,11 +30,14 @@ from ptycho.config import (
     ScanRunConfig,
     StitchConfig,
 )
-from ptycho.config.messages import allowed, choices_of, fields_of, sections_of
+from ptycho.config.messages import allowed, choices_of, sections_of
+from ptycho.config.schema import LEVELS, level_of
 from ptycho.evaluation.trust import FLAGS
 from workflows.command_line.completion import KEYS
+from workflows.command_line.schema_text import default_of, in_order, yaml_lines, yaml_value
 from workflows.convert.export_model import ExportModelConfig
 from workflows.convert.export_scan import ExportConfig
+from workflows.convert.init_scan import InitConfig
 from workflows.convert.inspect_scan import InspectConfig
 from workflows.convert.replay import ReplayConfig
 from workflows.convert.run_exported import RunExportedConfig
@@ -52,7 +54,6 @@ BEGIN = "# >>> written from the schema by scripts/write_conf.py"
 END = "# <<<"
 FLAGS_BEGIN = "<!-- >>> written from ptycho.evaluation.trust.FLAGS by scripts/write_conf.py -->\n"
 FLAGS_END = "<!-- <<< -->\n"
-COLUMN, WIDTH = 27, 120  # of the texts, of a line
 PROGRAMS: dict[str, tuple[str, type]] = {  # script: file, schema
     "grid_lines_workflow": ("grid_lines", RunConfig),
     "scan_workflow": ("scan", ScanRunConfig),
@@ -71,7 +72,12 @@ PROGRAMS: dict[str, tuple[str, type]] = {  # script: file, schema
     "train_prior": ("prior", PriorConfig),
     "tune": ("tune", TuneConfig),
     "doctor": ("doctor", DoctorConfig),
+    "init": ("init", InitConfig),
 }
+HELPS: dict[str, type] = {"grid_lines": RunConfig, "scan": ScanRunConfig}
+HELP_BEGIN = "docs/configuration.md\n\n"
+HELP_END = "  ${hydra.help.footer}"
+MANY, HELP_WIDTH = 8, 80  # words that are not listed in a help; of a text there
 FILES: dict[str, type] = {
     **dict(PROGRAMS.values()),
     **{f"object/{kind}": cls for kind, cls in OBJECTS.items()},
@@ -84,7 +90,8 @@ HEAD = """# Configuration
 
 Every key of every program, with its default, the allowed values and its meaning. Keys are written `key=value`
 on the command line, `section.key=value` in a section; `group=option` chooses another option of a group. This
-page is written from the schema by `python scripts/write_conf.py`, as are the files in `conf/`.
+page is written from the schema by `python scripts/write_conf.py`, as are the files in `conf/`. The last
+column says who sets a key: nearly everyone (`always`), some (`sometimes`), or experts (`expert`).
 """
 
 
@@ -95,6 +102,8 @@ def write(conf: Path, docs: Path) -> list[Path]:
     wanted = {docs / "configuration.md": documentation(), scores: with_flags(scores.read_text())}
     wanted |= {path: file_text(path, cls) for path, cls in files.items()}
     wanted[conf / KEYS] = keys_text(conf)
+    helps = {conf / "hydra" / "help" / f"{name}.yaml": cls for name, cls in HELPS.items()}
+    wanted |= {path: with_help(path, cls, conf) for path, cls in helps.items()}
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     for path in stale:
         path.write_text(wanted[path])
@@ -111,67 +120,12 @@ def file_text(path: Path, cls: type) -> str:
     return "".join([before, f"{BEGIN}\n", *lines, f"{END}\n", after])
 
 
-def yaml_lines(cls: type, made: Any, left_out: set[str] = frozenset(), indent: str = "") -> Iterator[str]:  # type: ignore[assignment]
-    """The keys of a section, a line each; the values of ``made``, or else the defaults."""
-    for name, field in in_order(cls):
-        if name in left_out:
-            continue
-        value = getattr(made, name) if made is not None else default_of(field)
-        text = comment(field)
-        if (section := inner_section(field)) and value is not None:
-            inner = None if value is PydanticUndefined or field.default_factory else value
-            yield f"{indent}{name}:{' ' * (COLUMN - len(indent + name) - 1)}# {text}\n"
-            yield from yaml_lines(section, inner, indent=f"{indent}  ")
-        else:
-            written = f"{indent}{name}: {yaml_value(value)}"
-            first, *more = textwrap.wrap(text, WIDTH - COLUMN, break_on_hyphens=False) or [""]
-            yield (f"{written:<{COLUMN - 1}} # {first}" if first else written) + "\n"
-            yield from (f"{'':<{COLUMN}}# {rest}\n" for rest in more)
-
-
-def in_order(cls: type) -> list[tuple[str, FieldInfo]]:
-    """The kind first, then what the class has of its own, then what it has from others."""
-    found = fields_of(cls)
-    own = [name for base in cls.__mro__ for name in inspect.get_annotations(base) if name in found]
-    names = dict.fromkeys([*(name for name in found if name == "kind"), *own])
-    return sorted(
-        ((name, found[name]) for name in names), key=lambda entry: inner_section(entry[1]) is not None
-    )
-
-
-def inner_section(field: FieldInfo) -> type | None:
-    """The class of a section whose keys stand in the same file; None for a group and for a single value."""
-    kinds = sections_of(field.annotation)
-    single = len(kinds) == 1 and "Mapping" not in str(field.annotation)
-    return next(iter(kinds.values())) if single else None
-
-
-def default_of(field: FieldInfo) -> Any:
-    return field.default_factory() if field.default_factory else field.default  # type: ignore[call-arg]
-
-
-def comment(field: FieldInfo) -> str:
-    """The text of a key and the words that it may be."""
-    choices = choices_of(field.annotation)
-    words = " | ".join(map(str, choices)) if len(choices) > 1 else ""
-    return "; ".join(filter(None, [words, field.description]))
-
-
-def yaml_value(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(yaml_value, value))}]"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, float) and value and not 1e-4 <= abs(value) < 1e5:
-        return f"{value:g}".replace("e+", "e").replace("e0", "e").replace("e-0", "e-")
-    if isinstance(value, dict):
-        return "{}"
-    return str(value) or '""'
-
-
 def keys_text(conf: Path) -> str:
     """All keys of every program with the words that they may be, as JSON: for the completion of shells."""
-    keys = {name: commands(conf, name) | dict(keys_with_words(cls, conf)) for name, cls in PROGRAMS.values()}
+    keys = {
+        name: commands(conf, name) | {key.name: key.words for key in keys_by_level(cls, conf)}
+        for name, cls in PROGRAMS.values()
+    }
     lines = (f'"{name}": {json.dumps(found)}' for name, found in keys.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -187,16 +141,56 @@ def commands(conf: Path, name: str) -> dict[str, list[str]]:
     return found
 
 
-def keys_with_words(cls: type, conf: Path, prefix: str = "") -> Iterator[tuple[str, list[str]]]:
-    """Every key ``section.key`` of a schema, and of a group, with its options."""
+class Key(NamedTuple):
+    """A key of a program, ``section.key`` or a group, and the words that it may be, if they are few."""
+
+    name: str
+    words: list[str]
+    field: FieldInfo
+
+
+def keys_by_level(cls: type, conf: Path) -> list[Key]:
+    """The keys of a program, those first that nearly everyone sets."""
+    unique = {key.name: key for key in reversed(list(keys_of(cls, conf)))}
+    return sorted(reversed(unique.values()), key=lambda key: level_of(key.field))
+
+
+def keys_of(cls: type, conf: Path, prefix: str = "") -> Iterator[Key]:
+    """Every key of a schema, and every group with its options."""
     for name, field in in_order(cls):
         sections = sections_of(field.annotation)
         group = conf / name if sections and not prefix else conf / "nothing"
         options = sorted(path.stem for path in group.glob("*.yaml") if is_option(path, sections))
         if options or not sections:
-            yield f"{prefix}{name}", options or words_of(field.annotation)
+            yield Key(f"{prefix}{name}", options or words_of(field.annotation), field)
         for section in dict.fromkeys(sections.values()):
-            yield from keys_with_words(section, conf, f"{prefix}{name}.")
+            yield from keys_of(section, conf, f"{prefix}{name}.")
+
+
+def with_help(path: Path, cls: type, conf: Path) -> str:
+    """Return the help of a program with the keys that nearly everyone sets."""
+    before, mark, rest = path.read_text().partition(HELP_BEGIN)
+    name = path.stem
+    groups = yaml.safe_load((conf / f"{name}.yaml").read_text())["defaults"]
+    chosen = {group: option for entry in groups if isinstance(entry, dict) for group, option in entry.items()}
+    keys = [key for key in keys_by_level(cls, conf) if not level_of(key.field)]
+    keys.sort(key=lambda key: not key.name.startswith("data."))
+    rows = [(key.name, chosen.get(key.name) or shown_default(key), help_text(key)) for key in keys]
+    wide = [max(len(row[column]) for row in rows) + 2 for column in range(2)]
+    lines = "".join(f"    {row[0]:<{wide[0]}}{row[1]:<{wide[1]}}{row[2]}\n" for row in rows)
+    return f"{before}{mark}{lines}\n{HELP_END}{rest.partition(HELP_END)[2]}"
+
+
+def shown_default(key: Key) -> str:
+    """The default of a key in a help; a folder that has the date in its name is dated."""
+    shown = "outputs/<date>" if key.name == "output_dir" else yaml_value(default_of(key.field))
+    return shown.replace(" ", "")
+
+
+def help_text(key: Key) -> str:
+    words = " | ".join(key.words) if 1 < len(key.words) < MANY and key.words != ["true", "false"] else ""
+    text = "; ".join(filter(None, [words, key.field.description]))
+    return textwrap.shorten(text, HELP_WIDTH, placeholder=" …")
 
 
 def is_option(path: Path, sections: Mapping[str, type]) -> bool:
@@ -268,10 +262,13 @@ def table(cls: type) -> Iterator[str]:
     rows = [
         (name, field) for name, field in in_order(cls) if name != "kind" and not sections_of(field.annotation)
     ]
+    rows.sort(key=lambda row: level_of(row[1]))
+    graded = bool(rows) and level_of(rows[0][1]) < level_of(rows[-1][1])
     if rows:
-        yield "| key | default | must be | |\n|---|---|---|---|\n"
+        yield f"| key | default | must be | |{' set |' * graded}\n|---|---|---|---|{'---|' * graded}\n"
     for name, field in rows:
         default = default_of(field)
         shown = "" if default is PydanticUndefined else f"`{yaml_value(default)}`"
-        cells = (f"`{name}`", shown, allowed(field), field.description or "")
+        cells = [f"`{name}`", shown, allowed(field), field.description or ""]
+        cells += [LEVELS[level_of(field)]] if graded else []
         yield f"| {' | '.join(map(cell, cells))} |\n"

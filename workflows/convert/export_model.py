@@ -13,7 +13,8 @@ from ptycho.config import MODELS, ConfigError, NetworkConfig, RunConfig, ScanRun
 from ptycho.config.backend import require_tensorflow
 from ptycho.config.messages import show
 from ptycho.config.network_config import LARGEST_BATCH
-from ptycho.config.schema import Flag, Integer, Text, key, settings
+from ptycho.config.own_code import allow
+from ptycho.config.schema import Flag, Integer, Text, Texts, key, settings
 from ptycho.exports.table import check_output
 from ptycho.portable.description import ENTRY, Description
 from ptycho.portable.table import FORMATS, Format
@@ -80,6 +81,7 @@ class ExportModelConfig:
     )
     audit: Flag = key(False, "test every operation of the graph with every consumer, and write nothing")
     overwrite: Flag = key(False, "replace an existing output")
+    trust: Texts = key((), "your own code that the run names, as my_module:name; nothing else is imported")
 
     def __post_init__(self) -> None:
         check(bool(self.run), "run", show(self.run), "the folder of a run")
@@ -97,6 +99,7 @@ def export_model(config: ExportModelConfig) -> list[str]:
         raise ConfigError(f"run={run}: no such folder; it must be the folder of a run")
     if config.network == PRIOR:
         return export_prior(config, run)
+    allow(config.trust)
     settings = read_config(run)
     stored = read_network(run, config.network or _first(run, settings))
     name = "litert" if config.audit and config.format is None else _format(config)

@@ -21,7 +21,8 @@ from ptycho.config import (
     ZonePlateProbe,
     check,
 )
-from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
+from ptycho.config.own_code import allow
+from ptycho.config.schema import Flag, Integer, Number, Text, Texts, key, settings
 from ptycho.config.waves import wavelength_m
 from ptycho.datasets import load_dataset
 from ptycho.exports.exported_scan import ExportedScan
@@ -78,6 +79,7 @@ class ExportConfig:
         unit="m",
     )
     overwrite: Flag = key(False, "replace an existing file")
+    trust: Texts = key((), "your own code that the run names, as my_module:name; nothing else is imported")
 
     def __post_init__(self) -> None:
         check(bool(self.run), "run", self.run, "the folder of a run")
@@ -93,6 +95,7 @@ def export(config: ExportConfig) -> list[str]:
     run, kind = Path(str(config.run)), format_of(config.format, config.output)
     output = Path(config.output or default_output(run, config.scan, kind))
     config = replace(config, output=str(output))
+    allow(config.trust)
     stored = read_config(run)
     if isinstance(stored, PretrainConfig):
         raise ConfigError(f"run={run}: was trained on simulated scans that are not kept; it holds no scan")

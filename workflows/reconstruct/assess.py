@@ -17,6 +17,7 @@ from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.history import History
+from workflows.reconstruct.score_tables import write_scores
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +25,8 @@ STITCHING_SCORES = ("ssim", "frc50", "phase_rmse_rad", "uncovered_fraction", "fl
 
 
 def store_recon(name: str, made: Reconstruction, folder: RunFolder) -> None:
-    """Write a reconstruction: the objects, and the beam if it was found."""
-    folder.arrays(names.recon(name), made.arrays())
+    """Write a reconstruction of a test image; the first object also by its name in the published program."""
+    folder.arrays(names.recon(name), {"YY_pred": made.object} | made.arrays())
 
 
 def score_models(
@@ -49,10 +50,12 @@ def score_models(
     """
     store_recon("gt", Reconstruction(truth, np.ones(truth.shape, bool)), folder)
     with folder.timed("scoring"):
-        scores = {
-            name: model_scores(by_method, chosen, (moved or {}).get(name, truth), region)
+        each = {
+            name: model_scores(by_method, (moved or {}).get(name, truth), region)
             for name, by_method in stitched.items()
         }
+        write_scores(each, folder)
+        scores = {name: by_method[chosen] | main_scores(by_method) for name, by_method in each.items()}
         scores.get(ITERATIVE, {}).pop("stitching", None)  # it is not stitched
         for values in scores.values():
             values["flags"] += doubts
@@ -73,15 +76,22 @@ def score_models(
 
 
 def model_scores(
-    by_method: dict[str, Reconstruction], chosen: str, truth: np.ndarray, region: metrics.Region
-) -> dict[str, Any]:
-    """All scores of the ``chosen`` stitching; under ``stitching`` the main ones of each method."""
-    each = {
+    by_method: dict[str, Reconstruction], truth: np.ndarray, region: metrics.Region
+) -> dict[str, dict[str, Any]]:
+    """All scores of each stitching."""
+    return {
         method: metrics.score_images(recon.objects, truth, recon.mask, region)
         for method, recon in by_method.items()
     }
-    main = {method: {key: row[key] for key in STITCHING_SCORES} for method, row in each.items()}
-    return each[chosen] | {"stitching": main}
+
+
+def main_scores(by_method: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """The main scores of each stitching, under ``stitching``."""
+    return {
+        "stitching": {
+            method: {key: row[key] for key in STITCHING_SCORES} for method, row in by_method.items()
+        }
+    }
 
 
 def in_its_frame(truth: np.ndarray, made: Reconstruction, region: metrics.Region) -> np.ndarray:

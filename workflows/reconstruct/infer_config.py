@@ -15,7 +15,8 @@ from ptycho.config.mapping import to_dataclass
 from ptycho.config.memory import Phases, check_memory, inference_memory
 from ptycho.config.messages import show, unknown_key
 from ptycho.config.network_config import LARGEST_BATCH
-from ptycho.config.schema import Each, Flag, Integer, Text, key, settings
+from ptycho.config.own_code import allow
+from ptycho.config.schema import Each, Flag, Integer, Text, Texts, key, settings
 from ptycho.datasets import Measurement, inspect
 from ptycho.run.folder import check_free
 from ptycho.run.names import CONFIG, HISTORY, INFERENCE
@@ -59,6 +60,7 @@ class InferConfig:
     )
     output_dir: Text | None = key(None, "folder of the results")
     overwrite: Flag = key(False, "replace the results in output_dir")
+    trust: Texts = key((), "your own code that the run names, as my_module:name; nothing else is imported")
 
     def __post_init__(self) -> None:
         check(bool(self.run), "run", show(self.run), "the folder of a run")
@@ -135,6 +137,7 @@ def plan(config: InferConfig, path: Path) -> InferJob:
     run = run_folder(config.run)
     if not run.is_dir():
         raise ConfigError(f"run={run}: no such folder; it must be the folder of a run")
+    allow(config.trust)
     trained = read_config(run)
     networks = tuple(read_network(run, name) for name in _names(config, trained, run))
     if config.overwrite:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ptycho.config import ProbeConfig, ScanRunConfig, XlaConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.errors import ConfigError
+from ptycho.config.own_code import is_import_path
 from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
 from ptycho.config.sections import OwnProbe, RunProbe
 from ptycho.config.solver_config import SolverConfig
@@ -48,6 +49,12 @@ class LiveConfig:
         if self.resume is None and not self.watch:
             raise ConfigError(
                 "watch=null: must be a file that grows, a folder (ends with /), or zmq://host:port"
+            )
+        if is_import_path(self.solver.regulariser):
+            known = ", ".join(SolverConfig.REGULARISERS)
+            raise ConfigError(
+                f"solver.regulariser={self.solver.regulariser}: a live run takes no code of your own; "
+                f"must be one of {known}"
             )
         if isinstance(self.probe, RunProbe):
             raise ConfigError("probe=run: is that of a run; name its file, probe=npz probe.file=…")

@@ -32,7 +32,6 @@ from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.device import device_facts, prepare_tensorflow
-from workflows.reconstruct.assess import store_recon
 from workflows.reconstruct.scan_assessment import draw, metrics_of
 
 log = logging.getLogger(__name__)
@@ -163,7 +162,7 @@ def reconstruct(
     result = metrics_of(each, done)
     made = done.reconstructions
     for name, one in made.items():
-        store_recon(name, one, folder)
+        folder.arrays(names.recon(name), one.arrays())
     folder.arrays(names.ASSESSMENT, judged_arrays(each, made, done.fits, done.halves))
     best, pixel = made[done.product], each.scan.pixel.metres
     exported = product_of(each.scan, each.whole, best.object, pixel, each.name, best.beam)

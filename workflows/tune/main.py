@@ -18,9 +18,12 @@ from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.former_names import current_words
 from ptycho.config.mapping import to_mapping
 from ptycho.config.memory import cores
+from ptycho.config.own_code import allow
 from ptycho.progress import OnEvent
 from ptycho.quiet_start import start_tensorflow
 from workflows.command_line.config import plain
+from workflows.command_line.flags import split_flags
+from workflows.command_line.foreign import check_programs
 from workflows.command_line.jobs import CONF
 from workflows.command_line.one_shot import config_of
 from workflows.reconstruct.scan_plan import plan
@@ -33,7 +36,13 @@ WORKER = "PTYCHO_TUNE_WORKER"  # the number of a process that another has starte
 
 def tune(words: list[str]) -> list[str]:
     """Do what a command line asks for; lines to print."""
-    own_words, scan_words = divide(current_words(words))
+    flags, keys = split_flags(current_words(words))
+    if flags:
+        raise ConfigError(
+            f"{flags[0]}: ptycho tune takes keys only; ptycho scan --cfg job shows those of a run, and "
+            "tune.space says which are tried"
+        )
+    own_words, scan_words = divide(keys)
     config, values, space = read_words(own_words, scan_words)
     _require_optuna()
     from workflows.tune.results import write_results
@@ -96,6 +105,8 @@ def read_words(
         for value in dimension.extremes:
             with_settings(values, {dimension.key: value})
     asked = with_settings(values, {})
+    check_programs(asked, scan_words, "a file")
+    allow(value for dimension in space for value in dimension.extremes)
     if len(asked.data.file) != 1:
         raise ConfigError(f"data.file={asked.data.file}: must be one scan, which settings are tried on")
     planned = plan(asked)

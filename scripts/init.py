@@ -1,0 +1,29 @@
+#!/usr/bin/env python
+"""Write a configuration for a scan, with a text behind every key, to edit and to keep beside the data.
+
+    python scripts/init.py scan.cxi                                     # settings/scan.yaml, ten keys
+    python scripts/init.py scan.cxi size=usual output=settings/mine.yaml
+    python scripts/scan_workflow.py --config-dir=. +settings=scan       # reconstruct with it
+
+size: short (about ten keys), usual (those that some need, too), all. All keys: conf/init.yaml.
+
+Exit code: 0 written, 1 it could not be written, 2 the arguments cannot be used.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from workflows.command_line.jobs import leave
+from workflows.command_line.one_shot import perform, place_words
+from workflows.convert.init_scan import InitConfig, write_settings
+
+
+def main() -> int:
+    """See the module's text for the exit code."""
+    words = place_words("file", sys.argv[1:]) or ["size=short"]
+    return perform("init", InitConfig, write_settings, __doc__, words)
+
+
+if __name__ == "__main__":
+    leave(main)

@@ -1,0 +1,209 @@
+"""The first ten minutes: a sample, a configuration to edit, help and completion by level, flags of Hydra."""
+
+import re
+import runpy
+import subprocess
+import sys
+import time
+
+import h5py
+import numpy as np
+import pytest
+import yaml
+from helpers.cli import ROOT
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from ptycho.config import ConfigError
+from ptycho.exports.exported_scan import ExportedScan
+from ptycho.exports.product import write
+from workflows.command_line import console, write_conf
+from workflows.command_line.completion import candidates
+from workflows.command_line.flags import split_flags, wants_keys
+from workflows.command_line.one_shot import place_words
+from workflows.convert.init_scan import InitConfig, write_settings
+
+CONF = ROOT / "conf"
+
+
+def leaves(values):
+    return sum(leaves(value) if isinstance(value, dict) and value else 1 for value in values.values())
+
+
+# ---- ptycho init
+
+
+@pytest.mark.parametrize("size, most", [("short", 20), ("usual", 45), ("all", 10**6)])
+def test_settings_change_nothing_until_they_are_edited(tmp_path, monkeypatch, size, most):
+    """What Hydra composes with the file is what it composes without, but for the scan that it names."""
+    monkeypatch.chdir(tmp_path)
+    said = write_settings(InitConfig(file="my scan.cxi", size=size, output="settings/mine.yaml"))
+    values = yaml.safe_load((tmp_path / "settings" / "mine.yaml").read_text())
+    values.pop("defaults")
+    assert leaves(values) <= most
+    assert said[1] == "edit it, then: ptycho scan --config-dir=. +settings=mine"
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        plain = compose("scan", ["data.file=['my scan.cxi']", "output_dir=x"])
+        words = [f"hydra.searchpath=[file://{tmp_path}]", "+settings=mine", "output_dir=x"]
+        assert OmegaConf.to_container(compose("scan", words)) == OmegaConf.to_container(plain)
+    if size == "all":
+        assert leaves(values) > 80
+
+
+def test_every_key_of_a_size_has_a_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_settings(InitConfig(size="usual"))
+    lines = (tmp_path / "settings" / "scan.yaml").read_text().split("output_dir:")[1].splitlines()[1:]
+    assert all("# " in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ({"output": "scan.yaml"}, r"^output=scan\.yaml: must be FOLDER/NAME\.yaml"),
+        ({"output": "a/b.yaml"}, r"^output=a/b\.yaml: is there already; .* overwrite=true"),
+        ({"size": "long"}, "^size=long: must be one of short, usual, all"),
+    ],
+)
+def test_settings_that_cannot_be_written(tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b.yaml").touch()
+    with pytest.raises(ConfigError, match=message):
+        write_settings(InitConfig(**words))
+
+
+# ---- ptycho sample, ptycho scan FILE
+
+
+def test_a_sample_takes_seconds_and_no_tensorflow(tmp_path):
+    program = (
+        f"import runpy, sys; sys.argv = ['sample.py']\n"
+        f"try: runpy.run_path({str(ROOT / 'scripts' / 'sample.py')!r}, run_name='__main__')\n"
+        "except SystemExit as end: print(end.code, 'tensorflow' in sys.modules)"
+    )
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.endswith("0 False\n"), done.stderr
+    assert time.monotonic() - began < 30  # 2 s; with room for a busy machine
+    with h5py.File(tmp_path / "sample.cxi") as file:
+        assert "200 patterns" in done.stdout and "entry_1" in file
+
+
+@pytest.mark.parametrize(
+    "words, read",
+    [
+        (["scan.cxi", "seed=1"], ["seed=1", "data.file='scan.cxi'"]),
+        (["--config-dir", "place", "scan.cxi"], ["--config-dir", "place", "data.file='scan.cxi'"]),
+        (["--cfg", "job", "~stitch", "+a/b=c"], ["--cfg", "job", "~stitch", "+a/b=c"]),
+        (["scans/*.h5", "-m", "seed=1,2"], ["-m", "seed=1,2", "data.file='scans/*.h5'"]),
+        (["data.file=a.cxi"], ["data.file=a.cxi"]),
+    ],
+)
+def test_a_path_is_the_scan(words, read):
+    assert place_words("data.file", words) == read
+
+
+def test_scan_takes_a_path(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    script = ROOT / "scripts" / "scan_workflow.py"
+    monkeypatch.setattr(sys, "argv", [str(script), "mine.cxi", "--cfg", "job", "--package", "data"])
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(script), run_name="__main__")
+    assert "\nfile: mine.cxi\n" in capsys.readouterr().out
+
+
+# ---- flags of Hydra in programs that do one thing
+
+
+def test_flags_are_apart_from_keys():
+    words = ["--info", "a=1", "--cfg", "job", "-m", "b=2", "--config-dir=x", "--info", "plugins"]
+    flags = ["--info", "--cfg", "job", "-m", "--config-dir=x", "--info", "plugins"]
+    assert split_flags(words) == (flags, ["a=1", "b=2"])
+
+
+def test_keys_are_shown_and_other_flags_refused():
+    assert wants_keys("ptycho inspect", ["--cfg", "job"]) and wants_keys("ptycho inspect", ["--cfg=job"])
+    assert not wants_keys("ptycho inspect", [])
+    with pytest.raises(
+        ConfigError, match=r"^-m: ptycho inspect does one thing at once.*start it once for each$"
+    ):
+        wants_keys("ptycho inspect", ["-m"])
+    with pytest.raises(ConfigError, match=r"^--info: ptycho serve .*; --cfg job shows the keys"):
+        wants_keys("ptycho serve", ["--info"])
+
+
+@pytest.mark.parametrize("name", ["inspect", "export", "simulate", "doctor", "init", "sample", "compare"])
+def test_each_program_shows_its_keys(monkeypatch, capsys, name):
+    program = console.PROGRAMS[name]
+    script = console.scripts_folder() / f"{program.script}.py"
+    monkeypatch.setattr(sys, "argv", [str(script), "--cfg", "job"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(script), run_name="__main__")
+    assert ended.value.code == 0
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert shown.keys() == yaml.safe_load((CONF / f"{program.config}.yaml").read_text()).keys() - {
+        "defaults"
+    } | {key for key in shown if (CONF / key).is_dir()}
+
+
+def test_tune_refuses_flags_of_hydra():
+    from workflows.tune.main import tune
+
+    with pytest.raises(ConfigError, match=r"^-m: ptycho tune takes keys alone"):
+        tune(["data.file=a", "-m"])
+
+
+# ---- help and completion by level
+
+
+def test_help_has_four_parts(capsys):
+    assert console.main(["--help"]) == 0
+    said = capsys.readouterr().out
+    titles = re.findall(r"^(\w[\w ]*):$", said, re.M)
+    assert titles == ["Your scan", "Look at runs", "Networks", "Maintain"]
+    assert all(
+        said.index(f"\n  {first} ") > said.index(f"{title}:") for title, first in console.GROUPS.items()
+    )
+
+
+def test_the_help_of_scan_begins_with_ten_keys_and_says_where_the_rest_is():
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        text = compose("scan", return_hydra_config=True).hydra.help.template
+    head, keys = text.split("docs/configuration.md\n\n")
+    rows = keys.split("\n\n")[0].splitlines()
+    assert rows[0].split()[0] == "data.file" and 8 <= len(rows) <= 10
+    assert "ptycho init size=usual" in head and "--cfg job" in head
+
+
+def test_completion_and_pages_go_by_level():
+    assert candidates(["scan", "data."])[0] == "data.file="
+    names = candidates(["scan", "data."])
+    assert names.index("data.energy_eV=") < names.index("data.unit=") < names.index("data.gain=")
+    page = write_conf.documentation().split("### data\n")[1]
+    assert page.index("`energy_eV`") < page.index("`unit`") < page.index("`gain`")
+    assert re.search(r"\| `gain` .*\| expert \|\n", page)
+
+
+# ---- the product opens as an image
+
+
+def test_a_viewer_finds_the_image(tmp_path):
+    """The chain of defaults as the manual of NeXus has it: root → NXentry → NXdata → signal and axes."""
+    rng = np.random.default_rng(0)
+    image = rng.normal(size=(9, 12)) + 1j * rng.normal(size=(9, 12))
+    probe, positions = np.ones((1, 4, 4), complex), rng.uniform(0, 5, (3, 2))
+    scan = ExportedScan(positions, probe, object=image, pixel_m=(2e-8, 3e-8))
+    write(tmp_path / "product.h5", scan)
+    with h5py.File(tmp_path / "product.h5") as file:
+        place, kinds = file, []
+        while place.attrs["NX_class"] != "NXdata":
+            kinds.append(place.attrs["NX_class"])
+            place = place[place.attrs["default"]]
+        assert kinds == ["NXroot", "NXentry"]
+        signal = place[place.attrs["signal"]]
+        np.testing.assert_allclose(signal[:], np.arctan2(image.imag, image.real), atol=1e-6)
+        axes = [place[name][:] for name in place.attrs["axes"]]
+        assert tuple(map(len, axes)) == signal.shape
+        np.testing.assert_allclose(np.diff(axes[1]), 3e-8)
+        assert axes[0][0] == pytest.approx(-axes[0][-1]) and place["x"].attrs["units"] == "m"

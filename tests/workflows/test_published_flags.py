@@ -1,0 +1,94 @@
+"""Command lines of the published program's grid-lines workflow, as they are typed there."""
+
+import runpy
+import shlex
+import sys
+
+import pytest
+from helpers.cli import ROOT
+
+from ptycho.config import ConfigError
+from ptycho.evaluation.metrics import SCORES
+from workflows.command_line.published_flags import translate
+from workflows.reconstruct.score_tables import latex, score_rows
+
+
+@pytest.mark.parametrize(
+    "typed, read",
+    [
+        ("--N 64 --gridsize 2 --output-dir X", "N=64 gridsize=2 output_dir=X"),
+        ("--nimgs-train=2 --nphotons 1e9 seed=3", "nimgs_train=2 nphotons=1e9 seed=3"),
+        ("--output-dir a=b,c", "output_dir='a=b,c'"),
+        ("--probe-npz p.npz --probe-source custom", "probe=npz probe.file='p.npz'"),
+        ("--probe-source ideal_disk --no-probe-mask", "probe=ideal_disk probe.mask_diameter_px=null"),
+        (
+            "--probe-npz p.npz --probe-scale-mode pad_preserve",
+            "probe=npz probe.file='p.npz' probe.resize=pad",
+        ),
+        ("-m N=64 --cfg job --config-dir=x", "-m N=64 --cfg job --config-dir=x"),
+    ],
+)
+def test_flags_are_read_as_keys(typed, read):
+    assert translate(typed.split()) == read.split()
+
+
+@pytest.mark.parametrize(
+    "typed, message",
+    [
+        ("--epochs 3", r"^--epochs: unknown flag; did you mean nepochs=…\?"),
+        ("--probe-mode interpolate", r"^--probe-mode: unknown flag; did you mean --probe-(npz|scale-mode)\?"),
+        ("--N", "^--N: needs a value"),
+        ("--N --gridsize 2", "^--N: needs a value"),
+        ("--probe-scale-mode pipeline", "must be one of interpolate, pad_preserve, pad_extrapolate"),
+        ("--probe-smoothing-sigma 0.5", "has no counterpart here; leave it out, and smooth the probe"),
+    ],
+)
+def test_what_cannot_be_read_is_named(typed, message):
+    with pytest.raises(ConfigError, match=message):
+        translate(typed.split())
+
+
+def test_the_command_as_typed(monkeypatch, capsys, tmp_path):
+    """By the path that it has there; ``--cfg job`` shows the keys and runs nothing."""
+    script = ROOT / "scripts" / "studies" / "grid_lines_workflow.py"
+    typed = "--N 64 --gridsize 2 --output-dir X --nimgs-train 2 --nimgs-test 2 --nepochs 2 --cfg job"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(script), *shlex.split(typed)])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(script), run_name="__main__")
+    out, err = capsys.readouterr()
+    assert ended.value.code == 0 and "\nnepochs: 2\n" in out
+    assert err == "read as N=64 gridsize=2 output_dir=X nimgs_train=2 nimgs_test=2 nepochs=2 --cfg job\n"
+
+
+# ---- tables
+
+
+def scored(value):
+    return {"per_image": [{name: [value + image, None] for name in SCORES} for image in range(2)]}
+
+
+def test_the_table_has_a_row_for_each_model_stitching_image_and_channel():
+    rows = list(
+        score_rows({"pinn": {"probe": scored(1.0), "grid": scored(5.0)}, "lsqml": {"grid": scored(7.0)}})
+    )
+    assert len(rows) == 3 * 2 * 2
+    row = next(row for row in rows if (row["stitching"], row["image"]) == ("grid", 1))
+    assert row == {"model": "pinn", "stitching": "grid", "image": 1, "channel": "amplitude"} | dict.fromkeys(
+        SCORES, 6.0
+    )
+    assert all(row["ssim"] is None for row in rows if row["channel"] == "phase")
+
+
+def test_a_table_for_latex():
+    text = latex([{"a_b": 0.123456, "n": 3, "text": "50 %"}, {"a_b": None, "n": 4, "text": "x"}])
+    assert text.splitlines() == [
+        r"\begin{tabular}{rrl}",
+        r"\hline",
+        r"a\_b & n & text \\",
+        r"\hline",
+        r"0.1235 & 3 & 50 \% \\",
+        r" & 4 & x \\",
+        r"\hline",
+        r"\end{tabular}",
+    ]

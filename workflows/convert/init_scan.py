@@ -1,0 +1,71 @@
+"""A configuration of a run on a scan as a file to edit: its keys, their defaults, and a text behind each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import yaml
+
+from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.config.schema import LEVELS, Flag, Text, key, settings
+from ptycho.files.atomic import write_atomically
+from ptycho.run.record import check_no_file_of_a_run
+from workflows.command_line.jobs import CONF
+from workflows.command_line.schema_text import COLUMN, yaml_lines
+
+SIZES = dict(zip(("short", "usual", "all"), range(len(LEVELS)), strict=True))
+HEAD = """# @package _global_
+# A run of `ptycho scan` with these settings:
+#   ptycho scan --config-dir={place} +{group}={name}
+# Words of the command line go before; keys that are left out have their defaults.
+"""
+
+
+@settings()
+class InitConfig:
+    """The keys of ``conf/init.yaml``."""
+
+    file: Text | None = key(None, "the scan; null: named on the command line later")
+    size: Literal["short", "usual", "all"] = key("short", "which keys: nearly everyone's, those of some, all")
+    output: Text = key("settings/scan.yaml", "the file to write, in a folder of its own")
+    overwrite: Flag = key(False, "replace the file if it is there")
+
+
+def write_settings(config: InitConfig) -> list[str]:
+    """Write the file; what to do with it.
+
+    Raises:
+        ConfigError: the name cannot be used, or the file is there.
+    """
+    path = Path(config.output)
+    if path.suffix != ".yaml" or path.parent == Path():
+        raise ConfigError(f"output={path}: must be FOLDER/NAME.yaml, as in settings/scan.yaml")
+    check_no_file_of_a_run("output", path)
+    if path.exists() and not config.overwrite:
+        raise ConfigError(f"output={path}: is there already; choose another name, or overwrite=true")
+    text = settings_text(SIZES[config.size], path, config.file)
+    write_atomically(path, lambda file: file.write(text.encode()))
+    command = f"ptycho scan --config-dir={path.parent.parent} +{path.parent.name}={path.stem}"
+    return [f"settings: {path}", f"edit it, then: {command}{'' if config.file else ' FILE'}"]
+
+
+def settings_text(level: int, path: Path, scan: str | None = None) -> str:
+    """Return the file with the keys up to a level."""
+    head = HEAD.format(place=path.parent.parent, group=path.parent.name, name=path.stem)
+    base = yaml.safe_load((CONF / "scan.yaml").read_text())
+    groups = [entry for entry in base["defaults"] if isinstance(entry, dict)]
+    chosen = [(group, option) for entry in groups for group, option in entry.items() if " " not in group]
+    shown = [f"  - override /{group}: {option}\n" for group, option in chosen if level or group == "probe"]
+    lines = yaml_lines(ScanRunConfig, None, {"output_dir"}, level=level)
+    keys = [line for line in lines if line.split(":")[0].strip() not in ("kind", "method")]
+    if scan is not None:
+        empty, full = "  file: []", f"  file: [{yaml_text(scan)}]"
+        keys = [line.replace(f"{empty:<{COLUMN - 1}}", f"{full:<{COLUMN - 1}}", 1) for line in keys]
+    folder = f"output_dir: {base['output_dir']}\n"
+    return "".join([head, "defaults:\n", *shown, "\n", folder, *keys])
+
+
+def yaml_text(text: str) -> str:
+    """A text as YAML has it in a list."""
+    return yaml.safe_dump([text], default_flow_style=True, width=10**6, allow_unicode=True).strip()[1:-1]
