@@ -9,7 +9,8 @@ from ptycho.config import ConfigError, CustomModel, LsqmlConfig, RunConfig, Scan
 from ptycho.config.data import DataConfig
 from ptycho.config.messages import programs_of
 from ptycho.config.own_code import DOORS, allow, load
-from ptycho.config.sections import EpochsConfig, SolverConfig
+from ptycho.config.sections import EpochsConfig
+from ptycho.config.solver_config import SolverConfig
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import read_network
 from workflows.command_line.foreign import check_programs
@@ -91,7 +92,7 @@ def configured(key, path):
         "": lambda: {name: path},
         "model": lambda: {"model": CustomModel(target=path)},
         "data": lambda: {"data": DataConfig(file=("x",), format=path)},
-        "solver": lambda: {"solver": SolverConfig(prior=path)},
+        "solver": lambda: {"solver": SolverConfig(regulariser=path)},
         "train": lambda: {"train": EpochsConfig(callbacks=path)},
     }
     return ScanRunConfig(models=("pinn",), nepochs=1, **sections[section]())

@@ -150,7 +150,7 @@ def test_each_program_shows_its_keys(monkeypatch, capsys, name):
 def test_tune_refuses_flags_of_hydra():
     from workflows.tune.main import tune
 
-    with pytest.raises(ConfigError, match=r"^-m: ptycho tune takes keys alone"):
+    with pytest.raises(ConfigError, match=r"^-m: ptycho tune takes keys only"):
         tune(["data.file=a", "-m"])
 
 
