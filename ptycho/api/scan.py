@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ptycho.api.arguments import name_arguments
 from ptycho.api.arrays import check_pixel, raw_scan
-from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.config import ConfigError, ScanRunConfig, check
 from ptycho.config.data import DataConfig
 from ptycho.config.former_names import warn_of
 from ptycho.config.mapping import from_mapping, to_dataclass
@@ -46,6 +47,7 @@ class Scan:
     truth: np.ndarray | None = None
 
     @classmethod
+    @name_arguments(DataConfig)
     def from_arrays(
         cls,
         patterns: np.ndarray,
@@ -180,6 +182,7 @@ class Scan:
         return "\n".join([*lines, *(f"  ! {warning}" for warning in self.warnings)])
 
 
+@name_arguments(DataConfig)
 def open_scan(file: str | Path, **data: Any) -> Scan:
     """A measured scan in a file of any format that is known; its patterns are read when they are needed.
 
@@ -190,13 +193,28 @@ def open_scan(file: str | Path, **data: Any) -> Scan:
 
     Raises:
         ConfigError: an unknown key, a wrong value, or a file that cannot be understood; the message is one
-            line that names the key, as ``data.…``.
+            line that names the key.
     """
     config = from_mapping(plain({"data": {"file": [str(file)], **data}}))
     assert isinstance(config, ScanRunConfig)
     allow([config.data.format])
     found = understand(open_raw(config.data), config.data)
     return Scan(Path(file).stem, config.data, found, found.raw.object)
+
+
+def as_scan(scan: Scan | str | Path, data: Mapping[str, Any] | None = None) -> Scan:
+    """Return a scan, or that in a file of this path, which is read with the settings ``data``.
+
+    Raises:
+        ConfigError: it is neither; settings for a scan that has been read; or as of :func:`open_scan`.
+    """
+    if isinstance(scan, str | Path):
+        return open_scan(scan, **data or {})
+    if data:
+        raise ConfigError(f"{', '.join(data)}: says how a file is read; pass it to ptycho.open_scan")
+    allowed = "a ptycho.Scan, or the path of a file; ptycho.Scan.from_arrays makes a scan of arrays"
+    check(isinstance(scan, Scan), "scan", type(scan).__name__, allowed)
+    return scan
 
 
 def plain(value: Any) -> Any:
