@@ -36,6 +36,7 @@ def _figure(caption: str, image: np.ndarray, side: int) -> str:
     known = np.isfinite(small)
     small = np.where(known, small, small[known].min(initial=np.inf) if known.any() else 0)
     code = base64.b64encode(grey_png(small)).decode()
-    picture = f'<img src="data:image/png;base64,{code}" alt="{escape(caption)}">'
-    style = "display:inline-block"
+    size = "height:160px;image-rendering:pixelated"
+    picture = f'<img src="data:image/png;base64,{code}" alt="{escape(caption)}" style="{size}">'
+    style = "display:inline-block;margin:4px"
     return f'<figure style="{style}">{picture}<figcaption>{escape(caption)}</figcaption></figure>'
