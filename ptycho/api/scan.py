@@ -302,6 +302,12 @@ def _one_of(positions: np.ndarray | None, positions_m: np.ndarray | None) -> np.
 def _stated_pixel(data: DataConfig, pixel_m: float | tuple[float, float] | None) -> PixelSize | None:
     """Return the object's pixel that the user states; None: it follows from the lengths, or is unknown."""
     if pixel_m is None:
+        lengths = [name for name in ("distance_m", "detector_pixel_m") if getattr(data, name) is not None]
+        if lengths and not data.near_field and _far_field_pixel(data) is None:
+            raise ConfigError(
+                f"{', '.join(lengths)}: sets no pixel; pass energy_eV=, distance_m= and detector_pixel_m= "
+                "together, or pixel_m=; or physics='near_field', if the patterns are images"
+            )
         return None
     if data.near_field:
         raise ConfigError("pixel_m: follows from the lengths of a near field; remove it")
