@@ -16,6 +16,7 @@ from ptycho.exports.exported_scan import ExportedScan
 from ptycho.scan.beam import Beam
 from ptycho.scan.error_map import ErrorMap
 from ptycho.scan.finding import Finding
+from ptycho.scan.reconstruction import Reconstruction
 
 SHAPE, N, J = (72, 56), 16, 5
 ROW, COL = np.meshgrid(*(np.arange(side) - (side - 1) / 2 for side in SHAPE), indexing="ij")
@@ -204,6 +205,14 @@ def test_a_notebook_shows_amplitude_phase_and_a_table(result):
     assert np.corrcoef(phase.ravel(), wave.ravel())[0, 1] > 0.99
     assert (
         "72 × 56" in html and "poor_fit" in html and "2 modes, 5 positions" in html and "<script" not in html
+    )
+
+
+def test_values_show_themselves_in_one_line(result):
+    assert repr(result.beam) == "Beam(2 modes of 16 × 16, 5 positions, a background)"
+    assert repr(result.errors) == "ErrorMap(amplitude and phase, 1 × 72 × 56)"
+    assert repr(Reconstruction(result.object[None], MASK[None], Beam(result.probe[0], result.positions))) == (
+        "Reconstruction(objects 1 × 72 × 56, 62 % covered, beam Beam(1 mode of 16 × 16, 5 positions))"
     )
 
 

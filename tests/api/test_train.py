@@ -105,6 +105,11 @@ def test_several_scans_train_one_network_in_groups_with_a_probe_of_its_own(scan,
     assert np.isfinite(made.objects).all()
 
 
+def test_a_network_shows_itself_in_one_line(model):
+    run = model._stored.run
+    assert repr(model) == f"LoadedModel(pinn: unrolled, any N and group_size, from {run})"
+
+
 def test_a_run_is_replaced_only_where_that_is_asked_for(replaced):
     run = replaced._stored.run
     assert replaced.config.seed == ptycho.load_model(run).config.seed == 1 and not list(run.glob(".*"))
