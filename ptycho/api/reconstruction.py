@@ -46,7 +46,7 @@ ARGUMENTS = {
 
 
 @accept_former_arguments
-@name_arguments(SolverConfig, LsqmlConfig, renamed=ARGUMENTS)
+@name_arguments(SolverConfig, LsqmlConfig, DataConfig, renamed=ARGUMENTS)
 def reconstruct(
     scan: Scan | str | Path,
     method: Method = "solver",

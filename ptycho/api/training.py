@@ -21,6 +21,7 @@ from ptycho.config import (
     UnrolledModel,
     check,
 )
+from ptycho.config.data import DataConfig
 from ptycho.config.mapping import programs_in
 from ptycho.config.messages import fields_of, show
 from ptycho.config.own_code import allow, is_import_path
@@ -48,7 +49,7 @@ ARGUMENTS = {
 """Keys of the configuration that have another name as arguments."""
 
 
-@name_arguments(EpochsConfig, UnrolledModel, UNetModel, CustomModel, renamed=ARGUMENTS)
+@name_arguments(EpochsConfig, UnrolledModel, UNetModel, CustomModel, DataConfig, renamed=ARGUMENTS)
 def train(
     scan: Scan | str | Path | Sequence[Scan | str | Path],
     folder: str | Path,

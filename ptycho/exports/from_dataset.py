@@ -59,7 +59,7 @@ def from_dataset(data: Dataset, image: int, object_: np.ndarray, with_patterns: 
         raise ConfigError(f"the object has shape {object_.shape}; that of the scan is {(side, side)}")
     chosen = np.flatnonzero(data.image == image)
     every = len(chosen) == len(data.image)
-    made = ExportedScan(
+    exported = ExportedScan(
         positions=data.positions[chosen].astype(np.float64),
         probe=(data.photon_scale * data.probe).astype(np.complex64),
         domain="counts" if data.counts else "intensity",
@@ -67,9 +67,9 @@ def from_dataset(data: Dataset, image: int, object_: np.ndarray, with_patterns: 
         good=data.good,
     )
     if not with_patterns:
-        return made
+        return exported
     patterns = intensities(data.amplitudes if every else data.amplitudes.some(chosen), data.counts)
-    return replace(made, patterns=patterns, dtype=patterns.dtype)
+    return replace(exported, patterns=patterns, dtype=patterns.dtype)
 
 
 def from_measured(
