@@ -47,7 +47,7 @@ def intensities(amplitudes: Patterns, counts: bool) -> Intensities:
 def from_dataset(data: Dataset, image: int, object_: np.ndarray, with_patterns: bool = True) -> ExportedScan:
     """The patterns of one image of a dataset, with an object ``(M, M)`` in its coordinates; units unknown.
 
-    ``with_patterns=False``: without them, and without reading them.
+    ``with_patterns=False``: without them, and without the pass over them that finds their dtype.
 
     Raises:
         ConfigError: there is no such image, or the object is not one of this dataset.
