@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import LARGEST_N, SMALLEST_N
+from ptycho.preparation.geometry import LARGEST_SPAN_M
 from ptycho.readers.raw_scan import Frames, RawScan
 
 
 def raw_scan(
     patterns: np.ndarray,
     positions: np.ndarray,
+    unit: Literal["px", "m"],
     probe: np.ndarray | None,
     counts: bool,
     good: np.ndarray | None,
@@ -31,8 +34,8 @@ def raw_scan(
         patterns=Frames(patterns),
         domain="counts" if counts else "intensity",
         zero_frequency="centre",
-        positions=check_positions(positions, J),
-        unit="px",
+        positions=check_positions(positions, J, unit),
+        unit=unit,
         probe=None if probe is None else check_probe(probe, N),
         object=None if truth is None else check_truth(truth),
         good=None if good is None else check_good(good, N),
@@ -77,16 +80,19 @@ def check_patterns(patterns: np.ndarray, counts: bool, good: np.ndarray | None =
     return array
 
 
-def check_positions(positions: np.ndarray, J: int) -> np.ndarray:
-    """``(J, 2)`` float64."""
+def check_positions(positions: np.ndarray, J: int, unit: Literal["px", "m"] = "px") -> np.ndarray:
+    """``(J, 2)`` float64; errors name ``positions``, or ``positions_m`` where they are in metres."""
+    name, length = ("positions", "object pixels") if unit == "px" else ("positions_m", "metres")
     array = np.asarray(positions)
     if array.shape != (J, 2):
         raise ConfigError(
-            f"positions has shape {array.shape}; must be ({J}, 2): (row, col) of each of the {J} patterns"
+            f"{name} has shape {array.shape}; must be ({J}, 2): (row, col) of each of the {J} patterns"
         )
     if array.dtype.kind not in "fiu":
-        raise ConfigError(f"positions has dtype {array.dtype}; must be real numbers, object pixels")
-    _refuse(array, ~np.isfinite(array), "positions", "finite; exclude patterns without a position")
+        raise ConfigError(f"{name} has dtype {array.dtype}; must be real numbers, {length}")
+    _refuse(array, ~np.isfinite(array), name, "finite; exclude patterns without a position")
+    if unit == "m" and (span := np.ptp(array, axis=0)).max() > LARGEST_SPAN_M:
+        raise ConfigError(f"{name} spans {span[0]:.3g} m × {span[1]:.3g} m; must be in metres: 1e-6 for a µm")
     return array.astype(np.float64)
 
 

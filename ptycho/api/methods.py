@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ptycho.api.result import Result
 from ptycho.api.scan import Scan
 from ptycho.config import ScanRunConfig
+from ptycho.exports.from_dataset import product_of
+from ptycho.methods.assessment import judged_arrays, well_lit
 from ptycho.methods.half_scans import resolution
 from ptycho.methods.pipeline import assess
 from ptycho.methods.prepared import Surroundings, prepare
@@ -35,5 +39,19 @@ def reconstruct_and_assess(
     if scan.truth is not None:
         scores.setdefault("reference_comparison", None)
     where.on_event(Event("scores", method, scores))
-    findings = [finding for one in done.reconstructions.values() for finding in one.findings]
-    return Result(method, scores, (*each.found, *findings), last, each)
+    decisions = [finding for one in done.reconstructions.values() for finding in one.findings]
+    exported = product_of(each.scan, each.whole, last.object, each.scan.pixel.metres, each.name, last.beam)
+    return Result(
+        method,
+        scores,
+        replace(exported, errors=last.errors),
+        each.beam_under(last),
+        last.covered,
+        well_lit(last, each),
+        (*each.found, *decisions),
+        each.scan.findings,
+        (*each.scan.warnings, *last.warnings),
+        judged_arrays(each, done.reconstructions, done.fits, done.halves),
+        last,
+        each,
+    )

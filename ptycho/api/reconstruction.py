@@ -8,16 +8,19 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from ptycho.api.scan import Scan, plain
+from ptycho.api.arguments import name_arguments
+from ptycho.api.scan import Scan, as_scan, plain
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.backend import require_tensorflow
+from ptycho.config.data import DataConfig
 from ptycho.config.former_names import accept_former_arguments
 from ptycho.config.mapping import from_mapping
+from ptycho.config.messages import fields_of
 from ptycho.config.own_code import allow
 from ptycho.config.scan_run_config import PRETRAINED
-from ptycho.config.solver_config import SolverConfig
+from ptycho.config.solver_config import LsqmlConfig, SolverConfig
 from ptycho.iterative.lsqml import available
 from ptycho.preparation.room import check_room
 from ptycho.progress import OnEvent, ignore, phases_for
@@ -27,21 +30,31 @@ from ptycho.run.scan_plan import plan_scans
 if TYPE_CHECKING:
     from ptycho.api.result import Result
 
+Method = Literal["solver", "pinn", "refined", "lsqml"]
+Regulariser = Literal["learned", "edge_preserving", "quadratic", "none"]
 SECTIONS = {"solver": "solver", "pinn": "solver", "refined": "solver", "lsqml": "iterative"}
 """Method to the section of the configuration that has its settings, or those of the solver before it."""
 NETWORKS = ("pinn", "refined")
 DEFAULT_REGULARISER = SolverConfig.regulariser
+ARGUMENTS = {
+    "probe.modes": "probe_modes",
+    "probe.learn": "learn_probe",
+    "iterative.modes": "probe_modes",
+    "xla.compile": "compile_xla",
+}
+"""Keys of the configuration that have another name as arguments."""
 
 
 @accept_former_arguments
+@name_arguments(SolverConfig, LsqmlConfig, DataConfig, renamed=ARGUMENTS)
 def reconstruct(
-    scan: Scan,
-    method: str = "solver",
+    scan: Scan | str | Path,
+    method: Method = "solver",
     *,
     probe_modes: int | None = None,
     positions: bool | None = None,
     learn_probe: bool | None = None,
-    regulariser: str = DEFAULT_REGULARISER,
+    regulariser: Regulariser | str = DEFAULT_REGULARISER,
     regularisation_weight: float | None = None,
     holdout_fraction: float = ScanRunConfig.holdout_fraction,
     seed: int = 0,
@@ -55,7 +68,7 @@ def reconstruct(
     """The object of a scan and the beam that goes with it.
 
     Args:
-        scan: what was measured.
+        scan: what was measured; or the path of its file, as of :func:`ptycho.open_scan`.
         method: ``solver``, maximum likelihood; ``pinn``, a trained network under the beam that the solver
             found; ``refined``, the solver once more from the network's object; ``lsqml``, that of pty-chi, if
             it is installed.
@@ -79,7 +92,8 @@ def reconstruct(
         on_event: is called with a :class:`ptycho.Event` after each phase, step, decision, and with the
             scores; what it raises ends the reconstruction.
         **settings: further keys of the section ``solver`` (``steps``, ``flux``, ``background``, ``noise``,
-            ``position_model``) or, for ``lsqml``, ``iterative`` (``epochs``, …).
+            ``position_model``) or, for ``lsqml``, ``iterative`` (``epochs``, …); where ``scan`` is a path,
+            also those of :func:`ptycho.open_scan`.
 
     Returns:
         Object, beam and scores. ``scores["reference_comparison"]`` is there if the scan has a reference
@@ -91,6 +105,7 @@ def reconstruct(
     """
     if method not in SECTIONS:
         raise ConfigError(f"method={method}: must be one of {', '.join(SECTIONS)}")
+    scan = as_scan(scan, {key: settings.pop(key) for key in [*settings] if key in fields_of(DataConfig)})
     own = {"positions": positions} | settings
     probe = {"kind": "from_file", "learn": learn_probe, "modes": probe_modes}
     if method != "lsqml":

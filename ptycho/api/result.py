@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ptycho.api import stored_result
+from ptycho.api.notebook import to_html
 from ptycho.config import ConfigError
 from ptycho.evaluation import scan_figures
-from ptycho.exports import product
-from ptycho.exports.from_dataset import product_of
-from ptycho.files.atomic import write_atomically
-from ptycho.files.npz_writing import write_npz
+from ptycho.evaluation.frc import Curve
+from ptycho.exports.exported_scan import ExportedScan
 from ptycho.scan.beam import Beam
 from ptycho.scan.error_map import ErrorMap
 from ptycho.scan.finding import Finding
+from ptycho.scan.ramp import levelled
 from ptycho.scan.reconstruction import Reconstruction
 
 if TYPE_CHECKING:
@@ -32,105 +33,204 @@ SHOWN = {"R": "r_factor", "free": "r_free", "noise": "r_noise"}  # of the scores
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """A reconstruction of a scan, by :func:`ptycho.reconstruct`.
+    """A reconstruction of a scan, by :func:`ptycho.reconstruct`, or from a file by :meth:`load`.
 
     Attributes:
         method: that it was made with.
         scores: as in a run's ``metrics.json``: ``r_factor``, ``r_free``, ``deviance_holdout``,
             ``unexplained_variance``, ``flags``, ….
-        decisions: what was found, and what was kept as it was told, with the figures that decided.
-        reconstruction, prepared: the values behind it, for whoever goes on from there.
+        product: object, probe, positions, pixel and error map with what is known of the measurement.
+        beam: probe, positions, flux and background that go with the object.
+        mask: ``(M, M)`` bool: the part of the object that the scan covers.
+        illuminated: ``(M, M)`` bool: the part whose illumination is above a tenth of the maximum. There the
+            phase plane is fitted.
+        decisions: what was refined and selected, and what was kept as specified, with the reasons.
+        findings: how the scan was read.
+        warnings: what looks wrong with the scan, a line each.
+        assessment: the arrays behind the scores, as in a run's ``assessment.npz``.
+        reconstruction, prepared: the values behind it, for whoever goes on from there; None if it was loaded.
     """
 
     method: str
     scores: Mapping[str, Any]
-    decisions: tuple[Finding, ...]
-    reconstruction: Reconstruction
-    prepared: Prepared
+    product: ExportedScan
+    beam: Beam
+    mask: np.ndarray
+    illuminated: np.ndarray
+    decisions: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    warnings: tuple[str, ...] = ()
+    assessment: Mapping[str, np.ndarray] = field(default_factory=dict)
+    reconstruction: Reconstruction | None = None
+    prepared: Prepared | None = None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Result:
+        """Read what :meth:`save` has written; nothing is unpickled.
+
+        Raises:
+            ConfigError: the file is missing, damaged, or another one.
+        """
+        return cls(**stored_result.load(Path(path)))
+
+    @property
+    def name(self) -> str:
+        """That of the scan."""
+        return self.product.name
 
     @property
     def object(self) -> np.ndarray:
         """The transmission of the sample, ``(M, M)`` complex64; zero outside of :attr:`mask`."""
-        return self.reconstruction.object
+        assert self.product.object is not None
+        return self.product.object
 
     @property
-    def mask(self) -> np.ndarray:
-        """``(M, M)`` bool: the part of the object that the scan covers."""
-        return self.reconstruction.covered
+    def amplitude(self) -> np.ndarray:
+        """``(M, M)`` float32, relative to the mean transmission; NaN outside of :attr:`mask`."""
+        return np.where(self.mask, np.abs(self.object), np.float32(np.nan))
+
+    @cached_property
+    def phase(self) -> np.ndarray:
+        """``(M, M)`` float32, rad in (−π, π], without its plane and its mean, which diffraction does not
+        determine; NaN outside of :attr:`mask`."""
+        inside = self.mask & self.illuminated
+        level = levelled(np.where(self.mask, self.object, 0), inside if inside.any() else self.mask)
+        return np.where(self.mask, np.angle(level), np.nan).astype(np.float32)
+
+    @cached_property
+    def unwrapped_phase(self) -> np.ndarray:
+        """:attr:`phase` without its jumps by 2π, ``(M, M)`` float32; the median is within ±π.
+
+        Source: scikit-image's ``unwrap_phase`` (Herráez et al., Appl. Opt. 41 (2002) 7437).
+        """
+        from skimage.restoration import unwrap_phase
+
+        wrapped = np.ma.masked_array(np.where(self.mask, self.phase, 0), ~self.mask)
+        phase = np.where(self.mask, np.ma.getdata(unwrap_phase(wrapped, rng=0)), np.nan)
+        turns = np.round(np.nanmedian(phase) / (2 * np.pi)) if self.mask.any() else 0
+        return (phase - 2 * np.pi * turns).astype(np.float32)
+
+    @property
+    def probe(self) -> np.ndarray:
+        """Modes ``(K, N, N)`` complex64, the strongest first."""
+        return self.beam.probe
+
+    @property
+    def positions(self) -> np.ndarray:
+        """``(J, 2)``, (row, col) of each patch's first sample in :attr:`object`, in pixels."""
+        return self.beam.positions
+
+    @property
+    def frc(self) -> Curve | None:
+        """Fourier ring correlation of two half scans: frequencies ``(K,)`` as fractions of Nyquist, and
+        correlations ``(K,)``; None: the halves were not compared."""
+        curve = self.assessment.get("frequency"), self.assessment.get("correlation")
+        return None if curve[0] is None or curve[1] is None else (curve[0], curve[1])
 
     @property
     def errors(self) -> ErrorMap | None:
         """Standard deviations of amplitude and phase, ``(1, M, M)`` each; None: none were asked for, or the
         object is not the solver's."""
-        return self.reconstruction.errors
-
-    @property
-    def beam(self) -> Beam:
-        """Probe, positions, flux and background that go with the object."""
-        return self.prepared.beam_under(self.reconstruction)
+        return self.product.errors
 
     @property
     def pixel_m(self) -> tuple[float, float] | None:
         """(row, col) pitch of the object's pixels; None: unknown."""
-        return self.prepared.scan.pixel.metres
-
-    @property
-    def warnings(self) -> list[str]:
-        """What looks wrong with the scan, a line each."""
-        return [*self.prepared.scan.warnings, *self.reconstruction.warnings]
+        return self.product.pixel_m
 
     def plot(self) -> Figure:
         """Amplitude and phase with a scale bar, and the probe; a Matplotlib figure, to show or to save."""
-        from ptycho.methods.assessment import picture_of
+        return scan_figures.draw_reconstruction(self._picture(), self.pixel_m, "\n".join(self._lines()))
 
-        return scan_figures.draw_reconstruction(
-            picture_of(self.reconstruction, self.prepared), self.pixel_m, "\n".join(self._lines())
-        )
+    def report(self, path: str | Path) -> Path:
+        """Write the report on one page, HTML without anything beside it, as a run on the command line has it.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        from ptycho.api.result_page import write_page
+
+        return write_page(Path(path), self)
+
+    def to_xarray(self) -> Any:
+        """An ``xarray.Dataset`` of ``amplitude``, ``phase``, ``mask``, and the errors if there are any.
+
+        Its dimensions are ``row`` and ``column``, with coordinates from the first pixel in metres, or in
+        pixels if their pitch is unknown; ``attrs["units"]`` says which.
+
+        Raises:
+            ConfigError: xarray is not installed.
+        """
+        try:
+            import xarray
+        except ImportError as error:
+            raise ConfigError(
+                "to_xarray: needs xarray, which is not installed; pip install xarray"
+            ) from error
+        dims, unit = ("row", "column"), "pixel" if self.pixel_m is None else "m"
+        values = {
+            "amplitude": (
+                dims,
+                self.amplitude,
+                {"units": "1", "long_name": "relative to the mean transmission"},
+            ),
+            "phase": (
+                dims,
+                self.phase,
+                {"units": "rad", "long_name": "phase, its plane and its mean removed"},
+            ),
+            "mask": (dims, self.mask, {"long_name": "part of the object that the scan covers"}),
+        }
+        if self.errors is not None:
+            units = {"sigma_amplitude": "1", "sigma_phase": "rad"}
+            values |= {
+                key: (dims, sigma[0], {"units": units[key]}) for key, sigma in self.errors.arrays().items()
+            }
+        pitches = zip(dims, self.object.shape, self.pixel_m or (1.0, 1.0), strict=True)
+        axes = {axis: (axis, pitch * np.arange(side), {"units": unit}) for axis, side, pitch in pitches}
+        return xarray.Dataset(values, axes, {"name": self.name, "method": self.method})
 
     def save(self, path: str | Path) -> Path:
-        """Write object, mask, error map, beam and scores; what is there is replaced, whole or not at all.
+        """Write the result, which :meth:`load` reads back; what is there is replaced, whole or not at all.
 
         Args:
             path: ``….h5``: a product of ptychodus, which :func:`ptycho.open_scan` reads beside its patterns;
                 ``….npz``: ``object``, ``mask``, ``probe``, ``positions``, ``flux``, ``background``,
-                ``sigma_amplitude`` and ``sigma_phase`` if there are any, and ``scores`` as JSON.
+                ``sigma_amplitude`` and ``sigma_phase`` if there are any, ``scores`` as JSON, ….
 
         Raises:
             ConfigError: a name with another ending.
             OSError: the file cannot be written.
         """
-        path = Path(path)
-        if path.suffix not in WRITERS:
-            raise ConfigError(f"path={path}: must end in {' or '.join(WRITERS)}")
-        WRITERS[path.suffix](path, self)
-        return path
+        stored_result.save(Path(path), self)
+        return Path(path)
+
+    def _picture(self) -> scan_figures.Picture:
+        return scan_figures.Picture.of(self.object, self.mask, self.illuminated, self.probe[0])
 
     def _lines(self) -> list[str]:
         """Scores and flags, a line each."""
-        values = {name: self.scores[key] for name, key in SHOWN.items()}
+        values = {name: self.scores.get(key) for name, key in SHOWN.items()}
         told = [f"{name} {value:.4f}" for name, value in values.items() if value is not None]
-        return [f"{self.method}: {', '.join(told)}", *(f"! {flag}" for flag in self.scores["flags"])]
+        return [f"{self.method}: {', '.join(told)}", *(f"! {flag}" for flag in self.scores.get("flags", ()))]
+
+    def _facts(self) -> dict[str, str]:
+        """What is shown of a result, by name."""
+        K, J = len(self.probe), len(self.positions)
+        return {
+            "object": f"{' × '.join(map(str, self.object.shape))}, {100 * self.mask.mean():.0f} % covered",
+            "beam": f"{K} mode{'s'[: K > 1]}, {J} positions",
+        }
 
     def __repr__(self) -> str:
-        side, K, J = len(self.object), len(self.beam.probe), len(self.beam.positions)
         first, *flags = self._lines()
-        shape = f"  object     {side} × {side}, {100 * self.mask.mean():.0f} % covered"
-        beam = f"  beam       {K} mode{'s'[: K > 1]}, {J} positions"
-        return "\n".join([f"Result by {first}", shape, beam, *(f"  {flag}" for flag in flags)])
+        facts = [f"  {key:10} {text}" for key, text in self._facts().items()]
+        return "\n".join([f"Result by {first}", *facts, *(f"  {flag}" for flag in flags)])
 
-
-def _write_product(path: Path, result: Result) -> None:
-    each = result.prepared
-    made = product_of(each.scan, each.whole, result.object, result.pixel_m, each.name, result.beam)
-    product.write(path, replace(made, errors=result.errors))
-
-
-def _write_arrays(path: Path, result: Result) -> None:
-    arrays = {"object": result.object, "mask": result.mask, **result.beam.arrays()}
-    if result.errors is not None:
-        arrays |= {key: sigma[0] for key, sigma in result.errors.arrays().items()}
-    arrays["scores"] = np.array(json.dumps(dict(result.scores)))
-    write_atomically(path, lambda file: write_npz(file, arrays))
-
-
-WRITERS = {".h5": _write_product, ".npz": _write_arrays}
+    def _repr_html_(self) -> str:
+        first, *flags = self._lines()
+        picture = self._picture()
+        shown = {label: np.clip(values, *ends) for values, ends, _, label in picture.channels}
+        return to_html(
+            f"Result by {first}", shown, self._facts(), [flag.removeprefix("! ") for flag in flags]
+        )

@@ -5,23 +5,29 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ptycho.api.arguments import name_arguments
 from ptycho.api.arrays import check_pixel, raw_scan
-from ptycho.config import ConfigError, ScanRunConfig
+from ptycho.api.notebook import to_html
+from ptycho.config import ConfigError, ScanRunConfig, check
 from ptycho.config.data import DataConfig
 from ptycho.config.former_names import warn_of
 from ptycho.config.mapping import from_mapping, to_dataclass
 from ptycho.config.own_code import allow
-from ptycho.preparation.geometry import PixelSize
-from ptycho.preparation.prepare import Understood, understand
+from ptycho.preparation.geometry import PixelSize, object_pixel, remove_common_fraction
+from ptycho.preparation.prepare import Understood, blocks_of, understand
 from ptycho.preparation.room import check_room
 from ptycho.readers.table import open_raw
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ARRAYS = "arrays"
 
@@ -46,12 +52,14 @@ class Scan:
     truth: np.ndarray | None = None
 
     @classmethod
+    @name_arguments(DataConfig)
     def from_arrays(
         cls,
         patterns: np.ndarray,
-        positions: np.ndarray,
+        positions: np.ndarray | None = None,
         probe: np.ndarray | None = None,
         *,
+        positions_m: np.ndarray | None = None,
         counts: bool,
         pixel_m: float | tuple[float, float] | None = None,
         good: np.ndarray | None = None,
@@ -68,34 +76,38 @@ class Scan:
             positions: ``(J, 2)``, (row, col) of the probe on the object in object pixels, of any origin; they
                 increase with the object's index.
             probe: ``(N, N)`` or modes ``(K, N, N)``, of any scale; None: one is guessed.
+            positions_m: the same in metres, instead of ``positions``; the object's pixel must be known.
             counts: whether the patterns are photons, so that their noise is Poisson's.
-            pixel_m: pitch of the object's pixels in metres, or (row, col); None: lengths stay in pixels.
+            pixel_m: pitch of the object's pixels in metres, or (row, col); None: it follows from ``lengths``,
+                or is unknown, and lengths stay in pixels.
             good: ``(N, N)`` bool, detector pixels that were measured; None: all.
             truth: the object, if it is known, of any size: results are scored against it.
             physics: ``near_field``: the patterns are images by Fresnel diffraction, and the window becomes
                 wider than they are, by pixels that were not measured. ``far_field``: they are none, though
                 they may look so.
-            **lengths: of a near field: ``energy_eV`` (or ``wavelength_m``, ``electrons_keV``), ``distance_m``
-                to the detector, ``detector_pixel_m``, and of a beam that diverges ``source_distance_m``, from
-                its focus to the sample. The object's pixel follows.
+            **lengths: ``energy_eV`` (or ``wavelength_m``, ``electrons_keV``), ``distance_m`` to the detector,
+                ``detector_pixel_m``, and of a near field whose beam diverges ``source_distance_m``, from its
+                focus to the sample. The object's pixel follows; a near field needs them.
 
         Raises:
             ConfigError: an array that cannot be used; the message names it, what came, and what to do.
         """
-        raw = raw_scan(patterns, positions, probe, counts, good, truth)
+        unit: Literal["px", "m"] = "px" if positions_m is None else "m"
+        raw = raw_scan(patterns, _one_of(positions, positions_m), unit, probe, counts, good, truth)
         near = physics == "near_field"
-        if lengths and not near:
-            raise ConfigError(
-                f"{', '.join(lengths)}: belong to physics='near_field'; a far field has pixel_m"
-            )
-        if near and pixel_m is not None:
-            raise ConfigError("pixel_m: follows from the lengths of a near field; remove it")
         values = {"file": [ARRAYS], "N": None if near else raw.patterns.shape[1], "physics": physics}
         data: DataConfig = to_dataclass(DataConfig, plain(values | lengths))
+        pixel = _stated_pixel(data, pixel_m)
+        if unit == "m" and pixel is not None:
+            steps = remove_common_fraction(raw.positions / np.array(pixel.metres), unit)
+            raw = replace(raw, positions=steps, unit="px")
+        elif unit == "m" and not near and _far_field_pixel(data) is None:
+            raise ConfigError(
+                "positions_m: the object's pixel is unknown; pass pixel_m=, or energy_eV=, distance_m= and "
+                "detector_pixel_m=; or positions= in object pixels"
+            )
         found = understand(raw, data)
-        if pixel_m is not None:
-            found = _with_pixel(found, PixelSize(check_pixel(pixel_m)))
-        return cls(ARRAYS, data, found, raw.object)
+        return cls(ARRAYS, data, found if pixel is None else _with_pixel(found, pixel), raw.object)
 
     @property
     def understood(self) -> Understood:
@@ -124,6 +136,11 @@ class Scan:
         return self.geometry.positions
 
     @property
+    def positions_m(self) -> np.ndarray | None:
+        """The same in metres; None: the pixel is unknown."""
+        return None if self.pixel_m is None else self.positions * np.array(self.pixel_m)
+
+    @property
     def probe(self) -> np.ndarray | None:
         """Modes ``(K, N, N)`` complex64 on the object's pixels; None: one will be guessed."""
         return self.geometry.probe
@@ -134,6 +151,16 @@ class Scan:
         return self.geometry.pixel.metres
 
     @property
+    def energy_eV(self) -> float | None:
+        """Photon energy, of other waves that of photons of their wavelength; None: unknown."""
+        return self.geometry.raw.energy_eV
+
+    @property
+    def mask(self) -> np.ndarray:
+        """``(N, N)`` bool, True where a pixel of the patterns is measured and valid."""
+        return self.geometry.detector.good_pixels
+
+    @property
     def counts(self) -> bool:
         """Whether the patterns are photon counts."""
         return self.geometry.counts
@@ -142,6 +169,33 @@ class Scan:
         """Intensities ``(K, N, N)`` float32 of some patterns, as they are fitted; zero in bad pixels."""
         some = np.array([chosen]) if isinstance(chosen, int) else chosen
         return np.square(self.geometry.patterns(some))
+
+    @cached_property
+    def mean_pattern(self) -> np.ndarray:
+        """``(N, N)`` float64, the mean intensity of all patterns, which are read once; zero in bad pixels."""
+        total = np.zeros((self.N, self.N))
+        for part in blocks_of(self.geometry.raw, len(self)):
+            total += self.patterns(part).sum(axis=0, dtype=float)
+        return total / len(self)
+
+    def plot(self) -> Figure:
+        """Draw the mean frame with the window of the patterns, one pattern, positions and probe."""
+        from ptycho.evaluation.scan_figures import draw_inspection
+
+        scan, detector, probe = self.geometry, self.geometry.detector, self.probe
+        places = self.positions if self.positions_m is None else 1e6 * self.positions_m
+        strongest = None if probe is None else probe[np.argmax(np.abs(probe).sum(axis=(1, 2)))]
+        return draw_inspection(
+            detector.oriented(scan.mean),
+            detector.oriented(detector.good),
+            detector.centre,
+            detector.N * detector.bin,
+            self.patterns(len(self) // 2)[0],
+            places,
+            strongest,
+            self._title(),
+            "pixel" if self.positions_m is None else "µm",
+        )
 
     def dataset(self, group_size: int = 1, tiles: bool = False) -> Dataset:
         """All usable patterns in groups, under the scan's probe; where it has none, under a guessed one.
@@ -163,23 +217,33 @@ class Scan:
     def __len__(self) -> int:
         return len(self.geometry.frames)
 
-    def __repr__(self) -> str:
-        span = np.ptp(self.positions, axis=0)
-        probe = self.probe
+    def _facts(self) -> dict[str, str]:
+        """What is shown of a scan, by name."""
+        span, probe = np.ptp(self.positions, axis=0), self.probe
+        modes = "none, it will be estimated" if probe is None else f"{len(probe)} mode{'s'[: len(probe) > 1]}"
         kind = "photon counts" if self.counts else "intensities"
-        lines = [
-            f"Scan {self.name!r} ({self.geometry.raw.format})",
-            f"  patterns   {len(self)} of {self.N} × {self.N}, {kind}",
-            f"  positions  {span[0]:.1f} × {span[1]:.1f} object pixels",
-            f"  pixel      {self.geometry.pixel.text}",
-            "  probe      "
-            + (
-                "none, it will be estimated" if probe is None else f"{len(probe)} mode{'s'[: len(probe) > 1]}"
-            ),
-        ]
-        return "\n".join([*lines, *(f"  ! {warning}" for warning in self.warnings)])
+        return {
+            "patterns": f"{len(self)} of {self.N} × {self.N}, {kind}",
+            "positions": f"{span[0]:.1f} × {span[1]:.1f} object pixels",
+            "pixel": self.geometry.pixel.text,
+            "probe": modes,
+        }
+
+    def _title(self) -> str:
+        return f"Scan {self.name!r} ({self.geometry.raw.format})"
+
+    def __repr__(self) -> str:
+        facts = [f"  {key:10} {text}" for key, text in self._facts().items()]
+        return "\n".join([self._title(), *facts, *(f"  ! {warning}" for warning in self.warnings)])
+
+    def _repr_html_(self) -> str:
+        mean = self.geometry.detector.oriented(self.geometry.mean)
+        top = float(mean.max(initial=0)) or 1.0
+        pictures = {"mean of some patterns, logarithm": np.log10(np.clip(mean / top, 1e-6, 1))}
+        return to_html(self._title(), pictures, self._facts(), self.warnings)
 
 
+@name_arguments(DataConfig)
 def open_scan(file: str | Path, **data: Any) -> Scan:
     """A measured scan in a file of any format that is known; its patterns are read when they are needed.
 
@@ -190,13 +254,28 @@ def open_scan(file: str | Path, **data: Any) -> Scan:
 
     Raises:
         ConfigError: an unknown key, a wrong value, or a file that cannot be understood; the message is one
-            line that names the key, as ``data.…``.
+            line that names the key.
     """
     config = from_mapping(plain({"data": {"file": [str(file)], **data}}))
     assert isinstance(config, ScanRunConfig)
     allow([config.data.format])
     found = understand(open_raw(config.data), config.data)
     return Scan(Path(file).stem, config.data, found, found.raw.object)
+
+
+def as_scan(scan: Scan | str | Path, data: Mapping[str, Any] | None = None) -> Scan:
+    """Return a scan, or that in a file of this path, which is read with the settings ``data``.
+
+    Raises:
+        ConfigError: it is neither; settings for a scan that has been read; or as of :func:`open_scan`.
+    """
+    if isinstance(scan, str | Path):
+        return open_scan(scan, **data or {})
+    if data:
+        raise ConfigError(f"{', '.join(data)}: says how a file is read; pass it to ptycho.open_scan")
+    allowed = "a ptycho.Scan, or the path of a file; ptycho.Scan.from_arrays makes a scan of arrays"
+    check(isinstance(scan, Scan), "scan", type(scan).__name__, allowed)
+    return scan
 
 
 def plain(value: Any) -> Any:
@@ -208,6 +287,39 @@ def plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     return list(value) if isinstance(value, tuple) else value
+
+
+def _one_of(positions: np.ndarray | None, positions_m: np.ndarray | None) -> np.ndarray:
+    given = [value for value in (positions, positions_m) if value is not None]
+    if len(given) != 1:
+        why = "both are given" if given else "none is given"
+        raise ConfigError(
+            f"positions, positions_m: {why}; pass positions= in object pixels, or positions_m= in metres"
+        )
+    return given[0]
+
+
+def _stated_pixel(data: DataConfig, pixel_m: float | tuple[float, float] | None) -> PixelSize | None:
+    """Return the object's pixel that the user states; None: it follows from the lengths, or is unknown."""
+    if pixel_m is None:
+        lengths = [name for name in ("distance_m", "detector_pixel_m") if getattr(data, name) is not None]
+        if lengths and not data.near_field and _far_field_pixel(data) is None:
+            raise ConfigError(
+                f"{', '.join(lengths)}: sets no pixel; pass energy_eV=, distance_m= and detector_pixel_m= "
+                "together, or pixel_m=; or physics='near_field', if the patterns are images"
+            )
+        return None
+    if data.near_field:
+        raise ConfigError("pixel_m: follows from the lengths of a near field; remove it")
+    if _far_field_pixel(data) is not None:
+        raise ConfigError("pixel_m: follows from wavelength, distance and detector pixel; remove it")
+    return PixelSize(check_pixel(pixel_m))
+
+
+def _far_field_pixel(data: DataConfig) -> tuple[float, float] | None:
+    pitch, N = data.stated_pitch_m(), data.N or 1
+    pair = None if pitch is None else (pitch, pitch)
+    return object_pixel(data.stated_energy_eV(), data.stated_distance_m(), pair, N).metres
 
 
 def _with_pixel(scan: Understood, pixel: PixelSize) -> Understood:

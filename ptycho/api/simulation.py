@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,8 +27,8 @@ def simulate(
     probe: np.ndarray | None = None,
     *,
     step_px64: float = 5.0,
-    path: str = "fermat",
-    sample: str = "lines",
+    path: Literal["fermat", "jittered", "snake"] = "fermat",
+    sample: Literal["lines", "blobs"] = "lines",
     imperfections: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Scan:

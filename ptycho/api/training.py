@@ -6,10 +6,11 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from ptycho.api.arguments import name_arguments
 from ptycho.api.reconstruction import shows_bars, start_tensorflow_exactly
-from ptycho.api.scan import Scan, plain
+from ptycho.api.scan import Scan, as_scan, plain
 from ptycho.config import (
     ConfigError,
     CustomModel,
@@ -20,6 +21,7 @@ from ptycho.config import (
     UnrolledModel,
     check,
 )
+from ptycho.config.data import DataConfig
 from ptycho.config.mapping import programs_in
 from ptycho.config.messages import fields_of, show
 from ptycho.config.own_code import allow, is_import_path
@@ -31,20 +33,29 @@ from ptycho.run.own_code import check_own_code
 if TYPE_CHECKING:
     from ptycho.run.loaded import LoadedModel
 
+Model = Literal["unrolled", "unrolled_fast", "unet"]
 MODELS: Mapping[str, GeneratorConfig] = {
     "unrolled": UnrolledModel(),
     "unrolled_fast": FAST,
     "unet": UNetModel(),
 }
 """Name to what it stands for, as in the group ``model`` of the command line."""
+ARGUMENTS = {
+    "nepochs": "epochs",
+    "probe.learn": "learn_probe",
+    "xla.compile": "compile_xla",
+    "output_dir": "folder",
+}
+"""Keys of the configuration that have another name as arguments."""
 
 
+@name_arguments(EpochsConfig, UnrolledModel, UNetModel, CustomModel, DataConfig, renamed=ARGUMENTS)
 def train(
-    scan: Scan | Sequence[Scan],
+    scan: Scan | str | Path | Sequence[Scan | str | Path],
     folder: str | Path,
     *,
     epochs: int = EPOCHS,
-    model: str = "unrolled_fast",
+    model: Model | str = "unrolled_fast",
     group_size: int = 1,
     batch_size: int = 8,
     learn_probe: bool = False,
@@ -65,7 +76,8 @@ def train(
     that the scan knows is not used. Every twentieth group is kept out, and chooses the epoch.
 
     Args:
-        scan: what was measured, patterns ``(J, N, N)``; or several scans of the same N and probe.
+        scan: what was measured, patterns ``(J, N, N)``, or the path of its file; or several of the same N and
+            probe.
         folder: where it is stored: ``config.yaml``, ``pinn/`` and ``metrics.json``, as a run stores them, so
             that :func:`ptycho.load_model` reads it back.
         epochs: passes over the groups.
@@ -97,7 +109,7 @@ def train(
         NonFiniteLossError: the loss became NaN or infinite; the last good weights are stored.
         WriteError: the disk is full.
     """
-    scans = [scan] if isinstance(scan, Scan) else list(scan)
+    scans = [as_scan(one) for one in ([scan] if isinstance(scan, Scan | str | Path) else scan)]
     sizes = sorted({one.N for one in scans})
     check(len(sizes) == 1, "scan", f"patterns of N={sizes}", "one scan, or several of the same N")
     own_model = is_import_path(model)

@@ -10,11 +10,12 @@ import functools
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from ptycho.config.errors import ConfigError
 
 log = logging.getLogger(__name__)
+P = ParamSpec("P")
 T = TypeVar("T")
 
 KEYS = {
@@ -124,7 +125,7 @@ def _current_word(word: str) -> str:
     return f"{sign}{place}{name}{equals}{''.join(parts)}"
 
 
-def accept_former_arguments(function: Callable[..., T]) -> Callable[..., T]:
+def accept_former_arguments(function: Callable[P, T]) -> Callable[P, T]:
     """Let a function be called with the former names of its arguments."""
 
     @functools.wraps(function)

@@ -41,7 +41,7 @@ def draw_inspection(
         probe: complex ``(N, N)``, the strongest mode.
     """
     columns = 3 if probe is None else 4
-    figure = Figure(figsize=(4.4 * columns, 4.6), layout="constrained")
+    figure = ShownFigure(figsize=(4.4 * columns, 4.6), layout="constrained")
     axes = figure.subplots(1, columns)
     _logarithmic(figure, axes[0], np.where(good, mean, np.nan), "mean frame")
     axes[0].set_facecolor("tab:red")

@@ -44,8 +44,10 @@ def intensities(amplitudes: Patterns, counts: bool) -> Intensities:
     return Intensities(amplitudes, np.dtype(np.uint16 if brightest < 2**16 - 1 else np.uint32))
 
 
-def from_dataset(data: Dataset, image: int, object_: np.ndarray) -> ExportedScan:
+def from_dataset(data: Dataset, image: int, object_: np.ndarray, with_patterns: bool = True) -> ExportedScan:
     """The patterns of one image of a dataset, with an object ``(M, M)`` in its coordinates; units unknown.
+
+    ``with_patterns=False``: without them, and without the pass over them that finds their dtype.
 
     Raises:
         ConfigError: there is no such image, or the object is not one of this dataset.
@@ -57,20 +59,25 @@ def from_dataset(data: Dataset, image: int, object_: np.ndarray) -> ExportedScan
         raise ConfigError(f"the object has shape {object_.shape}; that of the scan is {(side, side)}")
     chosen = np.flatnonzero(data.image == image)
     every = len(chosen) == len(data.image)
-    patterns = intensities(data.amplitudes if every else data.amplitudes.some(chosen), data.counts)
-    return ExportedScan(
+    exported = ExportedScan(
         positions=data.positions[chosen].astype(np.float64),
         probe=(data.photon_scale * data.probe).astype(np.complex64),
-        patterns=patterns,
-        dtype=patterns.dtype,
         domain="counts" if data.counts else "intensity",
         object=object_,
         good=data.good,
     )
+    if not with_patterns:
+        return exported
+    patterns = intensities(data.amplitudes if every else data.amplitudes.some(chosen), data.counts)
+    return replace(exported, patterns=patterns, dtype=patterns.dtype)
 
 
 def from_measured(
-    scan: Understood, data: Dataset, object_: np.ndarray, beam: Beam | None = None
+    scan: Understood,
+    data: Dataset,
+    object_: np.ndarray,
+    beam: Beam | None = None,
+    with_patterns: bool = True,
 ) -> ExportedScan:
     """A measured scan as it was prepared, with what was reconstructed from it.
 
@@ -78,7 +85,7 @@ def from_measured(
         object_: ``(M, M)`` complex.
         beam: that goes with the object, where it is not the dataset's.
     """
-    raw, binned, made = scan.raw, scan.detector.bin, from_dataset(data, 0, object_)
+    raw, binned, made = scan.raw, scan.detector.bin, from_dataset(data, 0, object_, with_patterns)
     if beam is not None:
         made = replace(made, probe=beam.probe, positions=beam.positions.astype(np.float64))
     return replace(
@@ -114,10 +121,9 @@ def product_of(
         name: of the product.
         beam: as for :func:`from_measured`.
     """
-    made, raw, frames = from_measured(scan, data, objects, beam), scan.raw, frames_of(scan, data)
+    made, raw, frames = from_measured(scan, data, objects, beam, False), scan.raw, frames_of(scan, data)
     return replace(
         made,
-        patterns=None,
         pixel_m=pixel,
         detector_pixel_m=raw.detector_pixel_m,
         detector_side=scan.N * scan.detector.bin,

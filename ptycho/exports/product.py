@@ -21,6 +21,8 @@
 ``raw_data/{xcoords,ycoords}``      (J,) pixels    column, row of the patch's middle, from the object's corner
 ``entry/image``                                    NXdata that viewers open: ``phase`` (rad, float32) over
                                                    ``y``, ``x`` (metres or pixels), and ``object``
+``result/…``                                       not of the program, which passes it over: what
+                                                   :meth:`ptycho.Result.load` reads besides
 ``truth``                                          of a simulated scan with imperfections, see
                                                    :mod:`ptycho.simulation.truth`
 =================================== ============== ==========================================================
@@ -31,6 +33,7 @@ divides by it. Attributes say so.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import h5py
@@ -40,6 +43,8 @@ from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.hdf5_writing import make_group, write_hdf5, write_patterns, write_truth
 
+RESULT = "result"
+SHARED = ("object", "probe", "sigma_amplitude", "sigma_phase")  # arrays of a result and of a product
 IN_PIXELS = "The pixel size is unknown: all lengths are in object pixels, not in metres. "
 SIGN = "of the probe on the object: x increases with the object's column, y with its row"
 SIGMA_UNITS = {"sigma_amplitude": "of the amplitude of object", "sigma_phase": "rad"}
@@ -49,8 +54,10 @@ SIGMA_NOTE = (
 )
 
 
-def write(path: Path, scan: ExportedScan) -> None:
+def write(path: Path, scan: ExportedScan, result: Mapping[str, np.ndarray] | None = None) -> None:
     """Write a product.
+
+    ``result``: arrays of the group of this name, by paths in it; those of the product are not copied.
 
     Raises:
         ConfigError: the scan has no object.
@@ -58,10 +65,10 @@ def write(path: Path, scan: ExportedScan) -> None:
     """
     if scan.object is None:
         raise ConfigError(f"{path}: a product holds an object, and there is none; choose another format")
-    write_hdf5(path, lambda file: _fill(file, scan))
+    write_hdf5(path, lambda file: _fill(file, scan, result or {}))
 
 
-def _fill(file: h5py.File, scan: ExportedScan) -> None:
+def _fill(file: h5py.File, scan: ExportedScan, result: Mapping[str, np.ndarray]) -> None:
     _metadata(file, scan)
     _positions(file, scan)
     _images(file, scan)
@@ -71,6 +78,15 @@ def _fill(file: h5py.File, scan: ExportedScan) -> None:
         _raw_data(make_group(file, "raw_data"), scan)
     write_truth(file, scan.truth, file["object"])
     _image_for_viewers(file, scan)
+    _result(file, result)
+
+
+def _result(file: h5py.File, result: Mapping[str, np.ndarray]) -> None:
+    """Add arrays and texts in the group ``result``; object, probe and errors get a second name there."""
+    for key, array in result.items():
+        folder, _, name = f"{RESULT}/{key}".rpartition("/")
+        value = str(array) if array.dtype.kind == "U" else array
+        make_group(file, folder)[name] = file[key] if key in SHARED and key in file else value
 
 
 def _image_for_viewers(file: h5py.File, scan: ExportedScan) -> None:

@@ -65,6 +65,11 @@ class LoadedModel:
         setup = self.setup  # weights of another network are refused now
         self._step(Geometry(setup.N, setup.region_size, setup.group_size, setup.support))
 
+    def __repr__(self) -> str:
+        kind = self.config.model.kind if self.name == "pinn" else self.name
+        sizes = ", ".join(f"{key}={size}" for key, size in self.fixed.items()) or "any N and group_size"
+        return f"LoadedModel({self.name}: {kind}, {sizes}, from {self._stored.run})"
+
     @property
     def probe(self) -> np.ndarray:
         """The training probe, ``(N, N)`` complex64."""

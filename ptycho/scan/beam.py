@@ -33,6 +33,11 @@ class Beam:
         if self.flux is None:
             object.__setattr__(self, "flux", np.ones(len(self.positions), np.float32))
 
+    def __repr__(self) -> str:
+        K, background = len(self.probe), "" if self.background is None else ", a background"
+        shape = f"{self.N} × {self.N}"
+        return f"Beam({K} mode{'s'[: K > 1]} of {shape}, {len(self.positions)} positions{background})"
+
     @property
     def N(self) -> int:
         """Side of the patterns."""

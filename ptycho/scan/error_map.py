@@ -19,6 +19,9 @@ class ErrorMap:
     amplitude: np.ndarray
     phase: np.ndarray
 
+    def __repr__(self) -> str:
+        return f"ErrorMap(amplitude and phase, {' × '.join(map(str, self.amplitude.shape))})"
+
     def arrays(self) -> dict[str, np.ndarray]:
         """As files hold them."""
         return {"sigma_amplitude": self.amplitude, "sigma_phase": self.phase}

@@ -51,6 +51,10 @@ class Reconstruction:
     fit: object | None = None
     before: Reconstruction | None = None
 
+    def __repr__(self) -> str:
+        size, share = " × ".join(map(str, self.objects.shape)), 100 * self.mask.mean()
+        return f"Reconstruction(objects {size}, {share:.0f} % covered, beam {self.beam})"
+
     @property
     def object(self) -> np.ndarray:
         """``(M, M)`` complex64, the first of the objects; a measured scan has no other."""

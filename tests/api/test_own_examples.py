@@ -53,7 +53,7 @@ def test_a_reader(tmp_path):
 
 def test_a_reader_that_fails_or_gives_something_else(tmp_path, monkeypatch):
     (tmp_path / "scan.txt").write_text("one two\n")
-    with pytest.raises(ConfigError, match=r"scan\.txt: data\.format=own_reader:read: fails \("):
+    with pytest.raises(ConfigError, match=r"scan\.txt: format=own_reader:read: fails \("):
         ptycho.open_scan(tmp_path / "scan.txt", format="own_reader:read")
     import own_reader
 

@@ -81,7 +81,7 @@ def replaced(model, scan, tmp_path_factory):
     """A copy of the run, over which a network of another seed was trained."""
     run = tmp_path_factory.mktemp("replaced") / "run"
     shutil.copytree(model._stored.run, run)
-    with pytest.raises(ptycho.ConfigError, match=r"output_dir=.*run: holds another run"):
+    with pytest.raises(ptycho.ConfigError, match=r"^folder=.*run: holds another run"):
         ptycho.train(scan, run, **TINY)
     np.testing.assert_equal(ptycho.load_model(run)._stored.weights, model._stored.weights)
     return ptycho.train(scan, run, overwrite=True, seed=1, learning_rate=RATE, **TINY)
@@ -105,6 +105,11 @@ def test_several_scans_train_one_network_in_groups_with_a_probe_of_its_own(scan,
     assert np.isfinite(made.objects).all()
 
 
+def test_a_network_shows_itself_in_one_line(model):
+    run = model._stored.run
+    assert repr(model) == f"LoadedModel(pinn: unrolled, any N and group_size, from {run})"
+
+
 def test_a_run_is_replaced_only_where_that_is_asked_for(replaced):
     run = replaced._stored.run
     assert replaced.config.seed == ptycho.load_model(run).config.seed == 1 and not list(run.glob(".*"))
@@ -115,16 +120,16 @@ def test_a_run_is_replaced_only_where_that_is_asked_for(replaced):
     [
         ({"stage": 3}, "stage=3: unknown key; did you mean stages?"),
         ({"xyz": 3}, "xyz=3: unknown key; known are learning_rate, "),
-        ({"stages": 0}, "model.stages=0: must be an integer from 1 to 1000"),
-        ({"learning_rate": -1.0}, "train.learning_rate=-1.0: must be"),
-        ({"patience": 0}, "train.patience=0: must be"),
-        ({"epochs": 0}, "nepochs=0: must be an integer from 1"),
+        ({"stages": 0}, "stages=0: must be an integer from 1 to 1000"),
+        ({"learning_rate": -1.0}, "learning_rate=-1.0: must be"),
+        ({"patience": 0}, "patience=0: must be"),
+        ({"epochs": 0}, "epochs=0: must be an integer from 1"),
         ({"model": "resnet"}, "model=resnet: must be one of unrolled, unrolled_fast, unet"),
         ({"model": "unet"}, "stages=1: unknown key"),
     ],
 )
 def test_a_wrong_setting_is_refused_in_one_line_before_anything_is_written(scan, tmp_path, wrong, message):
-    with pytest.raises(ptycho.ConfigError, match=re.escape(message)) as caught:
+    with pytest.raises(ptycho.ConfigError, match=f"^{re.escape(message)}") as caught:
         ptycho.train(scan, tmp_path / "run", **TINY | wrong)
     assert "\n" not in str(caught.value) and not (tmp_path / "run").exists()
 

@@ -38,7 +38,7 @@ def test_all_that_the_packages_hold_is_inside(unpacked):
             path.relative_to(unpacked / "workflows" / name)
             for path in (unpacked / "workflows" / name).rglob("*.*")
         }
-    for pattern in ("ptycho/pretrained/**/*.npz", "ptycho/report/templates/*"):
+    for pattern in ("ptycho/pretrained/**/*.npz", "ptycho/report/templates/*", "ptycho/py.typed"):
         names = {path.relative_to(ROOT) for path in ROOT.glob(pattern) if path.suffix != ".pyc"}
         assert names and all((unpacked / name).is_file() for name in names)
     assert not (unpacked / "tests").exists() and not (unpacked / "outputs").exists()

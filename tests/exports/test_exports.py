@@ -327,6 +327,16 @@ def test_counts_of_a_dataset_are_whole_again(dataset_of):
         from_dataset(data, 0, np.ones((9, 9)))
 
 
+def test_without_patterns_their_numbers_are_not_looked_at(monkeypatch, dataset_of):
+    """The product of a large scan needs no pass over its patterns, to see whether they are whole photons."""
+    module = "ptycho.exports.from_dataset"
+    monkeypatch.setattr(f"{module}.intensities", lambda *patterns: pytest.fail("patterns are read"))
+    data = dataset_of([[0, 0], [5, 1]], [[0], [1]], objects=np.ones((1, 64, 64), np.complex64))
+    exported = from_dataset(data, 0, data.objects[0], with_patterns=False)
+    assert exported.patterns is None
+    np.testing.assert_array_equal(exported.object, data.objects[0])
+
+
 def understood_and(places, kept, move=(3, -2)):
     """What ``frames_of`` looks at: a scan at some places, and a dataset with some of them, moved."""
     places = np.array(places, float)

@@ -115,7 +115,7 @@ def test_the_former_names_of_python_are_taken(caplog):
     assert scan.understood is scan.geometry
     with pytest.raises(ptycho.ConfigError, match=r"holdout_fraction=0\.9: must be .* from 0 to 0\.5"):
         ptycho.reconstruct(scan, free_fraction=0.9)
-    with pytest.raises(ptycho.ConfigError, match=r"^solver\.regulariser=magic: must be one of"):
+    with pytest.raises(ptycho.ConfigError, match=r"^regulariser=magic: must be one of"):
         ptycho.reconstruct(scan, prior="magic")
     for name in ("Scan.understood", "free_fraction", "prior"):
         assert sum(record.getMessage().startswith(f"{name} is called") for record in caplog.records) == 1

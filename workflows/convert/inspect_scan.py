@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
+from ptycho.api.scan import Scan
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.config.schema import Text, key, settings
-from ptycho.evaluation.scan_figures import draw_inspection
 from ptycho.files.atomic import write_atomically
 from ptycho.preparation.prepare import Understood, understand
 from ptycho.readers.table import open_raw
@@ -36,7 +33,7 @@ def report(config: InspectConfig) -> list[str]:
         raise ConfigError(f"output={path}: is the input file; choose another file")
     raw = open_raw(config.data)
     scan = understand(raw, config.data)
-    figure = draw(scan, config.data)
+    figure = Scan(path.stem, config.data, scan).plot()
     write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=110))
     return [*lines(scan, config.data), f"picture: {path}"]
 
@@ -52,26 +49,3 @@ def lines(scan: Understood, config: DataConfig) -> list[str]:
             "probe=npz probe.file=…"
         )
     return found
-
-
-def draw(scan: Understood, config: DataConfig) -> Any:
-    """The picture of a scan."""
-    middle = len(scan.frames) // 2
-    detector = scan.detector
-    pattern = np.square(scan.patterns(np.array([middle])))[0]
-    if scan.pixel.metres is None:
-        positions, length = scan.positions, "pixel"
-    else:
-        positions, length = scan.positions * np.array(scan.pixel.metres) * 1e6, "µm"
-    strongest = None if scan.probe is None else scan.probe[np.argmax(np.abs(scan.probe).sum(axis=(1, 2)))]
-    return draw_inspection(
-        detector.oriented(scan.mean),
-        detector.oriented(detector.good),
-        detector.centre,
-        detector.N * detector.bin,
-        pattern,
-        positions,
-        strongest,
-        f"{Path(config.path).name}: {scan.raw.format}",
-        length,
-    )

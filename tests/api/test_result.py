@@ -1,0 +1,259 @@
+"""A result in Python, of an object that is known in closed form; nothing is reconstructed here."""
+
+import base64
+import io
+import re
+import sys
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pytest
+from PIL import Image
+
+import ptycho
+from ptycho.exports.exported_scan import ExportedScan
+from ptycho.scan.beam import Beam
+from ptycho.scan.error_map import ErrorMap
+from ptycho.scan.finding import Finding
+from ptycho.scan.reconstruction import Reconstruction
+
+SHAPE, N, J = (72, 56), 16, 5
+ROW, COL = np.meshgrid(*(np.arange(side) - (side - 1) / 2 for side in SHAPE), indexing="ij")
+MASK = (np.abs(ROW) < 30) & (np.abs(COL) < 21)  # 60 × 42
+PLANE = 0.31 * ROW - 0.17 * COL + 2.0
+WAVE = 0.6 * np.cos(2 * np.pi * 3 * ROW / 60) * np.cos(2 * np.pi * 2 * COL / 42)
+"""Even about the middle, whole periods of which the mask holds: it has no slope and no mean of its own."""
+BUMP = 9 * np.exp(-(ROW**2 + COL**2) / 300)
+PIXEL = (2e-8, 3e-8)
+SCORES = {"r_factor": 0.1, "r_free": 0.12, "r_noise": None, "flags": ["poor_fit"], "beam": {"flux_rms": 0.5}}
+
+
+def result_of(phase, pixel_m=PIXEL, **more):
+    """A result with every optional part, whose object has the phase and an amplitude that is even, too."""
+    rng = np.random.default_rng(3)
+    amplitude = 1 + 0.2 * np.cos(2 * np.pi * 5 * COL / 42)
+    image = np.where(MASK, amplitude * np.exp(1j * phase), 0).astype(np.complex64)
+    probe = rng.standard_normal((2, N, N)) + 1j * rng.standard_normal((2, N, N))
+    places = rng.uniform(1, 50, (J, 2)).astype(np.float32)
+    beam = Beam(
+        probe.astype(np.complex64), places, np.arange(J, dtype=np.float32), np.full((N, N), 0.5, "f4")
+    )
+    sigma = np.where(MASK, 0.01 * (2 + amplitude), np.inf).astype(np.float32)[None]
+    exported = ExportedScan(
+        places.astype(float),
+        beam.probe,
+        object=image,
+        errors=ErrorMap(sigma, 2 * sigma),
+        pixel_m=pixel_m,
+        energy_eV=8800.0,
+        distance_m=2.1,
+        detector_pixel_m=(55e-6, 75e-6),
+        detector_side=32,
+        numbers=np.array([0, 2, 3, 7, 9]),
+        name="star <1>",
+        comments="of a test",
+        domain="counts",
+    )
+    curve = {"frequency": np.array([0.25, 0.5, 1.0]), "correlation": np.array([0.9, 0.6, 0.2])}
+    values = {
+        "decisions": (Finding("probe", "refined", "deviance 3.1 → 2.0"),),
+        "findings": (Finding("N", "16", "the file's"),),
+        "warnings": ("a module is dark",),
+        "assessment": curve,
+    }
+    return ptycho.Result("solver", SCORES, exported, beam, MASK, MASK, **values | more)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return result_of(WAVE + PLANE)
+
+
+# ---- images
+
+
+def test_a_plane_that_is_put_into_the_phase_is_removed(result):
+    """So are its steps by 2π: the plane alone runs over 19 rad. Outside of the mask nothing is known."""
+    np.testing.assert_allclose(result.phase[MASK], WAVE[MASK], atol=2e-3)
+    assert np.isnan(result.phase[~MASK]).all() and np.isnan(result.amplitude[~MASK]).all()
+    np.testing.assert_allclose(
+        result.amplitude[MASK], 1 + 0.2 * np.cos(2 * np.pi * 5 * COL[MASK] / 42), rtol=1e-6
+    )
+    assert result.phase.dtype == result.amplitude.dtype == np.float32
+
+
+def test_the_plane_is_that_of_the_illuminated_part():
+    """Around it the phase is noise, or another slope, which does not count."""
+    inner = (np.abs(ROW) < 20) & (np.abs(COL) < 21)
+    other = np.where(inner, PLANE, -0.5 * ROW)
+    made = result_of(other)
+    made = ptycho.Result("solver", SCORES, made.product, made.beam, MASK, inner)
+    np.testing.assert_allclose(made.phase[inner], 0, atol=2e-3)
+
+
+def test_the_unwrapped_phase_is_that_of_the_object():
+    """A bump of 9 rad over the plane, up to a constant; its median lies within half a turn."""
+    made = result_of(BUMP + PLANE)
+    assert np.nanmax(made.phase) - np.nanmin(made.phase) < 2 * np.pi + 1e-3
+    left = made.unwrapped_phase[MASK] - BUMP[MASK]
+    np.testing.assert_allclose(left, left.mean(), atol=2e-3)
+    assert abs(np.nanmedian(made.unwrapped_phase)) <= np.pi and np.isnan(made.unwrapped_phase[~MASK]).all()
+
+
+def test_the_parts_of_a_result(result):
+    frequency, correlation = result.frc
+    np.testing.assert_array_equal(frequency, [0.25, 0.5, 1.0])
+    np.testing.assert_array_equal(correlation, [0.9, 0.6, 0.2])
+    assert result_of(WAVE, assessment={}).frc is None
+    assert result.probe is result.beam.probe and result.positions is result.beam.positions
+    assert result.pixel_m == PIXEL and result.name == "star <1>"
+
+
+# ---- files
+
+
+@pytest.mark.parametrize("ending", ["npz", "h5"])
+def test_a_result_is_read_back_as_it_was_saved(result, tmp_path, ending):
+    """Every array exactly, and every text; saved again, it is the same file."""
+    path = result.save(tmp_path / f"one.{ending}")
+    back = ptycho.Result.load(path)
+    for key in ("object", "mask", "illuminated", "probe", "positions", "phase", "unwrapped_phase"):
+        one, other = getattr(result, key), getattr(back, key)
+        np.testing.assert_array_equal(other, one, err_msg=key)
+        assert one.dtype == other.dtype, key
+    for key in ("flux", "background"):
+        np.testing.assert_array_equal(getattr(back.beam, key), getattr(result.beam, key))
+    for key in ("amplitude", "phase"):
+        np.testing.assert_array_equal(getattr(back.errors, key), getattr(result.errors, key))
+    np.testing.assert_array_equal(back.frc, result.frc)
+    for key in ("method", "name", "scores", "decisions", "findings", "warnings", "pixel_m"):
+        assert getattr(back, key) == getattr(result, key), key
+    assert back.product.energy_eV == 8800 and back.product.detector_pixel_m == (55e-6, 75e-6)
+    assert back.save(tmp_path / f"two.{ending}").read_bytes() == path.read_bytes()
+    assert repr(back) == repr(result) and back._repr_html_() == result._repr_html_()
+
+
+@pytest.mark.parametrize("ending", ["npz", "h5"])
+def test_what_a_result_lacks_it_lacks_in_its_file(result, tmp_path, ending):
+    bare = ExportedScan(result.product.positions, result.probe, object=result.object)
+    flat = Beam(result.probe, result.positions)
+    made = ptycho.Result("pinn", {"flags": []}, bare, flat, MASK, MASK)
+    back = ptycho.Result.load(made.save(tmp_path / f"bare.{ending}"))
+    assert back.errors is back.pixel_m is back.frc is back.beam.background is back.product.numbers is None
+    assert back.method == "pinn" and back.warnings == back.findings == ()
+
+
+def test_a_result_of_npz_becomes_the_product_that_it_was(result, tmp_path):
+    direct = result.save(tmp_path / "direct.h5").read_bytes()
+    ptycho.Result.load(result.save(tmp_path / "one.npz")).save(tmp_path / "over.h5")
+    assert (tmp_path / "over.h5").read_bytes() == direct
+
+
+def without(path, *keys):
+    """A copy of an NPZ without some of its arrays."""
+    with np.load(path) as held:
+        np.savez(path, **{key: held[key] for key in held if key not in keys})
+    return path
+
+
+def changed(path, key, value):
+    with np.load(path) as held:
+        arrays = {name: held[name] for name in held}
+    np.savez(path, **arrays | {key: value})
+    return path
+
+
+def test_another_file_is_refused_in_one_line(result, tmp_path):
+    path = tmp_path / "one.npz"
+    product = result.save(tmp_path / "product.h5")
+    with h5py.File(product, "a") as file:
+        del file["result"]
+    scan, cut = tmp_path / "scan.npz", tmp_path / "cut.npz"
+    np.savez(scan, diffraction=np.ones((3, 8, 8)))
+    cut.write_bytes(result.save(path).read_bytes()[:3000])
+    unlike = changed(result.save(tmp_path / "unlike.npz"), "mask", MASK[1:])
+    pickled = changed(result.save(tmp_path / "pickled.npz"), "flux", np.array([print], dtype=object))
+    lacking = without(result.save(tmp_path / "lacking.npz"), "probe")
+    text = changed(result.save(tmp_path / "text.npz"), "about", np.array("{"))
+    empty = changed(result.save(tmp_path / "empty.npz"), "about", np.array("{}"))
+    for file, message in (
+        (tmp_path / "no.npz", "no such file"),
+        (scan, "was not written by Result.save"),
+        (product, "was not written by Result.save"),
+        (cut, "cut short or damaged"),
+        (unlike, "object, mask and illuminated must have one shape"),
+        (pickled, "flux .* holds Python objects"),
+        (lacking, "damaged .lacks probe"),
+        (text, "damaged"),
+        (empty, "damaged"),
+    ):
+        with pytest.raises(ptycho.ConfigError, match=rf"{file.name}: .*{message}") as caught:
+            ptycho.Result.load(file)
+        assert "\n" not in str(caught.value)
+
+
+# ---- what is shown
+
+
+def test_a_notebook_shows_amplitude_phase_and_a_table(result):
+    html = result._repr_html_()
+    codes = re.findall(r'src="data:image/png;base64,([^"]+)"', html)
+    amplitude, phase = (np.asarray(Image.open(io.BytesIO(base64.b64decode(code))), float) for code in codes)
+    assert amplitude.shape == phase.shape == (60, 42)
+    wave = WAVE[MASK].reshape(60, 42)
+    assert np.corrcoef(phase.ravel(), wave.ravel())[0, 1] > 0.99
+    assert (
+        "72 × 56" in html and "poor_fit" in html and "2 modes, 5 positions" in html and "<script" not in html
+    )
+
+
+def test_values_show_themselves_in_one_line(result):
+    assert repr(result.beam) == "Beam(2 modes of 16 × 16, 5 positions, a background)"
+    assert repr(result.errors) == "ErrorMap(amplitude and phase, 1 × 72 × 56)"
+    assert repr(Reconstruction(result.object[None], MASK[None], Beam(result.probe[0], result.positions))) == (
+        "Reconstruction(objects 1 × 72 × 56, 62 % covered, beam Beam(1 mode of 16 × 16, 5 positions))"
+    )
+
+
+def test_the_report_is_one_page_of_a_result(result, tmp_path):
+    page = result.report(tmp_path / "report.html").read_text(encoding="utf-8")
+    for words in ("star &lt;1&gt;", "30 nm", "5 of 16 × 16", "a module is dark", "deviance 3.1", "poor_fit"):
+        assert words in page, words
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+
+
+def stand_in(monkeypatch):
+    """In the place of xarray: what it is called with."""
+    module = SimpleNamespace(
+        Dataset=lambda values, axes, attrs: SimpleNamespace(values=values, axes=axes, attrs=attrs)
+    )
+    monkeypatch.setitem(sys.modules, "xarray", module)
+
+
+def test_a_dataset_of_xarray_has_metres_and_units(result, monkeypatch):
+    stand_in(monkeypatch)
+    found = result.to_xarray()
+    for axis, side, pitch in (("row", 72, 2e-8), ("column", 56, 3e-8)):
+        dim, values, attributes = found.axes[axis]
+        assert dim == axis and attributes == {"units": "m"}
+        np.testing.assert_allclose(values, pitch * np.arange(side))
+    dims, values, attributes = found.values["phase"]
+    assert dims == ("row", "column") and attributes["units"] == "rad"
+    np.testing.assert_array_equal(values, result.phase)
+    assert found.values["sigma_phase"][2] == {"units": "rad"} and found.attrs["method"] == "solver"
+    assert result_of(WAVE, pixel_m=None).to_xarray().axes["column"][2] == {"units": "pixel"}
+
+
+def test_xarray_itself_takes_the_dataset(result):
+    pytest.importorskip("xarray")
+    found = result.to_xarray()
+    assert found.phase.dims == ("row", "column") and found.phase.attrs["units"] == "rad"
+    assert float(found.column[-1]) == pytest.approx(55 * 3e-8)
+
+
+def test_without_xarray_its_name_is_told(result, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    with pytest.raises(ptycho.ConfigError, match=r"to_xarray: needs xarray, .*pip install xarray"):
+        result.to_xarray()

@@ -1,0 +1,121 @@
+"""A scan in Python: what it shows, and positions in metres; expected values are worked by hand."""
+
+import base64
+import io
+import re
+
+import numpy as np
+import pytest
+from matplotlib import pyplot
+from matplotlib.figure import Figure
+from PIL import Image
+
+import ptycho
+
+N = 32
+GRID = np.stack(np.mgrid[:5, :7], axis=-1).reshape(-1, 2) * [3, 4]
+"""Positions in pixels, (row, col): 13 × 25."""
+LENGTHS = {"wavelength_m": 1e-10, "distance_m": 1.0, "detector_pixel_m": 62.5e-6}
+"""λz/(N·p) = 1e-10 · 1 / (32 · 62.5e-6) m = 50 nm."""
+
+
+@pytest.fixture(scope="module")
+def patterns():
+    """Photons of nothing in particular, another number in each pattern; not symmetric."""
+    rng = np.random.default_rng(1)
+    row, col = np.mgrid[:N, :N] - 16
+    mean = 40 * np.exp(-(row**2 + 2 * col**2 + row * col) / 60)
+    return rng.poisson(mean * np.linspace(1, 3, len(GRID))[:, None, None]).astype(float)
+
+
+def from_arrays(patterns, positions=None, **more):
+    return ptycho.Scan.from_arrays(patterns, positions, **{"counts": True, **more})
+
+
+@pytest.mark.parametrize(
+    "pitch, known",
+    [
+        (5e-8, LENGTHS),
+        (5e-8, {"pixel_m": 5e-8}),
+        ((2e-8, 7e-8), {"pixel_m": (2e-8, 7e-8)}),
+    ],
+)
+def test_positions_in_metres_become_pixels(patterns, pitch, known):
+    """Of any origin; whole steps stay whole, so that nothing is interpolated."""
+    scan = from_arrays(patterns, positions_m=GRID * np.array(pitch) + [1e-3 / 3, -2e-3 / 7], **known)
+    np.testing.assert_array_equal(scan.positions - scan.positions[0], GRID)
+    np.testing.assert_array_equal(scan.positions, np.round(scan.positions))
+    np.testing.assert_allclose(scan.positions_m - scan.positions_m[0], GRID * np.array(pitch), rtol=1e-6)
+    np.testing.assert_allclose(scan.pixel_m, np.broadcast_to(pitch, 2), rtol=1e-6)
+    pixels = from_arrays(patterns, GRID, **known)
+    np.testing.assert_array_equal(pixels.positions, scan.positions)
+
+
+def test_positions_between_pixels_stay_there(patterns):
+    steps = GRID + np.linspace(0, 0.9, len(GRID))[:, None]
+    scan = from_arrays(patterns, positions_m=5e-8 * steps, **LENGTHS)
+    np.testing.assert_allclose(np.diff(scan.positions, axis=0), np.diff(steps, axis=0), atol=1e-5)
+
+
+METRES = GRID * 5e-8
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({}, r"positions, positions_m: none is given; pass positions= in object pixels, or positions_m="),
+        ({"positions": GRID, "positions_m": METRES}, r"positions, positions_m: both are given"),
+        (
+            {"positions_m": METRES},
+            r"positions_m: the object's pixel is unknown; pass pixel_m=, or energy_eV=",
+        ),
+        ({"positions_m": METRES, "energy_eV": 8e3}, r"positions_m: the object's pixel is unknown"),
+        ({"positions_m": METRES, "pixel_m": 5e-8, **LENGTHS}, r"pixel_m: follows from wavelength, distance"),
+        ({"positions_m": METRES[1:], "pixel_m": 5e-8}, r"positions_m has shape \(34, 2\); must be \(35, 2\)"),
+        (
+            {"positions_m": 1e6 * METRES, "pixel_m": 5e-8},
+            r"positions_m spans 0.6 m × 1.2 m; must be in metres",
+        ),
+        ({"positions": GRID, "distance_m": 1.0}, r"^distance_m: sets no pixel; .* or physics='near_field'"),
+        ({"positions": GRID, "source_distance_m": 1.0}, "source_distance_m=1: belongs to a near field"),
+        ({"positions": GRID, "energy_eV": 1.0}, "^energy_eV=1.0: must be a finite number from 10"),
+        ({"positions": GRID, "physics": "near_field"}, "near_field: .* set energy_eV=, distance_m="),
+    ],
+)
+def test_positions_that_cannot_be_placed_are_refused(patterns, given, message):
+    with pytest.raises(ptycho.ConfigError, match=message):
+        from_arrays(patterns, **given)
+
+
+def test_the_mean_pattern_the_mask_and_the_energy(patterns):
+    good = np.ones((N, N), bool)
+    good[4, 20] = good[9, 3:6] = False
+    scan = from_arrays(patterns, GRID, good=good, energy_eV=8800)
+    np.testing.assert_allclose(scan.mean_pattern, np.where(good, patterns.mean(axis=0), 0), rtol=1e-5)
+    np.testing.assert_array_equal(scan.mask, good)
+    assert scan.energy_eV == 8800 and from_arrays(patterns, GRID).energy_eV is None
+    np.testing.assert_allclose(from_arrays(patterns, GRID, wavelength_m=1e-10).energy_eV, 12398.42, rtol=1e-6)
+
+
+def test_a_scan_is_drawn_without_the_state_of_pyplot(patterns):
+    figure = from_arrays(patterns, positions_m=METRES, **LENGTHS).plot()
+    assert isinstance(figure, Figure) and not pyplot.get_fignums()
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    titles = [axes.get_title() for axes in figure.axes]
+    assert "mean frame" in titles and "35 scan positions" in titles
+    (places,) = (axes for axes in figure.axes if axes.get_title() == "35 scan positions")
+    assert places.get_xlabel() == "column / µm"
+    shown = np.asarray(places.collections[0].get_offsets())  # x, y in µm
+    np.testing.assert_allclose(np.ptp(shown, axis=0), [24 * 0.05, 12 * 0.05], rtol=1e-6)
+
+
+def test_a_notebook_shows_a_picture_and_a_table(patterns):
+    """The brightest pixel of the picture is that of the mean; what is text is escaped."""
+    scan = from_arrays(patterns, GRID)
+    html = scan._repr_html_()
+    (code,) = re.findall(r'src="data:image/png;base64,([^"]+)"', html)
+    grey = np.asarray(Image.open(io.BytesIO(base64.b64decode(code))))
+    assert grey.shape == (N, N) and grey.argmax() == patterns.mean(axis=0).argmax()
+    assert "35 of 32 × 32, photon counts" in html and "<table>" in html and "<script" not in html
+    object.__setattr__(scan, "name", "<b>")
+    assert "&lt;b&gt;" in scan._repr_html_()
