@@ -59,6 +59,7 @@ def test_it_says_what_matters(page):
         "Convergence of the solver",
     ):
         assert title in page
+    assert page.count("seen along the beam") == 1 and "wheel of the hues" in page
     assert "Flux of each pattern" in page and "σ of the phase" in page
 
 
@@ -210,3 +211,12 @@ def test_odd_arrays_raise_nothing(tmp_path, arrays):
 def test_an_object_that_is_nothing_has_a_page(tmp_path, value):
     image = np.full((48, 48), value, np.complex64)
     check_closed(report_page(gather(write_run(tmp_path / "run", image=image))))
+
+
+def test_the_page_says_how_the_phase_is_shown(tmp_path):
+    """Nothing of a phase of a third of a radian; of a lens of 15 rad that it is unwrapped."""
+    assert "wrapped" not in Page(report_page(gather(write_run(tmp_path / "thin")))).inside["figcaption"][1]
+    lens = np.exp(60j * np.linspace(0, 1, 48)[:, None] ** 2 * np.ones(48)).astype(np.complex64)
+    text = report_page(gather(write_run(tmp_path / "thick", image=lens)))
+    assert "rad, unwrapped</span>" in text and "jumps of 2π were removed" in text
+    assert 'data-title="phase, unwrapped" data-unit="rad"' in text
