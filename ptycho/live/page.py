@@ -19,7 +19,7 @@ from ptycho.evaluation.scan_figures import Picture, Pixel, show_channel, show_pr
 from ptycho.files.atomic import write_atomically
 
 PICTURE, NUMBERS, PAGE = "live.png", "live.json", "live.html"
-LIT = 0.1  # of the median illumination of what is illuminated: what is shown
+LIT = 0.1  # of the median illumination of what is illuminated: the covered area
 DECADES = 3  # times the smallest: a misfit that varies more has a logarithmic axis
 OPEN = ("open", "The scan is still being measured: the image is preliminary, and was not assessed.")
 UNASSESSED = (
@@ -171,6 +171,7 @@ def draw(
     pixel_m: Pixel,
     title: str,
     side: int = 700,
+    share: float = 0.1,
 ) -> Figure:
     """Amplitude and phase of an object ``(H, W)``, the strongest mode, and the course of the misfit.
 
@@ -180,8 +181,9 @@ def draw(
         course: seconds, and the deviance per pixel of the held-out patterns.
         pixel_m: of the object.
         side: of its pictures in pixels, at most.
+        share: of the strongest illumination, above which the object is shown, as in the report.
     """
-    picture = Picture.of(image, light > 0, light > LIT * np.median(light[light > 0]), probe, side)
+    picture = Picture.of(image, light > 0, light > share * light.max(), probe, side)
     figure = Figure(figsize=(14, 6.2), layout="constrained")
     places = figure.subplot_mosaic(
         [["amplitude", "phase", "probe"], ["amplitude", "phase", "course"]], width_ratios=[2.2, 2.2, 1.1]

@@ -4,10 +4,12 @@ import io
 
 import numpy as np
 import pytest
+from helpers.run_folders import write_run
 from PIL import Image
 
 from ptycho.evaluation.colours import hue
 from ptycho.live import page
+from workflows.reconstruct.live import _show_verdict
 
 NUMBERS = {
     "state": "reconstructing",
@@ -56,6 +58,17 @@ def test_the_verdict_of_the_report_stands_on_the_page_that_no_longer_reloads(tmp
     text = (tmp_path / page.PAGE).read_text()
     assert '<p class="verdict bad"><strong>The image is likely wrong.</strong>' in text
     assert '<a href="report.html">' in text and "refresh" not in text
+
+
+def test_the_live_page_ends_with_the_verdict_of_the_run(tmp_path):
+    run = write_run(tmp_path / "run", row={"flags": ["overfit"]})
+    (run / page.NUMBERS).write_text('{"state": "complete"}')
+    _show_verdict(run)
+    text = (run / page.PAGE).read_text()
+    assert (
+        '<p class="verdict bad"><strong>The image is likely wrong.' in text
+        and "problems are solved: overfit (" in text
+    )
 
 
 def test_the_picture_shows_the_phase_of_the_probe_and_can_be_read_on_black(tmp_path):

@@ -158,6 +158,8 @@ def _show_verdict(folder: Path) -> None:
     if not (record.scans and (folder / page.NUMBERS).is_file()):
         return
     verdict = verdict_of(record, record.scans[0])
+    reasons = "; ".join(f"{reason.flag} ({reason.means})" for reason in verdict.reasons)
+    sentence = f"{verdict.sentence.removesuffix('.')}: {reasons}." if reasons else verdict.sentence
     report = names.REPORT if (folder / names.REPORT).is_file() else ""
     numbers = read_json(folder / page.NUMBERS)
-    page.write_page(folder, numbers, None, (verdict.level, verdict.sentence), report)
+    page.write_page(folder, numbers, None, (verdict.level, sentence), report)
