@@ -83,6 +83,14 @@ class ShownPhase:
     def unit(self) -> str:
         return ", ".join(filter(None, ("rad", self.kind)))
 
+    def with_difference(self, difference: np.ndarray) -> ShownPhase:
+        """Return the phase of another image, which differs by ``difference (h, w)`` rad, NaN where unknown.
+
+        It is shown as this one is, so that the two are compared without steps of 2π between them.
+        """
+        values = self.values + difference
+        return ShownPhase(np.angle(np.exp(1j * values)) if self.kind == WRAPPED else values, self.kind)
+
 
 def show_phase(phase: np.ndarray, most_range: float = np.pi, most_jumps: float = 0.01) -> ShownPhase:
     """Return a wrapped phase ``(h, w)``, rad, NaN where nothing is known, as it is to be shown.

@@ -18,6 +18,7 @@ from ptycho.scan.ramp import levelled
 
 Ends = tuple[float, float]
 Pixel = tuple[float, float] | None  # (row, col) pitch of the object's pixels in metres, if it is known
+NOTHING = "#d9c9a8"  # where nothing is known: in none of the colour maps
 FLAT = 0.02  # rad between the ends of a phase's colours, at least: rounding is not blown up to be seen
 
 
@@ -206,7 +207,7 @@ def show_channel(
     shown = axes.imshow(values, cmap=colours, vmin=low, vmax=high, interpolation="nearest")
     figure.colorbar(shown, ax=axes, fraction=0.046, label=label)
     scale_bar(axes, values.shape, pixel_m, pixels)
-    axes.set(xticks=[], yticks=[], facecolor="0.85")
+    axes.set(xticks=[], yticks=[], facecolor=NOTHING)
     axes.set_xlabel(ORIENTATION, fontsize="small")
 
 

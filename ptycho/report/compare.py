@@ -177,10 +177,8 @@ class Frame:
 
     def phase_of(self, other: np.ndarray, known: np.ndarray) -> ShownPhase:
         """Return the phase of an aligned image ``(h, w)``: that of the frame and what differs, within ±π."""
-        values = self.phase.values + np.angle(other * self.image.conj())
-        if self.phase.kind == WRAPPED:
-            values = np.angle(np.exp(1j * values))
-        return ShownPhase(np.where(known, values, np.nan), self.phase.kind)
+        difference = np.where(known, np.angle(other * self.image.conj()), np.nan)
+        return self.phase.with_difference(difference)
 
 
 @dataclass(frozen=True, eq=False)
