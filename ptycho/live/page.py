@@ -56,7 +56,7 @@ NAMES = {  # of ``live.json`` → name on the page, unit
 WARNINGS = ("faults", "problem", "warnings")
 
 HEAD = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">{refresh}
+<html lang="en"><head><meta charset="utf-8">{refresh}
 <title>{title}</title><style>
 :root {{ --ink: #1b1e23; --soft: #545b66; --paper: #fff; --panel: #f3f5f8; --link: #0b57a4; --good: #17632f;
   --weak: #7a4b00; --bad: #a31919; --open: #454c57; }}

@@ -54,7 +54,7 @@ def test_it_says_what_matters(page):
         assert text in page, text
     assert "1.1 → 1.2 ± 0.1" in page and "the whole detector" in page and "2024-02-03 04:05" in page
     for title in (
-        "Positions found against those given",
+        "Position correction",
         "Misfit of each pattern",
         "Convergence of the solver",
     ):
@@ -66,11 +66,11 @@ def test_it_says_what_matters(page):
 def test_moves_are_told_with_their_size(tmp_path):
     """Positions were given half a pixel off, up and down in turns: 0.5 px, 10 nm."""
     record = gather(write_run(tmp_path / "run"))
-    (moves,) = [c for c in view_of(record, record.scans[0], 0).charts if c.title.startswith("Positions")]
+    (moves,) = [c for c in view_of(record, record.scans[0], 0).charts if c.title.startswith("Position")]
     assert "0.50 px (10 nm)" in moves.caption
     same = gather(write_run(tmp_path / "same", judged={"nominal_positions": positions_of() + np.float32(3)}))
     titles = [chart.title for chart in view_of(same, same.scans[0], 0).charts]
-    assert "Positions found against those given" not in titles  # all moved together: none did
+    assert "Position correction" not in titles  # all moved together: none did
 
 
 def test_the_worst_patterns_are_named(tmp_path):
