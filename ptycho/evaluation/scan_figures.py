@@ -31,7 +31,7 @@ def draw_inspection(
     positions: np.ndarray,
     probe: np.ndarray | None,
     title: str,
-    length: str,
+    pixel_m: Pixel,
 ) -> Figure:
     """Mean frame with the window that is cut out, one pattern, the positions, and the probe if there is one.
 
@@ -39,10 +39,12 @@ def draw_inspection(
         mean, good: mean intensity and good pixels of the oriented frames, ``(H, W)``.
         centre, window: zero frequency (row, col), and side of the window, in pixels of the frame.
         pattern: one prepared pattern, intensity ``(N, N)``.
-        positions: ``(J, 2)`` in the unit that ``length`` names.
+        positions: ``(J, 2)`` in object pixels, whose pitch is ``pixel_m``.
         probe: complex ``(N, N)``, the strongest mode.
     """
     columns = 3 if probe is None else 4
+    length = "pixel" if pixel_m is None else "µm"
+    positions = positions * (1.0 if pixel_m is None else 1e6 * np.array(pixel_m))
     figure = Figure(figsize=(4.4 * columns, 4.6), layout="constrained")
     axes = figure.subplots(1, columns)
     _logarithmic(figure, axes[0], np.where(good, mean, np.nan), "mean frame")
@@ -63,7 +65,7 @@ def draw_inspection(
     axes[2].set_aspect("equal")
     axes[2].invert_yaxis()
     if probe is not None:
-        show_probe(axes[3], probe, None)
+        show_probe(axes[3], probe, pixel_m)
         axes[3].set_title("probe")
     figure.suptitle(title)
     return figure
@@ -252,7 +254,7 @@ def scale_bar(axes: Axes, shape: tuple[int, ...], pixel_m: Pixel, pixels: int = 
     width, text = scale_length(pixels * shape[1], None if pixel_m is None else 1e9 * pixel_m[1])
     width, x, y = width / pixels, 0.04 * shape[1], 0.95 * shape[0]
     axes.add_patch(Rectangle((x, y), width, max(0.012 * shape[0], 1), fc="white", ec="black", lw=0.6))
-    axes.text(x + width / 2, y - 0.02 * shape[0], text, color="white", ha="center", va="bottom").set_bbox(
+    axes.text(x, y - 0.02 * shape[0], text, color="white", ha="left", va="bottom").set_bbox(
         {"fc": "black", "alpha": 0.4, "lw": 0, "pad": 1.5}
     )
 

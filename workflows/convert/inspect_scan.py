@@ -59,10 +59,6 @@ def draw(scan: Understood, config: DataConfig) -> Any:
     middle = len(scan.frames) // 2
     detector = scan.detector
     pattern = np.square(scan.patterns(np.array([middle])))[0]
-    if scan.pixel.metres is None:
-        positions, length = scan.positions, "pixel"
-    else:
-        positions, length = scan.positions * np.array(scan.pixel.metres) * 1e6, "µm"
     strongest = None if scan.probe is None else scan.probe[np.argmax(np.abs(scan.probe).sum(axis=(1, 2)))]
     return draw_inspection(
         detector.oriented(scan.mean),
@@ -70,8 +66,8 @@ def draw(scan: Understood, config: DataConfig) -> Any:
         detector.centre,
         detector.N * detector.bin,
         pattern,
-        positions,
+        scan.positions,
         strongest,
         f"{Path(config.path).name}: {scan.raw.format}",
-        length,
+        scan.pixel.metres,
     )
