@@ -11,7 +11,8 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure, SubFigure
 
 from benchmarks.study.ssim_scale import BEST, LABELS, TICKS, lost
-from ptycho.evaluation.figures import AMPLITUDE_MAP, PHASE_MAP, phase_limits
+from ptycho.evaluation.colours import SEQUENTIAL, ShownPhase
+from ptycho.evaluation.figures import AMPLITUDE_MAP, phase_limits
 from ptycho.evaluation.metrics import CHANNELS, phase
 from ptycho.evaluation.trust import DISAGREEMENT, EXCESS, NOISE_SHARE
 
@@ -105,11 +106,11 @@ def draw_gallery(lines: Sequence[str], images: Sequence[Mapping[str, np.ndarray]
         part.suptitle(line, fontsize=9, x=0.01, ha="left")
         truth, image, probe = shown["truth"], shown["object"], np.abs(shown["probe"])
         bright = (float(np.abs(truth).min()), float(np.abs(truth).max()))
-        angles, axes = phase_limits(truth), part.subplots(1, 5)
+        angles, axes = phase_limits(ShownPhase(phase(truth))), part.subplots(1, 5)
         for ax, wave, title in zip(axes[:2], (truth, image), ("truth", method), strict=True):
             _show(part, ax, np.abs(wave), AMPLITUDE_MAP, bright, f"{title}, amplitude")
         for ax, wave, title in zip(axes[2:4], (truth, image), ("truth", method), strict=True):
-            _show(part, ax, phase(wave), PHASE_MAP, angles, f"{title}, phase / rad")
+            _show(part, ax, phase(wave), SEQUENTIAL, angles, f"{title}, phase / rad")
         _show(part, axes[4], probe, "magma", (0.0, float(probe.max())), "probe, amplitude")
     return figure
 

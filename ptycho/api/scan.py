@@ -183,7 +183,6 @@ class Scan:
         from ptycho.evaluation.scan_figures import draw_inspection
 
         scan, detector, probe = self.geometry, self.geometry.detector, self.probe
-        places = self.positions if self.positions_m is None else 1e6 * self.positions_m
         strongest = None if probe is None else probe[np.argmax(np.abs(probe).sum(axis=(1, 2)))]
         return draw_inspection(
             detector.oriented(scan.mean),
@@ -191,10 +190,10 @@ class Scan:
             detector.centre,
             detector.N * detector.bin,
             self.patterns(len(self) // 2)[0],
-            places,
+            self.positions,
             strongest,
             self._title(),
-            "pixel" if self.positions_m is None else "µm",
+            self.pixel_m,
         )
 
     def dataset(self, group_size: int = 1, tiles: bool = False) -> Dataset:

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from ptycho.evaluation.colours import WRAPPED, ShownPhase, show_phase
 from ptycho.evaluation.frc import Curve
 from ptycho.evaluation.metrics import Region, phase
+from ptycho.evaluation.scan_figures import Ends, show_channel, show_probe
 from ptycho.evaluation.trust import FLAGS
 
-AMPLITUDE_MAP, PHASE_MAP, ERROR_MAP = "gray", "viridis", "RdBu_r"
-NOTHING = "#d9c9a8"  # where no pattern is: in none of the maps
+AMPLITUDE_MAP, ERROR_MAP = "gray", "RdBu_r"
 MIN_PHASE_RANGE = 0.1  # rad; a flat phase is not blown up to show rounding
 
 
-def _show(
-    figure: Figure, axes: Axes, image: np.ndarray, cmap: str, limits: tuple[float, float], label: str
-) -> None:
-    axes.set_facecolor(NOTHING)
-    shown = axes.imshow(image, cmap=cmap, vmin=limits[0], vmax=limits[1], interpolation="nearest")
-    figure.colorbar(shown, ax=axes, fraction=0.046, pad=0.03, label=label)
-    axes.set_xticks([])
-    axes.set_yticks([])
-
-
-def phase_limits(*images: np.ndarray) -> tuple[float, float]:
-    """Symmetric limits in rad that hold 99.8 % of the phases of complex images."""
-    angles = np.concatenate([np.abs(phase(image)).ravel() for image in images])
-    bound = max(float(np.quantile(angles, 0.998)), MIN_PHASE_RANGE)
-    return -min(bound, np.pi), min(bound, np.pi)
+def phase_limits(shown: ShownPhase) -> Ends:
+    """Symmetric limits in rad that hold 99.8 % of a phase; of a wrapped one ±π."""
+    angles = np.abs(shown.values[np.isfinite(shown.values)])
+    bound = max(float(np.quantile(angles, 0.998)), MIN_PHASE_RANGE) if angles.size else MIN_PHASE_RANGE
+    return (-np.pi, np.pi) if shown.kind == WRAPPED else (-bound, bound)
 
 
 def compare(
@@ -52,25 +43,36 @@ def compare(
         probe: complex ``(N, N)``.
         covered: name → bool ``(h, w)``, what of a reconstruction is drawn; without it, all.
     """
-    columns = {"truth": truth} | recons
+    columns, of_truth = {"truth": truth} | recons, show_phase(phase(truth))
     figure = Figure(figsize=(3.6 * (len(columns) + 1), 7), layout="constrained")
     axes = figure.subplots(2, len(columns) + 1)
-    amplitude_limits, angle_limits = (0.0, float(np.abs(truth).max())), phase_limits(truth)
+    bright, angles = (0.0, float(np.abs(truth).max())), phase_limits(of_truth)
     for column, (name, image) in enumerate(columns.items()):
         part = (covered or {}).get(name)
-        shown = _drawn(np.abs(image), part), _drawn(phase(image), part)
-        _show(figure, axes[0, column], shown[0], AMPLITUDE_MAP, amplitude_limits, "amplitude")
-        _show(figure, axes[1, column], shown[1], PHASE_MAP, angle_limits, "phase / rad")
+        angle = of_truth if name == "truth" else of_truth.with_difference(_drawn(_apart(image, truth), part))
+        amplitude = _drawn(np.abs(image), part)
+        show_channel(figure, axes[0, column], (amplitude, bright, AMPLITUDE_MAP, "amplitude"), None)
+        show_channel(figure, axes[1, column], (angle.values, angles, *_phase_key(angle)), None)
         colour = "red" if _raised(scores.get(name)) else "black"
         axes[0, column].set_title(_title(name, scores.get(name), 0), color=colour)
         axes[1, column].set_title(_title(name, scores.get(name), 1), color=colour)
-    _show(figure, axes[0, -1], np.abs(probe), "viridis", (0, float(np.abs(probe).max())), "amplitude")
-    visible = np.where(np.abs(probe) > 0.02 * np.abs(probe).max(), np.angle(probe), np.nan)
-    _show(figure, axes[1, -1], visible, "twilight", (-np.pi, np.pi), "phase / rad")
-    axes[1, -1].set_facecolor("white")
+    strength = np.abs(probe)
+    key = (strength, (0.0, float(strength.max())), "viridis", "amplitude")
+    show_channel(figure, axes[0, -1], key, None)
+    show_probe(axes[1, -1], probe, None)
     axes[0, -1].set_title("probe, amplitude")
-    axes[1, -1].set_title("probe, phase")
+    axes[1, -1].set_title("probe, amplitude and phase")
     return figure
+
+
+def _apart(image: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Phase of an image ``(h, w)`` less that of the truth, rad, in (−π, π]; NaN where it has none."""
+    return np.where(image == 0, np.nan, np.angle(image * np.where(truth == 0, 1, truth.conj())))
+
+
+def _phase_key(shown: ShownPhase) -> tuple[str, str]:
+    """Colour map and label of a phase."""
+    return shown.colours, f"phase / {shown.unit}"
 
 
 def _title(name: str, scores: dict | None, channel: int) -> str:
@@ -97,11 +99,11 @@ def amp_phase(name: str, image: np.ndarray, region: Region, covered: np.ndarray 
     """A whole reconstruction ``(M, M)``, as stitched, where it is covered; the scored region is outlined."""
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     axes = figure.subplots(1, 2)
-    inside = region.crop(image)
-    amplitudes = np.abs(inside)
-    top = float(amplitudes.max()) or 1.0
-    _show(figure, axes[0], _drawn(np.abs(image), covered), AMPLITUDE_MAP, (0, top), "amplitude")
-    _show(figure, axes[1], _drawn(phase(image), covered), PHASE_MAP, phase_limits(inside), "phase / rad")
+    amplitude, angle = _drawn(np.abs(image), covered), show_phase(_drawn(phase(image), covered))
+    top = float(np.abs(region.crop(image)).max()) or 1.0
+    angles = phase_limits(replace(angle, values=region.crop(angle.values)))
+    show_channel(figure, axes[0], (amplitude, (0.0, top), AMPLITUDE_MAP, "amplitude"), None)
+    show_channel(figure, axes[1], (angle.values, angles, *_phase_key(angle)), None)
     for ax, kind in zip(axes, ("amplitude", "phase"), strict=True):
         ax.set_title(f"{name}: {kind}, as stitched")
         ax.add_patch(
@@ -121,7 +123,7 @@ def amp_phase_error(
     for ax, error, label in zip(axes, errors, ("amplitude error", "phase error / rad"), strict=True):
         counted = error if covered is None or not covered.any() else error[covered]
         bound = max(float(np.quantile(np.abs(counted), 0.998)), 1e-3)
-        _show(figure, ax, _drawn(error, covered), ERROR_MAP, (-bound, bound), label)
+        show_channel(figure, ax, (_drawn(error, covered), (-bound, bound), ERROR_MAP, label), None)
         ax.set_title(f"{name}: {label}, RMS {np.sqrt(np.mean(counted**2)):.2g}")
     return figure
 

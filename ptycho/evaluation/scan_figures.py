@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,12 +11,14 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from ptycho.evaluation.colours import ORIENTATION, WRAPPED, ShownPhase, hue, show_phase, wheel
 from ptycho.evaluation.lengths import scale_length
 from ptycho.evaluation.shrinking import shrink
 from ptycho.scan.ramp import levelled
 
 Ends = tuple[float, float]
-DRAWN = 1200  # pixels of a side of what is drawn, at most
+Pixel = tuple[float, float] | None  # (row, col) pitch of the object's pixels in metres, if it is known
+NOTHING = "#d9c9a8"  # where nothing is known: in none of the colour maps
 FLAT = 0.02  # rad between the ends of a phase's colours, at least: rounding is not blown up to be seen
 
 
@@ -29,7 +31,7 @@ def draw_inspection(
     positions: np.ndarray,
     probe: np.ndarray | None,
     title: str,
-    length: str,
+    pixel_m: Pixel,
 ) -> Figure:
     """Mean frame with the window that is cut out, one pattern, the positions, and the probe if there is one.
 
@@ -37,10 +39,12 @@ def draw_inspection(
         mean, good: mean intensity and good pixels of the oriented frames, ``(H, W)``.
         centre, window: zero frequency (row, col), and side of the window, in pixels of the frame.
         pattern: one prepared pattern, intensity ``(N, N)``.
-        positions: ``(J, 2)`` in the unit that ``length`` names.
+        positions: ``(J, 2)`` in object pixels, whose pitch is ``pixel_m``.
         probe: complex ``(N, N)``, the strongest mode.
     """
     columns = 3 if probe is None else 4
+    length = "pixel" if pixel_m is None else "µm"
+    positions = positions * (1.0 if pixel_m is None else 1e6 * np.array(pixel_m))
     figure = ShownFigure(figsize=(4.4 * columns, 4.6), layout="constrained")
     axes = figure.subplots(1, columns)
     _logarithmic(figure, axes[0], np.where(good, mean, np.nan), "mean frame")
@@ -61,10 +65,8 @@ def draw_inspection(
     axes[2].set_aspect("equal")
     axes[2].invert_yaxis()
     if probe is not None:
-        shown = axes[3].imshow(hue(probe), interpolation="nearest")
-        axes[3].set_title("probe: brightness amplitude, hue phase")
-        axes[3].set_xticks([])
-        axes[3].set_yticks([])
+        show_probe(axes[3], probe, pixel_m)
+        axes[3].set_title("probe")
     figure.suptitle(title)
     return figure
 
@@ -79,21 +81,14 @@ def _logarithmic(figure: Figure, axes: Axes, image: np.ndarray, title: str) -> N
     axes.set_title(title)
 
 
-def hue(image: np.ndarray) -> np.ndarray:
-    """Complex ``(H, W)`` → RGB: the amplitude as brightness, the phase as hue."""
-    from matplotlib.colors import hsv_to_rgb
-
-    value = np.abs(image) / max(float(np.abs(image).max()), 1e-30)
-    turn = (np.angle(image) / (2 * np.pi)) % 1
-    return hsv_to_rgb(np.stack([turn, np.ones_like(turn), value], axis=-1))
-
-
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """What is shown of a reconstruction: the bounding box of its covered part, of large ones larger pixels.
+    """What is shown of a reconstruction: its well illuminated part, of large ones in larger pixels.
+
+    Around that part there is more noise than object; the files hold all that is covered.
 
     Attributes:
-        amplitude: ``(h, w)``, NaN where it is not covered.
+        amplitude: ``(h, w)``, NaN where it is not shown.
         phase: the same in rad, level.
         grey: what is black and white of the amplitude.
         colour: the ends of the colours of the phase.
@@ -102,39 +97,48 @@ class Picture:
     """
 
     amplitude: np.ndarray
-    phase: np.ndarray
+    phase: ShownPhase
     grey: Ends
     colour: Ends
     pixels: int
     probe: np.ndarray
 
     @classmethod
-    def of(cls, image: np.ndarray, mask: np.ndarray, lit: np.ndarray, probe: np.ndarray) -> Picture:
+    def of(
+        cls, image: np.ndarray, mask: np.ndarray, lit: np.ndarray, probe: np.ndarray, side: int = 1200
+    ) -> Picture:
         """Of an object ``(M, M)``, complex.
 
         Args:
-            mask: ``(M, M)`` bool, its covered part, which is shown.
-            lit: ``(M, M)`` bool, the part that much light fell on: it sets the scales of grey and colour, and
-                what is level in the phase. Around it there is more noise than object.
+            mask: ``(M, M)`` bool, its covered part.
+            lit: ``(M, M)`` bool, the well illuminated part, which is shown; of nothing, all that is covered.
+            side: of the picture in pixels, at most.
         """
-        part = box_of(mask)
-        known, bright = mask[part], (mask & lit)[part]
-        bright = bright if bright.any() else known
-        level = levelled(image[part], bright)
-        level[~known] = np.nan
-        amplitude, pixels = shrink(level, DRAWN, np.abs)
-        phase = np.angle(shrink(level, DRAWN)[0])
-        judged = shrink(bright.astype(np.float32), DRAWN)[0] > 0.5
-        grey, colour = ends_of(amplitude[judged]), ends_of(phase[judged], FLAT)
-        return cls(amplitude, phase, grey, colour, pixels, probe)
+        shown = mask & lit if (mask & lit).any() else mask
+        part = box_of(shown)
+        level = levelled(image[part], shown[part])
+        level[~shown[part]] = np.nan
+        amplitude, pixels = shrink(level, side, np.abs)
+        phase = show_phase(np.angle(shrink(level, side)[0]))
+        return cls(amplitude, phase, ends_of(amplitude), phase_ends(phase), pixels, probe)
+
+    def in_scale_of(self, other: Picture) -> Picture:
+        """Return the picture with the scales of another; a wrapped and an unwrapped phase keep their own."""
+        alike = (self.phase.kind == WRAPPED) == (other.phase.kind == WRAPPED)
+        return replace(self, grey=other.grey, colour=other.colour if alike else self.colour)
 
     @property
     def channels(self) -> tuple[tuple[np.ndarray, Ends, str, str], ...]:
         """Values, ends, colours and label of the amplitude and of the phase."""
         return (
             (self.amplitude, self.grey, "gray", "amplitude"),
-            (self.phase, self.colour, "viridis", "phase / rad"),
+            (self.phase.values, self.colour, self.phase.colours, f"phase / {self.phase.unit}"),
         )
+
+
+def phase_ends(phase: ShownPhase) -> Ends:
+    """Return the ends of the colours of a phase; of a wrapped one −π and π, which have one colour."""
+    return (-np.pi, np.pi) if phase.kind == WRAPPED else ends_of(phase.values, FLAT)
 
 
 def ends_of(values: np.ndarray, least: float = 1e-6) -> Ends:
@@ -161,22 +165,20 @@ class ShownFigure(Figure):
         return png.getvalue()
 
 
-def draw_reconstruction(picture: Picture, pixel_m: tuple[float, float] | None, title: str) -> Figure:
-    """Amplitude and phase of the covered part of an object, with a scale bar, and the probe."""
-    figure = ShownFigure(figsize=(15, 5.2), layout="constrained")
+def draw_reconstruction(picture: Picture, pixel_m: Pixel, title: str) -> Figure:
+    """Amplitude and phase of the well illuminated part of an object, and the probe, with scale bars."""
+    figure = ShownFigure(figsize=(15, 5.6), layout="constrained")
     axes = figure.subplots(1, 3, width_ratios=(1, 1, 0.7))
-    for ax, (values, (low, high), colours, label) in zip(axes, picture.channels, strict=False):
-        shown = ax.imshow(values, cmap=colours, vmin=low, vmax=high, interpolation="nearest")
-        figure.colorbar(shown, ax=ax, fraction=0.046, label=label)
-        scale_bar(ax, values.shape, pixel_m, picture.pixels)
-    axes[2].imshow(hue(picture.probe), interpolation="nearest")
+    for ax, channel in zip(axes, picture.channels, strict=False):
+        show_channel(figure, ax, channel, pixel_m, picture.pixels)
+    show_probe(axes[2], picture.probe, pixel_m)
     for ax, text in zip(axes, ("amplitude", "phase, its plane removed", "probe"), strict=True):
-        ax.set(title=text, xticks=[], yticks=[])
+        ax.set_title(text)
     figure.suptitle(title)
     return figure
 
 
-def side_by_side(pictures: dict[str, Picture], pixel_m: tuple[float, float] | None) -> Figure:
+def side_by_side(pictures: dict[str, Picture], pixel_m: Pixel) -> Figure:
     """Amplitude, phase and probe of several reconstructions of one scan, a column each, by their titles.
 
     All amplitudes have one grey scale and all phases one colour scale: those of the last.
@@ -185,46 +187,66 @@ def side_by_side(pictures: dict[str, Picture], pixel_m: tuple[float, float] | No
     figure = Figure(figsize=(4.6 * len(pictures), 13), layout="constrained")
     axes = figure.subplots(3, len(pictures), squeeze=False)
     for column, (title, picture) in zip(axes.T, pictures.items(), strict=True):
-        for ax, (values, *_), (_, (low, high), colours, _) in zip(
-            column, picture.channels, last.channels, strict=False
-        ):
-            ax.imshow(values, cmap=colours, vmin=low, vmax=high, interpolation="nearest")
-        column[2].imshow(hue(picture.probe), interpolation="nearest")
+        for ax, channel in zip(column, picture.in_scale_of(last).channels, strict=False):
+            show_channel(figure, ax, channel, pixel_m, picture.pixels)
+        show_probe(column[2], picture.probe, pixel_m)
         column[0].set_title(title)
-        for ax in column:
-            ax.set(xticks=[], yticks=[])
-        scale_bar(column[0], picture.amplitude.shape, pixel_m, picture.pixels)
     for ax, label in zip(axes[:, 0], ("amplitude", "phase", "probe"), strict=True):
         ax.set_ylabel(label)
     return figure
 
 
+def show_channel(
+    figure: Figure, axes: Axes, channel: tuple[np.ndarray, Ends, str, str], pixel_m: Pixel, pixels: int = 1
+) -> None:
+    """Draw values of an object with colour bar, scale bar and a line on the orientation.
+
+    Args:
+        channel: values ``(h, w)``, ends, colours and label, as in :attr:`Picture.channels`.
+        pixel_m, pixels: of the object, and how many of them along a side are one of the values.
+    """
+    values, (low, high), colours, label = channel
+    shown = axes.imshow(values, cmap=colours, vmin=low, vmax=high, interpolation="nearest")
+    figure.colorbar(shown, ax=axes, fraction=0.046, label=label)
+    scale_bar(axes, values.shape, pixel_m, pixels)
+    axes.set(xticks=[], yticks=[], facecolor=NOTHING)
+    axes.set_xlabel(ORIENTATION, fontsize="small")
+
+
+def show_probe(axes: Axes, probe: np.ndarray, pixel_m: Pixel) -> None:
+    """Draw a complex probe ``(N, N)``: lightness amplitude, hue phase; with their key and a scale bar."""
+    axes.imshow(hue(probe), interpolation="nearest")
+    scale_bar(axes, probe.shape, pixel_m)
+    axes.set(xticks=[], yticks=[])
+    axes.set_xlabel("lightness: amplitude, hue: phase", fontsize="small")
+    key = axes.inset_axes((0.78, 0.78, 0.17, 0.17))
+    key.imshow(wheel(101))
+    key.set_axis_off()
+    for (x, y), text in {
+        (0.5, 1.16): "π/2",
+        (1.16, 0.5): "0",
+        (0.5, -0.16): "−π/2",
+        (-0.16, 0.5): "π",
+    }.items():
+        key.text(x, y, text, transform=key.transAxes, color="white", ha="center", va="center", fontsize=7)
+
+
 def draw_errors(
-    amplitude: np.ndarray, phase: np.ndarray, lit: np.ndarray, pixel_m: tuple[float, float] | None, title: str
+    amplitude: np.ndarray, phase: np.ndarray, lit: np.ndarray, pixel_m: Pixel, title: str
 ) -> Figure:
     """Standard deviations ``(M, M)`` of amplitude and phase (rad), where ``lit (M, M)`` is."""
     part = box_of(lit)
     figure = Figure(figsize=(11, 5.2), layout="constrained")
     labels = ("σ of the amplitude", "σ of the phase / rad")
     for ax, values, label in zip(figure.subplots(1, 2), (amplitude, phase), labels, strict=True):
-        shown, pixels = shrink(np.where(lit[part] & np.isfinite(values[part]), values[part], np.nan), DRAWN)
-        low, high = ends_of(shown)
-        image = ax.imshow(shown, cmap="magma", vmin=low, vmax=high, interpolation="nearest")
-        figure.colorbar(image, ax=ax, fraction=0.046, label=label)
-        scale_bar(ax, shown.shape, pixel_m, pixels)
-        ax.set(title=label, xticks=[], yticks=[], facecolor="0.8")
+        shown, pixels = shrink(np.where(lit[part] & np.isfinite(values[part]), values[part], np.nan), 1200)
+        show_channel(figure, ax, (shown, ends_of(shown), "magma", label), pixel_m, pixels)
+        ax.set_title(label)
     figure.suptitle(title)
     return figure
 
 
-def level_phase(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Phase in rad, ``(H, W)``, wrapped, without its mean slope and its mean value over the mask."""
-    return np.angle(levelled(image, mask))
-
-
-def scale_bar(
-    axes: Axes, shape: tuple[int, ...], pixel_m: tuple[float, float] | None, pixels: int = 1
-) -> None:
+def scale_bar(axes: Axes, shape: tuple[int, ...], pixel_m: Pixel, pixels: int = 1) -> None:
     """A bar of a round length, about a fifth of the width.
 
     ``pixel_m``, ``pixels``: of the object, and how many of them along a side are one of the picture.
@@ -232,7 +254,7 @@ def scale_bar(
     width, text = scale_length(pixels * shape[1], None if pixel_m is None else 1e9 * pixel_m[1])
     width, x, y = width / pixels, 0.04 * shape[1], 0.95 * shape[0]
     axes.add_patch(Rectangle((x, y), width, max(0.012 * shape[0], 1), fc="white", ec="black", lw=0.6))
-    axes.text(x + width / 2, y - 0.02 * shape[0], text, color="white", ha="center", va="bottom").set_bbox(
+    axes.text(x, y - 0.02 * shape[0], text, color="white", ha="left", va="bottom").set_bbox(
         {"fc": "black", "alpha": 0.4, "lw": 0, "pad": 1.5}
     )
 

@@ -243,8 +243,8 @@ def _paint(live: Live, numbers: dict[str, Any], setting: Setting) -> None:
     grown, begun, course, folder = live.grown, live.begun, list(live.course), setting.folder
     try:
         if grown is not None and begun is not None and grown.light.any():
-            title = f"{numbers['state']}: {grown.used} of {numbers['patterns']} patterns used"
-            title += f", backlog {len(grown.waiting)}"
+            title = f"{numbers['state']}: {grown.used} of {numbers['patterns']} patterns fitted"
+            title += f", {len(grown.waiting)} waiting"
             image = growing.filled(grown.object, grown.light, begun.N)
             figure = page.draw(image, grown.light, grown.modes[0], course, begun.pixel_m, title)
             page.write_picture(folder, figure)

@@ -94,7 +94,9 @@ def line_chart(
 ) -> Markup:
     """Curves in one chart; ``description`` is what is read to those who do not see it."""
     parts = [*_frame(x, y)]
-    parts += [part for level in levels for part in _level(level, x, y)]
+    upright = [level for level in levels if level.vertical]  # their texts stand one above the other
+    for level in levels:
+        parts += _level(level, x, y, upright.index(level) if level.vertical else 0)
     heights = np.concatenate([y.share(np.asarray(curve.y, float)) for curve in curves])
     low_key = float(np.nanmean(heights)) > 0.5  # where the curves are not
     first = HEIGHT - BOTTOM - 8 - LINE * len(curves) if low_key else TOP
@@ -129,13 +131,28 @@ def place_chart(
         rows, cols = (shown + arrows[some]).T
         tips = _points(cols, rows, x, y, side)
         for (px, py), (qx, qy) in zip(at, tips, strict=True):
-            parts.append(f'<path class="arrow" d="M{px:.1f} {py:.1f}L{qx:.1f} {qy:.1f}"/>')
+            parts.append(
+                f'<path class="arrow" d="M{px:.1f} {py:.1f}L{qx:.1f} {qy:.1f}{_head(qx - px, qy - py)}"/>'
+            )
             parts.append(f'<circle class="dot" cx="{px:.1f}" cy="{py:.1f}" r="1.3"/>')
     else:
         fills = _fills(np.ones(len(some)) if values is None else values[some], ends)
         for (px, py), fill in zip(at, fills, strict=True):
             parts.append(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="{radius:.1f}" fill="{fill}"/>')
     return _svg(parts, description, side + TOP + BOTTOM)
+
+
+def _head(dx: float, dy: float, longest: float = 6.0, share: float = 0.4) -> str:
+    """Return the two strokes of an arrow's head, ``l`` steps of a path that has come along ``(dx, dy)``.
+
+    Args:
+        longest: of a stroke in units of the drawing; share: of the arrow, of a short one.
+    """
+    length = float(np.hypot(dx, dy))
+    size = min(longest, share * length) / max(length, 1e-9)
+    turns = [np.array([[c, -s], [s, c]]) for c, s in ((-0.87, 0.5), (-0.87, -0.5))]  # by ±150°
+    (ax, ay), (bx, by) = (size * turn @ (dx, dy) for turn in turns)
+    return f"l{ax:.1f} {ay:.1f}m{-ax:.1f} {-ay:.1f}l{bx:.1f} {by:.1f}"
 
 
 def _fills(values: np.ndarray, ends: tuple[float, float]) -> list[str]:
@@ -165,12 +182,12 @@ def _frame(x: Axis, y: Axis, side: float | None = None) -> Iterator[str]:
     yield f'<text transform="translate(14 {down}) rotate(-90)" text-anchor="middle">{escape(y.label)}</text>'
 
 
-def _level(level: Level, x: Axis, y: Axis) -> Iterator[str]:
+def _level(level: Level, x: Axis, y: Axis, row: int) -> Iterator[str]:
     if level.vertical:
         (px, _), *_ = _points(np.array([level.value]), np.array([y.low]), x, y)
         anchor, dx = ("end", -4) if px > WIDTH * 0.6 else ("start", 4)
         yield f'<path class="level" d="M{px:.1f} {TOP}V{HEIGHT - BOTTOM}"/>'
-        place = f'x="{px + dx:.1f}" y="{HEIGHT - BOTTOM - 8}" text-anchor="{anchor}"'
+        place = f'x="{px + dx:.1f}" y="{HEIGHT - BOTTOM - 8 - LINE * row}" text-anchor="{anchor}"'
         yield f"<text {place}>{escape(level.text)}</text>"
         return
     (_, py), *_ = _points(np.array([x.low]), np.array([level.value]), x, y)

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup
 
 from ptycho.evaluation import metrics
+from ptycho.evaluation.colours import WRAPPED, ShownPhase, show_phase
 from ptycho.evaluation.frc import frc
 from ptycho.evaluation.registration import in_frame
-from ptycho.evaluation.scan_figures import FLAT, ends_of
-from ptycho.evaluation.shrinking import shrink, shrink_phase
+from ptycho.evaluation.scan_figures import Ends, ends_of, phase_ends
 from ptycho.report.charts import Axis, Curve, Level, line_chart
 from ptycho.report.entries import Entry, kept_out
 from ptycho.report.gather import KNOWN_TRUTH, number
-from ptycho.report.pictures import (
-    DIVERGING,
-    GREY,
-    THUMBNAIL,
-    VIRIDIS,
-    palette_png,
-)
+from ptycho.report.pictures import DIVERGING, GREY, Picture, coloured, coloured_phase
 from ptycho.report.scans import StoredRecon
 from ptycho.scan.comparison import SURE, Comparison, compare
 from ptycho.scan.ramp import levelled
@@ -38,19 +32,16 @@ LARGE = 0.99  # quantile of the differences that their colours reach
 
 @dataclass(frozen=True)
 class Seen:
-    """A reconstruction in the frame of the best of its scan: data URIs, and what is said under them.
+    """A reconstruction in the frame of the best of its scan: pictures, and what is said under them.
 
     Attributes:
-        amplitude, phase: with the scales of the best; off_amplitude, off_phase: what differs; or empty.
+        pictures: by their names: amplitude and phase with the scales of the best, and what differs; or none.
         judgement: which is better, and whether by more than chance.
         note: why there is no picture, or how far it had to be brought.
     """
 
     entry: Entry
-    amplitude: str
-    phase: str
-    off_amplitude: str
-    off_phase: str
+    pictures: Mapping[str, Picture]
     judgement: str
     note: str
 
@@ -63,7 +54,6 @@ class Group:
     by: str
     seen: tuple[Seen, ...]
     chart: Markup | None
-    scale: str
 
 
 def group_entries(entries: Sequence[Entry]) -> list[Group]:
@@ -103,15 +93,14 @@ def _group(entries: list[Entry]) -> Group:
     best, made = ordered[0], ordered[0].scan.read(ordered[0].scan.product)
     title = best.scan.name if best.record.kind not in KNOWN_TRUTH else "test images of one truth"
     if made is None:
-        told = [Seen(entry, "", "", "", "", judgement(entry, best), "not readable") for entry in ordered]
-        return Group(title, common, tuple(told), None, "")
-    frame = Frame.of(made)
+        told = [Seen(entry, {}, judgement(entry, best), "not readable") for entry in ordered]
+        return Group(title, common, tuple(told), None)
+    frame = Frame.of(made, best.pixel_nm)
     every = [align_to(frame, entry, best) for entry in ordered]
     limits = [_limit([one.off[k] for one in every if one.off], ends) for k, ends in enumerate(frame.ends)]
     seen = [_seen(one, entry, best, limits) for one, entry in zip(every, ordered, strict=True)]
     curves = [one.curve for one in every if one.curve is not None][:MOST_CURVES]
-    scale = f"differences: amplitude ±{limits[0]:.2g}, phase ±{limits[1]:.2g} rad" if curves else ""
-    return Group(title, common, tuple(seen), _chart(curves, best.pixel_nm), scale)
+    return Group(title, common, tuple(seen), _chart(curves, best.pixel_nm))
 
 
 def _limit(parts: list[np.ndarray], ends: tuple[float, float]) -> float:
@@ -164,22 +153,32 @@ class Frame:
 
     Attributes:
         image, mask: ``(h, w)`` complex with a level phase, and bool.
+        phase: of the image, as it is shown.
         grey, colour: ends of the scales of amplitude and phase.
+        pixel_nm: pitch of the pixels, if it is known.
     """
 
     image: np.ndarray
     mask: np.ndarray
-    grey: tuple[float, float]
-    colour: tuple[float, float]
+    phase: ShownPhase
+    grey: Ends
+    colour: Ends
+    pixel_nm: float | None
 
     @property
-    def ends(self) -> tuple[tuple[float, float], tuple[float, float]]:
+    def ends(self) -> tuple[Ends, Ends]:
         return self.grey, self.colour
 
     @classmethod
-    def of(cls, made: StoredRecon) -> Frame:
+    def of(cls, made: StoredRecon, pixel_nm: float | None) -> Frame:
         image, mask = level_part(made)
-        return cls(image, mask, ends_of(np.abs(image[mask])), ends_of(np.angle(image[mask]), FLAT))
+        phase = show_phase(np.where(mask, np.angle(image), np.nan))
+        return cls(image, mask, phase, ends_of(np.abs(image[mask])), phase_ends(phase), pixel_nm)
+
+    def phase_of(self, other: np.ndarray, known: np.ndarray) -> ShownPhase:
+        """Return the phase of an aligned image ``(h, w)``: that of the frame and what differs, within ±π."""
+        difference = np.where(known, np.angle(other * self.image.conj()), np.nan)
+        return self.phase.with_difference(difference)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,14 +186,14 @@ class Aligned:
     """A reconstruction in a frame.
 
     Attributes:
-        amplitude, phase: small pictures, data URIs.
-        off: differences of amplitude and phase to the frame's, ``(h, w)`` as small; empty: there are none.
+        amplitude, phase: with the scales of the frame; None: they cannot be read.
+        off: differences of amplitude and phase to the frame's, ``(h, w)``; empty: there are none.
         curve: ring correlation with the frame's image, if there is one.
         note: why it is not aligned.
     """
 
-    amplitude: str = ""
-    phase: str = ""
+    amplitude: Picture | None = None
+    phase: Picture | None = None
     off: tuple[np.ndarray, ...] = ()
     curve: Curve | None = None
     note: str = ""
@@ -222,35 +221,42 @@ def align_to(frame: Frame, entry: Entry, best: Entry) -> Aligned:
     if made is None:
         return Aligned(note="its object cannot be read")
     image, mask = level_part(made)
+    unaligned = _pictures(image, mask, show_phase(np.where(mask, np.angle(image), np.nan)), frame)
     if entry is best or not mask.any():
-        return Aligned(*_pictures(image, mask, frame))
+        return Aligned(*unaligned)
     one, two = entry.pixel_nm, best.pixel_nm
     if one is not None and two is not None and abs(one / two - 1) > SAME_PIXEL:
         told = f"other pixel, {one:.4g} nm against {two:.4g} nm: not aligned"
-        return Aligned(*_pictures(image, mask, frame), note=told)
+        return Aligned(*unaligned, note=told)
     placed, known = in_frame(image, frame.image, frame.mask, mask)
     if known.sum() < LEAST_OVERLAP * frame.mask.sum():
-        return Aligned(*_pictures(image, mask, frame), note="shows another place: not aligned")
+        return Aligned(*unaligned, note="shows another place: not aligned")
     aligned = metrics.align(placed, frame.image, known).object
     parts = np.abs(aligned) - np.abs(frame.image), np.angle(aligned * frame.image.conj())
-    off = tuple(shrink(np.where(known, part, np.nan), THUMBNAIL)[0] for part in parts)
+    off = tuple(np.where(known, part, np.nan) for part in parts)
     curve = Curve(*frc(np.where(known, aligned, 0), np.where(known, frame.image, 0)), entry.label)
-    return Aligned(*_pictures(aligned, known, frame), off, curve)
+    return Aligned(*_pictures(aligned, known, frame.phase_of(aligned, known), frame), off, curve)
 
 
 def _seen(one: Aligned, entry: Entry, best: Entry, limits: Sequence[float]) -> Seen:
-    drawn = [
-        palette_png(part, (-limit, limit), DIVERGING) for part, limit in zip(one.off, limits, strict=False)
-    ]
-    amplitude, phase = drawn or ("", "")
-    return Seen(entry, one.amplitude, one.phase, amplitude, phase, judgement(entry, best), one.note)
+    drawn = {"amplitude": one.amplitude, "phase": one.phase}
+    for part, limit, (name, unit) in zip(
+        one.off, limits, (("amplitude", ""), ("phase", "rad")), strict=False
+    ):
+        difference = coloured(part, (-limit, limit), DIVERGING, unit, best.pixel_nm)
+        drawn[f"{name}, difference"] = difference
+    pictures = {name: picture for name, picture in drawn.items() if picture is not None}
+    return Seen(entry, pictures, judgement(entry, best), one.note)
 
 
-def _pictures(image: np.ndarray, mask: np.ndarray, frame: Frame) -> tuple[str, str]:
-    """Amplitude and phase with the scales of a frame."""
-    amplitude = shrink(np.where(mask, np.abs(image), np.nan), THUMBNAIL)[0]
-    phase = shrink_phase(np.where(mask, np.angle(image), np.nan), THUMBNAIL)[0]
-    return palette_png(amplitude, frame.grey, GREY), palette_png(phase, frame.colour, VIRIDIS)
+def _pictures(
+    image: np.ndarray, mask: np.ndarray, phase: ShownPhase, frame: Frame
+) -> tuple[Picture, Picture]:
+    """Amplitude and phase with the scales of a frame; where only one phase is wrapped, it keeps its own."""
+    amplitude = coloured(np.where(mask, np.abs(image), np.nan), frame.grey, GREY, "", frame.pixel_nm)
+    alike = (phase.kind == WRAPPED) == (frame.phase.kind == WRAPPED)
+    ends = frame.colour if alike else phase_ends(phase)
+    return amplitude, coloured_phase(phase, ends, frame.pixel_nm)
 
 
 def _chart(curves: list[Curve], pixel: float | None) -> Markup | None:

@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from ptycho.evaluation.colours import ORIENTATION
 from ptycho.report.compare import group_entries
 from ptycho.report.entries import Entry, differing
 from ptycho.report.gather import RUNNING, RunRecord
@@ -20,10 +21,10 @@ from ptycho.report.scan_charts import losses
 from ptycho.report.views import view_of
 from ptycho.report.wording import size_text, time_text
 
-STYLE, VIEWER, TABLE, REFRESH = "style.css", "viewer.js", "table.js", "refresh.js"
-REPORT, TABLES = (VIEWER, TABLE), (TABLE,)
+STYLE, VIEWER, TABLE, BLINK, REFRESH = "style.css", "viewer.js", "table.js", "blink.js", "refresh.js"
+REPORT, TABLES, COMPARED = (VIEWER, TABLE), (TABLE,), (TABLE, BLINK)
 SERVED_RUNNING, SERVED_INDEX = (VIEWER, TABLE, REFRESH), (TABLE, REFRESH)
-SCRIPTS = (REPORT, TABLES, SERVED_RUNNING, SERVED_INDEX)  # of all pages
+SCRIPTS = (REPORT, TABLES, COMPARED, SERVED_RUNNING, SERVED_INDEX)  # of all pages
 
 
 def report_page(record: RunRecord, home: str = "") -> str:
@@ -34,7 +35,15 @@ def report_page(record: RunRecord, home: str = "") -> str:
     views = [view_of(record, scan, place) for place, scan in enumerate(record.scans)]
     charts = [] if views else [*losses(record.path)]
     scripts = SERVED_RUNNING if home and record.state == RUNNING else REPORT
-    return render("report.html", scripts=scripts, run=record, scans=views, home=home, charts=charts)
+    return render(
+        "report.html",
+        scripts=scripts,
+        run=record,
+        scans=views,
+        home=home,
+        charts=charts,
+        orientation=ORIENTATION,
+    )
 
 
 def compare_page(
@@ -44,7 +53,8 @@ def compare_page(
     keys, values = differing(entries)
     return render(
         "compare.html",
-        scripts=TABLES,
+        scripts=COMPARED,
+        orientation=ORIENTATION,
         home=home,
         entries=entries,
         groups=group_entries(entries),

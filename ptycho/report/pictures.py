@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptycho.evaluation.colours import WRAPPED, ShownPhase, hue, wheel
 from ptycho.evaluation.lengths import scale_length
-from ptycho.evaluation.scan_figures import hue
 from ptycho.evaluation.shrinking import shrink, shrink_phase
 
-HERO, THUMBNAIL = 420, 160  # pixels of a side, at most
+HERO = 420  # pixels of a side, at most
 LEVELS = 2**16 - 1
-GREY, VIRIDIS, MAGMA, DIVERGING = "gray", "viridis", "magma", "RdBu_r"
+GREY, MAGMA, DIVERGING = "gray", "magma", "RdBu_r"
 SHADES = 255  # of a picture that is looked at; one more is clear
 
 
@@ -25,7 +25,7 @@ class Picture:
     Attributes:
         uri: the PNG file as a data URI; width, height: of it.
         low, high: values of the ends of the colours; unit: of them.
-        bar: a gradient of the colours as a data URI.
+        bar: a gradient of the colours as a data URI; empty: the colours have no scale.
         scale_px, scale_text: width of the scale bar in pixels of the picture, and what it stands for.
     """
 
@@ -69,18 +69,29 @@ def coloured(
     unit: str,
     pixel_nm: float | None,
     pixels: int = 1,
-    angles: bool = False,
 ) -> Picture:
     """A picture of ``values (h, w)``, NaN left clear, of at most ``HERO`` pixels, with a scale bar.
 
-    ``pixel_nm``, ``pixels``: of the object, and how many of them along a side are one value; ``angles``:
-    they are phases in rad.
+    ``pixel_nm``, ``pixels``: of the object, and how many of them along a side are one value.
     """
-    small, factor = (shrink_phase if angles else shrink)(values, HERO)
+    small, factor = shrink(values, HERO)
     length, text = scale_length(pixels * values.shape[1], pixel_nm)
     height, width = small.shape
     uri, bar = palette_png(small, ends, colours), gradient(ends, colours)
     return Picture(uri, width, height, *ends, unit, bar, length / (pixels * factor), text)
+
+
+def coloured_phase(
+    phase: ShownPhase, ends: tuple[float, float], pixel_nm: float | None, pixels: int = 1
+) -> Picture:
+    """As :func:`coloured`, of a phase; its unit says whether it is wrapped."""
+    values, factor = shrunk_phase(phase, HERO)
+    return coloured(values, ends, phase.colours, phase.unit, pixel_nm, pixels * factor)
+
+
+def shrunk_phase(phase: ShownPhase, side: int) -> tuple[np.ndarray, int]:
+    """Means of blocks of a phase, and the side of a block; of a wrapped one as angles."""
+    return (shrink_phase if phase.kind == WRAPPED else shrink)(phase.values, side)
 
 
 def gradient(ends: tuple[float, float], colours: str) -> str:
@@ -114,11 +125,22 @@ def in_colours(values: np.ndarray, ends: tuple[float, float], colours: str) -> n
     return np.asarray(rgba)
 
 
-def hue_of(wave: np.ndarray, side: int = THUMBNAIL) -> str:
-    """Complex ``(N, N)`` as a data URI: the amplitude as brightness, the phase as hue."""
+def coloured_wave(wave: np.ndarray, pixel_nm: float | None, side: int = 320) -> Picture:
+    """A picture of a complex ``(N, N)`` with a scale bar: the amplitude as lightness, the phase as hue."""
     factor = max(1, -(-max(wave.shape) // side))
     rgb = hue(wave[::factor, ::factor])
-    return png(np.round(255 * rgb).astype(np.uint8))
+    length, text = scale_length(wave.shape[1], pixel_nm)
+    height, width = rgb.shape[:2]
+    return Picture(_png_of(rgb), width, height, 0, 0, "", "", length / factor, text)
+
+
+def colour_wheel() -> str:
+    """The key of the colours of :func:`coloured_wave`, as a data URI."""
+    return _png_of(wheel(101))
+
+
+def _png_of(shares: np.ndarray) -> str:
+    return png(np.round(255 * shares).astype(np.uint8))
 
 
 def readable(

@@ -76,14 +76,14 @@ def _moves(scan: ScanRecord, positions: np.ndarray) -> Iterator[Chart]:
     spacing = np.sqrt(np.prod(np.maximum(np.ptp(places, axis=0), 1e-9)) / len(places))
     longest = float(np.quantile(np.linalg.norm(moves, axis=1), 0.9)) * per_pixel
     times = round_down(spacing / longest)
-    text = f"arrows are {times:g} times as long as the moves"
+    text = f"they are drawn {times:g} times as long as the shifts"
     told = f"{rms:.2f} px" + (f" ({length_text(1e9 * rms * max(scan.pixel_m))})" if scan.pixel_m else "")
     yield Chart(
-        "Positions found against those given",
-        place_chart(places, unit, f"moves of the positions; {text}", arrows=moves * per_pixel * times),
-        f"From each position in the file to where the solver found it; {text}. Their root mean square is "
+        "Position correction",
+        place_chart(places, unit, f"position correction, arrows; {text}", arrows=moves * per_pixel * times),
+        f"Arrows point from the nominal to the refined position; {text}. Their root mean square is "
         f"{told} in each coordinate. Short arrows in all directions are the stage's jitter; a common "
-        "pattern, such as a turn or a stretch, hints at a wrong rotation or scale.",
+        "pattern, such as a rotation or a stretch, hints at a wrong rotation or scale.",
     )
 
 

@@ -8,20 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptycho.evaluation import scan_figures
-from ptycho.evaluation.shrinking import shrink, shrink_phase
+from ptycho.evaluation.shrinking import shrink
 from ptycho.report.gather import KNOWN_TRUTH, RunRecord, section
 from ptycho.report.pictures import (
     GREY,
     HERO,
     MAGMA,
-    VIRIDIS,
     Map,
     Picture,
+    colour_wheel,
     coloured,
+    coloured_phase,
+    coloured_wave,
     data_uri,
-    hue_of,
     palette_png,
     readable,
+    shrunk_phase,
 )
 from ptycho.report.scan_charts import Chart, charts_of
 from ptycho.report.scans import ScanRecord, StoredRecon
@@ -41,9 +43,9 @@ FIGURES = {
 
 @dataclass(frozen=True)
 class Mode:
-    """A mode of the probe: its picture and its share of the light."""
+    """A mode of the probe: its picture and its share of the power."""
 
-    uri: str
+    picture: Picture
     share: float
 
 
@@ -71,9 +73,11 @@ class ScanView:
     warnings: tuple[str, ...]
     amplitude: Picture | None = None
     phase: Picture | None = None
+    phase_note: str = ""
     maps: tuple[Map, ...] = ()
     map_pixel_nm: float | None = None
     modes: tuple[Mode, ...] = ()
+    wheel: str = ""
     others: tuple[Thumbnail, ...] = ()
     charts: tuple[Chart, ...] = ()
     pictures: tuple[Thumbnail, ...] = ()
@@ -112,23 +116,26 @@ def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
     amplitude, phase, grey, colour = picture.amplitude, picture.phase, picture.grey, picture.colour
     pixel = 1e9 * scan.pixel_m[1] if scan.pixel_m else None
     side = int(MAP_PIXELS / max(1, len(record.scans)) ** 0.5)
+    title = ", ".join(filter(None, ("phase", phase.kind)))
     maps = [
         readable("amplitude", amplitude, grey, GREY, "", side),
-        readable("phase", shrink_phase(phase, side)[0], colour, VIRIDIS, "rad", side),
+        readable(title, shrunk_phase(phase, side)[0], colour, phase.colours, "rad", side),
     ]
     for name, unit in (("sigma_amplitude", ""), ("sigma_phase", "rad")):
         if (sigma := getattr(made, name)) is not None:
-            values = np.where(made.lit, sigma, np.nan)[scan_figures.box_of(made.mask)]
+            values = np.where(made.lit, sigma, np.nan)[scan_figures.box_of(made.lit)]
             title = f"σ of the {name.removeprefix('sigma_')}"
             known = np.where(np.isfinite(values), values, np.nan)
             maps.append(readable(title, known, scan_figures.ends_of(known), MAGMA, unit, side // 2))
     return {
         "amplitude": coloured(amplitude, grey, GREY, "", pixel, picture.pixels),
-        "phase": coloured(phase, colour, VIRIDIS, "rad", pixel, picture.pixels, angles=True),
+        "phase": coloured_phase(phase, colour, pixel, picture.pixels),
+        "phase_note": phase.note,
         "maps": tuple(maps),
         "map_pixel_nm": pixel and pixel * picture.pixels * amplitude.shape[1] / maps[0].width,
-        "modes": tuple(_modes(made)),
-        "others": tuple(_others(scan, grey, colour)),
+        "modes": tuple(_modes(made, pixel)),
+        "wheel": "" if made.probe is None else colour_wheel(),
+        "others": tuple(_others(scan, picture)),
         "charts": tuple(charts_of(record.path, scan, made)),
     }
 
@@ -139,24 +146,26 @@ def picture_of(made: StoredRecon) -> scan_figures.Picture:
     return scan_figures.Picture.of(made.object, made.mask, made.lit, probe)
 
 
-def _modes(made: StoredRecon) -> Iterator[Mode]:
+def _modes(made: StoredRecon, pixel_nm: float | None) -> Iterator[Mode]:
     if made.probe is None:
         return
     power = np.sum(np.abs(made.probe) ** 2, axis=(1, 2), dtype=float)
     for wave, share in zip(made.probe[:MODES], power / max(power.sum(), 1e-300), strict=False):
-        yield Mode(hue_of(wave), float(share))
+        yield Mode(coloured_wave(wave, pixel_nm), float(share))
 
 
-def _others(scan: ScanRecord, grey: tuple[float, float], colour: tuple[float, float]) -> Iterator[Thumbnail]:
+def _others(scan: ScanRecord, product: scan_figures.Picture) -> Iterator[Thumbnail]:
     """The other reconstructions of the scan, amplitude and phase, with the scales of the product."""
     for name in scan.recons:
         made = scan.read(name) if name != scan.product else None
         if made is None:
             continue
-        picture, title, side = picture_of(made), TITLES.get(name, name), HERO // 2
-        amplitude, phase = shrink(picture.amplitude, side)[0], shrink_phase(picture.phase, side)[0]
-        yield Thumbnail(f"{title}: amplitude", palette_png(amplitude, grey, GREY))
-        yield Thumbnail(f"{title}: phase", palette_png(phase, colour, VIRIDIS))
+        title, side = TITLES.get(name, name), HERO // 2
+        picture = picture_of(made).in_scale_of(product)
+        amplitude, phase = shrink(picture.amplitude, side)[0], shrunk_phase(picture.phase, side)[0]
+        yield Thumbnail(f"{title}: amplitude", palette_png(amplitude, picture.grey, GREY))
+        title = ", ".join(filter(None, (f"{title}: phase", picture.phase.kind)))
+        yield Thumbnail(title, palette_png(phase, picture.colour, picture.phase.colours))
     misfit = scan.assessment.get(f"{scan.product}_misfit_by_pixel")
     if misfit is not None and misfit.ndim == 2 and misfit.size:
         ends = 0.0, max(2.0, float(np.quantile(misfit, 0.999)))

@@ -11,6 +11,7 @@ METRICS = "metrics.json"
 SCORES, SETTINGS = "metrics", "settings"  # tables, each as .csv and .tex
 MANIFEST = "manifest.json"
 PRODUCT = "product.h5"
+IMAGES = (f"{PRODUCT}.amplitude.tif", f"{PRODUCT}.phase.tif")  # of its object
 ASSESSMENT = "assessment.npz"  # what a scan's scores are the sums and means of
 LOG = "run.log"
 REPORT = "report.html"  # a page that is made of a run later, and is not in its files.json
@@ -44,7 +45,7 @@ PHASES = {  # of a run, as the log names them when they begin
     "scoring": "computing the scores",
 }
 
-INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, LOG, *TABLES)
+INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, *IMAGES, LOG, *TABLES)
 """What an inference writes."""
 TRAINING = (*INFERENCE, ASSESSMENT, DATASETS, SCANS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS)
 """What a training run writes."""
@@ -57,6 +58,7 @@ _FIGURES = (
 )
 _OF_A_SCAN = (
     PRODUCT,
+    *IMAGES,
     ASSESSMENT,
     FILES[ASSESSMENT],
     TRUTH,

@@ -7,6 +7,7 @@ import pytest
 from matplotlib.image import imread
 
 from ptycho.evaluation import figures
+from ptycho.evaluation.colours import ShownPhase, hue
 from ptycho.evaluation.metrics import Region, score
 
 TRUTH = np.array([[1.0, 2, 3], [4, 5, 6]])[:, :, None, None] * np.ones((8, 8))
@@ -41,7 +42,7 @@ def test_comparison_shows_every_column_with_its_ssim(comparison):
         "truth, phase",
         f"pinn, phase: SSIM {scores['pinn']['ssim'][1]:.4f}",
         f"baseline, phase: SSIM {scores['baseline']['ssim'][1]:.4f}\n! collapsed\n! collapsed_phase",
-        "probe, phase",
+        "probe, amplitude and phase",
     ]
 
 
@@ -66,7 +67,7 @@ def test_comparison_shares_colour_limits_and_has_colour_bars(comparison):
     low, high = shown["truth, phase"].images[0].get_clim()
     assert -low == high == pytest.approx(0.5, abs=0.01)
     bars = [axes for axes in figure.axes if axes.get_label() == "<colorbar>"]
-    assert len(bars) == len(shown)
+    assert len(bars) == len(shown) - 1  # the probe's phase has a wheel
     assert sorted({bar.get_ylabel() for bar in bars}) == ["amplitude", "phase / rad"]
 
 
@@ -75,8 +76,24 @@ def test_comparison_shows_the_arrays_it_was_given(comparison):
     np.testing.assert_allclose(shown["truth, amplitude"].images[0].get_array(), np.abs(TRUTH))
     np.testing.assert_allclose(shown["truth, phase"].images[0].get_array(), np.angle(TRUTH))
     np.testing.assert_allclose(shown["probe, amplitude"].images[0].get_array(), np.abs(PROBE))
-    pinn = next(axes for title, axes in shown.items() if title.startswith("pinn, amplitude"))
-    np.testing.assert_allclose(pinn.images[0].get_array(), 1.1 * np.abs(TRUTH))
+    np.testing.assert_allclose(shown["probe, amplitude and phase"].images[0].get_array(), hue(PROBE))
+    for title, values in {"amplitude": 1.1 * np.abs(TRUTH), "phase": np.angle(TRUTH) + 1}.items():
+        pinn = next(axes for name, axes in shown.items() if name.startswith(f"pinn, {title}"))
+        np.testing.assert_allclose(pinn.images[0].get_array(), values)
+
+
+def test_a_wide_phase_is_compared_without_steps_of_two_pi():
+    """A truth of 12 rad, and a reconstruction that differs by 0.4 rad: so do the pictures."""
+    truth = np.exp(12j * np.linspace(0, 1, 40)[:, None] * np.ones(30))
+    recon = truth * np.exp(0.4j)
+    score = {"ssim": [0.9, 0.9], "flags": []}
+    shown = panels(figures.compare(truth, {"pinn": recon}, {"pinn": score}, PROBE))
+    one, two = (shown[f"{name}, phase{more}"] for name, more in (("truth", ""), ("pinn", ": SSIM 0.9000")))
+    one, two = (axes.images[0].get_array() for axes in (one, two))
+    assert np.ptp(one) == pytest.approx(12)
+    np.testing.assert_allclose(two - one, 0.4)
+    labels = [axes.get_ylabel() for axes in figures.compare(truth, {}, {}, PROBE).axes]
+    assert "phase / rad, unwrapped" in labels
 
 
 def test_a_reconstruction_that_is_nan_is_flagged_and_drawn():
@@ -105,7 +122,7 @@ def test_what_no_pattern_covers_is_not_drawn():
 
 
 def test_a_flat_phase_is_not_blown_up():
-    assert figures.phase_limits(np.ones((4, 4)) * np.exp(1e-7j)) == (-0.1, 0.1)
+    assert figures.phase_limits(ShownPhase(np.full((4, 4), 1e-7))) == (-0.1, 0.1)
 
 
 def test_error_map_is_signed_and_wraps_the_phase():
@@ -123,7 +140,8 @@ def test_error_map_is_signed_and_wraps_the_phase():
 def test_reconstruction_outlines_the_scored_region():
     figure = figures.amp_phase("pinn", TRUTH, Region(2, 3, 10, 12))
     for axes in panels(figure).values():
-        (box,) = axes.patches
+        scale, box = axes.patches
+        assert scale.get_width() == 2  # px, of 24
         assert (box.get_y(), box.get_x(), box.get_height(), box.get_width()) == (2, 3, 10, 12)
 
 

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from ptycho.evaluation import scan_figures
 from ptycho.evaluation.scan_figures import (
     Picture,
     draw_errors,
     draw_reconstruction,
-    level_phase,
     quality,
     side_by_side,
 )
+from ptycho.scan.ramp import levelled
 
 ROWS, COLS = np.mgrid[:41, :52]
 RADIUS = np.hypot(ROWS - 20, COLS - 26)
@@ -23,11 +22,16 @@ PROBE = np.exp(-((np.arange(9) - 4.0) ** 2) / 8)[:, None] * np.ones(9, complex)
 MASK, LIT = RADIUS < 19, RADIUS < 13
 
 
-def noisy(scale):
+def noisy(scale, side=1200):
     """The object, and noise of some size in the covered part that hardly any light fell on."""
     rng = np.random.default_rng(3)
     noise = scale * (rng.normal(size=RADIUS.shape) + 1j * rng.normal(size=RADIUS.shape))
-    return Picture.of(np.where(LIT, OBJECT, OBJECT + noise), MASK, LIT, PROBE)
+    return Picture.of(np.where(LIT, OBJECT, OBJECT + noise), MASK, LIT, PROBE, side)
+
+
+def shown_in(figure):
+    """The axes with an image, without colour bars."""
+    return [ax for ax in figure.axes if ax.images and ax.get_label() != "<colorbar>"]
 
 
 def test_noise_around_the_object_sets_no_scale():
@@ -37,36 +41,63 @@ def test_noise_around_the_object_sets_no_scale():
     assert 0.69 < dark < 0.72 and 0.88 < bright < 0.91
     assert -0.4 < low < -0.2 and 0.2 < high < 0.4
     for figure in (draw_reconstruction(loud, None, "a"), side_by_side({"a": calm, "b": loud}, None)):
-        shown = [
-            ax.images[0].get_clim() for ax in figure.axes if ax.images and ax.get_label() != "<colorbar>"
-        ]
+        shown = [ax.images[0].get_clim() for ax in shown_in(figure)]
         assert set(shown) >= {(dark, bright), (low, high)} and len(set(shown)) == 3
 
 
-def test_the_covered_part_is_shown_and_nothing_else():
+def test_the_well_illuminated_part_is_shown_and_no_ragged_rim():
     picture = noisy(1.0)
-    amplitude, phase = picture.amplitude, picture.phase
-    assert amplitude.shape == phase.shape == (37, 37)
-    np.testing.assert_array_equal(np.isnan(amplitude), ~MASK[2:39, 8:45])
-    inside = LIT[2:39, 8:45]
-    np.testing.assert_allclose(amplitude[inside], np.abs(OBJECT)[2:39, 8:45][inside])
+    amplitude, phase = picture.amplitude, picture.phase.values
+    assert amplitude.shape == phase.shape == (25, 25)
+    inside = LIT[8:33, 14:39]
+    for values in (amplitude, phase):
+        np.testing.assert_array_equal(np.isfinite(values), inside)
+    np.testing.assert_allclose(amplitude[inside], np.abs(OBJECT)[8:33, 14:39][inside])
+    dark = Picture.of(OBJECT, MASK, np.zeros_like(LIT), PROBE)
+    np.testing.assert_array_equal(np.isfinite(dark.amplitude), MASK[2:39, 8:45])
 
 
-def test_a_large_object_is_drawn_by_larger_pixels(monkeypatch):
-    """Of 19 pixels at most, two along a side: what varies slowly stays, and so does the bar's length."""
-    whole = noisy(0.0)
-    monkeypatch.setattr(scan_figures, "DRAWN", 19)
-    small = noisy(0.0)
-    assert (whole.pixels, small.pixels, small.amplitude.shape) == (1, 2, (19, 19))
-    inside = RADIUS[2:39, 8:45] < 12
-    for name in ("amplitude", "phase"):
-        enlarged = np.kron(getattr(small, name), np.ones((2, 2)))[:37, :37]
-        assert np.abs(enlarged - getattr(whole, name))[inside].max() < 0.1
+def test_a_large_object_is_drawn_by_larger_pixels():
+    """Of 13 pixels at most, two along a side: what varies slowly stays, and so does the bar's length."""
+    whole, small = noisy(0.0), noisy(0.0, side=13)
+    assert (whole.pixels, small.pixels, small.amplitude.shape) == (1, 2, (13, 13))
+    inside = RADIUS[8:33, 14:39] < 12
+    for one, other in (
+        (whole.amplitude, small.amplitude),
+        (whole.phase.values, small.phase.values),
+    ):
+        enlarged = np.kron(other, np.ones((2, 2)))[:25, :25]
+        assert np.abs(enlarged - one)[inside].max() < 0.1
     np.testing.assert_allclose(small.grey, whole.grey, atol=0.02)
-    assert whole.colour[0] < small.colour[0] < -0.2 and 0.15 < small.colour[1] < whole.colour[1]
+    np.testing.assert_allclose(small.colour, whole.colour, atol=0.05)
     bars = [draw_reconstruction(one, (1e-9, 1e-9), "a").axes[0] for one in (whole, small)]
     lengths = [bar.patches[0].get_width() * one.pixels for bar, one in zip(bars, (whole, small), strict=True)]
     assert [bar.texts[0].get_text() for bar in bars] == ["5 nm"] * 2 and lengths == pytest.approx([5, 5])
+
+
+def test_a_thick_object_is_shown_unwrapped_and_the_colour_bar_says_so():
+    hill = 12 * np.exp(-(RADIUS**2) / 60)
+    thick = Picture.of(0.8 * np.exp(1j * hill), MASK, LIT, PROBE)
+    np.testing.assert_allclose(np.ptp(thick.phase.values[np.isfinite(thick.phase.values)]), 11.3, atol=0.5)
+    labels = [ax.get_ylabel() for ax in draw_reconstruction(thick, None, "a").axes]
+    assert "phase / rad, unwrapped" in labels
+    noise = np.random.default_rng(1).uniform(-3, 3, RADIUS.shape)
+    torn = Picture.of(np.exp(1j * noise), MASK, LIT, PROBE)
+    figure = draw_reconstruction(torn, None, "a")
+    assert "phase / rad, wrapped" in [ax.get_ylabel() for ax in figure.axes]
+    image = shown_in(figure)[1].images[0]
+    assert image.get_cmap().name == "twilight" and image.get_clim() == (-np.pi, np.pi)
+    both = side_by_side({"a": torn, "b": thick}, None)
+    assert shown_in(both)[1].images[0].get_clim() != image.get_clim()  # radians without jumps
+
+
+def test_orientation_wheel_and_scale_bars_are_there():
+    figure = draw_reconstruction(noisy(0.0), (2e-9, 2e-9), "a")
+    amplitude, phase, probe = shown_in(figure)[:3]
+    assert amplitude.get_xlabel() == phase.get_xlabel() == "row ↓, column →, seen along the beam"
+    assert probe.texts[0].get_text() == "2 nm" and probe.patches[0].get_width() == pytest.approx(1)
+    (key,) = probe.child_axes
+    assert {text.get_text() for text in key.texts} == {"0", "π/2", "π", "−π/2"}
 
 
 @pytest.mark.parametrize("value", [np.nan, 0.0])
@@ -83,7 +114,7 @@ def test_errors_are_drawn_where_there_is_light():
     phase = np.where(COLS == 26, np.inf, 2 * amplitude)
     figure = draw_errors(amplitude, phase, LIT, (2e-9, 2e-9), "a")
     FigureCanvasAgg(figure).draw()
-    images = [ax.images[0] for ax in figure.axes if ax.images and ax.get_label() != "<colorbar>"]
+    images = [ax.images[0] for ax in shown_in(figure)]
     for image, values in zip(images, (amplitude, phase), strict=True):
         shown = np.ma.filled(image.get_array(), np.nan)
         known = LIT & np.isfinite(values)
@@ -95,7 +126,7 @@ def test_errors_are_drawn_where_there_is_light():
 
 def test_a_plane_and_a_value_are_taken_off_the_phase():
     plane = np.exp(1j * (0.11 * ROWS - 0.07 * COLS + 2))
-    flat = level_phase(np.where(LIT, plane, 50j * plane**2), LIT)
+    flat = np.angle(levelled(np.where(LIT, plane, 50j * plane**2), LIT))
     np.testing.assert_allclose(flat[LIT], 0, atol=1e-12)
 
 

@@ -13,6 +13,7 @@ from ptycho.config.solver_config import SolverConfig
 from ptycho.live.arrivals import Arrivals, Description, Frame, Place
 from ptycho.live.collecting import Collector
 from ptycho.live.joining import join
+from ptycho.live.page import NAMES
 from ptycho.live.store import Store
 from ptycho.live.stored_scan import raw_scan, write_scan
 from ptycho.live.watching import Habits, Setting, complete, watch
@@ -102,6 +103,7 @@ def test_the_picture_the_numbers_and_the_page_of_a_whole_scan(tmp_path, scan):
         told = scan[1][found["numbers"]]
         np.testing.assert_allclose(corners, told - told.min(axis=0), atol=1e-6)
         assert (found["positions"].max(axis=0) + N <= side).all()
+    assert set(numbers) - set(NAMES) <= {"state", "problem", "warnings"}  # the others have a name and a unit
     page = (tmp_path / "live.html").read_text()
     assert 'http-equiv="refresh"' in page and '<img src="live.png' in page and "message dropped 3" in page
 

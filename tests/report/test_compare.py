@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from helpers.pages import check_closed
 from helpers.run_folders import positions_of, sample, write_run
 from scipy.ndimage import fourier_shift
 
 from ptycho.config import ConfigError
 from ptycho.report.compare import Frame, align_to, compare_kept_out, group_entries, judgement, level_part
 from ptycho.report.entries import differing, find_entries
+from ptycho.report.page import compare_page
+from ptycho.report.scans import StoredRecon
 
 WIDE = 110  # pixels of a side
 FLAT = np.ones((1, 26, 26), np.complex64)
@@ -90,7 +93,7 @@ def test_shift_scale_and_phase_plane_are_no_difference(tmp_path):
     two = write_run(tmp_path / "two", name="s", **wide(moved[part] * plane))
     same = write_run(tmp_path / "three", name="s", **wide(whole[part]))
     first, second, third = entries_of(one, two, same)
-    frame = Frame.of(first.scan.read("solver"))
+    frame = Frame.of(first.scan.read("solver"), first.pixel_nm)
     found = align_to(frame, second, first)
     for values in found.off:  # contrasts are 0.1 and 0.3; moved by whole pixels, a fifth of them would remain
         assert np.sqrt(np.nanmean(np.square(values))) < 0.01
@@ -105,7 +108,7 @@ def test_a_real_difference_is_shown_where_it_is(tmp_path):
     other[20:26, 20:26] *= 1.2
     one = write_run(tmp_path / "one", name="s", image=image, row={"deviance_holdout": 1.0})
     first, second = entries_of(one, write_run(tmp_path / "two", name="s", image=other))
-    off = align_to(Frame.of(first.scan.read("solver")), second, first).off[0]
+    off = align_to(Frame.of(first.scan.read("solver"), first.pixel_nm), second, first).off[0]
     top, left = (np.flatnonzero(first.scan.read("solver").lit.any(axis=axis))[0] for axis in (1, 0))
     inside = off[22 - top : 24 - top, 22 - left : 24 - left]
     assert inside.mean() > 0.12 and abs(np.nanmedian(off)) < 0.02
@@ -115,7 +118,7 @@ def test_other_pixels_and_other_places_are_said_and_not_forced(tmp_path):
     one = write_run(tmp_path / "one", name="s", row={"deviance_holdout": 1.0})
     two = write_run(tmp_path / "two", name="s", metrics={"pixel_m": [3e-8, 3e-8]})
     first, second = entries_of(one, two)
-    found = align_to(Frame.of(first.scan.read("solver")), second, first)
+    found = align_to(Frame.of(first.scan.read("solver"), first.pixel_nm), second, first)
     assert not found.off and found.note == "other pixel, 30 nm against 20 nm: not aligned" and found.amplitude
 
 
@@ -156,3 +159,33 @@ def test_only_settings_that_differ(tmp_path):
     write_run(tmp_path / "b", name="other", seed=2, data={"N": 64})
     keys, values = differing(entries_of(tmp_path))
     assert keys == ["seed", "data.N"] and values == [["1", "null"], ["2", "64"]]
+
+
+def test_two_runs_are_shown_in_one_place_in_turn(tmp_path):
+    """Large pictures with colour bar and scale bar; the script runs by its hash alone."""
+    write_run(tmp_path / "a", name="s", row={"deviance_holdout": 1.0})
+    write_run(tmp_path / "b", name="s")
+    entries = entries_of(tmp_path)
+    text = compare_page(entries, [], {})
+    page = check_closed(text)
+    shown = [(a["data-run"], a["data-part"]) for a in page.named("figure") if "data-part" in a]
+    parts = ("amplitude", "phase")
+    both = [(run, part) for run in "12" for part in parts]
+    assert shown == [*both, *(("2", f"{part}, difference") for part in parts)]
+    assert text.count('class="scalebar"') == text.count('class="colourbar"') == len(shown)
+    assert "scale bar of 100 nm" in text and text.count("seen along the beam") == 1
+    assert [a["data-act"] for a in page.named("button")] == ["turn", "blink"]
+    assert 'event.key !== "b"' in text
+
+
+def test_the_phase_of_another_run_goes_on_where_the_first_is_unwrapped():
+    """A lens of 15 rad beside its plane, and the same with 0.3 rad more in a part of it."""
+    lens = np.linspace(0, 1, 40)[:, None] ** 2 * np.full(30, 60.0)
+    bump = np.zeros_like(lens)
+    bump[15:20, 10:15] = 0.3
+    lit = np.ones(lens.shape, bool)
+    frame = Frame.of(StoredRecon(np.exp(1j * lens), lit), None)
+    other = frame.image * np.exp(1j * bump)
+    found = frame.phase_of(other, lit)
+    assert (frame.phase.kind, found.kind) == ("unwrapped", "unwrapped")
+    np.testing.assert_allclose(found.values - frame.phase.values, bump, atol=1e-9)

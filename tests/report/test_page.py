@@ -54,22 +54,23 @@ def test_it_says_what_matters(page):
         assert text in page, text
     assert "1.1 → 1.2 ± 0.1" in page and "the whole detector" in page and "2024-02-03 04:05" in page
     for title in (
-        "Positions found against those given",
+        "Position correction",
         "Misfit of each pattern",
         "Convergence of the solver",
     ):
         assert title in page
+    assert page.count("seen along the beam") == 1 and "wheel of the hues" in page
     assert "Flux of each pattern" in page and "σ of the phase" in page
 
 
 def test_moves_are_told_with_their_size(tmp_path):
     """Positions were given half a pixel off, up and down in turns: 0.5 px, 10 nm."""
     record = gather(write_run(tmp_path / "run"))
-    (moves,) = [c for c in view_of(record, record.scans[0], 0).charts if c.title.startswith("Positions")]
+    (moves,) = [c for c in view_of(record, record.scans[0], 0).charts if c.title.startswith("Position")]
     assert "0.50 px (10 nm)" in moves.caption
     same = gather(write_run(tmp_path / "same", judged={"nominal_positions": positions_of() + np.float32(3)}))
     titles = [chart.title for chart in view_of(same, same.scans[0], 0).charts]
-    assert "Positions found against those given" not in titles  # all moved together: none did
+    assert "Position correction" not in titles  # all moved together: none did
 
 
 def test_the_worst_patterns_are_named(tmp_path):
@@ -210,3 +211,12 @@ def test_odd_arrays_raise_nothing(tmp_path, arrays):
 def test_an_object_that_is_nothing_has_a_page(tmp_path, value):
     image = np.full((48, 48), value, np.complex64)
     check_closed(report_page(gather(write_run(tmp_path / "run", image=image))))
+
+
+def test_the_page_says_how_the_phase_is_shown(tmp_path):
+    """Nothing of a phase of a third of a radian; of a lens of 15 rad that it is unwrapped."""
+    assert "wrapped" not in Page(report_page(gather(write_run(tmp_path / "thin")))).inside["figcaption"][1]
+    lens = np.exp(60j * np.linspace(0, 1, 48)[:, None] ** 2 * np.ones(48)).astype(np.complex64)
+    text = report_page(gather(write_run(tmp_path / "thick", image=lens)))
+    assert "rad, unwrapped</span>" in text and "jumps of 2π were removed" in text
+    assert 'data-title="phase, unwrapped" data-unit="rad"' in text

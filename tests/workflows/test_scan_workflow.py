@@ -5,6 +5,7 @@ import json
 import h5py
 import numpy as np
 import pytest
+import tifffile
 import yaml
 from helpers.cli import ROOT
 from PIL import Image
@@ -162,6 +163,11 @@ def test_the_product_has_an_error_map_and_nothing_else_has(finished):
             assert ("sigma_phase" in held) == (path.parent.name == product)
     with h5py.File(finished / "product.h5") as file:
         assert file["sigma_phase"].shape == file["object"].shape
+        stored = file["object"][:]
+    for name, values in {"amplitude": np.abs(stored), "phase": np.angle(stored)}.items():
+        image = tifffile.imread(finished / f"product.h5.{name}.tif")
+        assert image.dtype == np.float32
+        np.testing.assert_allclose(image, values, atol=1e-6)
 
 
 def test_the_same_command_gives_the_same_metrics(finished, scan, in_process, tmp_path):
@@ -218,7 +224,8 @@ def test_several_scans_share_a_network_and_get_an_image_each(scan, another, in_p
         assert found["pinn"]["r_free"] < 0.5 and found["refined"]["r_free"] <= found["pinn"]["r_free"] + 1e-9
         assert found["refined"]["reference_comparison"]["ssim"][0] > 0.8
         held = {path.name for path in (out / "scans" / name).iterdir()}
-        assert held == {"recons", "visuals", "product.h5", "assessment.npz"}
+        images = {"product.h5.amplitude.tif", "product.h5.phase.tif"}
+        assert held == {"recons", "visuals", "product.h5", "assessment.npz"} | images
     assert (out / "pinn/weights.npz").exists() and not (out / "recons").exists()
     record = json.loads((out / "files.json").read_text())
     assert "scans/another/recons/refined/recon.npz" in record

@@ -25,6 +25,7 @@ from ptycho.config.own_code import allow
 from ptycho.config.schema import Flag, Integer, Number, Text, Texts, key, settings
 from ptycho.config.waves import wavelength_m
 from ptycho.datasets import load_dataset
+from ptycho.exports import tiff
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.from_dataset import from_dataset, from_measured
 from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
@@ -99,8 +100,9 @@ def export(config: ExportConfig) -> list[str]:
     stored = read_config(run)
     if isinstance(stored, PretrainConfig):
         raise ConfigError(f"run={run}: was trained on simulated scans that are not kept; it holds no scan")
-    check_output(output, config.overwrite, sources(run, stored))
-    check_no_file_of_a_run("output", output)
+    for path in (output, *tiff.beside(output).values()):
+        check_output(path, config.overwrite, sources(run, stored))
+        check_no_file_of_a_run("output", path)
     scan = (
         export_measured(run, stored, config)
         if isinstance(stored, ScanRunConfig)
@@ -108,7 +110,9 @@ def export(config: ExportConfig) -> list[str]:
     )
     scan = with_units(replace(scan, name=run.resolve().name), config)
     FORMATS[kind](output, scan)
-    return describe_file(output, scan)
+    tiff.write(output, scan)
+    images = ", ".join(str(path) for path in tiff.beside(output).values())
+    return [*describe_file(output, scan), f"  amplitude and phase as 32-bit TIFF: {images}"]
 
 
 def default_output(run: Path, scan: str | None, kind: str) -> str:

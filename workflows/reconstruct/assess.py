@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from ptycho.config import ITERATIVE
 from ptycho.evaluation import figures, metrics
@@ -112,6 +113,12 @@ def _number(value: float | None) -> str:
     return "none" if value is None else f"{value:.4f}"
 
 
+def first_of(count: int) -> str:
+    """Return the title of a figure that shows the first of so many images."""
+    means = "; scores of this image (the log has the means over all)" if count > 1 else ""
+    return f"image 1 of {count}{means}"
+
+
 def draw_comparison(
     truths: np.ndarray,
     region: metrics.Region,
@@ -122,11 +129,18 @@ def draw_comparison(
     folder: RunFolder,
     moved: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """Draw image 0: comparison, reconstructions, errors, ring correlations; and histories, if there are.
+    """Draw the first image: comparison, reconstructions, errors, ring correlations; and histories, if any.
+
+    Every figure says which image it shows: ``metrics.json`` and the log have means over all images.
 
     ``moved``: as for :func:`score_models`.
     """
-    truth = region.crop(truths[0])
+    truth, which = region.crop(truths[0]), first_of(len(truths))
+
+    def store(name: str, figure: Figure) -> None:
+        figure.suptitle(which)
+        folder.figure(names.figure(name), figure)
+
     with folder.timed("drawing"):
         aligned, curves = {}, {}
         for name, recon in recons.items():
@@ -135,15 +149,14 @@ def draw_comparison(
             known = region.crop((moved or {}).get(name, truths)[0])
             aligned[name] = metrics.align(image, known, mask).object if usable else np.zeros_like(known)
             curves[name] = metrics.frc_curves(aligned[name], known, None if mask.all() else mask)
-            drawn = figures.amp_phase(name, recon.objects[0], region, recon.mask[0])
-            folder.figure(names.figure(f"amp_phase_{name}"), drawn)
+            store(f"amp_phase_{name}", figures.amp_phase(name, recon.objects[0], region, recon.mask[0]))
             error = figures.amp_phase_error(name, aligned[name], known, mask)
-            folder.figure(names.figure(f"amp_phase_error_{name}"), error)
+            store(f"amp_phase_error_{name}", error)
         first = {name: scores[name]["per_image"][0] for name in recons}
         masks = {name: region.crop(recon.mask[0]) for name, recon in recons.items()}
         comparison = figures.compare(truth, aligned, first, probe[0], masks)
-        folder.figure(names.figure("compare_amp_phase"), comparison)
-        folder.figure(names.figure("frc_curves"), figures.frc_curves(curves))
+        store("compare_amp_phase", comparison)
+        store("frc_curves", figures.frc_curves(curves))
         if histories:
             rows = {name: history.rows for name, history in histories.items()}
             folder.figure(names.figure("history"), figures.history(rows))

@@ -224,6 +224,7 @@ def assess(
         region = metrics.Region(*rectangle) if min(rectangle[2:]) > 0 else whole
         for name, recon in recons.items():
             figure = figures.amp_phase(name, recon.objects[0], region, recon.mask[0])
+            figure.suptitle(f"image 1 of {len(recon.objects)}")
             folder.figure(names.figure(f"amp_phase_{name}"), figure)
         return None
     truth, region = data.objects, metrics.Region(*rectangle)

@@ -17,8 +17,9 @@ from ptycho.config import ConfigError
 from ptycho.config.former_names import stored_keys
 from ptycho.config.mapping import to_dataclass, to_mapping
 from ptycho.files.atomic import write_atomically
-from ptycho.files.json_file import read_yaml
+from ptycho.files.json_file import read_json, read_yaml
 from ptycho.files.lock import locked
+from ptycho.live import page
 from ptycho.live.collecting import Collector
 from ptycho.live.joining import join
 from ptycho.live.sources import Watching, open_source
@@ -26,12 +27,16 @@ from ptycho.live.store import Store
 from ptycho.live.stored_scan import raw_scan, section_of, write_scan
 from ptycho.preparation.prepare import understand
 from ptycho.quiet_start import start_tensorflow
+from ptycho.report.gather import gather
+from ptycho.report.wording import verdict_of
+from ptycho.run import names
 from ptycho.run.folder import RunFolder, check_free, check_writable
 from ptycho.run.names import CONFIG, LIVE
 from ptycho.run.record import check_links
 from ptycho.run.stored_config import is_finished, read_job
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.foreign import check_programs
+from workflows.command_line.training_jobs import write_page
 from workflows.reconstruct.live_config import LiveConfig
 
 log = logging.getLogger(__name__)
@@ -142,4 +147,19 @@ def _final(folder: Path, config: object, stop: StopRequest) -> list[str]:
         start_tensorflow()
         own, scans = understand_scans(checked)
         workflow.run(own, scans, run_folder, stop)
+    write_page(folder)
+    _show_verdict(folder)
     return [f"results: {folder}"]
+
+
+def _show_verdict(folder: Path) -> None:
+    """Let the live page say what the report says of the image, and lead there."""
+    record = gather(folder)
+    if not (record.scans and (folder / page.NUMBERS).is_file()):
+        return
+    verdict = verdict_of(record, record.scans[0])
+    reasons = "; ".join(f"{reason.flag} ({reason.means})" for reason in verdict.reasons)
+    sentence = f"{verdict.sentence.removesuffix('.')}: {reasons}." if reasons else verdict.sentence
+    report = names.REPORT if (folder / names.REPORT).is_file() else ""
+    numbers = read_json(folder / page.NUMBERS)
+    page.write_page(folder, numbers, None, (verdict.level, sentence), report)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ptycho.config import ScanRunConfig
 from ptycho.evaluation.trust import FLAGS
-from ptycho.exports import product
+from ptycho.exports import product, tiff
 from ptycho.exports.from_dataset import product_of
 from ptycho.iterative.lsqml import LsqmlError
 from ptycho.methods.assessment import EXPLAINED, judged_arrays
@@ -166,6 +166,8 @@ def reconstruct(
     folder.arrays(names.ASSESSMENT, judged_arrays(each, made, done.fits, done.halves))
     best, pixel = made[done.product], each.scan.pixel.metres
     exported = product_of(each.scan, each.whole, best.object, pixel, each.name, best.beam)
-    product.write(folder.place(names.PRODUCT), replace(exported, errors=best.errors))
+    target, *_ = [folder.place(name) for name in (names.PRODUCT, *names.IMAGES)]
+    product.write(target, replace(exported, errors=best.errors))
+    tiff.write(target, exported)
     draw(each, done, history, result, folder)
     return result, made

@@ -1,0 +1,123 @@
+"""Colours of complex waves and of phases: hues of equal lightness, and phases without jumps of 2π."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+SEQUENTIAL, CYCLIC = "viridis", "twilight"  # maps of Matplotlib for phases; both are perceptually uniform
+WRAPPED, UNWRAPPED = "wrapped", "unwrapped"
+ORIENTATION = "row ↓, column →, seen along the beam"
+NOTES = {
+    WRAPPED: "It is wrapped, −π and π have one colour: no consistent unwrapping was found.",
+    UNWRAPPED: "It is unwrapped: jumps of 2π were removed.",
+}
+
+# Oklab → cube roots of cone responses → linear sRGB (B. Ottosson, "A perceptual color space for image
+# processing", 2020, https://bottosson.github.io/posts/oklab).
+LAB_TO_ROOTS = np.array(
+    [
+        [1.0, 0.3963377774, 0.2158037573],
+        [1.0, -0.1055613458, -0.0638541728],
+        [1.0, -0.0894841775, -1.2914855480],
+    ]
+)
+CONES_TO_RGB = np.array(
+    [
+        [4.0767416621, -3.3077115913, 0.2309699292],
+        [-1.2684380046, 2.6097574011, -0.3413193965],
+        [-0.0041960863, -0.7034186147, 1.7076147010],
+    ]
+)
+
+
+def hue(image: np.ndarray, lightness: float = 0.75, chroma: float = 0.12) -> np.ndarray:
+    """Return complex ``(H, W)`` as sRGB ``(H, W, 3)``: the phase as hue, the amplitude as lightness.
+
+    The hue is the angle in the plane of Oklab, in which equal steps of the phase look equally large and all
+    phases equally light. Zero amplitude is black.
+
+    Args:
+        lightness, chroma: of Oklch, of the largest amplitude. The screen has the default pair in every hue.
+    """
+    share = np.abs(image) / max(float(np.abs(image).max()), 1e-30)
+    angle = np.angle(image)
+    lab = np.stack(
+        [share * lightness, share * chroma * np.cos(angle), share * chroma * np.sin(angle)], axis=-1
+    )
+    linear = np.clip((lab @ LAB_TO_ROOTS.T) ** 3 @ CONES_TO_RGB.T, 0, 1)
+    return np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+
+
+def wheel(side: int) -> np.ndarray:
+    """Return the key of :func:`hue`, RGBA ``(side, side, 4)``: a disk of the waves ``x + iy``, y upwards."""
+    y, x = np.mgrid[1 : -1 : 1j * side, -1 : 1 : 1j * side]
+    wave = np.where(np.hypot(x, y) <= 1, x + 1j * y, 0)
+    return np.dstack([hue(wave), np.hypot(x, y) <= 1])
+
+
+@dataclass(frozen=True, eq=False)
+class ShownPhase:
+    """A phase as a figure shows it.
+
+    Attributes:
+        values: ``(h, w)`` rad, NaN where nothing is known.
+        kind: ``unwrapped``: jumps of 2π were removed; ``wrapped``: they are left in; empty: there are none.
+    """
+
+    values: np.ndarray
+    kind: str = ""
+
+    @property
+    def colours(self) -> str:
+        """Name of the colour map: of a wrapped phase −π and π have one colour."""
+        return CYCLIC if self.kind == WRAPPED else SEQUENTIAL
+
+    @property
+    def note(self) -> str:
+        """A sentence on the kind."""
+        return NOTES.get(self.kind, "")
+
+    @property
+    def unit(self) -> str:
+        return ", ".join(filter(None, ("rad", self.kind)))
+
+    def with_difference(self, difference: np.ndarray) -> ShownPhase:
+        """Return the phase of another image, which differs by ``difference (h, w)`` rad, NaN where unknown.
+
+        It is shown as this one is, so that the two are compared without steps of 2π between them.
+        """
+        values = self.values + difference
+        return ShownPhase(np.angle(np.exp(1j * values)) if self.kind == WRAPPED else values, self.kind)
+
+
+def show_phase(phase: np.ndarray, most_range: float = np.pi, most_jumps: float = 0.01) -> ShownPhase:
+    """Return a wrapped phase ``(h, w)``, rad, NaN where nothing is known, as it is to be shown.
+
+    Args:
+        most_range: between the quantiles 0.002 and 0.998, rad, up to which a phase is shown as it is.
+        most_jumps: share of neighbouring pixels that may still differ by more than π after unwrapping, as
+            around residues; with more of them there is no consistent phase, and it stays wrapped.
+    """
+    known = np.isfinite(phase)
+    if (
+        min(phase.shape) < 2
+        or not known.any()
+        or np.ptp(np.quantile(phase[known], (0.002, 0.998))) <= most_range
+    ):
+        return ShownPhase(phase)
+    from skimage.restoration import unwrap_phase
+
+    found = unwrap_phase(np.ma.array(np.where(known, phase, 0).astype(float), mask=~known), rng=0)
+    values = np.where(known, np.ma.getdata(found), np.nan)
+    if _jumps(values) > most_jumps:
+        return ShownPhase(phase, WRAPPED)
+    return ShownPhase(values - np.nanmean(values), UNWRAPPED)
+
+
+def _jumps(phase: np.ndarray) -> float:
+    """Share of the pairs of known neighbours that differ by more than π."""
+    steps = np.concatenate([np.diff(phase, axis=axis).ravel() for axis in (0, 1)])
+    steps = np.abs(steps[np.isfinite(steps)])
+    return float(np.mean(steps > np.pi)) if len(steps) else 0.0

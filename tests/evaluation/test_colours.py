@@ -1,0 +1,78 @@
+"""Colours of waves and phases, against the published forward transform and phases that are known."""
+
+import numpy as np
+import pytest
+
+from ptycho.evaluation.colours import hue, show_phase, wheel
+
+# sRGB → Oklab as published (Ottosson 2020), the other way than the code goes
+RGB_TO_CONES = np.array(
+    [
+        [0.4122214708, 0.5363325363, 0.0514459929],
+        [0.2119034982, 0.6806995451, 0.1073969566],
+        [0.0883024619, 0.2817188376, 0.6299787005],
+    ]
+)
+ROOTS_TO_LAB = np.array(
+    [
+        [0.2104542553, 0.7936177850, -0.0040720468],
+        [1.9779984951, -2.4285922050, 0.4505937099],
+        [0.0259040371, 0.7827717662, -0.8086757660],
+    ]
+)
+ROWS, COLS = np.mgrid[:60, :80]
+
+
+def oklab(rgb):
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return np.cbrt(linear @ RGB_TO_CONES.T) @ ROOTS_TO_LAB.T
+
+
+def test_the_phase_is_the_hue_and_the_amplitude_the_lightness():
+    angles = np.linspace(-3.1, 3.1, 97)
+    lightness, a, b = np.moveaxis(oklab(hue(np.exp(1j * angles)[None]))[0], -1, 0)
+    np.testing.assert_allclose(lightness, 0.75, atol=1e-4)
+    np.testing.assert_allclose(np.hypot(a, b), 0.12, atol=1e-4)
+    np.testing.assert_allclose(np.arctan2(b, a), angles, atol=2e-3)
+    shares = np.array([[0.0, 0.25, 0.5, 1.0]])
+    np.testing.assert_allclose(oklab(hue(-2 * shares))[0, :, 0], 0.75 * shares[0], atol=1e-4)
+    assert not hue(np.zeros((2, 3), complex)).any()
+
+
+def test_a_positive_wave_is_pink_and_a_negative_one_green():
+    (red, green, blue), minus = hue(np.array([[1.0, -1.0]]))[0]
+    assert red > blue > green and minus[1] > minus[2] > minus[0]
+
+
+def test_the_wheel_has_i_at_the_top():
+    disk = wheel(41)
+    assert disk.shape == (41, 41, 4) and disk[0, 0, 3] == 0 and disk[20, 20, 3] == 1
+    for (row, col), wave in {(20, 40): 1, (0, 20): 1j, (20, 0): -1, (40, 20): -1j}.items():
+        np.testing.assert_allclose(disk[row, col, :3], hue(np.array([[wave]], complex))[0, 0], atol=1e-9)
+
+
+def test_a_small_phase_is_shown_as_it_is():
+    phase = 1.5 * np.sin(COLS / 9.0)
+    shown = show_phase(phase)
+    assert shown.values is phase and (shown.unit, shown.colours) == ("rad", "viridis")
+
+
+def test_a_wide_phase_is_unwrapped_where_it_is_known():
+    """A hill of 15 rad; what lies outside stays unknown, and the mean, which is arbitrary, is zero."""
+    hill = 15 * np.exp(-((ROWS - 30) ** 2 + (COLS - 40) ** 2) / 400)
+    inside = np.hypot(ROWS - 30, COLS - 40) < 28
+    shown = show_phase(np.where(inside, np.angle(np.exp(1j * hill)), np.nan))
+    assert (shown.unit, shown.colours) == ("rad, unwrapped", "viridis")
+    np.testing.assert_array_equal(np.isfinite(shown.values), inside)
+    np.testing.assert_allclose(shown.values[inside], (hill - hill[inside].mean())[inside], atol=1e-6)
+
+
+def test_a_phase_without_a_consistent_value_stays_wrapped():
+    noise = np.random.default_rng(0).uniform(-np.pi, np.pi, ROWS.shape)
+    shown = show_phase(noise)
+    assert shown.values is noise and (shown.unit, shown.colours) == ("rad, wrapped", "twilight")
+
+
+@pytest.mark.parametrize("phase", [np.full((4, 5), np.nan), np.zeros((1, 1)), np.array([[-3.0, 3.0, 3.0]])])
+def test_next_to_nothing_is_shown(phase):
+    assert show_phase(phase).values.shape == phase.shape

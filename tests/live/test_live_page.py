@@ -1,0 +1,87 @@
+"""The live page: words and units, the verdict, the colours of the probe, and nothing of a file that runs."""
+
+import io
+
+import numpy as np
+import pytest
+from helpers.run_folders import write_run
+from PIL import Image
+
+from ptycho.evaluation.colours import hue
+from ptycho.live import page
+from workflows.reconstruct.live import _show_verdict
+
+NUMBERS = {
+    "state": "reconstructing",
+    "watch": "beam/<scan>.h5",
+    "seconds": 12.3,
+    "faults": {"repeated": 2},
+    "problem": None,
+    "lag_s": 0.4,
+    "deviance_holdout": 1.02,
+    "object": [210, 220],
+    "pixel_m": [2e-8, 1.5e-8],
+    "warnings": [],
+}
+
+
+def text_of(folder, numbers=NUMBERS):
+    page.write_numbers(folder, numbers, 4.0)
+    return (folder / page.PAGE).read_text()
+
+
+def test_numbers_have_plain_names_and_units(tmp_path):
+    text = text_of(tmp_path)
+    for name, value in {
+        "longest delay of the last patterns": "0.4 s",
+        "misfit of held-out patterns: deviance per pixel": "1.02",
+        "rows × columns of the object": "210 × 220 px",
+        "pixel size, row and column": "20 nm × 15 nm",
+        "source": "beam/&lt;scan&gt;.h5",
+    }.items():
+        assert f"<tr><td>{name}</td><td>{value}</td></tr>" in text
+    assert '<td class="warn">repeated 2</td>' in text and "<scan>" not in text
+    assert "problem" not in text and "warnings" not in text
+    assert "prefers-color-scheme: dark" in text and 'http-equiv="refresh" content="4"' in text
+
+
+@pytest.mark.parametrize(
+    ("state", "sentence"), [("reconstructing", "still being measured"), ("complete", "not assessed yet")]
+)
+def test_what_was_not_assessed_is_not_called_good(tmp_path, state, sentence):
+    text = text_of(tmp_path, NUMBERS | {"state": state})
+    assert 'class="verdict open"' in text and sentence in text and "report.html" not in text
+
+
+def test_the_verdict_of_the_report_stands_on_the_page_that_no_longer_reloads(tmp_path):
+    page.write_page(tmp_path, NUMBERS, None, ("bad", "The image is likely wrong."), "report.html")
+    text = (tmp_path / page.PAGE).read_text()
+    assert '<p class="verdict bad"><strong>The image is likely wrong.</strong>' in text
+    assert '<a href="report.html">' in text and "refresh" not in text
+
+
+def test_the_live_page_ends_with_the_verdict_of_the_run(tmp_path):
+    run = write_run(tmp_path / "run", row={"flags": ["overfit"]})
+    (run / page.NUMBERS).write_text('{"state": "complete"}')
+    _show_verdict(run)
+    text = (run / page.PAGE).read_text()
+    assert (
+        '<p class="verdict bad"><strong>The image is likely wrong.' in text
+        and "problems are solved: overfit (" in text
+    )
+
+
+def test_the_picture_shows_the_phase_of_the_probe_and_can_be_read_on_black(tmp_path):
+    rows, cols = np.mgrid[:60, :70]
+    image = np.exp(0.3j * np.sin(rows / 5))
+    light = np.exp(-(((rows - 30) / 12) ** 2) - ((cols - 35) / 12) ** 2)
+    probe = (light[22:38, 27:43] * np.exp(1j * np.arange(16) / 3)).astype(np.complex64)
+    figure = page.draw(image, light, probe, [(1.0, 2.0), (2.0, 1.5)], (2e-8, 2e-8), "so far")
+    axes = {ax.get_title(): ax for ax in figure.axes if ax.get_title()}
+    np.testing.assert_allclose(axes["probe"].images[0].get_array(), hue(probe))
+    assert axes["misfit of held-out patterns"].get_xlabel() == "time / s"
+    assert "phase / rad" in [ax.get_ylabel() for ax in figure.axes]
+    page.write_picture(tmp_path, figure)
+    drawn = np.asarray(Image.open(io.BytesIO((tmp_path / page.PICTURE).read_bytes())).convert("RGBA"))
+    assert drawn[0, 0, 3] == 0
+    assert {text.get_color() for text in figure.texts} == {"0.5"}
