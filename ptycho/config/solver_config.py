@@ -58,9 +58,9 @@ class SolverConfig:
     )
     regulariser: Text = key(
         "learned",
-        "regularisation of the object. none | edge_preserving: λ Σ√(|∇O|² + δ²) | quadratic: λ Σ|∇O|² | "
-        "learned: a plug-and-play denoiser of weight κ, if it lowers the held-out deviance below that of "
-        "edge_preserving | my_module:NAME: your own, docs/own_code.md",
+        "regularisation of the object. none | quadratic: λ Σ|∇O|² | edge_preserving: λ Σ√(|∇O|² + δ²) | "
+        "second_order: λ Σ√(|∇²O|² + δ²) | learned: the better of the last two, and a plug-and-play denoiser "
+        "of weight κ if it lowers the held-out deviance | my_module:NAME: your own, docs/own_code.md",
         program="import path",
         level="sometimes",
     )
@@ -82,7 +82,13 @@ class SolverConfig:
         ge=64,
     )
     error_map: Flag = key(True, "store standard deviations of the amplitude and the phase with the product")
-    REGULARISERS: ClassVar[tuple[str, ...]] = ("none", "quadratic", "edge_preserving", "learned")
+    REGULARISERS: ClassVar[tuple[str, ...]] = (
+        "none",
+        "quadratic",
+        "edge_preserving",
+        "second_order",
+        "learned",
+    )
 
     def __post_init__(self) -> None:
         known = self.regulariser in self.REGULARISERS or is_import_path(self.regulariser)

@@ -38,6 +38,7 @@ from ptycho.reconstruction.solver import (
     Terms,
     coarse_to_fine,
     fit,
+    fit_from_rough,
     fit_learned,
 )
 from ptycho.reconstruction.state import Freedom, State
@@ -142,7 +143,7 @@ def begin(terms: Terms, start: State, free: Freedom, steps: int, coarse: Network
     """The object from nothing, then with what else is free; ``coarse``: of an object that begins so."""
     if coarse is not None:
         start = coarse_to_fine(terms, start, coarse)
-    found = fit(terms, start, OBJECT_ALONE, min(steps, BEGINNING), NEARLY)
+    found = fit_from_rough(terms, start, min(steps, BEGINNING))
     return found if free == OBJECT_ALONE else fit(terms, found.state, free, min(steps, BEGINNING), NEARLY)
 
 

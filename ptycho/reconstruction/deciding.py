@@ -95,9 +95,9 @@ class Wishes:
         return self.prior == "learned"
 
     @property
-    def classical(self) -> str:
-        """The prior of :data:`PRIORS` that is used, or that a network's begins with."""
-        return "edge_preserving" if self.learned else self.prior
+    def classical(self) -> tuple[str, ...]:
+        """The regularisers of :data:`PRIORS` of which one is used, alone or beside the learned one."""
+        return ("edge_preserving", "second_order") if self.learned else (self.prior,)
 
 
 @dataclass(eq=False)
@@ -177,9 +177,10 @@ def weak_prior(wishes: Wishes) -> Prior:
     """
     if wishes.prior == "none":
         return Prior()
-    weakest = kind_of(wishes.classical).strengths[0]
+    kind = wishes.classical[0]
+    weakest = kind_of(kind).strengths[0]
     asked = None if wishes.learned else wishes.strength
-    return Prior(wishes.classical, weakest if asked is None else asked)
+    return Prior(kind, weakest if asked is None else asked)
 
 
 def decide(
@@ -249,64 +250,79 @@ def _offer_modes(deciding: Deciding) -> None:
 
 
 def choose_prior(deciding: Deciding) -> tuple[Prior, Learned | None]:
-    """What is best by what was kept out, or nothing if that is as good; the beam stays as it is.
+    """The regulariser under which the held-out patterns have the least deviance; the beam stays as it is.
 
-    A prior that was learned is tried from the best of the others, and taken if it explains more.
+    None is taken unless another is clearly better. A learned one is tried beside the best of the others.
     """
     wishes = deciding.wishes
     if wishes.prior == "none":
         return Prior(), None
     if wishes.strength is not None and not wishes.learned:
         return weak_prior(wishes), None
-    tried = _try_strengths(deciding)
+    none, *tried = _try_classical(deciding)
     best = min(tried, key=lambda one: one.height)
-    chosen = best if compare_shares(best.scores, tried[0].scores).clear else tried[0]
-    told = [f"λ {one.strength:g}: {_middle(one.scores):.4f}" for one in tried]
-    prior = Prior(wishes.classical, chosen.strength) if chosen.strength else Prior()
-    value, learned = f"{wishes.classical}, λ {chosen.strength:g}", None
+    chosen = best if compare_shares(best.scores, none.scores).clear else none
+    value, learned = chosen.name, None
     if wishes.learned and wishes.strength is not None:
         learned = Learned(wishes.network, wishes.strength)
         value = f"learned, κ {wishes.strength:g} as specified, beside {value}"
     elif wishes.learned:
-        networks = _try_learned(deciding, chosen.state, prior)
-        told += [f"learned, κ {one.strength:g}: {_middle(one.scores):.4f}" for one in networks]
+        networks = _try_learned(deciding, chosen)
+        tried += networks
         best = min(networks, key=lambda one: one.height)
         if compare_shares(best.scores, chosen.scores).clear:
-            learned = Learned(wishes.network, best.strength)
-            value = f"learned, κ {best.strength:g}, beside {value}"
+            learned = best.learned
+            value = f"{best.name}, beside {value}"
+    told = [f"{one.name}: {_middle(one.scores):.4f}" for one in (none, *tried)]
     deciding.note("regulariser", value, f"deviance of held-out {deciding.judge.kind}: {'; '.join(told)}")
-    return prior, learned
+    deciding.state = chosen.state
+    return chosen.prior, learned
 
 
 class Tried(NamedTuple):
-    """A strength of a prior: the deviance of what was kept out ``(J,)``, and the state that it is of."""
+    """A regulariser: the deviance of the held-out patterns ``(J,)``, and the state that it is of."""
 
-    strength: float
+    prior: Prior
     scores: np.ndarray
     state: State
+    learned: Learned | None = None
 
     @property
     def height(self) -> float:
         return float(np.log(self.scores).mean())
 
+    @property
+    def name(self) -> str:
+        if self.learned:
+            return f"learned, κ {self.learned.strength:g}"
+        return f"{self.prior.kind}, λ {self.prior.strength:g}" if self.prior.active else "none"
 
-def _try_strengths(deciding: Deciding) -> list[Tried]:
-    """None of the prior, and every strength of its kind, one after the other."""
-    wishes, tried = deciding.wishes, list[Tried]()
-    state, still = deciding.state, OBJECT_ALONE
-    for strength in (0.0, *kind_of(wishes.classical).strengths):
-        ends = (wishes.steps, ENOUGH) if not tried else (DECIDING, NEARLY)
-        state = deciding.fitted(state, still, Prior(wishes.classical, strength), *ends).state
-        tried.append(Tried(strength, deciding.judge.score(state, deciding.free), state))
+
+def _try_classical(deciding: Deciding) -> list[Tried]:
+    """No regulariser, then each kind, with λ rising for as long as that lowers the deviance."""
+
+    def attempt(state: State, prior: Prior) -> Tried:
+        state = deciding.fitted(state, OBJECT_ALONE, prior, deciding.wishes.steps, ENOUGH).state
+        return Tried(prior, deciding.judge.score(state, deciding.free), state)
+
+    tried = [attempt(deciding.state, Prior())]
+    for kind in deciding.wishes.classical:
+        before = tried[0]
+        for strength in kind_of(kind).strengths:
+            tried.append(attempt(before.state, Prior(kind, strength)))
+            if tried[-1].height > before.height:
+                break
+            before = tried[-1]
     return tried
 
 
-def _try_learned(deciding: Deciding, state: State, prior: Prior) -> list[Tried]:
+def _try_learned(deciding: Deciding, start: Tried) -> list[Tried]:
     """Strengths of the prior that was learned, beside another, as long as a stronger one explains more."""
-    terms, network, tried = Terms(deciding.kept, prior), deciding.wishes.network, list[Tried]()
+    terms, state, tried = Terms(deciding.kept, start.prior), start.state, list[Tried]()
     for strength in STRENGTHS:
-        state = fit_learned(terms, state, Learned(network, strength), TRYING).state
-        tried.append(Tried(strength, deciding.judge.score(state, deciding.free), state))
+        learned = Learned(deciding.wishes.network, strength)
+        state = fit_learned(terms, state, learned, TRYING).state
+        tried.append(Tried(start.prior, deciding.judge.score(state, deciding.free), state, learned))
         if len(tried) > 1 and tried[-1].height > tried[-2].height:
             break
     return tried

@@ -49,8 +49,13 @@ class Pull:
     active = True
 
     @property
-    def curvature(self) -> np.ndarray:
-        return self.weight + np.float32(self.beside.curvature)
+    def diagonal(self) -> np.ndarray:
+        """What of the curvature is the same at all frequencies, ``(M, M)``."""
+        return self.weight
+
+    def stiffness(self, image: np.ndarray) -> np.ndarray | None:
+        """As of :meth:`ptycho.reconstruction.prior.Prior.stiffness`."""
+        return self.beside.stiffness(image)
 
     def __call__(self, image: np.ndarray) -> tuple[float, np.ndarray]:
         """The term, and its gradient ``∂/∂re + i ∂/∂im``; ``image (M, M)`` complex64."""

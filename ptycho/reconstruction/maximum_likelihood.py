@@ -30,6 +30,7 @@ from ptycho.reconstruction.solver import (
     Terms,
     coarse_to_fine,
     fit,
+    fit_from_rough,
     fit_to_the_end,
 )
 from ptycho.reconstruction.state import Freedom, State
@@ -106,22 +107,32 @@ def solve(
     start = replace(
         start, modes=beam.modes, background=beam.background / np.float32(deciding.judge.kept_share)
     )
-    weak = replace(terms, prior=deciding.prior)
     if how.divides(data):
         start = _beam_in_the_middle(deciding, terms, start)
         stages = from_coarse(wishes.network) if deciding.coarse else FROM_NOTHING
+        weak = replace(terms, prior=deciding.prior)
         begun = begin_at_larger_pixels(weak, start, wishes.steps, how)
         stages = TO_THE_END if begun else stages
         last = fit_in_blocks(terms, begun or start, deciding.free, wishes.steps, how, stages, advance)
         return Solved(last.state, deciding.free, terms, tuple(deciding.decisions), last)
-    start = begin_at_larger_pixels(weak, start, wishes.steps) or start
-    if deciding.coarse:
-        start = coarse_to_fine(terms, start, wishes.network)
-    elif deciding.free != OBJECT_ALONE:
-        start = fit(terms, start, OBJECT_ALONE, FIRST, NEARLY).state
+    if deciding.noise.data is data:  # the core is the whole scan
+        start = replace(start, object=deciding.state.object / np.float32(np.sqrt(deciding.judge.kept_share)))
+    else:
+        start = _begin(deciding, terms, start)
     seen = partial(watch, free=deciding.free, likelihood=whole)
     last = fit_to_the_end(terms, start, deciding.free, wishes.steps, seen)
     return Solved(last.state, deciding.free, terms, tuple(deciding.decisions), last)
+
+
+def _begin(deciding: Deciding, terms: Terms, start: State) -> State:
+    """The object alone from a constant, as it began on the core."""
+    weak = replace(terms, prior=deciding.prior)
+    begun = begin_at_larger_pixels(weak, start, deciding.wishes.steps)
+    if begun and not deciding.coarse:
+        return begun
+    if deciding.coarse:
+        start = coarse_to_fine(weak, begun or start, deciding.wishes.network)
+    return fit_from_rough(terms, start, min(deciding.wishes.steps, FIRST)).state
 
 
 def _beam_in_the_middle(deciding: Deciding, terms: Terms, start: State) -> State:

@@ -1,12 +1,15 @@
-"""What is known of objects before any pattern: a term that is added to −log p.
+"""Regularisers of the object: terms that are added to −log p.
 
-    smooth   λ Σ |∇O|²
-    edges    λ Σ (√(|∇O|² + δ²) − δ)         smooth, too, but steps cost by their height, not by its square
+    quadratic         λ Σ |∇O|²
+    edge_preserving   λ Σ (√(|∇O|² + δ²) − δ)        smooth, but an edge costs its height, not its square
+    second_order      λ Σ (√(|∇²O|² + δ²) − δ)       the same of slopes: a phase ramp costs nothing
 
-∇O are the differences of neighbouring pixels along rows and columns. λ is in units of −log p of an object of
-order one, so that more light leaves less to the prior. Another prior is one more line in :data:`PRIORS`, or a
-:class:`Kind` of the user's own that the key ``solver.regulariser`` names.
-Sources: Tikhonov; Charbonnier et al., IEEE Trans. Image Process. 6 (1997) 298.
+∇O are the differences of neighbouring pixels along rows and columns, and ∇²O the second differences: along
+rows, along columns, and √2 times the mixed one (the norm of the Hessian). λ is in units of −log p of an
+object of order one, so that more photons leave less to the regulariser. Another one is one more line in
+:data:`PRIORS`, or a :class:`Kind` of the user's own that the key ``solver.regulariser`` names.
+Sources: Tikhonov; Charbonnier et al., IEEE Trans. Image Process. 6 (1997) 298; Lefkimmiatis et al., IEEE
+Trans. Image Process. 21 (2012) 983, for norms of the Hessian.
 """
 
 from __future__ import annotations
@@ -21,12 +24,13 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.config.own_code import is_import_path, load
 
-STEP = 0.05  # δ: differences below it are smoothed quadratically
+STEP, BEND = 0.05, 0.02  # δ of first and of second differences: below it they are smoothed quadratically
+DIAGONAL = {1: 4, 2: 20}  # of ∇ᵀ∇ by the order of the differences: Σ of the squares of their coefficients
 
 
 @dataclass(frozen=True)
 class Prior:
-    """A prior of some strength λ.
+    """A regulariser of some weight λ.
 
     Attributes:
         kind: as of :func:`kind_of`, or ``none``.
@@ -35,15 +39,27 @@ class Prior:
 
     kind: str = "none"
     strength: float = 0.0
+    diagonal = 0.0  # nothing of its curvature is the same at all frequencies
 
     @property
     def active(self) -> bool:
         return self.kind != "none" and self.strength > 0
 
-    @property
-    def curvature(self) -> float:
-        """Of the term in one pixel, where it is largest."""
-        return 0.0 if self.kind == "none" else kind_of(self.kind).curvature * self.strength
+    def weaker(self, share: float = 0.1) -> Prior:
+        """The same of a smaller λ."""
+        return Prior(self.kind, share * self.strength)
+
+    def stiffness(self, image: np.ndarray) -> np.ndarray | None:
+        """Its curvature by spatial frequency, about: ``c s(k)^p (M, M)``, or None if there is none.
+
+        ``image`` is the present object: where it has edges, an edge-preserving regulariser is less stiff.
+        """
+        if not self.active:
+            return None
+        kind = kind_of(self.kind)
+        weight = kind.term.weight(image) if isinstance(kind.term, Differences) else kind.largest_weight
+        rows, columns = (4 * np.sin(np.pi * np.fft.fftfreq(side)) ** 2 for side in image.shape)
+        return (self.strength * weight * (rows[:, None] + columns) ** kind.order).astype(np.float32)
 
     def __call__(self, image: np.ndarray) -> tuple[float, np.ndarray]:
         """The term, and its gradient ``∂/∂re + i ∂/∂im``; ``image (M, M)`` complex64."""
@@ -57,45 +73,78 @@ NO_PRIOR = Prior()
 
 
 Term = Callable[[np.ndarray], tuple[float, np.ndarray]]
+OfSquares = Callable[[np.ndarray], tuple[float, np.ndarray | np.float32]]
 
 
-def of_differences(function: Callable[[np.ndarray], tuple[float, np.ndarray | np.float32]]) -> Term:
+@dataclass(frozen=True)
+class Differences:
+    """The term of a function of ``|∇O|²`` or ``|∇²O|²``.
+
+    Attributes:
+        function: of the squares ``(M, M)``; gives its sum, and the weight of the differences in the gradient.
+        order: of the differences.
+    """
+
+    function: OfSquares
+    order: int = 1
+
+    def __call__(self, image: np.ndarray) -> tuple[float, np.ndarray]:
+        parts = _differences(image) if self.order == 1 else _second_differences(image)
+        value, weight = self.function(_square(parts))
+        adjoint = _adjoint if self.order == 1 else _second_adjoint
+        return value, adjoint(*(weight * part for part in parts))
+
+    def weight(self, image: np.ndarray) -> float:
+        """The mean weight."""
+        parts = _differences(image) if self.order == 1 else _second_differences(image)
+        return float(np.mean(self.function(_square(parts))[1]))
+
+
+def of_differences(function: OfSquares) -> Term:
     """The term of a function of ``|∇O|² (M, M)`` that gives its sum, and the weight of ∇O in the gradient."""
-
-    def term(image: np.ndarray) -> tuple[float, np.ndarray]:
-        rows, cols = _differences(image)
-        value, weight = function(np.abs(rows) ** 2 + np.abs(cols) ** 2)
-        return value, _adjoint(weight * rows, weight * cols)
-
-    return term
+    return Differences(function)
 
 
-def _smooth(square: np.ndarray) -> tuple[float, np.ndarray | np.float32]:
+def _square(parts: tuple[np.ndarray, ...]) -> np.ndarray:
+    return sum((np.abs(part) ** 2 for part in parts[1:]), np.abs(parts[0]) ** 2)
+
+
+def _quadratic(square: np.ndarray) -> tuple[float, np.ndarray | np.float32]:
     return float(square.sum(dtype=float)), np.float32(2)
 
 
-def _edges(square: np.ndarray) -> tuple[float, np.ndarray | np.float32]:
-    root = np.sqrt(square + np.float32(STEP**2))
-    return float(np.sum(root - np.float32(STEP), dtype=float)), 1 / root
+def _charbonnier(square: np.ndarray, delta: float) -> tuple[float, np.ndarray | np.float32]:
+    root = np.sqrt(square + np.float32(delta**2))
+    return float(np.sum(root - np.float32(delta), dtype=float)), 1 / root
 
 
 class Kind(NamedTuple):
-    """A prior of strength one.
+    """A regulariser of weight one.
 
     Attributes:
         term: of an object ``(M, M)`` complex64: its value, and its gradient ``∂/∂re + i ∂/∂im``.
         curvature: the largest, in a pixel.
         strengths: λ that are tried where none is asked for, the weakest first.
+        order: of the differences that it is of, 1 or 2.
     """
 
     term: Term
     curvature: float
     strengths: tuple[float, ...]
+    order: int = 1
+
+    @property
+    def largest_weight(self) -> float:
+        """Of the differences in the gradient."""
+        return self.curvature / DIAGONAL[self.order]
 
 
+_edges = Differences(functools.partial(_charbonnier, delta=STEP))
+_bends = Differences(functools.partial(_charbonnier, delta=BEND), order=2)
 PRIORS = {
-    "quadratic": Kind(of_differences(_smooth), 8.0, (10.0, 30.0, 100.0, 300.0)),
-    "edge_preserving": Kind(of_differences(_edges), 4 / STEP, (3.0, 10.0, 30.0, 100.0)),
+    "quadratic": Kind(Differences(_quadratic), 8.0, (10.0, 30.0, 100.0, 300.0)),
+    "edge_preserving": Kind(_edges, 4 / STEP, (3.0, 10.0, 30.0, 100.0)),
+    "second_order": Kind(_bends, 20 / BEND, (1.0, 3.0, 10.0, 30.0), order=2),
 }
 
 
@@ -129,8 +178,7 @@ def _own_kind(name: str) -> Kind:
     if not abs(stated - slope) <= 0.01 * scale:
         raise ConfigError(
             f"solver.regulariser={name}: its gradient has the slope {stated:.4g} where its value has "
-            f"{slope:.4g}; "
-            "it must be ∂/∂re + i ∂/∂im, of the object's shape"
+            f"{slope:.4g}; it must be ∂/∂re + i ∂/∂im, of the object's shape"
         )
     return kind
 
@@ -148,4 +196,30 @@ def _adjoint(rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
     found = -rows - cols
     found[1:] += rows[:-1]
     found[:, 1:] += cols[:, :-1]
+    return found
+
+
+def _second_differences(image: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """``O[i+1, j] − 2 O[i, j] + O[i−1, j]``, the same along columns, and √2 times the mixed difference."""
+    rows, cols, mixed = (np.zeros_like(image) for _ in range(3))
+    rows[1:-1] = np.diff(image, 2, axis=0)
+    cols[:, 1:-1] = np.diff(image, 2, axis=1)
+    mixed[:-1, :-1] = np.float32(np.sqrt(2)) * np.diff(np.diff(image, axis=0), axis=1)
+    return rows, cols, mixed
+
+
+def _second_adjoint(rows: np.ndarray, cols: np.ndarray, mixed: np.ndarray) -> np.ndarray:
+    """The adjoint of :func:`_second_differences`."""
+    found = np.zeros_like(rows)
+    for padded, axis in ((rows, 0), (cols, 1)):
+        inner = np.moveaxis(padded, axis, 0)[1:-1]
+        there = np.moveaxis(found, axis, 0)
+        there[2:] += inner
+        there[1:-1] -= 2 * inner
+        there[:-2] += inner
+    corner = np.float32(np.sqrt(2)) * mixed[:-1, :-1]
+    found[1:, 1:] += corner
+    found[:-1, :-1] += corner
+    found[1:, :-1] -= corner
+    found[:-1, 1:] -= corner
     return found

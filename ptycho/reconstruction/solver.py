@@ -16,17 +16,18 @@ import numpy as np
 
 from ptycho.reconstruction.fit_digest import digest_of
 from ptycho.reconstruction.learned import Learned, Network, Pull, opinion
+from ptycho.reconstruction.preconditioner import Preconditioner
 from ptycho.reconstruction.prior import NO_PRIOR, Prior
-from ptycho.reconstruction.quasi_newton import Operator, minimise, plain
+from ptycho.reconstruction.quasi_newton import minimise
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.shelf import NoShelf
-from ptycho.reconstruction.slow_phases import longer_steps, overlaps_well
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.unknowns import Unknowns, lit_pixels
 from ptycho.scan.probe import orthogonal_modes
 
 RESTART = 100  # steps, after which curvatures are taken anew
-FAR = 20  # steps from a constant, after which phases are known well enough to scale steps by them
+RENEWED = 10  # steps, after which the preconditioner is taken anew
+FIRST = 30  # of a fit from a constant, under a weaker regulariser
 WINDOW = 5  # steps over which the gain is looked at
 ROUNDS, OF_A_ROUND = 3, 15  # of a learned prior, and steps in each
 COARSE, TRUST = (32.0, 8.0, 4.0, 2.0, 1.0), 2.0  # times the noise that is told, and κ
@@ -121,16 +122,16 @@ def _fit(
     watch: Callable[[State, float], object],
 ) -> Fit:
     state, evaluations, power = start, 0, _power(start)
-    course, scaling = list[float](), Scaling(terms, free, start)
+    course, preconditioner = list[float](), Preconditioner(terms.prior, free, start)
     converged, limit = False, enough * _told(start, free, terms)
     measured = len(start.positions) * terms.likelihood.pixels
     while len(course) <= steps and not converged:
         unknowns = Unknowns.of(
-            state, free, terms.likelihood.photon, terms.moves, terms.lit, terms.prior.curvature
+            state, free, terms.likelihood.photon, terms.moves, terms.lit, terms.prior.diagonal
         )
         before, u = len(course), unknowns.start()
-        scaling.begin(unknowns)
-        for point in minimise(_objective(terms, unknowns, power), u, scaling):
+        preconditioner.renew(unknowns, state, before)
+        for point in minimise(_objective(terms, unknowns, power), u, preconditioner):
             u, evaluations = point.x, evaluations + point.evaluations
             course.append(point.value)
             watch(unknowns.state(point.x), point.value)
@@ -139,47 +140,22 @@ def _fit(
             converged = done > 2 * WINDOW and _rate(course) < limit * dispersion
             if converged or len(course) > steps or done > RESTART:
                 break
-            scaling.after(len(course), unknowns, u)
+            if done == WINDOW or done % RENEWED == 0:
+                preconditioner.renew(unknowns, unknowns.state(u), len(course))
         else:
             converged = True
         state = normalise(unknowns.state(u), power, free)
     return Fit(state, course, evaluations, converged)
 
 
-class Scaling:
-    """How steps of a fit are scaled: along slow phases, where patterns overlap well and phases are known.
+def fit_from_rough(terms: Terms, start: State, steps: int, enough: float = NEARLY) -> Fit:
+    """The object alone from a constant or a smooth object, first under a tenth of the regulariser.
 
-    From a constant, which has none, that is after :data:`FAR` steps.
+    The whole of it would hold back the edges and slopes that such a start lacks. Arguments: as :func:`fit`.
     """
-
-    def __init__(self, terms: Terms, free: Freedom, start: State) -> None:
-        self._terms = terms
-        self._operator: Operator = plain
-        self._wanted = free.object and overlaps_well(start)
-        self._near = bool(np.ptp(start.object.real) > 0)
-
-    def __call__(self, q: np.ndarray) -> np.ndarray:
-        return self._operator(q)
-
-    def begin(self, unknowns: Unknowns) -> None:
-        """Of new units."""
-        self._operator = plain
-        if self._wanted and self._near:
-            self._operator = longer_steps(unknowns.base, self._stiffness(unknowns))
-
-    def after(self, steps: int, unknowns: Unknowns, u: np.ndarray) -> None:
-        """So many steps from the start, at ``u (n,)``."""
-        if self._wanted and not self._near and steps > FAR:
-            self._near = True
-            self._operator = longer_steps(unknowns.state(u), self._stiffness(unknowns))
-
-    def _stiffness(self, unknowns: Unknowns) -> float:
-        """What the prior adds to the curvature along slow phases, over that of the patterns."""
-        prior = self._terms.prior
-        if not isinstance(prior, Pull):
-            return 0.0
-        patterns = np.square(unknowns.scales["object"]) - prior.curvature
-        return float(np.median(prior.weight / np.maximum(patterns, 1e-30)))
+    assert isinstance(terms.prior, Prior)
+    found = fit(replace(terms, prior=terms.prior.weaker()), start, OBJECT_ALONE, min(steps, FIRST), NEARLY)
+    return _joined(found, fit(terms, found.state, OBJECT_ALONE, steps, enough))
 
 
 def fit_to_the_end(

@@ -1,0 +1,151 @@
+"""Preconditioner of a fit: the inverse of what is known beforehand of the curvature of its objective.
+
+In the units of :mod:`~ptycho.reconstruction.unknowns` the diagonal of the Hessian of −log p is one. Two parts
+of the Hessian are far from diagonal, and a diagonal alone would need hundreds of steps for them:
+
+**A regulariser** is stiff at high spatial frequencies. With H the diagonal of the likelihood in each pixel, c
+the mean weight of the regulariser at the present object, and p the order of its differences, the step is
+
+    Σ_i w_i F⁻¹ [1/(H_i + c s(k)^p)] F w_i g,    s(k) = 4 sin²(π k_row) + 4 sin²(π k_column),
+
+with a few levels H_i and weights w_i (of each pixel) such that Σ_i w_i²/H_i = 1/H. It is symmetric and
+positive; without a regulariser it is the diagonal 1/H, and under uniform light the exact inverse.
+
+**Slow phases**: a phase that is constant over the probe changes no pattern, and one that varies slowly moves
+the far field by little. Along a phase of k cycles per pixel the curvature is about H k²/k_c² below k_c, the
+reciprocal of the probe's diameter. To the step of a pixel is added
+
+    i e O/|O|,   e = m F⁻¹[ 1/((k² + k₀²)/k_c² + stiffness(k)/H) · F (m Im(g conj(O)/|O|)) ],
+
+m one where the object is illuminated, k₀ the reciprocal of its side. This helps once the phases are roughly
+known, and where patterns overlap well: sparse scans are ambiguous, and long steps end in a worse minimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy import fft
+
+from ptycho.reconstruction.learned import Pull
+from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.quasi_newton import Operator, plain
+from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.unknowns import LIT, Unknowns, lit_pixels, object_light
+from ptycho.scan.probe import energy_diameter
+
+SLOW = 0.5  # k_c over the reciprocal of the probe's diameter
+DENSE = 5.0  # patterns that light a pixel, on average
+FAR = 20  # steps from a constant, after which phases are known well enough to scale steps by them
+
+
+class Preconditioner:
+    """The operator of one fit; it follows the object by :meth:`renew`.
+
+    Args:
+        prior: the regulariser.
+        free: what is fitted.
+        start: the first state of the fit.
+    """
+
+    def __init__(self, prior: Prior | Pull, free: Freedom, start: State) -> None:
+        self._prior, self._wanted = prior, free.object
+        self._dense = free.object and overlaps_well(start)
+        self._near = bool(np.ptp(start.object.real) > 0)
+        self._operator: Operator = plain
+
+    def __call__(self, q: np.ndarray) -> np.ndarray:
+        return self._operator(q)
+
+    def renew(self, unknowns: Unknowns, state: State, steps: int) -> None:
+        """Take the curvature at a state, so many steps from the start of the fit."""
+        if not self._wanted:
+            return
+        scale = unknowns.scales["object"]
+        stiffness = self._prior.stiffness(state.object)
+        parts = []
+        if stiffness is not None:
+            parts.append(regularised(scale, stiffness))
+        if self._dense and (self._near or steps > FAR):
+            parts.append(slow_phases(state, scale, self._pull(scale), stiffness))
+        self._operator = _of_object(state.object.shape, parts, keep=stiffness is None) if parts else plain
+
+    def _pull(self, scale: np.ndarray) -> float:
+        """What a pull adds to the curvature along slow phases, relative to that of the patterns."""
+        if not isinstance(self._prior, Pull):
+            return 0.0
+        patterns = np.square(scale) - self._prior.weight
+        return float(np.median(self._prior.weight / np.maximum(patterns, 1e-30)))
+
+
+Part = Callable[[np.ndarray], np.ndarray]
+
+
+def _of_object(shape: tuple[int, ...], parts: list[Part], keep: bool) -> Operator:
+    """The sum of some operators on the object, which a vector begins with; ``keep``: and of the identity."""
+    count = 2 * int(np.prod(shape))
+
+    def operator(q: np.ndarray) -> np.ndarray:
+        wave = np.ascontiguousarray(q[:count]).view(np.complex64).reshape(shape)
+        total = sum((part(wave) for part in parts), wave if keep else np.complex64(0))
+        found = q.copy()
+        found[:count] = np.asarray(total, np.complex64).view(np.float32).ravel()
+        return found
+
+    return operator
+
+
+def overlaps_well(state: State) -> bool:
+    """Whether enough patterns illuminate a pixel, on average, for steps along slow phases."""
+    lit = np.pi * (energy_diameter(state.modes) / 2) ** 2
+    return len(state.positions) * lit >= DENSE * lit_pixels(state)
+
+
+def regularised(scale: np.ndarray, stiffness: np.ndarray, levels: int = 4) -> Part:
+    """The operator of a regulariser, of waves ``(M, M)`` complex64 in the units of ``scale``.
+
+    Args:
+        scale: √H, ``(M, M)`` float32.
+        stiffness: c s(k)^p, ``(M, M)`` float32, frequencies in the order of the FFT.
+        levels: number of H_i.
+    """
+    inverse = 1 / np.square(scale, dtype=np.float64)
+    ends = inverse.min(), 1.001 * inverse.max()
+    grid = np.geomspace(*ends, levels)  # 1/H_i
+    shares = (np.interp(inverse.ravel(), grid, unit).reshape(inverse.shape) for unit in np.eye(levels))
+    weights = [(scale * np.sqrt(share)).astype(np.float32) for share in shares]
+    gains = [(1 / (1 / level + stiffness)).astype(np.float32) for level in grid]
+
+    def apply(wave: np.ndarray) -> np.ndarray:
+        terms = zip(weights, gains, strict=True)
+        return sum(weight * fft.ifft2(gain * fft.fft2(weight * wave)) for weight, gain in terms)
+
+    return apply
+
+
+def slow_phases(state: State, scale: np.ndarray, pull: float, stiffness: np.ndarray | None) -> Part:
+    """The operator of slow phases, of waves ``(M, M)`` complex64 in the units of ``scale``.
+
+    Args:
+        state: O and the modes that illuminate it.
+        scale: √H, ``(M, M)`` float32.
+        pull: curvature that is the same at all frequencies, over H.
+        stiffness: c s(k)^p, ``(M, M)``; None: no regulariser.
+    """
+    shape = state.object.shape
+    size = np.abs(state.object)
+    unit = np.divide(state.object, size, out=np.ones(shape, np.complex64), where=size > 0)
+    light = object_light(state)
+    lit = light > LIT * light.max()
+    rows, columns = np.fft.fftfreq(shape[0])[:, None], np.fft.rfftfreq(shape[1])
+    squares = (rows**2 + columns**2 + max(shape) ** -2.0) * (energy_diameter(state.modes) / SLOW) ** 2
+    if stiffness is not None:
+        squares = squares + stiffness[:, : len(columns)] / np.median(np.square(scale)[lit])
+    gain, inside = (1 / (squares + pull)).astype(np.float32), lit.astype(np.float32)
+
+    def apply(wave: np.ndarray) -> np.ndarray:
+        sideways = inside * (wave * unit.conj()).imag
+        return 1j * unit * (inside * fft.irfft2(gain * fft.rfft2(sideways), s=shape))
+
+    return apply
