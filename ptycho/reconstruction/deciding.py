@@ -9,7 +9,7 @@ of the learned one beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -252,7 +252,7 @@ def _offer_modes(deciding: Deciding) -> None:
 def choose_prior(deciding: Deciding) -> tuple[Prior, Learned | None]:
     """The regulariser under which the held-out patterns have the least deviance; the beam stays as it is.
 
-    None is taken unless another is clearly better. A learned one is tried beside the best of the others.
+    None is taken unless another is clearly better; a learned one is tried beside the best of each other kind.
     """
     wishes = deciding.wishes
     if wishes.prior == "none":
@@ -260,23 +260,20 @@ def choose_prior(deciding: Deciding) -> tuple[Prior, Learned | None]:
     if wishes.strength is not None and not wishes.learned:
         return weak_prior(wishes), None
     none, *tried = _try_classical(deciding)
-    best = min(tried, key=lambda one: one.height)
-    chosen = best if compare_shares(best.scores, none.scores).clear else none
-    value, learned = chosen.name, None
+    chosen = lowest(none, tried)
     if wishes.learned and wishes.strength is not None:
-        learned = Learned(wishes.network, wishes.strength)
-        value = f"learned, κ {wishes.strength:g} as specified, beside {value}"
+        chosen = chosen._replace(learned=Learned(wishes.network, wishes.strength))
     elif wishes.learned:
-        networks = _try_learned(deciding, chosen)
-        tried += networks
-        best = min(networks, key=lambda one: one.height)
-        if compare_shares(best.scores, chosen.scores).clear:
-            learned = best.learned
-            value = f"{best.name}, beside {value}"
-    told = [f"{one.name}: {_middle(one.scores):.4f}" for one in (none, *tried)]
-    deciding.note("regulariser", value, f"deviance of held-out {deciding.judge.kind}: {'; '.join(told)}")
+        kinds = [[one for one in tried if one.prior.kind == kind] for kind in wishes.classical]
+        starts = [none] if chosen is none else [min(ones, key=lambda one: one.height) for ones in kinds]
+        networks = [one for start in starts for one in _try_learned(deciding, start)]
+        tried, chosen = [*tried, *networks], lowest(chosen, networks)
+    told = "; ".join(f"{one.name}: {_middle(one.scores):.4f}" for one in (none, *tried))
+    if wishes.strength is not None:
+        told = f"κ as specified; {told}"
+    deciding.note("regulariser", chosen.name, f"deviance of held-out {deciding.judge.kind}: {told}")
     deciding.state = chosen.state
-    return chosen.prior, learned
+    return chosen.prior, chosen.learned
 
 
 class Tried(NamedTuple):
@@ -293,9 +290,14 @@ class Tried(NamedTuple):
 
     @property
     def name(self) -> str:
-        if self.learned:
-            return f"learned, κ {self.learned.strength:g}"
-        return f"{self.prior.kind}, λ {self.prior.strength:g}" if self.prior.active else "none"
+        classical = f"{self.prior.kind}, λ {self.prior.strength:g}" if self.prior.active else "none"
+        return f"learned, κ {self.learned.strength:g}, beside {classical}" if self.learned else classical
+
+
+def lowest(simplest: Tried, others: Sequence[Tried]) -> Tried:
+    """The one of least deviance, if it is clearly less than that of the simplest."""
+    best = min(others, key=lambda one: one.height)
+    return best if compare_shares(best.scores, simplest.scores).clear else simplest
 
 
 def _try_classical(deciding: Deciding) -> list[Tried]:

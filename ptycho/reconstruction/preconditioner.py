@@ -67,7 +67,7 @@ class Preconditioner:
         parts = []
         if stiffness is not None:
             parts.append(regularised(scale, stiffness))
-        if self._dense and (self._near or steps > FAR):
+        if self._dense and (self._near or steps >= FAR):
             parts.append(slow_phases(state, scale, self._pull(scale), stiffness))
         self._operator = _of_object(state.object.shape, parts, keep=stiffness is None) if parts else plain
 

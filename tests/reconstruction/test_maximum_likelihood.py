@@ -133,18 +133,23 @@ def test_a_mask_of_the_probe_is_kept_to(scan, wrong_probe):
     assert not found.state.modes[:, ~lit].any()
 
 
-@pytest.mark.parametrize("photons, rough", [(1e8, True), (300.0, False)])
-def test_smoothing_is_for_the_dim(photons, rough):
-    """White noise under a bright beam is left as it is; a smooth object in few photons is smoothed."""
+def test_few_photons_of_a_smooth_object_are_smoothed():
     rng = np.random.default_rng(8)
-    scan = Scan.of(rng, photons, count=8, step=2.2)
-    if rough:
-        shape = scan.object.shape
-        scan = replace(scan, object=0.8 + 0.15 * (rng.normal(size=shape) + 1j * rng.normal(size=shape)))
-    found = run(scan.dataset(rng), replace(NOTHING, prior="quadratic"), 0)
+    found = run(Scan.of(rng, 300.0, count=8, step=2.2).dataset(rng), replace(NOTHING, prior="quadratic"), 0)
     strength = found.terms.prior.strength
-    assert strength == 0 if rough else strength >= 10
-    assert found.decisions[-1].value == f"quadratic, λ {strength:g}"
+    assert strength >= 10 and found.decisions[-1].value == f"quadratic, λ {strength:g}"
+
+
+def test_white_noise_under_a_bright_beam_is_not_smoothed_away():
+    """The error is that of no regulariser; the weight that is chosen acts where little light falls."""
+    rng = np.random.default_rng(10)
+    scan = Scan.of(rng, 1e7, count=8, step=2.2)
+    shape = scan.object.shape
+    scan = replace(scan, object=0.8 + 0.15 * (rng.normal(size=shape) + 1j * rng.normal(size=shape)))
+    data, lit = scan.dataset(rng), lit_mask(scan, 0.3)
+    found = (run(data, replace(NOTHING, prior=kind), 0).state.object for kind in ("quadratic", "none"))
+    smoothed, plain = (distance(one, scan.object, lit) for one in found)
+    assert plain < 0.01 and smoothed < 1.1 * plain
 
 
 def test_the_same_seed_gives_the_same(scan, wrong_probe):

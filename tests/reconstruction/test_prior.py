@@ -4,19 +4,29 @@ import numpy as np
 import pytest
 from helpers.reference import random_complex
 
-from ptycho.reconstruction.prior import STEP, Prior
+from ptycho.reconstruction.prior import BEND, STEP, Prior, kind_of
 
-KINDS = ("quadratic", "edge_preserving")
+KINDS = ("quadratic", "edge_preserving", "second_order")
 H, W = 7, 10
 
 
 def slowly(kind, image):
-    total = 0.0
+    total, (rows, columns) = 0.0, image.shape
     for i, j in np.ndindex(image.shape):
-        square = 0.0
-        if i + 1 < image.shape[0]:
+        square, inside = 0.0, (i + 1 < rows, j + 1 < columns)
+        if kind == "second_order":
+            if i > 0 and inside[0]:
+                square += abs(image[i - 1, j] - 2 * image[i, j] + image[i + 1, j]) ** 2
+            if j > 0 and inside[1]:
+                square += abs(image[i, j - 1] - 2 * image[i, j] + image[i, j + 1]) ** 2
+            if all(inside):
+                mixed = image[i + 1, j + 1] - image[i + 1, j] - image[i, j + 1] + image[i, j]
+                square += 2 * abs(mixed) ** 2
+            total += np.sqrt(square + BEND**2) - BEND
+            continue
+        if inside[0]:
             square += abs(image[i + 1, j] - image[i, j]) ** 2
-        if j + 1 < image.shape[1]:
+        if inside[1]:
             square += abs(image[i, j + 1] - image[i, j]) ** 2
         total += square if kind == "quadratic" else np.sqrt(square + STEP**2) - STEP
     return total
@@ -61,13 +71,13 @@ def test_constants_cost_nothing(kind):
 )
 def test_no_prior(prior):
     value, gradient = prior(image_of(np.random.default_rng(2)))
-    assert value == 0 and not gradient.any() and prior.curvature == 0
+    assert value == 0 and not gradient.any() and prior.stiffness(gradient) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_curvature_bounds_the_second_derivative_of_a_pixel(kind):
     """Along one pixel, from the gradient; it is reached, to a factor of two, by a constant."""
-    prior, rng = Prior(kind, 2.0), np.random.default_rng(3)
+    prior, bound, rng = Prior(kind, 2.0), 2 * kind_of(kind).curvature, np.random.default_rng(3)
     largest = 0.0
     for image in (np.full((H, W), 1 + 1j), image_of(rng, 0.01), image_of(rng, 1.0)):
         for place in [(0, 0), (3, 4), (H - 1, W - 1), (2, 0)]:
@@ -75,7 +85,7 @@ def test_curvature_bounds_the_second_derivative_of_a_pixel(kind):
             step[place] = 1e-3
             up, down = (prior((image + sign * step).astype(np.complex64))[1][place].real for sign in (1, -1))
             largest = max(largest, (up - down) / 2e-3)
-    assert prior.curvature / 2 < largest <= 1.05 * prior.curvature
+    assert bound / 2 < largest <= 1.05 * bound
 
 
 def test_a_step_costs_by_its_height():
@@ -85,3 +95,25 @@ def test_a_step_costs_by_its_height():
     for kind, ratio in (("edge_preserving", 2.05), ("quadratic", 4)):
         low, high = (Prior(kind, 1.0)(height * stairs)[0] for height in (1, 2))
         assert high / low == pytest.approx(ratio, rel=0.02)
+
+
+@pytest.mark.parametrize("kind, order", [("quadratic", 1), ("second_order", 2)])
+def test_stiffness_is_the_curvature_along_a_wave(kind, order):
+    """By hand: along ε cos(2π(3 i/24 + 5 j/32)) the term has the curvature c s^p/2 a pixel at a constant.
+
+    For second order, c = 1/δ there. The image is not periodic, so the rims are left to differ.
+    """
+    i, j = np.mgrid[:24, :32]
+    wave = np.cos(2 * np.pi * (3 * i / 24 + 5 * j / 32)).astype(np.complex64)
+    prior, h = Prior(kind, 7.0), 1e-4
+    s = 4 * np.sin(np.pi * 3 / 24) ** 2 + 4 * np.sin(np.pi * 5 / 32) ** 2
+    weight = 2.0 if kind == "quadratic" else 1 / BEND
+    assert prior.stiffness(np.ones_like(wave))[3, 5] == pytest.approx(7 * weight * s**order, rel=1e-5)
+    slope = np.vdot(prior(1 + h * wave)[1], wave).real / h
+    assert slope == pytest.approx(7 * weight * s**order * np.sum(wave.real**2), rel=0.15)
+
+
+def test_a_slope_costs_nothing_of_second_order():
+    i, j = np.mgrid[:H, :W]
+    value, gradient = Prior("second_order", 50.0)((0.2 - 0.03 * i + 0.05j * j).astype(np.complex64))
+    assert value == pytest.approx(0, abs=1e-3) and np.abs(gradient).max() < 1e-2
