@@ -1,6 +1,7 @@
 """The wheel: what a run needs is inside, and the command works where there is no checkout."""
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -8,7 +9,7 @@ import zipfile
 import pytest
 from helpers.cli import ROOT
 
-from workflows.command_line import console
+NAME = "ptycho_workflows"  # others have a package named workflows
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def unpacked(tmp_path_factory):
 
 
 def call(unpacked, cwd, *words):
-    program = f"import sys; sys.argv[0] = 'ptycho'; from {console.__name__} import main; sys.exit(main())"
+    program = "import sys; sys.argv[0] = 'ptycho'; from ptycho.__main__ import main; sys.exit(main())"
     environment = os.environ | {"PYTHONPATH": str(unpacked), "PYTHONSAFEPATH": "1"}
     return subprocess.run(
         [sys.executable, "-c", program, *words], cwd=cwd, env=environment, capture_output=True, text=True
@@ -35,22 +36,29 @@ def test_all_that_the_packages_hold_is_inside(unpacked):
     for name in ("conf", "scripts"):
         mine = {path.relative_to(ROOT / name) for path in (ROOT / name).rglob("*.*") if path.suffix != ".pyc"}
         assert mine == {
-            path.relative_to(unpacked / "workflows" / name)
-            for path in (unpacked / "workflows" / name).rglob("*.*")
+            path.relative_to(unpacked / NAME / name) for path in (unpacked / NAME / name).rglob("*.*")
         }
     for pattern in ("ptycho/pretrained/**/*.npz", "ptycho/report/templates/*", "ptycho/py.typed"):
         names = {path.relative_to(ROOT) for path in ROOT.glob(pattern) if path.suffix != ".pyc"}
         assert names and all((unpacked / name).is_file() for name in names)
-    assert not (unpacked / "tests").exists() and not (unpacked / "outputs").exists()
+    assert {path.name for path in unpacked.iterdir() if path.suffix != ".dist-info"} == {"ptycho", NAME}
+
+
+def test_nothing_imports_the_name_of_a_checkout(unpacked):
+    texts = {path: path.read_text() for path in (unpacked / NAME).rglob("*.py")}
+    assert len(texts) > 60
+    assert not [
+        path for path, text in texts.items() if re.search(r"^\s*(from|import) workflows\b", text, re.M)
+    ]
 
 
 def test_its_name_is_installed(unpacked):
     (entries,) = unpacked.glob("*.dist-info/entry_points.txt")
-    assert f"ptycho = {console.__name__}:main" in entries.read_text().splitlines()
+    assert "ptycho = ptycho.__main__:main" in entries.read_text().splitlines()
 
 
 def test_the_command_works_outside_of_a_checkout(unpacked, tmp_path):
-    where = "import workflows; sys.stderr.write(workflows.__file__)"
+    where = "import ptycho_workflows; sys.stderr.write(ptycho_workflows.__file__)"
     environment = os.environ | {"PYTHONPATH": str(unpacked), "PYTHONSAFEPATH": "1"}
     found = subprocess.run(
         [sys.executable, "-c", f"import sys; {where}"],
