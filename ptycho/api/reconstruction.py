@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ptycho.api.result import Result
 
 Method = Literal["solver", "pinn", "refined", "lsqml"]
-Regulariser = Literal["learned", "edge_preserving", "quadratic", "none"]
+Regulariser = Literal["learned", "second_order", "edge_preserving", "quadratic", "none"]
 SECTIONS = {"solver": "solver", "pinn": "solver", "refined": "solver", "lsqml": "iterative"}
 """Method to the section of the configuration that has its settings, or those of the solver before it."""
 NETWORKS = ("pinn", "refined")
@@ -77,8 +77,8 @@ def reconstruct(
             (``lsqml``: yes).
         learn_probe: refine the probe; None: as for the positions. ``lsqml`` always refines it.
         regulariser: regularisation of the object, for the solver alone: ``learned``, ``quadratic``,
-            ``edge_preserving``, ``none``, or your own as ``my_module:NAME`` (``__main__:NAME`` in a script or
-            notebook); the default is that of the section ``solver``.
+            ``edge_preserving``, ``second_order``, ``none``, or your own as ``my_module:NAME``
+            (``__main__:NAME`` in a script or notebook); the default is that of the section ``solver``.
         regularisation_weight: weight λ or κ of the regulariser; None: chosen on the held-out patterns.
         holdout_fraction: fraction of the patterns that are held out of the fit, for ``r_free``.
         seed: seed of all random numbers.
