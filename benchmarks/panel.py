@@ -6,11 +6,12 @@
     python benchmarks/panel.py --lsqml python        with pty-chi's LSQ-ML beside it, by a Python that has it
     python benchmarks/panel.py --pmace python        with xptycho's PMACE
     python benchmarks/panel.py --course --lsqml python    error against seconds of three cells, a picture
-    python benchmarks/panel.py --strengths           every strength of the priors, where the beam is known
+    python benchmarks/panel.py --candidates          every regulariser that was compared (beam known)
     python benchmarks/panel.py --pictures            six reconstructions at 10⁴ photons, and their errors
 
 Objects are photographs and textures of scikit-image (amplitude .6 to 1 from one, phases of 1.5 rad from
-another) and leaves: overlapping disks with sharp edges, absorption tied to phase. Probes: a defocused zone
+another), leaves: overlapping disks with sharp edges, absorption tied to phase, and relief: elevation data of
+Matplotlib as a smooth thickness. Probes: a defocused zone
 plate, a defocused round lens, an aberrated electron lens. A pattern is |F(P·O)|² by NumPy, the object moved
 by a quintic spline where positions are no whole pixels; counts are Poisson. One row a cell: the relative
 complex error |A − T| / |T − mean T| after one complex scale, one phase plane and one sub-pixel shift, and
@@ -35,6 +36,7 @@ from typing import NamedTuple
 
 import numpy as np
 import skimage.data
+from matplotlib.cbook import get_sample_data
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy.ndimage import shift, zoom
@@ -47,11 +49,9 @@ from ptycho.config import LsqmlConfig
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
 from ptycho.iterative import lsqml
-from ptycho.reconstruction.deciding import Wishes
+from ptycho.reconstruction.deciding import Wishes, choose_prior, decide
 from ptycho.reconstruction.denoising import denoise, photon_noise
-from ptycho.reconstruction.learned import STRENGTHS
 from ptycho.reconstruction.maximum_likelihood import solve
-from ptycho.reconstruction.prior import PRIORS
 from ptycho.reconstruction.state import State
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.scan.beam import Beam
@@ -121,12 +121,17 @@ def cells() -> Iterator[Cell]:
     )
     yield from (Cell("a", "lens", 1e6, 5, wrong) for wrong in ("probe", "positions", "modes", "background"))
     yield from (Cell("a", "lens", 1e6, 8, wrong) for wrong in ("free", "all"))
+    yield from (Cell("relief", "lens", photons, step) for photons, step in ((1e4, 12), (1e4, 20), (1e6, 20)))
     yield from (Cell("c", "lens", photons, 12, side=128) for photons in (1e4, 1e6))
 
 
 def photograph(name: str, side: int) -> np.ndarray:
     image = np.asarray(getattr(skimage.data, name)(), float)
-    image = image.mean(axis=-1) if image.ndim == 3 else image
+    return scaled(image.mean(axis=-1) if image.ndim == 3 else image, side)
+
+
+def scaled(image: np.ndarray, side: int) -> np.ndarray:
+    """The middle square, from 0 to 1."""
     least = min(image.shape)
     top, left = ((n - least) // 2 for n in image.shape)
     square = zoom(image[top : top + least, left : left + least], (side + 0.5) / least, order=1)[:side, :side]
@@ -147,6 +152,9 @@ def object_of(name: str, side: int) -> np.ndarray:
     if name == "leaves":
         thickness = leaves(side)
         return np.exp((-0.3 + 2j) * thickness)
+    if name == "relief":
+        heights = get_sample_data("jacksboro_fault_dem.npz")["elevation"].astype(float)
+        return np.exp((-0.15 + 1.2j) * scaled(heights, side))
     amplitude, phase = (photograph(part, side) for part in PHOTOGRAPHS[name])
     return (0.6 + 0.4 * amplitude) * np.exp(1.5j * (phase - phase.mean()))
 
@@ -305,18 +313,13 @@ def run_pmace(cell: Cell, python: str) -> dict[str, object]:
     return row
 
 
-def run_strengths(cell: Cell) -> dict[str, object]:
-    """The errors of all strengths: λ of the prior that keeps edges, κ of the one that was learned."""
+def run_candidates(cell: Cell) -> dict[str, object]:
+    """The errors of all regularisers that were compared, each at its end, and the one that was chosen."""
     data, truth, probe = scan_of(cell)
-    still = {"probe": False, "positions": False, "flux": False, "background": False}
-    ladder = {"edge_preserving": (0.0, *PRIORS["edge_preserving"].strengths), "learned": STRENGTHS}
-    found = {}
-    for prior, strengths in ladder.items():
-        for strength in strengths:
-            solved = solve(data, Wishes(prior=prior, strength=strength, **still), 0)
-            name = f"{'λ' if prior == 'edges' else 'κ'} {strength:g}"
-            found[name] = error_of(solved.state.object, truth, data.beam, probe)
-    return {"by_strength": found}
+    deciding = decide(data, Wishes(probe=False, positions=False, flux=False, background=False), 0, True)
+    choose_prior(deciding)
+    errors = {one.name: error_of(one.state.object, truth, data.beam, probe) for one in deciding.tried}
+    return {"candidates": errors, "chosen": deciding.decisions[-1].value}
 
 
 def run_lsqml(cell: Cell, python: str) -> dict[str, object]:
@@ -413,27 +416,16 @@ def summary(rows: list[dict[str, object]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _chosen(decided: str) -> str:
-    """The strength that a row's decisions end with: ``κ …`` if something learned was taken, else ``λ …``."""
-    return next(
-        f"{kind} {decided.split(f'{kind} ')[1].split(',')[0].split()[0]}" for kind in "κλ" if kind in decided
-    )
-
-
 def hits(rows: list[dict[str, object]]) -> str:
-    """How good the strengths are that the program chose."""
-    ratios, best = [], 0
-    for row in rows:
-        if "by_strength" in row:
-            chosen = _chosen(row["decided"])
-            least = min(row["by_strength"].values())
-            ratios.append(row["by_strength"][chosen] / least)
-            best += ratios[-1] == 1
+    """How good the regularisers are that the program chose."""
+    ratios = [
+        row["candidates"][row["chosen"]] / min(row["candidates"].values()) for row in rows if "chosen" in row
+    ]
     if not ratios:
         return ""
     return (
-        f"\nOf {len(ratios)} scans with a known beam the program chose the best strength in {best}; "
-        f"its error is {np.median(ratios):.3f} times the best one's in the median, "
+        f"\nOf {len(ratios)} scans with a known beam the program chose the best regulariser in "
+        f"{ratios.count(1.0)}; its error is {np.median(ratios):.3f} times the best one's in the median, "
         f"{max(ratios):.3f} times at most.\n"
     )
 
@@ -502,7 +494,7 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="their names, and nothing else")
     parser.add_argument("--output", type=Path, default=Path("outputs/panel"))
     parser.add_argument("--course", action="store_true", help="error against seconds of three cells, alone")
-    parser.add_argument("--strengths", action="store_true", help="every strength of the prior")
+    parser.add_argument("--candidates", action="store_true", help="every regulariser that is compared")
     parser.add_argument("--lsqml", metavar="PYTHON", help="an interpreter with pty-chi")
     parser.add_argument("--pmace", metavar="PYTHON", help="an interpreter with xptycho")
     parser.add_argument("--groups", action="store_true", help="the network of groups, too")
@@ -534,8 +526,8 @@ def main() -> None:
             store.keep(kept, row := row | run_pmace(cell, options.pmace))
         if model is not None and "groups" not in row:
             store.keep(kept, row := row | run_network(cell, model))
-        if options.strengths and cell.wrong == "nothing" and "by_strength" not in row:
-            store.keep(kept, row := row | run_strengths(cell))
+        if options.candidates and cell.wrong == "nothing" and "chosen" not in row:
+            store.keep(kept, row := row | run_candidates(cell))
         print(table([row]).splitlines()[-1], flush=True)
     rows = [row for cell in cells() if (row := store.result(cell.stored)) is not None]
     store.text("results.md", summary(rows) + "\n" + table(rows) + hits(rows))

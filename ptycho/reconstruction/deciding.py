@@ -104,7 +104,7 @@ class Wishes:
 class Deciding:
     """The core while it is decided: its noise, what is fitted, what judges, what is free so far.
 
-    ``coarse``: the object begins coarse.
+    ``coarse``: the object begins coarse; ``tried``: the regularisers that were compared.
     """
 
     noise: ScanLikelihood
@@ -117,6 +117,7 @@ class Deciding:
     coarse: bool = False
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0))
     decisions: list[Finding] = field(default_factory=list)
+    tried: list[Tried] = field(default_factory=list)
     tell: Callable[[Finding], object] = lambda decision: None
 
     def note(self, what: str, value: str, why: str) -> None:
@@ -271,6 +272,7 @@ def choose_prior(deciding: Deciding) -> tuple[Prior, Learned | None]:
     told = "; ".join(f"{one.name}: {_middle(one.scores):.4f}" for one in (none, *tried))
     if wishes.strength is not None:
         told = f"κ as specified; {told}"
+    deciding.tried = [none, *tried]
     deciding.note("regulariser", chosen.name, f"deviance of held-out {deciding.judge.kind}: {told}")
     deciding.state = chosen.state
     return chosen.prior, chosen.learned
@@ -301,7 +303,7 @@ def lowest(simplest: Tried, others: Sequence[Tried]) -> Tried:
 
 
 def _try_classical(deciding: Deciding) -> list[Tried]:
-    """No regulariser, then each kind, with λ rising for as long as that lowers the deviance."""
+    """No regulariser, then each kind from the best state so far; λ rises while that lowers the deviance."""
 
     def attempt(state: State, prior: Prior) -> Tried:
         state = deciding.fitted(state, OBJECT_ALONE, prior, deciding.wishes.steps, ENOUGH).state
@@ -309,12 +311,12 @@ def _try_classical(deciding: Deciding) -> list[Tried]:
 
     tried = [attempt(deciding.state, Prior())]
     for kind in deciding.wishes.classical:
-        before = tried[0]
+        state, height = min(tried, key=lambda one: one.height).state, np.inf
         for strength in kind_of(kind).strengths:
-            tried.append(attempt(before.state, Prior(kind, strength)))
-            if tried[-1].height > before.height:
+            tried.append(attempt(state, Prior(kind, strength)))
+            if tried[-1].height > height:
                 break
-            before = tried[-1]
+            state, height = tried[-1].state, tried[-1].height
     return tried
 
 

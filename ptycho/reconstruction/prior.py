@@ -144,7 +144,7 @@ _bends = Differences(functools.partial(_charbonnier, delta=BEND), order=2)
 PRIORS = {
     "quadratic": Kind(Differences(_quadratic), 8.0, (10.0, 30.0, 100.0, 300.0)),
     "edge_preserving": Kind(_edges, 4 / STEP, (3.0, 10.0, 30.0, 100.0)),
-    "second_order": Kind(_bends, 20 / BEND, (1.0, 3.0, 10.0, 30.0), order=2),
+    "second_order": Kind(_bends, 20 / BEND, (3.0, 10.0, 30.0, 100.0), order=2),
 }
 
 
