@@ -28,6 +28,7 @@ from ptycho.config import ConfigError
 from ptycho.exports import product
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.files.atomic import write_atomically
+from ptycho.files.json_file import parse_json
 from ptycho.files.npz_writing import write_npz
 from ptycho.readers.archive import Archive
 from ptycho.readers.places import open_archive
@@ -135,7 +136,7 @@ class _Arrays:
         """An NPZ holds texts as arrays, HDF5 as texts."""
         in_npz = self._file.kind == "NPZ"
         text = str(self.need(key, "U")) if in_npz else self._file.text(f"{self._folder}{key}")
-        values = json.loads(text or "null")
+        values = parse_json(text or "null")
         if not isinstance(values, dict):
             raise ValueError(f"{key} is no section of JSON")
         return values

@@ -10,6 +10,7 @@ import yaml
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.schema import LEVELS, Flag, Text, key, settings
 from ptycho.files.atomic import write_atomically
+from ptycho.files.json_file import read_yaml
 from ptycho.run.record import check_no_file_of_a_run
 from workflows.command_line.jobs import CONF
 from workflows.command_line.schema_text import COLUMN, yaml_lines
@@ -55,7 +56,7 @@ def write_settings(config: InitConfig) -> list[str]:
 def settings_text(level: int, path: Path, scan: str | None = None) -> str:
     """Return the file with the keys up to a level."""
     head = HEAD.format(place=path.parent.parent, group=path.parent.name, name=path.stem)
-    base = yaml.safe_load((CONF / "scan.yaml").read_text())
+    base = read_yaml(CONF / "scan.yaml")
     groups = [entry for entry in base["defaults"] if isinstance(entry, dict)]
     chosen = [(group, option) for entry in groups for group, option in entry.items() if " " not in group]
     shown = [f"  - override /{group}: {option}\n" for group, option in chosen if level or group == "probe"]
