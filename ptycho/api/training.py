@@ -26,7 +26,7 @@ from ptycho.config.mapping import programs_in
 from ptycho.config.messages import fields_of, show
 from ptycho.config.own_code import allow, is_import_path
 from ptycho.config.scan_run_config import EPOCHS, FAST
-from ptycho.config.sections import GeneratorConfig, StitchConfig, XlaConfig
+from ptycho.config.sections import GeneratorConfig, XlaConfig
 from ptycho.progress import OnEvent
 from ptycho.run.own_code import check_own_code
 
@@ -129,7 +129,6 @@ def train(
         batch_size=batch_size,
         probe=OwnProbe(learn=learn_probe),
         holdout_fraction=0.0,
-        stitch=StitchConfig("probe"),
         seed=seed,
         xla=XlaConfig(compile=compile_xla),
         output_dir=str(folder),

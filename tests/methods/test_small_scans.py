@@ -129,7 +129,7 @@ def finished(scan_of, tmp_path_factory, in_process_once):
     folder = tmp_path_factory.mktemp("finished")
     overrides = (
         *(f"data.file={scan_of(7)}", "group_size=37", "tiles=true", "nepochs=1", "holdout_fraction=0.1"),
-        *("model.stages=1", "model.width=8", "xla.compile=false", "solver.steps=2", "stitch.passes=2"),
+        *("model.stages=1", "model.width=8", "xla.compile=false", "solver.steps=2"),
     )
     code, _, error = in_process_once(SCRIPT, *overrides, f"output_dir={folder / 'run'}", cwd=folder)
     assert code == 0, error
@@ -141,5 +141,5 @@ def finished(scan_of, tmp_path_factory, in_process_once):
 def test_seven_patterns_are_reconstructed(finished):
     metrics = json.loads((finished / "metrics.json").read_text())
     assert metrics["findings"]["groups"][0].endswith("of 7") and metrics["pinn"]["r_factor"] < 1
-    assert "few_measurements" in metrics["refined"]["flags"] and "few_measurements" in metrics["conventions"]
+    assert "few_measurements" in metrics["solver"]["flags"] and "few_measurements" in metrics["conventions"]
     assert yaml.safe_load((finished / "config.yaml").read_text())["group_size"] == 37

@@ -94,7 +94,7 @@ def test_settings_that_are_not_the_defaults(tmp_path):
             "probe.energy_keV=9",
             "solver.regulariser=edge_preserving",
         ],
-        ["data.file=[/a.cxi]", "model=unet", "nepochs=2", "stitch=probe", "data.drop=[1,2]", "data.bin=2"],
+        ["data.file=[/a.cxi]", "model=unet", "nepochs=2", "data.drop=[1,2]", "data.bin=2"],
     ],
 )
 def test_the_command_repeats_the_run(tmp_path, overrides):

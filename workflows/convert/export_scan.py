@@ -65,7 +65,7 @@ class ExportConfig:
     )
     recon: Text | None = key(
         None,
-        "object to export: solver | refined | pinn | gt; null: the product of a measured run, else the truth",
+        "object to export: solver | pinn | lsqml | gt; null: the product of a measured run, else the truth",
     )
     scan: Text | None = key(None, "name of the scan, of a run on several; null: the first")
     image: Integer = key(0, "index of the image, of a simulated run")

@@ -17,7 +17,7 @@ from ptycho.iterative.lsqml import LsqmlError
 from ptycho.methods.assessment import EXPLAINED, judged_arrays
 from ptycho.methods.pipeline import assess
 from ptycho.methods.prepared import Prepared, Surroundings, prepare
-from ptycho.methods.table import LSQML, METHODS, NETWORK, REFINED, SOLVER, Means
+from ptycho.methods.table import LSQML, METHODS, NETWORK, SOLVER, Means
 from ptycho.preparation.prepare import Understood
 from ptycho.reconstruction.blocks import Crew, alone
 from ptycho.run import names
@@ -35,8 +35,6 @@ from workflows.command_line.device import device_facts, prepare_tensorflow
 from workflows.reconstruct.scan_assessment import draw, metrics_of
 
 log = logging.getLogger(__name__)
-
-PHASES = {NETWORK: "inference", REFINED: "refinement"}  # of the times in the manifest
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,17 +141,15 @@ def reconstruct(
     history: dict[str, History],
     folder: RunFolder,
 ) -> tuple[dict[str, Any], dict[str, Reconstruction]]:
-    """One scan: its objects by solver, network and both, judged, stored and drawn; its metrics.
+    """One scan: its objects by solver and network, judged, stored and drawn; its metrics.
 
     ``made``: by the solver before any network, where it is asked for.
     """
     config, made = means.config, dict(made)
     wanted: list[str] = [LSQML] if LSQML in config.models else []
     wanted += [] if means.network is None else [NETWORK]
-    if means.network is not None and config.stitch.method == "refined" and config.solver.steps:
-        wanted.append(REFINED)
     for name in wanted:
-        with folder.timed(PHASES.get(name, name)):
+        with folder.timed("inference" if name == NETWORK else name):
             try:
                 made[name] = METHODS[name](each, made, means)
             except LsqmlError as error:
