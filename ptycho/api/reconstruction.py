@@ -25,7 +25,7 @@ from ptycho.iterative.lsqml import available
 from ptycho.preparation.room import check_room
 from ptycho.progress import OnEvent, ignore, phases_for
 from ptycho.quiet_start import start_tensorflow
-from ptycho.run.scan_plan import plan_scans
+from ptycho.run.scan_plan import plan_scan
 
 if TYPE_CHECKING:
     from ptycho.api.result import Result
@@ -126,7 +126,7 @@ def reconstruct(
     if method == "pinn":
         values |= {"run": str(run or PRETRAINED), "models": ["pinn"]}
     allow([regulariser])
-    config = plan_scans(_configuration(scan, values), [scan.geometry])
+    config = plan_scan(_configuration(scan, values), scan.geometry)
     if method == "lsqml" and (missing := available(config.iterative.python)):
         raise ConfigError(missing)
     scratch = Path(tempfile.gettempdir())

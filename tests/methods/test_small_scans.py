@@ -11,7 +11,7 @@ from helpers.cli import ROOT
 from ptycho.config import ConfigError, OwnProbe, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.methods.prepared import measurement_doubts
-from ptycho.preparation.dataset import join_scans, keep_out, number_kept_out, training_and_validation
+from ptycho.preparation.dataset import keep_out, number_kept_out, training_and_validation
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
@@ -105,12 +105,6 @@ def test_one_group_both_trains_and_validates():
     one = replace(data, groups=data.groups[:1])
     training, validation = training_and_validation(one, 0.05, seed=0)
     assert training.n_groups == validation.n_groups == 1
-
-
-def test_joined_scans_have_groups_of_one_size():
-    both = join_scans([dataset(5, 64), dataset(9, 64)])
-    assert both.group_size == 5 and set(both.groups.ravel()) == set(range(14))
-    assert all(len(set(both.image[group])) == 1 for group in both.groups)
 
 
 def test_few_measured_numbers_are_flagged(caplog):

@@ -198,42 +198,6 @@ def test_a_trained_network_reconstructs_without_training(finished, scan, in_proc
     assert not (tmp_path / "quick/pinn").exists()
 
 
-@pytest.fixture(scope="module")
-def another(scan):
-    """Every other pattern of the scan, in a file of its own."""
-    arrays = dict(np.load(scan))
-    path = scan.with_name("another.npz")
-    each = {key: arrays[key][::2] for key in ("diff3d", "xcoords", "ycoords")}
-    np.savez(path, probeGuess=arrays["probeGuess"], objectGuess=arrays["objectGuess"], **each)
-    return path
-
-
-@pytest.mark.usefixtures("read_rightly")
-def test_several_scans_share_a_network_and_get_an_image_each(scan, another, in_process, tmp_path):
-    files, out = f"data.file=[{scan},{another}]", tmp_path / "both"
-    less = (text for text in QUICK if not text.startswith(("nepochs=", "stitch.")))
-    few = ("nepochs=1", f"output_dir={out}")
-    code, _, err = in_process(SCRIPT, files, "data.domain=amplitude", *less, *few)
-    assert code == 0, err
-    scans = json.loads((out / "metrics.json").read_text())["scans"]
-    assert list(scans) == ["scan", "another"]
-    for name, found in scans.items():
-        assert found["pinn"]["r_free"] < 0.5
-        assert found["solver"]["reference_comparison"]["ssim"][0] > 0.8
-        held = {path.name for path in (out / "scans" / name).iterdir()}
-        images = {"product.h5.amplitude.tif", "product.h5.phase.tif"}
-        assert held == {"recons", "visuals", "product.h5", "assessment.npz"} | images
-    assert (out / "pinn/weights.npz").exists() and not (out / "recons").exists()
-    record = json.loads((out / "files.json").read_text())
-    assert "scans/another/recons/solver/recon.npz" in record
-    weights = read_all(out / "pinn/setup.npz", {"probe": "c"})["probe"]
-    mean = np.mean([np.sum(np.square(np.load(file)["diff3d"]), axis=(1, 2)).mean() for file in (scan,)])
-    assert np.sum(np.abs(weights) ** 2) == pytest.approx(mean, rel=0.05)
-    EXPORT = ROOT / "scripts" / "export_scan.py"
-    code, _, err = in_process(EXPORT, f"run={out}", "scan=another", f"output={tmp_path / 'b.npz'}")
-    assert code == 0, err
-
-
 @pytest.mark.usefixtures("read_rightly")
 def test_a_trained_network_is_trained_on(finished, scan, in_process, tmp_path):
     """One epoch more starts where the other run ended, not where a new network does."""
@@ -286,7 +250,7 @@ def test_a_run_that_needs_more_memory_than_there_is_is_refused(scan, in_process,
         (["data.file=none.npz"], "none.npz"),
         ([], "data.file='': must be the path"),
         (["data.file=[{scan},{scan}]"], "must be free of repetition"),
-        (["data.file=[{scan},none.npz]"], "none.npz"),
+        (["data.file=[{scan},b.npz]", "nepochs=1"], "a network is trained on one scan; start a run on one"),
         (["data.file=[{scan},b]", "data.positions_file=p.csv"], "belongs to one scan; data.file names 2"),
         (["data.file={scan}", "data.unit=inch"], "data.unit=inch: must be one of m, mm"),
         (["data.file={scan}", "data.domian=counts"], "domian"),

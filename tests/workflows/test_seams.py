@@ -32,7 +32,7 @@ from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
 from workflows.convert.export_model import ExportModelConfig, describe_network
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
-from workflows.reconstruct.scan_plan import plan, understand_scans
+from workflows.reconstruct.scan_plan import plan, understand_scan
 
 N = 32
 pytestmark = pytest.mark.usefixtures("read_rightly_once")
@@ -106,32 +106,30 @@ def made_of(objects, each, beam):
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("scans")
-    for seed, name in enumerate(("a.cxi", "b.cxi")):
-        made = SimulateConfig(output=str(folder / name), N=N, n_positions=40, bad_pixels=9, seed=seed)
-        simulate_scan(made)
-    return [str(folder / name) for name in ("a.cxi", "b.cxi")]
+def file(tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("scans") / "a.cxi")
+    simulate_scan(SimulateConfig(output=path, N=N, n_positions=40, bad_pixels=9, seed=0))
+    return path
 
 
-def run_of(files, folder, patch, network=1.0):
+def run_of(file, folder, patch, network=1.0):
     """The stand-ins after a run of the workflow, its folder and its metrics."""
     found = StandIns(patch, network)
     asked = ScanRunConfig(
-        data=DataConfig(file=tuple(files), N=N),
+        data=DataConfig(file=(file,), N=N),
         run="pretrained",
         holdout_fraction=0.1,
         denoise=False,
     )
-    config, scans = understand_scans(plan(asked))
-    workflows.reconstruct.scan.run(config, scans, RunFolder(folder))
+    config, scan = understand_scan(plan(asked))
+    workflows.reconstruct.scan.run(config, scan, RunFolder(folder))
     return found, folder, json.loads((folder / "metrics.json").read_text())
 
 
 @pytest.fixture(scope="module")
-def run(files, tmp_path_factory):
+def run(file, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        found = run_of(files[:1], tmp_path_factory.mktemp("run") / "out", patch)
+        found = run_of(file, tmp_path_factory.mktemp("run") / "out", patch)
     return found
 
 
@@ -183,11 +181,11 @@ def test_the_product_holds_the_solvers_object_under_its_own_beam(run):
     np.testing.assert_allclose(np.diff(places, axis=0), steps, atol=1e-4)
 
 
-def test_the_ramp_of_every_object_is_stored_with_its_probe(files, tmp_path, monkeypatch):
+def test_the_ramp_of_every_object_is_stored_with_its_probe(file, tmp_path, monkeypatch):
     """All exit waves stay, but for a phase each; the product's too."""
     monkeypatch.setattr(StandIns, "keep", lambda _, made: move_ramp(made))
     monkeypatch.setattr(StandIns, "ramp", 0.4)
-    found, folder, metrics = run_of(files[:1], tmp_path / "out", monkeypatch)
+    found, folder, metrics = run_of(file, tmp_path / "out", monkeypatch)
     assert metrics["findings"]["phase ramp"][0].endswith(" detector pixels")
     with h5py.File(folder / "product.h5") as file:
         product = {"object": file["object"][()].squeeze()[None], "probe": file["probe"][()].reshape(1, N, N)}
@@ -210,9 +208,9 @@ def test_the_ramp_of_every_object_is_stored_with_its_probe(files, tmp_path, monk
 @pytest.mark.parametrize(
     "network, flagged", [(1.0, False), (1.5, True)], ids=["no worse than the solver", "worse"]
 )
-def test_a_network_is_judged_against_the_solver(files, tmp_path, monkeypatch, network, flagged):
+def test_a_network_is_judged_against_the_solver(file, tmp_path, monkeypatch, network, flagged):
     """Where the solver explains the patterns no better, it is the measurement that is wrong."""
-    _, _, metrics = run_of(files[:1], tmp_path / "out", monkeypatch, network)
+    _, _, metrics = run_of(file, tmp_path / "out", monkeypatch, network)
     assert metrics["pinn"]["r_factor"] > 0.2 and metrics["solver"]["r_factor"] > 0.2
     assert ("outside_training" in metrics["pinn"]["flags"]) == flagged
 
@@ -228,22 +226,21 @@ def test_the_product_is_our_own_before_that_of_others():
     assert choose({"lsqml": fit}) == "lsqml"
 
 
-# ---- several scans
+# ---- training
 
 
-def test_training_is_under_the_solvers_beams_without_any_bad_pixel(files, tmp_path, monkeypatch):
+def test_training_is_under_the_solvers_beam_without_any_bad_pixel(file, tmp_path, monkeypatch):
     found = StandIns(monkeypatch)
-    config, scans = understand_scans(ScanRunConfig(data=DataConfig(file=tuple(files), N=N), nepochs=1))
-    masks = [scan.detector.good_pixels for scan in scans]
-    assert (masks[0] != masks[1]).any() and not masks[0].all() and not masks[1].all()
+    config, scan = understand_scan(ScanRunConfig(data=DataConfig(file=(file,), N=N), nepochs=1))
+    good = scan.detector.good_pixels
+    assert not good.all()
     with pytest.raises(Trained):
-        workflows.reconstruct.scan.run(config, scans, RunFolder(tmp_path / "out"))
-    np.testing.assert_array_equal(found.trained_on.good, masks[0] & masks[1])
-    kept = found.each.kept  # of the second scan, under what the solver found of it
-    np.testing.assert_array_equal(found.trained_on.beam.flux[-len(kept) :], found.begun.beam.flux[kept])
-    np.testing.assert_array_equal(found.trained_on.positions[-len(kept) :], found.begun.beam.positions[kept])
+        workflows.reconstruct.scan.run(config, scan, RunFolder(tmp_path / "out"))
+    kept = found.each.kept
+    np.testing.assert_array_equal(found.trained_on.beam.flux, found.begun.beam.flux[kept])
+    np.testing.assert_array_equal(found.trained_on.positions, found.begun.beam.positions[kept])
     patterns = np.asarray(found.trained_on.normalised(np.arange(3)))
-    assert (patterns[:, ~(masks[0] & masks[1])] == -1).all()
+    assert (patterns[:, ~good] == -1).all()
 
 
 # ---- other seams

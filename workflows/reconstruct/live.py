@@ -131,7 +131,7 @@ def _final(folder: Path, config: object, stop: StopRequest) -> list[str]:
     """The run of ``scan_workflow.py`` on what came, or the rest of it."""
     from ptycho.config import ScanRunConfig
     from workflows.reconstruct import scan as workflow
-    from workflows.reconstruct.scan_plan import plan, understand_scans
+    from workflows.reconstruct.scan_plan import plan, understand_scan
 
     resumed = config is None
     if resumed and is_finished(folder):
@@ -145,8 +145,8 @@ def _final(folder: Path, config: object, stop: StopRequest) -> list[str]:
         if not resumed:
             run_folder.config(checked)
         start_tensorflow()
-        own, scans = understand_scans(checked)
-        workflow.run(own, scans, run_folder, stop)
+        own, scan = understand_scan(checked)
+        workflow.run(own, scan, run_folder, stop)
     write_page(folder)
     _show_verdict(folder)
     return [f"results: {folder}"]
