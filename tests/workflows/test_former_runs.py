@@ -59,7 +59,7 @@ def test_a_former_run_is_read_by_report_and_compare(in_process, tmp_path):
     record = gather(run)
     assert not any("npz" in line or "config" in line for line in record.missing)
     assert record.metrics["solver"]["unexplained_variance"] == 0.5
-    assert set(record.scans[0].assessment) >= {"nominal_positions", "held_out", "solver_holdout_deviance"}
+    assert set(record.scan.assessment) >= {"nominal_positions", "held_out", "solver_holdout_deviance"}
     assert row_of(run)["flags"] == "poor_fit"
     code, _, err = in_process(REPORT, run)
     assert code == 0 and "is called" not in err, err

@@ -155,9 +155,9 @@ def _final(folder: Path, config: object, stop: StopRequest) -> list[str]:
 def _show_verdict(folder: Path) -> None:
     """Let the live page say what the report says of the image, and lead there."""
     record = gather(folder)
-    if not (record.scans and (folder / page.NUMBERS).is_file()):
+    if not (record.scan and (folder / page.NUMBERS).is_file()):
         return
-    verdict = verdict_of(record, record.scans[0])
+    verdict = verdict_of(record, record.scan)
     reasons = "; ".join(f"{reason.flag} ({reason.means})" for reason in verdict.reasons)
     sentence = f"{verdict.sentence.removesuffix('.')}: {reasons}." if reasons else verdict.sentence
     report = names.REPORT if (folder / names.REPORT).is_file() else ""
