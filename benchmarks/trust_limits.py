@@ -38,7 +38,7 @@ from ptycho.evaluation.trust import WRONG
 from ptycho.preparation import dataset as preparation
 from ptycho.run.folder import RunFolder
 from workflows.reconstruct.scan import run
-from workflows.reconstruct.scan_plan import plan, understand_scans
+from workflows.reconstruct.scan_plan import plan, understand_scan
 
 N = 64
 BAD, GOOD = 0.5, 0.15  # relative error of an image that must be flagged, and of one that must not
@@ -374,12 +374,12 @@ def evaluate(cell: Cell) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:
-            config, scans = understand_scans(plan(ScanRunConfig(data=write(scene, folder / "scan.npz"))))
-            result = run(config, scans, RunFolder(folder / "run"))
+            config, scan = understand_scan(plan(ScanRunConfig(data=write(scene, folder / "scan.npz"))))
+            result = run(config, scan, RunFolder(folder / "run"))
         except ConfigError as error:
             return row | {"error": None, "flags": ["refused"], "why": str(error)}
         product = result.metrics["product"]
-        recon = next(iter(result.recons.values()))[product]
+        recon = result.recons[product]
         row |= {"error": true_error(recon, scene), **result.metrics[product]}
         row["half_scan_frc"] = result.metrics["half_scan_frc"]
         row["decided"] = {key: value[0] for key, value in result.metrics["findings"].items()}

@@ -2,7 +2,7 @@
 """Reconstruct measured scans; ``--help`` lists keys, groups and defaults.
 
 python scripts/scan_workflow.py scan.cxi output_dir=outputs/mine
-python scripts/scan_workflow.py data.file=[a.cxi,b.cxi] output_dir=outputs/both
+python scripts/scan_workflow.py data.file=[a.cxi,b.cxi] output_dir=outputs/batch
 python scripts/scan_workflow.py data.file=scan.cxi run=outputs/other output_dir=outputs/quick
 python scripts/scan_workflow.py data.file=scan.cxi run=outputs/other nepochs=2 output_dir=outputs/tuned
 python scripts/scan_workflow.py 'data.file=scans/*.h5' output_dir=outputs/batch
@@ -25,7 +25,7 @@ from workflows.command_line.jobs import leave
 from workflows.command_line.one_shot import place_words
 from workflows.command_line.training_jobs import Workflow, main
 from workflows.reconstruct.scan_pattern import split
-from workflows.reconstruct.scan_plan import plan, understand_scans
+from workflows.reconstruct.scan_plan import plan, understand_scan
 
 if TYPE_CHECKING:
     from ptycho.reconstruction.blocks import Crew
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 def run(config: JobConfig, folder: RunFolder, stop: StopRequest, crew: Crew | None = None) -> None:
     """Run it; TensorFlow is imported only now."""
-    own, scans = understand_scans(config)
+    own, scan = understand_scan(config)
     from workflows.reconstruct import scan as workflow
 
-    workflow.run(own, scans, folder, stop, crew)
+    workflow.run(own, scan, folder, stop, crew)
 
 
 if __name__ == "__main__":

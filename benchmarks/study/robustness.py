@@ -156,7 +156,6 @@ def read_result(folder: Path, curves: Sequence[str]) -> dict[str, Any]:
             "solver": steps.get("solver"),
             "training": timed.get("pinn_training"),
             "inference": steps.get("pinn"),
-            "refinement": steps.get("refined"),
             "LSQ-ML": steps.get("lsqml"),
         },
     }

@@ -12,13 +12,10 @@ from ptycho.methods.assessment import judged_arrays, well_lit
 from ptycho.methods.half_scans import resolution
 from ptycho.methods.pipeline import assess
 from ptycho.methods.prepared import Surroundings, prepare
-from ptycho.methods.table import METHODS, NETWORK, REFINED, SOLVER, Means
+from ptycho.methods.table import METHODS, NETWORK, SOLVER, Means
 from ptycho.progress import Event
 from ptycho.run.loaded import load_model
 from ptycho.scan.reconstruction import Reconstruction
-
-FIRST = {NETWORK: (SOLVER,), REFINED: (SOLVER, NETWORK)}
-"""Methods whose results another method starts from: its probe and its initial object."""
 
 
 def reconstruct_and_assess(
@@ -28,7 +25,7 @@ def reconstruct_and_assess(
     network = load_model(config.run) if config.run else None
     each = prepare(scan.name, scan.geometry, config, where)
     means, made = Means(config, where, network), dict[str, Reconstruction]()
-    for name in (*FIRST.get(method, ()), method):
+    for name in (SOLVER, NETWORK) if method == NETWORK else (method,):
         if name != SOLVER or config.solver.steps:
             made[name] = METHODS[name](each, made, means)
     done = assess(each, made, means, method, with_halves)

@@ -25,16 +25,15 @@ from ptycho.iterative.lsqml import available
 from ptycho.preparation.room import check_room
 from ptycho.progress import OnEvent, ignore, phases_for
 from ptycho.quiet_start import start_tensorflow
-from ptycho.run.scan_plan import plan_scans
+from ptycho.run.scan_plan import plan_scan
 
 if TYPE_CHECKING:
     from ptycho.api.result import Result
 
-Method = Literal["solver", "pinn", "refined", "lsqml"]
+Method = Literal["solver", "pinn", "lsqml"]
 Regulariser = Literal["learned", "second_order", "edge_preserving", "quadratic", "none"]
-SECTIONS = {"solver": "solver", "pinn": "solver", "refined": "solver", "lsqml": "iterative"}
+SECTIONS = {"solver": "solver", "pinn": "solver", "lsqml": "iterative"}
 """Method to the section of the configuration that has its settings, or those of the solver before it."""
-NETWORKS = ("pinn", "refined")
 DEFAULT_REGULARISER = SolverConfig.regulariser
 ARGUMENTS = {
     "probe.modes": "probe_modes",
@@ -70,8 +69,7 @@ def reconstruct(
     Args:
         scan: what was measured; or the path of its file, as of :func:`ptycho.open_scan`.
         method: ``solver``, maximum likelihood; ``pinn``, a trained network under the beam that the solver
-            found; ``refined``, the solver once more from the network's object; ``lsqml``, that of pty-chi, if
-            it is installed.
+            found; ``lsqml``, that of pty-chi, if it is installed.
         probe_modes: number of modes of the probe; None: chosen on the held-out patterns (``lsqml``: one).
         positions: refine the positions; None: if that lowers the deviance of the held-out patterns
             (``lsqml``: yes).
@@ -87,7 +85,7 @@ def reconstruct(
             ``scores["half_scan_frc"]`` is where they stop to agree, and flags depend on it. It takes about as
             long as the last fit. None: yes, but for ``lsqml``.
         run: folder of a run whose network is used; None: the one that comes with the program. For ``pinn``
-            and ``refined`` alone.
+            alone.
         compile_xla: compile with XLA: slower to begin, faster in the long run.
         on_event: is called with a :class:`ptycho.Event` after each phase, step, decision, and with the
             scores; what it raises ends the reconstruction.
@@ -103,6 +101,8 @@ def reconstruct(
         ConfigError: a setting that is unknown or cannot be; a scan of too few patterns; no pty-chi.
         LsqmlError: pty-chi failed.
     """
+    if method == "refined":
+        raise ConfigError("method=refined: has been removed; use solver, or pinn for a network's object")
     if method not in SECTIONS:
         raise ConfigError(f"method={method}: must be one of {', '.join(SECTIONS)}")
     scan = as_scan(scan, {key: settings.pop(key) for key in [*settings] if key in fields_of(DataConfig)})
@@ -121,12 +121,12 @@ def reconstruct(
         "seed": seed,
         "xla": {"compile": compile_xla},
     }
-    if run is not None and method not in NETWORKS:
+    if run is not None and method != "pinn":
         raise ConfigError(f"run={run}: method={method} needs no network; remove run=, or use method=pinn")
-    if method in NETWORKS:
+    if method == "pinn":
         values |= {"run": str(run or PRETRAINED), "models": ["pinn"]}
     allow([regulariser])
-    config = plan_scans(_configuration(scan, values), [scan.geometry])
+    config = plan_scan(_configuration(scan, values), scan.geometry)
     if method == "lsqml" and (missing := available(config.iterative.python)):
         raise ConfigError(missing)
     scratch = Path(tempfile.gettempdir())

@@ -41,7 +41,7 @@ def to_page(result: Result) -> str:
         scan = ScanRecord(name, folder, metrics, (result.method,), result.assessment)
         manifest = environment() | {"scans": {name: sizes}}
         run = RunRecord(
-            folder, MEASURED, FINISHED, datetime.now(UTC), metrics=metrics, manifest=manifest, scans=(scan,)
+            folder, MEASURED, FINISHED, datetime.now(UTC), metrics=metrics, manifest=manifest, scan=scan
         )
         return report_page(run)
 

@@ -1,14 +1,12 @@
-"""A network trained on measured scans alone, in a folder of its own that is read back as that of any run."""
+"""A network trained on a measured scan alone, in a folder of its own that is read back as that of any run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ptycho.config import ScanRunConfig
-from ptycho.config.data import DataConfig
 from ptycho.files.lock import locked
 from ptycho.methods.network import NETWORK
 from ptycho.methods.prepared import Surroundings, prepare
@@ -17,11 +15,12 @@ from ptycho.preparation.room import check_disk_for
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
-from ptycho.run.network_training import describe_trainings, split_scans, train_network
+from ptycho.run.network_training import describe_trainings, split_scan, train_network
 
 
-def train_on_scans(
-    scans: Sequence[tuple[str, Understood, DataConfig]],
+def train_on_scan(
+    name: str,
+    scan: Understood,
     config: ScanRunConfig,
     path: Path,
     overwrite: bool = False,
@@ -31,20 +30,18 @@ def train_on_scans(
     """Train the PINN that ``config`` describes, store it in ``path``, and read it back.
 
     Args:
-        scans: name, how it was understood, and the settings that it was read with.
+        name, scan: what the scan is called, and how it was understood.
         overwrite: replace a run that the folder holds, once there is a result.
         bar: as for :class:`~ptycho.progress.Progress`.
         callbacks: of Keras or of the loop.
     """
-    for _, scan, data in scans:
-        check_disk_for(scan.raw, data, path)
+    check_disk_for(scan.raw, config.data, path)
     with locked(path):
         folder = RunFolder(path, overwrite)
         with folder.replacing(), folder.logged():
             folder.config(config)
-            where = Surroundings(path, folder.timed, bar)
-            ready = [prepare(name, scan, replace(config, data=data), where) for name, scan, data in scans]
-            parts = split_scans([each.fitted(each.whole.beam) for each in ready], config)
+            each = prepare(name, scan, config, Surroundings(path, folder.timed, bar))
+            parts = split_scan(each.fitted(each.whole.beam), config)
             history = train_network(NETWORK, config, parts, folder, bar=bar, callbacks=callbacks).history
             best = history.rows[history.best_epoch - 1]
             folder.json(names.METRICS, {NETWORK: {key: best[key] for key in ("epoch", "loss", "val_loss")}})

@@ -1,4 +1,4 @@
-"""A network trained on scans, without their truth. TensorFlow is imported once it is known to be possible."""
+"""A network trained on a scan, without its truth. TensorFlow is imported once it is known to be possible."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ptycho.config.mapping import programs_in
 from ptycho.config.messages import fields_of, show
 from ptycho.config.own_code import allow, is_import_path
 from ptycho.config.scan_run_config import EPOCHS, FAST
-from ptycho.config.sections import GeneratorConfig, StitchConfig, XlaConfig
+from ptycho.config.sections import GeneratorConfig, XlaConfig
 from ptycho.progress import OnEvent
 from ptycho.run.own_code import check_own_code
 
@@ -51,7 +51,7 @@ ARGUMENTS = {
 
 @name_arguments(EpochsConfig, UnrolledModel, UNetModel, CustomModel, DataConfig, renamed=ARGUMENTS)
 def train(
-    scan: Scan | str | Path | Sequence[Scan | str | Path],
+    scan: Scan | str | Path,
     folder: str | Path,
     *,
     epochs: int = EPOCHS,
@@ -76,8 +76,7 @@ def train(
     that the scan knows is not used. Every twentieth group is kept out, and chooses the epoch.
 
     Args:
-        scan: what was measured, patterns ``(J, N, N)``, or the path of its file; or several of the same N and
-            probe.
+        scan: what was measured, patterns ``(J, N, N)``, or the path of its file.
         folder: where it is stored: ``config.yaml``, ``pinn/`` and ``metrics.json``, as a run stores them, so
             that :func:`ptycho.load_model` reads it back.
         epochs: passes over the groups.
@@ -104,14 +103,17 @@ def train(
         of another; amplitude is against the mean transmission, phase is known up to a constant and a plane.
 
     Raises:
-        ConfigError: a setting that is unknown or cannot be; scans that do not fit together, or have too few
-            patterns; a ``folder`` that holds a run or cannot be written.
+        ConfigError: a setting that is unknown or cannot be; a scan of too few patterns; a ``folder`` that
+            holds a run or cannot be written.
         NonFiniteLossError: the loss became NaN or infinite; the last good weights are stored.
         WriteError: the disk is full.
     """
-    scans = [as_scan(one) for one in ([scan] if isinstance(scan, Scan | str | Path) else scan)]
-    sizes = sorted({one.N for one in scans})
-    check(len(sizes) == 1, "scan", f"patterns of N={sizes}", "one scan, or several of the same N")
+    if isinstance(scan, list | tuple):
+        raise ConfigError(
+            f"scan: is a {type(scan).__name__} of {len(scan)}; a network is trained on one scan: train it on "
+            "one, and use model.reconstruct for the others, or ptycho.load_model('pretrained')"
+        )
+    scan = as_scan(scan)
     own_model = is_import_path(model)
     allowed = f"one of {', '.join(MODELS)}, or your own as my_module:build"
     check(model in MODELS or own_model, "model", model, allowed)
@@ -119,7 +121,7 @@ def train(
     weights = {name: settings.pop(name) for name in [*settings] if name.endswith("_weight")}
     own = divide(plain(settings), EpochsConfig, type(base))
     built = replace(base, **own["model"])
-    check(built.takes(sizes[0]), "model", model, f"unrolled for patterns of N={sizes[0]}")
+    check(built.takes(scan.N), "model", model, f"unrolled for patterns of N={scan.N}")
     config = ScanRunConfig(
         models=("pinn",),
         nepochs=epochs,
@@ -129,24 +131,22 @@ def train(
         batch_size=batch_size,
         probe=OwnProbe(learn=learn_probe),
         holdout_fraction=0.0,
-        stitch=StitchConfig("probe"),
         seed=seed,
         xla=XlaConfig(compile=compile_xla),
         output_dir=str(folder),
         loss=loss,
         **weights,
     )
-    files = dict.fromkeys(file for one in scans for file in one.data.file)
-    config = replace(config, data=replace(scans[0].data, file=tuple(files)))
+    config = replace(config, data=scan.data)
     allow(programs_in(config).values())
     check_own_code(config)
     start_tensorflow_exactly()
-    from ptycho.api.scan_training import train_on_scans
+    from ptycho.api.scan_training import train_on_scan
     from ptycho.training.own_callbacks import TellEvents
 
     followers = [*callbacks, *([] if on_event is None else [TellEvents(on_event)])]
-    every = [(one.name, one.geometry, one.data) for one in scans]
-    return train_on_scans(every, config, Path(folder), overwrite, progress and shows_bars(), followers)
+    bar = progress and shows_bars()
+    return train_on_scan(scan.name, scan.geometry, config, Path(folder), overwrite, bar, followers)
 
 
 def divide(values: Mapping[str, Any], *sections: type) -> dict[str, dict[str, Any]]:

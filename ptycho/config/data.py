@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Literal
 
@@ -40,15 +40,15 @@ class KeyMap:
 
 @settings("data")
 class DataConfig:
-    """A measured scan, or several of one instrument: ``file`` names one or more.
+    """A measured scan. ``file`` names several only in a command that makes a run of each.
 
     What is null is taken from the file, or from its format's convention.
     """
 
     file: Texts = key(
         (),
-        "HDF5, NPZ or TIFF file of the scan, or a folder of TIFF files. [A,B,C]: several scans of one "
-        "instrument in one run; scans/*.h5: one run for each file",
+        "HDF5, NPZ or TIFF file of the scan, or a folder of TIFF files. [A,B,C] or scans/*.h5: one run "
+        "for each file",
         level="always",
     )
     format: Text | None = key(
@@ -266,20 +266,13 @@ class DataConfig:
             ConfigError: there are several.
         """
         if len(self.file) > 1:
-            raise ConfigError(f"data.file={list(self.file)}: must be one scan here")
+            raise ConfigError(f"data.file={list(self.file)}: must be one scan here; use one command for each")
         return self.file[0]
 
-    def each(self) -> tuple[DataConfig, ...]:
-        """One section for every scan."""
-        return tuple(replace(self, file=(file,)) for file in self.file)
-
-    def names(self) -> list[str]:
-        """A name for every scan: that of its file, with a number where several files have the same."""
-        stems = [Path(file).stem for file in self.file]
-        return [
-            stem if stems.count(stem) == 1 else f"{stem}_{stems[: i + 1].count(stem)}"
-            for i, stem in enumerate(stems)
-        ]
+    @property
+    def name(self) -> str:
+        """What the only scan is called: its file, without the ending."""
+        return Path(self.path).stem
 
     def stated_zero_frequency(self) -> str | tuple[float, float] | None:
         """``centre``, ``corner``, (row, col) in detector pixels, or None."""

@@ -140,12 +140,9 @@ def accept_former_arguments(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def current_scores(metrics: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a run's ``metrics.json`` under the names of today; names of scans stay."""
-    scans = metrics.get("scans")
-    renamed: dict[str, Any] = _renamed({key: value for key, value in metrics.items() if key != "scans"})
-    if not isinstance(scans, dict):
-        return renamed if scans is None else renamed | {"scans": scans}
-    return renamed | {"scans": {name: _renamed(one) for name, one in scans.items()}}
+    """Return the values of a run's ``metrics.json`` under the names of today."""
+    renamed: dict[str, Any] = _renamed(metrics)
+    return renamed
 
 
 def _renamed(value: Any) -> Any:

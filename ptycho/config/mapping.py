@@ -25,7 +25,7 @@ Section = TypeVar("Section")
 LEARNING = ("learn", "modes", "rate", "start_epoch")
 WITHOUT_EFFECT: dict[type, tuple[str, ...]] = {  # keys that older runs have stored
     RunConfig: ("probe.modes", *(f"test_probe.{name}" for name in LEARNING)),
-    ScanRunConfig: ("baseline", "train.val_groups"),
+    ScanRunConfig: ("baseline", "stitch", "train.val_groups"),
     PretrainConfig: (
         *("baseline", "probe", "nepochs", "models", "mae_weight", "nll_weight", "realspace_weight"),
         *("train.val_groups", "train.patience"),

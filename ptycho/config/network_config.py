@@ -15,7 +15,6 @@ from ptycho.config.sections import (
     GeneratorConfig,
     IdealDiskProbe,
     ProbeConfig,
-    StitchConfig,
     UnrolledModel,
     XlaConfig,
 )
@@ -56,7 +55,6 @@ class NetworkConfig(JobConfig):
     model: GeneratorConfig = key(
         UnrolledModel(), "architecture of the network", discriminator="kind", level="always"
     )
-    stitch: StitchConfig = key(StitchConfig(), "stitching of the patches into an object")
 
     @property
     def networks(self) -> tuple[str, ...]:

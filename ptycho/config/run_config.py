@@ -17,6 +17,7 @@ from ptycho.config.sections import (
     LinesObject,
     ScanConfig,
     Shape,
+    StitchConfig,
     TrainConfig,
 )
 from ptycho.config.solver_config import LsqmlConfig
@@ -71,6 +72,7 @@ class RunConfig(TrainedConfig):
     baseline: BaselineConfig = key(BaselineConfig(), "settings of the supervised network")
     iterative: LsqmlConfig = key(LsqmlConfig(), "settings of LSQ-ML of pty-chi")
     scan: ScanConfig = key(ScanConfig(), "scan positions")
+    stitch: StitchConfig = key(StitchConfig(), "stitching of the patches into an object")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from ptycho.config.data import DataConfig
 from ptycho.config.errors import ConfigError, check
@@ -34,6 +35,11 @@ class ScanRunConfig(TrainedConfig):
     without training; ``nepochs`` is 0 where ``run`` names a trained network, and else 10.
     """
 
+    stitch: ClassVar[StitchConfig] = StitchConfig("probe")
+    REMOVED: ClassVar[Mapping[str, str]] = {
+        "stitch": "is a key of grid lines and inference; the results of a measured scan are solver and, with "
+        "a network, pinn: remove it"
+    }
     run: Text | None = key(
         None,
         "pretrained, or the folder of a run, whose network is used, or trained further with nepochs=…; "
@@ -79,9 +85,6 @@ class ScanRunConfig(TrainedConfig):
     )
     data: DataConfig = key(lambda: DataConfig(file=("-",)), "measured scan", level="always")
     model: GeneratorConfig = key(FAST, "architecture of the network", discriminator="kind", level="sometimes")
-    stitch: StitchConfig = key(
-        StitchConfig("refined"), "stitching of the patches into an object", level="sometimes"
-    )
     probe: ProbeConfig = key(OwnProbe(), "initial probe", discriminator="kind", level="always")
     train: EpochsConfig = key(EpochsConfig(), "settings of the training of the network")
     solver: SolverConfig = key(SolverConfig(), "settings of the maximum-likelihood solver", level="sometimes")
@@ -101,8 +104,6 @@ class ScanRunConfig(TrainedConfig):
             self._check_near_field()
         if not self.models and not self.solver.steps:
             raise ConfigError("solver.steps=0, models=[]: nothing would reconstruct; set one of them")
-        if self.stitch.method == "grid":
-            raise ConfigError("stitch=grid: tiles the squares of a regular grid; must be probe or refined")
 
     def _check_near_field(self) -> None:
         """Refuse what is made for far fields alone."""

@@ -9,7 +9,7 @@ from typing import Any
 from ptycho.config.former_names import current_scores
 from ptycho.files.json_file import read_json
 
-METRICS, RECONS, SCANS = "metrics.json", "recons", "scans"
+METRICS, RECONS = "metrics.json", "recons"
 BEST = ("solver", "refined", "pinn", "lsqml", "baseline")  # where a run does not say, as an inference
 
 
@@ -28,17 +28,12 @@ def product_of(metrics: Mapping[str, Any], held: Collection[str]) -> str:
     return str(named) if named in held else next((name for name in BEST if name in held), "")
 
 
-def find_product(run: Path, scan: str | None = None) -> tuple[str, Path] | None:
-    """Name and file of a run's product: of several scans that of ``scan``, or of the first that has one."""
+def find_product(run: Path) -> tuple[str, Path] | None:
+    """Name and file of a run's product."""
     try:
         metrics = read_metrics(run)
     except (OSError, ValueError):  # not finished, or damaged: what is there is told by its files
         metrics = {}
-    parts = metrics.get("scans")
-    parts = parts if isinstance(parts, dict) else {}
-    names = [scan] if scan is not None else [path.name for path in sorted((run / SCANS).glob("*"))]
-    for folder, scores in [(run, metrics), *((run / SCANS / name, parts.get(name)) for name in names)]:
-        files = {path.parent.name: path for path in (folder / RECONS).glob("*/recon.npz")}
-        if name := product_of(scores if isinstance(scores, dict) else {}, files):
-            return name, files[name]
-    return None
+    files = {path.parent.name: path for path in (run / RECONS).glob("*/recon.npz")}
+    name = product_of(metrics, files)
+    return (name, files[name]) if name else None

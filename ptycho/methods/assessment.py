@@ -28,7 +28,6 @@ from ptycho.reconstruction.denoising import photon_noise
 from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
 from ptycho.reconstruction.residuals import MISSED, Residuals, residuals
 from ptycho.scan.beam import Beam
-from ptycho.scan.comparison import compare
 from ptycho.scan.coverage import covered
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
@@ -50,8 +49,8 @@ EXPLAINED = (
     | {"assessed_patterns": f"of more than {JUDGED} patterns, so many, spread over the scan, are scored"}
     | {
         "r_free": "r_factor of the held-out patterns, to which object, probe and network are not fitted "
-        "before the score is computed. They also select between solver and refinement; their own positions "
-        "and flux are fitted if those of the other patterns are (for LSQ-ML neither)",
+        "before the score is computed. Their own positions and flux are fitted if those of the other "
+        "patterns are (for LSQ-ML neither)",
         "half_scan_frc": "Fourier ring correlation of two objects, each from a random half of the "
         "patterns through the solver with probe and positions kept (without a solver: the network), "
         "aligned by one scale and one phase "
@@ -95,11 +94,6 @@ class Fit:
     missed_free: Residuals | None
     looked_at: np.ndarray
     causes: Causes | None = None
-
-    def clearly_better(self, other: Fit) -> bool:
-        """By the patterns that were kept out, each against itself, by more than the error of the mean."""
-        one, two = self.free or self.used, other.free or other.used
-        return compare(one.unexplained, two.unexplained).clear
 
 
 def judge(made: Reconstruction, each: Prepared) -> Fit:

@@ -15,7 +15,7 @@ from ptycho.methods.half_scans import Halves, half_scans
 from ptycho.methods.network import infer as infer_by
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.solver import half_object, with_errors
-from ptycho.methods.table import DENOISED, METHODS, NETWORK, REFINED, SOLVER, Means
+from ptycho.methods.table import DENOISED, METHODS, NETWORK, SOLVER, Means
 from ptycho.reconstruction.causes import MOTION, PATTERN_SHIFT, POSITION_MAP
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.ramp import move_ramp
@@ -79,12 +79,8 @@ def assess(
 
 
 def choose(fits: dict[str, Fit]) -> str:
-    """Return the name of the product: the solver's reconstruction, unless that from the network's object is
-    clearly better on the held-out patterns; without a solver the last there is."""
-    if SOLVER in fits and REFINED in fits:
-        return REFINED if fits[REFINED].clearly_better(fits[SOLVER]) else SOLVER
-    ours = [name for name in (SOLVER, REFINED, NETWORK) if name in fits]
-    return ours[0] if ours else next(reversed(fits))
+    """Return the name of the product: the solver's reconstruction, else the network's, else the last."""
+    return next((name for name in (SOLVER, NETWORK) if name in fits), next(reversed(fits)))
 
 
 def _halves(each: Prepared, solved: Reconstruction | None, means: Means) -> Halves | None:

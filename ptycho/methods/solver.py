@@ -1,4 +1,4 @@
-"""The solver on a measured scan: from the patterns, from another method's object, from halves."""
+"""The solver on a measured scan: from all patterns, from halves of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ptycho.scan.probe import light_at_edge, lit_part
 from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
-SOLVER, REFINED = "solver", "refined"
+SOLVER = "solver"
 WIDE = 0.25  # light at the window's edge over the mean: a disk as wide as the window; others .02 to .1
 WORSE = 1.1  # times the deviance of a pattern: what a half of the scan may come to
 JUDGED_EVERY = 10  # steps; to judge costs a twentieth of a step, and the positions of those judged
@@ -156,44 +156,6 @@ def _too_wide(solved: Solved) -> tuple[str, ...]:
     return (warning,)
 
 
-def continue_from(
-    start: Reconstruction,
-    each: Prepared,
-    before: Reconstruction | None,
-    config: ScanRunConfig,
-    where: Surroundings,
-) -> Reconstruction:
-    """The most likely object and beam near another object, under the noise, prior and freedom of the solver.
-
-    It is judged without the patterns that are kept out; then they join, as in :func:`reconstruct`.
-
-    ``before``: what the solver has made of the scan; None: it decides them now.
-    """
-    solved = None if before is None else _fit_of(before)
-    began, wishes = time.perf_counter(), wishes_for(each, config)
-    data = each.fitted(each.beam_under(start))
-    if solved is None:
-        solved = solve(data, wishes, config.seed, config.xla.compile, how=blockwise(config, where))
-    f, steps = solved.terms.likelihood.normalisation, wishes.steps
-    count = len(data.positions)
-    bar = Progress("refinement", steps * count, bar=where.bar, unit="step", per=count, at_most=True)
-    with closing(bar) as progress:
-        likelihood = replace(solved.terms.likelihood, data=data, advance=progress.advance)
-        state = State.of(data, start.object, normalisation=f)
-        how, terms = blockwise(config, where), replace(solved.terms, likelihood=likelihood)
-        if how.divides(data):
-            last = fit_in_blocks(terms, state, solved.free, max(steps, 1), how, ONCE_MORE, progress.advance)
-        else:
-            last = fit_to_the_end(terms, state, solved.free, max(steps, 1))
-        found, course = _ended(solved, last, data), tuple(last.course)
-        made = _reconstruction(found, each, start)
-        if len(each.out):
-            found, whole = _completed(found, made, each, max(steps, 1), how, progress.advance)
-            made = replace(whole, before=made)
-    seconds = time.perf_counter() - began
-    return replace(made, seconds=seconds, course=course, converged=found.fit.converged, fit=found)
-
-
 def with_errors(made: Reconstruction, config: ScanRunConfig, where: Surroundings) -> Reconstruction:
     """The same with its error map, if it is a fit of the solver and the map is asked for."""
     solved = _fit_of(made)
@@ -229,14 +191,11 @@ def _ended(solved: Solved, last: Fit, data: Dataset) -> Solved:
     return replace(solved, state=last.state, fit=last, terms=replace(solved.terms, likelihood=likelihood))
 
 
-def _reconstruction(solved: Solved, each: Prepared, start: Reconstruction | None = None) -> Reconstruction:
-    """A state of the fitted patterns, with the positions and the flux of those that were kept out.
-
-    ``start``: what it began from; None: the beam as it was told.
-    """
+def _reconstruction(solved: Solved, each: Prepared) -> Reconstruction:
+    """A state of the fitted patterns, with the positions and the flux of those that were kept out."""
     likelihood = solved.terms.likelihood
     scale, f = likelihood.data.photon_scale, likelihood.normalisation
-    free = each.left_out(each.beam_under(start))
+    free = each.left_out(each.whole.beam)
     out = None
     if free is not None:
         judge = Judge(replace(likelihood, data=free, advance=silent))

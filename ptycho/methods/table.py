@@ -13,7 +13,7 @@ from ptycho.methods.denoised import DENOISED
 from ptycho.methods.lsqml import LSQML
 from ptycho.methods.network import NETWORK, TrainedNetwork
 from ptycho.methods.prepared import Prepared, Surroundings
-from ptycho.methods.solver import REFINED, SOLVER
+from ptycho.methods.solver import SOLVER
 from ptycho.scan.reconstruction import Reconstruction
 
 
@@ -48,9 +48,6 @@ METHODS: dict[str, Method] = {
     SOLVER: lambda each, made, means: solver.reconstruct(each, means.config, means.where),
     LSQML: lambda each, made, means: lsqml.reconstruct(each, means.config, means.where),
     NETWORK: _infer,
-    REFINED: lambda each, made, means: solver.continue_from(
-        made[NETWORK], each, made.get(SOLVER), means.config, means.where
-    ),
     DENOISED: lambda each, made, means: denoised.reconstruct(each, list(made.values())[-1]),
 }
-"""Name to method: ``refined`` needs a network's object, ``denoised`` takes the last there is."""
+"""Name to method: ``denoised`` takes the last reconstruction there is."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -240,47 +239,6 @@ def keep_out(data: Dataset, fraction: float, seed: int) -> tuple[np.ndarray, np.
 def number_kept_out(count: int, fraction: float) -> int:
     """How many of ``count`` patterns are kept out; :data:`FEWEST` are always fitted."""
     return 0 if count * fraction < 1 else min(round(count * fraction), max(count - FEWEST, 0))
-
-
-def join_scans(scans: Sequence[Dataset]) -> Dataset:
-    """Several scans of one instrument as one dataset to train with, an object each, under the first's probe.
-
-    A pixel that is bad in one of them is bad in all; of backgrounds the mean is taken. Groups are those of
-    the scan that has the smallest.
-    """
-    if len(scans) == 1:
-        return scans[0]
-    C = min(scan.group_size for scan in scans)
-    scans = [scan if scan.group_size == C else scan.regrouped(C) for scan in scans]
-    first = scans[0]
-    counts = [len(scan.positions) for scan in scans]
-    starts = np.cumsum([0, *counts[:-1]])
-    patterns = first.amplitudes.joined([scan.amplitudes for scan in scans[1:]])
-    good = np.all([np.ones((first.N,) * 2, bool) if s.good is None else s.good for s in scans], axis=0)
-    nothing = np.zeros((first.N,) * 2, np.float32)
-    dark = [nothing if s.beam.background is None else s.beam.background for s in scans]
-    background = np.average(dark, axis=0, weights=counts).astype(np.float32)
-    beam = Beam(
-        first.probe,
-        np.concatenate([scan.positions for scan in scans]),
-        np.concatenate([scan.beam.flux for scan in scans]),
-        background if background.any() else None,
-    )
-    return replace(
-        first,
-        amplitudes=patterns,
-        beam=beam.scaled_to(patterns.statistics.mean_energy),
-        image=np.repeat(np.arange(len(scans), dtype=np.int32), counts),
-        groups=np.concatenate([s.groups + start for s, start in zip(scans, starts, strict=True)]).astype(
-            np.int32
-        ),
-        object_size=max(scan.object_size for scan in scans),
-        region_size=max(scan.region_size for scan in scans),
-        counts=all(scan.counts for scan in scans),
-        stated_tiling=None,
-        good=None if good.all() else good,
-        exact=any(scan.exact for scan in scans),
-    )
 
 
 def training_and_validation(data: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:

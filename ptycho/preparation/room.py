@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,27 +42,25 @@ def check_room(config: ScanRunConfig, scan: Understood, scratch: Path) -> None:
     """
     elsewhere = OF_PATTERNS.replace("output_dir elsewhere", "the variable TMPDIR to a folder with room")
     check_disk_for(scan.raw, config.data, scratch, elsewhere)
-    check_memory_for(config, [scan])
+    check_memory_for(config, scan)
 
 
-def check_memory_for(config: ScanRunConfig, scans: Sequence[Understood]) -> None:
+def check_memory_for(config: ScanRunConfig, scan: Understood) -> None:
     """Refuse a run that needs more memory or disk than there is; patterns and regions stay in files."""
-    phases = dict[str, list[Part]]()
-    network = NETWORK in config.models
-    for name, scan in zip(config.data.names(), scans, strict=True):
-        near = np.delete(scan.positions, lonely(scan.positions), axis=0)
-        M = scan.object_size - int(np.ptp(scan.positions, axis=0).max() - np.ptp(near, axis=0).max())
-        modes = config.probe.modes or (1 if scan.probe is None else len(scan.probe))
-        parts = solver_parts(len(near), scan.N, modes, M, config.solver.block)
-        phases[f"solves {name}"] = _with_far_frames(parts, scan)
-        if network:
-            image = np.zeros(len(near), np.int32)
-            groups = grouped(near, image, config.patterns_in_group, bool(config.tiles))
-            R = smallest_region(near, groups, scan.N)
-            phases[f"trains on {name}"] = training_parts(config, NETWORK, scan.N, groups.shape[1], R)
-            phases[f"reconstructs {name}"] = [
-                Part("the object, its stitching and its figures", 400 * M**2, OF_A_SCANNED_OBJECT)
-            ]
+    name = config.data.name
+    near = np.delete(scan.positions, lonely(scan.positions), axis=0)
+    M = scan.object_size - int(np.ptp(scan.positions, axis=0).max() - np.ptp(near, axis=0).max())
+    modes = config.probe.modes or (1 if scan.probe is None else len(scan.probe))
+    parts = solver_parts(len(near), scan.N, modes, M, config.solver.block)
+    phases = {f"solves {name}": _with_far_frames(parts, scan)}
+    if NETWORK in config.models:
+        image = np.zeros(len(near), np.int32)
+        groups = grouped(near, image, config.patterns_in_group, bool(config.tiles))
+        R = smallest_region(near, groups, scan.N)
+        phases[f"trains on {name}"] = training_parts(config, NETWORK, scan.N, groups.shape[1], R)
+        phases[f"reconstructs {name}"] = [
+            Part("the object, its stitching and its figures", 400 * M**2, OF_A_SCANNED_OBJECT)
+        ]
     check_memory(phases)
 
 

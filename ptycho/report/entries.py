@@ -82,9 +82,8 @@ class Entry:
                 truth = ""
             return ("truth", truth or self.label)
         stored = self.record.flat.get("data.file")
-        listed = [Path(str(name)) for name in stored] if isinstance(stored, list) else []
-        mine = [path for path in listed if path.stem == self.scan.name] or listed[:1]
-        return ("file", str(mine[0].absolute()) if mine else self.label)
+        listed = stored if isinstance(stored, list) else []
+        return ("file", str(Path(str(listed[0])).absolute()) if listed else self.label)
 
     @property
     def cells(self) -> dict[str, Any]:
@@ -143,7 +142,7 @@ def find_entries(words: Sequence[str]) -> Found:
         except (ConfigError, OSError) as error:
             passed[str(path)] = shown(str(error))
     return Found(
-        tuple(entry for label, record in records for entry in entries_of(label, record)),
+        tuple(entry_of(label, record) for label, record in records),
         tuple(passed.items()),
     )
 
@@ -195,10 +194,9 @@ def _labels(runs: list[Path]) -> dict[Path, str]:
     return labels if runs else {}
 
 
-def entries_of(label: str, record: RunRecord) -> list[Entry]:
-    """An entry for each scan of a run; one without scores for a run that has stored none."""
-    scans = record.scans or (ScanRecord("", record.path),)
-    return [Entry(label if len(scans) == 1 else f"{label}: {scan.name}", record, scan) for scan in scans]
+def entry_of(label: str, record: RunRecord) -> Entry:
+    """The entry of a run; without scores for one that has stored none."""
+    return Entry(label, record, record.scan or ScanRecord("", record.path))
 
 
 def differing(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:

@@ -51,7 +51,7 @@ class RunRecord:
         settings: that differ from the defaults; flat: all of them by dotted key.
         command: that repeats the run; empty where the configuration cannot be read.
         metrics, manifest: of the files of these names; empty where there is none.
-        scans: its scans, or the test images of a run on grid lines.
+        scan: its scan, or the first test image of a run on grid lines; None: it has neither.
         files: names and bytes; log: its last lines; missing: what could not be read, and why.
     """
 
@@ -64,7 +64,7 @@ class RunRecord:
     command: str = ""
     metrics: Mapping[str, Any] = field(default_factory=dict)
     manifest: Mapping[str, Any] = field(default_factory=dict)
-    scans: tuple[ScanRecord, ...] = ()
+    scan: ScanRecord | None = None
     files: tuple[tuple[str, int], ...] = ()
     log: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ def gather(path: Path) -> RunRecord:
         command,
         metrics,
         manifest,
-        tuple(_scans(path, kind, config, metrics, missing)),
+        _scan(path, kind, config, metrics, missing),
         tuple(_files(path, missing)),
         last_lines(path / names.LOG),
         tuple(missing),
@@ -232,20 +232,15 @@ def _ended(path: Path, manifest: Mapping[str, Any]) -> datetime:
         return datetime.fromtimestamp(newest, UTC)
 
 
-def _scans(
+def _scan(
     path: Path, kind: str, config: Mapping[str, Any], metrics: Mapping[str, Any], missing: list[str]
-) -> list[ScanRecord]:
+) -> ScanRecord | None:
     if kind == OTHER:
-        return []
-    if kind in KNOWN_TRUTH:
-        return [read_scan("test image", path, metrics, missing)]
-    parts = section(metrics, "scans")
-    if not parts and not (path / names.SCANS).is_dir():
-        return [read_scan(_scan_name(config), path, metrics, missing)]
-    stored = [part.name for part in sorted((path / names.SCANS).glob("*")) if part.is_dir()]
-    every = [*parts, *(name for name in stored if name not in parts)]
-    inside = [name for name in every if name not in ("", ".", "..") and "/" not in name]
-    return [read_scan(name, path / names.SCANS / name, section(parts, name), missing) for name in inside]
+        return None
+    if (path / names.SCANS).is_dir():
+        missing.append(f"{names.SCANS}: holds several scans in one run, which a former version made")
+    name = "test image" if kind in KNOWN_TRUTH else _scan_name(config)
+    return read_scan(name, path, metrics, missing)
 
 
 def _scan_name(config: Mapping[str, Any]) -> str:

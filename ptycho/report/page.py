@@ -32,14 +32,14 @@ def report_page(record: RunRecord, home: str = "") -> str:
 
     ``home``: where a link leads back to; such a page is served, and loads itself again while the run goes on.
     """
-    views = [view_of(record, scan, place) for place, scan in enumerate(record.scans)]
-    charts = [] if views else [*losses(record.path)]
+    view = None if record.scan is None else view_of(record, record.scan)
+    charts = [*losses(record.path)] if view is None else []
     scripts = SERVED_RUNNING if home and record.state == RUNNING else REPORT
     return render(
         "report.html",
         scripts=scripts,
         run=record,
-        scans=views,
+        scan=view,
         home=home,
         charts=charts,
         orientation=ORIENTATION,

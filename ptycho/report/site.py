@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 from ptycho.config import ConfigError
 from ptycho.files.lock import is_locked
 from ptycho.files.text import shown
-from ptycho.report.entries import Entry, entries_of, runs_below
+from ptycho.report.entries import Entry, entry_of, runs_below
 from ptycho.report.gather import RUNNING, gather, is_run
 from ptycho.report.page import compare_page, index_page, message_page, policies, report_page
 
@@ -50,7 +50,7 @@ class Site:
         place = folder.resolve(strict=True)
         self.folder = place.parent if is_run(place) else place
         self._pages: dict[tuple, bytes] = {}
-        self._entries: dict[Path, tuple[tuple, list[Entry]]] = {}
+        self._entries: dict[Path, tuple[tuple, Entry]] = {}
         self._busy = Lock()  # pages are made one after the other
 
     def answer(self, target: str) -> Answer:
@@ -141,13 +141,12 @@ class Site:
                 continue
             try:
                 name = run.relative_to(self.folder).as_posix()
-                entries = entries_of(name, gather(run))
-                for entry in entries:  # what the pages of all show of it
-                    _ = entry.cells, entry.level, entry.flags, entry.same_scan
-                self._entries[run] = (state, entries)
+                entry = entry_of(name, gather(run))
+                _ = entry.cells, entry.level, entry.flags, entry.same_scan  # what the pages of all show of it
+                self._entries[run] = (state, entry)
             except Exception as error:  # one damaged run never takes the others with it
                 log.warning("%s: is skipped (%s)", shown(str(run)), shown(str(error)))
-        found = [entry for _, entries in self._entries.values() for entry in entries]
+        found = [entry for _, entry in self._entries.values()]
         return sorted(found, key=lambda entry: entry.record.ended, reverse=True)
 
     def _live_pages(self) -> tuple[str, ...]:

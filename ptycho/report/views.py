@@ -30,7 +30,7 @@ from ptycho.report.scans import ScanRecord, StoredRecon
 from ptycho.report.wording import KeyFigure, Verdict, key_figures, verdict_of
 from ptycho.run import names
 
-MAP_PIXELS = 640  # of a side of a map that is read out, of a run of one scan
+MAP_PIXELS = 640  # of a side of a map that is read out
 MODES = 6
 TITLES = {"gt": "the truth"}  # of reconstructions
 MAX_FIGURE = 1_200_000  # bytes of a picture of the run that is taken over
@@ -63,7 +63,6 @@ class ScanView:
     """All that the page shows of a scan; what there is not is empty."""
 
     name: str
-    anchor: str
     product: str
     verdict: Verdict
     figures: tuple[KeyFigure, ...]
@@ -83,8 +82,8 @@ class ScanView:
     pictures: tuple[Thumbnail, ...] = ()
 
 
-def view_of(record: RunRecord, scan: ScanRecord, number_of: int) -> ScanView:
-    """Everything that is drawn of one scan of a run."""
+def view_of(record: RunRecord, scan: ScanRecord) -> ScanView:
+    """Everything that is drawn of the scan of a run."""
     made = scan.read(scan.product) if scan.product else None
     told = [(what, *_pair(value)) for what, value in section(scan.metrics, "findings").items()]
     decided = [one for one in told if one[0].startswith("solver: ")]
@@ -92,7 +91,6 @@ def view_of(record: RunRecord, scan: ScanRecord, number_of: int) -> ScanView:
     drawn = {} if made is None else _drawn(record, scan, made)
     return ScanView(
         scan.name,
-        f"scan{number_of}",
         scan.product,
         verdict_of(record, scan),
         key_figures(record, scan),
@@ -115,18 +113,17 @@ def _drawn(record: RunRecord, scan: ScanRecord, made: StoredRecon) -> dict:
     picture = picture_of(made)
     amplitude, phase, grey, colour = picture.amplitude, picture.phase, picture.grey, picture.colour
     pixel = 1e9 * scan.pixel_m[1] if scan.pixel_m else None
-    side = int(MAP_PIXELS / max(1, len(record.scans)) ** 0.5)
     title = ", ".join(filter(None, ("phase", phase.kind)))
     maps = [
-        readable("amplitude", amplitude, grey, GREY, "", side),
-        readable(title, shrunk_phase(phase, side)[0], colour, phase.colours, "rad", side),
+        readable("amplitude", amplitude, grey, GREY, "", MAP_PIXELS),
+        readable(title, shrunk_phase(phase, MAP_PIXELS)[0], colour, phase.colours, "rad", MAP_PIXELS),
     ]
     for name, unit in (("sigma_amplitude", ""), ("sigma_phase", "rad")):
         if (sigma := getattr(made, name)) is not None:
             values = np.where(made.lit, sigma, np.nan)[scan_figures.box_of(made.lit)]
             title = f"σ of the {name.removeprefix('sigma_')}"
             known = np.where(np.isfinite(values), values, np.nan)
-            maps.append(readable(title, known, scan_figures.ends_of(known), MAGMA, unit, side // 2))
+            maps.append(readable(title, known, scan_figures.ends_of(known), MAGMA, unit, MAP_PIXELS // 2))
     return {
         "amplitude": coloured(amplitude, grey, GREY, "", pixel, picture.pixels),
         "phase": coloured_phase(phase, colour, pixel, picture.pixels),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import csv
 import io
 import json
@@ -104,7 +103,6 @@ class RunFolder(OutputFolder):
         except OSError as error:
             raise unusable(path, error.strerror or str(error)) from error
         self._record = (listed(path) or {name: "" for name in foreign_files(path)}) if resumed else {}
-        self._part = ""
         self.timings: dict[str, float] = {}
         with self.replacing():
             self._list(names.RECORD)
@@ -127,16 +125,10 @@ class RunFolder(OutputFolder):
                 log.warning("%s: holds the run again that was to be replaced", self.path)
             raise
 
-    def inside(self, part: str) -> RunFolder:
-        """The same run, of which what follows is written into the subfolder ``part``."""
-        other = copy.copy(self)
-        other._part = f"{self._part}{part}/"
-        return other
-
     def place(self, name: str) -> Path:
-        """Where a file of this part will be, which others write; it is listed as the run's."""
-        self._list(f"{self._part}{name}")
-        return self.path / f"{self._part}{name}"
+        """Where a file will be, which others write; it is listed as the run's."""
+        self._list(name)
+        return self.path / name
 
     def write(self, name: str, save: Callable[[Any], object]) -> Path:
         """As :meth:`OutputFolder.write`; the file is listed, and the first result ends what was replaced."""
@@ -162,18 +154,18 @@ class RunFolder(OutputFolder):
     def arrays(self, name: str, arrays: dict[str, np.ndarray]) -> str:
         """Write an uncompressed NPZ that holds no pickle, and record its SHA-256, which is returned."""
         path = self.write(name, lambda file: np.savez(file, allow_pickle=False, **arrays))
-        found = self._record[f"{self._part}{name}"] = sha256(path)
+        found = self._record[name] = sha256(path)
         self._store_record()
         return found
 
     def recorded(self, name: str) -> str | None:
         """The SHA-256 of an array file as it was written."""
-        return self._record.get(f"{self._part}{name}") or None
+        return self._record.get(name) or None
 
     def holds(self, name: str) -> bool:
         """Whether a resumed folder has the file ``name`` just as this run wrote it."""
-        path = self.path / f"{self._part}{name}"
-        return path.is_file() and self._record.get(f"{self._part}{name}") == sha256(path)
+        path = self.path / name
+        return path.is_file() and self._record.get(name) == sha256(path)
 
     @contextlib.contextmanager
     def timed(self, phase: str) -> Iterator[None]:

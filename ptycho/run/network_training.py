@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from ptycho.config import ConfigError, ScanRunConfig, TrainedConfig
 from ptycho.config.mapping import completed, differences, result_settings
 from ptycho.networks import count_parameters
 from ptycho.networks.weights import Arrays, get_weights, set_weights
-from ptycho.preparation.dataset import join_scans, training_and_validation
+from ptycho.preparation.dataset import training_and_validation
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import (
@@ -214,7 +214,7 @@ def describe_trainings(histories: dict[str, History]) -> dict[str, Any]:
     }
 
 
-def split_scans(scans: Sequence[Dataset], config: ScanRunConfig) -> TrainingScans:
-    """Scans of one instrument as one, whose groups are divided into those of training and of validation."""
-    training, validation = training_and_validation(join_scans(scans), config.val_fraction, config.seed)
+def split_scan(scan: Dataset, config: ScanRunConfig) -> TrainingScans:
+    """Divide the groups of a scan into those of training and of validation."""
+    training, validation = training_and_validation(scan, config.val_fraction, config.seed)
     return TrainingScans(training, validation, training.offsets[0])

@@ -1,8 +1,7 @@
-"""Runs on measured scans, seen through before they begin; nothing here imports TensorFlow."""
+"""A run on a measured scan, seen through before it begins; nothing here imports TensorFlow."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from ptycho.config import ITERATIVE, ConfigError, PretrainConfig, ScanRunConfig
@@ -22,26 +21,22 @@ NETWORK = "pinn"
 TUNED = 12  # patterns in a group where the pretrained network is trained on: more of them leave few steps
 
 
-def plan_scans(own: ScanRunConfig, scans: Sequence[Understood]) -> ScanRunConfig:
-    """Return the configuration of a run on some scans, with what the network of ``run`` was trained with.
+def plan_scan(own: ScanRunConfig, scan: Understood) -> ScanRunConfig:
+    """Return the configuration of a run on a scan, with what the network of ``run`` was trained with.
 
     Raises:
-        ConfigError: the scans do not fit one network, the network of ``run`` cannot be read or does not fit,
+        ConfigError: the scan does not fit the network, the network of ``run`` cannot be read or does not fit,
             or the machine has too little memory.
     """
     stored = check_settings(own)
-    fitted = min(
-        _fitted(path, scan, own.holdout_fraction) for path, scan in zip(own.data.file, scans, strict=True)
-    )
+    fitted = _fitted(own.data.path, scan, own.holdout_fraction)
     if stored is not None:
         own = _as_stored(own, stored)
-        _fits(stored, own, scans[0].N, fitted)
-    for scan in scans:
-        choose_probe(scan, own)
-    _same_size(own, scans)
+        _fits(stored, own, scan.N, fitted)
+    choose_probe(scan, own)
     if NETWORK in own.models:
-        _network_takes(own.model, scans[0].N)
-    check_memory_for(own, scans)
+        _network_takes(own.model, scan.N)
+    check_memory_for(own, scan)
     return own
 
 
@@ -68,13 +63,6 @@ def _fitted(path: str, scan: Understood, holdout_fraction: float) -> int:
     usable = len(scan.frames) - len(lonely(scan.positions))
     check_enough(usable, path)
     return usable - number_kept_out(usable, holdout_fraction)
-
-
-def _same_size(config: ScanRunConfig, scans: Sequence[Understood]) -> None:
-    sizes = dict(zip(config.data.names(), (scan.N for scan in scans), strict=True))
-    if len(set(sizes.values())) > 1:
-        told = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        raise ConfigError(f"data.file: patterns of several sizes ({told}); set data.N to one of them")
 
 
 def _network_takes(model: GeneratorConfig, N: int) -> None:

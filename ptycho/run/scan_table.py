@@ -21,21 +21,18 @@ COLUMNS = (*FIRST, *MEASURED, *LAST)
 NO_COLUMN = ("data.file", "output_dir", "overwrite")  # of the overrides: scan and folder tell them
 
 
-def rows_of(run: Path) -> list[dict[str, Any]]:
-    """What the files of a run tell, a row for each of its scans; none where it is not finished.
+def row_of(run: Path) -> dict[str, Any]:
+    """What the files of a run tell of its scan; nothing where it is not finished.
 
     ``frc_nm``: half period at which two halves of the scan stop to agree by half, at best the pixel;
     ``seconds``: of the whole run.
     """
     if not is_finished(run):
-        return []
+        return {}
     metrics, manifest = read_metrics(run), read_json(run / MANIFEST)
     sizes, seconds = manifest.get("scans", {}), manifest.get("timings_s", {}).get("total")
-    scans = metrics.get("scans") or {next(iter(sizes), ""): metrics}
-    return [
-        {"scan": name, **sizes.get(name, {}), **_judged(found), "seconds": _short(seconds)}
-        for name, found in scans.items()
-    ]
+    name = next(iter(sizes), "")
+    return {"scan": name, **sizes.get(name, {}), **_judged(metrics), "seconds": _short(seconds)}
 
 
 def _judged(metrics: Mapping[str, Any]) -> dict[str, Any]:

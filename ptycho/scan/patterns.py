@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, TypeAlias
@@ -12,7 +12,7 @@ import numpy as np
 from ptycho.files.file_array import FileArray
 
 BLOCK = 2**22  # pixels of patterns looked at together
-Rows: TypeAlias = "np.ndarray | FileArray | SomeRows | JoinedRows | MiddleRows"
+Rows: TypeAlias = "np.ndarray | FileArray | SomeRows | MiddleRows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,28 +104,6 @@ class MiddleRows:
         return np.where(self._good, self._rows[index][..., middle, middle], np.float32(0))
 
 
-class JoinedRows:
-    """The rows of several arrays, in memory or in files, one array after the other."""
-
-    def __init__(self, parts: Sequence[np.ndarray | FileArray | SomeRows | Patterns]) -> None:
-        self._parts = parts
-        self._starts = np.cumsum([0, *(len(part) for part in parts)])
-        self.shape: tuple[int, ...] = (int(self._starts[-1]), *parts[0].shape[1:])
-        self.dtype: np.dtype = parts[0].dtype
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, index: Any) -> np.ndarray:
-        wanted = np.arange(len(self))[index]
-        found = np.empty((*wanted.shape, *self.shape[1:]), self.dtype)
-        part_of = np.searchsorted(self._starts, wanted, side="right") - 1
-        for number in np.unique(part_of):
-            mine = part_of == number
-            found[mine] = self._parts[number][wanted[mine] - self._starts[number]]
-        return found
-
-
 class Patterns:
     """Diffraction amplitudes ``(J, N, N)`` float32, and their statistics, found when they are asked for.
 
@@ -178,10 +156,6 @@ class Patterns:
     def middle(self, good: np.ndarray) -> Patterns:
         """Their middle of the size of a mask ``(n, n)``, zero where that is false; it is not copied."""
         return Patterns(MiddleRows(self._rows, good))
-
-    def joined(self, others: Sequence[Patterns]) -> Patterns:
-        """These and others of the same size, one after the other; they are not copied."""
-        return Patterns(JoinedRows([self, *others])) if others else self
 
     def blocks(self) -> Iterator[np.ndarray]:
         """All patterns in order, block by block, ``(j, N, N)`` each."""

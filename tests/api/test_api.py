@@ -123,7 +123,7 @@ def test_pixels_that_were_not_measured_count_for_nothing(arrays):
 
 
 def test_the_pretrained_network_goes_on_from_the_solver(arrays):
-    """Under the solver's beam, and then refined; a run is for methods that need a network alone."""
+    """Under the solver's beam; a run is for the method that needs a network alone."""
     scan = ptycho.Scan.from_arrays(*arrays[:3], counts=True)
     quick = QUICK | {"positions": True, "compile_xla": True, "seed": 7}
     begun = ptycho.reconstruct(scan, **quick)
@@ -133,8 +133,6 @@ def test_the_pretrained_network_goes_on_from_the_solver(arrays):
     decided = [[one for one in each.decisions if one.what != "groups"] for each in (made, begun)]
     assert made.reconstruction.general and decided[0] == decided[1]  # groups are those of the network
     assert np.abs(made.object - begun.object)[begun.mask].max() > 1e-3
-    refined = ptycho.reconstruct(scan, "refined", run="pretrained", **quick)
-    assert refined.scores["deviance"] < made.scores["deviance"]
     with pytest.raises(ptycho.ConfigError, match=r"run=outputs/mine: method=solver needs no network"):
         ptycho.reconstruct(scan, run="outputs/mine")
     with pytest.raises(ptycho.ConfigError, match=r"outputs/none"):
@@ -146,8 +144,7 @@ def test_the_pretrained_network_goes_on_from_the_solver(arrays):
     [
         ("solver", STEPS, [("solver", [])]),
         ("pinn", STEPS, [("solver", []), ("pinn", ["solver"])]),
-        ("refined", STEPS, [("solver", []), ("pinn", ["solver"]), ("refined", ["solver", "pinn"])]),
-        ("refined", 0, [("pinn", []), ("refined", ["pinn"])]),
+        ("pinn", 0, [("pinn", [])]),
     ],
 )
 def test_what_a_method_goes_on_from_is_made_before_it(arrays, monkeypatch, method, steps, order):
@@ -156,7 +153,7 @@ def test_what_a_method_goes_on_from_is_made_before_it(arrays, monkeypatch, metho
     from ptycho.scan.coverage import covered_part
 
     called = []
-    doubts = {"solver": "scale_doubtful", "pinn": "orientation_doubtful", "refined": "positions_doubtful"}
+    doubts = {"solver": "scale_doubtful", "pinn": "orientation_doubtful"}
 
     def stand_in(name):
         def make(each, made, means):
@@ -166,7 +163,7 @@ def test_what_a_method_goes_on_from_is_made_before_it(arrays, monkeypatch, metho
 
         return make
 
-    monkeypatch.setattr(methods, "METHODS", {name: stand_in(name) for name in ("solver", "pinn", "refined")})
+    monkeypatch.setattr(methods, "METHODS", {name: stand_in(name) for name in ("solver", "pinn")})
     monkeypatch.setattr(methods, "load_model", lambda run: None)
     given = ptycho.Scan.from_arrays(*arrays[:3], counts=True)
     result = ptycho.reconstruct(given, method, steps=steps, half_scans=False)
@@ -315,7 +312,8 @@ def test_what_goes_with_the_arrays_is_checked(arrays, more, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"method": "pie"}, "method=pie: must be one of solver, pinn, refined, lsqml"),
+        ({"method": "pie"}, "method=pie: must be one of solver, pinn, lsqml"),
+        ({"method": "refined"}, "^method=refined: has been removed; use solver, or pinn for a network's obj"),
         (
             {"regulariser": "magic"},
             "^regulariser=magic: must be one of none, quadratic, edge_preserving",

@@ -548,7 +548,10 @@ def test_what_older_runs_have_stored_of_keys_without_effect_is_passed_over():
     )
     assert run.probe == run.test_probe == cfg.IdealDiskProbe()
     former = {"baseline": {"filters_scale": 1}, "train": {"val_groups": 5, "clip_norm": 2.0}}
+    former["stitch"] = {"method": "refined", "passes": 10}
     assert from_stored({"data": {"file": "-"}} | former).train.clip_norm == 2
+    with pytest.raises(ConfigError, match="results of a measured scan are solver and, with a network, pinn"):
+        from_mapping({"data": {"file": "-"}, "stitch": former["stitch"]})
     former["train"]["patience"] = 3
     former |= {"nepochs": 1, "mae_weight": 1.0, "probe": {"kind": "own"}, "models": ["pinn"]}
     assert from_stored({"batches": {}} | former).train.clip_norm == 2

@@ -139,8 +139,6 @@ def test_scores_and_flags_are_renamed_but_no_scan():
         "product": "solver",
     }
     assert current_scores(former) == today == current_scores(today)
-    assert current_scores({"scans": {"missed": former}}) == {"scans": {"missed": today}}
-    assert current_scores({"scans": 3}) == {"scans": 3}
 
 
 def test_arrays_behind_the_scores_are_renamed():

@@ -501,7 +501,7 @@ def test_a_measured_run_is_exported_with_its_best_object(runs, simulated, script
 
 
 def test_the_product_of_a_run_is_what_its_metrics_say(runs, script, tmp_path):
-    """Not a better-named one that was stored beside it; of several scans, each has its own."""
+    """Not a better-named one that was stored beside it."""
     run = tmp_path / "run"
     shutil.copytree(runs.root / "measured", run)
     shutil.copytree(run / "recons" / "pinn", run / "recons" / "solver")
@@ -514,12 +514,6 @@ def test_the_product_of_a_run_is_what_its_metrics_say(runs, script, tmp_path):
     assert code == 0, err
     with np.load(run / names.recon("solver")) as stored:
         np.testing.assert_array_equal(open_scan(tmp_path / "c.h5").object, stored["object"][0])
-    several = tmp_path / "several"
-    for scan in ("a", "b"):
-        shutil.copytree(run / "recons", several / "scans" / scan / "recons")
-    metrics = {"scans": {"a": {"product": "refined"}, "b": {"product": "pinn"}}}
-    (several / names.METRICS).write_text(json.dumps(metrics))
-    assert [find_product(several, scan)[0] for scan in ("a", "b", None)] == ["refined", "pinn", "refined"]
     shutil.rmtree(run / "recons")
     assert find_product(run) is None
     code, _, err = script("export_scan", f"run={run}", "output=d.h5")

@@ -14,7 +14,7 @@ from ptycho.evaluation.trust import FEW, NOT_CONVERGED, ORIENTATION, SCALE
 from ptycho.methods import denoised, network, solver
 from ptycho.methods.assessment import judge, trust_row
 from ptycho.methods.prepared import Prepared, Surroundings, settle
-from ptycho.methods.table import DENOISED, METHODS, NETWORK, REFINED, SOLVER
+from ptycho.methods.table import DENOISED, METHODS, NETWORK, SOLVER
 from ptycho.scan.beam import Beam
 from ptycho.scan.patterns import Patterns, Statistics
 from ptycho.scan.reconstruction import Reconstruction
@@ -109,28 +109,13 @@ def test_doubts_of_the_scan_and_of_the_reconstruction_are_its_flags(each):
 
 
 def test_the_solver_keeps_the_beam_that_it_may_not_change(each, tmp_path):
-    """Begun under the told one, and gone on with under that of another object; of all patterns, in order.
-
-    In the end the mean square of the flux is one.
-    """
-    where = Surroundings(tmp_path)
-    made = solver.reconstruct(each, ASKED, where)
+    """Of all patterns, in order; in the end the mean square of the flux is one."""
+    made = solver.reconstruct(each, ASKED, Surroundings(tmp_path))
     told = each.whole.beam
     same(made.before.beam, told, 1e-5)
     same(made.beam, replace(told, flux=told.flux / np.sqrt(np.mean(told.flux**2))), 1e-5)
-    beam = another(told)
-    refined = solver.continue_from(replace(made, beam=beam), each, made, ASKED, where)
-    same(refined.before.beam, beam, 1e-5)
-    same(refined.beam, replace(beam, flux=beam.flux / np.sqrt(np.mean(beam.flux**2))), 1e-5)
-
-
-def test_what_goes_on_from_a_network_is_fitted_to_all_patterns_and_judged_without_those_kept_out(
-    each, tmp_path
-):
-    made = solver.reconstruct(each, ASKED, Surroundings(tmp_path))
-    refined = solver.continue_from(made, each, made, ASKED, Surroundings(tmp_path))
-    assert len(refined.fit.terms.likelihood.data.positions) == len(each.kept) + len(each.out)
-    assert refined.before is not None and len(judge(refined, each).free.residual) == len(each.out)
+    assert len(made.fit.terms.likelihood.data.positions) == len(each.kept) + len(each.out)
+    assert len(judge(made, each).free.residual) == len(each.out)
 
 
 class Echo:
@@ -176,14 +161,10 @@ def test_patterns_are_looked_through_once(each, monkeypatch):
     assert len(passes) == 1  # of all; what is known of some of them follows
 
 
-def test_what_each_method_begins_with(each, monkeypatch):
-    """The refinement with the network's object and what the solver has decided; denoising with the last."""
-    made = {name: object() for name in (SOLVER, NETWORK, REFINED)}
-    means = SimpleNamespace(config=None, where=None)
-    monkeypatch.setattr(solver, "continue_from", lambda start, each, before, *_: (start, before))
+def test_denoising_begins_with_the_last_object(each, monkeypatch):
+    made = {name: object() for name in (SOLVER, NETWORK)}
     monkeypatch.setattr(denoised, "reconstruct", lambda each, start: start)
-    assert METHODS[REFINED](each, made, means) == (made[NETWORK], made[SOLVER])
-    assert METHODS[DENOISED](each, made, means) is made[REFINED]
+    assert METHODS[DENOISED](each, made, None) is made[NETWORK]
 
 
 def test_patterns_are_transposed_once_and_what_is_opened_again_is_closed(monkeypatch, each, tmp_path):

@@ -11,7 +11,7 @@ from helpers.cli import ROOT
 from ptycho.config import ConfigError, OwnProbe, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.methods.prepared import measurement_doubts
-from ptycho.preparation.dataset import join_scans, keep_out, number_kept_out, training_and_validation
+from ptycho.preparation.dataset import keep_out, number_kept_out, training_and_validation
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
@@ -107,12 +107,6 @@ def test_one_group_both_trains_and_validates():
     assert training.n_groups == validation.n_groups == 1
 
 
-def test_joined_scans_have_groups_of_one_size():
-    both = join_scans([dataset(5, 64), dataset(9, 64)])
-    assert both.group_size == 5 and set(both.groups.ravel()) == set(range(14))
-    assert all(len(set(both.image[group])) == 1 for group in both.groups)
-
-
 def test_few_measured_numbers_are_flagged(caplog):
     """16² numbers a pattern; unknown are two modes of 16² and the object, each of two real numbers."""
     probe = OwnProbe()
@@ -129,7 +123,7 @@ def finished(scan_of, tmp_path_factory, in_process_once):
     folder = tmp_path_factory.mktemp("finished")
     overrides = (
         *(f"data.file={scan_of(7)}", "group_size=37", "tiles=true", "nepochs=1", "holdout_fraction=0.1"),
-        *("model.stages=1", "model.width=8", "xla.compile=false", "solver.steps=2", "stitch.passes=2"),
+        *("model.stages=1", "model.width=8", "xla.compile=false", "solver.steps=2"),
     )
     code, _, error = in_process_once(SCRIPT, *overrides, f"output_dir={folder / 'run'}", cwd=folder)
     assert code == 0, error
@@ -141,5 +135,5 @@ def finished(scan_of, tmp_path_factory, in_process_once):
 def test_seven_patterns_are_reconstructed(finished):
     metrics = json.loads((finished / "metrics.json").read_text())
     assert metrics["findings"]["groups"][0].endswith("of 7") and metrics["pinn"]["r_factor"] < 1
-    assert "few_measurements" in metrics["refined"]["flags"] and "few_measurements" in metrics["conventions"]
+    assert "few_measurements" in metrics["solver"]["flags"] and "few_measurements" in metrics["conventions"]
     assert yaml.safe_load((finished / "config.yaml").read_text())["group_size"] == 37

@@ -12,7 +12,6 @@ from ptycho.config import ConfigError, OwnProbe, RunProbe, ScanRunConfig, ZonePl
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import (
     choose_probe,
-    join_scans,
     keep_out,
     make_dataset,
     probe_of_run,
@@ -366,26 +365,6 @@ def test_validation_is_drawn_by_the_seed_and_apart_from_what_is_kept_out(dataset
         same_stream = np.random.default_rng([seed, 1]).choice(data.n_groups, len(out), replace=False)
         assert len(drawn(seed)) == len(out)
         assert set(drawn(seed)) not in (set(out.tolist()), set(same_stream.tolist()))
-
-
-def test_joined_scans_keep_modes_flux_and_background(dataset_of):
-    """One scan has them, the other has not; the modes' power together is the mean energy of all patterns."""
-    rng = np.random.default_rng(0)
-    modes = (rng.normal(size=(2, 16, 16)) + 1j * rng.normal(size=(2, 16, 16))).astype(np.complex64)
-    positions, groups = [[0, 0], [3, 5], [2, 1]], [[0], [1], [2]]
-    flux, dark = np.array([0.9, 1.2, 0.8], np.float32), rng.uniform(1, 2, (16, 16)).astype(np.float32)
-    rich = {"probe": modes, "flux": flux, "background": dark}
-    first = dataset_of(positions, groups, **rich)
-    second = dataset_of(positions[:2], groups[:2])
-    both = join_scans([first, second])
-    np.testing.assert_allclose(both.beam.flux, [*flux, 1, 1])
-    np.testing.assert_allclose(both.beam.background, dark * 3 / 5, rtol=1e-6)
-    np.testing.assert_allclose(both.probe / both.probe[0, 0, 0], modes / modes[0, 0, 0], rtol=1e-4, atol=1e-5)
-    energy = np.square(np.asarray(both.amplitudes)).sum(axis=(1, 2)).mean()
-    assert np.sum(np.abs(both.probe) ** 2) == pytest.approx(energy, rel=1e-5)
-    assert both.normalised(both.groups).shape == (5, 1, 16, 16)
-    plain = join_scans([second, second])
-    assert plain.beam.steady and plain.beam.background is None and len(plain.probe) == 1
 
 
 def test_a_scan_without_a_probe_begins_with_the_pupil_in_focus(tmp_path):

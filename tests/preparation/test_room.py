@@ -24,12 +24,12 @@ def scan_with(far):
 
 
 def test_a_position_far_from_all_others_which_is_left_out_takes_no_memory():
-    check_memory_for(CONFIG, [scan_with([4])])
+    check_memory_for(CONFIG, scan_with([4]))
 
 
 def test_positions_far_from_the_others_are_named_where_memory_does_not_do():
     with pytest.raises(ConfigError, match=r"memory: needs .* TB .*exclude them, data\.drop=\[14,15\]$"):
-        check_memory_for(CONFIG, [scan_with([4, 5])])
+        check_memory_for(CONFIG, scan_with([4, 5]))
 
 
 def test_python_copies_no_pattern_where_there_is_no_room_for_all(monkeypatch):

@@ -66,23 +66,23 @@ def test_it_says_what_matters(page):
 def test_moves_are_told_with_their_size(tmp_path):
     """Positions were given half a pixel off, up and down in turns: 0.5 px, 10 nm."""
     record = gather(write_run(tmp_path / "run"))
-    (moves,) = [c for c in view_of(record, record.scans[0], 0).charts if c.title.startswith("Position")]
+    (moves,) = [c for c in view_of(record, record.scan).charts if c.title.startswith("Position")]
     assert "0.50 px (10 nm)" in moves.caption
     same = gather(write_run(tmp_path / "same", judged={"nominal_positions": positions_of() + np.float32(3)}))
-    titles = [chart.title for chart in view_of(same, same.scans[0], 0).charts]
+    titles = [chart.title for chart in view_of(same, same.scan).charts]
     assert "Position correction" not in titles  # all moved together: none did
 
 
 def test_the_worst_patterns_are_named(tmp_path):
     record = gather(write_run(tmp_path / "run"))
-    (misfit,) = [c for c in view_of(record, record.scans[0], 0).charts if c.title.startswith("Misfit")]
+    (misfit,) = [c for c in view_of(record, record.scan).charts if c.title.startswith("Misfit")]
     assert "patterns 19 (0.100), 18 (0.096), 17 (0.093)" in misfit.caption
 
 
 def test_misfits_are_where_their_patterns_are(tmp_path):
     judged = {"solver_patterns": np.array([19, 0]), "solver_r_factor": np.array([0.2, 0.1])}
     record = gather(write_run(tmp_path / "run", judged=judged))
-    (misfit,) = [c for c in view_of(record, record.scans[0], 0).charts if c.title.startswith("Misfit")]
+    (misfit,) = [c for c in view_of(record, record.scan).charts if c.title.startswith("Misfit")]
     one, two = ElementTree.fromstring(str(misfit.svg)).iter("circle")
     down, right = (float(one.get(key)) - float(two.get(key)) for key in ("cy", "cx"))
     rows, cols = (positions_of()[19] - positions_of()[0]).astype(float)
@@ -101,7 +101,7 @@ def test_misfits_are_where_their_patterns_are(tmp_path):
 )
 def test_verdicts(tmp_path, flags, level, sentence):
     record = gather(write_run(tmp_path / "run", row={"flags": flags}))
-    verdict = view_of(record, record.scans[0], 0).verdict
+    verdict = view_of(record, record.scan).verdict
     assert verdict.level == level and sentence in verdict.sentence
     assert [reason.flag for reason in verdict.reasons] == sorted(
         (flag for flag in flags if flag in ("overfit", "amplitude_in_noise")), reverse=True
@@ -181,7 +181,6 @@ def test_nothing_from_a_file_runs(tmp_path):
             "warnings": 3,
         },
         {"pixel_m": [0, -1], "half_scan_frc": {"frc50": "a", "frc50_m": None}, "product": "../../etc"},
-        {"scans": {"a": 5, "b": []}},
         {"solver": {"flags": {"a": 1}, "r_factor": [1], "ssim": [None, "x"], "r_free": True}},
     ],
 )

@@ -16,7 +16,6 @@ from ptycho.scan.groups import (
     smallest_region,
     tiled_groups,
 )
-from ptycho.scan.patterns import Patterns
 from ptycho.scan.positions import Scan, make_scan, nested_grid
 
 
@@ -272,15 +271,3 @@ def test_a_group_without_neighbours_keeps_to_itself():
     )
     drawn = draw_neighbours(far_apart, far_apart.positions, 2, 10.0, np.random.default_rng(0))
     assert drawn.tolist() == [[0, 0], [1, 1], [2, 2]]
-
-
-def test_joined_patterns_are_those_of_the_parts_by_any_index():
-    rng = np.random.default_rng(0)
-    parts = [rng.random((n, 4, 4)).astype(np.float32) for n in (3, 1, 5)]
-    whole = np.concatenate(parts)
-    joined = Patterns(parts[0]).joined([Patterns(part) for part in parts[1:]])
-    assert joined.shape == whole.shape
-    for index in (slice(None), slice(2, 6), np.array([8, 0, 3, 3]), np.array([[4, 1], [2, 7]])):
-        np.testing.assert_array_equal(joined[index], whole[index])
-    np.testing.assert_array_equal(np.asarray(joined.some(np.array([7, 2]))), whole[[7, 2]])
-    assert joined.statistics.energies == pytest.approx(np.square(whole).sum(axis=(1, 2)), rel=1e-6)

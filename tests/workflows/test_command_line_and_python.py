@@ -31,7 +31,7 @@ def command_line(tmp_path_factory):
     return file, json.loads((folder / "run/metrics.json").read_text())
 
 
-@pytest.mark.parametrize("method", ["solver", "pinn", "refined"])
+@pytest.mark.parametrize("method", ["solver", "pinn"])
 def test_a_method_gives_the_same_row(command_line, method):
     file, metrics = command_line
     scan = ptycho.open_scan(file, N=32)

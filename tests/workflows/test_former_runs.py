@@ -11,7 +11,7 @@ from helpers.run_folders import write_run
 import ptycho
 from ptycho.config.former_names import warn_of
 from ptycho.report.gather import gather
-from ptycho.run.scan_table import rows_of
+from ptycho.run.scan_table import row_of
 from ptycho.run.stored_config import read_job
 from workflows.command_line.console import main
 
@@ -59,8 +59,8 @@ def test_a_former_run_is_read_by_report_and_compare(in_process, tmp_path):
     record = gather(run)
     assert not any("npz" in line or "config" in line for line in record.missing)
     assert record.metrics["solver"]["unexplained_variance"] == 0.5
-    assert set(record.scans[0].assessment) >= {"nominal_positions", "held_out", "solver_holdout_deviance"}
-    assert rows_of(run)[0]["flags"] == "poor_fit"
+    assert set(record.scan.assessment) >= {"nominal_positions", "held_out", "solver_holdout_deviance"}
+    assert row_of(run)["flags"] == "poor_fit"
     code, _, err = in_process(REPORT, run)
     assert code == 0 and "is called" not in err, err
     page = (run / "report.html").read_text()

@@ -1,4 +1,4 @@
-"""Many scans by one command: a pattern of files or a sweep, runs here or by submitit, one table of all."""
+"""Many scans by one command: a pattern, a list or a sweep, runs here or by submitit, one table of all."""
 
 import csv
 import json
@@ -16,7 +16,7 @@ from ptycho.config.data import DataConfig
 from ptycho.files.lock import locked
 from ptycho.run.folder import RunFolder
 from ptycho.run.mpi import STARTERS
-from ptycho.run.scan_table import COLUMNS, check_table, override_cells, rows_of, write_table
+from ptycho.run.scan_table import COLUMNS, check_table, override_cells, row_of, write_table
 from ptycho.training.interrupt import Stopped, StopRequest
 from workflows.command_line import cluster
 from workflows.command_line.cluster import Command, Launcher, read_launcher
@@ -56,10 +56,10 @@ def started(monkeypatch):
     """Runs write their last files and do nothing else; the names of those that did, in their order."""
     names = []
 
-    def run(config, scans, folder, stop=None, crew=None):
-        names.extend(config.data.names())
+    def run(config, scan, folder, stop=None, crew=None):
+        names.append(config.data.name)
         folder.json("metrics.json", {"product": "solver", "solver": {"r_factor": 0.1, "flags": []}})
-        folder.manifest({"scans": {name: {"patterns": 12, "N": 32} for name in config.data.names()}})
+        folder.manifest({"scans": {config.data.name: {"patterns": 12, "N": 32}}})
 
     monkeypatch.setattr(workflows.reconstruct.scan, "run", run)
     return names
@@ -124,7 +124,24 @@ def asked(*file, **changes):
 
 def test_what_is_no_pattern_is_one_run(tmp_path):
     touched(tmp_path, "s[1].h5")
-    assert split(asked("a.h5")) == split(asked("a.h5", "b.h5")) == split(asked(f"{tmp_path}/s[1].h5")) == {}
+    assert split(asked("a.h5")) == split(asked(f"{tmp_path}/s[1].h5")) == {}
+
+
+def test_a_list_is_a_run_for_each_file():
+    runs = split(asked("x/b.h5", "a.h5", "y/b.h5"))
+    assert {name: run.data.path for name, run in runs.items()} == {
+        "b_1": "x/b.h5",
+        "a": "a.h5",
+        "b_2": "y/b.h5",
+    }
+    with pytest.raises(ConfigError, match="two would be a run of the same name"):
+        split(asked("x/b.h5", "y/b.h5", "b_1.h5"))
+
+
+def test_one_network_is_not_trained_on_several_scans():
+    """A pattern is another matter: each of its scans trains its own."""
+    with pytest.raises(ConfigError, match=r"nepochs=3, data.file=.*: a network is trained on one scan"):
+        split(replace(asked("a.h5", "b.h5"), nepochs=3, models=("pinn",)))
 
 
 def test_patterns_that_cannot_be(tmp_path):
@@ -132,7 +149,7 @@ def test_patterns_that_cannot_be(tmp_path):
         split(asked(f"{tmp_path}/*.h5"))
     with pytest.raises(ConfigError, match=r"none/\*: matches nothing: there is no folder"):
         split(asked(f"{tmp_path}/none/*"))
-    with pytest.raises(ConfigError, match="a pattern cannot be combined"):
+    with pytest.raises(ConfigError, match="must be one pattern, or a list without patterns"):
         split(asked("a.h5", "b*.h5"))
     with pytest.raises(ConfigError, match=r"data\.positions_file: belongs to one scan"):
         split(asked("b*.h5", positions_file="p.csv"))
@@ -196,7 +213,7 @@ def test_a_run_that_fails_is_in_the_table(command, started, monkeypatch, night, 
     run = workflows.reconstruct.scan.run
 
     def fail(config, *others):
-        if config.data.names() == ["s1"]:
+        if config.data.name == "s1":
             raise RuntimeError("no light")
         run(config, *others)
 
@@ -219,7 +236,7 @@ def test_a_sweep_has_a_table_of_what_it_varies(in_process, started, scan, tmp_pa
 # ---- the table
 
 
-def test_rows_are_what_the_files_of_a_run_say(tmp_path):
+def test_a_row_is_what_the_files_of_a_run_say(tmp_path):
     one = {
         "solver": {
             "r_factor": 0.123456,
@@ -233,30 +250,21 @@ def test_rows_are_what_the_files_of_a_run_say(tmp_path):
     judged = {"frc50": 0.5, "frc50_m": 4e-8}
     facts = {"scans": {"a": {"patterns": 9, "N": 32}}, "timings_s": {"total": 7.25}}
     for name, value in (("metrics.json", one | {"half_scan_frc": judged}), ("manifest.json", facts)):
-        assert rows_of(tmp_path) == []
+        assert row_of(tmp_path) == {}
         (tmp_path / name).write_text(json.dumps(value))
-    assert rows_of(tmp_path) == [
-        {
-            **{
-                "scan": "a",
-                "patterns": 9,
-                "N": 32,
-                "pixel_nm": "20",
-                "product": "solver",
-                "r_factor": "0.1235",
-            },
-            **{"r_free": None, "deviance": "1.5", "frc_nm": "40", "flags": "overfit no_contrast"},
-            "seconds": "7.25",
-        }
-    ]
+    assert row_of(tmp_path) == {
+        **{"scan": "a", "patterns": 9, "N": 32, "pixel_nm": "20", "product": "solver", "r_factor": "0.1235"},
+        **{"r_free": None, "deviance": "1.5", "frc_nm": "40", "flags": "overfit no_contrast"},
+        "seconds": "7.25",
+    }
     agree = {"frc50": None, "frc50_m": None}  # up to the pixel
-    scans = {"a": one | {"half_scan_frc": agree}, "b": one | {"half_scan_frc": None, "pixel_m": None}}
-    (tmp_path / "metrics.json").write_text(json.dumps({"scans": scans, "conventions": {}}))
-    rows = rows_of(tmp_path)
-    assert [(row["scan"], row["frc_nm"], row["pixel_nm"]) for row in rows] == [
-        ("a", "20", "20"),
-        ("b", None, None),
-    ]
+    for more, lengths in (
+        ({"half_scan_frc": agree}, ("20", "20")),
+        ({"half_scan_frc": None, "pixel_m": None}, (None, None)),
+    ):
+        (tmp_path / "metrics.json").write_text(json.dumps(one | more))
+        row = row_of(tmp_path)
+        assert (row["frc_nm"], row["pixel_nm"]) == lengths
 
 
 def test_a_table_is_readable_and_known_again(tmp_path):

@@ -6,7 +6,6 @@ the right reconstruction, under the right beam; and the network must begin with 
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -16,10 +15,8 @@ from helpers.scans import Frames
 import workflows.reconstruct.scan
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
-from ptycho.config.sections import StitchConfig
 from ptycho.datasets import load_dataset
 from ptycho.methods import pipeline, solver
-from ptycho.methods.assessment import Fit
 from ptycho.methods.pipeline import choose
 from ptycho.portable.network import portable
 from ptycho.portable.table import FORMATS
@@ -35,7 +32,7 @@ from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
 from workflows.convert.export_model import ExportModelConfig, describe_network
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
-from workflows.reconstruct.scan_plan import plan, understand_scans
+from workflows.reconstruct.scan_plan import plan, understand_scan
 
 N = 32
 pytestmark = pytest.mark.usefixtures("read_rightly_once")
@@ -47,7 +44,7 @@ class StandIns:
     """A solver that gives what it is told to, and a network that gives back what it begins with.
 
     Attributes:
-        begun, refined: what the solver gave before and after the network.
+        begun: what the solver gave.
         starts: what the network was given to begin with, a batch each, in their order.
         trained_on: the dataset that a network would have been trained on.
     """
@@ -58,10 +55,8 @@ class StandIns:
         self.network = network  # times what it begins with
         self.starts, self.trained_on = [], None
         patch.setattr(solver, "reconstruct", self.begin)
-        patch.setattr(solver, "continue_from", self.refine)
         patch.setattr(pipeline, "_halves", lambda *arguments: None)
         patch.setattr(workflows.reconstruct.scan, "train_network", self.train)
-        patch.setattr(pipeline, "choose", lambda fits: "refined")
         patch.setattr(pipeline, "move_ramp", self.keep)
         patch.setattr(LoadedModel, "step_for", lambda _, view: self.step(view.region_size))
 
@@ -72,10 +67,6 @@ class StandIns:
         self.each = each
         self.begun = made_of(image[None], each, another_beam(each.whole.beam, 1))
         return self.begun
-
-    def refine(self, start, each, *_):
-        self.refined = made_of(2j * start.objects, each, another_beam(start.beam, 2))
-        return self.refined
 
     def keep(self, made):
         """In place of what moves the object's ramp to the probe: see below."""
@@ -115,33 +106,30 @@ def made_of(objects, each, beam):
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("scans")
-    for seed, name in enumerate(("a.cxi", "b.cxi")):
-        made = SimulateConfig(output=str(folder / name), N=N, n_positions=40, bad_pixels=9, seed=seed)
-        simulate_scan(made)
-    return [str(folder / name) for name in ("a.cxi", "b.cxi")]
+def file(tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("scans") / "a.cxi")
+    simulate_scan(SimulateConfig(output=path, N=N, n_positions=40, bad_pixels=9, seed=0))
+    return path
 
 
-def run_of(files, folder, patch, network=1.0):
+def run_of(file, folder, patch, network=1.0):
     """The stand-ins after a run of the workflow, its folder and its metrics."""
     found = StandIns(patch, network)
     asked = ScanRunConfig(
-        data=DataConfig(file=tuple(files), N=N),
+        data=DataConfig(file=(file,), N=N),
         run="pretrained",
-        stitch=StitchConfig("refined", passes=2),
         holdout_fraction=0.1,
         denoise=False,
     )
-    config, scans = understand_scans(plan(asked))
-    workflows.reconstruct.scan.run(config, scans, RunFolder(folder))
+    config, scan = understand_scan(plan(asked))
+    workflows.reconstruct.scan.run(config, scan, RunFolder(folder))
     return found, folder, json.loads((folder / "metrics.json").read_text())
 
 
 @pytest.fixture(scope="module")
-def run(files, tmp_path_factory):
+def run(file, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        found = run_of(files[:1], tmp_path_factory.mktemp("run") / "out", patch)
+        found = run_of(file, tmp_path_factory.mktemp("run") / "out", patch)
     return found
 
 
@@ -167,53 +155,47 @@ def stored(folder, name):
         return {key: file[key] for key in file.files}
 
 
-@pytest.mark.parametrize("name", ["solver", "pinn", "refined"])
+@pytest.mark.parametrize("name", ["solver", "pinn"])
 def test_the_beam_that_is_stored_with_an_object_is_its_own(run, name):
     """The network works under the beam that the solver found."""
     found, folder, metrics = run
-    own = (found.refined if name == "refined" else found.begun).beam
+    own = found.begun.beam
     beam, flux = stored(folder, name), own.flux
     for key, value in own.arrays().items():
         np.testing.assert_array_equal(beam[key], value)
     assert len(beam["flux"]) == 40 and np.ptp(flux) > 0.01
     assert metrics[name]["beam"]["flux_rms"] == pytest.approx(np.std(flux.astype(float) ** 2), rel=1e-6)
-    assert metrics[name]["beam"]["position_correction_rms_px"] == pytest.approx(
-        0.07 * (3 if name == "refined" else 1), rel=0.3
-    )
+    assert metrics[name]["beam"]["position_correction_rms_px"] == pytest.approx(0.07, rel=0.3)
 
 
-def test_the_product_holds_the_last_object_under_its_own_beam(run):
+def test_the_product_holds_the_solvers_object_under_its_own_beam(run):
     found, folder, _ = run
-    beam = stored(folder, "refined")
+    beam = stored(folder, "solver")
     with h5py.File(folder / "product.h5") as file:
         probe, object_ = file["probe"][()], file["object"][()]
         pixel = file["object"].attrs.get("pixel_height_m") or file["probe"].attrs.get("pixel_height_m")
         places = np.stack([file[f"probe_position_{axis}_m"][()] for axis in "yx"], axis=1) / pixel
     np.testing.assert_array_equal(probe.reshape(beam["probe"].shape), beam["probe"])
-    np.testing.assert_array_equal(object_.squeeze(), found.refined.object)
+    np.testing.assert_array_equal(object_.squeeze(), found.begun.object)
     steps = np.diff(beam["positions"].astype(float), axis=0)
     np.testing.assert_allclose(np.diff(places, axis=0), steps, atol=1e-4)
 
 
-def test_the_ramp_of_every_object_is_stored_with_its_probe(files, tmp_path, monkeypatch):
+def test_the_ramp_of_every_object_is_stored_with_its_probe(file, tmp_path, monkeypatch):
     """All exit waves stay, but for a phase each; the product's too."""
     monkeypatch.setattr(StandIns, "keep", lambda _, made: move_ramp(made))
     monkeypatch.setattr(StandIns, "ramp", 0.4)
-    found, folder, metrics = run_of(files[:1], tmp_path / "out", monkeypatch)
+    found, folder, metrics = run_of(file, tmp_path / "out", monkeypatch)
     assert metrics["findings"]["phase ramp"][0].endswith(" detector pixels")
     with h5py.File(folder / "product.h5") as file:
         product = {"object": file["object"][()].squeeze()[None], "probe": file["probe"][()].reshape(1, N, N)}
-    own = {"refined": found.refined, "solver": found.begun}
-    kept = [(name, stored(folder, name)) for name in own]
-    for name, held in (*kept, ("refined", product)):
-        assert not np.allclose(held["probe"], own[name].beam.probe, rtol=1e-3)
-        for row, col in np.round(own[name].beam.positions[::7]).astype(int):
+    own = found.begun
+    for held in (stored(folder, "solver"), product):
+        assert not np.allclose(held["probe"], own.beam.probe, rtol=1e-3)
+        for row, col in np.round(own.beam.positions[::7]).astype(int):
             wave, expected = (
                 objects[0, row : row + N, col : col + N] * probe[0]
-                for objects, probe in (
-                    (held["object"], held["probe"]),
-                    (own[name].objects, own[name].beam.probe),
-                )
+                for objects, probe in ((held["object"], held["probe"]), (own.objects, own.beam.probe))
             )
             turn = np.vdot(wave, expected) / np.vdot(wave, wave).real
             assert abs(turn) == pytest.approx(1, abs=1e-4)
@@ -226,13 +208,9 @@ def test_the_ramp_of_every_object_is_stored_with_its_probe(files, tmp_path, monk
 @pytest.mark.parametrize(
     "network, flagged", [(1.0, False), (1.5, True)], ids=["no worse than the solver", "worse"]
 )
-def test_a_network_is_judged_against_the_solver(files, tmp_path, monkeypatch, network, flagged):
-    """Where the solver explains the patterns no better, it is the measurement that is wrong.
-
-    From the network's object, not from its own, the solver goes on.
-    """
-    found, folder, metrics = run_of(files[:1], tmp_path / "out", monkeypatch, network)
-    np.testing.assert_array_equal(found.refined.objects, 2j * stored(folder, "pinn")["object"])
+def test_a_network_is_judged_against_the_solver(file, tmp_path, monkeypatch, network, flagged):
+    """Where the solver explains the patterns no better, it is the measurement that is wrong."""
+    _, _, metrics = run_of(file, tmp_path / "out", monkeypatch, network)
     assert metrics["pinn"]["r_factor"] > 0.2 and metrics["solver"]["r_factor"] > 0.2
     assert ("outside_training" in metrics["pinn"]["flags"]) == flagged
 
@@ -240,52 +218,29 @@ def test_a_network_is_judged_against_the_solver(files, tmp_path, monkeypatch, ne
 # ---- the product
 
 
-def fit_that_misses(used, free=None):
-    """Of four patterns that are fitted, and of four that are kept out, each with a misfit of its own."""
-    own = np.array([1.0, 4.0, 2.0, 8.0])
-    parts = [None if more is None else SimpleNamespace(unexplained=own + more) for more in (used, free)]
-    return Fit(*parts, None, None, np.arange(0))
-
-
-@pytest.mark.parametrize(
-    "solver, refined, product",
-    [
-        (fit_that_misses(0, 0), fit_that_misses(5, [-0.1, -0.1, -0.1, -0.2]), "refined"),
-        (fit_that_misses(0, 0), fit_that_misses(-5, [0.1, 0.1, 0.1, 0.2]), "solver"),
-        (fit_that_misses(0, 0), fit_that_misses(-5, [-0.5, 0.4, 0.3, -0.3]), "solver"),
-        (fit_that_misses(0), fit_that_misses([-0.1, -0.1, -0.1, -0.2]), "refined"),
-    ],
-    ids=["clearly better", "worse", "no clear difference", "nothing kept out"],
-)
-def test_the_product_is_what_explains_the_patterns_that_were_kept_out(solver, refined, product):
-    """Pattern by pattern; the solver's, unless the other is clearly better."""
-    fits = {"solver": solver, "pinn": fit_that_misses(9, 9), "refined": refined, "lsqml": refined}
-    assert choose(fits) == product
-
-
-def test_without_both_the_product_is_our_own_before_that_of_others():
-    fit = fit_that_misses(0, 0)
+def test_the_product_is_our_own_before_that_of_others():
+    """The solver's, before the network's."""
+    fit = object()
+    assert choose({"lsqml": fit, "pinn": fit, "solver": fit}) == "solver"
     assert choose({"lsqml": fit, "pinn": fit}) == "pinn"
     assert choose({"lsqml": fit}) == "lsqml"
-    assert choose({"solver": fit, "lsqml": fit}) == "solver"
 
 
-# ---- several scans
+# ---- training
 
 
-def test_training_is_under_the_solvers_beams_without_any_bad_pixel(files, tmp_path, monkeypatch):
+def test_training_is_under_the_solvers_beam_without_any_bad_pixel(file, tmp_path, monkeypatch):
     found = StandIns(monkeypatch)
-    config, scans = understand_scans(ScanRunConfig(data=DataConfig(file=tuple(files), N=N), nepochs=1))
-    masks = [scan.detector.good_pixels for scan in scans]
-    assert (masks[0] != masks[1]).any() and not masks[0].all() and not masks[1].all()
+    config, scan = understand_scan(ScanRunConfig(data=DataConfig(file=(file,), N=N), nepochs=1))
+    good = scan.detector.good_pixels
+    assert not good.all()
     with pytest.raises(Trained):
-        workflows.reconstruct.scan.run(config, scans, RunFolder(tmp_path / "out"))
-    np.testing.assert_array_equal(found.trained_on.good, masks[0] & masks[1])
-    kept = found.each.kept  # of the second scan, under what the solver found of it
-    np.testing.assert_array_equal(found.trained_on.beam.flux[-len(kept) :], found.begun.beam.flux[kept])
-    np.testing.assert_array_equal(found.trained_on.positions[-len(kept) :], found.begun.beam.positions[kept])
+        workflows.reconstruct.scan.run(config, scan, RunFolder(tmp_path / "out"))
+    kept = found.each.kept
+    np.testing.assert_array_equal(found.trained_on.beam.flux, found.begun.beam.flux[kept])
+    np.testing.assert_array_equal(found.trained_on.positions, found.begun.beam.positions[kept])
     patterns = np.asarray(found.trained_on.normalised(np.arange(3)))
-    assert (patterns[:, ~(masks[0] & masks[1])] == -1).all()
+    assert (patterns[:, ~good] == -1).all()
 
 
 # ---- other seams

@@ -142,7 +142,9 @@ NO_OPTION = re.compile(
     r"Could not find '([\w/]+)/([^']*)'\s+Available options in '\S+':\s+(.*?)\s+Config search", re.S
 )
 AMBIGUOUS = re.compile(r"Ambiguous value for argument '(.*?)'\s")
-NO_KEY = re.compile(r"Could not override '([^']+)'\.\s+To append to your config use \+[^=]+=(.*)", re.S)
+NO_KEY = re.compile(
+    r"Could not override '([^']+)'\..*?To append to your (?:config|default list) use \+[^=]+=(.*)", re.S
+)
 
 
 def _to_be_quoted(override: str, reason: str) -> str:

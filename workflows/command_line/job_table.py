@@ -9,7 +9,7 @@ from typing import Any
 
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.files.atomic import WriteError
-from ptycho.run.scan_table import MARKDOWN, override_cells, rows_of, write_table
+from ptycho.run.scan_table import MARKDOWN, override_cells, row_of, write_table
 from workflows.command_line.jobs import fail
 from workflows.command_line.training_job import Job
 
@@ -29,7 +29,7 @@ class Progress:
     def __init__(self, jobs: list[Job], explain: Callable[[Exception], str]) -> None:
         self._jobs, self._explain = jobs, explain
         self._states = {job.path: (WAITING, "") for job in jobs}
-        self._rows: dict[Path, list[dict[str, Any]]] = {}  # of jobs that are done
+        self._rows: dict[Path, dict[str, Any]] = {}  # of jobs that are done
         self._texts: dict[Path, str] = {}  # of the tables, by folder
 
     def refuse(self) -> tuple[list[Job], list[int]]:
@@ -45,7 +45,7 @@ class Progress:
         """Note how it stands with a job, and write the table; a run goes on where that cannot be written."""
         self._states[job.path] = (state, reason)
         if state == DONE:
-            self._rows[job.path] = rows_of(job.path)
+            self._rows[job.path] = row_of(job.path)
         if job.together is None or not has_table(job):
             return
         try:
@@ -65,8 +65,7 @@ class Progress:
         for job, cells in zip(jobs, override_cells([job.overrides for job in jobs]), strict=True):
             state, reason = self._states[job.path]
             known = cells | {"state": state, "folder": str(job.path), "error": reason}
-            scans = self._rows.get(job.path) or [{}]
-            table += [{"scan": name_of(job)} | row | known for row in scans]
+            table.append({"scan": name_of(job)} | self._rows.get(job.path, {}) | known)
         return table
 
 
@@ -75,5 +74,5 @@ def has_table(job: Job) -> bool:
 
 
 def name_of(job: Job) -> str:
-    """What the scans of a job are called."""
-    return job.scan or " ".join(job.config.data.names()) if isinstance(job.config, ScanRunConfig) else ""
+    """What the scan of a job is called."""
+    return job.scan or job.config.data.name if isinstance(job.config, ScanRunConfig) else ""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-import numpy as np
-
 from ptycho.config import ConfigError
 from ptycho.files.json_file import read_json
 from ptycho.run.names import METRICS
@@ -23,12 +21,10 @@ def objective(run: Path) -> float:
         metrics = read_json(run / METRICS)
     except (OSError, ValueError):
         return math.nan
-    scans = [scan for scan in metrics.get("scans", {"": metrics}).values() if "product" in scan]
-    if scans:
-        rows = [scan[scan["product"]] for scan in scans]
-        held_out = [row.get("deviance_holdout") for row in rows]
-        pairs = zip(rows, held_out, strict=True)
-        return float(np.mean([row["deviance"] if one is None else one for row, one in pairs]))
+    if "product" in metrics:
+        row = metrics[metrics["product"]]
+        held_out = row.get("deviance_holdout")
+        return float(row["deviance"] if held_out is None else held_out)
     for name in ("pinn", "baseline"):
         try:
             return min(row["val_loss"] for row in read_history(run, name))

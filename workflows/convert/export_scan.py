@@ -65,9 +65,8 @@ class ExportConfig:
     )
     recon: Text | None = key(
         None,
-        "object to export: solver | refined | pinn | gt; null: the product of a measured run, else the truth",
+        "object to export: solver | pinn | lsqml | gt; null: the product of a measured run, else the truth",
     )
-    scan: Text | None = key(None, "name of the scan, of a run on several; null: the first")
     image: Integer = key(0, "index of the image, of a simulated run")
     pixel_m: Number | None = key(
         None, "pixel size of the object, if the run does not have it", gt=0, unit="m"
@@ -94,7 +93,7 @@ def export(config: ExportConfig) -> list[str]:
         WriteError: the file cannot be written.
     """
     run, kind = Path(str(config.run)), format_of(config.format, config.output)
-    output = Path(config.output or default_output(run, config.scan, kind))
+    output = Path(config.output or default_output(run, kind))
     config = replace(config, output=str(output))
     allow(config.trust)
     stored = read_config(run)
@@ -115,10 +114,10 @@ def export(config: ExportConfig) -> list[str]:
     return [*describe_file(output, scan), f"  amplitude and phase as 32-bit TIFF: {images}"]
 
 
-def default_output(run: Path, scan: str | None, kind: str) -> str:
-    """``outputs/export/<run>[_<scan>].<suffix of the format>``."""
+def default_output(run: Path, kind: str) -> str:
+    """``outputs/export/<run>.<suffix of the format>``."""
     suffix = next(end for end, name in SUFFIXES.items() if name == kind)
-    return f"outputs/export/{'_'.join(filter(None, (run.resolve().name, scan)))}{suffix}"
+    return f"outputs/export/{run.resolve().name}{suffix}"
 
 
 def sources(run: Path, stored: RunConfig | ScanRunConfig) -> list[Path]:
@@ -144,22 +143,17 @@ def describe_file(output: Path, scan: ExportedScan) -> list[str]:
 
 def export_measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> ExportedScan:
     """A scan of a measured run, its patterns read again from the measured file."""
-    held = stored.data.names()
-    wanted = config.scan or held[0]
-    check(wanted in held, "scan", wanted, f"one of {', '.join(held)}")
-    stored = replace(stored, data=stored.data.each()[held.index(wanted)])
-    part = f"{names.SCANS}/{wanted}/" if len(held) > 1 else ""
     check(
         config.source in (None, "scan"),
         "source",
         config.source,
         "null or scan: the run is of a measured scan",
     )
-    found = find_product(run, wanted)
+    file, found = stored.data.path, find_product(run)
     name = config.recon or ("" if found is None else found[0])
     if not name:
-        raise ConfigError(f"run={run}: holds no reconstruction of {wanted}; resume it: resume={run}")
-    object_ = read_object(run, name, 0, part)
+        raise ConfigError(f"run={run}: holds no reconstruction of {file}; resume it: resume={run}")
+    object_ = read_object(run, name, 0)
     scan = understand(open_raw(stored.data), stored.data)
     scratch = Path(str(config.output)).parent
     scratch.mkdir(parents=True, exist_ok=True)
@@ -167,10 +161,10 @@ def export_measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> E
         data, _ = make_dataset(scan, stored, scratch, progress.advance)
     if object_.shape != (data.object_size, data.object_size):
         raise ConfigError(
-            f"{stored.data.path}: is another file than the run had: the object of {name} is {object_.shape}, "
+            f"{file}: is another file than the run had: the object of {name} is {object_.shape}, "
             f"and the scan now needs {data.object_size} × {data.object_size}"
         )
-    exported = from_measured(scan, data, object_, _read_beam(run / part / names.recon(name)))
+    exported = from_measured(scan, data, object_, _read_beam(run / names.recon(name)))
     return replace(exported, comments=f"Object: {name} of the run {run.resolve().name}. {exported.comments}")
 
 
@@ -235,17 +229,17 @@ def distance_m(pixel_m: float, energy_eV: float, pitch_m: float, N: int) -> floa
     return pixel_m * N * pitch_m / wavelength_m(energy_eV)
 
 
-def read_object(run: Path, name: str, image: int, part: str = "") -> np.ndarray:
-    """The object ``(M, M)`` that a run, or a part of it, has stored as ``recons/<name>``.
+def read_object(run: Path, name: str, image: int) -> np.ndarray:
+    """The object ``(M, M)`` that a run has stored as ``recons/<name>``.
 
     Raises:
         ConfigError: there is none, or it is damaged.
     """
-    path = run / part / names.recon(name)
+    path = run / names.recon(name)
     if not path.is_file():
-        held = sorted(each.parent.name for each in (run / part / names.RECONS).glob("*/recon.npz"))
+        held = sorted(each.parent.name for each in (run / names.RECONS).glob("*/recon.npz"))
         raise ConfigError(f"recon={name}: the run has {', '.join(held) or 'none'}")
-    _verify(run, f"{part}{names.recon(name)}")
+    _verify(run, names.recon(name))
     try:
         objects = read_all(path, {"object": "cfiu"})["object"]
     except NpzError as error:

@@ -11,7 +11,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from ptycho.config import ConfigError, NetworkConfig, PretrainConfig, StitchConfig, check
-from ptycho.config.mapping import to_dataclass
+from ptycho.config.mapping import AnyConfig, to_dataclass
 from ptycho.config.memory import Phases, check_memory, inference_memory
 from ptycho.config.messages import show, unknown_key
 from ptycho.config.network_config import LARGEST_BATCH
@@ -74,7 +74,7 @@ class InferJob:
 
     config: InferConfig
     path: Path
-    run: NetworkConfig
+    run: AnyConfig
     networks: tuple[StoredNetwork, ...]
     data: Measurement
 
@@ -100,7 +100,7 @@ class InferJob:
 
     @property
     def batch_size(self) -> int:
-        return self.config.batch_size or self.run.batch_size
+        return self.config.batch_size or self.run.batch_size  # type: ignore[return-value]  # never None
 
 
 def infer_config(composed: DictConfig) -> InferConfig:

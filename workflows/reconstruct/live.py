@@ -131,7 +131,7 @@ def _final(folder: Path, config: object, stop: StopRequest) -> list[str]:
     """The run of ``scan_workflow.py`` on what came, or the rest of it."""
     from ptycho.config import ScanRunConfig
     from workflows.reconstruct import scan as workflow
-    from workflows.reconstruct.scan_plan import plan, understand_scans
+    from workflows.reconstruct.scan_plan import plan, understand_scan
 
     resumed = config is None
     if resumed and is_finished(folder):
@@ -145,8 +145,8 @@ def _final(folder: Path, config: object, stop: StopRequest) -> list[str]:
         if not resumed:
             run_folder.config(checked)
         start_tensorflow()
-        own, scans = understand_scans(checked)
-        workflow.run(own, scans, run_folder, stop)
+        own, scan = understand_scan(checked)
+        workflow.run(own, scan, run_folder, stop)
     write_page(folder)
     _show_verdict(folder)
     return [f"results: {folder}"]
@@ -155,9 +155,9 @@ def _final(folder: Path, config: object, stop: StopRequest) -> list[str]:
 def _show_verdict(folder: Path) -> None:
     """Let the live page say what the report says of the image, and lead there."""
     record = gather(folder)
-    if not (record.scans and (folder / page.NUMBERS).is_file()):
+    if not (record.scan and (folder / page.NUMBERS).is_file()):
         return
-    verdict = verdict_of(record, record.scans[0])
+    verdict = verdict_of(record, record.scan)
     reasons = "; ".join(f"{reason.flag} ({reason.means})" for reason in verdict.reasons)
     sentence = f"{verdict.sentence.removesuffix('.')}: {reasons}." if reasons else verdict.sentence
     report = names.REPORT if (folder / names.REPORT).is_file() else ""

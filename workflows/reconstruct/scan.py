@@ -1,4 +1,4 @@
-"""Measured scans: understand, train on them or take a trained network, reconstruct, judge, draw."""
+"""A measured scan: understand, train on it or take a trained network, reconstruct, judge, draw."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ptycho.iterative.lsqml import LsqmlError
 from ptycho.methods.assessment import EXPLAINED, judged_arrays
 from ptycho.methods.pipeline import assess
 from ptycho.methods.prepared import Prepared, Surroundings, prepare
-from ptycho.methods.table import LSQML, METHODS, NETWORK, REFINED, SOLVER, Means
+from ptycho.methods.table import LSQML, METHODS, NETWORK, SOLVER, Means
 from ptycho.preparation.prepare import Understood
 from ptycho.reconstruction.blocks import Crew, alone
 from ptycho.run import names
@@ -25,7 +25,7 @@ from ptycho.run.block_shelf import BlockShelf
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
-from ptycho.run.network_training import describe_trainings, split_scans, train_network
+from ptycho.run.network_training import describe_trainings, split_scan, train_network
 from ptycho.run.pretrained import run_folder
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.reconstruction import Reconstruction
@@ -36,89 +36,69 @@ from workflows.reconstruct.scan_assessment import draw, metrics_of
 
 log = logging.getLogger(__name__)
 
-PHASES = {NETWORK: "inference", REFINED: "refinement"}  # of the times in the manifest
-
 
 @dataclass(frozen=True, eq=False)
 class ScanResult:
-    """What a run gives: ``metrics.json``, reconstructions by scan and name, and where all was written."""
+    """What a run gives: ``metrics.json``, reconstructions by name, and where all was written."""
 
     metrics: dict[str, Any]
-    recons: dict[str, dict[str, Reconstruction]]
+    recons: dict[str, Reconstruction]
     folder: Path
 
 
 def run(
     config: ScanRunConfig,
-    scans: list[Understood],
+    scan: Understood,
     folder: RunFolder,
     stop: StopRequest | None = None,
     crew: Crew | None = None,
 ) -> ScanResult:
     """Run the workflow, or what is left of it, and write everything into ``folder``.
 
-    ``crew`` fits the blocks of large scans.
-
-    One scan is written into the folder itself; of several, each into ``scans/<name>``.
+    ``crew`` fits the blocks of a large scan.
     """
     shelf = BlockShelf(folder.path / names.BLOCKS)
     with folder.logged(), folder.timed("total"):
         prepare_tensorflow()
         around = Surroundings(folder.path, folder.timed, crew=crew or alone, shelf=shelf)
-        ready = [
-            _prepare(name, scan, replace(config, data=section), around)
-            for name, scan, section in zip(config.data.names(), scans, config.data.each(), strict=True)
-        ]
-        means = Means(config, around)
-        solved = [_solve(each, means) for each in ready]
-        seen = [
-            each.fitted(each.beam_under(made.get(SOLVER))) for each, made in zip(ready, solved, strict=True)
-        ]
-        model, history, modes = network(config, seen, folder, stop)
-        results, recons = {}, {}
-        for each, made in zip(ready, solved, strict=True):
-            place = folder if len(ready) == 1 else folder.inside(f"{names.SCANS}/{each.name}")
-            there = Means(config, replace(around, scratch=place.path), model, modes)
-            results[each.name], recons[each.name] = reconstruct(each, made, there, history, place)
-        rows = results[ready[0].name] if len(ready) == 1 else {"scans": results}
-        folder.json(names.METRICS, rows | {"conventions": EXPLAINED})
-    seconds = {
-        name: {key: round(recon.seconds, 2) for key, recon in made.items()} for name, made in recons.items()
+        each, means = _prepare(scan, config, around), Means(config, around)
+        made = {SOLVER: METHODS[SOLVER](each, {}, means)} if config.solver.steps else {}
+        data = each.fitted(each.beam_under(made.get(SOLVER)))
+        model, history, modes = network(config, data, folder, stop)
+        means = replace(means, network=model, modes=modes)
+        result, recons = reconstruct(each, made, means, history, folder)
+        rows = result | {"conventions": EXPLAINED}
+        folder.json(names.METRICS, rows)
+    seconds = {name: round(recon.seconds, 2) for name, recon in recons.items()}
+    facts = {
+        "seed": config.seed,
+        "training": describe_trainings(history),
+        "resumed": folder.resumed,
+        "scans": {each.name: {"patterns": len(each.whole.positions), "N": each.whole.N}},
+        "reconstruction_s": {each.name: seconds},
+        "programs": {name: recon.program for name, recon in recons.items() if recon.program},
     }
-    facts = {"seed": config.seed, "training": describe_trainings(history), "resumed": folder.resumed}
-    programs = {
-        key: recon.program for made in recons.values() for key, recon in made.items() if recon.program
-    }
-    sizes = {each.name: {"patterns": len(each.whole.positions), "N": each.whole.N} for each in ready}
-    facts |= {"scans": sizes, "reconstruction_s": seconds, "programs": programs}
     folder.manifest(device_facts(config.xla) | facts)
     shelf.remove()
-    for each in ready:
-        flags = results[each.name][results[each.name]["product"]]["flags"]
-        if not [flag for flag in flags if flag in FLAGS]:
-            log.info("%s: verdict: no problem found", each.name)
+    if not FLAGS.keys() & set(result[result["product"]]["flags"]):
+        log.info("%s: verdict: no problem found", each.name)
     log.info("results: %s", folder.path)
     return ScanResult(rows, recons, folder.path)
 
 
-def _prepare(name: str, scan: Understood, config: ScanRunConfig, where: Surroundings) -> Prepared:
+def _prepare(scan: Understood, config: ScanRunConfig, where: Surroundings) -> Prepared:
     log.info("%s: %s", config.data.path, scan.raw.format)
     for finding in scan.findings:
         log.info("%s", finding)
     for warning in scan.warnings:
         log.warning("%s", warning)
-    return prepare(name, scan, config, where)
-
-
-def _solve(each: Prepared, means: Means) -> dict[str, Reconstruction]:
-    """What the solver makes of a scan before any network, where it is asked for."""
-    return {SOLVER: METHODS[SOLVER](each, {}, means)} if means.config.solver.steps else {}
+    return prepare(config.data.name, scan, config, where)
 
 
 def network(
-    config: ScanRunConfig, scans: list[Dataset], folder: RunFolder, stop: StopRequest | None
+    config: ScanRunConfig, scan: Dataset, folder: RunFolder, stop: StopRequest | None
 ) -> tuple[LoadedModel | None, dict[str, History], np.ndarray | None]:
-    """The network of another run as it is, or one that is trained on the scans, from that or from nothing.
+    """The network of another run as it is, or one that is trained on the scan, from that or from nothing.
 
     The third is the probe that was learned in the training, if it was.
     """
@@ -131,7 +111,7 @@ def network(
     if config.run is not None:
         log.info("the network of %s is trained on", config.run)
         start = read_network(run_folder(config.run), NETWORK).weights
-    parts = split_scans(scans, config)
+    parts = split_scan(scan, config)
     _, history, modes = train_network(NETWORK, config, parts, folder, stop=stop, start=start)
     return load_model(folder.path, NETWORK), {NETWORK: history}, modes
 
@@ -143,17 +123,15 @@ def reconstruct(
     history: dict[str, History],
     folder: RunFolder,
 ) -> tuple[dict[str, Any], dict[str, Reconstruction]]:
-    """One scan: its objects by solver, network and both, judged, stored and drawn; its metrics.
+    """One scan: its objects by solver and network, judged, stored and drawn; its metrics.
 
     ``made``: by the solver before any network, where it is asked for.
     """
     config, made = means.config, dict(made)
     wanted: list[str] = [LSQML] if LSQML in config.models else []
     wanted += [] if means.network is None else [NETWORK]
-    if means.network is not None and config.stitch.method == "refined" and config.solver.steps:
-        wanted.append(REFINED)
     for name in wanted:
-        with folder.timed(PHASES.get(name, name)):
+        with folder.timed("inference" if name == NETWORK else name):
             try:
                 made[name] = METHODS[name](each, made, means)
             except LsqmlError as error:

@@ -1,10 +1,11 @@
-"""``data.file='scans/*.h5'``: every scan that fits a pattern in a run of its own."""
+"""``data.file='scans/*.h5'`` or ``data.file=[a.h5,b.h5]``: every scan in a run of its own."""
 
 from __future__ import annotations
 
 import glob
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,23 +16,28 @@ from workflows.command_line.jobs import MAX_NAME
 
 
 def split(config: JobConfig) -> dict[str, JobConfig]:
-    """The runs that the pattern in ``data.file`` asks for, by name; none where it is no pattern.
+    """The runs that a pattern or a list in ``data.file`` asks for, by name; none where it is one scan.
 
     Raises:
         ConfigError: nothing fits the pattern, or what concerns all scans is wrong.
     """
-    if not isinstance(config, ScanRunConfig) or not any(map(is_pattern, config.data.file)):
+    if not isinstance(config, ScanRunConfig):
         return {}
-    if len(config.data.file) > 1:
+    files, patterned = config.data.file, any(map(is_pattern, config.data.file))
+    if len(files) == 1 and not patterned:
+        return {}
+    if len(files) > 1 and patterned:
+        raise ConfigError(f"data.file={list(files)}: must be one pattern, or a list without patterns")
+    if len(files) > 1 and config.nepochs:
         raise ConfigError(
-            f"data.file={list(config.data.file)}: a pattern cannot be combined (it makes one run for "
-            "each scan); a list names the scans of one run"
+            f"nepochs={config.nepochs}, data.file={list(files)}: a network is trained on one scan; start a "
+            "run on one of them, then give run=<its folder> for the others, or run=pretrained without nepochs"
         )
     for key in ("patterns_file", "positions_file"):
         if getattr(config.data, key) is not None:
             raise ConfigError(f"data.{key}: belongs to one scan; data.file={config.data.path} is a pattern")
     check_settings(config)
-    scans = name_scans(config.data.path, match(config.data.path))
+    scans = name_scans(files[0], match(files[0])) if patterned else name_files(files)
     return {name: replace(config, data=replace(config.data, file=(file,))) for name, file in scans.items()}
 
 
@@ -68,6 +74,18 @@ def base_of(pattern: str) -> Path:
     parts = Path(pattern).parts
     magic = next(k for k, part in enumerate(parts) if glob.has_magic(part))
     return Path(*parts[:magic])
+
+
+def name_files(files: Sequence[str]) -> dict[str, str]:
+    """Files by name: that of the file without its ending, with a number where several have the same."""
+    stems = [Path(file).stem for file in files]
+    names = [
+        stem if stems.count(stem) == 1 else f"{stem}_{stems[: k + 1].count(stem)}"
+        for k, stem in enumerate(stems)
+    ]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"data.file={list(files)}: two would be a run of the same name; rename one")
+    return dict(zip(names, files, strict=True))
 
 
 def name_scans(pattern: str, files: list[str]) -> dict[str, str]:

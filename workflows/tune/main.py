@@ -107,8 +107,6 @@ def read_words(
     asked = with_settings(values, {})
     check_programs(asked, scan_words, "a file")
     allow(value for dimension in space for value in dimension.extremes)
-    if len(asked.data.file) != 1:
-        raise ConfigError(f"data.file={asked.data.file}: must be one scan, which settings are tried on")
     planned = plan(asked)
     assert isinstance(planned, ScanRunConfig)
     return config, to_mapping(planned), space
