@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
+import shutil
+from collections.abc import Iterable
 from typing import Any
 
 import keras
 import numpy as np
 
 from ptycho import __version__
-from ptycho.config import PretrainConfig
+from ptycho.config import DenoiserConfig, KindsConfig, PretrainConfig
 from ptycho.config.mapping import completed, result_settings
 from ptycho.networks import build_pinn, count_parameters
 from ptycho.networks.unrolled import Unrolled
 from ptycho.networks.weights import get_weights
 from ptycho.run import names
+from ptycho.run.denoiser_training import DenoiserTraining
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import Setup, write_network
 from ptycho.run.pretraining import Pretraining, form_name
@@ -29,38 +32,54 @@ from workflows.command_line.device import device_facts, prepare_tensorflow
 
 log = logging.getLogger(__name__)
 
-NETWORK = "pinn"
 TRANSMISSION = 0.5  # mean |O|² that amplitudes which are no counts are scaled to
 INFERENCE = ("group_size", "batch_size")  # keys
+Description = tuple[str, str, Iterable[str], Iterable[str]]  # title, examples, more of them, scores
 TRIED = 100  # new examples of each form of batches, by which the card tells the error
 
 
-def run(config: PretrainConfig, folder: RunFolder, stop: StopRequest) -> None:
+def run(config: KindsConfig, folder: RunFolder, stop: StopRequest) -> None:
     """Train, or go on with it, and write the network and its card into ``folder``."""
     with folder.logged(), folder.timed("total"):
         prepare_tensorflow()
-        settings = result_settings(config)
-        place, seconds = folder.path / NETWORK / names.CHECKPOINTS, config.train.checkpoint_seconds
+        task, settings = make_training(config, folder, stop), result_settings(config)
         checkpoints = Checkpoints(
-            place, select_lasting(settings), seconds, lambda stored: select_lasting(completed(stored))
+            folder.path / task.name / names.CHECKPOINTS,
+            select_lasting(settings),
+            config.train.checkpoint_seconds,
+            complete_lasting,
         )
-        training = Pretraining(config)
-        parameters = count_parameters(training.model)
+        parameters = count_parameters(task.model)
         log.info("%d parameters, %d steps", parameters, config.steps)
         with folder.timed("training"):
-            history = Training(training, standard_callbacks(checkpoints, stop)).run()
-        folder.arrays(f"{NETWORK}/{names.SETUP}", draw_setup(training.examples).arrays())
-        description = {"parameters": parameters, "complete": True, "run_config": settings}
-        weights = get_weights(make_pinn(config, training.model))
-        write_network(folder, NETWORK, weights, description, history.rows)
+            rows = Training(task, standard_callbacks(checkpoints, stop)).run().rows
+        if isinstance(task, Pretraining):
+            folder.arrays(f"{task.name}/{names.SETUP}", draw_setup(task.examples).arrays())
+            description = {"parameters": parameters, "complete": True, "run_config": settings}
+            weights = get_weights(make_pinn(task.config, task.model))
+            write_network(folder, task.name, weights, description, rows)
+        else:
+            folder.arrays(f"{task.name}/{names.WEIGHTS}", get_weights(task.model))
+            folder.table(f"{task.name}/{names.HISTORY}", rows)
         with folder.timed("scoring"):
-            errors = measure_errors(training)
-        folder.json(names.METRICS, {"relative_error": errors})
-        hours = sum(row["seconds"] for row in history.rows) / 3600
-        folder.text(names.CARD, write_card(config, parameters, hours, errors, folder))
+            errors = measure_errors(task)
+        folder.json(names.METRICS, errors)
+        hours = sum(row["seconds"] for row in rows) / 3600
+        folder.text(names.CARD, write_card(task, parameters, hours, errors, folder))
         checkpoints.remove()
+        shutil.rmtree(folder.path / names.EXAMPLES, ignore_errors=True)
     folder.manifest(device_facts(config.xla) | {"seed": config.seed, "resumed": folder.resumed})
     log.info("results: %s", folder.path)
+
+
+def make_training(
+    config: KindsConfig, folder: RunFolder, stop: StopRequest
+) -> Pretraining | DenoiserTraining:
+    """The training of the network that ``config`` is of."""
+    if isinstance(config, PretrainConfig):
+        return Pretraining(config)
+    assert isinstance(config, DenoiserConfig)
+    return DenoiserTraining(config, folder.path / names.EXAMPLES, stop.check)
 
 
 def select_lasting(settings: dict[str, Any]) -> dict[str, Any]:
@@ -68,6 +87,11 @@ def select_lasting(settings: dict[str, Any]) -> dict[str, Any]:
     what an inference takes leaves it as it is."""
     kept = {key: value for key, value in settings.items() if key not in ("steps", *INFERENCE)}
     return kept | {"horizon": settings["horizon"] or settings["steps"]}
+
+
+def complete_lasting(stored: dict[str, Any]) -> dict[str, Any]:
+    """Stored :func:`select_lasting`; keys that are newer than they are have their defaults."""
+    return select_lasting(completed({"steps": 1} | stored))
 
 
 def make_pinn(config: PretrainConfig, network: Unrolled) -> keras.Model:
@@ -88,51 +112,78 @@ def draw_setup(examples: Examples) -> Setup:
     return Setup(probe, 1.0, normalisation, N, 1, np.zeros((1, 2), np.float32), N)
 
 
-def measure_errors(training: Pretraining) -> dict[str, dict[str, float]]:
-    """Quartiles of the relative error of examples that were not trained on, by form of batches."""
+def measure_errors(task: Pretraining | DenoiserTraining) -> dict[str, Any]:
+    """Relative errors on examples that were not trained on, as ``metrics.json`` has them.
+
+    Of groups: quartiles by form of batches. Of the denoiser: what is left of the error of edge-preserving
+    fits, and of fits with its first version.
+    """
+    if isinstance(task, DenoiserTraining):
+        return {"error_left": {"classical": task.error(0), "learned": task.error(1)}}
     rows = {}
-    for form in training.examples.forms:
-        batches = -(-TRIED // form.batch)
-        errors = training.measure_errors(form, batches)
-        low, middle, high = np.quantile(errors, (0.25, 0.5, 0.75))
-        row = {"quarter": low, "median": middle, "three_quarters": high}
-        rows[form_name(form)] = {key: float(value) for key, value in row.items()}
-    return rows
+    for form in task.examples.forms:
+        errors = task.measure_errors(form, -(-TRIED // form.batch))
+        quartiles = map(float, np.quantile(errors, (0.25, 0.5, 0.75)))
+        rows[form_name(form)] = dict(zip(("quarter", "median", "three_quarters"), quartiles, strict=True))
+    return {"relative_error": rows}
 
 
 def write_card(
-    config: PretrainConfig,
+    task: Pretraining | DenoiserTraining,
     parameters: int,
     hours: float,
-    errors: dict[str, dict[str, float]],
+    errors: dict[str, Any],
     folder: RunFolder,
 ) -> str:
     """What one must know of the weights: made of what, how, how good, and which they are."""
+    config, weights = task.config, f"{task.name}/{names.WEIGHTS}"
     m, t = config.measurement, config.materials
+    title, examples, own, scores = (
+        describe_groups(task, errors["relative_error"])
+        if isinstance(task, Pretraining)
+        else describe_denoiser(task, errors["error_left"])
+    )
+    photographs = (
+        "; photographs are those of `ptycho.simulation.object_kinds.PHOTOGRAPHS`"
+        if "photographs" in config.objects
+        else ""
+    )
     lines = [
-        "# Network for many probes, objects and scans",
+        f"# {title}",
         "",
-        f"PtychoPINN {__version__}, generator `{config.model.kind}`, {parameters:,} parameters (float32). ",
-        f"SHA-256 of `{NETWORK}/{names.WEIGHTS}`: `{folder.recorded(f'{NETWORK}/{names.WEIGHTS}')}`. ",
-        "Licence: BSD-3-Clause, as the program. No measured data was used.",
+        f"PtychoPINN {__version__}, {parameters:,} parameters (float32), by `ptycho pretrain "
+        f"network={config.network}`. ",
+        f"SHA-256 of `{weights}`: `{folder.recorded(weights)}`. ",
+        f"Licence: BSD-3-Clause, as the program. No measured data was used{photographs}.",
         "",
         "## Trained on",
         "",
-        f"Simulated groups of patterns with their true objects: {config.steps:,} steps from seed "
-        f"{config.seed}, {hours:.1f} hours of steps. Every example is drawn anew.",
+        f"{examples}, {config.steps:,} steps from seed {config.seed}, {hours:.1f} hours.",
         "",
-        f"- probes: {_kinds(config.probes)}",
-        f"- objects: {_kinds(config.objects)}",
+        f"- probes: {', '.join(config.probes)}",
+        f"- objects: {', '.join(config.objects)}",
         f"- materials: phase {_range(t.phase_rad)} rad, absorption {_range(t.absorption)}; "
         f"{t.unrelated:.0%} with unrelated phase and amplitude, {t.bright:.0%} from amplitude 0 to 1",
         f"- overlap {_range(m.overlap)}; photons in a pattern {_range(m.photons)}",
-        f"- imperfect: background in {m.background_share:.0%}, dead pixels in {m.bad_share:.0%}, a wrong "
-        f"probe in {m.probe_error_share:.0%}, wrong positions in {m.position_error_share:.0%} of them",
+        f"- a wrong probe in {m.probe_error_share:.0%}, wrong positions in {m.position_error_share:.0%}",
+        *own,
+        "",
+        *scores,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def describe_groups(task: Pretraining, errors: dict[str, dict[str, float]]) -> Description:
+    """What the card says of the network of groups alone."""
+    m = task.config.measurement
+    own = (
+        f"- a background in {m.background_share:.0%}, dead pixels in {m.bad_share:.0%}",
         f"- of the batches {m.again_share:.0%} begin with what the network makes of them, and "
         f"{m.solver_share:.0%} with rough objects after {m.solver_passes[0]} to {m.solver_passes[1]} updates "
         f"by physics alone; of the other examples {m.start_share:.0%} with a rough object, the rest with a "
         "constant",
-        "",
+    )
+    scores = (
         "## Relative error on new examples of the same distributions",
         "",
         "Mean distance from the true object over the mean contrast, in the illuminated region "
@@ -140,16 +191,37 @@ def write_card(
         "",
         "| patterns, in a group | quarter of the examples below | half | three quarters |",
         "|---|---|---|---|",
-    ]
-    lines += [
-        f"| {name} | {row['quarter']:.3f} | {row['median']:.3f} | {row['three_quarters']:.3f} |"
-        for name, row in errors.items()
-    ]
-    return "\n".join(lines) + "\n"
+        *(
+            f"| {name} | {row['quarter']:.3f} | {row['median']:.3f} | {row['three_quarters']:.3f} |"
+            for name, row in errors.items()
+        ),
+    )
+    title = f"Network for many probes, objects and scans, `{task.config.model.kind}`"
+    return (
+        title,
+        "Simulated groups of patterns with their true objects, every example drawn anew",
+        own,
+        scores,
+    )
 
 
-def _kinds(distribution: Any) -> str:
-    return ", ".join(distribution)
+def describe_denoiser(task: DenoiserTraining, errors: dict[str, float]) -> Description:
+    """What the card says of the denoiser alone."""
+    config = task.config
+    sides = ", ".join(str(form.N) for form in config.forms.values())
+    scores = (
+        f"What is left of a fit's error, the geometric mean over windows of {task.left_out} scans that were "
+        "not trained on, of all doses and with wrong beams:",
+        "",
+        "| edge-preserving fits, of random weight and length | fits with its first version |",
+        "|---|---|",
+        f"| {errors['classical']:.3f} | {errors['learned']:.3f} |",
+    )
+    examples = (
+        f"{config.scans:,} simulated scans, patterns of {sides}² pixels, each fitted by maximum likelihood; "
+        f"windows of {config.window} pixels"
+    )
+    return "Denoiser of objects", examples, (), scores
 
 
 def _range(values: tuple[float, float]) -> str:
