@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -12,7 +11,8 @@ import numpy as np
 
 from ptycho import __version__
 from ptycho.config import DenoiserConfig, KindsConfig, PretrainConfig
-from ptycho.config.mapping import completed, result_settings
+from ptycho.config.mapping import completed, flat, result_settings
+from ptycho.config.messages import show
 from ptycho.networks import build_pinn, count_parameters
 from ptycho.networks.unrolled import Unrolled
 from ptycho.networks.weights import get_weights
@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 
 TRANSMISSION = 0.5  # mean |O|² that amplitudes which are no counts are scaled to
 INFERENCE = ("group_size", "batch_size")  # keys
-Description = tuple[str, str, Iterable[str], Iterable[str]]  # title, examples, more of them, scores
 TRIED = 100  # new examples of each form of batches, by which the card tells the error
 
 
@@ -112,8 +111,8 @@ def draw_setup(examples: Examples) -> Setup:
     return Setup(probe, 1.0, normalisation, N, 1, np.zeros((1, 2), np.float32), N)
 
 
-def measure_errors(task: Pretraining | DenoiserTraining) -> dict[str, Any]:
-    """Relative errors on examples that were not trained on, as ``metrics.json`` has them.
+def measure_errors(task: Pretraining | DenoiserTraining) -> dict[str, dict[str, Any]]:
+    """Errors on examples that were not trained on, under the name of the score.
 
     Of groups: quartiles by form of batches. Of the denoiser: what is left of the error of edge-preserving
     fits, and of fits with its first version.
@@ -132,97 +131,32 @@ def write_card(
     task: Pretraining | DenoiserTraining,
     parameters: int,
     hours: float,
-    errors: dict[str, Any],
+    errors: dict[str, dict[str, Any]],
     folder: RunFolder,
 ) -> str:
     """What one must know of the weights: made of what, how, how good, and which they are."""
     config, weights = task.config, f"{task.name}/{names.WEIGHTS}"
-    m, t = config.measurement, config.materials
-    title, examples, own, scores = (
-        describe_groups(task, errors["relative_error"])
-        if isinstance(task, Pretraining)
-        else describe_denoiser(task, errors["error_left"])
-    )
-    photographs = (
-        "; photographs are those of `ptycho.simulation.object_kinds.PHOTOGRAPHS`"
-        if "photographs" in config.objects
-        else ""
-    )
+    sections = {key: flat(result_settings(config)[key]) for key in ("materials", "measurement", config.FORMS)}
     lines = [
-        f"# {title}",
+        f"# Network of `ptycho pretrain network={config.network}`",
         "",
-        f"PtychoPINN {__version__}, {parameters:,} parameters (float32), by `ptycho pretrain "
-        f"network={config.network}`. ",
+        f"PtychoPINN {__version__}, {parameters:,} parameters (float32), {config.steps:,} steps from seed "
+        f"{config.seed}, {hours:.1f} hours. ",
         f"SHA-256 of `{weights}`: `{folder.recorded(weights)}`. ",
-        f"Licence: BSD-3-Clause, as the program. No measured data was used{photographs}.",
+        "Licence: BSD-3-Clause, as the program. No measured data was used; objects of the kind `photographs`",
+        "are those of `ptycho.simulation.object_kinds.PHOTOGRAPHS`.",
         "",
-        "## Trained on",
-        "",
-        f"{examples}, {config.steps:,} steps from seed {config.seed}, {hours:.1f} hours.",
+        "Trained on simulated scans (keys and units: docs/configuration.md):",
         "",
         f"- probes: {', '.join(config.probes)}",
         f"- objects: {', '.join(config.objects)}",
-        f"- materials: phase {_range(t.phase_rad)} rad, absorption {_range(t.absorption)}; "
-        f"{t.unrelated:.0%} with unrelated phase and amplitude, {t.bright:.0%} from amplitude 0 to 1",
-        f"- overlap {_range(m.overlap)}; photons in a pattern {_range(m.photons)}",
-        f"- a wrong probe in {m.probe_error_share:.0%}, wrong positions in {m.position_error_share:.0%}",
-        *own,
+        *(
+            f"- {key}: {', '.join(f'{name} {show(value)}' for name, value in section.items())}"
+            for key, section in sections.items()
+        ),
         "",
-        *scores,
+        "Errors on new examples of the same distributions, of all doses and imperfections:",
+        "",
+        *(f"- {key}: {value:.3f}" for key, value in flat(errors).items()),
     ]
     return "\n".join(lines) + "\n"
-
-
-def describe_groups(task: Pretraining, errors: dict[str, dict[str, float]]) -> Description:
-    """What the card says of the network of groups alone."""
-    m = task.config.measurement
-    own = (
-        f"- a background in {m.background_share:.0%}, dead pixels in {m.bad_share:.0%}",
-        f"- of the batches {m.again_share:.0%} begin with what the network makes of them, and "
-        f"{m.solver_share:.0%} with rough objects after {m.solver_passes[0]} to {m.solver_passes[1]} updates "
-        f"by physics alone; of the other examples {m.start_share:.0%} with a rough object, the rest with a "
-        "constant",
-    )
-    scores = (
-        "## Relative error on new examples of the same distributions",
-        "",
-        "Mean distance from the true object over the mean contrast, in the illuminated region "
-        "(`ptycho.networks.losses.object_error`), over all doses, overlaps and imperfections.",
-        "",
-        "| patterns, in a group | quarter of the examples below | half | three quarters |",
-        "|---|---|---|---|",
-        *(
-            f"| {name} | {row['quarter']:.3f} | {row['median']:.3f} | {row['three_quarters']:.3f} |"
-            for name, row in errors.items()
-        ),
-    )
-    title = f"Network for many probes, objects and scans, `{task.config.model.kind}`"
-    return (
-        title,
-        "Simulated groups of patterns with their true objects, every example drawn anew",
-        own,
-        scores,
-    )
-
-
-def describe_denoiser(task: DenoiserTraining, errors: dict[str, float]) -> Description:
-    """What the card says of the denoiser alone."""
-    config = task.config
-    sides = ", ".join(str(form.N) for form in config.forms.values())
-    scores = (
-        f"What is left of a fit's error, the geometric mean over windows of {task.left_out} scans that were "
-        "not trained on, of all doses and with wrong beams:",
-        "",
-        "| edge-preserving fits, of random weight and length | fits with its first version |",
-        "|---|---|",
-        f"| {errors['classical']:.3f} | {errors['learned']:.3f} |",
-    )
-    examples = (
-        f"{config.scans:,} simulated scans, patterns of {sides}² pixels, each fitted by maximum likelihood; "
-        f"windows of {config.window} pixels"
-    )
-    return "Denoiser of objects", examples, (), scores
-
-
-def _range(values: tuple[float, float]) -> str:
-    return f"{values[0]:g} to {values[1]:g}"

@@ -219,7 +219,8 @@ def test_the_workflow_writes_weights_and_a_card(examples, tmp_path, eagerly):
     copied(examples, path / "examples")
     pretrain.run(config, folder, StopRequest())
     card = (path / "card.md").read_text()
-    assert "237,120 parameters" in card and "6 simulated scans" in card and "from seed 0" in card
+    assert "237,120 parameters (float32), 4 steps from seed 0" in card
+    assert "photons [100000.0, 1000000.0]" in card
     assert json.loads((path / "metrics.json").read_text())["error_left"]["learned"] > 0
     assert not (path / "examples").exists() and not (path / "prior" / "checkpoints").exists()
     assert load_denoiser(path / "prior" / "weights.npz").count_params() == 237_120
