@@ -10,7 +10,7 @@
 The file takes normalised amplitudes, offsets and the probe, all real, and gives object regions;
 scripts/run_exported.py runs .tflite and .onnx without TensorFlow. A prior takes a part of an object and its
 noise, and gives the change that it would make (ptycho/networks/denoiser.py). docs/export.md says what each
-format is for. All keys: conf/export_model.yaml.
+format is for. All keys: conf/lite/export_model.yaml.
 
 Exit code: 0 written, 1 it could not be written, 2 the run or the arguments cannot be used.
 """
@@ -26,7 +26,7 @@ from workflows.convert.export_model import ExportModelConfig, export_model
 
 def main() -> int:
     """See the module's text for the exit code."""
-    return perform("export_model", ExportModelConfig, export_model, __doc__, sys.argv[1:])
+    return perform("lite/export_model", ExportModelConfig, export_model, __doc__, sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -1,27 +1,28 @@
 #!/usr/bin/env python
-"""Make the weights of run=pretrained; ``--help`` lists keys, groups and defaults.
+"""Make the weights of run=pretrained or of solver.regulariser=learned; ``--help`` lists keys and defaults.
 
 python scripts/pretrain.py output_dir=outputs/pretrained
 python scripts/pretrain.py steps=500 horizon=null output_dir=outputs/trial
+python scripts/pretrain.py network=denoiser output_dir=outputs/denoiser
 python scripts/pretrain.py resume=outputs/pretrained
 """
 
 from __future__ import annotations
 
-from ptycho.config import ConfigError, JobConfig, PretrainConfig
+from ptycho.config import ConfigError, JobConfig, KindsConfig
 from ptycho.run.folder import RunFolder
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.jobs import leave
 from workflows.command_line.training_jobs import Workflow, main
 
 
-def check_config(config: JobConfig) -> PretrainConfig:
+def check_config(config: JobConfig) -> KindsConfig:
     """The configuration of a pretraining; its distributions are those of the tables."""
-    if not isinstance(config, PretrainConfig):
+    if not isinstance(config, KindsConfig):
         raise ConfigError("resume: is a run of another workflow; resume it with its own script")
-    from ptycho.simulation.examples import Examples  # SciPy takes half a second
+    from ptycho.simulation.distributions import Distributions  # SciPy takes half a second
 
-    Examples(config)
+    Distributions(config)
     return config
 
 

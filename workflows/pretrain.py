@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from typing import Any
 
 import keras
 import numpy as np
 
 from ptycho import __version__
-from ptycho.config import PretrainConfig
-from ptycho.config.mapping import completed, result_settings
+from ptycho.config import DenoiserConfig, KindsConfig, PretrainConfig
+from ptycho.config.mapping import completed, flat, result_settings
+from ptycho.config.messages import show
 from ptycho.networks import build_pinn, count_parameters
 from ptycho.networks.unrolled import Unrolled
 from ptycho.networks.weights import get_weights
 from ptycho.run import names
+from ptycho.run.denoiser_training import DenoiserTraining
 from ptycho.run.folder import RunFolder
 from ptycho.run.network import Setup, write_network
 from ptycho.run.pretraining import Pretraining, form_name
@@ -29,38 +32,53 @@ from workflows.command_line.device import device_facts, prepare_tensorflow
 
 log = logging.getLogger(__name__)
 
-NETWORK = "pinn"
 TRANSMISSION = 0.5  # mean |O|² that amplitudes which are no counts are scaled to
 INFERENCE = ("group_size", "batch_size")  # keys
 TRIED = 100  # new examples of each form of batches, by which the card tells the error
 
 
-def run(config: PretrainConfig, folder: RunFolder, stop: StopRequest) -> None:
+def run(config: KindsConfig, folder: RunFolder, stop: StopRequest) -> None:
     """Train, or go on with it, and write the network and its card into ``folder``."""
     with folder.logged(), folder.timed("total"):
         prepare_tensorflow()
-        settings = result_settings(config)
-        place, seconds = folder.path / NETWORK / names.CHECKPOINTS, config.train.checkpoint_seconds
+        task, settings = make_training(config, folder, stop), result_settings(config)
         checkpoints = Checkpoints(
-            place, select_lasting(settings), seconds, lambda stored: select_lasting(completed(stored))
+            folder.path / task.name / names.CHECKPOINTS,
+            select_lasting(settings),
+            config.train.checkpoint_seconds,
+            complete_lasting,
         )
-        training = Pretraining(config)
-        parameters = count_parameters(training.model)
+        parameters = count_parameters(task.model)
         log.info("%d parameters, %d steps", parameters, config.steps)
         with folder.timed("training"):
-            history = Training(training, standard_callbacks(checkpoints, stop)).run()
-        folder.arrays(f"{NETWORK}/{names.SETUP}", draw_setup(training.examples).arrays())
-        description = {"parameters": parameters, "complete": True, "run_config": settings}
-        weights = get_weights(make_pinn(config, training.model))
-        write_network(folder, NETWORK, weights, description, history.rows)
+            rows = Training(task, standard_callbacks(checkpoints, stop)).run().rows
+        if isinstance(task, Pretraining):
+            folder.arrays(f"{task.name}/{names.SETUP}", draw_setup(task.examples).arrays())
+            description = {"parameters": parameters, "complete": True, "run_config": settings}
+            weights = get_weights(make_pinn(task.config, task.model))
+            write_network(folder, task.name, weights, description, rows)
+        else:
+            folder.arrays(f"{task.name}/{names.WEIGHTS}", get_weights(task.model))
+            folder.table(f"{task.name}/{names.HISTORY}", rows)
         with folder.timed("scoring"):
-            errors = measure_errors(training)
-        folder.json(names.METRICS, {"relative_error": errors})
-        hours = sum(row["seconds"] for row in history.rows) / 3600
-        folder.text(names.CARD, write_card(config, parameters, hours, errors, folder))
+            errors = measure_errors(task)
+        folder.json(names.METRICS, errors)
+        hours = sum(row["seconds"] for row in rows) / 3600
+        folder.text(names.CARD, write_card(task, parameters, hours, errors, folder))
         checkpoints.remove()
+        shutil.rmtree(folder.path / names.EXAMPLES, ignore_errors=True)
     folder.manifest(device_facts(config.xla) | {"seed": config.seed, "resumed": folder.resumed})
     log.info("results: %s", folder.path)
+
+
+def make_training(
+    config: KindsConfig, folder: RunFolder, stop: StopRequest
+) -> Pretraining | DenoiserTraining:
+    """The training of the network that ``config`` is of."""
+    if isinstance(config, PretrainConfig):
+        return Pretraining(config)
+    assert isinstance(config, DenoiserConfig)
+    return DenoiserTraining(config, folder.path / names.EXAMPLES, stop.check)
 
 
 def select_lasting(settings: dict[str, Any]) -> dict[str, Any]:
@@ -68,6 +86,11 @@ def select_lasting(settings: dict[str, Any]) -> dict[str, Any]:
     what an inference takes leaves it as it is."""
     kept = {key: value for key, value in settings.items() if key not in ("steps", *INFERENCE)}
     return kept | {"horizon": settings["horizon"] or settings["steps"]}
+
+
+def complete_lasting(stored: dict[str, Any]) -> dict[str, Any]:
+    """Stored :func:`select_lasting`; keys that are newer than they are have their defaults."""
+    return select_lasting(completed({"steps": 1} | stored))
 
 
 def make_pinn(config: PretrainConfig, network: Unrolled) -> keras.Model:
@@ -88,69 +111,52 @@ def draw_setup(examples: Examples) -> Setup:
     return Setup(probe, 1.0, normalisation, N, 1, np.zeros((1, 2), np.float32), N)
 
 
-def measure_errors(training: Pretraining) -> dict[str, dict[str, float]]:
-    """Quartiles of the relative error of examples that were not trained on, by form of batches."""
+def measure_errors(task: Pretraining | DenoiserTraining) -> dict[str, dict[str, Any]]:
+    """Errors on examples that were not trained on, under the name of the score.
+
+    Of groups: quartiles by form of batches. Of the denoiser: what is left of the error of edge-preserving
+    fits, and of fits with its first version.
+    """
+    if isinstance(task, DenoiserTraining):
+        return {"error_left": {"classical": task.error(0), "learned": task.error(1)}}
     rows = {}
-    for form in training.examples.forms:
-        batches = -(-TRIED // form.batch)
-        errors = training.measure_errors(form, batches)
-        low, middle, high = np.quantile(errors, (0.25, 0.5, 0.75))
-        row = {"quarter": low, "median": middle, "three_quarters": high}
-        rows[form_name(form)] = {key: float(value) for key, value in row.items()}
-    return rows
+    for form in task.examples.forms:
+        errors = task.measure_errors(form, -(-TRIED // form.batch))
+        quartiles = map(float, np.quantile(errors, (0.25, 0.5, 0.75)))
+        rows[form_name(form)] = dict(zip(("quarter", "median", "three_quarters"), quartiles, strict=True))
+    return {"relative_error": rows}
 
 
 def write_card(
-    config: PretrainConfig,
+    task: Pretraining | DenoiserTraining,
     parameters: int,
     hours: float,
-    errors: dict[str, dict[str, float]],
+    errors: dict[str, dict[str, Any]],
     folder: RunFolder,
 ) -> str:
     """What one must know of the weights: made of what, how, how good, and which they are."""
-    m, t = config.measurement, config.materials
+    config, weights = task.config, f"{task.name}/{names.WEIGHTS}"
+    sections = {key: flat(result_settings(config)[key]) for key in ("materials", "measurement", config.FORMS)}
     lines = [
-        "# Network for many probes, objects and scans",
+        f"# Network of `ptycho pretrain network={config.network}`",
         "",
-        f"PtychoPINN {__version__}, generator `{config.model.kind}`, {parameters:,} parameters (float32). ",
-        f"SHA-256 of `{NETWORK}/{names.WEIGHTS}`: `{folder.recorded(f'{NETWORK}/{names.WEIGHTS}')}`. ",
-        "Licence: BSD-3-Clause, as the program. No measured data was used.",
+        f"PtychoPINN {__version__}, {parameters:,} parameters (float32), {config.steps:,} steps from seed "
+        f"{config.seed}, {hours:.1f} hours. ",
+        f"SHA-256 of `{weights}`: `{folder.recorded(weights)}`. ",
+        "Licence: BSD-3-Clause, as the program. No measured data was used; objects of the kind `photographs`",
+        "are those of `ptycho.simulation.object_kinds.PHOTOGRAPHS`.",
         "",
-        "## Trained on",
+        "Trained on simulated scans (keys and units: docs/configuration.md):",
         "",
-        f"Simulated groups of patterns with their true objects: {config.steps:,} steps from seed "
-        f"{config.seed}, {hours:.1f} hours of steps. Every example is drawn anew.",
+        f"- probes: {', '.join(config.probes)}",
+        f"- objects: {', '.join(config.objects)}",
+        *(
+            f"- {key}: {', '.join(f'{name} {show(value)}' for name, value in section.items())}"
+            for key, section in sections.items()
+        ),
         "",
-        f"- probes: {_kinds(config.probes)}",
-        f"- objects: {_kinds(config.objects)}",
-        f"- materials: phase {_range(t.phase_rad)} rad, absorption {_range(t.absorption)}; "
-        f"{t.unrelated:.0%} with unrelated phase and amplitude, {t.bright:.0%} from amplitude 0 to 1",
-        f"- overlap {_range(m.overlap)}; photons in a pattern {_range(m.photons)}",
-        f"- imperfect: background in {m.background_share:.0%}, dead pixels in {m.bad_share:.0%}, a wrong "
-        f"probe in {m.probe_error_share:.0%}, wrong positions in {m.position_error_share:.0%} of them",
-        f"- of the batches {m.again_share:.0%} begin with what the network makes of them, and "
-        f"{m.solver_share:.0%} with rough objects after {m.solver_passes[0]} to {m.solver_passes[1]} updates "
-        f"by physics alone; of the other examples {m.start_share:.0%} with a rough object, the rest with a "
-        "constant",
+        "Errors on new examples of the same distributions, of all doses and imperfections:",
         "",
-        "## Relative error on new examples of the same distributions",
-        "",
-        "Mean distance from the true object over the mean contrast, in the illuminated region "
-        "(`ptycho.networks.losses.object_error`), over all doses, overlaps and imperfections.",
-        "",
-        "| patterns, in a group | quarter of the examples below | half | three quarters |",
-        "|---|---|---|---|",
-    ]
-    lines += [
-        f"| {name} | {row['quarter']:.3f} | {row['median']:.3f} | {row['three_quarters']:.3f} |"
-        for name, row in errors.items()
+        *(f"- {key}: {value:.3f}" for key, value in flat(errors).items()),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _kinds(distribution: Any) -> str:
-    return ", ".join(distribution)
-
-
-def _range(values: tuple[float, float]) -> str:
-    return f"{values[0]:g} to {values[1]:g}"

@@ -10,8 +10,7 @@ nor TensorFlow, so that a mistake is answered before anything heavy loads.
 from ptycho.config.errors import ConfigError, check
 from ptycho.config.imperfections import Imperfections
 from ptycho.config.network_config import JobConfig, NetworkConfig, TrainedConfig
-from ptycho.config.pretrain_config import PretrainConfig
-from ptycho.config.prior_config import PriorConfig
+from ptycho.config.pretrain_config import DenoiserConfig, KindsConfig, PretrainConfig
 from ptycho.config.run_config import RunConfig
 from ptycho.config.scan_run_config import ScanRunConfig
 from ptycho.config.sections import (
@@ -56,18 +55,19 @@ __all__ = [
     "BaselineConfig",
     "ConfigError",
     "CustomModel",
+    "DenoiserConfig",
     "EpochsConfig",
     "FileProbe",
     "GeneratorConfig",
     "IdealDiskProbe",
     "Imperfections",
     "JobConfig",
+    "KindsConfig",
     "LinesObject",
     "LsqmlConfig",
     "NetworkConfig",
     "OwnProbe",
     "PretrainConfig",
-    "PriorConfig",
     "ProbeConfig",
     "RunConfig",
     "RunProbe",

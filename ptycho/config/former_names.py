@@ -32,7 +32,7 @@ VALUES = {  # of keys, and of groups, whose option has the same name
     "solver.regulariser": {"smooth": "quadratic", "edges": "edge_preserving"},
     "solver.position_model": {"free": "independent", "all": "affine_and_independent"},
 }
-COMMANDS = {"lines": "grid-lines"}
+COMMANDS = {"lines": "grid-lines", "train-prior": "pretrain network=denoiser"}
 ARGUMENTS = {  # of functions of Python
     "free_fraction": "holdout_fraction",
     "position_slips": "position_jumps",

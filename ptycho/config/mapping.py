@@ -13,13 +13,12 @@ from ptycho.config.former_names import current_keys, stored_keys
 from ptycho.config.messages import programs_of, show
 from ptycho.config.network_config import JobConfig
 from ptycho.config.own_code import is_import_path
-from ptycho.config.pretrain_config import PretrainConfig
-from ptycho.config.prior_config import PriorConfig
+from ptycho.config.pretrain_config import DenoiserConfig, PretrainConfig
 from ptycho.config.run_config import RunConfig
 from ptycho.config.scan_run_config import ScanRunConfig
 
 AnyConfig = RunConfig | ScanRunConfig | PretrainConfig  # of runs with networks of patterns
-Job = AnyConfig | PriorConfig
+Job = AnyConfig | DenoiserConfig
 Section = TypeVar("Section")
 
 LEARNING = ("learn", "modes", "rate", "start_epoch")
@@ -30,7 +29,7 @@ WITHOUT_EFFECT: dict[type, tuple[str, ...]] = {  # keys that older runs have sto
         *("baseline", "probe", "nepochs", "models", "mae_weight", "nll_weight", "realspace_weight"),
         *("train.val_groups", "train.patience"),
     ),
-    PriorConfig: (),
+    DenoiserConfig: (),
 }
 
 
@@ -46,19 +45,20 @@ def from_mapping(values: Any) -> Job:
 def from_stored(values: Any) -> Job:
     """As :func:`from_mapping`, for what a run has stored: former names, and keys without effect."""
     cls = schema_of(values)
-    return to_dataclass(cls, without(stored_keys(values), WITHOUT_EFFECT[cls]))
+    known = without(stored_keys(values), WITHOUT_EFFECT[cls])
+    if cls is DenoiserConfig and "scan" in known:
+        known["measurement"] = known.pop("scan")  # its former name
+    return to_dataclass(cls, known)
 
 
 def schema_of(values: Any) -> type[Job]:
-    """``data`` makes it that of a run on a scan, ``batches`` of a pretraining, ``forms`` of a prior."""
-    schemas: dict[str, type[Job]] = {
-        "data": ScanRunConfig,
-        "batches": PretrainConfig,
-        "forms": PriorConfig,
-    }
-    return next(
-        (cls for key, cls in schemas.items() if isinstance(values, dict) and key in values), RunConfig
-    )
+    """``data`` makes it that of a run on a scan, ``batches`` and ``forms`` that of a pretraining."""
+    keys: dict[str, type[Job]] = {"data": ScanRunConfig, "batches": PretrainConfig, "forms": DenoiserConfig}
+    networks: dict[str, type[Job]] = {"group": PretrainConfig, "denoiser": DenoiserConfig}
+    if not isinstance(values, dict):
+        return RunConfig
+    named = networks.get(str(values.get("network")), RunConfig)
+    return next((cls for key, cls in keys.items() if key in values), named)
 
 
 def without(values: Any, dotted: tuple[str, ...]) -> Any:

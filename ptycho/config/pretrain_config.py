@@ -1,12 +1,12 @@
-"""The configuration of a network that is trained on distributions, and of its training."""
+"""The configurations of the networks that are trained on distributions of simulated scans."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from ptycho.config.errors import check
-from ptycho.config.network_config import LARGEST_BATCH, NetworkConfig
+from ptycho.config.network_config import LARGEST_BATCH, JobConfig, NetworkConfig
 from ptycho.config.schema import Even, Integer, Number, Range, Share, Within, key, settings
 from ptycho.config.sections import AdamConfig, StitchConfig, UnrolledModel
 
@@ -30,7 +30,7 @@ class MaterialsConfig:
 
 
 @settings("measurement")
-class MeasurementConfig:
+class ScansMeasurementConfig:
     """How the objects are scanned and measured; each imperfection has the share of examples that have it."""
 
     overlap: Annotated[Range, Within(0, 0.98)] = key(
@@ -39,6 +39,20 @@ class MeasurementConfig:
     photons: Annotated[Range, Within(1, 1e12)] = key(
         (1e4, 1e10), "range of the photons per pattern, drawn log-uniformly"
     )
+    probe_error_rad: Annotated[Range, Within(0, 3)] = key(
+        (0.0, 0.3), "range of the rms phase error of the stated probe in its far field"
+    )
+    probe_error_share: Share = key(0.15, "fraction of the examples with an error of the probe")
+    position_error_px: Annotated[Range, Within(0, 8)] = key(
+        (0.0, 0.7), "range of the rms error of the nominal positions"
+    )
+    position_error_share: Share = key(0.15, "fraction of the examples with position errors")
+
+
+@settings("measurement")
+class MeasurementConfig(ScansMeasurementConfig):
+    """How groups of patterns are measured, and what the network starts from."""
+
     background: Annotated[Range, Within(0, 1)] = key(
         (0.0, 0.02),
         "range of the background, as a fraction of the intensity; the network is not informed of it",
@@ -48,14 +62,6 @@ class MeasurementConfig:
         (0.0, 0.1), "range of the fraction of masked detector pixels"
     )
     bad_share: Share = key(0.2, "fraction of the examples that have masked pixels")
-    probe_error_rad: Annotated[Range, Within(0, 3)] = key(
-        (0.0, 0.3), "range of the rms phase error of the stated probe in its far field"
-    )
-    probe_error_share: Share = key(0.15, "fraction of the examples with an error of the probe")
-    position_error_px: Annotated[Range, Within(0, 8)] = key(
-        (0.0, 0.7), "range of the rms error of the nominal positions"
-    )
-    position_error_share: Share = key(0.15, "fraction of the examples with position errors")
     start_share: Share = key(
         0.25, "fraction of the examples that start from a rough object instead of a constant"
     )
@@ -70,17 +76,23 @@ class MeasurementConfig:
         check(both <= 1, "measurement.solver_share", self.solver_share, "at most 1 with again_share")
 
 
-@settings("batches")
-class BatchConfig:
-    """One form of training batches: ``batch`` groups of ``C`` patterns ``N``² under a probe of ``modes``."""
+@settings(kw_only=True)
+class FormConfig:
+    """One form of examples."""
 
     N: Even = key(..., "side of the patterns", ge=16, le=512)
+    weight: Number = key(1.0, "relative frequency of this form among the examples", gt=0)
+
+
+@settings("batches", kw_only=True)
+class BatchConfig(FormConfig):
+    """One form of training batches: ``batch`` groups of ``C`` patterns ``N``² under a probe of ``modes``."""
+
     C: Integer = key(..., "number of patterns in a group", ge=1, le=64)
     batch: Integer = key(..., "number of groups in a batch", ge=1, le=4096)
     reach: Integer = key(
         ..., "maximum distance of positions from the centre of the group, up to N", ge=1, unit="pixels"
     )
-    weight: Number = key(1.0, "relative frequency of this form among the batches", gt=0)
     modes: Integer = key(1, "number of modes of the probe", ge=1, le=8)
 
     def __post_init__(self) -> None:
@@ -92,9 +104,18 @@ class BatchConfig:
         return self.N + 2 * self.reach
 
 
+@settings("forms", kw_only=True)
+class ScanFormConfig(FormConfig):
+    """One form of scans: so many patterns ``N``²."""
+
+    patterns: Annotated[tuple[Integer, Integer], Within(4, 10_000)] = key(
+        (36, 100), "minimum and maximum number of patterns", allowed="[fewest, most] in 4 to 10000"
+    )
+
+
 @settings(kw_only=True)
-class PretrainConfig(NetworkConfig):
-    """Everything that the weights of a network for many scans depend on.
+class KindsConfig(JobConfig):
+    """What the trainings on distributions of simulated scans have in common.
 
     ``probes`` and ``objects`` are distributions, ``kind: {weight, parameter: [low, high]}``, over the tables
     of :mod:`ptycho.simulation.probe_kinds` and :mod:`ptycho.simulation.object_kinds`.
@@ -103,27 +124,43 @@ class PretrainConfig(NetworkConfig):
     leaves it for zero near its end; up to there it is the same, however long it is to be.
     """
 
-    models: ClassVar[tuple[str, ...]] = ("pinn",)
+    FORMS: ClassVar[str]  # the key of the forms of examples
+    network: str
     steps: Integer = key(13_000, "number of steps of the optimizer", ge=1, le=10**8)
     horizon: Integer | None = key(
         None, "number of steps of the cosine schedule of the learning rate; null: steps"
+    )
+    train: AdamConfig = key(AdamConfig(checkpoint_seconds=120.0), "settings of the training")
+    probes: Mapping[str, Any] = key(dict, "distribution of the probes")
+    objects: Mapping[str, Any] = key(dict, "distribution of the objects")
+    materials: MaterialsConfig = key(MaterialsConfig(), "distribution of the materials of the objects")
+    measurement: ScansMeasurementConfig = key(ScansMeasurementConfig(), "distribution of the measurements")
+
+    def __post_init__(self) -> None:
+        least = f"null, or at least steps = {self.steps}"
+        check(self.horizon is None or self.horizon >= self.steps, "horizon", self.horizon, least)
+
+
+@settings(kw_only=True)
+class PretrainConfig(KindsConfig, NetworkConfig):
+    """Everything that the weights of a network of groups of patterns, for many scans, depend on."""
+
+    FORMS: ClassVar[str] = "batches"
+    models: ClassVar[tuple[str, ...]] = ("pinn",)
+    network: Literal["group"] = key(
+        "group", "network that is trained: that of run=pretrained", level="always"
     )
     batch_size: Integer = key(1, "number of groups in a batch, in inference", ge=1, le=LARGEST_BATCH)
     group_size: Integer = key(64, "number of patterns in a group, in inference", ge=1, le=512)
     maps: Integer = key(3000, "number of thickness maps, which each step rotates and crops", ge=1, le=10**6)
     map_side: Integer = key(256, "side of a thickness map; at least that of the largest region", unit="px")
     model: UnrolledModel = key(GENERAL, "architecture of the network")
-    train: AdamConfig = key(AdamConfig(checkpoint_seconds=120.0), "settings of the training")
     stitch: StitchConfig = key(StitchConfig("probe"), "stitching of the patches into an object, in inference")
-    probes: Mapping[str, Any] = key(dict, "distribution of the probes")
-    objects: Mapping[str, Any] = key(dict, "distribution of the objects")
-    materials: MaterialsConfig = key(MaterialsConfig(), "distribution of the materials of the objects")
     measurement: MeasurementConfig = key(MeasurementConfig(), "distribution of the measurements")
     batches: Mapping[str, BatchConfig] = key(dict, "forms of the batches, by name")
 
     def __post_init__(self) -> None:
-        least = f"null, or at least steps = {self.steps}"
-        check(self.horizon is None or self.horizon >= self.steps, "horizon", self.horizon, least)
+        super().__post_init__()
         largest = max((form.region_size for form in self.forms), default=0)
         check(self.map_side >= largest, "map_side", self.map_side, f"at least {largest}, the largest region")
 
@@ -134,3 +171,41 @@ class PretrainConfig(NetworkConfig):
     @property
     def forms(self) -> tuple[BatchConfig, ...]:
         return tuple(self.batches.values())
+
+
+@settings(kw_only=True)
+class DenoiserConfig(KindsConfig):
+    """Everything that the weights of the denoiser of the solver depend on."""
+
+    NEWER: ClassVar[tuple[str, ...]] = ("measurement",)
+    FORMS: ClassVar[str] = "forms"
+    network: Literal["denoiser"] = key(
+        "denoiser", "network that is trained: that of solver.regulariser=learned", level="always"
+    )
+    steps: Integer = key(6600, "number of steps of the optimizer", ge=1, le=10**8)
+    second: Integer = key(
+        4400, "number of steps after which the denoiser also sees fits made with its first version", ge=0
+    )
+    scans: Integer = key(1000, "number of scans that are simulated and fitted", ge=1, le=10**6)
+    scans_again: Integer = key(
+        200, "number of scans that are fitted again with the first version of the denoiser", ge=5, le=10**6
+    )
+    batch: Integer = key(8, "number of object windows in a batch", ge=1, le=4096)
+    window: Integer = key(80, "side of a window, a multiple of 4", ge=16, le=1024, unit="px")
+    train: AdamConfig = key(
+        AdamConfig(learning_rate=2e-3, checkpoint_seconds=120.0), "settings of the training"
+    )
+    materials: MaterialsConfig = key(
+        MaterialsConfig(phase_rad=(0.2, 6.0), unrelated=0.5, bright=0.15),
+        "distribution of the materials of the objects",
+    )
+    measurement: ScansMeasurementConfig = key(
+        ScansMeasurementConfig(overlap=(0.15, 0.85), photons=(3e3, 3e7)), "distribution of the measurements"
+    )
+    forms: Mapping[str, ScanFormConfig] = key(dict, "forms of the scans, by name")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        allowed = f"from 5 to scans = {self.scans}"
+        check(self.scans_again <= self.scans, "scans_again", self.scans_again, allowed)
+        check(self.window % 4 == 0, "window", self.window, "a multiple of 4")

@@ -29,7 +29,7 @@ def check_prior_weights(file: str | None) -> None:
     """
     if file is None:
         return
-    wanted = "must be prior/weights.npz of a folder that scripts/train_prior.py made"
+    wanted = "must be prior/weights.npz of a folder that ptycho pretrain network=denoiser made"
     try:
         with np.load(file, allow_pickle=False) as stored:
             ours = bool(stored.files) and all(name.startswith("denoiser/") for name in stored.files)

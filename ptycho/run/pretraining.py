@@ -1,28 +1,28 @@
-"""Training of one network on distributions of probes, objects and scans, with the true objects at hand."""
+"""Training of networks on distributions of probes, objects and scans, with the true objects at hand."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from ptycho.config.pretrain_config import BatchConfig, PretrainConfig
+from ptycho.config.pretrain_config import BatchConfig, KindsConfig, PretrainConfig
 from ptycho.networks import GENERATORS, generator_mover
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.losses import amplitude_error, object_error
 from ptycho.networks.unrolled import Unrolled
 from ptycho.scan.batches import Batch
-from ptycho.simulation.examples import Examples
+from ptycho.simulation.examples import Example, Examples
 from ptycho.training.history import History, Losses
 from ptycho.training.loop import LossTensors, Task
 from ptycho.training.optimizers import schedule_to_horizon
 
 EASY = 0.01  # relative error below which an example hardly gains by being better still
 AMPLITUDE = 0.5  # weight of the amplitudes' own error
-ROW = 200  # steps in a row of the history
 WORKERS = 3  # threads that make batches
 AHEAD = 6  # batches that are made while another is trained on
 Step = Callable[[Batch], tf.Tensor]
@@ -37,60 +37,84 @@ def geometry_of_form(form: BatchConfig) -> Geometry:
     return Geometry(form.N, form.region_size, form.C, form.N, exact=True, masked=True)
 
 
-class Pretraining(Task):
-    """A training on examples that are drawn anew; its epochs are rows of :data:`ROW` steps of the history.
+class KindsTraining(Task):
+    """A training whose batches are drawn by their numbers; its epochs are rows of the history.
+
+    Attributes:
+        row: steps in a row of the history.
+    """
+
+    row = 200
+    patterns = 1  # a step counts as one: its patterns depend on its form
+
+    def __init__(self, config: KindsConfig, model: Any) -> None:
+        """``model``: built."""
+        self.model, self._length = model, config.steps
+        self.epochs = -(-config.steps // self.row)
+        schedule = schedule_to_horizon(config.train, config.steps, config.horizon)
+        self.optimizer = keras.optimizers.Adam(schedule, global_clipnorm=config.train.clip_norm, name="adam")
+        self.optimizer.build(model.trainable_variables)
+
+    def draw(self, epoch: int) -> Callable[[int], Any]:
+        """The function that makes the batch of a number in an epoch; threads call it."""
+        raise NotImplementedError
+
+    def steps(self, epoch: int) -> int:
+        return max(0, min(self.row, self._length - epoch * self.row))
+
+    def batches(self, epoch: int, first: int) -> Iterator[Any]:
+        """Batches, made ahead by other threads."""
+        draw, start = self.draw(epoch), epoch * self.row
+        numbers = range(start + first, start + self.steps(epoch))
+        with ThreadPoolExecutor(WORKERS) as pool:
+            waiting = [pool.submit(draw, number) for number in numbers[:AHEAD]]
+            for place in range(len(numbers)):
+                waiting += [pool.submit(draw, number) for number in numbers[place + AHEAD :][:1]]
+                yield waiting.pop(0).result()
+
+    def summarise(self, history: History) -> Losses:
+        """The geometric means of the losses that came up."""
+        row: Losses = {"step": history.epoch * self.row + history.step}
+        for name in dict.fromkeys(name for losses in history.running for name in losses):
+            row[name] = geometric_mean([losses[name] for losses in history.running if name in losses])
+        return row
+
+
+def geometric_mean(values: Any) -> float:
+    return float(np.exp(np.mean(np.log(values))))
+
+
+class Pretraining(KindsTraining):
+    """A training of the network of groups on examples that are drawn anew.
 
     The loss is the mean of ``log(e + EASY) + AMPLITUDE·log(a + EASY)`` with e and a of
     :func:`ptycho.networks.losses.object_error` and :func:`~ptycho.networks.losses.amplitude_error`: what is
     nearly right is worth as much as what is still wrong. The loss of a step is e, under the name of its form.
     """
 
-    name = "pretraining"
-    patterns = 1  # a step counts as one: its patterns depend on its form
+    name = "pinn"
+    model: Unrolled
 
     def __init__(self, config: PretrainConfig) -> None:
         self.config, self.examples = config, Examples(config)
-        self.epochs, self._row = -(-config.steps // ROW), ROW
         first = self.examples.forms[0]
-        self.model: Unrolled = GENERATORS[config.model.kind](
+        network = GENERATORS[config.model.kind](
             settings=config.model,
             geometry=geometry_of_form(first),
             seed=config.seed,
             mover=generator_mover(config, geometry_of_form(first)),
             name="generator",
         )
-        self.model.build((first.batch, first.C, first.N, first.N))
-        schedule = schedule_to_horizon(config.train, config.steps, config.horizon)
-        self.optimizer = keras.optimizers.Adam(schedule, global_clipnorm=config.train.clip_norm, name="adam")
-        self.optimizer.build(self.model.trainable_variables)
+        network.build((first.batch, first.C, first.N, first.N))
+        super().__init__(config, network)
         self._steps: dict[BatchConfig, Step] = {}
 
-    def steps(self, epoch: int) -> int:
-        return max(0, min(self._row, self.config.steps - epoch * self._row))
+    def draw(self, epoch: int) -> Callable[[int], tuple[BatchConfig, Example]]:
+        return lambda number: (self.examples.form_of(number), self.examples.batch(number))
 
-    def batches(self, epoch: int, first: int) -> Iterator[tuple[BatchConfig, Batch]]:
-        """Batches with their form, made ahead by other threads."""
-        start = epoch * self._row
-        numbers = range(start + first, start + self.steps(epoch))
-        with ThreadPoolExecutor(WORKERS) as pool:
-            waiting = [pool.submit(self.examples.batch, k) for k in numbers[:AHEAD]]
-            for place, number in enumerate(numbers):
-                waiting += [pool.submit(self.examples.batch, k) for k in numbers[place + AHEAD :][:1]]
-                batch = waiting.pop(0).result()
-                form = self.examples.form_of(number)
-                yield form, {key: tf.constant(value) for key, value in batch.items()}
-
-    def step(self, batch: tuple[BatchConfig, Batch]) -> LossTensors:
-        form, tensors = batch
-        return {form_name(form): self._step_of(form)(tensors)}
-
-    def summarise(self, history: History) -> Losses:
-        """The geometric mean of the errors of each form that came up."""
-        row: Losses = {"step": history.epoch * self._row + history.step}
-        for name in map(form_name, self.examples.forms):
-            if errors := [losses[name] for losses in history.running if name in losses]:
-                row[name] = float(np.exp(np.mean(np.log(errors))))
-        return row
+    def step(self, batch: tuple[BatchConfig, Example]) -> LossTensors:
+        form, arrays = batch
+        return {form_name(form): self._step_of(form)(tensors_of(arrays))}
 
     def _step_of(self, form: BatchConfig) -> Step:
         """The compiled step for one form of batches."""
@@ -125,6 +149,8 @@ class Pretraining(Task):
 
         seeds = ([self.config.seed + 1, k] for k in range(batches))
         drawn = (examples.draw_batch(form, np.random.default_rng(seed)) for seed in seeds)
-        return np.concatenate(
-            [errors_of({key: tf.constant(value) for key, value in one.items()}).numpy() for one in drawn]
-        )
+        return np.concatenate([errors_of(tensors_of(batch)).numpy() for batch in drawn])
+
+
+def tensors_of(batch: Example) -> Batch:
+    return {key: tf.constant(value) for key, value in batch.items()}

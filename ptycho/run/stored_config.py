@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ptycho.config import ConfigError, PriorConfig
+from ptycho.config import ConfigError, DenoiserConfig
 from ptycho.config.mapping import AnyConfig, Job, from_stored, to_mapping
 from ptycho.config.messages import one_line
 from ptycho.files.json_file import read_json, read_yaml
@@ -15,9 +15,9 @@ from ptycho.run.names import CONFIG, MANIFEST, METRICS, REPLACED
 def read_config(run: Path) -> AnyConfig:
     """As :func:`read_job`, of a run with networks of patterns."""
     found = read_job(run)
-    if isinstance(found, PriorConfig):
+    if isinstance(found, DenoiserConfig):
         raise ConfigError(
-            f"{run}: is the training of a prior; solver.denoiser_weights=… uses it, nothing else"
+            f"{run}: is the training of a denoiser; solver.denoiser_weights=… uses it, nothing else"
         )
     return found
 

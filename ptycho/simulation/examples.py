@@ -16,22 +16,21 @@ NumPy and SciPy alone; nothing is interpolated: fractions of a pixel move the pr
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TypedDict
 
 import numpy as np
 from scipy import fft
 from scipy.ndimage import gaussian_filter
 
-from ptycho.config import check
 from ptycho.config.pretrain_config import BatchConfig, MeasurementConfig, PretrainConfig, Range
 from ptycho.scan.probe import energy_diameter, light_of
 from ptycho.scan.windows import add_windows, inner_windows
+from ptycho.simulation.distributions import Distributions, disturb_positions, disturb_probe
 from ptycho.simulation.imperfections import incoherent_modes
-from ptycho.simulation.kinds import choose_entry, draw_values, read_entries
+from ptycho.simulation.kinds import choose_entry, draw_values
 from ptycho.simulation.material import transmission
 from ptycho.simulation.object_kinds import OBJECT_KINDS
-from ptycho.simulation.probe_kinds import PROBE_KINDS, disturb_phase, draw_probe
+from ptycho.simulation.probe_kinds import PROBE_KINDS, draw_probe
 
 MAPS, PROBE_POOL, STEPS = 0, 1, 2  # branches of the seed
 SPREAD = 1.3  # f of a scan over that of one of its groups lies within this factor
@@ -58,32 +57,21 @@ class Example(TypedDict):
     passes: np.ndarray
 
 
-@dataclass(eq=False)
-class Examples:
+class Examples(Distributions[PretrainConfig]):
     """The examples of a configuration; maps of thickness are made when they are first needed, and kept."""
 
-    config: PretrainConfig
-    _maps: dict[int, np.ndarray] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.objects = read_entries(OBJECT_KINDS, self.config.objects, "objects")
-        self.probes = read_entries(PROBE_KINDS, self.config.probes, "probes")
-        self.forms = self.config.forms
-        check(len(self.forms) > 0, "batches", "{}", "at least one form of batches")
-        shares = np.array([form.weight for form in self.forms])
-        self._shares = shares / shares.sum()
+    def __init__(self, config: PretrainConfig) -> None:
+        super().__init__(config)
+        self._maps: dict[int, np.ndarray] = {}
 
     def form_of(self, step: int) -> BatchConfig:
         """The form of the batch of a step; with N, C and modes different from step to step."""
-        return self._choose_form(self._rng(step))
+        return choose_entry(self.forms, self._rng(step))
 
     def batch(self, step: int) -> Example:
         """The batch of a step."""
         rng = self._rng(step)
-        return self.draw_batch(self._choose_form(rng), rng)
-
-    def _choose_form(self, rng: np.random.Generator) -> BatchConfig:
-        return self.forms[rng.choice(len(self.forms), p=self._shares)]
+        return self.draw_batch(choose_entry(self.forms, rng), rng)
 
     def draw_batch(self, form: BatchConfig, rng: np.random.Generator) -> Example:
         """A random batch of a form."""
@@ -115,20 +103,15 @@ class Examples:
         waves *= inner_windows(target, whole.astype(int), form.N)[:, None]
         energy = np.sum(np.abs(fft.fft2(waves, norm="ortho")) ** 2, axis=1)  # (C, N, N)
         x, scale = measure_group(fft.fftshift(energy, axes=(-2, -1)), measurement, rng)
-        told = modes
-        if rng.random() < measurement.probe_error_share:
-            told = disturb_phase(modes, rng.uniform(*measurement.probe_error_rad), rng)
-        if rng.random() < measurement.position_error_share:
-            error = rng.uniform(*measurement.position_error_px)
-            positions = np.clip(positions + rng.normal(0, error, positions.shape), -form.reach, form.reach)
-        told = scale * told
+        stated = scale * disturb_probe(modes, measurement, rng)
+        positions = disturb_positions(positions, (-form.reach, form.reach), measurement, rng)
         start = np.zeros_like(target)
         if rng.random() < started:
             start = roughen(target, light, rng)
         return {
             "x": x.astype(np.float32),
             "offsets": positions.astype(np.float32),
-            "probe": told[None].astype(np.complex64),
+            "probe": stated[None].astype(np.complex64),
             "start": start,
             "target": target,
             "light": (light / light.max()).astype(np.float32),

@@ -1,14 +1,14 @@
 """Kinds of things that are drawn at random: a function each, and the parameters that it takes.
 
-A table of kinds says what can be drawn; a distribution (``conf/pretrain.yaml``) says how often each kind is,
-and from which part of the allowed range its parameters are.
+A table of kinds says what can be drawn; a distribution (``conf/network/group.yaml``) says how often each kind
+is, and from which part of the allowed range its parameters are.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,16 @@ class Kind(NamedTuple):
 
     draw: Callable[..., np.ndarray]
     parameters: Mapping[str, Parameter]
+
+
+class Weighted(Protocol):
+    """Something of which there are several, with its share."""
+
+    @property
+    def weight(self) -> float: ...
+
+
+W = TypeVar("W", bound=Weighted)
 
 
 class Entry(NamedTuple):
@@ -91,7 +101,7 @@ def _read_entry(table: Mapping[str, Kind], name: str, value: dict[str, object], 
     return Entry(name, float(weight), ranges)  # type: ignore[arg-type]
 
 
-def choose_entry(entries: Sequence[Entry], rng: np.random.Generator) -> Entry:
+def choose_entry(entries: Sequence[W], rng: np.random.Generator) -> W:
     """One of the entries, by their weights."""
     weights = np.array([entry.weight for entry in entries])
     return entries[rng.choice(len(entries), p=weights / weights.sum())]

@@ -92,7 +92,7 @@ def test_the_study_of_the_repository():
     cells = study.cells()
     assert len(cells) == 63 * 3, "three scans are in two panels; without lsqml"
     assert len({cell.name for cell in cells}) == len(cells)
-    trained = yaml.safe_load((ROOT / "conf/pretrain.yaml").read_text())
+    trained = yaml.safe_load((ROOT / "conf/network/group.yaml").read_text())
     for key in ("probes", "objects"):
         for name, value in getattr(study, key).items():
             assert value.get("trained", False) == (value["kind"] in trained[key]), name

@@ -503,7 +503,8 @@ def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
         "stitch": {"probe", "grid", "refined"},
         "imperfections": {"none", "probe", "positions", "modes", "detector", "beamline"},
         "experiment": set(EXPERIMENTS),
-        "lite": {"run_exported"},  # no group: a program whose key has the name of one
+        "network": {"group", "denoiser"},
+        "lite": {"run_exported", "export_model"},  # no group: programs whose keys have the name of one
     }
     assert set(defaults) - {"experiment", "resume"} == {field.name for field in dataclasses.fields(RunConfig)}
 
@@ -529,9 +530,10 @@ def test_the_page_of_scores_has_every_flag_with_its_remedy():
         assert (page.index(row) < weak) is flag.wrong
 
 
-@pytest.mark.parametrize("name", ["infer", "inspect", "simulate", "export", "export_model"])
+@pytest.mark.parametrize("name", ["infer", "inspect", "simulate", "export", "lite/export_model"])
 def test_yaml_of_the_other_programs_has_every_key_with_its_default(name):
     values = OmegaConf.to_container(composed(name=name), resolve=False)
+    values = values.get("lite", values)
     for key, field in fields_of(FILES[name]).items():
         default = field.get_default(call_default_factory=True)
         plain = default is None or isinstance(default, bool | int | float | str)

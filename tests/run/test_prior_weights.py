@@ -23,5 +23,7 @@ def test_other_files_are_refused_by_their_key(tmp_path, kind):
     elif kind == "array":
         file = tmp_path / "weights.npy"
         np.save(file, np.zeros(3))
-    with pytest.raises(ConfigError, match=r"^solver.denoiser_weights=.*scripts/train_prior.py made"):
+    with pytest.raises(
+        ConfigError, match=r"^solver.denoiser_weights=.*ptycho pretrain network=denoiser made"
+    ):
         check_prior_weights(str(file))

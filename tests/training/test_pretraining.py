@@ -11,7 +11,7 @@ from helpers.pretraining import config_of
 
 import ptycho
 from ptycho.config import TrainConfig, UnrolledModel
-from ptycho.config.mapping import from_mapping, to_mapping
+from ptycho.config.mapping import from_mapping, result_settings, to_mapping
 from ptycho.config.pretrain_config import MaterialsConfig, PretrainConfig
 from ptycho.networks.losses import object_error
 from ptycho.networks.weights import get_weights
@@ -21,7 +21,7 @@ from ptycho.training.callbacks import standard_callbacks
 from ptycho.training.checkpoint import Checkpoints
 from ptycho.training.interrupt import Stopped, StopRequest
 from ptycho.training.loop import Training
-from workflows.pretrain import select_lasting
+from workflows.pretrain import complete_lasting, select_lasting
 
 SCRIPT = ROOT / "scripts" / "pretrain.py"
 
@@ -69,10 +69,10 @@ def checkpoints_of(config, folder):
 def test_an_interrupted_training_ends_as_one_that_was_not(tmp_path, monkeypatch):
     """Bit for bit; however its steps are divided into rows, which hold geometric means."""
     config = config_of("group", "single", model=UnrolledModel(stages=1, width=4, misfit=True))
-    monkeypatch.setattr("ptycho.run.pretraining.ROW", 1)
+    monkeypatch.setattr(Pretraining, "row", 1)
     through, errors = pretrain(config)
     assert len(errors.rows) == 12
-    monkeypatch.setattr("ptycho.run.pretraining.ROW", 4)
+    monkeypatch.setattr(Pretraining, "row", 4)
     interrupt_after(monkeypatch, 6, config, checkpoints_of(config, tmp_path))
     assert max(path.name for path in tmp_path.iterdir()) == "epoch00001-step0000002.npz"
     again, history = pretrain(config, checkpoints_of(config, tmp_path))
@@ -89,7 +89,7 @@ def test_an_interrupted_training_ends_as_one_that_was_not(tmp_path, monkeypatch)
 
 def test_a_shorter_training_is_the_longer_one_but_for_its_end(tmp_path, monkeypatch, eager):
     """Also where it was meant to be the longer one: interrupted, made shorter, and gone on with."""
-    monkeypatch.setattr("ptycho.run.pretraining.ROW", 1)
+    monkeypatch.setattr(Pretraining, "row", 1)
     longer = config_of("single", model=UnrolledModel(stages=1, width=4), horizon=14)
     shorter = replace(longer, steps=8)
     rows, fewer = (pretrain(config)[1].rows for config in (longer, shorter))
@@ -109,6 +109,9 @@ def test_what_a_training_keeps_to_the_end():
         assert select_lasting(to_mapping(replace(config_of(steps=12), **changed))) == select_lasting(settings)
     for changed in ({"steps": 9}, {"horizon": 13}, {"seed": 1}):
         assert select_lasting(to_mapping(replace(config_of(steps=12), **changed))) != select_lasting(settings)
+    assert complete_lasting(select_lasting(result_settings(config_of(steps=12)))) == select_lasting(
+        result_settings(config_of(steps=12))
+    )
 
 
 def test_seeds_make_the_weights():
@@ -206,15 +209,8 @@ def weights_in(run):
         return dict(archive)
 
 
-def test_help_lists_the_keys(in_process):
-    code, out, _ = in_process(SCRIPT, "--help")
-    assert code == 0
-    for word in ("steps", "seed", "output_dir", "model", "resume", "--cfg job"):
-        assert word in out
-
-
 @pytest.mark.parametrize(
-    "override, message",
+    "overrides, message",
     [
         ("horizon=9", r"error: horizon=9: must be null, or at least steps = 13000"),
         ("steps=0", r"error: steps=0: must be an integer from 1 to 100000000"),
@@ -222,9 +218,15 @@ def test_help_lists_the_keys(in_process):
         ("+objects.clouds.blur=[1,2]", r"error: objects.clouds.blur=[1, 2]: must be removed; known are"),
         ("map_side=10", r"error: map_side=10: must be at least"),
         ("model=unet", r"error: model.kind=unet: must be one of unrolled"),
+        ("network=nets", r"error: network=nets: must be one of denoiser, group"),
+        ("network=denoiser window=18", r"error: window=18: must be a multiple of 4"),
+        ("network=denoiser scans=6 scans_again=7", r"error: scans_again=7: must be from 5 to scans = 6"),
+        ("network=denoiser +objects.cubes=null", r"error: objects.cubes=: must be one of"),
+        ("network=denoiser windw=3", r"error: windw=3: unknown key; did you mean window?"),
+        ("network=denoiser ~forms", r"error: forms={}: must be at least one form of examples"),
     ],
 )
-def test_a_bad_value_is_one_line(override, message, in_process, tmp_path):
-    code, _, err = in_process(SCRIPT, override, "output_dir=run")
+def test_a_bad_value_is_one_line(overrides, message, in_process, tmp_path):
+    code, _, err = in_process(SCRIPT, *overrides.split(" "), "output_dir=run")
     assert code == 2 and len(err.splitlines()) == 1 and err.startswith(message)
     assert not (tmp_path / "run").exists()

@@ -84,6 +84,11 @@ class TestCompletion:
         assert candidates(["scan", "overwrite=t"]) == ["overwrite=true"]
         assert "model=unrolled_fast" in candidates(["scan", "model="])
         assert candidates(["grid-lines", "experiment=gs2_ideal_"]) == ["experiment=gs2_ideal_phase"]
+        assert candidates(["pretrain", "network="]) == ["network=denoiser", "network=group"]
+
+    def test_a_network_has_keys_of_its_own(self):
+        assert candidates(["pretrain", "group_"]) == ["group_size="] and candidates(["pretrain", "win"]) == []
+        assert candidates(["pretrain", "network=denoiser", "win"]) == ["window="]
 
     def test_files(self, tmp_path, monkeypatch):
         (tmp_path / "a scan.cxi").touch()
@@ -120,7 +125,7 @@ class TestCompletion:
         assert "bash, zsh, fish" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["grid_lines", "scan", "pretrain", "prior"])
+@pytest.mark.parametrize("name", ["grid_lines", "scan", "pretrain"])
 def test_keys_in_the_help_have_the_defaults_that_it_says(name):
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
         composed = compose(name, return_hydra_config=True)

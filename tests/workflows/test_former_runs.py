@@ -108,6 +108,10 @@ def test_the_former_command_still_works(monkeypatch, caplog, capsys):
         main(["lines", "--cfg", "job"])
     assert stop.value.code == 0 and "gridsize: 2" in capsys.readouterr().out
     assert "ptycho lines is called ptycho grid-lines now" in caplog.text
+    with pytest.raises(SystemExit) as stop:
+        main(["train-prior", "window=18"])
+    assert stop.value.code == 2 and "error: window=18: must be a multiple of 4" in capsys.readouterr().err
+    assert "ptycho train-prior is called ptycho pretrain network=denoiser now" in caplog.text
 
 
 def test_the_former_names_of_python_are_taken(caplog):

@@ -54,7 +54,8 @@ def candidates(words: list[str]) -> list[str]:
     if program is None:
         return []
     key, equals, value = last.partition("=")
-    keys = keys_of(program.config) if program.config else {}
+    chosen = [word.replace("=", "/") for word in before]  # network=denoiser has keys of its own
+    keys = keys_of(program.config, *chosen) if program.config else {}
     if not equals:
         found = [f"{name}=" for name in keys if name.startswith(last)]
         return _next_level(found, last) + (paths(last) if "." not in last or "/" in last else [])
@@ -83,10 +84,10 @@ def paths(start: str) -> list[str]:
     return [f"{prefix}{path.name}{'/' if path.is_dir() else ''}" for path in shown]
 
 
-def keys_of(config: str) -> dict[str, list[str]]:
-    """Every key of a program, ``section.key``, with the words that it may be, if they are few."""
+def keys_of(*configs: str) -> dict[str, list[str]]:
+    """Every key of the last known program, ``section.key``, with the words that it may be if they are few."""
     try:
         found: dict[str, dict[str, list[str]]] = json.loads((conf_folder() / KEYS).read_text())
     except (OSError, ValueError):
         return {}
-    return found.get(config, {})
+    return next((found[name] for name in reversed(configs) if name in found), {})

@@ -17,7 +17,7 @@ from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ptycho.config import ConfigError, JobConfig, PretrainConfig, PriorConfig, RunConfig, ScanRunConfig
+from ptycho.config import ConfigError, DenoiserConfig, JobConfig, PretrainConfig, RunConfig, ScanRunConfig
 from ptycho.config.mapping import differences, flat, from_mapping, to_mapping
 from ptycho.config.messages import fields_of, one_line, show, unknown_key
 from ptycho.run.stored_config import read_job
@@ -27,7 +27,7 @@ SCHEMAS: dict[str, type[JobConfig]] = {
     "grid_lines": RunConfig,
     "scan": ScanRunConfig,
     "pretrain": PretrainConfig,
-    "prior": PriorConfig,
+    "network=denoiser": DenoiserConfig,
 }
 GROUPS = ("object", "probe", "test_probe", "model")  # an option replaces the whole section
 COMMANDS = ("hydra", "experiment", "resume")  # keys that say what to do; the configuration has none of them

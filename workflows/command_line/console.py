@@ -42,10 +42,11 @@ PROGRAMS: dict[str, Program] = {
     "serve": Program("serve", "the pages of a folder of runs, in a browser on this machine", "serve"),
     "grid-lines": Program("grid_lines_workflow", "simulate, train, reconstruct, compare", "grid_lines"),
     "infer": Program("infer", "new data through the networks of a run", "infer"),
-    "export-model": Program("export_model", "a network for other programs: TFLite, ONNX, …", "export_model"),
+    "export-model": Program(
+        "export_model", "a network for other programs: TFLite, ONNX, …", "lite/export_model"
+    ),
     "run-exported": Program("run_exported", "an exported network, without TensorFlow", "lite/run_exported"),
-    "pretrain": Program("pretrain", "train the general network that is installed", "pretrain"),
-    "train-prior": Program("train_prior", "train the learned denoiser of the solver", "prior"),
+    "pretrain": Program("pretrain", "train the networks that are installed", "network/group"),
     "doctor": Program("doctor", "check this machine: what works, what is missing", "doctor"),
     "xla-report": Program("xla_report", "what XLA compiles, and how"),
 }
@@ -89,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         if first in COMMANDS:
             warn_of(f"{NAME} {first}", f"{NAME} {COMMANDS[first]}")
-            return main([COMMANDS[first], *words[1:]])
+            return main([*COMMANDS[first].split(), *words[1:]])
         near = difflib.get_close_matches(first, PROGRAMS, 1)
         hint = f"did you mean {near[0]}? " if near else ""
         sys.stderr.write(f"error: {NAME} {first}: there is no such command; {hint}{NAME} --help lists all\n")

@@ -83,7 +83,8 @@ def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
     """
     log_to_stderr()
     given = current_words(sys.argv[1:] if arguments is None else arguments)
-    explain = partial(explained, schema=SCHEMAS[workflow.name])
+    schema = next((SCHEMAS[word] for word in given if word in SCHEMAS), SCHEMAS[workflow.name])
+    explain = partial(explained, schema=schema)
     try:
         launcher, others = read_launcher(workflow.name, given)
     except Exception as error:

@@ -23,9 +23,9 @@ from ptycho.config import (
     MEASURED_PROBES,
     OBJECTS,
     PROBES,
+    DenoiserConfig,
     Imperfections,
     PretrainConfig,
-    PriorConfig,
     RunConfig,
     ScanRunConfig,
     StitchConfig,
@@ -54,7 +54,7 @@ BEGIN = "# >>> written from the schema by scripts/write_conf.py"
 END = "# <<<"
 FLAGS_BEGIN = "<!-- >>> written from ptycho.evaluation.trust.FLAGS by scripts/write_conf.py -->\n"
 FLAGS_END = "<!-- <<< -->\n"
-PROGRAMS: dict[str, tuple[str, type]] = {  # script: file, schema
+PROGRAMS: dict[str, tuple[str, type]] = {  # script and its words: file, schema
     "grid_lines_workflow": ("grid_lines", RunConfig),
     "scan_workflow": ("scan", ScanRunConfig),
     "infer": ("infer", InferConfig),
@@ -63,13 +63,13 @@ PROGRAMS: dict[str, tuple[str, type]] = {  # script: file, schema
     "inspect_scan": ("inspect", InspectConfig),
     "simulate_scan": ("simulate", SimulateConfig),
     "export_scan": ("export", ExportConfig),
-    "export_model": ("export_model", ExportModelConfig),
+    "export_model": ("lite/export_model", ExportModelConfig),
     "compare": ("compare", CompareConfig),
     "report": ("report", ReportConfig),
     "serve": ("serve", ServeConfig),
     "run_exported": ("lite/run_exported", RunExportedConfig),
-    "pretrain": ("pretrain", PretrainConfig),
-    "train_prior": ("prior", PriorConfig),
+    "pretrain": ("network/group", PretrainConfig),
+    "pretrain network=denoiser": ("network/denoiser", DenoiserConfig),
     "tune": ("tune", TuneConfig),
     "doctor": ("doctor", DoctorConfig),
     "init": ("init", InitConfig),
@@ -115,7 +115,9 @@ def file_text(path: Path, cls: type) -> str:
     before, _, rest = path.read_text().partition(f"{BEGIN}\n")
     _, _, after = rest.partition(f"{END}\n")
     own = yaml.safe_load(before + after) or {}
-    groups = [name for entry in own.get("defaults", []) if isinstance(entry, dict) for name in entry]
+    groups = [
+        name.lstrip("/") for entry in own.get("defaults", []) if isinstance(entry, dict) for name in entry
+    ]
     lines = yaml_lines(cls, None, {*own, *groups})
     return "".join([before, f"{BEGIN}\n", *lines, f"{END}\n", after])
 
@@ -159,10 +161,11 @@ def keys_of(cls: type, conf: Path, prefix: str = "") -> Iterator[Key]:
     """Every key of a schema, and every group with its options."""
     for name, field in in_order(cls):
         sections = sections_of(field.annotation)
-        group = conf / name if sections and not prefix else conf / "nothing"
+        words = words_of(field.annotation)  # one word: the option of a group to which this schema belongs
+        group = conf / name if (sections or len(words) == 1) and not prefix else conf / "nothing"
         options = sorted(path.stem for path in group.glob("*.yaml") if is_option(path, sections))
         if options or not sections:
-            yield Key(f"{prefix}{name}", options or words_of(field.annotation), field)
+            yield Key(f"{prefix}{name}", options or words, field)
         for section in dict.fromkeys(sections.values()):
             yield from keys_of(section, conf, f"{prefix}{name}.")
 
@@ -211,7 +214,8 @@ def documentation() -> str:
     told: dict[type, str] = {}
     parts = [HEAD]
     for script, (name, cls) in PROGRAMS.items():
-        parts += [f"\n## {script}\n\n`python scripts/{script}.py`, `conf/{name}.yaml`\n\n", *table(cls)]
+        command = f"{script} ".replace(" ", ".py ", 1).rstrip()
+        parts += [f"\n## {script}\n\n`python scripts/{command}`, `conf/{name}.yaml`\n\n", *table(cls)]
         parts += sections_text(cls, told, "")
     return "".join(parts)
 

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @settings()
 class ExportModelConfig:
-    """The keys of ``conf/export_model.yaml``."""
+    """The keys of ``conf/lite/export_model.yaml``."""
 
     run: Text | None = key(None, "folder of the run")
     network: Literal["pinn", "baseline", "prior"] | None = key(

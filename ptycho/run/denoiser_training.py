@@ -1,9 +1,9 @@
-"""Training of a prior: on fits by a classical prior, then also on those that its own opinion leads to."""
+"""Training of the denoiser: on edge-preserving fits, then also on those that its first version leads to."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import lru_cache
@@ -14,29 +14,27 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho.config.memory import cores
-from ptycho.config.prior_config import PriorConfig
+from ptycho.config.pretrain_config import DenoiserConfig
 from ptycho.networks.denoiser import new_denoiser
 from ptycho.progress import Progress
 from ptycho.reconstruction.learned import LIT, Learned, compiled
-from ptycho.run.prior_examples import Example, make_example
-from ptycho.simulation.prior_scans import PriorScans
+from ptycho.run import names
+from ptycho.run.denoiser_examples import Example, Scans, make_example
+from ptycho.run.pretraining import KindsTraining, geometric_mean
 from ptycho.training.history import History, Losses
-from ptycho.training.loop import LossTensors, Task
-from ptycho.training.optimizers import schedule_to_horizon
+from ptycho.training.loop import LossTensors
 
 log = logging.getLogger(__name__)
 
-ROW = 200  # steps in a row of the history
 EASY = 0.01  # of the noise's energy: an error below it is hardly worth anything
 LEFT_OUT = 40  # scans, the first ones, that are not trained on; a fifth at most
 TRIED = 12  # batches of them
-AHEAD = 4  # batches that are made while another is trained on
 Window = tuple[np.ndarray, ...]
 Pair = tuple[tf.Tensor, tf.Tensor]
 
 
-class PriorTraining(Task):
-    """A training on windows of examples; its epochs are rows of :data:`ROW` steps of the history.
+class DenoiserTraining(KindsTraining):
+    """A training of the denoiser on windows of examples.
 
     The loss is the mean of ``log(Σ v|D − T|² / Σ v σ² + EASY)`` over windows, v the light but at most a tenth
     of the strongest: what is nearly right is worth as much as what is still wrong. ``error`` of a step is
@@ -48,18 +46,14 @@ class PriorTraining(Task):
         pause: called after each example; what it raises ends the training.
     """
 
-    name = "prior"
-    patterns = 1
-    validates = False
+    name = names.PRIOR
 
-    def __init__(self, config: PriorConfig, folder: Path, pause: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, config: DenoiserConfig, folder: Path, pause: Callable[[], None] = lambda: None
+    ) -> None:
+        super().__init__(config, new_denoiser(config.seed))
         self.config, self.folder, self.pause = config, folder, pause
-        self.epochs = -(-config.steps // ROW)
-        self.model = new_denoiser(config.seed)
-        schedule = schedule_to_horizon(config.train, config.steps, config.horizon)
-        self.optimizer = keras.optimizers.Adam(schedule, global_clipnorm=config.train.clip_norm, name="adam")
-        self.optimizer.build(self.model.trainable_variables)
-        self.scans = PriorScans(config)
+        self.scans = Scans(config)
         self._load = lru_cache(4 * config.scans)(Example.load)
         self._step, self._errors = _compile(self.model, self.optimizer)
 
@@ -93,19 +87,11 @@ class PriorTraining(Task):
                     pool.shutdown(cancel_futures=True)
         return paths
 
-    def steps(self, epoch: int) -> int:
-        return max(0, min(ROW, self.config.steps - epoch * ROW))
-
-    def batches(self, epoch: int, first: int) -> Iterator[Window]:
+    def draw(self, epoch: int) -> Callable[[int], Window]:
         paths = self.make_examples(0)[self.left_out :]
-        if epoch * ROW >= self.config.second:
+        if epoch * self.row >= self.config.second:
             paths = paths + self.make_examples(1)[self.left_out :]
-        numbers = range(epoch * ROW + first, epoch * ROW + self.steps(epoch))
-        with ThreadPoolExecutor(2) as pool:
-            waiting = [pool.submit(self.batch, paths, k) for k in numbers[:AHEAD]]
-            for place in range(len(numbers)):
-                waiting += [pool.submit(self.batch, paths, k) for k in numbers[place + AHEAD :][:1]]
-                yield waiting.pop(0).result()
+        return lambda number: self.batch(paths, number)
 
     def batch(self, paths: list[Path], number: int) -> Window:
         """Windows of random examples, turned and mirrored; it depends on seed and number alone."""
@@ -119,17 +105,15 @@ class PriorTraining(Task):
 
     def summarise(self, history: History) -> Losses:
         """Geometric means of the rest of the error."""
-        row: Losses = {"step": history.epoch * ROW + history.step}
-        row["error"] = float(np.exp(np.mean([np.log(losses["error"]) for losses in history.running])))
-        row["val_error"] = self.error(0)
-        return row
+        return super().summarise(history) | {"val_error": self.error(0)}
 
     def error(self, kind: int) -> float:
         """What is left of the error in scans that are not trained on."""
-        paths = self.paths(kind)[: self.left_out]
+        paths = self.make_examples(kind)[: self.left_out]
         after = self.config.horizon or self.config.steps
-        found = [self._errors(*map(tf.constant, self.batch(paths, after + k))) for k in range(TRIED)]
-        return float(np.exp(np.mean(np.log(found))))
+        return geometric_mean(
+            [self._errors(*map(tf.constant, self.batch(paths, after + k))) for k in range(TRIED)]
+        )
 
 
 def _compile(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> tuple[Callable, Callable]:

@@ -1,12 +1,13 @@
-"""What a prior is learned from: fits of simulated scans, what their patterns still ask for, and the truth."""
+"""What the denoiser is trained on: fits of simulated scans, their remaining gradient, and the truth."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from ptycho.config import DenoiserConfig
 from ptycho.evaluation.metrics import align
 from ptycho.files.atomic import write_atomically
 from ptycho.reconstruction.learned import LEAST, Learned, view
@@ -14,11 +15,60 @@ from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned
 from ptycho.reconstruction.state import State
-from ptycho.simulation.prior_scans import PriorScans
+from ptycho.scan.dataset import Dataset
+from ptycho.simulation.distributions import Distributions, disturb_positions, disturb_probe
+from ptycho.simulation.kind_scans import KindScan, simulate_kind_scan
+from ptycho.simulation.kinds import choose_entry
+from ptycho.simulation.measured_like import PATHS
 
 STRENGTHS = (0.0, 3.0, 10.0, 30.0)  # λ of the prior that keeps edges
 STEPS = (15, 150)  # of a fit, by their logarithm
 PULLS = (1.0, 16.0)  # κ of a learned prior, by its logarithm
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedScan:
+    """A scan with the beam as it is stated, and its true object.
+
+    Attributes:
+        stated: the scan.
+        truth: ``(M, M)`` complex64.
+        exact: the beam is as it is stated.
+    """
+
+    stated: Dataset
+    truth: np.ndarray
+    exact: bool
+
+
+class Scans(Distributions[DenoiserConfig]):
+    """The scans of a configuration, by their numbers; each depends on the seed and its number alone."""
+
+    def draw(self, number: int) -> SimulatedScan:
+        """The scan of a number."""
+        rng, measured = np.random.default_rng([self.config.seed, number]), self.config.measurement
+        form = choose_entry(self.forms, rng)
+        paths = sorted(PATHS)
+        settings = KindScan(
+            probe=choose_entry(self.probes, rng),
+            object=choose_entry(self.objects, rng),
+            material=self.config.materials,
+            path=paths[rng.integers(len(paths))],
+            overlap=float(rng.uniform(*measured.overlap)),
+            photons=float(np.exp(rng.uniform(*np.log(measured.photons)))),
+            N=form.N,
+            positions=int(rng.integers(form.patterns[0], form.patterns[1] + 1)),
+            seed=int(rng.integers(2**31)),
+        )
+        scan = simulate_kind_scan(settings)
+        assert scan.objects is not None
+        probe = disturb_probe(scan.probe, measured, rng)
+        inside = (0, scan.object_size - scan.N)
+        positions = disturb_positions(scan.positions, inside, measured, rng)
+        stated = scan if probe is scan.probe else scan.under_probe(probe)
+        if positions is not scan.positions:
+            stated = stated.under(replace(stated.beam, positions=positions.astype(np.float32)))
+        return SimulatedScan(stated, scan.objects[0], stated is scan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +96,13 @@ class Example:
             return cls(**stored)
 
 
-def make_example(scans: PriorScans, number: int, learned: Learned | None = None) -> Example:
+def make_example(scans: Scans, number: int, learned: Learned | None = None) -> Example:
     """The fit of a scan: by a classical prior of random strength, or from that by one that is being learned.
 
     ``learned``: its network, whose strength is drawn.
     """
     drawn, rng = scans.draw(number), np.random.default_rng([scans.config.seed, number, 1])
-    data = drawn.told
+    data = drawn.stated
     likelihood = ScanLikelihood(data, data.normalisation, compile_xla=scans.config.xla.compile)
     start = State.of(data, np.ones((data.object_size,) * 2))
     strength, steps = rng.choice(STRENGTHS), int(np.exp(rng.uniform(*np.log(STEPS))))

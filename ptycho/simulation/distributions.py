@@ -1,0 +1,53 @@
+"""The distributions that training examples are drawn from, as the tables of kinds have them."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from ptycho.config import KindsConfig, check
+from ptycho.config.pretrain_config import ScansMeasurementConfig
+from ptycho.simulation.kinds import read_entries
+from ptycho.simulation.object_kinds import OBJECT_KINDS
+from ptycho.simulation.probe_kinds import PROBE_KINDS, disturb_phase
+
+Config = TypeVar("Config", bound=KindsConfig)
+
+
+class Distributions(Generic[Config]):
+    """Kinds of probes and objects, and forms of examples, of a configuration.
+
+    Raises:
+        ConfigError: a kind or a parameter that there is not, or no form.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.objects = read_entries(OBJECT_KINDS, config.objects, "objects")
+        self.probes = read_entries(PROBE_KINDS, config.probes, "probes")
+        forms = getattr(config, config.FORMS)
+        check(len(forms) > 0, config.FORMS, "{}", "at least one form of examples")
+        self.forms = tuple(forms.values())
+
+
+def disturb_probe(
+    probe: np.ndarray, measured: ScansMeasurementConfig, rng: np.random.Generator
+) -> np.ndarray:
+    """The probe as it is stated: the true one, or now and then one with a wrong phase."""
+    if rng.random() >= measured.probe_error_share:
+        return probe
+    return disturb_phase(probe, rng.uniform(*measured.probe_error_rad), rng)
+
+
+def disturb_positions(
+    positions: np.ndarray,
+    bounds: tuple[float, float],
+    measured: ScansMeasurementConfig,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """The positions as they are stated: the true ones, or now and then wrong ones within ``bounds``."""
+    if rng.random() >= measured.position_error_share:
+        return positions
+    error = rng.uniform(*measured.position_error_px)
+    return np.clip(positions + rng.normal(0, error, positions.shape), *bounds)
