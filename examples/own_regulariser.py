@@ -11,7 +11,7 @@ distribution of the differences of neighbouring pixels, so that a step costs har
 
 import numpy as np
 
-from ptycho.reconstruction.prior import Kind, of_differences
+from ptycho.reconstruction.prior import Differences, Kind
 
 DELTA = 0.1  # δ
 
@@ -22,4 +22,4 @@ def cauchy(square: np.ndarray) -> tuple[float, np.ndarray]:
     return float(np.log1p(share).sum(dtype=float)), np.float32(2 / DELTA**2) / (1 + share)
 
 
-CAUCHY = Kind(of_differences(cauchy), curvature=8 / DELTA**2, strengths=(0.3, 1.0, 3.0, 10.0))
+CAUCHY = Kind(Differences(cauchy), curvature=8 / DELTA**2, strengths=(0.3, 1.0, 3.0, 10.0))

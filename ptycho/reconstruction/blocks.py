@@ -36,9 +36,8 @@ from ptycho.reconstruction.solver import (
     OBJECT_ALONE,
     Fit,
     Terms,
-    coarse_to_fine,
     fit,
-    fit_from_rough,
+    fit_from_constant,
     fit_learned,
 )
 from ptycho.reconstruction.state import Freedom, State
@@ -141,9 +140,7 @@ class Stage(NamedTuple):
 
 def begin(terms: Terms, start: State, free: Freedom, steps: int, coarse: Network | None = None) -> Fit:
     """The object from nothing, then with what else is free; ``coarse``: of an object that begins so."""
-    if coarse is not None:
-        start = coarse_to_fine(terms, start, coarse)
-    found = fit_from_rough(terms, start, min(steps, BEGINNING))
+    found = fit_from_constant(terms, start, min(steps, BEGINNING), coarse)
     return found if free == OBJECT_ALONE else fit(terms, found.state, free, min(steps, BEGINNING), NEARLY)
 
 

@@ -24,13 +24,13 @@ from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import (
     ENOUGH,
+    FIRST,
     NEARLY,
     OBJECT_ALONE,
     Fit,
     Terms,
-    coarse_to_fine,
     fit,
-    fit_from_rough,
+    fit_from_constant,
     fit_to_the_end,
 )
 from ptycho.reconstruction.state import Freedom, State
@@ -39,7 +39,6 @@ from ptycho.scan.finding import Finding
 
 BEAM_PIXELS = 2**23  # of the patterns that find the beam of a scan that is fitted in blocks
 ON_THE_CORE = 150  # steps of all that is free, once it is decided
-FIRST = 30  # steps of the object alone, on the whole scan
 
 
 class Watch(Protocol):
@@ -118,21 +117,20 @@ def solve(
     if deciding.noise.data is data:  # the core is the whole scan
         start = replace(start, object=deciding.state.object / np.float32(np.sqrt(deciding.judge.kept_share)))
     else:
-        start = _begin(deciding, terms, start)
+        start = _from_constant(deciding, terms, start)
     seen = partial(watch, free=deciding.free, likelihood=whole)
     last = fit_to_the_end(terms, start, deciding.free, wishes.steps, seen)
     return Solved(last.state, deciding.free, terms, tuple(deciding.decisions), last)
 
 
-def _begin(deciding: Deciding, terms: Terms, start: State) -> State:
-    """The object alone from a constant, as it began on the core."""
-    weak = replace(terms, prior=deciding.prior)
-    begun = begin_at_larger_pixels(weak, start, deciding.wishes.steps)
+def _from_constant(deciding: Deciding, terms: Terms, start: State) -> State:
+    """Fit the object alone as it was fitted on the core: at larger pixels first, or strongly denoised."""
+    wishes = deciding.wishes
+    begun = begin_at_larger_pixels(replace(terms, prior=deciding.prior), start, wishes.steps)
     if begun and not deciding.coarse:
         return begun
-    if deciding.coarse:
-        start = coarse_to_fine(weak, begun or start, deciding.wishes.network)
-    return fit_from_rough(terms, start, min(deciding.wishes.steps, FIRST)).state
+    network = wishes.network if deciding.coarse else None
+    return fit_from_constant(terms, begun or start, min(wishes.steps, FIRST), network).state
 
 
 def _beam_in_the_middle(deciding: Deciding, terms: Terms, start: State) -> State:
@@ -147,8 +145,7 @@ def _beam_in_the_middle(deciding: Deciding, terms: Terms, start: State) -> State
     flat = np.ones((part.object_size,) * 2)
     there = State.of(part, flat, len(start.modes), terms.likelihood.normalisation)
     there = replace(there, modes=start.modes, background=start.background)
-    there = begin_at_larger_pixels(some, there, FIRST) or there
-    there = fit(some, there, OBJECT_ALONE, FIRST, NEARLY).state
+    there = begin_at_larger_pixels(some, there, FIRST) or fit_from_constant(some, there, FIRST).state
     found = fit(some, there, free, ON_THE_CORE, NEARLY).state
     start = replace(start, modes=found.modes, background=found.background)
     if not mapped:

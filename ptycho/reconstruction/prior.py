@@ -25,7 +25,6 @@ from ptycho.config import ConfigError
 from ptycho.config.own_code import is_import_path, load
 
 STEP, BEND = 0.05, 0.02  # δ of first and of second differences: below it they are smoothed quadratically
-DIAGONAL = {1: 4, 2: 20}  # of ∇ᵀ∇ by the order of the differences: Σ of the squares of their coefficients
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,12 @@ class Prior:
         if not self.active:
             return None
         kind = kind_of(self.kind)
-        weight = kind.term.weight(image) if isinstance(kind.term, Differences) else kind.largest_weight
+        if isinstance(kind.term, Differences):
+            weight, order = kind.term.weight(image), kind.term.order
+        else:
+            weight, order = kind.curvature / 4, 1  # as a term of |∇O|², whose ∇ᵀ∇ has the diagonal 4
         rows, columns = (4 * np.sin(np.pi * np.fft.fftfreq(side)) ** 2 for side in image.shape)
-        return (self.strength * weight * (rows[:, None] + columns) ** kind.order).astype(np.float32)
+        return (self.strength * weight * (rows[:, None] + columns) ** order).astype(np.float32)
 
     def __call__(self, image: np.ndarray) -> tuple[float, np.ndarray]:
         """The term, and its gradient ``∂/∂re + i ∂/∂im``; ``image (M, M)`` complex64."""
@@ -89,20 +91,18 @@ class Differences:
     order: int = 1
 
     def __call__(self, image: np.ndarray) -> tuple[float, np.ndarray]:
-        parts = _differences(image) if self.order == 1 else _second_differences(image)
+        """The term, and its gradient ``∂/∂re + i ∂/∂im``."""
+        parts = self._of(image)
         value, weight = self.function(_square(parts))
         adjoint = _adjoint if self.order == 1 else _second_adjoint
         return value, adjoint(*(weight * part for part in parts))
 
     def weight(self, image: np.ndarray) -> float:
         """The mean weight."""
-        parts = _differences(image) if self.order == 1 else _second_differences(image)
-        return float(np.mean(self.function(_square(parts))[1]))
+        return float(np.mean(self.function(_square(self._of(image)))[1]))
 
-
-def of_differences(function: OfSquares) -> Term:
-    """The term of a function of ``|∇O|² (M, M)`` that gives its sum, and the weight of ∇O in the gradient."""
-    return Differences(function)
+    def _of(self, image: np.ndarray) -> tuple[np.ndarray, ...]:
+        return _differences(image) if self.order == 1 else _second_differences(image)
 
 
 def _square(parts: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -125,18 +125,11 @@ class Kind(NamedTuple):
         term: of an object ``(M, M)`` complex64: its value, and its gradient ``∂/∂re + i ∂/∂im``.
         curvature: the largest, in a pixel.
         strengths: λ that are tried where none is asked for, the weakest first.
-        order: of the differences that it is of, 1 or 2.
     """
 
     term: Term
     curvature: float
     strengths: tuple[float, ...]
-    order: int = 1
-
-    @property
-    def largest_weight(self) -> float:
-        """Of the differences in the gradient."""
-        return self.curvature / DIAGONAL[self.order]
 
 
 _edges = Differences(functools.partial(_charbonnier, delta=STEP))
@@ -144,7 +137,7 @@ _bends = Differences(functools.partial(_charbonnier, delta=BEND), order=2)
 PRIORS = {
     "quadratic": Kind(Differences(_quadratic), 8.0, (10.0, 30.0, 100.0, 300.0)),
     "edge_preserving": Kind(_edges, 4 / STEP, (3.0, 10.0, 30.0, 100.0)),
-    "second_order": Kind(_bends, 20 / BEND, (3.0, 10.0, 30.0, 100.0), order=2),
+    "second_order": Kind(_bends, 20 / BEND, (3.0, 10.0, 30.0, 100.0)),
 }
 
 

@@ -148,14 +148,20 @@ def _fit(
     return Fit(state, course, evaluations, converged)
 
 
-def fit_from_rough(terms: Terms, start: State, steps: int, enough: float = NEARLY) -> Fit:
-    """The object alone from a constant or a smooth object, first under a tenth of the regulariser.
+def fit_from_constant(terms: Terms, start: State, steps: int, network: Network | None = None) -> Fit:
+    """Fit the object alone from a constant, first under a tenth of the regulariser.
 
-    The whole of it would hold back the edges and slopes that such a start lacks. Arguments: as :func:`fit`.
+    The whole of it would hold back the edges and slopes that a constant lacks. Arguments: as :func:`fit`.
+
+    Args:
+        network: with it, the object begins strongly denoised; see :func:`coarse_to_fine`.
     """
     assert isinstance(terms.prior, Prior)
-    found = fit(replace(terms, prior=terms.prior.weaker()), start, OBJECT_ALONE, min(steps, FIRST), NEARLY)
-    return _joined(found, fit(terms, found.state, OBJECT_ALONE, steps, enough))
+    weak = replace(terms, prior=terms.prior.weaker())
+    if network is not None:
+        start = coarse_to_fine(weak, start, network)
+    found = fit(weak, start, OBJECT_ALONE, min(steps, FIRST), NEARLY)
+    return _joined(found, fit(terms, found.state, OBJECT_ALONE, steps, NEARLY))
 
 
 def fit_to_the_end(

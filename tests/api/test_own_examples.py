@@ -14,7 +14,7 @@ from ptycho.config import ConfigError, CustomModel
 from ptycho.config.own_code import allow
 from ptycho.networks.custom import build_custom
 from ptycho.networks.geometry import Geometry
-from ptycho.reconstruction.prior import Kind, Prior, kind_of, of_differences
+from ptycho.reconstruction.prior import Differences, Kind, Prior, kind_of
 from ptycho.run.network import read_history
 
 N = 32
@@ -89,7 +89,7 @@ def test_a_regulariser(scan):
     [
         (lambda square: square, "is function; must be a ptycho.reconstruction.prior.Kind"),
         (Kind(lambda image: (np.sum(np.abs(image) ** 2), image), 2.0, (1.0,)), "its gradient has the slope"),
-        (Kind(of_differences(lambda square: (square.sum(), 1.0)), 8.0, (1.0,)), "its gradient has the slope"),
+        (Kind(Differences(lambda square: (square.sum(), 1.0)), 8.0, (1.0,)), "its gradient has the slope"),
         (Kind(lambda image: 1 / 0, 8.0, (1.0,)), "fails .ZeroDivisionError"),
     ],
     ids=["no kind", "half a gradient", "half a weight", "fails"],
