@@ -14,6 +14,7 @@ from ptycho.api import stored_result
 from ptycho.api.notebook import to_html
 from ptycho.config import ConfigError
 from ptycho.evaluation import scan_figures
+from ptycho.evaluation.colours import unwrap
 from ptycho.evaluation.frc import Curve
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.scan.beam import Beam
@@ -99,14 +100,8 @@ class Result:
 
     @cached_property
     def unwrapped_phase(self) -> np.ndarray:
-        """:attr:`phase` without its jumps by 2π, ``(M, M)`` float32; the median is within ±π.
-
-        Source: scikit-image's ``unwrap_phase`` (Herráez et al., Appl. Opt. 41 (2002) 7437).
-        """
-        from skimage.restoration import unwrap_phase
-
-        wrapped = np.ma.masked_array(np.where(self.mask, self.phase, 0), ~self.mask)
-        phase = np.where(self.mask, np.ma.getdata(unwrap_phase(wrapped, rng=0)), np.nan)
+        """:attr:`phase` without its jumps by 2π, ``(M, M)`` float32; the median is within ±π."""
+        phase = unwrap(self.phase)
         turns = np.round(np.nanmedian(phase) / (2 * np.pi)) if self.mask.any() else 0
         return (phase - 2 * np.pi * turns).astype(np.float32)
 
@@ -211,8 +206,8 @@ class Result:
     def _lines(self) -> list[str]:
         """Scores and flags, a line each."""
         values = {name: self.scores.get(key) for name, key in SHOWN.items()}
-        told = [f"{name} {value:.4f}" for name, value in values.items() if value is not None]
-        return [f"{self.method}: {', '.join(told)}", *(f"! {flag}" for flag in self.scores.get("flags", ()))]
+        shown = [f"{name} {value:.4f}" for name, value in values.items() if value is not None]
+        return [f"{self.method}: {', '.join(shown)}", *(f"! {flag}" for flag in self.scores.get("flags", ()))]
 
     def _facts(self) -> dict[str, str]:
         """What is shown of a result, by name."""

@@ -30,7 +30,7 @@ def train_on_scan(
     """Train the PINN that ``config`` describes, store it in ``path``, and read it back.
 
     Args:
-        name, scan: what the scan is called, and how it was understood.
+        name, scan: the name of the scan, and its geometry and patterns as read.
         overwrite: replace a run that the folder holds, once there is a result.
         bar: as for :class:`~ptycho.progress.Progress`.
         callbacks: of Keras or of the loop.

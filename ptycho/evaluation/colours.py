@@ -107,13 +107,22 @@ def show_phase(phase: np.ndarray, most_range: float = np.pi, most_jumps: float =
         or np.ptp(np.quantile(phase[known], (0.002, 0.998))) <= most_range
     ):
         return ShownPhase(phase)
-    from skimage.restoration import unwrap_phase
-
-    found = unwrap_phase(np.ma.array(np.where(known, phase, 0).astype(float), mask=~known), rng=0)
-    values = np.where(known, np.ma.getdata(found), np.nan)
+    values = unwrap(phase)
     if _jumps(values) > most_jumps:
         return ShownPhase(phase, WRAPPED)
     return ShownPhase(values - np.nanmean(values), UNWRAPPED)
+
+
+def unwrap(phase: np.ndarray) -> np.ndarray:
+    """Return a phase ``(h, w)``, rad, without its jumps by 2π; NaN, where nothing is known, stays.
+
+    Source: scikit-image's ``unwrap_phase`` (Herráez et al., Appl. Opt. 41 (2002) 7437).
+    """
+    from skimage.restoration import unwrap_phase
+
+    known = np.isfinite(phase)
+    found = unwrap_phase(np.ma.array(np.where(known, phase, 0).astype(float), mask=~known), rng=0)
+    return np.where(known, np.ma.getdata(found), np.nan)
 
 
 def _jumps(phase: np.ndarray) -> float:

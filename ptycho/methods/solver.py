@@ -192,7 +192,7 @@ def _ended(solved: Solved, last: Fit, data: Dataset) -> Solved:
 
 
 def _reconstruction(solved: Solved, each: Prepared) -> Reconstruction:
-    """A state of the fitted patterns, with the positions and the flux of those that were kept out."""
+    """A state of the fitted patterns, with the positions and the flux of those that were held out."""
     likelihood = solved.terms.likelihood
     scale, f = likelihood.data.photon_scale, likelihood.normalisation
     free = each.left_out(each.whole.beam)

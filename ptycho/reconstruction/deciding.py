@@ -269,11 +269,11 @@ def choose_prior(deciding: Deciding) -> tuple[Prior, Learned | None]:
         starts = [none] if chosen is none else [min(ones, key=lambda one: one.height) for ones in kinds]
         networks = [one for start in starts for one in _try_learned(deciding, start)]
         tried, chosen = [*tried, *networks], lowest(chosen, networks)
-    told = "; ".join(f"{one.name}: {_middle(one.scores):.4f}" for one in (none, *tried))
+    compared = "; ".join(f"{one.name}: {_middle(one.scores):.4f}" for one in (none, *tried))
     if wishes.strength is not None:
-        told = f"κ as specified; {told}"
+        compared = f"κ as specified; {compared}"
     deciding.tried = [none, *tried]
-    deciding.note("regulariser", chosen.name, f"deviance of held-out {deciding.judge.kind}: {told}")
+    deciding.note("regulariser", chosen.name, f"deviance of held-out {deciding.judge.kind}: {compared}")
     deciding.state = chosen.state
     return chosen.prior, chosen.learned
 

@@ -93,8 +93,8 @@ def _group(entries: list[Entry]) -> Group:
     best, made = ordered[0], ordered[0].scan.read(ordered[0].scan.product)
     title = best.scan.name if best.record.kind not in KNOWN_TRUTH else "test images of one truth"
     if made is None:
-        told = [Seen(entry, {}, judgement(entry, best), "not readable") for entry in ordered]
-        return Group(title, common, tuple(told), None)
+        rows = [Seen(entry, {}, judgement(entry, best), "not readable") for entry in ordered]
+        return Group(title, common, tuple(rows), None)
     frame = Frame.of(made, best.pixel_nm)
     every = [align_to(frame, entry, best) for entry in ordered]
     limits = [_limit([one.off[k] for one in every if one.off], ends) for k, ends in enumerate(frame.ends)]

@@ -12,7 +12,7 @@ from ptycho.run.network import read_history
 
 
 def objective(run: Path) -> float:
-    """Return the mean deviance of held-out patterns under a scan's product, as ``ptycho tune`` does.
+    """Return the deviance of held-out patterns under a scan's product, as ``ptycho tune`` does.
 
     Without held-out patterns it is that of all. For grid lines it is the PINN's, else the baseline's, best
     validation loss. NaN: the run has neither, or failed.

@@ -145,7 +145,7 @@ def plan_new(workflow: Workflow, config: JobConfig, overrides: list[str]) -> Job
 
 
 def plan_scan(workflow: Workflow, config: JobConfig, common: list[str], together: Path) -> Job:
-    """Check one of several scans: to be done, to be gone on with, or not to be understood."""
+    """Check one of several scans: to be done, to be resumed, or unreadable."""
     assert isinstance(config, ScanRunConfig)
     path, overrides = Path(str(config.output_dir)), [*common, f"data.file={quote(config.data.path)}"]
     try:

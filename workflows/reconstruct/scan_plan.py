@@ -28,7 +28,7 @@ def plan(config: JobConfig) -> ScanRunConfig:
     A network that is trained on keeps the build that it was trained with.
 
     Raises:
-        ConfigError: the scan cannot be understood, the network of ``run`` cannot be read or does not fit, or
+        ConfigError: the scan cannot be read, the network of ``run`` cannot be read or does not fit, or
             the machine has too little memory.
     """
     own, scan = understand_scan(config)
