@@ -253,7 +253,7 @@ def _offer_modes(deciding: Deciding) -> None:
 def choose_prior(deciding: Deciding) -> tuple[Prior, Learned | None]:
     """The regulariser under which the held-out patterns have the least deviance; the beam stays as it is.
 
-    None is taken unless another is clearly better; a learned one is tried beside the best of each other kind.
+    None is taken unless another is clearly better. A learned one is tried beside the best of each other kind.
     """
     wishes = deciding.wishes
     if wishes.prior == "none":
@@ -267,8 +267,8 @@ def choose_prior(deciding: Deciding) -> tuple[Prior, Learned | None]:
     elif wishes.learned:
         kinds = [[one for one in tried if one.prior.kind == kind] for kind in wishes.classical]
         starts = [none] if chosen is none else [min(ones, key=lambda one: one.height) for ones in kinds]
-        networks = [one for start in starts for one in _try_learned(deciding, start)]
-        tried, chosen = [*tried, *networks], lowest(chosen, networks)
+        tried += [one for start in starts for one in _try_learned(deciding, start)]
+        chosen = lowest(none, tried)
     compared = "; ".join(f"{one.name}: {_middle(one.scores):.4f}" for one in (none, *tried))
     if wishes.strength is not None:
         compared = f"κ as specified; {compared}"
