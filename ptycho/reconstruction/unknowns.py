@@ -50,7 +50,7 @@ class Unknowns:
         photon: float,
         model: str = "independent",
         lit: np.ndarray | None = None,
-        stiffness: float | np.ndarray = 0.0,
+        diagonal: float | np.ndarray = 0.0,
     ) -> Unknowns:
         """Of a state.
 
@@ -58,7 +58,7 @@ class Unknowns:
             photon: f.
             model: of the moves, one of :data:`POSITION_MODELS`.
             lit: ``(N, N)`` bool, as the attribute.
-            stiffness: curvature of the object's prior, of all pixels or of each ``(M, M)``.
+            diagonal: curvature that a regulariser adds in all pixels, or in each ``(M, M)``.
         """
         brightness, slopes, energies = _curvatures(state)
         curvature = {
@@ -79,7 +79,7 @@ class Unknowns:
         for name, is_free in wanted.items():
             if is_free:
                 floored = np.maximum(curvature[name], FLOOR * curvature[name].max()) + 1e-30
-                added = stiffness if name == "object" else 0.0
+                added = diagonal if name == "object" else 0.0
                 scales[name] = np.sqrt(4 * floored / photon**2 + added).astype(np.float32)
         columns, inside = _model(state.positions, model)
         return cls(state, scales, columns, inside, lit, not (free.object or free.probe))

@@ -179,7 +179,7 @@ def slow_curvatures(state):
 
 def test_scales_are_roots_of_the_curvature(state):
     light, bright, energy = slow_curvatures(state)
-    unknowns = Unknowns.of(state, ALL, 0.1, stiffness=2e3)
+    unknowns = Unknowns.of(state, ALL, 0.1, diagonal=2e3)
     floored = np.maximum(light, FLOOR * light.max())
     np.testing.assert_allclose(unknowns.scales["object"] ** 2, 4 * floored / 0.01 + 2e3, rtol=1e-3)
     for mode in unknowns.scales["modes"]:
