@@ -28,15 +28,15 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.panel import LIT, Cell, far_light, scan_of
-from ptycho.reconstruction.deciding import Wishes
 from ptycho.reconstruction.denoising import photon_noise
 from ptycho.reconstruction.maximum_likelihood import Solved, solve
+from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.uncertainty import map_errors, turn_towards
 from ptycho.scan.coverage import covered
 from ptycho.scan.dataset import Dataset
 
 CELLS = ((1e6, 5), (1e4, 12), (1e5, 12))
-KNOWN = Wishes(probe=False, positions=False, flux=False, background=False)
+KNOWN = ModelOptions(probe=False, positions=False, flux=False, background=False)
 ROUNDS = 5  # of the mean and the phases towards it
 
 
@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--cell", nargs=2, action="append", metavar=("PHOTONS", "STEP"))
     parser.add_argument("--object", default="c")
     parser.add_argument("--repeats", type=int, default=12)
-    parser.add_argument("--prior", default=Wishes.prior, help="of the object (learned)")
+    parser.add_argument("--prior", default=ModelOptions.prior, help="of the object (learned)")
     options = parser.parse_args()
     print(
         "| cell | λ | σ | amplitude, mean / % | phase, mean | amplitude, truth | phase, truth "

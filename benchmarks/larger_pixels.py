@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.panel import MARGIN, error_of, far_light, object_of
 from benchmarks.tables import markdown
-from ptycho.reconstruction.deciding import BEGINNING
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
+from ptycho.reconstruction.model_selection import BEGINNING
 from ptycho.reconstruction.prior import PRIORS, Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit

@@ -49,9 +49,9 @@ from ptycho.config import LsqmlConfig
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
 from ptycho.iterative import lsqml
-from ptycho.reconstruction.deciding import Wishes, choose_prior, decide
 from ptycho.reconstruction.denoising import denoise, photon_noise
 from ptycho.reconstruction.maximum_likelihood import solve
+from ptycho.reconstruction.model_selection import ModelOptions, select_model, select_regulariser
 from ptycho.reconstruction.state import State
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.scan.beam import Beam
@@ -259,9 +259,9 @@ def run(cell: Cell) -> dict[str, object]:
         "probe_px": energy_diameter(probe),
     }
     ways = {
-        "likelihood": Wishes(prior="none", **beam),
-        "classical": Wishes(prior="edge_preserving", **beam),
-        "product": Wishes(**beam),
+        "likelihood": ModelOptions(prior="none", **beam),
+        "classical": ModelOptions(prior="edge_preserving", **beam),
+        "product": ModelOptions(**beam),
     }
     for way, wishes in ways.items():
         began = time.perf_counter()
@@ -316,10 +316,14 @@ def run_pmace(cell: Cell, python: str) -> dict[str, object]:
 def run_candidates(cell: Cell) -> dict[str, object]:
     """The errors of all regularisers that were compared, each at its end, and the one that was chosen."""
     data, truth, probe = scan_of(cell)
-    deciding = decide(data, Wishes(probe=False, positions=False, flux=False, background=False), 0, True)
-    choose_prior(deciding)
-    errors = {one.name: error_of(one.state.object, truth, data.beam, probe) for one in deciding.tried}
-    return {"candidates": errors, "chosen": deciding.decisions[-1].value}
+    selection = select_model(
+        data, ModelOptions(probe=False, positions=False, flux=False, background=False), 0, True
+    )
+    select_regulariser(selection)
+    errors = {
+        one.hypothesis.name: error_of(one.state.object, truth, data.beam, probe) for one in selection.tried
+    }
+    return {"candidates": errors, "chosen": selection.decisions[-1].value}
 
 
 def run_lsqml(cell: Cell, python: str) -> dict[str, object]:
@@ -352,9 +356,9 @@ def course(cell: Cell, python: str | None) -> dict[str, list[tuple[float, float]
             scoring += time.perf_counter() - now
         steps += 1
 
-    solve(data, Wishes(**beam), 0)  # compiles
+    solve(data, ModelOptions(**beam), 0)  # compiles
     began = time.perf_counter()
-    solve(data, Wishes(**beam), 0, watch=watch)
+    solve(data, ModelOptions(**beam), 0, watch=watch)
     found = {"solver": points}
     if python:
         found["LSQ-ML"] = []
@@ -462,7 +466,7 @@ def six(cells_: list[Cell]) -> Figure:
         mask = light > LIT * light.max()
         objects = {"truth": truth}
         for name in ("edge_preserving", "learned"):
-            found = solve(data, Wishes(prior=name, **still), 0).state.object
+            found = solve(data, ModelOptions(prior=name, **still), 0).state.object
             objects[name] = align(np.where(mask, found, 0), truth, mask).object
         turn = np.exp(-1j * np.angle(truth[mask].sum()))
         ranges = [np.quantile(part(turn * truth[mask]), (0.01, 0.99)) for part in (np.abs, np.angle)]

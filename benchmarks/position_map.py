@@ -34,10 +34,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.panel import MARGIN, far_light, object_of, probe_of
+from ptycho.align.affine_map import find_map
+from ptycho.align.initial_probe import guess_probe
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
-from ptycho.reconstruction.position_map import find_map
-from ptycho.reconstruction.probe_guess import guess_probe
 from ptycho.reconstruction.state import State
 from ptycho.reconstruction.unknowns import object_light
 from ptycho.scan.beam import Beam

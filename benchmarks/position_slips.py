@@ -35,13 +35,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import ptycho
 from benchmarks.panel import far_light, object_of, probe_of
 from benchmarks.position_map import dataset, error_of
+from ptycho.align.context import RunContext
+from ptycho.align.position_jumps import find_jumps
 from ptycho.config import ScanRunConfig
-from ptycho.methods.prepared import Surroundings, prepare
-from ptycho.reconstruction.deciding import Wishes
+from ptycho.methods.prepared import prepare
 from ptycho.reconstruction.maximum_likelihood import solve
-from ptycho.reconstruction.slips import find_slips
+from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.unknowns import object_light
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.finding import flags_of, warnings_of
 
 N, ROOM, DEFOCUS = 64, 40, 60.0
 KINDS = ("5 % slips", "20 % slips", "jump", "backlash", "drift")
@@ -149,7 +151,7 @@ def off(positions: np.ndarray, true: np.ndarray) -> float:
 def error_at(data: Dataset, positions: np.ndarray, image: np.ndarray, free: bool) -> float | None:
     """Of the solver's object from positions."""
     there = dataset(data.amplitudes[:], data.probe[0], positions)
-    wishes = Wishes(
+    wishes = ModelOptions(
         probe=free, positions=True, flux=False, background=False, modes=1, prior="none", steps=100
     )
     state = solve(there, wishes, 0).state
@@ -160,7 +162,7 @@ def error_at(data: Dataset, positions: np.ndarray, image: np.ndarray, free: bool
 def row_of(case: Case, kind: str, free: bool) -> Row:
     data, true, image = scan_of(case, errors(kind, case))
     told, began = data.positions, time.perf_counter()
-    slips = find_slips(data, free)
+    slips = find_jumps(data, free)
     seconds, found = time.perf_counter() - began, data.positions + slips.moves
     return {
         "scan": " ".join(map(str, case[:-2])),
@@ -181,16 +183,16 @@ def program_row(case: Case, kind: str, told_probe: bool) -> Row:
     patterns = np.rint(data.amplitudes[:].astype(float) ** 2)
     scan = ptycho.Scan.from_arrays(patterns, data.positions, probe, counts=True)
     began = time.perf_counter()
-    where = Surroundings(Path(tempfile.gettempdir()), bar=False)
+    where = RunContext(Path(tempfile.gettempdir()), bar=False)
     each = prepare(scan.name, scan.geometry, ScanRunConfig(data=scan.data), where)
     return {
         "scan": " ".join(map(str, case[:-2])),
         "errors": kind,
         "probe": "told" if told_probe else "guessed",
         "positions, px": [off(places, true) for places in (data.positions, each.whole.positions)],
-        "told as": [one.value for one in each.found if one.what.startswith("positions")],
-        "warnings": each.scan.warnings,
-        "flagged": each.doubts,
+        "told as": [one.value for one in each.decisions if one.what.startswith("positions")],
+        "warnings": [*each.scan.warnings, *warnings_of(each.decisions)],
+        "flagged": flags_of(each.decisions),
         "s": time.perf_counter() - began,
     }
 
@@ -206,7 +208,7 @@ def right() -> Iterator[Row]:
         for free in (True, False):
             data, _, _ = scan_of(case, np.zeros((case.side**2, 2)))
             began = time.perf_counter()
-            slips = find_slips(data, free)
+            slips = find_jumps(data, free)
             yield {
                 "scan": " ".join(map(str, case)),
                 "probe": "free" if free else "told",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ptycho.align.context import RunContext
 from ptycho.api.result import Result
 from ptycho.api.scan import Scan
 from ptycho.config import ScanRunConfig
@@ -11,15 +12,16 @@ from ptycho.exports.from_dataset import product_of
 from ptycho.methods.assessment import judged_arrays, well_lit
 from ptycho.methods.half_scans import resolution
 from ptycho.methods.pipeline import assess
-from ptycho.methods.prepared import Surroundings, prepare
+from ptycho.methods.prepared import prepare
 from ptycho.methods.table import METHODS, NETWORK, SOLVER, Means
 from ptycho.progress import Event
 from ptycho.run.loaded import load_model
+from ptycho.scan.finding import findings_of, warnings_of
 from ptycho.scan.reconstruction import Reconstruction
 
 
 def reconstruct_and_assess(
-    method: str, scan: Scan, config: ScanRunConfig, where: Surroundings, with_halves: bool
+    method: str, scan: Scan, config: ScanRunConfig, where: RunContext, with_halves: bool
 ) -> Result:
     """Reconstruct a scan and score it by the steps of the command line: a row of ``metrics.json``."""
     network = load_model(config.run) if config.run else None
@@ -36,7 +38,7 @@ def reconstruct_and_assess(
     if scan.truth is not None:
         scores.setdefault("reference_comparison", None)
     where.on_event(Event("scores", method, scores))
-    decisions = [finding for one in done.reconstructions.values() for finding in one.findings]
+    decisions = (*each.decisions, *(one for made in done.reconstructions.values() for one in made.decisions))
     exported = product_of(each.scan, each.whole, last.object, each.scan.pixel.metres, each.name, last.beam)
     return Result(
         method,
@@ -45,9 +47,9 @@ def reconstruct_and_assess(
         each.beam_under(last),
         last.covered,
         well_lit(last, each),
-        (*each.found, *decisions),
+        tuple(findings_of(decisions)),
         each.scan.findings,
-        (*each.scan.warnings, *last.warnings),
+        (*each.scan.warnings, *warnings_of(decisions)),
         judged_arrays(each, done.reconstructions, done.fits, done.halves),
         last,
         each,

@@ -132,10 +132,10 @@ def reconstruct(
     scratch = Path(tempfile.gettempdir())
     check_room(config, scan.geometry, scratch)
     start_tensorflow_exactly()
+    from ptycho.align.context import RunContext
     from ptycho.api.methods import reconstruct_and_assess
-    from ptycho.methods.prepared import Surroundings
 
-    where = Surroundings(
+    where = RunContext(
         scratch,
         timed=phases_for(on_event),
         bar=progress and shows_bars(),

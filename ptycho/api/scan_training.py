@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ptycho.align.context import RunContext
 from ptycho.config import ScanRunConfig
 from ptycho.files.lock import locked
 from ptycho.methods.network import NETWORK
-from ptycho.methods.prepared import Surroundings, prepare
+from ptycho.methods.prepared import prepare
 from ptycho.preparation.prepare import Understood
 from ptycho.preparation.room import check_disk_for
 from ptycho.run import names
@@ -40,7 +41,7 @@ def train_on_scan(
         folder = RunFolder(path, overwrite)
         with folder.replacing(), folder.logged():
             folder.config(config)
-            each = prepare(name, scan, config, Surroundings(path, folder.timed, bar))
+            each = prepare(name, scan, config, RunContext(path, folder.timed, bar))
             parts = split_scan(each.fitted(each.whole.beam), config)
             history = train_network(NETWORK, config, parts, folder, bar=bar, callbacks=callbacks).history
             best = history.rows[history.best_epoch - 1]

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
+from ptycho.align.initial_probe import guess_probe
 from ptycho.config import OwnProbe, ScanRunConfig
 from ptycho.config.waves import Fresnel
 from ptycho.preparation.dataset import make_dataset
 from ptycho.preparation.detector import Detector
 from ptycho.preparation.prepare import Understood, in_object_pixels, understand
 from ptycho.readers.raw_scan import UNITS, RawScan
-from ptycho.reconstruction.probe_guess import guess_probe
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import State

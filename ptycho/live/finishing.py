@@ -16,7 +16,7 @@ import numpy as np
 from ptycho.config.memory import BLOCK_PIXELS
 from ptycho.live.beginning import Beginning
 from ptycho.live.growing import Growing, Read, filled, improve, sound_judges
-from ptycho.reconstruction.judge import Judge
+from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.learned import Learned, StoredNetwork
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.solver import ENOUGH, OBJECT_ALONE, Terms, fit, fit_learned, normalise
@@ -47,7 +47,7 @@ class Whole:
     terms: Terms
     state: State
     fitted: np.ndarray
-    judge: Judge | None
+    judge: HoldOut | None
 
     def score(self, state: State, free: Freedom) -> float:
         """Mean deviance of what is never fitted; 0: nobody judges."""
@@ -144,7 +144,7 @@ def _together(grown: Growing, begun: Beginning, read: Read, fitted: np.ndarray) 
     fitted = fitted[np.isfinite(read(grown.rows[fitted])).all(axis=(1, 2))]
     terms, state = at(fitted, grown.positions)
     judges = sound_judges(grown, read)
-    judge = Judge(at(judges, grown.told)[0].likelihood) if len(judges) else None
+    judge = HoldOut(at(judges, grown.told)[0].likelihood) if len(judges) else None
     return Whole(terms, state, fitted, judge)
 
 

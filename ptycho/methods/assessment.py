@@ -30,6 +30,7 @@ from ptycho.reconstruction.residuals import MISSED, Residuals, residuals
 from ptycho.scan.beam import Beam
 from ptycho.scan.coverage import covered
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.finding import flags_of
 from ptycho.scan.probe import energy_diameter
 from ptycho.scan.ramp import levelled
 from ptycho.scan.reconstruction import Reconstruction
@@ -192,7 +193,7 @@ def trust_row(
     share = share_of_noise(made, data, region)
     if not made.denoised and amplitude_in_noise(share):
         flags.append(IN_NOISE)
-    flags += [*each.doubts, *made.doubts]
+    flags += flags_of((*each.decisions, *made.decisions))
     return {
         "r_factor": used.r_factor,
         "r_free": None if free is None else free.r_factor,

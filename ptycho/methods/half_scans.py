@@ -13,7 +13,7 @@ from ptycho.evaluation import metrics
 from ptycho.evaluation.frc import frc, frc_crossing, half_bit
 from ptycho.preparation.dataset import FEWEST
 from ptycho.reconstruction.denoising import photon_noise
-from ptycho.reconstruction.judge import coverage
+from ptycho.reconstruction.holdout import coverage
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.reconstruction import Reconstruction
 

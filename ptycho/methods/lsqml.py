@@ -6,10 +6,11 @@ import logging
 from contextlib import closing
 from dataclasses import replace
 
+from ptycho.align.context import RunContext
 from ptycho.config import ITERATIVE as LSQML
 from ptycho.config import ScanRunConfig
 from ptycho.iterative import lsqml
-from ptycho.methods.prepared import Prepared, Surroundings
+from ptycho.methods.prepared import Prepared
 from ptycho.progress import Progress
 from ptycho.scan.beam import Beam
 from ptycho.scan.reconstruction import Reconstruction
@@ -17,7 +18,7 @@ from ptycho.scan.reconstruction import Reconstruction
 log = logging.getLogger(__name__)
 
 
-def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> Reconstruction:
+def reconstruct(each: Prepared, config: ScanRunConfig, where: RunContext) -> Reconstruction:
     """LSQ-ML on the same patterns, from the file's probe and positions; others stay at theirs.
 
     Raises:

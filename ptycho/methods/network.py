@@ -9,11 +9,13 @@ from typing import Protocol
 
 import numpy as np
 
+from ptycho.align.context import RunContext
 from ptycho.evaluation.doubts import doubt_probe
 from ptycho.files.file_array import FileArray
-from ptycho.methods.prepared import Prepared, Surroundings
+from ptycho.methods.prepared import Prepared
 from ptycho.reconstruction.stitching import stitch
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.finding import Finding
 from ptycho.scan.reconstruction import Reconstruction
 
 NETWORK = "pinn"
@@ -49,7 +51,7 @@ def reconstruct(
     solved: Reconstruction | None,
     modes: np.ndarray | None,
     batch_size: int | None,
-    where: Surroundings,
+    where: RunContext,
 ) -> Reconstruction:
     """The network's object under the best beam there is; a general one begins with the solver's object.
 
@@ -64,9 +66,10 @@ def reconstruct(
     data, began = each.fitted(beam), time.perf_counter()
     start = solved.objects if network.general and solved is not None else None
     made = infer(network, data, batch_size, where.scratch, start)
-    doubts = () if network.general else tuple(doubt_probe(data.probe, network.probe))
+    doubts = {} if network.general else doubt_probe(data.probe, network.probe)
+    decisions = tuple(Finding.warning(text, flag) for flag, text in doubts.items())
     seconds = time.perf_counter() - began
-    return replace(made, beam=beam, general=network.general, doubts=doubts, seconds=seconds)
+    return replace(made, beam=beam, general=network.general, decisions=decisions, seconds=seconds)
 
 
 def infer(

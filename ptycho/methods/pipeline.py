@@ -18,6 +18,7 @@ from ptycho.methods.solver import half_object, with_errors
 from ptycho.methods.table import DENOISED, METHODS, NETWORK, SOLVER, Means
 from ptycho.reconstruction.causes import MOTION, PATTERN_SHIFT, POSITION_MAP
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.finding import flags_of
 from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
 
@@ -106,16 +107,16 @@ def _confirmed(
     Another map of the positions that explained more before the fit is believed where it is still a likely
     cause of what is left, under the beam that was found; else the beam, or another cause, had been at fault.
     """
-    causes, other = fits[SOLVER].causes if SOLVER in fits else None, each.other
+    causes, other = fits[SOLVER].causes if SOLVER in fits else None, each.alternative
     flags = () if causes is None else CAUSE_FLAGS.get(causes.named() or "", ())
     if other is None:
         return made, flags
     if causes is not None and not causes.plausible(POSITION_MAP):
-        log.info("%s: not confirmed by the fit, not applied", other.finding.what)
+        log.info("%s: not confirmed by the fit, not applied", other.applied.what)
         return made, flags
-    log.warning("%s", other.warning)
-    warned = replace(made[product], warnings=(*made[product].warnings, other.warning))
-    return made | {product: warned}, (*flags, *other.doubts)
+    log.warning("%s", other.kept)
+    warned = replace(made[product], decisions=(*made[product].decisions, other.kept))
+    return made | {product: warned}, (*flags, *other.kept.flags)
 
 
 def score_rows(
@@ -130,7 +131,7 @@ def score_rows(
     Doubts of the solver, and ``flags``, are of the scan under the beam that all reconstructions share.
     """
     solver = (fits[SOLVER].free or fits[SOLVER].used).r_factor if SOLVER in fits else None
-    doubts = (*flags, *(made[SOLVER].doubts if SOLVER in made else ()))
+    doubts = (*flags, *flags_of(made[SOLVER].decisions if SOLVER in made else ()))
     rows = {}
     for name, one in made.items():
         row = rows[name] = trust_row(fits[name], one, each, solver, halves)

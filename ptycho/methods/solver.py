@@ -11,20 +11,21 @@ from pathlib import Path
 
 import numpy as np
 
+from ptycho.align.context import RunContext
 from ptycho.config import ScanRunConfig
 from ptycho.evaluation.trust import PHASES, phase_insensitive
 from ptycho.methods.assessment import spread
-from ptycho.methods.prepared import Prepared, Surroundings
+from ptycho.methods.prepared import Prepared
 from ptycho.networks.denoiser import WEIGHTS
 from ptycho.progress import Advance, Event, OnEvent, Progress, ignore, silent
 from ptycho.reconstruction.blocks import ONCE_MORE, SHORT, Blockwise, fit_in_blocks
-from ptycho.reconstruction.deciding import Wishes
-from ptycho.reconstruction.judge import Judge
+from ptycho.reconstruction.holdout import HoldOut
 from ptycho.reconstruction.maximum_likelihood import Solved, fit_object, solve
+from ptycho.reconstruction.model_selection import ModelOptions
+from ptycho.reconstruction.phase_sensitivity import phase_left
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import NEARLY, Fit, Terms, fit_to_the_end
 from ptycho.reconstruction.state import Freedom, State
-from ptycho.reconstruction.told_phases import phase_left
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.coverage import covered_part
 from ptycho.scan.dataset import Dataset
@@ -40,10 +41,10 @@ JUDGED_EVERY = 10  # steps; to judge costs a twentieth of a step, and the positi
 STAGES, IN_BLOCKS = 3, 100  # fits of a pattern in blocks, each with its end; times it is used in all of them
 
 
-def wishes_of(config: ScanRunConfig, N: int) -> Wishes:
+def options_of(config: ScanRunConfig, N: int) -> ModelOptions:
     """What the sections ``solver`` and ``probe`` of a configuration ask the solver to find."""
     wanted, probe = config.solver, config.probe
-    return Wishes(
+    return ModelOptions(
         probe=probe.learn,
         positions=wanted.positions,
         flux=wanted.flux,
@@ -59,25 +60,25 @@ def wishes_of(config: ScanRunConfig, N: int) -> Wishes:
     )
 
 
-def wishes_for(each: Prepared, config: ScanRunConfig) -> Wishes:
+def options_for(each: Prepared, config: ScanRunConfig) -> ModelOptions:
     """Those of a configuration; the probe of a near field that nobody told is found, unless it must stay.
 
     What is guessed there is a flat wave on the detector: it is never right, and few photons do not show it.
     """
-    wishes = wishes_of(config, each.whole.N)
+    options = options_of(config, each.whole.N)
     untold = each.whole.fresnel is not None and each.scan.probe is None
-    return replace(wishes, probe=True) if untold and wishes.probe is None else wishes
+    return replace(options, probe=True) if untold and options.probe is None else options
 
 
-def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> Reconstruction:
+def reconstruct(each: Prepared, config: ScanRunConfig, where: RunContext) -> Reconstruction:
     """The most likely object and beam of a scan, with what was decided; its fit is a :class:`Solved`.
 
     All is decided and judged without the patterns that are kept out; then they join, and it goes on.
     """
-    began, wishes = time.perf_counter(), wishes_for(each, config)
+    began, options = time.perf_counter(), options_for(each, config)
     data = each.fitted(each.whole.beam)
     how = blockwise(config, where)
-    passes = min(STAGES * (wishes.steps + SHORT), IN_BLOCKS) if how.divides(data) else wishes.steps
+    passes = min(STAGES * (options.steps + SHORT), IN_BLOCKS) if how.divides(data) else options.steps
     count = len(each.kept)
     bar = Progress("solver", passes * count, bar=where.bar, unit="step", per=count, at_most=True)
     with where.timed(SOLVER), closing(bar) as progress:
@@ -88,36 +89,39 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: Surroundings) -> R
             log.info("solver: %s", decision)
             where.on_event(Event("decision", decision.what, {"value": decision.value, "why": decision.why}))
 
-        solved = solve(data, wishes, config.seed, config.xla.compile, progress.advance, watch, how, tell)
+        solved = solve(data, options, config.seed, config.xla.compile, progress.advance, watch, how, tell)
         made, course = _reconstruction(solved, each), tuple(solved.fit.course)
         if len(each.out):
-            solved, last = _completed(solved, made, each, wishes.steps, how, progress.advance)
+            solved, last = _completed(solved, made, each, options.steps, how, progress.advance)
             made = replace(last, before=made)
     ended = "converged" if solved.fit.converged else "not converged: raise solver.steps"
     log.info("solver: last fit of %d steps, %s", len(solved.fit.course) - 1, ended)
     seconds = time.perf_counter() - began
     return replace(
         made,
-        findings=tuple(replace(one, what=f"solver: {one.what}") for one in solved.decisions),
-        warnings=_too_wide(solved),
+        decisions=(
+            *(replace(one, what=f"solver: {one.what}") for one in solved.decisions),
+            *_too_wide(solved),
+            *_doubts(solved, config.seed),
+        ),
         seconds=seconds,
         course=course,
-        doubts=_doubts(solved, config.seed),
         converged=solved.fit.converged,
         fit=solved,
     )
 
 
-def _doubts(solved: Solved, seed: int) -> tuple[str, ...]:
-    """The flag of a near field whose patterns do not tell phases, or none."""
+def _doubts(solved: Solved, seed: int) -> tuple[Finding, ...]:
+    """Return a warning of a near field whose patterns do not determine phases, or none."""
     if solved.terms.likelihood.data.fresnel is None:
         return ()
     left = phase_left(solved.terms, solved.state, solved.free, seed)
-    log.info(
-        "solver: phase sensitivity: a fraction %.2f of a phase added to the object remains after the fit",
-        left,
+    text = (
+        f"phase sensitivity: a fraction {left:.2f} of a phase added to the object remains after the fit; the "
+        "patterns do not determine it"
     )
-    return (PHASES,) if phase_insensitive(left) else ()
+    log.info("solver: %s", text.partition(";")[0])
+    return (Finding.warning(text, PHASES),) if phase_insensitive(left) else ()
 
 
 class Course:
@@ -131,18 +135,18 @@ class Course:
             return
         values: dict[str, float] = {"step": self._step, "objective": objective}
         if self._step % JUDGED_EVERY == 0 and (out := self._each.left_out(self._each.whole.beam)) is not None:
-            judge = Judge(replace(likelihood, data=out, advance=silent))
-            values["deviance_holdout"] = float(judge.score(state, free).mean())
+            held_out = HoldOut(replace(likelihood, data=out, advance=silent))
+            values["deviance_holdout"] = float(held_out.score(state, free).mean())
         self._step += 1
         self._on_event(Event("step", SOLVER, values))
 
 
-def blockwise(config: ScanRunConfig, where: Surroundings) -> Blockwise:
+def blockwise(config: ScanRunConfig, where: RunContext) -> Blockwise:
     """How a scan that is too large for one fit is fitted."""
     return Blockwise(config.solver.block, where.crew, where.shelf)
 
 
-def _too_wide(solved: Solved) -> tuple[str, ...]:
+def _too_wide(solved: Solved) -> tuple[Finding, ...]:
     """A warning of a probe that fills its window in a far field, where light then comes in again."""
     share = light_at_edge(solved.state.modes)
     if share < WIDE or solved.terms.likelihood.data.fresnel is not None:
@@ -153,10 +157,10 @@ def _too_wide(solved: Solved) -> tuple[str, ...]:
         "data.detector_pixel_m and the energy; else measure with a smaller beam, or farther away"
     )
     log.warning("%s", warning)
-    return (warning,)
+    return (Finding.warning(warning),)
 
 
-def with_errors(made: Reconstruction, config: ScanRunConfig, where: Surroundings) -> Reconstruction:
+def with_errors(made: Reconstruction, config: ScanRunConfig, where: RunContext) -> Reconstruction:
     """The same with its error map, if it is a fit of the solver and the map is asked for."""
     solved = _fit_of(made)
     if solved is None or not config.solver.error_map:
@@ -198,8 +202,8 @@ def _reconstruction(solved: Solved, each: Prepared) -> Reconstruction:
     free = each.left_out(each.whole.beam)
     out = None
     if free is not None:
-        judge = Judge(replace(likelihood, data=free, advance=silent))
-        out = judge.places(solved.state, solved.free).beam(scale, f)
+        held_out = HoldOut(replace(likelihood, data=free, advance=silent))
+        out = held_out.places(solved.state, solved.free).beam(scale, f)
     beam = each.beam_of(solved.state.beam(scale, f), out)
     return replace(covered_part(solved.state.object, each.fitted(beam)), beam=beam)
 

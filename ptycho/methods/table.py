@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptycho.align.context import RunContext
 from ptycho.config import ScanRunConfig
 from ptycho.methods import denoised, lsqml, network, solver
 from ptycho.methods.denoised import DENOISED
 from ptycho.methods.lsqml import LSQML
 from ptycho.methods.network import NETWORK, TrainedNetwork
-from ptycho.methods.prepared import Prepared, Surroundings
+from ptycho.methods.prepared import Prepared
 from ptycho.methods.solver import SOLVER
 from ptycho.scan.reconstruction import Reconstruction
 
@@ -29,7 +30,7 @@ class Means:
     """
 
     config: ScanRunConfig
-    where: Surroundings
+    where: RunContext
     network: TrainedNetwork | None = None
     modes: np.ndarray | None = None
 

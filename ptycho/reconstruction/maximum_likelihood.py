@@ -1,7 +1,7 @@
 """From a scan to its most likely object and beam: what is freed, what is smoothed, and the fit.
 
 1. On the *core* it is decided what is free, and how the object is smoothed
-   (:mod:`~ptycho.reconstruction.deciding`).
+   (:mod:`~ptycho.reconstruction.model_selection`).
 2. On the whole scan the object begins as it did, under the beam of the core, and all that was freed is fitted
    until steps gain nothing more; then come the rounds of the learned prior. A scan of more patterns than one
    block's is fitted in blocks, under a beam that is found on some thousand patterns in its middle. Of large
@@ -19,8 +19,13 @@ import numpy as np
 
 from ptycho.progress import Advance, silent
 from ptycho.reconstruction.blocks import FROM_NOTHING, TO_THE_END, Blockwise, fit_in_blocks, from_coarse
-from ptycho.reconstruction.deciding import Deciding, Wishes, choose_prior, decide, fewest
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
+from ptycho.reconstruction.model_selection import (
+    ModelOptions,
+    Selection,
+    select_model,
+    select_regulariser,
+)
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import (
     ENOUGH,
@@ -74,7 +79,7 @@ class Solved:
 
 def solve(
     data: Dataset,
-    wishes: Wishes,
+    options: ModelOptions,
     seed: int,
     compile_xla: bool = True,
     advance: Advance = silent,
@@ -86,8 +91,8 @@ def solve(
 
     Args:
         data: the patterns, with the beam as it is told.
-        wishes: what is free, and how.
-        seed: of what is kept out.
+        options: what is refined, and how.
+        seed: of what is held out.
         compile_xla: compile with XLA.
         advance: called with the number of patterns after each chunk of them.
         watch: called after every step on the whole scan, if it is one block.
@@ -95,51 +100,53 @@ def solve(
         tell: called with each decision when it is made.
     """
     how = how or Blockwise()
-    deciding = decide(data, wishes, seed, compile_xla, how.shelf, tell)
-    whole = replace(deciding.noise, data=data, advance=advance)
-    prior, learned = choose_prior(deciding)
-    terms = Terms(whole, prior, wishes.moves, wishes.lit, learned)
-    if deciding.free != OBJECT_ALONE:  # steps are cheap there
-        deciding.state = deciding.fitted(deciding.state, deciding.free, prior, ON_THE_CORE).state
-    beam = deciding.state
+    selection = select_model(data, options, seed, compile_xla, how.shelf, tell)
+    whole = replace(selection.noise, data=data, advance=advance)
+    chosen = select_regulariser(selection)
+    terms = Terms(whole, chosen.prior, options.moves, options.lit, chosen.learned)
+    if selection.free != OBJECT_ALONE:  # steps are cheap there
+        selection.state = selection.fit(selection.state, selection.free, chosen.prior, ON_THE_CORE).state
+    beam = selection.state
     start = State.of(data, np.ones((data.object_size,) * 2), len(beam.modes))
     start = replace(
-        start, modes=beam.modes, background=beam.background / np.float32(deciding.judge.kept_share)
+        start, modes=beam.modes, background=beam.background / np.float32(selection.holdout.kept_share)
     )
     if how.divides(data):
-        start = _beam_in_the_middle(deciding, terms, start)
-        stages = from_coarse(wishes.network) if deciding.coarse else FROM_NOTHING
-        weak = replace(terms, prior=deciding.prior)
-        begun = begin_at_larger_pixels(weak, start, wishes.steps, how)
+        start = _beam_in_the_middle(selection, terms, start)
+        stages = from_coarse(options.network) if selection.coarse else FROM_NOTHING
+        weak = replace(terms, prior=selection.prior)
+        begun = begin_at_larger_pixels(weak, start, options.steps, how)
         stages = TO_THE_END if begun else stages
-        last = fit_in_blocks(terms, begun or start, deciding.free, wishes.steps, how, stages, advance)
-        return Solved(last.state, deciding.free, terms, tuple(deciding.decisions), last)
-    if deciding.noise.data is data:  # the core is the whole scan
-        start = replace(start, object=deciding.state.object / np.float32(np.sqrt(deciding.judge.kept_share)))
+        last = fit_in_blocks(terms, begun or start, selection.free, options.steps, how, stages, advance)
+        return Solved(last.state, selection.free, terms, tuple(selection.decisions), last)
+    if selection.noise.data is data:  # the core is the whole scan
+        start = replace(
+            start, object=selection.state.object / np.float32(np.sqrt(selection.holdout.kept_share))
+        )
     else:
-        start = _from_constant(deciding, terms, start)
-    seen = partial(watch, free=deciding.free, likelihood=whole)
-    last = fit_to_the_end(terms, start, deciding.free, wishes.steps, seen)
-    return Solved(last.state, deciding.free, terms, tuple(deciding.decisions), last)
+        start = _from_constant(selection, terms, start)
+    seen = partial(watch, free=selection.free, likelihood=whole)
+    last = fit_to_the_end(terms, start, selection.free, options.steps, seen)
+    return Solved(last.state, selection.free, terms, tuple(selection.decisions), last)
 
 
-def _from_constant(deciding: Deciding, terms: Terms, start: State) -> State:
+def _from_constant(selection: Selection, terms: Terms, start: State) -> State:
     """Fit the object alone as it was fitted on the core: at larger pixels first, or strongly denoised."""
-    wishes = deciding.wishes
-    begun = begin_at_larger_pixels(replace(terms, prior=deciding.prior), start, wishes.steps)
-    if begun and not deciding.coarse:
+    options = selection.options
+    begun = begin_at_larger_pixels(replace(terms, prior=selection.prior), start, options.steps)
+    if begun and not selection.coarse:
         return begun
-    network = wishes.network if deciding.coarse else None
-    return fit_from_constant(terms, begun or start, min(wishes.steps, FIRST), network).state
+    network = options.network if selection.coarse else None
+    return fit_from_constant(terms, begun or start, min(options.steps, FIRST), network).state
 
 
-def _beam_in_the_middle(deciding: Deciding, terms: Terms, start: State) -> State:
+def _beam_in_the_middle(selection: Selection, terms: Terms, start: State) -> State:
     """The state with modes, background and affine map of the positions that explain the middle of a scan."""
-    free, data = deciding.free, terms.likelihood.data
+    free, data = selection.free, terms.likelihood.data
     mapped = free.positions and terms.moves in ("affine", "affine_and_independent")
     if not (free.probe or free.background or mapped):
         return start
-    chosen = data.central(data.held_by(BEAM_PIXELS, fewest(data.N)))
+    chosen = data.central(data.held_by(BEAM_PIXELS, selection.limits.count(data.N)))
     part = data.cut_out(chosen)
     some = replace(terms, likelihood=replace(terms.likelihood, data=part, advance=silent), learned=None)
     flat = np.ones((part.object_size,) * 2)

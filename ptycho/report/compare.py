@@ -18,7 +18,7 @@ from ptycho.report.entries import Entry, kept_out
 from ptycho.report.gather import KNOWN_TRUTH, number
 from ptycho.report.pictures import DIVERGING, GREY, Picture, coloured, coloured_phase
 from ptycho.report.scans import StoredRecon
-from ptycho.scan.comparison import SURE, Comparison, compare
+from ptycho.scan.comparison import DIFFERENT, Comparison, compare
 from ptycho.scan.ramp import levelled
 
 MOST_PIXELS = 512  # of a side of what is aligned: the middle of larger objects
@@ -122,7 +122,7 @@ def judgement(entry: Entry, best: Entry) -> str:
         return found
     told = f"{found.gain:.4g} ± {found.error:.2g} more deviance per pixel on {{}} patterns that both held out"
     count = len(common_patterns(entry, best)[0])
-    if found.gain > SURE * found.error:
+    if found.passes(DIFFERENT):
         return f"worse: {told.format(count)}"
     return f"no difference beyond its error: {told.format(count)}"
 

@@ -1,14 +1,37 @@
-"""Which of two reconstructions explains the same patterns better, and by more than chance?"""
+"""Which of two reconstructions explains the same patterns better, and by more than chance?
+
+One rule for all: the mean paired difference of the log-deviance must exceed ``z`` of its standard errors and
+``least``. Log-deviances are compared, so that relative changes count equally for well and badly fitted
+patterns.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-CERTAIN = 1.0  # standard errors
-SURE = 2.0  # the same for what is freed
-MATTERS = 0.005  # of the deviance, that it must explain at least
+
+@dataclass(frozen=True)
+class Rule:
+    """When one hypothesis counts as better than another.
+
+    Attributes:
+        z: standard errors of the mean difference.
+        least: the mean difference of natural logarithms, at least; .005 is half a per cent of the deviance.
+    """
+
+    z: float
+    least: float = 0.0
+
+
+CLEAR = Rule(1.0)
+"""Of two hypotheses of equal complexity: start, regulariser."""
+DIFFERENT = Rule(2.0)
+"""Of two runs on the same scan."""
+REFINED = Rule(2.0, 0.005)
+"""Of a hypothesis that has more parameters: few patterns let a wrong flux explain a little of anything."""
 
 
 class Comparison(NamedTuple):
@@ -17,23 +40,18 @@ class Comparison(NamedTuple):
     gain: float
     error: float
 
-    @property
-    def clear(self) -> bool:
-        return self.gain > CERTAIN * self.error
-
-    @property
-    def matters(self) -> bool:
-        """Whether a gain in logarithms is worth a freedom: certain, and no small part."""
-        return self.gain > SURE * self.error and self.gain > MATTERS
+    def passes(self, rule: Rule) -> bool:
+        """Return whether the gain is large enough."""
+        return bool(self.gain > rule.z * self.error and self.gain > rule.least)
 
 
 def compare(new: np.ndarray, old: np.ndarray) -> Comparison:
-    """Of what is left of the same patterns, ``(J,)``."""
+    """Return the gain from ``old`` to ``new``, what is left of the same patterns ``(J,)``."""
     gains = old - new
     spread = float(gains.std(ddof=1)) if len(gains) > 1 else np.inf
     return Comparison(float(gains.mean()), spread / np.sqrt(len(gains)))
 
 
 def compare_shares(new: np.ndarray, old: np.ndarray) -> Comparison:
-    """Of the deviances ``(J,)`` of the same patterns, by their logarithms."""
+    """Return the gain between deviances ``(J,)`` of the same patterns, in natural logarithms."""
     return compare(np.log(new), np.log(old))

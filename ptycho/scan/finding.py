@@ -1,17 +1,52 @@
-"""What was settled about a scan, in a line for the log."""
+"""Decisions about a scan, each a line for the log and an entry of the results."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was settled: ``what`` it is, its ``value``, and ``why``."""
+    """One decision: ``what`` it is about, its ``value``, and ``why``.
+
+    Attributes:
+        flags: names in :data:`ptycho.evaluation.trust.FLAGS` that the results get.
+        warns: something looks wrong; ``what`` then is the whole text.
+    """
 
     what: str
-    value: str
-    why: str
+    value: str = ""
+    why: str = ""
+    flags: tuple[str, ...] = ()
+    warns: bool = False
+
+    @classmethod
+    def warning(cls, text: str, *flags: str) -> Finding:
+        """Return a decision that is a warning, with the flags that it raises."""
+        return cls(text, flags=flags, warns=True)
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.value} ({self.why})"
+        return self.what if self.warns else f"{self.what}: {self.value} ({self.why})"
+
+
+def findings_of(decisions: Iterable[Finding]) -> list[Finding]:
+    """Return the decisions that are no warnings."""
+    return [one for one in decisions if not one.warns]
+
+
+def warnings_of(decisions: Iterable[Finding]) -> list[str]:
+    """Return the texts of the warnings."""
+    return [str(one) for one in decisions if one.warns]
+
+
+def flags_of(decisions: Iterable[Finding]) -> list[str]:
+    """Return the flags of all decisions, each once."""
+    return list(dict.fromkeys(flag for one in decisions for flag in one.flags))
+
+
+def report(decisions: Iterable[Finding], log: logging.Logger) -> None:
+    """Log decisions, warnings as warnings."""
+    for one in decisions:
+        log.log(logging.WARNING if one.warns else logging.INFO, "%s", one)

@@ -12,7 +12,7 @@ taken for the modulus of F P itself, which is right as far as the object scatter
 are small against the features of F P. A strong phase object widens the pupil, and fills its dark parts; the
 guess is then too narrow. Of the phase nothing is in the mean pattern: that the optic is one of the two,
 without aberration, is an assumption, and its one number is found by
-:func:`ptycho.reconstruction.probe_guess.guess_probe`.
+:func:`ptycho.align.initial_probe.guess_probe`.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def move_ramp(made: Reconstruction) -> Reconstruction:
         made,
         objects=flat[None].astype(np.complex64),
         beam=made.beam.with_probe(probe),
-        findings=(*made.findings, *told),
+        decisions=(*made.decisions, *told),
     )
 
 

@@ -22,8 +22,7 @@ class Reconstruction:
         disagreement: ``(I,)``, how much regions differ where they overlap, over all regions and pixels
             ``√(Σ w_g |c_g·O_g − O|² / Σ w_g |O − Ō|²)``; None where the objects are not made of regions.
         errors: how far the objects would be others if the scan were measured again; None: unknown.
-        findings: what was decided on the way, and why.
-        warnings, doubts: what the user is told, and the flags of it.
+        decisions: what was decided on the way, warnings among them.
         seconds: that it took.
         program: name and version, where a program of others made it.
         general: made by a network for many scans.
@@ -39,9 +38,7 @@ class Reconstruction:
     beam: Beam | None = None
     disagreement: np.ndarray | None = None
     errors: ErrorMap | None = None
-    findings: tuple[Finding, ...] = ()
-    warnings: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
+    decisions: tuple[Finding, ...] = ()
     seconds: float = 0.0
     program: str | None = None
     general: bool = False

@@ -5,19 +5,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from ptycho.align.geometry import Alternative
 from ptycho.methods import pipeline
-from ptycho.methods.geometry import Other
 from ptycho.reconstruction.causes import CAUSES, Causes
-from ptycho.scan.finding import Finding
+from ptycho.scan.finding import Finding, warnings_of
 from ptycho.scan.reconstruction import Reconstruction
 
-DOUBT = Other(
+DOUBT = Alternative(
     np.eye(2),
     None,
     False,
     Finding("affine position correction", "", ""),
-    "another scale",
-    ("scale_doubtful",),
+    Finding.warning("another scale", "scale_doubtful"),
 )
 MADE = {"solver": Reconstruction(np.ones((1, 4, 4), np.complex64), np.ones((1, 4, 4), bool))}
 
@@ -30,8 +29,8 @@ def flags_of(gains, other=DOUBT):
             dict.fromkeys(CAUSES, 1.0) | gains, {"motion": np.array([0.1, 0.0])}, 20_000.0, np.ones((4, 4))
         )
     fits = {"solver": SimpleNamespace(causes=causes)}
-    made, flags = pipeline._confirmed(SimpleNamespace(other=other), MADE, fits, "solver")
-    return flags, made["solver"].warnings
+    made, flags = pipeline._confirmed(SimpleNamespace(alternative=other), MADE, fits, "solver")
+    return flags, tuple(warnings_of(made["solver"].decisions))
 
 
 @pytest.mark.parametrize("gains", [{"position_map": 5000.0}, {"position_map": 100.0}, None])

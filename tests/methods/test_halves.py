@@ -9,9 +9,9 @@ from helpers.likelihood import Scan
 
 from ptycho.methods.half_scans import half_scans
 from ptycho.methods.solver import half_object
-from ptycho.reconstruction.deciding import Wishes
 from ptycho.reconstruction.denoising import photon_noise
 from ptycho.reconstruction.maximum_likelihood import solve
+from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.scan.coverage import covered_part
 
 
@@ -44,7 +44,7 @@ def test_halves_that_are_not_done_tell_nothing(scan, caplog, converged):
 def test_a_half_that_is_explained_worse_than_the_whole_is_not_done(scan):
     """After as many steps as it takes, and after two."""
     data = scan.dataset(np.random.default_rng(2))
-    wishes = Wishes(probe=False, positions=False, flux=False, background=False, prior="none", steps=60)
+    wishes = ModelOptions(probe=False, positions=False, flux=False, background=False, prior="none", steps=60)
     solved = solve(data, wishes, 0)
     made = replace(covered_part(solved.state.object, data), fit=solved)
     half = data.subset(np.arange(0, 121, 2), 1)

@@ -8,7 +8,7 @@ import pytest
 from ptycho.config import OwnProbe, ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.waves import Fresnel
-from ptycho.methods.solver import wishes_for
+from ptycho.methods.solver import options_for
 
 NEAR = Fresnel(12.0, 12.0)
 
@@ -26,4 +26,4 @@ def test_the_probe_that_nobody_told(fresnel, told, asked, wish):
     scan = SimpleNamespace(probe=np.ones((1, 16, 16)) if told else None)
     each = SimpleNamespace(whole=SimpleNamespace(N=16, fresnel=fresnel), scan=scan)
     config = ScanRunConfig(data=DataConfig(file="scan"), probe=OwnProbe(learn=asked))
-    assert wishes_for(each, config).probe is wish
+    assert options_for(each, config).probe is wish

@@ -7,15 +7,20 @@ import numpy as np
 import pytest
 from helpers import reference
 
+from ptycho.align import align_scan
+from ptycho.align.align_scan import AlignedScan
+from ptycho.align.context import RunContext
+from ptycho.align.geometry import CoarseRotation
 from ptycho.config import OwnProbe, ScanRunConfig, XlaConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import FEW, NOT_CONVERGED, ORIENTATION, SCALE
 from ptycho.methods import denoised, network, solver
 from ptycho.methods.assessment import judge, trust_row
-from ptycho.methods.prepared import Prepared, Surroundings, settle
+from ptycho.methods.prepared import Prepared
 from ptycho.methods.table import DENOISED, METHODS, NETWORK, SOLVER
 from ptycho.scan.beam import Beam
+from ptycho.scan.finding import Finding, flags_of
 from ptycho.scan.patterns import Patterns, Statistics
 from ptycho.scan.reconstruction import Reconstruction
 
@@ -57,7 +62,9 @@ def each(dataset_of):
     )
     whole = replace(whole, amplitudes=measured(whole.beam))
     out = np.arange(2, 20, 5)
-    return Prepared("scan", None, whole, np.setdiff1d(np.arange(20), out), out, doubts=(FEW,))
+    return Prepared(
+        "scan", None, whole, np.setdiff1d(np.arange(20), out), out, decisions=(Finding.warning("few", FEW),)
+    )
 
 
 def another(beam):
@@ -103,14 +110,15 @@ def test_a_finished_reconstruction_is_judged_by_the_one_before(each):
 
 
 def test_doubts_of_the_scan_and_of_the_reconstruction_are_its_flags(each):
-    made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), doubts=(SCALE,), converged=False)
+    doubts = (Finding.warning("scale", SCALE),)
+    made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), decisions=doubts, converged=False)
     flags = trust_row(judge(made, each), made, each)["flags"]
     assert {FEW, SCALE, NOT_CONVERGED} <= set(flags)
 
 
 def test_the_solver_keeps_the_beam_that_it_may_not_change(each, tmp_path):
     """Of all patterns, in order; in the end the mean square of the flux is one."""
-    made = solver.reconstruct(each, ASKED, Surroundings(tmp_path))
+    made = solver.reconstruct(each, ASKED, RunContext(tmp_path))
     told = each.whole.beam
     same(made.before.beam, told, 1e-5)
     same(made.beam, replace(told, flux=told.flux / np.sqrt(np.mean(told.flux**2))), 1e-5)
@@ -143,7 +151,7 @@ def test_a_network_works_under_the_best_beam_there_is(each, tmp_path, general):
     scaled = found.with_probe(learned).scaled_to(found.power)
     for before, modes, beam in ((None, None, told), (solved, None, found), (solved, learned, scaled)):
         echo = Echo(general, told.probe[0])
-        made = network.reconstruct(each, echo, before, modes, None, Surroundings(tmp_path))
+        made = network.reconstruct(each, echo, before, modes, None, RunContext(tmp_path))
         same(made.beam, beam)
         same(echo.data.beam, beam.at(each.kept))
         assert (echo.start is None) == (before is None or not general)
@@ -175,26 +183,23 @@ def test_patterns_are_transposed_once_and_what_is_opened_again_is_closed(monkeyp
         def close(self):
             events.append("closed")
 
-    def read(scan, config, where):
+    def read(scan, config, context):
         events.append(f"read, transposed: {config.data.transpose}")
-        return each.whole, []
+        return AlignedScan(scan, each.whole, config)
 
-    scan = SimpleNamespace(probe=each.whole.probe, warnings=(), raw=SimpleNamespace(patterns=Opened()))
-    turn = SimpleNamespace(transposed=True, warning="they are transposed", degrees=0.0, curvatures=())
+    scan = SimpleNamespace(probe=each.whole.probe, raw=SimpleNamespace(patterns=Opened()))
     fakes = {
         "open_raw": lambda config: scan.raw,
         "understand": lambda raw, config: scan,
         "read": read,
-        "coarse_turn": lambda data, is_open: turn,
+        "check_probe": lambda aligned: aligned,
+        "coarse_rotation": lambda data, is_open: CoarseRotation(transposed=True),
         "rotation_is_open": lambda scan, config: True,
-        "coarser": lambda data: None,
-        "with_warnings": lambda scan, warnings: scan,
-        "better": lambda trials: None,
-        "orientations": lambda data: (),
+        "STEPS": align_scan.STEPS[:2],
     }
     for name, fake in fakes.items():
-        monkeypatch.setattr(f"ptycho.methods.prepared.{name}", fake)
+        monkeypatch.setattr(align_scan, name, fake)
     config = ScanRunConfig(data=DataConfig(file=("a.h5",), orientation="auto"))
-    settled = settle(scan, config, Surroundings(tmp_path))
+    aligned = align_scan.align_scan(scan, config, RunContext(tmp_path))
     assert events == ["read, transposed: False", "read, transposed: True", "closed"]
-    assert settled.doubts == (ORIENTATION,)
+    assert flags_of(aligned.decisions) == [ORIENTATION]

@@ -107,11 +107,12 @@ def test_one_group_both_trains_and_validates():
     assert training.n_groups == validation.n_groups == 1
 
 
-def test_few_measured_numbers_are_flagged(caplog):
+def test_few_measured_numbers_are_flagged():
     """16² numbers a pattern; unknown are two modes of 16² and the object, each of two real numbers."""
     probe = OwnProbe()
-    assert measurement_doubts(dataset(4), probe) == ["few_measurements"]
-    assert "few_measurements: 4 patterns have" in caplog.text
+    (doubt,) = measurement_doubts(dataset(4), probe)
+    assert doubt.flags == ("few_measurements",) and doubt.warns
+    assert str(doubt).startswith("few_measurements: 4 patterns have")
     assert measurement_doubts(dataset(60), probe) == []
     known = OwnProbe(learn=False)
     assert measurement_doubts(dataset(20), probe) and not measurement_doubts(dataset(20), known)

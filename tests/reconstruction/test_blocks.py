@@ -19,9 +19,9 @@ from ptycho.reconstruction.blocks import (
     patterns_of,
     solve_task,
 )
-from ptycho.reconstruction.deciding import Wishes
 from ptycho.reconstruction.learned import Learned, StoredNetwork
 from ptycho.reconstruction.maximum_likelihood import solve
+from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, Terms, fit
 from ptycho.reconstruction.state import Freedom
@@ -205,7 +205,7 @@ def test_a_damaged_fit_is_made_again(scan, terms, tmp_path, caplog):
 
 
 def test_the_solver_takes_blocks_where_a_scan_is_large(scan, data):
-    wishes = Wishes(
+    wishes = ModelOptions(
         prior="edge_preserving", strength=3.0, probe=True, positions=False, flux=False, background=False
     )
     used = []

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from helpers.likelihood import N, Scan, beam, distance, lit_mask
 
-from ptycho.reconstruction import deciding, scan_likelihood
-from ptycho.reconstruction.deciding import Wishes, core
+from ptycho.reconstruction import scan_likelihood
 from ptycho.reconstruction.maximum_likelihood import fit_object, solve
+from ptycho.reconstruction.model_selection import ModelOptions, SelectionOptions
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.state import Freedom
 from ptycho.scan.finding import Finding
 
 run = partial(solve, compile_xla=False)
-EDGES = Wishes(prior="edge_preserving")  # faster than the default
-NOTHING = Wishes(probe=False, positions=False, flux=False, background=False, prior="none")
+EDGES = ModelOptions(prior="edge_preserving")  # faster than the default
+NOTHING = ModelOptions(probe=False, positions=False, flux=False, background=False, prior="none")
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def decided(solved):
 def test_a_beam_that_is_right_is_kept(count, photons, kind):
     scan = Scan.of(np.random.default_rng(1), photons, count=count, step=2.2)
     data = scan.dataset(np.random.default_rng(2))
-    found = run(data, Wishes(), 0)
+    found = run(data, ModelOptions(), 0)
     kept = {
         key: value for key, value in decided(found).items() if key not in ("regulariser", "initial object")
     }
@@ -67,7 +67,7 @@ def test_a_beam_that_is_right_is_kept(count, photons, kind):
 
 def test_a_wrong_probe_is_freed_and_nothing_else(scan, wrong_probe):
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe)
-    found = run(data, Wishes(), 0)
+    found = run(data, ModelOptions(), 0)
     told = decided(found)
     assert told["probe"] == "refined" and (told["modes"], told["background"]) == ("1", "not refined")
     everywhere, mask = np.ones((N, N), bool), lit_mask(scan, 0.5)
@@ -110,7 +110,7 @@ def test_a_second_mode_is_freed():
 
 def test_what_is_asked_for_is_done(scan):
     data = scan.dataset(np.random.default_rng(2))
-    asked = Wishes(
+    asked = ModelOptions(
         True, True, True, True, modes=2, prior="edge_preserving", strength=3.0, noise="robust", steps=20
     )
     found = run(data, asked, 0)
@@ -129,7 +129,7 @@ def test_a_mask_of_the_probe_is_kept_to(scan, wrong_probe):
     axis = np.arange(N) - N // 2
     lit = np.hypot(axis[:, None], axis) < 6
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe * lit)
-    found = run(data, Wishes(True, False, False, False, lit=lit, modes=1, prior="none", steps=30), 0)
+    found = run(data, ModelOptions(True, False, False, False, lit=lit, modes=1, prior="none", steps=30), 0)
     assert not found.state.modes[:, ~lit].any()
 
 
@@ -154,7 +154,7 @@ def test_white_noise_under_a_bright_beam_is_not_smoothed_away():
 
 def test_the_same_seed_gives_the_same(scan, wrong_probe):
     data = scan.dataset(np.random.default_rng(2), probe=wrong_probe)
-    wishes = Wishes(positions=False, background=False, modes=1, steps=40)
+    wishes = ModelOptions(positions=False, background=False, modes=1, steps=40)
     one, two, other = (run(data, wishes, seed) for seed in (3, 3, 4))
     np.testing.assert_array_equal(one.state.object, two.state.object)
     assert one.decisions == two.decisions != other.decisions
@@ -177,7 +177,7 @@ def test_amplitudes_that_are_no_counts_in_any_unit(scan, wrong_probe):
 
 def test_progress_and_course_are_told(scan, wrong_probe):
     data, done, seen = scan.dataset(np.random.default_rng(2), probe=wrong_probe), [], []
-    wishes = Wishes(True, False, False, False, modes=1, prior="none", steps=12)
+    wishes = ModelOptions(True, False, False, False, modes=1, prior="none", steps=12)
     found = run(data, wishes, 0, advance=done.append, watch=lambda state, value, **_: seen.append(value))
     assert seen == found.fit.course and set(done) == {64}
 
@@ -190,13 +190,12 @@ def test_the_object_alone(scan):
     assert distance(found[0], scan.object, lit_mask(scan, 0.5)) < 0.03
 
 
-def test_the_core_of_a_long_scan_is_compact(dataset_of, monkeypatch):
-    monkeypatch.setattr(deciding, "CORE_PIXELS", 120 * N**2)
+def test_the_core_of_a_long_scan_is_compact(dataset_of):
     rows, cols = np.divmod(np.arange(600), 60)
     positions = np.stack([2 * rows, 2 * cols], axis=1)  # a strip of 20 × 120
     order = np.random.default_rng(9).permutation(600)
     data = dataset_of(positions[order], np.arange(600)[:, None], object_size=150)
-    found = core(data)
+    found = SelectionOptions(core_pixels=120 * N**2).core(data)
     assert len(found.positions) == 120
     middle = np.median(positions, axis=0)
     shift = [0, 46] - found.positions.min(axis=0)  # ten rows, of which twelve to fourteen columns
@@ -207,18 +206,16 @@ def test_the_core_of_a_long_scan_is_compact(dataset_of, monkeypatch):
     outside = np.delete(data.positions, where, axis=0)
     assert inside <= np.linalg.norm(outside - middle, axis=1).min()
     np.testing.assert_array_equal(found.amplitudes[:], data.amplitudes[:][where])
-    monkeypatch.setattr(deciding, "CORE_PIXELS", 400 * N**2)
-    assert core(data) is data, "half as many again are not worth it"
-    monkeypatch.setattr(deciding, "CORE_PIXELS", 0)
-    assert len(core(data).positions) == deciding.FEWEST
+    assert SelectionOptions(core_pixels=400 * N**2).core(data) is data, "half as many again are not worth it"
+    assert len(SelectionOptions(core_pixels=0, fewest=70).core(data).positions) == 70
 
 
-def test_a_long_scan_is_decided_on_its_core(wrong_probe, monkeypatch):
-    monkeypatch.setattr(deciding, "FEWEST", 64)
-    monkeypatch.setattr(deciding, "CORE_PIXELS", 0)
+def test_the_model_of_a_long_scan_is_selected_on_its_core(wrong_probe):
+    small = SelectionOptions(fewest=64, core_pixels=0)
     scan = Scan.of(np.random.default_rng(10), 1e5, count=11, step=2.2)
     data = scan.dataset(np.random.default_rng(11), probe=wrong_probe)
-    found = run(data, replace(EDGES, positions=False, flux=False, background=False, modes=1), 0)
+    options = replace(EDGES, positions=False, flux=False, background=False, modes=1, selection=small)
+    found = run(data, options, 0)
     assert found.free == Freedom(True) and found.state.positions.shape == (121, 2)
     assert found.terms.likelihood.data is data
     assert distance(found.state.object, scan.object, lit_mask(scan, 0.5)) < 0.1

@@ -8,17 +8,18 @@ from helpers.likelihood import N, Scan, likelihood_of
 from helpers.reference import random_complex
 
 from ptycho import Scan as ApiScan
+from ptycho.align.orientation import Orientation, better, orientations
 from ptycho.config import ScanRunConfig
 from ptycho.config.waves import Fresnel, wavelength_m
 from ptycho.evaluation.metrics import align, relative_error
 from ptycho.evaluation.registration import in_frame
 from ptycho.preparation.dataset import make_dataset
 from ptycho.reconstruction.misfit import misfit, predictions
-from ptycho.reconstruction.orientation import Orientation, better, orientations
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.refinement import likelihood_of as photons_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.trial import TrialOptions
 from ptycho.scan.coverage import illumination
 from ptycho.simulation.near_field import simulate_near_field
 
@@ -139,8 +140,8 @@ def test_a_turned_detector_is_seen(tmp_path):
     _, scan = measured()
     data, _ = make_dataset(scan.geometry, ScanRunConfig(data=scan.data), tmp_path)
     turned = Orientation(transpose=True).of(data)
-    trials = orientations(turned, count=20)
-    assert len(trials) == 8 and {len(trial.alike) for trial in trials} == {1}
+    trials = orientations(turned, TrialOptions(patterns=20))
+    assert len(trials) == 8 and {len(trial.hypothesis) for trial in trials} == {2}
     found = better(trials)
-    assert found is not None and found.orientation == Orientation(transpose=True)
-    assert found.alike == (Orientation(True, True, True, -1),)
+    assert found is not None
+    assert found.hypothesis == (Orientation(transpose=True), Orientation(True, True, True, -1))

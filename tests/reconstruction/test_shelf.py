@@ -7,14 +7,16 @@ import pytest
 from helpers.likelihood import Scan, likelihood_of
 
 from ptycho.reconstruction.blocks import Blockwise
-from ptycho.reconstruction.deciding import Wishes
 from ptycho.reconstruction.maximum_likelihood import solve
+from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.run.block_shelf import BlockShelf
 
-WISHES = Wishes(probe=False, positions=False, flux=False, background=False, prior="edge_preserving", steps=8)
+WISHES = ModelOptions(
+    probe=False, positions=False, flux=False, background=False, prior="edge_preserving", steps=8
+)
 
 
 @pytest.fixture(scope="module")

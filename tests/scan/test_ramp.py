@@ -58,7 +58,7 @@ def test_patterns_stay_and_the_object_is_flat(random):
 
 def test_rows_and_columns_are_told_as_such(random):
     made = move_ramp(reconstruction(tilted(np.ones((SIDE, SIDE)), 0.4, -0.7), complex_noise(random, N, N)))
-    assert made.findings[0].value == "0.40, -0.70 detector pixels"
+    assert made.decisions[0].value == "0.40, -0.70 detector pixels"
 
 
 def test_the_probe_gets_it_in_the_same_direction():
@@ -69,7 +69,7 @@ def test_the_probe_gets_it_in_the_same_direction():
 
 def test_nothing_is_told_of_what_cannot_be_seen(random):
     made = reconstruction(tilted(np.ones((SIDE, SIDE)), 0.01, 0), complex_noise(random, N, N))
-    assert not move_ramp(made).findings
+    assert not move_ramp(made).decisions
 
 
 def test_an_empty_object_stays(random):

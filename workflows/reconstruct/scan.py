@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ptycho.align.context import RunContext
 from ptycho.config import ScanRunConfig
 from ptycho.evaluation.trust import FLAGS
 from ptycho.exports import product, tiff
@@ -16,7 +17,7 @@ from ptycho.exports.from_dataset import product_of
 from ptycho.iterative.lsqml import LsqmlError
 from ptycho.methods.assessment import EXPLAINED, judged_arrays
 from ptycho.methods.pipeline import assess
-from ptycho.methods.prepared import Prepared, Surroundings, prepare
+from ptycho.methods.prepared import Prepared, prepare
 from ptycho.methods.table import LSQML, METHODS, NETWORK, SOLVER, Means
 from ptycho.preparation.prepare import Understood
 from ptycho.reconstruction.blocks import Crew, alone
@@ -60,7 +61,7 @@ def run(
     shelf = BlockShelf(folder.path / names.BLOCKS)
     with folder.logged(), folder.timed("total"):
         prepare_tensorflow()
-        around = Surroundings(folder.path, folder.timed, crew=crew or alone, shelf=shelf)
+        around = RunContext(folder.path, folder.timed, crew=crew or alone, shelf=shelf)
         each, means = _prepare(scan, config, around), Means(config, around)
         made = {SOLVER: METHODS[SOLVER](each, {}, means)} if config.solver.steps else {}
         data = each.fitted(each.beam_under(made.get(SOLVER)))
@@ -86,7 +87,7 @@ def run(
     return ScanResult(rows, recons, folder.path)
 
 
-def _prepare(scan: Understood, config: ScanRunConfig, where: Surroundings) -> Prepared:
+def _prepare(scan: Understood, config: ScanRunConfig, where: RunContext) -> Prepared:
     log.info("%s: %s", config.data.path, scan.raw.format)
     for finding in scan.findings:
         log.info("%s", finding)

@@ -13,18 +13,22 @@ from ptycho.methods.pipeline import Assessed, number
 from ptycho.methods.prepared import Prepared
 from ptycho.run import names
 from ptycho.run.folder import RunFolder
+from ptycho.scan.finding import findings_of, warnings_of
 from ptycho.training.history import History
 
 
 def metrics_of(each: Prepared, done: Assessed) -> dict[str, Any]:
     """Return ``metrics.json``: how far the results can be trusted, and how the file was understood."""
     pixel, made = each.scan.pixel.metres, done.reconstructions.values()
-    findings = [*each.scan.findings, *each.found, *(finding for one in made for finding in one.findings)]
+    decisions = [*each.decisions, *(decision for one in made for decision in one.decisions)]
     return done.rows | {
         "half_scan_frc": None if done.halves is None else resolution(done.halves, pixel),
         "pixel_m": None if pixel is None else list(pixel),
-        "findings": {finding.what: [finding.value, finding.why] for finding in findings},
-        "warnings": [*each.scan.warnings, *(warning for one in made for warning in one.warnings)],
+        "findings": {
+            finding.what: [finding.value, finding.why]
+            for finding in (*each.scan.findings, *findings_of(decisions))
+        },
+        "warnings": [*each.scan.warnings, *warnings_of(decisions)],
         "product": done.product,
     }
 

@@ -17,7 +17,7 @@ from ptycho.config import ConfigError
 from ptycho.files.atomic import write_atomically
 from ptycho.files.json_file import parse_json, read_json
 from ptycho.progress import Event, OnEvent
-from ptycho.scan.comparison import SURE, Comparison, compare
+from ptycho.scan.comparison import DIFFERENT, Comparison, compare
 from workflows.tune.space import Dimension
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Best:
     @property
     def better(self) -> bool:
         """By more than twice the error of the difference, as it is the best of many."""
-        return self.gain.gain > SURE * self.gain.error
+        return self.gain.passes(DIFFERENT)
 
 
 def check_same(folder: Path, asked: Mapping[str, Any]) -> None:

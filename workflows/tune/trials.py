@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ptycho.align.context import RunContext
 from ptycho.config import OwnProbe, ScanRunConfig
 from ptycho.methods.assessment import judge
-from ptycho.methods.prepared import Prepared, Surroundings, prepare
+from ptycho.methods.prepared import Prepared, prepare
 from ptycho.methods.table import METHODS, SOLVER, Means
 from ptycho.preparation.prepare import understand
 from ptycho.progress import OnEvent, ignore
@@ -31,13 +32,13 @@ class Bench:
     def run(self, config: ScanRunConfig, on_event: OnEvent = ignore) -> Outcome:
         """A reconstruction by the solver, judged; what ``on_event`` raises ends it."""
         began = time.perf_counter()
-        where = Surroundings(self._scratch, on_event=on_event)
+        where = RunContext(self._scratch, on_event=on_event)
         means, each = Means(config, where), self._prepared(config, where)
         fit = judge(METHODS[SOLVER](each, {}, means), each)
         judged = fit.free or fit.used
         return Outcome(np.asarray(judged.unexplained, float), time.perf_counter() - began)
 
-    def _prepared(self, config: ScanRunConfig, where: Surroundings) -> Prepared:
+    def _prepared(self, config: ScanRunConfig, where: RunContext) -> Prepared:
         probe = config.probe
         if isinstance(probe, OwnProbe):
             probe = replace(probe, modes=None, learn=None)

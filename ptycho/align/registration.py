@@ -26,9 +26,9 @@ from scipy.spatial import cKDTree
 
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import side_by_side
-from ptycho.reconstruction.short_fit import PRIOR, constant_object
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.trial import TrialOptions, constant_object
 from ptycho.reconstruction.unknowns import object_light
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter, light_of
@@ -260,7 +260,7 @@ class Growth:
         farthest = self.data.object_size - self.data.N
         places = np.clip(places if free.positions else np.rint(places), 0, farthest)
         start = replace(self.state, positions=places, flux=self.state.flux[patterns])
-        found = fit(Terms(likelihood, PRIOR, moves), start, free, steps).state
+        found = fit(Terms(likelihood, TrialOptions().prior, moves), start, free, steps).state
         self.state = replace(self.state, object=found.object, modes=found.modes)
         if free.positions:
             change = found.positions - places

@@ -7,8 +7,8 @@ import pytest
 from helpers.likelihood import N, Scan, beam
 
 import ptycho
+from ptycho.align.align_scan import AlignedScan, check_probe
 from ptycho.config import ScanRunConfig, ZonePlateProbe
-from ptycho.methods.prepared import without_foreign_probe
 from ptycho.scan.beam import Beam
 
 
@@ -19,7 +19,7 @@ def read_with(stored, **keys):
     scan = ptycho.Scan.from_arrays(np.rint(data.amplitudes[:] ** 2), data.positions, stored, counts=True)
     config = ScanRunConfig(data=scan.data, **keys)
     data = replace(data, beam=Beam(np.asarray(stored, np.complex64), data.positions))
-    return without_foreign_probe(scan.geometry, data, config), data
+    return check_probe(AlignedScan(scan.geometry, data, config)), data
 
 
 def object_as_probe():
@@ -29,13 +29,15 @@ def object_as_probe():
 
 @pytest.mark.parametrize("probe", [beam(), beam(curvature=0.04), beam(1.0, -0.5)])
 def test_a_rough_probe_is_begun_with(probe):
-    (scan, data), before = read_with(probe)
-    assert data is before and scan.probe is not None and not scan.warnings
+    aligned, before = read_with(probe)
+    assert aligned.data is before and aligned.scan.probe is not None and not aligned.decisions
 
 
 def test_an_object_in_place_of_the_probe_is_not():
-    (scan, data), before = read_with(object_as_probe())
-    assert scan.probe is None and "the probe of the file does not belong to the patterns" in scan.warnings[-1]
+    aligned, before = read_with(object_as_probe())
+    (warning,), data = aligned.decisions, aligned.data
+    assert "the probe of the file does not belong to the patterns" in str(warning) and warning.warns
+    assert aligned.scan.probe is None
     assert data.beam.power == pytest.approx(before.beam.power, rel=1e-5)
     mean = np.sqrt(data.amplitudes.statistics.mean_intensity)
     far = np.abs(np.fft.fftshift(np.fft.fft2(data.probe[0])))
@@ -43,5 +45,5 @@ def test_an_object_in_place_of_the_probe_is_not():
 
 
 def test_a_probe_that_the_user_states_is_taken():
-    (scan, data), before = read_with(object_as_probe(), probe=ZonePlateProbe())
-    assert data is before and scan.probe is not None
+    aligned, before = read_with(object_as_probe(), probe=ZonePlateProbe())
+    assert aligned.data is before and aligned.scan.probe is not None

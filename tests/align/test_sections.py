@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from helpers.likelihood import Scan
 
-from ptycho.reconstruction.growth import Growth
-from ptycho.reconstruction.sections import bring_together, sections
+from ptycho.align.registration import Growth
+from ptycho.align.sections import bring_together, sections
 from ptycho.reconstruction.state import Freedom
 from ptycho.scan.beam import Beam
 

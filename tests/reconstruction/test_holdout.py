@@ -7,11 +7,11 @@ import pytest
 from helpers.likelihood import N, Scan, likelihood_of
 from helpers.reference import random_complex
 
-from ptycho.reconstruction import judge as judging
+from ptycho.reconstruction import holdout as judging
 from ptycho.reconstruction import scan_likelihood
-from ptycho.reconstruction.judge import SHARE, Judge, coverage, keep_out
+from ptycho.reconstruction.holdout import SHARE, HoldOut, coverage, hold_out
 from ptycho.reconstruction.state import Freedom, State
-from ptycho.scan.comparison import Comparison, compare, compare_shares
+from ptycho.scan.comparison import CLEAR, REFINED, Comparison, compare, compare_shares
 
 KINDS = ("patterns", "photons", "noise")
 
@@ -32,7 +32,7 @@ def kept_out(scans, kind, seed=0, **changes):
     scan = scans[8 if kind == "patterns" else 5]
     data = scan.dataset(np.random.default_rng(2), counts=kind != "noise", **changes)
     whole = likelihood_of(data, noise="gaussian" if kind == "noise" else "poisson")
-    return scan, whole, *keep_out(whole, seed)
+    return scan, whole, *hold_out(whole, seed)
 
 
 # ---- comparing
@@ -48,15 +48,15 @@ def test_compare_is_the_paired_mean_and_its_error():
     variance = sum((gain - mean) ** 2 for gain in gains) / 22
     assert found.error == pytest.approx(np.sqrt(variance / 23))
     back = compare(old, new)
-    assert back.gain == pytest.approx(-found.gain) and not back.clear
+    assert back.gain == pytest.approx(-found.gain) and not back.passes(CLEAR)
     assert compare(np.array([1.0]), np.array([5.0])).error == np.inf, "one pattern proves nothing"
 
 
 def test_what_is_clear_and_what_matters():
-    assert Comparison(0.11, 0.1).clear and not Comparison(0.09, 0.1).clear
-    assert not Comparison(-1, 0.1).clear
-    assert Comparison(0.21, 0.1).matters and not Comparison(0.19, 0.1).matters
-    assert not Comparison(0.004, 0.0001).matters and Comparison(0.006, 0.0001).matters
+    assert Comparison(0.11, 0.1).passes(CLEAR) and not Comparison(0.09, 0.1).passes(CLEAR)
+    assert not Comparison(-1, 0.1).passes(CLEAR)
+    assert Comparison(0.21, 0.1).passes(REFINED) and not Comparison(0.19, 0.1).passes(REFINED)
+    assert not Comparison(0.004, 0.0001).passes(REFINED) and Comparison(0.006, 0.0001).passes(REFINED)
 
 
 # ---- keeping out
@@ -82,7 +82,7 @@ def test_photons_are_kept_out_of_every_count(scans, unit):
     data = scan.dataset(np.random.default_rng(2), counts=unit == 1)
     data = replace(data, amplitudes=data.amplitudes[:] * unit)
     whole = likelihood_of(data, unit=unit)
-    kept, judge = keep_out(whole, 0)
+    kept, judge = hold_out(whole, 0)
     assert judge.kind == "photons" and judge.kept_share == 1 - SHARE
     counts = np.rint((data.amplitudes[:] / unit) ** 2)
     stay, out = (np.square(part.instead.astype(float) / unit) for part in (kept, judge.likelihood))
@@ -99,7 +99,7 @@ def test_photons_kept_out_are_independent_of_the_rest():
     """Of Poisson's counts: no correlation, between maps that would have one if the total were fixed."""
     plain = Scan.of(np.random.default_rng(1), 3e4, count=5, step=2.2)
     data, mean = plain.dataset(np.random.default_rng(4)), plain.light()
-    kept, judge = keep_out(likelihood_of(data), 1)
+    kept, judge = hold_out(likelihood_of(data), 1)
     stay, out = (np.fft.ifftshift(part.instead, axes=(-2, -1)) ** 2 for part in (kept, judge.likelihood))
     bright = mean > 20
     a, b = (stay - (1 - SHARE) * mean)[bright], (out - SHARE * mean)[bright]
@@ -112,7 +112,7 @@ def test_noise_kept_out_is_independent_of_the_rest(scans):
     clean, sigma = 50 + np.zeros((25, N, N)), 0.7
     noisy = scan.dataset(counts=False, amplitudes=(clean + sigma * rng.standard_normal(clean.shape)))
     whole = likelihood_of(noisy, noise="gaussian", unit=2 * sigma)
-    kept, judge = keep_out(whole, 2)
+    kept, judge = hold_out(whole, 2)
     assert judge.kind == "noise" and judge.kept_share == 1
     stay, out = (part.instead - clean for part in (kept, judge.likelihood))
     assert abs(np.corrcoef(stay.ravel(), out.ravel())[0, 1]) < 5 / np.sqrt(clean.size)
@@ -139,7 +139,7 @@ def test_a_sparse_scan_keeps_its_patterns(monkeypatch):
     sparse = Scan.of(np.random.default_rng(1), 3e4, count=8, step=6.0)
     data = sparse.dataset(np.random.default_rng(2))
     assert coverage(data) < judging.SPARSE
-    assert keep_out(likelihood_of(data), 0)[1].kind == "photons"
+    assert hold_out(likelihood_of(data), 0)[1].kind == "photons"
 
 
 def test_coverage_is_how_many_beams_overlap(dataset_of):
@@ -174,7 +174,7 @@ def test_a_wrong_state_scores_worse(scans, kind):
     wrong = replace(state, object=(state.object + noise).astype(np.complex64))
     right, worse = (judge.score(one, Freedom(False)) for one in (state, wrong))
     assert right.shape == (len(judge.likelihood.data.positions),)
-    assert compare_shares(right, worse).matters and not compare_shares(worse, right).clear
+    assert compare_shares(right, worse).passes(REFINED) and not compare_shares(worse, right).passes(CLEAR)
     assert right.mean() == pytest.approx(1 if kind == "noise" else 0.7, abs=0.35)
 
 
@@ -193,7 +193,7 @@ def test_patterns_kept_out_find_their_own_places(scans):
     scan, whole, _, judge = kept_out(scans, "patterns")
     rng, data = np.random.default_rng(7), judge.likelihood.data
     told = data.positions + rng.uniform(-0.4, 0.4, data.positions.shape).astype(np.float32)
-    judge = Judge(replace(judge.likelihood, data=data.under(replace(data.beam, positions=told))))
+    judge = HoldOut(replace(judge.likelihood, data=data.under(replace(data.beam, positions=told))))
     state = scan.state(whole.normalisation)
     found = judge.places(state, Freedom(False, positions=True))
     assert np.abs(found.positions - data.positions).mean() < 0.3 * np.abs(told - data.positions).mean()
@@ -209,7 +209,7 @@ def test_flux_that_is_known_is_used(scans):
     scan = replace(scans[8], flux=flux.astype(float))
     data = scan.dataset(np.random.default_rng(2), flux=flux)
     whole = likelihood_of(data)
-    _, judge = keep_out(whole, 0)
+    _, judge = hold_out(whole, 0)
     state = scan.state(whole.normalisation)
     np.testing.assert_array_equal(judge.places(state, Freedom(False)).flux, judge.likelihood.data.beam.flux)
     assert judge.score(state, Freedom(False)).mean() < 1.1
@@ -221,7 +221,7 @@ def test_the_flux_of_held_out_patterns_is_theirs_though_their_mean_is_another(sc
     data = judge.likelihood.data.subset(np.arange(2), 1)
     flux = np.array([1.3, 1.1], np.float32)
     brighter = replace(data, amplitudes=flux[:, None, None] * data.amplitudes[:])
-    judge = Judge(replace(judge.likelihood, data=brighter))
+    judge = HoldOut(replace(judge.likelihood, data=brighter))
     state = scan.state(whole.normalisation)
     found = judge.places(state, Freedom(True, flux=True))
     np.testing.assert_allclose(found.flux, flux, rtol=0.01)

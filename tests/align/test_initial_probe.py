@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from test_orientation import scan_with
+from helpers.phase_scans import scan_with
 
+from ptycho.align.initial_probe import ProbeOptions, guess_probe
 from ptycho.config import IdealDiskProbe, ZonePlateProbe
-from ptycho.reconstruction.probe_guess import guess_probe
+from ptycho.reconstruction.trial import TrialOptions
 from ptycho.scan.optics import OPTICS, frequency, lens, pinhole, pupil
 from ptycho.scan.plausibility import far_field_intensity
 from ptycho.scan.probe import make_probe
@@ -77,15 +78,15 @@ def test_an_optic_keeps_the_modulus(name, side):
 def test_probes_of_simulated_scans(settings, optic):
     probe = make_probe(settings, N)
     data = scan_with(probe, seed=1, side=6, step=3)
-    found = guess_probe(data, count=36, steps=4)
-    assert found.fit.optic == optic
+    found = guess_probe(data, TrialOptions(patterns=36), ProbeOptions(steps=4))
+    assert found.best.hypothesis[0] == optic
     assert overlap(found.probe, probe) > max(0.97, overlap(found.optic_probe, probe))
     for guess in (found.probe, found.optic_probe):
         energy = data.photon_scale**2 * np.sum(np.abs(guess) ** 2)
         assert energy == pytest.approx(data.amplitudes.statistics.mean_energy, rel=1e-4)
     if optic == "lens":
         expected = -np.pi * WAVELENGTH_NM * 1e3 * settings.defocus_um / PIXEL_NM**2
-        assert found.fit.number == pytest.approx(expected, rel=0.25)
-    assert found.fit.badness == min(fit.badness for fit in found.tried)
-    assert found.r_factor < found.fit.r_factor
+        assert found.best.hypothesis[1] == pytest.approx(expected, rel=0.25)
+    assert found.best.score == min(trial.score for trial in found.tried)
+    assert found.refined.score < found.best.score
     assert found.finding.what == "probe" and f"the best of {len(found.tried)}" in found.finding.why

@@ -1,7 +1,7 @@
 """Positions that err by tens of pixels: slips of the stage, jumps, backlash, drift.
 
-An object that grows from pattern to pattern (:mod:`~ptycho.reconstruction.growth`) finds where each belongs;
-what is moved alike is brought there together (:mod:`~ptycho.reconstruction.sections`).
+An object that grows from pattern to pattern (:mod:`~ptycho.align.registration`) finds where each belongs;
+what is moved alike is brought there together (:mod:`~ptycho.align.sections`).
 If some belong elsewhere, positions are fitted, from there and as they were told, and taken if that explains
 the patterns clearly better, those that are moved above all. Where many belong nowhere, nothing is moved; and
 where the beam does not explain some neighbouring patterns, nothing is looked for.
@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptycho.reconstruction.growth import FEWEST, LEAST, LOST, REACH, SEED, Growth
+from ptycho.align.registration import FEWEST, LEAST, LOST, REACH, SEED, Growth
+from ptycho.align.sections import bring_together
 from ptycho.reconstruction.refinement import likelihood_of
-from ptycho.reconstruction.sections import bring_together
-from ptycho.reconstruction.short_fit import PRIOR, constant_object
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.state import Freedom
-from ptycho.scan.comparison import Comparison, compare_shares
+from ptycho.reconstruction.trial import TrialOptions, constant_object
+from ptycho.scan.comparison import REFINED, Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
 
 NO_GAIN = Comparison(0.0, 0.0)
@@ -35,7 +35,7 @@ ALONE, TOGETHER, MOVING = 20, 20, 30  # steps
 
 
 @dataclass(frozen=True, eq=False)
-class Slips:
+class Jumps:
     """How the patterns of a scan are moved.
 
     Attributes:
@@ -84,7 +84,7 @@ class Slips:
         )
 
 
-def find_slips(data: Dataset, free_probe: bool = True) -> Slips:
+def find_jumps(data: Dataset, free_probe: bool = True) -> Jumps:
     """Moves of the patterns of a scan of one object that explain it clearly better, if there are any.
 
     A scan of more than ``LOOKED_AT`` pixels is tried first by a strip through its middle, across its rows. If
@@ -95,11 +95,11 @@ def find_slips(data: Dataset, free_probe: bool = True) -> Slips:
         free_probe: the probe is corrected along with the object.
     """
     count, most = len(data.positions), data.held_by(LOOKED_AT, SEED)
-    nothing = Slips(np.zeros((count, 2)), np.zeros(count, bool))
+    nothing = Jumps(np.zeros((count, 2)), np.zeros(count, bool))
     if count < FEWEST or data.fresnel is not None:
         return nothing
     if count > most:
-        tried = find_slips(data.cut_out(strip(data.positions, most)), free_probe)
+        tried = find_jumps(data.cut_out(strip(data.positions, most)), free_probe)
         if not tried.lost and not tried.moved.any():
             return nothing
         if count > data.held_by(GROWN, most):
@@ -114,12 +114,12 @@ def find_slips(data: Dataset, free_probe: bool = True) -> Slips:
     far = np.linalg.norm(moved[0], axis=1) >= LEAST
     misfit = np.maximum(told[1][far] - noise, 0).sum()
     convincing = far.any() and np.sum(told[1][far] - moved[1][far]) > CONVINCING * misfit
-    moves, deviance = moved if gain.matters and convincing else (nothing.moves, told[1])
-    return Slips(moves, found.unplaced, gain, deviance)
+    moves, deviance = moved if gain.passes(REFINED) and convincing else (nothing.moves, told[1])
+    return Jumps(moves, found.unplaced, gain, deviance)
 
 
 def _is_map(moves: np.ndarray, positions: np.ndarray) -> bool:
-    """Whether moves ``(J, 2)`` are those of another scale or turn, which :mod:`~.position_map` finds."""
+    """Whether moves ``(J, 2)`` are those of another scale or turn, which :mod:`~.affine_map` finds."""
     there, here = (
         (places - places.mean(axis=0)) @ (1, 1j) for places in (positions + moves, positions.astype(float))
     )
@@ -137,10 +137,10 @@ def strip(positions: np.ndarray, count: int) -> np.ndarray:
     return np.sort(near[np.argsort(np.abs(centred[near, fast]), kind="stable")[:count]])
 
 
-def _grown(data: Dataset, free_probe: bool) -> tuple[Slips, float]:
+def _grown(data: Dataset, free_probe: bool) -> tuple[Jumps, float]:
     """Moves from the most common one; and a pattern's deviance by photon noise alone, at most."""
     growth = Growth.of(data, Freedom(free_probe))
-    noise, nothing = 4 * growth.noise, Slips(growth.moves, growth.placed)
+    noise, nothing = 4 * growth.noise, Jumps(growth.moves, growth.placed)
     if growth.dim:
         return nothing, noise
     growth.plant()
@@ -151,13 +151,13 @@ def _grown(data: Dataset, free_probe: bool) -> tuple[Slips, float]:
         bring_together(growth)
         growth.settle()
     places, counts = np.unique(np.rint(growth.moves[growth.placed]), axis=0, return_counts=True)
-    return Slips((growth.moves - places[counts.argmax()]) * growth.placed[:, None], ~growth.placed), noise
+    return Jumps((growth.moves - places[counts.argmax()]) * growth.placed[:, None], ~growth.placed), noise
 
 
 def _ended(data: Dataset, moves: np.ndarray, free_probe: bool) -> tuple[np.ndarray, np.ndarray]:
     """Moves ``(J, 2)`` after a fit with positions free from some, and each pattern's deviance ``(J,)``."""
     likelihood, side = likelihood_of(data), data.object_size + 2 * REACH
-    start, terms = constant_object(data, side), Terms(likelihood, PRIOR, "each")
+    start, terms = constant_object(data, side), Terms(likelihood, TrialOptions().prior, "each")
     told = start.positions + REACH
     state = replace(start, positions=np.clip(told + moves, 0, side - data.N))
     for free, steps in (

@@ -39,19 +39,36 @@ from typing import NamedTuple
 import numpy as np
 
 from ptycho.config.data import DataConfig
-from ptycho.reconstruction.misfit import Misfit, misfit
 from ptycho.reconstruction.scan_likelihood import side_by_side
-from ptycho.reconstruction.short_fit import fit_shortly, middle, place_anew
+from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, middle, place_anew
+from ptycho.scan.comparison import Rule
 from ptycho.scan.dataset import Dataset
 
 ALIKE = 0.9999  # correlation of a probe and its image from which they count as equal
-COUNT = 60
-OBJECT_STEPS, STEPS = 3, 4  # of the object alone, then with the probe
-EXPLAINED = 0.8  # these limits: see :func:`clearly_better`
-LESS = 0.97
-LESS_TURNED = 0.9
-SIGNIFICANT = 5.0
-FEWEST = 12  # patterns, for any claim
+
+
+@dataclass(frozen=True)
+class OrientationOptions:
+    """How orientations are tried and compared; the limits are measured on simulated scans.
+
+    Attributes:
+        object_steps, probe_steps: of the object alone, then with the probe.
+        other_axes: of an orientation with other axes (transposed or mirrored).
+        same_axes: of one turned by 180° or negated: a wrong probe, lopsided by chance, has a preference among
+            those that the true probe could not distinguish.
+        equal: two orientations that differ by less are equally good.
+        excess: share of the mean deviance above one per pixel that the better one may leave; of photons only.
+    """
+
+    object_steps: int = 3
+    probe_steps: int = 4
+    other_axes: Rule = Rule(5.0, 0.06)
+    same_axes: Rule = Rule(5.0, 0.2)
+    equal: Rule = Rule(5.0)
+    excess: float = 0.64
+
+
+OPTIONS = OrientationOptions()
 
 
 class Orientation(NamedTuple):
@@ -112,43 +129,23 @@ AS_READ = Orientation()
 HALF_TURN = Orientation(flip_rows=True, flip_cols=True, position_sign=-1)
 
 
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """How well the middle of a scan is explained, read one way.
+def orientations(
+    data: Dataset, trial: TrialOptions | None = None, options: OrientationOptions = OPTIONS
+) -> list[Trial]:
+    """Try every way to read a scan that the probe can tell from the others; the best comes first.
 
-    Attributes:
-        orientation: of those that the probe cannot tell apart, the one that changes least.
-        alike: the others.
-        misfit: after the short reconstruction, of the patterns it was made from.
+    The hypothesis of each trial is a tuple of orientations that the probe cannot distinguish, the one that
+    changes least first.
     """
-
-    orientation: Orientation
-    alike: tuple[Orientation, ...]
-    misfit: Misfit
-
-    @property
-    def r_factor(self) -> float:
-        return self.misfit.r_factor
-
-
-def orientations(data: Dataset, count: int = COUNT, steps: int = STEPS) -> list[Trial]:
-    """Every way to read a scan that the probe can tell from the others, the best explained first.
-
-    Each takes a short fit, in which the probe is free after ``OBJECT_STEPS``.
-
-    Args:
-        data: a scan as it was read.
-        count: so many patterns in the middle of the scan are used.
-        steps: of the solver, with a free probe.
-    """
-    some = middle(data, count)
+    trial = trial or TrialOptions()
+    some = middle(data, trial.count(data.N))
 
     def tried(ways: tuple[Orientation, ...]) -> Trial:
-        image, scan = fit_shortly(ways[0].of(some), OBJECT_STEPS, steps)
-        return Trial(ways[0], ways[1:], misfit(image, scan))
+        sample = Sample.of(ways[0].of(some), trial)
+        return sample.trial(ways, sample.fit_object(options.object_steps, options.probe_steps))
 
     same = alike(data.probe[0]) if data.fresnel is None else [AS_READ, HALF_TURN]
-    return sorted(side_by_side(tried, classes(same)), key=lambda trial: trial.r_factor)
+    return sorted(side_by_side(tried, classes(same)), key=lambda one: one.score)
 
 
 def alike(probe: np.ndarray) -> list[Orientation]:
@@ -212,62 +209,49 @@ def reverse_about_zero(images: np.ndarray, axis: int) -> np.ndarray:
     return np.roll(np.flip(images, axis), 1 - images.shape[axis] % 2, axis)
 
 
-def better(trials: list[Trial]) -> Trial | None:
-    """The way that explains a scan clearly better than the one it was read in; None where none does.
+def better(trials: list[Trial], options: OrientationOptions = OPTIONS) -> Trial | None:
+    """Return the way that explains a scan clearly better than the one it was read in, or None.
 
-    Of the best and those that are as good, the one that changes least; None also if not all of these are the
-    best turned by 180° or negated: then the patterns contradict the way they were read, but do not say which
-    is right.
+    Of the best and those that are equally good, it is the one that changes least. None also if these differ
+    in their axes: then the patterns contradict the way they were read, but do not say which is right.
     """
     own, best = as_read(trials), trials[0]
-    good = [trial for trial in trials if not _surely_better(best, trial)]
-    if not clearly_better(best, own) or any(not _same_axes(trial, best) for trial in good):
+    good = [trial for trial in trials if not best.gain_over(trial).passes(options.equal)]
+    if not clearly_better(best, own, options) or any(not _same_axes(trial, best) for trial in good):
         return None
-    return min(good, key=lambda trial: trial.orientation.changes)
+    return min(good, key=lambda trial: trial.hypothesis[0].changes)
 
 
 def as_read(trials: list[Trial]) -> Trial:
-    """The trial of the scan as it was read."""
-    return next(trial for trial in trials if AS_READ in (trial.orientation, *trial.alike))
+    """Return the trial of the scan as it was read."""
+    return next(trial for trial in trials if AS_READ in trial.hypothesis)
 
 
-def clearly_better(one: Trial, other: Trial) -> bool:
-    """Whether ``one`` leaves clearly less unexplained than ``other``; measured limits, by simulated scans.
-
-    What is unexplained is the R-factor less what photon noise alone would give, where that is known: it must
-    be less than ``EXPLAINED`` of the other's. The R-factor itself must be less than ``LESS`` of the other's,
-    and if the two differ by a turn of 180° or a negation, ``LESS_TURNED``: a wrong probe, lopsided by chance,
-    has its preference among ways that the true one could not tell apart. And the mean difference of the
-    patterns' residuals must be ``SIGNIFICANT`` standard errors, lest noise be taken for an explanation.
-    """
-    noise = one.misfit.r_noise or 0.0
-    limit = LESS_TURNED if _same_axes(one, other) else LESS
-    return (
-        len(one.misfit.residual) >= FEWEST
-        and one.r_factor < limit * other.r_factor
-        and one.r_factor - noise < EXPLAINED * (other.r_factor - noise)
-        and _surely_better(one, other)
-    )
+def clearly_better(one: Trial, other: Trial, options: OrientationOptions = OPTIONS) -> bool:
+    """Return whether ``one`` leaves clearly less unexplained than ``other``, by the limits of the options."""
+    rule = options.same_axes if _same_axes(one, other) else options.other_axes
+    enough = len(one.deviance) >= TrialOptions.least
+    return enough and one.gain_over(other).passes(rule) and _excess(one) < options.excess * _excess(other)
 
 
-def _surely_better(one: Trial, other: Trial) -> bool:
-    """Of the same patterns in the same order."""
-    gain = other.misfit.residual - one.misfit.residual
-    return bool(gain.mean() > SIGNIFICANT * gain.std() / np.sqrt(len(gain)))
+def _excess(trial: Trial) -> float:
+    """Return the mean deviance per pixel above what photon noise leaves."""
+    return trial.mean_deviance - 1.0
 
 
 def _same_axes(one: Trial, other: Trial) -> bool:
-    """Whether one is the other turned by 180° or negated, or both, or neither."""
-    first, second = one.orientation, other.orientation
+    """Return whether one is the other turned by 180° or negated, or both, or neither."""
+    first, second = one.hypothesis[0], other.hypothesis[0]
     mirrored = [way.flip_rows != way.flip_cols for way in (first, second)]
-    return first.transpose == second.transpose and mirrored[0] == mirrored[1]
+    return bool(first.transpose == second.transpose and mirrored[0] == mirrored[1])
 
 
 def advice(found: Trial, trials: list[Trial], config: DataConfig) -> str:
-    """What to set, for the log: ``found`` is the better of ``trials`` of a scan that ``config`` has read."""
-    ways = " or ".join(way.keys(config) for way in (found.orientation, *found.alike))
+    """Return what to set, where ``found`` is the better of ``trials`` of a scan that ``config`` has read."""
+    ways = " or ".join(way.keys(config) for way in found.hypothesis)
+    alike = " (the probe cannot distinguish these; the first changes least)"
     return (
-        f"{ways} explains the patterns better: R-factor {found.r_factor:.3f} of a short reconstruction, "
-        f"against {as_read(trials).r_factor:.3f} as they were read"
-        + (" (the probe cannot distinguish these; the first changes least)" if found.alike else "")
+        f"{ways} explains the patterns better: deviance {found.mean_deviance:.3g} of a short reconstruction, "
+        f"against {as_read(trials).mean_deviance:.3g} as they were read"
+        + (alike if len(found.hypothesis) > 1 else "")
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter, map_coordinates
 
-from ptycho.reconstruction.shadows import shadows
+from ptycho.align.parallax import parallax
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 
@@ -41,7 +41,7 @@ def scan():
 
 
 def test_the_turn_and_the_magnification_are_found(scan):
-    own, mirrored = shadows(scan)
+    own, mirrored = parallax(scan)
     assert own.degrees == pytest.approx(TURN, abs=5)
     assert own.magnification == pytest.approx(MAGNIFICATION, rel=0.12)
     assert own.lead > 1.5 and own.height > 1.5 * mirrored.height
@@ -49,5 +49,5 @@ def test_the_turn_and_the_magnification_are_found(scan):
 
 def test_transposed_patterns_are_told(scan):
     transposed = replace(scan, amplitudes=np.swapaxes(scan.amplitudes[:], 1, 2).copy())
-    own, mirrored = shadows(transposed)
+    own, mirrored = parallax(transposed)
     assert mirrored.degrees == pytest.approx(TURN, abs=5) and mirrored.height > 1.5 * own.height

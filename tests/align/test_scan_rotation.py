@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ptycho.reconstruction.deflection import slopes_of, turn_of
+from ptycho.align.scan_rotation import slopes_of, turn_of
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from ptycho.align import geometry
+from ptycho.align.affine_map import PositionMap
+from ptycho.align.geometry import CoarseRotation, clear_part, find_geometry, keys_of, rotation_is_open
 from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import ORIENTATION, SCALE
-from ptycho.methods import geometry
-from ptycho.methods.geometry import Coarse, clear_part, find_geometry, keys_of, rotation_is_open
 from ptycho.preparation.geometry import PixelSize, turned_positions
-from ptycho.reconstruction.position_map import PositionMap, rotation
 from ptycho.scan.comparison import Comparison
+from ptycho.scan.finding import flags_of
+from ptycho.scan.positions import rotation
 
 PROBE = np.arange(16, dtype=np.complex64).reshape(4, 4) + 1j
 
@@ -75,30 +77,32 @@ def told(monkeypatch, found, degrees=0.0, told_probe=False, **keys):
 def test_photons_are_flagged_or_corrected(monkeypatch):
     found = position_map(1.25 * rotation(-5))
     flagged = told(monkeypatch, found)
-    assert flagged.matrix is None and flagged.doubts == () and flagged.other.doubts == (SCALE, ORIENTATION)
-    assert "data.rotation_deg=-5 data.scan_affine=[[1.25," in flagged.other.warning
-    assert flagged.other.probe is PROBE and told(monkeypatch, found, told_probe=True).other.probe is None
+    assert flagged.matrix is None and flagged.decisions == ()
+    assert flagged.alternative.kept.flags == (SCALE, ORIENTATION)
+    assert "data.rotation_deg=-5 data.scan_affine=[[1.25," in str(flagged.alternative.kept)
+    assert flagged.alternative.probe is PROBE
+    assert told(monkeypatch, found, told_probe=True).alternative.probe is None
     corrected = told(monkeypatch, found, orientation="auto")
     np.testing.assert_allclose(corrected.matrix, found.matrix)
-    np.testing.assert_allclose(flagged.other.matrix, found.matrix)
-    assert corrected.probe is PROBE and corrected.other is None
+    np.testing.assert_allclose(flagged.alternative.matrix, found.matrix)
+    assert corrected.probe is PROBE and corrected.alternative is None
     assert told(monkeypatch, found, told_probe=True, orientation="auto").probe is None
-    assert told(monkeypatch, position_map(1.25 * np.eye(2), gain=0.001)).other is None
+    assert told(monkeypatch, position_map(1.25 * np.eye(2), gain=0.001)).alternative is None
 
 
 @pytest.mark.parametrize(("along", "drift"), [(1.25, False), (1.265, False), (1.4, True)])
 def test_a_map_that_is_clearly_sheared_is_a_drift(monkeypatch, along, drift):
     """A wrong unit is wrong alike along both axes; within four standard errors."""
-    other = told(monkeypatch, position_map(np.diag([1.25, along]))).other
-    assert other.drift is drift and other.doubts == (SCALE,)
+    other = told(monkeypatch, position_map(np.diag([1.25, along]))).alternative
+    assert other.drift is drift and other.kept.flags == (SCALE,)
 
 
 def test_the_scale_of_electrons_is_told(monkeypatch):
     """Beyond the rotation, which is taken."""
     found = told(monkeypatch, position_map(1.2 * rotation(59)), electrons_keV=80.0)
     np.testing.assert_allclose(found.matrix, rotation(59), atol=1e-9)
-    np.testing.assert_allclose(found.other.matrix, 1.2 * np.eye(2), atol=1e-9)
-    assert found.other.doubts == (SCALE,) and not found.other.drift
+    np.testing.assert_allclose(found.alternative.matrix, 1.2 * np.eye(2), atol=1e-9)
+    assert found.alternative.kept.flags == (SCALE,) and not found.alternative.drift
 
 
 def test_electrons_are_turned_so_that_atoms_are_bright(monkeypatch):
@@ -106,15 +110,14 @@ def test_electrons_are_turned_so_that_atoms_are_bright(monkeypatch):
     np.testing.assert_allclose(found.matrix, rotation(59), atol=1e-9)
     other = told(monkeypatch, position_map(rotation(59), skewness=-1.0), electrons_keV=80.0)
     np.testing.assert_allclose(other.matrix, rotation(-121), atol=1e-9)
-    assert "-121.00 ± 0.10°" in other.findings[0].value and other.doubts == ()
+    assert "-121.00 ± 0.10°" in other.decisions[0].value and flags_of(other.decisions) == []
     rolled = np.roll(PROBE[::-1, ::-1], (1, 1), (0, 1)).conj()  # P*(−x) about sample N//2
     np.testing.assert_array_equal(other.probe, rolled)
-    assert told(monkeypatch, position_map(rotation(59), skewness=0.05), electrons_keV=80.0).doubts == (
-        ORIENTATION,
-    )
+    vague = told(monkeypatch, position_map(rotation(59), skewness=0.05), electrons_keV=80.0)
+    assert flags_of(vague.decisions) == [ORIENTATION]
 
 
 def test_what_is_not_told_is_said():
-    assert "data.rotation_deg" in Coarse(unknown=True).warning
-    assert "data.transpose" in Coarse(transposed=True).warning
-    assert Coarse(12.0).warning is None
+    assert "data.rotation_deg" in CoarseRotation(unknown=True).warning
+    assert "data.transpose" in CoarseRotation(transposed=True).warning
+    assert CoarseRotation(12.0).warning is None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.likelihood import Scan
 
-from ptycho.reconstruction.position_map import find_map
+from ptycho.align.affine_map import find_map
 from ptycho.scan.optics import curvature_of, curved, lens
 
 

@@ -9,10 +9,10 @@ from scipy.ndimage import gaussian_filter
 
 from ptycho.config.waves import Fresnel
 from ptycho.evaluation.trust import FLAGS, PHASE_LEFT, PHASES, phase_insensitive
+from ptycho.reconstruction.phase_sensitivity import HEIGHT, draw_phase, phase_left
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms
 from ptycho.reconstruction.state import Freedom, State
-from ptycho.reconstruction.told_phases import HEIGHT, draw_phase, phase_left
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 

@@ -1,21 +1,16 @@
-"""Which of two states explains patterns better that neither was fitted to, and by more than chance?
+"""Hold a part of a scan out of a fit, and score states by it.
 
-What is compared is Poisson's deviance (without photon counts, the squared misfit in units of the noise).
+The score is Poisson's deviance (without photon counts, the squared misfit in units of the noise).
 Three ways to keep something out:
 
 - **patterns**: some of the scan. Their own positions and flux are fitted where those of the others are, at
   the price of two units of deviance for each number (Akaike 1974).
-- **photons**: of every count n, Binomial(n, q) are kept out: two independent scans of the same positions, as
+- **photons**: of every count n, Binomial(n, q) are held out: two independent scans of the same positions, as
   a thinned Poisson number and the rest of it are independent. For scans so sparse that leaving a pattern out
   tears a hole.
 - **noise**: the same of amplitudes with normal noise σ: ``x + σ z √(q/(1 − q))`` is fitted and
-  ``x − σ z √((1 − q)/q)`` kept out, z normal; their noise is independent (Rasines & Young, Biometrika 110
+  ``x − σ z √((1 − q)/q)`` held out, z normal; their noise is independent (Rasines & Young, Biometrika 110
   (2023) 597).
-
-Of two states that differ by less than the error of the mean difference, pattern by pattern, the simpler wins.
-What is compared are logarithms: of a pattern at the edge, whose deviance is ten times that of the others, a
-tenth counts as much as of them. A freedom must explain more: a scan of few patterns lets a wrong flux explain
-a little of anything.
 """
 
 from __future__ import annotations
@@ -31,17 +26,17 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
 
 SHARE = 0.1  # q, and of the patterns
-SPARSE = 5.0  # patterns that light a pixel, on average, below which photons are kept out
+SPARSE = 5.0  # patterns that illuminate a pixel, on average, below which photons are held out
 FEW = 60  # patterns, below which it is photons, too
-PLACING = 12  # steps that find the positions and flux of patterns that were kept out
+PLACING = 12  # steps that find the positions and flux of held-out patterns
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
-    """What was kept out of a fit.
+class HoldOut:
+    """What is held out of a fit.
 
     Attributes:
-        likelihood: of what was kept out.
+        likelihood: of what is held out.
         kind: ``patterns``, ``photons`` or ``noise``.
     """
 
@@ -50,11 +45,11 @@ class Judge:
 
     @property
     def kept_share(self) -> float:
-        """Of the photons, that were fitted."""
+        """Return the share of the photons that is fitted."""
         return 1 - SHARE if self.kind == "photons" else 1.0
 
     def places(self, state: State, free: Freedom) -> State:
-        """The state of what was kept out: the object and the beam of a state, with positions of its own."""
+        """Return the state of what is held out: object and beam of a state, with positions of its own."""
         if self.kind == "noise":
             return state
         if self.kind == "photons":
@@ -68,37 +63,37 @@ class Judge:
         return fit(Terms(self.likelihood, moves="each"), there, own, PLACING).state
 
     def score(self, state: State, free: Freedom) -> np.ndarray:
-        """Deviance per pixel of each pattern, ``(J,)``."""
+        """Return the deviance per pixel of each pattern, ``(J,)``."""
         fitted = 2 * free.positions + free.flux if self.kind == "patterns" else 0
         each = self.likelihood.evaluate(self.places(state, free)).deviance
         return (each + 2 * fitted) / self.likelihood.pixels
 
 
-def keep_out(whole: ScanLikelihood, seed: int) -> tuple[ScanLikelihood, Judge]:
-    """What is fitted of a scan of one object, and what judges the fit; both in units of ``whole``."""
+def hold_out(whole: ScanLikelihood, seed: int) -> tuple[ScanLikelihood, HoldOut]:
+    """Return what is fitted of a scan of one object, and what is held out; both in units of ``whole``."""
     rng, data = np.random.default_rng([seed, 6]), whole.data
     count = len(data.positions)
     if coverage(data) >= SPARSE and count >= FEW:
         chosen = np.sort(rng.choice(count, max(1, round(SHARE * count)), replace=False))
         rest = np.setdiff1d(np.arange(count), chosen)
         kept, out = (replace(whole, data=data.subset(part, 1)) for part in (rest, chosen))
-        return kept, Judge(out)
+        return kept, HoldOut(out)
     amplitudes = data.amplitudes[:].astype(float)
     if whole.noise == "poisson":
         counts = np.rint(np.square(amplitudes / whole.unit)).astype(np.int64)
         thinned = rng.binomial(counts, SHARE)
         parts = [(whole.unit * np.sqrt(n)).astype(np.float32) for n in (counts - thinned, thinned)]
         kept, out = (replace(whole, instead=part) for part in parts)
-        return kept, Judge(out, "photons")
+        return kept, HoldOut(out, "photons")
     ratio = np.sqrt(SHARE / (1 - SHARE))
     noise = whole.unit / 2 * rng.standard_normal(amplitudes.shape)
     fitted, left = ((amplitudes + part).astype(np.float32) for part in (noise * ratio, -noise / ratio))
     kept = replace(whole, instead=fitted, unit=whole.unit / np.sqrt(1 - SHARE))
-    return kept, Judge(replace(whole, instead=left, unit=whole.unit / np.sqrt(SHARE)), "noise")
+    return kept, HoldOut(replace(whole, instead=left, unit=whole.unit / np.sqrt(SHARE)), "noise")
 
 
 def coverage(data: Dataset) -> float:
-    """How many patterns light a pixel in the middle of the scan, on average."""
+    """Return how many patterns illuminate a pixel in the middle of the scan, on average."""
     centre = np.median(data.positions, axis=0)
     radius = energy_diameter(data.probe) / 2
     distance = np.linalg.norm(data.positions - centre, axis=1)

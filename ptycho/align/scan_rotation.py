@@ -1,4 +1,4 @@
-"""How is the scan turned against the detector? From the patterns' centres of mass alone, without a probe.
+"""Find how a scan is rotated against the detector, from the patterns' centres of mass, without a probe.
 
     q_j = Σ q A_j²(q) / Σ A_j²(q),   (∂q_a/∂r_b)_j by a plane through a position's nearest ones
 

@@ -6,16 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers import reference
+from helpers.phase_scans import N, aberrated, scan_with
 from scipy.ndimage import gaussian_filter
 
-from ptycho.config import IdealDiskProbe, ZonePlateProbe
-from ptycho.config.data import DataConfig
-from ptycho.preparation.detector import oriented
-from ptycho.reconstruction.misfit import Misfit
-from ptycho.reconstruction.orientation import (
+from ptycho.align.orientation import (
     AS_READ,
+    OPTIONS,
     Orientation,
-    Trial,
     advice,
     alike,
     as_read,
@@ -25,51 +22,17 @@ from ptycho.reconstruction.orientation import (
     orientations,
     symmetries,
 )
-from ptycho.scan.beam import Beam
-from ptycho.scan.dataset import Dataset
-from ptycho.scan.groups import smallest_region
+from ptycho.config import IdealDiskProbe, ZonePlateProbe
+from ptycho.config.data import DataConfig
+from ptycho.preparation.detector import oriented
+from ptycho.reconstruction.trial import Trial, TrialOptions
 from ptycho.scan.probe import make_probe
-from ptycho.simulation.simulate import noise_free_amplitudes
 
-N = 32
+FORTY = TrialOptions(patterns=40)
 WAYS = [Orientation(*way) for way in itertools.product((False, True), (False, True), (False, True), (1, -1))]
 REVERSED = Orientation(flip_rows=True, flip_cols=True)
 NEGATED = Orientation(position_sign=-1)
 BOTH = Orientation(flip_rows=True, flip_cols=True, position_sign=-1)
-
-
-def phase_object(side, rng):
-    phase = gaussian_filter(rng.normal(size=(side, side)), 1.5)
-    return np.exp(0.6j * phase / phase.std()).astype(np.complex64)
-
-
-def aberrated(probe, rng, strength):
-    """A probe times ``1 + strength·f``, f smooth, random, complex, of variance one where it is bright."""
-    f = reference.random_complex(rng, probe.shape)
-    f = gaussian_filter(f.real, N / 10) + 1j * gaussian_filter(f.imag, N / 10)
-    light = np.abs(probe) ** 2
-    return probe * (1 + strength * f / np.sqrt(np.average(np.abs(f) ** 2, weights=light)))
-
-
-def scan_with(probe, seed=0, side=8, step=3.5, jitter=0.6, photons=1e5):
-    """A scan of ``side × side`` whole-pixel positions over a phase object, in photon counts."""
-    rng = np.random.default_rng(seed)
-    grid = step * np.stack(np.meshgrid(np.arange(side), np.arange(side), indexing="ij"), -1).reshape(-1, 2)
-    positions = np.round(grid + rng.uniform(0, jitter * step, grid.shape)).astype(np.float32)
-    size = N + int(positions.max()) + 2
-    probe = probe.astype(np.complex64)
-    exact = noise_free_amplitudes(phase_object(size, rng), Beam(probe, positions)).astype(float)
-    scale = np.sqrt(photons / np.mean(np.sum(exact**2, axis=(1, 2))))
-    groups = np.arange(len(positions), dtype=np.int32)[:, None]
-    return Dataset(
-        amplitudes=np.sqrt(rng.poisson((scale * exact) ** 2)).astype(np.float32),
-        beam=Beam(probe, positions),
-        image=np.zeros(len(positions), np.int32),
-        groups=groups,
-        photon_scale=float(scale),
-        object_size=size,
-        region_size=smallest_region(positions, groups, N),
-    )
 
 
 @pytest.fixture(scope="module")
@@ -181,9 +144,9 @@ def test_classes():
 
 
 def test_no_alarm_for_a_scan_that_is_read_right(curved):
-    trials = orientations(curved, 40)
-    assert len(trials) == 8 and trials[0].orientation == AS_READ
-    assert all(one.r_factor <= two.r_factor for one, two in itertools.pairwise(trials))
+    trials = orientations(curved, FORTY)
+    assert len(trials) == 8 and trials[0].hypothesis[0] == AS_READ
+    assert all(one.score <= two.score for one, two in itertools.pairwise(trials))
     assert better(trials) is None
 
 
@@ -201,17 +164,17 @@ def test_a_scan_that_is_read_wrong(curved, read):
     good = np.ones((N, N), bool)
     good[20:24], good[:, 3] = False, False
     seen = replace(curved, good=good, amplitudes=np.where(good, curved.amplitudes[:], 0))
-    trials = orientations(read.of(seen), 40)
+    trials = orientations(read.of(seen), FORTY)
     found = better(trials)
     assert found is trials[0]
-    assert any(undoes(way, read) for way in (found.orientation, *found.alike))
-    assert found.r_factor < 0.8 * as_read(trials).r_factor
+    assert any(undoes(way, read) for way in found.hypothesis)
+    assert found.gain_over(as_read(trials)).gain > 0.4
 
 
 def test_a_lopsided_probe_tells_all_sixteen():
     data = scan_with(aberrated(make_probe(ZonePlateProbe(), N), np.random.default_rng(10), 0.7))
-    trials = orientations(BOTH.of(data), 40)
-    assert len(trials) == 16 and better(trials).orientation == BOTH
+    trials = orientations(BOTH.of(data), FORTY)
+    assert len(trials) == 16 and better(trials).hypothesis[0] == BOTH
 
 
 @pytest.mark.parametrize("wrong", ["aberrated", "defocus", "narrow"])
@@ -222,34 +185,23 @@ def test_a_wrong_probe_gives_no_false_alarm(curved, wrong):
         "narrow": make_probe(ZonePlateProbe(outermost_zone_width_nm=1.3 * 30), N),
     }[wrong]
     data = replace(curved, beam=curved.beam.with_probe(probe))
-    assert better(orientations(data, 40)) is None
+    assert better(orientations(data, FORTY)) is None
     if wrong != "narrow":
         read = Orientation(flip_rows=True)
-        found = better(orientations(read.of(data), 40))
-        assert any(undoes(way, read) for way in (found.orientation, *found.alike))
+        found = better(orientations(read.of(data), FORTY))
+        assert any(undoes(way, read) for way in found.hypothesis)
 
 
 def test_patterns_without_overlap_tell_nothing():
     data = scan_with(make_probe(IdealDiskProbe(), N), side=4, step=16, jitter=0)
-    assert better(orientations(Orientation(transpose=True).of(data), 16)) is None
+    assert better(orientations(Orientation(transpose=True).of(data), TrialOptions(patterns=16))) is None
 
 
-def trial(way, r_factor, alike=(), noise=None, count=20, spread=0.01, seed=0):
-    """Of patterns that hold one each, and leave that much, with an error of ``spread`` of it."""
+def trial(way, deviance, alike=(), count=20, spread=0.01, seed=0):
+    """Of patterns with this geometric mean of the deviance, each off by ``spread`` in its logarithm."""
     error = np.random.default_rng(seed).normal(size=count)
-    residual = r_factor * (1 + spread * (error - error.mean()) / error.std())
-    return Trial(
-        way,
-        alike,
-        Misfit(
-            residual,
-            np.ones(count),
-            None if noise is None else np.full(count, noise),
-            None,
-            np.ones(count),
-            np.square(residual),
-        ),
-    )
+    each = deviance * np.exp(spread * (error - error.mean()) / error.std())
+    return Trial((way, *alike), None, each[: -count // 5], each[-count // 5 :])
 
 
 ROWS, COLS = Orientation(flip_rows=True), Orientation(flip_cols=True, position_sign=-1)
@@ -258,36 +210,41 @@ ROWS, COLS = Orientation(flip_rows=True), Orientation(flip_cols=True, position_s
 @pytest.mark.parametrize(
     "one, other, expected",
     [
-        (trial(ROWS, 0.15), trial(AS_READ, 0.20), True),
-        (trial(ROWS, 0.17), trial(AS_READ, 0.20), False),
-        (trial(ROWS, 0.17, noise=0.1), trial(AS_READ, 0.20), True),
-        (trial(ROWS, 0.195, noise=0.19), trial(AS_READ, 0.20), False),
-        (trial(ROWS, 0.185, noise=0.19), trial(AS_READ, 0.20), True),
-        (trial(NEGATED, 0.185, noise=0.19), trial(AS_READ, 0.20), False),
-        (trial(NEGATED, 0.175, noise=0.19), trial(AS_READ, 0.20), True),
-        (trial(COLS, 0.185, noise=0.19), trial(ROWS, 0.20), False),
-        (trial(ROWS, 0.15, spread=0.5), trial(AS_READ, 0.20), False),
-        (trial(ROWS, 0.15, count=10), trial(AS_READ, 0.20, count=10), False),
+        (trial(ROWS, 2.2), trial(AS_READ, 4.0), True),
+        (trial(ROWS, 3.5), trial(AS_READ, 4.0), False),  # by 13 %, but most of the misfit is left
+        (trial(ROWS, 1.02), trial(AS_READ, 1.06), False),  # by 4 %
+        (trial(ROWS, 1.02), trial(AS_READ, 1.15), True),
+        (trial(NEGATED, 1.02), trial(AS_READ, 1.15), False),
+        (trial(NEGATED, 1.02), trial(AS_READ, 1.4), True),
+        (trial(COLS, 1.02), trial(ROWS, 1.15), False),
+        (trial(ROWS, 0.3), trial(AS_READ, 0.4), True),  # so few photons that noise leaves less than one
+        (trial(ROWS, 2.2, spread=1.0), trial(AS_READ, 4.0, seed=1, spread=1.0), False),
+        (trial(ROWS, 2.2, count=10), trial(AS_READ, 4.0, count=10), False),
     ],
 )
 def test_clearly_better(one, other, expected):
-    """By a fifth of what photon noise does not explain, by some of all, beyond chance, in enough patterns."""
+    """By most of what photon noise does not explain, by some of all, beyond chance, in enough patterns."""
     assert clearly_better(one, other) is expected
 
 
+def test_limits_are_arguments():
+    one, other = trial(ROWS, 3.5), trial(AS_READ, 4.0)
+    assert clearly_better(one, other, replace(OPTIONS, excess=0.9))
+
+
 def test_the_one_that_changes_least_is_named():
-    own, config = trial(AS_READ, 0.3), DataConfig(file="-")
-    trials = [trial(COLS, 0.1), trial(ROWS, 0.1001, seed=1), own]
-    assert better(trials).orientation == ROWS
-    assert better([trial(COLS, 0.1), trial(ROWS, 0.12, seed=1), own]).orientation == COLS
-    assert better([trial(COLS, 0.1), trial(Orientation(transpose=True), 0.1001, seed=1), own]) is None
-    assert better([trial(COLS, 0.29), own]) is None
-    assert better([trial(NEGATED, 0.1, (AS_READ,)), trial(ROWS, 0.3)]) is None
+    own, config = trial(AS_READ, 9.0), DataConfig(file="-")
+    trials = [trial(COLS, 2.0), trial(ROWS, 2.001, seed=1), own]
+    assert better(trials).hypothesis[0] == ROWS
+    assert better([trial(COLS, 2.0), trial(ROWS, 2.4, seed=1), own]).hypothesis[0] == COLS
+    assert better([trial(COLS, 2.0), trial(Orientation(transpose=True), 2.001, seed=1), own]) is None
+    assert better([trial(COLS, 8.0), own]) is None
+    assert better([trial(NEGATED, 2.0, (AS_READ,)), trial(ROWS, 9.0)]) is None
     assert advice(trials[1], trials, config) == (
-        "data.flip_rows=true explains the patterns better: R-factor 0.100 of a short reconstruction, against "
-        "0.300 as they were read"
+        "data.flip_rows=true explains the patterns better: deviance 2 of a short reconstruction, against "
+        "9 as they were read"
     )
-    twins = trial(ROWS, 0.1, (COLS,))
+    twins = trial(ROWS, 2.0, (COLS,))
     assert advice(twins, [twins, own], config).startswith(
         "data.flip_rows=true or data.flip_cols=true data.position_sign=-1 explains"
     )

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from helpers.likelihood import Scan, light_of
 
-from ptycho.reconstruction.growth import REACH, Growth, seeds
-from ptycho.reconstruction.slips import Slips, find_slips, strip
+from ptycho.align.position_jumps import Jumps, find_jumps, strip
+from ptycho.align.registration import REACH, Growth, seeds
 from ptycho.reconstruction.state import Freedom
 from ptycho.scan.beam import Beam
+from ptycho.scan.comparison import REFINED
 
 KEPT = Freedom(False)
 
@@ -42,10 +43,10 @@ def slipped(chosen, by):
     ],
 )
 def test_moves_undo_the_errors(scan, errors, kind):
-    found = find_slips(told(scan, errors), False)
+    found = find_jumps(told(scan, errors), False)
     np.testing.assert_allclose(found.moves, -errors, atol=0.5)
-    assert found.kind == kind and found.gain.matters and not found.lost
-    right = find_slips(told(scan, slipped(45, (1, 0))), False)  # what is so near is left to gradients
+    assert found.kind == kind and found.gain.passes(REFINED) and not found.lost
+    right = find_jumps(told(scan, slipped(45, (1, 0))), False)  # what is so near is left to gradients
     assert right.deviance is None and np.median(found.deviance) < 2 * scan.dataset().N ** 2
 
 
@@ -53,7 +54,7 @@ def test_moves_are_found_where_noise_is_most_of_what_is_unexplained():
     """10⁴ photons: right positions explain 13 % less, and that is all that noise leaves."""
     whole = Scan.of(np.random.default_rng(1), 1e4, count=10, step=2.0)
     errors = slipped(slice(70, None), (0, 6))
-    found = find_slips(told(replace(whole, positions=np.round(whole.positions)), errors), False)
+    found = find_jumps(told(replace(whole, positions=np.round(whole.positions)), errors), False)
     np.testing.assert_allclose(found.moves, -errors, atol=0.6)
     assert found.gain.gain < 0.2
 
@@ -63,30 +64,30 @@ def test_right_positions_and_bad_frames_stay_as_they_are(scan):
     amplitudes = data.amplitudes[:].copy()
     amplitudes[31], amplitudes[64] = 0, 40.0
     for one in (data, replace(data, amplitudes=amplitudes)):
-        found = find_slips(one)
+        found = find_jumps(one)
         assert not found.moves.any() and not found.lost
 
 
 def test_positions_at_random_are_lost_rather_than_moved(scan):
     errors = np.random.default_rng(3).uniform(-20, 20, scan.positions.shape)
-    found = find_slips(told(scan, errors).subset(np.arange(50), 1), False)
+    found = find_jumps(told(scan, errors).subset(np.arange(50), 1), False)
     assert found.lost and not found.moves.any()
 
 
 def test_a_large_scan_is_tried_by_a_strip(scan, monkeypatch):
     """Then all of it is looked at; or, where it is too large for that, it is flagged and nothing is moved."""
     data = told(scan, slipped([45, 54, 65], [(9, -4), (-6, 8), (-9, -5)]))
-    monkeypatch.setattr("ptycho.reconstruction.slips.LOOKED_AT", 60 * data.N**2)
-    found = find_slips(data, False)
+    monkeypatch.setattr("ptycho.align.position_jumps.LOOKED_AT", 60 * data.N**2)
+    found = find_jumps(data, False)
     assert set(np.flatnonzero(found.moved)) == {45, 54, 65} and not found.lost
-    monkeypatch.setattr("ptycho.reconstruction.slips.GROWN", 99 * data.N**2)
-    found = find_slips(data, False)
+    monkeypatch.setattr("ptycho.align.position_jumps.GROWN", 99 * data.N**2)
+    found = find_jumps(data, False)
     assert found.lost and not found.moves.any()
-    assert not find_slips(told(scan, 0), False).lost
+    assert not find_jumps(told(scan, 0), False).lost
 
 
 def test_fewer_than_twelve_patterns_tell_nothing(scan):
-    assert not find_slips(told(scan, 0).subset(np.arange(11), 1)).moves.any()
+    assert not find_jumps(told(scan, 0).subset(np.arange(11), 1)).moves.any()
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +198,7 @@ def moves(length, **at):
     ],
 )
 def test_moves_in_words(found, text):
-    assert Slips(found, np.zeros(12, bool)).text == text
+    assert Jumps(found, np.zeros(12, bool)).text == text
 
 
 def test_few_patterns_are_placed_again_by_the_others(known):

@@ -1,5 +1,4 @@
-"""How is the scan turned against the detector? From the shadows that the object throws through a beam that is
-out of focus, without a probe.
+"""Find how a scan is rotated against the detector, from the parallax of a defocused beam, without a probe.
 
 A feature that lies Δr further in the beam appears Δq further in the pattern, where the far field has the
 phase ``c q²``: in pixels of the pattern and of the object
@@ -22,7 +21,7 @@ import numpy as np
 from scipy.ndimage import map_coordinates
 from scipy.spatial import cKDTree
 
-from ptycho.reconstruction.short_fit import middle
+from ptycho.reconstruction.trial import middle
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.positions import rotation
 
@@ -33,7 +32,7 @@ ANGLES, LENGTHS = 90, 24
 FAR = 25.0  # degrees: the next best angle is so far off at least
 
 
-class Shadow(NamedTuple):
+class Parallax(NamedTuple):
     """Of the patterns as they are, or transposed.
 
     Attributes:
@@ -49,7 +48,7 @@ class Shadow(NamedTuple):
     lead: float
 
 
-def shadows(data: Dataset) -> tuple[Shadow, Shadow]:
+def parallax(data: Dataset) -> tuple[Parallax, Parallax]:
     """Of a scan of one object: of its patterns as they are, and transposed."""
     some = middle(data, PATTERNS)
     steps, likeness = _pairs(some)
@@ -72,7 +71,7 @@ def _pairs(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
     return (data.positions[other] - data.positions[one]).astype(float), likeness
 
 
-def _best(steps: np.ndarray, likeness: np.ndarray) -> Shadow:
+def _best(steps: np.ndarray, likeness: np.ndarray) -> Parallax:
     typical = float(np.median(np.linalg.norm(steps, axis=1)))
     sizes = np.geomspace(SHORTEST, LONGEST, LENGTHS) / max(typical, 1e-9)
     angles = np.linspace(-180, 180, ANGLES, endpoint=False)
@@ -89,4 +88,4 @@ def _best(steps: np.ndarray, likeness: np.ndarray) -> Shadow:
     off = np.abs((angles - angles[angle] + 180) % 360 - 180)
     height, rest = float(score.max()), float(score[off > FAR].max())
     degrees = (angles[angle] + 90) % 180 - 90
-    return Shadow(float(degrees), float(sizes[size]), height, height / max(rest, 1e-9))
+    return Parallax(float(degrees), float(sizes[size]), height, height / max(rest, 1e-9))

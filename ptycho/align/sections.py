@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptycho.reconstruction.growth import LEAST, OVERLAPPING, SEED, SETTLED, SETTLING, Growth, square
+from ptycho.align.registration import LEAST, OVERLAPPING, SEED, SETTLED, SETTLING, Growth, square
 from ptycho.reconstruction.scan_likelihood import side_by_side
 
 WIDTH = int(LEAST) + 1  # pixels: how far a section is looked for

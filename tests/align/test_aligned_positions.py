@@ -7,16 +7,16 @@ import pytest
 from helpers.likelihood import Scan
 
 import ptycho
+from ptycho.align import align_scan as method
+from ptycho.align.align_scan import AlignedScan
+from ptycho.align.geometry import Alternative, Geometry
+from ptycho.align.position_jumps import Jumps
 from ptycho.config import ScanRunConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import FEW, ORIENTATION, POSITIONS, SCALE
-from ptycho.methods import slips as method
-from ptycho.methods.geometry import Geometry, Other
-from ptycho.methods.slips import Settled
-from ptycho.reconstruction.slips import Slips
 from ptycho.scan.comparison import Comparison
-from ptycho.scan.finding import Finding
+from ptycho.scan.finding import Finding, flags_of, warnings_of
 
 NOWHERE, STRETCH = np.zeros(9, bool), 1.5
 MOVES = np.zeros((9, 2))
@@ -26,12 +26,13 @@ MOVES[4] = 12, -5
 def slips(moves=0.0, unplaced=NOWHERE, deviance=None):
     found = np.zeros((9, 2)) + moves
     left = None if deviance is None else np.full(9, deviance)
-    return Slips(found, unplaced, Comparison(0.5, 0.1), left)
+    return Jumps(found, unplaced, Comparison(0.5, 0.1), left)
 
 
 def other(drift=False, probe=None, doubts=(SCALE,)):
     finding = Finding("affine position correction", "a drift", "")
-    return Other(STRETCH * np.eye(2), probe, drift, finding, "the map explains more", doubts)
+    kept = Finding.warning("the map explains more", *doubts)
+    return Alternative(STRETCH * np.eye(2), probe, drift, finding, kept)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,8 @@ def told():
     """Nine patterns, as they were settled."""
     data = Scan.of(np.random.default_rng(1), count=3).dataset()
     scan = ptycho.Scan.from_arrays(data.amplitudes[:] ** 2, data.positions, data.probe[0], counts=False)
-    return Settled(scan.geometry, data, (), (FEW,))
+    config = ScanRunConfig(data=DataConfig(file=("x",)))
+    return AlignedScan(scan.geometry, data, config, (Finding.warning("few", FEW),))
 
 
 @pytest.fixture
@@ -50,11 +52,11 @@ def corrected(monkeypatch, told):
         def find(data, free):
             return alone if data is told.data else behind
 
-        monkeypatch.setattr(method, "find_slips", find)
-        monkeypatch.setattr(method, "find_geometry", lambda *arguments: Geometry(other=again))
+        monkeypatch.setattr(method, "find_jumps", find)
+        monkeypatch.setattr(method, "find_geometry", lambda *arguments: Geometry(alternative=again))
         section = DataConfig(file=("x",), position_jumps=position_jumps)
         config = ScanRunConfig(data=section, solver=SolverConfig(**solver))
-        return method.correct_slips(replace(told, other=other), config)
+        return method.correct_jumps(replace(told, alternative=other, config=config), None)
 
     return run
 
@@ -69,27 +71,30 @@ def test_moves_are_made_and_told(told, corrected):
     found = corrected(slips(MOVES))
     np.testing.assert_allclose(moves_between(told, found), MOVES, atol=1e-4)
     assert found.data.object_size >= found.data.N + found.data.positions.max()
-    assert str(found.found[0]).startswith(
+    assert str(found.steps[0]).startswith(
         "positions corrected: 1 of 9 patterns by 13 to 13 px: jumps (deviance × 0.607"
     )
-    assert found.doubts == (FEW,)
+    assert flags_of(found.decisions) == [FEW]
 
 
 def test_right_positions_are_the_same_dataset(told, corrected):
     found = corrected(slips())
-    assert found.data is told.data and not found.found and found.doubts == (FEW,)
+    assert found.data is told.data and not found.steps
+    assert flags_of(found.decisions) == [FEW]
 
 
 @pytest.mark.parametrize("keys", [{"position_jumps": False}, {"positions": False}])
 def test_who_asks_for_positions_as_they_are_gets_them(told, corrected, keys):
     found = corrected(slips(MOVES), other=other(drift=True), **keys)
-    assert found.data is told.data and not found.found
-    assert found.doubts == (FEW,) and found.other.doubts == (SCALE,)  # judged when it is reconstructed
+    assert found.data is told.data and not found.steps
+    assert flags_of(found.decisions) == [FEW] and found.alternative.kept.flags == (
+        SCALE,
+    )  # judged when it is reconstructed
 
 
 def test_positions_that_are_not_found_are_flagged(told, corrected):
     found = corrected(slips(unplaced=np.arange(9) < 2))
-    assert found.data is told.data and not found.found and found.doubts == (FEW, POSITIONS)
+    assert found.data is told.data and flags_of(found.decisions) == [FEW, POSITIONS]
 
 
 def test_a_drift_is_taken_and_told(told, corrected):
@@ -99,14 +104,20 @@ def test_a_drift_is_taken_and_told(told, corrected):
     expected = (STRETCH - 1) * (told.data.positions - told.data.positions[0])
     np.testing.assert_allclose(moves_between(told, found), expected, atol=1e-4)
     np.testing.assert_array_equal(np.ptp(found.data.probe[0] / probe), 0)
-    assert [one.what for one in found.found] == ["affine position correction"] and found.doubts == (FEW,)
-    assert found.scan.warnings == told.scan.warnings and found.other is None
+    assert [one.what for one in found.steps] == ["affine position correction"] and flags_of(
+        found.decisions
+    ) == [FEW]
+    assert warnings_of(found.decisions) == ["few"] and found.alternative is None
 
 
 def test_another_scale_is_told_and_nothing_is_moved(told, corrected):
     """Also where slips alone would explain more than positions as they are: they are not looked for."""
     found = corrected(behind=slips(), other=other())
-    assert found.data is told.data and found.doubts == (FEW,) and found.other.doubts == (SCALE,)
+    assert (
+        found.data is told.data
+        and flags_of(found.decisions) == [FEW]
+        and found.alternative.kept.flags == (SCALE,)
+    )
 
 
 @pytest.mark.parametrize("drift", [True, False])
@@ -114,13 +125,17 @@ def test_of_slips_with_and_without_a_map_those_are_believed_that_explain_more(to
     both = corrected(slips(-MOVES, deviance=2), slips(MOVES, deviance=1), other(drift))
     alone = corrected(slips(-MOVES, deviance=1), slips(MOVES, deviance=2), other(drift))
     np.testing.assert_allclose(moves_between(told, alone), -MOVES, atol=1e-4)
-    assert alone.doubts == (FEW,)
+    assert flags_of(alone.decisions) == [FEW]
     if drift:
         mapped = (STRETCH - 1) * (told.data.positions - told.data.positions[0])
         np.testing.assert_allclose(moves_between(told, both), MOVES + mapped, atol=1e-4)
-        assert [one.what for one in both.found] == ["affine position correction", "positions corrected"]
+        assert [one.what for one in both.steps] == ["affine position correction", "positions corrected"]
     else:
-        assert both.data is told.data and both.doubts == (FEW,) and both.other.doubts == (SCALE,)
+        assert (
+            both.data is told.data
+            and flags_of(both.decisions) == [FEW]
+            and both.alternative.kept.flags == (SCALE,)
+        )
 
 
 @pytest.mark.parametrize("nowhere", [slips(), slips(unplaced=NOWHERE | True)])
@@ -129,12 +144,12 @@ def test_where_a_map_mends_nothing_slips_alone_may(told, corrected, nowhere):
     found = corrected(slips(MOVES), lost, other(True))
     np.testing.assert_allclose(moves_between(told, found), MOVES, atol=1e-4)
     found = corrected(nowhere, lost, other(True))
-    assert found.data is told.data and found.doubts == (FEW, *[POSITIONS] * nowhere.lost)
-    assert found.other.doubts == (SCALE,)
+    assert found.data is told.data and flags_of(found.decisions) == [FEW, *[POSITIONS] * nowhere.lost]
+    assert found.alternative.kept.flags == (SCALE,)
 
 
 def test_scale_and_rotation_are_looked_for_anew(corrected):
     lost = slips(unplaced=NOWHERE | True)
-    assert corrected(slips(MOVES), lost, other()).other is None
+    assert corrected(slips(MOVES), lost, other()).alternative is None
     still = corrected(slips(MOVES), lost, other(), again=other(doubts=(ORIENTATION,)))
-    assert still.other.doubts == (ORIENTATION,)
+    assert still.alternative.kept.flags == (ORIENTATION,)

@@ -1,0 +1,1 @@
+"""Align a scan with its detector: initial probe, orientation, affine map, position jumps."""

@@ -1,0 +1,290 @@
+"""Find the linear map of the positions that explains the patterns best: a scale, a rotation, a shear.
+
+    r_j → A r_j
+
+An object is fitted with A free, from a constant, to a few patterns in the middle of the scan first: there a
+wrong scale or rotation moves positions by a pixel or two, from where the fit converges. Its map is taken to
+more patterns, which determine it more exactly.
+
+A probe that is refined hides a wrong scale: defocused by as much more, it explains nearly the same patterns
+by an object that is stretched. But not quite as well, since the object scatters by the sizes that it has. So
+object, probe and A are fitted together along that valley, the curvature of the probe being scaled with the
+positions; where the initial probe explains more with another A, from there, too.
+
+The errors are those of corrections of single patterns, what they differ by from a linear map, and of the
+valley, in which the fit ends where A changes by less than ``AffineOptions.converged``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ptycho.reconstruction.causes import PATTERN_SHIFT, POSITION_MAP, score_causes
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.state import Freedom, State
+from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, best_of, constant_object, middle
+from ptycho.scan.comparison import REFINED, Comparison
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.optics import curvature_of, curved
+from ptycho.scan.positions import rotation
+from ptycho.scan.ramp import levelled
+
+
+@dataclass(frozen=True)
+class AffineOptions:
+    """How the map is looked for, and which maps are reported.
+
+    Attributes:
+        trial: the patterns.
+        growing: numbers of patterns; steps of the object alone, and with A.
+        object_steps, steps: of a trial, of the object alone and with A and the probe.
+        factor, most: of the scale along the valley, and how many factors at most.
+        converged: change of A, relative, with which the fit is at its end; ``rounds`` at most.
+        valley: relative error of A that a refined probe leaves, at least (measured).
+        scale, degrees: a map that differs by less is not reported.
+        z: standard errors that a map must differ by.
+        single_steps: of the corrections of single patterns.
+    """
+
+    trial: TrialOptions = field(default_factory=lambda: TrialOptions(patterns=100, pixels=2**19))
+    growing: tuple[tuple[int, int, int], ...] = ((16, 8, 15), (36, 8, 20))
+    object_steps: int = 8
+    steps: int = 25
+    factor: float = 1.08
+    most: int = 6
+    converged: float = 2e-3
+    rounds: int = 6
+    valley: float = 5e-3
+    scale: float = 0.02
+    degrees: float = 0.75
+    z: float = 4.0
+    single_steps: int = 12
+
+
+OPTIONS = AffineOptions()
+
+
+@dataclass(frozen=True)
+class PositionMap:
+    """A linear map of positions, ``r → A r``, in object pixels.
+
+    Attributes:
+        matrix: A, ``(2, 2)``.
+        scale_error, turn_error: standard errors, relative and in degrees.
+        gain: in logarithms of the deviance of the same patterns, over positions without it.
+        probe: ``(N, N)`` that goes with it, in the units of the dataset.
+        skewness: of the object's phase.
+        by_shift: patterns that shift on the detector with the position would explain more than positions of
+            another map; see :mod:`~ptycho.reconstruction.causes`.
+        options: with which it was found.
+    """
+
+    matrix: np.ndarray
+    scale_error: float
+    turn_error: float
+    gain: Comparison
+    probe: np.ndarray
+    skewness: float
+    by_shift: bool = False
+    options: AffineOptions = OPTIONS
+
+    @property
+    def scale(self) -> float:
+        return float(np.sqrt(abs(np.linalg.det(self.matrix))))
+
+    @property
+    def degrees(self) -> float:
+        return turn_in(self.matrix)
+
+    @property
+    def shear(self) -> float:
+        """The larger stretch over the smaller, less one."""
+        values = np.linalg.svd(self.matrix, compute_uv=False)
+        return float(values[0] / values[1] - 1)
+
+    @property
+    def scale_differs(self) -> bool:
+        return self._differs(abs(self.scale - 1), self.options.scale, self.scale_error)
+
+    @property
+    def turn_differs(self) -> bool:
+        return self._differs(abs(self.degrees), self.options.degrees, self.turn_error)
+
+    @property
+    def shear_differs(self) -> bool:
+        return self._differs(self.shear, self.options.scale, self.scale_error)
+
+    def _differs(self, value: float, least: float, error: float) -> bool:
+        return self.gain.passes(REFINED) and value > max(least, self.options.z * error)
+
+    @property
+    def text(self) -> str:
+        return (
+            f"rotated by {self.degrees:.2f} ± {self.turn_error:.2f}°, "
+            f"{self.scale:.4f} ± {self.scale_error:.4f} times in scale"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """What a trial begins with: A, and the modes ``(K, N, N)`` in a dataset's units."""
+
+    matrix: np.ndarray
+    modes: np.ndarray
+
+    def scaled(self, scale: float, curvature: float) -> Start:
+        """Return positions ``scale`` times as far apart, and a probe that is as much more defocused."""
+        modes = np.stack([curved(mode, (scale - 1) * curvature) for mode in self.modes])
+        return Start(scale * self.matrix, modes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """Trials of maps on the same patterns, from ``nominal`` positions and the initial probe."""
+
+    data: Dataset
+    sample: Sample
+    nominal: Start
+    options: AffineOptions
+
+    def along_the_valley(self) -> Trial:
+        """Return the best of several scales, each with a probe whose curvature goes with it."""
+        curvature = curvature_of(self.nominal.modes[0])
+
+        def trial(power: int) -> Trial:
+            return self.together(self.nominal.scaled(self.options.factor**power, curvature))
+
+        tried = {power: trial(power) for power in (-1, 0, 1)}
+        while True:
+            best = min(tried, key=lambda power: tried[power].score)
+            further = best + (1 if best == max(tried) else -1)
+            if further in tried or abs(further) > self.options.most:
+                return tried[best]
+            tried[further] = trial(further)
+
+    def anew(self, matrix: np.ndarray) -> Trial:
+        """Begin with the rotation and scale of a map: a probe that hid a wrong rotation may leave a shear."""
+        scale = float(np.sqrt(abs(np.linalg.det(matrix))))
+        turned = replace(self.nominal, matrix=rotation(turn_in(matrix)))
+        return self.together(turned.scaled(scale, curvature_of(self.nominal.modes[0])))
+
+    def grow(self) -> np.ndarray:
+        """Return the map under the initial probe, from few patterns to more."""
+        matrix = self.nominal.matrix
+        for count, alone, steps in self.options.growing:
+            sample = Sample.of(middle(self.data, count), self.options.trial)
+            start = _placed(sample.data, Start(matrix, self.nominal.modes))
+            state = sample.fit(start, OBJECT_ALONE, alone)
+            matrix = sample.trial(None, sample.fit(state, Freedom(False, positions=True), steps)).matrix
+        return matrix
+
+    def together(self, start: Start, positions: bool = True) -> Trial:
+        """Fit an object from a constant, then with the probe and, if ``positions``, A."""
+        state = self.sample.fit(_placed(self.sample.data, start), OBJECT_ALONE, self.options.object_steps)
+        return self.further(state, positions)
+
+    def further(self, state: State, positions: bool = True) -> Trial:
+        """Fit object, probe and A from a state."""
+        state = self.sample.fit(state, Freedom(positions=positions), self.options.steps)
+        return self.sample.trial(None, state)
+
+    def to_the_end(self, trial: Trial) -> Trial:
+        """Fit all of it further, until A stands."""
+        for _ in range(self.options.rounds):
+            before, trial = trial, self.further(trial.state)
+            if not _apart(trial.matrix, before.matrix, self.options.converged):
+                break
+        return trial
+
+
+def turn_in(matrix: np.ndarray) -> float:
+    """Return φ of the rotation nearest to a map ``(2, 2)``, in degrees, from rows to columns."""
+    return float(np.rad2deg(np.arctan2(matrix[1, 0] - matrix[0, 1], matrix[0, 0] + matrix[1, 1])))
+
+
+def find_map(
+    data: Dataset, degrees: float = 0.0, turn_is_open: bool = False, options: AffineOptions = OPTIONS
+) -> PositionMap | None:
+    """Find the map that explains the middle of a scan of one object best; None: too few patterns.
+
+    Args:
+        data: the scan, under its initial probe.
+        degrees: a rotation to begin with.
+        turn_is_open: the gain is over positions of the same rotation; if not, over the nominal ones.
+    """
+    if len(data.positions) < options.trial.least:
+        return None
+    sample = Sample.of(middle(data, options.trial.count(data.N)), options.trial)
+    nominal = Start(rotation(degrees), data.probe[:1])
+    search = _Search(data, sample, nominal, options)
+    best, other = search.along_the_valley(), search.grow()
+    if _apart(other, best.matrix, options.scale):
+        best = best_of([best, search.together(replace(nominal, matrix=other))])
+    if _apart(best.matrix, np.eye(2), options.scale / 2):
+        best = search.to_the_end(best)
+        best = best_of([best, search.to_the_end(search.anew(best.matrix))])
+    return _judged(search, best, rotation(turn_in(best.matrix)) if turn_is_open else np.eye(2))
+
+
+def _judged(search: _Search, found: Trial, nominal: np.ndarray) -> PositionMap:
+    """Compare with positions mapped by ``nominal (2, 2)``, under a probe that is refined, too."""
+    gain, by_shift, options, sample = Comparison(0.0, 0.0), False, search.options, search.sample
+    if _apart(found.matrix, nominal, options.scale / 2):
+        own = search.together(replace(search.nominal, matrix=nominal), positions=False)
+        own = search.further(own.state, positions=False)
+        gain = found.gain_over(own)
+        if found.score > own.score:
+            gain = Comparison(min(gain.gain, 0.0), gain.error)
+        by_shift = _is_by_shift(sample, own.state)
+    scale_error, turn_error = _errors(sample, found.state, options)
+    probe, skewness = sample.beam_of(found.state).probe[0], _skewness(found.state, sample.data.N)
+    return PositionMap(found.matrix, scale_error, turn_error, gain, probe, skewness, by_shift, options)
+
+
+def _is_by_shift(sample: Sample, state: State) -> bool:
+    """Return whether a shift of the patterns would explain more at this state than a map of the positions."""
+    data = replace(sample.data, object_size=len(state.object)).under(sample.beam_of(state))
+    causes = score_causes(state.object, data)
+    return causes is not None and causes.gains[PATTERN_SHIFT] > causes.gains[POSITION_MAP]
+
+
+def _placed(data: Dataset, start: Start) -> State:
+    """Return a constant object under a start's modes, on which positions have room to move."""
+    positions = (data.positions - data.positions.mean(axis=0)).astype(float) @ start.matrix.T
+    room = np.ceil(0.15 * np.ptp(positions, axis=0).max()) + 3
+    positions += room - np.floor(positions.min(axis=0))
+    side = data.N + int(np.ceil(positions.max()) + room) + 1
+    lit = replace(data, beam=data.beam.with_probe(start.modes))
+    return replace(constant_object(lit, side), positions=positions)
+
+
+def _apart(one: np.ndarray, other: np.ndarray, limit: float) -> bool:
+    return bool(np.abs(one - other).max() > limit * np.abs(other).max())
+
+
+def _errors(sample: Sample, state: State, options: AffineOptions) -> tuple[float, float]:
+    """Return those of the logarithm of the scale and, in degrees, of the rotation.
+
+    Of corrections Δ of single patterns at places ρ, both from their means: ``s = Σ ρ·Δ / Σ ρ²`` and
+    ``φ = Σ ρ×Δ / Σ ρ²``.
+    """
+    free = Freedom(False, positions=True, object=False)
+    moved = fit(Terms(sample.fitted, moves="each"), state, free, options.single_steps).state.positions
+    rho, moves = state.positions - state.positions.mean(axis=0), moved - state.positions
+    moves = moves - moves.mean(axis=0)
+    moves -= rho @ np.linalg.lstsq(rho, moves, rcond=None)[0]
+    variance = np.sum(moves**2) / max(2 * len(rho) - 6, 1) / np.sum(rho**2)
+    error = np.sqrt(variance + options.valley**2)
+    return float(error), float(np.rad2deg(error))
+
+
+def _skewness(state: State, N: int) -> float:
+    """Return that of an object's phase where it is scanned, without its plane: positive for bright spots."""
+    low, high = (getattr(state.positions, end)(axis=0).astype(int) + N // 2 for end in ("min", "max"))
+    image = state.object[low[0] : high[0] + 1, low[1] : high[1] + 1]
+    if min(image.shape) < 4:
+        return 0.0
+    phase = np.angle(levelled(image, np.ones(image.shape, bool)))
+    return float(np.mean((phase - phase.mean()) ** 3) / max(phase.std() ** 3, 1e-30))

@@ -1,0 +1,303 @@
+"""Align a scan: a probe, an orientation, and the positions that explain its patterns.
+
+Each step takes an :class:`AlignedScan` and returns another:
+
+1. ``check_probe``: a probe of the file that does not belong to the patterns is dropped.
+2. ``look_at_rotation``: centres of mass and parallax give the rotation of the scan, without a probe.
+3. ``estimate_probe``: where the file has none.
+4. ``correct_positions``: an affine map (:mod:`~ptycho.align.geometry`).
+5. ``correct_orientation``: transposed, mirrored or negated axes (:mod:`~ptycho.align.orientation`).
+6. ``correct_jumps``: positions that err by tens of pixels (:mod:`~ptycho.align.position_jumps`).
+
+Position jumps and an affine map exclude each other: where a map explains more, jumps are looked for behind
+it, too. If none are left there, or less is left unexplained than by jumps alone, the map is what is wrong: a
+drift is then corrected; another scale or rotation is looked at again when the scan has been reconstructed
+(:func:`ptycho.methods.pipeline.assess`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptycho.align.context import RunContext
+from ptycho.align.geometry import (
+    Alternative,
+    CoarseRotation,
+    Geometry,
+    coarse_rotation,
+    find_geometry,
+    rotation_is_open,
+)
+from ptycho.align.initial_probe import guess_lens, guess_probe
+from ptycho.align.orientation import Orientation, advice, better, orientations
+from ptycho.align.position_jumps import Jumps, find_jumps
+from ptycho.config import OwnProbe, ScanRunConfig
+from ptycho.config.data import DataConfig
+from ptycho.evaluation.trust import ORIENTATION, POSITIONS
+from ptycho.preparation.dataset import choose_probe, make_dataset, map_positions, move_positions
+from ptycho.preparation.prepare import Understood, understand
+from ptycho.progress import Progress
+from ptycho.readers.table import open_raw
+from ptycho.scan.coarser import coarser
+from ptycho.scan.comparison import compare_shares
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.finding import Finding, report
+from ptycho.scan.plausibility import likeness
+from ptycho.scan.positions import rotation
+from ptycho.scan.probe import masked
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class AlignedScan:
+    """A scan of one object, read the way that explains it, under a probe.
+
+    Attributes:
+        scan: how its file was interpreted.
+        data: all usable patterns.
+        config: how it is read and reconstructed.
+        reading, steps: what was decided when the patterns were read, and by the steps; warnings among them.
+        alternative: positions that would explain more, about which nothing is decided.
+        rotation: what the patterns say before there is a probe.
+        estimated: the probe is estimated from the patterns.
+        matrix: by which positions are multiplied so far, ``(2, 2)``; None: they are as they were read.
+    """
+
+    scan: Understood
+    data: Dataset
+    config: ScanRunConfig
+    reading: tuple[Finding, ...] = ()
+    steps: tuple[Finding, ...] = ()
+    alternative: Alternative | None = None
+    rotation: CoarseRotation = CoarseRotation()
+    estimated: bool = False
+    matrix: np.ndarray | None = None
+
+    @property
+    def decisions(self) -> tuple[Finding, ...]:
+        """Return all of them, in order."""
+        return (*self.reading, *self.steps)
+
+    def decided(self, *decisions: Finding) -> AlignedScan:
+        """Return the scan with more decisions of a step, which are logged."""
+        report(decisions, log)
+        return replace(self, steps=(*self.steps, *decisions))
+
+    def under(self, probe: np.ndarray) -> AlignedScan:
+        """Return the scan under another probe ``(N, N)``."""
+        beam = self.data.beam.with_probe(masked(probe, self.config.probe))
+        return replace(self, data=replace(self.data, beam=beam))
+
+    def mapped(self, matrix: np.ndarray, probe: np.ndarray | None) -> AlignedScan:
+        """Return the scan with positions multiplied by ``matrix (2, 2)``, and the probe of those."""
+        scan, data = map_positions(self.scan, self.data, matrix, self.config)
+        whole = matrix if self.matrix is None else matrix @ self.matrix
+        mapped = replace(self, scan=scan, data=data, matrix=whole)
+        return mapped if probe is None else mapped.under(probe)
+
+
+def align_scan(scan: Understood, config: ScanRunConfig, context: RunContext) -> AlignedScan:
+    """Return the scan with a probe, in the orientation and at the positions that explain its patterns."""
+    aligned = look_at_rotation(check_probe(read(scan, config, context)))
+    if aligned.rotation.transposed and config.data.orientation == "auto":
+        aligned = _transposed(config, str(aligned.rotation.warning), context)
+    for step, name in STEPS:
+        with context.timed(name):
+            aligned = step(aligned, context)
+    return aligned
+
+
+def read(scan: Understood, config: ScanRunConfig, context: RunContext) -> AlignedScan:
+    """Read all patterns of a scan, once."""
+    progress = Progress("reading", len(scan.frames), bar=context.bar)
+    with context.timed("reading"), closing(progress):
+        data, decisions = make_dataset(scan, config, context.scratch, progress.advance)
+    report(decisions, log)
+    return AlignedScan(scan, data, config, tuple(decisions))
+
+
+def check_probe(aligned: AlignedScan, alike: float = 0.4) -> AlignedScan:
+    """Drop the file's probe where it is none: an object, or the probe of another beam.
+
+    Args:
+        alike: least correlation of the mean pattern with the far field of a probe; of right ones it is above
+            .9, of wrong ones below .34 (:mod:`ptycho.scan.plausibility`).
+    """
+    scan, data, config = aligned.scan, aligned.data, aligned.config
+    if scan.probe is None or not isinstance(config.probe, OwnProbe) or data.fresnel is not None:
+        return aligned
+    found = likeness(data.amplitudes.statistics, data.probe)
+    if found > alike:
+        return aligned
+    text = (
+        "the probe of the file does not belong to the patterns: its far field and their mean have a "
+        f"correlation of {found:.2f}; it is estimated instead; set probe=npz probe.file=… or probe=zone_plate"
+    )
+    scan = replace(scan, probe=None)
+    modes, _ = choose_probe(scan, config)
+    beam = data.beam.with_probe(modes).scaled_to(data.beam.power)
+    return replace(aligned, scan=scan, data=replace(data, beam=beam)).decided(Finding.warning(text))
+
+
+def look_at_rotation(aligned: AlignedScan) -> AlignedScan:
+    """Determine the rotation of the scan without a probe."""
+    is_open = rotation_is_open(aligned.scan, aligned.config.data)
+    return replace(aligned, rotation=coarse_rotation(aligned.data, is_open))
+
+
+def _transposed(config: ScanRunConfig, why: str, context: RunContext) -> AlignedScan:
+    """Read the scan again with its patterns transposed, because of what their deflection says."""
+    way = Orientation(transpose=True)
+    turned = replace(config, data=way.on(config.data))
+    with _opened_again(turned.data) as scan:
+        aligned = look_at_rotation(check_probe(read(scan, turned, context)))
+    return aligned.decided(Finding("orientation", way.keys(config.data), why))
+
+
+@contextmanager
+def _opened_again(config: DataConfig) -> Iterator[Understood]:
+    """Interpret a scan in another way; its file is closed once its patterns are copied."""
+    raw = open_raw(config)
+    with closing(raw.patterns):
+        yield understand(raw, config)
+
+
+def estimate_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:
+    """Estimate the probe where neither file nor configuration has one."""
+    config, coarse = aligned.config, aligned.rotation
+    if aligned.scan.probe is not None or not isinstance(config.probe, OwnProbe):
+        return aligned
+    turned = map_positions(aligned.scan, aligned.data, rotation(coarse.degrees), config)[1]
+    guess = guess_lens(turned, coarse.curvatures) if coarse.curvatures else guess_probe(turned)
+    return replace(aligned.under(guess.probe), estimated=True).decided(guess.finding)
+
+
+def correct_positions(aligned: AlignedScan, context: RunContext) -> AlignedScan:
+    """Apply the affine map that explains the patterns, or note it as an alternative."""
+    if aligned.rotation.warning is not None:
+        return aligned.decided(Finding.warning(aligned.rotation.warning, ORIENTATION))
+    if aligned.data.fresnel is not None:  # a near field moves with its positions
+        return aligned
+    geometry = _geometry(aligned, aligned.rotation.degrees, not aligned.estimated)
+    if geometry.matrix is not None:
+        aligned = aligned.mapped(geometry.matrix, geometry.probe)
+    elif geometry.probe is not None:
+        aligned = aligned.under(geometry.probe)
+    return replace(aligned, alternative=geometry.alternative).decided(*geometry.decisions)
+
+
+def _geometry(aligned: AlignedScan, degrees: float, known_probe: bool) -> Geometry:
+    """Decide about the positions, of large patterns on downsampled ones."""
+    view, config = coarser(aligned.data), aligned.config.data
+    if view is None:
+        return find_geometry(aligned.scan, aligned.data, config, degrees, known_probe)
+    found = find_geometry(aligned.scan, view.data, config, degrees, known_probe)
+    if found.probe is not None:
+        found = replace(found, probe=view.finer_probe(found.probe))
+    other = found.alternative
+    if other is not None and other.probe is not None:
+        found = replace(found, alternative=replace(other, probe=view.finer_probe(other.probe)))
+    return found
+
+
+def correct_orientation(aligned: AlignedScan, context: RunContext) -> AlignedScan:
+    """Read the scan the way that explains it clearly better, or warn that there is one."""
+    data, config = aligned.data, aligned.config
+    view = coarser(data)
+    seen = data if view is None else view.data
+    trials = orientations(replace(seen, beam=seen.beam.with_probe(seen.probe[0])))
+    clear = better(trials)
+    if clear is None:
+        return aligned
+    text = advice(clear, trials, config.data)
+    if config.data.orientation != "auto":
+        return aligned.decided(Finding.warning(f"{text}; or data.orientation=auto", ORIENTATION))
+    way: Orientation = clear.hypothesis[0]
+    turned = replace(config, data=way.on(config.data))
+    with _opened_again(turned.data) as scan:
+        again = read(scan, turned, context)
+    if aligned.matrix is not None:
+        again = again.mapped(aligned.matrix, None)
+    if aligned.estimated:
+        again = again.under(data.probe)
+    decision = Finding("orientation", way.keys(config.data), text)
+    return replace(aligned, scan=again.scan, data=again.data, config=turned, reading=again.reading).decided(
+        decision
+    )
+
+
+def correct_jumps(aligned: AlignedScan, context: RunContext) -> AlignedScan:
+    """Move patterns whose positions err by tens of pixels; what is found but not applied raises flags."""
+    config = aligned.config
+    if not config.data.position_jumps or config.solver.positions is False:
+        return aligned
+    refine_probe, other = config.probe.learn is not False, aligned.alternative
+    if other is None:
+        return _moved(aligned, _jumps(aligned.data, refine_probe))
+    mapped = replace(aligned.mapped(other.matrix, other.probe), alternative=None)
+    behind = _jumps(mapped.data, refine_probe)
+    if behind.lost or behind.moved.any():
+        alone = _jumps(aligned.data, refine_probe)
+        if not _explains_more(behind, alone):
+            return _moved(aligned, alone)
+    if not other.drift:
+        return aligned
+    log.warning("%s", other.applied)
+    return _moved(replace(mapped, steps=(*mapped.steps, other.applied)), behind)
+
+
+def _jumps(data: Dataset, refine_probe: bool) -> Jumps:
+    """Find the jumps of a scan, of large patterns on downsampled ones."""
+    view = coarser(data)
+    if view is None:
+        return find_jumps(data, refine_probe)
+    jumps = find_jumps(view.data, refine_probe)
+    return replace(jumps, moves=jumps.moves / view.ratio)
+
+
+def _explains_more(behind: Jumps, alone: Jumps) -> bool:
+    """Return whether jumps behind a map leave less unexplained of the same patterns than those without it."""
+    if behind.deviance is None or alone.deviance is None:
+        return bool(behind.moved.any())
+    return compare_shares(behind.deviance, alone.deviance).gain > 0
+
+
+def _moved(aligned: AlignedScan, jumps: Jumps) -> AlignedScan:
+    """Return the scan with its patterns where they were found."""
+    if jumps.moved.any():
+        factor = np.exp(-jumps.gain.gain)
+        why = f"deviance × {factor:.3f}; data.position_jumps=false keeps the nominal positions"
+        decision = Finding("positions corrected", jumps.text, why)
+        log.warning("%s", decision)
+        data = move_positions(aligned.scan, aligned.data, jumps.moves, aligned.config)
+        moved = replace(aligned, data=data, steps=(*aligned.steps, decision))
+        return replace(moved, alternative=_alternative_again(moved))
+    if jumps.lost:
+        text = (
+            "positions: many patterns contradict their neighbours at the nominal positions, and no "
+            "correction was found; the nominal positions are kept"
+        )
+        return aligned.decided(Finding.warning(text, POSITIONS))
+    return aligned
+
+
+def _alternative_again(aligned: AlignedScan) -> Alternative | None:
+    """Return what still explains more than positions that were moved, if anything did before."""
+    if aligned.alternative is None or rotation_is_open(aligned.scan, aligned.config.data):
+        return aligned.alternative
+    return find_geometry(aligned.scan, aligned.data, aligned.config.data, 0.0, True).alternative
+
+
+STEPS: tuple[tuple[Callable[[AlignedScan, RunContext], AlignedScan], str], ...] = (
+    (estimate_probe, "probe_and_orientation"),
+    (correct_positions, "geometry"),
+    (correct_orientation, "probe_and_orientation"),
+    (correct_jumps, "position_jumps"),
+)
+"""What is tried, in order, and the name of each phase."""

@@ -1,0 +1,32 @@
+"""Where a scan is reconstructed: folder, clock, progress bar, executor and cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ptycho.progress import OnEvent, ignore
+from ptycho.reconstruction.blocks import Crew, NoShelf, Shelf, alone
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """Where something is done.
+
+    Attributes:
+        scratch: a folder for patterns in a nameless file.
+        timed: a context that notes how long what it is named after takes.
+        bar: as for :class:`~ptycho.progress.Progress`.
+        crew: executor of the blocks of a large scan.
+        shelf: cache of their fits.
+        on_event: is told what happens.
+    """
+
+    scratch: Path
+    timed: Callable[[str], AbstractContextManager] = lambda what: nullcontext()
+    bar: bool | None = None
+    crew: Crew = alone
+    shelf: Shelf = field(default_factory=NoShelf)
+    on_event: OnEvent = ignore

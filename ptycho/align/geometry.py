@@ -1,0 +1,271 @@
+"""Decide about the positions of a scan against the detector: their rotation and scale, specified or found.
+
+Electrons are rotated by their lenses, so that the rotation is not known beforehand: it is found wherever
+``data.rotation_deg`` does not state it. In other scans a rotation or a scale that explains the patterns
+clearly better is applied with ``data.orientation=auto``, and else reported with a flag. A map with a shear is
+no rotation of the detector and no wrong unit, but a drift, which is corrected as other errors of the stage
+are (:mod:`ptycho.align.align_scan`).
+
+A rotation by 180° changes the sign of the object's phase and of the probe's curvature. Where the probe is
+specified, it decides; else an electron's phase does, which atoms make larger, so that its distribution is
+skewed to large values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptycho.align.affine_map import PositionMap, find_map, turn_in
+from ptycho.align.orientation import OPTIONS as ORIENTATIONS
+from ptycho.align.orientation import reverse_about_zero
+from ptycho.align.parallax import parallax
+from ptycho.align.scan_rotation import turns
+from ptycho.config.data import DataConfig
+from ptycho.evaluation.trust import ORIENTATION, SCALE
+from ptycho.preparation.prepare import Understood
+from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, middle, place_anew
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.finding import Finding
+from ptycho.scan.positions import rotation
+
+PHASE = "the phase, which atoms make larger (skewness {:.2f})"
+
+
+@dataclass(frozen=True)
+class GeometryOptions:
+    """Limits of what the patterns say about positions, before and after there is a probe.
+
+    Attributes:
+        patterns: whose centres of mass are used.
+        curl: share of the curl that is left of a scan that is not mirrored, at most.
+        exact: error of a rotation, in degrees, from which the fit converges.
+        lead, mirrored: of parallax: over the next angle, and of transposed patterns over others.
+        least_turn: in degrees; a smaller rotation is found from none.
+        sheared: a smaller shear is not distinguished from none.
+        electrons_eV: photon energy above which the particles are electrons: below 10 pm no photons are used.
+        skewed: skewness of the phase from which its sign is determined.
+        curvatures: times the one that parallax gives: a lattice has others as good.
+        steps: of the object, to decide about a rotation by 180°.
+    """
+
+    patterns: int = 1000
+    curl: float = 0.2
+    exact: float = 8.0
+    lead: float = 1.4
+    mirrored: float = 1.5
+    least_turn: float = 6.0
+    sheared: float = 0.02
+    electrons_eV: float = 1.2e5
+    skewed: float = 0.2
+    curvatures: tuple[float, ...] = (1.0, 0.4, 0.65, 1.5)
+    steps: int = 12
+
+
+OPTIONS = GeometryOptions()
+
+
+@dataclass(frozen=True, eq=False)
+class Alternative:
+    """Positions that explain the patterns better than the nominal ones, and are not applied so far.
+
+    Attributes:
+        matrix: A, ``(2, 2)``, by which positions in object pixels would be multiplied.
+        probe: ``(N, N)`` that goes with it, where none was specified; else None.
+        drift: A is sheared.
+        applied, kept: the decision if they are applied, and if they are not.
+    """
+
+    matrix: np.ndarray
+    probe: np.ndarray | None
+    drift: bool
+    applied: Finding
+    kept: Finding
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """What is decided about the positions.
+
+    Attributes:
+        matrix, probe: as of :class:`Alternative`, but applied; None: they stay.
+        decisions: for the log and the results.
+        alternative: what would explain more.
+    """
+
+    matrix: np.ndarray | None = None
+    probe: np.ndarray | None = None
+    decisions: tuple[Finding, ...] = ()
+    alternative: Alternative | None = None
+
+
+@dataclass(frozen=True)
+class CoarseRotation:
+    """What the patterns say before there is a probe.
+
+    Attributes:
+        degrees: rotation of the positions, up to 180°.
+        transposed: the patterns are mirrored against the positions.
+        unknown: nothing is determined.
+        curvatures: that the probe may have, in rad · pixel²; none: not determined.
+    """
+
+    degrees: float = 0.0
+    transposed: bool = False
+    unknown: bool = False
+    curvatures: tuple[float, ...] = ()
+
+    @property
+    def warning(self) -> str | None:
+        if self.transposed:
+            return (
+                "the patterns are mirrored against the positions: data.transpose=true, or one of "
+                "data.flip_rows and data.flip_cols the other way"
+            )
+        if self.unknown:
+            return "the rotation between scan and detector is not determined: set data.rotation_deg=…"
+        return None
+
+
+def rotation_is_open(scan: Understood, config: DataConfig, options: GeometryOptions = OPTIONS) -> bool:
+    """Return whether the rotation is to be found: that of electrons, where nobody states it."""
+    electrons = config.electrons_keV is not None or (scan.raw.energy_eV or 0) > options.electrons_eV
+    return config.rotation_deg is None and electrons
+
+
+def coarse_rotation(data: Dataset, is_open: bool, options: GeometryOptions = OPTIONS) -> CoarseRotation:
+    """Return from where the map of positions is looked for, in a scan of one object; no probe is needed.
+
+    Args:
+        is_open: the rotation is unknown.
+    """
+    count = len(data.positions)
+    if count < TrialOptions.least or data.fresnel is not None:
+        return CoarseRotation()
+    some = data if count <= options.patterns else data.subset(data.central(options.patterns), 1)
+    own, other = turns(some)
+    if not is_open:
+        sure = own.curl < options.curl and abs(own.degrees) > max(options.least_turn, 4 * own.error)
+        return CoarseRotation(own.degrees if sure else 0.0)
+    seen, mirrored = parallax(some)
+    if mirrored.lead > options.lead and mirrored.height > options.mirrored * seen.height:
+        return CoarseRotation(transposed=True)
+    if seen.lead > options.lead:
+        c = np.pi * data.N / seen.magnification
+        curvatures = tuple(sign * f * c for f in options.curvatures for sign in (-1, 1))
+        return CoarseRotation(seen.degrees, curvatures=curvatures)
+    if own.error < options.exact and own.curl < options.curl:
+        return CoarseRotation(own.degrees)
+    return CoarseRotation(transposed=other.error < options.exact and other.curl < options.curl, unknown=True)
+
+
+def find_geometry(
+    scan: Understood, data: Dataset, config: DataConfig, degrees: float, known_probe: bool
+) -> Geometry:
+    """Decide about the positions of a scan.
+
+    Args:
+        data: the scan under a probe, specified or estimated for positions rotated by ``degrees``.
+        config: how the file was read.
+        degrees: of :func:`coarse_rotation`.
+        known_probe: the probe is more than an estimate.
+    """
+    is_open, by_probe = rotation_is_open(scan, config), False
+    if is_open and known_probe:
+        degrees, by_probe = _half_turn(data, degrees)
+    found = find_map(data, degrees, is_open)
+    if found is None:
+        return Geometry()
+    if is_open:
+        return _of_electrons(scan, config, found, known_probe, by_probe)
+    if not (found.turn_differs or found.scale_differs):
+        return Geometry()
+    matrix = clear_part(found)
+    probe = None if known_probe else found.probe
+    keys, gained = keys_of(matrix, scan, config), f"deviance × {np.exp(-found.gain.gain):.3f}"
+    better = f"positions {found.text}, explain the patterns better: {gained}; {keys}"
+    if config.orientation == "auto" and not found.by_shift:
+        return Geometry(matrix, probe, (Finding("affine position correction", found.text, better),))
+    applied = Finding(
+        "affine position correction",
+        f"a drift: {found.text}",
+        f"{gained}; set {keys} to specify it, or data.position_jumps=false to keep the nominal positions",
+    )
+    flags = [SCALE] * found.scale_differs + [ORIENTATION] * found.turn_differs
+    kept = Finding.warning(f"{better}, or data.orientation=auto", *flags)
+    drift = found.shear_differs and not found.by_shift
+    return Geometry(alternative=Alternative(matrix, probe, drift, applied, kept))
+
+
+def _of_electrons(
+    scan: Understood, config: DataConfig, found: PositionMap, known_probe: bool, by_probe: bool
+) -> Geometry:
+    """Apply the rotation; another scale is applied if it is asked for, and else reported."""
+    auto = config.orientation == "auto"
+    matrix = clear_part(found) if auto and found.scale_differs else rotation(found.degrees)
+    opposite = not by_probe and found.skewness < 0
+    why = "the initial probe" if by_probe else PHASE.format(abs(found.skewness))
+    if opposite:
+        matrix = -matrix
+    probe = None if known_probe else _reversed_conjugate(found.probe) if opposite else found.probe
+    value = f"{turn_in(matrix):.2f} ± {found.turn_error:.2f}°"
+    value += f", scale {found.scale:.4f} ± {found.scale_error:.4f}"
+    why = f"estimated from the patterns, the half turn from {why}; set data.rotation_deg=… to specify it"
+    decisions = [Finding("rotation", value, why)]
+    if not by_probe and abs(found.skewness) < OPTIONS.skewed:
+        doubt = (
+            f"rotation {value}: a further half turn explains the patterns equally well, and the phase of the "
+            f"object hardly decides (skewness {abs(found.skewness):.2f}); set data.rotation_deg=…"
+        )
+        decisions.append(Finding.warning(doubt, ORIENTATION))
+    other = None
+    if found.scale_differs and not auto:
+        scale = f"{found.scale:.4f} ± {found.scale_error:.4f} times in scale"
+        keys = keys_of(found.scale * matrix, scan, config)
+        better = f"positions {scale} explain the patterns better; {keys}, or data.orientation=auto"
+        applied, kept = Finding("affine position correction", scale, keys), Finding.warning(better, SCALE)
+        other = Alternative(found.scale * np.eye(2), probe, False, applied, kept)
+    return Geometry(matrix, probe, tuple(decisions), other)
+
+
+def clear_part(found: PositionMap) -> np.ndarray:
+    """Return what of the map ``(2, 2)`` is certain: rotation, scale, and all of it where it is sheared."""
+    if found.shear > OPTIONS.sheared:
+        return found.matrix
+    turn = rotation(found.degrees if found.turn_differs else 0.0)
+    return (found.scale if found.scale_differs else 1.0) * turn
+
+
+def _half_turn(data: Dataset, degrees: float) -> tuple[float, bool]:
+    """Return ``degrees`` or 180 more, by the initial probe; and whether it can tell."""
+    options = TrialOptions()
+    some = middle(data, options.count(data.N))
+
+    def tried(angle: float) -> Trial:
+        turned = place_anew(some, some.amplitudes[:], some.positions @ rotation(angle).T, some.good)
+        sample = Sample.of(turned, options)
+        return sample.trial(angle, sample.fit_object(OPTIONS.steps))
+
+    own, other = sorted(map(tried, (degrees, degrees + 180)), key=lambda trial: trial.score)
+    return own.hypothesis, own.gain_over(other).passes(ORIENTATIONS.same_axes)
+
+
+def _reversed_conjugate(probe: np.ndarray) -> np.ndarray:
+    """Return ``P*(−x)``: with it, negated positions and the object ``O*(−x)`` give the same patterns."""
+    return reverse_about_zero(reverse_about_zero(probe, -2), -1).conj()
+
+
+def keys_of(matrix: np.ndarray, scan: Understood, config: DataConfig) -> str:
+    """Return what must be set to have positions in object pixels multiplied by a matrix ``(2, 2)``."""
+    pitch = np.array((1.0, 1.0) if scan.pixel.metres is None else scan.pixel.metres)
+    own = rotation(config.rotation_deg or 0.0)
+    before = own if config.scan_affine is None else np.array(config.scan_affine) @ own
+    whole = pitch[:, None] * matrix / pitch @ before
+    degrees = round(turn_in(whole), 3)
+    rest = whole @ rotation(-degrees)
+    keys = [f"data.rotation_deg={degrees:g}"] if abs(degrees - (config.rotation_deg or 0.0)) > 1e-2 else []
+    if np.abs(rest - np.eye(2)).max() > 1e-3:
+        rows = ",".join("[" + ",".join(f"{value:.5g}" for value in row) + "]" for row in rest.round(6) + 0.0)
+        keys.append(f"data.scan_affine=[{rows}]")
+    return " ".join(keys)

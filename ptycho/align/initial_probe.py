@@ -1,0 +1,160 @@
+"""Estimate the probe of a scan whose file has none: the one under which the patterns are explained best.
+
+The modulus of its far field comes from the mean pattern, its phase from an optic with one number
+(:mod:`ptycho.scan.optics`). Every number in a sensible range is a trial; then object and probe of the best
+are refined together, which corrects what the mean pattern has blurred. In a near field the mean pattern is
+propagated back to the sample, and only the refinement remains.
+
+A curvature and its negative differ by the sign of the positions (or a turn of the detector by 180°): the
+estimate is right only if those are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptycho.reconstruction.scan_likelihood import side_by_side
+from ptycho.reconstruction.trial import Sample, Trial, TrialOptions, best_of, middle
+from ptycho.scan.comparison import Rule
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.finding import Finding
+from ptycho.scan.optics import Optic, optics_of, pupil, seen_power
+
+
+@dataclass(frozen=True)
+class ProbeOptions:
+    """How the initial probe is looked for.
+
+    Attributes:
+        steps: of the object, for every number.
+        halvings: of the step between two numbers, around the best of the coarse scan.
+        object_steps, probe_steps: of the best one, of the object alone and then with the probe.
+        other_curvature: when a lens has another curvature than the two that parallax suggests.
+    """
+
+    steps: int = 5
+    halvings: int = 3
+    object_steps: int = 3
+    probe_steps: int = 20
+    other_curvature: Rule = Rule(2.0, 0.06)
+
+
+OPTIONS = ProbeOptions()
+
+
+@dataclass(frozen=True, eq=False)
+class Guess:
+    """An estimate of the probe.
+
+    Attributes:
+        probe: ``(N, N)`` complex64, in the dataset's units: an object of transmission one and this probe give
+            patterns of the mean energy.
+        optic_probe: the same before its refinement.
+        text: the optic in words.
+        best, tried: trials whose hypothesis is (name of the optic, number).
+        refined: the trial of the refined probe.
+    """
+
+    probe: np.ndarray
+    optic_probe: np.ndarray
+    text: str
+    best: Trial
+    tried: tuple[Trial, ...]
+    refined: Trial
+
+    @property
+    def finding(self) -> Finding:
+        """What was chosen, and why."""
+        deviance, among = sorted(trial.mean_deviance for trial in self.tried), ""
+        if len(deviance) > 1:
+            among = (
+                f": the best of {len(deviance)} in a short reconstruction, deviance of fitted and held-out "
+                f"patterns {self.best.mean_deviance:.3g}, median {deviance[len(deviance) // 2]:.3g}"
+            )
+        refined = f"then refined, {self.best.mean_deviance:.3g} → {self.refined.mean_deviance:.3g}"
+        return Finding("probe", self.text, f"estimated from the mean pattern{among}; {refined}")
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """Trials of optics on the same patterns; ``modulus (N, N)`` is that of the pupil."""
+
+    data: Dataset
+    some: Dataset
+    modulus: np.ndarray
+    trial: TrialOptions
+    options: ProbeOptions
+
+    @classmethod
+    def of(cls, data: Dataset, trial: TrialOptions | None, options: ProbeOptions) -> _Search:
+        trial = trial or TrialOptions()
+        modulus = pupil(data.amplitudes.statistics.mean_intensity, data.good)
+        return cls(data, middle(data, trial.count(data.N)), modulus, trial, options)
+
+    def try_number(self, name: str, optic: Optic, number: float) -> Trial:
+        """Fit an object under the probe of one optic."""
+        sample = self._sample(scale_to_patterns(optic.probe(self.modulus, number), self.some))
+        return sample.trial((name, float(number)), sample.fit_object(self.options.steps))
+
+    def try_optic(self, name: str, optic: Optic) -> list[Trial]:
+        """Try the numbers of an optic: a coarse scan, then around the best."""
+
+        def tried(number: float) -> Trial:
+            return self.try_number(name, optic, number)
+
+        numbers = optic.numbers(self.modulus)
+        trials = list(side_by_side(tried, numbers.tolist()))
+        if len(numbers) == 1:  # so narrow a pupil that rays of any curvature would leave the window
+            return trials
+        step = numbers[1] - numbers[0]
+        for _ in range(self.options.halvings):
+            step /= 2
+            best = best_of(trials).hypothesis[1]
+            trials += side_by_side(tried, [best - step, best + step])
+        return trials
+
+    def refine(self, optics: Mapping[str, Optic], tried: Sequence[Trial]) -> Guess:
+        """Refine the probe of the best trial together with the object."""
+        best = best_of(tried)
+        name, number = best.hypothesis
+        start = scale_to_patterns(optics[name].probe(self.modulus, number), self.data)
+        sample = self._sample(start)
+        state = sample.fit_object(self.options.object_steps, self.options.probe_steps)
+        refined, probe = sample.trial(best.hypothesis, state), sample.beam_of(state).probe[0]
+        text = optics[name].text(number)
+        return Guess(scale_to_patterns(probe, self.data), start, text, best, tuple(tried), refined)
+
+    def _sample(self, probe: np.ndarray) -> Sample:
+        return Sample.of(replace(self.some, beam=self.some.beam.with_probe(probe)), self.trial)
+
+
+def guess_probe(data: Dataset, trial: TrialOptions | None = None, options: ProbeOptions = OPTIONS) -> Guess:
+    """Estimate the probe of a scan from its patterns and positions; some fifty numbers are tried.
+
+    The probe of ``data`` only decides which patterns are used.
+    """
+    search, optics = _Search.of(data, trial, options), optics_of(data.fresnel)
+    return search.refine(optics, [one for name in optics for one in search.try_optic(name, optics[name])])
+
+
+def guess_lens(
+    data: Dataset,
+    curvatures: Sequence[float],
+    trial: TrialOptions | None = None,
+    options: ProbeOptions = OPTIONS,
+) -> Guess:
+    """Estimate the probe of a lens from some curvatures: the first two, unless another is clearly better."""
+    search, optics = _Search.of(data, trial, options), optics_of(None)
+    tried = [search.try_number("lens", optics["lens"], curvature) for curvature in curvatures]
+    first = best_of(tried[:2])
+    others = [one for one in tried[2:] if one.gain_over(first).passes(options.other_curvature)]
+    return search.refine(optics, others or tried[:2])
+
+
+def scale_to_patterns(probe: np.ndarray, data: Dataset) -> np.ndarray:
+    """Scale ``probe (…, N, N)`` so that an object of one gives the patterns' mean energy; complex64."""
+    energy = data.amplitudes.statistics.mean_energy / seen_power(probe, data.fresnel, data.good)
+    return (np.sqrt(energy) / data.photon_scale * probe).astype(np.complex64)

@@ -1,0 +1,462 @@
+"""Select what is refined besides the object, and the regulariser, by cross-validation on a scan's *core*.
+
+The core are neighbouring patterns in its middle. The object is fitted under the initial beam: of large
+patterns at downsampled ones first, in a sparse scan from a constant and from a strongly denoised one. Then
+:data:`HYPOTHESES` are tried, the simplest first; each is kept where the held-out patterns (or photons) are
+explained better by the rule ``REFINED``: probe, positions, flux, further modes, background.
+Then the regulariser and its weight are selected in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from ptycho.networks.denoiser import WEIGHTS
+from ptycho.reconstruction.holdout import HoldOut, hold_out
+from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
+from ptycho.reconstruction.learned import STRENGTHS, Learned, Network, StoredNetwork
+from ptycho.reconstruction.prior import Prior, kind_of
+from ptycho.reconstruction.refinement import noise_unit
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.shelf import NoShelf, Shelf
+from ptycho.reconstruction.solver import (
+    ENOUGH,
+    NEARLY,
+    OBJECT_ALONE,
+    Fit,
+    Terms,
+    coarse_to_fine,
+    fit,
+    fit_learned,
+)
+from ptycho.reconstruction.state import Freedom, State, more_modes
+from ptycho.reconstruction.trial import Trial, best_of
+from ptycho.reconstruction.unknowns import lit_pixels
+from ptycho.scan.comparison import CLEAR, REFINED, Comparison, compare_shares
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.finding import Finding
+
+Choice = bool | None
+"""Refine it (True), do not (False), or select by cross-validation (None)."""
+
+
+@dataclass(frozen=True)
+class SelectionOptions:
+    """How much is fitted to select a model.
+
+    Attributes:
+        core_pixels: of the patterns of the core; ``fewest`` patterns at least,
+        most_pixels: unless these have more pixels than this; then ``least`` patterns.
+        first_steps, steps: of the first fit, from a constant, and of the others, at most.
+        learned_rounds: of each weight of a learned prior.
+        modes: of the probe, at most.
+        background_excess: times what an uncertain object alone would give: a background.
+        darkest: share of the pixels whose mean intensity is the start of a background,
+        background_steps: of expectation maximisation from there.
+        noise_rounds, same_noise: until the noise of amplitudes changes by a smaller share.
+    """
+
+    core_pixels: int = 2**20
+    fewest: int = 100
+    most_pixels: int = 2**23
+    least: int = 36
+    first_steps: int = 120
+    steps: int = 60
+    learned_rounds: int = 1
+    modes: int = 3
+    background_excess: float = 5.0
+    darkest: float = 0.02
+    background_steps: int = 8
+    noise_rounds: int = 8
+    same_noise: float = 0.03
+
+    def count(self, N: int) -> int:
+        """Return how many patterns of ``N × N`` the core has, at least."""
+        return max(self.least, min(self.fewest, self.most_pixels // N**2))
+
+    def core(self, data: Dataset) -> Dataset:
+        """Return the patterns nearest to the middle of a scan; all, if they are not many more."""
+        most = data.held_by(self.core_pixels, self.count(data.N))
+        if len(data.positions) <= 1.5 * most:
+            return data
+        return data.cut_out(data.central(most))
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """What is refined besides the object; None: selected by cross-validation.
+
+    Attributes:
+        probe, positions, flux, background: whether they are refined.
+        modes: number of the probe's modes; None: one more than the probe has, if that helps.
+        moves: model of the position corrections.
+        prior: kind of regulariser: of :data:`~.prior.PRIORS`, ``learned`` or ``none``.
+        strength: its weight λ, or κ; None: selected.
+        noise: of a pixel, or ``auto``.
+        lit: ``(N, N)`` bool, support of the probe; None: everywhere.
+        steps: of a fit, at most.
+        weights: file of the denoiser; by default the one that comes with the program.
+        selection: how much is fitted to select.
+    """
+
+    probe: Choice = None
+    positions: Choice = None
+    flux: Choice = None
+    background: Choice = None
+    modes: int | None = None
+    moves: str = "independent"
+    prior: str = "learned"
+    strength: float | None = None
+    noise: str = "auto"
+    lit: np.ndarray | None = None
+    steps: int = 400
+    weights: Path = WEIGHTS
+    selection: SelectionOptions = SelectionOptions()
+
+    @property
+    def network(self) -> Network:
+        return StoredNetwork(self.weights)
+
+    @property
+    def learned(self) -> bool:
+        return self.prior == "learned"
+
+    @property
+    def classical(self) -> tuple[str, ...]:
+        """The regularisers of :data:`PRIORS` of which one is used, alone or beside the learned one."""
+        return ("edge_preserving", "second_order") if self.learned else (self.prior,)
+
+    @property
+    def weak_prior(self) -> Prior:
+        """The regulariser while a model is selected: the specified one, else the weakest of its kind.
+
+        An object that is rough where it is poorly illuminated decides nothing.
+        """
+        if self.prior == "none":
+            return Prior()
+        kind, specified = self.classical[0], None if self.learned else self.strength
+        return Prior(kind, kind_of(kind).strengths[0] if specified is None else specified)
+
+
+@dataclass(frozen=True, eq=False)
+class Regularisation:
+    """A hypothesis: a regulariser, and the learned one beside it."""
+
+    prior: Prior
+    learned: Learned | None = None
+
+    @property
+    def name(self) -> str:
+        classical = f"{self.prior.kind}, λ {self.prior.strength:g}" if self.prior.active else "none"
+        return f"learned, κ {self.learned.strength:g}, beside {classical}" if self.learned else classical
+
+
+@dataclass(eq=False)
+class Selection:
+    """The core while its model is selected.
+
+    Attributes:
+        noise: likelihood of the core.
+        kept: likelihood of what is fitted of it.
+        holdout: what is held out.
+        options: what is specified.
+        state, free, last: the estimate, what is refined in it, and the fit that gave it.
+        scores: deviance per pixel of the held-out patterns, ``(J,)``.
+        coarse: the object begins strongly denoised.
+        decisions: in order; each is passed to ``tell``.
+        tried: trials of regularisers.
+    """
+
+    noise: ScanLikelihood
+    kept: ScanLikelihood
+    holdout: HoldOut
+    options: ModelOptions
+    state: State
+    free: Freedom = OBJECT_ALONE
+    last: Fit | None = None
+    coarse: bool = False
+    scores: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    decisions: list[Finding] = field(default_factory=list)
+    tried: list[Trial] = field(default_factory=list)
+    tell: Callable[[Finding], object] = lambda decision: None
+
+    def note(self, what: str, value: str, why: str) -> None:
+        """Keep a decision, and tell it."""
+        self.decisions.append(Finding(what, value, why))
+        self.tell(self.decisions[-1])
+
+    def fit(
+        self, state: State, free: Freedom, prior: Prior, steps: int | None = None, enough: float = NEARLY
+    ) -> Fit:
+        """Fit what is not held out."""
+        terms = Terms(self.kept, prior, self.options.moves, self.options.lit)
+        return fit(terms, state, free, min(steps or self.limits.steps, self.options.steps), enough)
+
+    @property
+    def limits(self) -> SelectionOptions:
+        return self.options.selection
+
+    @property
+    def prior(self) -> Prior:
+        return self.options.weak_prior
+
+    def take(self, found: Fit, free: Freedom, scores: np.ndarray | None = None) -> None:
+        """Make a fit the estimate."""
+        self.state, self.free, self.last = found.state, free, found
+        self.scores = self.holdout.score(found.state, free) if scores is None else scores
+
+    def offer(
+        self,
+        what: str,
+        start: State,
+        free: Freedom,
+        specified: Choice,
+        values: tuple[str, str] = ("refined", "not refined"),
+    ) -> None:
+        """Refine something more: as it is specified, or where that explains what is held out better."""
+        if specified is False:
+            return
+        found = self.fit(start, free, self.prior)
+        scores = self.holdout.score(found.state, free)
+        gain = compare_shares(scores, self.scores)
+        more_steps = self.last is not None and found.course[-1] >= self.last.reach
+        if specified is None and gain.passes(REFINED) and (more_steps or self.last is None):
+            # as many steps without it: that they were more explains nothing
+            self.take(self.fit(self.state, self.free, self.prior, len(found.course)), self.free)
+            gain = compare_shares(scores, self.scores)
+        apart = self._exceeds_errors(found.state)
+        taken = bool(specified or (gain.passes(REFINED) and apart))
+        why = self._told(gain, taken)
+        if not taken and gain.gain > 0:
+            why += "; too little" if apart else "; errors of the object alone can cause so weak a background"
+        self.note(what, values[not taken], why if specified is None else f"specified; {why}")
+        if taken:
+            self.take(found, free, scores)
+
+    def _exceeds_errors(self, state: State) -> bool:
+        """Return whether a background exceeds what errors of the object alone would produce.
+
+        p unknowns of the object leave a pattern's expectation uncertain by about p/J photons, and most where
+        it is dark; there any intensity that is added predicts better.
+        """
+        photons = float(state.background.sum()) / self.noise.photon**2
+        return not photons or photons > self.limits.background_excess * 2 * lit_pixels(state) / len(
+            state.positions
+        )
+
+    def _told(self, gain: Comparison, taken: bool) -> str:
+        middle = float(np.exp(np.log(self.scores).mean()))
+        after = middle * np.exp(-gain.gain)
+        change = (("falls", "rises") if taken else ("would fall", "would rise"))[int(after >= middle)]
+        return (
+            f"deviance of held-out {self.holdout.kind} {change} {middle:.4f} → {after:.4f} ± "
+            f"{after * gain.error:.4f}"
+        )
+
+    def learn_noise(self) -> None:
+        """Where photons are not known, take the noise from the residuals, once more is refined."""
+        if self.noise.data.counts:
+            return
+        ratio = _noise_ratio(self.kept, self.state)
+        self.noise = replace(self.noise, unit=self.noise.unit * ratio)
+        self.kept = replace(self.kept, unit=self.kept.unit * ratio)
+        likelihood = self.holdout.likelihood
+        self.holdout = replace(self.holdout, likelihood=replace(likelihood, unit=likelihood.unit * ratio))
+        self.scores = self.holdout.score(self.state, self.free)
+        self.last = None  # its objective is in other units
+
+
+def select_model(
+    data: Dataset,
+    options: ModelOptions,
+    seed: int,
+    compile_xla: bool,
+    shelf: Shelf | None = None,
+    tell: Callable[[Finding], object] = lambda decision: None,
+) -> Selection:
+    """Select what is refined, on the core of a scan; fits are kept on the ``shelf``, decisions are told."""
+    noise = _first_noise(data, options, compile_xla, shelf or NoShelf())
+    kept, held = hold_out(noise, seed)
+    flat = np.ones((kept.data.object_size,) * 2)
+    state = State.of(kept.data, flat, normalisation=noise.normalisation)
+    selection = Selection(noise, kept, held, options, state, tell=tell)
+    selection.take(_begin(selection), OBJECT_ALONE)
+    selection.learn_noise()
+    for hypothesis in HYPOTHESES:
+        hypothesis(selection)
+        selection.learn_noise()
+    return selection
+
+
+def _begin(selection: Selection) -> Fit:
+    """Fit the object alone, from a constant; in a sparse scan from a denoised one, if that explains more.
+
+    Of large patterns, it begins at downsampled ones.
+    """
+    terms, steps = Terms(selection.kept, selection.prior), selection.limits.first_steps
+    if begun := begin_at_larger_pixels(terms, selection.state, steps):
+        return selection.fit(begun, OBJECT_ALONE, selection.prior, steps)
+    found = selection.fit(selection.state, OBJECT_ALONE, selection.prior, steps)
+    if selection.holdout.kind == "patterns" or not selection.options.learned:
+        return found
+    coarse = coarse_to_fine(terms, selection.state, selection.options.network)
+    other = selection.fit(coarse, OBJECT_ALONE, selection.prior, steps)
+    scores, selection.scores = (selection.holdout.score(one.state, OBJECT_ALONE) for one in (other, found))
+    gain = compare_shares(scores, selection.scores)
+    selection.coarse = gain.passes(CLEAR) and other.course[-1] < found.course[-1]
+    value = "strongly denoised first" if selection.coarse else "a constant"
+    selection.note("initial object", value, selection._told(gain, selection.coarse))
+    return other if selection.coarse else found
+
+
+def _offer(part: str) -> Callable[[Selection], None]:
+    """Return the hypothesis that a part of the beam is to be refined."""
+
+    def hypothesis(selection: Selection) -> None:
+        free = replace(selection.free, **{part: True})
+        selection.offer(part, selection.state, free, getattr(selection.options, part))
+
+    return hypothesis
+
+
+def _offer_modes(selection: Selection) -> None:
+    """Add one mode after the other, as long as that helps; or as many as are specified."""
+    wanted = selection.options.modes
+    while selection.free.probe and (wanted is None or len(selection.state.modes) < wanted):
+        before = len(selection.state.modes)
+        count = before + 1 if wanted is None else wanted
+        start = replace(selection.state, modes=more_modes(selection.state.modes, count)[:count])
+        specified = None if wanted is None else True
+        selection.offer("modes", start, selection.free, specified, (str(count), str(before)))
+        if wanted is None and (len(selection.state.modes) == before or count >= selection.limits.modes):
+            return
+
+
+def _offer_background(selection: Selection) -> None:
+    if selection.options.background is not False:
+        start = replace(selection.state, background=_some_background(selection))
+        free = replace(selection.free, background=True)
+        selection.offer("background", start, free, selection.options.background)
+
+
+HYPOTHESES = (_offer("probe"), _offer("positions"), _offer("flux"), _offer_modes, _offer_background)
+"""What is tried, in order; a new one is an entry."""
+
+
+def select_regulariser(selection: Selection) -> Regularisation:
+    """Select the regulariser under which the held-out patterns have the least deviance.
+
+    None is taken unless another is clearly better. A learned one is tried beside the best of each other kind.
+    The beam stays as it is.
+    """
+    options = selection.options
+    if options.prior == "none":
+        return Regularisation(Prior())
+    if options.strength is not None and not options.learned:
+        return Regularisation(options.weak_prior)
+    none, *tried = _try_classical(selection)
+    if options.learned and options.strength is None:
+        kinds = [[one for one in tried if one.hypothesis.prior.kind == kind] for kind in options.classical]
+        chosen = lowest(none, tried)
+        starts = [none] if chosen is none else list(map(best_of, kinds))
+        tried += [one for start in starts for one in _try_learned(selection, start)]
+    chosen = lowest(none, tried)
+    found: Regularisation = chosen.hypothesis
+    compared = "; ".join(f"{one.hypothesis.name}: {one.mean_deviance:.4f}" for one in (none, *tried))
+    if options.learned and options.strength is not None:
+        found = replace(found, learned=Learned(options.network, options.strength))
+        compared = f"κ as specified; {compared}"
+    selection.tried, selection.state = [none, *tried], chosen.state
+    selection.note("regulariser", found.name, f"deviance of held-out {selection.holdout.kind}: {compared}")
+    return found
+
+
+def lowest(simplest: Trial, others: Sequence[Trial]) -> Trial:
+    """Return the trial of lowest score, if it is clearly better than the simplest."""
+    best = best_of(others)
+    return best if best.gain_over(simplest).passes(CLEAR) else simplest
+
+
+def _try_classical(selection: Selection) -> list[Trial]:
+    """Try no regulariser, then each kind from the best state so far; λ rises while that helps."""
+
+    def attempt(state: State, prior: Prior) -> Trial:
+        state = selection.fit(state, OBJECT_ALONE, prior, selection.options.steps, ENOUGH).state
+        return _trial(selection, Regularisation(prior), state)
+
+    tried = [attempt(selection.state, Prior())]
+    for kind in selection.options.classical:
+        state, score = best_of(tried).state, np.inf
+        for strength in kind_of(kind).strengths:
+            tried.append(attempt(state, Prior(kind, strength)))
+            if tried[-1].score > score:
+                break
+            state, score = tried[-1].state, tried[-1].score
+    return tried
+
+
+def _try_learned(selection: Selection, start: Trial) -> list[Trial]:
+    """Try weights of the learned prior beside another, as long as a larger one explains more."""
+    prior = start.hypothesis.prior
+    terms, state, tried = Terms(selection.kept, prior), start.state, list[Trial]()
+    for strength in STRENGTHS:
+        learned = Learned(selection.options.network, strength)
+        state = fit_learned(terms, state, learned, selection.limits.learned_rounds).state
+        tried.append(_trial(selection, Regularisation(prior, learned), state))
+        if len(tried) > 1 and tried[-1].score > tried[-2].score:
+            break
+    return tried
+
+
+def _trial(selection: Selection, hypothesis: Regularisation, state: State) -> Trial:
+    return Trial(hypothesis, state, np.zeros(0), selection.holdout.score(state, selection.free))
+
+
+def _first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, shelf: Shelf) -> ScanLikelihood:
+    """Return the core's likelihood under the specified noise; where photons are not known, its strength is
+    that of the residuals of the object alone."""
+    limits = options.selection
+    part = limits.core(data)
+    kind = options.noise if options.noise != "auto" else "poisson" if data.counts else "gaussian"
+    unit = 1.0 if data.counts else noise_unit(part)
+    noise = ScanLikelihood(part, data.normalisation, unit, kind, compile_xla=compile_xla, shelf=shelf)
+    if data.counts:
+        return noise
+    start = State.of(part, np.ones((part.object_size,) * 2), normalisation=data.normalisation)
+    for _ in range(limits.noise_rounds):
+        start = fit(Terms(noise, options.weak_prior), start, OBJECT_ALONE, limits.steps, NEARLY).state
+        ratio = _noise_ratio(noise, start)
+        noise = replace(noise, unit=noise.unit * ratio)
+        if abs(ratio - 1) < limits.same_noise:
+            break
+    return noise
+
+
+def _noise_ratio(likelihood: ScanLikelihood, state: State) -> float:
+    """Return √(deviance / degrees of freedom): by how much amplitudes are noisier than assumed."""
+    measured = len(state.positions) * likelihood.pixels
+    free = max(measured - 2 * lit_pixels(state), measured // 10)
+    return float(np.sqrt(likelihood.evaluate(state).deviance.sum() / free))
+
+
+def _some_background(selection: Selection) -> np.ndarray:
+    """Return where the search for a background starts: the darkest pixels, then expectation maximisation.
+
+    b ← b ⟨n/λ⟩ for each pixel, which never makes the likelihood worse. Normalised.
+    """
+    likelihood, state, limits = selection.kept, selection.state, selection.limits
+    data, f = likelihood.data, likelihood.normalisation
+    mean = data.amplitudes.statistics.mean_intensity
+    seen = np.sort(mean.ravel() if data.good is None else mean[data.good])
+    dark = seen[: max(1, round(limits.darkest * len(seen)))].mean()
+    background = np.full((data.N, data.N), f**2 * (dark + 1e-6 * seen.mean()), np.float32)
+    for _ in range(limits.background_steps):
+        there = replace(state, background=background)
+        slope = likelihood.evaluate(there, ("background",)).gradients["background"]
+        excess = slope * np.float32(likelihood.photon**2) / len(state.positions)  # 1 − ⟨n/λ⟩
+        background = background * (1 - np.minimum(excess, 0.9))
+    return background

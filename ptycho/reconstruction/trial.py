@@ -1,0 +1,209 @@
+"""Try a hypothesis about a scan: fit some neighbouring patterns under it for a few steps, then score the fit.
+
+    score = ⟨log D⟩ over fitted patterns + ⟨log D⟩ over held-out patterns,   D: deviance per pixel
+
+Each part alone errs. If positions lie too far apart, or the probe is too narrow, patterns do not overlap, and
+any of them can be fitted but none predicted. If the probe is too wide, held-out patterns are predicted with
+less contrast, and so less badly. A lower score is better; two trials of the same patterns are compared
+pattern by pattern (:class:`~ptycho.scan.comparison.Comparison`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.refinement import likelihood_of
+from ptycho.reconstruction.scan_likelihood import ScanLikelihood
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.state import Freedom, State
+from ptycho.scan.beam import Beam
+from ptycho.scan.comparison import Comparison, compare_shares
+from ptycho.scan.dataset import Dataset
+from ptycho.scan.groups import smallest_region
+from ptycho.scan.optics import seen_power
+from ptycho.scan.patterns import Patterns
+from ptycho.scan.probe import energy_diameter
+
+
+@dataclass(frozen=True)
+class TrialOptions:
+    """Which patterns a trial uses.
+
+    Attributes:
+        patterns: at most so many, in the middle of the scan.
+        pixels: of these patterns together, at most,
+        fewest: unless that would be fewer patterns than this.
+        holdout_every: one of so many patterns is held out.
+        spacing: of the probe's diameter; of two patterns nearer to each other one is left out, if there are
+            enough others.
+        least: patterns of a scan, below which nothing is claimed.
+        prior: of the object; without it, probes are missed at doses below 3000 photons a pattern (measured).
+    """
+
+    patterns: int = 60
+    pixels: int = 2**20
+    fewest: int = 36
+    holdout_every: int = 6
+    spacing: float = 0.1
+    least: int = 12
+    prior: Prior = field(default_factory=lambda: Prior("quadratic", 10.0))
+
+    def count(self, N: int) -> int:
+        """Return how many patterns of ``N × N`` pixels are used."""
+        return max(min(self.fewest, self.patterns), min(self.patterns, self.pixels // N**2))
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What a hypothesis comes to.
+
+    Attributes:
+        hypothesis: what was tried.
+        state: object and beam of the fitted patterns.
+        fitted, held_out: deviance per pixel of each pattern, ``(n,)``.
+        matrix: linear map ``(2, 2)`` from the nominal positions to those of the fit.
+    """
+
+    hypothesis: Any
+    state: State
+    fitted: np.ndarray
+    held_out: np.ndarray
+    matrix: np.ndarray = field(default_factory=lambda: np.eye(2))
+
+    @property
+    def score(self) -> float:
+        """Return ``⟨log D⟩`` of the fitted patterns plus that of the held-out ones."""
+        return sum(float(np.log(part).mean()) for part in (self.fitted, self.held_out) if len(part))
+
+    @property
+    def deviance(self) -> np.ndarray:
+        """Return the deviance per pixel of each pattern, fitted ones first."""
+        return np.concatenate([self.fitted, self.held_out])
+
+    @property
+    def mean_deviance(self) -> float:
+        """Return the geometric mean over all patterns."""
+        return float(np.exp(np.log(self.deviance).mean()))
+
+    def gain_over(self, other: Trial) -> Comparison:
+        """Return the mean decrease of the log-deviance of the same patterns from ``other`` to this."""
+        return compare_shares(self.deviance, other.deviance)
+
+
+def best_of(trials: Sequence[Trial]) -> Trial:
+    """Return the trial of lowest score."""
+    return min(trials, key=lambda trial: trial.score)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Some patterns of a scan: those that trials fit, and those between them that are held out."""
+
+    fitted: ScanLikelihood
+    held_out: ScanLikelihood
+    options: TrialOptions
+
+    @classmethod
+    def of(cls, data: Dataset, options: TrialOptions | None = None) -> Sample:
+        """Split a dataset of one object, as :func:`middle` gives it."""
+        options = options or TrialOptions()
+        every = np.arange(len(data.positions))
+        out = every[options.holdout_every // 2 :: options.holdout_every]
+        fitted = likelihood_of(data.subset(np.setdiff1d(every, out), 1))
+        return cls(fitted, replace(fitted, data=data.subset(out, 1)), options)
+
+    @property
+    def data(self) -> Dataset:
+        """The fitted patterns."""
+        return self.fitted.data
+
+    def fit(self, start: State, free: Freedom, steps: int, moves: str = "affine") -> State:
+        """Fit what is free of a state of the fitted patterns."""
+        return fit(Terms(self.fitted, self.options.prior, moves), start, free, steps).state
+
+    def fit_object(self, alone: int, with_probe: int = 0) -> State:
+        """Fit the object from a constant, then the probe with it, which would else explain a lack of it."""
+        state = self.fit(constant_object(self.data, self.data.object_size), OBJECT_ALONE, alone)
+        return self.fit(state, Freedom(), with_probe) if with_probe else state
+
+    def trial(self, hypothesis: Any, state: State) -> Trial:
+        """Score a state of the fitted patterns; held-out positions follow the map of the others."""
+        nominal, positions = self.data.positions.astype(float), self.held_out.data.positions.astype(float)
+        matrix = np.eye(2)
+        if not np.array_equal(nominal, state.positions):
+            matrix = map_between(nominal, state.positions)
+            positions = (positions - nominal.mean(axis=0)) @ matrix.T + state.positions.mean(axis=0)
+        there = replace(state, positions=positions, flux=self.held_out.data.beam.flux)
+        pairs = (self.fitted, state), (self.held_out, there)
+        scores = [likelihood.evaluate(one).deviance / likelihood.pixels for likelihood, one in pairs]
+        return Trial(hypothesis, state, scores[0], scores[1], matrix)
+
+    def beam_of(self, state: State) -> Beam:
+        """Return the beam of a state, in the units of the dataset."""
+        return state.beam(self.data.photon_scale, self.fitted.normalisation)
+
+
+def map_between(nominal: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Return A ``(2, 2)`` of ``positions = A nominal + const`` by least squares."""
+    one, two = (places - places.mean(axis=0) for places in (nominal, positions))
+    return np.linalg.lstsq(one, two, rcond=None)[0].T
+
+
+def constant_object(data: Dataset, side: int) -> State:
+    """Return an object of ``(side, side)`` equal pixels that gives the patterns' mean energy."""
+    bright = data.N / 2 / np.sqrt(seen_power(data.model_probe, data.fresnel, data.good))
+    return State.of(data, np.full((side, side), bright))
+
+
+def middle(data: Dataset, count: int, spacing: float = TrialOptions.spacing) -> Dataset:
+    """Return at most ``count`` neighbouring patterns in the middle of a scan, on an object of their own.
+
+    They are the nearest ones to the pattern that is nearest to the middle. Where patterns lie denser than
+    ``spacing`` probe diameters, some between them are left out.
+    """
+    off_middle = np.linalg.norm(data.positions - np.median(data.positions, axis=0), axis=1)
+    centre = int(np.argmin(off_middle))
+    mine = np.flatnonzero(data.image == data.image[centre])
+    distance = np.linalg.norm(data.positions[mine] - data.positions[centre], axis=1)
+    mine = mine[np.argsort(distance, kind="stable")]
+    apart = _apart(data.positions[mine], spacing * energy_diameter(data.probe), count)
+    chosen = mine[np.concatenate([apart, np.setdiff1d(np.arange(len(mine)), apart)])[:count]]
+    return place_anew(data, data.amplitudes[chosen], data.positions[chosen], data.good)
+
+
+def _apart(positions: np.ndarray, spacing: float, count: int) -> np.ndarray:
+    """Return indices of at most ``count`` positions, from the first on, no two nearer than ``spacing``."""
+    kept = [0]
+    for k in range(1, len(positions)):
+        if len(kept) == count:
+            break
+        if np.linalg.norm(positions[kept] - positions[k], axis=1).min() >= spacing:
+            kept.append(k)
+    return np.array(kept)
+
+
+def place_anew(
+    data: Dataset, amplitudes: np.ndarray, positions: np.ndarray, good: np.ndarray | None
+) -> Dataset:
+    """Return a dataset of one object with other patterns ``(K, N, N)`` at positions of any origin."""
+    corners = positions - np.floor(positions.min(axis=0)) + 1
+    groups = np.arange(len(corners), dtype=np.int32)[:, None]
+    return replace(
+        data,
+        amplitudes=Patterns(np.ascontiguousarray(amplitudes)),
+        beam=Beam(data.probe, corners.astype(np.float32), background=data.beam.background),
+        image=np.zeros(len(corners), np.int32),
+        groups=groups,
+        object_size=data.N + int(np.ceil(corners.max())) + 1,
+        region_size=smallest_region(corners, groups, data.N),
+        objects=None,
+        neighbours=None,
+        stated_tiling=None,
+        good=good,
+        exact=bool(np.any(corners != np.round(corners))),
+    )
