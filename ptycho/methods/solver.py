@@ -24,7 +24,7 @@ from ptycho.reconstruction.maximum_likelihood import Solved, fit_object, solve
 from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.phase_sensitivity import phase_left
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.solver import NEARLY, Fit, Terms, fit_to_the_end
+from ptycho.reconstruction.solver import NEARLY, Fit, Terms, fit_further
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.uncertainty import map_errors
 from ptycho.scan.coverage import covered_part
@@ -90,12 +90,12 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: RunContext) -> Rec
             where.on_event(Event("decision", decision.what, {"value": decision.value, "why": decision.why}))
 
         solved = solve(data, options, config.seed, config.xla.compile, progress.advance, watch, how, tell)
-        made, course = _reconstruction(solved, each), tuple(solved.fit.course)
+        made, course, converged = _reconstruction(solved, each), solved.fit.course, solved.fit.converged
         if len(each.out):
             solved, last = _completed(solved, made, each, options.steps, how, progress.advance)
             made = replace(last, before=made)
-    ended = "converged" if solved.fit.converged else "not converged: raise solver.steps"
-    log.info("solver: last fit of %d steps, %s", len(solved.fit.course) - 1, ended)
+    ended = "converged" if converged else "not converged: raise solver.steps"
+    log.info("solver: last fit of %d steps, %s", len(course) - 1, ended)
     seconds = time.perf_counter() - began
     return replace(
         made,
@@ -105,8 +105,8 @@ def reconstruct(each: Prepared, config: ScanRunConfig, where: RunContext) -> Rec
             *_doubts(solved, config.seed),
         ),
         seconds=seconds,
-        course=course,
-        converged=solved.fit.converged,
+        course=tuple(course),
+        converged=converged,
         fit=solved,
     )
 
@@ -183,7 +183,7 @@ def _completed(
     if how.divides(whole):
         last = fit_in_blocks(terms, state, solved.free, steps, how, ONCE_MORE, advance)
     else:
-        last = fit_to_the_end(terms, state, solved.free, steps)
+        last = fit_further(terms, state, steps)
     solved = _ended(solved, last, whole)
     beam = last.state.beam(whole.photon_scale, f)
     return solved, replace(covered_part(last.state.object, whole), beam=beam)

@@ -186,6 +186,13 @@ def fit_to_the_end(
     return _joined(found, fit_learned(terms, found.state, terms.learned, watch=watch))
 
 
+def fit_further(terms: Terms, start: State, steps: int) -> Fit:
+    """Fit the object a little further, from an end that a few of the patterns have not seen."""
+    if terms.learned is None:
+        return fit(terms, start, OBJECT_ALONE, steps, NEARLY)
+    return fit_learned(terms, start, terms.learned, 1, steps=min(steps, OF_A_ROUND))
+
+
 def fit_learned(
     terms: Terms,
     start: State,

@@ -149,7 +149,8 @@ def test_the_pretrained_network_goes_on_from_the_solver(arrays):
 )
 def test_what_a_method_goes_on_from_is_made_before_it(arrays, monkeypatch, method, steps, order):
     """Of all that is made, it is the last that is judged and given."""
-    from ptycho.api import methods
+    from ptycho.scan.finding import Finding
+from ptycho.api import methods
     from ptycho.scan.coverage import covered_part
 
     called = []
@@ -159,7 +160,7 @@ def test_what_a_method_goes_on_from_is_made_before_it(arrays, monkeypatch, metho
         def make(each, made, means):
             called.append((name, list(made)))
             flat = np.full((each.whole.object_size,) * 2, len(called), np.complex64)
-            return replace(covered_part(flat, each.whole), doubts=(doubts[name],))
+            return replace(covered_part(flat, each.whole), decisions=(Finding.warning(name, doubts[name]),))
 
         return make
 
