@@ -12,6 +12,7 @@ from helpers.cli import ROOT, fresh
 from matplotlib.figure import Figure
 
 import ptycho
+from ptycho.scan.finding import Finding
 
 N, STEPS = 32, 12
 TOLD = {
@@ -149,8 +150,7 @@ def test_the_pretrained_network_goes_on_from_the_solver(arrays):
 )
 def test_what_a_method_goes_on_from_is_made_before_it(arrays, monkeypatch, method, steps, order):
     """Of all that is made, it is the last that is judged and given."""
-    from ptycho.scan.finding import Finding
-from ptycho.api import methods
+    from ptycho.api import methods
     from ptycho.scan.coverage import covered_part
 
     called = []
