@@ -12,11 +12,11 @@ Express 21 (2013) 13592 (neighbouring patches).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ptycho.align.registration import FEWEST, LEAST, LOST, REACH, SEED, Growth
+from ptycho.align.registration import Registration, RegistrationOptions
 from ptycho.align.sections import bring_together
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
@@ -26,12 +26,34 @@ from ptycho.scan.comparison import REFINED, Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
 
 NO_GAIN = Comparison(0.0, 0.0)
-CONVINCING = 0.2  # of what photon noise leaves of the deviance of the patterns that are moved: the gain
-AT_RANDOM = 0.5  # of the patterns, moved otherwise than the one before: nothing that is found is believed
-LOOKED_AT = 2**22  # pixels of the patterns that a large scan is tried by
-LONGEST = 512  # pixels: that strip, whose object is as wide as it is long
-GROWN = 2**26  # pixels of all patterns, at most, that an object grows from
-ALONE, TOGETHER, MOVING = 20, 20, 30  # steps
+
+
+@dataclass(frozen=True)
+class JumpOptions:
+    """How position jumps are looked for, and which are believed.
+
+    Attributes:
+        registration: of the patterns.
+        convincing: of what photon noise leaves of the deviance of the moved patterns: the gain.
+        at_random: of the patterns, moved otherwise than the one before: nothing that is found is believed.
+        pixels: of the patterns by which a large scan is tried first, a strip
+        longest: pixels long: its object is as wide as it is long.
+        most_pixels: of all patterns that are registered, at most.
+        object_steps, probe_steps, position_steps: of the fits that are compared.
+    """
+
+    registration: RegistrationOptions = field(default_factory=RegistrationOptions)
+    convincing: float = 0.2
+    at_random: float = 0.5
+    pixels: int = 2**22
+    longest: int = 512
+    most_pixels: int = 2**26
+    object_steps: int = 20
+    probe_steps: int = 20
+    position_steps: int = 30
+
+
+OPTIONS = JumpOptions()
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,17 +75,17 @@ class Jumps:
     @property
     def moved(self) -> np.ndarray:
         """``(J,)`` bool."""
-        return np.linalg.norm(self.moves, axis=1) >= LEAST
+        return np.linalg.norm(self.moves, axis=1) >= OPTIONS.registration.least
 
     @property
     def lost(self) -> bool:
         """So many patterns are explained nowhere that positions are not found."""
-        return bool(self.unplaced.mean() > LOST)
+        return bool(self.unplaced.mean() > OPTIONS.registration.lost)
 
     @property
     def breaks(self) -> np.ndarray:
         """``(J − 1,)`` bool, where the next pattern is moved otherwise."""
-        return np.linalg.norm(np.diff(self.moves, axis=0), axis=1) >= LEAST
+        return np.linalg.norm(np.diff(self.moves, axis=0), axis=1) >= OPTIONS.registration.least
 
     @property
     def kind(self) -> str:
@@ -84,36 +106,37 @@ class Jumps:
         )
 
 
-def find_jumps(data: Dataset, free_probe: bool = True) -> Jumps:
+def find_jumps(data: Dataset, free_probe: bool = True, options: JumpOptions = OPTIONS) -> Jumps:
     """Moves of the patterns of a scan of one object that explain it clearly better, if there are any.
 
-    A scan of more than ``LOOKED_AT`` pixels is tried first by a strip through its middle, across its rows. If
-    something is wrong there, all of it is looked at, or, of more than ``GROWN``, it counts as lost.
+    A scan of more than ``options.pixels`` is tried first by a strip through its middle, across its rows. If
+    something is wrong there, all of it is registered; a scan of more than ``options.most_pixels`` counts as
+    lost.
 
     Args:
-        data: patterns of a far field; of a near field, or of fewer than ``FEWEST``, nothing is found.
+        data: patterns of a far field; in a near field, or in too few patterns, nothing is found.
         free_probe: the probe is corrected along with the object.
     """
-    count, most = len(data.positions), data.held_by(LOOKED_AT, SEED)
+    count, most = len(data.positions), data.held_by(options.pixels, options.registration.seed)
     nothing = Jumps(np.zeros((count, 2)), np.zeros(count, bool))
-    if count < FEWEST or data.fresnel is not None:
+    if count < options.registration.fewest or data.fresnel is not None:
         return nothing
     if count > most:
-        tried = find_jumps(data.cut_out(strip(data.positions, most)), free_probe)
+        tried = find_jumps(data.cut_out(strip(data.positions, most, options.longest)), free_probe, options)
         if not tried.lost and not tried.moved.any():
             return nothing
-        if count > data.held_by(GROWN, most):
+        if count > data.held_by(options.most_pixels, most):
             return replace(nothing, unplaced=np.ones(count, bool))
-    found, noise = _grown(data, free_probe)
+    found, noise = _registered(data, free_probe, options)
     if found.lost or not found.moved.any() or _is_map(found.moves, data.positions):
         return replace(nothing, unplaced=found.unplaced)
-    if found.breaks.mean() > AT_RANDOM:
+    if found.breaks.mean() > options.at_random:
         return replace(nothing, unplaced=found.moved | found.unplaced)
-    told, moved = (_ended(data, moves, free_probe) for moves in (nothing.moves, found.moves))
+    told, moved = (_ended(data, moves, free_probe, options) for moves in (nothing.moves, found.moves))
     gain = compare_shares(moved[1], told[1])
-    far = np.linalg.norm(moved[0], axis=1) >= LEAST
+    far = np.linalg.norm(moved[0], axis=1) >= OPTIONS.registration.least
     misfit = np.maximum(told[1][far] - noise, 0).sum()
-    convincing = far.any() and np.sum(told[1][far] - moved[1][far]) > CONVINCING * misfit
+    convincing = far.any() and np.sum(told[1][far] - moved[1][far]) > options.convincing * misfit
     moves, deviance = moved if gain.passes(REFINED) and convincing else (nothing.moves, told[1])
     return Jumps(moves, found.unplaced, gain, deviance)
 
@@ -124,46 +147,53 @@ def _is_map(moves: np.ndarray, positions: np.ndarray) -> bool:
         (places - places.mean(axis=0)) @ (1, 1j) for places in (positions + moves, positions.astype(float))
     )
     left = np.abs(there - here * (np.vdot(here, there) / np.vdot(here, here)))
-    return bool(np.mean(left < LEAST) > 1 - LOST and np.mean(np.abs(there - here) < LEAST) < 1 - LOST)
+    return bool(
+        np.mean(left < OPTIONS.registration.least) > 1 - OPTIONS.registration.lost
+        and np.mean(np.abs(there - here) < OPTIONS.registration.least) < 1 - OPTIONS.registration.lost
+    )
 
 
-def strip(positions: np.ndarray, count: int) -> np.ndarray:
-    """Indices ``(count,)`` or fewer, in order, of the patterns nearest to a line of ``LONGEST`` through the
+def strip(positions: np.ndarray, count: int, longest: int = OPTIONS.longest) -> np.ndarray:
+    """Indices, at most ``count``, in order, of the patterns nearest to a line of ``longest`` px through the
     middle of ``positions (J, 2)`` along the axis on which the scan goes on slowly."""
     order = np.arange(len(positions)) - len(positions) / 2
     centred = positions - np.median(positions, axis=0)
     fast = int(np.argmin(np.abs(order @ centred)))
-    near = np.flatnonzero(np.abs(centred[:, 1 - fast]) <= LONGEST / 2)
+    near = np.flatnonzero(np.abs(centred[:, 1 - fast]) <= longest / 2)
     return np.sort(near[np.argsort(np.abs(centred[near, fast]), kind="stable")[:count]])
 
 
-def _grown(data: Dataset, free_probe: bool) -> tuple[Jumps, float]:
+def _registered(data: Dataset, free_probe: bool, options: JumpOptions) -> tuple[Jumps, float]:
     """Moves from the most common one; and a pattern's deviance by photon noise alone, at most."""
-    growth = Growth.of(data, Freedom(free_probe))
-    noise, nothing = 4 * growth.noise, Jumps(growth.moves, growth.placed)
-    if growth.dim:
+    registration = Registration.of(data, Freedom(free_probe), options.registration)
+    noise, nothing = 4 * registration.noise, Jumps(registration.moves, registration.placed)
+    if registration.dim:
         return nothing, noise
-    growth.plant()
-    if growth.vague:
+    registration.begin()
+    if registration.vague:
         return nothing, noise
-    growth.grow()
-    if growth.lost or (np.linalg.norm(growth.moves, axis=1) >= LEAST).any():
-        bring_together(growth)
-        growth.settle()
-    places, counts = np.unique(np.rint(growth.moves[growth.placed]), axis=0, return_counts=True)
-    return Jumps((growth.moves - places[counts.argmax()]) * growth.placed[:, None], ~growth.placed), noise
+    registration.extend()
+    if registration.lost or (np.linalg.norm(registration.moves, axis=1) >= OPTIONS.registration.least).any():
+        bring_together(registration)
+        registration.refine()
+    places, counts = np.unique(np.rint(registration.moves[registration.placed]), axis=0, return_counts=True)
+    return Jumps(
+        (registration.moves - places[counts.argmax()]) * registration.placed[:, None], ~registration.placed
+    ), noise
 
 
-def _ended(data: Dataset, moves: np.ndarray, free_probe: bool) -> tuple[np.ndarray, np.ndarray]:
+def _ended(
+    data: Dataset, moves: np.ndarray, free_probe: bool, options: JumpOptions
+) -> tuple[np.ndarray, np.ndarray]:
     """Moves ``(J, 2)`` after a fit with positions free from some, and each pattern's deviance ``(J,)``."""
-    likelihood, side = likelihood_of(data), data.object_size + 2 * REACH
+    likelihood, side = likelihood_of(data), data.object_size + 2 * options.registration.reach
     start, terms = constant_object(data, side), Terms(likelihood, TrialOptions().prior, "each")
-    told = start.positions + REACH
+    told = start.positions + options.registration.reach
     state = replace(start, positions=np.clip(told + moves, 0, side - data.N))
     for free, steps in (
-        (OBJECT_ALONE, ALONE),
-        (Freedom(free_probe), TOGETHER),
-        (Freedom(free_probe, positions=True), MOVING),
+        (OBJECT_ALONE, options.object_steps),
+        (Freedom(free_probe), options.probe_steps),
+        (Freedom(free_probe, positions=True), options.position_steps),
     ):
         state = fit(terms, state, free, steps).state
     change = state.positions - told - moves

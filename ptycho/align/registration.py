@@ -1,4 +1,4 @@
-"""An object that grows from pattern to pattern, each predicted before it is fitted.
+"""Sequential registration: an object grows from pattern to pattern, each predicted before it is fitted.
 
     share_j(r) = (min_c Σ (√n_j − c √λ(r))² − ν) / V,   λ(r) = Σ_m |F P_m O[r + x]|²
 
@@ -7,7 +7,7 @@ the mean pattern in place of λ. So 0 is explained, and 1 explains no more than 
 free, as the light of a pattern is.
 
 A pattern joins where it is told to be, moved as its neighbours in time or space are, if that explains it;
-else where it is explained within ``REACH``; else it waits until more is known around it. So what patterns
+else where it is explained within a reach of it; else it waits until more is known around it. So what patterns
 have in common, an offset behind a jump or a drift, is followed without a model of it. Where little is to be
 seen, a pattern fits in many places: at the end each is looked for in an object of others alone, and stays
 with its neighbours where that is as good.
@@ -33,28 +33,71 @@ from ptycho.reconstruction.unknowns import object_light
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter, light_of
 
-REACH, COARSE = 36, 3  # pixels: how far a pattern is looked for, and in which steps first
-CANDIDATES = 4  # of these steps, that are looked at pixel by pixel
-SEED, FEWEST = 30, 12  # patterns
-AT_ONCE = 8  # patterns that join in a round, at least
-KNOWN, LIT = 0.75, 0.05  # of a pattern's light, where the object is known: by so much of the usual light
-OVERLAPPING = 0.5  # the same of a place that is not where the pattern is told to be
-EXPLAINED, MISPLACED = 0.25, 0.5  # shares, between which the limit lies below which a pattern joins
-DARK = 0.05  # of the mean light: a pattern that has less says nothing
-POOR = 1.0  # share below which a pattern may stay where it is, if nothing better is found
-CLEARLY = 0.6  # of the share: what another place must come to
-WELL = 0.1  # a share below which nothing better is looked for
-OUTLYING = 3.0  # times the middle share of a seed: is no part of it
-LOST = 0.1  # of the patterns, explained nowhere: positions are not found
-MORE = 0.1  # of what may be known around a pattern: then it is looked for once more
-BEGINNING, TOGETHER, GROWING, SETTLING = 20, 15, 8, 30  # steps
-PARTS, GOLDEN = 4, (5**0.5 - 1) / 2  # of the patterns, that are taken out at once; how they are spread
-LEAST, ALIKE = 3.0, 0.03  # pixels, shares: places that are as good as each other
-ROUNDS, SETTLED = 6, 0.2  # until positions move by less, in pixels
-CHUNK_PIXELS = 2**18  # of the waves that are handled at once
+GOLDEN = (5**0.5 - 1) / 2  # spreads the patterns that are taken out at once
 
 
-class Sprout(NamedTuple):
+@dataclass(frozen=True)
+class RegistrationOptions:
+    """How patterns are registered. A *share* is what of a pattern's variation is not explained.
+
+    Attributes:
+        reach, coarse_step: pixels: how far a pattern is looked for, and in which steps first.
+        candidates: of these steps, that are looked at pixel by pixel.
+        seed, fewest: patterns of a seed; and at least.
+        at_once: patterns that join in a round, at least.
+        known: share of a pattern's intensity that falls where the object is known, to join,
+        illuminated: that is where this share of the usual illumination is.
+        overlapping: the same of a place that is not the nominal one.
+        explained, misplaced: shares, between which the limit lies below which a pattern joins.
+        dark: of the mean intensity; a pattern that has less says nothing.
+        poor: share below which a pattern may stay where it is, if nothing better is found.
+        better: of the share: what another place must come to.
+        well: a share below which nothing better is looked for.
+        outlying: times the median share of a seed: is no part of it.
+        lost: of the patterns, explained nowhere: positions are not found.
+        more: of what may be known around a pattern: then it is looked for once more.
+        seed_steps, probe_steps, steps, refining_steps: of a seed's object, with the probe, of new patterns,
+            of positions.
+        parts: of the patterns, that are taken out one after the other.
+        least, alike: pixels, shares: places that are equally good.
+        rounds, settled: until positions move by less, in pixels.
+        chunk_pixels: of the waves that are handled at once.
+    """
+
+    reach: int = 36
+    coarse_step: int = 3
+    candidates: int = 4
+    seed: int = 30
+    fewest: int = 12
+    at_once: int = 8
+    known: float = 0.75
+    illuminated: float = 0.05
+    overlapping: float = 0.5
+    explained: float = 0.25
+    misplaced: float = 0.5
+    dark: float = 0.05
+    poor: float = 1.0
+    better: float = 0.6
+    well: float = 0.1
+    outlying: float = 3.0
+    lost: float = 0.1
+    more: float = 0.1
+    seed_steps: int = 20
+    probe_steps: int = 15
+    steps: int = 8
+    refining_steps: int = 30
+    parts: int = 4
+    least: float = 3.0
+    alike: float = 0.03
+    rounds: int = 6
+    settled: float = 0.2
+    chunk_pixels: int = 2**18
+
+
+OPTIONS = RegistrationOptions()
+
+
+class Seed(NamedTuple):
     """What a seed comes to.
 
     Attributes:
@@ -71,11 +114,11 @@ class Sprout(NamedTuple):
 
 
 @dataclass(eq=False)
-class Growth:
+class Registration:
     """An object, and the patterns that it has grown from.
 
     Attributes:
-        data: the scan on an object that is wider by ``REACH`` on all sides.
+        data: the scan on an object that is wider by ``options.reach`` on all sides.
         free: what is fitted.
         measured: √n ``(J, N²)`` float32, zero where nothing was measured; good: ``(N²,)`` float32, one where
             it was; zero frequency at sample 0.
@@ -84,6 +127,7 @@ class Growth:
         placed: ``(J,)`` bool.
         moves: ``(J, 2)`` pixels.
         cover: by its corner, what share of a pattern's light falls where the object is known.
+        options: how patterns are registered.
     """
 
     data: Dataset
@@ -96,13 +140,18 @@ class Growth:
     placed: np.ndarray
     moves: np.ndarray
     cover: np.ndarray
+    options: RegistrationOptions = OPTIONS
 
     @classmethod
-    def of(cls, data: Dataset, free: Freedom) -> Growth:
+    def of(cls, data: Dataset, free: Freedom, options: RegistrationOptions = OPTIONS) -> Registration:
         """Nothing is placed, the object is a constant."""
-        beam = replace(data.beam, positions=data.positions + np.float32(REACH))
+        beam = replace(data.beam, positions=data.positions + np.float32(options.reach))
         data = replace(
-            data, beam=beam, object_size=data.object_size + 2 * REACH, objects=None, stated_tiling=None
+            data,
+            beam=beam,
+            object_size=data.object_size + 2 * options.reach,
+            objects=None,
+            stated_tiling=None,
         )
         count, N = len(data.positions), data.N
         good = np.ones((N, N), bool) if data.good is None else np.fft.ifftshift(data.good)
@@ -124,6 +173,7 @@ class Growth:
             np.zeros(count, bool),
             np.zeros((count, 2)),
             np.zeros((0, 0)),
+            options,
         )
 
     @property
@@ -136,36 +186,36 @@ class Growth:
         """Positions ``(J, 2)`` float64."""
         return self.state.positions
 
-    def plant(self) -> None:
+    def begin(self) -> None:
         """The best of some seeds, without the patterns in it that contradict the others."""
-        start, tried = self.state, list[Sprout]()
-        for neighbours in seeds(self.told):
+        start, tried = self.state, list[Seed]()
+        for neighbours in seeds(self.told, self.options):
             for seed in neighbours:
-                tried.append(self._sprout(seed, start))
-                if tried[-1].height < WELL:
+                tried.append(self._grow_seed(seed, start))
+                if tried[-1].height < self.options.well:
                     break
-            if tried[-1].height < WELL or min(one.middle for one in tried) > WELL:
+            if tried[-1].height < self.options.well or min(one.middle for one in tried) > self.options.well:
                 break  # what the beam does not explain in the middle, it does not elsewhere
         best = min(tried, key=lambda one: one.height)
         self.placed, self.state = np.isin(np.arange(len(self.told)), best.patterns), best.state
 
-    def _sprout(self, seed: np.ndarray, start: State) -> Sprout:
+    def _grow_seed(self, seed: np.ndarray, start: State) -> Seed:
         """An object from some patterns (indices), and those of them that it explains."""
         self.state, count = start, len(seed)
-        self.fit(seed, OBJECT_ALONE, BEGINNING)
+        self.fit(seed, OBJECT_ALONE, self.options.seed_steps)
         for _ in range(2):
             shares = self.own_shares(seed)
-            seed = seed[shares <= max(OUTLYING * np.median(shares), WELL)]
-            self.fit(seed, self.free, TOGETHER)
+            seed = seed[shares <= max(self.options.outlying * np.median(shares), self.options.well)]
+            self.fit(seed, self.free, self.options.probe_steps)
         height = float(np.quantile(self.own_shares(seed), 0.9)) + count / len(seed) - 1
-        return Sprout(height, float(np.median(shares)), seed, self.state)
+        return Seed(height, float(np.median(shares)), seed, self.state)
 
     @property
     def vague(self) -> bool:
         """The beam does not explain even the seed: what a place explains says nothing of the place."""
-        return bool(np.median(self.own_shares(np.flatnonzero(self.placed))) > WELL)
+        return bool(np.median(self.own_shares(np.flatnonzero(self.placed))) > self.options.well)
 
-    def grow(self) -> None:
+    def extend(self) -> None:
         """Until every pattern is placed, or explained nowhere.
 
         A pattern that is not explained waits until more is known around it. Where nothing else is left, those
@@ -184,46 +234,53 @@ class Growth:
                 known[ring], joining = around, ring[lowest[ring] <= limit]
             if not joining.size:
                 waiting = np.flatnonzero(~self.placed & np.isfinite(known))
-                joining = waiting[lowest[waiting] <= min(POOR, np.median(lowest[waiting]))]
+                joining = waiting[lowest[waiting] <= min(self.options.poor, np.median(lowest[waiting]))]
                 if not joining.size:
                     known[waiting] = np.nan
-            if np.mean(np.isnan(known)) > LOST:
+            if np.mean(np.isnan(known)) > self.options.lost:
                 return
             if not joining.size:
                 continue
             self.placed[joining], self.moves[joining] = True, best[joining]
             near = cKDTree(self.told[joining] + self.moves[joining]).query(self.told + self.moves)[0] < reach
             if (around := np.flatnonzero(self.placed & near)).size:
-                self.fit(around, self.free, GROWING)
+                self.fit(around, self.free, self.options.steps)
 
-    def settle(self) -> None:
+    def refine(self) -> None:
         """Positions by gradients; then each pattern where the others say that it belongs, and those that are
         not explained there are looked for once more. A few times, as long as positions move."""
         unsure = True
-        for _ in range(ROUNDS):
+        for _ in range(self.options.rounds):
             before = self.moves
             for model in ("affine", "each"):  # what all have in common is slow where each moves by itself
-                self.fit(np.flatnonzero(self.placed), replace(self.free, positions=True), SETTLING, model)
+                self.fit(
+                    np.flatnonzero(self.placed),
+                    replace(self.free, positions=True),
+                    self.options.refining_steps,
+                    model,
+                )
             unsure = unsure and self._place_again()
             shares = self.own_shares(np.arange(len(self.told)))
-            wrong = ~self.placed | (shares > max(WELL, OUTLYING * np.median(shares)))
+            wrong = ~self.placed | (
+                shares > max(self.options.well, self.options.outlying * np.median(shares))
+            )
             if wrong.any():
                 self.placed = ~wrong
-                self.fit(np.flatnonzero(self.placed), self.free, GROWING)
-                self.grow()
-            if self.lost or np.abs(self.moves - before).max() < SETTLED:
+                self.fit(np.flatnonzero(self.placed), self.free, self.options.steps)
+                self.extend()
+            if self.lost or np.abs(self.moves - before).max() < self.options.settled:
                 return
 
     def _place_again(self) -> bool:
         """Part by part, patterns by an object of the others alone: what grew in a wrong place upholds itself
         by what it has left in the object. Whether any is moved."""
         before = self.moves
-        parts = np.arange(len(self.told)) * GOLDEN % 1 * PARTS // 1
-        for k in range(PARTS):
+        parts = np.arange(len(self.told)) * GOLDEN % 1 * self.options.parts // 1
+        for k in range(self.options.parts):
             part, others = (np.flatnonzero(self.placed & chosen) for chosen in (parts == k, parts != k))
             if not (part.size and others.size):
                 continue
-            self.fit(others, self.free, GROWING)
+            self.fit(others, self.free, self.options.steps)
             cases = [(int(j), moves) for j, moves in zip(part, self._guesses(part, others), strict=True)]
             self.cover_of(others)
             moves = self.moves.copy()
@@ -241,15 +298,19 @@ class Growth:
         own = self.moves[pattern]
         _, share = self._best(pattern, own + square(1))
         near, lower = self._best(pattern, np.concatenate([move + square(2) for move in guesses]))
-        if lower < share + ALIKE and np.abs(near - own).max() >= LEAST:
+        if lower < share + self.options.alike and np.abs(near - own).max() >= self.options.least:
             own, share = near, lower
         there, lower = self.search(pattern, own)
-        return there if lower < share - ALIKE and np.abs(there - own).max() >= LEAST else own
+        return (
+            there
+            if lower < share - self.options.alike and np.abs(there - own).max() >= self.options.least
+            else own
+        )
 
     @property
     def lost(self) -> bool:
         """So many patterns are explained nowhere that positions are not found."""
-        return bool(np.mean(~self.placed) > LOST)
+        return bool(np.mean(~self.placed) > self.options.lost)
 
     def fit(self, patterns: np.ndarray, free: Freedom, steps: int, moves: str = "independent") -> None:
         """Of some patterns, the object and what else is free: positions by a model, else at whole pixels."""
@@ -270,10 +331,10 @@ class Growth:
     def shares(self, pattern: int, moves: np.ndarray) -> np.ndarray:
         """Of a pattern after each of some moves ``(S, 2)``; see the module's text."""
         N, root, left = self.data.N, self.measured[pattern], []
-        if root @ root < DARK * (N / 2 / self.data.normalisation) ** 2:
+        if root @ root < self.options.dark * (N / 2 / self.data.normalisation) ** 2:
             return np.full(len(moves), np.inf)
         windows = np.lib.stride_tricks.sliding_window_view(self.state.object, (N, N))
-        chunk = max(1, CHUNK_PIXELS // self.state.modes.size)
+        chunk = max(1, self.options.chunk_pixels // self.state.modes.size)
         for k in range(0, len(moves), chunk):
             rows, columns = self.corners(pattern, moves[k : k + chunk]).T
             far = fft.fft2(
@@ -289,13 +350,15 @@ class Growth:
         return np.array([self.shares(j, self.moves[j][None])[0] for j in patterns])
 
     def search(self, pattern: int, around: np.ndarray) -> tuple[np.ndarray, float]:
-        """The best of all moves within ``REACH`` of one ``(2,)``, and its share."""
-        moves = around + square(REACH, COARSE)
-        moves = moves[self.cover[tuple(self.corners(pattern, moves).T)] >= OVERLAPPING]
+        """The best of all moves within the reach of one ``(2,)``, and its share."""
+        moves = around + square(self.options.reach, self.options.coarse_step)
+        moves = moves[self.cover[tuple(self.corners(pattern, moves).T)] >= self.options.overlapping]
         if not len(moves):
             return around, np.inf
-        first = np.argsort(self.shares(pattern, moves))[:CANDIDATES]
-        return self._best(pattern, np.concatenate([moves[k] + square(COARSE - 1) for k in first]))
+        first = np.argsort(self.shares(pattern, moves))[: self.options.candidates]
+        return self._best(
+            pattern, np.concatenate([moves[k] + square(self.options.coarse_step - 1) for k in first])
+        )
 
     def _best(self, pattern: int, moves: np.ndarray) -> tuple[np.ndarray, float]:
         shares = self.shares(pattern, moves)
@@ -304,7 +367,7 @@ class Growth:
     def _limit(self, ring: np.ndarray, guesses: np.ndarray) -> float:
         """The share below which a pattern of a ring is explained: more, where the beam is not well known."""
         shares = [self._best(j, moves)[1] for j, moves in zip(ring, guesses, strict=True)]
-        return float(np.clip(2 * np.quantile(shares, 0.25), EXPLAINED, MISPLACED))
+        return float(np.clip(2 * np.quantile(shares, 0.25), self.options.explained, self.options.misplaced))
 
     def _place(self, case: tuple[int, np.ndarray, float]) -> tuple[np.ndarray, float]:
         """The move of a pattern ``(2,)`` that explains it best, and its share.
@@ -313,14 +376,14 @@ class Growth:
         """
         pattern, guesses, limit = case
         move, share = self._best(pattern, guesses)
-        if share > WELL:
+        if share > self.options.well:
             near, lower = self._best(pattern, move + square(2))
-            if lower < CLEARLY * share:
+            if lower < self.options.better * share:
                 move, share = near, lower
         if share <= limit:
             return move, share
         there, lower = self.search(pattern, guesses[-1])
-        return (there, lower) if lower < CLEARLY * share else (move, share)
+        return (there, lower) if lower < self.options.better * share else (move, share)
 
     def _next(self, known: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Those patterns of whose light enough falls where the object is known, and around which more is
@@ -330,12 +393,18 @@ class Growth:
         """
         left, placed = np.flatnonzero(~self.placed & ~np.isnan(known)), np.flatnonzero(self.placed)
         guesses, cover = self._guesses(left, placed), self.cover_of(placed)
-        around = uniform_filter(cover, 2 * REACH + 1)[tuple(self.corners(left, guesses[:, -1]).T)]
+        around = uniform_filter(cover, 2 * self.options.reach + 1)[
+            tuple(self.corners(left, guesses[:, -1]).T)
+        ]
         share = np.stack([cover[tuple(self.corners(left, guesses[:, k]).T)] for k in range(3)]).max(axis=0)
-        fresh = around > known[left] + MORE
-        least = min(KNOWN, np.sort(share[fresh])[-min(fresh.sum(), AT_ONCE)]) if fresh.any() else KNOWN
+        fresh = around > known[left] + self.options.more
+        least = (
+            min(self.options.known, np.sort(share[fresh])[-min(fresh.sum(), self.options.at_once)])
+            if fresh.any()
+            else self.options.known
+        )
         if not fresh.all():
-            least = max(least, OVERLAPPING)
+            least = max(least, self.options.overlapping)
         ring = fresh & (share >= least)
         return left[ring], guesses[ring], around[ring]
 
@@ -358,7 +427,9 @@ class Growth:
         """What share of a pattern's light falls where the object is known, by its corner."""
         places = self.corners(placed, self.moves[placed]).astype(float)
         light = object_light(replace(self.state, positions=places, flux=self.state.flux[placed]))
-        known = (light > LIT * np.median(light[light > 0.1 * light.max()])).astype(np.float32)
+        known = (light > self.options.illuminated * np.median(light[light > 0.1 * light.max()])).astype(
+            np.float32
+        )
         window = light_of(self.state.modes)
         self.cover = fftconvolve(known, window[::-1, ::-1] / window.sum(), "valid")
         return self.cover
@@ -369,7 +440,7 @@ class Growth:
         return np.clip(np.rint(self.told[patterns] + moves), 0, farthest).astype(int)
 
 
-def seeds(told: np.ndarray) -> list[list[np.ndarray]]:
+def seeds(told: np.ndarray, options: RegistrationOptions = OPTIONS) -> list[list[np.ndarray]]:
     """Of three places, in the middle of ``told (J, 2)`` and off it, indices of neighbours: all, and, of a
     scan back and forth, those of one direction, which share a backlash."""
     steps = np.gradient(told, axis=0)
@@ -381,8 +452,8 @@ def seeds(told: np.ndarray) -> list[list[np.ndarray]]:
     found = []
     for place in (centre, centre - off, centre + off):
         order = np.argsort(np.linalg.norm(told - place, axis=1), kind="stable")
-        near = [np.sort(order[way[order]][:SEED]) for way in ways]
-        found.append([seed for seed in near if len(seed) >= FEWEST])
+        near = [np.sort(order[way[order]][: options.seed]) for way in ways]
+        found.append([seed for seed in near if len(seed) >= options.fewest])
     return found
 
 

@@ -9,70 +9,75 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptycho.align.registration import LEAST, OVERLAPPING, SEED, SETTLED, SETTLING, Growth, square
+from ptycho.align.registration import OPTIONS, Registration, RegistrationOptions, square
 from ptycho.reconstruction.scan_likelihood import side_by_side
 
-WIDTH = int(LEAST) + 1  # pixels: how far a section is looked for
 FEW, ASKED = 5, 120  # patterns of a section, at least and at most, that say where it belongs
 
 
-def bring_together(growth: Growth) -> bool:
+def bring_together(registration: Registration) -> bool:
     """Give all patterns of a section the move that explains those beside the others best.
 
     It is taken where all patterns are then explained better. Whether it is.
     """
-    parts = sections(growth.moves, growth.placed)
-    if len(parts) < 2 or all(_spread(growth.moves[part]) < SETTLED for part in parts):
+    parts = sections(registration.moves, registration.placed, registration.options)
+    if len(parts) < 2 or all(
+        _spread(registration.moves[part]) < registration.options.settled for part in parts
+    ):
         return False
-    placed, moves, state = np.flatnonzero(growth.placed), growth.moves, growth.state
-    growth.fit(placed, growth.free, SETTLING)
-    before = _mean_share(growth, placed)
+    placed, moves, state = np.flatnonzero(registration.placed), registration.moves, registration.state
+    registration.fit(placed, registration.free, registration.options.refining_steps)
+    before = _mean_share(registration, placed)
     known = parts[0]
-    _put(growth, known, _middle(moves[known]))
+    _put(registration, known, _middle(moves[known]))
     for part in parts[1:]:
-        growth.fit(known, growth.free, SETTLING)
-        if (move := _place_of(growth, part, known)) is not None:
-            _put(growth, part, move)
+        registration.fit(known, registration.free, registration.options.refining_steps)
+        if (move := _place_of(registration, part, known)) is not None:
+            _put(registration, part, move)
             known = np.union1d(known, part)
-    growth.fit(placed, growth.free, SETTLING)
-    if _mean_share(growth, placed) < before:
+    registration.fit(placed, registration.free, registration.options.refining_steps)
+    if _mean_share(registration, placed) < before:
         return True
-    growth.moves, growth.state = moves, state
+    registration.moves, registration.state = moves, state
     return False
 
 
-def sections(moves: np.ndarray, placed: np.ndarray) -> list[np.ndarray]:
-    """Indices of placed patterns whose ``moves (J, 2)`` are within ``LEAST`` of one, the largest first."""
+def sections(
+    moves: np.ndarray, placed: np.ndarray, options: RegistrationOptions = OPTIONS
+) -> list[np.ndarray]:
+    """Indices of placed patterns with ``moves (J, 2)`` at most ``options.least`` apart, largest first."""
     left, found = np.flatnonzero(placed), list[np.ndarray]()
     while len(left):
         places, counts = np.unique(np.rint(moves[left]), axis=0, return_counts=True)
         centre = places[counts.argmax()]
         for _ in range(2):
-            near = np.linalg.norm(moves[left] - centre, axis=1) < LEAST
+            near = np.linalg.norm(moves[left] - centre, axis=1) < options.least
             centre = np.median(moves[left[near]], axis=0)
-        if near.sum() < SEED:
+        if near.sum() < options.seed:
             break
         found.append(left[near])
         left = left[~near]
     return sorted(found, key=len, reverse=True)
 
 
-def _place_of(growth: Growth, part: np.ndarray, known: np.ndarray) -> np.ndarray | None:
+def _place_of(registration: Registration, part: np.ndarray, known: np.ndarray) -> np.ndarray | None:
     """The move ``(2,)`` of a section that explains best those of its patterns that light what others do."""
-    middle = np.rint(_middle(growth.moves[part]))
-    cover = growth.cover_of(known)[tuple(growth.corners(part, middle).T)]
-    beside = part[np.argsort(-cover, kind="stable")][: min(ASKED, int(np.sum(cover >= OVERLAPPING)))]
+    middle = np.rint(_middle(registration.moves[part]))
+    cover = registration.cover_of(known)[tuple(registration.corners(part, middle).T)]
+    beside = part[np.argsort(-cover, kind="stable")][
+        : min(ASKED, int(np.sum(cover >= registration.options.overlapping)))
+    ]
     if len(beside) < FEW:
         return None
-    tried = middle + square(WIDTH)
-    shares = np.array(list(side_by_side(lambda pattern: growth.shares(pattern, tried), list(beside))))
+    tried = middle + square(int(registration.options.least) + 1)
+    shares = np.array(list(side_by_side(lambda pattern: registration.shares(pattern, tried), list(beside))))
     lit = shares[np.isfinite(shares).all(axis=1)]
     return tried[lit.sum(axis=0).argmin()] if len(lit) >= FEW else None
 
 
-def _put(growth: Growth, part: np.ndarray, move: np.ndarray) -> None:
-    growth.moves = growth.moves.copy()
-    growth.moves[part] = move
+def _put(registration: Registration, part: np.ndarray, move: np.ndarray) -> None:
+    registration.moves = registration.moves.copy()
+    registration.moves[part] = move
 
 
 def _middle(moves: np.ndarray) -> np.ndarray:
@@ -83,6 +88,6 @@ def _spread(moves: np.ndarray) -> float:
     return float(np.abs(moves - _middle(moves)).max())
 
 
-def _mean_share(growth: Growth, patterns: np.ndarray) -> float:
-    shares = growth.own_shares(patterns)
+def _mean_share(registration: Registration, patterns: np.ndarray) -> float:
+    shares = registration.own_shares(patterns)
     return float(shares[np.isfinite(shares)].mean())

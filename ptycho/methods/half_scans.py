@@ -19,7 +19,7 @@ from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
 
-HALVED_PIXELS, FEWEST_OF_HALVES = 2**23, 200  # of the patterns in the middle of a larger scan that is halved
+HALVED_PIXELS, FEWEST_OF_HALVES = 2**22, 200  # of the patterns in the middle of a larger scan that is halved
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from helpers.likelihood import Scan, light_of
 
-from ptycho.align.position_jumps import Jumps, find_jumps, strip
-from ptycho.align.registration import REACH, Growth, seeds
+from ptycho.align.position_jumps import JumpOptions, Jumps, find_jumps, strip
+from ptycho.align.registration import Registration, RegistrationOptions, seeds
 from ptycho.reconstruction.state import Freedom
 from ptycho.scan.beam import Beam
 from ptycho.scan.comparison import REFINED
@@ -74,16 +74,15 @@ def test_positions_at_random_are_lost_rather_than_moved(scan):
     assert found.lost and not found.moves.any()
 
 
-def test_a_large_scan_is_tried_by_a_strip(scan, monkeypatch):
+def test_a_large_scan_is_tried_by_a_strip(scan):
     """Then all of it is looked at; or, where it is too large for that, it is flagged and nothing is moved."""
     data = told(scan, slipped([45, 54, 65], [(9, -4), (-6, 8), (-9, -5)]))
-    monkeypatch.setattr("ptycho.align.position_jumps.LOOKED_AT", 60 * data.N**2)
-    found = find_jumps(data, False)
+    small = JumpOptions(pixels=60 * data.N**2)
+    found = find_jumps(data, False, small)
     assert set(np.flatnonzero(found.moved)) == {45, 54, 65} and not found.lost
-    monkeypatch.setattr("ptycho.align.position_jumps.GROWN", 99 * data.N**2)
-    found = find_jumps(data, False)
+    found = find_jumps(data, False, replace(small, most_pixels=99 * data.N**2))
     assert found.lost and not found.moves.any()
-    assert not find_jumps(told(scan, 0), False).lost
+    assert not find_jumps(told(scan, 0), False, small).lost
 
 
 def test_fewer_than_twelve_patterns_tell_nothing(scan):
@@ -92,15 +91,17 @@ def test_fewer_than_twelve_patterns_tell_nothing(scan):
 
 @pytest.fixture(scope="module")
 def known(scan):
-    """A growth that knows the true object; of all patterns but 44, told off by (5, −7), where they are."""
-    growth = Growth.of(told(scan, slipped([44], (5, -7))), KEPT)
-    image = np.full(growth.state.object.shape, growth.state.object[0, 0])
-    corner = REACH + np.round(growth.told[0] - REACH - scan.positions[0]).astype(int)
+    """A registration that knows the true object, of all patterns but 44, whose position is off by (5, −7)."""
+    registration = Registration.of(told(scan, slipped([44], (5, -7))), KEPT)
+    image = np.full(registration.state.object.shape, registration.state.object[0, 0])
+    corner = RegistrationOptions.reach + np.round(
+        registration.told[0] - RegistrationOptions.reach - scan.positions[0]
+    ).astype(int)
     side = len(scan.object)
     image[corner[0] : corner[0] + side, corner[1] : corner[1] + side] = scan.object
-    growth.state = replace(growth.state, object=image.astype(np.complex64))
-    growth.cover = growth.cover_of(np.delete(np.arange(100), 44))
-    return growth
+    registration.state = replace(registration.state, object=image.astype(np.complex64))
+    registration.cover = registration.cover_of(np.delete(np.arange(100), 44))
+    return registration
 
 
 def test_the_search_goes_back_by_what_was_told_too_much(known):
@@ -126,20 +127,20 @@ def test_where_nothing_is_to_be_seen_a_pattern_stays_with_its_neighbours(known):
 
 
 def test_a_pattern_waits_until_more_is_known_around_it(known):
-    growth = replace(known, placed=np.arange(100) != 44)
-    ring, guesses, around = growth._next(np.full(100, -np.inf))
+    registration = replace(known, placed=np.arange(100) != 44)
+    ring, guesses, around = registration._next(np.full(100, -np.inf))
     assert list(ring) == [44] and not guesses.any()
-    assert not growth._next(np.full(100, around[0]))[0].size
-    assert list(growth._next(np.full(100, around[0] - 0.2))[0]) == [44]
+    assert not registration._next(np.full(100, around[0]))[0].size
+    assert list(registration._next(np.full(100, around[0] - 0.2))[0]) == [44]
 
 
 def test_wrong_places_are_left_although_the_object_was_fitted_there(known):
     moves = np.zeros((100, 2))
     moves[[12, 55, 78]] = (5, -4)
-    growth = replace(known, placed=np.arange(100) != 44, moves=moves)
-    growth.fit(np.flatnonzero(growth.placed), KEPT, 20)
-    assert growth._place_again()
-    assert np.abs(growth.moves[growth.placed]).max() <= 1
+    registration = replace(known, placed=np.arange(100) != 44, moves=moves)
+    registration.fit(np.flatnonzero(registration.placed), KEPT, 20)
+    assert registration._place_again()
+    assert np.abs(registration.moves[registration.placed]).max() <= 1
 
 
 def test_the_share_by_loops(scan, known):
@@ -204,6 +205,6 @@ def test_moves_in_words(found, text):
 def test_few_patterns_are_placed_again_by_the_others(known):
     """So few that some parts of them are empty; a single one has no others, and stays."""
     for some in ([20, 21], [20]):
-        growth = replace(known, placed=np.isin(np.arange(100), some))
-        growth._place_again()
-        assert np.abs(growth.moves).max() <= 3
+        registration = replace(known, placed=np.isin(np.arange(100), some))
+        registration._place_again()
+        assert np.abs(registration.moves).max() <= 3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.likelihood import Scan
 
-from ptycho.align.registration import Growth
+from ptycho.align.registration import Registration
 from ptycho.align.sections import bring_together, sections
 from ptycho.reconstruction.state import Freedom
 from ptycho.scan.beam import Beam
@@ -26,34 +26,34 @@ def grown(scan, errors, moves):
     positions = positions - np.floor(positions.min(axis=0)) + 1
     side = data.N + int(np.ceil(positions.max())) + 2
     data = replace(data, beam=Beam(data.probe, positions.astype(np.float32)), object_size=side)
-    growth = Growth.of(data, Freedom(False))
-    growth.placed, growth.moves = np.ones(100, bool), moves.astype(float)
-    growth.fit(np.arange(100), growth.free, 20)
-    return growth
+    registration = Registration.of(data, Freedom(False))
+    registration.placed, registration.moves = np.ones(100, bool), moves.astype(float)
+    registration.fit(np.arange(100), registration.free, 20)
+    return registration
 
 
 def test_what_is_behind_a_jump_moves_as_one(scan):
     """It has grown two pixels too wide there, a little from pattern to pattern."""
     too_wide = np.round(np.clip((np.arange(100) - 60) / 15, 0, 2))[:, None] * [1, 0]
-    growth = grown(scan, JUMP, too_wide - JUMP)
-    assert bring_together(growth)
-    np.testing.assert_array_equal(growth.moves, -JUMP)
+    registration = grown(scan, JUMP, too_wide - JUMP)
+    assert bring_together(registration)
+    np.testing.assert_array_equal(registration.moves, -JUMP)
 
 
 def test_what_is_right_stays(scan):
-    growth = grown(scan, JUMP, -JUMP)
-    assert not bring_together(growth)
-    np.testing.assert_array_equal(growth.moves, -JUMP)
+    registration = grown(scan, JUMP, -JUMP)
+    assert not bring_together(registration)
+    np.testing.assert_array_equal(registration.moves, -JUMP)
 
 
 def test_patterns_that_drift_are_not_put_in_steps(scan):
     drift = np.round(np.linspace(0, 8, 100))[:, None] * [0, 1]
-    growth = grown(scan, drift, -drift)
-    before = growth.state
-    assert len(sections(growth.moves, growth.placed)) > 1
-    assert not bring_together(growth)
-    np.testing.assert_array_equal(growth.moves, -drift)
-    np.testing.assert_array_equal(growth.state.object, before.object)
+    registration = grown(scan, drift, -drift)
+    before = registration.state
+    assert len(sections(registration.moves, registration.placed)) > 1
+    assert not bring_together(registration)
+    np.testing.assert_array_equal(registration.moves, -drift)
+    np.testing.assert_array_equal(registration.state.object, before.object)
 
 
 def test_sections_by_hand():
