@@ -18,8 +18,8 @@ drift is then corrected; another scale or rotation is looked at again when the s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,7 +37,6 @@ from ptycho.align.initial_probe import guess_lens, guess_probe
 from ptycho.align.orientation import Orientation, advice, better, orientations
 from ptycho.align.position_jumps import Jumps, find_jumps
 from ptycho.config import OwnProbe, ScanRunConfig
-from ptycho.config.data import DataConfig
 from ptycho.evaluation.trust import ORIENTATION, POSITIONS
 from ptycho.preparation.dataset import choose_probe, make_dataset, map_positions, move_positions
 from ptycho.preparation.prepare import Understood, understand
@@ -102,9 +101,10 @@ class AlignedScan:
         return mapped if probe is None else mapped.under(probe)
 
 
-def align_scan(scan: Understood, config: ScanRunConfig, context: RunContext) -> AlignedScan:
-    """Return the scan with a probe, in the orientation and at the positions that explain its patterns."""
-    aligned = look_at_rotation(check_probe(read(scan, config, context)))
+def align_scan(aligned: AlignedScan, context: RunContext) -> AlignedScan:
+    """Align a scan as it was :func:`read`: take all steps."""
+    config = aligned.config
+    aligned = look_at_rotation(check_probe(aligned))
     if aligned.rotation.transposed and config.data.orientation == "auto":
         aligned = _transposed(config, str(aligned.rotation.warning), context)
     for step, name in STEPS:
@@ -155,17 +155,15 @@ def _transposed(config: ScanRunConfig, why: str, context: RunContext) -> Aligned
     """Read the scan again with its patterns transposed, because of what their deflection says."""
     way = Orientation(transpose=True)
     turned = replace(config, data=way.on(config.data))
-    with _opened_again(turned.data) as scan:
-        aligned = look_at_rotation(check_probe(read(scan, turned, context)))
+    aligned = look_at_rotation(check_probe(read_again(turned, context)))
     return aligned.decided(Finding("orientation", way.keys(config.data), why))
 
 
-@contextmanager
-def _opened_again(config: DataConfig) -> Iterator[Understood]:
-    """Interpret a scan in another way; its file is closed once its patterns are copied."""
-    raw = open_raw(config)
+def read_again(config: ScanRunConfig, context: RunContext) -> AlignedScan:
+    """Read a scan in another way; its file is closed once its patterns are copied."""
+    raw = open_raw(config.data)
     with closing(raw.patterns):
-        yield understand(raw, config)
+        return read(understand(raw, config.data), config, context)
 
 
 def estimate_probe(aligned: AlignedScan, context: RunContext) -> AlignedScan:
@@ -220,8 +218,7 @@ def correct_orientation(aligned: AlignedScan, context: RunContext) -> AlignedSca
         return aligned.decided(Finding.warning(f"{text}; or data.orientation=auto", ORIENTATION))
     way: Orientation = clear.hypothesis[0]
     turned = replace(config, data=way.on(config.data))
-    with _opened_again(turned.data) as scan:
-        again = read(scan, turned, context)
+    again = read_again(turned, context)
     if aligned.matrix is not None:
         again = again.mapped(aligned.matrix, None)
     if aligned.estimated:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ptycho.progress import OnEvent, ignore
-from ptycho.reconstruction.blocks import Crew, NoShelf, Shelf, alone
+from ptycho.reconstruction.blocks import Cache, Crew, NoCache, alone
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class RunContext:
         timed: a context that notes how long what it is named after takes.
         bar: as for :class:`~ptycho.progress.Progress`.
         crew: executor of the blocks of a large scan.
-        shelf: cache of their fits.
+        cache: cache of their fits.
         on_event: is told what happens.
     """
 
@@ -28,5 +28,5 @@ class RunContext:
     timed: Callable[[str], AbstractContextManager] = lambda what: nullcontext()
     bar: bool | None = None
     crew: Crew = alone
-    shelf: Shelf = field(default_factory=NoShelf)
+    cache: Cache = field(default_factory=NoCache)
     on_event: OnEvent = ignore

@@ -209,10 +209,10 @@ class Scan:
         config = ScanRunConfig(data=self.data, group_size=group_size, tiles=tiles)
         scratch = Path(tempfile.gettempdir())
         check_room(config, self.geometry, scratch)
-        from ptycho.align.align_scan import align_scan  # imports TensorFlow
+        from ptycho.align.cached import align  # imports TensorFlow
         from ptycho.align.context import RunContext
 
-        return align_scan(self.geometry, config, RunContext(scratch, bar=False)).data
+        return align(self.geometry, config, RunContext(scratch, bar=False)).data
 
     def __len__(self) -> int:
         return len(self.geometry.frames)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ptycho.align.align_scan import align_scan
+from ptycho.align.cached import align
 from ptycho.align.context import RunContext
 from ptycho.align.geometry import Alternative
 from ptycho.config import ProbeConfig, ScanRunConfig
@@ -74,7 +74,7 @@ class Prepared:
 
 def prepare(name: str, scan: Understood, config: ScanRunConfig, context: RunContext) -> Prepared:
     """Align a scan, and hold some of its patterns out."""
-    aligned = align_scan(scan, config, context)
+    aligned = align(scan, config, context)
     whole = aligned.data
     kept, out = keep_out(whole, config.holdout_fraction, config.seed)
     log.info("%d patterns are fitted, %d are held out for validation", len(kept), len(out))

@@ -143,7 +143,7 @@ class Course:
 
 def blockwise(config: ScanRunConfig, where: RunContext) -> Blockwise:
     """How a scan that is too large for one fit is fitted."""
-    return Blockwise(config.solver.block, where.crew, where.shelf)
+    return Blockwise(config.solver.block, where.crew, where.cache)
 
 
 def _too_wide(solved: Solved) -> tuple[Finding, ...]:

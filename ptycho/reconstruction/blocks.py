@@ -27,10 +27,10 @@ import numpy as np
 
 from ptycho.config.memory import BLOCK_PIXELS
 from ptycho.progress import Advance, silent
+from ptycho.reconstruction.cache import Cache, NoCache
 from ptycho.reconstruction.fit_digest import digest_of
 from ptycho.reconstruction.learned import Network
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.shelf import NoShelf, Shelf
 from ptycho.reconstruction.solver import (
     NEARLY,
     OBJECT_ALONE,
@@ -214,12 +214,12 @@ class Blockwise:
     Attributes:
         patterns: of a block, at most; None: :data:`BLOCK_PIXELS`.
         crew: who fits them.
-        shelf: where fits are kept.
+        cache: where fits are kept.
     """
 
     patterns: int | None = None
     crew: Crew = alone
-    shelf: Shelf = field(default_factory=NoShelf)
+    cache: Cache = field(default_factory=NoCache)
 
     def most(self, N: int) -> int:
         """How many patterns of N × N pixels a block has at most."""
@@ -293,24 +293,24 @@ def _fits(
     how: Blockwise,
     advance: Advance,
 ) -> Iterator[Fit]:
-    """The fits of all blocks in order, of those that are not on the shelf by the crew."""
+    """The fits of all blocks in order, of those that are not on the cache by the crew."""
 
     def make(block: Block) -> Task:
-        likelihood = replace(patterns_of(terms.likelihood, block), advance=silent, shelf=NoShelf())
+        likelihood = replace(patterns_of(terms.likelihood, block), advance=silent, cache=NoCache())
         return Task(stage.fit, replace(terms, likelihood=likelihood), cut(state, block), free, steps)
 
     def name_of(number: int, block: Block) -> str:
-        digest = "" if isinstance(how.shelf, NoShelf) else digest_of_task(make(block))
+        digest = "" if isinstance(how.cache, NoCache) else digest_of_task(make(block))
         return f"{stage.name}-{number:04d}-{digest}"
 
     names = [name_of(number, block) for number, block in enumerate(blocks)]
-    kept = [how.shelf.get(name) for name in names]
+    kept = [how.cache.get(name) for name in names]
     missing = [partial(make, block) for block, fit in zip(blocks, kept, strict=True) if fit is None]
     new = how.crew(missing, advance)
     for name, known in zip(names, kept, strict=True):
-        found = next(new) if known is None else known
+        found = next(new) if known is None else Fit.of(known)
         if known is None:
-            how.shelf.put(name, found)
+            how.cache.put(name, found.arrays())
         yield found
 
 

@@ -100,7 +100,7 @@ def solve(
         tell: called with each decision when it is made.
     """
     how = how or Blockwise()
-    selection = select_model(data, options, seed, compile_xla, how.shelf, tell)
+    selection = select_model(data, options, seed, compile_xla, how.cache, tell)
     whole = replace(selection.noise, data=data, advance=advance)
     chosen = select_regulariser(selection)
     terms = Terms(whole, chosen.prior, options.moves, options.lit, chosen.learned)

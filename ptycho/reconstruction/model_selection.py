@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from ptycho.networks.denoiser import WEIGHTS
+from ptycho.reconstruction.cache import Cache, NoCache
 from ptycho.reconstruction.holdout import HoldOut, hold_out
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.learned import STRENGTHS, Learned, Network, StoredNetwork
 from ptycho.reconstruction.prior import Prior, kind_of
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.shelf import NoShelf, Shelf
 from ptycho.reconstruction.solver import (
     ENOUGH,
     NEARLY,
@@ -275,11 +275,11 @@ def select_model(
     options: ModelOptions,
     seed: int,
     compile_xla: bool,
-    shelf: Shelf | None = None,
+    cache: Cache | None = None,
     tell: Callable[[Finding], object] = lambda decision: None,
 ) -> Selection:
-    """Select what is refined, on the core of a scan; fits are kept on the ``shelf``, decisions are told."""
-    noise = _first_noise(data, options, compile_xla, shelf or NoShelf())
+    """Select what is refined, on the core of a scan; fits are kept on the ``cache``, decisions are told."""
+    noise = _first_noise(data, options, compile_xla, cache or NoCache())
     kept, held = hold_out(noise, seed)
     flat = np.ones((kept.data.object_size,) * 2)
     state = State.of(kept.data, flat, normalisation=noise.normalisation)
@@ -416,14 +416,14 @@ def _trial(selection: Selection, hypothesis: Regularisation, state: State) -> Tr
     return Trial(hypothesis, state, np.zeros(0), selection.holdout.score(state, selection.free))
 
 
-def _first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, shelf: Shelf) -> ScanLikelihood:
+def _first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, cache: Cache) -> ScanLikelihood:
     """Return the core's likelihood under the specified noise; where photons are not known, its strength is
     that of the residuals of the object alone."""
     limits = options.selection
     part = limits.core(data)
     kind = options.noise if options.noise != "auto" else "poisson" if data.counts else "gaussian"
     unit = 1.0 if data.counts else noise_unit(part)
-    noise = ScanLikelihood(part, data.normalisation, unit, kind, compile_xla=compile_xla, shelf=shelf)
+    noise = ScanLikelihood(part, data.normalisation, unit, kind, compile_xla=compile_xla, cache=cache)
     if data.counts:
         return noise
     start = State.of(part, np.ones((part.object_size,) * 2), normalisation=data.normalisation)

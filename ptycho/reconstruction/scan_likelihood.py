@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from ptycho.config.memory import CHUNK_PIXELS, cores  # a chunk is what caches hold
 from ptycho.progress import Advance, silent
+from ptycho.reconstruction.cache import Cache, NoCache
 from ptycho.reconstruction.likelihood import UNMEASURED, likelihood_step
 from ptycho.reconstruction.object_windows import has_gpu, windows_of
-from ptycho.reconstruction.shelf import NoShelf, Shelf
 from ptycho.reconstruction.state import State
 from ptycho.scan.dataset import Dataset
 
@@ -67,7 +67,7 @@ class ScanLikelihood:
         compile_xla: compile with XLA.
         instead: amplitudes ``(J, N, N)`` float32 in place of the dataset's; None: those.
         advance: called with the number of patterns after each chunk.
-        shelf: where fits under this likelihood are kept.
+        cache: where fits under this likelihood are kept.
     """
 
     data: Dataset
@@ -78,7 +78,7 @@ class ScanLikelihood:
     compile_xla: bool = True
     instead: Amplitudes | None = None
     advance: Advance = silent
-    shelf: Shelf = field(default_factory=NoShelf)
+    cache: Cache = field(default_factory=NoCache)
 
     @cached_property
     def chunk(self) -> int:

@@ -9,18 +9,18 @@ over what is free, by :mod:`~ptycho.reconstruction.quasi_newton` in the units of
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ptycho.reconstruction.cache import NoCache
 from ptycho.reconstruction.fit_digest import digest_of
 from ptycho.reconstruction.learned import Learned, Network, Pull, opinion
 from ptycho.reconstruction.preconditioner import Preconditioner
 from ptycho.reconstruction.prior import NO_PRIOR, Prior
 from ptycho.reconstruction.quasi_newton import minimise
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.shelf import NoShelf
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.unknowns import Unknowns, lit_pixels
 from ptycho.scan.probe import orthogonal_modes
@@ -51,6 +51,18 @@ class Fit:
     course: list[float]
     evaluations: int
     converged: bool
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return it as a :class:`~.cache.Cache` keeps it."""
+        counts = np.array([self.evaluations, int(self.converged)])
+        return dict(vars(self.state)) | {"course": np.array(self.course), "counts": counts}
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray]) -> Fit:
+        """Return a fit from its :meth:`arrays`."""
+        evaluations, converged = arrays["counts"].tolist()
+        state = State(**{part: arrays[part] for part in State.__annotations__})
+        return cls(state, arrays["course"].tolist(), evaluations, bool(converged))
 
     @property
     def reach(self) -> float:
@@ -98,18 +110,18 @@ def fit(
             Nelder, Generalized Linear Models, section 9.2: dispersion).
         watch: called with the state and the objective after every step.
 
-    A fit that took some time is kept on the likelihood's shelf, from where a stopped run goes on.
+    A fit that took some time is kept on the likelihood's cache, from where a stopped run goes on.
     """
-    shelf = terms.likelihood.shelf
-    if isinstance(shelf, NoShelf):
+    cache = terms.likelihood.cache
+    if isinstance(cache, NoCache):
         return _fit(terms, start, free, steps, enough, watch)
     name = f"fit-{digest_of(terms, start, free, steps, enough)}"
-    if (kept := shelf.get(name)) is not None:
-        return kept
+    if (kept := cache.get(name)) is not None:
+        return Fit.of(kept)
     began = time.perf_counter()
     found = _fit(terms, start, free, steps, enough, watch)
-    if time.perf_counter() - began > shelf.least_seconds:
-        shelf.put(name, found)
+    if time.perf_counter() - began > cache.least_seconds:
+        cache.put(name, found.arrays())
     return found
 
 

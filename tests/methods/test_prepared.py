@@ -200,6 +200,7 @@ def test_patterns_are_transposed_once_and_what_is_opened_again_is_closed(monkeyp
     for name, fake in fakes.items():
         monkeypatch.setattr(align_scan, name, fake)
     config = ScanRunConfig(data=DataConfig(file=("a.h5",), orientation="auto"))
-    aligned = align_scan.align_scan(scan, config, RunContext(tmp_path))
+    context = RunContext(tmp_path)
+    aligned = align_scan.align_scan(read(scan, config, context), context)
     assert events == ["read, transposed: False", "read, transposed: True", "closed"]
     assert flags_of(aligned.decisions) == [ORIENTATION]

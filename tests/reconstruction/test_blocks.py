@@ -25,7 +25,7 @@ from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.solver import OBJECT_ALONE, Fit, Terms, fit
 from ptycho.reconstruction.state import Freedom
-from ptycho.run.block_shelf import BlockShelf
+from ptycho.run.file_cache import FileCache
 from ptycho.scan.patterns import Patterns
 
 MOST = 40  # patterns of a block's own
@@ -162,7 +162,7 @@ def test_who_fits_the_blocks_does_not_matter(scan, terms, found):
 
 
 def test_a_stopped_fit_goes_on_to_the_same_bits(scan, terms, found, tmp_path):
-    shelf, solved = BlockShelf(tmp_path / "blocks"), []
+    cache, solved = FileCache(tmp_path / "blocks"), []
 
     def stops(tasks, advance):
         for make in tasks:
@@ -173,7 +173,7 @@ def test_a_stopped_fit_goes_on_to_the_same_bits(scan, terms, found, tmp_path):
 
     start = scan.rough(terms.likelihood.normalisation)
     with pytest.raises(KeyboardInterrupt):
-        fit_in_blocks(terms, start, OBJECT_ALONE, 40, Blockwise(MOST, stops, shelf))
+        fit_in_blocks(terms, start, OBJECT_ALONE, 40, Blockwise(MOST, stops, cache))
     assert len(list((tmp_path / "blocks").glob("*.npz"))) == 6
     left = []
 
@@ -181,27 +181,27 @@ def test_a_stopped_fit_goes_on_to_the_same_bits(scan, terms, found, tmp_path):
         left.append(len(tasks))
         return alone(tasks, advance)
 
-    again = fit_in_blocks(terms, start, OBJECT_ALONE, 40, Blockwise(MOST, counts, shelf))
+    again = fit_in_blocks(terms, start, OBJECT_ALONE, 40, Blockwise(MOST, counts, cache))
     assert left == [0, 2]
     np.testing.assert_array_equal(again.state.object, found.state.object)
     other = replace(terms, prior=Prior("edge_preserving", 10.0))  # another task does not take what is there
-    fit_in_blocks(other, start, OBJECT_ALONE, 40, Blockwise(MOST, counts, shelf), blocks.FROM_NOTHING[:1])
+    fit_in_blocks(other, start, OBJECT_ALONE, 40, Blockwise(MOST, counts, cache), blocks.FROM_NOTHING[:1])
     assert left[-1] == 4
-    shelf.remove()
+    cache.remove()
     assert not (tmp_path / "blocks").exists()
 
 
 def test_a_damaged_fit_is_made_again(scan, terms, tmp_path, caplog):
-    shelf, state = BlockShelf(tmp_path), scan.state(1.0)
-    shelf.put("end-0000-ab", Fit(state, [2.0, 1.0], 7, True))
-    kept = shelf.get("end-0000-ab")
+    cache, state = FileCache(tmp_path), scan.state(1.0)
+    cache.put("end-0000-ab", Fit(state, [2.0, 1.0], 7, True).arrays())
+    kept = Fit.of(cache.get("end-0000-ab"))
     assert kept.course == [2.0, 1.0] and kept.evaluations == 7 and kept.converged
     np.testing.assert_array_equal(kept.state.object, state.object)
     (path,) = tmp_path.glob("*.npz")
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 255
     path.write_bytes(content)
-    assert shelf.get("end-0000-ab") is None and "cannot be used" in caplog.text
+    assert cache.get("end-0000-ab") is None and "cannot be used" in caplog.text
 
 
 def test_the_solver_takes_blocks_where_a_scan_is_large(scan, data):

@@ -22,7 +22,7 @@ from ptycho.methods.table import LSQML, METHODS, NETWORK, SOLVER, Means
 from ptycho.preparation.prepare import Understood
 from ptycho.reconstruction.blocks import Crew, alone
 from ptycho.run import names
-from ptycho.run.block_shelf import BlockShelf
+from ptycho.run.file_cache import FileCache
 from ptycho.run.folder import RunFolder
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.run.network import read_network
@@ -58,10 +58,10 @@ def run(
 
     ``crew`` fits the blocks of a large scan.
     """
-    shelf = BlockShelf(folder.path / names.BLOCKS)
+    cache = FileCache(folder.path / names.BLOCKS)
     with folder.logged(), folder.timed("total"):
         prepare_tensorflow()
-        around = RunContext(folder.path, folder.timed, crew=crew or alone, shelf=shelf)
+        around = RunContext(folder.path, folder.timed, crew=crew or alone, cache=cache)
         each, means = _prepare(scan, config, around), Means(config, around)
         made = {SOLVER: METHODS[SOLVER](each, {}, means)} if config.solver.steps else {}
         data = each.fitted(each.beam_under(made.get(SOLVER)))
@@ -80,7 +80,7 @@ def run(
         "programs": {name: recon.program for name, recon in recons.items() if recon.program},
     }
     folder.manifest(device_facts(config.xla) | facts)
-    shelf.remove()
+    cache.remove()
     if not FLAGS.keys() & set(result[result["product"]]["flags"]):
         log.info("%s: verdict: no problem found", each.name)
     log.info("results: %s", folder.path)

@@ -12,7 +12,7 @@ from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.prior import Prior
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
-from ptycho.run.block_shelf import BlockShelf
+from ptycho.run.file_cache import FileCache
 
 WISHES = ModelOptions(
     probe=False, positions=False, flux=False, background=False, prior="edge_preserving", steps=8
@@ -37,16 +37,16 @@ def evaluations(monkeypatch):
     return seen
 
 
-def fitted(data, shelf, steps=5, **changes):
-    likelihood = likelihood_of(data, shelf=shelf)
+def fitted(data, cache, steps=5, **changes):
+    likelihood = likelihood_of(data, cache=cache)
     start = Scan.of(np.random.default_rng(1), 3e4, count=6).rough(likelihood.normalisation)
     return fit(Terms(likelihood, **changes), start, OBJECT_ALONE, steps)
 
 
 def test_a_fit_that_is_kept_is_not_made_again(data, evaluations, tmp_path):
-    made = fitted(data, BlockShelf(tmp_path, 0.0))
+    made = fitted(data, FileCache(tmp_path, 0.0))
     count = len(evaluations)
-    again = fitted(data, BlockShelf(tmp_path, 0.0))
+    again = fitted(data, FileCache(tmp_path, 0.0))
     assert count > 5 and len(evaluations) == count
     np.testing.assert_array_equal(again.state.object, made.state.object)
     assert (again.course, again.evaluations, again.converged) == (
@@ -57,8 +57,8 @@ def test_a_fit_that_is_kept_is_not_made_again(data, evaluations, tmp_path):
 
 
 def test_another_fit_is_made(data, evaluations, tmp_path):
-    shelf = BlockShelf(tmp_path, 0.0)
-    fitted(data, shelf)
+    cache = FileCache(tmp_path, 0.0)
+    fitted(data, cache)
     amplitudes = np.array(data.amplitudes[:])
     amplitudes[3, 4, 5] += 1
     for changes in (
@@ -67,20 +67,20 @@ def test_another_fit_is_made(data, evaluations, tmp_path):
         {"data": replace(data, amplitudes=amplitudes)},
     ):
         count = len(evaluations)
-        fitted(**({"data": data} | changes), shelf=shelf)
+        fitted(**({"data": data} | changes), cache=cache)
         assert len(evaluations) > count
 
 
 def test_short_fits_are_not_worth_a_file(data, tmp_path):
-    fitted(data, BlockShelf(tmp_path, 1e6))
+    fitted(data, FileCache(tmp_path, 1e6))
     assert not list(tmp_path.iterdir())
 
 
 def test_all_that_was_decided_is_taken_from_there(data, evaluations, tmp_path):
     """Of a solution that was made once hardly any likelihood is computed again, and it is the same."""
-    first = solve(data, WISHES, 0, how=Blockwise(shelf=BlockShelf(tmp_path, 0.0)))
+    first = solve(data, WISHES, 0, how=Blockwise(cache=FileCache(tmp_path, 0.0)))
     count = len(evaluations)
-    again = solve(data, WISHES, 0, how=Blockwise(shelf=BlockShelf(tmp_path, 0.0)))
+    again = solve(data, WISHES, 0, how=Blockwise(cache=FileCache(tmp_path, 0.0)))
     assert len(evaluations) - count < count / 4
     assert again.decisions == first.decisions
     np.testing.assert_array_equal(again.state.object, first.state.object)

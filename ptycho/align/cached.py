@@ -1,0 +1,99 @@
+"""An alignment in the cache of a run: a stopped run reads the patterns again, and need not align them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+import numpy as np
+
+from ptycho.align.align_scan import AlignedScan, align_scan, read, read_again
+from ptycho.align.context import RunContext
+from ptycho.align.geometry import Alternative
+from ptycho.align.orientation import Orientation
+from ptycho.config import ScanRunConfig
+from ptycho.config.data import DataConfig
+from ptycho.preparation.dataset import move_positions
+from ptycho.preparation.prepare import Understood
+from ptycho.reconstruction.cache import NoCache
+from ptycho.reconstruction.fit_digest import program_version
+from ptycho.scan.finding import Finding
+
+READING = Orientation._fields  # of the section ``data``
+
+
+def align(scan: Understood, config: ScanRunConfig, context: RunContext) -> AlignedScan:
+    """Read a scan and align it; a stopped run takes what it had decided from the cache."""
+    as_read = read(scan, config, context)
+    if isinstance(context.cache, NoCache):
+        return align_scan(as_read, context)
+    name = name_of(as_read)
+    if (kept := context.cache.get(name)) is not None:
+        turned = config_of(kept, config)
+        return recall(kept, as_read if turned == config else read_again(turned, context))
+    aligned = align_scan(as_read, context)
+    context.cache.put(name, arrays_of(aligned))
+    return aligned
+
+
+def name_of(aligned: AlignedScan) -> str:
+    """Return the name by which an alignment is known: a hash of the scan as it was read, and the keys."""
+    config, content, beam = aligned.config, hashlib.sha256(), aligned.data.beam
+    for block in aligned.data.amplitudes.blocks():
+        content.update(np.ascontiguousarray(block).tobytes())
+    for array in (beam.positions, beam.probe, aligned.data.good):
+        content.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
+    choices = config.data, config.probe, config.solver.positions, config.group_size, config.tiles
+    content.update(repr((choices, program_version())).encode())
+    return f"alignment-{content.hexdigest()[:24]}"
+
+
+def arrays_of(aligned: AlignedScan) -> dict[str, np.ndarray]:
+    """Return what the steps changed, as arrays."""
+    other = aligned.alternative
+    texts = {
+        "reading": {key: getattr(aligned.config.data, key) for key in READING},
+        "steps": [asdict(step) for step in aligned.steps],
+        "no_probe": aligned.scan.probe is None,
+        "alternative": other and [other.drift, asdict(other.applied), asdict(other.kept)],
+    }
+    arrays = {"texts": np.asarray(json.dumps(texts)), "positions": aligned.data.positions}
+    arrays |= {"probe": aligned.data.probe, "scan_positions": aligned.scan.positions}
+    arrays["object_size"] = np.asarray(aligned.scan.object_size)
+    if other is not None:
+        arrays["matrix"] = other.matrix
+        arrays |= {} if other.probe is None else {"other_probe": other.probe}
+    return arrays
+
+
+def config_of(arrays: Mapping[str, np.ndarray], config: ScanRunConfig) -> ScanRunConfig:
+    """Return the configuration by which the aligned scan is read."""
+    reading = json.loads(str(arrays["texts"]))["reading"]
+    known = {field.name for field in fields(DataConfig)}
+    return replace(config, data=replace(config.data, **{k: v for k, v in reading.items() if k in known}))
+
+
+def recall(arrays: Mapping[str, np.ndarray], read: AlignedScan) -> AlignedScan:
+    """Return the aligned scan from its arrays and the scan as :func:`config_of` reads it."""
+    texts = json.loads(str(arrays["texts"]))
+    data, scan = read.data, read.scan
+    moves = arrays["positions"].astype(float) - data.positions
+    if moves.any():
+        data = move_positions(scan, data, moves, read.config)
+    beam = data.beam.with_probe(arrays["probe"])
+    scan = replace(scan, positions=arrays["scan_positions"], object_size=int(arrays["object_size"]))
+    scan = replace(scan, probe=None) if texts["no_probe"] else scan
+    other = None
+    if texts["alternative"] is not None:
+        drift, applied, kept = texts["alternative"]
+        probe = arrays.get("other_probe")
+        other = Alternative(arrays["matrix"], probe, drift, _finding(applied), _finding(kept))
+    found = replace(read, scan=scan, data=replace(data, beam=beam), alternative=other)
+    return found.decided(*map(_finding, texts["steps"]))
+
+
+def _finding(text: dict[str, Any]) -> Finding:
+    return Finding(**text | {"flags": tuple(text["flags"])})

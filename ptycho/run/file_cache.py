@@ -1,0 +1,62 @@
+"""Results in a run's folder, until it is done: from these a stopped run continues."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from ptycho.files.atomic import WriteError, write_atomically
+from ptycho.training.checkpoint import digest
+
+log = logging.getLogger(__name__)
+
+
+class FileCache:
+    """A file for each result, by its name.
+
+    Args:
+        folder: where they are; it is made with the first one.
+        least_seconds: of a result that is no block's, to be worth a file.
+    """
+
+    def __init__(self, folder: Path, least_seconds: float = 1.0) -> None:
+        self.folder, self.least_seconds = folder, least_seconds
+
+    def get(self, name: str) -> dict[str, np.ndarray] | None:
+        """Return a result; None: it was not made, or its file is damaged."""
+        path = self._path(name)
+        if not path.is_file():
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                arrays = {key: stored[key] for key in stored.files}
+            expected = str(arrays.pop("sha256"))
+            if digest(arrays) != expected:
+                raise ValueError("its content is not what was written")
+        except Exception as error:  # a damaged archive raises whatever its bytes lead to
+            log.warning("%s: cannot be used (%s); it is computed again", path, error)
+            return None
+        log.info("%s: taken from the run that was stopped", path.name)
+        return arrays
+
+    def put(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Store a result; where that fails, warn: the run goes on without."""
+        whole = dict(arrays) | {"sha256": np.asarray(digest(dict(arrays)))}
+        try:
+            write_atomically(self._path(name), lambda file: np.savez(file, allow_pickle=False, **whole))
+        except (WriteError, OSError) as error:
+            log.warning("a result was not stored, the run continues: %s", error)
+
+    def remove(self) -> None:
+        """Remove them all: the run is over and its results stored."""
+        with contextlib.suppress(OSError):
+            for path in self.folder.glob("*-*.npz"):
+                path.unlink()
+            self.folder.rmdir()
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name.replace(' ', '_')}.npz"
