@@ -22,8 +22,7 @@ from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 
 from ptycho.live.beginning import Beginning
-from ptycho.reconstruction.learned import Pull
-from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.prior import Anchor, Prior
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.dataset import MARGIN
@@ -213,8 +212,8 @@ def improve(
         grown.light[window] - _light(grown, chosen, window, corner, grown.visits[chosen] > 1), 0
     )
     image = filled(grown.object[window], grown.light[window], begun.N)
-    pull = Pull(image, np.float32(2 / likelihood.photon**2) * others, PRIOR)
-    terms = Terms(likelihood, pull, "independent", begun.lit)
+    anchor = Anchor(image, np.float32(2 / likelihood.photon**2) * others)
+    terms = Terms(likelihood, PRIOR, "independent", begun.lit, anchor=anchor)
     background = np.zeros((begun.N, begun.N), np.float32)
     start = State(image, grown.modes, there, np.ones(len(chosen), np.float32), background)
     if first:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ptycho.files.atomic import sha256
-from ptycho.reconstruction.learned import Network, Pull, StoredNetwork
+from ptycho.reconstruction.learned import Network, StoredNetwork
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import Freedom, State
 
@@ -25,15 +25,14 @@ def digest_of(terms: Terms, start: State, free: Freedom, steps: int, *beside: ob
         beside: what else does, of a representation that tells it from others, or networks.
     """
     noise, content = terms.likelihood, hashlib.sha256()
-    priors = (terms.prior.target, terms.prior.weight) if isinstance(terms.prior, Pull) else ()
-    prior = terms.prior.beside if isinstance(terms.prior, Pull) else terms.prior
-    arrays = (start.object, start.modes, start.positions, start.flux, start.background, *priors)
+    anchor = () if terms.anchor is None else (terms.anchor.target, terms.anchor.weight)
+    arrays = (start.object, start.modes, start.positions, start.flux, start.background, *anchor)
     for array in (*arrays, noise.data.good, terms.lit):
         content.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
     content.update(_digest_of_patterns(noise))
     kind = (noise.data.N, noise.data.fresnel, noise.normalisation, noise.unit, noise.noise, noise.excess)
     others = [_identity(one) if isinstance(one, StoredNetwork) else repr(one) for one in beside]
-    content.update(repr((kind, terms.moves, prior, free, steps, others, program_version())).encode())
+    content.update(repr((kind, terms.moves, terms.prior, free, steps, others, program_version())).encode())
     return content.hexdigest()[:24]
 
 

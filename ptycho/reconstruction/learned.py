@@ -1,9 +1,9 @@
-"""A prior that a network has learned: what it takes the object for, and a pull of the fit towards that.
+"""Plug-and-play regularisation: a denoiser says what the object looks like, a penalty holds the fit near it.
 
     Z = D(O, −σ² ∂(−log p)/∂O, σ),      1/σ² = 2 Σ_j Σ_m |c_j P_m|² / f²
     minimise  −log p + R(O) + ½ Σ w |O − Z|²,  w = κ/σ²
 
-in turns (half-quadratic splitting), R being the prior that keeps edges. σ is the noise that photons leave in
+in turns (half-quadratic splitting), R being a classical regulariser. σ is the noise that photons leave in
 a pixel, so that κ is the prior's weight over that of the patterns, everywhere the same. That more light
 leaves less to the prior is the network's doing, which changes less the less noise there is. Sources: Zoran &
 Weiss, ICCV 2011; Venkatakrishnan et al., GlobalSIP 2013; a network that is shown what the data ask for:
@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from ptycho.networks.denoiser import REACH, WEIGHTS, Denoiser, load_denoiser
-from ptycho.reconstruction.prior import NO_PRIOR, Prior
+from ptycho.reconstruction.prior import Anchor
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import State
 from ptycho.reconstruction.unknowns import object_light
@@ -31,38 +31,6 @@ RANGE = 3.0  # of the logarithm of a pixel's noise over the mean
 STRENGTHS = (0.5, 2.0, 8.0)  # κ that are tried where none is asked for
 TILE = 512  # pixels, that are changed at once
 Network = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
-
-
-@dataclass(frozen=True, eq=False)
-class Pull:
-    """``½ Σ w |O − Z|²`` beside another prior, in place of a :class:`~ptycho.reconstruction.prior.Prior`.
-
-    Attributes:
-        target: Z, ``(M, M)`` complex64.
-        weight: w, ``(M, M)`` float32, the curvature of the term in each pixel.
-        beside: the other prior.
-    """
-
-    target: np.ndarray
-    weight: np.ndarray
-    beside: Prior = NO_PRIOR
-    active = True
-
-    @property
-    def diagonal(self) -> np.ndarray:
-        """What of the curvature is the same at all frequencies, ``(M, M)``."""
-        return self.weight
-
-    def stiffness(self, image: np.ndarray) -> np.ndarray | None:
-        """As of :meth:`ptycho.reconstruction.prior.Prior.stiffness`."""
-        return self.beside.stiffness(image)
-
-    def __call__(self, image: np.ndarray) -> tuple[float, np.ndarray]:
-        """The term, and its gradient ``∂/∂re + i ∂/∂im``; ``image (M, M)`` complex64."""
-        value, slope = self.beside(image)
-        pull = self.weight * (image - self.target)
-        value += float(np.vdot(image - self.target, pull).real) / 2
-        return value, (slope + pull).astype(np.complex64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,10 +84,9 @@ def opinion(
     learned: Learned,
     likelihood: ScanLikelihood,
     state: State,
-    beside: Prior = NO_PRIOR,
     noise: float = 1.0,
-) -> Pull:
-    """What a network takes the object for, as a pull towards it beside another prior.
+) -> Anchor:
+    """Return what a network takes the object for, as a penalty on the distance to it.
 
     Where little light falls it has seen nothing good: there the object is held as it is, by the weight of a
     tenth of the strongest light. ``noise``: σ is told, and trusted, as so many times what it is.
@@ -133,7 +100,7 @@ def opinion(
     target[seen.box] += (share * change).astype(np.complex64)
     brightest = (noise * np.min(seen.deviation)) ** -2
     weight = learned.strength * np.maximum(seen.light, LIT) * brightest
-    return Pull(target, weight.astype(np.float32), beside)
+    return Anchor(target, weight.astype(np.float32))
 
 
 def apply(network: Network, inputs: np.ndarray, relative: np.ndarray) -> np.ndarray:

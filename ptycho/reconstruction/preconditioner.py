@@ -28,8 +28,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import fft
 
-from ptycho.reconstruction.learned import Pull
-from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.prior import Anchor, Prior
 from ptycho.reconstruction.quasi_newton import Operator, plain
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.reconstruction.unknowns import LIT, Unknowns, lit_pixels, object_light
@@ -44,13 +43,13 @@ class Preconditioner:
     """The operator of one fit; it follows the object by :meth:`renew`.
 
     Args:
-        prior: the regulariser.
+        prior, anchor: the terms beside the likelihood.
         free: what is fitted.
         start: the first state of the fit.
     """
 
-    def __init__(self, prior: Prior | Pull, free: Freedom, start: State) -> None:
-        self._prior, self._wanted = prior, free.object
+    def __init__(self, prior: Prior, anchor: Anchor | None, free: Freedom, start: State) -> None:
+        self._prior, self._anchor, self._wanted = prior, anchor, free.object
         self._dense = free.object and overlaps_well(start)
         self._near = bool(np.ptp(start.object.real) > 0)
         self._operator: Operator = plain
@@ -68,15 +67,15 @@ class Preconditioner:
         if stiffness is not None:
             parts.append(regularised(scale, stiffness))
         if self._dense and (self._near or steps >= FAR):
-            parts.append(slow_phases(state, scale, self._pull(scale), stiffness))
+            parts.append(slow_phases(state, scale, self._held(scale), stiffness))
         self._operator = _of_object(state.object.shape, parts, keep=stiffness is None) if parts else plain
 
-    def _pull(self, scale: np.ndarray) -> float:
-        """What a pull adds to the curvature along slow phases, relative to that of the patterns."""
-        if not isinstance(self._prior, Pull):
+    def _held(self, scale: np.ndarray) -> float:
+        """Return what an anchor adds to the curvature along slow phases, relative to that of the patterns."""
+        if self._anchor is None:
             return 0.0
-        patterns = np.square(scale) - self._prior.weight
-        return float(np.median(self._prior.weight / np.maximum(patterns, 1e-30)))
+        patterns = np.square(scale) - self._anchor.weight
+        return float(np.median(self._anchor.weight / np.maximum(patterns, 1e-30)))
 
 
 Part = Callable[[np.ndarray], np.ndarray]
@@ -124,13 +123,13 @@ def regularised(scale: np.ndarray, stiffness: np.ndarray, levels: int = 4) -> Pa
     return apply
 
 
-def slow_phases(state: State, scale: np.ndarray, pull: float, stiffness: np.ndarray | None) -> Part:
+def slow_phases(state: State, scale: np.ndarray, held: float, stiffness: np.ndarray | None) -> Part:
     """The operator of slow phases, of waves ``(M, M)`` complex64 in the units of ``scale``.
 
     Args:
         state: O and the modes that illuminate it.
         scale: √H, ``(M, M)`` float32.
-        pull: curvature that is the same at all frequencies, over H.
+        held: curvature that is the same at all frequencies, over H.
         stiffness: c s(k)^p, ``(M, M)``; None: no regulariser.
     """
     shape = state.object.shape
@@ -142,7 +141,7 @@ def slow_phases(state: State, scale: np.ndarray, pull: float, stiffness: np.ndar
     squares = (rows**2 + columns**2 + max(shape) ** -2.0) * (energy_diameter(state.modes) / SLOW) ** 2
     if stiffness is not None:
         squares = squares + stiffness[:, : len(columns)] / np.median(np.square(scale)[lit])
-    gain, inside = (1 / (squares + pull)).astype(np.float32), lit.astype(np.float32)
+    gain, inside = (1 / (squares + held)).astype(np.float32), lit.astype(np.float32)
 
     def apply(wave: np.ndarray) -> np.ndarray:
         sideways = inside * (wave * unit.conj()).imag

@@ -38,7 +38,6 @@ class Prior:
 
     kind: str = "none"
     strength: float = 0.0
-    diagonal = 0.0  # nothing of its curvature is the same at all frequencies
 
     @property
     def active(self) -> bool:
@@ -72,6 +71,26 @@ class Prior:
 
 
 NO_PRIOR = Prior()
+
+
+@dataclass(frozen=True, eq=False)
+class Anchor:
+    """The penalty ``½ Σ w |O − Z|²`` on the distance to a known object.
+
+    Attributes:
+        target: Z, ``(M, M)`` complex64.
+        weight: w, ``(M, M)`` float32, its curvature in each pixel, the same at all frequencies.
+    """
+
+    target: np.ndarray
+    weight: np.ndarray
+    active = True
+
+    def __call__(self, image: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the penalty, and its gradient ``∂/∂re + i ∂/∂im``; ``image (M, M)`` complex64."""
+        off = image - self.target
+        slope = self.weight * off
+        return float(np.vdot(off, slope).real) / 2, slope.astype(np.complex64)
 
 
 Term = Callable[[np.ndarray], tuple[float, np.ndarray]]

@@ -16,9 +16,9 @@ import numpy as np
 
 from ptycho.reconstruction.cache import NoCache
 from ptycho.reconstruction.fit_digest import digest_of
-from ptycho.reconstruction.learned import Learned, Network, Pull, opinion
+from ptycho.reconstruction.learned import Learned, Network, opinion
 from ptycho.reconstruction.preconditioner import Preconditioner
-from ptycho.reconstruction.prior import NO_PRIOR, Prior
+from ptycho.reconstruction.prior import NO_PRIOR, Anchor, Prior
 from ptycho.reconstruction.quasi_newton import minimise
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.state import Freedom, State
@@ -77,17 +77,26 @@ class Terms:
 
     Attributes:
         likelihood: of its patterns.
-        prior: of the object.
+        prior: regulariser of the object.
         moves: the model of moves.
         lit: ``(N, N)`` bool, where the probe may be; None: everywhere.
-        learned: the prior of the last rounds of :func:`fit_to_the_end`, which begin where ``prior`` ends.
+        learned: the denoiser of the last rounds of :func:`fit_to_the_end`, which begin where ``prior`` ends.
+        anchor: a known object that holds it.
     """
 
     likelihood: ScanLikelihood
-    prior: Prior | Pull = NO_PRIOR
+    prior: Prior = NO_PRIOR
     moves: str = "independent"
     lit: np.ndarray | None = None
     learned: Learned | None = None
+    anchor: Anchor | None = None
+
+    def penalty(self, image: np.ndarray) -> tuple[float, np.ndarray] | None:
+        """Return what is added to −log p for an object ``(M, M)``, and its gradient; None: nothing is."""
+        parts = [part(image) for part in (self.prior, self.anchor) if part is not None and part.active]
+        if not parts:
+            return None
+        return float(sum(value for value, _ in parts)), np.sum([slope for _, slope in parts], axis=0)
 
 
 def fit(
@@ -134,13 +143,12 @@ def _fit(
     watch: Callable[[State, float], object],
 ) -> Fit:
     state, evaluations, power = start, 0, _power(start)
-    course, preconditioner = list[float](), Preconditioner(terms.prior, free, start)
+    course, preconditioner = list[float](), Preconditioner(terms.prior, terms.anchor, free, start)
     converged, limit = False, enough * _told(start, free, terms)
     measured = len(start.positions) * terms.likelihood.pixels
     while len(course) <= steps and not converged:
-        unknowns = Unknowns.of(
-            state, free, terms.likelihood.photon, terms.moves, terms.lit, terms.prior.diagonal
-        )
+        held = 0.0 if terms.anchor is None else terms.anchor.weight
+        unknowns = Unknowns.of(state, free, terms.likelihood.photon, terms.moves, terms.lit, held)
         before, u = len(course), unknowns.start()
         preconditioner.renew(unknowns, state, before)
         for point in minimise(_objective(terms, unknowns, power), u, preconditioner):
@@ -168,7 +176,6 @@ def fit_from_constant(terms: Terms, start: State, steps: int, network: Network |
     Args:
         network: with it, the object begins strongly denoised; see :func:`coarse_to_fine`.
     """
-    assert isinstance(terms.prior, Prior)
     weak = replace(terms, prior=terms.prior.weaker())
     if network is not None:
         start = coarse_to_fine(weak, start, network)
@@ -244,10 +251,9 @@ def _round(
     steps: int = OF_A_ROUND,
 ) -> Fit:
     """A network's opinion, and a short fit near it; ``noise`` as for :func:`~.learned.opinion`."""
-    assert isinstance(terms.prior, Prior)
-    pull = opinion(learned, terms.likelihood, start, terms.prior, noise)
-    there = replace(start, object=pull.target)
-    return fit(replace(terms, prior=pull), there, OBJECT_ALONE, steps, watch=watch)
+    anchor = opinion(learned, terms.likelihood, start, noise)
+    there = replace(start, object=anchor.target)
+    return fit(replace(terms, anchor=anchor), there, OBJECT_ALONE, steps, watch=watch)
 
 
 def _joined(first: Fit, then: Fit) -> Fit:
@@ -273,10 +279,10 @@ def _objective(
         state = unknowns.state(u)
         found = terms.likelihood.evaluate(state, unknowns.names)
         gradients, value = dict(found.gradients), found.value
-        if "object" in gradients and terms.prior.active:
-            light = _power(state)
-            alpha = np.float32(np.sqrt(light / power))
-            more, slope = terms.prior(alpha * state.object)
+        light = _power(state)
+        alpha = np.float32(np.sqrt(light / power))
+        if "object" in gradients and (penalty := terms.penalty(alpha * state.object)) is not None:
+            more, slope = penalty
             value, gradients["object"] = value + more, gradients["object"] + alpha * slope
             if "modes" in gradients:
                 along = float(np.vdot(slope, state.object).real)

@@ -8,7 +8,8 @@ import tensorflow as tf
 from helpers.likelihood import Scan, distance, lit_mask
 
 from ptycho.reconstruction import learned
-from ptycho.reconstruction.learned import LEAST, LIT, Learned, Pull, apply, opinion, view
+from ptycho.reconstruction.learned import LEAST, LIT, Learned, apply, opinion, view
+from ptycho.reconstruction.prior import Anchor
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit, fit_learned, fit_to_the_end
 from ptycho.reconstruction.state import State
@@ -48,11 +49,11 @@ def towards(target, likelihood):
     return network
 
 
-def test_the_pull_is_a_parabola(scan):
+def test_the_anchor_is_a_parabola(scan):
     rng, shape = np.random.default_rng(3), (7, 9)
     target, image = (_complex(rng, shape) for _ in range(2))
     weight = rng.uniform(0.1, 2, shape).astype("f")
-    pull = Pull(target, weight)
+    pull = Anchor(target, weight)
     value, gradient = pull(image)
     assert value == pytest.approx(float(np.sum(weight * np.abs(image - target) ** 2)) / 2, rel=1e-5)
     for step in (1e-2, 1e-2j):

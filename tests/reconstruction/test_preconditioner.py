@@ -30,7 +30,7 @@ def test_the_operator_is_symmetric_and_positive(prior):
     rng = np.random.default_rng(0)
     scan = Scan.of(rng, count=12, step=2.2)
     state = scan.state(1.0)
-    operator = Preconditioner(prior, OBJECT_ALONE, state)
+    operator = Preconditioner(prior, None, OBJECT_ALONE, state)
     operator.renew(Unknowns.of(state, OBJECT_ALONE, 1.0), state, 0)
     count = 2 * state.object.size + 7  # what follows the object is left as it is
     a, b = (rng.standard_normal(count).astype(np.float32) for _ in range(2))

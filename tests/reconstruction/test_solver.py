@@ -317,7 +317,7 @@ def test_slope_of_the_whole_objective(scan, data, free):
     state = replace(state, object=(1.1 * state.object + 0.05 * smooth_object(rng, len(state.object))))
     state = replace(state, object=state.object.astype(np.complex64))
     terms = Terms(likelihood_of(data), Prior("quadratic", 3e3))
-    unknowns = Unknowns.of(state, free, data.normalisation, diagonal=terms.prior.diagonal)
+    unknowns = Unknowns.of(state, free, data.normalisation)
     function = solver._objective(terms, unknowns, 0.7 * float(np.sum(np.abs(state.modes) ** 2)))
     u = unknowns.start()
     _, gradient = function(u)
