@@ -55,7 +55,7 @@ def candidates(words: list[str]) -> list[str]:
         return []
     key, equals, value = last.partition("=")
     chosen = [word.replace("=", "/") for word in before]  # network=denoiser has keys of its own
-    keys = keys_of(program.config, *chosen) if program.config else {}
+    keys = keys_of(program.config, *chosen)
     if not equals:
         found = [f"{name}=" for name in keys if name.startswith(last)]
         return _next_level(found, last) + (paths(last) if "." not in last or "/" in last else [])

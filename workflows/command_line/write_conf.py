@@ -43,6 +43,7 @@ from workflows.convert.replay import ReplayConfig
 from workflows.convert.run_exported import RunExportedConfig
 from workflows.convert.simulate_scan import SimulateConfig
 from workflows.doctor.report import DoctorConfig
+from workflows.doctor.xla import XlaReportConfig
 from workflows.read.compare import CompareConfig
 from workflows.read.report import ReportConfig
 from workflows.read.serve import ServeConfig
@@ -73,6 +74,7 @@ PROGRAMS: dict[str, tuple[str, type]] = {  # script and its words: file, schema
     "tune": ("tune", TuneConfig),
     "doctor": ("doctor", DoctorConfig),
     "init": ("init", InitConfig),
+    "xla_report": ("xla_report", XlaReportConfig),
 }
 HELPS: dict[str, type] = {"grid_lines": RunConfig, "scan": ScanRunConfig}
 HELP_BEGIN = "docs/configuration.md\n\n"
