@@ -75,7 +75,7 @@ def assess(
             halves = _halves(each, made.get(SOLVER), means)
     made = {name: move_ramp(replace(one, beam=each.beam_under(one))) for name, one in made.items()}
     with where.timed("scoring"):
-        rows = score_rows(each, made, fits, halves, flags)
+        rows = score_rows(each, made, fits, halves, flags, where.words)
     return Assessed(made, fits, halves, product, rows)
 
 
@@ -125,8 +125,9 @@ def score_rows(
     fits: dict[str, Fit],
     halves: Halves | None,
     flags: tuple[str, ...] = (),
+    words: Callable[[str], str] = str,
 ) -> dict[str, dict[str, Any]]:
-    """Return the scores of each reconstruction; flags are logged with what to do.
+    """Return the scores of each reconstruction; flags are logged with what to do, in the caller's ``words``.
 
     Doubts of the solver, and ``flags``, are of the scan under the beam that all reconstructions share.
     """
@@ -146,7 +147,7 @@ def score_rows(
             f"  ! {', '.join(row['flags'])}" if row["flags"] else "",
         )
     for flag in dict.fromkeys(flag for row in rows.values() for flag in row["flags"]):
-        log.warning("%s: %s", flag, FLAGS[flag].remedy)
+        log.warning("%s: %s", flag, words(FLAGS[flag].remedy))
     return rows
 
 
