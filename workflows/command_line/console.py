@@ -36,7 +36,7 @@ PROGRAMS: dict[str, Program] = {
     "export": Program("export_scan", "a run's scan for other programs: CXI, ptychodus, NPZ", "export"),
     "sample": Program("sample", "make a small scan in seconds, to try the program with", "simulate"),
     "simulate": Program("simulate_scan", "a scan with a known answer, as a file", "simulate"),
-    "replay": Program("replay", "send a scan as a beamline would, for tests", "replay"),
+    "replay": Program("replay", "send a scan as a beamline would, for tests", "lite/replay"),
     "report": Program("report", "a run as one page to read and to mail", "report"),
     "compare": Program("compare", "runs beside each other: scores, settings, pictures", "compare"),
     "serve": Program("serve", "the pages of a folder of runs, in a browser on this machine", "serve"),
