@@ -19,6 +19,7 @@ from ptycho.methods import denoised, network, solver
 from ptycho.methods.assessment import judge, trust_row
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.table import DENOISED, METHODS, NETWORK, SOLVER
+from ptycho.reconstruction.causes import CauseLimits
 from ptycho.scan.beam import Beam
 from ptycho.scan.finding import Finding, flags_of
 from ptycho.scan.patterns import Patterns, Statistics
@@ -107,6 +108,17 @@ def test_a_finished_reconstruction_is_judged_by_the_one_before(each):
     steady = replace(each, whole=replace(each.whole, beam=replace(each.whole.beam, flux=None)))
     assert judge(right, steady).used.r_factor < 1e-4
     assert judge(replace(right, beam=None), steady).used.r_factor > 0.05
+
+
+def test_causes_are_looked_for_in_as_many_patterns_as_their_limits_say(each, monkeypatch):
+    """Of a larger scan; they are spread over it, and each is looked at once."""
+    looked_at = []
+    monkeypatch.setattr(CauseLimits, "patterns", 5)
+    monkeypatch.setattr("ptycho.methods.assessment.score_causes", lambda *given: looked_at.append(given[2]))
+    made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), each.whole.beam)
+    judge(replace(made, fit="of the solver"), each)
+    (patterns,) = looked_at
+    assert len(set(patterns)) == 5 and 0 <= min(patterns) < 4 and 12 <= max(patterns) < len(each.kept)
 
 
 def test_doubts_of_the_scan_and_of_the_reconstruction_are_its_flags(each):
