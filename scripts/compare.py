@@ -19,12 +19,13 @@ from workflows.command_line.jobs import leave
 from workflows.command_line.one_shot import perform, place_words
 from workflows.read.compare import CompareConfig, write_comparison
 
+ONCE = "puts all runs on one page: name them one after the other"
+
 
 def main() -> int:
     """See the module's text for the exit code."""
-    return perform(
-        "compare", CompareConfig, write_comparison, __doc__, place_words("runs", sys.argv[1:], True)
-    )
+    words = place_words("runs", sys.argv[1:], True)
+    return perform("compare", CompareConfig, write_comparison, __doc__, words, ONCE)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ from workflows.command_line.jobs import EXIT_FAILED, leave
 from workflows.command_line.one_shot import perform
 from workflows.doctor.report import DoctorConfig, report
 
+ONCE = "checks one machine, which no key changes; start it once"
+
 
 def main() -> int:
     """See the module's text for the exit code."""
@@ -29,7 +31,7 @@ def main() -> int:
         failed.extend(failing)
         return lines
 
-    code = perform("doctor", DoctorConfig, do, __doc__, sys.argv[1:] or ["speed=true"])
+    code = perform("doctor", DoctorConfig, do, __doc__, sys.argv[1:] or ["speed=true"], ONCE)
     return EXIT_FAILED if failed else code
 
 

@@ -7,11 +7,13 @@ python scripts/infer.py -m run=outputs/mine data=a.npz,b.npz
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
 
 from omegaconf import DictConfig
 
+from ptycho.config.backend import require_tensorflow
 from ptycho.files.atomic import WriteError
 from ptycho.quiet_start import start_tensorflow
 from ptycho.training.interrupt import StopRequest
@@ -42,6 +44,7 @@ def quote_path(argument: str) -> str:
 
 def plan_job(composed: DictConfig) -> list[InferJob]:
     """Check everything that needs no TensorFlow: configuration, networks, data and output folder."""
+    require_tensorflow(os.environ)
     config = infer_config(composed)
     return [plan(config, job_path(str(config.output_dir)))]
 

@@ -18,11 +18,13 @@ from workflows.command_line.jobs import leave
 from workflows.command_line.one_shot import perform, place_words
 from workflows.convert.init_scan import InitConfig, write_settings
 
+ONCE = "writes one file to edit; ptycho scan -m sweeps over its keys"
+
 
 def main() -> int:
     """See the module's text for the exit code."""
     words = place_words("file", sys.argv[1:]) or ["size=short"]
-    return perform("init", InitConfig, write_settings, __doc__, words)
+    return perform("init", InitConfig, write_settings, __doc__, words, ONCE)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from workflows.convert.replay import ReplayConfig, replay
 
 def main() -> int:
     """See the module's text for the exit code."""
-    return perform("replay", ReplayConfig, replay, __doc__, sys.argv[1:])
+    return perform("lite/replay", ReplayConfig, replay, __doc__, sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -19,10 +19,13 @@ from workflows.command_line.jobs import leave
 from workflows.command_line.one_shot import perform, place_words
 from workflows.read.serve import ServeConfig, serve
 
+ONCE = "shows one folder until Ctrl-C; start one for each, with a port of its own"
+
 
 def main() -> int:
     """See the module's text for the exit code."""
-    return perform("serve", ServeConfig, serve, __doc__, place_words("folder", sys.argv[1:]))
+    words = place_words("folder", sys.argv[1:])
+    return perform("serve", ServeConfig, serve, __doc__, words, ONCE)
 
 
 if __name__ == "__main__":

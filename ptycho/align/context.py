@@ -22,6 +22,7 @@ class RunContext:
         crew: executor of the blocks of a large scan.
         cache: cache of their fits.
         on_event: is told what happens.
+        words: what puts the names that the caller knows for keys of the configuration in a text.
     """
 
     scratch: Path
@@ -30,3 +31,4 @@ class RunContext:
     crew: Crew = alone
     cache: Cache = field(default_factory=NoCache)
     on_event: OnEvent = ignore
+    words: Callable[[str], str] = str

@@ -1,4 +1,4 @@
-"""Errors that name an argument, ``regulariser=x``, where the configuration has ``solver.regulariser``."""
+"""Texts that name an argument, ``positions=True``, where the command line has ``solver.positions=true``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,25 @@ from ptycho.config.messages import fields_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
+VALUES = {"true": "True", "false": "False", "null": "None"}
+
+
+def argument_words(*sections: Any, renamed: Mapping[str, str] | None = None) -> Callable[[str], str]:
+    """Return a function of a text that names arguments where the text has keys of the configuration.
+
+    Args:
+        sections: whose keys are arguments under their own names.
+        renamed: further keys with the names of their arguments.
+    """
+    keys = {f"{cls.SECTION}.{name}": name for cls in sections for name in fields_of(cls)}
+    keys |= renamed or {}
+    names = "|".join(map(re.escape, sorted(keys, key=len, reverse=True)))
+    known = re.compile(rf"(?<![\w./])({names})\b(?:=({'|'.join(VALUES)})\b)?")
+
+    def argument(key: re.Match[str]) -> str:
+        return keys[key[1]] + (f"={VALUES[key[2]]}" if key[2] else "")
+
+    return functools.partial(known.sub, argument)
 
 
 def name_arguments(
@@ -20,13 +39,10 @@ def name_arguments(
     """Let the errors of a function name its arguments instead of keys of the configuration.
 
     Args:
-        sections: whose keys are arguments under their own names.
-        renamed: further keys with the names of their arguments.
+        sections, renamed: as for :func:`argument_words`.
     """
-    keys = {f"{cls.SECTION}.{name}": name for cls in sections for name in fields_of(cls)}
-    keys |= renamed or {}
+    words = argument_words(*sections, renamed=renamed)
     places = "|".join(re.escape(cls.SECTION) for cls in sections)
-    known = re.compile(rf"(?<![\w./])({'|'.join(map(re.escape, sorted(keys, key=len, reverse=True)))})\b")
     unknown = re.compile(rf"^({places})\.(?=\w+=)")
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -35,8 +51,8 @@ def name_arguments(
             try:
                 return function(*arguments, **named)
             except ConfigError as error:
-                text = known.sub(lambda key: keys[key[1]], str(error))
-                error.args = (re.sub(", or null$", ", or None", unknown.sub("", text)),)
+                text = unknown.sub("", words(str(error)))
+                error.args = (re.sub(", or null$", ", or None", text),)
                 raise
 
         return call

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ptycho.api.arguments import name_arguments
+from ptycho.api.arguments import argument_words, name_arguments
 from ptycho.api.scan import Scan, as_scan, plain
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.backend import require_tensorflow
@@ -44,8 +44,13 @@ ARGUMENTS = {
 """Keys of the configuration that have another name as arguments."""
 
 
+SECTIONS_OF_ARGUMENTS = (SolverConfig, LsqmlConfig, DataConfig)
+WORDS = argument_words(*SECTIONS_OF_ARGUMENTS, renamed=ARGUMENTS)
+"""Names arguments of :func:`reconstruct` and :func:`ptycho.open_scan` in a text."""
+
+
 @accept_former_arguments
-@name_arguments(SolverConfig, LsqmlConfig, DataConfig, renamed=ARGUMENTS)
+@name_arguments(*SECTIONS_OF_ARGUMENTS, renamed=ARGUMENTS)
 def reconstruct(
     scan: Scan | str | Path,
     method: Method = "solver",
@@ -140,6 +145,7 @@ def reconstruct(
         timed=phases_for(on_event),
         bar=progress and shows_bars(),
         on_event=on_event,
+        words=WORDS,
     )
     return reconstruct_and_assess(method, scan, config, where, half_scans is not False)
 

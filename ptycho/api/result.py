@@ -12,11 +12,13 @@ import numpy as np
 
 from ptycho.api import stored_result
 from ptycho.api.notebook import to_html
+from ptycho.api.reconstruction import WORDS
 from ptycho.config import ConfigError
 from ptycho.evaluation import scan_figures
 from ptycho.evaluation.colours import unwrap
 from ptycho.evaluation.frc import Curve
 from ptycho.exports.exported_scan import ExportedScan
+from ptycho.report.wording import advice_of
 from ptycho.scan.beam import Beam
 from ptycho.scan.error_map import ErrorMap
 from ptycho.scan.finding import Finding
@@ -132,6 +134,11 @@ class Result:
     def pixel_m(self) -> tuple[float, float] | None:
         """(row, col) pitch of the object's pixels; None: unknown."""
         return self.product.pixel_m
+
+    @property
+    def advice(self) -> dict[str, str]:
+        """What to do about each flag of ``scores["flags"]``, the gravest first."""
+        return {one.flag: one.remedy for one in advice_of(self.scores, WORDS)}
 
     def plot(self) -> Figure:
         """Amplitude and phase with a scale bar, and the probe; a Matplotlib figure, to show or to save."""

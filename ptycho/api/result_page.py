@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ptycho.api.reconstruction import WORDS
 from ptycho.files.atomic import write_atomically
 from ptycho.files.npz_writing import write_npz
 from ptycho.report.gather import FINISHED, MEASURED, RunRecord
@@ -41,7 +42,14 @@ def to_page(result: Result) -> str:
         scan = ScanRecord(name, folder, metrics, (result.method,), result.assessment)
         manifest = environment() | {"scans": {name: sizes}}
         run = RunRecord(
-            folder, MEASURED, FINISHED, datetime.now(UTC), metrics=metrics, manifest=manifest, scan=scan
+            folder,
+            MEASURED,
+            FINISHED,
+            datetime.now(UTC),
+            metrics=metrics,
+            manifest=manifest,
+            scan=scan,
+            words=WORDS,
         )
         return report_page(run)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ptycho.api.arguments import name_arguments
+from ptycho.api.arguments import argument_words, name_arguments
 from ptycho.api.arrays import check_pixel, raw_scan
 from ptycho.api.notebook import to_html
 from ptycho.config import ConfigError, ScanRunConfig, check
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ARRAYS = "arrays"
+WORDS = argument_words(DataConfig)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -118,12 +119,12 @@ class Scan:
     @property
     def findings(self) -> list[Finding]:
         """What was settled, and why."""
-        return list(self.geometry.findings)
+        return [finding.in_words(WORDS) for finding in self.geometry.findings]
 
     @property
     def warnings(self) -> list[str]:
         """What looks wrong, a line each."""
-        return list(self.geometry.warnings)
+        return [WORDS(warning) for warning in self.geometry.warnings]
 
     @property
     def N(self) -> int:

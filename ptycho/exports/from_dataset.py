@@ -10,6 +10,7 @@ import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan, Pair
+from ptycho.preparation.dataset import frames_of
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from ptycho.preparation.prepare import Understood
 
 ROUNDING = 1e-3  # photons, and 1e-6 of them: what float32 square roots may be off
-SAME_PLACE = 5e-3  # pixels, within which a dataset rounds positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,34 +147,6 @@ def _to_state(scan: Understood) -> list[str]:
     detector = scan.detector
     keys = [f"data.{key}=true" for key in ("transpose", "flip_rows", "flip_cols") if getattr(detector, key)]
     return [f"The measured frames are reoriented as by {' '.join(keys)}."] if keys else []
-
-
-def frames_of(scan: Understood, data: Dataset) -> np.ndarray | None:
-    """Which frames ``(J,)`` of the file a dataset's patterns are, by positions; None if these do not tell.
-
-    The dataset has some of the understood patterns in their order, and their positions moved by a whole
-    number of pixels.
-    """
-    places, wanted = scan.positions, data.positions.astype(np.float64)
-    left_out = len(places) - len(wanted)
-    if left_out == 0:
-        return scan.frames
-    least, most = places.min(axis=0) - wanted.min(axis=0), places.max(axis=0) - wanted.max(axis=0)
-    moves = np.unique(np.rint(places[: left_out + 1] - wanted[0]), axis=0)  # the first one's partner is there
-    inside = (moves > least - 0.5).all(axis=1) & (moves < most + 0.5).all(axis=1)
-    found = [_in_order(places - move, wanted) for move in moves[inside]]
-    fitting = [indices for indices in found if indices is not None]
-    return scan.frames[fitting[0]] if len(fitting) == 1 else None
-
-
-def _in_order(places: np.ndarray, wanted: np.ndarray) -> np.ndarray | None:
-    """Indices into ``places``, increasing, of those that are ``wanted``; None if one is not there."""
-    indices, at = [], 0
-    for index, place in enumerate(places):
-        if at < len(wanted) and np.abs(place - wanted[at]).max() < SAME_PLACE:
-            indices.append(index)
-            at += 1
-    return np.array(indices) if at == len(wanted) else None
 
 
 def _whole(amplitudes: np.ndarray) -> bool:

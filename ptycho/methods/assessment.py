@@ -23,7 +23,7 @@ from ptycho.evaluation.trust import (
 )
 from ptycho.methods.half_scans import Halves
 from ptycho.methods.prepared import Prepared
-from ptycho.reconstruction.causes import Causes, score_causes
+from ptycho.reconstruction.causes import CauseLimits, Causes, score_causes
 from ptycho.reconstruction.denoising import photon_noise
 from ptycho.reconstruction.misfit import CONVENTIONS, Misfit, misfit
 from ptycho.reconstruction.residuals import MISSED, Residuals, residuals
@@ -37,11 +37,7 @@ from ptycho.scan.reconstruction import Reconstruction
 
 log = logging.getLogger(__name__)
 
-JUDGED, SCORED, GOLDEN = (
-    4096,
-    1024,
-    (5**0.5 - 1) / 2,
-)  # patterns that are looked at, of more; and how they are chosen
+JUDGED = 4096  # patterns that are looked at, of more
 WELL_LIT = 0.1  # of the strongest light: what is lit so sets the scales of the pictures
 HALF_LIT = 0.5  # the same of what is scored of a near field
 EXPLAINED = (
@@ -111,7 +107,7 @@ def judge(made: Reconstruction, each: Prepared) -> Fit:
         residuals(before.object, used, mean, some),
         None if free is None else residuals(before.object, free, mean, others),
         some,
-        score_causes(before.object, used, spread(len(used.positions), SCORED))
+        score_causes(before.object, used, spread(len(used.positions), CauseLimits.patterns))
         if made.fit is not None
         else None,
     )
@@ -121,7 +117,8 @@ def spread(count: int, most: int = JUDGED) -> np.ndarray:
     """Indices of at most so many of ``count`` patterns, evenly spread, without the period of a raster."""
     if count <= most:
         return np.arange(count)
-    return np.sort(np.argsort(np.arange(count) * GOLDEN % 1, kind="stable")[:most])
+    golden = (5**0.5 - 1) / 2
+    return np.sort(np.argsort(np.arange(count) * golden % 1, kind="stable")[:most])
 
 
 def compare_with_truth(made: Reconstruction, each: Prepared) -> dict[str, Any] | None:

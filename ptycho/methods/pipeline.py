@@ -16,9 +16,13 @@ from ptycho.methods.network import infer as infer_by
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.solver import half_object, with_errors
 from ptycho.methods.table import DENOISED, METHODS, NETWORK, SOLVER, Means
+from ptycho.preparation.dataset import frames_of
+from ptycho.preparation.geometry import drop_words
+from ptycho.readers.frames import listed
 from ptycho.reconstruction.causes import MOTION, PATTERN_SHIFT, POSITION_MAP
+from ptycho.reconstruction.residuals import find_outliers
 from ptycho.scan.dataset import Dataset
-from ptycho.scan.finding import flags_of
+from ptycho.scan.finding import Finding, flags_of, report
 from ptycho.scan.ramp import move_ramp
 from ptycho.scan.reconstruction import Reconstruction
 
@@ -68,6 +72,7 @@ def assess(
         with where.timed(DENOISED):
             made[DENOISED] = METHODS[DENOISED](each, {product: made[product]}, means)
             fits[DENOISED] = judge(made[DENOISED], each)
+    made[product] = with_outliers(each, made[product], fits[product])
     made, flags = _confirmed(each, made, fits, product)
     halves = None
     if with_halves:
@@ -75,7 +80,7 @@ def assess(
             halves = _halves(each, made.get(SOLVER), means)
     made = {name: move_ramp(replace(one, beam=each.beam_under(one))) for name, one in made.items()}
     with where.timed("scoring"):
-        rows = score_rows(each, made, fits, halves, flags)
+        rows = score_rows(each, made, fits, halves, flags, where.words)
     return Assessed(made, fits, halves, product, rows)
 
 
@@ -97,6 +102,21 @@ def _halves(each: Prepared, solved: Reconstruction | None, means: Means) -> Halv
     fixed = "group_size" in config.model.FIXED
     data = each.fitted(each.beam_under(solved))
     return half_scans(infer, data, config.seed, config.patterns_in_group, fixed)
+
+
+def with_outliers(each: Prepared, made: Reconstruction, fit: Fit) -> Reconstruction:
+    """Return a reconstruction with a warning that names single patterns which contradict the others."""
+    patterns = each.kept[fit.looked_at[find_outliers(fit.missed, fit.used.unexplained)]]
+    frames = frames_of(each.scan, each.whole) if len(patterns) else None
+    if frames is None:
+        return made
+    some, more = listed(frames[patterns].tolist())
+    warning = Finding.warning(
+        f"explained far worse than the others: frame{'s'[: len(patterns) > 1]} {some}{more}; a wrong "
+        f"position, or something else in the beam? {drop_words(frames[patterns])} leaves out what is wrong"
+    )
+    report((warning,), log)
+    return replace(made, decisions=(*made.decisions, warning))
 
 
 def _confirmed(
@@ -125,8 +145,9 @@ def score_rows(
     fits: dict[str, Fit],
     halves: Halves | None,
     flags: tuple[str, ...] = (),
+    words: Callable[[str], str] = str,
 ) -> dict[str, dict[str, Any]]:
-    """Return the scores of each reconstruction; flags are logged with what to do.
+    """Return the scores of each reconstruction; flags are logged with what to do, in the caller's ``words``.
 
     Doubts of the solver, and ``flags``, are of the scan under the beam that all reconstructions share.
     """
@@ -146,7 +167,7 @@ def score_rows(
             f"  ! {', '.join(row['flags'])}" if row["flags"] else "",
         )
     for flag in dict.fromkeys(flag for row in rows.values() for flag in row["flags"]):
-        log.warning("%s: %s", flag, FLAGS[flag].remedy)
+        log.warning("%s: %s", flag, words(FLAGS[flag].remedy))
     return rows
 
 

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 FEWEST = 3  # patterns: one or two leave the object and the beam open
 MUCH = 0.01  # of the frames, left out
+SAME_PLACE = 5e-3  # pixels, within which a dataset rounds positions
 WHOLE = 1e-3  # pixels; positions nearer than that to whole ones are whole
 
 
@@ -149,6 +150,34 @@ def _usable(scan: Understood, patterns: Patterns, config: ScanRunConfig, found: 
     kept = np.flatnonzero(~dark & ~alone)
     check_enough(len(kept), config.data.path)
     return kept
+
+
+def frames_of(scan: Understood, data: Dataset) -> np.ndarray | None:
+    """Which frames ``(J,)`` of the file a dataset's patterns are, by positions; None if these do not tell.
+
+    The dataset has some of the understood patterns in their order, and their positions moved by a whole
+    number of pixels.
+    """
+    places, wanted = scan.positions, data.positions.astype(np.float64)
+    left_out = len(places) - len(wanted)
+    if left_out == 0:
+        return scan.frames
+    least, most = places.min(axis=0) - wanted.min(axis=0), places.max(axis=0) - wanted.max(axis=0)
+    moves = np.unique(np.rint(places[: left_out + 1] - wanted[0]), axis=0)  # the first one's partner is there
+    inside = (moves > least - 0.5).all(axis=1) & (moves < most + 0.5).all(axis=1)
+    found = [_in_order(places - move, wanted) for move in moves[inside]]
+    fitting = [indices for indices in found if indices is not None]
+    return scan.frames[fitting[0]] if len(fitting) == 1 else None
+
+
+def _in_order(places: np.ndarray, wanted: np.ndarray) -> np.ndarray | None:
+    """Indices into ``places``, increasing, of those that are ``wanted``; None if one is not there."""
+    indices, at = [], 0
+    for index, place in enumerate(places):
+        if at < len(wanted) and np.abs(place - wanted[at]).max() < SAME_PLACE:
+            indices.append(index)
+            at += 1
+    return np.array(indices) if at == len(wanted) else None
 
 
 def _report_dropped(dark: np.ndarray, energies: np.ndarray, frames: np.ndarray) -> Finding:

@@ -14,8 +14,12 @@ Two things must both be seen before a gain is claimed:
    noise have an R that grows in proportion to the sum, and vanishes where they are smooth; steps of which a
    photon makes several have an R of that number.
 
-Intensities that are no multiples of one number (read noise, interpolation, a scale of each frame's own) leave
-the gain open: a variance that grows with the mean does not tell it apart from other noise of the kind.
+Counts that were divided by a flat field are multiples of a step of each pixel's own, ``v_p = s_p n_p``. It is
+seen where single photons are, in pixels that many frames leave dark: all values there are whole multiples of
+the smallest. Then the mean step stands for the gain; the noise is that of photons but for the spread of s_p.
+
+Other intensities that are no multiples of one number (read noise, interpolation, a scale of each frame's own)
+leave the gain open: a variance that grows with the mean does not tell it apart from other noise of the kind.
 """
 
 from __future__ import annotations
@@ -56,13 +60,45 @@ def photon_gain(intensities: np.ndarray, good: np.ndarray, precision: float = RO
         return Gain(None, "there are negative values: read noise")
     lit = lit[lit > 0]
     q = quantum(lit, precision)
-    if q is None:
+    if q is not None:
+        return _with_photon_noise(q, f"multiples of {q:.6g}", np.rint(some / q), good)
+    steps = pixel_steps(intensities[:, good])
+    if not len(steps):
         return Gain(None, "the intensities are no multiples of one number")
-    ratios = noise_ratios(np.rint(some / q), good)
-    low = ratios[:CLASSES]
+    q, spread = float(steps.mean()), 100 * float(steps.std() / steps.mean())
     said = (
-        f"multiples of {q:.6g}, noise over that of photons {', '.join(f'{r:.2f}' for r in low) or 'unknown'}"
+        f"multiples of a step of each pixel's own, ± {spread:.2g} %, as of counts over a flat field; better "
+        "read the counts as they were, and the flat field by data.keys.flat"
     )
+    return _with_photon_noise(q, said, some / q, good)
+
+
+def pixel_steps(
+    values: np.ndarray, dark: float = 0.2, fewest: int = 100, fitting: float = 0.98, off: float = 1e-4
+) -> np.ndarray:
+    """The step ``(n,)`` of each pixel in which single photons are seen; empty where they are no steps.
+
+    Args:
+        values: ``(K, P)``, intensities from 0 up.
+        dark: share of the frames that leave a pixel dark where single photons are seen.
+        fewest: number of such pixels that tells.
+        fitting: share of them all of whose values are whole multiples of the smallest.
+        off: largest distance from a multiple: of rounding alone.
+    """
+    values = values[:, np.mean(values == 0, axis=0) >= dark]
+    least = np.min(values, axis=0, initial=np.inf, where=values > 0)
+    ratios = values / least
+    whole = np.rint(ratios)
+    known = np.sum(whole > 1, axis=0) > 1  # by chance, one ratio may be whole
+    steps = least[known & np.all(np.abs(ratios - whole) <= off * np.maximum(whole, 1), axis=0)]
+    return steps if len(steps) >= max(fewest, fitting * np.count_nonzero(known)) else steps[:0]
+
+
+def _with_photon_noise(q: float, said: str, counts: np.ndarray, good: np.ndarray) -> Gain:
+    """The gain q, of multiples ``counts (K, H, W)`` of it, if their noise is that of photons."""
+    ratios = noise_ratios(counts, good)
+    low = ratios[:CLASSES]
+    said += f", noise over that of photons {', '.join(f'{r:.2f}' for r in low) or 'unknown'}"
     if len(low) < CLASSES or min(ratios) < LOW or max(low) > HIGH:
         return Gain(None, f"{said}: not clearly photon noise")
     return Gain(q, f"{said}: photon noise")

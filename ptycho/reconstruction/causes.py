@@ -45,6 +45,7 @@ class CauseLimits:
         comparable: its gain over that of the best cause, at least.
         motion: half a variance of the sample's motion along an axis, px², at least.
         step: in object pixels, of the differences by which derivatives along positions are taken.
+        patterns: number of them that is enough, of a large scan: a predicted pattern costs five.
     """
 
     gain: float = 400.0
@@ -54,6 +55,7 @@ class CauseLimits:
     comparable: float = 0.5
     motion: float = 0.03
     step: float = 0.5
+    patterns: int = 1024
 
 
 @dataclass(frozen=True, eq=False)

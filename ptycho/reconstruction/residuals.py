@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import median_abs_deviation, norm
 
 from ptycho.reconstruction.misfit import predictions
 from ptycho.scan.dataset import Dataset
@@ -72,6 +72,49 @@ class Residuals:
         """By how many standard errors of the mean over patterns there is a variation at all."""
         error = self.varied.std(ddof=1) / np.sqrt(len(self.varied)) if len(self.varied) > 1 else np.inf
         return float(self.varied.mean() / max(error, 1e-30))
+
+
+@dataclass(frozen=True)
+class OutlierLimits:
+    """When a pattern counts as an outlier among the others.
+
+    Measured on simulated scans with one position 11 pixels off, refined or not: that pattern misses .07 to
+    2.6, and is 6 to 280 and 10 to 43 scatters beyond the others; the worst of clean scans .04, 4 and 8.
+
+    Attributes:
+        missed: share of the variation between patterns that it misses.
+        scatters: by how many scatters of the patterns it exceeds their median, in that share and in the
+            logarithm of its misfit; their scatter follows from the median absolute deviation.
+        most: share of the patterns; where more of them differ, the whole scan is explained badly.
+    """
+
+    missed: float = 0.05
+    scatters: float = 5.5
+    most: float = 0.1
+
+
+def find_outliers(
+    residuals: Residuals, misfits: np.ndarray, limits: OutlierLimits | None = None
+) -> np.ndarray:
+    """Return the indices of single patterns that contradict the others under an object and its beam.
+
+    Args:
+        residuals: of all patterns.
+        misfits: ``(J,)``, such as the deviance per pixel.
+    """
+    limits, mean = limits or OutlierLimits(), float(residuals.varied.mean())
+    if not mean > 0 or not np.isfinite(misfits).all():
+        return np.zeros(0, int)
+    missed, logs = residuals.missed / mean, np.log(np.maximum(misfits, np.finfo(float).tiny))
+    apart = [_scatters(values) > limits.scatters for values in (missed, logs)]
+    (outliers,) = np.nonzero((missed > limits.missed) & apart[0] & apart[1])
+    return outliers if len(outliers) <= limits.most * len(missed) else outliers[:0]
+
+
+def _scatters(values: np.ndarray) -> np.ndarray:
+    """Return how many standard deviations, estimated robustly, values ``(J,)`` are above their median."""
+    scatter = float(median_abs_deviation(values, scale="normal"))
+    return (values - np.median(values)) / max(scatter, np.finfo(float).tiny)
 
 
 def residuals(

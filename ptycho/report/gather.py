@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,6 +53,7 @@ class RunRecord:
         metrics, manifest: of the files of these names; empty where there is none.
         scan: its scan, or the first test image of a run on grid lines; None: it has neither.
         files: names and bytes; log: its last lines; missing: what could not be read, and why.
+        words: what puts the names that the reader knows for keys of the configuration in a text.
     """
 
     path: Path
@@ -68,6 +69,7 @@ class RunRecord:
     files: tuple[tuple[str, int], ...] = ()
     log: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    words: Callable[[str], str] = str
 
     @property
     def name(self) -> str:

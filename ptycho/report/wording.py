@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,11 +42,14 @@ class KeyFigure:
     means: str
 
 
-def advice_of(row: Mapping[str, Any]) -> tuple[Advice, ...]:
-    """The flags of a reconstruction, those that say that it is wrong first; none of single scores."""
+def advice_of(row: Mapping[str, Any], words: Callable[[str], str] = str) -> tuple[Advice, ...]:
+    """The flags of a reconstruction, those that say that it is wrong first; none of single scores.
+
+    ``words``: as of :class:`RunRecord`.
+    """
     raised = row.get("flags")
     known = [name for name in raised if str(name) in FLAGS] if isinstance(raised, list) else []
-    every = [Advice(name, FLAGS[name].means, FLAGS[name].remedy, FLAGS[name].wrong) for name in known]
+    every = [Advice(name, FLAGS[name].means, words(FLAGS[name].remedy), FLAGS[name].wrong) for name in known]
     return tuple(sorted(every, key=lambda one: not one.wrong))
 
 
@@ -59,7 +62,7 @@ def verdict_of(record: RunRecord, scan: ScanRecord) -> Verdict:
     row = scan.rows.get(scan.product)
     if row is None:
         return Verdict(OPEN, "The run's scores cannot be read: the image is shown without an assessment.")
-    reasons = advice_of(row)
+    reasons = advice_of(row, record.words)
     if any(one.wrong for one in reasons):
         return Verdict(
             BAD, "The image is likely wrong. Do not use it before the following problems are solved.", reasons

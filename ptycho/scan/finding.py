@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,10 @@ class Finding:
     def warning(cls, text: str, *flags: str) -> Finding:
         """Return a decision that is a warning, with the flags that it raises."""
         return cls(text, flags=flags, warns=True)
+
+    def in_words(self, words: Callable[[str], str]) -> Finding:
+        """The same with each text as ``words`` gives it."""
+        return replace(self, what=words(self.what), value=words(self.value), why=words(self.why))
 
     def __str__(self) -> str:
         return self.what if self.warns else f"{self.what}: {self.value} ({self.why})"

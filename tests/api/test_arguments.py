@@ -1,14 +1,19 @@
 """Errors of functions name the functions' own arguments, and leave all other words alone."""
 
 import inspect
+import re
 from typing import get_type_hints
 
+import numpy as np
 import pytest
 
 import ptycho
+from ptycho.api import reconstruction
 from ptycho.api.arguments import name_arguments
 from ptycho.config.data import DataConfig
+from ptycho.config.messages import fields_of
 from ptycho.config.solver_config import SolverConfig
+from ptycho.evaluation.trust import FLAGS
 
 
 @name_arguments(SolverConfig, DataConfig, renamed={"probe.modes": "probe_modes"})
@@ -25,6 +30,7 @@ def refuse(text):
             "solver.stepz=3: unknown key; did you mean solver.steps?",
             "stepz=3: unknown key; did you mean steps?",
         ),
+        ("set solver.positions=true, or data.hot_pixels=false", "set positions=True, or hot_pixels=False"),
         ("memory: exclude them, data.drop=[14,15]", "memory: exclude them, drop=[14,15]"),
         ("/data.N/data.h5: no such file", "/data.N/data.h5: no such file"),
         ("x.h5: it has solver.h5 and data.other", "x.h5: it has solver.h5 and data.other"),
@@ -50,7 +56,7 @@ def test_other_errors_and_signatures_stay():
 
 def test_fixed_choices_are_declared_as_they_are():
     """The types that an editor completes list exactly what is taken."""
-    from ptycho.api import reconstruction, training
+    from ptycho.api import training
 
     assert reconstruction.Method.__args__ == tuple(reconstruction.SECTIONS)
     assert set(reconstruction.Regulariser.__args__) == set(SolverConfig.REGULARISERS)
@@ -59,3 +65,33 @@ def test_fixed_choices_are_declared_as_they_are():
     for name in ("path", "sample"):
         for choice in hints[name].__args__:
             assert len(ptycho.simulate(32, 9, **{name: choice})) == 9
+
+
+KEY = re.compile(r"\b(?:data|solver|iterative|probe)\.[a-z]\w*")
+
+
+def test_every_remedy_of_a_flag_names_arguments():
+    """No key of the command line is left, and what stands in its place is an argument of a function."""
+    known = {name for function in (ptycho.reconstruct, ptycho.open_scan) for name in arguments_of(function)}
+    for name, flag in FLAGS.items():
+        keys, said = KEY.findall(flag.remedy), reconstruction.WORDS(flag.remedy)
+        assert not KEY.search(said), name
+        assert all(any(word in said for word in known) for _ in keys), name
+    assert "(learn_probe=False)" in reconstruction.WORDS(FLAGS["few_measurements"].remedy)
+
+
+def arguments_of(function):
+    """Those that are written out, and those that go on as keys of a section."""
+    names = set(inspect.signature(function).parameters)
+    return names | {name for cls in (SolverConfig, DataConfig) for name in fields_of(cls)}
+
+
+def test_findings_and_warnings_of_a_scan_name_arguments():
+    """A hot pixel that nobody marked is found, and the finding says how to keep it."""
+    rng = np.random.default_rng(1)
+    patterns = rng.poisson(20.0, (9, 16, 16)).astype(float)
+    patterns[:, 3, 5] = 9e3
+    scan = ptycho.Scan.from_arrays(patterns, 3.0 * np.indices((3, 3)).reshape(2, -1).T, counts=True)
+    told = [*map(str, scan.findings), *scan.warnings]
+    assert any("hot_pixels=False" in text for text in told) and not any(map(KEY.search, told))
+    assert any("data.hot_pixels=false" in str(finding) for finding in scan.geometry.findings)

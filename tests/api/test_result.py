@@ -1,6 +1,7 @@
 """A result in Python, of an object that is known in closed form; nothing is reconstructed here."""
 
 import base64
+import dataclasses
 import io
 import re
 import sys
@@ -257,3 +258,13 @@ def test_without_xarray_its_name_is_told(result, monkeypatch):
     monkeypatch.setitem(sys.modules, "xarray", None)
     with pytest.raises(ptycho.ConfigError, match=r"to_xarray: needs xarray, .*pip install xarray"):
         result.to_xarray()
+
+
+def test_advice_and_report_name_arguments(result, tmp_path):
+    overfit = dataclasses.replace(result, scores=SCORES | {"flags": ["not_converged", "overfit", "unknown"]})
+    assert [*overfit.advice] == ["overfit", "not_converged"] and overfit.advice[
+        "not_converged"
+    ] == "raise steps"
+    assert "(positions=False)" in overfit.advice["overfit"]
+    page = overfit.report(tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "(learn_probe=False)" in page and "solver.positions" not in page

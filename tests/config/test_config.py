@@ -504,7 +504,11 @@ def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
         "imperfections": {"none", "probe", "positions", "modes", "detector", "beamline"},
         "experiment": set(EXPERIMENTS),
         "network": {"group", "denoiser"},
-        "lite": {"run_exported", "export_model"},  # no group: programs whose keys have the name of one
+        "lite": {
+            "run_exported",
+            "export_model",
+            "replay",
+        },  # no group: programs whose keys have the name of one
     }
     assert set(defaults) - {"experiment", "resume"} == {field.name for field in dataclasses.fields(RunConfig)}
 

@@ -21,11 +21,11 @@ from ptycho.config.data import DataConfig
 from ptycho.datasets.own import to_arrays
 from ptycho.exports import cxi, npz, product, tiff
 from ptycho.exports.exported_scan import ExportedScan
-from ptycho.exports.from_dataset import frames_of, from_dataset, intensities, product_of
+from ptycho.exports.from_dataset import from_dataset, intensities, product_of
 from ptycho.exports.table import FORMATS, SUFFIXES, check_output, format_of
 from ptycho.files.atomic import WriteError
 from ptycho.files.run_product import find_product
-from ptycho.preparation.dataset import make_dataset
+from ptycho.preparation.dataset import frames_of, make_dataset
 from ptycho.preparation.prepare import understand
 from ptycho.readers.raw_scan import ReadOptions
 from ptycho.readers.table import open_scan

@@ -17,8 +17,10 @@ from ptycho.config.solver_config import SolverConfig
 from ptycho.evaluation.trust import FEW, NOT_CONVERGED, ORIENTATION, SCALE
 from ptycho.methods import denoised, network, solver
 from ptycho.methods.assessment import judge, trust_row
+from ptycho.methods.pipeline import with_outliers
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.table import DENOISED, METHODS, NETWORK, SOLVER
+from ptycho.reconstruction.causes import CauseLimits
 from ptycho.scan.beam import Beam
 from ptycho.scan.finding import Finding, flags_of
 from ptycho.scan.patterns import Patterns, Statistics
@@ -107,6 +109,43 @@ def test_a_finished_reconstruction_is_judged_by_the_one_before(each):
     steady = replace(each, whole=replace(each.whole, beam=replace(each.whole.beam, flux=None)))
     assert judge(right, steady).used.r_factor < 1e-4
     assert judge(replace(right, beam=None), steady).used.r_factor > 0.05
+
+
+def test_causes_are_looked_for_in_as_many_patterns_as_their_limits_say(each, monkeypatch):
+    """Of a larger scan; they are spread over it, and each is looked at once."""
+    looked_at = []
+    monkeypatch.setattr(CauseLimits, "patterns", 5)
+    monkeypatch.setattr("ptycho.methods.assessment.score_causes", lambda *given: looked_at.append(given[2]))
+    made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), each.whole.beam)
+    judge(replace(made, fit="of the solver"), each)
+    (patterns,) = looked_at
+    assert len(set(patterns)) == 5 and 0 <= min(patterns) < 4 and 12 <= max(patterns) < len(each.kept)
+
+
+def test_a_pattern_that_contradicts_the_others_is_named(dataset_of, caplog):
+    """The true object under the true beam, but for one position; of a file every third frame is used."""
+    rng, axis = np.random.default_rng(5), np.arange(N) - N // 2
+    probe = 60 * np.exp(-(axis[:, None] ** 2 + axis**2) / 18).astype(np.complex64)[None]
+    positions = rng.integers(0, SIDE - N, (40, 2))
+    whole = dataset_of(
+        positions, np.arange(40)[:, None], probe=probe, flux=np.ones(40), object_size=SIDE, photon_scale=1.0
+    )
+    counts = rng.poisson(np.square(measured(whole.beam)))
+    scan = SimpleNamespace(frames=3 * np.arange(40), positions=whole.positions)
+    whole = replace(whole, amplitudes=np.sqrt(counts).astype(np.float32))
+    each = Prepared("scan", scan, whole, np.arange(2, 40), np.arange(2))
+    right = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), beam=whole.beam)
+    assert with_outliers(each, right, judge(right, each)).decisions == ()
+    places = whole.beam.positions.copy()
+    places[8] = (places[8] + 11) % (SIDE - N)
+    wrong = replace(right, beam=replace(whole.beam, positions=places))
+    (warning,) = with_outliers(each, wrong, judge(wrong, each)).decisions
+    assert (
+        warning.warns
+        and "others: frame 24; " in str(warning)
+        and "data.drop=[24] " in str(warning)
+        and str(warning) in caplog.text
+    )
 
 
 def test_doubts_of_the_scan_and_of_the_reconstruction_are_its_flags(each):

@@ -1,5 +1,6 @@
 """The intensity of one photon: told where patterns are photon counts times a number, and nowhere else."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -106,6 +107,44 @@ def test_read_noise_leaves_the_gain_open(photons, width):
     for steps, sigma in ((10, 2.0), (5, 1.2), (3, 1.0), (2, 1.0)):  # of a converter, to a photon
         converted = 0.1 * np.maximum(np.rint(steps * n + sigma * noise), 0)
         assert photon_gain(stored(converted), GOOD).value is None
+
+
+@pytest.mark.parametrize("photons", [3e3, 1e4, 1e5])
+@pytest.mark.parametrize("spread", [0.01, 0.05])
+def test_counts_divided_by_a_flat_field(photons, spread):
+    """Photons that pixels of uneven sensitivity count, over that sensitivity, in units of 1234.5."""
+    rng = np.random.default_rng(4)
+    flat = 1 + spread * rng.normal(size=(N, N))
+    n = rng.poisson(flat * means(photons)).astype(float)
+    found = photon_gain(stored(1234.5 * n / flat), GOOD)
+    assert found.value == pytest.approx(1234.5 * np.mean(1 / flat), rel=0.1 * spread)
+    assert "a step of each pixel's own" in found.why and "data.keys.flat" in found.why
+    said = float(re.search(r"± ([\d.]+) %", found.why)[1])
+    assert said == pytest.approx(100 * spread, rel=0.1)
+
+
+@pytest.mark.parametrize("photons", [3e3, 1e4, 1e5])
+def test_uneven_pixels_alone_are_no_photons(photons):
+    """Without noise; less a dark field, down to zero; with read noise; scaled frame by frame; arbitrary."""
+    rng = np.random.default_rng(5)
+    flat, dark = 1 + 0.05 * rng.normal(size=(N, N)), rng.uniform(0, 1, (N, N))
+    n = rng.poisson(flat * means(photons)).astype(float)
+    read = n + 0.1 * rng.normal(size=n.shape)
+    others = (means(photons) / flat, np.maximum(n - dark, 0) / flat, np.maximum(read, 0) / flat)
+    for intensities in (*others, n / flat * rng.uniform(0.9, 1.1, (J, 1, 1)), rng.random(n.shape) * (n > 0)):
+        assert photon_gain(stored(intensities), GOOD).value is None
+
+
+def test_a_scan_of_counts_over_a_flat_field_is_one_of_counts():
+    rng = np.random.default_rng(6)
+    flat = 1 + 0.03 * rng.normal(size=(N, N))
+    intensities = (rng.poisson(flat * means(1e4)) / flat).astype(np.float32)
+    raw = RawScan("npz", Frames(intensities), "intensity", "centre", rng.uniform(0, 30, (J, 2)), "px")
+    scan = understand(raw, DataConfig(file=("x",)))
+    told = next(one for one in scan.findings if one.what == "photon gain")
+    assert scan.counts and float(told.value) == pytest.approx(1, abs=0.01) and "data.keys.flat" in told.why
+    blind = replace(raw, flat=np.where(np.arange(N) < 3, 0.0, 1.0) * np.ones((N, 1)))
+    assert not understand(blind, DataConfig(file=("x",))).detector.good[:, :3].any()
 
 
 def test_interpolated_counts_are_none():

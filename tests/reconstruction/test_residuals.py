@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.likelihood import N, Scan
 
-from ptycho.reconstruction.residuals import DIM, Residuals, residuals
+from ptycho.reconstruction.residuals import DIM, Residuals, find_outliers, residuals
 
 PHOTONS = 3e4
 
@@ -109,3 +109,32 @@ def test_noise_alone_does_not_vary(scan):
 def test_nothing_that_varies_is_no_number():
     nothing = Residuals(np.zeros(4), np.zeros(4), np.zeros(4))
     assert np.isnan(nothing.share) and np.isnan(nothing.worst_tenth) and nothing.certainty == 0
+
+
+def misses(count, seed=0):
+    """Clean shares of the variation, as of a scan of so many patterns, and their deviances."""
+    rng = np.random.default_rng(seed)
+    missed = 0.005 + 0.008 * rng.normal(size=count)
+    return missed, np.exp(0.1 * rng.normal(size=count))
+
+
+@pytest.mark.parametrize("variation", [1.0, 37.0])
+def test_one_pattern_among_many_is_an_outlier(variation):
+    """By both its misfit and what it misses of the variation, whatever its scale."""
+    missed, deviances = misses(90)
+    assert not len(find_outliers(Residuals(variation * missed, np.full(90, variation), missed), deviances))
+    missed[[40, 7]], deviances[[40, 3]] = 0.2, 5.0  # 7 misses much with an ordinary misfit, 3 the reverse
+    found = find_outliers(Residuals(variation * missed, np.full(90, variation), missed), deviances)
+    np.testing.assert_array_equal(found, [40])
+
+
+def test_a_scan_that_is_explained_badly_has_no_outliers():
+    """Nor one in which nothing varies; nor are many that differ, or small misfits far above smaller ones."""
+    missed, deviances = misses(90)
+    many = np.arange(0, 90, 8)
+    missed[many], deviances[many] = 0.5, 9.0
+    nothing = Residuals(missed, np.zeros(90), missed)
+    tiny = Residuals(1e-2 * missed, np.ones(90), missed)
+    for one in (Residuals(missed, np.ones(90), missed), nothing, tiny):
+        assert not len(find_outliers(one, deviances))
+    assert not len(find_outliers(Residuals(missed[:1], np.ones(1), missed[:1]), np.full(1, np.nan)))

@@ -1,5 +1,6 @@
 """The first ten minutes: a sample, a configuration to edit, help and completion by level, flags of Hydra."""
 
+import json
 import re
 import runpy
 import subprocess
@@ -19,7 +20,7 @@ from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.product import write
 from workflows.command_line import console, write_conf
 from workflows.command_line.completion import candidates
-from workflows.command_line.flags import split_flags, wants_keys
+from workflows.command_line.flags import split_flags
 from workflows.command_line.one_shot import place_words
 from workflows.convert.init_scan import InitConfig, write_settings
 
@@ -122,36 +123,69 @@ def test_flags_are_apart_from_keys():
     assert split_flags(words) == (flags, ["a=1", "b=2"])
 
 
-def test_keys_are_shown_and_other_flags_refused():
-    assert wants_keys("ptycho inspect", ["--cfg", "job"]) and wants_keys("ptycho inspect", ["--cfg=job"])
-    assert not wants_keys("ptycho inspect", [])
-    with pytest.raises(
-        ConfigError, match=r"^-m: ptycho inspect does one thing at once.*start it once for each$"
-    ):
-        wants_keys("ptycho inspect", ["-m"])
-    with pytest.raises(ConfigError, match=r"^--info: ptycho serve .*; --cfg job shows the keys"):
-        wants_keys("ptycho serve", ["--info"])
+@pytest.fixture
+def answer(in_process):
+    """The exit code, stdout and stderr of a program by its name after ``ptycho``."""
+
+    def call(name, *words):
+        return in_process(console.scripts_folder() / f"{console.PROGRAMS[name].script}.py", *words)
+
+    return call
 
 
-@pytest.mark.parametrize("name", ["inspect", "export", "simulate", "doctor", "init", "sample", "compare"])
-def test_each_program_shows_its_keys(monkeypatch, capsys, name):
-    program = console.PROGRAMS[name]
-    script = console.scripts_folder() / f"{program.script}.py"
-    monkeypatch.setattr(sys, "argv", [str(script), "--cfg", "job"])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(script), run_name="__main__")
-    assert ended.value.code == 0
-    shown = yaml.safe_load(capsys.readouterr().out)
-    assert shown.keys() == yaml.safe_load((CONF / f"{program.config}.yaml").read_text()).keys() - {
-        "defaults"
-    } | {key for key in shown if (CONF / key).is_dir()}
+def known_keys(name):
+    """The keys of a program, as ``conf/keys.json`` lists them for completion: the first words of all."""
+    listed = json.loads((CONF / "keys.json").read_text())[console.PROGRAMS[name].config]
+    return {key.split(".")[0] for key in listed}
 
 
-def test_tune_refuses_flags_of_hydra():
-    from workflows.tune.main import tune
+@pytest.mark.parametrize("name", console.PROGRAMS)
+def test_each_program_shows_its_keys(answer, name):
+    code, out, errors = answer(name, "--cfg", "job")
+    shown = next(yaml.safe_load_all(out))
+    assert (code, errors) == (0, "") and known_keys(name) <= shown.keys() | {"experiment", "stitch"}  # null
 
-    with pytest.raises(ConfigError, match=r"^-m: ptycho tune takes keys only"):
-        tune(["data.file=a", "-m"])
+
+@pytest.mark.parametrize("name", console.PROGRAMS)
+def test_each_program_says_from_where_its_configuration_comes(answer, name):
+    code, out, errors = answer(name, "--info", "defaults")
+    config = console.PROGRAMS[name].config.split("/")[-1].replace("group", "pretrain")
+    assert (code, errors) == (0, "") and re.search(rf"^\| (network/)?{config} ", out, re.M)
+
+
+@pytest.mark.parametrize(
+    "name, reason",
+    [
+        ("doctor", "checks one machine"),
+        ("init", "writes one file to edit"),
+        ("live", "reconstructs one measurement"),
+        ("serve", "shows one folder"),
+        ("compare", "puts all runs on one page"),
+        ("tune", "tries settings itself"),
+    ],
+)
+def test_a_sweep_that_makes_no_sense_is_refused(answer, name, reason):
+    key = "port=1,2" if name == "serve" else "seed=1,2" if name in ("live", "tune") else "output_dir=a,b"
+    key = "output=a,b" if name in ("init", "compare") else key
+    code, out, errors = answer(name, "-m", key)
+    assert (code, out) == (2, "") and re.fullmatch(rf"error: -m: ptycho {name} {reason}.*\n", errors)
+
+
+def test_a_sweep_does_one_thing_after_the_other(answer, tmp_path):
+    """A job that fails does not stop the others."""
+    small = ("N=16", "n_positions=9", "probe=ideal_disk")
+    (tmp_path / "scan_1.npz").touch()
+    code, out, errors = answer("simulate", "-m", *small, "seed=0,1,2", "output=scan_${seed}.npz")
+    assert code == 2 and "output=scan_1.npz: " in errors
+    assert re.findall(r"job (\d of \d): ", errors) == ["1 of 3", "2 of 3", "3 of 3"]
+    assert [name in out for name in ("scan_0.npz", "scan_1.npz", "scan_2.npz")] == [True, False, True]
+    assert {path.name for path in tmp_path.iterdir()} == {"scan_0.npz", "scan_1.npz", "scan_2.npz"}
+
+
+def test_a_sweep_whose_jobs_write_one_file_is_refused(answer, tmp_path):
+    code, _, errors = answer("sample", "-m", "seed=0,1", "output=x.npz")
+    assert code == 2 and errors.startswith("error: output=x.npz: 2 jobs of the sweep would write there")
+    assert not any(tmp_path.iterdir())
 
 
 # ---- help and completion by level

@@ -1,6 +1,7 @@
 """The inference script: on a run's own dataset and on published files, with and without the truth."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -12,6 +13,7 @@ from helpers.published import N, published, spot
 from ptycho.config import ConfigError, ZonePlateProbe
 from ptycho.datasets import load_dataset
 from ptycho.datasets.own import to_arrays
+from ptycho.evaluation.metrics import Region, score_images
 from ptycho.scan.probe import make_probe
 from workflows.reconstruct.infer_config import InferConfig, plan
 
@@ -297,3 +299,26 @@ def test_mistakes_are_answered_before_tensorflow_is_imported(trained_run, tmp_pa
 def test_the_plan_needs_no_probe_of_another_size(trained_run):
     job = plan(InferConfig(str(trained_run), str(trained_run / TEST), output_dir="o"), trained_run / "other")
     assert job.data.shape == (512, N, N) and job.stitch.method == "probe" and job.batch_size == 4
+
+
+def test_scores_are_of_the_part_that_has_patterns(infer, trained_run):
+    """Validation groups are drawn at random and leave holes: what stands there changes no score."""
+    out, err = infer(
+        f"run={trained_run}", f"data={trained_run / TEST.replace('test', 'val')}", "models=[pinn]"
+    )
+    stored = strict(out / "metrics.json")
+    region = Region(**stored["region"])
+    recon, truth = (np.load(out / f"recons/{name}/recon.npz") for name in ("pinn", "gt"))
+    objects, mask = recon["object"], recon["mask"]
+    holes = ~region.crop(mask)
+    assert 0.02 < holes.mean() < 0.98
+    assert stored["pinn"]["uncovered_fraction"] == pytest.approx(holes.mean(), abs=1e-12)
+    share = re.search(r"pinn: ([\d.]+) % of the region has no pattern, and is not scored", err)
+    assert float(share[1]) == pytest.approx(100 * holes.mean(), abs=0.051)
+    noise = np.random.default_rng(0).normal(size=(2, *objects.shape))
+    spoilt = np.where(mask, objects, 50 * (noise[0] + 1j * noise[1]))
+    row = score_images(spoilt, truth["object"], mask, region)
+    assert row["ssim"] == pytest.approx(stored["pinn"]["ssim"], abs=1e-6)
+    assert (
+        score_images(spoilt, truth["object"], np.ones_like(mask), region)["ssim"][0] < row["ssim"][0] - 0.05
+    )

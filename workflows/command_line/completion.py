@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from workflows.command_line.console import PROGRAMS, conf_folder
 
 KEYS = "keys.json"
 """In ``conf/``: to read it takes a hundredth of the time that the schema takes. Written by write_conf."""
+
+OPTIONS = "options"
+"""In that file, beside the programs: the options of a group with which alone a key is there."""
 
 BASH = """\
 # eval "$(ptycho completion bash)", in ~/.bashrc
@@ -55,7 +59,12 @@ def candidates(words: list[str]) -> list[str]:
         return []
     key, equals, value = last.partition("=")
     chosen = [word.replace("=", "/") for word in before]  # network=denoiser has keys of its own
-    keys = keys_of(program.config, *chosen) if program.config else {}
+    keys = keys_of(program.config, *chosen)
+    for name, options in needed(program.config).items():
+        group = f"{name.partition('.')[0]}="
+        given = [word.removeprefix(group) for word in before if word.startswith(group)]
+        if (given or [""])[-1] not in options:
+            keys.pop(name, None)
     if not equals:
         found = [f"{name}=" for name in keys if name.startswith(last)]
         return _next_level(found, last) + (paths(last) if "." not in last or "/" in last else [])
@@ -86,8 +95,17 @@ def paths(start: str) -> list[str]:
 
 def keys_of(*configs: str) -> dict[str, list[str]]:
     """Every key of the last known program, ``section.key``, with the words that it may be if they are few."""
+    found = _stored()
+    return next((found[name] for name in reversed(configs) if name in found), {})
+
+
+def needed(config: str) -> dict[str, list[str]]:
+    """The options of its group with which alone a key of a program is there; empty: by default."""
+    return _stored().get(OPTIONS, {}).get(config, {})
+
+
+def _stored() -> dict[str, Any]:
     try:
-        found: dict[str, dict[str, list[str]]] = json.loads((conf_folder() / KEYS).read_text())
+        return dict(json.loads((conf_folder() / KEYS).read_text()))
     except (OSError, ValueError):
         return {}
-    return next((found[name] for name in reversed(configs) if name in found), {})

@@ -24,7 +24,7 @@ class Program:
 
     script: str
     text: str
-    config: str | None = None  # its primary configuration in conf/, whose keys it takes
+    config: str  # its primary configuration in conf/, whose keys it takes
 
 
 PROGRAMS: dict[str, Program] = {
@@ -36,7 +36,7 @@ PROGRAMS: dict[str, Program] = {
     "export": Program("export_scan", "a run's scan for other programs: CXI, ptychodus, NPZ", "export"),
     "sample": Program("sample", "make a small scan in seconds, to try the program with", "simulate"),
     "simulate": Program("simulate_scan", "a scan with a known answer, as a file", "simulate"),
-    "replay": Program("replay", "send a scan as a beamline would, for tests", "replay"),
+    "replay": Program("replay", "send a scan as a beamline would, for tests", "lite/replay"),
     "report": Program("report", "a run as one page to read and to mail", "report"),
     "compare": Program("compare", "runs beside each other: scores, settings, pictures", "compare"),
     "serve": Program("serve", "the pages of a folder of runs, in a browser on this machine", "serve"),
@@ -48,7 +48,7 @@ PROGRAMS: dict[str, Program] = {
     "run-exported": Program("run_exported", "an exported network, without TensorFlow", "lite/run_exported"),
     "pretrain": Program("pretrain", "train the networks that are installed", "network/group"),
     "doctor": Program("doctor", "check this machine: what works, what is missing", "doctor"),
-    "xla-report": Program("xla_report", "what XLA compiles, and how"),
+    "xla-report": Program("xla_report", "what XLA compiles, and how", "xla_report"),
 }
 GROUPS = {"Your scan": "inspect", "Look at runs": "report", "Networks": "grid-lines", "Maintain": "doctor"}
 """Titles of the help, and the command with which each part begins."""

@@ -24,10 +24,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ptycho.config import ConfigError
-from ptycho.config.backend import require_tensorflow
 from ptycho.files.text import EachWarningOnce, PlainFormatter, printable
 from workflows.command_line.config import explained
 from workflows.command_line.console import conf_folder
+from workflows.command_line.flags import split_flags
 from workflows.command_line.foreign import check_folder
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,15 @@ ERROR = "error: "  # begins the line that says what went wrong
 MISTAKES = (HydraException, OmegaConfBaseException, ValueError)  # in planning; a ConfigError is a ValueError
 MAX_NAME = 120
 GRID = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"  # knows all jobs of a sweep beforehand
+
+QUIET = (  # Hydra makes no folder and no log of its own; to resolve output_dir gives all jobs one time of day
+    "hydra/hydra_logging=none",
+    "hydra/job_logging=none",
+    "hydra.run.dir=.",
+    "hydra.output_subdir=null",
+    "hydra.sweep.dir='${scratch:${oc.select:output_dir}}'",
+    "hydra.sweep.subdir=.",
+)
 
 
 class Job(Protocol):
@@ -76,7 +85,6 @@ def plan_and_perform(
         return None if objective is None else objective(jobs[0].path) if codes[-1] == 0 else math.nan
 
     try:
-        require_tensorflow(os.environ)
         jobs = plan_all(config_name, arguments, plan, do)
     except Exception as error:
         return fail(error, MISTAKES, explain)
@@ -87,8 +95,13 @@ def log_to_stderr() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(PlainFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
     handler.addFilter(EachWarningOnce())
+    handler.addFilter(_is_not_told_by_hydra)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("hydra._internal.core_plugins").setLevel(logging.WARNING)
+
+
+def _is_not_told_by_hydra(record: logging.LogRecord) -> bool:
+    """Whether a line is not what Hydra writes itself, as to ``--info``, on stdout."""
+    return record.levelno >= logging.WARNING or not record.name.startswith("hydra.")
 
 
 def plan_all(
@@ -101,11 +114,15 @@ def plan_all(
 
     Jobs of a sweeper that chooses the next ones by what the first give are handed to ``do``, which gives it.
     """
-    _refuse_folders_of_hydra(arguments)
+    flags, words = split_flags(arguments)
+    arguments = [*words, *flags]  # --info takes the word behind it
+    _refuse_folders_of_hydra(words)
     jobs: list[AnyJob] = []
     mistakes: list[Exception] = []
 
-    @hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)
+    path = CONF / config_name  # in a folder of its own where a key has the name of a group
+
+    @hydra.main(version_base="1.3", config_path=str(path.parent), config_name=path.name)
     def collect(composed: DictConfig) -> float | None:
         try:
             planned = list(plan(composed))
@@ -118,8 +135,8 @@ def plan_all(
         jobs.extend(planned)
         return None
 
-    check_folder(config_name, arguments, CONF)
-    with tempfile.TemporaryDirectory() as scratch, _tell_hydra(arguments):  # a sweep insists on a folder
+    check_folder(path.name, arguments, path.parent)
+    with tempfile.TemporaryDirectory() as scratch, _tell_hydra([*QUIET, *arguments]):
         OmegaConf.register_new_resolver("scratch", lambda _: scratch, replace=True)
         collect()
     if mistakes:
@@ -175,6 +192,7 @@ def attempt(
     execute: Callable[[], None],
     explain: Callable[[Exception], str] = explained,
     advice: Callable[[Exception], str] = lambda error: "",
+    mistakes: tuple[type[Exception], ...] = (ConfigError,),
 ) -> int:
     """Do a job; if it fails, say so and let the rest of a sweep go on. The exit code.
 
@@ -182,11 +200,12 @@ def attempt(
         execute: does the job.
         explain: an error on one line.
         advice: what to do about an error, where there is more to say.
+        mistakes: as for :func:`fail`.
     """
     try:
         execute()
     except Exception as error:
-        return fail(error, (ConfigError,), explain, advice(error))
+        return fail(error, mistakes, explain, advice(error))
     return 0
 
 

@@ -4,24 +4,45 @@ from __future__ import annotations
 
 import re
 import sys
-import typing
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Generic, TypeVar
 
-from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig, OmegaConf
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
 
+from ptycho.config import ConfigError
 from ptycho.config.former_names import current_words
 from ptycho.config.mapping import to_dataclass
 from ptycho.config.own_code import allow
 from ptycho.files.text import printable
 from workflows.command_line.config import explained, plain
 from workflows.command_line.console import NAME, PROGRAMS
-from workflows.command_line.flags import split_flags, wants_keys
-from workflows.command_line.jobs import CONF, EXIT_USAGE, MISTAKES, fail, log_to_stderr
+from workflows.command_line.flags import split_flags
+from workflows.command_line.jobs import (
+    EXIT_USAGE,
+    MISTAKES,
+    attempt,
+    fail,
+    in_turn,
+    job_path,
+    plan_and_perform,
+)
 
-Config = typing.TypeVar("Config")
+Config = TypeVar("Config")
+OUTPUTS = ("output", "output_dir", "to")  # keys that name what a program writes
+
+
+@dataclass(frozen=True)
+class Task(Generic[Config]):
+    """One thing to do, and a name by which a sweep announces it."""
+
+    config: Config
+    path: Path
 
 
 def perform(
@@ -30,6 +51,7 @@ def perform(
     do: Callable[[Config], list[str]],
     help_text: str | None,
     words: Sequence[str],
+    once: str = "",
 ) -> int:
     """Do what the overrides ``words`` of the configuration ``name`` ask for; the exit code.
 
@@ -37,26 +59,43 @@ def perform(
         name: of a file in ``conf/``; cls: what its keys become.
         do: does it and returns lines to print.
         help_text: shown for ``--help``, and where there are no words.
+        once: why the program does not take ``-m``; empty: it does.
     """
-    flags, overrides = split_flags(words)
+    flags, _ = split_flags(words)
     if not words or {"-h", "--help"} & set(flags):
         sys.stdout.write(f"{help_text}\n")
         return 0 if words else EXIT_USAGE
-    log_to_stderr()
     allow(word.partition("=")[2] for word in words)
-    try:
-        shown = wants_keys(command_of(Path(sys.argv[0]).stem), flags)
-        path = CONF / name  # in a folder of its own where a key has the name of a group
-        with initialize_config_dir(version_base="1.3", config_dir=str(path.parent)):
-            composed = compose(path.name, current_words(overrides))
-        if shown:
-            sys.stdout.write(OmegaConf.to_yaml(composed))
-            return 0
-        lines = do(config_of(cls, composed))
-    except Exception as error:
-        return fail(error, MISTAKES, partial(explained, schema=cls))
-    sys.stdout.write(printable("".join(f"{line}\n" for line in lines)))
-    return 0
+    explain = partial(explained, schema=cls)
+
+    def plan(composed: DictConfig) -> list[Task[Config]]:
+        if once and HydraConfig.get().mode == RunMode.MULTIRUN:
+            raise ConfigError(f"-m: {command_of(Path(sys.argv[0]).stem)} {once}")
+        return [Task(config_of(cls, composed), job_path(name))]
+
+    def tell(task: Task[Config]) -> None:
+        sys.stdout.write(printable("".join(f"{line}\n" for line in do(task.config))))
+
+    def perform_each(tasks: list[Task[Config]]) -> int:
+        try:
+            _check_outputs([task.config for task in tasks])
+        except ConfigError as error:
+            return fail(error, MISTAKES, explain)
+        each = (partial(tell, task) for task in in_turn(tasks))
+        return max((attempt(one, explain, mistakes=MISTAKES) for one in each), default=0)
+
+    return plan_and_perform(name, current_words(words), plan, perform_each, explain)
+
+
+def _check_outputs(configs: Sequence[object]) -> None:
+    """Raise ConfigError if one job of a sweep would write over what another wrote."""
+    for key in OUTPUTS:
+        for value, count in Counter(getattr(config, key, None) for config in configs).items():
+            if value is not None and count > 1:
+                raise ConfigError(
+                    f"{key}={value}: {count} jobs of the sweep would write there; name a key of the sweep "
+                    f"in it, as in '{key}=${{seed}}_{Path(value).name}'"
+                )
 
 
 def command_of(script: str) -> str:

@@ -19,6 +19,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from ptycho.config import ConfigError, JobConfig, ScanRunConfig, TrainedConfig
+from ptycho.config.backend import require_tensorflow
 from ptycho.config.former_names import current_words
 from ptycho.config.mapping import differences, to_mapping
 from ptycho.files.lock import locked
@@ -111,6 +112,7 @@ def quote_folder(argument: str) -> str:
 
 def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
     """Check everything that needs no TensorFlow, for new runs or for one to go on with."""
+    require_tensorflow(os.environ)
     if composed.resume is not None:
         return [plan_resumption(workflow, composed)]
     hydra_config = HydraConfig.get()

@@ -33,7 +33,7 @@ from ptycho.config import (
 from ptycho.config.messages import allowed, choices_of, sections_of
 from ptycho.config.schema import LEVELS, level_of
 from ptycho.evaluation.trust import FLAGS
-from workflows.command_line.completion import KEYS
+from workflows.command_line.completion import KEYS, OPTIONS
 from workflows.command_line.schema_text import default_of, in_order, yaml_lines, yaml_value
 from workflows.convert.export_model import ExportModelConfig
 from workflows.convert.export_scan import ExportConfig
@@ -43,6 +43,7 @@ from workflows.convert.replay import ReplayConfig
 from workflows.convert.run_exported import RunExportedConfig
 from workflows.convert.simulate_scan import SimulateConfig
 from workflows.doctor.report import DoctorConfig
+from workflows.doctor.xla import XlaReportConfig
 from workflows.read.compare import CompareConfig
 from workflows.read.report import ReportConfig
 from workflows.read.serve import ServeConfig
@@ -59,7 +60,7 @@ PROGRAMS: dict[str, tuple[str, type]] = {  # script and its words: file, schema
     "scan_workflow": ("scan", ScanRunConfig),
     "infer": ("infer", InferConfig),
     "live": ("live", LiveConfig),
-    "replay": ("replay", ReplayConfig),
+    "replay": ("lite/replay", ReplayConfig),
     "inspect_scan": ("inspect", InspectConfig),
     "simulate_scan": ("simulate", SimulateConfig),
     "export_scan": ("export", ExportConfig),
@@ -73,6 +74,7 @@ PROGRAMS: dict[str, tuple[str, type]] = {  # script and its words: file, schema
     "tune": ("tune", TuneConfig),
     "doctor": ("doctor", DoctorConfig),
     "init": ("init", InitConfig),
+    "xla_report": ("xla_report", XlaReportConfig),
 }
 HELPS: dict[str, type] = {"grid_lines": RunConfig, "scan": ScanRunConfig}
 HELP_BEGIN = "docs/configuration.md\n\n"
@@ -125,11 +127,46 @@ def file_text(path: Path, cls: type) -> str:
 def keys_text(conf: Path) -> str:
     """All keys of every program with the words that they may be, as JSON: for the completion of shells."""
     keys = {
-        name: commands(conf, name) | {key.name: key.words for key in keys_by_level(cls, conf)}
+        name: commands(conf, name)
+        | {key.name: key.words for key in keys_by_level(cls, conf) if not key.name.endswith(".kind")}
         for name, cls in PROGRAMS.values()
     }
-    lines = (f'"{name}": {json.dumps(found)}' for name, found in keys.items())
+    needed = {name: options_needed(conf, cls) for name, cls in PROGRAMS.values()}
+    lines = (f'"{name}": {json.dumps(found)}' for name, found in (keys | {OPTIONS: needed}).items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def options_needed(conf: Path, cls: type) -> dict[str, list[str]]:
+    """The options of a group that have a key, where not all have it; empty text: it is there by default."""
+    needed: dict[str, list[str]] = {}
+    for group, field in in_order(cls):
+        sections, default = sections_of(field.annotation), default_of(field)
+        options = options_of(conf, group, sections) if sections else []
+        classes = {option: sections[kind_of(conf / group / f"{option}.yaml")] for option in options}
+        if type(default) in sections.values() or default is PydanticUndefined:
+            classes[""] = sections.get("", type(default))
+        having = {option: {name for name, _ in in_order(one)} for option, one in classes.items()}
+        for key in sorted({name for section in sections.values() for name, _ in in_order(section)}):
+            have = [option for option, names in having.items() if key in names]
+            if len(have) < len({*options, ""}):
+                needed[f"{group}.{key}"] = have
+    return needed
+
+
+def options_of(conf: Path, group: str, sections: Mapping[str, type]) -> list[str]:
+    """The options of a group that a program takes."""
+    return sorted(
+        path.stem for path in (conf / group).glob("*.yaml") if not sections or kind_of(path) in sections
+    )
+
+
+def kind_of(path: Path) -> str:
+    """The kind of an option of a group, or of that of which it is a variant; empty: there are no kinds."""
+    text = path.read_text(encoding="utf-8")
+    if kind := re.search(r"^kind: (\w+)", text, re.M):
+        return kind[1]
+    bases = [one for one in (yaml.safe_load(text) or {}).get("defaults", ()) if one != "_self_"]
+    return kind_of(path.with_name(f"{bases[0].split('@')[0]}.yaml")) if bases else ""
 
 
 def commands(conf: Path, name: str) -> dict[str, list[str]]:
@@ -162,8 +199,8 @@ def keys_of(cls: type, conf: Path, prefix: str = "") -> Iterator[Key]:
     for name, field in in_order(cls):
         sections = sections_of(field.annotation)
         words = words_of(field.annotation)  # one word: the option of a group to which this schema belongs
-        group = conf / name if (sections or len(words) == 1) and not prefix else conf / "nothing"
-        options = sorted(path.stem for path in group.glob("*.yaml") if is_option(path, sections))
+        is_group = (sections or len(words) == 1) and not prefix
+        options = options_of(conf, name, sections) if is_group else []
         if options or not sections:
             yield Key(f"{prefix}{name}", options or words, field)
         for section in dict.fromkeys(sections.values()):
@@ -194,12 +231,6 @@ def help_text(key: Key) -> str:
     words = " | ".join(key.words) if 1 < len(key.words) < MANY and key.words != ["true", "false"] else ""
     text = "; ".join(filter(None, [words, key.field.description]))
     return textwrap.shorten(text, HELP_WIDTH, placeholder=" …")
-
-
-def is_option(path: Path, sections: Mapping[str, type]) -> bool:
-    """Whether a program takes an option of a group: other programs have kinds of their own."""
-    kind = re.search(r"^kind: (\w+)", path.read_text(encoding="utf-8"), re.M)
-    return kind is None or not any(sections) or kind[1] in sections
 
 
 def words_of(annotation: Any) -> list[str]:

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @settings(kw_only=True)
 class ReplayConfig:
-    """The keys of ``conf/replay.yaml``."""
+    """The keys of ``conf/lite/replay.yaml``."""
 
     to: Text | None = key(None, "destination: an HDF5 file (.h5), a folder (ends with /), or zmq://host:port")
     rate: Number = key(100.0, "number of frames per second", gt=0, le=1e5, unit="Hz")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ptycho.config import ProbeConfig, ScanRunConfig, XlaConfig
+from ptycho.config import ScanRunConfig, XlaConfig
 from ptycho.config.data import DataConfig
 from ptycho.config.errors import ConfigError
 from ptycho.config.own_code import is_import_path
 from ptycho.config.schema import Flag, Integer, Number, Text, key, settings
-from ptycho.config.sections import OwnProbe, RunProbe
+from ptycho.config.sections import AberratedProbe, OwnProbe, Shape
 from ptycho.config.solver_config import SolverConfig
 
 
@@ -39,7 +39,7 @@ class LiveConfig:
     )
     seed: Integer = key(0, "seed of the run that follows", ge=0)
     data: DataConfig = key(lambda: DataConfig(file=("-",)), "metadata that the source does not state")
-    probe: ProbeConfig = key(OwnProbe(), "initial probe", discriminator="kind")
+    probe: OwnProbe | AberratedProbe | Shape = key(OwnProbe(), "initial probe", discriminator="kind")
     solver: SolverConfig = key(
         SolverConfig(), "settings of the run that follows; positions: also of the live reconstruction"
     )
@@ -56,8 +56,6 @@ class LiveConfig:
                 f"solver.regulariser={self.solver.regulariser}: a live run takes no code of your own; "
                 f"must be one of {known}"
             )
-        if isinstance(self.probe, RunProbe):
-            raise ConfigError("probe=run: is that of a run; name its file, probe=npz probe.file=…")
 
     def run(self, data: DataConfig, folder: str) -> ScanRunConfig:
         """The run that follows, on a scan that the section ``data`` names."""

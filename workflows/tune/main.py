@@ -24,7 +24,7 @@ from ptycho.quiet_start import start_tensorflow
 from workflows.command_line.config import plain
 from workflows.command_line.flags import split_flags
 from workflows.command_line.foreign import check_programs
-from workflows.command_line.jobs import CONF
+from workflows.command_line.jobs import CONF, Job, plan_all
 from workflows.command_line.one_shot import config_of
 from workflows.reconstruct.scan_plan import plan
 from workflows.tune.config import TuneConfig, divide
@@ -37,12 +37,9 @@ WORKER = "PTYCHO_TUNE_WORKER"  # the number of a process that another has starte
 def tune(words: list[str]) -> list[str]:
     """Do what a command line asks for; lines to print."""
     flags, keys = split_flags(current_words(words))
-    if flags:
-        raise ConfigError(
-            f"{flags[0]}: ptycho tune takes keys only; ptycho scan --cfg job shows those of a run, and "
-            "tune.space says which are tried"
-        )
     own_words, scan_words = divide(keys)
+    if flags:
+        return _show(flags, {"tune": own_words, "scan": scan_words})
     config, values, space = read_words(own_words, scan_words)
     _require_optuna()
     from workflows.tune.results import write_results
@@ -83,6 +80,19 @@ def tune(words: list[str]) -> list[str]:
         for other in others:
             other.terminate()
     return [] if worker else write_results(study, folder, scan_words)
+
+
+def _show(flags: list[str], words: Mapping[str, list[str]]) -> list[str]:
+    """Let Hydra show the study's configuration, and that of each run, as another document of YAML."""
+    if flags[0].split("=")[0] not in ("--cfg", "-c", "--info", "-i"):
+        raise ConfigError(
+            f"{flags[0]}: ptycho tune tries settings itself: tune.space says which; --cfg job shows all keys"
+        )
+    for name, own in words.items():
+        plan_all(name, [*flags, *own], lambda composed: list[Job](), lambda jobs: None)
+        if name != "scan":
+            sys.stdout.write("---\n")
+    return []
 
 
 def read_words(
