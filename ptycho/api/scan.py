@@ -326,5 +326,5 @@ def _far_field_pixel(data: DataConfig) -> tuple[float, float] | None:
 def _with_pixel(scan: Understood, pixel: PixelSize) -> Understood:
     """A scan whose pixel is stated."""
     finding = Finding("object pixel", pixel.text, "pixel_m")
-    rest = tuple(finding if old.what == finding.what else old for old in scan.findings)
-    return replace(scan, pixel=pixel, findings=rest)
+    rest = tuple(finding if old.what == finding.what else old for old in scan.decisions)
+    return replace(scan, pixel=pixel, decisions=rest)

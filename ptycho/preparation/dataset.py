@@ -49,7 +49,7 @@ def make_dataset(
     """
     found: list[Finding] = []
     usual, (scan, copy) = scan, scan.copied(scratch, advance)
-    found += scan.findings[len(usual.findings) :]
+    found += scan.decisions[len(usual.decisions) :]
     lost = usual.mean[usual.detector.good & ~scan.detector.good].sum() / usual.mean.sum()
     if lost > MUCH:
         log.warning("%s: %.2g %% of the intensity", found[-1], 100 * lost)

@@ -31,7 +31,7 @@ class Pixels:
         mean: mean intensity of the frames that were looked at, ``(H, W)``, from zero up.
         lowest: numbers below it are marks, in any frame.
         noise: standard deviation of read noise that was seen below zero, in the patterns' own numbers.
-        why: what is bad, in words; findings, warnings: for the log.
+        why: what is bad, in words; decisions: for the log.
     """
 
     good: np.ndarray
@@ -39,8 +39,7 @@ class Pixels:
     noise: float = 0.0
     lowest: float = -np.inf
     why: list[str] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    decisions: list[Finding] = field(default_factory=list)
 
     def drop(self, bad: np.ndarray, what: str, key: str) -> None:
         """Leave out some more pixels ``(H, W)``; ``key`` keeps them."""
@@ -52,7 +51,8 @@ class Pixels:
         held = f"{bad.sum()} {what}, {100 * share:.2g} % of the intensity"
         self.why.append(f"{held} ({key})")
         if share > MUCH:
-            self.warnings.append(f"bad pixels: {held}, masked; if they are valid, {key}")
+            text = f"bad pixels: {held}, masked; if they are valid, {key}"
+            self.decisions.append(Finding.warning(text))
 
 
 def find_good_pixels(
@@ -84,9 +84,10 @@ def find_good_pixels(
     said = ", ".join(pixels.why)
     if pixels.good.mean() < 0.5:
         share = 100 * pixels.good.mean()
-        pixels.warnings.append(f"only {share:.0f} % of the pixels are good ({said}): is the mask inverted?")
+        text = f"only {share:.0f} % of the pixels are good ({said}): is the mask inverted?"
+        pixels.decisions.append(Finding.warning(text))
     bad = f"{(~pixels.good).sum()} of {pixels.good.size}"
-    pixels.findings.insert(0, Finding("bad pixels", bad, said or "none known"))
+    pixels.decisions.insert(0, Finding("bad pixels", bad, said or "none known"))
     pixels.mean = np.where(pixels.good, pixels.mean, 0)
     return pixels
 
@@ -141,7 +142,7 @@ def _drop_negative(pixels: Pixels, numbers: np.ndarray, config: DataConfig) -> N
             f"{negative.noisy} pixels have numbers below zero, which scatter about it; the pixels stay, and "
             "such numbers become zero; data.negative=bad leaves the pixels out"
         )
-        pixels.findings.append(Finding("read noise", f"σ ≈ {negative.sigma:.2g}", why))
+        pixels.decisions.append(Finding("read noise", f"σ ≈ {negative.sigma:.2g}", why))
 
 
 def _drop_defects(pixels: Pixels, raw: RawScan, intensity: np.ndarray) -> None:

@@ -20,7 +20,6 @@ def zero_frequency(
     mean: np.ndarray,
     good: np.ndarray,
     found: list[Finding],
-    warnings: list[str],
 ) -> tuple[int, int]:
     """(row, col) of the zero frequency in the frame as stored, or with its corner brought to the middle."""
     if config.near_field:
@@ -33,7 +32,7 @@ def zero_frequency(
     if centre is None:
         seen = find_centre(mean, good)
         centre, why = _told_by_probe(raw, (seen.row, seen.col), seen.why)
-        warnings += [] if seen.warning is None else [seen.warning]
+        found += [] if seen.warning is None else [Finding.warning(seen.warning)]
     elif isinstance(zero, tuple):
         why = "stated"
     else:
@@ -69,7 +68,6 @@ def pattern_side(
     mean: np.ndarray,
     near: NearField | None,
     found: list[Finding],
-    warnings: list[str],
 ) -> int:
     """N: as asked for, or that of the window which holds the whole detector.
 
@@ -79,7 +77,7 @@ def pattern_side(
     if config.N is not None:
         found.append(Finding("N", str(config.N), f"data.N, {config.bin} × {config.bin} pixels each"))
         if near is not None and (doubt := aliasing(near, config.N)) is not None:
-            warnings.append(doubt)
+            found.append(Finding.warning(doubt))
         return config.N
     upright = oriented(mean, raw.zero_frequency == "corner", False, False, False)
     window = (
@@ -88,5 +86,5 @@ def pattern_side(
         else near_field_window(near, mean.shape, config.bin)
     )
     found.append(Finding("N", str(window.N), window.why))
-    warnings += [] if window.warning is None else [window.warning]
+    found += [] if window.warning is None else [Finding.warning(window.warning)]
     return window.N

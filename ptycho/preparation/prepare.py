@@ -46,7 +46,7 @@ from ptycho.preparation.window import finer_pixels
 from ptycho.preparation.zingers import Zingers
 from ptycho.readers.frames import check_positioned, checked_frames
 from ptycho.readers.raw_scan import RawScan
-from ptycho.scan.finding import Finding
+from ptycho.scan.finding import Finding, findings_of, warnings_of
 
 READ_AT_ONCE = 2**25  # bytes of raw frames
 
@@ -65,7 +65,7 @@ class Understood:
         probe: modes ``(K, N, N)`` complex64, or None.
         mean: mean intensity of some frames, ``(H, W)``, as stored.
         counts: squares of the amplitudes are photons.
-        findings, warnings: for the log and for ``metrics.json``.
+        decisions: for the log and for ``metrics.json``.
         lowest, saturation: numbers below and from there on that a good pixel never holds, in the file's own.
         near_field: the lengths of a near field; None: the patterns are a far field.
         mends_zingers: single pixels of single frames that are far above all around them are replaced.
@@ -80,8 +80,7 @@ class Understood:
     probe: np.ndarray | None
     mean: np.ndarray
     counts: bool
-    findings: tuple[Finding, ...]
-    warnings: tuple[str, ...]
+    decisions: tuple[Finding, ...]
     near_field: NearField | None = None
     lowest: float = -np.inf
     saturation: float | None = None
@@ -91,6 +90,16 @@ class Understood:
     def fresnel(self) -> Fresnel | None:
         """The way from the object to the detector, of a near field."""
         return None if self.near_field is None else self.near_field.fresnel
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Return the decisions that are no warnings."""
+        return tuple(findings_of(self.decisions))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return the texts of the warnings."""
+        return tuple(warnings_of(self.decisions))
 
     @property
     def N(self) -> int:
@@ -135,7 +144,7 @@ class Understood:
                 copy[part] = np.where(detector.good_pixels, copy[part], np.float32(0))
         mended = None if zingers is None else zingers.replace_in(copy, detector.good_pixels)
         new = tuple(finding for finding in (more, mended) if finding is not None)
-        return (replace(self, detector=detector, findings=(*self.findings, *new)) if new else self), copy
+        return (replace(self, detector=detector, decisions=(*self.decisions, *new)) if new else self), copy
 
 
 def blocks_of(raw: RawScan, count: int) -> list[slice]:
@@ -159,18 +168,16 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     Raises:
         ConfigError: something cannot be told; the message names the key that says it.
     """
-    found: list[Finding] = []
-    warnings = list(raw.warnings)
+    found = [Finding.warning(text) for text in raw.warnings]
     raw = _stated(raw, config)
     frames = checked_frames(config, raw.patterns.shape[0])
     check_positioned(raw.positions[frames], frames)
     check_scanned(raw.positions[frames])
     domain, looked_at, sample = find_numbers(raw, config, frames, found)
-    warnings += repeated_frames(sample, looked_at)
+    found += map(Finding.warning, repeated_frames(sample, looked_at))
     pixels = find_good_pixels(raw, config, sample, partial(_name_frames, raw, frames))
     good, mean = pixels.good, pixels.mean
-    found += pixels.findings
-    warnings += pixels.warnings
+    found += pixels.decisions
     gain = find_gain(raw, config, sample, pixels, found)
     pitch = _exchanged(raw.detector_pixel_m, config.transpose)
     near = near_field_of(raw, pitch, config)
@@ -178,9 +185,9 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     if near is not None:
         found.append(Finding("physics", "near field", near.way))
     elif doubt is not None:
-        warnings.append(doubt)
-    stored = zero_frequency(raw, config, mean, good, found, warnings)
-    N = pattern_side(raw, config, stored, mean, near, found, warnings)
+        found.append(Finding.warning(doubt))
+    stored = zero_frequency(raw, config, mean, good, found)
+    N = pattern_side(raw, config, stored, mean, near, found)
     if near is None and config.N is None and gain is not None:
         finer = finer_pixels(mean / gain, good, N)
         found += [] if finer is None else [finer]
@@ -191,9 +198,9 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
         angle = 500 * wavelength_m(float(raw.energy_eV or 0)) / max(pixel.metres)
         found.append(Finding("detector", f"to {angle:.4g} mrad", "λ/(2·pixel), half of what N pixels span"))
     hint = magnification_hint(near, doubt is not None)
-    positions = _positions(raw, config, frames, pixel, N * config.bin, hint, found, warnings)
+    positions = _positions(raw, config, frames, pixel, N * config.bin, hint, found)
     corners, size = place_on_object(positions, N)
-    probe = _probe(raw, config, pixel, N, found, warnings)
+    probe = _probe(raw, config, pixel, N, found)
     return Understood(
         raw,
         detector,
@@ -205,7 +212,6 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
         mean,
         gain is not None,
         tuple(found),
-        tuple(warnings),
         near,
         pixels.lowest,
         config.saturation,
@@ -244,7 +250,6 @@ def _probe(
     pixel: PixelSize,
     N: int,
     found: list[Finding],
-    warnings: list[str],
 ) -> np.ndarray | None:
     """The file's probe on the object's pixels, modes ``(K, N, N)``; None if it has none that can be used."""
     if raw.probe is None:
@@ -252,9 +257,8 @@ def _probe(
     height, width = raw.patterns.shape[1:]
     unfit = unfit_probe(raw.probe, (width, height) if config.transpose else (height, width))
     if unfit is not None:
-        warnings.append(
-            f"the probe of the file {unfit}; it is estimated instead; or set probe=zone_plate or probe=npz"
-        )
+        text = f"the probe of the file {unfit}; it is estimated instead; or set probe=zone_plate or probe=npz"
+        found.append(Finding.warning(text))
         return None
     place = probe_in_window if config.near_field else resampled_probe
     probe, how = place(raw.probe, raw.probe_pixel_m, pixel, N)
@@ -346,7 +350,6 @@ def _positions(
     side: int,
     magnified: str,
     found: list[Finding],
-    warnings: list[str],
 ) -> np.ndarray:
     """Positions of the used frames in object pixels, of any origin."""
     positions, why = in_object_pixels(raw.positions[frames], raw, config, pixel, side)
@@ -354,10 +357,11 @@ def _positions(
     check_steps(positions, raw.positions[frames], raw.unit, pixel, side, side // config.bin, magnified)
     alone = lonely(positions)
     if len(alone):
-        warnings.append(
+        text = (
             f"{len(alone)} isolated positions (the first is frame {frames[alone[0]]}); "
             f"{drop_words(frames[alone])} excludes them"
         )
+        found.append(Finding.warning(text))
     span = np.ptp(positions, axis=0)
     found.append(
         Finding("positions", f"{span[0]:.1f} × {span[1]:.1f} object pixels", ", ".join(filter(None, why)))

@@ -29,6 +29,7 @@ from ptycho.run.network import read_network
 from ptycho.run.network_training import describe_trainings, split_scan, train_network
 from ptycho.run.pretrained import run_folder
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.finding import report
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.training.history import History
 from ptycho.training.interrupt import StopRequest
@@ -89,10 +90,7 @@ def run(
 
 def _prepare(scan: Understood, config: ScanRunConfig, where: RunContext) -> Prepared:
     log.info("%s: %s", config.data.path, scan.raw.format)
-    for finding in scan.findings:
-        log.info("%s", finding)
-    for warning in scan.warnings:
-        log.warning("%s", warning)
+    report(scan.decisions, log)
     return prepare(config.data.name, scan, config, where)
 
 

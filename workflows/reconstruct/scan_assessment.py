@@ -20,15 +20,16 @@ from ptycho.training.history import History
 def metrics_of(each: Prepared, done: Assessed) -> dict[str, Any]:
     """Return ``metrics.json``: how far the results can be trusted, and how the file was understood."""
     pixel, made = each.scan.pixel.metres, done.reconstructions.values()
-    decisions = [*each.decisions, *(decision for one in made for decision in one.decisions)]
+    decisions = [
+        *each.scan.decisions,
+        *each.decisions,
+        *(decision for one in made for decision in one.decisions),
+    ]
     return done.rows | {
         "half_scan_frc": None if done.halves is None else resolution(done.halves, pixel),
         "pixel_m": None if pixel is None else list(pixel),
-        "findings": {
-            finding.what: [finding.value, finding.why]
-            for finding in (*each.scan.findings, *findings_of(decisions))
-        },
-        "warnings": [*each.scan.warnings, *warnings_of(decisions)],
+        "findings": {one.what: [one.value, one.why] for one in findings_of(decisions)},
+        "warnings": warnings_of(decisions),
         "product": done.product,
     }
 
