@@ -13,7 +13,7 @@ from ptycho.methods.assessment import judged_arrays, well_lit
 from ptycho.methods.half_scans import resolution
 from ptycho.methods.pipeline import assess
 from ptycho.methods.prepared import prepare
-from ptycho.methods.table import METHODS, NETWORK, SOLVER, Means
+from ptycho.methods.table import METHODS, NETWORK, SOLVER, MethodInputs
 from ptycho.progress import Event
 from ptycho.run.loaded import load_model
 from ptycho.scan.finding import findings_of, warnings_of
@@ -21,36 +21,41 @@ from ptycho.scan.reconstruction import Reconstruction
 
 
 def reconstruct_and_assess(
-    method: str, scan: Scan, config: ScanRunConfig, where: RunContext, with_halves: bool
+    method: str, scan: Scan, config: ScanRunConfig, context: RunContext, with_halves: bool
 ) -> Result:
     """Reconstruct a scan and score it by the steps of the command line: a row of ``metrics.json``."""
     network = load_model(config.run) if config.run else None
-    each = prepare(scan.name, scan.geometry, config, where)
-    means, made = Means(config, where, network), dict[str, Reconstruction]()
+    prepared = prepare(scan.name, scan.geometry, config, context)
+    inputs, made = MethodInputs(config, context, network), dict[str, Reconstruction]()
     for name in (SOLVER, NETWORK) if method == NETWORK else (method,):
         if name != SOLVER or config.solver.steps:
-            made[name] = METHODS[name](each, made, means)
-    done = assess(each, made, means, method, with_halves)
+            made[name] = METHODS[name](prepared, made, inputs)
+    done = assess(prepared, made, inputs, method, with_halves)
     scores, last = done.rows[method], done.reconstructions[method]
     if with_halves:
-        pixel = each.scan.pixel.metres
+        pixel = prepared.scan.pixel.metres
         scores["half_scan_frc"] = None if done.halves is None else resolution(done.halves, pixel)
     if scan.truth is not None:
         scores.setdefault("reference_comparison", None)
-    where.on_event(Event("scores", method, scores))
-    decisions = (*each.decisions, *(one for made in done.reconstructions.values() for one in made.decisions))
-    exported = product_of(each.scan, each.whole, last.object, each.scan.pixel.metres, each.name, last.beam)
+    context.on_event(Event("scores", method, scores))
+    decisions = (
+        *prepared.decisions,
+        *(one for made in done.reconstructions.values() for one in made.decisions),
+    )
+    exported = product_of(
+        prepared.scan, prepared.whole, last.object, prepared.scan.pixel.metres, prepared.name, last.beam
+    )
     return Result(
         method,
         scores,
         replace(exported, errors=last.errors),
-        each.beam_under(last),
+        prepared.beam_under(last),
         last.covered,
-        well_lit(last, each),
-        tuple(finding.in_words(where.words) for finding in findings_of(decisions)),
-        tuple(finding.in_words(where.words) for finding in each.scan.findings),
-        tuple(map(where.words, (*each.scan.warnings, *warnings_of(decisions)))),
-        judged_arrays(each, done.reconstructions, done.fits, done.halves),
+        well_lit(last, prepared),
+        tuple(finding.in_words(context.words) for finding in findings_of(decisions)),
+        tuple(finding.in_words(context.words) for finding in prepared.scan.findings),
+        tuple(map(context.words, (*prepared.scan.warnings, *warnings_of(decisions)))),
+        judged_arrays(prepared, done.reconstructions, done.fits, done.halves),
         last,
-        each,
+        prepared,
     )

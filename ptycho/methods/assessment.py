@@ -93,11 +93,11 @@ class Fit:
     causes: Causes | None = None
 
 
-def judge(made: Reconstruction, each: Prepared) -> Fit:
+def judge(made: Reconstruction, prepared: Prepared) -> Fit:
     """By the patterns it was fitted to, and by those that were kept out, before they were fitted, too."""
     before = made.before or made
-    beam = each.beam_under(before)
-    used, free = each.fitted(beam), each.left_out(beam)
+    beam = prepared.beam_under(before)
+    used, free = prepared.fitted(beam), prepared.left_out(beam)
     mean = used.amplitudes.statistics.mean_intensity
     some = spread(len(used.positions))
     others = None if free is None else spread(len(free.positions))
@@ -121,13 +121,13 @@ def spread(count: int, most: int = JUDGED) -> np.ndarray:
     return np.sort(np.argsort(np.arange(count) * golden % 1, kind="stable")[:most])
 
 
-def compare_with_truth(made: Reconstruction, each: Prepared) -> dict[str, Any] | None:
+def compare_with_truth(made: Reconstruction, prepared: Prepared) -> dict[str, Any] | None:
     """Scores against the object that the file brings, registered; None where it brings none of this scale.
 
     An object whose pixel is not told has that of all of the file's detector. Scored is a rectangle of the
     covered part, without the rim that the scan lit poorly.
     """
-    scan, truth, size = each.scan, each.scan.raw.object, each.scan.raw.object_pixel_m
+    scan, truth, size = prepared.scan, prepared.scan.raw.object, prepared.scan.raw.object_pixel_m
     if truth is None:
         return None
     if scan.pixel.metres and size:
@@ -136,7 +136,7 @@ def compare_with_truth(made: Reconstruction, each: Prepared) -> dict[str, Any] |
         alike = scan.N * scan.detector.bin in scan.raw.patterns.shape[1:]
     if not alike:
         return None
-    data = each.fitted(each.beam_under(made))
+    data = prepared.fitted(prepared.beam_under(made))
     region = metrics.Region(*data.tiling.rectangle)
     image, mask = region.crop(made.object), region.crop(made.covered)
     if not np.isfinite(image).all() or not image[mask].any():
@@ -173,12 +173,16 @@ def _largest(known: np.ndarray) -> tuple[slice, slice] | None:
 
 
 def trust_row(
-    fit: Fit, made: Reconstruction, each: Prepared, solver: float | None = None, halves: Halves | None = None
+    fit: Fit,
+    made: Reconstruction,
+    prepared: Prepared,
+    solver: float | None = None,
+    halves: Halves | None = None,
 ) -> dict[str, Any]:
     """A reconstruction in ``metrics.json``; ``solver``: R-factor of the object of the solver, if any."""
     used, free = fit.used, fit.free
-    last, beam = free or used, each.beam_under(made)
-    data = each.fitted(beam)
+    last, beam = free or used, prepared.beam_under(made)
+    data = prepared.fitted(beam)
     region = metrics.Region(*data.tiling.rectangle)
     evidence = evidence_of(fit, halves)
     flags = evidence.flags
@@ -190,7 +194,7 @@ def trust_row(
     share = share_of_noise(made, data, region)
     if not made.denoised and amplitude_in_noise(share):
         flags.append(IN_NOISE)
-    flags += flags_of((*each.decisions, *made.decisions))
+    flags += flags_of((*prepared.decisions, *made.decisions))
     return {
         "r_factor": used.r_factor,
         "r_free": None if free is None else free.r_factor,
@@ -207,12 +211,12 @@ def trust_row(
         **({} if made.errors is None else {"error_map": typical_errors(made, data)}),
         "uncovered_fraction": float(1 - region.crop(made.covered).mean()),
         "flags": list(dict.fromkeys(flags)),
-        "beam": beam_facts(beam, each.whole.beam),
+        "beam": beam_facts(beam, prepared.whole.beam),
     }
 
 
 def judged_arrays(
-    each: Prepared, recons: dict[str, Reconstruction], fits: dict[str, Fit], halves: Halves | None
+    prepared: Prepared, recons: dict[str, Reconstruction], fits: dict[str, Fit], halves: Halves | None
 ) -> dict[str, np.ndarray]:
     """Return the arrays behind the scores, for ``assessment.npz``; patterns are indices into the scan's.
 
@@ -221,17 +225,17 @@ def judged_arrays(
     their ``<name>_holdout_deviance`` (without counts: the squared misfit), ``<name>_course`` of the
     objective, ``<name>_misfit_by_pixel (N, N)``, the mean χ² of each detector pixel.
     """
-    found = {"nominal_positions": each.whole.beam.positions, "held_out": each.out}
+    found = {"nominal_positions": prepared.whole.beam.positions, "held_out": prepared.out}
     if halves is not None:
         found |= {"frequency": halves.frequency, "correlation": halves.correlation}
     for name, fit in fits.items():
         used, made = fit.used, recons[name]
-        found[f"{name}_patterns"] = each.kept[fit.looked_at]
+        found[f"{name}_patterns"] = prepared.kept[fit.looked_at]
         found[f"{name}_r_factor"] = used.residual / np.maximum(used.measured, 1e-30)
         if fit.causes is not None:
             found[f"{name}_misfit_by_pixel"] = fit.causes.by_pixel.astype(np.float32)
         if fit.free is not None:
-            found[f"{name}_holdout_patterns"] = each.out[spread(len(each.out))]
+            found[f"{name}_holdout_patterns"] = prepared.out[spread(len(prepared.out))]
             found[f"{name}_holdout_deviance"] = fit.free.unexplained
         if made.course:
             found[f"{name}_course"] = np.array(made.course)
@@ -296,11 +300,11 @@ def beam_facts(beam: Beam, told: Beam) -> dict[str, Any]:
     }
 
 
-def picture_of(made: Reconstruction, each: Prepared) -> scan_figures.Picture:
-    probe = each.beam_under(made).probe[0]
-    return scan_figures.Picture.of(made.object, made.covered, well_lit(made, each), probe)
+def picture_of(made: Reconstruction, prepared: Prepared) -> scan_figures.Picture:
+    probe = prepared.beam_under(made).probe[0]
+    return scan_figures.Picture.of(made.object, made.covered, well_lit(made, prepared), probe)
 
 
-def well_lit(made: Reconstruction, each: Prepared) -> np.ndarray:
+def well_lit(made: Reconstruction, prepared: Prepared) -> np.ndarray:
     """``(M, M)`` bool: where much light fell on an object."""
-    return covered(each.fitted(each.beam_under(made)), WELL_LIT)[0]
+    return covered(prepared.fitted(prepared.beam_under(made)), WELL_LIT)[0]

@@ -12,10 +12,10 @@ from ptycho.scan.reconstruction import Reconstruction
 DENOISED = "denoised"
 
 
-def reconstruct(each: Prepared, made: Reconstruction) -> Reconstruction:
+def reconstruct(prepared: Prepared, made: Reconstruction) -> Reconstruction:
     """The object without noise, with the same beam; the errors of the other are not its own."""
     began = time.perf_counter()
-    data = each.fitted(each.beam_under(made))
+    data = prepared.fitted(prepared.beam_under(made))
     objects = denoise(made.objects, made.mask, photon_noise(data))
     seconds = time.perf_counter() - began
     return replace(made, objects=objects, errors=None, fit=None, denoised=True, seconds=seconds)

@@ -18,18 +18,20 @@ from ptycho.scan.reconstruction import Reconstruction
 log = logging.getLogger(__name__)
 
 
-def reconstruct(each: Prepared, config: ScanRunConfig, where: RunContext) -> Reconstruction:
+def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) -> Reconstruction:
     """LSQ-ML on the same patterns, from the file's probe and positions; others stay at theirs.
 
     Raises:
         LsqmlError: pty-chi cannot be run, or gave no result.
     """
-    data = each.fitted(each.whole.beam)
+    data = prepared.fitted(prepared.whole.beam)
     patterns = config.iterative.epochs * len(data.positions)
-    with closing(Progress(LSQML, patterns, bar=where.bar)) as progress:
-        found = lsqml.reconstruct(data, config.iterative, config.seed, progress.advance, where.scratch)
-    made, told = found.reconstruction, each.whole.beam
+    with closing(Progress(LSQML, patterns, bar=context.bar)) as progress:
+        found = lsqml.reconstruct(data, config.iterative, config.seed, progress.advance, context.scratch)
+    made, told = found.reconstruction, prepared.whole.beam
     epochs, r_factor = len(found.r_factors), found.r_factors[-1]
     log.info("lsqml: %s, %d epochs, R %.4f, %.1f s", made.program, epochs, r_factor, made.seconds)
     assert made.beam is not None
-    return replace(made, beam=each.beam_of(made.beam, Beam(made.beam.probe, told.at(each.out).positions)))
+    return replace(
+        made, beam=prepared.beam_of(made.beam, Beam(made.beam.probe, told.at(prepared.out).positions))
+    )

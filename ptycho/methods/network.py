@@ -46,12 +46,12 @@ class TrainedNetwork(Protocol):
 
 
 def reconstruct(
-    each: Prepared,
+    prepared: Prepared,
     network: TrainedNetwork,
     solved: Reconstruction | None,
     modes: np.ndarray | None,
     batch_size: int | None,
-    where: RunContext,
+    context: RunContext,
 ) -> Reconstruction:
     """The network's object under the best beam there is; a general one begins with the solver's object.
 
@@ -60,12 +60,12 @@ def reconstruct(
         modes: of the probe that was learned in the training, ``(K, N, N)``; None: none was.
         batch_size: groups in a batch; None: the network's own.
     """
-    beam = each.beam_under(solved)
+    beam = prepared.beam_under(solved)
     if modes is not None:
         beam = beam.with_probe(modes).scaled_to(beam.power)
-    data, began = each.fitted(beam), time.perf_counter()
+    data, began = prepared.fitted(beam), time.perf_counter()
     start = solved.objects if network.general and solved is not None else None
-    made = infer(network, data, batch_size, where.scratch, start)
+    made = infer(network, data, batch_size, context.scratch, start)
     doubts = {} if network.general else doubt_probe(data.probe, network.probe)
     decisions = tuple(Finding.warning(text, flag) for flag, text in doubts.items())
     seconds = time.perf_counter() - began

@@ -15,7 +15,7 @@ from ptycho.methods.half_scans import Halves, half_scans
 from ptycho.methods.network import infer as infer_by
 from ptycho.methods.prepared import Prepared
 from ptycho.methods.solver import half_object, with_errors
-from ptycho.methods.table import DENOISED, METHODS, NETWORK, SOLVER, Means
+from ptycho.methods.table import DENOISED, METHODS, NETWORK, SOLVER, MethodInputs
 from ptycho.preparation.dataset import frames_of
 from ptycho.preparation.geometry import drop_words
 from ptycho.readers.frames import listed
@@ -50,9 +50,9 @@ class Assessed:
 
 
 def assess(
-    each: Prepared,
+    prepared: Prepared,
     reconstructions: dict[str, Reconstruction],
-    means: Means,
+    inputs: MethodInputs,
     product: str | None = None,
     with_halves: bool = True,
 ) -> Assessed:
@@ -63,24 +63,24 @@ def assess(
         product: the one that the result stands for; None: chosen by :func:`choose`.
         with_halves: reconstruct two halves of the scan, and compare them.
     """
-    config, where, made = means.config, means.where, dict(reconstructions)
-    with where.timed("validation"):
-        fits = {name: judge(one, each) for name, one in made.items()}
+    config, context, made = inputs.config, inputs.context, dict(reconstructions)
+    with context.timed("validation"):
+        fits = {name: judge(one, prepared) for name, one in made.items()}
     product = product or choose(fits)
-    made[product] = with_errors(made[product], config, where)
-    if config.denoise and each.whole.counts:
-        with where.timed(DENOISED):
-            made[DENOISED] = METHODS[DENOISED](each, {product: made[product]}, means)
-            fits[DENOISED] = judge(made[DENOISED], each)
-    made[product] = with_outliers(each, made[product], fits[product])
-    made, flags = _confirmed(each, made, fits, product)
+    made[product] = with_errors(made[product], config, context)
+    if config.denoise and prepared.whole.counts:
+        with context.timed(DENOISED):
+            made[DENOISED] = METHODS[DENOISED](prepared, {product: made[product]}, inputs)
+            fits[DENOISED] = judge(made[DENOISED], prepared)
+    made[product] = with_outliers(prepared, made[product], fits[product])
+    made, flags = _confirmed(prepared, made, fits, product)
     halves = None
     if with_halves:
-        with where.timed("half_scans"):
-            halves = _halves(each, made.get(SOLVER), means)
-    made = {name: move_ramp(replace(one, beam=each.beam_under(one))) for name, one in made.items()}
-    with where.timed("scoring"):
-        rows = score_rows(each, made, fits, halves, flags, where.words)
+        with context.timed("half_scans"):
+            halves = _halves(prepared, made.get(SOLVER), inputs)
+    made = {name: move_ramp(replace(one, beam=prepared.beam_under(one))) for name, one in made.items()}
+    with context.timed("scoring"):
+        rows = score_rows(prepared, made, fits, halves, flags, context.words)
     return Assessed(made, fits, halves, product, rows)
 
 
@@ -89,25 +89,25 @@ def choose(fits: dict[str, Fit]) -> str:
     return next((name for name in (SOLVER, NETWORK) if name in fits), next(reversed(fits)))
 
 
-def _halves(each: Prepared, solved: Reconstruction | None, means: Means) -> Halves | None:
+def _halves(prepared: Prepared, solved: Reconstruction | None, inputs: MethodInputs) -> Halves | None:
     """Compare two halves of the scan, each reconstructed by the solver, else by the network."""
-    config, network = means.config, means.network
+    config, network = inputs.config, inputs.network
     infer: Callable[[Dataset], Reconstruction]
     if solved is not None:
         infer = half_object(solved, config.solver.steps)
     elif network is not None:
-        infer = partial(infer_by, network, batch_size=config.batch_size, scratch=means.where.scratch)
+        infer = partial(infer_by, network, batch_size=config.batch_size, scratch=inputs.context.scratch)
     else:
         return None
     fixed = "group_size" in config.model.FIXED
-    data = each.fitted(each.beam_under(solved))
+    data = prepared.fitted(prepared.beam_under(solved))
     return half_scans(infer, data, config.seed, config.patterns_in_group, fixed)
 
 
-def with_outliers(each: Prepared, made: Reconstruction, fit: Fit) -> Reconstruction:
+def with_outliers(prepared: Prepared, made: Reconstruction, fit: Fit) -> Reconstruction:
     """Return a reconstruction with a warning that names single patterns which contradict the others."""
-    patterns = each.kept[fit.looked_at[find_outliers(fit.missed, fit.used.unexplained)]]
-    frames = frames_of(each.scan, each.whole) if len(patterns) else None
+    patterns = prepared.kept[fit.looked_at[find_outliers(fit.missed, fit.used.unexplained)]]
+    frames = frames_of(prepared.scan, prepared.whole) if len(patterns) else None
     if frames is None:
         return made
     some, more = listed(frames[patterns].tolist())
@@ -120,14 +120,14 @@ def with_outliers(each: Prepared, made: Reconstruction, fit: Fit) -> Reconstruct
 
 
 def _confirmed(
-    each: Prepared, made: dict[str, Reconstruction], fits: dict[str, Fit], product: str
+    prepared: Prepared, made: dict[str, Reconstruction], fits: dict[str, Fit], product: str
 ) -> tuple[dict[str, Reconstruction], tuple[str, ...]]:
     """Return the reconstructions, the product with a warning of positions that are still doubtful, and flags.
 
     Another map of the positions that explained more before the fit is believed where it is still a likely
     cause of what is left, under the beam that was found; else the beam, or another cause, had been at fault.
     """
-    causes, other = fits[SOLVER].causes if SOLVER in fits else None, each.alternative
+    causes, other = fits[SOLVER].causes if SOLVER in fits else None, prepared.alternative
     flags = () if causes is None else CAUSE_FLAGS.get(causes.named() or "", ())
     if other is None:
         return made, flags
@@ -140,7 +140,7 @@ def _confirmed(
 
 
 def score_rows(
-    each: Prepared,
+    prepared: Prepared,
     made: dict[str, Reconstruction],
     fits: dict[str, Fit],
     halves: Halves | None,
@@ -155,9 +155,9 @@ def score_rows(
     doubts = (*flags, *flags_of(made[SOLVER].decisions if SOLVER in made else ()))
     rows = {}
     for name, one in made.items():
-        row = rows[name] = trust_row(fits[name], one, each, solver, halves)
+        row = rows[name] = trust_row(fits[name], one, prepared, solver, halves)
         row["flags"] = list(dict.fromkeys([*row["flags"], *doubts]))
-        if (scores := compare_with_truth(one, each)) is not None:
+        if (scores := compare_with_truth(one, prepared)) is not None:
             row["reference_comparison"] = scores
             log.info("%-8s SSIM amplitude %s  phase %s", name, *(number(score) for score in scores["ssim"]))
         log.info(

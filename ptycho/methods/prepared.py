@@ -78,10 +78,10 @@ def prepare(name: str, scan: Understood, config: ScanRunConfig, context: RunCont
     whole = aligned.data
     kept, out = keep_out(whole, config.holdout_fraction, config.seed)
     log.info("%d patterns are fitted, %d are held out for validation", len(kept), len(out))
-    each = Prepared(name, aligned.scan, whole, kept, out, aligned.decisions, aligned.alternative)
-    doubts = measurement_doubts(each.fitted(whole.beam), config.probe)
+    prepared = Prepared(name, aligned.scan, whole, kept, out, aligned.decisions, aligned.alternative)
+    doubts = measurement_doubts(prepared.fitted(whole.beam), config.probe)
     report(doubts, log)
-    return replace(each, decisions=(*each.decisions, *doubts))
+    return replace(prepared, decisions=(*prepared.decisions, *doubts))
 
 
 def measurement_doubts(data: Dataset, probe: ProbeConfig) -> list[Finding]:

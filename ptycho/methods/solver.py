@@ -60,39 +60,39 @@ def options_of(config: ScanRunConfig, N: int) -> ModelOptions:
     )
 
 
-def options_for(each: Prepared, config: ScanRunConfig) -> ModelOptions:
+def options_for(prepared: Prepared, config: ScanRunConfig) -> ModelOptions:
     """Those of a configuration; the probe of a near field that nobody told is found, unless it must stay.
 
     What is guessed there is a flat wave on the detector: it is never right, and few photons do not show it.
     """
-    options = options_of(config, each.whole.N)
-    untold = each.whole.fresnel is not None and each.scan.probe is None
+    options = options_of(config, prepared.whole.N)
+    untold = prepared.whole.fresnel is not None and prepared.scan.probe is None
     return replace(options, probe=True) if untold and options.probe is None else options
 
 
-def reconstruct(each: Prepared, config: ScanRunConfig, where: RunContext) -> Reconstruction:
+def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) -> Reconstruction:
     """The most likely object and beam of a scan, with what was decided; its fit is a :class:`Solved`.
 
     All is decided and judged without the patterns that are kept out; then they join, and it goes on.
     """
-    began, options = time.perf_counter(), options_for(each, config)
-    data = each.fitted(each.whole.beam)
-    how = blockwise(config, where)
+    began, options = time.perf_counter(), options_for(prepared, config)
+    data = prepared.fitted(prepared.whole.beam)
+    how = blockwise(config, context)
     passes = min(STAGES * (options.steps + SHORT), IN_BLOCKS) if how.divides(data) else options.steps
-    count = len(each.kept)
-    bar = Progress("solver", passes * count, bar=where.bar, unit="step", per=count, at_most=True)
-    with where.timed(SOLVER), closing(bar) as progress:
+    count = len(prepared.kept)
+    bar = Progress("solver", passes * count, bar=context.bar, unit="step", per=count, at_most=True)
+    with context.timed(SOLVER), closing(bar) as progress:
         log.info("solver: object alone, then probe, positions, flux and background by cross-validation")
-        watch = Course(each, where.on_event).watch
+        watch = Course(prepared, context.on_event).watch
 
         def tell(decision: Finding) -> None:
             log.info("solver: %s", decision)
-            where.on_event(Event("decision", decision.what, {"value": decision.value, "why": decision.why}))
+            context.on_event(Event("decision", decision.what, {"value": decision.value, "why": decision.why}))
 
         solved = solve(data, options, config.seed, config.xla.compile, progress.advance, watch, how, tell)
-        made, course, converged = _reconstruction(solved, each), solved.fit.course, solved.fit.converged
-        if len(each.out):
-            solved, last = _completed(solved, made, each, options.steps, how, progress.advance)
+        made, course, converged = _reconstruction(solved, prepared), solved.fit.course, solved.fit.converged
+        if len(prepared.out):
+            solved, last = _completed(solved, made, prepared, options.steps, how, progress.advance)
             made = replace(last, before=made)
     ended = "converged" if converged else "not converged: raise solver.steps"
     log.info("solver: last fit of %d steps, %s", len(course) - 1, ended)
@@ -127,8 +127,8 @@ def _doubts(solved: Solved, seed: int) -> tuple[Finding, ...]:
 class Course:
     """The steps of the solver on the whole scan as events; of some with the patterns that are kept out."""
 
-    def __init__(self, each: Prepared, on_event: OnEvent) -> None:
-        self._each, self._on_event, self._step = each, on_event, 0
+    def __init__(self, prepared: Prepared, on_event: OnEvent) -> None:
+        self._each, self._on_event, self._step = prepared, on_event, 0
 
     def watch(self, state: State, objective: float, /, free: Freedom, likelihood: ScanLikelihood) -> None:
         if self._on_event is ignore:
@@ -141,9 +141,9 @@ class Course:
         self._on_event(Event("step", SOLVER, values))
 
 
-def blockwise(config: ScanRunConfig, where: RunContext) -> Blockwise:
+def blockwise(config: ScanRunConfig, context: RunContext) -> Blockwise:
     """How a scan that is too large for one fit is fitted."""
-    return Blockwise(config.solver.block, where.crew, where.cache)
+    return Blockwise(config.solver.block, context.crew, context.cache)
 
 
 def _too_wide(solved: Solved) -> tuple[Finding, ...]:
@@ -160,20 +160,20 @@ def _too_wide(solved: Solved) -> tuple[Finding, ...]:
     return (Finding.warning(warning),)
 
 
-def with_errors(made: Reconstruction, config: ScanRunConfig, where: RunContext) -> Reconstruction:
+def with_errors(made: Reconstruction, config: ScanRunConfig, context: RunContext) -> Reconstruction:
     """The same with its error map, if it is a fit of the solver and the map is asked for."""
     solved = _fit_of(made)
     if solved is None or not config.solver.error_map:
         return made
-    with where.timed("error_map"):
+    with context.timed("error_map"):
         return replace(made, errors=map_errors(solved.terms, solved.state, made.covered, config.seed))
 
 
 def _completed(
-    solved: Solved, made: Reconstruction, each: Prepared, steps: int, how: Blockwise, advance: Advance
+    solved: Solved, made: Reconstruction, prepared: Prepared, steps: int, how: Blockwise, advance: Advance
 ) -> tuple[Solved, Reconstruction]:
     """The fit of the patterns that are fitted, gone on with, with those that were kept out as well."""
-    whole, f = each.whole, solved.terms.likelihood.normalisation
+    whole, f = prepared.whole, solved.terms.likelihood.normalisation
     assert made.beam is not None
     found, told = solved.state, State.of(whole.under(made.beam), solved.state.object, normalisation=f)
     flux = told.flux / np.sqrt(np.mean(told.flux**2))
@@ -195,17 +195,17 @@ def _ended(solved: Solved, last: Fit, data: Dataset) -> Solved:
     return replace(solved, state=last.state, fit=last, terms=replace(solved.terms, likelihood=likelihood))
 
 
-def _reconstruction(solved: Solved, each: Prepared) -> Reconstruction:
+def _reconstruction(solved: Solved, prepared: Prepared) -> Reconstruction:
     """A state of the fitted patterns, with the positions and the flux of those that were held out."""
     likelihood = solved.terms.likelihood
     scale, f = likelihood.data.photon_scale, likelihood.normalisation
-    free = each.left_out(each.whole.beam)
+    free = prepared.left_out(prepared.whole.beam)
     out = None
     if free is not None:
         held_out = HoldOut(replace(likelihood, data=free, advance=silent))
         out = held_out.places(solved.state, solved.free).beam(scale, f)
-    beam = each.beam_of(solved.state.beam(scale, f), out)
-    return replace(covered_part(solved.state.object, each.fitted(beam)), beam=beam)
+    beam = prepared.beam_of(solved.state.beam(scale, f), out)
+    return replace(covered_part(solved.state.object, prepared.fitted(beam)), beam=beam)
 
 
 def _fit_of(made: Reconstruction) -> Solved | None:

@@ -19,7 +19,7 @@ from ptycho.scan.reconstruction import Reconstruction
 
 
 @dataclass(frozen=True, eq=False)
-class Means:
+class MethodInputs:
     """What the methods have at hand.
 
     Attributes:
@@ -30,25 +30,27 @@ class Means:
     """
 
     config: ScanRunConfig
-    where: RunContext
+    context: RunContext
     network: TrainedNetwork | None = None
     modes: np.ndarray | None = None
 
 
 Made = Mapping[str, Reconstruction]
-Method = Callable[[Prepared, Made, Means], Reconstruction]
+Method = Callable[[Prepared, Made, MethodInputs], Reconstruction]
 
 
-def _infer(each: Prepared, made: Made, means: Means) -> Reconstruction:
-    assert means.network is not None
-    batch_size = means.config.batch_size
-    return network.reconstruct(each, means.network, made.get(SOLVER), means.modes, batch_size, means.where)
+def _infer(prepared: Prepared, made: Made, inputs: MethodInputs) -> Reconstruction:
+    assert inputs.network is not None
+    batch_size = inputs.config.batch_size
+    return network.reconstruct(
+        prepared, inputs.network, made.get(SOLVER), inputs.modes, batch_size, inputs.context
+    )
 
 
 METHODS: dict[str, Method] = {
-    SOLVER: lambda each, made, means: solver.reconstruct(each, means.config, means.where),
-    LSQML: lambda each, made, means: lsqml.reconstruct(each, means.config, means.where),
+    SOLVER: lambda prepared, made, inputs: solver.reconstruct(prepared, inputs.config, inputs.context),
+    LSQML: lambda prepared, made, inputs: lsqml.reconstruct(prepared, inputs.config, inputs.context),
     NETWORK: _infer,
-    DENOISED: lambda each, made, means: denoised.reconstruct(each, list(made.values())[-1]),
+    DENOISED: lambda prepared, made, inputs: denoised.reconstruct(prepared, list(made.values())[-1]),
 }
 """Name to method: ``denoised`` takes the last reconstruction there is."""

@@ -131,7 +131,7 @@ def test_the_pretrained_network_goes_on_from_the_solver(arrays):
     made = ptycho.reconstruct(scan, "pinn", **quick)
     assert np.ptp(begun.beam.positions - scan.positions, axis=0).max() > 1e-3
     np.testing.assert_array_equal(made.beam.positions, begun.beam.positions)
-    decided = [[one for one in each.decisions if one.what != "groups"] for each in (made, begun)]
+    decided = [[one for one in prepared.decisions if one.what != "groups"] for prepared in (made, begun)]
     assert made.reconstruction.general and decided[0] == decided[1]  # groups are those of the network
     assert np.abs(made.object - begun.object)[begun.mask].max() > 1e-3
     with pytest.raises(ptycho.ConfigError, match=r"run=outputs/mine: method=solver needs no network"):
@@ -157,10 +157,12 @@ def test_what_a_method_goes_on_from_is_made_before_it(arrays, monkeypatch, metho
     doubts = {"solver": "scale_doubtful", "pinn": "orientation_doubtful"}
 
     def stand_in(name):
-        def make(each, made, means):
+        def make(prepared, made, inputs):
             called.append((name, list(made)))
-            flat = np.full((each.whole.object_size,) * 2, len(called), np.complex64)
-            return replace(covered_part(flat, each.whole), decisions=(Finding.warning(name, doubts[name]),))
+            flat = np.full((prepared.whole.object_size,) * 2, len(called), np.complex64)
+            return replace(
+                covered_part(flat, prepared.whole), decisions=(Finding.warning(name, doubts[name]),)
+            )
 
         return make
 

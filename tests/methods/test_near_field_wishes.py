@@ -24,6 +24,6 @@ NEAR = Fresnel(12.0, 12.0)
 )
 def test_the_probe_that_nobody_told(fresnel, told, asked, wish):
     scan = SimpleNamespace(probe=np.ones((1, 16, 16)) if told else None)
-    each = SimpleNamespace(whole=SimpleNamespace(N=16, fresnel=fresnel), scan=scan)
+    prepared = SimpleNamespace(whole=SimpleNamespace(N=16, fresnel=fresnel), scan=scan)
     config = ScanRunConfig(data=DataConfig(file="scan"), probe=OwnProbe(learn=asked))
-    assert options_for(each, config).probe is wish
+    assert options_for(prepared, config).probe is wish

@@ -53,7 +53,7 @@ def measured(beam):
 
 
 @pytest.fixture(scope="module")
-def each(dataset_of):
+def prepared(dataset_of):
     """Twenty patterns of two modes under a flux that varies, of which every fifth is kept out."""
     rng = np.random.default_rng(3)
     positions = rng.integers(0, SIDE - N, (20, 2))
@@ -81,45 +81,45 @@ def same(one, other, rtol=0.0):
         np.testing.assert_allclose(one.arrays()[key], value, rtol=rtol, err_msg=key)
 
 
-def test_each_pattern_goes_with_its_own_part_of_a_beam(each):
-    beam = another(each.whole.beam)
-    for data, indices in ((each.fitted(beam), each.kept), (each.left_out(beam), each.out)):
-        np.testing.assert_array_equal(data.amplitudes[:], each.whole.amplitudes[indices])
+def test_each_pattern_goes_with_its_own_part_of_a_beam(prepared):
+    beam = another(prepared.whole.beam)
+    for data, indices in ((prepared.fitted(beam), prepared.kept), (prepared.left_out(beam), prepared.out)):
+        np.testing.assert_array_equal(data.amplitudes[:], prepared.whole.amplitudes[indices])
         np.testing.assert_array_equal(data.positions, beam.positions[indices])
         np.testing.assert_array_equal(data.beam.flux, beam.flux[indices])
         np.testing.assert_array_equal(data.probe, beam.probe)
-    assert replace(each, out=np.zeros(0, int)).left_out(beam) is None
+    assert replace(prepared, out=np.zeros(0, int)).left_out(beam) is None
 
 
-def test_the_parts_of_a_beam_make_the_whole_in_its_order(each):
-    beam = another(each.whole.beam)
-    same(each.beam_of(beam.at(each.kept), beam.at(each.out)), beam)
-    same(replace(each, kept=np.arange(20)).beam_of(beam, None), beam)
+def test_the_parts_of_a_beam_make_the_whole_in_its_order(prepared):
+    beam = another(prepared.whole.beam)
+    same(prepared.beam_of(beam.at(prepared.kept), beam.at(prepared.out)), beam)
+    same(replace(prepared, kept=np.arange(20)).beam_of(beam, None), beam)
 
 
-def test_a_finished_reconstruction_is_judged_by_the_one_before(each):
+def test_a_finished_reconstruction_is_judged_by_the_one_before(prepared):
     """Before, the patterns that were kept out were not fitted; it is judged under the beam of its own."""
     mask = np.ones((1, SIDE, SIDE), bool)
-    right = Reconstruction(OBJECT[None], mask, each.whole.beam)
-    wrong = Reconstruction(OBJECT.T[None], mask, each.whole.beam)
-    fit = judge(replace(wrong, before=right), each)
+    right = Reconstruction(OBJECT[None], mask, prepared.whole.beam)
+    wrong = Reconstruction(OBJECT.T[None], mask, prepared.whole.beam)
+    fit = judge(replace(wrong, before=right), prepared)
     assert fit.used.r_factor < 1e-4 and fit.free.r_factor < 1e-4
     assert len(fit.used.residual) == 16 and len(fit.free.residual) == 4
-    assert judge(replace(right, before=wrong), each).used.r_factor > 0.05
-    steady = replace(each, whole=replace(each.whole, beam=replace(each.whole.beam, flux=None)))
+    assert judge(replace(right, before=wrong), prepared).used.r_factor > 0.05
+    steady = replace(prepared, whole=replace(prepared.whole, beam=replace(prepared.whole.beam, flux=None)))
     assert judge(right, steady).used.r_factor < 1e-4
     assert judge(replace(right, beam=None), steady).used.r_factor > 0.05
 
 
-def test_causes_are_looked_for_in_as_many_patterns_as_their_limits_say(each, monkeypatch):
+def test_causes_are_looked_for_in_as_many_patterns_as_their_limits_say(prepared, monkeypatch):
     """Of a larger scan; they are spread over it, and each is looked at once."""
     looked_at = []
     monkeypatch.setattr(CauseLimits, "patterns", 5)
     monkeypatch.setattr("ptycho.methods.assessment.score_causes", lambda *given: looked_at.append(given[2]))
-    made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), each.whole.beam)
-    judge(replace(made, fit="of the solver"), each)
+    made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), prepared.whole.beam)
+    judge(replace(made, fit="of the solver"), prepared)
     (patterns,) = looked_at
-    assert len(set(patterns)) == 5 and 0 <= min(patterns) < 4 and 12 <= max(patterns) < len(each.kept)
+    assert len(set(patterns)) == 5 and 0 <= min(patterns) < 4 and 12 <= max(patterns) < len(prepared.kept)
 
 
 def test_a_pattern_that_contradicts_the_others_is_named(dataset_of, caplog):
@@ -133,13 +133,13 @@ def test_a_pattern_that_contradicts_the_others_is_named(dataset_of, caplog):
     counts = rng.poisson(np.square(measured(whole.beam)))
     scan = SimpleNamespace(frames=3 * np.arange(40), positions=whole.positions)
     whole = replace(whole, amplitudes=np.sqrt(counts).astype(np.float32))
-    each = Prepared("scan", scan, whole, np.arange(2, 40), np.arange(2))
+    prepared = Prepared("scan", scan, whole, np.arange(2, 40), np.arange(2))
     right = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), beam=whole.beam)
-    assert with_outliers(each, right, judge(right, each)).decisions == ()
+    assert with_outliers(prepared, right, judge(right, prepared)).decisions == ()
     places = whole.beam.positions.copy()
     places[8] = (places[8] + 11) % (SIDE - N)
     wrong = replace(right, beam=replace(whole.beam, positions=places))
-    (warning,) = with_outliers(each, wrong, judge(wrong, each)).decisions
+    (warning,) = with_outliers(prepared, wrong, judge(wrong, prepared)).decisions
     assert (
         warning.warns
         and "others: frame 24; " in str(warning)
@@ -148,21 +148,21 @@ def test_a_pattern_that_contradicts_the_others_is_named(dataset_of, caplog):
     )
 
 
-def test_doubts_of_the_scan_and_of_the_reconstruction_are_its_flags(each):
+def test_doubts_of_the_scan_and_of_the_reconstruction_are_its_flags(prepared):
     doubts = (Finding.warning("scale", SCALE),)
     made = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), decisions=doubts, converged=False)
-    flags = trust_row(judge(made, each), made, each)["flags"]
+    flags = trust_row(judge(made, prepared), made, prepared)["flags"]
     assert {FEW, SCALE, NOT_CONVERGED} <= set(flags)
 
 
-def test_the_solver_keeps_the_beam_that_it_may_not_change(each, tmp_path):
+def test_the_solver_keeps_the_beam_that_it_may_not_change(prepared, tmp_path):
     """Of all patterns, in order; in the end the mean square of the flux is one."""
-    made = solver.reconstruct(each, ASKED, RunContext(tmp_path))
-    told = each.whole.beam
+    made = solver.reconstruct(prepared, ASKED, RunContext(tmp_path))
+    told = prepared.whole.beam
     same(made.before.beam, told, 1e-5)
     same(made.beam, replace(told, flux=told.flux / np.sqrt(np.mean(told.flux**2))), 1e-5)
-    assert len(made.fit.terms.likelihood.data.positions) == len(each.kept) + len(each.out)
-    assert len(judge(made, each).free.residual) == len(each.out)
+    assert len(made.fit.terms.likelihood.data.positions) == len(prepared.kept) + len(prepared.out)
+    assert len(judge(made, prepared).free.residual) == len(prepared.out)
 
 
 class Echo:
@@ -182,39 +182,41 @@ class Echo:
 
 
 @pytest.mark.parametrize("general", [True, False])
-def test_a_network_works_under_the_best_beam_there_is(each, tmp_path, general):
+def test_a_network_works_under_the_best_beam_there_is(prepared, tmp_path, general):
     """The solver's; with the probe that its own training has learned, in the solver's power."""
-    told, found = each.whole.beam, another(each.whole.beam)
+    told, found = prepared.whole.beam, another(prepared.whole.beam)
     solved = Reconstruction(OBJECT[None], np.ones((1, SIDE, SIDE), bool), found)
     learned = wave((3, N, N), 9)
     scaled = found.with_probe(learned).scaled_to(found.power)
     for before, modes, beam in ((None, None, told), (solved, None, found), (solved, learned, scaled)):
         echo = Echo(general, told.probe[0])
-        made = network.reconstruct(each, echo, before, modes, None, RunContext(tmp_path))
+        made = network.reconstruct(prepared, echo, before, modes, None, RunContext(tmp_path))
         same(made.beam, beam)
-        same(echo.data.beam, beam.at(each.kept))
+        same(echo.data.beam, beam.at(prepared.kept))
         assert (echo.start is None) == (before is None or not general)
     assert np.sum(np.abs(made.beam.probe) ** 2) == pytest.approx(found.power, rel=1e-5)
 
 
-def test_patterns_are_looked_through_once(each, monkeypatch):
+def test_patterns_are_looked_through_once(prepared, monkeypatch):
     """However many reconstructions are judged under however many beams."""
     passes, of = [], Statistics.of
     monkeypatch.setattr(Statistics, "of", staticmethod(lambda blocks: passes.append(1) or of(blocks)))
-    fresh = replace(each, whole=replace(each.whole, amplitudes=Patterns(each.whole.amplitudes[:])))
+    fresh = replace(
+        prepared, whole=replace(prepared.whole, amplitudes=Patterns(prepared.whole.amplitudes[:]))
+    )
     for _ in range(3):
         fresh.fitted(another(fresh.whole.beam))
         fresh.left_out(another(fresh.whole.beam))
     assert len(passes) == 1  # of all; what is known of some of them follows
 
 
-def test_denoising_begins_with_the_last_object(each, monkeypatch):
+def test_denoising_begins_with_the_last_object(prepared, monkeypatch):
     made = {name: object() for name in (SOLVER, NETWORK)}
-    monkeypatch.setattr(denoised, "reconstruct", lambda each, start: start)
-    assert METHODS[DENOISED](each, made, None) is made[NETWORK]
+    monkeypatch.setattr(denoised, "reconstruct", lambda prepared, start: start)
+    assert METHODS[DENOISED](prepared, made, None) is made[NETWORK]
 
 
-def test_patterns_are_transposed_once_and_what_is_opened_again_is_closed(monkeypatch, each, tmp_path):
+def test_patterns_are_transposed_once_and_what_is_opened_again_is_closed(monkeypatch, prepared, tmp_path):
     """Where their deflection says so of the transposed ones, too, that is a doubt and no recursion."""
     events = []
 
@@ -224,9 +226,9 @@ def test_patterns_are_transposed_once_and_what_is_opened_again_is_closed(monkeyp
 
     def read(scan, config, context):
         events.append(f"read, transposed: {config.data.transpose}")
-        return AlignedScan(scan, each.whole, config)
+        return AlignedScan(scan, prepared.whole, config)
 
-    scan = SimpleNamespace(probe=each.whole.probe, raw=SimpleNamespace(patterns=Opened()))
+    scan = SimpleNamespace(probe=prepared.whole.probe, raw=SimpleNamespace(patterns=Opened()))
     fakes = {
         "open_raw": lambda config: scan.raw,
         "understand": lambda raw, config: scan,

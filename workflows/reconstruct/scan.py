@@ -18,7 +18,7 @@ from ptycho.iterative.lsqml import LsqmlError
 from ptycho.methods.assessment import EXPLAINED, judged_arrays
 from ptycho.methods.pipeline import assess
 from ptycho.methods.prepared import Prepared, prepare
-from ptycho.methods.table import LSQML, METHODS, NETWORK, SOLVER, Means
+from ptycho.methods.table import LSQML, METHODS, NETWORK, SOLVER, MethodInputs
 from ptycho.preparation.prepare import Understood
 from ptycho.reconstruction.blocks import Crew, alone
 from ptycho.run import names
@@ -63,12 +63,12 @@ def run(
     with folder.logged(), folder.timed("total"):
         prepare_tensorflow()
         around = RunContext(folder.path, folder.timed, crew=crew or alone, cache=cache)
-        each, means = _prepare(scan, config, around), Means(config, around)
-        made = {SOLVER: METHODS[SOLVER](each, {}, means)} if config.solver.steps else {}
-        data = each.fitted(each.beam_under(made.get(SOLVER)))
+        prepared, inputs = _prepare(scan, config, around), MethodInputs(config, around)
+        made = {SOLVER: METHODS[SOLVER](prepared, {}, inputs)} if config.solver.steps else {}
+        data = prepared.fitted(prepared.beam_under(made.get(SOLVER)))
         model, history, modes = network(config, data, folder, stop)
-        means = replace(means, network=model, modes=modes)
-        result, recons = reconstruct(each, made, means, history, folder)
+        inputs = replace(inputs, network=model, modes=modes)
+        result, recons = reconstruct(prepared, made, inputs, history, folder)
         rows = result | {"conventions": EXPLAINED}
         folder.json(names.METRICS, rows)
     seconds = {name: round(recon.seconds, 2) for name, recon in recons.items()}
@@ -76,22 +76,22 @@ def run(
         "seed": config.seed,
         "training": describe_trainings(history),
         "resumed": folder.resumed,
-        "scans": {each.name: {"patterns": len(each.whole.positions), "N": each.whole.N}},
-        "reconstruction_s": {each.name: seconds},
+        "scans": {prepared.name: {"patterns": len(prepared.whole.positions), "N": prepared.whole.N}},
+        "reconstruction_s": {prepared.name: seconds},
         "programs": {name: recon.program for name, recon in recons.items() if recon.program},
     }
     folder.manifest(device_facts(config.xla) | facts)
     cache.remove()
     if not FLAGS.keys() & set(result[result["product"]]["flags"]):
-        log.info("%s: verdict: no problem found", each.name)
+        log.info("%s: verdict: no problem found", prepared.name)
     log.info("results: %s", folder.path)
     return ScanResult(rows, recons, folder.path)
 
 
-def _prepare(scan: Understood, config: ScanRunConfig, where: RunContext) -> Prepared:
+def _prepare(scan: Understood, config: ScanRunConfig, context: RunContext) -> Prepared:
     log.info("%s: %s", config.data.path, scan.raw.format)
     report(scan.decisions, log)
-    return prepare(config.data.name, scan, config, where)
+    return prepare(config.data.name, scan, config, context)
 
 
 def network(
@@ -116,9 +116,9 @@ def network(
 
 
 def reconstruct(
-    each: Prepared,
+    prepared: Prepared,
     made: dict[str, Reconstruction],
-    means: Means,
+    inputs: MethodInputs,
     history: dict[str, History],
     folder: RunFolder,
 ) -> tuple[dict[str, Any], dict[str, Reconstruction]]:
@@ -126,25 +126,25 @@ def reconstruct(
 
     ``made``: by the solver before any network, where it is asked for.
     """
-    config, made = means.config, dict(made)
+    config, made = inputs.config, dict(made)
     wanted: list[str] = [LSQML] if LSQML in config.models else []
-    wanted += [] if means.network is None else [NETWORK]
+    wanted += [] if inputs.network is None else [NETWORK]
     for name in wanted:
         with folder.timed("inference" if name == NETWORK else name):
             try:
-                made[name] = METHODS[name](each, made, means)
+                made[name] = METHODS[name](prepared, made, inputs)
             except LsqmlError as error:
                 log.warning("%s; the table goes without it", error)
-    done = assess(each, made, means)
-    result = metrics_of(each, done)
+    done = assess(prepared, made, inputs)
+    result = metrics_of(prepared, done)
     made = done.reconstructions
     for name, one in made.items():
         folder.arrays(names.recon(name), one.arrays())
-    folder.arrays(names.ASSESSMENT, judged_arrays(each, made, done.fits, done.halves))
-    best, pixel = made[done.product], each.scan.pixel.metres
-    exported = product_of(each.scan, each.whole, best.object, pixel, each.name, best.beam)
+    folder.arrays(names.ASSESSMENT, judged_arrays(prepared, made, done.fits, done.halves))
+    best, pixel = made[done.product], prepared.scan.pixel.metres
+    exported = product_of(prepared.scan, prepared.whole, best.object, pixel, prepared.name, best.beam)
     target, *_ = [folder.place(name) for name in (names.PRODUCT, *names.IMAGES)]
     product.write(target, replace(exported, errors=best.errors))
     tiff.write(target, exported)
-    draw(each, done, history, result, folder)
+    draw(prepared, done, history, result, folder)
     return result, made

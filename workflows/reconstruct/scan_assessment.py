@@ -17,12 +17,12 @@ from ptycho.scan.finding import findings_of, warnings_of
 from ptycho.training.history import History
 
 
-def metrics_of(each: Prepared, done: Assessed) -> dict[str, Any]:
+def metrics_of(prepared: Prepared, done: Assessed) -> dict[str, Any]:
     """Return ``metrics.json``: how far the results can be trusted, and how the file was understood."""
-    pixel, made = each.scan.pixel.metres, done.reconstructions.values()
+    pixel, made = prepared.scan.pixel.metres, done.reconstructions.values()
     decisions = [
-        *each.scan.decisions,
-        *each.decisions,
+        *prepared.scan.decisions,
+        *prepared.decisions,
         *(decision for one in made for decision in one.decisions),
     ]
     return done.rows | {
@@ -35,32 +35,34 @@ def metrics_of(each: Prepared, done: Assessed) -> dict[str, Any]:
 
 
 def draw(
-    each: Prepared,
+    prepared: Prepared,
     done: Assessed,
     histories: dict[str, History],
     result: dict[str, Any],
     folder: RunFolder,
 ) -> None:
     """The objects with a scale bar, the probe, the error map, the misfit, half-scan FRC and the losses."""
-    pixel, recons, halves = each.scan.pixel.metres, done.reconstructions, done.halves
+    pixel, recons, halves = prepared.scan.pixel.metres, done.reconstructions, done.halves
     with folder.timed("drawing"):
         for name, made in recons.items():
             image = scan_figures.draw_reconstruction(
-                picture_of(made, each), pixel, _title(name, result[name])
+                picture_of(made, prepared), pixel, _title(name, result[name])
             )
             folder.figure(names.figure(f"amp_phase_{name}"), image)
         if len(recons) > 1:
-            pictures = {_title(name, result[name]): picture_of(made, each) for name, made in recons.items()}
+            pictures = {
+                _title(name, result[name]): picture_of(made, prepared) for name, made in recons.items()
+            }
             folder.figure(names.figure("side_by_side"), scan_figures.side_by_side(pictures, pixel))
         best = recons[done.product]
         if best.errors is not None:
-            lit, sigma = well_lit(best, each) & best.covered, best.errors
+            lit, sigma = well_lit(best, prepared) & best.covered, best.errors
             title = f"{done.product}: one standard deviation by the noise of the patterns"
             image = scan_figures.draw_errors(sigma.amplitude[0], sigma.phase[0], lit, pixel, title)
             folder.figure(names.figure("error_map"), image)
         last = next(reversed(recons))
-        beam = each.beam_under(recons[last])
-        used, positions = done.fits[last].used, beam.positions[each.kept[done.fits[last].looked_at]]
+        beam = prepared.beam_under(recons[last])
+        used, positions = done.fits[last].used, beam.positions[prepared.kept[done.fits[last].looked_at]]
         ratio = used.residual / np.maximum(used.measured, 1e-30)
         causes = done.fits[last].causes
         by_pixel = None if causes is None else causes.by_pixel

@@ -15,7 +15,7 @@ from ptycho.align.context import RunContext
 from ptycho.config import OwnProbe, ScanRunConfig
 from ptycho.methods.assessment import judge
 from ptycho.methods.prepared import Prepared, prepare
-from ptycho.methods.table import METHODS, SOLVER, Means
+from ptycho.methods.table import METHODS, SOLVER, MethodInputs
 from ptycho.preparation.prepare import understand
 from ptycho.progress import OnEvent, ignore
 from ptycho.readers.table import open_raw
@@ -32,18 +32,18 @@ class Bench:
     def run(self, config: ScanRunConfig, on_event: OnEvent = ignore) -> Outcome:
         """A reconstruction by the solver, judged; what ``on_event`` raises ends it."""
         began = time.perf_counter()
-        where = RunContext(self._scratch, on_event=on_event)
-        means, each = Means(config, where), self._prepared(config, where)
-        fit = judge(METHODS[SOLVER](each, {}, means), each)
+        context = RunContext(self._scratch, on_event=on_event)
+        inputs, prepared = MethodInputs(config, context), self._prepared(config, context)
+        fit = judge(METHODS[SOLVER](prepared, {}, inputs), prepared)
         judged = fit.free or fit.used
         return Outcome(np.asarray(judged.unexplained, float), time.perf_counter() - began)
 
-    def _prepared(self, config: ScanRunConfig, where: RunContext) -> Prepared:
+    def _prepared(self, config: ScanRunConfig, context: RunContext) -> Prepared:
         probe = config.probe
         if isinstance(probe, OwnProbe):
             probe = replace(probe, modes=None, learn=None)
         key = repr((config.data, probe, config.seed, config.holdout_fraction))
         if key not in self._ready:
             scan = understand(open_raw(config.data), config.data)
-            self._ready = {key: prepare("scan", scan, config, where)}
+            self._ready = {key: prepare("scan", scan, config, context)}
         return self._ready[key]
