@@ -82,10 +82,9 @@ class ScanLikelihood:
 
     @cached_property
     def chunk(self) -> int:
-        """Patterns that are handled at once: few sizes, so that few functions are compiled."""
+        """Patterns that are handled at once: one size, so that few functions are compiled."""
         pixels = CHUNK_PIXELS * (ON_A_GPU if has_gpu() else 1)
-        most = max(1, pixels // self.data.N**2)
-        return max(1, most // 4) if len(self.data.positions) <= most // 4 else most
+        return max(1, pixels // self.data.N**2)
 
     @property
     def photon(self) -> float:
@@ -104,8 +103,8 @@ class ScanLikelihood:
         corners = np.floor(state.positions + 0.5).astype(np.int64)
         fractions = (state.positions - corners).astype(np.float32)
         moved = "positions" in parts or bool(fractions.any())
-        wanted = tuple(ARGUMENTS[part] for part in parts)
-        step = likelihood_step(self.noise, wanted, moved, self.compile_xla, self.data.fresnel)
+        computed = computed_with({ARGUMENTS[part] for part in parts})
+        step = likelihood_step(self.noise, computed, moved, self.compile_xla, self.data.fresnel)
         common = tf.constant(state.modes), tf.constant(state.background)
         scales = tf.constant(self.photon, tf.float32), tf.constant(self.excess, tf.float32)
         windows = windows_of(state.object, N)
@@ -180,6 +179,15 @@ class ScanLikelihood:
         good = self.data.good
         found = found if good is None else np.where(good, found, np.float32(UNMEASURED))
         return np.fft.ifftshift(found, axes=(-2, -1)).astype(np.float32)
+
+
+def computed_with(wanted: set[str]) -> tuple[str, ...]:
+    """Return which gradients are computed where some are wanted: few sets, so that few functions are compiled.
+
+    All of them take a fifth longer than the fewest.
+    """
+    sets: tuple[tuple[str, ...], ...] = ((), ("windows",), ("windows", "modes"), tuple(ARGUMENTS.values()))
+    return next(names for names in sets if wanted <= set(names))
 
 
 def side_by_side(function: Callable[[Case], Result], cases: Sequence[Case]) -> Iterator[Result]:
