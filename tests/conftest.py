@@ -129,6 +129,16 @@ def try_no_other_reading(patch):
 
 
 @pytest.fixture
+def eagerly():
+    """Functions of TensorFlow are not traced, which takes most of the time of a few steps."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+@pytest.fixture
 def read_rightly(monkeypatch):
     try_no_other_reading(monkeypatch)
 

@@ -1,6 +1,5 @@
 """The door for Python: arrays or a file in, an object and its beam out; outside simulations, and mistakes."""
 
-import json
 import runpy
 from dataclasses import replace
 
@@ -99,15 +98,6 @@ def test_arrays_and_a_file_give_the_same_object(result, arrays, tmp_path, axes):
     for name in ("probe", "positions", "flux"):
         np.testing.assert_array_equal(getattr(made.beam, name), getattr(result.beam, name))
     assert made.scores["r_free"] == result.scores["r_free"] is not None
-
-
-def test_a_missing_probe_is_guessed_and_said_so(arrays):
-    scan = ptycho.Scan.from_arrays(arrays[0], arrays[1], counts=True)
-    assert scan.probe is None and "none, it will be estimated" in repr(scan)
-    made = ptycho.reconstruct(scan, **QUICK)
-    assert any(
-        "estimated from the mean pattern" in f"{finding}" for finding in made.decisions
-    ) and made.beam.probe.shape == (1, N, N)
 
 
 def test_pixels_that_were_not_measured_count_for_nothing(arrays):
@@ -210,12 +200,6 @@ def test_a_scan_shows_how_it_was_understood():
     assert scan.truth.ndim == 2 and np.iscomplexobj(scan.truth)
 
 
-def test_a_simulated_scan_is_imperfect_where_that_is_asked_for():
-    exact, wrong = (ptycho.simulate(N, 36, imperfections=how) for how in (None, {"position_px": 2}))
-    np.testing.assert_array_equal(exact.truth, wrong.truth)
-    assert np.abs(np.diff(exact.positions - wrong.positions, axis=0)).max() > 1
-
-
 def test_a_result_shows_its_scores_and_its_flags(result):
     assert repr(result).startswith("Result by solver: R 0.") and "1 mode, 40 positions" in repr(result)
     title = result.plot()
@@ -235,24 +219,6 @@ def test_a_result_tells_the_errors_of_its_object(result, scan):
     without = ptycho.reconstruct(scan, **QUICK | {"steps": 60})
     assert without.errors is None and "error_map" not in without.scores
     np.testing.assert_array_equal(without.object, result.object)
-
-
-def test_halves_are_compared_unless_they_are_not_asked_for(scan):
-    assert "half_scan_frc" in ptycho.reconstruct(scan, **QUICK | {"half_scans": None}).scores
-
-
-def test_a_saved_result_comes_back(result, tmp_path):
-    with np.load(result.save(tmp_path / "made.npz")) as held:
-        np.testing.assert_array_equal(held["object"], result.object)
-        np.testing.assert_array_equal(held["positions"], result.beam.positions)
-        assert json.loads(str(held["scores"]))["r_factor"] == result.scores["r_factor"]
-        np.testing.assert_array_equal(held["sigma_phase"], result.errors.phase[0])
-    with h5py.File(result.save(str(tmp_path / "product.h5"))) as file:
-        np.testing.assert_array_equal(file["object"][:], result.object)
-        np.testing.assert_array_equal(file["sigma_amplitude"][:], result.errors.amplitude[0])
-        assert file["object"].attrs["pixel_height_m"] == 2e-8 and len(file["probe_position_x_m"]) == 40
-    with pytest.raises(ptycho.ConfigError, match=r"made.tif: must end in .h5 or .npz"):
-        result.save(tmp_path / "made.tif")
 
 
 # ---- mistakes
@@ -297,19 +263,6 @@ def test_arrays_that_cannot_be_are_named(arrays, message):
     given = WRONG[message](*arrays[:3])
     with pytest.raises(ptycho.ConfigError, match=message):
         ptycho.Scan.from_arrays(*given, counts=True)
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"good": np.ones((N, N))}, r"good has shape \(32, 32\) and dtype float64; must be .* bool"),
-        ({"pixel_m": -1.0}, "pixel_m=-1.0: must be the object's pixel in metres"),
-        ({"truth": np.ones(3, complex)}, r"truth has shape \(3,\)"),
-    ],
-)
-def test_what_goes_with_the_arrays_is_checked(arrays, more, message):
-    with pytest.raises(ptycho.ConfigError, match=message):
-        ptycho.Scan.from_arrays(*arrays[:3], counts=True, **more)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,9 @@ import pytest
 
 import ptycho
 
+QUICK = {"flux": False, "background": False, "learn_probe": False, "regulariser": "none"}
+QUICK |= {"steps": 30, "progress": False, "compile_xla": False}
+
 
 @pytest.fixture(scope="module")
 def scan():
@@ -14,8 +17,7 @@ def scan():
 @pytest.fixture(scope="module")
 def followed(scan):
     events = []
-    settings = {"flux": False, "background": False, "learn_probe": False, "regulariser": "none"}
-    result = ptycho.reconstruct(scan, on_event=events.append, progress=False, steps=30, **settings)
+    result = ptycho.reconstruct(scan, on_event=events.append, **QUICK)
     return result, events
 
 
@@ -48,4 +50,4 @@ def test_what_it_raises_ends_the_reconstruction(scan):
             raise KeyError("enough")
 
     with pytest.raises(KeyError, match="enough"):
-        ptycho.reconstruct(scan, on_event=stop, progress=False, steps=30, regulariser="none")
+        ptycho.reconstruct(scan, on_event=stop, **QUICK)

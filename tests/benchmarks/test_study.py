@@ -9,7 +9,7 @@ import time
 import pytest
 import yaml
 from helpers.cli import ROOT
-from helpers.study import calls, fill_run, make_scripts, table_rows
+from helpers.study import calls, fill_run, make_scripts
 from matplotlib.image import imread
 
 from benchmarks.study import processes
@@ -18,12 +18,8 @@ from benchmarks.study.framework import Cell, Store, load, pick
 from benchmarks.study.grid_lines import read_result
 from benchmarks.study.grid_lines_report import (
     Results,
-    Spread,
-    draw_comparison,
     format_difference,
     format_row,
-    spread_of,
-    write,
 )
 from ptycho.config import ConfigError
 
@@ -104,27 +100,13 @@ def test_the_study_of_the_repository():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"experiments": [{"name": "a", "title": "b", "target": {}}]},
-            "0.target: Unexpected key",
-        ),
         ({"experiments": [{"name": "a"}]}, "experiments.0.title: Field required"),
-        (
-            {"experiments": [{"name": "a", "title": "b", "model": "c"}]},
-            "should be 'pinn' or 'baseline'",
-        ),
-        ({"experiments": []}, r"experiments=\[\]: must be a non-empty list"),
-        ({"experiments": STUDY["experiments"] * 2}, "free of repetition"),
-        ({"stitching": ["tiles"]}, "stitching=tiles: must be among probe, grid"),
-        ({"seeds": ["one"]}, "seeds.0: Input should be a valid integer"),
         ({"run": ["seed=3"]}, "seed=overridden: must be left to the study, which sets it"),
-        ({"run": ["+output_dir=x"]}, "output_dir=overridden: must be left"),
         (
             {"differences": [{"title": "t", "cell": "gs2_ideal", "minus": "x"}]},
             "differences=x: must be",
         ),
         ({"kind": "other"}, "kind=other: must be one of grid_lines, zero_shot, robustness"),
-        ({"experiments": [{"name": "none", "title": "b"}], "differences": []}, "none.yaml: must be there"),
         ({"run": ["models=[pinn]"]}, r"many_baseline: shows the baseline, but has models=\['pinn'\]"),
         ({"run": ["nepoch=3"]}, "nepoch=3: unknown key; did you mean nepochs"),
     ],
@@ -237,12 +219,6 @@ def load_study(folder):
     return load(path, [], KINDS)
 
 
-def test_spread():
-    assert spread_of([0.5, 0.1, 0.2]) == Spread(0.2, 0.1, 0.5)
-    assert spread_of([1.0, None, 2.0]) == Spread(1.5, 1.0, 2.0)
-    assert spread_of([None]) is None and spread_of([]) is None
-
-
 def test_a_line_of_the_table(results):
     first, second = (format_row(one, STUDY["stitching"]) for one in results)
     assert first["A"] == "0.9600 (0.9400–0.9700)" and first["`grid`"] == "0.8600 (0.8400–0.8700)"
@@ -257,19 +233,3 @@ def test_differences_pair_the_seeds(results, tmp_path):
     (difference,) = load_study(tmp_path).differences
     # Seeds 1 and 2: 0.97 − 0.80 and 0.96 − 0.89.
     assert format_difference(difference, by_name, "probe")["difference"] == "0.1200 (0.0700–0.1700)"
-
-
-def test_a_report_of_nothing(results, tmp_path):
-    nothing = [Results(one.experiment, dict.fromkeys(one.by_cell)) for one in results]
-    text = write(nothing, STUDY["stitching"], load_study(tmp_path).differences, Store(tmp_path / "out"))
-    assert "Nothing has run." in text and "| 0 of 3 |" in text
-    assert ["ahead", "gs2_ideal − many_baseline", "–"] in table_rows(text)
-
-
-def test_the_picture_shows_what_the_table_says(results):
-    amplitude, phase = draw_comparison(results, "probe").axes
-    shown = [line.get_xdata()[0] for line in amplitude.lines if list(line.get_ydata()) == [0]]
-    assert shown == pytest.approx([1 - 0.96, 1 - 0.9])  # ours, published
-    (bar,) = [line for line in amplitude.lines if list(line.get_ydata()) == [0, 0]]
-    assert list(bar.get_xdata()) == pytest.approx([1 - 0.94, 1 - 0.97])
-    assert len([line for line in phase.lines if list(line.get_ydata()) == [1]]) == 1  # nothing published

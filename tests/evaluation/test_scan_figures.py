@@ -1,7 +1,5 @@
 """Figures of measured scans: scales by the object, not the noise around it; no panel and no title in vain."""
 
-import itertools
-
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -10,10 +8,8 @@ from ptycho.evaluation.scan_figures import (
     Picture,
     draw_errors,
     draw_reconstruction,
-    quality,
     side_by_side,
 )
-from ptycho.scan.ramp import levelled
 
 ROWS, COLS = np.mgrid[:41, :52]
 RADIUS = np.hypot(ROWS - 20, COLS - 26)
@@ -91,15 +87,6 @@ def test_a_thick_object_is_shown_unwrapped_and_the_colour_bar_says_so():
     assert shown_in(both)[1].images[0].get_clim() != image.get_clim()  # radians without jumps
 
 
-def test_orientation_wheel_and_scale_bars_are_there():
-    figure = draw_reconstruction(noisy(0.0), (2e-9, 2e-9), "a")
-    amplitude, phase, probe = shown_in(figure)[:3]
-    assert amplitude.get_xlabel() == phase.get_xlabel() == "row ↓, column →, seen along the beam"
-    assert probe.texts[0].get_text() == "2 nm" and probe.patches[0].get_width() == pytest.approx(1)
-    (key,) = probe.child_axes
-    assert {text.get_text() for text in key.texts} == {"0", "π/2", "π", "−π/2"}
-
-
 @pytest.mark.parametrize("value", [np.nan, 0.0])
 def test_an_object_that_is_nothing_is_drawn(value):
     empty = Picture.of(np.full(MASK.shape, value, complex), np.zeros_like(MASK), LIT, PROBE)
@@ -122,48 +109,3 @@ def test_errors_are_drawn_where_there_is_light():
         np.testing.assert_allclose(shown, np.where(known, values, np.nan)[8:33, 14:39])
     assert any("rad" in ax.get_ylabel() for ax in figure.axes)
     FigureCanvasAgg(draw_errors(amplitude, phase, np.zeros_like(LIT), None, "nothing is lit")).draw()
-
-
-def test_a_plane_and_a_value_are_taken_off_the_phase():
-    plane = np.exp(1j * (0.11 * ROWS - 0.07 * COLS + 2))
-    flat = np.angle(levelled(np.where(LIT, plane, 50j * plane**2), LIT))
-    np.testing.assert_allclose(flat[LIT], 0, atol=1e-12)
-
-
-def test_titles_with_many_flags_do_not_overlap():
-    flags = "".join(
-        f"\n! {flag}" for flag in ("outside_training", "amplitude_in_noise", "orientation_doubtful")
-    )
-    names = [f"{name}: R 0.123, free 0.1234, noise 0.1234{flags}" for name in ("solver", "pinn", "denoised")]
-    figure = side_by_side({name: noisy(0.0) for name in names}, None)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    boxes = [ax.title.get_window_extent(canvas.get_renderer()) for ax in figure.axes[:3]]
-    assert [ax.get_title() for ax in figure.axes[:3]] == names
-    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
-    assert (
-        boxes[0].x0 >= 0 and boxes[-1].x1 <= figure.bbox.x1 and max(box.y1 for box in boxes) <= figure.bbox.y1
-    )
-
-
-@pytest.mark.parametrize("halves", [False, True])
-@pytest.mark.parametrize("trained", [False, True])
-def test_there_is_a_panel_for_what_there_is(halves, trained):
-    rows = {"pinn": [{"epoch": k, "loss": 1 / k, "val_loss": 2 / k} for k in (1, 2)]} if trained else {}
-    curve = (np.linspace(0, 1, 5), np.linspace(1, 0, 5)) if halves else None
-    figure = quality(np.ones((3, 2)), np.array([0.1, 0.2, 0.3]), curve, rows, np.eye(4))
-    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
-    wanted = [
-        "misfit of each pattern",
-        "misfit of each detector pixel",
-        *["two half scans"] * halves,
-        *["losses"] * trained,
-    ]
-    assert titles == wanted
-
-
-def test_rounding_in_a_flat_phase_is_not_blown_up():
-    flat = np.exp(1e-4j * np.random.default_rng(0).normal(size=(20, 20)))
-    everywhere = np.ones((20, 20), bool)
-    low, high = Picture.of(flat, everywhere, everywhere, np.ones((8, 8), complex)).colour
-    assert high - low == pytest.approx(0.02) and low < 0 < high

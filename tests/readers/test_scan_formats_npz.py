@@ -1,7 +1,5 @@
 """Measured scans in NPZ: what was written is what is read, with its signs, axes and units."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import h5py
@@ -85,13 +83,6 @@ def test_ptychopinn_prepared_and_legacy(made, save, axes):
     scan = open_scan(save(**pinn(made, diff3d=None, diffraction=patterns.transpose(axes))))
     assert scan.domain == "amplitude" and not scan.warnings
     equal(scan.patterns, patterns)
-
-
-def test_ptychopinn_with_as_many_patterns_as_pixels_takes_patterns_first(made, save):
-    cube, places = np.random.default_rng(1).poisson(9, (J, J, J)), {"xcoords": made.col, "ycoords": made.row}
-    scan = open_scan(save(diffraction=cube, **places))
-    equal(scan.patterns, cube)
-    assert "may lie" in scan.warnings[0]
 
 
 def test_ptychopinn_positions_in_metres_are_told(made, save):
@@ -227,11 +218,6 @@ def test_hdf5_goes_to_its_readers(made, tmp_path):
     with h5py.File(path, "a") as file:
         file["dp"], file["ppX"], file["ppY"] = made.counts, made.col, made.row
     assert open_scan(path).format == "foldslice"
-
-
-def test_reading_needs_no_tensorflow():
-    script = "import sys, ptycho.readers.table; sys.exit('tensorflow' in sys.modules)"
-    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 @pytest.mark.shared

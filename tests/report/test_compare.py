@@ -7,7 +7,7 @@ from helpers.run_folders import positions_of, sample, write_run
 from scipy.ndimage import fourier_shift
 
 from ptycho.config import ConfigError
-from ptycho.report.compare import Frame, align_to, compare_kept_out, group_entries, judgement, level_part
+from ptycho.report.compare import Frame, align_to, compare_kept_out, judgement, level_part
 from ptycho.report.entries import differing, find_entries
 from ptycho.report.page import compare_page
 from ptycho.report.scans import StoredRecon
@@ -61,22 +61,6 @@ def test_no_more_is_said_than_can_be_told(tmp_path, values, told):
     assert told in judgement(*reversed(entries_of(one, two)))
 
 
-def test_the_best_comes_first(tmp_path):
-    for name, value in (("a", 1.3), ("b", 1.1), ("c", 1.2)):
-        write_run(tmp_path / name, name="scan", row={"deviance_holdout": value})
-    write_run(tmp_path / "other", name="another")
-    (group,) = group_entries(entries_of(tmp_path))
-    assert [one.entry.label for one in group.seen] == ["b", "c", "a"]
-    assert group.by == "deviance of the held-out patterns" and group.title == "scan"
-
-
-def test_without_a_score_in_common_none_is_the_best(tmp_path):
-    write_run(tmp_path / "a", name="scan", row={"deviance_holdout": None})
-    write_run(tmp_path / "b", name="scan")
-    (group,) = group_entries(entries_of(tmp_path))
-    assert not group.by and [one.entry.label for one in group.seen] == ["a", "b"]
-
-
 def wide(image):
     """A run's arrays with positions that light all of an object of ``WIDE`` pixels."""
     return {"image": image.astype(np.complex64), "arrays": {"positions": 3.4 * positions_of(), "probe": FLAT}}
@@ -114,14 +98,6 @@ def test_a_real_difference_is_shown_where_it_is(tmp_path):
     assert inside.mean() > 0.12 and abs(np.nanmedian(off)) < 0.02
 
 
-def test_other_pixels_and_other_places_are_said_and_not_forced(tmp_path):
-    one = write_run(tmp_path / "one", name="s", row={"deviance_holdout": 1.0})
-    two = write_run(tmp_path / "two", name="s", metrics={"pixel_m": [3e-8, 3e-8]})
-    first, second = entries_of(one, two)
-    found = align_to(Frame.of(first.scan.read("solver"), first.pixel_nm), second, first)
-    assert not found.off and found.note == "other pixel, 30 nm against 20 nm: not aligned" and found.amplitude
-
-
 def test_only_what_is_well_lit_is_compared(tmp_path):
     made = entries_of(write_run(tmp_path / "one"))[0].scan.read("solver")
     image, mask = level_part(made)
@@ -146,12 +122,6 @@ def test_nights_are_their_runs_and_failures_are_told(tmp_path):
         find_entries([str(tmp_path / "x*")])
     with pytest.raises(ConfigError, match=r"runs=nothere: no such folder"):
         find_entries([str(night / "a"), "nothere"])
-
-
-def test_folders_of_one_name_are_told_apart(tmp_path):
-    for night in ("one", "two"):
-        write_run(tmp_path / night / "s")
-    assert [entry.label for entry in entries_of(tmp_path)] == ["one/s", "two/s"]
 
 
 def test_only_settings_that_differ(tmp_path):

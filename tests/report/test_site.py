@@ -11,7 +11,7 @@ from helpers.run_folders import write_run
 
 from ptycho.config import ConfigError
 from ptycho.files.lock import locked
-from ptycho.report.site import Site, parts_of
+from ptycho.report.site import Site
 from workflows.read.serve import ServeConfig, open_server, serve
 
 
@@ -140,11 +140,6 @@ def test_live_pages_have_a_link_and_may_run_nothing(folder):
     assert site.answer("/live/live/other.png").status == 404
 
 
-def test_addresses_are_decoded_once():
-    assert parts_of("/run/a%2520b/c?x=/../y#z") == ["run", "a%20b", "c"]
-    assert parts_of("/") == []
-
-
 @pytest.fixture
 def ask(folder):
     """``ask(method, target, host)`` of a server that runs meanwhile."""
@@ -202,10 +197,6 @@ def test_a_port_that_is_taken_is_said(ask, folder):
         serve(ServeConfig(folder=str(folder), port=ask.port))
     with pytest.raises(ConfigError, match=r"folder=.*: cannot be read \(No such file or directory\)"):
         serve(ServeConfig(folder=str(folder / "none")))
-
-
-def test_a_run_itself_is_shown_with_its_neighbours(folder):
-    assert Site(folder / "night/a").folder == folder / "night"
 
 
 @pytest.mark.parametrize(

@@ -200,14 +200,6 @@ def test_a_probe_is_moved_as_far_as_asked_for_and_stays_lit():
     assert np.ptp(ways) > 1
 
 
-def test_a_probe_is_stretched_one_way():
-    N, edge = 64, {"diameter": (0.6, 0.6), "edge": (1.0, 1.0), "shift": (0.0, 0.0)}
-    light = np.abs(draw_probe(PROBE_KINDS["disk"], N, edge | {"stretch": (1.3, 1.3)}, rng(2))) ** 2
-    points = np.mgrid[:N, :N].reshape(2, -1) - N // 2
-    spread = np.sqrt(np.linalg.eigvalsh(np.cov(points, aweights=light.ravel())))
-    assert spread[1] / spread[0] == pytest.approx(1.3, abs=0.02)
-
-
 @pytest.mark.parametrize("rms", [0.0, 0.1, 0.3])
 @pytest.mark.parametrize("modes", [1, 2])
 def test_a_disturbed_probe_has_its_power_and_the_asked_for_error(rms, modes):
@@ -240,15 +232,9 @@ TABLE = {"a": Kind(lambda side, rng: None, {"x": Parameter(1, 10), "y": Paramete
         ({"b": {}}, r"^objects\.b=: must be one of a$"),
         ({"a": {"z": [1, 2]}}, r"^objects\.a\.z=\[1, 2\]: must be removed; known are weight, x, y$"),
         ({"a": {"x": [0, 2]}}, r"^objects\.a\.x=\[0, 2\]: must be \[low, high\] within \[1, 10\]$"),
-        ({"a": {"x": [2, 11]}}, r"^objects\.a\.x=\[2, 11\]: must be \[low, high\] within"),
         ({"a": {"x": [3, 2]}}, r"^objects\.a\.x=\[3, 2\]: must be \[low, high\]"),
-        ({"a": {"x": [2]}}, r"^objects\.a\.x=\[2\]: must be \[low, high\]"),
-        ({"a": {"x": 2}}, r"^objects\.a\.x=2: must be \[low, high\]"),
-        ({"a": {"x": ["2", 3]}}, r"^objects\.a\.x=.*must be \[low, high\]"),
         ({"a": {"x": [float("nan"), 3]}}, r"^objects\.a\.x=\[nan, 3\]: must be \[low, high\]"),
-        ({"a": {"weight": 0}}, r"^objects\.a\.weight=0: must be a number > 0$"),
         ({"a": {"weight": "much"}}, r"^objects\.a\.weight=much: must be a number > 0$"),
-        ({"a": {"weight": float("inf")}}, r"^objects\.a\.weight=inf: must be a number > 0$"),
     ],
     ids=str,
 )
@@ -354,8 +340,6 @@ def test_materials_are_drawn_from_their_ranges(straight):
             r"materials\.phase_rad=\[0\.0, 1\.0\]: .*within \[0\.001, 20\]",
         ),
         ({"absorption": (0.5, 0.2)}, r"materials\.absorption=\[0\.5, 0\.2\]: must be \[low, high\]"),
-        ({"unrelated": 1.5}, r"materials\.unrelated=1\.5: must be a finite number from 0 to 1"),
-        ({"bright": -0.1}, r"materials\.bright=-0\.1: must be a finite number from 0 to 1"),
     ],
 )
 def test_impossible_materials_are_refused(changes, message):

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from matplotlib.image import imread
 
-from benchmarks.head_start import constant_like, main, summary
+from benchmarks.head_start import constant_like, main
 from ptycho import physics
 
 
@@ -19,22 +19,6 @@ def test_the_constant_gives_the_measured_energy(datasets):
     assert np.sum(np.abs(wave) ** 2) == pytest.approx(measured, rel=1e-5)
     light = physics.total_light(physics.far_field(tf.constant(wave[None])))
     assert np.sum(light) == pytest.approx(measured, rel=1e-5)
-
-
-def test_summary_names_the_first_pass_at_a_level():
-    rows = [
-        {"start": "here", "passes": k, "seconds": 2.0 * k, "amplitude_ssim": s, "phase_rmse_rad": 0}
-        for k, s in enumerate((0.9, 0.96, 0.97, 0.995))
-    ]
-    found = summary(rows)
-    assert found == {
-        "start": "here",
-        "before": "0.9000",
-        "0.95": "1 (2.0 s)",
-        "0.98": "3 (6.0 s)",
-        "0.99": "3 (6.0 s)",
-        "0.999": "–",
-    }
 
 
 def test_a_short_run(trained_run, tmp_path, within):
@@ -49,10 +33,3 @@ def test_a_short_run(trained_run, tmp_path, within):
     within("SSIM of the start, above a constant's", first - float(rows[3]["amplitude_ssim"]), above=0.0)
     assert "a constant" in (tmp_path / "head_start.md").read_text()
     assert imread(tmp_path / "head_start.png").std() > 0
-
-
-def test_a_refined_run_is_refused(trained_run, tmp_path):
-    text = (trained_run / "config.yaml").read_text()
-    (tmp_path / "config.yaml").write_text(text.replace("method: probe", "method: refined"))
-    with pytest.raises(SystemExit, match="was stitched by refined; it must be a run with stitch=probe"):
-        main([str(tmp_path)])

@@ -33,7 +33,6 @@ from ptycho.run.loaded import load_model
 from ptycho.run.network import read_network
 from ptycho.run.record import damaged
 from ptycho.scan.probe import probe_support
-from ptycho.training.checkpoint import Checkpoints, Snapshot
 from ptycho.training.competitors import COMPETITORS, training_geometry
 from ptycho.training.fitting import FitSettings, train
 from ptycho.training.history import History
@@ -99,21 +98,6 @@ def test_the_network_works_where_the_probe_of_the_test_reaches(learned):
     support = read_network(learned.folder, "pinn").setup.support
     assert probe_support(own) <= support
     assert probe_support(broader) <= support
-
-
-def test_a_narrow_training_probe_does_not_decide_the_support(datasets, small_config):
-    narrow = replace(
-        datasets["train"], beam=datasets["train"].beam.with_probe(cut(datasets["train"].probe[0], 6))
-    )
-    wide = small_config(test_probe=small_config().probe)
-    assert training_geometry(small_config(), narrow).support <= 14
-    expected = probe_support(datasets["train"].probe)
-    assert training_geometry(wide, narrow).support == expected > 14
-
-
-def cut(probe, radius):
-    axis = np.arange(len(probe)) - len(probe) // 2
-    return np.where(np.hypot(axis[:, None], axis) <= radius, probe, 0)
 
 
 def test_inference_on_the_jittered_scan_of_a_run_is_the_runs_own(learned):
@@ -203,7 +187,7 @@ def test_the_neighbour_radius_follows_the_probe(dataset_of, small_config, N, rea
     assert reach - 2 < apart.max() <= reach
 
 
-def test_gradients_are_clipped(datasets, small_config):
+def test_gradients_are_clipped(datasets, small_config, eagerly):
     """With a bound far below Adam's ε no weight moves; without one each moves by about the rate."""
     config = small_config(model=UnrolledModel(stages=1, width=4))
     moved = {}
@@ -300,20 +284,6 @@ def test_dim_parts_of_regions_do_not_turn_their_phase(datasets):
     turned = np.exp(1j * rng.uniform(-np.pi, np.pi, len(regions))).astype(np.complex64)
     factors = synchronise_phases(regions * turned[:, None, None], layout) * turned
     assert np.abs(np.angle(factors * np.conj(factors[0]))).max() < 0.3
-
-
-def test_a_checkpoint_whose_numbers_were_changed_is_not_used(tmp_path, caplog):
-    """The archive's own checksums fit what was written; only the SHA-256 tells that it is something else."""
-    checkpoints = Checkpoints(tmp_path, {"seed": 0}, seconds=0)
-    weights = {"w": np.ones(3, np.float32)}
-    checkpoints.save(Snapshot(weights, weights, {}, History(running=[{"loss": 1.0}])))
-    path = next(tmp_path.glob("*.npz"))
-    with np.load(path) as archive:
-        arrays = dict(archive)
-    arrays["weights/w"] = 2 * arrays["weights/w"]
-    np.savez(path, **arrays)
-    assert not Checkpoints(tmp_path, {"seed": 0}, seconds=0).restore(lambda snapshot: None)
-    assert "its checksum is wrong" in caplog.text
 
 
 def test_float32_keeps_its_digits_on_every_device(learned):

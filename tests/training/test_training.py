@@ -177,11 +177,6 @@ def counted(calls, function):
     return wrapped
 
 
-def test_fewer_validation_groups_than_a_batch_are_enough():
-    history = follow(Follower(), flat_data(9.0, 4), flat_data(0.32, 1), epochs=1)
-    assert math.isclose(history.rows[0]["val_loss"], 0.22, abs_tol=1e-5)
-
-
 def poisoned(n_groups, group):
     """Data in which one group's pattern turned to NaN after it was checked."""
     data = flat_data(9.0, n_groups)
