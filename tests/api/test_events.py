@@ -15,7 +15,7 @@ def scan():
 
 
 @pytest.fixture(scope="module")
-def followed(scan):
+def followed(scan, read_rightly_once):
     events = []
     result = ptycho.reconstruct(scan, on_event=events.append, **QUICK)
     return result, events
@@ -44,7 +44,7 @@ def test_scores_and_decisions_are_the_result_s(followed):
     assert {(finding.what.removeprefix("solver: "), finding.value) for finding in result.decisions} >= told
 
 
-def test_what_it_raises_ends_the_reconstruction(scan):
+def test_what_it_raises_ends_the_reconstruction(scan, read_rightly):
     def stop(event):
         if event.kind == "step":
             raise KeyError("enough")

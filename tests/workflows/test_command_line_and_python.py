@@ -17,8 +17,11 @@ SETTINGS = {
 }
 
 
+pytestmark = pytest.mark.usefixtures("read_rightly_once")
+
+
 @pytest.fixture(scope="module")
-def command_line(tmp_path_factory, in_process_once):
+def command_line(tmp_path_factory, in_process_once, read_rightly_once):
     """The file of a scan, and ``metrics.json`` of a run on it."""
     folder = tmp_path_factory.mktemp("both")
     file = folder / "scan.cxi"

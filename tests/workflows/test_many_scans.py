@@ -36,7 +36,7 @@ def scan(tmp_path_factory):
     from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 
     path = tmp_path_factory.mktemp("scan") / "scan.h5"
-    simulate_scan(SimulateConfig(output=str(path), N=32, n_positions=12, path="jittered"))
+    simulate_scan(SimulateConfig(output=str(path), N=32, n_positions=9, path="jittered"))
     return path
 
 
@@ -396,4 +396,4 @@ def test_jobs_run_in_processes_of_their_own(command, started, night, tmp_path, m
         **{"s0": "done", "s2": "failed", "s3": "done", "s4": "failed"}
     }
     assert f"process {os.getpid()} is writing a run into this folder" in rows["s4"]["error"]
-    assert 0 < float(rows["s3"]["r_factor"]) < 1 and rows["s3"]["patterns"] == "12"
+    assert 0 < float(rows["s3"]["r_factor"]) < 1 and rows["s3"]["patterns"] == "9"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tifffile
 import yaml
+from conftest import try_no_other_reading
 from helpers.cli import ROOT
 from PIL import Image
 
@@ -73,7 +74,9 @@ def finished(scan, tmp_path_factory, in_process_once):
     """The folder of a complete run on the scan, with its pictures."""
     folder = tmp_path_factory.mktemp("measured")
     overrides = (f"data.file={scan}", "data.domain=amplitude", *SMALL, f"output_dir={folder / 'run'}")
-    code, _, err = in_process_once(SCRIPT, *overrides, cwd=folder, pictures=True)
+    with pytest.MonkeyPatch.context() as patch:
+        try_no_other_reading(patch)
+        code, _, err = in_process_once(SCRIPT, *overrides, cwd=folder, pictures=True)
     assert code == 0, err
     return folder / "run"
 
@@ -169,6 +172,7 @@ def test_the_product_has_an_error_map_and_nothing_else_has(finished):
         np.testing.assert_allclose(image, values, atol=1e-6)
 
 
+@pytest.mark.usefixtures("read_rightly")
 def test_the_same_command_gives_the_same_metrics(finished, scan, in_process, tmp_path):
     code, _, err = in_process(
         SCRIPT, f"data.file={scan}", "data.domain=amplitude", *SMALL, f"output_dir={tmp_path / 'again'}"
