@@ -21,12 +21,7 @@ TOLD = {
     "learn_probe": False,
     "regularisation_weight": 1.0,
 }
-DEFAULT = TOLD | {
-    "steps": STEPS,
-    "compile_xla": False,
-    "progress": False,
-    "half_scans": False,
-}
+DEFAULT = TOLD | {"steps": STEPS, "compile_xla": False, "progress": False, "half_scans": False}
 QUICK = DEFAULT | {"regulariser": "edge_preserving", "error_map": False}
 SHOWN = (*("patterns", "positions", "pixel", "probe"), "36 of 32 × 32, photon counts", "20 nm", "1 mode")
 
@@ -270,10 +265,7 @@ def test_arrays_that_cannot_be_are_named(arrays, message):
     [
         ({"method": "pie"}, "method=pie: must be one of solver, pinn, lsqml"),
         ({"method": "refined"}, "^method=refined: has been removed; use solver, or pinn for a network's obj"),
-        (
-            {"regulariser": "magic"},
-            "^regulariser=magic: must be one of none, quadratic, edge_preserving",
-        ),
+        ({"regulariser": "magic"}, "^regulariser=magic: must be one of none, quadratic, edge_preserving"),
         ({"regularisation_weight": -1.0}, "^regularisation_weight=-1.0: must be a finite number >= 0, or N"),
         ({"stepz": 3}, r"^stepz=3: unknown key; did you mean steps\?"),
         ({"probe_modes": 99}, "^probe_modes=99: must be an integer from 1 to 8, or None"),

@@ -355,15 +355,6 @@ def test_a_step_has_the_same_batch_whatever_came_before():
     )
 
 
-def test_forms_are_drawn_by_their_weights():
-    often, seldom = (BatchConfig(**FORMS[name], weight=w) for name, w in (("single", 3.0), ("group", 1.0)))
-    batches = {"often": often, "seldom": seldom}
-    config = config_of("single")
-    examples = Examples(PretrainConfig(**(vars(config) | {"batches": batches})))
-    often = [examples.form_of(step).C == 1 for step in range(400)]
-    assert np.mean(often) == pytest.approx(0.75, abs=0.08)
-
-
 @pytest.mark.parametrize(
     "changes, message",
     [

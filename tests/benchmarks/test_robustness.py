@@ -94,10 +94,7 @@ def test_finished_cells_are_kept_and_a_failure_stops_no_other(bench, capsys):
             ["simulate+=imperfections.blob=11"],
             "imperfections.blob=11.0: must be a finite number from 0 to 10",
         ),
-        (
-            ["run+=models=[lsqml]", "run+=iterative.python=/none"],
-            r"/none: cannot be .*leave it out: run\+=",
-        ),
+        (["run+=models=[lsqml]", "run+=iterative.python=/none"], r"/none: cannot be .*leave it out: run\+="),
     ],
 )
 def test_what_is_refused_before_anything_runs(bench, capsys, words, message):

@@ -16,11 +16,7 @@ from benchmarks.study import processes
 from benchmarks.study.__main__ import HERE, KINDS, main
 from benchmarks.study.framework import Cell, Store, load, pick
 from benchmarks.study.grid_lines import read_result
-from benchmarks.study.grid_lines_report import (
-    Results,
-    format_difference,
-    format_row,
-)
+from benchmarks.study.grid_lines_report import Results, format_difference
 from ptycho.config import ConfigError
 
 STUDY = {
@@ -102,10 +98,7 @@ def test_the_study_of_the_repository():
     [
         ({"experiments": [{"name": "a"}]}, "experiments.0.title: Field required"),
         ({"run": ["seed=3"]}, "seed=overridden: must be left to the study, which sets it"),
-        (
-            {"differences": [{"title": "t", "cell": "gs2_ideal", "minus": "x"}]},
-            "differences=x: must be",
-        ),
+        ({"differences": [{"title": "t", "cell": "gs2_ideal", "minus": "x"}]}, "differences=x: must be"),
         ({"kind": "other"}, "kind=other: must be one of grid_lines, zero_shot, robustness"),
         ({"run": ["models=[pinn]"]}, r"many_baseline: shows the baseline, but has models=\['pinn'\]"),
         ({"run": ["nepoch=3"]}, "nepoch=3: unknown key; did you mean nepochs"),
@@ -217,15 +210,6 @@ def load_study(folder):
     path = folder / "study.yaml"
     path.write_text(yaml.safe_dump(STUDY))
     return load(path, [], KINDS)
-
-
-def test_a_line_of_the_table(results):
-    first, second = (format_row(one, STUDY["stitching"]) for one in results)
-    assert first["A"] == "0.9600 (0.9400–0.9700)" and first["`grid`"] == "0.8600 (0.8400–0.8700)"
-    assert first["`constant`"] == "0.3000" and first["`refined`"] == "–" and first["parameters"] == "1,234"
-    assert [first[key] for key in ("training / s", "compile / s", "simulation / s")] == ["8.0", "5.0", "4.0"]
-    assert first["published A / φ"] == "0.9 / 0.8 (someone)" and second["published A / φ"] == ""
-    assert (second["runs"], second["A"], second["flags"]) == ("2 of 3", "0.8450 (0.8000–0.8900)", "nan")
 
 
 def test_differences_pair_the_seeds(results, tmp_path):

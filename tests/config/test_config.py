@@ -11,7 +11,7 @@ from helpers.configuration import composed
 from omegaconf import OmegaConf
 
 from ptycho import config as cfg
-from ptycho.config import ConfigError, RunConfig, ScanRunConfig
+from ptycho.config import ConfigError, RunConfig
 from ptycho.config.mapping import completed, from_mapping, from_stored, result_settings
 from ptycho.config.messages import fields_of, sections_of
 from ptycho.config.schema import Range, Within, settings
@@ -199,19 +199,6 @@ def test_a_number_has_bounds_or_a_reason_to_have_none():
             assert not number or name in free or (cls, name) in with_bounds, (cls, name)
 
 
-def test_large_tiles_go_through_the_pretrained_network_one_by_one():
-    for values, expected in (
-        ({}, 8),
-        ({"models": ("pinn",)}, 1),
-        ({"run": "pretrained"}, 1),
-        ({"run": "pretrained", "nepochs": 2}, 8),
-        ({"nepochs": 3}, 8),
-        ({"run": "outputs/mine"}, 8),
-        ({"batch_size": 4}, 4),
-    ):
-        assert ScanRunConfig(**values).batch_size == expected
-
-
 def test_sizes_by_hand():
     config = RunConfig(N=64, gridsize=2, size=392, offset=4, outer_offset_train=8, outer_offset_test=20)
     assert (config.group_size, config.group_extent, config.region_size) == (4, 68, 68)
@@ -333,10 +320,24 @@ def test_every_experiment_says_what_it_is_and_composes(name):
     assert converted(f"experiment={name}", "seed=7").seed == 7
 
 
-def test_the_probe_not_trained_on_differs_in_nothing_else():
-    same, other = (converted(f"experiment={name}") for name in ("probe_in", "probe_plus"))
-    assert other.test_probe.defocus_um == 1.25 * same.probe.defocus_um
-    assert without_folder(dataclasses.replace(other, test_probe=None)) == without_folder(same)
+@pytest.mark.parametrize(
+    "words, key, value",
+    [
+        (["object=lines"], "object", cfg.OBJECTS["lines"]()),
+        (["probe=ideal_disk"], "probe", cfg.IdealDiskProbe()),
+        (["probe=zone_plate"], "probe", cfg.ZonePlateProbe()),
+        (["probe=npz", "probe.file=p.npz"], "probe", cfg.FileProbe(file="p.npz")),
+        (["model=unrolled"], "model", cfg.UnrolledModel()),
+        (["model=unrolled_fast"], "model", cfg.UnrolledModel(stages=3, width=32, blocks=1)),
+        (["model=unrolled_fine"], "model", cfg.UnrolledModel(width=16, coarsening=1)),
+        (["model=unet"], "model", cfg.UNetModel()),
+        (["model=custom", "model.target=mine:build"], "model", cfg.CustomModel(target="mine:build")),
+        (["stitch=refined"], "stitch", cfg.StitchConfig(method="refined")),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_options_of_a_group(words, key, value):
+    assert getattr(converted(*words), key) == value
 
 
 def test_every_group_option_has_a_test_here_and_every_key_is_in_yaml(defaults):
@@ -379,16 +380,6 @@ def test_the_page_of_scores_has_every_flag_with_its_remedy():
         (row,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
         assert flag.remedy in row
         assert (page.index(row) < weak) is flag.wrong
-
-
-@pytest.mark.parametrize("name", ["infer", "inspect", "simulate", "export", "lite/export_model"])
-def test_yaml_of_the_other_programs_has_every_key_with_its_default(name):
-    values = OmegaConf.to_container(composed(name=name), resolve=False)
-    values = values.get("lite", values)
-    for key, field in fields_of(FILES[name]).items():
-        default = field.get_default(call_default_factory=True)
-        plain = default is None or isinstance(default, bool | int | float | str)
-        assert not plain or key == "output_dir" or values.get(key, "") == default or key == "stitch", key
 
 
 # ---- keys that had no effect

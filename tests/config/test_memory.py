@@ -178,11 +178,6 @@ TOO_MUCH = [
         "the layers of a batch, .*: lower model.stages, model.blocks or model.width, batch_size or gridsize",
     ),
     (
-        {"model": UnrolledModel(width=4096, coarsening=64)},
-        "trains the pinn",
-        "the weights of the pinn and their optimizer, .*: lower model.stages, model.blocks or model.width",
-    ),
-    (
         {"baseline": BaselineConfig(filters_scale=256)},
         "trains the baseline",
         "the weights of the baseline and their optimizer, .*: lower baseline.filters_scale",

@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from ptycho.evaluation.scan_figures import (
-    Picture,
-    draw_errors,
-    draw_reconstruction,
-    side_by_side,
-)
+from ptycho.evaluation.scan_figures import Picture, draw_errors, draw_reconstruction, side_by_side
 
 ROWS, COLS = np.mgrid[:41, :52]
 RADIUS = np.hypot(ROWS - 20, COLS - 26)
@@ -58,10 +53,7 @@ def test_a_large_object_is_drawn_by_larger_pixels():
     whole, small = noisy(0.0), noisy(0.0, side=13)
     assert (whole.pixels, small.pixels, small.amplitude.shape) == (1, 2, (13, 13))
     inside = RADIUS[8:33, 14:39] < 12
-    for one, other in (
-        (whole.amplitude, small.amplitude),
-        (whole.phase.values, small.phase.values),
-    ):
+    for one, other in ((whole.amplitude, small.amplitude), (whole.phase.values, small.phase.values)):
         enlarged = np.kron(other, np.ones((2, 2)))[:25, :25]
         assert np.abs(enlarged - one)[inside].max() < 0.1
     np.testing.assert_allclose(small.grey, whole.grey, atol=0.02)

@@ -73,19 +73,6 @@ def test_a_block_has_a_line_when_it_begins_and_one_a_minute(caplog):
     assert [record.getMessage() for record in caplog.records[len(lines) :]] == ["short …"]
 
 
-def test_patterns_are_counted_where_nothing_else_says_how_far_it_is(clock, monkeypatch, caplog):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    caplog.set_level(logging.INFO)
-    shown = progress.Progress("refinement", total=640, done=64)
-    shown.advance(64)
-    clock.tick(16)
-    shown.advance(32)
-    # 32 patterns in 16 s; 640 − 64 − 64 − 32 = 480 are left.
-    assert [record.getMessage() for record in caplog.records] == [
-        "refinement: 160 of 640 patterns, 2 patterns/s, 240 s left"
-    ]
-
-
 def test_a_terminal_gets_a_bar(monkeypatch, caplog):
     monkeypatch.setattr(sys, "stderr", Terminal())
     caplog.set_level(logging.INFO)

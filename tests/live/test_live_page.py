@@ -25,21 +25,6 @@ def text_of(folder, numbers=NUMBERS):
     return (folder / page.PAGE).read_text()
 
 
-def test_numbers_have_plain_names_and_units(tmp_path):
-    text = text_of(tmp_path)
-    for name, value in {
-        "longest delay of the last patterns": "0.4 s",
-        "misfit of held-out patterns: deviance per pixel": "1.02",
-        "rows × columns of the object": "210 × 220 px",
-        "pixel size, row and column": "20 nm × 15 nm",
-        "source": "beam/&lt;scan&gt;.h5",
-    }.items():
-        assert f"<tr><td>{name}</td><td>{value}</td></tr>" in text
-    assert '<td class="warn">repeated 2</td>' in text and "<scan>" not in text
-    assert "problem" not in text and "warnings" not in text
-    assert "prefers-color-scheme: dark" in text and 'http-equiv="refresh" content="4"' in text
-
-
 @pytest.mark.parametrize(
     ("state", "sentence"), [("reconstructing", "still being measured"), ("complete", "not assessed yet")]
 )

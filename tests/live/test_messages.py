@@ -61,14 +61,7 @@ def test_start_mask_and_probe_are_read_back():
 
 
 @pytest.mark.parametrize(
-    "header",
-    [
-        b"\x00\xff",
-        b"[1]",
-        b'{"type": 3}',
-        b"[" * 100_000,
-        b'{"type": "' + b"x" * 2**22 + b'"}',
-    ],
+    "header", [b"\x00\xff", b"[1]", b'{"type": 3}', b"[" * 100_000, b'{"type": "' + b"x" * 2**22 + b'"}']
 )
 def test_no_header(header):
     with pytest.raises(BadMessage, match="header"):

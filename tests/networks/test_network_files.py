@@ -10,14 +10,7 @@ from ptycho import config as cfg
 from ptycho.config import ConfigError, RunConfig
 from ptycho.config.mapping import from_mapping, to_mapping
 from ptycho.run.folder import RunFolder
-from ptycho.run.network import (
-    Setup,
-    read_history,
-    read_network,
-    regular_offsets,
-    setup_of,
-    write_network,
-)
+from ptycho.run.network import Setup, read_history, read_network, regular_offsets, setup_of, write_network
 from ptycho.run.record import damaged, problem, read_record
 from ptycho.run.stored_config import is_finished, read_config
 from ptycho.scan.probe import make_probe

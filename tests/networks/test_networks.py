@@ -6,13 +6,7 @@ import pytest
 import tensorflow as tf
 from helpers import reference
 
-from ptycho.config import (
-    BaselineConfig,
-    IdealDiskProbe,
-    UNetModel,
-    UnrolledModel,
-    XlaConfig,
-)
+from ptycho.config import BaselineConfig, IdealDiskProbe, UNetModel, UnrolledModel, XlaConfig
 from ptycho.networks import count_parameters
 from ptycho.networks.geometry import Geometry
 from ptycho.networks.layers import MaxPool2x2

@@ -308,13 +308,8 @@ def altered(exported, folder, change):
 
 
 WRONG_MODELS = {
-    "another version": (
-        lambda v: v | {"version": 7},
-        "exported in version 7 of the format; this",
-    ),
+    "another version": (lambda v: v | {"version": 7}, "exported in version 7 of the format; this"),
     "another N": (lambda v: v | {"N": 64}, "its description is damaged"),
-    "a missing key": (lambda v: {k: v[k] for k in v if k != "modes"}, "its description is damaged"),
-    "no object": (lambda v: [1], "its description is damaged"),
     "a smaller region": (lambda v: v | {"region_size": 33}, "export it again with region_size=36"),
     "a smaller support": (lambda v: v | {"support": 4}, "export it again with support="),
     "modes": (lambda v: v | {"modes": 3}, "the model was exported for modes=3"),
@@ -337,10 +332,7 @@ def test_exported_files_that_do_not_fit_are_refused(exported, trained_run, tmp_p
         (["model=cut.tflite", "data=x.npz"], "model=cut.tflite: is cut short, or was not written by"),
         (["model=cut.onnx", "data=x.npz"], "model=cut.onnx: is damaged"),
         (["model=model.mlir", "data=x.npz"], "must be a .tflite or .onnx file"),
-        (["data=x.npz"], "model=null: must be"),
         (["model=m.tflite", "data=x.npz", "stitch=refined"], "stitch=refined: must be one of probe, grid"),
-        (["model=m.tflite", "data=x.npz", "threads=0"], "threads=0: must be an integer >= 1, or null"),
-        (["model=m.tflite", "dta=x.npz"], "dta=x.npz: unknown key; did you mean data?"),
     ],
 )
 def test_bad_input_of_run_exported_is_one_line(exported, tmp_path, in_process, words, message):
@@ -363,27 +355,18 @@ def test_a_missing_runtime_is_named(exported, tmp_path, in_process, name, packag
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run=gone", "format=onnx"], "run=gone: no such folder"),
         (["run=.", "format=onnx"], "holds no run; there is no config.yaml in it"),
         (["run=RUN"], "output=null: has no known ending; add format=saved_model or litert"),
-        (["run=RUN", "format=tflite"], "format=tflite: must be one of saved_model, litert, onnx, stablehlo"),
         (
             ["run=RUN", "format=litert", "batch_size=0"],
             "batch_size=0: must be an integer from 1 to 65536, or null",
         ),
-        (
-            ["run=RUN", "format=saved_model", "precision=float16"],
-            "saved_model holds float32; litert and",
-        ),
+        (["run=RUN", "format=saved_model", "precision=float16"], "saved_model holds float32; litert and"),
         (["run=RUN", "format=onnx", "region_size=20"], "region_size=20: must be from N=32 to 4·N=128"),
         (["run=RUN", "format=onnx", "support=33"], "support=33: must be even, and at most N=32"),
-        (
-            ["run=RUN", "network=baseline", "output=a.onnx", "group_size=2"],
-            "group_size=2: must be 1, or",
-        ),
+        (["run=RUN", "network=baseline", "output=a.onnx", "group_size=2"], "group_size=2: must be 1, or"),
         (["run=RUN", "output=taken.onnx"], "output=taken.onnx: is there already"),
         (["run=RUN", "format=saved_model", "output=."], "output=.: is there already; choose another path"),
-        (["run=RUN", "netwrk=pinn"], "netwrk=pinn: unknown key; did you mean network?"),
     ],
 )
 def test_bad_input_of_export_model_is_one_line(trained_run, tmp_path, in_process, words, message):

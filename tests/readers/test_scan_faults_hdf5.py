@@ -219,8 +219,7 @@ def test_all_problems_come_at_once(tmp_path, made):
 
 
 @pytest.mark.parametrize(
-    "energy, units, likely",
-    [(6.2, None, "is it in keV[?]"), (6.2, "eV", "is it in keV[?]")],
+    "energy, units, likely", [(6.2, None, "is it in keV[?]"), (6.2, "eV", "is it in keV[?]")]
 )
 def test_energies_of_the_wrong_unit(tmp_path, made, energy, units, likely):
     changes = {f"{SRC}/energy": energy} | ({f"{SRC}/energy@units": units} if units else {})
@@ -276,9 +275,7 @@ def test_a_chunk_without_positions(tmp_path, made):
     refused(ptyd, written(tmp_path / "a.ptyd", arrays), "lacks positions .chunks/1/positions.")
     arrays["chunks/1/positions"] = made.metres[:3]
     refused(
-        ptyd,
-        written(tmp_path / "b.ptyd", arrays),
-        r"chunks/1/positions holds 3 positions; must be \(15, 2\)",
+        ptyd, written(tmp_path / "b.ptyd", arrays), r"chunks/1/positions holds 3 positions; must be \(15, 2\)"
     )
     refused(
         ptyd, written(tmp_path / "c.ptyd", {"meta/a": 1, "chunks/0/data": np.zeros((0, 2, 2))}), "no patterns"

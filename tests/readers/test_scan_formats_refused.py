@@ -79,18 +79,9 @@ def test_archives_that_do_not_fit(made, save, arrays, match):
     ("options", "match"),
     [
         (
-            {"keys": {"patterns": "x"}, "unit": "m"},
-            r"data\.keys=patterns: needs either positions, or positions_row and",
-        ),
-        (
             {"keys": {"positions": "b"}, "unit": "m"},
             r"lacks patterns .entry/data/data or .*; it has a, b, c, d, e",
         ),
-        (
-            {"keys": {"patterns": "a", "positions": "b", "pos": "c"}},
-            r"data\.keys\.pos: must be one of patterns",
-        ),
-        ({"keys": {"patterns": "a", "positions": "b"}}, r"b has no units attribute; add data\.unit= m, mm"),
         (
             {"keys": {"patterns": "a", "positions": "c"}, "unit": "m"},
             r"c has shape \(7,\); must be \(7 or 12, 2\), a line for each pattern",

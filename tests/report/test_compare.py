@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-from helpers.pages import check_closed
 from helpers.run_folders import positions_of, sample, write_run
 from scipy.ndimage import fourier_shift
 
 from ptycho.config import ConfigError
 from ptycho.report.compare import Frame, align_to, compare_kept_out, judgement, level_part
 from ptycho.report.entries import differing, find_entries
-from ptycho.report.page import compare_page
 from ptycho.report.scans import StoredRecon
 
 WIDE = 110  # pixels of a side
@@ -129,23 +127,6 @@ def test_only_settings_that_differ(tmp_path):
     write_run(tmp_path / "b", name="other", seed=2, data={"N": 64})
     keys, values = differing(entries_of(tmp_path))
     assert keys == ["seed", "data.N"] and values == [["1", "null"], ["2", "64"]]
-
-
-def test_two_runs_are_shown_in_one_place_in_turn(tmp_path):
-    """Large pictures with colour bar and scale bar; the script runs by its hash alone."""
-    write_run(tmp_path / "a", name="s", row={"deviance_holdout": 1.0})
-    write_run(tmp_path / "b", name="s")
-    entries = entries_of(tmp_path)
-    text = compare_page(entries, [], {})
-    page = check_closed(text)
-    shown = [(a["data-run"], a["data-part"]) for a in page.named("figure") if "data-part" in a]
-    parts = ("amplitude", "phase")
-    both = [(run, part) for run in "12" for part in parts]
-    assert shown == [*both, *(("2", f"{part}, difference") for part in parts)]
-    assert text.count('class="scalebar"') == text.count('class="colourbar"') == len(shown)
-    assert "scale bar of 100 nm" in text and text.count("seen along the beam") == 1
-    assert [a["data-act"] for a in page.named("button")] == ["turn", "blink"]
-    assert 'event.key !== "b"' in text
 
 
 def test_the_phase_of_another_run_goes_on_where_the_first_is_unwrapped():

@@ -42,11 +42,7 @@ def test_it_says_what_matters(page):
     ):
         assert text in page, text
     assert "1.1 → 1.2 ± 0.1" in page and "the whole detector" in page and "2024-02-03 04:05" in page
-    for title in (
-        "Position correction",
-        "Misfit of each pattern",
-        "Convergence of the solver",
-    ):
+    for title in ("Position correction", "Misfit of each pattern", "Convergence of the solver"):
         assert title in page
     assert page.count("seen along the beam") == 1 and "wheel of the hues" in page
     assert "Flux of each pattern" in page and "σ of the phase" in page

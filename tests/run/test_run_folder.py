@@ -1,6 +1,5 @@
 """The run folder: atomic, strict, careful with what it did not write."""
 
-import csv
 import hashlib
 import json
 import logging
@@ -15,10 +14,8 @@ from helpers.cli import ROOT, files
 
 from ptycho.config import ConfigError, RunConfig, ScanRunConfig
 from ptycho.files.lock import locked
-from ptycho.run.environment import environment
 from ptycho.run.folder import RunFolder, check_free, check_places
 from ptycho.run.names import INFERENCE, training_files
-from ptycho.run.network import write_network
 from ptycho.run.record import read_record
 
 
@@ -91,33 +88,6 @@ def test_a_run_knows_its_own_array_files(folder):
     assert held == {"a.npz": True, "b.npz": False, "c.npz": False, "gone.npz": False}
     again.arrays("b.npz", {"object": np.arange(3.0)})
     assert set(read_record(folder.path)) == {"files.json", "a.npz", "b.npz", "gone.npz"}
-
-
-def test_network_and_history(folder):
-    weights = {"b": np.ones(2, np.float32), "a": np.zeros((1, 2), np.float32)}
-    rows = [{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": 0.25}]
-    write_network(folder, "pinn", weights, {"best_epoch": 2}, rows)
-    description = json.loads((folder.path / "pinn" / "model.json").read_text())
-    digest = hashlib.sha256((folder.path / "pinn" / "weights.npz").read_bytes()).hexdigest()
-    assert description == {"best_epoch": 2, "weights_sha256": digest}
-    with (folder.path / "pinn" / "history.csv").open(newline="") as file:
-        assert list(csv.DictReader(file)) == [{"epoch": "1", "loss": "0.5"}, {"epoch": "2", "loss": "0.25"}]
-    write_network(folder, "baseline", weights, {}, [])  # stopped before its first epoch was over
-    assert (folder.path / "baseline" / "history.csv").exists()
-
-
-def test_manifest_holds_versions_timings_and_what_is_added(folder):
-    for _ in range(2):
-        with folder.timed("training"):
-            pass
-    with pytest.raises(RuntimeError), folder.timed("scoring"):
-        raise RuntimeError
-    folder.manifest({"seed": 3})
-    manifest = json.loads((folder.path / "manifest.json").read_text())
-    assert set(manifest["timings_s"]) == {"training", "scoring"} and manifest["seed"] == 3
-    assert set(environment()) | {"seed", "timings_s", "finished"} == set(manifest)
-    assert {"python", "tensorflow", "keras", "numpy"} <= set(manifest["versions"])
-    assert 10 < manifest["peak_memory_mib"] < 1e6
 
 
 def test_the_log_is_copied_while_the_block_runs(folder):

@@ -335,10 +335,7 @@ def test_materials_are_drawn_from_their_ranges(straight):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        (
-            {"phase_rad": (0.0, 1.0)},
-            r"materials\.phase_rad=\[0\.0, 1\.0\]: .*within \[0\.001, 20\]",
-        ),
+        ({"phase_rad": (0.0, 1.0)}, r"materials\.phase_rad=\[0\.0, 1\.0\]: .*within \[0\.001, 20\]"),
         ({"absorption": (0.5, 0.2)}, r"materials\.absorption=\[0\.5, 0\.2\]: must be \[low, high\]"),
     ],
 )

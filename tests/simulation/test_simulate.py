@@ -7,14 +7,13 @@ import pytest
 import tensorflow as tf
 from helpers import reference
 
-from ptycho.config import IdealDiskProbe, ScanConfig, TrainConfig, UNetModel, ZonePlateProbe
+from ptycho.config import IdealDiskProbe, ScanConfig, UNetModel, ZonePlateProbe
 from ptycho.scan.beam import Beam
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.simulate import (
     CHUNK,
     ROLES,
     _add_counting_noise,
-    child_rng,
     noise_free_amplitudes,
     simulate,
 )
@@ -142,17 +141,6 @@ def test_same_seed_same_data_and_the_global_generators_stay_untouched(datasets, 
         assert_same(again[role], datasets[role])
 
 
-def test_streams_are_independent():
-    first = {
-        child_rng(seed, role, image, stream).integers(1 << 62)
-        for seed in (0, 1)
-        for role in ROLES
-        for image in (0, 1)
-        for stream in ("object", "jitter", "noise", "draw")
-    }
-    assert len(first) == 2 * 3 * 2 * 4
-
-
 def test_noise_is_drawn_anew_for_every_image_role_and_seed(dataset_of):
     flat = dataset_of(
         np.zeros((2, 2)), [[0], [1]], image=[0, 1], amplitudes=np.full((2, 16, 16), 10, np.float32)
@@ -165,11 +153,6 @@ def test_noise_is_drawn_anew_for_every_image_role_and_seed(dataset_of):
     ]
     correlation = np.corrcoef(noise) - np.eye(12)
     assert np.abs(correlation).max() < 0.35
-
-
-def test_validation_is_one_image_with_its_own_limit(small_config):
-    val = simulate(small_config(nimgs_train=2, train=TrainConfig(val_groups=1000)))["val"]
-    assert val.n_images == 1 and val.n_groups == 64
 
 
 def test_jitter_moves_the_patches_that_are_measured(small_config):

@@ -163,31 +163,6 @@ def test_another_format_or_group_is_not_taken(checkpoints, folder):
     assert restored(folder) is None
 
 
-def test_a_snapshot_that_does_not_fit_is_passed_over(checkpoints, folder, caplog):
-    checkpoints.save(snapshot(0, 1))
-    checkpoints.save(snapshot(0, 2, weights={"other": np.zeros(3, np.float32)}))
-    seen = []
-
-    def apply(found):
-        if "other" in found.weights:
-            raise ValueError("weights do not belong to this network")
-        seen.append(found)
-
-    assert Checkpoints(folder, CONFIG, 30.0).restore(apply)
-    assert equal(seen[0], snapshot(0, 1)) and "do not belong to this network" in caplog.text
-
-
-def test_when_all_are_damaged_training_starts_from_the_beginning(checkpoints, folder, caplog):
-    assert restored(folder) is None and not caplog.records
-    for step in (1, 2):
-        checkpoints.save(snapshot(0, step))
-    for path in folder.iterdir():
-        path.write_bytes(b"")
-    assert restored(folder) is None
-    assert len(caplog.records) == 3
-    assert "no checkpoint can be used; training starts from the beginning" in caplog.records[-1].message
-
-
 def test_a_damaged_file_goes_when_a_new_one_is_there_not_before(checkpoints, folder):
     """The damaged file is the newest by name; it must not push a good one out."""
     checkpoints.save(snapshot(1, 0))

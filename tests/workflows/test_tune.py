@@ -51,11 +51,6 @@ class TestSpace:
         with pytest.raises(ConfigError, match=r"tune.space.probe.modes=.*must be \[low,high\]"):
             read_space({"probe": {"modes": value}})
 
-    def test_a_negative_range_has_no_logarithm(self):
-        with pytest.raises(ConfigError):
-            read_space({"a": {"low": -1, "high": 1, "log": True}})
-        assert not read_space({"a": [-100, 1]})[0].log
-
 
 SPACE = read_space({"x": [0.0, 1.0], "kind": ["a", "b"]})
 
