@@ -95,6 +95,15 @@ def test_arrays_and_a_file_give_the_same_object(result, arrays, tmp_path, axes):
     assert made.scores["r_free"] == result.scores["r_free"] is not None
 
 
+def test_a_missing_probe_is_guessed_and_said_so(arrays):
+    scan = ptycho.Scan.from_arrays(arrays[0], arrays[1], counts=True)
+    assert scan.probe is None and "none, it will be estimated" in repr(scan)
+    made = ptycho.reconstruct(scan, **QUICK)
+    assert any(
+        "estimated from the mean pattern" in f"{finding}" for finding in made.decisions
+    ) and made.beam.probe.shape == (1, N, N)
+
+
 def test_pixels_that_were_not_measured_count_for_nothing(arrays):
     patterns, positions, probe, _ = arrays
     good = np.ones((N, N), bool)
@@ -195,6 +204,12 @@ def test_a_scan_shows_how_it_was_understood():
     assert scan.truth.ndim == 2 and np.iscomplexobj(scan.truth)
 
 
+def test_a_simulated_scan_is_imperfect_where_that_is_asked_for():
+    exact, wrong = (ptycho.simulate(N, 36, imperfections=how) for how in (None, {"position_px": 2}))
+    np.testing.assert_array_equal(exact.truth, wrong.truth)
+    assert np.abs(np.diff(exact.positions - wrong.positions, axis=0)).max() > 1
+
+
 def test_a_result_shows_its_scores_and_its_flags(result):
     assert repr(result).startswith("Result by solver: R 0.") and "1 mode, 40 positions" in repr(result)
     title = result.plot()
@@ -261,16 +276,27 @@ def test_arrays_that_cannot_be_are_named(arrays, message):
 
 
 @pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"good": np.ones((N, N))}, r"good has shape \(32, 32\) and dtype float64; must be .* bool"),
+        ({"pixel_m": -1.0}, "pixel_m=-1.0: must be the object's pixel in metres"),
+        ({"truth": np.ones(3, complex)}, r"truth has shape \(3,\)"),
+    ],
+)
+def test_what_goes_with_the_arrays_is_checked(arrays, more, message):
+    with pytest.raises(ptycho.ConfigError, match=message):
+        ptycho.Scan.from_arrays(*arrays[:3], counts=True, **more)
+
+
+@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"method": "pie"}, "method=pie: must be one of solver, pinn, lsqml"),
         ({"method": "refined"}, "^method=refined: has been removed; use solver, or pinn for a network's obj"),
         ({"regulariser": "magic"}, "^regulariser=magic: must be one of none, quadratic, edge_preserving"),
         ({"regularisation_weight": -1.0}, "^regularisation_weight=-1.0: must be a finite number >= 0, or N"),
-        ({"stepz": 3}, r"^stepz=3: unknown key; did you mean steps\?"),
         ({"probe_modes": 99}, "^probe_modes=99: must be an integer from 1 to 8, or None"),
         ({"method": "lsqml", "regulariser": "none"}, "regulariser=none: method=lsqml has no such argument"),
-        ({"method": "lsqml", "epochs": 0}, "^epochs=0"),
         ({"compile_xla": 3}, "^compile_xla=3"),
         ({"energy_eV": 8800}, r"^energy_eV: says how a file is read; pass it to ptycho.open_scan"),
     ],

@@ -184,6 +184,11 @@ def test_another_file_is_refused_in_one_line(result, tmp_path):
         assert "\n" not in str(caught.value)
 
 
+def test_another_ending_is_refused(result, tmp_path):
+    with pytest.raises(ptycho.ConfigError, match=r"made.tif: must end in .h5 or .npz"):
+        result.save(tmp_path / "made.tif")
+
+
 # ---- what is shown
 
 

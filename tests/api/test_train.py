@@ -120,3 +120,11 @@ def test_a_wrong_setting_is_refused_in_one_line_before_anything_is_written(scan,
     with pytest.raises(ptycho.ConfigError, match=f"^{re.escape(message)}") as caught:
         ptycho.train(scan, tmp_path / "run", **TINY | wrong)
     assert "\n" not in str(caught.value) and not (tmp_path / "run").exists()
+
+
+def test_several_scans_are_refused(scan, tmp_path):
+    with pytest.raises(
+        ptycho.ConfigError, match=r"^scan: is a list of 2; a network is trained on one scan: tra"
+    ):
+        ptycho.train([scan, scan], tmp_path / "run", **TINY)
+    assert not (tmp_path / "run").exists()

@@ -71,19 +71,6 @@ def test_what_is_run(bench):
     assert (out / "robustness.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_finished_cells_are_kept_and_a_failure_stops_no_other(bench, capsys):
-    (bench / "broken").write_text("probe_0.5/run")
-    assert run(bench) == 1 and len(calls(bench)) == 10
-    assert "not done" in (bench / "out/results.md").read_text()
-    (bench / "broken").unlink()
-    assert run(bench) == 0 and all("probe_0.5" in " ".join(words) for words in calls(bench))
-    assert run(bench) == 0 and not calls(bench)
-    assert run(bench, "run+=nepochs=3", "--only", "detector") == 2
-    assert "detector_0.json: was measured with other settings (run: " in capsys.readouterr().err
-    assert run(bench, "--report", "--only", "probe") == 0
-    assert "detector" not in (bench / "out/results.md").read_text().partition("\n")[2]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -9,14 +9,12 @@ import time
 import pytest
 import yaml
 from helpers.cli import ROOT
-from helpers.study import calls, fill_run, make_scripts
+from helpers.study import calls, make_scripts
 from matplotlib.image import imread
 
 from benchmarks.study import processes
 from benchmarks.study.__main__ import HERE, KINDS, main
 from benchmarks.study.framework import Cell, Store, load, pick
-from benchmarks.study.grid_lines import read_result
-from benchmarks.study.grid_lines_report import Results, format_difference
 from ptycho.config import ConfigError
 
 STUDY = {
@@ -113,14 +111,6 @@ def test_a_wrong_definition_is_answered_in_a_line(tmp_path, capsys, change, mess
     assert re.search(message, error), error
 
 
-def test_keys_on_the_command_line(bench):
-    study = load(bench / "study.yaml", ["seeds=[7]", "run+=nepochs=1", "run+=models=[pinn,baseline]"], KINDS)
-    assert study.seeds == (7,) and study.run == ("nepochs=1", "models=[pinn,baseline]")
-    assert [cell.settings["nepochs"] for cell in study.cells()] == [1, 1]
-    with pytest.raises(ConfigError, match="change=seeds: must be KEY=VALUE"):
-        load(bench / "study.yaml", ["seeds"], KINDS)
-
-
 # ---- the command
 
 
@@ -188,32 +178,3 @@ def test_an_interruption_stops_the_run_and_says_how_to_go_on(bench):
 
 
 # ---- tables and pictures
-
-
-@pytest.fixture
-def results(tmp_path):
-    """``gs2_ideal`` has seeds 0, 1, 2, ``many_baseline`` 1 and 2."""
-    study = load_study(tmp_path)
-    scores = {"gs2_ideal": (0.94, 0.97, 0.96), "many_baseline": (None, 0.80, 0.89)}
-    found = []
-    for one in study.experiments:
-        by_cell = {f"{one.name}/seed{seed}": None for seed in range(3)}
-        for (name, _), amplitude in zip(by_cell.items(), scores[one.name], strict=True):
-            if amplitude is not None:
-                fill_run(tmp_path / name, amplitude, flags=["nan"] if amplitude == 0.8 else ())
-                by_cell[name] = read_result(tmp_path / name, one.model)
-        found.append(Results(one, by_cell))
-    return found
-
-
-def load_study(folder):
-    path = folder / "study.yaml"
-    path.write_text(yaml.safe_dump(STUDY))
-    return load(path, [], KINDS)
-
-
-def test_differences_pair_the_seeds(results, tmp_path):
-    by_name = {one.experiment.name: one for one in results}
-    (difference,) = load_study(tmp_path).differences
-    # Seeds 1 and 2: 0.97 − 0.80 and 0.96 − 0.89.
-    assert format_difference(difference, by_name, "probe")["difference"] == "0.1200 (0.0700–0.1700)"

@@ -168,21 +168,6 @@ TOO_MUCH = [
         "the training patterns, .*: lower max_groups_train or nimgs_train",
     ),
     (
-        {"model": UnrolledModel(neighbours=10**4), "train": TrainConfig(val_groups=1)},
-        "trains the pinn",
-        "the patterns of a batch and their neighbours, .*: lower model.neighbours, gridsize or batch_size",
-    ),
-    (
-        {"model": UnrolledModel(stages=1000, blocks=1000)},
-        "trains the pinn",
-        "the layers of a batch, .*: lower model.stages, model.blocks or model.width, batch_size or gridsize",
-    ),
-    (
-        {"baseline": BaselineConfig(filters_scale=256)},
-        "trains the baseline",
-        "the weights of the baseline and their optimizer, .*: lower baseline.filters_scale",
-    ),
-    (
         {"gridsize": 64, "offset": 1, "batch_size": 64},
         "trains the pinn",
         "the layers of a batch, .* or gridsize",

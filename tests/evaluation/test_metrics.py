@@ -45,6 +45,18 @@ def test_region_crops_rows_then_columns_of_the_last_two_axes():
     np.testing.assert_array_equal(Region(1, 4, 3, 2).crop(stack)[1], [[46, 47], [53, 54], [60, 61]])
 
 
+@pytest.mark.parametrize("field, value", [("top", -1), ("left", 1.0), ("height", 0), ("width", True)])
+def test_region_rejects(field, value):
+    fields = {"top": 0, "left": 0, "height": 3, "width": 4} | {field: value}
+    with pytest.raises(ValueError, match=rf"Region.{field} must be an integer.*{value}"):
+        Region(**fields)
+
+
+def test_region_must_fit():
+    with pytest.raises(ValueError, match=r"at least 5 × 4.*got \(4, 9\)"):
+        Region(2, 0, 3, 4).crop(np.zeros((4, 9)))
+
+
 # ---- alignment
 
 
@@ -382,6 +394,16 @@ def test_bad_images_are_rejected(arguments, message):
 def test_nothing_to_align_is_an_error():
     with pytest.raises(ValueError, match=r"recon \(on the covered pixels\)"):
         align(GOOD, GOOD, np.zeros(GOOD.shape, bool))
+
+
+def test_psnr_needs_a_peak():
+    with pytest.raises(ValueError, match="truth must not be zero everywhere"):
+        metrics.psnr(GOOD, 0 * GOOD)
+
+
+def test_score_images_wants_stacks():
+    with pytest.raises(ValueError, match=r"\(I, H, W\).*\(9, 11\)"):
+        score_images(GOOD, GOOD, covered(GOOD), whole(GOOD))
 
 
 # ---- complex error, slow phases

@@ -48,21 +48,6 @@ def test_the_well_illuminated_part_is_shown_and_no_ragged_rim():
     np.testing.assert_array_equal(np.isfinite(dark.amplitude), MASK[2:39, 8:45])
 
 
-def test_a_large_object_is_drawn_by_larger_pixels():
-    """Of 13 pixels at most, two along a side: what varies slowly stays, and so does the bar's length."""
-    whole, small = noisy(0.0), noisy(0.0, side=13)
-    assert (whole.pixels, small.pixels, small.amplitude.shape) == (1, 2, (13, 13))
-    inside = RADIUS[8:33, 14:39] < 12
-    for one, other in ((whole.amplitude, small.amplitude), (whole.phase.values, small.phase.values)):
-        enlarged = np.kron(other, np.ones((2, 2)))[:25, :25]
-        assert np.abs(enlarged - one)[inside].max() < 0.1
-    np.testing.assert_allclose(small.grey, whole.grey, atol=0.02)
-    np.testing.assert_allclose(small.colour, whole.colour, atol=0.05)
-    bars = [draw_reconstruction(one, (1e-9, 1e-9), "a").axes[0] for one in (whole, small)]
-    lengths = [bar.patches[0].get_width() * one.pixels for bar, one in zip(bars, (whole, small), strict=True)]
-    assert [bar.texts[0].get_text() for bar in bars] == ["5 nm"] * 2 and lengths == pytest.approx([5, 5])
-
-
 def test_a_thick_object_is_shown_unwrapped_and_the_colour_bar_says_so():
     hill = 12 * np.exp(-(RADIUS**2) / 60)
     thick = Picture.of(0.8 * np.exp(1j * hill), MASK, LIT, PROBE)

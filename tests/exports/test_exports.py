@@ -278,6 +278,18 @@ def test_memory_holds_a_block_of_patterns(kind, scan, tmp_path):
     assert peak < count * N * N * 4 / 2
 
 
+def test_values_that_do_not_fit_are_refused(scan):
+    for change, message in [
+        ({"positions": np.zeros((J, 3))}, r"positions has shape \(9, 3\); must be \(9, 2\)"),
+        ({"good": np.ones((N, N + 1), bool)}, r"good has shape \(16, 17\); must be \(16, 16\)"),
+        ({"probe": np.ones((N, N))}, r"probe has shape \(16, 16\); must be \(16, 16, 16\)"),
+        ({"object": np.ones((1, N, N))}, "object has shape .*; must be"),
+        ({"domain": "amplitude"}, "domain=amplitude: must be one of counts, intensity"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            replace(scan, **change)
+
+
 def test_what_a_format_needs_and_the_scan_lacks(scan, tmp_path):
     for kind in ("cxi", "npz"):
         with pytest.raises(ConfigError, match="made up: has no patterns to write"):

@@ -97,6 +97,12 @@ def test_the_page_that_was_made_of_a_run_goes_with_it_and_comes_back(run):
     assert not list(run.rglob("report.html"))
 
 
+def test_a_page_of_the_users_stays(run):
+    (run / "report.html").write_text("<!DOCTYPE html>mine")
+    RunFolder(run, overwrite=True).text("metrics.json", "new")
+    assert (run / "report.html").read_text() == "<!DOCTYPE html>mine"
+
+
 def test_after_its_first_result_a_run_that_fails_stays(run):
     new = RunFolder(run, overwrite=True)
     with pytest.raises(RuntimeError), new.replacing():

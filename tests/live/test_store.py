@@ -73,6 +73,13 @@ def test_what_does_not_fit_is_counted_and_left_out(tmp_path):
     np.testing.assert_array_equal(store.read(np.array([1]))[0], frame(1).data)  # the first one stays
 
 
+def test_the_first_frame_may_be_the_wrong_one_where_the_source_says_what_is_right(tmp_path):
+    store = Store(tmp_path)
+    told = Description(shape=(H, W), dtype=np.dtype("uint16"))
+    assert store.add([frame(0, shape=(H, W + 1)), frame(1)], [], told) == {"wrong shape": 1}
+    assert store.shape == (H, W) and store.dtype == np.uint16
+
+
 def test_a_full_disk_leaves_whole_records_and_takes_the_frame_again(tmp_path, monkeypatch):
     store = filled(tmp_path, 2)
     handle = store._handles[FRAMES]

@@ -62,6 +62,11 @@ def test_the_phase_of_all_inputs_is_that_of_the_output(network, phase):
     )
 
 
+def test_the_noise_of_a_pixel_matters(network):
+    shown, noise = inputs_of(np.random.default_rng(4), 8, 8)
+    assert np.abs(network([shown, noise]).numpy() - network([shown, noise + 1]).numpy()).max() > 1e-3
+
+
 def test_nothing_beyond_its_reach_counts(network):
     shown, noise = inputs_of(np.random.default_rng(5), 8, 2 * REACH + 16)
     other = shown.copy()

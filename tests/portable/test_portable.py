@@ -19,6 +19,7 @@ from helpers import reference
 from helpers.measurement import diffract
 
 from ptycho.config import ConfigError, UNetModel, UnrolledModel, XlaConfig
+from ptycho.files.png import grey_png
 from ptycho.networks import build_baseline, build_pinn
 from ptycho.networks.denoiser import load_denoiser
 from ptycho.networks.geometry import Geometry
@@ -252,6 +253,13 @@ def test_the_light_requirements_are_those_of_the_package():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = (ROOT / "requirements-lite.txt").read_text().splitlines()
     assert set(line for line in lines if not line.startswith("#")) <= set(project["dependencies"])
+
+
+def test_a_grey_png_is_read_by_another_library():
+    image = np.random.default_rng(0).uniform(-3, 5, (7, 12))
+    found = matplotlib.image.imread(io.BytesIO(grey_png(image)), format="png")
+    expected = (image - image.min()) / np.ptp(image)
+    np.testing.assert_allclose(found, expected, atol=0.51 / 255)
 
 
 def test_placed_windows_are_those_of_the_loops():

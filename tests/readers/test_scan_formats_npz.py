@@ -85,6 +85,13 @@ def test_ptychopinn_prepared_and_legacy(made, save, axes):
     equal(scan.patterns, patterns)
 
 
+def test_ptychopinn_with_as_many_patterns_as_pixels_takes_patterns_first(made, save):
+    cube, places = np.random.default_rng(1).poisson(9, (J, J, J)), {"xcoords": made.col, "ycoords": made.row}
+    scan = open_scan(save(diffraction=cube, **places))
+    equal(scan.patterns, cube)
+    assert "may lie" in scan.warnings[0]
+
+
 def test_ptychopinn_positions_in_metres_are_told(made, save):
     arrays = pinn(
         made, xcoords=None, ycoords=None, xcoords_start=made.col * 1e-8, ycoords_start=made.row * 1e-8

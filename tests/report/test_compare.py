@@ -6,7 +6,7 @@ from helpers.run_folders import positions_of, sample, write_run
 from scipy.ndimage import fourier_shift
 
 from ptycho.config import ConfigError
-from ptycho.report.compare import Frame, align_to, compare_kept_out, judgement, level_part
+from ptycho.report.compare import Frame, align_to, compare_kept_out, group_entries, judgement, level_part
 from ptycho.report.entries import differing, find_entries
 from ptycho.report.scans import StoredRecon
 
@@ -59,6 +59,15 @@ def test_no_more_is_said_than_can_be_told(tmp_path, values, told):
     assert told in judgement(*reversed(entries_of(one, two)))
 
 
+def test_the_best_comes_first(tmp_path):
+    for name, value in (("a", 1.3), ("b", 1.1), ("c", 1.2)):
+        write_run(tmp_path / name, name="scan", row={"deviance_holdout": value})
+    write_run(tmp_path / "other", name="another")
+    (group,) = group_entries(entries_of(tmp_path))
+    assert [one.entry.label for one in group.seen] == ["b", "c", "a"]
+    assert group.by == "deviance of the held-out patterns" and group.title == "scan"
+
+
 def wide(image):
     """A run's arrays with positions that light all of an object of ``WIDE`` pixels."""
     return {"image": image.astype(np.complex64), "arrays": {"positions": 3.4 * positions_of(), "probe": FLAT}}
@@ -94,6 +103,14 @@ def test_a_real_difference_is_shown_where_it_is(tmp_path):
     top, left = (np.flatnonzero(first.scan.read("solver").lit.any(axis=axis))[0] for axis in (1, 0))
     inside = off[22 - top : 24 - top, 22 - left : 24 - left]
     assert inside.mean() > 0.12 and abs(np.nanmedian(off)) < 0.02
+
+
+def test_other_pixels_and_other_places_are_said_and_not_forced(tmp_path):
+    one = write_run(tmp_path / "one", name="s", row={"deviance_holdout": 1.0})
+    two = write_run(tmp_path / "two", name="s", metrics={"pixel_m": [3e-8, 3e-8]})
+    first, second = entries_of(one, two)
+    found = align_to(Frame.of(first.scan.read("solver"), first.pixel_nm), second, first)
+    assert not found.off and found.note == "other pixel, 30 nm against 20 nm: not aligned" and found.amplitude
 
 
 def test_only_what_is_well_lit_is_compared(tmp_path):

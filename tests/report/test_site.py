@@ -10,7 +10,7 @@ from helpers.run_folders import write_run
 
 from ptycho.config import ConfigError
 from ptycho.files.lock import locked
-from ptycho.report.site import Site
+from ptycho.report.site import Site, parts_of
 from workflows.read.serve import ServeConfig, open_server, serve
 
 
@@ -137,6 +137,11 @@ def test_live_pages_have_a_link_and_may_run_nothing(folder):
     assert "script-src" not in page.policy
     assert site.answer("/live/live/live.png").kind == "image/png"
     assert site.answer("/live/live/other.png").status == 404
+
+
+def test_addresses_are_decoded_once():
+    assert parts_of("/run/a%2520b/c?x=/../y#z") == ["run", "a%20b", "c"]
+    assert parts_of("/") == []
 
 
 @pytest.fixture

@@ -200,6 +200,13 @@ def test_offsets_wider_than_the_runs_get_a_region_that_holds_them(loaded):
     assert shapes == {2: (2, 36, 36), 7.4: (2, 47, 47)}  # 32 + ⌈2 · 7.4⌉
 
 
+def test_single_patterns_may_come_without_their_axis(trained_run, loaded):
+    single = load_dataset(trained_run / TEST).amplitudes[:6]
+    for model in loaded.values():
+        offsets = np.zeros((1, 2))
+        np.testing.assert_array_equal(model.predict(single, offsets), model.predict(single[:, None], offsets))
+
+
 # ---- what cannot be predicted
 
 P = np.ones((3, 4, 32, 32), np.float32)

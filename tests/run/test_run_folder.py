@@ -279,6 +279,15 @@ def test_a_lock_or_temporary_file_that_is_a_link_is_not_written_through(tmp_path
     assert json.loads((run / "metrics.json").read_text()) == {"a": 1}
 
 
+def test_links_within_a_run_are_followed(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.text("config.yaml", "")
+    (folder.path / "run.log").symlink_to("config.yaml")
+    with RunFolder(folder.path, resumed=True).logged():
+        logging.getLogger().warning("said")
+    assert "said" in (folder.path / "config.yaml").read_text()
+
+
 def test_a_folder_that_another_process_fills_is_said_to_be_so(folder):
     """And not that it holds another run, which overwrite=true would remove."""
     code = (

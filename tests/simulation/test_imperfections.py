@@ -186,6 +186,11 @@ def test_a_blob_has_the_norm_that_is_asked_for_and_takes_no_power():
     )  # the corner has no blob, and tells the common factor
 
 
+def test_power_of_the_given_probe():
+    given = misstate_probe(gaussian(), Imperfections(probe_power=0.7), FRESNEL, 0)
+    np.testing.assert_allclose(given, np.sqrt(0.7) * gaussian())
+
+
 # Recorded positions
 
 

@@ -200,6 +200,14 @@ def test_a_probe_is_moved_as_far_as_asked_for_and_stays_lit():
     assert np.ptp(ways) > 1
 
 
+def test_a_probe_is_stretched_one_way():
+    N, edge = 64, {"diameter": (0.6, 0.6), "edge": (1.0, 1.0), "shift": (0.0, 0.0)}
+    light = np.abs(draw_probe(PROBE_KINDS["disk"], N, edge | {"stretch": (1.3, 1.3)}, rng(2))) ** 2
+    points = np.mgrid[:N, :N].reshape(2, -1) - N // 2
+    spread = np.sqrt(np.linalg.eigvalsh(np.cov(points, aweights=light.ravel())))
+    assert spread[1] / spread[0] == pytest.approx(1.3, abs=0.02)
+
+
 @pytest.mark.parametrize("rms", [0.0, 0.1, 0.3])
 @pytest.mark.parametrize("modes", [1, 2])
 def test_a_disturbed_probe_has_its_power_and_the_asked_for_error(rms, modes):

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from benchmarks import conformance, conformance_cases, oracles
 from benchmarks.conformance_cases import CROP_DTYPES, CROP_SHAPES, FILL, OPERATORS
-from ptycho.xla import crop_and_resize
+from ptycho.xla import choose_path, crop_and_resize
 from ptycho.xla.crop_matrix import LEAST_STEP
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -267,7 +267,6 @@ def test_what_cannot_be_checked_when_compiled_is_marked(path):
     [
         ({"image": IMAGE[0]}, r"image has shape \(9, 12, 2\)", tf.errors.InvalidArgumentError),
         ({"image": IMAGE > 0}, "image has dtype bool; allowed: uint8", tf.errors.InvalidArgumentError),
-        ({"boxes": BOXES[0]}, r"boxes has shape \(4,\)", tf.errors.InvalidArgumentError),
         ({"boxes": BOXES * np.inf}, "boxes row 0 is .* must be finite", tf.errors.InvalidArgumentError),
         ({"boxes": tf.cast(BOXES, tf.float64)}, "requested dtype float32", ValueError),
         (
@@ -305,6 +304,12 @@ def test_while_tracing_a_wrong_argument_is_a_value_error():
             ValueError, match="crop_size is not known while tracing; pass two Python integers"
         ):
             crop.get_concrete_function(tf.TensorSpec((3, None, None, 2)))
+
+
+def test_choice_of_path():
+    assert choose_path((84, 84), (84, 84)) == "matrix"
+    assert choose_path((512, 512), (16, 16)) == "exact"
+    assert choose_path((512, 512), (16, 16), "cubic") == "matrix"
 
 
 @pytest.mark.parametrize("compiled", [False, True])
