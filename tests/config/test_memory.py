@@ -167,11 +167,6 @@ TOO_MUCH = [
         "simulates",
         "the training patterns, .*: lower max_groups_train or nimgs_train",
     ),
-    (
-        {"gridsize": 64, "offset": 1, "batch_size": 64},
-        "trains the pinn",
-        "the layers of a batch, .* or gridsize",
-    ),
 ]
 
 
