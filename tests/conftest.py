@@ -51,10 +51,19 @@ NETWORKS = {
 # The files that take longest, longest first: begun last, one would keep all other test processes waiting.
 # "pretraining" before them: in a process that has run others it takes eight times as long.
 LONGEST = ("pretraining", "scan_workflow", "resume", "tutorial", "maximum_likelihood", "infer", "workflow")
-LONGEST += ("training", "learning", "api", "portable", "xla_translate", "xla_crop", "xla_warp", "slips")
+LONGEST += (
+    "training",
+    "learning",
+    "api",
+    "portable",
+    "xla_translate",
+    "xla_crop",
+    "xla_warp",
+    "position_jumps",
+)
 LONGEST += ("loaded", "solver", "denoiser_training", "resume_files", "exports", "xla_report", "many_scans")
 LONGEST += ("zero_shot", "seams", "train", "replacing", "mpi", "cli", "blocks", "interrupt", "quiet_start")
-LONGEST += ("command_line_and_python", "fractions_of_pixels", "keras_settings", "small_scans", "position_map")
+LONGEST += ("command_line_and_python", "fractions_of_pixels", "keras_settings", "small_scans", "affine_map")
 
 
 def pytest_collection_modifyitems(items):
