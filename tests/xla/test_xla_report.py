@@ -75,7 +75,7 @@ def test_a_broken_environment_ends_with_advice(monkeypatch):
 
 def test_the_script_writes_json_and_markdown(in_process, tmp_path, monkeypatch):
     """Without the diagnosis, which has a fresh process for each step: see above."""
-    monkeypatch.setattr(health, "diagnose", lambda: Diagnosis("", "", ""))
+    monkeypatch.setattr("workflows.doctor.xla.diagnose", lambda: Diagnosis("", "", ""))
     words = ["only='nearest (exact)'", "dtypes=float32", "repeats=1", f"output_dir={tmp_path}"]
     code, _, errors = in_process(SCRIPT, *words)
     assert code == 0, errors
