@@ -56,7 +56,8 @@ def hydra_at_once(version_base, config_path, config_name):
     def decorate(function):
         def main():
             try:
-                function(OmegaConf.merge(composed(name=config_name), OmegaConf.from_dotlist(sys.argv[1:])))
+                words = [word for word in sys.argv[1:] if not word.startswith("hydra")]
+                function(OmegaConf.merge(composed(name=config_name), OmegaConf.from_dotlist(words)))
             except Exception:
                 sys.stderr.write("Error executing job\n")  # as Hydra says of what a job lets out
                 raise
