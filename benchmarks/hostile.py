@@ -28,8 +28,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from helpers.cli import files
-from helpers.hostile_cases import CASES, Case, World
-from helpers.hostile_scans import SCAN_CASES, ScanCase, ScanWorld
+
+from benchmarks.hostile_cases import CASES, Case, World
+from benchmarks.hostile_scans import SCAN_CASES, ScanCase, ScanWorld
 
 SCRIPTS = ROOT / "scripts"
 INFER, SCAN, INSPECT = SCRIPTS / "infer.py", SCRIPTS / "scan_workflow.py", SCRIPTS / "inspect_scan.py"

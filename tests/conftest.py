@@ -50,11 +50,20 @@ NETWORKS = {
 
 # The files that take longest, longest first: begun last, one would keep all other test processes waiting.
 # "pretraining" before them: in a process that has run others it takes eight times as long.
-LONGEST = ("pretraining", "tutorial", "scan_workflow", "workflow", "resume")
-LONGEST += ("xla_crop", "portable", "maximum_likelihood", "training")
-LONGEST += ("xla_warp", "api", "cli", "infer", "xla_report", "train", "loaded", "solver")
-LONGEST += ("interrupt", "learning", "seams", "replacing", "resume_files", "hostile", "quiet_start")
-LONGEST += ("many_scans",)
+LONGEST = ("pretraining", "scan_workflow", "resume", "tutorial", "maximum_likelihood", "infer", "workflow")
+LONGEST += (
+    "training",
+    "learning",
+    "api",
+    "portable",
+    "xla_translate",
+    "xla_crop",
+    "xla_warp",
+    "position_jumps",
+)
+LONGEST += ("loaded", "solver", "denoiser_training", "resume_files", "exports", "xla_report", "many_scans")
+LONGEST += ("zero_shot", "seams", "train", "replacing", "mpi", "cli", "blocks", "interrupt", "quiet_start")
+LONGEST += ("command_line_and_python", "fractions_of_pixels", "keras_settings", "small_scans", "affine_map")
 
 
 def pytest_collection_modifyitems(items):
@@ -126,6 +135,16 @@ def try_no_other_reading(patch):
     from ptycho.align import align_scan
 
     patch.setattr(align_scan, "STEPS", align_scan.STEPS[:1])  # the probe is estimated where there is none
+
+
+@pytest.fixture
+def eagerly():
+    """Functions of TensorFlow are not traced, which takes most of the time of a few steps."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
 
 
 @pytest.fixture

@@ -5,6 +5,9 @@ import pytest
 
 import ptycho
 
+QUICK = {"flux": False, "background": False, "learn_probe": False, "regulariser": "none"}
+QUICK |= {"steps": 30, "progress": False, "compile_xla": False}
+
 
 @pytest.fixture(scope="module")
 def scan():
@@ -12,10 +15,9 @@ def scan():
 
 
 @pytest.fixture(scope="module")
-def followed(scan):
+def followed(scan, read_rightly_once):
     events = []
-    settings = {"flux": False, "background": False, "learn_probe": False, "regulariser": "none"}
-    result = ptycho.reconstruct(scan, on_event=events.append, progress=False, steps=30, **settings)
+    result = ptycho.reconstruct(scan, on_event=events.append, **QUICK)
     return result, events
 
 
@@ -42,10 +44,10 @@ def test_scores_and_decisions_are_the_result_s(followed):
     assert {(finding.what.removeprefix("solver: "), finding.value) for finding in result.decisions} >= told
 
 
-def test_what_it_raises_ends_the_reconstruction(scan):
+def test_what_it_raises_ends_the_reconstruction(scan, read_rightly):
     def stop(event):
         if event.kind == "step":
             raise KeyError("enough")
 
     with pytest.raises(KeyError, match="enough"):
-        ptycho.reconstruct(scan, on_event=stop, progress=False, steps=30, regulariser="none")
+        ptycho.reconstruct(scan, on_event=stop, **QUICK)

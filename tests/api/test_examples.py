@@ -15,10 +15,8 @@ from ptycho.networks.pinn import PtychoPINN
 from ptycho.networks.unrolled import Unrolled
 from ptycho.run.pretraining import geometry_of_form
 from ptycho.simulation.examples import (
-    LATTICES,
     Examples,
     draw_dead_pixels,
-    draw_lattice,
     measure_group,
     place_positions,
     roughen,
@@ -96,21 +94,6 @@ def test_patterns_are_those_of_a_slow_loop(name):
         for x, offset in zip(batch["x"][b], batch["offsets"][b].astype(float), strict=True):
             expected = slow_pattern(batch["target"][b], offset, modes_of(batch, b), form.reach)
             np.testing.assert_allclose(x, expected, atol=2e-5 * expected.max())
-
-
-@pytest.mark.parametrize("name", FORMS)
-def test_shapes_and_kinds_are_those_that_are_promised(name):
-    form, batch = batch_of(name)
-    B, C, N, R = form.batch, form.C, form.N, form.region_size
-    shapes = {"x": (B, C, N, N), "offsets": (B, C, 2), "probe": (B, 1, form.modes, N, N)}
-    shapes |= dict.fromkeys(("start", "target", "light"), (B, R, R)) | {"again": (), "passes": ()}
-    assert {key: value.shape for key, value in batch.items()} == shapes
-    kinds = {key: value.dtype.name for key, value in batch.items()}
-    waves = ("probe", "start", "target")
-    expected = {key: "complex64" if key in waves else "float32" for key in shapes}
-    expected |= {"again": "bool", "passes": "int32"}
-    assert kinds == expected
-    assert all(np.isfinite(value).all() for value in batch.values())
 
 
 def pinn_of(form):
@@ -268,15 +251,6 @@ def test_neighbours_are_as_far_apart_as_the_overlap_says():
     assert np.abs(middles).max() <= 0.5 and np.abs(middles).max() > 0.3
 
 
-@pytest.mark.parametrize("kind", LATTICES)
-def test_lattices_have_about_one_point_per_unit_area(kind):
-    points = draw_lattice(kind, 200, np.random.default_rng(3))
-    assert points.shape == (200, 2)
-    reach = np.hypot(*points.T)
-    assert np.sum(reach < 6) == pytest.approx(np.pi * 36, rel=0.2)
-    assert nearest_distance(points).max() < 1.8
-
-
 # ---- what is measured, and what is said of it
 
 
@@ -381,32 +355,11 @@ def test_a_step_has_the_same_batch_whatever_came_before():
     )
 
 
-def test_other_seeds_steps_and_examples_are_others():
-    one = batch_of("group")[1]
-    for other in (batch_of("group", seed=1)[1], batch_of("group", step=1)[1]):
-        for key in ("x", "offsets", "probe", "target"):
-            assert np.abs(one[key] - other[key]).max() > 0.05, key
-    for key in ("x", "offsets", "probe", "target"):
-        assert np.abs(one[key][0] - one[key][1]).max() > 0.05, key
-
-
-def test_forms_are_drawn_by_their_weights():
-    often, seldom = (BatchConfig(**FORMS[name], weight=w) for name, w in (("single", 3.0), ("group", 1.0)))
-    batches = {"often": often, "seldom": seldom}
-    config = config_of("single")
-    examples = Examples(PretrainConfig(**(vars(config) | {"batches": batches})))
-    often = [examples.form_of(step).C == 1 for step in range(400)]
-    assert np.mean(often) == pytest.approx(0.75, abs=0.08)
-
-
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"N": 15}, r"batches\.N=15: must be an even integer from 16 to 512"),
         ({"C": 0}, r"batches\.C=0: must be an integer from 1 to 64"),
         ({"reach": 17}, r"batches\.reach=17: must be from 1 to N pixels"),
-        ({"modes": 9}, r"batches\.modes=9: must be an integer from 1 to 8"),
-        ({"weight": 0.0}, r"batches\.weight=0\.0: must be a finite number > 0"),
     ],
 )
 def test_impossible_forms_are_refused(changes, message):
@@ -427,7 +380,6 @@ def test_a_map_that_is_smaller_than_a_region_is_refused():
             r"measurement\.photons=\[0\.0, 10\.0\]: must be \[low, high\] within \[1, 1e\+12\]",
         ),
         ({"overlap": (0.9, 0.2)}, r"measurement\.overlap=\[0\.9, 0\.2\]: must be \[low, high\]"),
-        ({"start_share": 2.0}, r"measurement\.start_share=2\.0: must be a finite number from 0 to 1"),
         ({"solver_share": 0.8}, r"measurement\.solver_share=0\.8: must be at most 1 with again_share"),
         ({"solver_passes": (0, 3)}, r"measurement\.solver_passes=\[0, 3\]: must be \[fewest, most\]"),
     ],

@@ -33,12 +33,7 @@ def from_arrays(patterns, positions=None, **more):
 
 
 @pytest.mark.parametrize(
-    "pitch, known",
-    [
-        (5e-8, LENGTHS),
-        (5e-8, {"pixel_m": 5e-8}),
-        ((2e-8, 7e-8), {"pixel_m": (2e-8, 7e-8)}),
-    ],
+    "pitch, known", [(5e-8, LENGTHS), (5e-8, {"pixel_m": 5e-8}), ((2e-8, 7e-8), {"pixel_m": (2e-8, 7e-8)})]
 )
 def test_positions_in_metres_become_pixels(patterns, pitch, known):
     """Of any origin; whole steps stay whole, so that nothing is interpolated."""

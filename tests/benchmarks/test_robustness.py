@@ -2,7 +2,6 @@
 
 import re
 
-import numpy as np
 import pytest
 import yaml
 from helpers.study import calls, make_scripts, table_rows
@@ -10,7 +9,6 @@ from helpers.study import calls, make_scripts, table_rows
 from benchmarks.study import processes
 from benchmarks.study.__main__ import HERE, KINDS, main
 from benchmarks.study.framework import load
-from benchmarks.study.robustness import draw_picture
 
 STUDY = {
     "kind": "robustness",
@@ -73,65 +71,19 @@ def test_what_is_run(bench):
     assert (out / "robustness.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_finished_cells_are_kept_and_a_failure_stops_no_other(bench, capsys):
-    (bench / "broken").write_text("probe_0.5/run")
-    assert run(bench) == 1 and len(calls(bench)) == 10
-    assert "not done" in (bench / "out/results.md").read_text()
-    (bench / "broken").unlink()
-    assert run(bench) == 0 and all("probe_0.5" in " ".join(words) for words in calls(bench))
-    assert run(bench) == 0 and not calls(bench)
-    assert run(bench, "run+=nepochs=3", "--only", "detector") == 2
-    assert "detector_0.json: was measured with other settings (run: " in capsys.readouterr().err
-    assert run(bench, "--report", "--only", "probe") == 0
-    assert "detector" not in (bench / "out/results.md").read_text().partition("\n")[2]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--only", "prob"], "--only=prob: must be a cell, a pattern of names .*, or one of probe, detector"),
         (["run+=output_dir=x"], "output_dir=overridden: must be left to the study"),
         (["run+=solver.stps=3"], r"solver.stps=3: unknown key; did you mean solver.steps\?"),
-        (["simulate+=oversamplin=3"], r"did you mean oversampling\?"),
-        (["seed=[0"], r"seed=\[0: is no YAML"),
         (
             ["simulate+=imperfections.blob=11"],
             "imperfections.blob=11.0: must be a finite number from 0 to 10",
         ),
-        (
-            ["run+=models=[lsqml]", "run+=iterative.python=/none"],
-            r"/none: cannot be .*leave it out: run\+=",
-        ),
+        (["run+=models=[lsqml]", "run+=iterative.python=/none"], r"/none: cannot be .*leave it out: run\+="),
     ],
 )
 def test_what_is_refused_before_anything_runs(bench, capsys, words, message):
     assert run(bench, *words) == 2 and not calls(bench)
     assert re.search(message, capsys.readouterr().err)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"keys": {"imperfections.blob": [1]}}, r"probe: imperfections.blob=\[1\]: must be 2 values"),
-        ({"strengths": [0, 1]}, r"strengths=\[0.0, 1.0\]: must be numbers above 0"),
-        ({"strength": 1}, "panels.0.strength: Unexpected keyword argument"),
-    ],
-)
-def test_a_definition_with_a_mistake(bench, capsys, change, message):
-    wrong = STUDY | {"panels": [STUDY["panels"][0] | change]}
-    (bench / "study.yaml").write_text(yaml.safe_dump(wrong, sort_keys=False))
-    assert run(bench) == 2 and re.search(message, capsys.readouterr().err)
-
-
-def test_the_figure_shows_the_scores(bench):
-    study = load(bench / "study.yaml", [], KINDS)
-    scores = {0.0: [0.98, 0.9], 0.1: [0.9, 0.8], 0.5: None}
-    probe = {strength: {"ssim": {"pinn": pair}} for strength, pair in scores.items()}
-    figure = draw_picture([(study.panels[0], probe), (study.panels[1], {0.0: None, 3.0: None})], study.curves)
-    amplitude, phase, *lsqml = figure.axes[0].lines
-    np.testing.assert_allclose(amplitude.get_ydata(), [0.02, 0.1, np.nan])
-    np.testing.assert_allclose(phase.get_ydata(), [0.1, 0.2, np.nan])
-    assert (amplitude.get_linestyle(), phase.get_linestyle()) == ("-", "--")
-    assert np.isnan(lsqml[0].get_ydata()).all()
-    assert figure.axes[0].get_ylim()[0] > figure.axes[0].get_ylim()[1], "better is higher"
-    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["0", "0.1", "0.5"]

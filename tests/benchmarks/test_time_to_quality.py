@@ -1,12 +1,9 @@
 """The benchmark of quality against training time: its times, crossings and exam, and a very short run."""
 
-import csv
-
 import numpy as np
 import pytest
-from matplotlib.image import imread
 
-from benchmarks.time_to_quality import crossing, exam_times, main, middle
+from benchmarks.time_to_quality import crossing, exam_times, middle
 
 
 def test_times_are_geometric_and_end_with_the_budget():
@@ -32,25 +29,3 @@ def test_the_exam_is_the_middle_of_the_scan(datasets, small_config):
     centres = exam.data.centres + 16
     np.testing.assert_array_equal(np.unique(centres), [34, 42, 50, 58])
     assert middle(small_config(), datasets["test"], 99).data.n_groups == 64
-
-
-def test_a_very_short_run(tmp_path):
-    main(
-        [
-            *("--seconds", "0.4", "--first", "0.2", "--models", "unrolled_fast", "baseline", "--groups", "3"),
-            *("--out", str(tmp_path), "--override", "N=32", "size=96", "nimgs_train=1", "batch_size=4"),
-            *("max_groups_train=8", "train.val_groups=4", "xla.compile=false", "model.stages=1"),
-        ]
-    )
-    with (tmp_path / "time_to_quality.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert {row["model"] for row in rows} == {"unrolled_fast", "baseline"}
-    for name in ("unrolled_fast", "baseline"):
-        mine = [row for row in rows if row["model"] == name]
-        seconds, steps = ([float(row[key]) for row in mine] for key in ("seconds", "steps"))
-        assert seconds[0] == steps[0] == 0 and seconds[-1] >= 0.4
-        assert seconds == sorted(seconds) and steps == sorted(set(steps))
-    assert all(-1 <= float(row["amplitude_ssim"]) <= 1 for row in rows if row["amplitude_ssim"])
-    text = (tmp_path / "time_to_quality.md").read_text()
-    assert "`truth_blurred_1px` 0.9" in text and "0.98 after / s" in text
-    assert imread(tmp_path / "time_to_quality.png").std() > 0

@@ -3,7 +3,6 @@
 import sys
 
 import pytest
-from helpers.cli import ROOT
 
 from ptycho.config import ConfigError, CustomModel, LsqmlConfig, RunConfig, ScanRunConfig
 from ptycho.config.data import DataConfig
@@ -116,10 +115,6 @@ def test_code_that_a_file_names_is_refused_and_not_imported(module, tmp_path, ke
     assert (tmp_path / "ran").exists()
 
 
-def test_a_word_is_no_code():
-    check_programs(configured("solver.regulariser", "edge_preserving"), [], "a file")
-
-
 def test_a_program_with_a_colon_stays_a_program():
     config = RunConfig(iterative=LsqmlConfig(python="env:python"))
     with pytest.raises(ConfigError, match=r"^iterative\.python=env:python: is a program"):
@@ -139,8 +134,3 @@ def test_the_network_of_a_run_is_not_built_by_code_that_the_run_names(module, tm
     allow(["mine:network"])
     with pytest.raises(ConfigError, match=r"weights\.npz: no such file"):
         read_network(run, "pinn")
-
-
-def test_the_examples_are_short():
-    for path in (ROOT / "examples").glob("own_*.py"):
-        assert len([line for line in path.read_text().split('"""', 2)[2].splitlines() if line]) <= 25

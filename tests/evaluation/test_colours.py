@@ -39,11 +39,6 @@ def test_the_phase_is_the_hue_and_the_amplitude_the_lightness():
     assert not hue(np.zeros((2, 3), complex)).any()
 
 
-def test_a_positive_wave_is_pink_and_a_negative_one_green():
-    (red, green, blue), minus = hue(np.array([[1.0, -1.0]]))[0]
-    assert red > blue > green and minus[1] > minus[2] > minus[0]
-
-
 def test_the_wheel_has_i_at_the_top():
     disk = wheel(41)
     assert disk.shape == (41, 41, 4) and disk[0, 0, 3] == 0 and disk[20, 20, 3] == 1

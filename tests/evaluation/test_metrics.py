@@ -1,9 +1,6 @@
 """Scores against closed forms and independent slow loops, on complex, non-square, odd-sized images."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -407,12 +404,6 @@ def test_psnr_needs_a_peak():
 def test_score_images_wants_stacks():
     with pytest.raises(ValueError, match=r"\(I, H, W\).*\(9, 11\)"):
         score_images(GOOD, GOOD, covered(GOOD), whole(GOOD))
-
-
-def test_importing_the_module_does_not_import_tensorflow():
-    code = "import sys, ptycho.evaluation.metrics; sys.exit('tensorflow' in sys.modules)"
-    root = Path(__file__).resolve().parents[2]
-    assert subprocess.run([sys.executable, "-c", code], cwd=root, timeout=60).returncode == 0
 
 
 # ---- complex error, slow phases

@@ -1,19 +1,10 @@
 """Figures of measured scans: scales by the object, not the noise around it; no panel and no title in vain."""
 
-import itertools
-
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from ptycho.evaluation.scan_figures import (
-    Picture,
-    draw_errors,
-    draw_reconstruction,
-    quality,
-    side_by_side,
-)
-from ptycho.scan.ramp import levelled
+from ptycho.evaluation.scan_figures import Picture, draw_errors, draw_reconstruction, side_by_side
 
 ROWS, COLS = np.mgrid[:41, :52]
 RADIUS = np.hypot(ROWS - 20, COLS - 26)
@@ -57,24 +48,6 @@ def test_the_well_illuminated_part_is_shown_and_no_ragged_rim():
     np.testing.assert_array_equal(np.isfinite(dark.amplitude), MASK[2:39, 8:45])
 
 
-def test_a_large_object_is_drawn_by_larger_pixels():
-    """Of 13 pixels at most, two along a side: what varies slowly stays, and so does the bar's length."""
-    whole, small = noisy(0.0), noisy(0.0, side=13)
-    assert (whole.pixels, small.pixels, small.amplitude.shape) == (1, 2, (13, 13))
-    inside = RADIUS[8:33, 14:39] < 12
-    for one, other in (
-        (whole.amplitude, small.amplitude),
-        (whole.phase.values, small.phase.values),
-    ):
-        enlarged = np.kron(other, np.ones((2, 2)))[:25, :25]
-        assert np.abs(enlarged - one)[inside].max() < 0.1
-    np.testing.assert_allclose(small.grey, whole.grey, atol=0.02)
-    np.testing.assert_allclose(small.colour, whole.colour, atol=0.05)
-    bars = [draw_reconstruction(one, (1e-9, 1e-9), "a").axes[0] for one in (whole, small)]
-    lengths = [bar.patches[0].get_width() * one.pixels for bar, one in zip(bars, (whole, small), strict=True)]
-    assert [bar.texts[0].get_text() for bar in bars] == ["5 nm"] * 2 and lengths == pytest.approx([5, 5])
-
-
 def test_a_thick_object_is_shown_unwrapped_and_the_colour_bar_says_so():
     hill = 12 * np.exp(-(RADIUS**2) / 60)
     thick = Picture.of(0.8 * np.exp(1j * hill), MASK, LIT, PROBE)
@@ -89,15 +62,6 @@ def test_a_thick_object_is_shown_unwrapped_and_the_colour_bar_says_so():
     assert image.get_cmap().name == "twilight" and image.get_clim() == (-np.pi, np.pi)
     both = side_by_side({"a": torn, "b": thick}, None)
     assert shown_in(both)[1].images[0].get_clim() != image.get_clim()  # radians without jumps
-
-
-def test_orientation_wheel_and_scale_bars_are_there():
-    figure = draw_reconstruction(noisy(0.0), (2e-9, 2e-9), "a")
-    amplitude, phase, probe = shown_in(figure)[:3]
-    assert amplitude.get_xlabel() == phase.get_xlabel() == "row ↓, column →, seen along the beam"
-    assert probe.texts[0].get_text() == "2 nm" and probe.patches[0].get_width() == pytest.approx(1)
-    (key,) = probe.child_axes
-    assert {text.get_text() for text in key.texts} == {"0", "π/2", "π", "−π/2"}
 
 
 @pytest.mark.parametrize("value", [np.nan, 0.0])
@@ -122,48 +86,3 @@ def test_errors_are_drawn_where_there_is_light():
         np.testing.assert_allclose(shown, np.where(known, values, np.nan)[8:33, 14:39])
     assert any("rad" in ax.get_ylabel() for ax in figure.axes)
     FigureCanvasAgg(draw_errors(amplitude, phase, np.zeros_like(LIT), None, "nothing is lit")).draw()
-
-
-def test_a_plane_and_a_value_are_taken_off_the_phase():
-    plane = np.exp(1j * (0.11 * ROWS - 0.07 * COLS + 2))
-    flat = np.angle(levelled(np.where(LIT, plane, 50j * plane**2), LIT))
-    np.testing.assert_allclose(flat[LIT], 0, atol=1e-12)
-
-
-def test_titles_with_many_flags_do_not_overlap():
-    flags = "".join(
-        f"\n! {flag}" for flag in ("outside_training", "amplitude_in_noise", "orientation_doubtful")
-    )
-    names = [f"{name}: R 0.123, free 0.1234, noise 0.1234{flags}" for name in ("solver", "pinn", "denoised")]
-    figure = side_by_side({name: noisy(0.0) for name in names}, None)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    boxes = [ax.title.get_window_extent(canvas.get_renderer()) for ax in figure.axes[:3]]
-    assert [ax.get_title() for ax in figure.axes[:3]] == names
-    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
-    assert (
-        boxes[0].x0 >= 0 and boxes[-1].x1 <= figure.bbox.x1 and max(box.y1 for box in boxes) <= figure.bbox.y1
-    )
-
-
-@pytest.mark.parametrize("halves", [False, True])
-@pytest.mark.parametrize("trained", [False, True])
-def test_there_is_a_panel_for_what_there_is(halves, trained):
-    rows = {"pinn": [{"epoch": k, "loss": 1 / k, "val_loss": 2 / k} for k in (1, 2)]} if trained else {}
-    curve = (np.linspace(0, 1, 5), np.linspace(1, 0, 5)) if halves else None
-    figure = quality(np.ones((3, 2)), np.array([0.1, 0.2, 0.3]), curve, rows, np.eye(4))
-    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
-    wanted = [
-        "misfit of each pattern",
-        "misfit of each detector pixel",
-        *["two half scans"] * halves,
-        *["losses"] * trained,
-    ]
-    assert titles == wanted
-
-
-def test_rounding_in_a_flat_phase_is_not_blown_up():
-    flat = np.exp(1e-4j * np.random.default_rng(0).normal(size=(20, 20)))
-    everywhere = np.ones((20, 20), bool)
-    low, high = Picture.of(flat, everywhere, everywhere, np.ones((8, 8), complex)).colour
-    assert high - low == pytest.approx(0.02) and low < 0 < high

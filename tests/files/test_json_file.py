@@ -9,11 +9,6 @@ from helpers.cli import ROOT
 from ptycho.files.json_file import parse_json, read_json, read_yaml
 
 
-def test_names_and_values_are_read(tmp_path):
-    (tmp_path / "a.json").write_text('{"a": [1, null]}', encoding="utf-8")
-    assert read_json(tmp_path / "a.json") == {"a": [1, None]}
-
-
 @pytest.mark.parametrize(
     ("content", "match"),
     [
@@ -61,11 +56,6 @@ def test_aliases_that_stand_for_little_are_read(tmp_path):
     """PyYAML writes them where two keys have the same section."""
     (tmp_path / "a.yaml").write_text("a: &x {b: [1, 2]}\nc: *x")
     assert read_yaml(tmp_path / "a.yaml") == {"a": {"b": [1, 2]}, "c": {"b": [1, 2]}}
-
-
-def test_yaml_is_read(tmp_path):
-    (tmp_path / "a.yaml").write_text("a: [1, null, {b: µ}]\nc: 1.5", encoding="utf-8")
-    assert read_yaml(tmp_path / "a.yaml") == {"a": [1, None, {"b": "µ"}], "c": 1.5}
 
 
 @pytest.mark.parametrize(

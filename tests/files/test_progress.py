@@ -60,19 +60,6 @@ def test_lines_of_a_log_become_rare(clock, monkeypatch, caplog):
     assert len(caplog.records) == 11
 
 
-def test_steps_through_many_patterns_are_counted_as_steps(clock, monkeypatch, caplog):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    caplog.set_level(logging.INFO)
-    shown = progress.Progress("solver", total=400 * 190, unit="step", per=190, at_most=True)
-    shown.advance(190)
-    clock.tick(16)
-    shown.advance(7 * 190)
-    # Seven steps in 16 s; of 400 at most 392 are left.
-    assert [record.getMessage() for record in caplog.records] == [
-        "solver: 8 of at most 400 steps, 0.438 steps/s, at most 896 s left"
-    ]
-
-
 def test_a_block_has_a_line_when_it_begins_and_one_a_minute(caplog):
     caplog.set_level(logging.INFO)
     with progress.heartbeat("geometry", every_s=0.02):
@@ -84,32 +71,6 @@ def test_a_block_has_a_line_when_it_begins_and_one_a_minute(caplog):
     with progress.heartbeat("short"):
         pass
     assert [record.getMessage() for record in caplog.records[len(lines) :]] == ["short …"]
-
-
-def test_no_time_below_zero_is_left(clock, monkeypatch, caplog):
-    """A line search may look at the patterns once more than was planned."""
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    caplog.set_level(logging.INFO)
-    shown = progress.Progress("refinement", total=48)
-    shown.advance(32)
-    clock.tick(16)
-    shown.advance(32)
-    assert [record.getMessage() for record in caplog.records] == [
-        "refinement: 64 of 48 patterns, 2 patterns/s"
-    ]
-
-
-def test_patterns_are_counted_where_nothing_else_says_how_far_it_is(clock, monkeypatch, caplog):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    caplog.set_level(logging.INFO)
-    shown = progress.Progress("refinement", total=640, done=64)
-    shown.advance(64)
-    clock.tick(16)
-    shown.advance(32)
-    # 32 patterns in 16 s; 640 − 64 − 64 − 32 = 480 are left.
-    assert [record.getMessage() for record in caplog.records] == [
-        "refinement: 160 of 640 patterns, 2 patterns/s, 240 s left"
-    ]
 
 
 def test_a_terminal_gets_a_bar(monkeypatch, caplog):
@@ -125,14 +86,6 @@ def test_a_terminal_gets_a_bar(monkeypatch, caplog):
     text = sys.stderr.getvalue()
     assert re.search(r"pinn: +50%\|.*64.*/128.*\[.*<.*, .*pattern/s, step 4/8\]", text), text
     assert not caplog.records
-
-
-def test_a_short_loop_leaves_no_bar(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    with closing(progress.Progress("inference", total=32)) as shown:
-        shown._bar.last_print_t = 0
-        shown.advance(32)
-    assert sys.stderr.getvalue() == ""
 
 
 @pytest.mark.parametrize("terminal", [False, True])

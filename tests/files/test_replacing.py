@@ -13,7 +13,7 @@ from ptycho.config import ConfigError
 from ptycho.files.atomic import WriteError
 from ptycho.report.page import render
 from ptycho.run.folder import OutputFolder, RunFolder, check_free
-from ptycho.run.record import own_files, owner
+from ptycho.run.record import own_files
 from ptycho.run.replacing import exchange, make_way, mend, put_back, waits
 
 OLD = (
@@ -272,11 +272,6 @@ def test_a_checkpoint_belongs_to_its_run_and_other_files_beside_it_do_not(run):
     (run / "pinn/checkpoints/epoch00001-step0000002.npz").write_text("")
     assert "pinn/checkpoints/epoch00001-step0000002.npz" in own_files(run)
     assert "pinn/checkpoints/mine.npz" not in own_files(run)
-
-
-def test_the_owner_of_a_file(run):
-    assert owner(run / "metrics.json") == owner(run / "visuals/quality.png") == run.resolve()
-    assert owner(run / "notes.txt") is owner(run / "visuals/family.jpg") is owner(run.parent / "x") is None
 
 
 # ---- as a user meets it

@@ -55,14 +55,7 @@ class Detector:
     def __init__(self, folder, path):
         np.save(folder / "frames.npy", FRAMES)
         np.save(folder / "xy.npy", XY)
-        words = [
-            sys.executable,
-            "-c",
-            WRITER,
-            str(path),
-            str(folder / "frames.npy"),
-            str(folder / "xy.npy"),
-        ]
+        words = [sys.executable, "-c", WRITER, str(path), str(folder / "frames.npy"), str(folder / "xy.npy")]
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.process.stdout.readline()
 

@@ -51,12 +51,6 @@ def test_what_live_refuses_at_once(tmp_path, monkeypatch, capfd, words, said):
     assert said in error and len(error.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("script", ["live.py", "replay.py"])
-def test_help(capfd, script):
-    assert call(script, "--help") == 0
-    assert f"scripts/{script}" in capfd.readouterr().out
-
-
 def test_a_folder_that_was_played_is_watched_to_its_end_and_never_overwritten(tmp_path):
     settings = ScanSettings(N=N, n_positions=COUNT, nphotons=1e6, seed=2, path="jittered")
     made = simulate_measured_like(settings, make_probe(ZonePlateProbe(), N))

@@ -1,13 +1,8 @@
 """The live page: words and units, the verdict, the colours of the probe, and nothing of a file that runs."""
 
-import io
-
-import numpy as np
 import pytest
 from helpers.run_folders import write_run
-from PIL import Image
 
-from ptycho.evaluation.colours import hue
 from ptycho.live import page
 from workflows.reconstruct.live import _show_verdict
 
@@ -28,21 +23,6 @@ NUMBERS = {
 def text_of(folder, numbers=NUMBERS):
     page.write_numbers(folder, numbers, 4.0)
     return (folder / page.PAGE).read_text()
-
-
-def test_numbers_have_plain_names_and_units(tmp_path):
-    text = text_of(tmp_path)
-    for name, value in {
-        "longest delay of the last patterns": "0.4 s",
-        "misfit of held-out patterns: deviance per pixel": "1.02",
-        "rows × columns of the object": "210 × 220 px",
-        "pixel size, row and column": "20 nm × 15 nm",
-        "source": "beam/&lt;scan&gt;.h5",
-    }.items():
-        assert f"<tr><td>{name}</td><td>{value}</td></tr>" in text
-    assert '<td class="warn">repeated 2</td>' in text and "<scan>" not in text
-    assert "problem" not in text and "warnings" not in text
-    assert "prefers-color-scheme: dark" in text and 'http-equiv="refresh" content="4"' in text
 
 
 @pytest.mark.parametrize(
@@ -69,19 +49,3 @@ def test_the_live_page_ends_with_the_verdict_of_the_run(tmp_path):
         '<p class="verdict bad"><strong>The image is likely wrong.' in text
         and "problems are solved: overfit (" in text
     )
-
-
-def test_the_picture_shows_the_phase_of_the_probe_and_can_be_read_on_black(tmp_path):
-    rows, cols = np.mgrid[:60, :70]
-    image = np.exp(0.3j * np.sin(rows / 5))
-    light = np.exp(-(((rows - 30) / 12) ** 2) - ((cols - 35) / 12) ** 2)
-    probe = (light[22:38, 27:43] * np.exp(1j * np.arange(16) / 3)).astype(np.complex64)
-    figure = page.draw(image, light, probe, [(1.0, 2.0), (2.0, 1.5)], (2e-8, 2e-8), "so far")
-    axes = {ax.get_title(): ax for ax in figure.axes if ax.get_title()}
-    np.testing.assert_allclose(axes["probe"].images[0].get_array(), hue(probe))
-    assert axes["misfit of held-out patterns"].get_xlabel() == "time / s"
-    assert "phase / rad" in [ax.get_ylabel() for ax in figure.axes]
-    page.write_picture(tmp_path, figure)
-    drawn = np.asarray(Image.open(io.BytesIO((tmp_path / page.PICTURE).read_bytes())).convert("RGBA"))
-    assert drawn[0, 0, 3] == 0
-    assert {text.get_color() for text in figure.texts} == {"0.5"}

@@ -61,14 +61,7 @@ def test_start_mask_and_probe_are_read_back():
 
 
 @pytest.mark.parametrize(
-    "header",
-    [
-        b"\x00\xff",
-        b"[1]",
-        b'{"type": 3}',
-        b"[" * 100_000,
-        b'{"type": "' + b"x" * 2**22 + b'"}',
-    ],
+    "header", [b"\x00\xff", b"[1]", b'{"type": 3}', b"[" * 100_000, b'{"type": "' + b"x" * 2**22 + b'"}']
 )
 def test_no_header(header):
     with pytest.raises(BadMessage, match="header"):
@@ -84,15 +77,10 @@ def frame_header(**changes):
     [
         ({"shape": [33, 48]}, "as long as its shape"),
         ({"shape": [2**30, 2**30]}, "shape"),
-        ({"shape": [33]}, "shape"),
         ({"shape": [-33, -47]}, "shape"),
-        ({"shape": "33"}, "shape"),
         ({"dtype": "object"}, "dtype"),
-        ({"dtype": ["u2"]}, "dtype"),
         ({"index": -1}, "index"),
-        ({"index": 1.5}, "index"),
         ({"index": True}, "index"),
-        ({"time": "now"}, "time"),
         ({"time": 10**400}, "time"),
         ({"encoding": "pickle"}, "encoding"),
     ],
@@ -129,13 +117,6 @@ def test_blocks_that_claim_more_than_there_is_are_never_unpacked():
     told = "\n".join(lie.hex() for lie in lies)
     done = subprocess.run([sys.executable, "-c", code], input=told, capture_output=True, text=True, cwd=ROOT)
     assert (done.returncode, done.stdout.split()) == (0, ["refused"] * len(lies)), done.stderr
-
-
-def test_a_size_that_is_a_lie_is_seen_before_anything_is_unpacked(monkeypatch):
-    monkeypatch.setattr(messages, "_memory", lambda: pytest.fail("unpacked"))
-    for lie in (SIZES.pack(2**50, 8192), SIZES.pack(DATA.nbytes, 2**31), SIZES.pack(DATA.nbytes, 13)):
-        with pytest.raises(BadMessage, match="as long as its shape"):
-            messages.unpacked(lie + bytes(100), DATA.shape, DATA.dtype)
 
 
 @pytest.mark.parametrize(

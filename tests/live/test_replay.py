@@ -8,7 +8,7 @@ from helpers.scans import Frames
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
-from ptycho.live.replay.playing import FAULTS, bursts, play, schedule
+from ptycho.live.replay.playing import FAULTS, play, schedule
 from ptycho.readers.raw_scan import RawScan
 from ptycho.readers.table import open_raw
 from workflows.convert.replay import ReplayConfig, replay
@@ -39,13 +39,6 @@ def test_each_fault_does_what_it_is_called_and_nothing_else(fault):
         assert frames[1] == frames[0] and places[1] != sorted(places[1])
     else:
         assert frames[1] == frames[0] and 10 < sum(e.kind == fault for e in wrong) < 80
-
-
-def test_bursts_hold_what_comes_within_their_time():
-    events = schedule(10, 10.0, 0.0, (), 0.0, 0)
-    together = list(bursts(events, 0.25))
-    assert [e for _, some in together for e in some] == events
-    assert all(some[-1].moment - some[0].moment <= 0.25 for _, some in together) and len(together) == 4
 
 
 def test_amplitudes_are_played_as_the_counts_that_they_are_roots_of():

@@ -9,8 +9,6 @@ from helpers import reference
 from helpers.pretraining import CLEAN, FORMS, batch_of, config_of
 
 from ptycho.config import UnrolledModel
-from ptycho.config.mapping import from_mapping, to_mapping
-from ptycho.networks.geometry import Geometry
 from ptycho.networks.losses import amplitude_error, object_error
 from ptycho.networks.unrolled import Unrolled
 from ptycho.networks.weights import get_weights
@@ -90,13 +88,6 @@ def test_amplitude_error_against_a_loop():
         assert computed[b] == pytest.approx(expected, rel=1e-4)
 
 
-def test_amplitude_error_does_not_see_phases():
-    found, target, light = random_objects()
-    turned = np.abs(target) * np.exp(1j * np.angle(found))
-    np.testing.assert_allclose(amplitude_error(turned.astype(np.complex64), target, light), 0, atol=1e-5)
-    assert np.all(amplitude_error(found, target, light).numpy() > 0.1)
-
-
 def random_objects(seed=1, side=7):
     rng = np.random.default_rng(seed)
     found, target = (reference.random_complex(rng, (3, side, side)).astype(np.complex64) for _ in range(2))
@@ -171,15 +162,6 @@ def test_a_probe_for_each_group_is_as_one_for_all_group_by_group(name):
         x, offsets = batch["x"][b : b + 1], batch["offsets"][b : b + 1]
         alone = network(x, offsets, batch["probe"][b, 0]).numpy()
         np.testing.assert_allclose(alone[0], together[b], atol=1e-4 * np.abs(together).max())
-
-
-@pytest.mark.parametrize("name", FORMS)
-def test_a_start_of_zeros_is_none(name):
-    form, batch = batch_of(name)
-    network = network_of(geometry_of_form(form), trained=True)
-    arguments = batch["x"], batch["offsets"], batch["probe"]
-    without, zeros = network(*arguments), network(*arguments, tf.zeros_like(batch["target"]))
-    np.testing.assert_allclose(without, zeros, atol=1e-5)
 
 
 def test_where_a_start_is_zero_the_constant_stands():
@@ -296,25 +278,6 @@ def test_resized_networks_share_their_variables():
     np.testing.assert_array_equal(before, network_of(other)(*arguments))
     network.level.assign(0.5)
     assert relative(resized(*arguments), before) > 0.05
-
-
-def test_without_a_misfit_networks_have_the_weights_that_they_had():
-    geometry = Geometry(16, 20, 3, 16)
-    old, new = (
-        {path: value.shape for path, value in get_weights(network_of(geometry, misfit=misfit)).items()}
-        for misfit in (False, True)
-    )
-    heads = {path for path in old if old[path] != new[path]}
-    assert old.keys() == new.keys() and len(heads) == 2 and all("head" in path for path in heads)
-    assert {old[path] for path in heads} == {(3, 3, 4 * 5, 8)}
-    assert {new[path] for path in heads} == {(3, 3, 4 * 6, 8)}
-    assert UnrolledModel().misfit is False
-
-
-def test_old_configurations_have_no_misfit():
-    stored = to_mapping(from_mapping({}))
-    del stored["model"]["misfit"]
-    assert from_mapping(stored).model == UnrolledModel()
 
 
 def test_eager_and_compiled_agree_with_a_start():

@@ -48,11 +48,7 @@ def clean(probe_name, small_config, tmp_path_factory):
     wave = np.exp(-((row - 2) ** 2 + 1.5 * col**2) / 150 + 1j * (0.01 * row * col - 0.2 * row))
     path = tmp_path_factory.mktemp("probe") / "probe.npz"
     np.savez(path, probeGuess=wave)
-    probes = {
-        "ideal_disk": IdealDiskProbe(),
-        "zone_plate": ZonePlateProbe(),
-        "npz": FileProbe(str(path)),
-    }
+    probes = {"ideal_disk": IdealDiskProbe(), "zone_plate": ZonePlateProbe(), "npz": FileProbe(str(path))}
     return noise_free(simulate(small_config(probe=probes[probe_name]))["train"])
 
 

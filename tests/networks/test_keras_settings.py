@@ -1,15 +1,14 @@
 """Settings of Keras that a user or a notebook has made: no number of a network depends on them."""
 
+import contextlib
+import io
 import json
-import os
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.cli import ROOT
+from helpers.cli import ROOT, fresh
 
 from ptycho.config import TrainConfig
 from ptycho.networks.weights import get_weights
@@ -28,19 +27,16 @@ print([[str(each.dtype), *each.shape, float(np.sum(np.abs(each)))] for each in f
 """
 
 
-def printed(folder, **settings):
-    (folder / "keras.json").write_text(json.dumps({"backend": "tensorflow"} | settings))
-    env = os.environ | {"KERAS_HOME": str(folder), "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, check=True
-    )
-    return done.stdout.splitlines()
-
-
 def test_a_users_file_changes_nothing(tmp_path):
-    usual, numbers = printed(tmp_path)
+    """The numbers of this process, which has the usual settings, and of one that reads a user's file."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(PROGRAM, {})
+    usual, numbers = out.getvalue().splitlines()
     assert usual == "channels_last float32" and "float64" not in numbers
-    said, found = printed(tmp_path, image_data_format="channels_first", floatx="float64")
+    settings = {"backend": "tensorflow", "image_data_format": "channels_first", "floatx": "float64"}
+    (tmp_path / "keras.json").write_text(json.dumps(settings))
+    done = fresh(tmp_path, "-c", PROGRAM, KERAS_HOME=str(tmp_path), PYTHONPATH=str(ROOT))
+    said, found = done.stdout.splitlines()
     assert said == "channels_first float64" and found == numbers
 
 
@@ -59,8 +55,8 @@ def one_step(build_network):
     return found
 
 
-@pytest.fixture(scope="module")
-def usual(build_network):
+@pytest.fixture
+def usual(build_network, eagerly):
     return one_step(build_network)
 
 

@@ -1,6 +1,5 @@
 """A run's configuration, networks and hashes: read back exactly; every way in which a file can be wrong."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -11,15 +10,7 @@ from ptycho import config as cfg
 from ptycho.config import ConfigError, RunConfig
 from ptycho.config.mapping import from_mapping, to_mapping
 from ptycho.run.folder import RunFolder
-from ptycho.run.network import (
-    Setup,
-    is_stored,
-    read_history,
-    read_network,
-    regular_offsets,
-    setup_of,
-    write_network,
-)
+from ptycho.run.network import Setup, read_history, read_network, regular_offsets, setup_of, write_network
 from ptycho.run.record import damaged, problem, read_record
 from ptycho.run.stored_config import is_finished, read_config
 from ptycho.scan.probe import make_probe
@@ -51,12 +42,6 @@ def test_a_configuration_survives_its_file(tmp_path, config):
     assert from_mapping(to_mapping(config)) == config
 
 
-def test_every_key_of_the_configuration_is_stored():
-    values = to_mapping(RunConfig())
-    assert values.keys() == {field.name for field in dataclasses.fields(RunConfig)}
-    assert values["probe"]["kind"] == "ideal_disk" and values["models"] == ["pinn", "baseline"]
-
-
 def test_a_key_that_an_older_file_lacks_has_its_default(tmp_path):
     stored(
         tmp_path, text=lambda values: values.replace("  blocks: 1\n", "").replace("test_probe: null\n", "")
@@ -66,18 +51,14 @@ def test_a_key_that_an_older_file_lacks_has_its_default(tmp_path):
 
 WRONG = [
     (lambda values: "", r"is damaged \(it must hold a configuration"),
-    (lambda values: "just a text", r"is damaged \(it must hold"),
     (lambda values: values.replace("N: 64", "N: [64"), r"is damaged \(.* line \d"),
     (lambda values: "\x00" + values, r"is damaged \(unacceptable character"),
     (lambda values: "a: 2001-13-01", r"is damaged \(month must be in 1..12"),
-    (lambda values: values + "nn: 3\n", r"nn=3: unknown key"),
     (
         lambda values: values.replace("stages:", "stage:"),
         r"model.stage=8: unknown key; did you mean model.st",
     ),
     (lambda values: values.replace("N: 64", "N: 65"), r"N=65: must be a power of two"),
-    (lambda values: values.replace("N: 64", "N: abc"), r"N=abc: must be a power of two"),
-    (lambda values: values.replace("kind: lines", "kind: dots"), r"object.kind=dots: must be one of lines"),
     (lambda values: "N: 64\n", r"is incomplete; it lacks baseline, model, "),
     (lambda values: values[: values.index("stitch:")] + "stitch:\n", r"stitch=null: must be a section"),
 ]
@@ -152,19 +133,6 @@ def test_a_network_survives_its_files(run):
         np.testing.assert_array_equal(getattr(stored.setup, key), value, err_msg=key)
 
 
-def test_a_network_is_there_when_its_description_is(run):
-    assert is_stored(run, "pinn") and not is_stored(run, "baseline")
-    (run / "pinn" / "model.json").unlink()
-    assert not is_stored(run, "pinn")
-
-
-def test_its_hash_is_that_of_the_weights_file(run):
-    import hashlib
-
-    expected = hashlib.sha256((run / "pinn" / "weights.npz").read_bytes()).hexdigest()
-    assert read_network(run, "pinn").sha256 == read_record(run)["pinn/weights.npz"] == expected
-
-
 def test_a_run_without_hashes_is_read(run):
     """As it was written before there was files.json; ``model.json`` then speaks of a hash of another kind."""
     (run / "files.json").unlink()
@@ -189,11 +157,9 @@ def test_what_a_setup_holds(datasets):
 
 DAMAGED = [
     ("weights.npz", lambda content: content[:-30], r"weights.npz: not a readable .npz \(it is cut short"),
-    ("weights.npz", lambda content: b"", r"weights.npz: not a readable .npz \(it is empty\)"),
     ("weights.npz", lambda content: content.replace(b"<f4", b"<i4"), r"weights.npz: pinn/kernel is damaged"),
     ("weights.npz", lambda content: content + b"x", r"weights.npz: has another SHA-256 than files.json says"),
     ("setup.npz", lambda content: content[:300], r"setup.npz: not a readable .npz"),
-    ("model.json", lambda content: content[:20], r"model.json: is damaged \("),
     ("model.json", lambda content: b"{}", r"model.json: is damaged \(it states no weights_sha256\)"),
     (
         "model.json",

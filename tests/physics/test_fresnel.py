@@ -132,8 +132,3 @@ def test_a_beam_that_diverges():
     parallel = np.abs(Fresnel(number, number).propagated(np.outer(wave, np.ones(N)))[:, 0]) ** 2
     cone, parallel = (profile[8:-8] / profile[8:-8].sum() for profile in (cone, parallel))
     np.testing.assert_allclose(cone, parallel, atol=0.02 * parallel.max())
-
-
-def test_aliasing_is_told():
-    assert not WAY.aliases(30) and WAY.aliases(29) and WAY.reversed.aliases(29)
-    assert WAY.transposed == Fresnel(21.0, 30.0)

@@ -213,12 +213,6 @@ def test_the_network_leaves_unmeasured_pixels_to_its_prediction(scan):
     assert np.isfinite(float(losses["loss"]))
 
 
-def test_a_network_with_all_pixels_good_is_the_plain_one(scan):
-    data = scan.subset(np.arange(100), 4)
-    assert not geometry_of(replace(data, good=np.ones((N, N), bool))).masked
-    assert not geometry_of(data).masked
-
-
 def test_the_generator_moves_the_probe_not_the_object(scan):
     """A position between pixels is the whole pixel below it, lit by the probe moved by the rest."""
     data = scan.subset(np.arange(100), 1)

@@ -29,7 +29,7 @@ from ptycho.portable.audit import audit
 from ptycho.portable.description import ENTRY, Description
 from ptycho.portable.formats import WRITERS
 from ptycho.portable.network import frozen, portable, trained_generator
-from ptycho.portable.runtimes import RUNTIMES, open_exported
+from ptycho.portable.runtimes import open_exported
 from ptycho.portable.table import FORMATS
 from ptycho.run.loaded import load_model
 from ptycho.run.network import read_network
@@ -183,12 +183,6 @@ def test_runtimes_give_what_the_network_gives(stored, written, name, precision):
         exported(values[0][:2], *values[1:])
 
 
-def test_fewer_bits_make_smaller_files(stored, written):
-    sizes = [written("litert", precision)[0].stat().st_size for precision in TOLERANCES]
-    weights = sum(value.size for value in stored.weights.values() if value.ndim == 4)
-    assert sizes[0] - sizes[1] == pytest.approx(2 * weights, rel=0.15)
-
-
 @pytest.mark.parametrize("batch_size", [None, B])
 def test_saved_model_needs_no_xla_and_takes_it(stored, written, tmp_path, batch_size):
     if batch_size:
@@ -253,11 +247,6 @@ def test_an_audit_tells_who_takes_an_operation():
     assert not any(rows["AddV2"].values())
     assert not rows["FFT"]["TensorFlow"] and not rows["FFT"]["TensorFlow XLA"]
     assert rows["FFT"]["LiteRT"] and rows["FFT"]["ONNX Runtime"]
-
-
-def test_one_table_of_formats():
-    assert WRITERS.keys() == FORMATS.keys()
-    assert set(RUNTIMES) == {form.suffix for form in FORMATS.values()} - {"", ".mlir"}
 
 
 def test_the_light_requirements_are_those_of_the_package():
@@ -327,13 +316,8 @@ def altered(exported, folder, change):
 
 
 WRONG_MODELS = {
-    "another version": (
-        lambda v: v | {"version": 7},
-        "exported in version 7 of the format; this",
-    ),
+    "another version": (lambda v: v | {"version": 7}, "exported in version 7 of the format; this"),
     "another N": (lambda v: v | {"N": 64}, "its description is damaged"),
-    "a missing key": (lambda v: {k: v[k] for k in v if k != "modes"}, "its description is damaged"),
-    "no object": (lambda v: [1], "its description is damaged"),
     "a smaller region": (lambda v: v | {"region_size": 33}, "export it again with region_size=36"),
     "a smaller support": (lambda v: v | {"support": 4}, "export it again with support="),
     "modes": (lambda v: v | {"modes": 3}, "the model was exported for modes=3"),
@@ -356,10 +340,7 @@ def test_exported_files_that_do_not_fit_are_refused(exported, trained_run, tmp_p
         (["model=cut.tflite", "data=x.npz"], "model=cut.tflite: is cut short, or was not written by"),
         (["model=cut.onnx", "data=x.npz"], "model=cut.onnx: is damaged"),
         (["model=model.mlir", "data=x.npz"], "must be a .tflite or .onnx file"),
-        (["data=x.npz"], "model=null: must be"),
         (["model=m.tflite", "data=x.npz", "stitch=refined"], "stitch=refined: must be one of probe, grid"),
-        (["model=m.tflite", "data=x.npz", "threads=0"], "threads=0: must be an integer >= 1, or null"),
-        (["model=m.tflite", "dta=x.npz"], "dta=x.npz: unknown key; did you mean data?"),
     ],
 )
 def test_bad_input_of_run_exported_is_one_line(exported, tmp_path, in_process, words, message):
@@ -382,27 +363,18 @@ def test_a_missing_runtime_is_named(exported, tmp_path, in_process, name, packag
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run=gone", "format=onnx"], "run=gone: no such folder"),
         (["run=.", "format=onnx"], "holds no run; there is no config.yaml in it"),
         (["run=RUN"], "output=null: has no known ending; add format=saved_model or litert"),
-        (["run=RUN", "format=tflite"], "format=tflite: must be one of saved_model, litert, onnx, stablehlo"),
         (
             ["run=RUN", "format=litert", "batch_size=0"],
             "batch_size=0: must be an integer from 1 to 65536, or null",
         ),
-        (
-            ["run=RUN", "format=saved_model", "precision=float16"],
-            "saved_model holds float32; litert and",
-        ),
+        (["run=RUN", "format=saved_model", "precision=float16"], "saved_model holds float32; litert and"),
         (["run=RUN", "format=onnx", "region_size=20"], "region_size=20: must be from N=32 to 4·N=128"),
         (["run=RUN", "format=onnx", "support=33"], "support=33: must be even, and at most N=32"),
-        (
-            ["run=RUN", "network=baseline", "output=a.onnx", "group_size=2"],
-            "group_size=2: must be 1, or",
-        ),
+        (["run=RUN", "network=baseline", "output=a.onnx", "group_size=2"], "group_size=2: must be 1, or"),
         (["run=RUN", "output=taken.onnx"], "output=taken.onnx: is there already"),
         (["run=RUN", "format=saved_model", "output=."], "output=.: is there already; choose another path"),
-        (["run=RUN", "netwrk=pinn"], "netwrk=pinn: unknown key; did you mean network?"),
     ],
 )
 def test_bad_input_of_export_model_is_one_line(trained_run, tmp_path, in_process, words, message):

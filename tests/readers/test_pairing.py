@@ -38,19 +38,6 @@ def test_patterns_keep_their_order_and_those_without_a_position_are_left_out(fil
     assert file.warnings == ["1 of 4 patterns and 1 of 4 positions are excluded: no partner"]
 
 
-def test_patterns_without_numbers_are_counted_from_nought(file, patterns):
-    source, positions = join(file, patterns, Product(PLACES, "m", np.array([3, 1, 2, 0])), {})
-    assert source is patterns and not file.warnings and not file.problems
-    np.testing.assert_array_equal(positions[0], PLACES[[3, 1, 2, 0]])
-
-
-def test_no_number_in_common_is_a_problem(file, patterns):
-    join(file, patterns, Product(PLACES, "m", np.arange(4)), {}, 10 + np.arange(4))
-    assert file.problems == [
-        "no pattern has a position: the numbers of the patterns are 10 to 13, those of the positions 0 to 3"
-    ]
-
-
 def test_the_axis_of_the_patterns_is_known_before_they_are_paired(file, patterns):
     """Of an array (3, 5, 4) the last axis counts the patterns, as there are four positions."""
     given = SimpleNamespace(shape=(3, 5, 4), order_for=lambda count, file: patterns if count == 4 else None)

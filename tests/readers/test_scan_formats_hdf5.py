@@ -21,17 +21,7 @@ from helpers.hdf5 import (
 )
 
 from ptycho.preparation.marks import find_marks
-from ptycho.readers import (
-    cxi,
-    eiger,
-    foldslice,
-    keymap,
-    nexus,
-    ptychodus,
-    ptychodus_patterns,
-    ptyd,
-    ptylab,
-)
+from ptycho.readers import cxi, eiger, foldslice, keymap, nexus, ptychodus, ptychodus_patterns, ptyd, ptylab
 from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.raw_scan import ReadOptions
 
@@ -294,8 +284,7 @@ def test_ptylab(tmp_path, made, turned):
 
 
 @pytest.mark.parametrize(
-    ("code", "keys"),
-    [(0, None), (1, "data.flip_cols=true"), (6, "data.transpose=true data.flip_rows=true")],
+    ("code", "keys"), [(0, None), (1, "data.flip_cols=true"), (6, "data.transpose=true data.flip_rows=true")]
 )
 def test_ptylab_that_turns_its_patterns(tmp_path, made, code, keys):
     arrays = {"ptychogram": made.counts, "encoder": made.metres, "orientation": code}

@@ -1,7 +1,5 @@
 """Measured scans in NPZ: what was written is what is read, with its signs, axes and units."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import h5py
@@ -227,11 +225,6 @@ def test_hdf5_goes_to_its_readers(made, tmp_path):
     with h5py.File(path, "a") as file:
         file["dp"], file["ppX"], file["ppY"] = made.counts, made.col, made.row
     assert open_scan(path).format == "foldslice"
-
-
-def test_reading_needs_no_tensorflow():
-    script = "import sys, ptycho.readers.table; sys.exit('tensorflow' in sys.modules)"
-    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 @pytest.mark.shared

@@ -38,33 +38,16 @@ def save(tmp_path):
             lambda m: pinn(m, diff3d=m.counts[0]),
             r"diff3d has shape \(9, 12\); must be \(patterns, rows, columns\)",
         ),
-        (lambda m: pinn(m, diff3d=np.array("what")), r"diff3d \(\) has dtype <U4; must be real numbers"),
         (
             lambda m: product(m, patterns=m.counts, bad_pixels=np.array("no")),
             r"bad_pixels \(\) has dtype <U2; must be real numbers or true and false",
         ),
-        (
-            lambda m: pinn(m, diff3d=None, diffraction=m.counts.reshape(J, 3, 3, 12)),
-            r"diffraction has shape \(7, 3, 3, 12\)",
-        ),
         (lambda m: tike(m, scan=m.row), r"scan has shape \(7,\); must be \(J, 2\)"),
-        (
-            lambda m: tike(m, scan=np.zeros((J - 1, 2))),
-            r"data \(7, 9, 12\) holds 7 patterns, and there are 6",
-        ),
-        (
-            lambda m: tike(m, data=np.stack([m.counts] * 2)),
-            r"data has shape \(2, 7, 9, 12\); must be \(patterns, rows, columns\)",
-        ),
         (
             lambda m: product(m, patterns=m.counts, bad_pixels=m.bad[1:]),
             r"the mask has shape \(8, 12\); must be \(9, 12\)",
         ),
         (lambda m: product(m), r"has no patterns; add data\.patterns_file="),
-        (
-            lambda m: {"patterns": m.counts, "indexes": np.arange(J)},
-            r"has no positions; add data\.positions_file=",
-        ),
         (
             lambda m: product(m, patterns=m.counts, indexes=np.arange(J) + 9),
             r"no pattern has a position.* 9 to 15,.*0 to 6",
@@ -76,10 +59,6 @@ def save(tmp_path):
         (
             lambda m: product(m, patterns=m.counts[1:], indexes=np.zeros(6, int)),
             r"6 patterns and 7 positions have numbers",
-        ),
-        (
-            lambda m: product(m, probe_position_y_m=None, patterns=m.counts, indexes=np.arange(J)),
-            r"has no positions; add data\.positions_file=",
         ),
         (
             lambda m: {"a": m.counts, "b": m.row, "c": np.array("text")},
@@ -100,34 +79,16 @@ def test_archives_that_do_not_fit(made, save, arrays, match):
     ("options", "match"),
     [
         (
-            {"keys": {"patterns": "x"}, "unit": "m"},
-            r"data\.keys=patterns: needs either positions, or positions_row and",
-        ),
-        (
             {"keys": {"positions": "b"}, "unit": "m"},
             r"lacks patterns .entry/data/data or .*; it has a, b, c, d, e",
         ),
-        (
-            {"keys": {"patterns": "a", "positions": "b", "pos": "c"}},
-            r"data\.keys\.pos: must be one of patterns",
-        ),
-        ({"keys": {"patterns": "a", "positions": "b"}}, r"b has no units attribute; add data\.unit= m, mm"),
-        ({"keys": {"patterns": "a", "positions": "x"}, "unit": "m"}, r"lacks x; it has a, b, c, d, e"),
         (
             {"keys": {"patterns": "a", "positions": "c"}, "unit": "m"},
             r"c has shape \(7,\); must be \(7 or 12, 2\), a line for each pattern",
         ),
         (
-            {"keys": {"patterns": "a", "positions": "b", "good": "c"}, "unit": "m"},
-            r"the mask has shape \(7,\); must be \(9, 12\)",
-        ),
-        (
             {"keys": {"patterns": "a", "positions": "b", "probe": "c"}, "unit": "m"},
             r"c has shape \(7,\); must be \(h, w\)",
-        ),
-        (
-            {"keys": {"patterns": "a", "positions": "b", "energy_eV": "d"}, "unit": "m"},
-            r"d=-1: no photon energy; correct it",
         ),
         (
             {"keys": {"patterns": "a", "positions": "b", "detector_pixel_m": "d"}, "unit": "m"},
@@ -146,11 +107,9 @@ def test_archives_that_do_not_fit(made, save, arrays, match):
             r"data\.position_axes=xy: positions_row",
         ),
         ({"unit": "inch"}, r"data\.unit=inch: must be one of m, mm, um"),
-        ({"axes": "yx"}, r"data\.position_axes=yx: must be rc"),
         ({"format": "tikk"}, r"data\.format=tikk: must be one of .*tike"),
         ({"format": "cxi"}, r"data\.format=cxi: it is NPZ; must be one of ptychopinn"),
         ({"format": "tike"}, r"lacks data, scan; it has a, b"),
-        ({"format": "tike", "axes": "xy"}, r"data\.position_axes=xy: the format tike does not need it"),
         ({"format": "ptychopinn", "keys": {"a": "b"}}, r"data\.keys=a: the format ptychopinn"),
     ],
 )

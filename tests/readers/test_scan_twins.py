@@ -185,32 +185,6 @@ def test_keymap(tmp_path, kind):
     scan.patterns.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("changes", "match"),
-    [
-        ({"energy_eV": "minus"}, "minus=-1: no photon energy; correct it"),
-        ({"good": "g", "bad": "b"}, "must have one shape"),
-        ({"probe": "none"}, "lacks probe .none.; it has"),
-        ({"positions": "none"}, "lacks none; it has"),
-        ({"flat": "g"}, r"the flat field has shape \(8, 12\); must be \(9, 12\), that of a pattern"),
-    ],
-)
-def test_keymaps_that_do_not_fit(tmp_path, made, kind, changes, match):
-    arrays = {
-        "d": made.counts,
-        "r": metres(made),
-        "minus": -1.0,
-        "g": made.bad[1:].astype(int),
-        "b": made.bad,
-    }
-    path = save(kind, tmp_path / "a", arrays)
-    keys = {"patterns": "d", "positions": "r"} | changes
-    with pytest.raises(ConfigError, match=match) as caught:
-        open_scan(path, ReadOptions(keys=keys, unit="m"))
-    assert "\n" not in str(caught.value) and str(caught.value).startswith(f"{path}: ")
-
-
 # ---------------------------------------------------------------- other positions than the file's
 
 

@@ -71,12 +71,19 @@ def predicted_error(scan, mask):
     return np.sqrt(covariance[mask].sum() / np.sum(np.abs(scan.object[mask]) ** 2))
 
 
+@pytest.fixture(scope="module")
+def error_of_one():
+    """Relative error of the object by one photon a pattern: it falls with the root of their number."""
+    small = Scan.of(np.random.default_rng(3), 1e5, count=4)
+    return predicted_error(small, lit_mask(small, 0.5)) * np.sqrt(1e5)
+
+
 @pytest.mark.parametrize("photons", [1e5, 1e6])
-def test_a_known_beam_leaves_the_error_that_photons_set(photons):
+def test_a_known_beam_leaves_the_error_that_photons_set(photons, error_of_one):
     small = Scan.of(np.random.default_rng(3), photons, count=4)
     data, mask = small.dataset(np.random.default_rng(4)), lit_mask(small, 0.5)
     found = fit(Terms(likelihood_of(data)), small.rough(data.normalisation), OBJECT, 900)
-    expected = predicted_error(small, mask)
+    expected = error_of_one / np.sqrt(photons)
     assert 0.5 * expected < distance(found.state.object, small.object, mask) < 1.2 * expected
     assert found.converged
 

@@ -19,7 +19,6 @@ from ptycho.report.charts import (
     axis_of,
     line_chart,
     place_chart,
-    round_ticks,
 )
 
 
@@ -55,14 +54,6 @@ def test_decades_on_a_logarithmic_axis():
     assert axis.share(np.array([axis.low, axis.high])) == pytest.approx([0, 1])
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "ticks"),
-    [(0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]), (-0.1, 1.05, [0, 0.2, 0.4, 0.6, 0.8, 1]), (13, 47, [20, 30, 40])],
-)
-def test_ticks_are_round(low, high, ticks):
-    assert round_ticks(low, high) == pytest.approx(ticks)
-
-
 def test_rows_go_down_and_columns_to_the_right():
     places = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
     chart = place_chart(places, "µm", "places", np.array([0.0, 0.5, 1.0]))
@@ -84,26 +75,3 @@ def test_arrows_are_as_long_as_they_say():
     (tail, tip), _, (start, end) = (arrow[:2] for arrow in arrows)
     assert tip[0] - tail[0] == pytest.approx(5 * pixel, abs=0.2) and tip[1] == tail[1]
     assert end[1] - start[1] == pytest.approx(2.5 * pixel, abs=0.2) and end[0] == start[0]
-
-
-def test_arrows_have_heads_that_point_back_by_thirty_degrees():
-    """Both strokes leave the tip at 150° to the shaft, to either side; no move has no head."""
-    places = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
-    chart = place_chart(places, "µm", "moves", arrows=np.array([[3.0, 4.0], [0.0, 0.0], [0.0, -4.0]]))
-    paths = [p.get("d") for p in ElementTree.fromstring(str(chart)).iter("path") if p.get("class") == "arrow"]
-    for path, shaft in zip(paths[::2], (4 + 3j, -4), strict=True):  # to the right, and down
-        strokes = [complex(*map(float, part.split("m")[0].split())) for part in path.split("l")[1:]]
-        angles = np.sort(np.degrees(np.angle(np.array(strokes) / shaft)))
-        np.testing.assert_allclose(angles, [-150, 150], atol=1.5)
-        assert np.allclose(np.abs(strokes), 6, atol=0.2)
-    assert not any(map(float, re.findall(r"[\d.]+", paths[1].split("l", 1)[1])))
-
-
-def test_texts_of_upright_levels_do_not_overlap():
-    """Three thresholds at nearly one frequency: their texts stand in rows of their own."""
-    levels = [Level(0.5, "1/2"), *(Level(0.61 + k / 100, f"{k}: 10 nm", vertical=True) for k in range(3))]
-    curve = Curve(np.linspace(0, 1, 5), np.linspace(1, 0, 5))
-    chart = line_chart([curve], Axis("x", 0, 1), Axis("y", 0, 1), "a line", levels)
-    texts = ElementTree.fromstring(str(chart)).iter("text")
-    heights = sorted(float(text.get("y")) for text in texts if "nm" in (text.text or ""))
-    assert len(heights) == 3 and np.diff(heights).min() >= 14

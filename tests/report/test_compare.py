@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-from helpers.pages import check_closed
 from helpers.run_folders import positions_of, sample, write_run
 from scipy.ndimage import fourier_shift
 
 from ptycho.config import ConfigError
 from ptycho.report.compare import Frame, align_to, compare_kept_out, group_entries, judgement, level_part
 from ptycho.report.entries import differing, find_entries
-from ptycho.report.page import compare_page
 from ptycho.report.scans import StoredRecon
 
 WIDE = 110  # pixels of a side
@@ -68,13 +66,6 @@ def test_the_best_comes_first(tmp_path):
     (group,) = group_entries(entries_of(tmp_path))
     assert [one.entry.label for one in group.seen] == ["b", "c", "a"]
     assert group.by == "deviance of the held-out patterns" and group.title == "scan"
-
-
-def test_without_a_score_in_common_none_is_the_best(tmp_path):
-    write_run(tmp_path / "a", name="scan", row={"deviance_holdout": None})
-    write_run(tmp_path / "b", name="scan")
-    (group,) = group_entries(entries_of(tmp_path))
-    assert not group.by and [one.entry.label for one in group.seen] == ["a", "b"]
 
 
 def wide(image):
@@ -148,34 +139,11 @@ def test_nights_are_their_runs_and_failures_are_told(tmp_path):
         find_entries([str(night / "a"), "nothere"])
 
 
-def test_folders_of_one_name_are_told_apart(tmp_path):
-    for night in ("one", "two"):
-        write_run(tmp_path / night / "s")
-    assert [entry.label for entry in entries_of(tmp_path)] == ["one/s", "two/s"]
-
-
 def test_only_settings_that_differ(tmp_path):
     write_run(tmp_path / "a", name="scan", seed=1)
     write_run(tmp_path / "b", name="other", seed=2, data={"N": 64})
     keys, values = differing(entries_of(tmp_path))
     assert keys == ["seed", "data.N"] and values == [["1", "null"], ["2", "64"]]
-
-
-def test_two_runs_are_shown_in_one_place_in_turn(tmp_path):
-    """Large pictures with colour bar and scale bar; the script runs by its hash alone."""
-    write_run(tmp_path / "a", name="s", row={"deviance_holdout": 1.0})
-    write_run(tmp_path / "b", name="s")
-    entries = entries_of(tmp_path)
-    text = compare_page(entries, [], {})
-    page = check_closed(text)
-    shown = [(a["data-run"], a["data-part"]) for a in page.named("figure") if "data-part" in a]
-    parts = ("amplitude", "phase")
-    both = [(run, part) for run in "12" for part in parts]
-    assert shown == [*both, *(("2", f"{part}, difference") for part in parts)]
-    assert text.count('class="scalebar"') == text.count('class="colourbar"') == len(shown)
-    assert "scale bar of 100 nm" in text and text.count("seen along the beam") == 1
-    assert [a["data-act"] for a in page.named("button")] == ["turn", "blink"]
-    assert 'event.key !== "b"' in text
 
 
 def test_the_phase_of_another_run_goes_on_where_the_first_is_unwrapped():

@@ -45,12 +45,6 @@ def test_a_run_goes_on_while_its_folder_is_held(tmp_path):
     assert gather(run).state == ENDED
 
 
-def test_what_an_older_run_lacks_is_said(tmp_path):
-    record = gather(write_run(tmp_path / "run", judged=False))
-    assert record.state == FINISHED and not record.scan.assessment
-    assert any("assessment.npz" in line for line in record.missing)
-
-
 @pytest.mark.parametrize("text", ["{", "[1]", '"x"', ""])
 def test_damaged_scores_are_said_and_raise_nothing(tmp_path, text):
     run = write_run(tmp_path / "run")
@@ -105,12 +99,6 @@ def test_the_command_repeats_the_run(tmp_path, overrides):
     assert (program, script, words[-1]) == ("ptycho", "scan", "output_dir=outputs/again")
     again = to_mapping(run_config(composed(*words, name="scan"), words, {}))
     assert again | {"output_dir": None} == to_mapping(read_job(run)) | {"output_dir": None}
-
-
-def test_several_scans_of_a_former_run_are_told(tmp_path):
-    run = write_run(tmp_path / "run")
-    (run / "scans/b").mkdir(parents=True)
-    assert any("holds several scans in one run" in line for line in gather(run).missing)
 
 
 def test_an_inference_is_a_run_too(tmp_path):

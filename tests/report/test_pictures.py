@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from ptycho.evaluation.colours import ShownPhase
-from ptycho.report.pictures import coloured, coloured_phase, coloured_wave, palette_png, readable
+from ptycho.report.pictures import coloured, coloured_phase, palette_png, readable
 
 
 def opened(uri):
@@ -55,11 +55,3 @@ def test_a_wrapped_phase_is_made_smaller_as_angles_and_an_unwrapped_one_as_numbe
     assert (line.unit, circle.unit) == ("rad, unwrapped", "rad, wrapped")
     shades = [np.asarray(opened(one.uri)) for one in (line, circle)]  # 0 to 254 are −π to π
     assert set(shades[0].ravel()) == {127} and set(shades[1].ravel()) <= {0, 254}
-
-
-def test_a_probe_has_its_hues_and_a_scale_bar():
-    """sRGB of hue nought at full amplitude: red above blue above green; of half an amplitude, darker."""
-    picture = coloured_wave(np.array([[1.0, 0.5], [1j, 0.0]]), 10.0)
-    rgb = np.asarray(opened(picture.uri)).astype(int)
-    assert rgb[0, 0, 0] > rgb[0, 0, 2] > rgb[0, 0, 1] and (rgb[0, 1] < rgb[0, 0]).all()
-    assert not rgb[1, 1].any() and picture.scale_text == "2 nm" and picture.scale_px == pytest.approx(0.2)

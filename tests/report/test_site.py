@@ -4,7 +4,6 @@ import http.client
 import json
 import threading
 
-import numpy as np
 import pytest
 from helpers.pages import check_closed
 from helpers.run_folders import write_run
@@ -204,10 +203,6 @@ def test_a_port_that_is_taken_is_said(ask, folder):
         serve(ServeConfig(folder=str(folder / "none")))
 
 
-def test_a_run_itself_is_shown_with_its_neighbours(folder):
-    assert Site(folder / "night/a").folder == folder / "night"
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -233,14 +228,3 @@ def test_one_bad_run_does_not_take_down_the_pages_of_all(folder, name, content):
         assert answer.status == 200 and b"mine &amp; &lt;b&gt;" in answer.body
     assert site.answer("/run/mine%20%26%20%3Cb%3E").status == 200
     assert site.answer("/run/night/a").status in (200, 500)
-
-
-def test_numbers_that_are_none_in_a_reconstruction_do_not_end_the_report(tmp_path):
-    odd = {
-        "positions": np.full((20, 2), np.nan, np.float32),
-        "probe": np.full((1, 16, 16), np.nan, np.complex64),
-        "flux": np.full(20, np.inf, np.float32),
-    }
-    for name, array in odd.items():
-        write_run(tmp_path / name, arrays={name: array})
-        assert Site(tmp_path).answer(f"/run/{name}").status == 200, name

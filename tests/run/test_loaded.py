@@ -207,11 +207,6 @@ def test_single_patterns_may_come_without_their_axis(trained_run, loaded):
         np.testing.assert_array_equal(model.predict(single, offsets), model.predict(single[:, None], offsets))
 
 
-def test_a_dataset_file_can_be_named(trained_run, loaded):
-    stitched = loaded["pinn"].reconstruct(trained_run / TEST, "grid")
-    assert stitched.objects.shape == (2, 96, 96) and 0.3 < stitched.mask.mean() < 0.6
-
-
 # ---- what cannot be predicted
 
 P = np.ones((3, 4, 32, 32), np.float32)
@@ -221,28 +216,19 @@ WRONG = [
     *((lambda m, B=B: m.predict(P, batch_size=B), BATCH.format(B)) for B in (0, -1, 2.5, float("nan"))),
     *((lambda m, s=s: m.predict(P, photon_scale=s), NUMBER.format("photon_scale", s)) for s in (0, -1)),
     *((lambda m, f=f: m.predict(P, normalisation=f), NUMBER.format("normalisation", f)) for f in (0, -1)),
-    (lambda m: m.predict(P, photon_scale=np.nan), NUMBER.format("photon_scale", "nan")),
-    (lambda m: m.predict(P, normalisation=np.inf), NUMBER.format("normalisation", "inf")),
     (
         lambda m: m.predict(P, np.zeros((3, 2))),
         r"offsets has shape \(3, 2\); must be \(3, 4, 2\) or \(4, 2\)",
     ),
     (lambda m: m.predict(P[:0]), r"patterns has shape \(0, 4, 32, 32\); must be \(G, C, N, N\)"),
-    (lambda m: m.predict(P[..., 1:]), r"patterns has shape \(3, 4, 32, 31\); must be \(G, C, N, N\)"),
-    (lambda m: m.predict(P[0, 0]), r"patterns has shape \(32, 32\)"),
     (lambda m: m.predict(P * 1j), r"patterns has dtype complex64; must be real amplitudes"),
     (lambda m: m.predict(-P), r"NaN, infinity or negative"),
     (lambda m: m.predict(0 * P), r"zero everywhere"),
-    (lambda m: m.predict(P * np.nan), r"NaN"),
-    (lambda m: m.predict(P * np.inf), r"infinity"),
     (lambda m: m.predict(1e30 * P), r"patterns reaches 1e\+30; must be at most 1e\+18: amplitudes, √counts"),
-    (lambda m: m.predict(P, np.zeros((2, 4, 2))), r"offsets has shape \(2, 4, 2\); must be \(3, 4, 2\) or"),
     (lambda m: m.predict(P, np.full((4, 2), np.nan)), r"offsets has shape .*, finite"),
     (lambda m: m.predict(P, np.full((4, 2), 1e30)), r"offsets=up to 1e\+30 px: must be at most N/2 = 16 px"),
     (lambda m: m.predict(P, probe=np.ones((16, 16))), r"probe has shape \(16, 16\)"),
-    (lambda m: m.predict(P, probe=np.full((32, 32), "a")), r"probe has .* dtype <U1"),
     (lambda m: m.predict(P, probe=np.zeros((32, 32))), r"probe is zero"),
-    (lambda m: m.predict(P, probe=np.full((32, 32), np.nan)), r"NaN or infinity"),
     (lambda m: m.predict(np.ones((3, 4, 64, 64))), r"probe has shape \(32, 32\) .*; must be \(64, 64\)"),
     (lambda m: m.predict(P[:, :3]), r"offsets has shape \(4, 2\); must be \(3, 3, 2\) or \(3, 2\)"),
 ]

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from ptycho.config import ConfigError
-from ptycho.networks.denoiser import WEIGHTS
 from ptycho.run.pretrained import check_prior_weights
-
-
-def test_weights_of_a_prior_are_taken():
-    check_prior_weights(None)
-    check_prior_weights(str(WEIGHTS))
 
 
 @pytest.mark.parametrize("kind", ["missing", "text", "other", "array"])

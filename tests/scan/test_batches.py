@@ -50,11 +50,6 @@ def test_targets_are_the_true_patches(datasets, small_config, jitter):
             np.testing.assert_allclose(target[row, k], expected, atol=1e-6)
 
 
-def test_targets_need_the_truth(plain):
-    with pytest.raises(ValueError, match="no true objects"):
-        batch_of(plain, np.array([0]), truth=True)
-
-
 def visited(data, batches):
     """The group of every row of every batch, recognised by its first pattern."""
     keys = {
@@ -82,10 +77,6 @@ def test_training_order_is_decided_by_seed_and_epoch(plain):
     assert order(plain, 1, 1) == orders[1, 1]
 
 
-def test_fewer_groups_than_a_batch_give_no_training_batch(plain):
-    assert list(training_batches(plain, 8, 0, 0)) == []
-
-
 @pytest.mark.parametrize(
     "batch_size, expected, real",
     [
@@ -99,14 +90,6 @@ def test_padded_batches(plain, batch_size, expected, real):
     pairs = list(padded_batches(plain, batch_size))
     assert [count for _, count in pairs] == real
     assert visited(plain, [batch for batch, _ in pairs]) == expected
-
-
-def test_padded_batches_of_a_single_group(dataset_of):
-    data = dataset_of([[0, 0], [0, 4], [4, 0], [4, 4]], [[0, 1, 2, 3]], region_size=20)
-    ((batch, real),) = padded_batches(data, 4)
-    assert real == 1 and batch["x"].shape == (4, 4, 16, 16)
-    for row in range(1, 4):
-        np.testing.assert_array_equal(batch["x"][row], batch["x"][0])
 
 
 # ---- made ahead

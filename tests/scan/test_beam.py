@@ -20,14 +20,6 @@ def beam():
     return Beam(probe, positions.astype(np.float32), flux, dark)
 
 
-def test_a_single_mode_and_a_steady_flux_are_taken(beam):
-    plain = Beam(beam.probe[0], beam.positions)
-    assert plain.probe.shape == (1, N, N) and plain.steady and not beam.steady
-    np.testing.assert_array_equal(plain.flux, np.ones(J))
-    assert set(plain.arrays()) == {"probe", "positions", "flux"}
-    assert set(beam.arrays()) == {"probe", "positions", "flux", "background"}
-
-
 def test_that_of_some_patterns_in_their_order(beam):
     some = beam.at(np.array([7, 2, 3]))
     np.testing.assert_array_equal(some.positions, beam.positions[[7, 2, 3]])

@@ -26,7 +26,6 @@ HC = 6.62607015e-34 * 299792458 / 1.602176634e-19 * 1e6  # keV·nm
 WAVELENGTH_NM = HC / 8.0
 NU_MAX = 1 / 60  # 1/nm: λ/(2Δr) over λ, for Δr = 30 nm
 NU_STOP = NU_MAX / 3  # stop of 60 µm in a plate of 180 µm
-DEFOCUS_NM = 45e3
 
 
 def distance(n):
@@ -76,17 +75,6 @@ def test_widths_of_a_curved_gaussian_in_both_planes(N, waist, curvature):
     assert far == pytest.approx(expected, abs=0.125 / N)  # half a sample, of four times as many
 
 
-def test_the_width_in_the_far_field_follows_a_slow_change():
-    """By the same formula: a twentieth more curvature at every step, none of which stands still."""
-    r2, waist = distance(64) ** 2, 9.0
-    curvatures = 0.01 * 1.05 ** np.arange(12)
-    probes = (np.exp(-r2 / waist**2 + 1j * curvature * r2) for curvature in curvatures)
-    found = np.array([probe_widths(probe)[1] for probe in probes])
-    expected = np.sqrt(1 + curvatures**2 * waist**4)
-    np.testing.assert_allclose(found / found[0], expected / expected[0], rtol=0.01)
-    assert np.diff(found).min() > 0
-
-
 @pytest.mark.parametrize("N", [9, 16, 600, 2100])
 def test_widths_of_windows_of_any_size(N):
     """A single lit sample has a flat far field. The circle of radius r = 0.5575 has 90 % of a square of side
@@ -114,11 +102,6 @@ def test_probe_support_holds_every_lit_sample(probe, support):
     assert probe_support(probe) == support
     start = (32 - support) // 2
     assert probe[start : start + support, start : start + support].sum() == probe.sum()
-
-
-def test_what_is_negligible_is_no_support():
-    faint = np.pad(np.ones((8, 8)), 12) + 1e-7j
-    assert probe_support(faint) == 8 and probe_support(faint + 1e-5) == 32
 
 
 # ---- far from the training's
@@ -231,11 +214,6 @@ def test_default_curved_probe_has_the_promised_size_and_curvature(N):
     assert np.ptp(np.angle(probe[np.abs(probe) > 0.1])) > 1
 
 
-def test_default_zone_plate_scales_with_N():
-    coarse, fine = (make_probe(ZonePlateProbe(), N) for N in (64, 128))
-    np.testing.assert_allclose(fine[::2, ::2] / fine[64, 64], coarse / coarse[32, 32], atol=1e-4)
-
-
 def test_pupil_must_fit_on_the_detector():
     with pytest.raises(
         ConfigError, match=r"outermost_zone_width_nm=30.*larger than the pixel size \(40 nm\)"
@@ -297,12 +275,6 @@ def test_padding_with_a_quadratic_phase_continues_it(saved, n, curvature):
     np.testing.assert_allclose(probe, padded * np.exp(1j * (0.4 + curvature * distance(48) ** 2)), atol=1e-6)
 
 
-def test_real_and_integer_probes_are_accepted(saved):
-    for dtype in (np.float32, np.int64):
-        probe = make_probe(FileProbe(saved(probeGuess=np.ones((32, 32), dtype))), 32)
-        np.testing.assert_array_equal(probe, np.ones((32, 32), np.complex64))
-
-
 @pytest.mark.parametrize("resize", ["pad", "pad_quadratic"])
 def test_padding_refuses_a_larger_probe(saved, resize):
     with pytest.raises(ConfigError, match=rf"probe.resize={resize}.*40 × 40, larger than\s+N=32"):
@@ -317,11 +289,8 @@ WITH_NAN[3, 4] = np.nan
     "arrays, message",
     [
         ({"probe": np.ones((16, 16))}, r"no key probeGuess \(it has probe\)"),
-        ({}, r"no key probeGuess \(it has none\)"),
         ({"probeGuess": np.ones((16, 17))}, r"shape \(16, 17\); must be \(n, n\)"),
-        ({"probeGuess": np.ones((2, 16, 16))}, r"shape \(2, 16, 16\)"),
         ({"probeGuess": np.ones((4, 4))}, r"shape \(4, 4\).*n >= 8"),
-        ({"probeGuess": np.array(1.0)}, r"shape \(\)"),
         ({"probeGuess": np.zeros((16, 16))}, r"zero everywhere"),
         ({"probeGuess": WITH_NAN}, r"NaN or infinity"),
         ({"probeGuess": np.full((16, 16), "a")}, r"dtype <U1; must be complex or real"),

@@ -67,11 +67,6 @@ def test_the_probe_gets_it_in_the_same_direction():
     assert np.unravel_index(np.argmax(far_field), far_field.shape) == (1, 0)
 
 
-def test_nothing_is_told_of_what_cannot_be_seen(random):
-    made = reconstruction(tilted(np.ones((SIDE, SIDE)), 0.01, 0), complex_noise(random, N, N))
-    assert not move_ramp(made).decisions
-
-
 def test_an_empty_object_stays(random):
     made = reconstruction(np.zeros((SIDE, SIDE)), complex_noise(random, N, N))
     assert move_ramp(made) is made

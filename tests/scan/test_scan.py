@@ -33,11 +33,6 @@ def test_size_of_the_published_scan(role, groups, positions):
     assert scan.groups.dtype == scan.image.dtype == np.int32
 
 
-def test_validation_scans_like_training():
-    config = RunConfig(size=120)
-    np.testing.assert_array_equal(scan_of(config, "val").positions, scan_of(config, "train").positions)
-
-
 @pytest.mark.parametrize("gridsize", [1, 2, 3])
 @pytest.mark.parametrize("offset", [3, 4])
 def test_nested_grid_by_loops(gridsize, offset):
@@ -204,11 +199,6 @@ def test_tiles_are_compact():
     assert np.ptp(positions[found], axis=1).max() <= 6
 
 
-def test_an_image_of_fewer_patterns_than_a_tile_is_refused():
-    with pytest.raises(ConfigError, match="group_size=4: must be from 1 to 3, the patterns of image 0"):
-        tiled_groups(np.zeros((3, 2), np.float32), np.zeros(3, int), 4)
-
-
 # ---- jitter
 
 
@@ -226,12 +216,6 @@ def test_jitter_moves_positions_within_its_bounds_and_inside_the_object():
     np.testing.assert_array_equal(moved.groups, regular.groups)
     half = len(shift) // 2
     assert np.abs(shift[:half] - shift[half:]).max() > 0.1, "every image has a jitter of its own"
-
-
-def test_without_jitter_the_generators_are_left_alone():
-    rng = np.random.default_rng(5)
-    make_scan(RunConfig(N=32, size=96), "train", 1, [rng])
-    assert rng.integers(1 << 30) == np.random.default_rng(5).integers(1 << 30)
 
 
 # ---- drawing

@@ -24,7 +24,6 @@ from ptycho.datasets.own import to_arrays
 from ptycho.evaluation.beam import position_error_px, probe_error
 from ptycho.iterative.lsqml import LsqmlError, LsqmlResult
 from ptycho.run.folder import RunFolder
-from ptycho.run.stored_config import read_config
 from ptycho.scan.beam import Beam
 from ptycho.scan.reconstruction import Reconstruction
 from ptycho.simulation.simulate import simulate, simulate_with_truth
@@ -97,17 +96,6 @@ def test_the_group_is_that_of_simulated_scans(name):
         assert getattr(config, key) == getattr(scan, key)
     assert config.imperfect == (name != "none")
     assert from_mapping(to_mapping(config)) == config
-
-
-def test_a_run_from_before_is_read(tmp_path):
-    values = to_mapping(RunConfig())
-    older = {key: value for key, value in values.items() if key not in ("imperfections", "iterative")}
-    (tmp_path / "config.yaml").write_text(json.dumps(older))
-    assert read_config(tmp_path) == RunConfig()
-    del older["scan"]
-    (tmp_path / "config.yaml").write_text(json.dumps(older))
-    with pytest.raises(ConfigError, match="is incomplete; it lacks scan"):
-        read_config(tmp_path)
 
 
 @pytest.mark.parametrize(

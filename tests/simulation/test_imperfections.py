@@ -1,13 +1,11 @@
 """Imperfect measurements: each imperfection by its closed form, alone, and told to nobody but the truth."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import h5py
 import numpy as np
 import pytest
-from helpers.cli import ROOT
-from hydra import compose, initialize_config_dir
 from scipy.ndimage import center_of_mass
 from scipy.special import xlogy
 
@@ -15,7 +13,7 @@ from ptycho.config import ConfigError, Imperfections, ZonePlateProbe
 from ptycho.readers.table import open_scan
 from ptycho.scan.probe import make_probe
 from ptycho.simulation import imperfections as module
-from ptycho.simulation.imperfections import HOT, misstate_probe, record_positions, stream
+from ptycho.simulation.imperfections import HOT, misstate_probe, record_positions
 from ptycho.simulation.measured_like import (
     PATHS,
     MeasuredLike,
@@ -24,11 +22,9 @@ from ptycho.simulation.measured_like import (
     simulate_measured_like,
 )
 from ptycho.simulation.truth import read_truth
-from workflows.command_line.one_shot import config_of
 from workflows.convert.simulate_scan import SimulateConfig, export, simulate_scan
 
 N = 32
-PRESETS = ("none", "probe", "positions", "modes", "detector", "beamline")
 FRESNEL = 0.155e-9 * 1e-6 / 20e-9**2  # of 8 keV and the pixels of 20 nm that N = 32 has
 
 
@@ -56,47 +52,12 @@ def perfect():
 # Settings
 
 
-def composed(*words):
-    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        return config_of(SimulateConfig, compose("simulate", ["output=a.cxi", *words]))
-
-
-def test_presets_say_what_they_are_called_after():
-    presets = {
-        path.stem: composed(f"imperfections={path.stem}") for path in (ROOT / "conf/imperfections").iterdir()
-    }
-    assert {*presets} == {*PRESETS}
-    assert presets["none"] == composed() and not presets["none"].imperfections.changed
-    groups = {name: set(made.imperfections.changed) for name, made in presets.items()}
-    assert groups["probe"] == {"defocus_um", "blob"} and groups["modes"] == {"modes", "coherence"}
-    assert groups["positions"] == {"position_px", "drift_px", "scale_error", "rotation_deg"}
-    assert groups["detector"] == {"background", "gap_columns", "point_spread_px"}
-    assert groups["beamline"] >= {"defocus_um", "position_px", "modes", "background", "flux_rms"}
-    assert [made.bad_pixels for made in presets.values() if made.bad_pixels] == [40, 40]
-
-
-def test_every_strength_can_be_overridden():
-    keys = [field.name for field in fields(Imperfections)]
-    found = composed("imperfections=detector", "bad_pixels=3", "imperfections.background=2").imperfections
-    assert (found.background, found.gap_columns) == (2.0, 5)
-    values = {key: getattr(composed().imperfections, key) for key in keys}
-    assert Imperfections(**values) == Imperfections()
-    assert composed("imperfections.probe_shift_px=[1.5,-2]").imperfections.probe_shift_px == (1.5, -2.0)
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"flux_rms": 1.5}, "imperfections.flux_rms=1.5: must be a finite number from 0 to 1"),
-        (
-            {"position_px": float("nan")},
-            "imperfections.position_px=nan: must be a finite number from 0 to 100",
-        ),
-        ({"modes": 5}, "imperfections.modes=5: must be an integer from 1 to 4"),
         ({"modes": 2}, "imperfections.coherence=1.0: must be from 0.5 to below 1 with modes=2"),
         ({"coherence": 0.8}, "imperfections.coherence=0.8: must be 1 with modes=1; say modes=2, 3 or 4"),
         ({"probe_shift_px": (1.0,)}, r"imperfections.probe_shift_px=\[1.0\]: must be two numbers"),
-        ({"saturation": 0}, "imperfections.saturation=0: must be an integer from 1 to 4294967295, or null"),
         ({"gap_rows": 9}, "imperfections.gap_rows=9: must be from 0 to 8, N/4"),
         ({"backlash_px": 1.0}, "imperfections.backlash_px=1.0: must be 0 with path=fermat, not snake"),
     ],
@@ -122,16 +83,6 @@ def test_without_imperfections_nothing_is_added(perfect):
     assert out.truth is None and out.comments.endswith("with its truth.")
     np.testing.assert_array_equal(out.positions, perfect.made.positions)
     np.testing.assert_array_equal(out.probe[0], perfect.made.photon_probe.astype(np.complex64))
-
-
-def test_streams_are_all_different():
-    mine = [stream(seed, name).integers(1 << 62) for seed in (0, 1) for name in module.STREAMS]
-    scans = [
-        ScanSettings(seed=seed).rng(name).integers(1 << 62)
-        for seed in (0, 1)
-        for name in ScanSettings.STREAMS
-    ]
-    assert len({*mine, *scans}) == len(mine) + len(scans)
 
 
 @pytest.mark.parametrize(
@@ -209,14 +160,6 @@ def test_defocus_is_that_of_a_zone_plate_further_away():
         return abs(np.vdot(one, two)) / np.linalg.norm(one) / np.linalg.norm(two)
 
     assert overlap(given, far) > 0.999 > 0.93 > overlap(near, far)
-
-
-def test_the_preset_is_a_quarter_of_a_wave_at_the_edge_of_the_pupil():
-    edge = 20 / (2 * 30)  # cycles per pixel of 20 nm: zones of 30 nm
-    phase = module.defocus(N, composed("imperfections=probe").imperfections.defocus_um, FRESNEL)
-    curvature = phase[N // 2, N // 2 + 8] / (8 / N) ** 2
-    assert curvature * edge**2 == pytest.approx(-np.pi / 2, rel=2e-3)
-    assert module.pupil_edge(make_probe(ZonePlateProbe(), N)) == pytest.approx(edge, rel=0.06)
 
 
 def test_aberrations_have_their_symmetry_and_their_size_at_the_edge():
@@ -433,15 +376,6 @@ def test_the_truth_explains_the_patterns_and_what_is_said_does_not(files):
     }
     assert 0.8 < exact < 2 and min(others.values()) > exact  # above one for the sample's finer structure
     assert min(others[key] for key in ("probe", "positions", "modes")) > 3 * exact
-
-
-def test_the_mask_knows_the_gap_and_not_the_hot_pixels(files):
-    with h5py.File(files.folder / "hard.cxi") as file:
-        mask = file["entry_1/instrument_1/detector_1/mask"][()]
-        assert file["truth/object"] == file["entry_1/image_1/data"]
-        assert "background 0.5, gap_columns 4" in file["entry_1/comment"][()].decode()
-    np.testing.assert_array_equal(mask == 0, files.made.good)
-    assert mask.sum() == 4 * N and not mask[read_truth(files.folder / "hard.cxi").hot].any()
 
 
 @pytest.mark.parametrize("name", ["clean.cxi", "clean.npz", "none.h5", "text.txt"])

@@ -240,15 +240,9 @@ TABLE = {"a": Kind(lambda side, rng: None, {"x": Parameter(1, 10), "y": Paramete
         ({"b": {}}, r"^objects\.b=: must be one of a$"),
         ({"a": {"z": [1, 2]}}, r"^objects\.a\.z=\[1, 2\]: must be removed; known are weight, x, y$"),
         ({"a": {"x": [0, 2]}}, r"^objects\.a\.x=\[0, 2\]: must be \[low, high\] within \[1, 10\]$"),
-        ({"a": {"x": [2, 11]}}, r"^objects\.a\.x=\[2, 11\]: must be \[low, high\] within"),
         ({"a": {"x": [3, 2]}}, r"^objects\.a\.x=\[3, 2\]: must be \[low, high\]"),
-        ({"a": {"x": [2]}}, r"^objects\.a\.x=\[2\]: must be \[low, high\]"),
-        ({"a": {"x": 2}}, r"^objects\.a\.x=2: must be \[low, high\]"),
-        ({"a": {"x": ["2", 3]}}, r"^objects\.a\.x=.*must be \[low, high\]"),
         ({"a": {"x": [float("nan"), 3]}}, r"^objects\.a\.x=\[nan, 3\]: must be \[low, high\]"),
-        ({"a": {"weight": 0}}, r"^objects\.a\.weight=0: must be a number > 0$"),
         ({"a": {"weight": "much"}}, r"^objects\.a\.weight=much: must be a number > 0$"),
-        ({"a": {"weight": float("inf")}}, r"^objects\.a\.weight=inf: must be a number > 0$"),
     ],
     ids=str,
 )
@@ -349,13 +343,8 @@ def test_materials_are_drawn_from_their_ranges(straight):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        (
-            {"phase_rad": (0.0, 1.0)},
-            r"materials\.phase_rad=\[0\.0, 1\.0\]: .*within \[0\.001, 20\]",
-        ),
+        ({"phase_rad": (0.0, 1.0)}, r"materials\.phase_rad=\[0\.0, 1\.0\]: .*within \[0\.001, 20\]"),
         ({"absorption": (0.5, 0.2)}, r"materials\.absorption=\[0\.5, 0\.2\]: must be \[low, high\]"),
-        ({"unrelated": 1.5}, r"materials\.unrelated=1\.5: must be a finite number from 0 to 1"),
-        ({"bright": -0.1}, r"materials\.bright=-0\.1: must be a finite number from 0 to 1"),
     ],
 )
 def test_impossible_materials_are_refused(changes, message):

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from ptycho.config import DenoiserConfig, XlaConfig
-from ptycho.config.mapping import from_mapping, from_stored, to_mapping
+from ptycho.config.mapping import to_mapping
 from ptycho.config.pretrain_config import MaterialsConfig, ScanFormConfig, ScansMeasurementConfig
 from ptycho.networks import denoiser
 from ptycho.networks.denoiser import load_denoiser
@@ -66,15 +66,6 @@ def train(config, folder, checkpoints=None, stop=None):
 
 
 # ---- scans and examples
-
-
-def test_a_scan_is_that_of_its_number():
-    scans = Scans(config_of())
-    one, again, other = (scans.draw(number) for number in (3, 3, 4))
-    np.testing.assert_array_equal(again.stated.amplitudes[:], one.stated.amplitudes[:])
-    np.testing.assert_array_equal(again.truth, one.truth)
-    assert one.truth.shape != other.truth.shape or not np.array_equal(one.truth, other.truth)
-    assert one.exact and 9 <= len(one.stated.positions) <= 12
 
 
 def test_a_wrong_beam_is_stated_and_known_to_be():
@@ -224,13 +215,3 @@ def test_the_workflow_writes_weights_and_a_card(examples, tmp_path, eagerly):
     assert json.loads((path / "metrics.json").read_text())["error_left"]["learned"] > 0
     assert not (path / "examples").exists() and not (path / "prior" / "checkpoints").exists()
     assert load_denoiser(path / "prior" / "weights.npz").count_params() == 237_120
-
-
-def test_settings_come_back_from_plain_values():
-    """Also under the former name of a section."""
-    config = config_of()
-    stored = to_mapping(config)
-    assert from_mapping(stored) == config
-    stored["scan"] = stored.pop("measurement")
-    del stored["network"]
-    assert from_stored(stored) == config

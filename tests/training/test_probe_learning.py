@@ -8,14 +8,14 @@ import pytest
 import tensorflow as tf
 from helpers import reference
 
-from ptycho.config import IdealDiskProbe, RunConfig, TrainConfig, UnrolledModel, ZonePlateProbe
+from ptycho.config import RunConfig, TrainConfig, UnrolledModel, ZonePlateProbe
 from ptycho.networks import build_pinn
 from ptycho.scan.batches import batch_of
 from ptycho.scan.probe import make_probe
 from ptycho.simulation.simulate import simulate
 from ptycho.training.competitors import add_neighbours, training_geometry
 from ptycho.training.fitting import FitSettings, train
-from ptycho.training.optimizers import Later, TwoOptimizers, learning_rate_schedule
+from ptycho.training.optimizers import TwoOptimizers
 from ptycho.training.probe_learning import ProbeLearner, find_ambiguities
 
 CONFIG = RunConfig(
@@ -132,13 +132,6 @@ def test_the_gradient_of_the_probe_by_differences(data):
     assert slope == pytest.approx(np.sum(gradient * direction), rel=0.06) and abs(slope) > 1e-3
 
 
-def test_its_rate_begins_later():
-    rate = learning_rate_schedule(TrainConfig(), 1e-3, 40)
-    later = Later(rate, 5.0, 10)
-    assert float(later(tf.constant(9))) == 0
-    assert float(later(tf.constant(10))) == pytest.approx(5 * float(rate(10)))
-
-
 def test_each_variable_has_its_optimizer():
     """With SGD, every step is rate times gradient."""
     ours, own = keras.Variable([1.0]), keras.Variable([1.0])
@@ -194,7 +187,3 @@ def test_a_dataset_under_other_modes_keeps_the_power(data):
     assert found.beam.power == pytest.approx(part.beam.power, rel=1e-5)
     np.testing.assert_allclose(found.probe[1] / found.probe[0, 0, 0], modes[1] / modes[0, 0, 0], rtol=1e-4)
     assert len(found.under_probe(part.probe).probe) == 1
-
-
-def test_who_learns_the_probe():
-    assert not replace(CONFIG, probe=IdealDiskProbe()).learns_probe and CONFIG.learns_probe

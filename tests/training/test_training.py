@@ -1,12 +1,9 @@
 """Training, inference and progress: what is kept, what is compiled, what is random."""
 
-import io
 import json
-import logging
 import math
 import random
 import re
-import sys
 from dataclasses import replace
 
 import keras
@@ -15,7 +12,6 @@ import pytest
 import tensorflow as tf
 from helpers.cli import ROOT, fresh
 
-from ptycho import progress
 from ptycho.config import RunConfig, TrainConfig, UnrolledModel
 from ptycho.networks import build_baseline, build_pinn
 from ptycho.networks.weights import get_weights
@@ -175,11 +171,6 @@ def counted(calls, function):
         return function(self, waiting)
 
     return wrapped
-
-
-def test_fewer_validation_groups_than_a_batch_are_enough():
-    history = follow(Follower(), flat_data(9.0, 4), flat_data(0.32, 1), epochs=1)
-    assert math.isclose(history.rows[0]["val_loss"], 0.22, abs_tol=1e-5)
 
 
 def poisoned(n_groups, group):
@@ -421,28 +412,6 @@ def test_regions_of_another_size_than_the_network_gives_are_an_error(pinn, data)
 
 
 # ---- progress
-
-
-def test_training_shows_its_epochs(caplog, monkeypatch):
-    monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.0)
-    caplog.set_level(logging.INFO)
-    follow(Follower(), flat_data(9.0, 12), flat_data(0.32, 4), epochs=2)
-    text = "\n".join(record.getMessage() for record in caplog.records)
-    assert re.search(r"^follower: epoch 1/2 done in \S+ s: loss 8.9, validation loss 0.02", text, re.M), text
-    assert re.search(r"^follower: epoch 2/2, step 3/3, loss 8.5, \d+ patterns/s, 0 s left$", text, re.M), text
-    assert "step 1/3" not in text.split("done in")[0]  # it compiled; its speed would mean nothing
-
-
-def test_inference_counts_its_patterns(pinn, data, caplog, monkeypatch):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.0)
-    caplog.set_level(logging.INFO)
-    test, B = data["test"], CONFIG.batch_size
-    groups, each = test.groups[: 2 * B + 1], test.group_size
-    predict_regions(pinn[0], replace(test, groups=groups), B, compile_xla=False)
-    lines = [record.getMessage().split(" patterns,")[0] for record in caplog.records]
-    total = (2 * B + 1) * each
-    assert lines == [f"inference: {done} of {total}" for done in (2 * B * each, total)]
 
 
 def test_a_failing_training_closes_its_bar(monkeypatch):

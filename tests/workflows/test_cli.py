@@ -42,65 +42,35 @@ OUT = "output_dir=out"
 MISTAKES = [
     # unknown keys, values and options; syntax
     (["hydra.run.dir=foo"], r"hydra\.run\.dir=foo: is not where a run goes; set output_dir=foo"),
-    (["nn=3"], r"nn=3: unknown key; known are N, "),
     (["+nn=3"], r"nn=3: unknown key; known are N, "),
-    (["nepoch=3"], r"nepoch=3: unknown key; did you mean nepochs\?"),
     (["probe.energy_keV=8"], r"probe.energy_keV=8: unknown key; only probe=zone_plate has it"),
-    (["model.stage=3"], r"model.stage=3: unknown key; did you mean model.stages\?"),
-    (["foo.bar=3"], r"foo.bar=3: unknown key; known are N, "),
     (["probe=laser"], r"probe=laser: must be one of aberrated, from_file, ideal_disk, npz, run, zone_plate"),
-    (["model=gan"], r"model=gan: must be one of custom, unet, unrolled, unrolled_fast, unrolled_fine"),
-    (["stitch=glue"], r"stitch=glue: must be one of grid, probe, refined"),
     (["experiment=none"], r"experiment=none: must be one of few_pinn, gs1_curved, .*, sparse_scan"),
     (["probe=3"], r"must be a string"),
-    (["models=[gan]"], r"models=\[gan\]: must be a non-empty list drawn from \[pinn, baseline, lsqml\]"),
-    (["models=[]"], r"models=\[\]: must be a non-empty list"),
-    (["stitch.method=glue"], r"stitch.method=glue: must be one of probe, grid, refined"),
     (["seed=[1"], r"seed=\[1: must be key=value"),
-    (["seed"], r"seed: must be key=value"),
     (["gridsize=1,2"], r"gridsize=1,2.*--multirun"),
     (["seed=${nothing}"], r"nothing"),
     # numbers
     (["N=65"], r"N=65: must be a power of two from 32 to 512"),
-    (["N=abc"], r"N=abc: must be a power of two"),
     (["N="], r"N='': must be a power of two"),
-    (["gridsize=0"], r"gridsize=0: must be an integer from 1 to 64"),
-    (["gridsize=2.5"], r"gridsize=2.5: must be an integer"),
-    (["size=67"], r"size=67: must be at least N \+ \(gridsize - 1\)\*offset = 68"),
-    (["nphotons=nan"], r"nphotons=nan: must be a finite number from 1"),
     (["nphotons=1e400"], r"nphotons=inf: must be a finite number from 1"),
-    (["mae_weight=0"], r"mae_weight=0, nll_weight=0.*must be > 0"),
     (["batch_size=3000"], r"batch_size=3000: must be at most the number of training groups, 2048"),
-    (["max_groups_train=15"], r"batch_size=16: must be at most the number of training groups, 15"),
-    (["set_phi=maybe"], r"set_phi=maybe: must be true or false"),
     # more than any machine can do, or than this one
     (["nimgs_train=1e12"], r"nimgs_train=1000000000000: must be an integer from 1 to 1000000"),
-    (["model.blocks=1e9"], r"model.blocks=1000000000: must be an integer from 0 to 1000"),
-    (["model.neighbours=1e9"], r"model.neighbours=1000000000: must be an integer from 0 to 10000"),
-    (["baseline.filters_scale=1e9"], r"baseline.filters_scale=1000000000: must be an integer from 1 to 256"),
-    (
-        ["model=unet", "model.filters_scale=1e9"],
-        r"model.filters_scale=1000000000: must be an integer from 1 to 64",
-    ),
     (
         ["nimgs_train=1e6"],
         r"memory: needs about 3.32 TB while it simulates, and .* the objects, 2.46 TB: lower",
     ),
-    (["model.blocks=1000", "model.stages=1000"], r"memory: needs about .* TB while it trains the pinn"),
     (["-m", "nimgs_test=1,1000000"], r"memory: needs about .* TB .* the test patterns"),
     # probes
-    (["probe=npz"], r"probe.file='': must be the path of an .npz file with key probeGuess"),
     (["probe=npz", "probe.file=missing.npz"], r"probe.file=missing.npz: no such file"),
-    (["probe.mask_diameter_px=-3"], r"probe.mask_diameter_px=-3: must be a finite number > 0"),
     (
         ["probe=zone_plate", "probe.outermost_zone_width_nm=5"],
         r"probe.outermost_zone_width_nm=5: must be larger than the pixel size \(10 nm\)",
     ),
     # switches
-    (["xla.translate=false"], r"xla.translate=false with xla.compile=true"),
     # sweeps: no job starts if one is wrong
     (["-m", "gridsize=2,0"], r"gridsize=0: must be an integer from 1 to 64"),
-    (["-m", "probe=ideal_disk,laser"], r"probe=laser: must be one of"),
     (["-m", "N=64,128", "size=100"], r"size=100: must be at least .* = 132"),
 ]
 
@@ -121,9 +91,7 @@ SWITCHES = [
         [],
         r"USE_XLA_COMPILE=on: must be one of 1, true, yes, 0, false, no, or empty",
     ),
-    ({"USE_XLA_TRANSLATE": "2"}, [], r"USE_XLA_TRANSLATE=2: must be one of"),
     ({"USE_XLA_COMPILE": "0"}, ["xla.compile=true"], r"USE_XLA_COMPILE=0 contradicts xla.compile=true"),
-    ({"USE_XLA_TRANSLATE": "no"}, [], r"xla.translate=false with xla.compile=true"),
 ]
 
 
@@ -169,13 +137,9 @@ PROBE_FILES = [
         {"probeGuess": np.ones((64, 32), complex)},
         r"probeGuess has shape \(64, 32\); must be \(n, n\)",
     ),
-    ("axes", {"probeGuess": np.ones((2, 64, 64), complex)}, r"probeGuess has shape \(2, 64, 64\)"),
-    ("small", {"probeGuess": np.ones((4, 4), complex)}, r"probeGuess has shape \(4, 4\); must be .* n >= 8"),
     ("zeros", {"probeGuess": 0 * disk()}, r"probeGuess is zero everywhere; must carry energy"),
-    ("nan", {"probeGuess": np.nan * disk()}, r"probeGuess holds NaN or infinity; must be finite"),
     ("text", {"probeGuess": np.full((64, 64), "a")}, r"probeGuess \(64, 64\) has dtype <U1; must be complex"),
     ("key", {"probe": disk()}, r"has no key probeGuess \(it has probe\)"),
-    ("empty", {}, r"has no key probeGuess \(it has none\)"),
 ]
 
 
@@ -192,13 +156,6 @@ def test_unreadable_probe_file(refused, tmp_path, content):
     (tmp_path / "torn.npz").write_bytes(content)
     line = refused("probe=npz", f"probe.file={tmp_path / 'torn.npz'}", OUT)
     assert re.search(r"not a readable .npz \(it is .*\); it must be an .npz with key probeGuess", line)
-
-
-def test_probe_file_that_is_cut_short(refused, tmp_path):
-    np.savez(tmp_path / "cut.npz", probeGuess=disk())
-    content = (tmp_path / "cut.npz").read_bytes()
-    (tmp_path / "cut.npz").write_bytes(content[: len(content) // 2])
-    assert "not a readable .npz" in refused("probe=npz", f"probe.file={tmp_path / 'cut.npz'}", OUT)
 
 
 def test_probe_file_that_is_a_folder_a_plain_array_or_a_loop(refused, tmp_path):
@@ -348,12 +305,6 @@ def test_a_run_of_another_workflow_or_too_large_for_the_machine_cannot_be_resume
     assert "is a run of the scan workflow" in refused(f"resume={tmp_path / 'scan'}")
     large = interrupted(tmp_path / "large", nimgs_train=10**6)
     assert "memory: needs about 3.32 TB" in refused(f"resume={large}")
-
-
-def test_a_link_that_leads_to_itself_is_no_other_folder(refused, tmp_path):
-    (tmp_path / "loop").symlink_to("loop")
-    run = interrupted(tmp_path / "run")
-    assert "(output_dir: " in refused(f"resume={run}", f"output_dir={tmp_path / 'loop'}")
 
 
 def test_resume_excludes_overwriting_sweeps_and_changes(refused, tmp_path):

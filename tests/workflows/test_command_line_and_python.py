@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers.cli import ROOT, fresh
+from helpers.cli import ROOT
 
 import ptycho
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
@@ -15,19 +15,22 @@ SETTINGS = {
     "regularisation_weight": 1.0,
     "regulariser": "edge_preserving",
 }
-ONLY_IN_PYTHON = {"half_scan_frc", "reference_comparison"}
+
+
+pytestmark = pytest.mark.usefixtures("read_rightly_once")
 
 
 @pytest.fixture(scope="module")
-def command_line(tmp_path_factory):
+def command_line(tmp_path_factory, in_process_once, read_rightly_once):
     """The file of a scan, and ``metrics.json`` of a run on it."""
     folder = tmp_path_factory.mktemp("both")
     file = folder / "scan.cxi"
     simulate_scan(SimulateConfig(output=str(file), N=32, n_positions=36, nphotons=3e4, seed=2))
     keys = [f"solver.{key}={str(value).lower()}" for key, value in SETTINGS.items()]
     keys += [f"data.file={file}", "data.N=32", f"output_dir={folder / 'run'}", "run=pretrained"]
-    ended = fresh(ROOT, ROOT / "scripts/scan_workflow.py", *keys)
-    assert ended.returncode == 0, ended.stderr
+    script = ROOT / "scripts/scan_workflow.py"
+    code, _, err = in_process_once(script, *keys, "xla.compile=false", cwd=folder)
+    assert code == 0, err
     return file, json.loads((folder / "run/metrics.json").read_text())
 
 
@@ -36,7 +39,7 @@ def test_a_method_gives_the_same_row(command_line, method):
     file, metrics = command_line
     scan = ptycho.open_scan(file, N=32)
     made = ptycho.reconstruct(
-        scan, method, progress=False, error_map=method == metrics["product"], **SETTINGS
+        scan, method, progress=False, error_map=method == metrics["product"], compile_xla=False, **SETTINGS
     )
     scores = dict(made.scores)
     assert scores.pop("half_scan_frc") == metrics["half_scan_frc"]

@@ -30,18 +30,6 @@ def test_every_program_is_a_script_and_every_script_a_program():
     }  # scripts/studies: names of others
 
 
-def test_help_names_every_command(capsys):
-    assert console.main(["--help"]) == 0
-    said = capsys.readouterr().out
-    assert all(f"\n  {name} " in said for name in console.PROGRAMS)
-    assert console.main([]) == 2
-
-
-def test_the_version(capsys):
-    assert console.main(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("ptychopinn 0.1.0 (Python 3.")
-
-
 def test_a_command_that_there_is_not(capsys):
     assert console.main(["reconstruct"]) == 2
     assert "ptycho reconstruct: there is no such command; ptycho --help" in capsys.readouterr().err
@@ -89,10 +77,6 @@ class TestCompletion:
         assert candidates(["grid-lines", "experiment=gs2_ideal_"]) == ["experiment=gs2_ideal_phase"]
         assert candidates(["pretrain", "network="]) == ["network=denoiser", "network=group"]
 
-    def test_a_network_has_keys_of_its_own(self):
-        assert candidates(["pretrain", "group_"]) == ["group_size="] and candidates(["pretrain", "win"]) == []
-        assert candidates(["pretrain", "network=denoiser", "win"]) == ["window="]
-
     def test_files(self, tmp_path, monkeypatch):
         (tmp_path / "a scan.cxi").touch()
         (tmp_path / "scans").mkdir()
@@ -102,15 +86,6 @@ class TestCompletion:
         assert candidates(["scan", "data.file=sc"]) == ["data.file=scans/"]
         assert candidates(["scan", f"resume={tmp_path}/a"]) == [f"resume={tmp_path}/a scan.cxi"]
         assert candidates(["scan", "data.energy_eV=s"]) == []
-
-    def test_nonsense_is_answered_by_nothing(self):
-        assert candidates(["nothing", "a"]) == candidates(["completion", "x"]) == []
-        assert candidates(["scan", "data.file=/no/such/folder/a"]) == []
-
-    @pytest.mark.parametrize("shell", SHELLS)
-    def test_what_a_shell_sources(self, shell, capsys):
-        assert console.main(["completion", shell]) == 0
-        assert "ptycho complete" in capsys.readouterr().out
 
     def test_bash_takes_it(self):
         """Through bash itself, which takes ``=`` for the end of a word."""
@@ -122,10 +97,6 @@ class TestCompletion:
         """
         done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=20)
         assert (done.stdout, done.stderr) == ("<counts><count me>", "")
-
-    def test_a_shell_is_needed(self, capsys):
-        assert console.main(["completion", "tcsh"]) == 2
-        assert "bash, zsh, fish" in capsys.readouterr().err
 
 
 KEYS = json.loads((ROOT / "conf" / "keys.json").read_text())

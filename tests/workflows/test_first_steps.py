@@ -18,9 +18,7 @@ from omegaconf import OmegaConf
 from ptycho.config import ConfigError
 from ptycho.exports.exported_scan import ExportedScan
 from ptycho.exports.product import write
-from workflows.command_line import console, write_conf
-from workflows.command_line.completion import candidates
-from workflows.command_line.flags import split_flags
+from workflows.command_line import console
 from workflows.command_line.one_shot import place_words
 from workflows.convert.init_scan import InitConfig, write_settings
 
@@ -49,13 +47,6 @@ def test_settings_change_nothing_until_they_are_edited(tmp_path, monkeypatch, si
         assert OmegaConf.to_container(compose("scan", words)) == OmegaConf.to_container(plain)
     if size == "all":
         assert leaves(values) > 80
-
-
-def test_every_key_of_a_size_has_a_text(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_settings(InitConfig(size="usual"))
-    lines = (tmp_path / "settings" / "scan.yaml").read_text().split("output_dir:")[1].splitlines()[1:]
-    assert all("# " in line for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -115,12 +106,6 @@ def test_scan_takes_a_path(monkeypatch, capsys, tmp_path):
 
 
 # ---- flags of Hydra in programs that do one thing
-
-
-def test_flags_are_apart_from_keys():
-    words = ["--info", "a=1", "--cfg", "job", "-m", "b=2", "--config-dir=x", "--info", "plugins"]
-    flags = ["--info", "--cfg", "job", "-m", "--config-dir=x", "--info", "plugins"]
-    assert split_flags(words) == (flags, ["a=1", "b=2"])
 
 
 @pytest.fixture
@@ -189,34 +174,6 @@ def test_a_sweep_whose_jobs_write_one_file_is_refused(answer, tmp_path):
 
 
 # ---- help and completion by level
-
-
-def test_help_has_four_parts(capsys):
-    assert console.main(["--help"]) == 0
-    said = capsys.readouterr().out
-    titles = re.findall(r"^(\w[\w ]*):$", said, re.M)
-    assert titles == ["Your scan", "Look at runs", "Networks", "Maintain"]
-    assert all(
-        said.index(f"\n  {first} ") > said.index(f"{title}:") for title, first in console.GROUPS.items()
-    )
-
-
-def test_the_help_of_scan_begins_with_ten_keys_and_says_where_the_rest_is():
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        text = compose("scan", return_hydra_config=True).hydra.help.template
-    head, keys = text.split("docs/configuration.md\n\n")
-    rows = keys.split("\n\n")[0].splitlines()
-    assert rows[0].split()[0] == "data.file" and 8 <= len(rows) <= 10
-    assert "ptycho init size=usual" in head and "--cfg job" in head
-
-
-def test_completion_and_pages_go_by_level():
-    assert candidates(["scan", "data."])[0] == "data.file="
-    names = candidates(["scan", "data."])
-    assert names.index("data.energy_eV=") < names.index("data.unit=") < names.index("data.gain=")
-    page = write_conf.documentation().split("### data\n")[1]
-    assert page.index("`energy_eV`") < page.index("`unit`") < page.index("`gain`")
-    assert re.search(r"\| `gain` .*\| expert \|\n", page)
 
 
 # ---- the product opens as an image

@@ -296,11 +296,6 @@ def test_mistakes_are_answered_before_tensorflow_is_imported(trained_run, tmp_pa
     assert done.stderr == "error: no.npz: no such file\n" and not list(tmp_path.iterdir())
 
 
-def test_the_plan_needs_no_probe_of_another_size(trained_run):
-    job = plan(InferConfig(str(trained_run), str(trained_run / TEST), output_dir="o"), trained_run / "other")
-    assert job.data.shape == (512, N, N) and job.stitch.method == "probe" and job.batch_size == 4
-
-
 def test_scores_are_of_the_part_that_has_patterns(infer, trained_run):
     """Validation groups are drawn at random and leave holes: what stands there changes no score."""
     out, err = infer(

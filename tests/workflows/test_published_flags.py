@@ -10,14 +10,13 @@ from helpers.cli import ROOT
 from ptycho.config import ConfigError
 from ptycho.evaluation.metrics import SCORES
 from workflows.command_line.published_flags import translate
-from workflows.reconstruct.score_tables import latex, score_rows
+from workflows.reconstruct.score_tables import score_rows
 
 
 @pytest.mark.parametrize(
     "typed, read",
     [
         ("--N 64 --gridsize 2 --output-dir X", "N=64 gridsize=2 output_dir=X"),
-        ("--nimgs-train=2 --nphotons 1e9 seed=3", "nimgs_train=2 nphotons=1e9 seed=3"),
         ("--output-dir a=b,c", "output_dir='a=b,c'"),
         ("--probe-npz p.npz --probe-source custom", "probe=npz probe.file='p.npz'"),
         ("--probe-source ideal_disk --no-probe-mask", "probe=ideal_disk probe.mask_diameter_px=null"),
@@ -38,7 +37,6 @@ def test_flags_are_read_as_keys(typed, read):
         ("--epochs 3", r"^--epochs: unknown flag; did you mean nepochs=…\?"),
         ("--probe-mode interpolate", r"^--probe-mode: unknown flag; did you mean --probe-(npz|scale-mode)\?"),
         ("--N", "^--N: needs a value"),
-        ("--N --gridsize 2", "^--N: needs a value"),
         ("--probe-scale-mode pipeline", "must be one of interpolate, pad_preserve, pad_extrapolate"),
         ("--probe-smoothing-sigma 0.5", "has no counterpart here; leave it out, and smooth the probe"),
     ],
@@ -78,17 +76,3 @@ def test_the_table_has_a_row_for_each_model_stitching_image_and_channel():
         SCORES, 6.0
     )
     assert all(row["ssim"] is None for row in rows if row["channel"] == "phase")
-
-
-def test_a_table_for_latex():
-    text = latex([{"a_b": 0.123456, "n": 3, "text": "50 %"}, {"a_b": None, "n": 4, "text": "x"}])
-    assert text.splitlines() == [
-        r"\begin{tabular}{rrl}",
-        r"\hline",
-        r"a\_b & n & text \\",
-        r"\hline",
-        r"0.1235 & 3 & 50 \% \\",
-        r" & 4 & x \\",
-        r"\hline",
-        r"\end{tabular}",
-    ]

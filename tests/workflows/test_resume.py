@@ -277,9 +277,7 @@ AGREE = [
     (),
     ("nepochs=7", "set_phi=true", "model.stages=3"),
     ("model=unrolled_fast",),
-    ("probe=zone_plate", "probe.energy_keV=8"),
     ("experiment=gs2_curved_phase", "nepochs=7"),
-    ("output_dir=elsewhere",),
     ("train.learning_rate=0.001", "models=[pinn]", "max_groups_train=2048"),
 ]
 DIFFER = [
@@ -288,10 +286,7 @@ DIFFER = [
     (("experiment=gs2_curved_phase",), r"\(nepochs: 7 -> 3\)"),
     (("model=unrolled",), r"\(model.stages: 3 -> 8\)"),
     (("probe=ideal_disk",), r"probe.kind: zone_plate -> ideal_disk; .*probe.diameter_px64: absent -> 22.0"),
-    (("output_dir=out",), r"\(output_dir: elsewhere -> out\)"),
-    (("max_groups_train=null",), r"\(max_groups_train: 2048 -> null\)"),
     (("+nn=3",), r"nn=3: unknown key"),
-    (("N=65",), r"N=65: must be a power of two"),
     (("probe.diameter_px64=3",), r"probe.diameter_px64"),
 ]
 
@@ -317,11 +312,6 @@ def test_the_folder_may_have_moved_or_be_named_again(stored_run):
 def test_overrides_that_differ_are_refused(stored_run, overrides, message):
     with pytest.raises(ConfigError, match=message):
         resumed(stored_run, *overrides)
-
-
-def test_the_environment_is_compared_too(stored_run):
-    with pytest.raises(ConfigError, match=r"\(xla.compile: true -> false\)"):
-        resumed(stored_run, USE_XLA_COMPILE="0")
 
 
 def test_a_model_that_does_not_say_whether_it_is_complete_is_trained_again(tmp_path):

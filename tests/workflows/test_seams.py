@@ -116,10 +116,7 @@ def run_of(file, folder, patch, network=1.0):
     """The stand-ins after a run of the workflow, its folder and its metrics."""
     found = StandIns(patch, network)
     asked = ScanRunConfig(
-        data=DataConfig(file=(file,), N=N),
-        run="pretrained",
-        holdout_fraction=0.1,
-        denoise=False,
+        data=DataConfig(file=(file,), N=N), run="pretrained", holdout_fraction=0.1, denoise=False
     )
     config, scan = understand_scan(plan(asked))
     workflows.reconstruct.scan.run(config, scan, RunFolder(folder))

@@ -28,10 +28,7 @@ def queue(tmp_path, monkeypatch):
 def job(name, code=None):
     """As submitit has it: without a result, or with one."""
     return SimpleNamespace(
-        job_id=name,
-        done=lambda: code is not None,
-        exception=lambda: None,
-        results=lambda: [code],
+        job_id=name, done=lambda: code is not None, exception=lambda: None, results=lambda: [code]
     )
 
 

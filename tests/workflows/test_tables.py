@@ -1,8 +1,5 @@
 """Variants are tables: what a configuration may name, the library has, and ``conf/`` has a file for."""
 
-import json
-from dataclasses import fields
-
 import pytest
 import yaml
 from helpers.cli import ROOT
@@ -10,7 +7,6 @@ from helpers.cli import ROOT
 from ptycho import config, networks
 from ptycho.config import RunConfig, StitchConfig
 from ptycho.datasets import FORMATS
-from ptycho.networks.losses import LOSSES
 from ptycho.reconstruction.stitching import STITCHINGS
 from ptycho.scan import probe
 from ptycho.simulation import objects
@@ -48,26 +44,8 @@ def test_competitors_are_the_models_of_a_run():
     assert [RunConfig().fixed_sizes(name) for name in COMPETITORS] == [(), ("N",)]
 
 
-def test_every_weight_of_a_run_belongs_to_a_loss():
-    weights = [field.name for field in fields(RunConfig) if field.name.endswith("_weight")]
-    assert weights == list(LOSSES)
-    written = yaml.safe_load((CONF / "grid_lines.yaml").read_text())
-    assert [key for key in written if key.endswith("_weight")] == weights
-    columns = [loss.column for loss in LOSSES.values()]
-    assert len({"loss", *columns}) == 1 + len(columns)
-
-
 def test_a_file_can_be_of_one_format_only():
     every = [mark for form in FORMATS.values() for mark in form.marks]
     assert len(set(every)) == len(every)
     for name, form in FORMATS.items():
         assert form.marks <= set(form.known), name
-
-
-def test_no_option_is_offered_that_is_refused():
-    """Measured scans take probes that a simulated one cannot have, and grid lines have them in one folder."""
-    keys = json.loads((ROOT / "conf" / "keys.json").read_text())
-    simulated = ["ideal_disk", "npz", "zone_plate"]
-    assert keys["grid_lines"]["probe"] == keys["simulate"]["probe"] == simulated
-    assert keys["scan"]["probe"] == sorted([*simulated, "aberrated", "from_file", "run"])
-    assert "unrolled_fast" in keys["scan"]["model"]

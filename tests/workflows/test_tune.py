@@ -1,6 +1,5 @@
 """Tuning: spaces are read and checked, a study goes on, bad trials end early, advice needs evidence."""
 
-import csv
 import subprocess
 import sys
 
@@ -13,8 +12,7 @@ from ptycho.config import ConfigError
 from ptycho.progress import Event
 from ptycho.scan.comparison import Comparison
 from workflows.tune import results, study
-from workflows.tune.config import divide
-from workflows.tune.space import Dimension, nested, read_space
+from workflows.tune.space import Dimension, read_space
 from workflows.tune.study import Limits, Outcome
 
 
@@ -52,22 +50,6 @@ class TestSpace:
     def test_nonsense_is_refused(self, value):
         with pytest.raises(ConfigError, match=r"tune.space.probe.modes=.*must be \[low,high\]"):
             read_space({"probe": {"modes": value}})
-
-    def test_a_negative_range_has_no_logarithm(self):
-        with pytest.raises(ConfigError):
-            read_space({"a": {"low": -1, "high": 1, "log": True}})
-        assert not read_space({"a": [-100, 1]})[0].log
-
-    def test_settings_as_sections(self):
-        assert nested({"a.b": 1, "a.c": 2, "d": 3}) == {"a": {"b": 1, "c": 2}, "d": 3}
-
-
-def test_words_go_where_they_belong():
-    words = ["data.file=x", "trials=3", "tune.space.probe.modes=[1,2]", "tune.seed=4", "solver.steps=9"]
-    assert divide(words) == (
-        ["trials=3", "++space.probe.modes=[1,2]", "seed=4"],
-        ["data.file=x", "solver.steps=9"],
-    )
 
 
 SPACE = read_space({"x": [0.0, 1.0], "kind": ["a", "b"]})
@@ -188,20 +170,11 @@ class TestResults:
         assert lines[-1] == f"a run with the best settings: {command}"
         assert (folder / "tune.png").read_bytes()[:4] == b"\x89PNG"
 
-    def test_the_table(self, tuned):
-        rows = list(csv.DictReader(results.table(tuned[0]).splitlines()))
-        assert rows[0]["trial"] == "defaults" and float(rows[0]["deviance"]) == pytest.approx(1.2, abs=0.05)
-        assert len(rows) == 21 and {row["kind"] for row in rows[1:]} == {"a", "b"}
-
     def test_without_evidence_the_defaults_are_kept(self, tmp_path):
         made = run(tmp_path, Valley(slope=1e-9, defaults=1.0), 4)
         lines = results.write_results(made, tmp_path, [])
         assert "that is not more than twice its error: the defaults are kept" in lines
         assert yaml.safe_load((tmp_path / "tuned" / "best.yaml").read_text()) == {}
-
-    def test_what_matters(self, tuned):
-        weights = results.importances(tuned[0])
-        assert set(weights) == {"x", "kind"} and sum(weights.values()) == pytest.approx(1)
 
 
 def test_a_mistake_is_answered_before_tensorflow_is_imported(tmp_path):

@@ -191,8 +191,6 @@ def test_compiled_where_tensorflows_own_compiled_bilinear_is_wrong(pixels, size)
         (IMAGES[:, :0], (3, 3), "area", "height and width must be positive"),
         (IMAGES > 0, (3, 3), "area", "images has dtype bool; allowed: uint8"),
         (IMAGES, (0, 3), "area", r"size is \[0, 3\]; allowed: two positive integers"),
-        (IMAGES, (3,), "area", r"size is \[3\]; allowed"),
-        (IMAGES, (3.0, 3.0), "area", r"size is \[3.0, 3.0\]; allowed"),
         (IMAGES, (3, 3), "cubic", "method is 'cubic'; allowed: area, bicubic, bilinear, gaussian"),
     ],
 )

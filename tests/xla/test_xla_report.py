@@ -19,8 +19,8 @@ SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "xla_report.py"
 CPU = "/device:CPU:0"
 
 
-@pytest.mark.parametrize("name", ["translate (taps)", "crop_and_resize bilinear (matrix)"])
-def test_an_operator_compiles_and_agrees(name):
+def test_an_operator_compiles_and_agrees():
+    name = "translate (taps)"
     row = try_case(name, CASES[name], "complex64", CPU, repeats=1)
     assert row.compiles
     assert 0 < row.value_difference < 1e-6 and 0 < row.gradient_difference < 1e-5
@@ -73,8 +73,9 @@ def test_a_broken_environment_ends_with_advice(monkeypatch):
     assert "Step that fails" in done.stderr and "unset both" in done.stderr
 
 
-def test_the_script_writes_json_and_markdown(in_process, tmp_path):
-    """In this process, but for the steps of the diagnosis, which has a fresh one for each."""
+def test_the_script_writes_json_and_markdown(in_process, tmp_path, monkeypatch):
+    """Without the diagnosis, which has a fresh process for each step: see above."""
+    monkeypatch.setattr("workflows.doctor.xla.diagnose", lambda: Diagnosis("", "", ""))
     words = ["only='nearest (exact)'", "dtypes=float32", "repeats=1", f"output_dir={tmp_path}"]
     code, _, errors = in_process(SCRIPT, *words)
     assert code == 0, errors

@@ -304,12 +304,6 @@ class TestLayer:
         wide[:, :, 10] = 1
         assert layer([wide, far * [0, 1]])[0, 0, 267, 0] == 0.75
 
-    def test_errors(self):
-        with pytest.raises(ValueError, match=r"jitter is -1; allowed"):
-            Translation(jitter=-1)
-        with pytest.raises(ValueError, match="inputs has 1 elements"):
-            Translation()([self.images])
-
     def test_round_trip_through_a_fresh_process(self, tmp_path):
         images, shifts = keras.Input((6, 7, 1)), keras.Input((2,))
         model = keras.Model(

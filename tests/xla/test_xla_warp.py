@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import keras
 import numpy as np
 import pytest
 import scipy.ndimage
@@ -223,22 +222,6 @@ def test_gradients_with_sizes_unknown_while_tracing(compiled):
     unknown = graph(gradients, input_signature=UNKNOWN, jit_compile=compiled)(*arrays)
     for got, want in zip(unknown, gradients(*arrays), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6 * np.abs(want).max())
-
-
-@pytest.mark.parametrize("compiled", [False, True])
-def test_a_keras_model_of_images_of_any_size(compiled):
-    class Warp(keras.layers.Layer):
-        def call(self, images, t):
-            return projective_warp(images, t)
-
-    images, t = keras.Input((None, None, 2)), keras.Input((8,))
-    model = keras.Model([images, t], Warp()(images, t))
-    model.compile(jit_compile=compiled)
-    assert model.output_shape == (None, None, None, 2)
-    for shape in ((2, 7, 10, 2), (2, 3, 5, 2)):
-        x, transforms = RNG.normal(size=shape).astype(np.float32), T.astype(np.float32)
-        expected = oracles.tensorflow_warp(x, transforms, "bilinear", "constant", 0.0, shape[1:3])
-        np.testing.assert_allclose(model.predict([x, transforms], verbose=0), expected, rtol=0, atol=1e-6)
 
 
 def integer_images(dtype, shape):
