@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from ptycho.align.context import RunContext
 from ptycho.align.geometry import Alternative
 from ptycho.align.orientation import Orientation
 from ptycho.config import ScanRunConfig
-from ptycho.config.data import DataConfig
+from ptycho.files.json_file import parse_json
 from ptycho.preparation.dataset import move_positions
 from ptycho.preparation.prepare import Understood
 from ptycho.reconstruction.cache import NoCache
@@ -71,14 +71,13 @@ def arrays_of(aligned: AlignedScan) -> dict[str, np.ndarray]:
 
 def config_of(arrays: Mapping[str, np.ndarray], config: ScanRunConfig) -> ScanRunConfig:
     """Return the configuration by which the aligned scan is read."""
-    reading = json.loads(str(arrays["texts"]))["reading"]
-    known = {field.name for field in fields(DataConfig)}
-    return replace(config, data=replace(config.data, **{k: v for k, v in reading.items() if k in known}))
+    reading = parse_json(str(arrays["texts"]))["reading"]
+    return replace(config, data=replace(config.data, **{key: reading[key] for key in READING}))
 
 
 def recall(arrays: Mapping[str, np.ndarray], read: AlignedScan) -> AlignedScan:
     """Return the aligned scan from its arrays and the scan as :func:`config_of` reads it."""
-    texts = json.loads(str(arrays["texts"]))
+    texts = parse_json(str(arrays["texts"]))
     data, scan = read.data, read.scan
     moves = arrays["positions"].astype(float) - data.positions
     if moves.any():

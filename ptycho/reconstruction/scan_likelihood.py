@@ -182,7 +182,7 @@ class ScanLikelihood:
 
 
 def computed_with(wanted: set[str]) -> tuple[str, ...]:
-    """Return which gradients are computed where some are wanted: few sets, so that few functions are compiled.
+    """Return which gradients are computed where some are wanted: few sets, for few compiled functions.
 
     All of them take a fifth longer than the fewest.
     """
