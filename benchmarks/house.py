@@ -103,6 +103,46 @@ def floors(package: str = "ptycho") -> dict[str, int]:
     return found
 
 
+def constants(paths: list[Path]) -> int:
+    """Numbers that module-level names in capitals are bound to; enumerations of bits count, too."""
+    count = 0
+    for path in paths:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+                continue
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            pairs = [
+                pair
+                for target in targets
+                for pair in (
+                    zip(target.elts, node.value.elts, strict=False)
+                    if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+                    else [(target, node.value)]
+                )
+            ]
+            count += sum(isinstance(t, ast.Name) and t.id.isupper() and _is_number(v) for t, v in pairs)
+    return count
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Whether an expression is arithmetic of numbers."""
+    inner = list(ast.walk(node))
+    numbers = [one for one in inner if isinstance(one, ast.Constant)]
+    allowed = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
+    return all(isinstance(one, allowed) for one in inner) and any(
+        isinstance(one.value, int | float) and not isinstance(one.value, bool) for one in numbers
+    )
+
+
+def patches(path: Path) -> int:
+    return len(re.findall(r"setattr\([^)]*[\"\'.][A-Z_]{3,}[\"\'],", path.read_text(encoding="utf-8")))
+
+
+def takes_configuration(function: ast.FunctionDef) -> bool:
+    hints = [ast.unparse(a.annotation) for a in function.args.args if a.annotation is not None]
+    return any(hint in ("ScanRunConfig", "RunConfig", "JobConfig", "NetworkConfig") for hint in hints)
+
+
 def main() -> None:
     product, tests = sources(*PRODUCT), sources("tests")
     bodies = np.array([body_length(function) for function in functions(product)])
@@ -115,6 +155,13 @@ def main() -> None:
         ("lines of tests, files", f"{lines(tests)}, {len(tests)}"),
         ("keys of the configuration, all programs", keys()),
         ("floors of the library", max(floors().values())),
+        ("modules of product", len(product)),
+        ("numeric module constants in ptycho/", constants(sources("ptycho"))),
+        (
+            "functions in ptycho/ that take a whole configuration",
+            sum(map(takes_configuration, functions(sources("ptycho")))),
+        ),
+        ("tests that patch a name in capitals", sum(map(patches, tests))),
         ("functions", len(bodies)),
         ("body of a function, 90th percentile", f"{np.percentile(bodies, 90):.0f}"),
         ("body of a function, largest", int(bodies.max())),
