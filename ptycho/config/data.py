@@ -12,6 +12,7 @@ from ptycho.config.schema import Even, Flag, Integer, Number, Sign, Text, Texts,
 from ptycho.config.waves import electron_wavelength_m, photon_energy_eV
 
 SMALLEST_N, LARGEST_N = 16, 2048  # sides of a pattern
+STEPS = {"scan_step_A": 1e-10, "scan_step_nm": 1e-9, "scan_step_m": 1.0}  # in metres
 WAVES = ("energy_eV", "wavelength_m", "electrons_keV")  # one of them states the wavelength
 
 
@@ -105,6 +106,20 @@ class DataConfig:
         "columns of the positions in a table that has more than two, by name or by number from 1, such as"
         " [x_rb,y_rb]",
         level="sometimes",
+    )
+    scan_shape: tuple[Integer, Integer] | None = key(
+        None,
+        "rows and columns of a raster scan whose file holds no positions; null: the first axes of a cube",
+        allowed="[rows,columns], positive integers",
+        level="sometimes",
+    )
+    scan_step_A: Number | None = key(
+        None, "step of a raster scan, in place of the file's positions", gt=0, unit="Å", level="sometimes"
+    )
+    scan_step_nm: Number | None = key(None, "the same in nanometres", gt=0, unit="nm")
+    scan_step_m: Number | None = key(None, "the same in metres", gt=0, unit="m")
+    scan_path: Literal["raster", "snake"] = key(
+        "raster", "order of a raster scan: each row from its first column on, or back and forth"
     )
     position_sign: Sign = key(
         1,
@@ -218,6 +233,20 @@ class DataConfig:
         if len(stated := [name for name in WAVES if getattr(self, name) is not None]) > 1:
             said = ", ".join(f"data.{name}={getattr(self, name):g}" for name in stated)
             raise ConfigError(f"{said}: each sets the wavelength; must be only one of them")
+        steps = [name for name in STEPS if getattr(self, name) is not None]
+        if len(steps) > 1:
+            said = ", ".join(f"data.{name}={getattr(self, name):g}" for name in steps)
+            raise ConfigError(f"{said}: each sets the step of the raster; must be only one of them")
+        if self.scan_shape is not None:
+            shape = list(self.scan_shape)
+            check(min(shape) > 0, "data.scan_shape", shape, "[rows,columns], positive integers")
+        if not steps and (self.scan_shape is not None or self.scan_path != "raster"):
+            raise ConfigError("data.scan_shape, data.scan_path: belong to a raster; add data.scan_step_A=…")
+        if steps and self.positions_file is not None:
+            raise ConfigError(
+                f"data.positions_file={self.positions_file}, data.{steps[0]}={getattr(self, steps[0]):g}: "
+                "each states the positions; must be only one of them"
+            )
         if self.detector_pixel_mrad is not None:
             for name in ("distance_m", "detector_pixel_m"):
                 if getattr(self, name) is not None:
@@ -241,6 +270,11 @@ class DataConfig:
             "detector_pixel_m": self.stated_pitch_m(),
         }
         return {key: value for key, value in stated.items() if value is not None}
+
+    def stated_scan_step_m(self) -> float | None:
+        """The step of a raster in metres; None: positions are those of the file."""
+        values = ((getattr(self, name), metres) for name, metres in STEPS.items())
+        return next((value * metres for value, metres in values if value is not None), None)
 
     def stated_distance_m(self) -> float | None:
         """One metre, where the pixels' angle is stated in its place."""

@@ -21,6 +21,7 @@ positions, increasing with the index of the object's array.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ NAMES = {"HDF5": "hdf5", "NPZ": "npz"}
 PATTERNS = ("entry/data/data", "exchange/data", "entry/measurement/Eiger/data", "diffamp")
 VALUES = ("probe", "object", "good", "bad", "dark", "flat", "energy_eV", "distance_m", "detector_pixel_m")
 KEYS = ("patterns", *POSITIONS, *VALUES)
+MOST_NAMES = 2000  # of arrays, among which the largest is looked for
 
 
 def detect(file: Archive) -> bool:
@@ -60,7 +62,7 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
     if options.columns and not options.positions_file:
         raise ConfigError(f"{path}: data.position_columns: belongs to a table, data.positions_file=")
     with open_archive(options.patterns_file or path, options) as file:
-        source = _patterns(file, options.keys.get("patterns"))
+        source = _patterns(file, options.keys.get("patterns"), options.raster is not None)
         if options.patterns_file is None:
             values, positions = _read_description(file, options, source)
         else:
@@ -70,11 +72,21 @@ def read(path: str | Path, options: ReadOptions) -> RawScan:
         return place_scan(file, NAMES[file.kind], options, source, values, lambda: positions)
 
 
-def _patterns(file: Archive, key: str | None) -> Patterns | None:
-    key = file.need("patterns", *([key] if key else PATTERNS))
+def _patterns(file: Archive, key: str | None, raster: bool) -> Patterns | None:
+    key = file.need("patterns", *([key] if key else [*PATTERNS, *(_largest(file) if raster else [])]))
     if isinstance(file, NpzArchive):
         return file.patterns(key, either=True, raster=True)
     return file.patterns(key)
+
+
+def _largest(file: Archive) -> list[str]:
+    """The key of the largest array of three or four axes, in a list; empty: there is none."""
+    sizes = {}
+    for key in file.names(MOST_NAMES):
+        entry = file.entry(key)
+        if entry is not None and entry.shape is not None and len(entry.shape) in (3, 4):
+            sizes[key] = math.prod(entry.shape)
+    return [max(sizes, key=sizes.__getitem__)] if sizes else []
 
 
 def _read_description(
@@ -103,4 +115,5 @@ def _read_description(
         "distance_m": read_number(file, DISTANCE, "m", *distances),
         "detector_pixel_m": read_pitch(file, keys.get("detector_pixel_m")),
     }
-    return values, None if options.positions_file else read_mapped(file, options, source)
+    elsewhere = options.positions_file or options.raster
+    return values, None if elsewhere else read_mapped(file, options, source)

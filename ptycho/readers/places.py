@@ -23,12 +23,13 @@ import numpy as np
 from ptycho.config import ConfigError
 from ptycho.readers import positions_table
 from ptycho.readers.archive import Archive, Patterns, Selected
+from ptycho.readers.cube import raster_positions
 from ptycho.readers.cxi_parts import has_translations, read_parts
 from ptycho.readers.hdf5 import Hdf5Archive
 from ptycho.readers.npz import NpzArchive
 from ptycho.readers.positions import KEYS, Positions, make_scan, read_columns, read_mapped
 from ptycho.readers.product import Product, has_positions, read_product
-from ptycho.readers.raw_scan import RawScan, ReadOptions, detector_pitch_m
+from ptycho.readers.raw_scan import Raster, RawScan, ReadOptions, detector_pitch_m
 
 PP = ("ppY", "ppX")
 
@@ -74,10 +75,20 @@ def place_scan(
     Raises:
         ConfigError: one line with every problem.
     """
+    if options.raster is not None:
+        return make_scan(file, name, options, source, _on_a_raster(file, options.raster, source), values)
     if not options.positions_file:
         return make_scan(file, name, options, source, positions(), values)
     product = None if source is None else _read_second(file, options.positions_file, options, source)
     return make_scan(file, name, options, *join(file, source, product, values, numbers), values)
+
+
+def _on_a_raster(file: Archive, raster: Raster, source: Patterns | None) -> Positions | None:
+    """Positions that the user states."""
+    if source is None:
+        return None
+    file.notes.append(raster.text)
+    return raster_positions(raster, source.shape[0], source.grid, source.columns_first, file.path), "m"
 
 
 def join(
@@ -205,7 +216,11 @@ def check_keys(path: str | Path, options: ReadOptions, allowed: tuple[str, ...])
             raise ConfigError(f"{path}: data.keys.{key}: must be one of {', '.join(allowed)}")
     apart = [key in options.keys for key in KEYS[1:]]
     ways = sum([("positions" in options.keys), all(apart)])
-    if any(apart) != all(apart) or ways > 1 or (ways == 0 and not options.positions_file):
+    if (
+        any(apart) != all(apart)
+        or ways > 1
+        or (ways == 0 and not options.positions_file and not options.raster)
+    ):
         raise ConfigError(
             f"{path}: data.keys={', '.join(options.keys)}: needs either positions, or positions_row and "
             "positions_col, or data.positions_file"

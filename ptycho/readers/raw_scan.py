@@ -123,6 +123,27 @@ class RawScan:
 
 
 @dataclass(frozen=True)
+class Raster:
+    """Positions that the user states instead of the file.
+
+    Attributes:
+        shape: rows and columns; None: those of the patterns' axes.
+        step_m: between neighbours, along rows and along columns.
+        path: ``raster``, each row from its first column on, or ``snake``, every second row backwards.
+    """
+
+    shape: tuple[int, int] | None
+    step_m: float
+    path: str = "raster"
+
+    @property
+    def text(self) -> str:
+        """Return a line for the log."""
+        shape = "as its axes are" if self.shape is None else f"{self.shape[0]} × {self.shape[1]}"
+        return f"positions: a {self.path} {shape}, step {self.step_m:.4g} m, as data.scan_step says"
+
+
+@dataclass(frozen=True)
 class ReadOptions:
     """What a user may say of a file before it is read.
 
@@ -138,6 +159,7 @@ class ReadOptions:
         patterns_file: a second file with the patterns, for a file that has only positions.
         links_root: a folder that links of HDF5 may lead to, beside that of the file.
         drop, stride, frames: which frames are used, as the section ``data`` has it.
+        raster: positions in place of the file's.
         stated: ``energy_eV``, ``distance_m``, ``detector_pixel_m``, as far as the user says them: what the
             file has instead is not looked at.
     """
@@ -153,6 +175,7 @@ class ReadOptions:
     drop: tuple[int, ...] = ()
     stride: int = 1
     frames: int | None = None
+    raster: Raster | None = None
     stated: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

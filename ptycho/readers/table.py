@@ -20,6 +20,7 @@ from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.config.own_code import is_import_path, load
 from ptycho.readers import (
+    cube,
     cxi,
     eiger,
     foldslice,
@@ -36,7 +37,7 @@ from ptycho.readers import (
 )
 from ptycho.readers.archive import Archive, describe_error
 from ptycho.readers.places import find_container
-from ptycho.readers.raw_scan import RawScan, ReadOptions
+from ptycho.readers.raw_scan import Raster, RawScan, ReadOptions
 
 CONTAINERS: dict[str, dict[str, ModuleType]] = {  # of a container, the most specific first
     "HDF5": {
@@ -49,8 +50,6 @@ CONTAINERS: dict[str, dict[str, ModuleType]] = {  # of a container, the most spe
 }
 FORMATS = {name: module for known in CONTAINERS.values() for name, module in known.items()}
 OTHERS = {
-    b"\x93NUMPY": "is a single NPY array without positions; save both with np.savez, and add data.keys",
-    b"MATLAB 5": "is a MATLAB file of version 5; save it in MATLAB with -v7.3, which is HDF5",
     b"BZh": "is compressed as a whole; unpack it with bunzip2",
     b"\x1f\x8b": "is compressed as a whole; unpack it with gunzip",
 }
@@ -70,6 +69,8 @@ def open_scan(path: str | Path, options: ReadOptions | None = None) -> RawScan:
     path, options = Path(path), options or ReadOptions()
     if options.format is not None and is_import_path(options.format):
         return _read_by_own_code(path, options)
+    if options.format is None and cube.reader_of(path) is not None:
+        return cube.read(path, options)
     scan: RawScan = _choose_format(path, _choose_archive(path), options).read(path, options)
     return scan
 
@@ -103,9 +104,15 @@ def open_raw(config: DataConfig) -> RawScan:
         drop=config.drop,
         stride=config.stride,
         frames=config.frames,
+        raster=_raster(config),
         stated=config.stated_quantities(),
     )
     return open_scan(config.path, options)
+
+
+def _raster(config: DataConfig) -> Raster | None:
+    step = config.stated_scan_step_m()
+    return None if step is None else Raster(config.scan_shape, step, config.scan_path)
 
 
 def _choose_archive(path: Path) -> type[Archive]:
@@ -160,6 +167,8 @@ def _choose_format(path: Path, kind: type[Archive], options: ReadOptions) -> Mod
     with kind(path, options) as file:
         found = next((module for module in known.values() if module.detect(file)), None)
         held = "" if found else file.listed(declared=True)
+    if found is None and options.raster is not None and keymap in known.values():
+        return keymap
     if found is None:
         raise ConfigError(
             f"{path}: has none of the layouts {', '.join(known)}; it holds {held}; name its arrays: {MAP}"

@@ -149,8 +149,8 @@ def _spoilt(content, how):
         ("no end", "not a readable .npz"),
         ("empty", "is empty"),
         ("text", "is no HDF5, NPZ or TIFF file; it begins with b'diff3d"),
-        ("npy", "is a single NPY array"),
-        ("matlab", "-v7.3"),
+        ("npy", "holds patterns without positions"),
+        ("matlab", r"data\.scan_step_A"),
         ("bzip2", "bunzip2"),
     ],
 )

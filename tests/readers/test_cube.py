@@ -1,0 +1,159 @@
+"""4D-STEM cubes without positions, each written by another program's writer: patterns, raster, refusals."""
+
+import h5py
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+import ptycho
+from ptycho.config import ConfigError
+from ptycho.config.data import DataConfig
+from ptycho.readers.table import open_raw
+
+A, B, H, W = 3, 4, 16, 18  # rows and columns of the raster and of a frame
+CUBE = np.random.default_rng(1).poisson(30, (A, B, H, W)).astype(np.uint16)
+STEP = {"scan_step_A": 2.5}
+
+
+def opened(path, **keys):
+    raw = open_raw(DataConfig(file=(str(path),), **{**STEP, **keys}))
+    return raw, raw.patterns.read(np.arange(raw.patterns.shape[0]))
+
+
+def grid(snake=False):
+    """Row by row, by loops; metres."""
+    places = []
+    for row in range(A):
+        columns = range(B)[::-1] if snake and row % 2 else range(B)
+        places += [(2.5e-10 * row, 2.5e-10 * column) for column in columns]
+    return np.array(places)
+
+
+def npy(folder):
+    np.save(folder / "a.npy", CUBE)
+    return folder / "a.npy"
+
+
+def npz(folder):
+    np.savez(folder / "a.npz", small=np.ones((2, 2, 2)), cube=CUBE)
+    return folder / "a.npz"
+
+
+def py4dstem(folder):
+    with h5py.File(folder / "a.h5", "w") as file:
+        file["datacube_root/datacube/data"] = CUBE
+        file["datacube_root/metadatabundle/x"] = np.ones(3)
+    return folder / "a.h5"
+
+
+def matlab5(folder):
+    savemat(folder / "a.mat", {"m": np.moveaxis(CUBE, (0, 1), (2, 3)), "t": np.ones((3, 3))})
+    return folder / "a.mat"
+
+
+def hyperspy(folder):
+    with h5py.File(folder / "a.hspy", "w") as file:
+        file["Experiments/__unnamed__/data"] = CUBE
+    return folder / "a.hspy"
+
+
+@pytest.mark.parametrize("write", [npy, npz, py4dstem, matlab5, hyperspy])
+def test_a_cube_states_its_raster(tmp_path, write):
+    raw, patterns = opened(write(tmp_path))
+    np.testing.assert_array_equal(patterns, CUBE.reshape(A * B, H, W))
+    np.testing.assert_allclose(raw.positions, grid())
+    assert (raw.unit, raw.domain) == ("m", "counts")
+
+
+def test_formats_of_rosettasciio(tmp_path):
+    """A block file by its own writer."""
+    blockfile = pytest.importorskip("rsciio.blockfile")
+    cube, path = CUBE[..., :H].astype(np.uint8), tmp_path / "a.blo"
+    axes = [
+        {"name": name, "size": size, "scale": 0.01, "offset": 0.0, "units": "cm", "navigate": k < 2}
+        for k, (name, size) in enumerate(zip(("y", "x", "dy", "dx"), cube.shape, strict=True))
+    ]
+    signal = {"data": cube, "axes": axes, "metadata": {}, "original_metadata": {}}
+    signal["attributes"] = {"_lazy": False}
+    blockfile.file_writer(str(path), signal)
+    raw, patterns = opened(path)
+    np.testing.assert_array_equal(patterns, cube.reshape(A * B, H, H))
+    np.testing.assert_allclose(raw.positions, grid())
+
+
+def test_a_list_needs_the_shape_and_may_run_back_and_forth(tmp_path):
+    np.save(tmp_path / "a.npy", CUBE.reshape(-1, H, W))
+    raw, _ = opened(tmp_path / "a.npy", scan_shape=(A, B), scan_path="snake")
+    np.testing.assert_allclose(raw.positions, grid(snake=True))
+    with pytest.raises(ConfigError, match=r"12 patterns in a list; set data.scan_shape=\[rows,columns\]"):
+        opened(tmp_path / "a.npy")
+    with pytest.raises(ConfigError, match=r"scan_shape=\[3, 5\]: is a raster of 15 .* 12 patterns"):
+        opened(tmp_path / "a.npy", scan_shape=(3, 5))
+
+
+def test_a_list_of_matlab_runs_along_the_rows_first(tmp_path):
+    stored = np.moveaxis(CUBE, (0, 1), (2, 3)).reshape(H, W, A * B, order="F")
+    savemat(tmp_path / "a.mat", {"cbed": stored})
+    raw, patterns = opened(tmp_path / "a.mat", scan_shape=(A, B))
+    for place, pattern in zip(np.rint(raw.positions / 2.5e-10).astype(int), patterns, strict=True):
+        np.testing.assert_array_equal(pattern, CUBE[tuple(place)])
+
+
+def test_empad_frames_lose_the_rows_that_are_no_pixels(tmp_path):
+    frames = np.random.default_rng(2).normal(100, 5, (6, 130, 128)).astype("<f4")
+    frames.tofile(tmp_path / "scan_x2_y3.raw")
+    raw, patterns = opened(tmp_path / "scan_x2_y3.raw", scan_shape=(3, 2), domain="intensity")
+    np.testing.assert_array_equal(patterns, frames[:, :128])
+    assert raw.patterns.shape == (6, 128, 128)
+    (tmp_path / "cut.raw").write_bytes(frames.tobytes()[:-5])
+    with pytest.raises(ConfigError, match="bytes; must be EMPAD frames of 130 × 128"):
+        opened(tmp_path / "cut.raw", scan_shape=(3, 2))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda path: np.save(path, CUBE[0, 0]), r"is an array \(16, 18\); must be \(rows, columns, H, W\)"),
+        (lambda path: np.save(path, CUBE.astype(complex)), "must be of real numbers"),
+        (lambda path: np.save(path, np.asfortranarray(CUBE)), "in Fortran order"),
+        (lambda path: np.save(path, np.array([None, {}], object), allow_pickle=True), "of real numbers"),
+        (lambda path: (np.save(path, CUBE), path.write_bytes(path.read_bytes()[:-9])), "and ends before"),
+        (lambda path: path.write_bytes(b"\x93NUMPY\x01\x00\xff\xff{"), "cannot be read"),
+    ],
+)
+def test_what_is_no_cube_is_refused(tmp_path, make, said):
+    path = tmp_path / "a.npy"
+    make(path)
+    with pytest.raises(ConfigError, match=said):
+        opened(path)
+
+
+def test_a_cube_without_a_step_says_what_to_set(tmp_path):
+    with pytest.raises(ConfigError, match=r"state the step of the raster, data\.scan_step_A="):
+        open_raw(DataConfig(file=(str(npy(tmp_path)),)))
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"scan_step_A": 1.0, "scan_step_nm": 0.1}, "must be only one of them"),
+        ({"scan_shape": (3, 4)}, "belong to a raster; add data.scan_step_A"),
+        ({"scan_step_A": 1.0, "scan_shape": (0, 4)}, "positive integers"),
+        ({"scan_step_A": 1.0, "positions_file": "p.csv"}, "each states the positions"),
+    ],
+)
+def test_keys_that_contradict_each_other(keys, said):
+    with pytest.raises(ConfigError, match=said):
+        DataConfig(file=("a.npy",), **keys)
+
+
+def test_a_cube_is_the_scan_that_positions_would_make(tmp_path):
+    """The same patterns and places as arrays, under a known pixel."""
+    cube = np.random.default_rng(3).poisson(20, (5, 6, 32, 32))
+    np.save(tmp_path / "a.npy", cube)
+    lengths = {"energy_eV": 8e3, "distance_m": 1.0, "detector_pixel_m": 1e-4}
+    scan = ptycho.open_scan(tmp_path / "a.npy", scan_step_nm=200.0, zero_frequency="centre", **lengths)
+    places = np.stack(np.meshgrid(np.arange(5), np.arange(6), indexing="ij"), -1).reshape(-1, 2)
+    steps = (scan.positions_m - scan.positions_m[0]) / 200e-9
+    np.testing.assert_allclose(steps, places, atol=1e-6)
+    assert len(scan) == 30 and scan.counts
