@@ -116,8 +116,8 @@ class DataConfig:
     scan_step_A: Number | None = key(
         None, "step of a raster scan, in place of the file's positions", gt=0, unit="Å", level="sometimes"
     )
-    scan_step_nm: Number | None = key(None, "the same in nanometres", gt=0, unit="nm")
-    scan_step_m: Number | None = key(None, "the same in metres", gt=0, unit="m")
+    scan_step_nm: Number | None = key(None, "step of a raster scan, in nanometres", gt=0, unit="nm")
+    scan_step_m: Number | None = key(None, "step of a raster scan, in metres", gt=0, unit="m")
     scan_path: Literal["raster", "snake"] = key(
         "raster", "order of a raster scan: each row from its first column on, or back and forth"
     )
