@@ -117,6 +117,7 @@ WITH = {  # what an option needs beside it
     "probe=run": ["run=x"],
     "model=custom": ["model.target=a:b"],
     "xla.translate=false": ["xla.compile=false"],
+    "data.scan_path=snake": ["data.scan_step_A=1"],
 }
 
 
