@@ -33,7 +33,7 @@ def report(config: InspectConfig) -> list[str]:
         raise ConfigError(f"output={path}: is the input file; choose another file")
     raw = open_raw(config.data)
     scan = understand(raw, config.data)
-    figure = Scan(path.stem, config.data, scan).plot()
+    figure = Scan(path.stem, config.data, scan).plot(virtual=True)
     write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=110))
     return [*lines(scan, config.data), f"picture: {path}"]
 

@@ -1,0 +1,73 @@
+"""Virtual images of a raster scan, before anything is reconstructed: sums, and integrated deflection.
+
+    bright field   Σ I(q) over |q| < R/2           R: radius of the bright disk of the mean pattern
+    dark field     Σ I(q) over |q| > 1.1 R
+    deflection     Σ q I(q) / Σ I(q) = c, against its mean over the scan
+    iDPC           φ with ∇φ = 2π c:   φ̂(k) = k · ĉ(k) / (i |k|²)
+
+Source: Lazić, Bosch & Lazar, Ultramicroscopy 160 (2016) 265.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ptycho.preparation.prepare import Understood, blocks_of
+
+INNER, OUTER = 0.5, 1.1  # of R
+BRIGHT = 0.3  # of the mean pattern's brightest pixels: its disk
+MOST = 2**31  # pixels of all frames that are read for a picture
+
+
+def raster_of(positions: np.ndarray) -> tuple[int, int] | None:
+    """Return rows and columns of positions ``(J, 2)`` that fill a raster; None: they do not."""
+    steps = [np.unique(np.round(positions[:, axis], 3)) for axis in (0, 1)]
+    shape = len(steps[0]), len(steps[1])
+    even = all(len(step) > 2 and np.ptp(np.diff(step)) < 0.02 * np.diff(step).mean() for step in steps)
+    return shape if even and shape[0] * shape[1] == len(positions) else None
+
+
+def virtual_images(scan: Understood) -> dict[str, np.ndarray] | None:
+    """Return images ``(rows, columns)`` by name; None: no raster, a near field, or too many frames."""
+    shape = raster_of(scan.positions)
+    if shape is None or scan.near_field is not None or len(scan.frames) * scan.N**2 > MOST:
+        return None
+    axis = np.arange(scan.N) - scan.N // 2
+    sums = [np.zeros(len(scan.frames)) for _ in range(4)]
+    parts = blocks_of(scan.raw, len(scan.frames))
+    good, mean = scan.detector.good_pixels, np.zeros((scan.N, scan.N))
+    for part in parts:
+        mean += np.square(scan.patterns(part).astype(float)).sum(axis=0)
+    radius = np.sqrt(np.count_nonzero(mean > BRIGHT * np.percentile(mean, 99.5)) / np.pi)
+    far = np.hypot(axis[:, None], axis)
+    inside, outside = good & (far < INNER * radius), good & (far > OUTER * radius)
+    for part in parts:
+        light = np.square(scan.patterns(part).astype(float)) * good
+        total = np.maximum(light.sum(axis=(1, 2)), 1e-30)
+        sums[0][part], sums[1][part] = light[:, inside].sum(axis=1), light[:, outside].sum(axis=1)
+        sums[2][part] = light.sum(axis=2) @ axis / total
+        sums[3][part] = light.sum(axis=1) @ axis / total
+    order = np.lexsort((np.round(scan.positions[:, 1], 3), np.round(scan.positions[:, 0], 3)))
+    bright, dark, rows, columns = (values[order].reshape(shape) for values in sums)
+    pitch = [float(np.ptp(scan.positions[:, axis]) / (shape[axis] - 1)) for axis in (0, 1)]
+    phase = integrated(rows / scan.N, columns / scan.N, pitch)
+    return {"virtual bright field": bright, "virtual dark field": dark, "iDPC / rad": phase}
+
+
+def integrated(rows: np.ndarray, columns: np.ndarray, pitch: list[float]) -> np.ndarray:
+    """Return φ ``(A, B)`` in rad whose gradient is 2π times deflections ``(A, B)`` in cycles per pixel.
+
+    The images are mirrored at their edges, so that they need not be periodic.
+    """
+    rows, columns = rows - rows.mean(), columns - columns.mean()
+    whole = [
+        np.block([[part, s * part[:, ::-1]], [t * part[::-1], s * t * part[::-1, ::-1]]])
+        for part, s, t in ((rows, 1, -1), (columns, -1, 1))
+    ]
+    k_rows, k_columns = (np.fft.fftfreq(n, step) for n, step in zip(whole[0].shape, pitch, strict=True))
+    k = k_rows[:, None], k_columns[None]
+    square = k[0] ** 2 + k[1] ** 2
+    square[0, 0] = 1
+    sums = sum(one * np.fft.fft2(part) for one, part in zip(k, whole, strict=True))
+    phase = np.fft.ifft2(-1j * sums / square).real[: rows.shape[0], : rows.shape[1]]
+    return phase - phase.mean()
