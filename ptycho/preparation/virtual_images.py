@@ -17,6 +17,7 @@ from ptycho.preparation.prepare import Understood, blocks_of
 INNER, OUTER = 0.5, 1.1  # of R
 BRIGHT = 0.3  # of the mean pattern's brightest pixels: its disk
 MOST = 2**31  # pixels of all frames that are read for a picture
+LOOKED_AT = 256  # frames, whose mean shows the disk
 
 
 def raster_of(positions: np.ndarray) -> tuple[int, int] | None:
@@ -34,19 +35,16 @@ def virtual_images(scan: Understood) -> dict[str, np.ndarray] | None:
         return None
     axis = np.arange(scan.N) - scan.N // 2
     sums = [np.zeros(len(scan.frames)) for _ in range(4)]
-    parts = blocks_of(scan.raw, len(scan.frames))
-    good, mean = scan.detector.good_pixels, np.zeros((scan.N, scan.N))
-    for part in parts:
-        mean += np.square(scan.patterns(part).astype(float)).sum(axis=0)
+    good, some = scan.detector.good_pixels, np.linspace(0, len(scan.frames) - 1, LOOKED_AT).astype(int)
+    mean = np.square(scan.patterns(np.unique(some))).mean(axis=0)
     radius = np.sqrt(np.count_nonzero(mean > BRIGHT * np.percentile(mean, 99.5)) / np.pi)
     far = np.hypot(axis[:, None], axis)
     inside, outside = good & (far < INNER * radius), good & (far > OUTER * radius)
-    for part in parts:
-        light = np.square(scan.patterns(part).astype(float)) * good
-        total = np.maximum(light.sum(axis=(1, 2)), 1e-30)
-        sums[0][part], sums[1][part] = light[:, inside].sum(axis=1), light[:, outside].sum(axis=1)
-        sums[2][part] = light.sum(axis=2) @ axis / total
-        sums[3][part] = light.sum(axis=1) @ axis / total
+    weights = np.stack([inside, outside, good, good * axis[:, None], good * axis], axis=-1).astype(np.float32)
+    for part in blocks_of(scan.raw, len(scan.frames)):
+        light = np.square(scan.patterns(part)).reshape(-1, scan.N**2)
+        sums[0][part], sums[1][part], total, *sides = (light @ weights.reshape(-1, 5)).T
+        sums[2][part], sums[3][part] = sides / np.maximum(total, 1e-30)
     order = np.lexsort((np.round(scan.positions[:, 1], 3), np.round(scan.positions[:, 0], 3)))
     bright, dark, rows, columns = (values[order].reshape(shape) for values in sums)
     pitch = [float(np.ptp(scan.positions[:, axis]) / (shape[axis] - 1)) for axis in (0, 1)]
