@@ -350,7 +350,8 @@ HYPOTHESES = (_offer("probe"), _offer("positions"), _offer("flux"), _offer_modes
 def select_regulariser(selection: Selection) -> Regularisation:
     """Select the regulariser under which the held-out patterns have the least deviance.
 
-    None is taken unless another is clearly better. The beam stays as it is.
+    None is taken unless another is clearly better. A learned one is tried beside the best of each other kind.
+    The beam stays as it is.
     """
     options = selection.options
     if options.prior == "none":
@@ -359,7 +360,9 @@ def select_regulariser(selection: Selection) -> Regularisation:
         return Regularisation(options.weak_prior)
     none, *tried = _try_classical(selection)
     if options.learned and options.strength is None:
-        tried += _try_learned(selection, lowest(none, tried), tried)
+        kinds = [[one for one in tried if one.hypothesis.prior.kind == kind] for kind in options.classical]
+        starts = [none] if lowest(none, tried) is none else list(map(best_of, kinds))
+        tried += [one for start in starts for one in _try_learned(selection, start)]
     chosen = lowest(none, tried)
     found: Regularisation = chosen.hypothesis
     compared = "; ".join(f"{one.hypothesis.name}: {one.mean_deviance:.4f}" for one in (none, *tried))
@@ -378,45 +381,36 @@ def lowest(simplest: Trial, others: Sequence[Trial]) -> Trial:
 
 
 def _try_classical(selection: Selection) -> list[Trial]:
-    """Try no regulariser and each kind, from the best state so far; λ rises while that helps."""
+    """Try no regulariser, then each kind from the best state so far; λ rises while that helps.
+
+    The end without a regulariser comes first: from there, sparse scans do not stay in a wrong minimum.
+    """
 
     def attempt(state: State, prior: Prior) -> Trial:
         state = selection.fit(state, OBJECT_ALONE, prior, selection.options.steps, ENOUGH).state
         return _trial(selection, Regularisation(prior), state)
 
-    state, tried = selection.state, list[Trial]()
+    tried = [attempt(selection.state, Prior())]
     for kind in selection.options.classical:
-        state, score = best_of(tried).state if tried else state, np.inf
+        state, score = best_of(tried).state, np.inf
         for strength in kind_of(kind).strengths:
             tried.append(attempt(state, Prior(kind, strength)))
             if tried[-1].score > score:
                 break
             state, score = tried[-1].state, tried[-1].score
-    return [attempt(tried[0].state, Prior()), *tried]
+    return tried
 
 
-def _try_learned(selection: Selection, best: Trial, classical: Sequence[Trial]) -> list[Trial]:
-    """Try weights of the learned prior beside the best, as long as a larger one explains more.
-
-    The best weight is tried beside the best of each other kind, too.
-    """
-
-    def attempt(start: Trial, state: State, strength: float) -> Trial:
-        prior, learned = start.hypothesis.prior, Learned(selection.options.network, strength)
-        found = fit_learned(Terms(selection.kept, prior), state, learned, selection.limits.learned_rounds)
-        return _trial(selection, Regularisation(prior, learned), found.state)
-
-    tried, state = list[Trial](), best.state
+def _try_learned(selection: Selection, start: Trial) -> list[Trial]:
+    """Try weights of the learned prior beside another, as long as a larger one explains more."""
+    prior = start.hypothesis.prior
+    terms, state, tried = Terms(selection.kept, prior), start.state, list[Trial]()
     for strength in STRENGTHS:
-        tried.append(attempt(best, state, strength))
-        state = tried[-1].state
+        learned = Learned(selection.options.network, strength)
+        state = fit_learned(terms, state, learned, selection.limits.learned_rounds).state
+        tried.append(_trial(selection, Regularisation(prior, learned), state))
         if len(tried) > 1 and tried[-1].score > tried[-2].score:
             break
-    strength = best_of(tried).hypothesis.learned.strength
-    kinds = {one.hypothesis.prior.kind for one in classical} - {best.hypothesis.prior.kind}
-    for kind in sorted(kinds) if best.hypothesis.prior.active else ():
-        beside = best_of([one for one in classical if one.hypothesis.prior.kind == kind])
-        tried.append(attempt(beside, beside.state, strength))
     return tried
 
 

@@ -206,9 +206,9 @@ def fit_to_the_end(
 
 
 def fit_further(terms: Terms, start: State, steps: int) -> Fit:
-    """Fit the object a little further, from an end that a few of the patterns have not seen."""
+    """Fit the object further under the beam as it is, from an end that a few patterns have not seen."""
     if terms.learned is None:
-        return fit(terms, start, OBJECT_ALONE, steps, NEARLY)
+        return fit(terms, start, OBJECT_ALONE, steps)
     return fit_learned(terms, start, terms.learned, 1, steps=min(steps, OF_A_ROUND))
 
 
