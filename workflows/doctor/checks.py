@@ -101,9 +101,7 @@ def check_disk(folder: Path) -> Check:
             content, began = os.urandom(TRIAL_BYTES), time.perf_counter()
             write_atomically(Path(scratch) / "trial", lambda file: file.write(content))
             rate = TRIAL_BYTES / (time.perf_counter() - began)
-            with h5py.File(
-                f"{scratch}/a.h5", "w", libver="latest"
-            ) as file:  # as live data are
+            with h5py.File(f"{scratch}/a.h5", "w", libver="latest") as file:  # as live data are
                 file["a"] = np.arange(4)
                 file.swmr_mode = True
                 with h5py.File(file.filename, "r", libver="latest", swmr=True) as again:
