@@ -29,9 +29,8 @@ from ptycho.config.memory import cores
 from ptycho.config.messages import one_line
 from ptycho.run.mpi import STARTERS, started_by_mpi
 from ptycho.run.stored_config import is_finished
-from workflows.command_line.job_table import DONE, FAILED, STARTED, Progress
 from workflows.command_line.jobs import CONF, ERROR, EXIT_FAILED, EXIT_USAGE, attempt
-from workflows.command_line.training_job import Job, Means, command, is_done
+from workflows.command_line.training_job import DONE, FAILED, STARTED, Job, Means, Progress, command, is_done
 
 log = logging.getLogger(__name__)
 

@@ -27,8 +27,7 @@ from ptycho.config import ConfigError
 from ptycho.files.text import EachWarningOnce, PlainFormatter, printable
 from workflows.command_line.config import explained
 from workflows.command_line.console import conf_folder
-from workflows.command_line.flags import split_flags
-from workflows.command_line.foreign import check_folder
+from workflows.command_line.foreign import check_folder, split_flags
 
 log = logging.getLogger(__name__)
 
@@ -95,13 +94,9 @@ def log_to_stderr() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(PlainFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
     handler.addFilter(EachWarningOnce())
-    handler.addFilter(_is_not_told_by_hydra)
+    # what Hydra has to say, as to --info, it writes itself, on stdout
+    handler.addFilter(lambda line: line.levelno >= logging.WARNING or not line.name.startswith("hydra."))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-
-
-def _is_not_told_by_hydra(record: logging.LogRecord) -> bool:
-    """Whether a line is not what Hydra writes itself, as to ``--info``, on stdout."""
-    return record.levelno >= logging.WARNING or not record.name.startswith("hydra.")
 
 
 def plan_all(
@@ -116,7 +111,10 @@ def plan_all(
     """
     flags, words = split_flags(arguments)
     arguments = [*words, *flags]  # --info takes the word behind it
-    _refuse_folders_of_hydra(words)
+    for word in words:  # Hydra's own folder would be made, and stay empty
+        name, _, folder = word.lstrip("+").partition("=")
+        if name in ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir"):
+            raise ConfigError(f"{word}: is not where a run goes; set output_dir={folder or '…'}")
     jobs: list[AnyJob] = []
     mistakes: list[Exception] = []
 
@@ -144,14 +142,6 @@ def plan_all(
     return jobs
 
 
-def _refuse_folders_of_hydra(arguments: Sequence[str]) -> None:
-    """Hydra's own folder would be made, and stay empty."""
-    for word in arguments:
-        name, _, folder = word.lstrip("+").partition("=")
-        if name in ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir"):
-            raise ConfigError(f"{word}: is not where a run goes; set output_dir={folder or '…'}")
-
-
 @contextlib.contextmanager
 def _tell_hydra(arguments: Sequence[str]) -> Iterator[None]:
     """Hand Hydra its arguments, and let its errors come to us, not to its printer.
@@ -159,16 +149,12 @@ def _tell_hydra(arguments: Sequence[str]) -> Iterator[None]:
     ``hydra.main`` reads both from the process, ``sys.argv`` and HYDRA_FULL_ERROR, and its compose API knows
     neither sweeps nor ``--help``; so they are changed here, for its call alone, and restored.
     """
-    argv, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv = [argv[0], *arguments]
-    os.environ["HYDRA_FULL_ERROR"] = "1"
+    argv, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR", "0")
+    sys.argv, os.environ["HYDRA_FULL_ERROR"] = [argv[0], *arguments], "1"
     try:
         yield
     finally:
-        sys.argv = argv
-        del os.environ["HYDRA_FULL_ERROR"]
-        if full_error is not None:
-            os.environ["HYDRA_FULL_ERROR"] = full_error
+        sys.argv, os.environ["HYDRA_FULL_ERROR"] = argv, full_error
 
 
 def job_path(output_dir: str) -> Path:
@@ -194,14 +180,7 @@ def attempt(
     advice: Callable[[Exception], str] = lambda error: "",
     mistakes: tuple[type[Exception], ...] = (ConfigError,),
 ) -> int:
-    """Do a job; if it fails, say so and let the rest of a sweep go on. The exit code.
-
-    Args:
-        execute: does the job.
-        explain: an error on one line.
-        advice: what to do about an error, where there is more to say.
-        mistakes: as for :func:`fail`.
-    """
+    """Do a job; if it fails, say so (:func:`fail`) and let the rest of a sweep go on. The exit code."""
     try:
         execute()
     except Exception as error:

@@ -44,10 +44,8 @@ def in_order(cls: type) -> list[tuple[str, FieldInfo]]:
     """The kind first, then what the class has of its own, then what it has from others."""
     found = fields_of(cls)
     own = [name for base in cls.__mro__ for name in inspect.get_annotations(base) if name in found]
-    names = dict.fromkeys([*(name for name in found if name == "kind"), *own])
-    return sorted(
-        ((name, found[name]) for name in names), key=lambda entry: inner_section(entry[1]) is not None
-    )
+    names = dict.fromkeys([*({"kind"} & set(found)), *own])
+    return sorted(((name, found[name]) for name in names), key=lambda entry: bool(inner_section(entry[1])))
 
 
 def inner_section(field: FieldInfo) -> type | None:

@@ -22,8 +22,7 @@ from ptycho.config.own_code import allow
 from ptycho.progress import OnEvent
 from ptycho.quiet_start import start_tensorflow
 from workflows.command_line.config import plain
-from workflows.command_line.flags import split_flags
-from workflows.command_line.foreign import check_programs
+from workflows.command_line.foreign import check_programs, split_flags
 from workflows.command_line.jobs import CONF, Job, plan_all
 from workflows.command_line.one_shot import config_of
 from workflows.reconstruct.scan_plan import plan
