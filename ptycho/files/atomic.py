@@ -44,6 +44,10 @@ def write_atomically(target: Path, save: Callable[[IO[bytes]], object]) -> None:
         raise
 
 
+def write_text(target: Path, text: str) -> None:
+    write_atomically(target, lambda file: file.write(text.encode()))
+
+
 def open_new(path: Path) -> IO[bytes]:
     """A file that is made anew; what stands there, a link too, is removed, and never written through."""
     try:

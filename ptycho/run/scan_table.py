@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ptycho.config import ConfigError
-from ptycho.files.atomic import write_atomically
+from ptycho.files.atomic import write_text
 from ptycho.files.json_file import read_json
 from ptycho.files.run_product import read_metrics
 from ptycho.run.folder import csv_text
@@ -75,7 +75,7 @@ def write_table(folder: Path, rows: Sequence[Mapping[str, Any]]) -> str:
     cells = [{key: _text(row.get(key)) for key in columns} for row in rows]
     texts = {CSV: csv_text(cells), MARKDOWN: markdown(columns, cells)}
     for name, text in texts.items():
-        write_atomically(folder / name, lambda file, text=text: file.write(text.encode()))  # type: ignore[misc]
+        write_text(folder / name, text)
     return texts[MARKDOWN]
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.schema import LEVELS, Flag, Text, key, settings
-from ptycho.files.atomic import write_atomically
+from ptycho.files.atomic import write_text
 from ptycho.files.json_file import read_yaml
 from ptycho.run.record import check_no_file_of_a_run
 from workflows.command_line.jobs import CONF
@@ -48,7 +48,7 @@ def write_settings(config: InitConfig) -> list[str]:
     if path.exists() and not config.overwrite:
         raise ConfigError(f"output={path}: is there already; choose another name, or overwrite=true")
     text = settings_text(SIZES[config.size], path, config.file)
-    write_atomically(path, lambda file: file.write(text.encode()))
+    write_text(path, text)
     command = f"ptycho scan --config-dir={path.parent.parent} +{path.parent.name}={path.stem}"
     return [f"settings: {path}", f"edit it, then: {command}{'' if config.file else ' FILE'}"]
 
