@@ -56,11 +56,7 @@ class Header:
 
 
 class NpzFile:
-    """An open NPZ file; a context manager.
-
-    Raises:
-        NpzError: it is missing, not a file, or not an NPZ archive.
-    """
+    """An open NPZ file, or NpzError: it is missing, not a file, or not an NPZ archive; a context manager."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -87,8 +83,7 @@ class NpzFile:
     def header(self, key: str, kinds: str) -> Header:
         """What the member ``key`` declares; its dtype must be one of ``kinds`` (NumPy's letters).
 
-        Raises:
-            NpzError: it is not an array of such numbers, or declares another size than the archive holds.
+        NpzError: it is not an array of such numbers, or declares another size than the archive holds.
         """
         info = self._zip.getinfo(f"{key}.npy")
         with _problem(key), self._zip.open(info) as member:
@@ -111,11 +106,7 @@ class NpzFile:
         return Header(key, tuple(shape), dtype, fortran, start, info)
 
     def read(self, header: Header) -> np.ndarray:
-        """The whole array ``(…)``, in native byte order and C order.
-
-        Raises:
-            NpzError: it is too large, damaged, or ends early.
-        """
+        """The whole array ``(…)`` in native byte order and C order; NpzError: too large, or damaged."""
         size = header.info.file_size
         if size > IN_MEMORY:
             raise NpzError(f"{header.key} {header.shape} takes {size} bytes; at most {IN_MEMORY} are read")
@@ -155,8 +146,7 @@ class NpzFile:
 def read_all(path: str | Path, kinds: dict[str, str] | str) -> dict[str, np.ndarray]:
     """The arrays ``(…)`` of an NPZ by key: those that ``kinds`` lists, or all if it is the kind of all.
 
-    Raises:
-        NpzError: one line with every problem.
+    NpzError: one line with every problem.
     """
     with NpzFile(path) as archive:
         wanted = dict.fromkeys(archive.keys, kinds) if isinstance(kinds, str) else kinds

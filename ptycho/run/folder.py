@@ -35,13 +35,9 @@ log = logging.getLogger(__name__)
 
 
 class OutputFolder:
-    """A folder whose files are written whole, for what is no run.
+    """A folder, made if need be, whose files are written whole, for what is no run.
 
-    Args:
-        path: the folder. It is made if need be, with its parents.
-
-    Raises:
-        ConfigError: the folder holds a run, is no folder, or cannot be written.
+    ConfigError: it holds a run, is no folder, or cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,7 +62,6 @@ class OutputFolder:
         return self.write(name, lambda file: figure.savefig(file, format="png", dpi=110))
 
     def table(self, name: str, rows: list[dict[str, Any]]) -> Path:
-        """Write rows as CSV; what a row does not have is left empty."""
         return self.text(name, csv_text(rows))
 
 
@@ -74,7 +69,7 @@ class RunFolder(OutputFolder):
     """The output folder of a run; it lists its files in ``files.json``. The tree is in ``docs/networks.md``.
 
     Args:
-        path: the folder. It is made if need be, with its parents.
+        path: the folder, made if need be.
         overwrite: the run that the folder holds gives way (:mod:`ptycho.run.replacing`), and is deleted with
             the first result of this one; without it such a folder is refused.
         resumed: go on with the run that the folder holds; nothing but temporary files is removed.
@@ -138,14 +133,11 @@ class RunFolder(OutputFolder):
             discard(self.path)
         return target
 
-    def _list(self, name: str) -> None:
-        """Note a file as the run's own, before it is written."""
-        if name not in self._record:
-            self._record[name] = ""
-            self._store_record()
-
-    def _store_record(self) -> None:
-        write_atomically(self.path / names.RECORD, lambda file: file.write(_as_json(self._record)))
+    def _list(self, name: str, digest: str = "") -> None:
+        """Note a file as the run's own, before it is written; an array file with its SHA-256 after that."""
+        if digest or name not in self._record:
+            self._record[name] = digest
+            write_atomically(self.path / names.RECORD, lambda file: file.write(_as_json(self._record)))
 
     def config(self, config: JobConfig) -> Path:
         """Write ``config.yaml``, from which a run can be resumed."""
@@ -154,9 +146,8 @@ class RunFolder(OutputFolder):
     def arrays(self, name: str, arrays: dict[str, np.ndarray]) -> str:
         """Write an uncompressed NPZ that holds no pickle, and record its SHA-256, which is returned."""
         path = self.write(name, lambda file: np.savez(file, allow_pickle=False, **arrays))
-        found = self._record[name] = sha256(path)
-        self._store_record()
-        return found
+        self._list(name, digest := sha256(path))
+        return digest
 
     def recorded(self, name: str) -> str | None:
         """The SHA-256 of an array file as it was written."""
@@ -200,9 +191,9 @@ class RunFolder(OutputFolder):
 
     def manifest(self, entries: dict[str, Any]) -> Path:
         """Write ``manifest.json``: what ran, on what, how long, and ``entries``."""
-        timings = {phase: round(seconds, 3) for phase, seconds in self.timings.items()}
+        timings = {"timings_s": {phase: round(seconds, 3) for phase, seconds in self.timings.items()}}
         ended = {"finished": datetime.now(UTC).isoformat(timespec="seconds")}
-        return self.json(names.MANIFEST, environment() | ended | entries | {"timings_s": timings})
+        return self.json(names.MANIFEST, environment() | ended | entries | timings)
 
 
 def config_text(config: JobConfig) -> str:
@@ -244,13 +235,15 @@ def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TR
     """
     check_unlocked(path)
     if foreign := foreign_files(path):
+        some = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
         raise ConfigError(
-            f"output_dir={path}: holds {_some(foreign)}, which no run of this program has listed in "
+            f"output_dir={path}: holds {some}, which no run of this program has listed in "
             f"{names.RECORD} as its own and nothing replaces; move it away, or choose another folder"
         )
     own = own_files(path)
     check_links(path, own)
-    held = [name for name in names.TRAINING if any(file.split("/")[0] == name for file in own)]
+    tops = {file.split("/")[0] for file in own}
+    held = [name for name in names.TRAINING if name in tops]
     if held and contents != names.TRAINING and _holds_training(path, held):
         raise ConfigError(
             f"output_dir={path}: holds a training run ({', '.join(held)}), which results of an inference "
@@ -272,10 +265,6 @@ def kept_aside(path: Path) -> str:
         f"the run that was to be replaced is kept in {path / names.REPLACED} until there is a new result "
         "(to have it back, move its files from there)"
     )
-
-
-def _some(found: list[str], most: int = 3) -> str:
-    return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
 
 
 def _holds_training(path: Path, held: list[str]) -> bool:
