@@ -50,8 +50,7 @@ class Header:
     info: zipfile.ZipInfo
 
     @property
-    def stored(self) -> bool:
-        """Not compressed: the array's bytes are in the file as they are."""
+    def stored(self) -> bool:  # not compressed: the array's bytes are in the file as they are
         return self.info.compress_type == zipfile.ZIP_STORED
 
 
@@ -165,15 +164,15 @@ def read_all(path: str | Path, kinds: dict[str, str] | str) -> dict[str, np.ndar
 
 def _open_file(path: Path) -> IO[bytes]:
     try:
-        regular = stat.S_ISREG(path.stat().st_mode)  # a pipe or a device would never end
-        file = path.open("rb") if regular else None
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device would never end
+            raise NpzError("not a file")
+        return path.open("rb")
+    except NpzError:
+        raise
     except FileNotFoundError as error:
         raise NpzError("no such file") from error
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         raise NpzError(f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
-    if file is None:
-        raise NpzError("not a file")
-    return file
 
 
 def _why(path: Path, error: Exception) -> str:

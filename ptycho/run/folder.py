@@ -75,8 +75,7 @@ class RunFolder(OutputFolder):
         resumed: go on with the run that the folder holds; nothing but temporary files is removed.
         contents: what will be written, ``names.TRAINING`` or ``names.INFERENCE``.
 
-    Raises:
-        ConfigError: the folder holds a run, is no folder, or cannot be written; nothing is changed.
+    ConfigError: the folder holds a run, is no folder, or cannot be written; nothing is changed.
     """
 
     def __init__(
@@ -87,10 +86,7 @@ class RunFolder(OutputFolder):
         contents: tuple[str, ...] = names.TRAINING,
     ) -> None:
         self.path, self.resumed = path, resumed
-        if resumed:
-            check_links(path)
-        else:
-            check_free(path, overwrite, contents)
+        check_links(path) if resumed else check_free(path, overwrite, contents)
         _open(path)
         try:
             (mend if resumed else make_way)(path)
@@ -160,12 +156,9 @@ class RunFolder(OutputFolder):
 
     @contextlib.contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Add the wall time of a block to ``timings[phase]``, in seconds; a long block logs a line a minute.
-
-        Trainings have lines of their own.
-        """
+        """Add the wall time of a block to ``timings[phase]``, in seconds; a long one logs a line a minute."""
         began = time.perf_counter()
-        speaks = phase == "total" or phase.endswith("training")
+        speaks = phase == "total" or phase.endswith("training")  # trainings have lines of their own
         name = names.PHASES.get(phase, phase.replace("_", " "))
         try:
             with contextlib.nullcontext() if speaks else heartbeat(name):
@@ -197,7 +190,6 @@ class RunFolder(OutputFolder):
 
 
 def config_text(config: JobConfig) -> str:
-    """``config.yaml`` of a run."""
     return yaml.safe_dump(to_mapping(config), sort_keys=False)
 
 
@@ -228,10 +220,8 @@ def _open(path: Path) -> None:
 def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TRAINING) -> None:
     """See that a new run may be written into a folder; without touching anything.
 
-    Raises:
-        ConfigError: another process writes there; it holds a run and ``overwrite`` is false; it holds a
-            training run, which nothing but a training run replaces; it holds files of others in places of a
-            run's; or it can be seen not to be writable.
+    ConfigError: another process writes there; it holds a run and ``overwrite`` is false, a training run and
+    this is none, or files of others in places of a run's; or it can be seen not to be writable.
     """
     check_unlocked(path)
     if foreign := foreign_files(path):
@@ -261,10 +251,8 @@ def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TR
 
 def kept_aside(path: Path) -> str:
     """Where the run is that was to be replaced in a folder."""
-    return (
-        f"the run that was to be replaced is kept in {path / names.REPLACED} until there is a new result "
-        "(to have it back, move its files from there)"
-    )
+    place, back = path / names.REPLACED, "(to have it back, move its files from there)"
+    return f"the run that was to be replaced is kept in {place} until there is a new result {back}"
 
 
 def _holds_training(path: Path, held: list[str]) -> bool:

@@ -2,8 +2,8 @@
 
 ``hydra/launcher=submitit_slurm``, ``hydra/launcher=submitit_local``.
 
-They are planned here, as all jobs are; then each is started with its own command, and this process waits for
-all of them. Hydra's launcher of the same name brings the settings alone (``hydra.launcher.timeout_min=…``).
+They are planned here; then each is started with its own command, and this process waits for all of them.
+Hydra's launcher of the same name brings the settings alone (``hydra.launcher.timeout_min=…``).
 """
 
 from __future__ import annotations
@@ -61,10 +61,7 @@ class Launcher:
         return self.settings["nodes"] * self.settings["tasks_per_node"]
 
     def at_once(self, jobs: int) -> int:
-        """How many of some jobs are submitted at a time: to Slurm all, here as many as there are cores for.
-
-        A job takes ``cpus_per_task`` cores, and all of them where that is not stated.
-        """
+        """How many of some jobs are submitted at a time: to Slurm all, here as many as cores allow."""
         if CLUSTERS[self.name] != "local":
             return jobs
         return max(1, cores() // (self.settings["cpus_per_task"] or cores()))
@@ -114,23 +111,16 @@ class Queue:
 
     def ended(self, handle: Any) -> bool:
         """Whether a job has ended; one that is preempted is asked to end, and put into the queue again."""
-        self._look()
+        if self._asked and time.monotonic() - self._when >= QUEUE_S:
+            self._when, self._before, self._listed = time.monotonic(), self._listed, None
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
+                told = subprocess.run(SQUEUE, capture_output=True, text=True, timeout=SQUEUE_S, check=True)
+                self._listed = frozenset(told.stdout.split())
         if handle.done():
             return handle.job_id not in (self._listed or ()) or TERMINATED not in _codes(handle)
         if self._listed is None or self._before is None:
             return False
         return handle.job_id not in self._listed | self._before  # killed: it leaves no result
-
-    def _look(self) -> None:
-        now = time.monotonic()
-        if not self._asked or now - self._when < QUEUE_S:
-            return
-        self._when, self._before = now, self._listed
-        try:
-            done = subprocess.run(SQUEUE, capture_output=True, text=True, timeout=SQUEUE_S, check=True)
-            self._listed = frozenset(done.stdout.split())
-        except (OSError, subprocess.SubprocessError):
-            self._listed = None
 
 
 def _codes(handle: Any) -> list[int]:
@@ -139,11 +129,7 @@ def _codes(handle: Any) -> list[int]:
 
 
 def read_launcher(config_name: str, arguments: Sequence[str]) -> tuple[Launcher | None, list[str]]:
-    """Where the arguments of a command line want the jobs to run, None: here; and the other arguments.
-
-    Raises:
-        ConfigError: submitit is missing, or cannot do it.
-    """
+    """Where the arguments of a command line want the jobs to run, None: here; and the other arguments."""
     name = next((text.removeprefix(CHOICE) for text in arguments if text.startswith(CHOICE)), "")
     if name not in CLUSTERS:
         return None, list(arguments)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from workflows.command_line.console import PROGRAMS, conf_folder
+from workflows.command_line.console import PROGRAMS, folder_of
 
 KEYS = "keys.json"  # in conf/, by write_conf: read in a hundredth of the time that the schema takes
 OPTIONS = "options"  # in it, beside the programs: the options of a group with which alone a key is there
@@ -60,19 +60,14 @@ def candidates(words: list[str]) -> list[str]:
         given = [word.removeprefix(group) for word in before if word.startswith(group)]
         if (given or [""])[-1] not in options:
             keys.pop(name, None)
-    if not equals:
-        found = [f"{name}=" for name in keys if name.startswith(last)]
-        return _next_level(found, last) + (paths(last) if "." not in last or "/" in last else [])
+    if not equals:  # keys up to their next full stop: sections first, what is in them once they are typed
+        depth = last.count(".") + 1
+        full = (f"{name}=" for name in keys if name.startswith(last))
+        short = (".".join(n.split(".")[:depth]) + "." * (n.count(".") >= depth) for n in full)
+        return list(dict.fromkeys(short)) + (paths(last) if "." not in last or "/" in last else [])
     if choices := keys.get(key):
         return [f"{key}={choice}" for choice in choices if choice.startswith(value)]
     return [f"{key}={path}" for path in paths(value)] if key.split(".")[-1].endswith(PATHS) else []
-
-
-def _next_level(names: list[str], last: str) -> list[str]:
-    """Keys up to their next full stop: sections first, what is in them once they are typed."""
-    depth = last.count(".") + 1
-    short = (".".join(name.split(".")[:depth]) + ("." if name.count(".") >= depth else "") for name in names)
-    return list(dict.fromkeys(short))
 
 
 def paths(start: str) -> list[str]:
@@ -90,6 +85,6 @@ def paths(start: str) -> list[str]:
 
 def _stored() -> dict[str, Any]:
     try:
-        return dict(json.loads((conf_folder() / KEYS).read_text()))
+        return dict(json.loads((folder_of("conf") / KEYS).read_text()))
     except (OSError, ValueError):
         return {}

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -26,12 +26,12 @@ from omegaconf.errors import OmegaConfBaseException
 from ptycho.config import ConfigError
 from ptycho.files.text import EachWarningOnce, PlainFormatter, printable
 from workflows.command_line.config import explained
-from workflows.command_line.console import conf_folder
+from workflows.command_line.console import folder_of
 from workflows.command_line.foreign import check_folder, split_flags
 
 log = logging.getLogger(__name__)
 
-CONF = conf_folder()
+CONF = folder_of("conf")
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 ERROR = "error: "  # begins the line that says what went wrong
 MISTAKES = (HydraException, OmegaConfBaseException, ValueError)  # in planning; a ConfigError is a ValueError
@@ -48,14 +48,7 @@ QUIET = (  # Hydra makes no folder and no log of its own; to resolve output_dir 
 )
 
 
-class Job(Protocol):
-    """Something that is planned, and then done in a folder of its own."""
-
-    @property
-    def path(self) -> Path: ...
-
-
-AnyJob = TypeVar("AnyJob", bound=Job)
+AnyJob = TypeVar("AnyJob", bound=Any)  # planned, and then done in a folder of its own, ``path``
 
 
 def plan_and_perform(
@@ -69,8 +62,7 @@ def plan_and_perform(
     """Plan all jobs, then perform them; the exit code. A sweeper that learns from jobs has each done in turn.
 
     Args:
-        config_name: of the primary configuration in ``conf/``.
-        arguments: overrides and flags, in Hydra's grammar.
+        config_name, arguments: the primary configuration in ``conf/``; overrides and flags of Hydra.
         plan: checks a composed configuration and makes a job of it, or several.
         perform: does the jobs, in this order, and returns the exit code.
         explain: an error on one line.

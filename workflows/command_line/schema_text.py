@@ -41,7 +41,7 @@ def yaml_lines(
 
 
 def in_order(cls: type) -> list[tuple[str, FieldInfo]]:
-    """The kind first, then what the class has of its own, then what it has from others."""
+    """The kind first, then what the class has of its own, then what it has from others; sections last."""
     found = fields_of(cls)
     own = [name for base in cls.__mro__ for name in inspect.get_annotations(base) if name in found]
     names = dict.fromkeys([*({"kind"} & set(found)), *own])
@@ -60,7 +60,6 @@ def default_of(field: FieldInfo) -> Any:
 
 
 def comment(field: FieldInfo) -> str:
-    """The text of a key and the words that it may be."""
     choices = choices_of(field.annotation)
     words = " | ".join(map(str, choices)) if len(choices) > 1 else ""
     return "; ".join(filter(None, [words, field.description]))
@@ -73,6 +72,4 @@ def yaml_value(value: Any) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, float) and value and not 1e-4 <= abs(value) < 1e5:
         return f"{value:g}".replace("e+", "e").replace("e0", "e").replace("e-0", "e-")
-    if isinstance(value, dict):
-        return "{}"
-    return str(value) or '""'
+    return "{}" if isinstance(value, dict) else str(value) or '""'

@@ -37,7 +37,6 @@ from workflows.command_line.cluster import read_launcher, submit
 from workflows.command_line.config import SCHEMAS, explained, resumed_config, run_config
 from workflows.command_line.jobs import (
     MISTAKES,
-    attempt,
     fail,
     in_turn,
     job_path,
@@ -225,25 +224,16 @@ def perform(workflow: Workflow, jobs: list[Job], means: Means) -> int:
     for number, job in enumerate(in_turn(todo)):
         words, clear = partial(explain_going_on, todo[number:], means.again), partial(remove_traces, job.path)
         with means.stop.end_with(words, clear):
-            run = partial(execute_noted, workflow, job, means, progress)
-            codes.append(attempt(run, advice=partial(explain_room, job)))
+            progress.note(job, STARTED)
+            try:
+                execute(workflow, job, means.stop)
+                progress.note(job, DONE)
+            except Exception as error:
+                progress.note(job, FAILED, means.explain(error))
+                full = f"; make room, then resume with: {job.go_on}" if isinstance(error, WriteError) else ""
+                codes.append(fail(error, (ConfigError,), advice=full))
     progress.tell()
     return max(codes)
-
-
-def explain_room(job: Job, error: Exception) -> str:
-    return f"; make room, then resume with: {job.go_on}" if isinstance(error, WriteError) else ""
-
-
-def execute_noted(workflow: Workflow, job: Job, means: Means, progress: Progress) -> None:
-    """Run a job, and note in the table how it goes."""
-    progress.note(job, STARTED)
-    try:
-        execute(workflow, job, means.stop)
-    except Exception as error:
-        progress.note(job, FAILED, means.explain(error))
-        raise
-    progress.note(job, DONE)
 
 
 def objective(run: Path) -> float:

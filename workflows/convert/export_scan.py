@@ -191,15 +191,14 @@ def with_units(scan: ExportedScan, config: ExportConfig) -> ExportedScan:
     for name in ("pixel_m", "energy_eV", "detector_pixel_m"):
         given, known = getattr(config, name), getattr(scan, name)
         check(given is None or known is None, name, given, f"null: the run knows it, {known}")
-    pixel, pitch = scan.pixel_m or _square(config.pixel_m), scan.detector_pixel_m
-    pitch = pitch or _square(config.detector_pixel_m)
+    pixel = scan.pixel_m or _square(config.pixel_m)
+    pitch = scan.detector_pixel_m or _square(config.detector_pixel_m)
     energy, distance = scan.energy_eV or config.energy_eV, scan.distance_m
     if energy and distance and pitch and not pixel:
         length = wavelength_m(energy) * distance / scan.N
         pixel = length / pitch[0], length / pitch[1]
     elif energy and pixel and not distance:
-        pitch = pitch or _square(DETECTOR_PIXEL_M)
-        assert pitch is not None
+        pitch = pitch or (DETECTOR_PIXEL_M, DETECTOR_PIXEL_M)
         distance = distance_m(pixel[0], energy, pitch[0], scan.N)
     return replace(scan, pixel_m=pixel, energy_eV=energy, distance_m=distance, detector_pixel_m=pitch)
 
