@@ -17,7 +17,7 @@ import sys
 
 from workflows.command_line.jobs import EXIT_FAILED, leave
 from workflows.command_line.one_shot import perform
-from workflows.doctor.report import DoctorConfig, report
+from workflows.doctor.speed import DoctorConfig, report
 
 ONCE = "checks one machine, which no key changes; start it once"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ptycho.api.reconstruction import WORDS
-from ptycho.files.atomic import write_atomically
+from ptycho.files.atomic import write_text
 from ptycho.files.npz_writing import write_npz
 from ptycho.report.gather import FINISHED, MEASURED, RunRecord
 from ptycho.report.page import report_page
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def write_page(path: Path, result: Result) -> Path:
     """Write the report of a result; what is there is replaced, whole or not at all."""
     page = to_page(result)
-    write_atomically(path, lambda file: file.write(page.encode()))
+    write_text(path, page)
     return path
 
 

@@ -1,43 +1,26 @@
 """How much memory a run will take, from its configuration alone, before anything is made; what there is.
 
 A run goes through phases; what it needs is the largest of them and ``PROCESS`` bytes for Python, TensorFlow
-and its compiler. The parts of a phase, in bytes (letters as in :mod:`ptycho`):
-
-================================ ===================================================================
-patterns of a role               ``4 J N²``, twice in the simulation (without and with noise)
-groups of a role                 ``32`` a member, of the whole scan before any are drawn
-objects                          ``8 I M²``, twice while they are stacked
-one object on its canvas         ``256 M²``: eight arrays of (2M)² float64
-weights                          ``4 · 9`` each: weights, gradient and its clipped copy, two moments of Adam,
-                                 best weights, and what a checkpoint copies
-patterns of a batch              ``40 N²`` each, with neighbours and members alike: five complex planes
-layers of a batch                ``1.5 · 4`` a number that a layer gives (``sections.Cost``), and for each
-                                 physics iteration ``16 C N²`` a group: kept for the gradient
-validation batches               ``4 N²`` a pattern and neighbour
-regions                          ``8 G R²``
-stitched objects                 ``100 I M²``; scores and figures of one, ``300 M²``
-solver                           a block's patterns; 34 vectors of a block's object (pairs of steps);
-                                 of the whole object ``90 M²``
-================================ ===================================================================
-
-The counts of arrays are those of the code; the factors 40, 1.5, 16, 100 and 300 were measured as peaks of
-the process (N = 64, batches of 16 to 256, both generators, with XLA and without it; objects to 4096²). The
-whole is 0.85 to 1.5 times what was measured, and up to twice for probes that leave most of the window dark:
-networks are smaller for these than is assumed here.
+and its compiler. The counts of arrays are those of the code; factors were measured as peaks of the process
+(N = 64, batches of 16 to 256, both generators, with XLA and without it; objects to 4096²). The whole is 0.85
+to 1.5 times what was measured, and up to twice for probes that leave most of the window dark: networks are
+smaller for these than is assumed here. Letters are those of :mod:`ptycho`.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ptycho.config.errors import ConfigError
 from ptycho.config.network_config import NetworkConfig
 from ptycho.config.run_config import RunConfig
-from ptycho.config.sections import Cost
+from ptycho.config.sections import BaselineConfig, GeneratorConfig, UNetModel, UnrolledModel
 
 PROCESS = 2**30
 ROLES = {  # what a role is called, and what makes its scan smaller
@@ -48,8 +31,10 @@ ROLES = {  # what a role is called, and what makes its scan smaller
 OF_A_SCAN = "lower nimgs_train, nimgs_test or size"
 OF_AN_OBJECT = "lower size"
 OF_THE_DATA = "give data of a smaller object_size"
-COPIES = 9  # of the weights
-WAVES, PLANES, KEPT = 40, 16, 6.0  # bytes; see above
+COPIES = 9  # of the weights: gradient and its clipped copy, moments, best weights, what a checkpoint copies
+WAVES = 40  # bytes for each pixel of a pattern of a batch: five complex planes
+PLANES = 16  # bytes for each pixel of a group and physics iteration, kept for the gradient
+KEPT = 6.0  # bytes for each number that a layer gives
 BLOCK_PIXELS = 2**25  # of the patterns of a block of a large scan, at most, where nothing else is asked for
 CHUNK_PIXELS = 2**18  # of the patterns that the solver handles at once
 AROUND = 1.3  # patterns that are fitted over those that are a block's own
@@ -97,9 +82,7 @@ def run_memory(config: RunConfig) -> Phases:
         ]
     }
     for name in config.networks:
-        members = (
-            C + config.model.neighbours if name == "pinn" else 3
-        )  # of the baseline: a complex truth, too
+        members = C + config.model.neighbours if name == "pinn" else 3  # a complex truth, too
         fewer = "lower train.val_groups" + " or model.neighbours" * (name == "pinn")
         validation = Part("the validation batches", 4 * drawn["val"] * members * N**2, fewer)
         trained = training_parts(config, name, N, C, R)
@@ -112,10 +95,39 @@ def run_memory(config: RunConfig) -> Phases:
     return phases
 
 
+class Cost(NamedTuple):
+    """What a network takes."""
+
+    parameters: float = 0
+    numbers: float = 0  # that the layers of one round give for a group
+    rounds: int = 1  # that are kept for the gradient
+    iterations: int = 0  # of the physics
+    keys: str = "model.target"  # on which its size depends
+
+
+def cost(model: GeneratorConfig | BaselineConfig, N: int, C: int, R: int) -> Cost:
+    """What a network takes: exact for unrolled stages, at most for a U-Net, nothing for one of your own."""
+    if isinstance(model, UnrolledModel):
+        w, cell, inner = model.width, model.coarsening**2, 2 * model.blocks
+        head, tail = (9 * (5 + model.misfit) * cell + 1) * w, (9 * w + 1) * 2 * cell
+        recalled = model.memory * (model.stages - 1) * (w + 1) * w
+        parameters = 1 + model.stages * (head + inner * (9 * w + 1) * w + tail) + recalled
+        numbers = ((1 + inner + model.memory) * w + 2 * cell) * math.ceil(R / model.coarsening) ** 2
+        keys = "model.stages, model.blocks or model.width"
+        return Cost(parameters, numbers, model.stages, model.stages, keys)
+    if isinstance(model, UNetModel):
+        most = 32 * model.filters_scale * 2 ** (model.halvings(N) - 1)  # channels
+        return Cost(72 * most**2, 235 * model.filters_scale * N**2, keys="model.filters_scale")
+    if isinstance(model, BaselineConfig):
+        scale = model.filters_scale
+        return Cost(71 * (128 * scale) ** 2, 294 * scale * N**2, keys="baseline.filters_scale")
+    return Cost()
+
+
 def _cost(config: NetworkConfig, name: str, N: int, C: int, R: int) -> Cost:
     if name == "baseline" and isinstance(config, RunConfig):
-        return config.baseline.cost(N, 1, N)
-    return config.model.cost(N, C, R)
+        return cost(config.baseline, N, 1, N)
+    return cost(config.model, N, C, R)
 
 
 def training_parts(config: NetworkConfig, name: str, N: int, C: int, R: int) -> list[Part]:
@@ -134,12 +146,9 @@ def training_parts(config: NetworkConfig, name: str, N: int, C: int, R: int) -> 
 
 
 def solver_parts(patterns: int, N: int, modes: int, M: int, block: int | None) -> list[Part]:
-    """What the solver holds of a scan of one object; patterns beyond a block's stay in a file.
+    """What the solver holds of a scan of one object of side M; patterns beyond a block's stay in a file.
 
-    Args:
-        patterns, N, modes: of the scan.
-        M: side of its object.
-        block: patterns of a block; None: as many as fit ``BLOCK_PIXELS``.
+    ``block``: patterns of a block; None: as many as fit ``BLOCK_PIXELS``.
     """
     most = max(1, BLOCK_PIXELS // N**2) if block is None else block
     blocks = -(-patterns // most)
@@ -154,11 +163,7 @@ def solver_parts(patterns: int, N: int, modes: int, M: int, block: int | None) -
 
 
 def check_disk(patterns: int, N: int, folder: Path, advice: str = OF_PATTERNS) -> None:
-    """Refuse a scan whose patterns, copied into a nameless file, do not fit where results are written.
-
-    Raises:
-        ConfigError: names what is missing, and what to lower.
-    """
+    """Refuse a scan whose patterns, copied into a nameless file, do not fit where results are written."""
     place = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.is_dir())
     needed, free = 4 * patterns * N**2, shutil.disk_usage(place).free
     if needed > free:
@@ -175,10 +180,8 @@ def inference_memory(
 
     Args:
         config: of the run that trained the networks.
-        batch_size: groups in a batch.
-        shape: ``(C, N, R)`` of the groups.
-        images, M: number and side of the objects.
-        truth: they are known, and are scored.
+        batch_size, shape: groups in a batch; their ``(C, N, R)``.
+        images, M, truth: number and side of the objects; whether they are known, and are scored.
     """
     C, N, R = shape
     layers = max(_cost(config, name, N, C, R).numbers for name in config.networks)
@@ -192,11 +195,7 @@ def inference_memory(
 
 
 def check_memory(phases: Phases, available: int | None = None) -> None:
-    """Refuse what needs more than the machine's physical memory, or ``available`` bytes.
-
-    Raises:
-        ConfigError: names the largest part, its size, and what to lower.
-    """
+    """Refuse what needs more than the machine's physical memory, or ``available`` bytes."""
     limit = physical_memory() if available is None else available
     phase, parts = max(phases.items(), key=lambda entry: sum(part.size for part in entry[1]))
     needed = PROCESS + sum(part.size for part in parts)
@@ -221,8 +220,5 @@ def cores() -> int:
 
 def in_words(size: float) -> str:
     """Bytes in a unit that fits, ``3.2 GB``."""
-    for unit in ("MB", "GB", "TB"):
-        size /= 1e6 if unit == "MB" else 1e3
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-    return f"{size:.3g} TB"
+    scale, unit = next(((s, u) for s, u in ((1e6, "MB"), (1e9, "GB")) if size < 1e3 * s), (1e12, "TB"))
+    return f"{size / scale:.3g} {unit}"

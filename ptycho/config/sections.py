@@ -8,7 +8,7 @@ in ``conf/<group>/`` (then ``python scripts/write_conf.py``), and an entry in th
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, get_args
 
 from ptycho.config.errors import ConfigError, check
 from ptycho.config.messages import fields_of, show
@@ -162,23 +162,6 @@ class ScanConfig:
     jitter: Number = key(0.0, "maximum deviation of the positions from the grid", ge=0, le=16, unit="pixels")
 
 
-class Cost(NamedTuple):
-    """What a network takes, for :mod:`ptycho.config.memory`.
-
-    Attributes:
-        parameters: trainable numbers.
-        numbers: that the layers of one round give for a group; ``rounds`` of them are kept for the gradient.
-        rounds, iterations: how often its layers are repeated, and the physics.
-        keys: what its size depends on.
-    """
-
-    parameters: int
-    numbers: float
-    rounds: int
-    iterations: int
-    keys: str
-
-
 @settings("model")
 class UnrolledModel:
     """Unrolled physics iteration with small residual CNNs; see :mod:`ptycho.networks.unrolled`."""
@@ -204,16 +187,6 @@ class UnrolledModel:
     def takes(self, N: int) -> bool:
         """Whether patterns of side N fit: every even one does."""
         return N % 2 == 0
-
-    def cost(self, N: int, C: int, R: int) -> Cost:
-        """Of stages with a convolution to ``width`` channels, ``blocks`` of two, and one back."""
-        w, cell, inner = self.width, self.coarsening**2, 2 * self.blocks
-        head, tail = (9 * (5 + self.misfit) * cell + 1) * w, (9 * w + 1) * 2 * cell
-        recalled = self.memory * (self.stages - 1) * (w + 1) * w
-        parameters = 1 + self.stages * (head + inner * (9 * w + 1) * w + tail) + recalled
-        numbers = ((1 + inner + self.memory) * w + 2 * cell) * math.ceil(R / self.coarsening) ** 2
-        keys = "model.stages, model.blocks or model.width"
-        return Cost(parameters, numbers, self.stages, self.stages, keys)
 
 
 @settings("model")
@@ -242,11 +215,6 @@ class UNetModel:
         """Whether patterns of side N can be halved as often as the encoder does."""
         return N % 2 ** self.halvings(N) == 0
 
-    def cost(self, N: int, C: int, R: int) -> Cost:
-        """At most: 72 weights a square of the most channels; 235 numbers a pixel and scale."""
-        most = 32 * self.filters_scale * 2 ** (self.halvings(N) - 1)
-        return Cost(72 * most**2, 235 * self.filters_scale * N**2, 1, 0, "model.filters_scale")
-
 
 @settings("model")
 class CustomModel:
@@ -269,10 +237,6 @@ class CustomModel:
         """Its function refuses what it cannot take."""
         return True
 
-    def cost(self, N: int, C: int, R: int) -> Cost:
-        """Unknown: counted as nothing."""
-        return Cost(0, 0.0, 0, 0, "model.target")
-
 
 @settings("baseline")
 class BaselineConfig:
@@ -284,16 +248,6 @@ class BaselineConfig:
     )
     filters_scale: Integer = key(1, "multiplier of the number of channels", ge=1, le=256)
     learning_rate: Number = key(1e-3, "peak learning rate of Adam", gt=0)
-
-    def cost(self, N: int, C: int, R: int) -> Cost:
-        """As of the U-Net, with decoders up to the full resolution."""
-        return Cost(
-            71 * (128 * self.filters_scale) ** 2,
-            294 * self.filters_scale * N**2,
-            1,
-            0,
-            "baseline.filters_scale",
-        )
 
 
 @settings("train")

@@ -18,14 +18,9 @@ class WriteError(RuntimeError):
 
 
 def write_atomically(target: Path, save: Callable[[IO[bytes]], object]) -> None:
-    """Write a file under a temporary name, flush it to the disk, and rename it.
+    """Write a file under a temporary name, flush it to the disk, and rename it; its folder is made.
 
-    Args:
-        target: where the file appears when it is complete; its folder is made if need be.
-        save: gets a binary file object.
-
-    Raises:
-        WriteError: the disk is full, or the folder cannot be written.
+    ``save`` gets a binary file object. WriteError: the disk is full, or the folder cannot be written.
     """
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
@@ -35,13 +30,21 @@ def write_atomically(target: Path, save: Callable[[IO[bytes]], object]) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
-        _sync_folder(target.parent)
+        handle = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)  # the renaming survives a loss of power
+        finally:
+            os.close(handle)
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise WriteError(f"{target}: cannot be written ({error.strerror or error})") from error
         raise
+
+
+def write_text(target: Path, text: str) -> None:
+    write_atomically(target, lambda file: file.write(text.encode()))
 
 
 def open_new(path: Path) -> IO[bytes]:
@@ -53,15 +56,6 @@ def open_new(path: Path) -> IO[bytes]:
         return path.open("x+b")
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make a renaming in ``folder`` survive a loss of power."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def remove_temporary(folder: Path, names: Iterable[str]) -> None:
     """Remove what killed calls of :func:`write_atomically` left of the files and in the folders ``names``."""
     for name in names:
@@ -71,10 +65,6 @@ def remove_temporary(folder: Path, names: Iterable[str]) -> None:
 
 
 def sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal digits.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """SHA-256 of a file's bytes, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

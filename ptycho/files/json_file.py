@@ -18,11 +18,7 @@ LARGEST_NUMBER = 10**300  # of an integer, so that a float can hold it
 
 
 def read_json(path: Path, largest: int = LARGEST) -> dict[str, Any]:
-    """The names and values in a file.
-
-    Raises:
-        OSError: it cannot be read. ValueError: it is too large, is no JSON, or holds something else.
-    """
+    """The names and values in a file; ValueError: it is too large, no JSON, or holds something else."""
     values = parse_json(_content(path, largest))
     if not isinstance(values, dict):
         raise ValueError("it must hold names and values")
@@ -30,11 +26,7 @@ def read_json(path: Path, largest: int = LARGEST) -> dict[str, Any]:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The values in a text.
-
-    Raises:
-        ValueError: it is no JSON, or nested too deep, or has a number beyond all floats.
-    """
+    """The values in a text; ValueError: it is no JSON, nested too deep, or has a number beyond all floats."""
     try:
         values = json.loads(text)
     except RecursionError as error:
@@ -44,11 +36,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def read_yaml(path: Path, largest: int = LARGEST_YAML) -> Any:
-    """The values in a file, without Python's objects, and with no more of them than aliases may lead to.
-
-    Raises:
-        OSError: it cannot be read. ValueError: it is too large, or is no such YAML.
-    """
+    """The values in a file, without Python's objects; ValueError: no such YAML, too large, or too nested."""
     text = _content(path, largest).decode("utf-8")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:

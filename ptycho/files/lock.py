@@ -24,8 +24,7 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 def locked(folder: Path) -> Iterator[None]:
     """Hold ``folder``, which is made if need be, against other processes; the kernel ends the hold with us.
 
-    Raises:
-        ConfigError: another process holds it (the message has its number), or it cannot be written.
+    ConfigError: another process holds it (the message has its number), or it cannot be written.
     """
     path = folder / LOCK
     lock = FileLock(path, timeout=0.1, fallback_to_soft=False)
@@ -72,17 +71,14 @@ def check_unlocked(folder: Path) -> None:
 
 def _holder(lock: Path) -> str:
     """The number of the process that has written a lock file."""
-    try:
+    with contextlib.suppress(OSError):
         return lock.read_text(errors="replace").strip()
-    except OSError:
-        return ""
+    return ""
 
 
 def _busy(folder: Path, pid: str) -> ConfigError:
-    return ConfigError(
-        f"{folder}: process {pid or 'unknown'} is writing a run into this folder; "
-        "wait until it ends, or stop it"
-    )
+    process = f"process {pid or 'unknown'} is writing a run into this folder"
+    return ConfigError(f"{folder}: {process}; wait until it ends, or stop it")
 
 
 def unusable(path: Path, reason: str) -> ConfigError:

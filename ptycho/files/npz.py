@@ -50,17 +50,12 @@ class Header:
     info: zipfile.ZipInfo
 
     @property
-    def stored(self) -> bool:
-        """Not compressed: the array's bytes are in the file as they are."""
+    def stored(self) -> bool:  # not compressed: the array's bytes are in the file as they are
         return self.info.compress_type == zipfile.ZIP_STORED
 
 
 class NpzFile:
-    """An open NPZ file; a context manager.
-
-    Raises:
-        NpzError: it is missing, not a file, or not an NPZ archive.
-    """
+    """An open NPZ file, or NpzError: it is missing, not a file, or not an NPZ archive; a context manager."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -87,8 +82,7 @@ class NpzFile:
     def header(self, key: str, kinds: str) -> Header:
         """What the member ``key`` declares; its dtype must be one of ``kinds`` (NumPy's letters).
 
-        Raises:
-            NpzError: it is not an array of such numbers, or declares another size than the archive holds.
+        NpzError: it is not an array of such numbers, or declares another size than the archive holds.
         """
         info = self._zip.getinfo(f"{key}.npy")
         with _problem(key), self._zip.open(info) as member:
@@ -111,11 +105,7 @@ class NpzFile:
         return Header(key, tuple(shape), dtype, fortran, start, info)
 
     def read(self, header: Header) -> np.ndarray:
-        """The whole array ``(…)``, in native byte order and C order.
-
-        Raises:
-            NpzError: it is too large, damaged, or ends early.
-        """
+        """The whole array ``(…)`` in native byte order and C order; NpzError: too large, or damaged."""
         size = header.info.file_size
         if size > IN_MEMORY:
             raise NpzError(f"{header.key} {header.shape} takes {size} bytes; at most {IN_MEMORY} are read")
@@ -155,8 +145,7 @@ class NpzFile:
 def read_all(path: str | Path, kinds: dict[str, str] | str) -> dict[str, np.ndarray]:
     """The arrays ``(…)`` of an NPZ by key: those that ``kinds`` lists, or all if it is the kind of all.
 
-    Raises:
-        NpzError: one line with every problem.
+    NpzError: one line with every problem.
     """
     with NpzFile(path) as archive:
         wanted = dict.fromkeys(archive.keys, kinds) if isinstance(kinds, str) else kinds
@@ -175,15 +164,15 @@ def read_all(path: str | Path, kinds: dict[str, str] | str) -> dict[str, np.ndar
 
 def _open_file(path: Path) -> IO[bytes]:
     try:
-        regular = stat.S_ISREG(path.stat().st_mode)  # a pipe or a device would never end
-        file = path.open("rb") if regular else None
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device would never end
+            raise NpzError("not a file")
+        return path.open("rb")
+    except NpzError:
+        raise
     except FileNotFoundError as error:
         raise NpzError("no such file") from error
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         raise NpzError(f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
-    if file is None:
-        raise NpzError("not a file")
-    return file
 
 
 def _why(path: Path, error: Exception) -> str:

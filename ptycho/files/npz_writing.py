@@ -23,12 +23,9 @@ def write_npz(file: IO[bytes], arrays: Mapping[str, np.ndarray | Blocks]) -> Non
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for key, array in arrays.items():
             whole = array if isinstance(array, Blocks) else Blocks(array.shape, array.dtype, [array])
-            _write_member(archive, key, whole)
-
-
-def _write_member(archive: zipfile.ZipFile, key: str, array: Blocks) -> None:
-    header = {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
-    with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
-        npy.write_array_header_1_0(member, header)
-        for block in array.blocks:
-            member.write(np.ascontiguousarray(block, array.dtype).tobytes())
+            descr = npy.dtype_to_descr(whole.dtype)
+            with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
+                header = {"descr": descr, "fortran_order": False, "shape": whole.shape}
+                npy.write_array_header_1_0(member, header)
+                for block in whole.blocks:
+                    member.write(np.ascontiguousarray(block, whole.dtype).tobytes())

@@ -35,10 +35,9 @@ class EachWarningOnce(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno != logging.WARNING:
             return True
-        text = record.getMessage()
-        known = text in self.passed
-        self.passed.add(text)
-        return not known
+        before = len(self.passed)
+        self.passed.add(record.getMessage())
+        return len(self.passed) > before
 
 
 def next_run() -> None:

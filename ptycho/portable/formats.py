@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ptycho.files.atomic import write_atomically
+from ptycho.files.atomic import write_atomically, write_text
 from ptycho.portable.description import ENTRY, KEY
 from ptycho.portable.network import Portable
 from ptycho.portable.prior import PortablePrior
@@ -102,7 +102,7 @@ def _share_constants(graph: Any) -> None:
 def write_stablehlo(network: AnyPortable, target: Path) -> None:
     """StableHLO text, ``@main`` with the inputs in their order; the description is its first line."""
     text = f"// {KEY}: {network.description.to_json()}\n{to_stablehlo(network.serve)}"
-    write_atomically(target, lambda file: file.write(text.encode()))
+    write_text(target, text)
 
 
 def to_stablehlo(serve: Any) -> str:

@@ -35,13 +35,9 @@ log = logging.getLogger(__name__)
 
 
 class OutputFolder:
-    """A folder whose files are written whole, for what is no run.
+    """A folder, made if need be, whose files are written whole, for what is no run.
 
-    Args:
-        path: the folder. It is made if need be, with its parents.
-
-    Raises:
-        ConfigError: the folder holds a run, is no folder, or cannot be written.
+    ConfigError: it holds a run, is no folder, or cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,7 +62,6 @@ class OutputFolder:
         return self.write(name, lambda file: figure.savefig(file, format="png", dpi=110))
 
     def table(self, name: str, rows: list[dict[str, Any]]) -> Path:
-        """Write rows as CSV; what a row does not have is left empty."""
         return self.text(name, csv_text(rows))
 
 
@@ -74,14 +69,13 @@ class RunFolder(OutputFolder):
     """The output folder of a run; it lists its files in ``files.json``. The tree is in ``docs/networks.md``.
 
     Args:
-        path: the folder. It is made if need be, with its parents.
+        path: the folder, made if need be.
         overwrite: the run that the folder holds gives way (:mod:`ptycho.run.replacing`), and is deleted with
             the first result of this one; without it such a folder is refused.
         resumed: go on with the run that the folder holds; nothing but temporary files is removed.
         contents: what will be written, ``names.TRAINING`` or ``names.INFERENCE``.
 
-    Raises:
-        ConfigError: the folder holds a run, is no folder, or cannot be written; nothing is changed.
+    ConfigError: the folder holds a run, is no folder, or cannot be written; nothing is changed.
     """
 
     def __init__(
@@ -92,10 +86,7 @@ class RunFolder(OutputFolder):
         contents: tuple[str, ...] = names.TRAINING,
     ) -> None:
         self.path, self.resumed = path, resumed
-        if resumed:
-            check_links(path)
-        else:
-            check_free(path, overwrite, contents)
+        check_links(path) if resumed else check_free(path, overwrite, contents)
         _open(path)
         try:
             (mend if resumed else make_way)(path)
@@ -138,14 +129,11 @@ class RunFolder(OutputFolder):
             discard(self.path)
         return target
 
-    def _list(self, name: str) -> None:
-        """Note a file as the run's own, before it is written."""
-        if name not in self._record:
-            self._record[name] = ""
-            self._store_record()
-
-    def _store_record(self) -> None:
-        write_atomically(self.path / names.RECORD, lambda file: file.write(_as_json(self._record)))
+    def _list(self, name: str, digest: str = "") -> None:
+        """Note a file as the run's own, before it is written; an array file with its SHA-256 after that."""
+        if digest or name not in self._record:
+            self._record[name] = digest
+            write_atomically(self.path / names.RECORD, lambda file: file.write(_as_json(self._record)))
 
     def config(self, config: JobConfig) -> Path:
         """Write ``config.yaml``, from which a run can be resumed."""
@@ -154,9 +142,8 @@ class RunFolder(OutputFolder):
     def arrays(self, name: str, arrays: dict[str, np.ndarray]) -> str:
         """Write an uncompressed NPZ that holds no pickle, and record its SHA-256, which is returned."""
         path = self.write(name, lambda file: np.savez(file, allow_pickle=False, **arrays))
-        found = self._record[name] = sha256(path)
-        self._store_record()
-        return found
+        self._list(name, digest := sha256(path))
+        return digest
 
     def recorded(self, name: str) -> str | None:
         """The SHA-256 of an array file as it was written."""
@@ -169,12 +156,9 @@ class RunFolder(OutputFolder):
 
     @contextlib.contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Add the wall time of a block to ``timings[phase]``, in seconds; a long block logs a line a minute.
-
-        Trainings have lines of their own.
-        """
+        """Add the wall time of a block to ``timings[phase]``, in seconds; a long one logs a line a minute."""
         began = time.perf_counter()
-        speaks = phase == "total" or phase.endswith("training")
+        speaks = phase == "total" or phase.endswith("training")  # trainings have lines of their own
         name = names.PHASES.get(phase, phase.replace("_", " "))
         try:
             with contextlib.nullcontext() if speaks else heartbeat(name):
@@ -200,13 +184,12 @@ class RunFolder(OutputFolder):
 
     def manifest(self, entries: dict[str, Any]) -> Path:
         """Write ``manifest.json``: what ran, on what, how long, and ``entries``."""
-        timings = {phase: round(seconds, 3) for phase, seconds in self.timings.items()}
+        timings = {"timings_s": {phase: round(seconds, 3) for phase, seconds in self.timings.items()}}
         ended = {"finished": datetime.now(UTC).isoformat(timespec="seconds")}
-        return self.json(names.MANIFEST, environment() | ended | entries | {"timings_s": timings})
+        return self.json(names.MANIFEST, environment() | ended | entries | timings)
 
 
 def config_text(config: JobConfig) -> str:
-    """``config.yaml`` of a run."""
     return yaml.safe_dump(to_mapping(config), sort_keys=False)
 
 
@@ -237,20 +220,20 @@ def _open(path: Path) -> None:
 def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TRAINING) -> None:
     """See that a new run may be written into a folder; without touching anything.
 
-    Raises:
-        ConfigError: another process writes there; it holds a run and ``overwrite`` is false; it holds a
-            training run, which nothing but a training run replaces; it holds files of others in places of a
-            run's; or it can be seen not to be writable.
+    ConfigError: another process writes there; it holds a run and ``overwrite`` is false, a training run and
+    this is none, or files of others in places of a run's; or it can be seen not to be writable.
     """
     check_unlocked(path)
     if foreign := foreign_files(path):
+        some = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
         raise ConfigError(
-            f"output_dir={path}: holds {_some(foreign)}, which no run of this program has listed in "
+            f"output_dir={path}: holds {some}, which no run of this program has listed in "
             f"{names.RECORD} as its own and nothing replaces; move it away, or choose another folder"
         )
     own = own_files(path)
     check_links(path, own)
-    held = [name for name in names.TRAINING if any(file.split("/")[0] == name for file in own)]
+    tops = {file.split("/")[0] for file in own}
+    held = [name for name in names.TRAINING if name in tops]
     if held and contents != names.TRAINING and _holds_training(path, held):
         raise ConfigError(
             f"output_dir={path}: holds a training run ({', '.join(held)}), which results of an inference "
@@ -268,14 +251,8 @@ def check_free(path: Path, overwrite: bool, contents: tuple[str, ...] = names.TR
 
 def kept_aside(path: Path) -> str:
     """Where the run is that was to be replaced in a folder."""
-    return (
-        f"the run that was to be replaced is kept in {path / names.REPLACED} until there is a new result "
-        "(to have it back, move its files from there)"
-    )
-
-
-def _some(found: list[str], most: int = 3) -> str:
-    return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
+    place, back = path / names.REPLACED, "(to have it back, move its files from there)"
+    return f"the run that was to be replaced is kept in {place} until there is a new result {back}"
 
 
 def _holds_training(path: Path, held: list[str]) -> bool:

@@ -45,11 +45,9 @@ PHASES = {  # of a run, as the log names them when they begin
     "scoring": "computing the scores",
 }
 
+# what an inference writes, and a training run
 INFERENCE = (CONFIG, RECORD, RECONS, VISUALS, METRICS, MANIFEST, PRODUCT, *IMAGES, LOG, *TABLES)
-"""What an inference writes."""
 TRAINING = (*INFERENCE, ASSESSMENT, DATASETS, SCANS, CARD, PRIOR, EXAMPLES, BLOCKS, *MODELS)
-"""What a training run writes."""
-
 
 _OBJECTS = ("gt", "solver", "pinn", "baseline", "lsqml", "refined", "denoised")
 _FIGURES = (
@@ -57,21 +55,15 @@ _FIGURES = (
     *(f"{kind}_{name}" for kind in ("amp_phase", "amp_phase_error") for name in _OBJECTS),
 )
 _OF_A_SCAN = (
-    PRODUCT,
-    *IMAGES,
-    ASSESSMENT,
-    FILES[ASSESSMENT],
-    TRUTH,
+    *(PRODUCT, *IMAGES, ASSESSMENT, FILES[ASSESSMENT], TRUTH),
     *(f"{RECONS}/{name}/recon.npz" for name in _OBJECTS),
     *(f"{VISUALS}/{name}.png" for name in _FIGURES),
 )
-UNFINISHED = (
+UNFINISHED = (  # patterns of the files of a training that goes on
     *(f"{name}/{CHECKPOINTS}/epoch*-step*.npz" for name in (*MODELS, PRIOR)),
-    f"{EXAMPLES}/*-*.npz",
-    f"{BLOCKS}/*-*.npz",
+    *(f"{name}/*-*.npz" for name in (EXAMPLES, BLOCKS)),
 )
-"""Patterns of the files of a training that goes on."""
-KNOWN = (
+KNOWN = (  # patterns of the names that the files of a run have
     *(CONFIG, RECORD, METRICS, MANIFEST, LOG, CARD, *TABLES),
     *_OF_A_SCAN,
     *(f"{SCANS}/*/{pattern}" for pattern in _OF_A_SCAN),
@@ -81,9 +73,7 @@ KNOWN = (
     *(f"{PRIOR}/{file}" for file in (WEIGHTS, HISTORY)),
     *UNFINISHED,
 )
-"""Patterns of the names that the files of a run have."""
-RESULTS = ("recon.npz", METRICS)
-"""With the first file of such a name a run has a result."""
+RESULTS = ("recon.npz", METRICS)  # with the first file of such a name a run has a result
 
 
 def dataset(config: RunConfig, role: str) -> str:
@@ -100,16 +90,10 @@ def figure(name: str) -> str:
 
 def training_files(config: JobConfig) -> list[str]:
     """The files that a training run writes besides checkpoints and some figures."""
-    roles = ("train", "val", "test")
-    return [
-        *(CONFIG, RECORD, METRICS, MANIFEST, LOG),
-        *(dataset(config, role) for role in roles if isinstance(config, RunConfig)),
-        *(f"{name}/{file}" for name in config.networks for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION)),
-        *([TRUTH] if isinstance(config, RunConfig) and config.imperfect else []),
-        *(TABLES if isinstance(config, RunConfig) else []),
-        *(
-            recon(name)
-            for name in ("gt", *(config.models if isinstance(config, TrainedConfig) else config.networks))
-        ),
-        figure("history"),
-    ]
+    files = [CONFIG, RECORD, METRICS, MANIFEST, LOG]
+    if isinstance(config, RunConfig):
+        files += [dataset(config, role) for role in ("train", "val", "test")]
+        files += [*TABLES, *([TRUTH] if config.imperfect else [])]
+    files += [f"{name}/{file}" for name in config.networks for file in (WEIGHTS, SETUP, HISTORY, DESCRIPTION)]
+    models = config.models if isinstance(config, TrainedConfig) else config.networks
+    return [*files, *map(recon, ("gt", *models)), figure("history")]

@@ -17,7 +17,7 @@ from ptycho.files.json_file import read_json
 from ptycho.files.text import shown
 from ptycho.run.names import DATASETS, DISCARDED, KNOWN, LIVE, RECORD, REPLACED, UNFINISHED
 
-MAX_BYTES = 2**20
+MAX_BYTES, LONGEST = 2**20, 255  # of the record; of a file's name
 HASH = re.compile("[0-9a-f]{64}")
 PAGE, BEGINNING = b'<meta name="generator" content="PtychoPINN">', 500  # in so many bytes of a page
 
@@ -25,8 +25,7 @@ PAGE, BEGINNING = b'<meta name="generator" content="PtychoPINN">', 500  # in so 
 def read_record(run: Path) -> dict[str, str]:
     """File names and their SHA-256, or empty texts; empty for a run from before there was a record.
 
-    Raises:
-        ConfigError: it is damaged.
+    ConfigError: it is damaged.
     """
     path = run / RECORD
     try:
@@ -36,10 +35,8 @@ def read_record(run: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"{path}: is damaged ({' '.join(str(error).split())[:200]}); "
-            "remove it to go on without its hashes"
-        ) from error
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(f"{path}: is damaged ({reason}); remove it to go on without its hashes") from error
     return record
 
 
@@ -69,11 +66,7 @@ def damaged(run: Path) -> list[str]:
 def listed(run: Path) -> dict[str, str]:
     """The record of a run: every file that it wrote, but for those of a training that goes on.
 
-    An older run has recorded its array files alone; in its folder, files with the names that a run gives are
-    taken for its own, and no others.
-
-    Raises:
-        ConfigError: the record is damaged.
+    An older run has recorded its array files alone; files with the names of a run are taken for its own.
     """
     record = read_record(run)
     if RECORD in record:
@@ -88,16 +81,13 @@ def own_files(run: Path) -> list[str]:
 
     A name that leads out of the folder is passed over. A folder of the run that was replaced by a link
     stands for the files in it: the link is in the folder, they are not.
-
-    Raises:
-        ConfigError: the record is damaged.
     """
     if not os.path.isdir(run):
         return []
     record = listed(run)
     every = [*record, *(_there(run, UNFINISHED) if record else [])]
     names = {found for name in every if (found := _inside(run, name)) is not None}
-    return sorted(name for name in names if _is_file(run / name))
+    return sorted(name for name in names if os.path.islink(run / name) or os.path.isfile(run / name))
 
 
 def is_page(path: Path) -> bool:
@@ -113,8 +103,9 @@ def foreign_files(run: Path) -> list[str]:
     """What stands in a folder where a run would write, and no run wrote it."""
     if not os.path.isdir(run):
         return []
-    own = set(own_files(run))
-    return [name for name in _there(run, KNOWN) if _inside(run, name) not in own] + _no_folders(run, own)
+    own, folders = set(own_files(run)), {name.split("/")[0]: None for name in KNOWN if "/" in name}
+    blocked = [n for n in folders if os.path.lexists(run / n) and not (run / n).is_dir() and n not in own]
+    return [name for name in _there(run, KNOWN) if _inside(run, name) not in own] + blocked
 
 
 def owner(path: Path) -> Path | None:
@@ -145,7 +136,9 @@ def _there(run: Path, patterns: Collection[str]) -> list[str]:
 def _inside(run: Path, name: str) -> str | None:
     """A recorded name, or the first link on the way to it; None where it leads out of the run's folder."""
     parts = PurePosixPath(name).parts
-    if not parts or PurePosixPath(name).is_absolute() or ".." in parts or not all(map(_can_be_a_name, parts)):
+    if not parts or parts[0].startswith("/") or ".." in parts or "\0" in name:
+        return None
+    if any(len(part.encode("utf-8", "replace")) > LONGEST for part in parts):
         return None
     ways = ["/".join(parts[: k + 1]) for k in range(len(parts))]
     return next((way for way in ways if (run / way).is_symlink()), ways[-1])
@@ -154,11 +147,7 @@ def _inside(run: Path, name: str) -> str | None:
 def check_links(run: Path, own: Collection[str] = ()) -> None:
     """Refuse links in a run's places that lead out of its folder: nothing is read, moved or written there.
 
-    Args:
-        own: names of links that may stand there, as they will be moved or removed themselves.
-
-    Raises:
-        ConfigError: there is one.
+    ``own``: names of links that may stand there, as they will be moved or removed themselves.
     """
     inside = Path(os.path.realpath(run))
     for top in sorted({name.split("/")[0] for name in KNOWN} | {REPLACED, DISCARDED, LIVE}):
@@ -173,18 +162,3 @@ def check_links(run: Path, own: Collection[str] = ()) -> None:
                     f"{shown(os.readlink(path))}, and is not followed; put what it names in its place, or "
                     "choose another folder"
                 )
-
-
-def _can_be_a_name(part: str, longest: int = 255) -> bool:
-    """Whether a file can be called so: file systems take 255 bytes and no zero byte."""
-    return "\0" not in part and len(part.encode("utf-8", "replace")) <= longest
-
-
-def _is_file(path: Path) -> bool:
-    return path.is_symlink() or path.is_file()
-
-
-def _no_folders(run: Path, own: set[str]) -> list[str]:
-    """Names of folders that a run makes, at which something else stands."""
-    folders = dict.fromkeys(name.split("/")[0] for name in KNOWN if "/" in name)
-    return [n for n in folders if os.path.lexists(run / n) and not (run / n).is_dir() and n not in own]

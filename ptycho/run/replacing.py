@@ -32,8 +32,7 @@ def waits(run: Path) -> bool:
 def make_way(run: Path) -> None:
     """Move the run that a folder holds aside; one that has begun, and has replaced another, is removed.
 
-    Raises:
-        OSError: it cannot be moved; it is where it was.
+    OSError: it cannot be moved; it is where it was.
     """
     mend(run)
     if waits(run):
@@ -54,12 +53,13 @@ def put_back(run: Path) -> bool:
     if (old / RECORD).is_file():
         _remove(run, [name for name in _files(run) if name != RECORD])
         (old / RECORD).replace(run / RECORD)  # from here on the files in .replaced are on their way back
-    found = [path.relative_to(old).as_posix() for path in old.rglob("*") if not _is_folder(path)]
-    free = [name for name in found if not os.path.lexists(run / name)]
-    _move(old, run, free)
-    if left := sorted({*found} - {*free}):
+    paths = (path for path in old.rglob("*") if path.is_symlink() or not path.is_dir())
+    found = [path.relative_to(old).as_posix() for path in paths]
+    _move(old, run, [name for name in found if not os.path.lexists(run / name)])
+    if left := [name for name in sorted(found) if os.path.lexists(old / name)]:
         log.warning("%s: %s of the run that is back stay here: their places are taken", old, ", ".join(left))
-    _remove_empty([*(path for path in sorted(old.rglob("*"), reverse=True) if _is_folder(path)), old])
+    else:
+        shutil.rmtree(old, ignore_errors=True)  # folders without files
     return True
 
 
@@ -81,8 +81,7 @@ def mend(run: Path) -> None:
 def exchange(new: Path, run: Path) -> None:
     """Move the files of the run in the folder ``new`` into ``run``, for those of the run that this holds.
 
-    Raises:
-        OSError: they cannot be moved; what ``run`` held is where it was.
+    OSError: they cannot be moved; what ``run`` held is where it was.
     """
     make_way(run)
     names = sorted((name for name in own_files(new) if name != RECORD), key=lambda name: name == MANIFEST)
@@ -97,11 +96,7 @@ def exchange(new: Path, run: Path) -> None:
 
 
 def check_inputs(path: Path, inputs: Mapping[str, Path]) -> None:
-    """Raise ConfigError if the run in the folder ``path`` holds a file that a new one there is to read.
-
-    Args:
-        inputs: by key, files.
-    """
+    """Raise ConfigError if the run in the folder ``path`` holds a file, by key, that a new one reads."""
     own = {os.path.realpath(path / name) for name in own_files(path)}
     for key, source in inputs.items():
         if os.path.realpath(source) in own:
@@ -118,26 +113,14 @@ def _files(run: Path) -> list[str]:
 
 
 def _move(source: Path, target: Path, names: Iterable[str]) -> None:
-    """Move files of one folder to the same places in another, ``files.json`` last."""
+    """Move files of one folder to the same places in another, ``files.json`` last; no empty folder stays."""
     for name in sorted(names, key=lambda name: name == RECORD):  # the order of the others stays
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        (source / name).rename(target / name)
-        _remove_empty((source / name).parents[: name.count("/")])
+        os.renames(source / name, target / name)
 
 
 def _remove(run: Path, names: Iterable[str]) -> None:
     """Remove files of a folder, ``files.json`` last, and the folders that are empty then."""
     for name in sorted(names, key=lambda name: name == RECORD):
         (run / name).unlink(missing_ok=True)
-        _remove_empty((run / name).parents[: name.count("/")])
-
-
-def _remove_empty(folders: Iterable[Path]) -> None:
-    """Remove folders, the inner ones first, as far as nothing is in them."""
-    with contextlib.suppress(OSError):
-        for folder in folders:
-            folder.rmdir()
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
+        with contextlib.suppress(OSError):
+            os.removedirs((run / name).parent)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ptycho.config import ConfigError
-from ptycho.files.atomic import write_atomically
+from ptycho.files.atomic import write_text
 from ptycho.files.json_file import read_json
 from ptycho.files.run_product import read_metrics
 from ptycho.run.folder import csv_text
@@ -37,18 +37,12 @@ def row_of(run: Path) -> dict[str, Any]:
 
 def _judged(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """The cells that the metrics of one scan give."""
-    product, pixel = metrics.get("product", ""), metrics.get("pixel_m")
-    row = metrics.get(product) or {}
+    product, halves = metrics.get("product", ""), metrics.get("half_scan_frc")
+    row, pixel_m = metrics.get(product) or {}, max(metrics.get("pixel_m") or [0])
     scores = {key: _short(row.get(key)) for key in ("r_factor", "r_free", "deviance")}
-    pixel_nm = None if pixel is None else 1e9 * max(pixel)
-    halves = metrics.get("half_scan_frc")
-    agree_nm = None
-    if halves is not None:
-        length = halves.get("frc50_m")
-        agree_nm = pixel_nm if length is None else 1e9 * length
-    flags = " ".join(row.get("flags", []))
-    lengths = {"pixel_nm": _short(pixel_nm), "frc_nm": _short(agree_nm)}
-    return {"product": product, **scores, **lengths, "flags": flags}
+    agree_m = (halves.get("frc50_m") or pixel_m) if halves else 0
+    lengths = {"pixel_nm": _short(1e9 * pixel_m or None), "frc_nm": _short(1e9 * agree_m or None)}
+    return {"product": product, **scores, **lengths, "flags": " ".join(row.get("flags", []))}
 
 
 def _short(value: float | None) -> str | None:
@@ -66,16 +60,15 @@ def override_cells(overrides: Sequence[Sequence[str]]) -> list[dict[str, str]]:
 def write_table(folder: Path, rows: Sequence[Mapping[str, Any]]) -> str:
     """Write both files, each whole or not at all; the table as text.
 
-    Args:
-        folder: where they are written.
-        rows: cells by column; those that are not of :data:`COLUMNS` are overrides, and stand after the first.
+    ``rows``: cells by column; those that are not of :data:`COLUMNS` are overrides, and stand after the first.
     """
     own = dict.fromkeys(key for row in rows for key in row if key not in COLUMNS)
     columns = (*FIRST, *own, *MEASURED, *LAST)
-    cells = [{key: _text(row.get(key)) for key in columns} for row in rows]
+    filled = [{key: value for key, value in row.items() if value is not None} for row in rows]
+    cells = [{key: str(row.get(key, "")) for key in columns} for row in filled]
     texts = {CSV: csv_text(cells), MARKDOWN: markdown(columns, cells)}
     for name, text in texts.items():
-        write_atomically(folder / name, lambda file, text=text: file.write(text.encode()))  # type: ignore[misc]
+        write_text(folder / name, text)
     return texts[MARKDOWN]
 
 
@@ -86,10 +79,6 @@ def markdown(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> str:
     padded = [[cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines]
     padded.insert(1, ["-" * width for width in widths])
     return "".join(f"| {' | '.join(line)} |\n" for line in padded)
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else str(value)
 
 
 def check_table(folder: Path) -> None:

@@ -24,6 +24,7 @@ from ptycho.config.memory import (
     Part,
     check_disk,
     check_memory,
+    cost,
     in_words,
     inference_memory,
     physical_memory,
@@ -98,7 +99,7 @@ def test_parameters_are_those_of_the_network(name, changes):
     C = config.group_size if name == "pinn" else 1
     network = COMPETITORS[name].build(config, Geometry(config.N, config.region_size, C, config.N))
     settings = config.model if name == "pinn" else config.baseline
-    told = settings.cost(config.N, C, config.region_size).parameters
+    told = cost(settings, config.N, C, config.region_size).parameters
     made = count_parameters(network)
     assert told == made if config.model.kind == "unrolled" and name == "pinn" else made <= told <= 1.4 * made
 

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from helpers.cli import ROOT
 
-from workflows.command_line.console import PROGRAMS, scripts_folder
+from workflows.command_line.console import PROGRAMS, folder_of
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 
@@ -53,7 +53,7 @@ def followed(tmp_path_factory, in_process_once, read_rightly_once):
         magic, _, command = cell.source.partition("\n")
         if magic == "%%bash":
             ptycho, name, *words = shlex.split(command)
-            script = scripts_folder() / f"{PROGRAMS[name].script}.py"
+            script = folder_of("scripts") / f"{PROGRAMS[name].script}.py"
             code, out, err = in_process_once(script, *words, cwd=place, pictures=True)
             assert (ptycho, code) == ("ptycho", 0), f"{command}: {err}"
             said += out, err

@@ -6,8 +6,7 @@ import shlex
 import pytest
 from helpers.cli import ROOT
 
-from workflows.command_line.console import PROGRAMS
-from workflows.command_line.console import scripts_folder as scripts
+from workflows.command_line.console import PROGRAMS, folder_of
 
 PAGE = (ROOT / "docs" / "walkthroughs.md").read_text()
 SECTIONS = re.findall(r"(?ms)^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE)
@@ -22,7 +21,7 @@ def said(tmp_path_factory, in_process_once):
         for line in re.findall(r"(?m)^ptycho (?:simulate|inspect) .*$", text):
             _, name, *words = shlex.split(line)
             if title not in OWN_FILE:
-                script = scripts() / f"{PROGRAMS[name].script}.py"
+                script = folder_of("scripts") / f"{PROGRAMS[name].script}.py"
                 code, out, err = in_process_once(script, *words, cwd=place)
                 assert code == 0, f"{line}: {err}"
                 answers[title] = answers.get(title, "") + out + err

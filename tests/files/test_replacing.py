@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -135,14 +134,14 @@ def test_a_third_run_replaces_the_second_and_the_first_still_waits(run, before):
 
 
 def test_a_folder_that_cannot_be_moved_aside_is_left_as_it_was(run, before, monkeypatch):
-    rename = Path.rename
+    rename = os.rename
 
     def refuse(path, target):
         if path.name == "recon.npz" and ".replaced" in str(target):
             raise PermissionError(13, "Permission denied")
         return rename(path, target)
 
-    monkeypatch.setattr(Path, "rename", refuse)
+    monkeypatch.setattr(os, "rename", refuse)
     with pytest.raises(ConfigError, match=r"cannot be written \(Permission denied\)"):
         RunFolder(run, overwrite=True)
     assert files(run) == before
@@ -160,8 +159,8 @@ class Fuse:
 
     def __init__(self, patch, left):
         self.left = left
-        for owner_, name in ((Path, "rename"), (Path, "replace"), (Path, "unlink"), (os, "unlink")):
-            patch.setattr(owner_, name, self._counted(getattr(owner_, name)))
+        for name in ("rename", "replace", "unlink"):
+            patch.setattr(os, name, self._counted(getattr(os, name)))
 
     def _counted(self, function):
         def change(*arguments, **settings):

@@ -3,6 +3,7 @@
 import json
 import runpy
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def test_a_folder_that_cannot_be_written_fails(tmp_path, monkeypatch):
 
 def test_a_package_of_another_version_fails(monkeypatch):
     monkeypatch.setattr(checks, "version", lambda name: "0.0.1")
-    check = checks.check_packages()
+    check = checks.check_packages(Path())
     assert (
         check.state == BAD and "numpy 0.0.1 (wanted: >=2.0)" in check.text and "pip install" in check.remedy
     )
@@ -48,7 +49,7 @@ def test_a_broken_filter_fails(monkeypatch):
     import hdf5plugin
 
     monkeypatch.setattr(hdf5plugin, "LZ4", lambda: {"compression": 32111})
-    check = checks.check_hdf5()
+    check = checks.check_hdf5(Path())
     assert check.state == BAD and "broken: LZ4" in check.text
 
 

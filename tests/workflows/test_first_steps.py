@@ -113,7 +113,7 @@ def answer(in_process):
     """The exit code, stdout and stderr of a program by its name after ``ptycho``."""
 
     def call(name, *words):
-        return in_process(console.scripts_folder() / f"{console.PROGRAMS[name].script}.py", *words)
+        return in_process(console.folder_of("scripts") / f"{console.PROGRAMS[name].script}.py", *words)
 
     return call
 

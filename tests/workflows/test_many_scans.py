@@ -20,8 +20,7 @@ from ptycho.run.scan_table import COLUMNS, check_table, row_of, write_table
 from ptycho.training.interrupt import Stopped, StopRequest
 from workflows.command_line import cluster
 from workflows.command_line.cluster import Command, Launcher, read_launcher
-from workflows.command_line.job_table import Progress
-from workflows.command_line.training_job import Job, Means
+from workflows.command_line.training_job import Job, Means, Progress
 from workflows.reconstruct.scan_pattern import match, name_scans, split
 
 SCRIPT = ROOT / "scripts/scan_workflow.py"

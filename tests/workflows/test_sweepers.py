@@ -12,7 +12,7 @@ from hydra.core.utils import JobReturn
 from hydra.plugins.sweeper import Sweeper
 
 from workflows.command_line.jobs import plan_and_perform
-from workflows.command_line.objective import objective
+from workflows.command_line.training_jobs import objective
 
 
 class Narrowing(Sweeper):

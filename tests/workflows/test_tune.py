@@ -141,6 +141,19 @@ def test_a_study_in_which_all_fails_ends(tmp_path):
         run(tmp_path, objective, 6)
 
 
+def test_failures_that_are_not_in_a_row_do_not_end_a_study(tmp_path, monkeypatch):
+    monkeypatch.setattr(study, "MOST_FAILURES", 2)
+    valley, calls = Valley(), []
+
+    def objective(settings, on_event):
+        calls.append(settings)
+        if len(calls) % 2 == 0:
+            raise ConfigError("no")
+        return valley(settings, on_event)
+
+    assert len(study.finished(run(tmp_path, objective, 3))) == 3 and len(calls) > 5
+
+
 def test_no_trial_begins_after_the_deadline(tmp_path):
     made, objective = study.open_study(tmp_path, 0), Valley()
     study.run_trials(made, SPACE, objective, Limits(10, 0.0), lambda line: None)

@@ -2,12 +2,13 @@
 
 ``hydra/launcher=submitit_slurm``, ``hydra/launcher=submitit_local``.
 
-They are planned here, as all jobs are; then each is started with its own command, and this process waits for
-all of them. Hydra's launcher of the same name brings the settings alone (``hydra.launcher.timeout_min=…``).
+They are planned here; then each is started with its own command, and this process waits for all of them.
+Hydra's launcher of the same name brings the settings alone (``hydra.launcher.timeout_min=…``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
@@ -28,15 +29,13 @@ from ptycho.config.memory import cores
 from ptycho.config.messages import one_line
 from ptycho.run.mpi import STARTERS, started_by_mpi
 from ptycho.run.stored_config import is_finished
-from workflows.command_line.job_table import DONE, FAILED, STARTED, Progress
 from workflows.command_line.jobs import CONF, ERROR, EXIT_FAILED, EXIT_USAGE, attempt
-from workflows.command_line.training_job import Job, Means, command, is_done
+from workflows.command_line.training_job import DONE, FAILED, STARTED, Job, Means, Progress, command, is_done
 
 log = logging.getLogger(__name__)
 
 CHOICE, SETTINGS = "hydra/launcher=", "hydra.launcher."
 CLUSTERS = {"submitit_local": "local", "submitit_slurm": "slurm"}
-OF_THE_EXECUTOR = ("submitit_folder", "max_num_timeout", "_target_")
 REQUEUED = "SLURM_RESTART_COUNT"  # set by Slurm in a job that was preempted and starts again
 TERMINATED = 128 + 15  # exit code of a job that was asked to end
 NO_MPI = (
@@ -52,26 +51,17 @@ SQUEUE = ["squeue", "--noheader", "--me", "--array", "--format=%i"]
 
 @dataclass(frozen=True)
 class Launcher:
-    """Where jobs run.
-
-    Attributes:
-        name: as in ``hydra/launcher=…``.
-        settings: the keys of ``hydra.launcher``.
-    """
+    """Where jobs run: ``hydra/launcher=<name>``, with the keys of ``hydra.launcher``."""
 
     name: str
     settings: dict[str, Any]
 
     @property
     def tasks(self) -> int:
-        """Processes of a job."""
         return self.settings["nodes"] * self.settings["tasks_per_node"]
 
     def at_once(self, jobs: int) -> int:
-        """How many of some jobs are submitted at a time: to Slurm all, here as many as there are cores for.
-
-        A job takes ``cpus_per_task`` cores, and all of them where that is not stated.
-        """
+        """How many of some jobs are submitted at a time: to Slurm all, here as many as cores allow."""
         if CLUSTERS[self.name] != "local":
             return jobs
         return max(1, cores() // (self.settings["cpus_per_task"] or cores()))
@@ -79,15 +69,10 @@ class Launcher:
 
 @dataclass(frozen=True)
 class Command:
-    """The command of a job: its output goes into the job's log, its exit code is the result.
+    """The command of a job, ``program`` with its overrides: the exit code is the result, the output the log.
 
     It gets one signal where the job is cancelled or its time ends, so that a training can save what it did;
-    that of a terminal goes past it.
-
-    Attributes:
-        program: what is started, with the overrides of ``job``.
-        job: where Slurm has put it into the queue again, it is gone on with.
-        single: it is the only process of its job, whatever ``srun`` says of MPI.
+    that of a terminal goes past it. ``single``: it is the only process, whatever ``srun`` says of MPI.
     """
 
     program: list[str]
@@ -96,6 +81,7 @@ class Command:
 
     @property
     def words(self) -> list[str]:
+        """A job that Slurm has put into the queue again is gone on with."""
         again = self.job.resumed or REQUEUED in os.environ
         return [*self.program, *(self.job.going_on if again else self.job.starting)]
 
@@ -116,11 +102,7 @@ class Command:
 
 
 class Queue:
-    """Slurm's queue, as ``squeue`` tells it now and then.
-
-    A job that is preempted is asked to end, and put into the queue again; one that is killed leaves no
-    result. Where jobs have no queue, or ``squeue`` fails, a result is a result, and is waited for.
-    """
+    """Slurm's queue, as ``squeue`` tells it now and then; where there is none, a result is waited for."""
 
     def __init__(self, asked: bool) -> None:
         self._asked, self._when = asked, -math.inf
@@ -128,25 +110,17 @@ class Queue:
         self._before: frozenset[str] | None = None
 
     def ended(self, handle: Any) -> bool:
-        """Whether what submitit calls a job has ended, and will not run again."""
-        self._look()
+        """Whether a job has ended; one that is preempted is asked to end, and put into the queue again."""
+        if self._asked and time.monotonic() - self._when >= QUEUE_S:
+            self._when, self._before, self._listed = time.monotonic(), self._listed, None
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
+                told = subprocess.run(SQUEUE, capture_output=True, text=True, timeout=SQUEUE_S, check=True)
+                self._listed = frozenset(told.stdout.split())
         if handle.done():
-            listed = self._listed or ()
-            return handle.job_id not in listed or TERMINATED not in _codes(handle)
+            return handle.job_id not in (self._listed or ()) or TERMINATED not in _codes(handle)
         if self._listed is None or self._before is None:
             return False
         return handle.job_id not in self._listed | self._before  # killed: it leaves no result
-
-    def _look(self) -> None:
-        now = time.monotonic()
-        if not self._asked or now - self._when < QUEUE_S:
-            return
-        self._when, self._before = now, self._listed
-        try:
-            told = subprocess.run(SQUEUE, capture_output=True, text=True, timeout=SQUEUE_S, check=True)
-            self._listed = frozenset(told.stdout.split())
-        except (OSError, subprocess.SubprocessError):
-            self._listed = None
 
 
 def _codes(handle: Any) -> list[int]:
@@ -155,59 +129,40 @@ def _codes(handle: Any) -> list[int]:
 
 
 def read_launcher(config_name: str, arguments: Sequence[str]) -> tuple[Launcher | None, list[str]]:
-    """Where the arguments of a command line want the jobs to run, None: here; and the other arguments.
-
-    Raises:
-        ConfigError: submitit is missing, or cannot do it.
-    """
+    """Where the arguments of a command line want the jobs to run, None: here; and the other arguments."""
     name = next((text.removeprefix(CHOICE) for text in arguments if text.startswith(CHOICE)), "")
     if name not in CLUSTERS:
         return None, list(arguments)
     own = [text for text in arguments if text.lstrip("+").startswith((CHOICE, SETTINGS))]
-    _require_submitit(name)
+    try:
+        import hydra_plugins.hydra_submitit_launcher.config  # noqa: F401
+        import submitit  # noqa: F401
+    except ImportError as error:
+        advice = "pip install 'ptychopinn[cluster]'"
+        raise ConfigError(f"{CHOICE}{name}: cannot be used ({error}); {advice}") from error
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         composed = compose(config_name, [*own, "hydra.sweep.dir=."], return_hydra_config=True)
-    settings = OmegaConf.to_container(composed.hydra.launcher, resolve=True)
-    assert isinstance(settings, dict)
-    launcher = Launcher(name, {str(key): value for key, value in settings.items()})
+    settings = cast(dict[str, Any], OmegaConf.to_container(composed.hydra.launcher, resolve=True))
+    launcher = Launcher(name, settings)
     if CLUSTERS[name] == "local" and launcher.tasks > 1:
         raise ConfigError(f"{CHOICE}{name}: a job is one process here; nodes and tasks_per_node must be 1")
     return launcher, [text for text in arguments if text not in own]
 
 
-def _require_submitit(name: str) -> None:
-    try:
-        import hydra_plugins.hydra_submitit_launcher.config  # noqa: F401
-        import submitit  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(
-            f"{CHOICE}{name}: cannot be used ({error}); pip install 'ptychopinn[cluster]'"
-        ) from error
-
-
 def submit(launcher: Launcher, jobs: list[Job], means: Means) -> int:
     """Submit the jobs and wait for all of them; the largest exit code. A signal cancels them."""
     progress = Progress(jobs, means.explain)
-    todo, codes = progress.refuse()
-    left = []
-    for job in todo:
-        if _needs_nothing(job):
-            progress.note(job, DONE)
-        else:
-            left.append(job)
+    left, codes = progress.refuse()
+    for job in list(left):
+        with contextlib.suppress(ConfigError):  # a damaged record is told by the job itself
+            if is_done(job):
+                progress.note(job, DONE)
+                left.remove(job)
     words = partial(explain_cancelled, left, means.again)
     with means.stop.end_with(words), means.stop.defer():
         codes.append(attempt(partial(follow, launcher, left, means, progress, codes)))
     progress.tell()
     return max(codes)
-
-
-def _needs_nothing(job: Job) -> bool:
-    """Whether a job is done; one whose record is damaged says so itself."""
-    try:
-        return is_done(job)
-    except ConfigError:
-        return False
 
 
 def follow(launcher: Launcher, jobs: list[Job], means: Means, progress: Progress, codes: list[int]) -> None:
@@ -233,16 +188,11 @@ def follow(launcher: Launcher, jobs: list[Job], means: Means, progress: Progress
             means.stop.check()
             time.sleep(PAUSE_S)
     finally:
-        _cancel([handle for _, handle in active.values()])
-
-
-def _cancel(handles: list[Any]) -> None:
-    """Cancel jobs, and wait a little for them to end."""
-    for handle in handles:
-        handle.cancel(check=False)
-    deadline = time.monotonic() + CANCELLING_S
-    while time.monotonic() < deadline and not all(handle.done() for handle in handles):
-        time.sleep(PAUSE_S)
+        for _, handle in active.values():
+            handle.cancel(check=False)
+        deadline = time.monotonic() + CANCELLING_S
+        while time.monotonic() < deadline and not all(handle.done() for _, handle in active.values()):
+            time.sleep(PAUSE_S)
 
 
 def _executor(launcher: Launcher, folder: Path) -> Any:
@@ -252,18 +202,12 @@ def _executor(launcher: Launcher, folder: Path) -> Any:
 
     logging.getLogger("submitit").setLevel(logging.ERROR)  # it warns at each look where Slurm has no sacct
     cluster, shared = CLUSTERS[launcher.name], {field.name for field in fields(BaseQueueConf)}
-    first = {
-        f"{cluster}_{key}": launcher.settings[key] for key in ("max_num_timeout",) if key in launcher.settings
-    }
-    later = {
-        key if key in shared else f"{cluster}_{key}": value
-        for key, value in launcher.settings.items()
-        if key not in OF_THE_EXECUTOR
-    }
+    named = {key if key in shared else f"{cluster}_{key}": value for key, value in launcher.settings.items()}
+    logs, _ = folder / named.pop("submitit_folder"), named.pop(f"{cluster}__target_")
+    first = {key: named.pop(key) for key in [f"{cluster}_max_num_timeout"] if key in named}
     try:
-        logs = folder / launcher.settings["submitit_folder"]
         executor = submitit.AutoExecutor(logs, cluster=cluster, **first)
-        executor.update_parameters(**later)
+        executor.update_parameters(**named)
     except (RuntimeError, ValueError, NameError, TypeError, OSError) as error:
         raise ConfigError(f"{CHOICE}{launcher.name}: {one_line(str(error))}") from error
     return executor
@@ -283,7 +227,7 @@ def _submit(executor: Any, jobs: list[Job], single: bool) -> dict[Path, tuple[Jo
 def _take(job: Job, handle: Any, progress: Progress) -> int:
     """The exit code of a job that has ended; it is told, and noted in the table."""
     codes = _codes(handle)
-    code = max(codes) if codes else EXIT_FAILED
+    code = max(codes, default=EXIT_FAILED)
     if code == 0:
         log.info("%s: done", job.path.name)
         progress.note(job, DONE)
@@ -298,19 +242,12 @@ def _reason(handle: Any, code: int, lost: bool) -> str:
     """What a job's log says that went wrong, on one line."""
     lines = (handle.stderr() or handle.stdout() or "").splitlines()
     said = [line.removeprefix(ERROR) for line in lines if line.startswith(ERROR)]
-    if said:
-        return said[-1]
-    return (
-        "it was ended from outside: by its time limit, for its memory, or by hand"
-        if lost
-        else f"exit code {code}"
-    )
+    ended = "it was ended from outside: by its time limit, for its memory, or by hand"
+    return said[-1] if said else ended if lost else f"exit code {code}"
 
 
 def explain_cancelled(jobs: list[Job], again: str) -> str:
     """What to tell a user who stopped the waiting for some jobs."""
-    if jobs and jobs[0].scan:
-        return f"the jobs are cancelled; resume with:\n{again}"
-    return "\n".join(
-        ["the jobs are cancelled; resume with:", *(job.go_on for job in jobs if not is_finished(job.path))]
-    )
+    alone = [job.go_on for job in jobs if not is_finished(job.path)]
+    words = [again] if jobs and jobs[0].scan else alone
+    return "\n".join(["the jobs are cancelled; resume with:", *words])

@@ -6,13 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from workflows.command_line.console import PROGRAMS, conf_folder
+from workflows.command_line.console import PROGRAMS, folder_of
 
-KEYS = "keys.json"
-"""In ``conf/``: to read it takes a hundredth of the time that the schema takes. Written by write_conf."""
-
-OPTIONS = "options"
-"""In that file, beside the programs: the options of a group with which alone a key is there."""
+KEYS = "keys.json"  # in conf/, by write_conf: read in a hundredth of the time that the schema takes
+OPTIONS = "options"  # in it, beside the programs: the options of a group with which alone a key is there
 
 BASH = """\
 # eval "$(ptycho completion bash)", in ~/.bashrc
@@ -43,41 +40,34 @@ complete -c ptycho -f -k -a '(ptycho complete (commandline -opc)[2..-1] (command
 """
 SHELLS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 PATHS = ("file", "run", "resume", "output", "output_dir", "watch", "data", "model", "denoiser_weights")
-"""Last parts of keys whose values are paths."""
 
 
 def candidates(words: list[str]) -> list[str]:
     """What the last of the words after ``ptycho`` may become."""
     *before, last = words or [""]
-    if not before:
-        own = ("completion", "--help", "--version")
-        return [name for name in (*PROGRAMS, *own) if name.startswith(last)]
-    if before[0] == "completion":
-        return [name for name in SHELLS if name.startswith(last)]
+    if not before or before[0] == "completion":
+        names = SHELLS if before else (*PROGRAMS, "completion", "--help", "--version")
+        return [name for name in names if name.startswith(last)]
     program = PROGRAMS.get(before[0])
     if program is None:
         return []
     key, equals, value = last.partition("=")
-    chosen = [word.replace("=", "/") for word in before]  # network=denoiser has keys of its own
-    keys = keys_of(program.config, *chosen)
-    for name, options in needed(program.config).items():
+    stored = _stored()
+    named = [program.config, *(word.replace("=", "/") for word in before)]  # as network=denoiser
+    keys = next((dict(stored[name]) for name in reversed(named) if name in stored), {})
+    for name, options in stored.get(OPTIONS, {}).get(program.config, {}).items():
         group = f"{name.partition('.')[0]}="
         given = [word.removeprefix(group) for word in before if word.startswith(group)]
         if (given or [""])[-1] not in options:
             keys.pop(name, None)
-    if not equals:
-        found = [f"{name}=" for name in keys if name.startswith(last)]
-        return _next_level(found, last) + (paths(last) if "." not in last or "/" in last else [])
+    if not equals:  # keys up to their next full stop: sections first, what is in them once they are typed
+        depth = last.count(".") + 1
+        full = (f"{name}=" for name in keys if name.startswith(last))
+        short = (".".join(n.split(".")[:depth]) + "." * (n.count(".") >= depth) for n in full)
+        return list(dict.fromkeys(short)) + (paths(last) if "." not in last or "/" in last else [])
     if choices := keys.get(key):
         return [f"{key}={choice}" for choice in choices if choice.startswith(value)]
     return [f"{key}={path}" for path in paths(value)] if key.split(".")[-1].endswith(PATHS) else []
-
-
-def _next_level(names: list[str], last: str) -> list[str]:
-    """Keys up to their next full stop: sections first, what is in them once they are typed."""
-    depth = last.count(".") + 1
-    short = (".".join(name.split(".")[:depth]) + ("." if name.count(".") >= depth else "") for name in names)
-    return list(dict.fromkeys(short))
 
 
 def paths(start: str) -> list[str]:
@@ -93,19 +83,8 @@ def paths(start: str) -> list[str]:
     return [f"{prefix}{path.name}{'/' if path.is_dir() else ''}" for path in shown]
 
 
-def keys_of(*configs: str) -> dict[str, list[str]]:
-    """Every key of the last known program, ``section.key``, with the words that it may be if they are few."""
-    found = _stored()
-    return next((found[name] for name in reversed(configs) if name in found), {})
-
-
-def needed(config: str) -> dict[str, list[str]]:
-    """The options of its group with which alone a key of a program is there; empty: by default."""
-    return _stored().get(OPTIONS, {}).get(config, {})
-
-
 def _stored() -> dict[str, Any]:
     try:
-        return dict(json.loads((conf_folder() / KEYS).read_text()))
+        return dict(json.loads((folder_of("conf") / KEYS).read_text()))
     except (OSError, ValueError):
         return {}

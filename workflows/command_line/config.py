@@ -21,7 +21,7 @@ from ptycho.config import ConfigError, DenoiserConfig, JobConfig, PretrainConfig
 from ptycho.config.mapping import differences, flat, from_mapping, to_mapping
 from ptycho.config.messages import fields_of, one_line, show, unknown_key
 from ptycho.run.stored_config import read_job
-from workflows.command_line.foreign import check_programs
+from workflows.command_line.foreign import check_programs, key_of
 
 SCHEMAS: dict[str, type[JobConfig]] = {
     "grid_lines": RunConfig,
@@ -40,12 +40,10 @@ def run_config(composed: DictConfig, overrides: list[str], environ: Mapping[str,
 
     Args:
         composed: what Hydra composed, without its own node.
-        overrides: the overrides given on the command line, to tell an explicit choice from a default.
-        environ: the environment; ``USE_XLA_COMPILE`` and ``USE_XLA_TRANSLATE`` are read from it.
+        overrides: those of the command line, to tell an explicit choice from a default.
+        environ: the environment, with ``USE_XLA_COMPILE`` and ``USE_XLA_TRANSLATE``.
     """
-    values = plain(composed)
-    for key in COMMANDS:
-        values.pop(key, None)
+    values = {key: value for key, value in plain(composed).items() if key not in COMMANDS}
     _apply_switches(values, overrides, environ)
     config = from_mapping(values)
     check_programs(config, overrides, "a file")
@@ -58,12 +56,8 @@ def resumed_config(
     """The stored configuration of the run in folder ``run``, if nothing on the command line contradicts it.
 
     Args:
-        run: the folder that is to be resumed.
         composed, overrides, environ: as for :func:`run_config`.
         defaults: what Hydra composes without overrides, to tell what an experiment asks for.
-
-    Raises:
-        ConfigError: there is no readable configuration, or the overrides or the environment ask for another.
     """
     stored = read_job(run)
     asked = _with_overrides(to_mapping(stored), plain(composed), plain(defaults), overrides)
@@ -83,7 +77,7 @@ def _with_overrides(
     stored: dict[str, Any], composed: dict[str, Any], defaults: dict[str, Any], overrides: list[str]
 ) -> dict[str, Any]:
     """A stored configuration with what the overrides ask for; a group's option replaces its whole section."""
-    given = [override.lstrip("+~").split("=", 1)[0] for override in overrides]
+    given = [key_of(override) for override in overrides]
     if "experiment" in given:
         given += _changed(composed, defaults)
     asked = dict(stored)
@@ -117,16 +111,15 @@ def plain(composed: DictConfig) -> dict[str, Any]:
 
 def _apply_switches(values: dict[str, Any], overrides: list[str], environ: Mapping[str, str]) -> None:
     """Set ``xla.*`` from the environment; an explicit override that says otherwise is an error."""
-    explicit = {override.lstrip("+").split("=", 1)[0] for override in overrides}
+    explicit = {key_of(override) for override in overrides}
     section = values.get("xla")
     for variable, key in SWITCHES.items():
         text = environ.get(variable, "").strip().lower()
         if not text:
             continue
         if text not in TRUE + FALSE:
-            raise ConfigError(
-                f"{variable}={environ[variable]}: must be one of {', '.join(TRUE + FALSE)}, or empty"
-            )
+            allowed = f"one of {', '.join(TRUE + FALSE)}, or empty"
+            raise ConfigError(f"{variable}={environ[variable]}: must be {allowed}")
         wanted, name = text in TRUE, key.split(".")[1]
         if not isinstance(section, dict):
             raise ConfigError(f"xla={section}: must be a section with compile and translate")
@@ -138,13 +131,9 @@ def _apply_switches(values: dict[str, Any], overrides: list[str], environ: Mappi
         section[name] = wanted
 
 
-NO_OPTION = re.compile(
-    r"Could not find '([\w/]+)/([^']*)'\s+Available options in '\S+':\s+(.*?)\s+Config search", re.S
-)
-AMBIGUOUS = re.compile(r"Ambiguous value for argument '(.*?)'\s")
-NO_KEY = re.compile(
-    r"Could not override '([^']+)'\..*?To append to your (?:config|default list) use \+[^=]+=(.*)", re.S
-)
+NO_OPTION = r"(?s)Could not find '([\w/]+)/([^']*)'\s+Available options in '\S+':\s+(.*?)\s+Config search"
+AMBIGUOUS = r"Ambiguous value for argument '(.*?)'\s"
+NO_KEY = r"(?s)Could not override '([^']+)'\..*?To append to your (?:config|default list) use \+[^=]+=(.*)"
 
 
 def _to_be_quoted(override: str, reason: str) -> str:
@@ -153,28 +142,23 @@ def _to_be_quoted(override: str, reason: str) -> str:
     if not (parted and key and value):
         return f"{override}: must be key=value ({reason})"
     listed = value.startswith("[") and value.endswith("]")
-    parts = [
-        part.strip(" '\"").replace("'", "\\'") for part in (value[1:-1].split(",") if listed else [value])
-    ]
-    quoted = ",".join(f"'{part}'" for part in parts)
+    parts = value[1:-1].split(",") if listed else [value]
+    quoted = ",".join("'" + part.strip(" '\"").replace("'", "\\'") + "'" for part in parts)
     works = f"{key}=[{quoted}]" if listed else f"{key}={quoted}"
     works = shlex.quote(works) if set(works) & set('"$`!\\') else f'"{works}"'
     return f"{override}: must be key=value, with quotes around special characters: {works} ({reason})"
 
 
 def explained(error: Exception, schema: type = RunConfig) -> str:
-    """An error on one line; Hydra's about syntax, unknown options and unknown keys in our own words.
-
-    ``schema`` has the keys of the program.
-    """
+    """An error on one line; Hydra's about syntax, options and keys, those of ``schema``, in our own words."""
     message = str(error)
     if isinstance(error, OverrideParseException):
         return _to_be_quoted(str(error.override), one_line(message.split("See https://")[0]))
-    if found := AMBIGUOUS.search(message):
+    if found := re.search(AMBIGUOUS, message):
         return _to_be_quoted(found[1], "a comma parts values of a list [a,b], or of a sweep with --multirun")
-    if found := NO_OPTION.search(message):
+    if found := re.search(NO_OPTION, message):
         group, option, options = found.groups()
         return f"{group}={option}: must be one of {', '.join(options.split())}"
-    if (found := NO_KEY.search(message)) and found[1] not in fields_of(schema):
+    if (found := re.search(NO_KEY, message)) and found[1] not in fields_of(schema):
         return unknown_key(schema, *found.groups())
     return one_line(message)

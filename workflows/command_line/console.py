@@ -10,21 +10,20 @@ import difflib
 import runpy
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 NAME = "ptycho"
 EXIT_USAGE = 2
 HERE = Path(__file__).resolve()
 
 
-@dataclass(frozen=True)
-class Program:
-    """A script, and what it does in a line."""
+class Program(NamedTuple):
+    """A script, what it does in a line, and its primary configuration in ``conf/``, whose keys it takes."""
 
     script: str
     text: str
-    config: str  # its primary configuration in conf/, whose keys it takes
+    config: str
 
 
 PROGRAMS: dict[str, Program] = {
@@ -54,16 +53,8 @@ GROUPS = {"Your scan": "inspect", "Look at runs": "report", "Networks": "grid-li
 """Titles of the help, and the command with which each part begins."""
 
 
-def scripts_folder() -> Path:
-    return _beside("scripts")
-
-
-def conf_folder() -> Path:
-    return _beside("conf")
-
-
-def _beside(name: str) -> Path:
-    """A folder that is beside this package in a checkout, and inside it where it is installed."""
+def folder_of(name: str) -> Path:
+    """``scripts`` or ``conf``: beside this package in a checkout, and inside it where it is installed."""
     installed = HERE.parents[1] / name
     return installed if installed.is_dir() else HERE.parents[2] / name
 
@@ -76,14 +67,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(help_text())
         return 0 if words else EXIT_USAGE
     if first in ("-V", "--version", "version"):
-        sys.stdout.write(version_text())
-        return 0
-    if first == "completion":
-        return _print_completion(words[1:])
-    if first == "complete":
-        from workflows.command_line.completion import candidates
+        import ptycho
 
-        sys.stdout.write("".join(f"{word}\n" for word in candidates(words[1:])))
+        sys.stdout.write(f"ptychopinn {ptycho.__version__} (Python {sys.version.split()[0]})\n")
+        return 0
+    if first in ("completion", "complete"):
+        from workflows.command_line.completion import SHELLS, candidates
+
+        if first == "complete":
+            sys.stdout.write("".join(f"{word}\n" for word in candidates(words[1:])))
+        elif len(words) == 2 and words[1] in SHELLS:
+            sys.stdout.write(SHELLS[words[1]])
+        else:
+            sys.stderr.write(f"error: {NAME} completion: must be followed by one of {', '.join(SHELLS)}\n")
+            return EXIT_USAGE
         return 0
     if first not in PROGRAMS:
         from ptycho.config.former_names import COMMANDS, warn_of
@@ -95,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = f"did you mean {near[0]}? " if near else ""
         sys.stderr.write(f"error: {NAME} {first}: there is no such command; {hint}{NAME} --help lists all\n")
         return EXIT_USAGE
-    script = scripts_folder() / f"{PROGRAMS[first].script}.py"
+    script = folder_of("scripts") / f"{PROGRAMS[first].script}.py"
     sys.argv = [str(script), *words[1:]]  # a script reads its arguments from the process
     runpy.run_path(str(script), run_name="__main__")
     return 0
@@ -104,43 +101,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def help_text() -> str:
     """What ``ptycho --help`` says."""
     width = max(map(len, PROGRAMS)) + 2
-    titles = {first: title for title, first in GROUPS.items()}
-    lines = []
-    for name, program in PROGRAMS.items():
-        lines += ["", f"{titles[name]}:"] if name in titles else []
-        lines.append(f"  {name:<{width}}{program.text}")
-    return "\n".join(
-        [
-            f"usage: {NAME} COMMAND [key=value …]",
-            "",
-            "PtychoPINN: from diffraction patterns to a complex image of the sample.",
-            *lines,
-            "",
-            f"  {NAME} COMMAND --help             what it does, and the keys that matter first",
-            f"  {NAME} completion bash|zsh|fish   for the shell to source: commands, keys, values, files",
-            f"  {NAME} --version",
-            "",
-            f"First: {NAME} inspect FILE, then {NAME} scan FILE output_dir=outputs/mine",
-            f"No file at hand: {NAME} sample makes one",
-            "",
-        ]
-    )
+    titles = {first: f"\n{title}:\n" for title, first in GROUPS.items()}
+    lines = [f"{titles.get(name, '')}  {name:<{width}}{each.text}\n" for name, each in PROGRAMS.items()]
+    return f"""usage: {NAME} COMMAND [key=value …]
 
+PtychoPINN: from diffraction patterns to a complex image of the sample.
+{"".join(lines)}
+  {NAME} COMMAND --help             what it does, and the keys that matter first
+  {NAME} completion bash|zsh|fish   for the shell to source: commands, keys, values, files
+  {NAME} --version
 
-def version_text() -> str:
-    import ptycho
-
-    return f"ptychopinn {ptycho.__version__} (Python {sys.version.split()[0]})\n"
-
-
-def _print_completion(words: list[str]) -> int:
-    from workflows.command_line.completion import SHELLS
-
-    if len(words) != 1 or words[0] not in SHELLS:
-        sys.stderr.write(f"error: {NAME} completion: must be followed by one of {', '.join(SHELLS)}\n")
-        return EXIT_USAGE
-    sys.stdout.write(SHELLS[words[0]])
-    return 0
+First: {NAME} inspect FILE, then {NAME} scan FILE output_dir=outputs/mine
+No file at hand: {NAME} sample makes one
+"""
 
 
 def typed_words() -> list[str] | None:

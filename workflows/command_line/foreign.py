@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hydra import compose, initialize_config_dir
 from hydra._internal.utils import get_args_parser
@@ -87,11 +87,24 @@ def _hydra_section(place: Path, name: str, words: list[str]) -> dict[str, Any]:
     """Hydra's own section as composed, without what tells of this very call."""
     with initialize_config_dir(version_base="1.3", config_dir=str(place)):
         composed = compose(name, words, return_hydra_config=True)
-    section = OmegaConf.to_container(composed.hydra, resolve=False)
-    assert isinstance(section, dict)
-    values = flat({str(key): value for key, value in section.items()})
-    return {
-        key: value
-        for key, value in values.items()
-        if not any(f"{key}.".startswith(f"{one}.") for one in OF_THE_CALL)
-    }
+    values = flat(cast(dict[str, Any], OmegaConf.to_container(composed.hydra, resolve=False)))
+    own = tuple(f"{one}." for one in OF_THE_CALL)
+    return {key: value for key, value in values.items() if not f"{key}.".startswith(own)}
+
+
+def split_flags(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return Hydra's flags, each with its value behind it, and the other words."""
+    actions = get_args_parser()._option_string_actions
+    flags, others, rest = list[str](), list[str](), list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("-"):
+            others.append(word)
+            continue
+        flags.append(word)
+        action = actions.get(word)
+        if action is None or action.nargs == 0 or not rest:
+            continue
+        if word not in ("--info", "-i") or rest[0] in (action.choices or ()):
+            flags.append(rest.pop(0))
+    return flags, others

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -26,13 +26,12 @@ from omegaconf.errors import OmegaConfBaseException
 from ptycho.config import ConfigError
 from ptycho.files.text import EachWarningOnce, PlainFormatter, printable
 from workflows.command_line.config import explained
-from workflows.command_line.console import conf_folder
-from workflows.command_line.flags import split_flags
-from workflows.command_line.foreign import check_folder
+from workflows.command_line.console import folder_of
+from workflows.command_line.foreign import check_folder, split_flags
 
 log = logging.getLogger(__name__)
 
-CONF = conf_folder()
+CONF = folder_of("conf")
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 ERROR = "error: "  # begins the line that says what went wrong
 MISTAKES = (HydraException, OmegaConfBaseException, ValueError)  # in planning; a ConfigError is a ValueError
@@ -49,14 +48,7 @@ QUIET = (  # Hydra makes no folder and no log of its own; to resolve output_dir 
 )
 
 
-class Job(Protocol):
-    """Something that is planned, and then done in a folder of its own."""
-
-    @property
-    def path(self) -> Path: ...
-
-
-AnyJob = TypeVar("AnyJob", bound=Job)
+AnyJob = TypeVar("AnyJob", bound=Any)  # planned, and then done in a folder of its own, ``path``
 
 
 def plan_and_perform(
@@ -70,8 +62,7 @@ def plan_and_perform(
     """Plan all jobs, then perform them; the exit code. A sweeper that learns from jobs has each done in turn.
 
     Args:
-        config_name: of the primary configuration in ``conf/``.
-        arguments: overrides and flags, in Hydra's grammar.
+        config_name, arguments: the primary configuration in ``conf/``; overrides and flags of Hydra.
         plan: checks a composed configuration and makes a job of it, or several.
         perform: does the jobs, in this order, and returns the exit code.
         explain: an error on one line.
@@ -95,13 +86,9 @@ def log_to_stderr() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(PlainFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
     handler.addFilter(EachWarningOnce())
-    handler.addFilter(_is_not_told_by_hydra)
+    # what Hydra has to say, as to --info, it writes itself, on stdout
+    handler.addFilter(lambda line: line.levelno >= logging.WARNING or not line.name.startswith("hydra."))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-
-
-def _is_not_told_by_hydra(record: logging.LogRecord) -> bool:
-    """Whether a line is not what Hydra writes itself, as to ``--info``, on stdout."""
-    return record.levelno >= logging.WARNING or not record.name.startswith("hydra.")
 
 
 def plan_all(
@@ -116,7 +103,10 @@ def plan_all(
     """
     flags, words = split_flags(arguments)
     arguments = [*words, *flags]  # --info takes the word behind it
-    _refuse_folders_of_hydra(words)
+    for word in words:  # Hydra's own folder would be made, and stay empty
+        name, _, folder = word.lstrip("+").partition("=")
+        if name in ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir"):
+            raise ConfigError(f"{word}: is not where a run goes; set output_dir={folder or '…'}")
     jobs: list[AnyJob] = []
     mistakes: list[Exception] = []
 
@@ -144,14 +134,6 @@ def plan_all(
     return jobs
 
 
-def _refuse_folders_of_hydra(arguments: Sequence[str]) -> None:
-    """Hydra's own folder would be made, and stay empty."""
-    for word in arguments:
-        name, _, folder = word.lstrip("+").partition("=")
-        if name in ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir"):
-            raise ConfigError(f"{word}: is not where a run goes; set output_dir={folder or '…'}")
-
-
 @contextlib.contextmanager
 def _tell_hydra(arguments: Sequence[str]) -> Iterator[None]:
     """Hand Hydra its arguments, and let its errors come to us, not to its printer.
@@ -159,16 +141,12 @@ def _tell_hydra(arguments: Sequence[str]) -> Iterator[None]:
     ``hydra.main`` reads both from the process, ``sys.argv`` and HYDRA_FULL_ERROR, and its compose API knows
     neither sweeps nor ``--help``; so they are changed here, for its call alone, and restored.
     """
-    argv, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv = [argv[0], *arguments]
-    os.environ["HYDRA_FULL_ERROR"] = "1"
+    argv, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR", "0")
+    sys.argv, os.environ["HYDRA_FULL_ERROR"] = [argv[0], *arguments], "1"
     try:
         yield
     finally:
-        sys.argv = argv
-        del os.environ["HYDRA_FULL_ERROR"]
-        if full_error is not None:
-            os.environ["HYDRA_FULL_ERROR"] = full_error
+        sys.argv, os.environ["HYDRA_FULL_ERROR"] = argv, full_error
 
 
 def job_path(output_dir: str) -> Path:
@@ -194,14 +172,7 @@ def attempt(
     advice: Callable[[Exception], str] = lambda error: "",
     mistakes: tuple[type[Exception], ...] = (ConfigError,),
 ) -> int:
-    """Do a job; if it fails, say so and let the rest of a sweep go on. The exit code.
-
-    Args:
-        execute: does the job.
-        explain: an error on one line.
-        advice: what to do about an error, where there is more to say.
-        mistakes: as for :func:`fail`.
-    """
+    """Do a job; if it fails, say so (:func:`fail`) and let the rest of a sweep go on. The exit code."""
     try:
         execute()
     except Exception as error:

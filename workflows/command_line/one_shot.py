@@ -22,7 +22,7 @@ from ptycho.config.own_code import allow
 from ptycho.files.text import printable
 from workflows.command_line.config import explained, plain
 from workflows.command_line.console import NAME, PROGRAMS
-from workflows.command_line.flags import split_flags
+from workflows.command_line.foreign import split_flags
 from workflows.command_line.jobs import (
     EXIT_USAGE,
     MISTAKES,
@@ -53,11 +53,10 @@ def perform(
     words: Sequence[str],
     once: str = "",
 ) -> int:
-    """Do what the overrides ``words`` of the configuration ``name`` ask for; the exit code.
+    """Do what the overrides ``words`` of ``conf/<name>.yaml`` ask for, and print its lines; the exit code.
 
     Args:
-        name: of a file in ``conf/``; cls: what its keys become.
-        do: does it and returns lines to print.
+        cls: what the keys become.
         help_text: shown for ``--help``, and where there are no words.
         once: why the program does not take ``-m``; empty: it does.
     """
@@ -70,7 +69,9 @@ def perform(
 
     def plan(composed: DictConfig) -> list[Task[Config]]:
         if once and HydraConfig.get().mode == RunMode.MULTIRUN:
-            raise ConfigError(f"-m: {command_of(Path(sys.argv[0]).stem)} {once}")
+            script = Path(sys.argv[0]).stem
+            named = (f"{NAME} {program}" for program, known in PROGRAMS.items() if known.script == script)
+            raise ConfigError(f"-m: {next(named, script)} {once}")
         return [Task(config_of(cls, composed), job_path(name))]
 
     def tell(task: Task[Config]) -> None:
@@ -96,11 +97,6 @@ def _check_outputs(configs: Sequence[object]) -> None:
                     f"{key}={value}: {count} jobs of the sweep would write there; name a key of the sweep "
                     f"in it, as in '{key}=${{seed}}_{Path(value).name}'"
                 )
-
-
-def command_of(script: str) -> str:
-    """What the program of a script is called."""
-    return next((f"{NAME} {name}" for name, program in PROGRAMS.items() if program.script == script), script)
 
 
 OVERRIDE = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@]*=|~[A-Za-z_][\w.]*$")
@@ -131,9 +127,5 @@ def quoted(text: str) -> str:
 
 
 def config_of(cls: type[Config], composed: DictConfig) -> Config:
-    """The validated configuration ``cls`` in what Hydra composed.
-
-    Raises:
-        ConfigError: an unknown key, or a wrong value.
-    """
+    """The configuration ``cls`` in what Hydra composed; ConfigError: an unknown key, or a wrong value."""
     return to_dataclass(cls, plain(composed))

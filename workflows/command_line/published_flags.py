@@ -47,11 +47,7 @@ WITHOUT = {  # flag: what to do
 
 
 def translate(words: Sequence[str]) -> list[str]:
-    """Return a command line with the flags of the published program as overrides; other words stay.
-
-    Raises:
-        ConfigError: a flag that neither program has, one without its value, or one without a counterpart.
-    """
+    """Return a command line with the flags of the published program as overrides; other words stay."""
     known, flags = [*KEYS, *WORDS, PROBE, *WITHOUT], [*get_args_parser()._option_string_actions]
     made, rest = [], list(words)
     while rest:
@@ -62,7 +58,11 @@ def translate(words: Sequence[str]) -> list[str]:
             made.append(word)
             continue
         if name not in known:
-            raise ConfigError(f"{word}: unknown flag; {_advice(flag)}")
+            near = {key.replace("_", "-"): f"{key}=…" for key in fields_of(RunConfig)}
+            near = {key: f"--{key}" for key in (*KEYS, *WORDS, PROBE)} | near
+            close = near[difflib.get_close_matches(name, near, n=1, cutoff=0)[0]]
+            advice = f"did you mean {close}? Keys are written key=value; --help lists them"
+            raise ConfigError(f"{word}: unknown flag; {advice}")
         if not equals and "" not in WORDS.get(name, {}):
             if not rest or rest[0].startswith("--"):
                 raise ConfigError(f"--{flag}: needs a value, as in --{flag} VALUE")
@@ -84,11 +84,3 @@ def _read(name: str, value: str) -> Iterator[str]:
         yield from WORDS[name][value]
     else:
         raise ConfigError(f"--{name}={value}: must be one of {', '.join(WORDS[name])}")
-
-
-def _advice(flag: str) -> str:
-    """The key that is nearest to an unknown flag."""
-    names = {name.replace("_", "-"): f"{name}=…" for name in fields_of(RunConfig)}
-    names |= {name: f"--{name}" for name in (*KEYS, *WORDS, PROBE) if name not in names}
-    close = difflib.get_close_matches(flag.replace("_", "-"), names, n=1, cutoff=0)
-    return f"did you mean {names[close[0]]}? Keys are written key=value; --help lists them"

@@ -41,13 +41,11 @@ def yaml_lines(
 
 
 def in_order(cls: type) -> list[tuple[str, FieldInfo]]:
-    """The kind first, then what the class has of its own, then what it has from others."""
+    """The kind first, then what the class has of its own, then what it has from others; sections last."""
     found = fields_of(cls)
     own = [name for base in cls.__mro__ for name in inspect.get_annotations(base) if name in found]
-    names = dict.fromkeys([*(name for name in found if name == "kind"), *own])
-    return sorted(
-        ((name, found[name]) for name in names), key=lambda entry: inner_section(entry[1]) is not None
-    )
+    names = dict.fromkeys([*({"kind"} & set(found)), *own])
+    return sorted(((name, found[name]) for name in names), key=lambda entry: bool(inner_section(entry[1])))
 
 
 def inner_section(field: FieldInfo) -> type | None:
@@ -62,7 +60,6 @@ def default_of(field: FieldInfo) -> Any:
 
 
 def comment(field: FieldInfo) -> str:
-    """The text of a key and the words that it may be."""
     choices = choices_of(field.annotation)
     words = " | ".join(map(str, choices)) if len(choices) > 1 else ""
     return "; ".join(filter(None, [words, field.description]))
@@ -75,6 +72,4 @@ def yaml_value(value: Any) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, float) and value and not 1e-4 <= abs(value) < 1e5:
         return f"{value:g}".replace("e+", "e").replace("e0", "e").replace("e-0", "e-")
-    if isinstance(value, dict):
-        return "{}"
-    return str(value) or '""'
+    return "{}" if isinstance(value, dict) else str(value) or '""'

@@ -1,7 +1,4 @@
-"""What a training run is as a job of the command line, and what is said of it.
-
-Nothing here imports TensorFlow.
-"""
+"""A training run as a job of the command line, what is said of it, and the table of all as it fills."""
 
 from __future__ import annotations
 
@@ -11,44 +8,36 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ptycho.config import ConfigError, JobConfig
+from ptycho.config import ConfigError, JobConfig, ScanRunConfig
 from ptycho.config.mapping import programs_in
 from ptycho.files.atomic import WriteError
 from ptycho.run.folder import config_text, kept_aside
 from ptycho.run.names import CONFIG
 from ptycho.run.record import damaged
 from ptycho.run.replacing import waits
+from ptycho.run.scan_table import MARKDOWN, override_cells, row_of, write_table
 from ptycho.run.stored_config import is_finished
 from ptycho.training.interrupt import StopRequest
 from workflows.command_line.console import typed_words
+from workflows.command_line.jobs import fail
 
 log = logging.getLogger(__name__)
+WAITING, STARTED, DONE, FAILED = "waiting", "started", "done", "failed"
 
 
 @dataclass(frozen=True)
 class Job:
-    """A validated run, the folder that it will fill, and the overrides that ask for it.
-
-    Attributes:
-        resumed: the folder holds this run, or a part of it.
-        together: the folder of all, where this is one of a sweep, or of the scans of a pattern.
-        scan: the name of a scan of a pattern.
-        problem: why such a scan cannot be done.
-    """
+    """A validated run, the folder that it will fill, and the overrides that ask for it."""
 
     config: JobConfig
     path: Path
     overrides: tuple[str, ...]
-    resumed: bool = False
-    together: Path | None = None
-    scan: str = ""
-    problem: ConfigError | None = None
-
-    @property
-    def start(self) -> str:
-        """The command that starts this job alone."""
-        return format_command(*self.starting)
+    resumed: bool = False  # the folder holds this run, or a part of it
+    together: Path | None = None  # the folder of all jobs of a sweep, or of the scans of a pattern
+    scan: str = ""  # the name of a scan of a pattern
+    problem: ConfigError | None = None  # why such a scan cannot be done
 
     @property
     def go_on(self) -> str:
@@ -57,9 +46,13 @@ class Job:
 
     @property
     def going_on(self) -> list[str]:
-        """The overrides of the command that goes on with it, or starts it."""
+        """The overrides of that command; a run that this one is to replace is not gone on with."""
+        try:
+            begun = self.resumed or (self.path / CONFIG).read_text() == config_text(self.config)
+        except (OSError, ValueError):
+            begun = False
         programs = [f"{key}={quote(value)}" for key, value in programs_in(self.config).items()]
-        return [f"resume={self.path}", *programs] if self.begun else self.starting
+        return [f"resume={self.path}", *programs] if begun else self.starting
 
     @property
     def starting(self) -> list[str]:
@@ -67,26 +60,13 @@ class Job:
         own = [text for text in self.overrides if not text.startswith("output_dir=")]
         return [*own, f"output_dir={quote(str(self.path))}"]
 
-    @property
-    def begun(self) -> bool:
-        """Whether the run in the folder is this one, not one that it is to replace."""
-        try:
-            return self.resumed or (self.path / CONFIG).read_text() == config_text(self.config)
-        except (OSError, ValueError):
-            return False
-
 
 @dataclass(frozen=True)
 class Means:
-    """What jobs are done with.
-
-    Attributes:
-        again: the command that was given, without ``overwrite``.
-        explain: an error on one line.
-    """
+    """What jobs are done with: ``again`` is the command that was given; ``explain``: an error on one line."""
 
     stop: StopRequest
-    again: str
+    again: str  # without overwrite
     explain: Callable[[Exception], str]
 
 
@@ -103,8 +83,7 @@ def format_command(*overrides: str) -> str:
 
 def quote(text: str) -> str:
     """A text as Hydra's grammar wants it."""
-    escaped = text.replace('"', '\\"')
-    return f'"{escaped}"'
+    return '"' + text.replace('"', '\\"') + '"'
 
 
 def is_done(job: Job) -> bool:
@@ -119,10 +98,7 @@ def is_done(job: Job) -> bool:
 
 
 def explain_going_on(jobs: list[Job], again: str = "") -> str:
-    """What to tell a user who stopped the first of ``jobs``: the commands for it and for those after it.
-
-    ``again``: the command that was given, which goes on with the scans of a pattern.
-    """
+    """What to tell who stopped the first of ``jobs``; ``again`` goes on with the scans of a pattern."""
     if again and jobs[0].scan:
         return f"resume with:\n{again}"
     lines = ["resume with:", jobs[0].go_on]
@@ -130,12 +106,51 @@ def explain_going_on(jobs: list[Job], again: str = "") -> str:
         lines.append(kept_aside(jobs[0].path))
     if len(jobs) > 1:
         lines += [f"then, for the {len(jobs) - 1} jobs of the sweep that had not started:"]
-        lines += [job.start for job in jobs[1:]]
+        lines += [format_command(*job.starting) for job in jobs[1:]]
     return "\n".join(lines)
 
 
-def explain_mending(job: Job, error: Exception) -> str:
-    """What to do about an error; nothing is known of most."""
-    if not isinstance(error, WriteError):
-        return ""
-    return f"; make room, then resume with: {job.go_on}"
+class Progress:
+    """How far all jobs have come, written into a table after each; for jobs on measured scans."""
+
+    def __init__(self, jobs: list[Job], explain: Callable[[Exception], str]) -> None:
+        self._jobs, self._explain = jobs, explain
+        self._states = {job.path: (WAITING, "") for job in jobs}
+        self._rows: dict[Path, dict[str, Any]] = {}  # of jobs that are done
+        self._texts: dict[Path, str] = {}  # of the tables, by folder
+
+    def refuse(self) -> tuple[list[Job], list[int]]:
+        """Say which jobs cannot be done; the others, and the exit codes so far."""
+        codes = [0]
+        for job in self._jobs:
+            if job.problem is not None:
+                codes.append(fail(job.problem, (ConfigError,), self._explain))
+                self.note(job, FAILED, self._explain(job.problem))
+        return [job for job in self._jobs if job.problem is None], codes
+
+    def note(self, job: Job, state: str, reason: str = "") -> None:
+        """Note how it stands with a job, and write the table; a run goes on where that cannot be written."""
+        self._states[job.path] = (state, reason)
+        if state == DONE:
+            self._rows[job.path] = row_of(job.path)
+        if job.together is not None and isinstance(job.config, ScanRunConfig):
+            try:
+                self._texts[job.together] = write_table(job.together, self._table(job.together))
+            except WriteError as error:
+                log.warning("%s", error)
+
+    def tell(self) -> None:
+        """The tables in the log."""
+        for folder, text in self._texts.items():
+            log.info("%s:\n%s", folder / MARKDOWN, text.rstrip())
+
+    def _table(self, folder: Path) -> list[dict[str, Any]]:
+        """The rows of the jobs in a folder."""
+        jobs = [job for job in self._jobs if job.together == folder]
+        table: list[dict[str, Any]] = []
+        for job, cells in zip(jobs, override_cells([job.overrides for job in jobs]), strict=True):
+            state, reason = self._states[job.path]
+            known = cells | {"state": state, "folder": str(job.path), "error": reason}
+            name = job.scan or job.config.data.name if isinstance(job.config, ScanRunConfig) else ""
+            table.append({"scan": name} | self._rows.get(job.path, {}) | known)
+        return table

@@ -1,11 +1,9 @@
-"""A training run as a job of the command line: planned, started, stopped, gone on with; for every workflow.
-
-Nothing here imports TensorFlow.
-"""
+"""Training runs by the command line: planned, started, stopped, gone on with; for every workflow."""
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +20,13 @@ from ptycho.config import ConfigError, JobConfig, ScanRunConfig, TrainedConfig
 from ptycho.config.backend import require_tensorflow
 from ptycho.config.former_names import current_words
 from ptycho.config.mapping import differences, to_mapping
+from ptycho.files.atomic import WriteError
+from ptycho.files.json_file import read_json
 from ptycho.files.lock import locked
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.folder import RunFolder, check_free, check_places, check_writable
-from ptycho.run.names import CONFIG, REPORT, training_files
+from ptycho.run.names import CONFIG, METRICS, REPORT, training_files
+from ptycho.run.network import read_history
 from ptycho.run.pretrained import run_folder
 from ptycho.run.record import check_links
 from ptycho.run.replacing import check_inputs
@@ -34,22 +35,22 @@ from ptycho.run.stored_config import read_job
 from ptycho.training.interrupt import StopRequest, remove_traces
 from workflows.command_line.cluster import read_launcher, submit
 from workflows.command_line.config import SCHEMAS, explained, resumed_config, run_config
-from workflows.command_line.job_table import DONE, FAILED, STARTED, Progress, has_table
 from workflows.command_line.jobs import (
     MISTAKES,
-    attempt,
     fail,
     in_turn,
     job_path,
     log_to_stderr,
     plan_and_perform,
 )
-from workflows.command_line.objective import objective
 from workflows.command_line.training_job import (
+    DONE,
+    FAILED,
+    STARTED,
     Job,
     Means,
+    Progress,
     explain_going_on,
-    explain_mending,
     format_command,
     is_done,
     quote,
@@ -64,11 +65,9 @@ class Workflow:
 
     Attributes:
         name: of its primary configuration in ``conf/``.
-        check: everything about a configuration that can be told without TensorFlow; raises ConfigError.
-            What it gives is the configuration of the run, with what follows from other files filled in.
-        run: does it in a folder; what it needs of TensorFlow is imported only then.
-        split: the runs by name that a configuration asks for, where it asks for several: each stands for
-            itself, and what is wrong with one does not stop the others.
+        check: without TensorFlow; gives the configuration with what follows from other files filled in.
+        run: does it in a folder.
+        split: the runs by name that a configuration asks for, if several: each stands for itself.
     """
 
     name: str
@@ -93,14 +92,8 @@ def main(workflow: Workflow, arguments: Sequence[str] | None = None) -> int:
     with StopRequest() as stop:
         means = Means(stop, format_command(*(text for text in given if text != "overwrite=true")), explain)
         do = partial(perform, workflow) if launcher is None else partial(submit, launcher)
-        return plan_and_perform(
-            workflow.name,
-            [quote_folder(argument) for argument in others],
-            partial(plan_jobs, workflow),
-            partial(do, means=means),
-            explain,
-            objective,
-        )
+        words, plan = [quote_folder(argument) for argument in others], partial(plan_jobs, workflow)
+        return plan_and_perform(workflow.name, words, plan, partial(do, means=means), explain, objective)
 
 
 def quote_folder(argument: str) -> str:
@@ -132,7 +125,7 @@ def plan_jobs(workflow: Workflow, composed: DictConfig) -> list[Job]:
     job = plan_new(workflow, config, overrides)
     if hydra_config.mode != RunMode.MULTIRUN:
         return [job]
-    if has_table(job):
+    if isinstance(config, ScanRunConfig):
         check_table(together)
     return [replace(job, together=together)]
 
@@ -170,15 +163,11 @@ def plan_scan(workflow: Workflow, config: JobConfig, common: list[str], together
 
 def list_inputs(config: JobConfig) -> dict[str, Path]:
     """The files that a run reads, by the key that names them."""
-    files: dict[str, str | None] = {}
-    for key in ("probe", "test_probe"):
-        files[f"{key}.file"] = getattr(getattr(config, key, None), "file", None)
+    keys = ("probe.file", "test_probe.file", "data.patterns_file", "data.positions_file", "data.mask_file")
+    sections = ((key, *key.split(".")) for key in keys)
+    files = {key: getattr(getattr(config, section, None), name, None) for key, section, name in sections}
     if isinstance(config, ScanRunConfig):
-        data = config.data
-        files |= {
-            f"data.{key}": getattr(data, key) for key in ("patterns_file", "positions_file", "mask_file")
-        }
-        files |= {f"data.file, scan {number}": file for number, file in enumerate(data.file, start=1)}
+        files |= {f"data.file, scan {number}": file for number, file in enumerate(config.data.file, start=1)}
         if config.run is not None:
             files["run"] = str(run_folder(config.run) / CONFIG)
     return {key: Path(name) for key, name in files.items() if name}
@@ -235,18 +224,35 @@ def perform(workflow: Workflow, jobs: list[Job], means: Means) -> int:
     for number, job in enumerate(in_turn(todo)):
         words, clear = partial(explain_going_on, todo[number:], means.again), partial(remove_traces, job.path)
         with means.stop.end_with(words, clear):
-            run = partial(execute_noted, workflow, job, means, progress)
-            codes.append(attempt(run, advice=partial(explain_mending, job)))
+            progress.note(job, STARTED)
+            try:
+                execute(workflow, job, means.stop)
+                progress.note(job, DONE)
+            except Exception as error:
+                progress.note(job, FAILED, means.explain(error))
+                full = f"; make room, then resume with: {job.go_on}" if isinstance(error, WriteError) else ""
+                codes.append(fail(error, (ConfigError,), advice=full))
     progress.tell()
     return max(codes)
 
 
-def execute_noted(workflow: Workflow, job: Job, means: Means, progress: Progress) -> None:
-    """Run a job, and note in the table how it goes."""
-    progress.note(job, STARTED)
+def objective(run: Path) -> float:
+    """Return what a sweeper of Hydra minimises, ``hydra/sweeper=optuna``, of a finished run.
+
+    The deviance of a scan's held-out patterns, or else of all, as ``ptycho tune`` does. For grid lines it is
+    the PINN's, else the baseline's, best validation loss. NaN: the run has neither, or failed.
+    """
     try:
-        execute(workflow, job, means.stop)
-    except Exception as error:
-        progress.note(job, FAILED, means.explain(error))
-        raise
-    progress.note(job, DONE)
+        metrics = read_json(run / METRICS)
+    except (OSError, ValueError):
+        return math.nan
+    if "product" in metrics:
+        row = metrics[metrics["product"]]
+        held_out = row.get("deviance_holdout")
+        return float(row["deviance"] if held_out is None else held_out)
+    for name in ("pinn", "baseline"):
+        try:
+            return min(row["val_loss"] for row in read_history(run, name))
+        except (ConfigError, KeyError, ValueError):
+            continue
+    return math.nan

@@ -42,7 +42,7 @@ from workflows.convert.inspect_scan import InspectConfig
 from workflows.convert.replay import ReplayConfig
 from workflows.convert.run_exported import RunExportedConfig
 from workflows.convert.simulate_scan import SimulateConfig
-from workflows.doctor.report import DoctorConfig
+from workflows.doctor.speed import DoctorConfig
 from workflows.doctor.xla import XlaReportConfig
 from workflows.read.compare import CompareConfig
 from workflows.read.report import ReportConfig
@@ -76,9 +76,9 @@ PROGRAMS: dict[str, tuple[str, type]] = {  # script and its words: file, schema
     "init": ("init", InitConfig),
     "xla_report": ("xla_report", XlaReportConfig),
 }
-HELPS: dict[str, type] = {"grid_lines": RunConfig, "scan": ScanRunConfig}
 HELP_BEGIN = "docs/configuration.md\n\n"
 HELP_END = "  ${hydra.help.footer}"
+BAR = r"\|"
 MANY, HELP_WIDTH = 8, 80  # words that are not listed in a help; of a text there
 FILES: dict[str, type] = {
     **dict(PROGRAMS.values()),
@@ -99,13 +99,15 @@ column says who sets a key: nearly everyone (`always`), some (`sometimes`), or e
 
 def write(conf: Path, docs: Path) -> list[Path]:
     """Bring all files up to date; those that were not."""
-    files = {conf / f"{name}.yaml": cls for name, cls in FILES.items()}
     scores = docs / "scores.md"
     wanted = {docs / "configuration.md": documentation(), scores: with_flags(scores.read_text())}
-    wanted |= {path: file_text(path, cls) for path, cls in files.items()}
+    for name, cls in FILES.items():
+        path = conf / f"{name}.yaml"
+        wanted[path] = file_text(path, cls)
     wanted[conf / KEYS] = keys_text(conf)
-    helps = {conf / "hydra" / "help" / f"{name}.yaml": cls for name, cls in HELPS.items()}
-    wanted |= {path: with_help(path, cls, conf) for path, cls in helps.items()}
+    for name in ("grid_lines", "scan"):
+        path = conf / "hydra" / "help" / f"{name}.yaml"
+        wanted[path] = with_help(path, FILES[name], conf)
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     for path in stale:
         path.write_text(wanted[path])
@@ -117,22 +119,21 @@ def file_text(path: Path, cls: type) -> str:
     before, _, rest = path.read_text().partition(f"{BEGIN}\n")
     _, _, after = rest.partition(f"{END}\n")
     own = yaml.safe_load(before + after) or {}
-    groups = [
+    groups = {
         name.lstrip("/") for entry in own.get("defaults", []) if isinstance(entry, dict) for name in entry
-    ]
+    }
     lines = yaml_lines(cls, None, {*own, *groups})
     return "".join([before, f"{BEGIN}\n", *lines, f"{END}\n", after])
 
 
 def keys_text(conf: Path) -> str:
     """All keys of every program with the words that they may be, as JSON: for the completion of shells."""
-    keys = {
-        name: commands(conf, name)
-        | {key.name: key.words for key in keys_by_level(cls, conf) if not key.name.endswith(".kind")}
-        for name, cls in PROGRAMS.values()
-    }
-    needed = {name: options_needed(conf, cls) for name, cls in PROGRAMS.values()}
-    lines = (f'"{name}": {json.dumps(found)}' for name, found in (keys | {OPTIONS: needed}).items())
+    found: dict[str, Any] = {}
+    for name, cls in PROGRAMS.values():
+        keys = {key.name: key.words for key in keys_by_level(cls, conf) if not key.name.endswith(".kind")}
+        found[name] = commands(conf, name) | keys
+    found[OPTIONS] = {name: options_needed(conf, cls) for name, cls in PROGRAMS.values()}
+    lines = (f'"{name}": {json.dumps(values)}' for name, values in found.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
@@ -155,9 +156,8 @@ def options_needed(conf: Path, cls: type) -> dict[str, list[str]]:
 
 def options_of(conf: Path, group: str, sections: Mapping[str, type]) -> list[str]:
     """The options of a group that a program takes."""
-    return sorted(
-        path.stem for path in (conf / group).glob("*.yaml") if not sections or kind_of(path) in sections
-    )
+    paths = (conf / group).glob("*.yaml")
+    return sorted(path.stem for path in paths if not sections or kind_of(path) in sections)
 
 
 def kind_of(path: Path) -> str:
@@ -210,24 +210,23 @@ def keys_of(cls: type, conf: Path, prefix: str = "") -> Iterator[Key]:
 def with_help(path: Path, cls: type, conf: Path) -> str:
     """Return the help of a program with the keys that nearly everyone sets."""
     before, mark, rest = path.read_text().partition(HELP_BEGIN)
-    name = path.stem
-    groups = yaml.safe_load((conf / f"{name}.yaml").read_text())["defaults"]
+    groups = yaml.safe_load((conf / path.name).read_text())["defaults"]
     chosen = {group: option for entry in groups if isinstance(entry, dict) for group, option in entry.items()}
     keys = [key for key in keys_by_level(cls, conf) if not level_of(key.field)]
     keys.sort(key=lambda key: not key.name.startswith("data."))
-    rows = [(key.name, chosen.get(key.name) or shown_default(key), help_text(key)) for key in keys]
+    rows = [(key.name, chosen.get(key.name) or default_in_help(key), text_in_help(key)) for key in keys]
     wide = [max(len(row[column]) for row in rows) + 2 for column in range(2)]
     lines = "".join(f"    {row[0]:<{wide[0]}}{row[1]:<{wide[1]}}{row[2]}\n" for row in rows)
     return f"{before}{mark}{lines}\n{HELP_END}{rest.partition(HELP_END)[2]}"
 
 
-def shown_default(key: Key) -> str:
-    """The default of a key in a help; a folder that has the date in its name is dated."""
+def default_in_help(key: Key) -> str:
+    """A folder that has the date in its name is dated."""
     shown = "outputs/<date>" if key.name == "output_dir" else yaml_value(default_of(key.field))
     return shown.replace(" ", "")
 
 
-def help_text(key: Key) -> str:
+def text_in_help(key: Key) -> str:
     words = " | ".join(key.words) if 1 < len(key.words) < MANY and key.words != ["true", "false"] else ""
     text = "; ".join(filter(None, [words, key.field.description]))
     return textwrap.shorten(text, HELP_WIDTH, placeholder=" …")
@@ -242,8 +241,7 @@ def words_of(annotation: Any) -> list[str]:
 
 def documentation() -> str:
     """The page on all keys; a section that several programs share is told once."""
-    told: dict[type, str] = {}
-    parts = [HEAD]
+    told, parts = dict[type, str](), [HEAD]
     for script, (name, cls) in PROGRAMS.items():
         command = f"{script} ".replace(" ", ".py ", 1).rstrip()
         parts += [f"\n## {script}\n\n`python scripts/{command}`, `conf/{name}.yaml`\n\n", *table(cls)]
@@ -252,29 +250,18 @@ def documentation() -> str:
 
 
 def with_flags(page: str) -> str:
-    """Return a page with the table of all flags between its marks."""
+    """Return a page with two tables of flags between its marks: of images likely wrong, and of others."""
     before, _, rest = page.partition(FLAGS_BEGIN)
-    return f"{before}{FLAGS_BEGIN}{flags_text()}{FLAGS_END}{rest.partition(FLAGS_END)[2]}"
-
-
-def flags_text() -> str:
-    """Return the flags as two tables: of images that are likely wrong, and of the others."""
-    parts = []
+    text = ""
     for title, wrong in (("The image is likely wrong", True), ("The image is weak", False)):
-        rows = [
-            f"| `{name}` | {cell(flag.means)} | {cell(flag.remedy)} |\n"
-            for name, flag in sorted(FLAGS.items())
-            if flag.wrong is wrong
-        ]
-        parts.append(
-            f"\n### {title}\n\n| flag | what it means | what to do |\n|---|---|---|\n{''.join(rows)}\n"
-        )
-    return "".join(parts)
+        text += f"\n### {title}\n\n| flag | what it means | what to do |\n|---|---|---|\n"
+        chosen = (entry for entry in sorted(FLAGS.items()) if entry[1].wrong is wrong)
+        text += "".join(row([f"`{name}`", flag.means, flag.remedy]) for name, flag in chosen) + "\n"
+    return f"{before}{FLAGS_BEGIN}{text}{FLAGS_END}{rest.partition(FLAGS_END)[2]}"
 
 
-def cell(text: str) -> str:
-    """Return a text as it stands in a cell of a table."""
-    return text.replace("|", r"\|")
+def row(cells: list[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |\n"
 
 
 def sections_text(cls: type, told: dict[type, str], prefix: str) -> Iterator[str]:
@@ -294,10 +281,8 @@ def sections_text(cls: type, told: dict[type, str], prefix: str) -> Iterator[str
 
 def table(cls: type) -> Iterator[str]:
     """The keys of a section that are no sections, a row each."""
-    rows = [
-        (name, field) for name, field in in_order(cls) if name != "kind" and not sections_of(field.annotation)
-    ]
-    rows.sort(key=lambda row: level_of(row[1]))
+    single = (entry for entry in in_order(cls) if entry[0] != "kind" and not sections_of(entry[1].annotation))
+    rows = sorted(single, key=lambda entry: level_of(entry[1]))
     graded = bool(rows) and level_of(rows[0][1]) < level_of(rows[-1][1])
     if rows:
         yield f"| key | default | must be | |{' set |' * graded}\n|---|---|---|---|{'---|' * graded}\n"
@@ -305,5 +290,4 @@ def table(cls: type) -> Iterator[str]:
         default = default_of(field)
         shown = "" if default is PydanticUndefined else f"`{yaml_value(default)}`"
         cells = [f"`{name}`", shown, allowed(field), field.description or ""]
-        cells += [LEVELS[level_of(field)]] if graded else []
-        yield f"| {' | '.join(map(cell, cells))} |\n"
+        yield row([*cells, *([LEVELS[level_of(field)]] if graded else [])])

@@ -7,9 +7,9 @@ import logging
 import os
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from ptycho.config import MODELS, ConfigError, NetworkConfig, RunConfig, ScanRunConfig, check
+from ptycho.config import MODELS, ConfigError, RunConfig, ScanRunConfig, check
 from ptycho.config.backend import require_tensorflow
 from ptycho.config.messages import show
 from ptycho.config.network_config import LARGEST_BATCH
@@ -88,26 +88,20 @@ class ExportModelConfig:
 
 
 def export_model(config: ExportModelConfig) -> list[str]:
-    """Write the exported network, or audit it; what was done, a line each.
-
-    Raises:
-        ConfigError: the run, the format or the sizes cannot be used.
-        WriteError: the file cannot be written.
-    """
+    """Write the exported network, or audit it; what was done, a line each."""
     run = run_folder(str(config.run))
     if not run.is_dir():
         raise ConfigError(f"run={run}: no such folder; it must be the folder of a run")
     if config.network == PRIOR:
         return export_prior(config, run)
     allow(config.trust)
-    settings = read_config(run)
-    stored = read_network(run, config.network or _first(run, settings))
-    name = "litert" if config.audit and config.format is None else _format(config)
-    output = Path(
-        config.output or f"outputs/exported/{run.resolve().name}_{stored.name}{FORMATS[name].suffix}"
-    )
-    _check(config, name, output, run)
-    description = describe_network(config, stored, FORMATS[name])
+    read_config(run)  # refuses a folder without a run
+    trained = next((name for name in MODELS if is_stored(run, name)), None)
+    if not (name := config.network or trained):
+        raise ConfigError(f"run={run}: holds no trained network; it must be the folder of a finished run")
+    stored = read_network(run, name)
+    form, output = _format_and_output(config, run, stored.name)
+    description = describe_network(config, stored, FORMATS[form])
     require_tensorflow(os.environ)
     start_tensorflow()
     from ptycho.portable.network import portable
@@ -117,10 +111,7 @@ def export_model(config: ExportModelConfig) -> list[str]:
         from ptycho.portable.audit import audited
 
         return audited(network)
-    from ptycho.portable.formats import WRITERS
-
-    output.parent.mkdir(parents=True, exist_ok=True)
-    WRITERS[name](network, output)
+    _write(network, form, output)
     return written(output, description)
 
 
@@ -130,48 +121,40 @@ def export_prior(config: ExportModelConfig, run: Path) -> list[str]:
     check(weights.is_file(), "network", PRIOR, f"pinn or baseline: there is no {weights}")
     check(side % 4 == 0, "region_size", side, "a multiple of 4")
     check(not config.audit, "audit", "true", "false for a prior")
-    name = _format(config)
-    output = Path(config.output or f"outputs/exported/{run.resolve().name}_{PRIOR}{FORMATS[name].suffix}")
-    _check(config, name, output, run)
+    form, output = _format_and_output(config, run, PRIOR)
     require_tensorflow(os.environ)
     start_tensorflow()
-    from ptycho.portable.formats import WRITERS
     from ptycho.portable.prior import PriorDescription, portable_prior
 
+    name = run.resolve().name
     description = PriorDescription(
-        run=run.resolve().name, side=side, precision=config.precision, weights_sha256=sha256(weights)
+        run=name, side=side, precision=config.precision, weights_sha256=sha256(weights)
     )
-    network = portable_prior(weights, description)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    WRITERS[name](network, output)
+    _write(portable_prior(weights, description), form, output)
     return [
-        f"{output}: prior of {description.run}, weights {config.precision}",
+        f"{output}: prior of {name}, weights {config.precision}",
         f"  object 1 × {side} × {side} × 4, noise 1 × {side} × {side} × 1 → change 1 × {side} × {side} × 2",
     ]
 
 
-def _first(run: Path, settings: NetworkConfig) -> str:
-    names = [name for name in MODELS if is_stored(run, name)]
-    if not names:
-        raise ConfigError(f"run={run}: holds no trained network; it must be the folder of a finished run")
-    return names[0]
+def _write(network: Any, form: str, output: Path) -> None:
+    from ptycho.portable.formats import WRITERS
+
+    output.parent.mkdir(parents=True, exist_ok=True)
+    WRITERS[form](network, output)
 
 
-def _format(config: ExportModelConfig) -> str:
-    """The format that is asked for, or else the one that the output's name ends with."""
-    if config.format is not None:
-        return config.format
+def _format_and_output(config: ExportModelConfig, run: Path, network: str) -> tuple[str, Path]:
+    """The format that is asked for, or else the one that the output's name ends with; and where it goes."""
     suffix = Path(config.output or "").suffix
-    found = [name for name, form in FORMATS.items() if form.suffix and form.suffix == suffix]
-    if not found:
+    ending = next((name for name, form in FORMATS.items() if form.suffix and form.suffix == suffix), None)
+    name = config.format or ("litert" if config.audit else ending)
+    if name is None:
         raise ConfigError(
             f"output={show(config.output)}: has no known ending; add format={' or '.join(FORMATS)}"
         )
-    return found[0]
-
-
-def _check(config: ExportModelConfig, name: str, output: Path, run: Path) -> None:
     form = FORMATS[name]
+    output = Path(config.output or f"outputs/exported/{run.resolve().name}_{network}{form.suffix}")
     if config.precision not in form.precisions:
         others = [key for key, other in FORMATS.items() if config.precision in other.precisions]
         raise ConfigError(
@@ -183,13 +166,12 @@ def _check(config: ExportModelConfig, name: str, output: Path, run: Path) -> Non
             f"format={name}: needs {form.package}, which is not installed; it is in the extra: "
             "pip install -c constraints.txt -e '.[export]'"
         )
-    if config.audit:
-        return
-    if form.suffix:
+    if form.suffix and not config.audit:
         check_output(output, config.overwrite, [run / "config.yaml"])
         check_no_file_of_a_run("output", output)
-    elif output.exists():
+    elif output.exists() and not config.audit:
         _check_saved_model(output, config.overwrite)
+    return name, output
 
 
 def _check_saved_model(output: Path, overwrite: bool) -> None:
@@ -207,11 +189,7 @@ def _check_saved_model(output: Path, overwrite: bool) -> None:
 
 
 def describe_network(config: ExportModelConfig, stored: StoredNetwork, form: Format) -> Description:
-    """What will be exported.
-
-    Raises:
-        ConfigError: a size does not fit the network.
-    """
+    """What will be exported; ConfigError: a size does not fit the network."""
     setup, settings = stored.setup, stored.config
     N, fixed = setup.N, settings.fixed_sizes(stored.name)
     group_size = config.group_size or setup.group_size
@@ -224,7 +202,7 @@ def describe_network(config: ExportModelConfig, stored: StoredNetwork, form: For
     support = config.support or (N if exact else setup.support)
     check(support % 2 == 0 and support <= N, "support", support, f"even, and at most N={N}")
     check(not exact or support == N, "support", support, f"{N} with exact=true: a moved probe fills it")
-    by_baseline = stored.name == "baseline"
+    baseline = settings.baseline if isinstance(settings, RunConfig) and stored.name == "baseline" else None
     return Description(
         name=stored.name,
         kind=settings.model.kind if stored.name == "pinn" else stored.name,
@@ -237,9 +215,7 @@ def describe_network(config: ExportModelConfig, stored: StoredNetwork, form: For
         support=support,
         exact=exact,
         precision=config.precision,
-        patterns_per_group=settings.baseline.patterns_per_group
-        if isinstance(settings, RunConfig) and by_baseline
-        else None,
+        patterns_per_group=baseline.patterns_per_group if baseline else None,
         transmission=setup.transmission,
         probe=setup.probe,
         weights_sha256=stored.sha256,

@@ -5,7 +5,7 @@ Nothing here imports TensorFlow.
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -86,14 +86,10 @@ class ExportConfig:
 
 
 def export(config: ExportConfig) -> list[str]:
-    """Write the scan; what was written, a line each.
-
-    Raises:
-        ConfigError: one line with what is wrong with the run or the configuration.
-        WriteError: the file cannot be written.
-    """
+    """Write the scan; what was written, a line each."""
     run, kind = Path(str(config.run)), format_of(config.format, config.output)
-    output = Path(config.output or default_output(run, kind))
+    suffix = next(end for end, name in SUFFIXES.items() if name == kind)
+    output = Path(config.output or f"outputs/export/{run.resolve().name}{suffix}")
     config = replace(config, output=str(output))
     allow(config.trust)
     stored = read_config(run)
@@ -102,22 +98,15 @@ def export(config: ExportConfig) -> list[str]:
     for path in (output, *tiff.beside(output).values()):
         check_output(path, config.overwrite, sources(run, stored))
         check_no_file_of_a_run("output", path)
-    scan = (
-        export_measured(run, stored, config)
-        if isinstance(stored, ScanRunConfig)
-        else export_simulated(run, stored, config)
-    )
+    if isinstance(stored, ScanRunConfig):
+        scan = export_measured(run, stored, config)
+    else:
+        scan = export_simulated(run, stored, config)
     scan = with_units(replace(scan, name=run.resolve().name), config)
     FORMATS[kind](output, scan)
     tiff.write(output, scan)
     images = ", ".join(str(path) for path in tiff.beside(output).values())
     return [*describe_file(output, scan), f"  amplitude and phase as 32-bit TIFF: {images}"]
-
-
-def default_output(run: Path, kind: str) -> str:
-    """``outputs/export/<run>.<suffix of the format>``."""
-    suffix = next(end for end, name in SUFFIXES.items() if name == kind)
-    return f"outputs/export/{run.resolve().name}{suffix}"
 
 
 def sources(run: Path, stored: RunConfig | ScanRunConfig) -> list[Path]:
@@ -143,12 +132,8 @@ def describe_file(output: Path, scan: ExportedScan) -> list[str]:
 
 def export_measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> ExportedScan:
     """A scan of a measured run, its patterns read again from the measured file."""
-    check(
-        config.source in (None, "scan"),
-        "source",
-        config.source,
-        "null or scan: the run is of a measured scan",
-    )
+    source = config.source
+    check(source in (None, "scan"), "source", source, "null or scan: the run is of a measured scan")
     file, found = stored.data.path, find_product(run)
     name = config.recon or ("" if found is None else found[0])
     if not name:
@@ -164,7 +149,10 @@ def export_measured(run: Path, stored: ScanRunConfig, config: ExportConfig) -> E
             f"{file}: is another file than the run had: the object of {name} is {object_.shape}, "
             f"and the scan now needs {data.object_size} × {data.object_size}"
         )
-    exported = from_measured(scan, data, object_, _read_beam(run / names.recon(name)))
+    beam = None  # of a run that kept none
+    with suppress(NpzError):
+        beam = Beam(**read_all(run / names.recon(name), {"probe": "c", "positions": "f"}))
+    exported = from_measured(scan, data, object_, beam)
     return replace(exported, comments=f"Object: {name} of the run {run.resolve().name}. {exported.comments}")
 
 
@@ -173,8 +161,7 @@ def export_simulated(run: Path, stored: RunConfig, config: ExportConfig) -> Expo
     role, name = config.source or ROLES[0], config.recon or TRUTH
     check(role in ROLES, "source", role, f"one of {', '.join(ROLES)}: the run is simulated")
     check(name == TRUTH or role == "test", "recon", name, f"{TRUTH}: nothing was reconstructed from {role}")
-    path = run / names.dataset(stored, role)
-    _verify(run, names.dataset(stored, role))
+    path = _verify(run, names.dataset(stored, role))
     data = load_dataset(path)
     check(0 <= config.image < data.n_images, "image", config.image, f"from 0 to {data.n_images - 1}")
     if name != TRUTH:
@@ -189,7 +176,7 @@ def export_simulated(run: Path, stored: RunConfig, config: ExportConfig) -> Expo
 
 
 def plate_units(probe: ProbeConfig, N: int) -> dict[str, Any]:
-    """Pixel and energy of a simulated scan, if its probe is one of a zone plate."""
+    """Pixel and energy of a simulated scan, if its probe is that of a zone plate."""
     if not isinstance(probe, ZonePlateProbe):
         return {}
     pixel = 1e-9 * (probe.pixel_size_nm or ZONE_PLATE_WINDOW_NM / N)
@@ -200,22 +187,18 @@ def with_units(scan: ExportedScan, config: ExportConfig) -> ExportedScan:
     """The scan with the units that it lacks, as far as the user says them: ``dx = λ z/(N p)``.
 
     Where only the distance and the detector's pitch are unknown, the latter is ``DETECTOR_PIXEL_M``.
-
-    Raises:
-        ConfigError: the user says something that the run knows.
     """
     for name in ("pixel_m", "energy_eV", "detector_pixel_m"):
         given, known = getattr(config, name), getattr(scan, name)
         check(given is None or known is None, name, given, f"null: the run knows it, {known}")
-    pixel, pitch = scan.pixel_m or _square(config.pixel_m), scan.detector_pixel_m
-    pitch = pitch or _square(config.detector_pixel_m)
+    pixel = scan.pixel_m or _square(config.pixel_m)
+    pitch = scan.detector_pixel_m or _square(config.detector_pixel_m)
     energy, distance = scan.energy_eV or config.energy_eV, scan.distance_m
     if energy and distance and pitch and not pixel:
         length = wavelength_m(energy) * distance / scan.N
         pixel = length / pitch[0], length / pitch[1]
     elif energy and pixel and not distance:
-        pitch = pitch or _square(DETECTOR_PIXEL_M)
-        assert pitch is not None
+        pitch = pitch or (DETECTOR_PIXEL_M, DETECTOR_PIXEL_M)
         distance = distance_m(pixel[0], energy, pitch[0], scan.N)
     return replace(scan, pixel_m=pixel, energy_eV=energy, distance_m=distance, detector_pixel_m=pitch)
 
@@ -230,11 +213,7 @@ def distance_m(pixel_m: float, energy_eV: float, pitch_m: float, N: int) -> floa
 
 
 def read_object(run: Path, name: str, image: int) -> np.ndarray:
-    """The object ``(M, M)`` that a run has stored as ``recons/<name>``.
-
-    Raises:
-        ConfigError: there is none, or it is damaged.
-    """
+    """The object ``(M, M)`` that a run has stored as ``recons/<name>``."""
     path = run / names.recon(name)
     if not path.is_file():
         held = sorted(each.parent.name for each in (run / names.RECONS).glob("*/recon.npz"))
@@ -251,16 +230,8 @@ def read_object(run: Path, name: str, image: int) -> np.ndarray:
     return np.asarray(objects[image], np.complex64)
 
 
-def _read_beam(path: Path) -> Beam | None:
-    """Probe and positions that go with a stored object; None for a run that kept none."""
-    try:
-        return Beam(**read_all(path, {"probe": "c", "positions": "f"}))
-    except NpzError:
-        return None
-
-
-def _verify(run: Path, name: str) -> None:
-    """Raise unless a file of the run is as the run wrote it."""
-    found = problem(run, name, read_record(run))
-    if found is not None:
+def _verify(run: Path, name: str) -> Path:
+    """Return a file of the run, which must be as the run wrote it."""
+    if found := problem(run, name, read_record(run)):
         raise ConfigError(f"{run}: {found}")
+    return run / name

@@ -9,7 +9,7 @@ import yaml
 
 from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.schema import LEVELS, Flag, Text, key, settings
-from ptycho.files.atomic import write_atomically
+from ptycho.files.atomic import write_text
 from ptycho.files.json_file import read_yaml
 from ptycho.run.record import check_no_file_of_a_run
 from workflows.command_line.jobs import CONF
@@ -36,11 +36,7 @@ class InitConfig:
 
 
 def write_settings(config: InitConfig) -> list[str]:
-    """Write the file; what to do with it.
-
-    Raises:
-        ConfigError: the name cannot be used, or the file is there.
-    """
+    """Write the file; what to do with it."""
     path = Path(config.output)
     if path.suffix != ".yaml" or path.parent == Path():
         raise ConfigError(f"output={path}: must be FOLDER/NAME.yaml, as in settings/scan.yaml")
@@ -48,7 +44,7 @@ def write_settings(config: InitConfig) -> list[str]:
     if path.exists() and not config.overwrite:
         raise ConfigError(f"output={path}: is there already; choose another name, or overwrite=true")
     text = settings_text(SIZES[config.size], path, config.file)
-    write_atomically(path, lambda file: file.write(text.encode()))
+    write_text(path, text)
     command = f"ptycho scan --config-dir={path.parent.parent} +{path.parent.name}={path.stem}"
     return [f"settings: {path}", f"edit it, then: {command}{'' if config.file else ' FILE'}"]
 
@@ -63,12 +59,8 @@ def settings_text(level: int, path: Path, scan: str | None = None) -> str:
     lines = yaml_lines(ScanRunConfig, None, {"output_dir"}, level=level)
     keys = [line for line in lines if line.split(":")[0].strip() not in ("kind", "method")]
     if scan is not None:
-        empty, full = "  file: []", f"  file: [{yaml_text(scan)}]"
+        written = yaml.safe_dump([scan], default_flow_style=True, width=10**6, allow_unicode=True).strip()
+        empty, full = "  file: []", f"  file: {written}"
         keys = [line.replace(f"{empty:<{COLUMN - 1}}", f"{full:<{COLUMN - 1}}", 1) for line in keys]
     folder = f"output_dir: {base['output_dir']}\n"
     return "".join([head, "defaults:\n", *shown, "\n", folder, *keys])
-
-
-def yaml_text(text: str) -> str:
-    """A text as YAML has it in a list."""
-    return yaml.safe_dump([text], default_flow_style=True, width=10**6, allow_unicode=True).strip()[1:-1]

@@ -22,6 +22,9 @@ from ptycho.run.record import check_no_file_of_a_run
 log = logging.getLogger(__name__)
 
 
+Fault = Literal["repeats", "gaps", "late", "disorder", "not_finite", "shape", "dtype", "garbage"]
+
+
 @settings(kw_only=True)
 class ReplayConfig:
     """The keys of ``conf/lite/replay.yaml``."""
@@ -31,11 +34,8 @@ class ReplayConfig:
     n: Integer | None = key(None, "maximum number of frames; null: all", ge=3)
     burst_s: Number = key(0.1, "interval whose frames are written together", ge=0, le=60, unit="s")
     lag_s: Number = key(0.2, "delay from a frame to its position", ge=0, le=3600, unit="s")
-    faults: Each[
-        Literal["repeats", "gaps", "late", "disorder", "not_finite", "shape", "dtype", "garbage"]
-    ] = key(
-        (),
-        "simulated faults: repeated, lost or bad frames, late or disordered positions, garbage",
+    faults: Each[Fault] = key(
+        (), "simulated faults: repeated, lost or bad frames, late or disordered positions, garbage"
     )
     fault_share: Share = key(0.02, "fraction of the frames with each fault")
     seed: Integer = key(0, "seed of the faults", ge=0)
@@ -55,11 +55,7 @@ class ReplayConfig:
 
 
 def replay(config: ReplayConfig) -> list[str]:
-    """Play a scan; what was played, a line each.
-
-    Raises:
-        ConfigError: the scan cannot be read, or cannot be played into what is asked for.
-    """
+    """Play a scan; what was played, a line each."""
     played = play(open_raw(config.data), config.probe)
     count = min(config.n or len(played.positions), len(played.positions))
     played = replace(played, told=replace(played.told, expected=count))
@@ -82,14 +78,10 @@ def replay(config: ReplayConfig) -> list[str]:
 
 
 def open_writer(config: ReplayConfig, played: Played) -> Writer:
-    """Where the scan is played into.
-
-    Raises:
-        ConfigError: it cannot be.
-    """
+    """Where the scan is played into; ConfigError: it cannot be."""
     to = str(config.to)
-    keys = None if config.curve_keys is None else Path(config.curve_keys)
     if to.startswith(SOCKET):
+        keys = None if config.curve_keys is None else Path(config.curve_keys)
         return SocketWriter(to, played, config.compressed, keys)
     path = Path(to)
     if to.endswith("/") or path.is_dir():

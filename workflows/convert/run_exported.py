@@ -55,12 +55,7 @@ class RunExportedConfig:
 
 
 def run_exported(config: RunExportedConfig) -> list[str]:
-    """Reconstruct; what was written, a line each.
-
-    Raises:
-        ConfigError: the exported file, the data or the output folder cannot be used.
-        WriteError: the results cannot be written.
-    """
+    """Reconstruct; what was written, a line each."""
     target = Path(config.output_dir) / RECON
     _check_free(Path(config.output_dir), config.overwrite)
     exported = open_exported(str(config.model), config.threads)
@@ -94,13 +89,8 @@ def _check_free(folder: Path, overwrite: bool) -> None:
 
 
 def fit_to_model(found: Measurement, d: Description, scratch: Path) -> Dataset:
-    """The data in groups and regions of the exported network's sizes.
-
-    Raises:
-        ConfigError: they cannot be brought to these sizes.
-    """
-    where = f"data={found.path}"
-    N = found.shape[-1]
+    """The data in groups and regions of the exported network's sizes; ConfigError: they cannot be."""
+    where, N = f"data={found.path}", found.shape[-1]
     if N != d.N:
         raise ConfigError(f"{where}: has N={N}; the model was exported for N={d.N}")
     if d.modes > 1:

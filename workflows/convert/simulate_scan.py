@@ -13,7 +13,6 @@ from typing import Literal
 import numpy as np
 
 from ptycho.config import ZonePlateProbe, check
-from ptycho.config.imperfections import Imperfections
 from ptycho.config.messages import show
 from ptycho.config.schema import Flag, Number, Text, key, settings
 from ptycho.config.sections import Shape
@@ -73,14 +72,14 @@ class SimulateConfig(ScanSettings):
         self.probe.check_only_shape("probe", "learn", "modes", "rate", "start_epoch")
         check(bool(self.output), "output", self.output, "the path of the file to write")
 
+    @property
+    def plate(self) -> ZonePlateProbe:
+        """The zone plate whose units the scan has."""
+        return self.probe if isinstance(self.probe, ZonePlateProbe) else ZonePlateProbe()
+
 
 def simulate_scan(config: SimulateConfig) -> list[str]:
-    """Simulate a scan and write it; what was written, a line each.
-
-    Raises:
-        ConfigError: one line with what is wrong with the configuration.
-        WriteError: the file cannot be written.
-    """
+    """Simulate a scan and write it; what was written, a line each."""
     output, kind = Path(str(config.output)), format_of(config.format, config.output)
     check_output(output, config.overwrite)
     check_no_file_of_a_run("output", output)
@@ -98,10 +97,11 @@ def export(config: SimulateConfig, made: MeasuredLike, progress: Progress) -> Ex
 
     It says what a beamline would know, and where that is not the truth, the truth beside it.
     """
-    plate = config.probe if isinstance(config.probe, ZonePlateProbe) else ZonePlateProbe()
-    units, pitch = plate_units(plate, config.N), config.detector_pixel_m
+    units, pitch = plate_units(config.plate, config.N), config.detector_pixel_m
     distance = distance_m(units["pixel_m"][0], units["energy_eV"], pitch, config.N)
     wrong = config.imperfections
+    said = ", ".join(f"{key} {show(value)}" for key, value in wrong.changed.items())
+    said = f" Imperfections: {said}; the true values are under truth." if said else ""
     micrometre = fresnel_number(config.probe, config.N)
     first = made.photon_probe.reshape(-1, made.N, made.N)[0]
 
@@ -122,17 +122,10 @@ def export(config: SimulateConfig, made: MeasuredLike, progress: Progress) -> Ex
         detector_pixel_m=(pitch, pitch),
         name=Path(str(config.output)).stem,
         comments=f"Simulated: {config.sample} on {config.path}, {config.oversampling} times finer than the "
-        f"object's pixels, {config.nphotons:g} photons a pattern, seed {config.seed}; with its "
-        f"truth.{_said(wrong)}",
+        f"object's pixels, {config.nphotons:g} photons a pattern, seed {config.seed}; with its truth.{said}",
         truth=truth_of(made) if wrong.changed else None,
         **units,
     )
-
-
-def _said(wrong: Imperfections) -> str:
-    """A sentence on the imperfections, if there are any."""
-    listed = ", ".join(f"{key} {show(value)}" for key, value in wrong.changed.items())
-    return f" Imperfections: {listed}; the true values are under truth." if listed else ""
 
 
 def write_near_field(config: SimulateConfig, output: Path, kind: str) -> list[str]:
@@ -152,8 +145,7 @@ def export_near_field(config: SimulateConfig, made: NearFieldScan) -> tuple[Expo
 
     z = F dx²/λ, dx = p/M, z12 = M z, z01 = z12/(M − 1).
     """
-    plate = config.probe if isinstance(config.probe, ZonePlateProbe) else ZonePlateProbe()
-    energy, pitch, M = 1e3 * plate.energy_keV, config.detector_pixel_m, config.magnification
+    energy, pitch, M = 1e3 * config.plate.energy_keV, config.detector_pixel_m, config.magnification
     pixel = pitch / M
     distance = M * config.fresnel * pixel**2 / wavelength_m(energy)
     counts = made.counts(config.rng("photons"))

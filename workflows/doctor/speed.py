@@ -7,25 +7,44 @@ gradients by object and probe are computed in a second, 64 × 64 pixels, one mod
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import sys
-import time
+import timeit
+from pathlib import Path
 
 import numpy as np
+from scipy.special import kl_div
 
 from ptycho.config.memory import cores
+from ptycho.config.schema import Flag, Text, key, settings
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.patterns import Patterns
-from workflows.doctor.checks import BAD, GOOD, NOTE, Check
+from workflows.doctor.checks import BAD, GOOD, NOTE, Check, run_checks
 
 N, SIDE, PATTERNS, REPEATS, PHOTONS = 64, 160, 512, 5, 1e6
 DARKEST = 0.02  # photons; the solver adds them to every pixel
-REFERENCE = 5500.0  # patterns a second and core: a server's core of 2024 at some 3 GHz
-SLOW = 0.33
+REFERENCE, SLOW = 5500.0, 0.33  # patterns a second and core: a server's core of 2024 at some 3 GHz
 TOLERANCE = 1e-4  # of float32 sums of 4096 terms in another order
 LIMIT_S = 240
+
+
+@settings()
+class DoctorConfig:
+    """The keys of ``conf/doctor.yaml``."""
+
+    output_dir: Text = key("outputs", "folder of future runs, whose disk is tested")
+    speed: Flag = key(
+        True, "start TensorFlow, compile with XLA and measure the speed of the solver; about 15 s"
+    )
+
+
+def report(config: DoctorConfig) -> tuple[list[str], list[str]]:
+    """The lines of all checks, and the parts that fail."""
+    checks = [*run_checks(Path(config.output_dir)), *(check_speed() if config.speed else ())]
+    failing = [check.part for check in checks if check.state == BAD]
+    verdict = f"does not work: {', '.join(failing)}" if failing else "this machine is fit"
+    return [*map(str, checks), verdict], failing
 
 
 def check_speed() -> list[Check]:
@@ -36,31 +55,31 @@ def check_speed() -> list[Check]:
     except subprocess.TimeoutExpired:
         return [Check("TensorFlow", BAD, f"took more than {LIMIT_S} s", "is the machine busy?")]
     try:
-        facts = json.loads(done.stdout.strip().splitlines()[-1])
+        return judge(json.loads(done.stdout.strip().splitlines()[-1]))
     except (ValueError, IndexError):
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        words_of_ours = "install the program again; an old processor without AVX cannot run TensorFlow"
-        return [Check("TensorFlow", BAD, last, words_of_ours)]
-    return judge(facts)
+        remedy = "install the program again; an old processor without AVX cannot run TensorFlow"
+        return [Check("TensorFlow", BAD, last, remedy)]
 
 
-def judge(facts: dict[str, float | str]) -> list[Check]:
+def judge(facts: dict) -> list[Check]:
     """What was measured, as lines."""
-    device, rate, error = str(facts["device"]), float(facts["rate"]), float(facts["error"])
-    started = f"{facts['version']}, starts in {float(facts['start_s']):.1f} s, computes on {device}"
-    checks = [Check("TensorFlow", GOOD, started)]
-    text = f"compiled in {float(facts['compile_s']):.1f} s; agrees with double precision to {error:.0e}"
-    state, remedy = (GOOD, "") if error < TOLERANCE else (BAD, "set xla.compile=false, and report it")
-    checks.append(Check("XLA", state, text, remedy))
-    share = rate / (REFERENCE * cores())
+    started = f"{facts['version']}, starts in {facts['start_s']:.1f} s, computes on {facts['device']}"
+    agrees = f"compiled in {facts['compile_s']:.1f} s; agrees with double precision to {facts['error']:.0e}"
+    rate, share = facts["rate"], facts["rate"] / (REFERENCE * cores())
     text = f"solver: {rate:.0f} patterns of {N}² a second, {share:.2f} of what {cores()} cores of a server do"
-    busy = "" if share > SLOW else "is something else running? Virtual cores that are shared are slow, too"
-    return [*checks, Check("speed", GOOD if share > SLOW else NOTE, text, busy)]
+    busy = "is something else running? Virtual cores that are shared are slow, too"
+    right = facts["error"] < TOLERANCE
+    return [
+        Check("TensorFlow", GOOD, started),
+        Check("XLA", GOOD if right else BAD, agrees, "set xla.compile=false, and report it"),
+        Check("speed", GOOD if share > SLOW else NOTE, text, busy),
+    ]
 
 
 def measure() -> dict[str, float | str]:
     """Facts of this process; imports TensorFlow."""
-    began = time.perf_counter()
+    began = timeit.default_timer()
     from ptycho.quiet_start import start_tensorflow
 
     start_tensorflow()
@@ -69,26 +88,21 @@ def measure() -> dict[str, float | str]:
     from ptycho.reconstruction.refinement import likelihood_of
     from ptycho.reconstruction.state import State
 
-    start_s = time.perf_counter() - began
+    start_s = timeit.default_timer() - began
     data, light = synthetic_scan()
     state, likelihood = State.of(data, np.ones((SIDE, SIDE))), likelihood_of(data)
-    began = time.perf_counter()
+    began = timeit.default_timer()
     first = likelihood.evaluate(state, ("object", "modes"))
-    compile_s = time.perf_counter() - began
-    seconds = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        likelihood.evaluate(state, ("object", "modes"))
-        seconds.append(time.perf_counter() - began)
-    devices = [device.name for device in tf.config.list_logical_devices("GPU")] or ["CPU"]
+    compile_s = timeit.default_timer() - began
+    seconds = timeit.repeat(lambda: likelihood.evaluate(state, ("object", "modes")), number=1, repeat=REPEATS)
     expected = deviance(light, np.square(data.amplitudes[:].astype(float)))
     return {
         "version": tf.__version__,
         "start_s": start_s,
-        "device": ", ".join(devices),
+        "device": ", ".join(device.name for device in tf.config.list_logical_devices("GPU")) or "CPU",
         "compile_s": compile_s,
         "error": float(np.abs(first.deviance / expected - 1).max()),
-        "rate": PATTERNS / statistics.median(seconds),
+        "rate": PATTERNS / float(np.median(seconds)),
     }
 
 
@@ -115,8 +129,7 @@ def synthetic_scan() -> tuple[Dataset, np.ndarray]:
 
 def deviance(light: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """``2 Σ λ − n + n log(n/λ)`` of each pattern, ``(J,)``, in double precision."""
-    measured, rate = counts + DARKEST, light + DARKEST
-    return 2 * np.sum(rate - measured + measured * np.log(measured / rate), axis=(1, 2))
+    return 2 * kl_div(counts + DARKEST, light + DARKEST).sum(axis=(1, 2))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from ptycho.config import ConfigError
 from ptycho.config.schema import Text, Texts, key, settings
-from ptycho.files.atomic import write_atomically
+from ptycho.files.atomic import write_atomically, write_text
 from ptycho.report.entries import Entry, differing, find_entries
 from ptycho.report.page import compare_page, score_text
 from ptycho.report.wording import size_text
@@ -43,7 +43,7 @@ def write_comparison(config: CompareConfig) -> list[str]:
     page = compare_page(entries, found.passed_over, links(entries, path.parent)).encode()
     rows = table_rows(entries)
     write_atomically(path, lambda file: file.write(page))
-    write_atomically(table, lambda file: file.write(csv_text(rows).encode()))
+    write_text(table, csv_text(rows))
     lines = [f"skipped: {name}: {why}" for name, why in found.passed_over]
     shown = [{name: score_text(value) for name, value in entry.cells.items()} for entry in entries]
     columns = [name for name in shown[0] if any(row[name] for row in shown)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -121,7 +122,7 @@ def infer_config(composed: DictConfig) -> InferConfig:
 
 def in_words(error: Exception) -> str:
     """An error on one line; passes are of an option that must be named."""
-    found = NO_KEY.search(str(error))
+    found = re.search(NO_KEY, str(error))
     if found is not None and found[1] == "stitch.passes":
         return f"stitch.passes={found[2]}: needs stitch=refined beside it"
     return explained(error, InferConfig)

@@ -16,7 +16,7 @@ import yaml
 from ptycho.config import ConfigError
 from ptycho.config.former_names import stored_keys
 from ptycho.config.mapping import to_dataclass, to_mapping
-from ptycho.files.atomic import write_atomically
+from ptycho.files.atomic import write_text
 from ptycho.files.json_file import read_json, read_yaml
 from ptycho.files.lock import locked
 from ptycho.live import page
@@ -56,7 +56,7 @@ def run(config: LiveConfig, stop: StopRequest) -> list[str]:
     with stop.end_with(lambda: f"the received data are in {place}; resume with resume={folder}"):
         check_writable(folder)
         with locked(folder):
-            write_atomically(place / KEYS, lambda file: file.write(_text(config).encode()))
+            write_text(place / KEYS, _text(config))
             scan = _watched(config, folder, place)
     if scan is None:
         return [f"picture: {folder / 'live.png'}, arrays: {folder / 'live.npz'}"]

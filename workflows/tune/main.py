@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,10 @@ from ptycho.config.former_names import current_words
 from ptycho.config.mapping import to_mapping
 from ptycho.config.memory import cores
 from ptycho.config.own_code import allow
-from ptycho.progress import OnEvent
 from ptycho.quiet_start import start_tensorflow
-from workflows.command_line.config import plain
-from workflows.command_line.flags import split_flags
-from workflows.command_line.foreign import check_programs
-from workflows.command_line.jobs import CONF, Job, plan_all
+from workflows.command_line.config import COMMANDS, plain
+from workflows.command_line.foreign import check_programs, split_flags
+from workflows.command_line.jobs import CONF, plan_all
 from workflows.command_line.one_shot import config_of
 from workflows.reconstruct.scan_plan import plan
 from workflows.tune.config import TuneConfig, divide
@@ -41,17 +40,10 @@ def tune(words: list[str]) -> list[str]:
     if flags:
         return _show(flags, {"tune": own_words, "scan": scan_words})
     config, values, space = read_words(own_words, scan_words)
-    _require_optuna()
+    if find_spec("optuna") is None:
+        raise ConfigError("optuna is missing; pip install 'ptychopinn[tune]'")
     from workflows.tune.results import write_results
-    from workflows.tune.study import (
-        DEFAULTS,
-        Limits,
-        Outcome,
-        check_same,
-        open_study,
-        run_defaults,
-        run_trials,
-    )
+    from workflows.tune.study import DEFAULTS, Limits, check_same, open_study, run_defaults, run_trials
 
     folder, worker = Path(config.output_dir), int(os.environ.get(WORKER, "0"))
     check_same(folder, {"scan": values, "space": [repr(one) for one in space], "seed": config.seed})
@@ -66,14 +58,10 @@ def tune(words: list[str]) -> list[str]:
             from workflows.tune.trials import Bench
 
             with tempfile.TemporaryDirectory() as scratch:
-                bench = Bench(Path(scratch))
-
-                def objective(settings: Mapping[str, Any], on_event: OnEvent) -> Outcome:
-                    return bench.run(with_settings(values, settings), on_event)
-
+                bench = Bench(Path(scratch), values)
                 if not worker:  # the others begin with the trials
-                    run_defaults(study, objective)
-                run_trials(study, space, objective, limits)
+                    run_defaults(study, bench.run)
+                run_trials(study, space, bench.run, limits)
         for other in others:
             other.wait()
     finally:
@@ -89,7 +77,7 @@ def _show(flags: list[str], words: Mapping[str, list[str]]) -> list[str]:
             f"{flags[0]}: ptycho tune tries settings itself: tune.space says which; --cfg job shows all keys"
         )
     for name, own in words.items():
-        plan_all(name, [*flags, *own], lambda composed: list[Job](), lambda jobs: None)
+        plan_all(name, [*flags, *own], lambda composed: [], lambda jobs: None)
         if name != "scan":
             sys.stdout.write("---\n")
     return []
@@ -98,16 +86,11 @@ def _show(flags: list[str], words: Mapping[str, list[str]]) -> list[str]:
 def read_words(
     own_words: list[str], scan_words: list[str]
 ) -> tuple[TuneConfig, dict[str, Any], tuple[Dimension, ...]]:
-    """The study's configuration, the run's as a mapping, and the space, of which a run takes all ends.
-
-    Raises:
-        ConfigError: a key or value of any of them that cannot be, or a scan that cannot be understood.
-    """
+    """The study's configuration, the run's as a mapping, and the space, of which a run takes all ends."""
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         config = config_of(TuneConfig, compose("tune", own_words))
         values = plain(compose("scan", [*scan_words, f"seed={config.seed}", "output_dir=null"]))
-    for command in ("resume", "experiment", "hydra"):
-        values.pop(command, None)
+    values = {key: value for key, value in values.items() if key not in COMMANDS}
     space = read_space(config.space)
     if not space:
         raise ConfigError("tune.space={}: must name a key to be tried, as tune.space.probe.modes=[1,4]")
@@ -120,13 +103,6 @@ def read_words(
     planned = plan(asked)
     assert isinstance(planned, ScanRunConfig)
     return config, to_mapping(planned), space
-
-
-def _require_optuna() -> None:
-    try:
-        import optuna  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(f"optuna is missing ({error}); pip install 'ptychopinn[tune]'") from error
 
 
 def _start_others(config: TuneConfig, words: list[str]) -> list[subprocess.Popen]:

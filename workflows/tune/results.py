@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
-from ptycho.files.atomic import write_atomically
+from ptycho.files.atomic import write_atomically, write_text
 from workflows.tune.space import nested
 from workflows.tune.study import DEFAULTS, DEVIANCE, SECONDS, Best, best_of, complete
 
@@ -26,14 +26,14 @@ TABLE, PICTURE, GROUP, OPTION = "trials.csv", "tune.png", "tuned", "best"
 
 def write_results(study: Study, folder: Path, scan_words: list[str]) -> list[str]:
     """Write ``trials.csv``, ``tune.png`` and ``tuned/best.yaml``; what to tell, a line each."""
-    _write(folder / TABLE, table(study))
+    write_text(folder / TABLE, table(study))
     best = best_of(study)
     if best is None:
         return ["no trial has come to an end", f"table: {folder / TABLE}"]
     figure = draw(study)
     write_atomically(folder / PICTURE, lambda file: figure.savefig(file, format="png", dpi=110))
     settings = best.settings if best.better else {}
-    _write(folder / GROUP / f"{OPTION}.yaml", settings_text(settings, best))
+    write_text(folder / GROUP / f"{OPTION}.yaml", settings_text(settings, best))
     command = ["ptycho", "scan", f"--config-dir={folder}", f"+{GROUP}={OPTION}", *scan_words]
     return [
         *verdict(best, float(np.mean(study.user_attrs[DEFAULTS][DEVIANCE]))),
@@ -45,14 +45,13 @@ def write_results(study: Study, folder: Path, scan_words: list[str]) -> list[str
 def verdict(best: Best, defaults: float) -> list[str]:
     """The best settings, and whether they are clearly better than the defaults."""
     said = ", ".join(f"{key}={_word(value)}" for key, value in best.settings.items())
-    lines = [
+    better = "better than the defaults; the best of many looks a little better than it is"
+    return [
         f"defaults: deviance {defaults:.4f} per pixel of the held-out patterns",
         f"best:     deviance {best.deviance:.4f}: {said}",
         f"gain:     {best.gain.gain:.4f} ± {best.gain.error:.4f}, pattern by pattern",
+        better if best.better else "that is not more than twice its error: the defaults are kept",
     ]
-    if not best.better:
-        return [*lines, "that is not more than twice its error: the defaults are kept"]
-    return [*lines, "better than the defaults; the best of many looks a little better than it is"]
 
 
 def settings_text(settings: Mapping[str, Any], best: Best) -> str:
@@ -62,9 +61,8 @@ def settings_text(settings: Mapping[str, Any], best: Best) -> str:
         f"# Deviance of the held-out patterns {best.deviance:.5f}, "
         f"{best.gain.gain:.5f} ± {best.gain.error:.5f} below that of the defaults.\n"
     )
-    if not settings:
-        return head + "# No settings were better by more than twice the error: the defaults are kept.\n{}\n"
-    return head + yaml.safe_dump(nested(settings))
+    kept = "# No settings were better by more than twice the error: the defaults are kept.\n{}\n"
+    return head + (yaml.safe_dump(nested(settings)) if settings else kept)
 
 
 def table(study: Study) -> str:
@@ -91,6 +89,7 @@ def _word(value: Any) -> str:
 def draw(study: Study) -> Figure:
     """Deviance of each trial with the best so far and the defaults, and how much each key matters."""
     from matplotlib.figure import Figure
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
     done = complete(study)
     number, value = np.array([[trial.number + 1, trial.value] for trial in done]).T
@@ -103,23 +102,12 @@ def draw(study: Study) -> Figure:
     left.set_ylim(value.min() - 0.1 * spread - 1e-6, value.min() + 3 * spread + 1e-5)
     left.set(xlabel="trial", ylabel="deviance per held-out pixel", title="trials")
     left.legend()
-    weights = importances(study)
+    try:  # how much of the differences among good trials each key tells
+        weights = (
+            get_param_importances(study, evaluator=PedAnovaImportanceEvaluator()) if len(done) > 3 else {}
+        )
+    except (ValueError, RuntimeError):  # all trials are alike
+        weights = {}
     right.barh(list(weights)[::-1], list(weights.values())[::-1])
     right.set(xlabel="share of the differences", title="importance of the keys", xlim=(0, 1))
     return figure
-
-
-def importances(study: Study) -> dict[str, float]:
-    """How much of the differences among good trials each key tells, largest first; empty: too few trials."""
-    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
-
-    if len(complete(study)) < 4:
-        return {}
-    try:
-        return dict(get_param_importances(study, evaluator=PedAnovaImportanceEvaluator()))
-    except (ValueError, RuntimeError):  # all trials are alike
-        return {}
-
-
-def _write(path: Path, text: str) -> None:
-    write_atomically(path, lambda file: file.write(text.encode()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,20 +49,14 @@ def read_space(values: Mapping[str, Any], prefix: str = "") -> tuple[Dimension, 
     """The dimensions of the section ``tune.space``; keys that are null are left out.
 
     ``[1,4]``: two numbers are a range; other lists are choices; ``{low: …, high: …, log: true}`` and
-    ``{choices: […]}`` say which.
-
-    Raises:
-        ConfigError: what is neither, or an empty range.
+    ``{choices: […]}`` say which. ConfigError: what is neither, or an empty range.
     """
     found: list[Dimension] = []
     for name, value in values.items():
-        key = f"{prefix}{name}"
-        if value is None:
-            continue
         if isinstance(value, Mapping) and not set(value) & set(PARTS):
-            found += read_space(value, f"{key}.")
-        else:
-            found.append(_dimension(key, value))
+            found += read_space(value, f"{prefix}{name}.")
+        elif value is not None:
+            found.append(_dimension(f"{prefix}{name}", value))
     return tuple(found)
 
 
@@ -69,58 +64,47 @@ def _dimension(key: str, value: Any) -> Dimension:
     wrong = ConfigError(
         f"tune.space.{key}={value}: must be [low,high], a list of choices, {{low: …, high: …}} or null"
     )
+    ends: list[Any] = [None, None, None]
     if isinstance(value, Mapping):
         if set(value) - set(PARTS) or ("choices" in value) == ("low" in value):
             raise wrong
-        if "choices" in value:
-            return Dimension(key, choices=_choices(value["choices"], wrong))
-        low, high, log = value["low"], value.get("high", value["low"]), value.get("log")
+        *ends, value = (value.get(part) for part in PARTS)
     elif isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_number, value)):
-        (low, high), log = value, None
-    else:
-        return Dimension(key, choices=_choices(value, wrong))
+        ends, value = [*value, None], None
+    low, high, log = ends
+    if value is not None:
+        if not isinstance(value, list | tuple) or not value or not all(map(_is_plain, value)):
+            raise wrong
+        return Dimension(key, choices=tuple(value))
     if not (_is_number(low) and _is_number(high) and low < high) or (log and low <= 0):
         raise wrong
     return Dimension(key, low=low, high=high, log=low > 0 and high / low >= LOG_FROM if log is None else log)
 
 
-def _choices(value: Any, wrong: ConfigError) -> tuple[Any, ...]:
-    simple = bool | int | float | str | None
-    if not isinstance(value, list | tuple) or not value or not all(isinstance(one, simple) for one in value):
-        raise wrong
-    return tuple(value)
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """``{"probe.modes": 2}`` as ``{"probe": {"modes": 2}}``."""
-    made: dict[str, Any] = {}
+def nested(settings: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """``{"probe.modes": 2}`` as ``{"probe": {"modes": 2}}``, in place of those among ``values``."""
+    made = deepcopy(dict(values or {}))
     for key, value in settings.items():
         *sections, last = key.split(".")
         there = made
         for section in sections:
-            there = there.setdefault(section, {})
+            if not isinstance(there.get(section), dict):
+                there[section] = {}
+            there = there[section]
         there[last] = value
     return made
 
 
 def with_settings(values: Mapping[str, Any], settings: Mapping[str, Any]) -> ScanRunConfig:
-    """The configuration of a run, with settings ``{"probe.modes": 2}`` in place of its own.
-
-    Raises:
-        ConfigError: a key or value that a run does not take.
-    """
-    config = from_mapping(_merged(values, nested(settings)))
+    """The configuration of a run with settings ``{"probe.modes": 2}`` in place of its own, or ConfigError."""
+    config = from_mapping(nested(settings, values))
     assert isinstance(config, ScanRunConfig)
     return config
-
-
-def _merged(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    made = dict(values)
-    for key, other in others.items():
-        here = made.get(key)
-        made[key] = _merged(here, other) if isinstance(here, dict) and isinstance(other, dict) else other
-    return made

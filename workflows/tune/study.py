@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.atomic import write_atomically
+from ptycho.files.atomic import write_text
 from ptycho.files.json_file import parse_json, read_json
 from ptycho.progress import Event, OnEvent
 from ptycho.scan.comparison import DIFFERENT, Comparison, compare
@@ -71,15 +71,11 @@ class Best:
 
 
 def check_same(folder: Path, asked: Mapping[str, Any]) -> None:
-    """Remember what a study is of; a folder that holds another is refused.
-
-    Raises:
-        ConfigError: the study there has another scan, space or seed.
-    """
+    """Remember what a study is of; ConfigError: the folder holds one of another scan, space or seed."""
     path = folder / SETTINGS
     text = json.dumps(asked, indent=1, sort_keys=True, default=str)
     if not path.exists():
-        write_atomically(path, lambda file: file.write(text.encode()))
+        write_text(path, text)
         return
     try:
         held, wanted = read_json(path), parse_json(text)
@@ -117,15 +113,11 @@ def open_study(folder: Path, seed: int) -> Study:
 
 def finished(study: Study) -> list[FrozenTrial]:
     """Trials that have come to an end, or were ended because others were better at the same step."""
-    from optuna.trial import TrialState
-
-    return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
+    return [one for one in study.get_trials(deepcopy=False) if one.state.name in ("COMPLETE", "PRUNED")]
 
 
 def complete(study: Study) -> list[FrozenTrial]:
-    from optuna.trial import TrialState
-
-    return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    return [trial for trial in finished(study) if trial.state.name == "COMPLETE"]
 
 
 def run_defaults(study: Study, objective: Objective, tell: Callable[[str], object] = log.info) -> None:
@@ -146,32 +138,28 @@ def run_trials(
 ) -> None:
     """Reconstruct with settings of the space until a limit is reached."""
 
-    def run(trial: Trial) -> float:
+    failures: list[Exception] = []
+
+    def attempt(trial: Trial) -> float:
         settings = {dimension.key: dimension.suggest(trial) for dimension in space}
-        outcome = _known(study, settings) or objective(settings, lambda event: _prune(trial, event))
+        try:
+            outcome = _known(study, settings) or objective(settings, lambda event: _prune(trial, event))
+        except MISTAKES as error:
+            failures.append(error)
+            raise
         trial.set_user_attr(DEVIANCE, outcome.deviance.tolist())
         trial.set_user_attr(SECONDS, outcome.seconds)
         return float(outcome.deviance.mean())
 
-    failures: list[Exception] = []
-    numbers: list[int] = []
-
-    def attempt(trial: Trial) -> float:
-        numbers.append(trial.number)
-        try:
-            return run(trial)
-        except MISTAKES as error:
-            failures.append(error)
-            raise
+    def follow(_: Study, trial: FrozenTrial) -> None:
+        if trial.state.name != "FAIL":
+            failures.clear()
+        tell(_line(trial, limits))
+        if len(failures) >= MOST_FAILURES:
+            raise ConfigError(f"{len(failures)} trials in a row have failed; the last: {failures[-1]}")
 
     while not limits.reached(study):
-        before = len(failures)
-        study.optimize(attempt, n_trials=1, catch=MISTAKES)
-        if len(failures) == before:
-            failures.clear()
-        elif len(failures) >= MOST_FAILURES:
-            raise ConfigError(f"{len(failures)} trials in a row have failed; the last: {failures[-1]}")
-        tell(_line(study.get_trials(deepcopy=False)[numbers[-1]], limits))
+        study.optimize(attempt, n_trials=1, catch=MISTAKES, callbacks=[follow])
 
 
 def _known(study: Study, settings: Mapping[str, Any]) -> Outcome | None:

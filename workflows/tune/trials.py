@@ -6,8 +6,10 @@ TensorFlow is imported with this module, and with no other one of this package.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,19 +21,20 @@ from ptycho.methods.table import METHODS, SOLVER, MethodInputs
 from ptycho.preparation.prepare import understand
 from ptycho.progress import OnEvent, ignore
 from ptycho.readers.table import open_raw
+from workflows.tune.space import with_settings
 from workflows.tune.study import Outcome
 
 
 class Bench:
     """Reconstructs one scan again and again; what does not depend on the settings is done once."""
 
-    def __init__(self, scratch: Path) -> None:
-        self._scratch = scratch
+    def __init__(self, scratch: Path, values: Mapping[str, Any]) -> None:
+        self._scratch, self._values = scratch, values
         self._ready: dict[str, Prepared] = {}
 
-    def run(self, config: ScanRunConfig, on_event: OnEvent = ignore) -> Outcome:
-        """A reconstruction by the solver, judged; what ``on_event`` raises ends it."""
-        began = time.perf_counter()
+    def run(self, settings: Mapping[str, Any], on_event: OnEvent = ignore) -> Outcome:
+        """A reconstruction with some settings by the solver, judged; what ``on_event`` raises ends it."""
+        began, config = time.perf_counter(), with_settings(self._values, settings)
         context = RunContext(self._scratch, on_event=on_event)
         inputs, prepared = MethodInputs(config, context), self._prepared(config, context)
         fit = judge(METHODS[SOLVER](prepared, {}, inputs), prepared)
