@@ -24,7 +24,6 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 import h5py
@@ -32,7 +31,7 @@ import hdf5plugin
 import numpy as np
 
 from ptycho.files.json_file import parse_json
-from ptycho.live.arrivals import BY_TIME, Description, Frame, Place
+from ptycho.live.arrivals import BY_TIME, Description, Frame, make_positions
 from ptycho.readers.hdf5_chunks import wrong_with_blocks
 from ptycho.readers.raw_scan import DOMAINS, UNITS
 
@@ -85,17 +84,10 @@ def frame_message(frame: Frame, encoding: str = "raw") -> list[bytes]:
     return _message(header, packed(data) if encoding == "bslz4" else data.tobytes())
 
 
-def positions_message(places: Sequence[Place]) -> list[bytes]:
-    header: dict[str, Any] = {
-        "type": "positions",
-        "row": [p.row for p in places],
-        "col": [p.col for p in places],
-    }
-    if all(place.number == BY_TIME for place in places):
-        header["time"] = [place.time for place in places]
-    else:
-        header["index"] = [place.number for place in places]
-    return _message(header)
+def positions_message(positions: np.ndarray) -> list[bytes]:
+    """That of positions ``(n,)`` of :data:`~ptycho.live.arrivals.POSITION`."""
+    by = "time" if (positions["index"] == BY_TIME).all() else "index"
+    return _message({"type": "positions"} | {name: positions[name].tolist() for name in (by, "row", "col")})
 
 
 END: list[bytes] = [b'{"type": "end"}']
@@ -140,22 +132,21 @@ def read_frame(header: dict[str, Any], content: bytes) -> Frame:
     return Frame(index, _array(content, shape, dtype), float(moment))
 
 
-def read_positions(header: dict[str, Any]) -> list[Place]:
-    """The positions of a message.
+def read_positions(header: dict[str, Any]) -> np.ndarray:
+    """The positions of a message, ``(n,)`` of :data:`~ptycho.live.arrivals.POSITION`.
 
     Raises:
         BadMessage: its lists do not fit.
     """
-    timed = "index" not in header
-    names = ("time" if timed else "index", "row", "col")
-    first, rows, cols = (_numbers(header.get(name)) for name in names)
+    by = "index" if "index" in header else "time"
+    first, rows, cols = (_numbers(header.get(name)) for name in (by, "row", "col"))
     if len({len(first), len(rows), len(cols)}) != 1:
         raise BadMessage("lists of positions of different lengths")
-    if timed:
-        return [Place(BY_TIME, *map(float, (r, c, t))) for t, r, c in zip(first, rows, cols, strict=True)]
+    if by == "time":
+        return make_positions(BY_TIME, rows, cols, first)
     if not all(type(k) is int and 0 <= k < LARGEST_INDEX for k in first):
         raise BadMessage("index of a position is no whole number")
-    return [Place(int(k), float(r), float(c)) for k, r, c in zip(first, rows, cols, strict=True)]
+    return make_positions(first, rows, cols)
 
 
 def _numbers(value: object) -> list[int | float]:

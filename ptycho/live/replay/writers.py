@@ -14,7 +14,7 @@ import tifffile
 
 from ptycho.config import ConfigError
 from ptycho.live import messages
-from ptycho.live.arrivals import Frame, Place
+from ptycho.live.arrivals import Frame, make_positions
 from ptycho.live.replay.playing import Event, Played
 from ptycho.live.sources.growing_folder import FINISHED, TABLE
 from ptycho.live.sources.socket import prove, require_zmq, tcp_address
@@ -166,11 +166,7 @@ class SocketWriter:
             self._send(messages.probe_message(told.probe))
 
     def write(self, events: Sequence[Event]) -> None:
-        places = [
-            Place(e.number, *self._played.positions[e.number].tolist())
-            for e in events
-            if e.kind == "position"
-        ]
+        placed = [event.number for event in events if event.kind == "position"]
         for event in events:
             if event.kind == "frame":
                 self._send(
@@ -182,8 +178,8 @@ class SocketWriter:
                 self._send([b"\x00 no message", b"at all"])
             elif event.kind != "position":
                 self._send(messages.frame_message(Frame(event.number, spoilt(event, self._played))))
-        if places:
-            self._send(messages.positions_message(places))
+        if placed:
+            self._send(messages.positions_message(make_positions(placed, *self._played.positions[placed].T)))
 
     def close(self, complete: bool) -> None:
         with contextlib.suppress(ConfigError):
