@@ -40,7 +40,7 @@ def create(path: Path, shape: tuple[int, int] | None, dtype: np.dtype | None) ->
         for name, kind in (("frames", FRAME), ("received", POSITION)):
             unwritten = np.array((UNWRITTEN, *[np.nan] * (len(kind.names or ()) - 1)), kind)
             file.create_dataset(name, (0,), kind, maxshape=(None,), chunks=(1024,), fillvalue=unwritten)
-        file.create_dataset("description", (0,), "u1", maxshape=(None,), chunks=(2**18,))
+        file.create_dataset("description", (0,), "u1", maxshape=(None,), chunks=(2**16,))
         for name, (code, chunks) in LATER.items():
             sides = len(chunks)
             file.create_dataset(name, sides * (0,), code, maxshape=sides * (None,), chunks=chunks)

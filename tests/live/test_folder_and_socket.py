@@ -124,8 +124,8 @@ def gather(source, count, seconds=60.0):
 
 def test_messages_between_garbage_arrive(wire):
     source, send, _ = wire
-    send(messages.start_message(Description(unit="um", shape=(16, 18), dtype=np.dtype("u2")), 6))
-    send(messages.mask_message(np.ones((16, 18), bool)))
+    send(messages.start_message(Description(unit="um", shape=(16, 18), dtype=np.dtype("u2"), expected=6)))
+    send(messages.message("mask", np.zeros((16, 18), np.uint8)))
     send([b"\x00garbage"])
     send([b"a", b"b", b"c"])
     send([json.dumps({"type": "dance"}).encode()])
@@ -136,7 +136,7 @@ def test_messages_between_garbage_arrive(wire):
     np.testing.assert_array_equal(frames[0].data, DATA[0])
     assert places == [(0, 1.0, 2.0)] and sum(faults.values()) == 4
     assert source.description.expected == 6 and source.description.good.all()
-    send(messages.END)
+    send(messages.message("end"))
     until = time.monotonic() + 60
     while not source.poll().ended:
         assert time.monotonic() < until

@@ -49,12 +49,14 @@ def test_start_mask_and_probe_are_read_back():
     told = Description(
         "m", "counts", "corner", 8000.0, 0.3, (1e-5, 2e-5), shape=(4, 6), dtype=np.dtype("uint32"), expected=9
     )
-    found = messages.read_start(read(messages.start_message(told, 9))[0])
+    found = messages.read_start(read(messages.start_message(told))[0])
     assert vars(found) == vars(told)
     good = np.eye(5, 4, dtype=bool)
-    np.testing.assert_array_equal(messages.read_mask(*read(messages.mask_message(good))), good)
+    np.testing.assert_array_equal(
+        messages.read_mask(*read(messages.message("mask", (~good).astype(np.uint8)))), good
+    )
     probe = np.full((1, 3, 3), 1 + 2j, np.complex64)
-    np.testing.assert_array_equal(messages.read_probe(*read(messages.probe_message(probe))), probe)
+    np.testing.assert_array_equal(messages.read_probe(*read(messages.message("probe", probe))), probe)
 
 
 @pytest.mark.parametrize(

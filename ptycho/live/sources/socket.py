@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ class SocketSource:
     """See the module's text; a :class:`~ptycho.live.arrivals.Source`.
 
     Args:
-        look_s: of one look, at most; ``pause_ms``: that is waited for the first message.
+        look_s: of one look, at most; a quarter of that where nothing comes.
         at_once: bytes that are taken in one look.
         waiting: messages that ZeroMQ holds for us, lost where we are killed; then who sends waits.
 
@@ -38,21 +39,13 @@ class SocketSource:
     """
 
     def __init__(
-        self,
-        watch: str,
-        options: SourceOptions,
-        look_s: float = 0.2,
-        pause_ms: int = 50,
-        at_once: int = 2**26,
-        waiting: int = 20,
+        self, watch: str, options: SourceOptions, look_s: float = 0.2, at_once: int = 2**26, waiting: int = 20
     ) -> None:
         zmq = require_zmq()
-        self._look, self._pause, self._at_once = look_s, pause_ms, at_once
+        self._look, self._at_once = look_s, at_once
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.PULL)
-        limits = ((zmq.MAXMSGSIZE, options.largest), (zmq.RCVHWM, waiting), (zmq.LINGER, 0))
-        for option, value in limits:
-            self._socket.setsockopt(option, value)
+        self._socket.maxmsgsize, self._socket.rcvhwm, self._socket.linger = options.largest, waiting, 0
         self.description: Description | None = None
         self.problem: str | None = None
         self._ended, self._guard = False, None
@@ -66,7 +59,7 @@ class SocketSource:
 
     def poll(self) -> Arrivals:
         frames, positions, faults = list[Frame](), [NO_POSITIONS], Counter[str]()
-        until, size, patience = time.monotonic() + self._look, 0, self._pause
+        until, size, patience = time.monotonic() + self._look, 0, int(250 * self._look)
         while time.monotonic() < until and size < self._at_once and not self._ended:
             if not self._socket.poll(patience):
                 break
@@ -135,7 +128,7 @@ def prove(socket: Any, context: Any, path: Path, server: bool) -> Any:
     """Set the keys of CurveZMQ from a JSON file with ``public``, ``secret`` and ``theirs`` (Z85, 40 letters).
 
     Returns:
-        Of a server who lets the other in, to be stopped in the end; else None.
+        Of a server what lets the other in, to be stopped in the end; else None.
 
     Raises:
         ConfigError: the file has none.
@@ -153,18 +146,8 @@ def prove(socket: Any, context: Any, path: Path, server: bool) -> Any:
         return None
     from zmq.auth.thread import ThreadAuthenticator
 
-    guard = ThreadAuthenticator(context)
+    guard, only = ThreadAuthenticator(context), SimpleNamespace(callback=lambda domain, key: key == theirs)
     guard.start()
-    guard.configure_curve_callback("*", credentials_provider=_OnlyKey(theirs))
+    guard.configure_curve_callback("*", credentials_provider=only)
     socket.curve_server = True
     return guard
-
-
-class _OnlyKey:
-    """Lets one key in, 40 letters of Z85."""
-
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-
-    def callback(self, domain: str, key: bytes) -> bool:
-        return key == self._key
