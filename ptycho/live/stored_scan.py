@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from ptycho.readers.domain import tell_domain
 from ptycho.readers.raw_scan import RawScan
 
 FORMAT = "live"  # in findings
+TOLD = [field.name for field in fields(Description) if field.name not in ("shape", "dtype", "expected")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,29 +52,21 @@ def raw_scan(store: Store, config: DataConfig, samples: int = 16) -> RawScan:
     Raises:
         ConfigError: the unit of the positions is not known.
     """
-    told, table, stated = store.description or Description(), store.table, config.stated_quantities()
-    unit = config.unit or told.unit
-    if unit is None:
+    told, table = store.description or Description(), store.table
+    said: dict[str, Any] = {name: value for name in TOLD if (value := getattr(told, name)) is not None}
+    stated: dict[str, Any] = config.stated_quantities() | {"unit": config.unit, "domain": config.domain}
+    stated["zero_frequency"] = config.stated_zero_frequency()
+    said |= {name: value for name, value in stated.items() if value is not None}
+    if "unit" not in said:
         raise ConfigError("the source does not say the unit of the positions; set data.unit=")
-    frames, pitch = StoredFrames(store, table.rows), stated.get("detector_pixel_m")
-    some = np.unique(np.linspace(0, len(table.rows) - 1, samples).astype(int))
-    return RawScan(
-        FORMAT,
-        frames,
-        domain=config.domain or told.domain or tell_domain(frames.dtype, [frames.read(some)]).name,
-        zero_frequency=config.stated_zero_frequency() or told.zero_frequency,
-        positions=table.positions,
-        unit=unit,
-        energy_eV=stated.get("energy_eV", told.energy_eV),
-        distance_m=stated.get("distance_m", told.distance_m),
-        detector_pixel_m=told.detector_pixel_m if pitch is None else (pitch, pitch),
-        probe=told.probe,
-        probe_pixel_m=told.probe_pixel_m,
-        good=told.good,
-        dark=told.dark,
-        flat=told.flat,
-        numbers=table.frames["index"][table.rows],
-    )
+    if "detector_pixel_m" in stated:
+        said["detector_pixel_m"] = (stated["detector_pixel_m"],) * 2
+    frames, numbers = StoredFrames(store, table.rows), table.frames["index"][table.rows]
+    if "domain" not in said:
+        some = np.unique(np.linspace(0, len(numbers) - 1, samples).astype(int))
+        said["domain"] = tell_domain(frames.dtype, [frames.read(some)]).name
+    known = {"zero_frequency": None} | said
+    return RawScan(FORMAT, frames, positions=table.positions, numbers=numbers, **known)
 
 
 def section_of(config: DataConfig) -> DataConfig:
