@@ -69,6 +69,14 @@ def open_to_append(path: Path, checked: int = 256) -> h5py.File:
     return file
 
 
+def close(file: h5py.File) -> None:
+    """Close a file, and cut off the room behind its end, which HDF5 has noted then."""
+    path = file.filename
+    file.close()
+    with open(path, "rb+") as closed:
+        closed.truncate(int.from_bytes(closed.read(SUPERBLOCK)[28:36], "little"))
+
+
 def append(rows: h5py.Dataset, new: np.ndarray, count: int) -> None:
     """Write rows behind the first ``count``, over what a write that failed has left there."""
     rows.resize(count + len(new), axis=0)

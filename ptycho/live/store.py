@@ -64,7 +64,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder, self.path = folder, folder / NAME
         folder.mkdir(parents=True, exist_ok=True)
-        self._lock, self._synced = threading.Lock(), 0.0
+        self._lock, self._synced, self._syncing = threading.Lock(), 0.0, threading.Thread()
         self._joiner = Joiner()
         self._table: ScanTable | None = None
         self.description: Description | None = None
@@ -83,7 +83,7 @@ class Store:
 
     def close(self) -> None:
         """Close the file, which is then an HDF5 file like any other."""
-        self._file.close()
+        scan_file.close(self._file)
 
     @property
     def table(self) -> ScanTable:
@@ -140,14 +140,15 @@ class Store:
             self._joiner.add_frames(rows)
             self._joiner.add_positions(places)
             self._table = None
-        if time.monotonic() - self._synced > SYNC_S:
-            self._sync()
+        if time.monotonic() - self._synced > SYNC_S and not self._syncing.is_alive():
+            self._syncing, self._synced = threading.Thread(target=_sync, args=[self.path]), time.monotonic()
+            self._syncing.start()  # a disk may take seconds, and a socket does not wait
         return +faults
 
     def end(self, reason: str) -> None:
         """Note that nothing more will come."""
         self._describe(self.description or Description(), reason)
-        self._sync()
+        _sync(self.path)
 
     def complete(self, values: Mapping[str, Any], unit: str) -> None:
         """Write what makes the file a scan: of :data:`~ptycho.live.scan_file.LATER`, what is known."""
@@ -205,16 +206,16 @@ class Store:
 
     def _reserve(self, size: int) -> None:
         """Have room for so many bytes, or raise what a full disk says: HDF5 cannot go on after it has."""
-        with self.path.open("rb+") as file:
-            end = scan_file.size_of_rows(self._file) + size + SLACK
-            if os.fstat(file.fileno()).st_size < end and hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, end)
+        end = scan_file.size_of_rows(self._file) + size + SLACK
+        if self.path.stat().st_size < end and hasattr(os, "posix_fallocate"):
+            with self.path.open("rb+") as file:
+                os.posix_fallocate(file.fileno(), 0, end + 4 * SLACK)
 
-    def _sync(self) -> None:
-        """Make what was written survive a loss of power."""
-        with self.path.open("rb") as file:
-            os.fsync(file.fileno())
-        self._synced = time.monotonic()
+
+def _sync(path: Path) -> None:
+    """Make what was written survive a loss of power."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def _described(content: bytes) -> tuple[Description | None, str | None]:
