@@ -9,7 +9,7 @@ import numpy as np
 from ptycho.live.arrivals import FRAME, POSITION
 
 JOINED = np.dtype([*FRAME.descr, ("row", "<f8"), ("col", "<f8"), ("arrived", "<f8"), ("by_index", "?")])
-"""A frame with its position, NaN until there is one; ``arrived``: when both were there, in s."""
+"""A frame with its position; ``arrived``: when both were there, in s, NaN until then."""
 
 
 class GrowingArray:
@@ -77,29 +77,32 @@ class Joiner:
         self._positions.append(positions)
         self.position_rows.update({index: first + k for k, index in enumerate(indices) if index >= 0})
         timed = positions[(positions["index"] < 0) & np.isfinite(positions["time"])]
-        if len(timed):
-            self._timed.append(timed)
-            self._timed.rows.sort(order="time", kind="stable")
-        self._join(indices)
+        late = len(timed) > 0 and timed["time"].min() < self._timed.rows["time"].max(initial=-np.inf)
+        self._timed.append(timed)
+        if late or (np.diff(timed["time"]) < 0).any():
+            self._timed.rows[:] = self._timed.rows[np.argsort(self._timed.rows["time"], kind="stable")]
+        self._join(indices, again=late)
 
-    def _join(self, indices: list[int]) -> None:
+    def _join(self, indices: list[int], again: bool = False) -> None:
+        """Place frames of some indices; by time those without a place, ``again``: all that it can place."""
         both = [index for index in indices if index in self.frame_rows and index in self.position_rows]
         rows = np.array([self.frame_rows[index] for index in both], np.int64)
         self.frames["by_index"][rows] = True
         self._place(rows, self.positions[[self.position_rows[index] for index in both]])
         if len(self._timed.rows) > 1:
-            self._place(*self._at_times())
+            self._place(*self._at_times(again))
 
     def _place(self, rows: np.ndarray, positions: np.ndarray) -> None:
         new = np.isnan(self.frames["arrived"][rows])
         self.frames["row"][rows], self.frames["col"][rows] = positions["row"], positions["col"]
         self.frames["arrived"][rows[new]] = time.monotonic()
 
-    def _at_times(self) -> tuple[np.ndarray, np.ndarray]:
+    def _at_times(self, again: bool) -> tuple[np.ndarray, np.ndarray]:
         """Rows of the frames between two positions that follow on each other in time, and where they are."""
         timed, frames = self._timed.rows, self.frames
         moments, times = timed["time"], frames["time"]
-        rows = np.flatnonzero((times >= moments[0]) & (times <= moments[-1]) & ~frames["by_index"])
+        open_ones = ~frames["by_index"] if again else np.isnan(frames["arrived"])
+        rows = np.flatnonzero(open_ones & (times >= moments[0]) & (times <= moments[-1]))
         after = np.clip(np.searchsorted(moments, times[rows]), 1, len(moments) - 1)
         width = moments[after] - moments[after - 1]
         near = width <= self._longest_step * np.median(np.diff(moments))

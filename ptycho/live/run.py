@@ -137,19 +137,19 @@ class LiveRun:
             self._try_to_begin(table, over)
         if self.context is None or self.state is None:
             return False
-        options, rows = self._options, table.rows
-        positions = self.context.in_pixels(table.positions)
-        before = extend(self.state, rows, table.frames["index"][rows], positions, options.holdout)
-        arrived, new = table.frames["arrived"][before.patterns["row"]], before.waiting
-        started = time.monotonic()
-        fresh = len(new) > 0 and started - float(arrived[new].min()) < options.patience_s
+        options, rows = self._options, self.state.unknown(table.rows)
+        positions, indices = self.context.in_pixels(table.positions(rows)), table.frames["index"][rows]
+        before = extend(self.state, rows, indices, positions, options.holdout)
+        new, started = before.waiting, time.monotonic()
+        arrived = table.frames["arrived"][before.patterns["row"][new]]
+        fresh = len(new) > 0 and started - float(arrived.min()) < options.patience_s
         budget = (options.cycle_s / 2 if fresh else options.cycle_s) * self.speed
         self.state = improve(before, self.context, budget, sweep=fresh)
         now, done = time.monotonic(), int((self.state.patterns["visits"] - before.patterns["visits"]).sum())
         if done and before.illumination.any():  # the first cycle compiles, too
             rate = steps_of(before, budget, options) * done / max(now - started, 1e-3)
             self.speed += 0.2 * (rate - self.speed)
-        if len(first := np.setdiff1d(new, self.state.waiting)):
+        if (first := ~np.isin(new, self.state.waiting)).any():
             self._lags.append((now, now - float(arrived[first].min())))
             self._used.append((now, self.state.used))
         return done > 0

@@ -59,29 +59,33 @@ class LiveState:
         """How many patterns were fitted."""
         return int(np.count_nonzero(self.patterns["visits"]))
 
+    def unknown(self, rows: np.ndarray) -> np.ndarray:
+        """Return those of some rows of the store that have no pattern here."""
+        known = np.zeros(1 + max(rows.max(initial=0), self.patterns["row"].max(initial=0)), bool)
+        known[self.patterns["row"]] = True
+        return rows[~known[rows]]
+
 
 def extend(
     state: LiveState, rows: np.ndarray, indices: np.ndarray, positions: np.ndarray, holdout: int = 20
 ) -> LiveState:
     """Return the state with patterns of more rows of the store.
 
-    Those that lie farther than a window from all others wait: they would make the object grow for nothing.
+    Those that lie farther than a window from all others are left out: the object would grow for nothing.
 
     Args:
-        rows: of all frames that have a position, ``(n,)``; those that are known already are passed over.
-        indices: of these frames.
+        rows, indices: ``(n,)``, of frames that are unknown so far.
         positions: ``(n, 2)`` in object pixels.
         holdout: one pattern of so many is held out.
     """
-    known = np.zeros(1 + max(rows.max(initial=0), state.patterns["row"].max(initial=0)), bool)
-    known[state.patterns["row"]] = True
-    new = np.flatnonzero(~known[rows])
-    new = new[_connected(positions[new], state.patterns["nominal"], state.N)]
+    new = _connected(positions, state.patterns["nominal"], state.N)
     if not len(new):
         return state
     state, added = _enlarged(state, positions[new]), np.zeros(len(new), PATTERN)
     added["row"], added["nominal"] = rows[new], positions[new]
-    added["held_out"] = (indices[new] % holdout == holdout // 2) & (len(rows) >= holdout)
+    added["held_out"] = (indices[new] % holdout == holdout // 2) & (
+        len(rows) + len(state.patterns) >= holdout
+    )
     places = np.concatenate([state.estimate.positions, positions[new] - state.origin])
     estimate = replace(state.estimate, positions=places, flux=np.ones(len(places), np.float32))
     return replace(state, estimate=estimate, patterns=np.concatenate([state.patterns, added]))

@@ -31,7 +31,8 @@ class ScanTable:
     """The frames so far with their positions, at one moment.
 
     Attributes:
-        frames: ``(n,)`` of :data:`~ptycho.live.joining.JOINED`, in the order of their arrival.
+        frames: ``(n,)`` of :data:`~ptycho.live.joining.JOINED`, in the order of their arrival: a view, in
+            which positions may come that were not there.
         unused: positions without a frame.
     """
 
@@ -41,12 +42,12 @@ class ScanTable:
     @cached_property
     def rows(self) -> np.ndarray:
         """Rows ``(J,)`` of the frames that have a position."""
-        return np.flatnonzero(np.isfinite(self.frames["row"]))
+        return np.flatnonzero(np.isfinite(self.frames["arrived"]))
 
-    @cached_property
-    def positions(self) -> np.ndarray:
-        """Positions ``(J, 2)``, (row, col), of these."""
-        return np.stack([self.frames["row"][self.rows], self.frames["col"][self.rows]], axis=1)
+    def positions(self, rows: np.ndarray) -> np.ndarray:
+        """Return positions ``(n, 2)``, (row, col), of some of these."""
+        some = self.frames[rows]
+        return np.stack([some["row"], some["col"]], axis=1)
 
 
 class Store:
@@ -90,7 +91,7 @@ class Store:
         """The frames with their positions; the same value until something has come."""
         with self._lock:
             if self._table is None:
-                self._table = ScanTable(self._joiner.frames.copy(), self._joiner.unused())
+                self._table = ScanTable(self._joiner.frames, self._joiner.unused())
             return self._table
 
     @property

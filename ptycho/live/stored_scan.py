@@ -66,7 +66,7 @@ def raw_scan(store: Store, config: DataConfig, samples: int = 16) -> RawScan:
         some = np.unique(np.linspace(0, len(numbers) - 1, samples).astype(int))
         said["domain"] = tell_domain(frames.dtype, [frames.read(some)]).name
     known = {"zero_frequency": None} | said
-    return RawScan(FORMAT, frames, positions=table.positions, numbers=numbers, **known)
+    return RawScan(FORMAT, frames, positions=table.positions(table.rows), numbers=numbers, **known)
 
 
 def section_of(config: DataConfig) -> DataConfig:

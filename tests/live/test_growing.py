@@ -51,7 +51,8 @@ def scan(tmp_path_factory):
 
 
 def extended(scan, state, count):
-    return extend(state, np.arange(count), np.arange(count), scan[3].in_pixels(scan[1][:count]))
+    rows = state.unknown(np.arange(count))
+    return extend(state, rows, rows, scan[3].in_pixels(scan[1][rows]))
 
 
 @pytest.fixture(scope="module")
@@ -136,9 +137,8 @@ def test_what_the_new_patterns_do_not_light_stays_and_what_others_light_hardly_c
 
 def test_the_object_grows_on_any_side_and_keeps_its_place(half):
     nominal = half.patterns["nominal"]
-    places = np.concatenate([nominal, nominal[:1] - [25.0, 0], nominal[:1] + np.array([0, 20.0])])
-    rows = np.arange(len(places))
-    state = extend(half, rows, rows, places)
+    rows = len(nominal) + np.arange(2)
+    state = extend(half, rows, rows, nominal[:1] + np.array([[-25.0, 0], [0, 20]]))
     grown_by = half.origin - state.origin
     assert grown_by[0] >= 16 and grown_by[0] % (N // 2) == 0
     np.testing.assert_array_equal(state.estimate.object[inside(half, state)], half.estimate.object)
@@ -147,10 +147,9 @@ def test_the_object_grows_on_any_side_and_keeps_its_place(half):
 
 
 def test_a_position_far_from_all_others_waits(half):
-    nominal = half.patterns["nominal"]
-    places = np.concatenate([nominal, nominal[:1] + 1e6, nominal[:1] + 1e6 + 5])
-    rows = np.arange(len(places))
-    assert extend(half, rows, rows, places) is half
+    rows = len(half.patterns) + np.arange(2)
+    assert extend(half, rows, rows, half.patterns["nominal"][0] + np.array([[1e6, 0], [1e6, 5]])) is half
+    np.testing.assert_array_equal(half.unknown(rows), rows)
 
 
 def test_first_positions_that_do_not_hang_together(scan):
