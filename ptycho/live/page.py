@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from ptycho.evaluation.lengths import length_text
@@ -112,21 +112,13 @@ def _row(name: str, value: Any) -> tuple[str, str, str]:
 
 
 def write_picture(folder: Path, figure: Figure) -> None:
-    """Write ``live.png``, clear around the images, with text that is read on white and on black."""
-    for text in figure.findobj(Text):
-        if text.get_color() == "black":
-            text.set_color("0.5")
-    for axes in figure.axes:
-        axes.tick_params(colors="0.5")
-        for spine in axes.spines.values():
-            spine.set_edgecolor("0.5")
-
-    def save(file: IO[bytes]) -> None:
-        figure.savefig(file, format="png", dpi=90, transparent=True)
-
-    write_atomically(folder / PICTURE, save)
+    """Write ``live.png``, clear around the images."""
+    write_atomically(
+        folder / PICTURE, lambda file: figure.savefig(file, format="png", dpi=90, transparent=True)
+    )
 
 
+@rc_context({f"{name}color": "0.5" for name in ("text.", "axes.label", "axes.edge", "xtick.", "ytick.")})
 def draw(
     image: np.ndarray,
     light: np.ndarray,
@@ -137,7 +129,9 @@ def draw(
     side: int = 700,
     share: float = 0.1,
 ) -> Figure:
-    """Amplitude and phase of an object ``(H, W)``, the strongest mode, and the course of the misfit.
+    """Draw amplitude and phase of an object ``(H, W)``, the strongest mode, and the course of the misfit.
+
+    Text and lines are of a grey that is read on white and on black.
 
     Args:
         light: ``(H, W)``, the illumination of a pixel; somewhere it is not zero.
