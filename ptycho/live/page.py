@@ -20,6 +20,7 @@ from ptycho.evaluation.scan_figures import Picture, Pixel, show_channel, show_pr
 from ptycho.files.atomic import write_atomically
 
 PICTURE, NUMBERS, PAGE = "live.png", "live.json", "live.html"
+GREY = "0.5"  # is read on white and on black
 LIT = 0.1  # of the median illumination of what is illuminated: the covered area
 DECADES = 3  # times the smallest: a misfit that varies more has a logarithmic axis
 OPEN = ("open", "The scan is still being measured: the image is preliminary, and was not assessed.")
@@ -118,7 +119,15 @@ def write_picture(folder: Path, figure: Figure) -> None:
     )
 
 
-@rc_context({f"{name}color": "0.5" for name in ("text.", "axes.label", "axes.edge", "xtick.", "ytick.")})
+@rc_context(
+    {
+        "text.color": GREY,
+        "axes.labelcolor": GREY,
+        "axes.edgecolor": GREY,
+        "xtick.color": GREY,
+        "ytick.color": GREY,
+    }
+)
 def draw(
     image: np.ndarray,
     light: np.ndarray,
