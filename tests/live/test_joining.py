@@ -29,7 +29,7 @@ def test_by_index_in_whatever_order_they_came():
     assert joiner.unused() == 1 and len(joiner.frames) == 3
 
 
-LINE = make_positions(BY_TIME, [0, 2, 4, 6], [0, 4, 8, 12], [10, 12, 14, 16])
+LINE = make_positions(BY_TIME, [0, 2, 5, 6], [0, 4, 8, 12], [10, 12, 14, 16])
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 0, 2, 1]])
@@ -38,7 +38,7 @@ def test_by_time_on_the_straight_line_between_two_positions(order):
     joiner.add_frames(frames([0, 1, 2], [10.5, 15, 17]))
     for k in order:
         joiner.add_positions(LINE[[k]])
-    assert joined(joiner) == {0: (0.5, 1), 1: (5, 10)}  # 2 comes after the last position
+    assert joined(joiner) == {0: (0.5, 1), 1: (5.5, 10)}  # 2 comes after the last position
 
 
 def test_no_position_is_made_up_across_a_pause_of_the_encoder():
