@@ -34,11 +34,10 @@ sys.path.insert(0, str(ROOT))
 
 from ptycho.config.data import DataConfig
 from ptycho.live import messages
-from ptycho.live.arrivals import Description, Frame, Place
-from ptycho.live.collecting import Collector
-from ptycho.live.joining import join
-from ptycho.live.sources import Watching, open_source
-from ptycho.live.store import FRAMES, Store
+from ptycho.live.arrivals import Description, Frame, make_positions
+from ptycho.live.collecting import CollectOptions, Collector
+from ptycho.live.sources import SourceOptions, open_source
+from ptycho.live.store import NAME, Store
 from ptycho.readers.raw_scan import UNITS
 from ptycho.readers.table import open_raw
 
@@ -74,16 +73,19 @@ def replaying(case: Case, to: str, *words: str) -> subprocess.Popen:
     return script("replay", f"data.file={case.scan}", f"to={to}", f"rate={RATE}", *words)
 
 
-def collect(case: Case, watch: str, expected: int | None = None, seconds: float = 60, **changes) -> Collector:
+def collect(case: Case, watch: str, seconds: float = 60, **changes) -> Collector:
     """What comes from a source until it ends."""
     store = Store(case.folder / "live")
-    how = Watching(DataConfig(file=("-",)), case.folder / "live", store.has, **changes)
-    collector = Collector(open_source(watch, how), store, expected, TIMEOUT_S, 20.0)
+    options = SourceOptions(DataConfig(file=("-",)), case.folder / "live", store.has, **changes)
+    collector = Collector(
+        open_source(watch, options), store, CollectOptions(timeout_s=TIMEOUT_S, wait_s=20.0)
+    )
     collector.start()
     until = time.monotonic() + seconds
     while collector.ended is None and collector.error is None and time.monotonic() < until:
         time.sleep(0.05)
     collector.stop()
+    store.close()
     return collector
 
 
@@ -94,16 +96,18 @@ def verdict(case: Case, collector: Collector, lost: int | None = 0) -> tuple[boo
         lost: how many frames were never sent; None: some.
     """
     store = Store(case.folder / "live")
-    joined = join(store.frames, store.places)
+    table, told = store.table, store.description
     frames, positions = case.truth
-    told = store.description
-    metres = joined.positions * (UNITS[str(told.unit)] or 1.0) if told is not None else joined.positions
-    same = np.array_equal(store.read(joined.rows), frames[joined.indices])
-    same = same and np.allclose(metres, positions[joined.indices], rtol=0, atol=1e-12)
-    missing = COUNT - len(joined.rows)
+    metres = table.positions(table.rows)
+    metres = metres * (UNITS[str(told.unit)] or 1.0) if told is not None else metres
+    indices = table.frames["index"][table.rows]
+    same = np.array_equal(store.read(table.rows), frames[indices])
+    same = same and np.allclose(metres, positions[indices], rtol=0, atol=1e-12)
+    missing, gaps = COUNT - len(indices), int(table.frames["index"].max(initial=-1)) + 1 - len(table.frames)
+    store.close()
     good = same and collector.error is None and (missing == lost if lost is not None else missing > 0)
     said = ", ".join(f"{what} {count}" for what, count in collector.faults.items()) or "no faults"
-    return good, f"{len(joined.rows)} of {COUNT} joined, gaps {joined.gaps}; {said}; {collector.ended}"
+    return good, f"{len(indices)} of {COUNT} joined, gaps {gaps}; {said}; {collector.ended}"
 
 
 def hdf5(*words: str, lost: int | None = 0) -> Callable[[Case], tuple[bool, str]]:
@@ -244,11 +248,12 @@ def disk_full(case: Case) -> tuple[bool, str]:
 def half_a_record(case: Case) -> tuple[bool, str]:
     store = Store(case.folder / "live")
     frames, positions = case.truth
-    store.describe(Description(unit="m", domain="counts"))
-    store.add([Frame(k, frames[k]) for k in range(50)], [Place(k, *positions[k]) for k in range(50)], None)
+    some = make_positions(range(50), *positions[:50].T)
+    store.add([Frame(k, frames[k]) for k in range(50)], some, Description(unit="m", domain="counts"))
     store.close()
-    path = case.folder / "live" / FRAMES
-    os.truncate(path, path.stat().st_size - 100)
+    with h5py.File(case.folder / "live" / NAME, "r+", libver="latest") as file:
+        file["patterns"].resize(51, axis=0)  # the last was never written
+        file["frames"].resize(51, axis=0)
     return hdf5()(case)
 
 
@@ -316,7 +321,7 @@ CASES: dict[str, Callable[[Case], tuple[bool, str]]] = {
     ),
     "wrong headers (socket)": sent(beside=bad_messages(wrong_headers)),
     "disk full, then not (socket)": disk_full,
-    "half a record in the store": half_a_record,
+    "a row of the store that is not whole": half_a_record,
     "everything at once (socket)": sent(
         "faults=[repeats,gaps,late,disorder,not_finite,shape,dtype,garbage]", lost=None
     ),

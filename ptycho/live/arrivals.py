@@ -1,33 +1,37 @@
-"""What a source of a growing scan has to say: frames, positions, and what is known of the scan as a whole."""
+"""What a source of a growing scan says: frames, positions, and what is known of the scan as a whole."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-BY_TIME = -1  # number of a position that is joined by its time alone
+BY_TIME = -1  # index of a position that is joined by its time alone
+FRAME = np.dtype([("index", "<i8"), ("time", "<f8")])
+POSITION = np.dtype([("index", "<i8"), ("time", "<f8"), ("row", "<f8"), ("col", "<f8")])
+"""A position of the probe on the object, in the unit of the :class:`Description`: of the frame ``index``, or
+at a ``time`` in s (NaN: not known)."""
+
+
+def make_positions(index: Any, row: Any, col: Any, time: Any = np.nan) -> np.ndarray:
+    """Return positions ``(n,)`` of dtype :data:`POSITION` from their columns; a single number is repeated."""
+    columns = np.broadcast_arrays(*map(np.atleast_1d, (index, time, row, col)))
+    positions = np.empty(len(columns[0]), POSITION)
+    for name, column in zip(POSITION.names or (), columns, strict=True):
+        positions[name] = column
+    return positions
+
+
+NO_POSITIONS = np.empty(0, POSITION)
 
 
 class Frame(NamedTuple):
-    """A detector frame ``(H, W)`` in its own numbers, by its number; ``time`` in seconds, NaN: not known."""
+    """A detector frame ``(H, W)`` by its index, ``number``; ``time`` in seconds, NaN: not known."""
 
     number: int
     data: np.ndarray
-    time: float = np.nan
-
-
-class Place(NamedTuple):
-    """A position of the probe on the object, in the unit of the :class:`Description`.
-
-    ``number``: of the frame that was taken there; :data:`BY_TIME`: of the frame at its ``time``.
-    """
-
-    number: int
-    row: float
-    col: float
     time: float = np.nan
 
 
@@ -36,22 +40,19 @@ class Arrivals:
     """What came since the last look.
 
     Attributes:
-        frames, places: in any order; what came before may come again.
+        frames, positions: in any order; what came before may come again; positions of :data:`POSITION`.
         faults: what was wrong, and how often; a short word each.
         ended: nothing more will come.
     """
 
     frames: tuple[Frame, ...] = ()
-    places: tuple[Place, ...] = ()
+    positions: np.ndarray = field(default_factory=lambda: NO_POSITIONS)
     faults: Counter[str] = field(default_factory=Counter)
     ended: bool = False
 
     @property
     def empty(self) -> bool:
-        return not (self.frames or self.places or self.faults)
-
-
-NOTHING = Arrivals()
+        return not (self.frames or len(self.positions) or self.faults)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,15 +83,18 @@ class Description:
 
 
 class Source(Protocol):
-    """Where a growing scan comes from."""
+    """Where a growing scan comes from.
 
-    @property
-    def description(self) -> Description | None:
-        """What is known of the scan; None: nothing yet."""
-        ...
+    Attributes:
+        description: what is known of the scan; None: nothing yet.
+        problem: why something cannot be read now; None: nothing is wrong.
+    """
+
+    description: Description | None
+    problem: str | None
 
     def poll(self) -> Arrivals:
-        """What came since the last call; returns within a second or so, with nothing if nothing came.
+        """Return what came since the last call, within a second or so, with nothing if nothing came.
 
         Raises:
             ConfigError: it can never be read.

@@ -24,93 +24,63 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import h5py
 import hdf5plugin
 import numpy as np
 
 from ptycho.files.json_file import parse_json
-from ptycho.live.arrivals import BY_TIME, Description, Frame, Place
+from ptycho.live.arrivals import BY_TIME, Description, Frame, make_positions
 from ptycho.readers.hdf5_chunks import wrong_with_blocks
 from ptycho.readers.raw_scan import DOMAINS, UNITS
 
 FRAME_DTYPES = ("uint8", "uint16", "uint32", "int16", "int32", "float32", "float64")
-ENCODINGS = ("raw", "bslz4")
-LONGEST_HEADER = 2**22  # bytes
-LARGEST_SIDE = 2**14  # pixels
-LARGEST_INDEX, LARGEST_NUMBER = 2**40, 1e300
+LONGEST_HEADER, LARGEST_BLOCK = 2**22, 2**20  # bytes; of a block before it is compressed
+LARGEST_SIDE, LARGEST_INDEX, LARGEST_NUMBER = 2**14, 2**40, 1e300
 SIZES = struct.Struct(">QI")  # before the blocks of bslz4
-LARGEST_BLOCK = 2**20  # bytes, before they are compressed
-NUMBERS = ("energy_eV", "distance_m")
-WORDS = {"unit": tuple(UNITS), "domain": DOMAINS}
 
 
 class BadMessage(ValueError):
     """What is wrong with a message, in a few words."""
 
 
-class Bytes(Protocol):
-    """The bytes of a part of a message."""
-
-    def __len__(self) -> int: ...
-
-
-def start_message(told: Description, frames: int | None) -> list[bytes]:
-    """That with which a scan begins."""
-    header: dict[str, Any] = {"type": "start", "unit": told.unit, "frames": frames, "domain": told.domain}
-    header |= {name: getattr(told, name) for name in NUMBERS}
-    header |= {"zero_frequency": told.zero_frequency, "detector_pixel_m": told.detector_pixel_m}
-    header |= {"shape": told.shape, "dtype": None if told.dtype is None else str(told.dtype)}
-    return _message({name: value for name, value in header.items() if value is not None})
+def message(kind: str, content: np.ndarray | bytes | None = None, **header: Any) -> list[bytes]:
+    """Return the parts of a message; what is None is left out, and an array describes itself."""
+    if isinstance(content, np.ndarray):
+        header = {"shape": content.shape, "dtype": content.dtype.name} | header
+        content = content.astype(content.dtype.newbyteorder("<")).tobytes()
+    said = {"type": kind} | {name: value for name, value in header.items() if value is not None}
+    return [json.dumps(said).encode(), *([] if content is None else [content])]
 
 
-def mask_message(good: np.ndarray) -> list[bytes]:
-    bad = (~good).astype(np.uint8)
-    return _message({"type": "mask", "shape": bad.shape, "dtype": "uint8"}, bad.tobytes())
-
-
-def probe_message(modes: np.ndarray) -> list[bytes]:
-    return _message(
-        {"type": "probe", "shape": modes.shape, "dtype": "complex64"}, modes.astype("<c8").tobytes()
+def start_message(told: Description) -> list[bytes]:
+    """Return the message with which a scan begins."""
+    names = ("unit", "domain", "energy_eV", "distance_m", "zero_frequency", "detector_pixel_m", "shape")
+    dtype = None if told.dtype is None else str(told.dtype)
+    return message(
+        "start", **{name: getattr(told, name) for name in names}, dtype=dtype, frames=told.expected
     )
 
 
 def frame_message(frame: Frame, encoding: str = "raw") -> list[bytes]:
+    """Return the message of a frame."""
     data = np.ascontiguousarray(frame.data, frame.data.dtype.newbyteorder("<"))
-    header: dict[str, Any] = {"type": "frame", "index": frame.number, "shape": data.shape}
-    header |= {"dtype": data.dtype.name, "encoding": encoding}
+    header: dict[str, Any] = {"index": frame.number, "encoding": encoding}
     header |= {"time": frame.time} if np.isfinite(frame.time) else {}
-    return _message(header, packed(data) if encoding == "bslz4" else data.tobytes())
+    if encoding == "raw":
+        return message("frame", data, **header)
+    return message("frame", packed(data), shape=data.shape, dtype=data.dtype.name, **header)
 
 
-def positions_message(places: Sequence[Place]) -> list[bytes]:
-    header: dict[str, Any] = {
-        "type": "positions",
-        "row": [p.row for p in places],
-        "col": [p.col for p in places],
-    }
-    if all(place.number == BY_TIME for place in places):
-        header["time"] = [place.time for place in places]
-    else:
-        header["index"] = [place.number for place in places]
-    return _message(header)
-
-
-END: list[bytes] = [b'{"type": "end"}']
-
-
-def _message(header: dict[str, Any], content: bytes | None = None) -> list[bytes]:
-    return [json.dumps(header).encode(), *([] if content is None else [content])]
+def positions_message(positions: np.ndarray) -> list[bytes]:
+    """Return that of positions ``(n,)`` of :data:`~ptycho.live.arrivals.POSITION`."""
+    by = "time" if (positions["index"] == BY_TIME).all() else "index"
+    return message("positions", **{name: positions[name].tolist() for name in (by, "row", "col")})
 
 
 def read_header(part: bytes) -> dict[str, Any]:
-    """The header of a message.
-
-    Raises:
-        BadMessage: it is none.
-    """
+    """Return the header of a message; as all that follow, it raises :class:`BadMessage` where it is none."""
     if len(part) > LONGEST_HEADER:
         raise BadMessage("header too long")
     try:
@@ -123,92 +93,63 @@ def read_header(part: bytes) -> dict[str, Any]:
 
 
 def read_frame(header: dict[str, Any], content: bytes) -> Frame:
-    """The frame of a message.
-
-    Raises:
-        BadMessage: header and content do not fit.
-    """
-    index, moment = header.get("index"), header.get("time", np.nan)
-    if not (type(index) is int and 0 <= index < LARGEST_INDEX) or not _number(moment):
+    """Return the frame of a message."""
+    index: Any = header.get("index")
+    moment = header.get("time", np.nan)
+    if not (_is_index(index) and _is_number(moment)):
         raise BadMessage("index or time of a frame is no number")
-    shape, dtype = read_shape(header, 2), _dtype(header, FRAME_DTYPES)
-    encoding = header.get("encoding", "raw")
-    if encoding not in ENCODINGS:
+    read = {"raw": _array, "bslz4": unpacked}.get(str(header.get("encoding", "raw")))
+    if read is None:
         raise BadMessage("unknown encoding")
-    if encoding == "bslz4":
-        return Frame(index, unpacked(content, shape, dtype), float(moment))
-    return Frame(index, _array(content, shape, dtype), float(moment))
+    return Frame(index, read(content, _shape(header, 2), _dtype(header, *FRAME_DTYPES)), float(moment))
 
 
-def read_positions(header: dict[str, Any]) -> list[Place]:
-    """The positions of a message.
-
-    Raises:
-        BadMessage: its lists do not fit.
-    """
-    timed = "index" not in header
-    names = ("time" if timed else "index", "row", "col")
-    first, rows, cols = (_numbers(header.get(name)) for name in names)
-    if len({len(first), len(rows), len(cols)}) != 1:
-        raise BadMessage("lists of positions of different lengths")
-    if timed:
-        return [Place(BY_TIME, *map(float, (r, c, t))) for t, r, c in zip(first, rows, cols, strict=True)]
-    if not all(type(k) is int and 0 <= k < LARGEST_INDEX for k in first):
-        raise BadMessage("index of a position is no whole number")
-    return [Place(int(k), float(r), float(c)) for k, r, c in zip(first, rows, cols, strict=True)]
-
-
-def _numbers(value: object) -> list[int | float]:
-    """A list of numbers, or one."""
-    listed: list[Any] = value if isinstance(value, list) else [value]
-    if not all(map(_number, listed)):
+def read_positions(header: dict[str, Any]) -> np.ndarray:
+    """Return the positions of a message, ``(n,)`` of :data:`~ptycho.live.arrivals.POSITION`."""
+    by = "index" if "index" in header else "time"
+    lists = [value if isinstance(value := header.get(name), list) else [value] for name in (by, "row", "col")]
+    if not all(_is_number(value) for values in lists for value in values):
         raise BadMessage("a position that is no number")
-    return listed
+    if len({len(values) for values in lists}) != 1:
+        raise BadMessage("lists of positions of different lengths")
+    first, rows, cols = lists
+    if by == "time":
+        return make_positions(BY_TIME, rows, cols, first)
+    if not all(map(_is_index, first)):
+        raise BadMessage("index of a position is no whole number")
+    return make_positions(first, rows, cols)
 
 
 def read_start(header: dict[str, Any]) -> Description:
-    """What the first message says of the scan.
-
-    Raises:
-        BadMessage: something in it cannot be.
-    """
-    numbers = {name: header.get(name) for name in NUMBERS}
-    pitch, zero = header.get("detector_pixel_m"), header.get("zero_frequency")
-    pair = [pitch, pitch] if isinstance(pitch, int | float) else pitch
-    wrong = [name for name, value in numbers.items() if value is not None and not _positive(value)]
-    wrong += [] if pair is None or (_pair(pair) and all(map(_positive, pair))) else ["detector_pixel_m"]
-    wrong += [] if zero in (None, "centre", "corner") or _pair(zero) else ["zero_frequency"]
-    frames = header.get("frames")
-    wrong += [] if frames is None or (type(frames) is int and 0 < frames < LARGEST_INDEX) else ["frames"]
-    wrong += [name for name, words in WORDS.items() if header.get(name) not in (None, *words)]
+    """Return what the first message says of the scan."""
+    said = {name: value for name, value in header.items() if name in CHECKS and value is not None}
+    wrong = [name for name, value in said.items() if not CHECKS[name](value)]
     if wrong:
         raise BadMessage(f"start: {', '.join(wrong)} cannot be")
-    return Description(
-        unit=header.get("unit"),
-        domain=header.get("domain"),
-        zero_frequency=tuple(map(float, zero)) if isinstance(zero, list) else zero,  # type: ignore[arg-type]
-        detector_pixel_m=None if pair is None else (float(pair[0]), float(pair[1])),
-        shape=read_shape(header, 2) if "shape" in header else None,  # type: ignore[arg-type]
-        dtype=_dtype(header, FRAME_DTYPES) if "dtype" in header else None,
-        expected=frames,
-        **numbers,
-    )
+    pitch, zero = said.get("detector_pixel_m"), said.get("zero_frequency")
+    if pitch is not None:
+        said["detector_pixel_m"] = tuple(map(float, pitch if isinstance(pitch, list) else (pitch, pitch)))
+    if isinstance(zero, list):
+        said["zero_frequency"] = tuple(map(float, zero))
+    said |= {"shape": _shape(header, 2)} if "shape" in header else {}
+    said |= {"dtype": _dtype(header, *FRAME_DTYPES)} if "dtype" in header else {}
+    return Description(expected=said.pop("frames", None), **said)
 
 
 def read_mask(header: dict[str, Any], content: bytes) -> np.ndarray:
-    """``(H, W)`` bool, True where a pixel is good."""
-    return _array(content, read_shape(header, 2), _dtype(header, ("uint8",))) == 0
+    """Return ``(H, W)`` bool, True where a pixel is good."""
+    return _array(content, _shape(header, 2), _dtype(header, "uint8")) == 0
 
 
 def read_probe(header: dict[str, Any], content: bytes) -> np.ndarray:
-    """Modes ``(K, h, w)`` complex64."""
-    modes = _array(content, read_shape(header, 3), _dtype(header, ("complex64",)))
+    """Return modes ``(K, h, w)`` complex64."""
+    modes = _array(content, _shape(header, 3), _dtype(header, "complex64"))
     if not np.isfinite(modes).all():
         raise BadMessage("probe is not finite")
     return modes
 
 
-def read_shape(header: dict[str, Any], dimensions: int) -> tuple[int, ...]:
+def _shape(header: dict[str, Any], dimensions: int) -> Any:
     shape = header.get("shape")
     sides = shape if isinstance(shape, list) else []
     if len(sides) != dimensions or not all(type(n) is int and 0 < n <= LARGEST_SIDE for n in sides):
@@ -216,24 +157,40 @@ def read_shape(header: dict[str, Any], dimensions: int) -> tuple[int, ...]:
     return tuple(sides)
 
 
-def _dtype(header: dict[str, Any], allowed: tuple[str, ...]) -> np.dtype:
-    name = header.get("dtype")
-    if name not in allowed:
+def _dtype(header: dict[str, Any], *allowed: str) -> np.dtype:
+    if header.get("dtype") not in allowed:
         raise BadMessage("dtype is none of those that are taken")
-    return np.dtype(name).newbyteorder("<")
+    return np.dtype(header["dtype"]).newbyteorder("<")
 
 
-def _number(value: object) -> bool:
+def _is_index(value: Any) -> bool:
+    return type(value) is int and 0 <= value < LARGEST_INDEX
+
+
+def _is_number(value: object) -> bool:
     """Whether it is a number that a float can hold; NaN is one."""
     return isinstance(value, int | float) and type(value) is not bool and not abs(value) > LARGEST_NUMBER
 
 
-def _positive(value: object) -> bool:
-    return isinstance(value, int | float) and _number(value) and value > 0
+def _is_positive(value: object) -> bool:
+    return _is_number(value) and value > 0  # type: ignore[operator]
 
 
-def _pair(value: object) -> bool:
-    return isinstance(value, list | tuple) and len(value) == 2 and all(map(_number, value))
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_number, value))
+
+
+CHECKS = {
+    "unit": lambda value: value in tuple(UNITS),
+    "domain": lambda value: value in DOMAINS,
+    "energy_eV": _is_positive,
+    "distance_m": _is_positive,
+    "detector_pixel_m": lambda value: (
+        _is_positive(value) or (_is_pair(value) and all(map(_is_positive, value)))
+    ),
+    "zero_frequency": lambda value: value in ("centre", "corner") or _is_pair(value),
+    "frames": lambda value: _is_index(value) and value > 0,
+}
 
 
 def _array(content: bytes, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -243,20 +200,16 @@ def _array(content: bytes, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarra
 
 
 def packed(data: np.ndarray) -> bytes:
-    """A frame ``(H, W)`` as bslz4."""
+    """Return a frame ``(H, W)`` as bslz4."""
     with _memory() as file:
-        array = file.create_dataset(
-            "frame", data=data, chunks=data.shape, **hdf5plugin.Bitshuffle(cname="lz4")
-        )
+        array = _packing(file, data.shape, data.dtype)
+        array[...] = data
+        array.flush()
         return bytes(array.id.read_direct_chunk((0, 0))[1])
 
 
 def unpacked(content: bytes, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """A frame ``(H, W)`` from its bslz4.
-
-    Raises:
-        BadMessage: it is none, or of another size.
-    """
+    """Return a frame ``(H, W)`` from its bslz4."""
     size = math.prod(shape) * dtype.itemsize
     if len(content) < SIZES.size:
         raise BadMessage("content ends early")
@@ -265,13 +218,15 @@ def unpacked(content: bytes, shape: tuple[int, ...], dtype: np.dtype) -> np.ndar
         raise BadMessage("content is not as long as its shape says, or as its blocks do")
     try:
         with _memory() as file:
-            array = file.create_dataset(
-                "frame", shape, dtype, chunks=shape, **hdf5plugin.Bitshuffle(cname="lz4")
-            )
+            array = _packing(file, shape, dtype)
             array.id.write_direct_chunk((0, 0), content)
             return array[()]
     except (OSError, RuntimeError, ValueError) as error:
         raise BadMessage("content cannot be unpacked") from error
+
+
+def _packing(file: h5py.File, shape: tuple[int, ...], dtype: np.dtype) -> h5py.Dataset:
+    return file.create_dataset("frame", shape, dtype, chunks=shape, **hdf5plugin.Bitshuffle(cname="lz4"))
 
 
 def _memory() -> h5py.File:

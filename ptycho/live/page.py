@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from ptycho.evaluation.lengths import length_text
@@ -19,6 +20,7 @@ from ptycho.evaluation.scan_figures import Picture, Pixel, show_channel, show_pr
 from ptycho.files.atomic import write_atomically
 
 PICTURE, NUMBERS, PAGE = "live.png", "live.json", "live.html"
+GREY = "0.5"  # is read on white and on black
 LIT = 0.1  # of the median illumination of what is illuminated: the covered area
 DECADES = 3  # times the smallest: a misfit that varies more has a logarithmic axis
 OPEN = ("open", "The scan is still being measured: the image is preliminary, and was not assessed.")
@@ -55,25 +57,9 @@ NAMES = {  # of ``live.json`` → name on the page, unit
 }
 WARNINGS = ("faults", "problem", "warnings")
 
-HEAD = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8">{refresh}
-<title>{title}</title><style>
-:root {{ --ink: #1b1e23; --soft: #545b66; --paper: #fff; --panel: #f3f5f8; --link: #0b57a4; --good: #17632f;
-  --weak: #7a4b00; --bad: #a31919; --open: #454c57; }}
-@media (prefers-color-scheme: dark) {{ :root {{ --ink: #e8eaee; --soft: #aeb6c2; --paper: #14161a;
-  --panel: #1e2127; --link: #86b9f5; --good: #7fd49a; --weak: #f0b85a; --bad: #ff9a90; --open: #c3c9d3; }} }}
-body {{ font: 16px/1.5 system-ui, sans-serif; margin: 1.2em; background: var(--paper); color: var(--ink); }}
-img {{ max-width: 100%; }} a {{ color: var(--link); }} table {{ border-collapse: collapse; }}
-td {{ padding: 0.15em 1.2em 0.15em 0; vertical-align: top; }} td:first-child {{ color: var(--soft); }}
-.verdict {{ border-left: 6px solid var(--open); background: var(--panel); padding: 0.6rem 1rem; }}
-.verdict.good {{ border-color: var(--good); }} .verdict.weak {{ border-color: var(--weak); }}
-.verdict.bad {{ border-color: var(--bad); }} .warn {{ color: var(--bad); }}
-</style></head><body>
-"""
-
 
 def write_numbers(folder: Path, numbers: Mapping[str, Any], refresh_s: float) -> None:
-    """``live.json`` and ``live.html``: a table of ``numbers``; NaN and infinity are refused."""
+    """Write ``live.json`` and ``live.html``; NaN and infinity are refused."""
     text = json.dumps(numbers, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     write_atomically(folder / NUMBERS, lambda file: file.write(text.encode()))
     write_page(folder, numbers, refresh_s, UNASSESSED if numbers.get("state") == "complete" else OPEN)
@@ -93,76 +79,55 @@ def write_page(
         verdict: its level (``good``, ``weak``, ``bad``, ``open``), and its sentence.
         report: name of the report beside the page; empty: there is none.
     """
-    page = _page(numbers, refresh_s, verdict, report, (folder / PICTURE).is_file())
+    stamp = f"?{numbers.get('seconds', 0):.0f}"
+    page = _template().render(
+        title=f"{numbers.get('state', '')}: {Path(str(numbers.get('watch', ''))).name}",
+        refresh_s=None if refresh_s is None else max(1, round(refresh_s)),
+        verdict=verdict,
+        report=report,
+        picture=PICTURE + stamp if (folder / PICTURE).is_file() else "",
+        rows=[row for name, value in numbers.items() if name != "state" and (row := _row(name, value))[1]],
+    )
     write_atomically(folder / PAGE, lambda file: file.write(page.encode()))
 
 
-def _page(
-    numbers: Mapping[str, Any],
-    refresh_s: float | None,
-    verdict: tuple[str, str],
-    report: str,
-    pictured: bool,
-) -> str:
-    title = html.escape(f"{numbers.get('state', '')}: {Path(str(numbers.get('watch', ''))).name}")
-    seconds = None if refresh_s is None else max(1, round(refresh_s))
-    refresh = "" if seconds is None else f'<meta http-equiv="refresh" content="{seconds}">'
-    level, sentence = map(html.escape, verdict)
-    link = f' <a href="{html.escape(report)}">Report of the run</a>' if report else ""
-    stamp = f"{numbers.get('seconds', 0):.0f}"
-    picture = (
-        f'<img src="{PICTURE}?{stamp}" alt="the object so far">' if pictured else "<p>No picture yet.</p>"
-    )
-    return "".join(
-        [
-            HEAD.format(refresh=refresh, title=title),
-            f"<h1>{title}</h1>\n",
-            f'<p class="verdict {level}"><strong>{sentence}</strong>{link}</p>\n{picture}\n<table>\n',
-            *(_row(name, value) for name, value in numbers.items() if name != "state"),
-            "</table>\n</body></html>\n",
-        ]
-    )
+@cache
+def _template() -> Template:
+    """The page, in which every text is escaped."""
+    loader = PackageLoader("ptycho.live")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template("live.html.j2")
 
 
-def _row(name: str, value: Any) -> str:
-    """A number with its name in words and its unit; empty where there is nothing to say."""
+def _row(name: str, value: Any) -> tuple[str, str, str]:
+    """A number's name in words, the number with its unit, empty if there is nothing to say, and its class."""
     label, unit = NAMES.get(name, (name.replace("_", " "), ""))
-    text = _text(name, value)
-    if not text:
-        return ""
-    kind = ' class="warn"' if name in WARNINGS else ""
-    shown = html.escape(f"{text} {unit}".strip())
-    return f"<tr><td>{html.escape(label)}</td><td{kind}>{shown}</td></tr>\n"
-
-
-def _text(name: str, value: Any) -> str:
-    if value is None:
-        return ""
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {count}" for key, count in value.items())
-    if name == "pixel_m":
-        return " × ".join(length_text(1e9 * pitch) for pitch in value)
-    if isinstance(value, list):
-        return (" × " if name == "object" else "; ").join(map(str, value))
-    return str(value)
+        text = ", ".join(f"{key} {count}" for key, count in value.items())
+    elif name == "pixel_m" and value:
+        text = " × ".join(length_text(1e9 * pitch) for pitch in value)
+    elif isinstance(value, list):
+        text = (" × " if name == "object" else "; ").join(map(str, value))
+    else:
+        text = "" if value is None else str(value)
+    return label, f"{text} {unit}".strip() if text else "", "warn" if name in WARNINGS else ""
 
 
 def write_picture(folder: Path, figure: Figure) -> None:
-    """Write ``live.png``, clear around the images, with text that is read on white and on black."""
-    for text in figure.findobj(Text):
-        if text.get_color() == "black":
-            text.set_color("0.5")
-    for axes in figure.axes:
-        axes.tick_params(colors="0.5")
-        for spine in axes.spines.values():
-            spine.set_edgecolor("0.5")
-
-    def save(file: IO[bytes]) -> None:
-        figure.savefig(file, format="png", dpi=90, transparent=True)
-
-    write_atomically(folder / PICTURE, save)
+    """Write ``live.png``, clear around the images."""
+    write_atomically(
+        folder / PICTURE, lambda file: figure.savefig(file, format="png", dpi=90, transparent=True)
+    )
 
 
+@rc_context(
+    {
+        "text.color": GREY,
+        "axes.labelcolor": GREY,
+        "axes.edgecolor": GREY,
+        "xtick.color": GREY,
+        "ytick.color": GREY,
+    }
+)
 def draw(
     image: np.ndarray,
     light: np.ndarray,
@@ -173,7 +138,9 @@ def draw(
     side: int = 700,
     share: float = 0.1,
 ) -> Figure:
-    """Amplitude and phase of an object ``(H, W)``, the strongest mode, and the course of the misfit.
+    """Draw amplitude and phase of an object ``(H, W)``, the strongest mode, and the course of the misfit.
+
+    Text and lines are of a grey that is read on white and on black.
 
     Args:
         light: ``(H, W)``, the illumination of a pixel; somewhere it is not zero.

@@ -1,285 +1,231 @@
-"""Frames and positions of a growing scan on the disk: only appended to, so that a killed program loses none.
-
-=================== ==========================================================================================
-``store.json``      dtype and shape of a frame, written before the first
-``frames.bin``      a record a frame: index, time, CRC-32 of the numbers, the numbers
-``positions.bin``   a record a position: index, time, row, col, CRC-32 of these
-``description.npz`` what the source says of the scan
-``ended.json``      there once nothing more will come, with the reason
-=================== ==========================================================================================
-
-A record that a killed program has left half written is cut off when the store is opened again, and so is
-what a power cut has left at the end with a wrong checksum.
-"""
+"""Frames and positions of a growing scan, on the disk at once: a killed program loses none of them."""
 
 from __future__ import annotations
 
-import json
+import io
 import os
 import threading
 import time
-import zlib
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ptycho.config import ConfigError
-from ptycho.files.atomic import write_atomically
-from ptycho.files.file_array import FileArray
-from ptycho.files.json_file import read_json
-from ptycho.files.npz import NpzError, read_all
-from ptycho.live.arrivals import Description, Frame, Place
-from ptycho.live.joining import FrameList, PlaceList
+from ptycho.files.file_array import gather
+from ptycho.live import scan_file
+from ptycho.live.arrivals import FRAME, NO_POSITIONS, Description, Frame
+from ptycho.live.joining import Joiner
 
-HEADER, FRAMES, PLACES = "store.json", "frames.bin", "positions.bin"
-DESCRIPTION, ENDED = "description.npz", "ended.json"
-PLACE = np.dtype([("index", "<i8"), ("time", "<f8"), ("row", "<f8"), ("col", "<f8"), ("crc", "<u4")])
-LOOKED_AT = 256  # records at the end whose checksums are looked at
+NAME = "scan.h5"
+SLACK = 2**20  # bytes beside the rows, for what HDF5 keeps of them
 SYNC_S = 2.0  # seconds between two times that the disk is told to keep what was written
-REPEATED, OTHER_SHAPE, OTHER_DTYPE, NOT_FINITE = (
-    "repeated",
-    "wrong shape",
-    "wrong dtype",
-    "position not finite",
-)
+
+
+@dataclass(frozen=True, eq=False)
+class ScanTable:
+    """The frames so far with their positions, at one moment.
+
+    Attributes:
+        frames: ``(n,)`` of :data:`~ptycho.live.joining.JOINED`, in the order of their arrival: a view, in
+            which positions may come that were not there.
+        unused: positions without a frame.
+    """
+
+    frames: np.ndarray
+    unused: int
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """Rows ``(J,)`` of the frames that have a position."""
+        return np.flatnonzero(np.isfinite(self.frames["arrived"]))
+
+    def positions(self, rows: np.ndarray) -> np.ndarray:
+        """Return positions ``(n, 2)``, (row, col), of some of these."""
+        some = self.frames[rows]
+        return np.stack([some["row"], some["col"]], axis=1)
 
 
 class Store:
-    """Frames and positions in a folder; one writes, others may read meanwhile.
+    """The file of a scan (:mod:`~ptycho.live.scan_file`); one thread writes, others may read meanwhile.
+
+    Attributes:
+        description: what the source has said of the scan; None: nothing yet.
+        ended: why nothing more will come; None: it may.
+        shape, dtype: of a frame; None: there is none yet.
 
     Raises:
-        ConfigError: the folder holds another store than this program writes.
+        ConfigError: the file that is there cannot be gone on with.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.path = folder, folder / NAME
         folder.mkdir(parents=True, exist_ok=True)
-        self._lock = threading.Lock()
-        self._record: np.dtype | None = None
-        self._frames, self._places = _Rows(), _Rows()
-        self._values: list[tuple[float, float]] = []
-        self._synced = 0.0
-        self._handles = {name: (folder / name).open("ab+", buffering=0) for name in (FRAMES, PLACES)}
-        self._recover()
-        self._restored = frozenset(self._places.known)  # which a source may give again
+        self._lock, self._synced, self._syncing = threading.Lock(), 0.0, threading.Thread()
+        self._joiner = Joiner()
+        self._table: ScanTable | None = None
+        self.description: Description | None = None
+        self.ended: str | None = None
+        if not self.path.is_file():
+            scan_file.create(self.path, None, None)
+        try:
+            self._open()
+            self._joiner.add_positions(self._file["received"][:])
+            self._joiner.add_frames(self._file["frames"][:])
+            if len(self._file["description"]):
+                self.description, self.ended = _described(self._file["description"][:].tobytes())
+        except (OSError, KeyError, ValueError, RuntimeError) as error:
+            raise ConfigError(f"{self.path}: is damaged ({error}); choose another folder") from error
+        self._restored = frozenset(self._joiner.position_rows)  # which a source may give again
 
     def close(self) -> None:
-        for handle in self._handles.values():
-            handle.close()
+        """Close the file, which is then an HDF5 file like any other."""
+        scan_file.close(self._file)
 
     @property
-    def frames(self) -> FrameList:
-        """The frames that are kept, by their row."""
+    def table(self) -> ScanTable:
+        """The frames with their positions; the same value until something has come."""
         with self._lock:
-            return FrameList(*self._frames.arrays())
-
-    @property
-    def places(self) -> PlaceList:
-        """The positions that are kept."""
-        with self._lock:
-            return PlaceList(*self._places.arrays(), np.array(self._values, float).reshape(-1, 2))
+            if self._table is None:
+                self._table = ScanTable(self._joiner.frames, self._joiner.unused())
+            return self._table
 
     @property
     def counts(self) -> tuple[int, int]:
         """How many frames and positions are kept."""
-        return len(self._frames.indices), len(self._places.indices)
-
-    @property
-    def shape(self) -> tuple[int, int] | None:
-        """Of a frame; None: there is none yet."""
-        return None if self._record is None else self._record["frame"].shape
-
-    @property
-    def dtype(self) -> np.dtype | None:
-        return None if self._record is None else self._record["frame"].base
+        return len(self._joiner.frames), len(self._joiner.positions)
 
     def has(self, index: int) -> bool:
         """Whether the frame of an index is kept."""
-        return index in self._frames.known
+        return index in self._joiner.frame_rows
 
     def read(self, rows: np.ndarray) -> np.ndarray:
-        """Frames ``(K, H, W)`` of some rows ``(K,)``."""
-        assert self._record is not None
-        array = FileArray(self._handles[FRAMES], (len(self._frames.indices),), self._record)
-        return array[np.asarray(rows)]["frame"]
+        """Return frames ``(K, H, W)`` of some rows ``(K,)``."""
+        patterns = self._file["patterns"]
+
+        def fill(first: int, into: np.ndarray) -> None:
+            patterns.read_direct(into, np.s_[first : first + len(into)])
+
+        return gather(rows, patterns.shape, patterns.dtype, fill)
 
     def add(
-        self, frames: Sequence[Frame], places: Sequence[Place], description: Description | None
+        self, frames: Sequence[Frame], positions: np.ndarray = NO_POSITIONS, told: Description | None = None
     ) -> Counter[str]:
-        """Keep what arrived; what was wrong with some of it, and how often.
+        """Keep what arrived, and what the source says; return what was wrong with it, and how often.
 
         Raises:
-            OSError: the disk is full, or gone; what is not kept may be given again.
+            OSError: the disk is full, or gone; all of it may be given again.
         """
-        faults: Counter[str] = Counter()
+        self._reserve(sum(frame.data.nbytes for frame in frames) + positions.nbytes)
+        if told is not None and told is not self.description:
+            self._describe(told, self.ended)
+        faults, new = Counter[str](), dict[int, Frame]()
         for frame in frames:
-            if fault := self._unfit(frame, description):
+            if fault := self._fault(frame) or ("repeated" if frame.number in new else None):
                 faults[fault] += 1
             else:
-                self._keep_frame(frame)
-        for place in places:
-            if not np.isfinite([place.row, place.col]).all():
-                faults[NOT_FINITE] += 1
-            elif place.number >= 0 and place.number in self._places.known:
-                faults["position repeated"] += place.number not in self._restored
-            else:
-                self._keep_place(place)
-        if time.monotonic() - self._synced > SYNC_S:
-            self.sync()
+                new[frame.number] = frame
+        rows = np.array([(frame.number, frame.time) for frame in new.values()], FRAME)
+        if new:  # the numbers first: a row of the table stands for a frame that is whole
+            data = np.stack([frame.data for frame in new.values()]).astype(self.dtype, copy=False)
+            scan_file.append(self._file["patterns"], data, self.counts[0])
+            scan_file.append(self._file["frames"], rows, self.counts[0])
+        places = self._new_positions(positions, faults)
+        if len(places):
+            scan_file.append(self._file["received"], places, self.counts[1])
+        with self._lock:
+            self._joiner.add_frames(rows)
+            self._joiner.add_positions(places)
+            self._table = None
+        if time.monotonic() - self._synced > SYNC_S and not self._syncing.is_alive():
+            self._syncing, self._synced = threading.Thread(target=_sync, args=[self.path]), time.monotonic()
+            self._syncing.start()  # a disk may take seconds, and a socket does not wait
         return +faults
-
-    def sync(self) -> None:
-        """Make what was written survive a loss of power."""
-        for handle in self._handles.values():
-            os.fsync(handle.fileno())
-        self._synced = time.monotonic()
-
-    def describe(self, description: Description) -> None:
-        """Keep what the source says of the scan."""
-        arrays = {name: np.array(value) for name, value in _stated(description).items()}
-        write_atomically(self.folder / DESCRIPTION, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
-
-    @property
-    def description(self) -> Description | None:
-        """What the source has said of the scan; None: nothing yet."""
-        path = self.folder / DESCRIPTION
-        if not path.is_file():
-            return None
-        try:
-            found = read_all(path, "biufcU")
-        except NpzError as error:
-            raise ConfigError(f"{path}: {error}; remove it, if the source is still there") from error
-        return Description(**{name: _plain(name, value) for name, value in found.items()})
 
     def end(self, reason: str) -> None:
         """Note that nothing more will come."""
-        self.sync()
-        text = json.dumps({"reason": reason}) + "\n"
-        write_atomically(self.folder / ENDED, lambda file: file.write(text.encode()))
+        self._describe(self.description or Description(), reason)
+        _sync(self.path)
 
-    @property
-    def ended(self) -> str | None:
-        """Why nothing more will come; None: it may."""
-        path = self.folder / ENDED
-        return str(read_json(path)["reason"]) if path.is_file() else None
+    def complete(self, values: Mapping[str, Any], unit: str) -> None:
+        """Write what makes the file a scan: of :data:`~ptycho.live.scan_file.LATER`, what is known."""
+        scan_file.complete(self._file, values, unit)
 
-    def _unfit(self, frame: Frame, description: Description | None) -> str | None:
-        """Why a frame cannot be kept."""
-        if frame.number < 0 or frame.data.ndim != 2 or frame.data.dtype.kind not in "fiu":
-            return OTHER_SHAPE if frame.data.ndim != 2 else OTHER_DTYPE
-        if self._record is None:
-            shape = (description and description.shape) or frame.data.shape
-            self._begin(shape, (description and description.dtype) or frame.data.dtype)
+    def _open(self) -> None:
+        self._file = scan_file.open_to_append(self.path)
+        patterns = self._file.get("patterns")
+        self.shape: tuple[int, int] | None = None if patterns is None else patterns.shape[1:]
+        self.dtype: np.dtype | None = None if patterns is None else patterns.dtype
+
+    def _begin(self, shape: tuple[int, int], dtype: np.dtype) -> None:
+        """Have a file with room for frames; only positions were in it before."""
+        self._file.close()
+        begun = self.path.with_name("begun.h5")
+        scan_file.create(begun, shape, np.dtype(dtype).newbyteorder("<"))
+        with scan_file.open_to_append(begun) as file:
+            scan_file.append(file["received"], self._joiner.positions, 0)
+        begun.replace(self.path)
+        self._open()
+        self._describe(self.description or Description(), self.ended)
+
+    def _describe(self, told: Description, ended: str | None) -> None:
+        """Keep what the source says, and why nothing more will come."""
+        self.description, self.ended, content = told, ended, io.BytesIO()
+        said = vars(told) | {"ended": ended, "dtype": None if told.dtype is None else told.dtype.str}
+        np.savez(content, **{name: value for name, value in said.items() if value is not None})
+        scan_file.append(self._file["description"], np.frombuffer(content.getvalue(), np.uint8), 0)
+
+    def _fault(self, frame: Frame) -> str | None:
+        """Why a frame is not kept."""
+        data, told = frame.data, self.description or Description()
+        if frame.number < 0 or data.dtype.kind not in "fiu" or data.ndim != 2:
+            return "wrong shape" if data.ndim != 2 else "wrong dtype"
+        if self.shape is None:
+            self._begin(told.shape or data.shape, told.dtype or data.dtype)
         if self.has(frame.number):
-            return REPEATED
-        if frame.data.shape != self.shape:
-            return OTHER_SHAPE
-        return None if np.can_cast(frame.data.dtype, self.dtype) else OTHER_DTYPE  # type: ignore[arg-type]
+            return "repeated"
+        if data.shape != self.shape:
+            return "wrong shape"
+        return None if np.can_cast(data.dtype, self.dtype) else "wrong dtype"  # type: ignore[arg-type]
 
-    def _begin(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
-        header = {"shape": list(shape), "dtype": np.dtype(dtype).newbyteorder("<").str}
-        write_atomically(self.folder / HEADER, lambda file: file.write(json.dumps(header).encode()))
-        self._record = _record_of(header)
+    def _new_positions(self, positions: np.ndarray, faults: Counter[str]) -> np.ndarray:
+        """Those that are finite and of no index that was there before."""
+        finite = np.isfinite(positions["row"]) & np.isfinite(positions["col"])
+        faults["position not finite"] += int(np.count_nonzero(~finite))
+        positions, seen, new = positions[finite], set[int](), list[int]()
+        for k, index in enumerate(positions["index"].tolist()):
+            if index >= 0 and (index in seen or index in self._joiner.position_rows):
+                faults["position repeated"] += index not in self._restored
+            else:
+                seen.add(index)
+                new.append(k)
+        return positions[new]
 
-    def _keep_frame(self, frame: Frame) -> None:
-        record = np.zeros((), self._record)
-        record["index"], record["time"], record["frame"] = frame.number, frame.time, frame.data
-        record["crc"] = zlib.crc32(record["frame"].tobytes())
-        _append(self._handles[FRAMES], record.tobytes(), len(self._frames.indices))
-        with self._lock:
-            self._frames.add(frame.number, frame.time)
-
-    def _keep_place(self, place: Place) -> None:
-        record = np.array((place.number, place.time, place.row, place.col, 0), PLACE)
-        record["crc"] = _place_sum(record)
-        _append(self._handles[PLACES], record.tobytes(), len(self._places.indices))
-        with self._lock:
-            self._values.append((place.row, place.col))
-            self._places.add(place.number, place.time)
-
-    def _recover(self) -> None:
-        """What a program before has left."""
-        header = self.folder / HEADER
-        try:
-            self._record = _record_of(read_json(header)) if header.is_file() else None
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{header}: is damaged ({error}); choose another folder") from error
-        if self._record is not None:
-            whole = _whole(
-                self._handles[FRAMES], self._record, lambda one: zlib.crc32(one["frame"].tobytes())
-            )
-            if whole:
-                rows = np.memmap(self.folder / FRAMES, self._record, "r", shape=(whole,))
-                for index, moment in zip(rows["index"].tolist(), rows["time"].tolist(), strict=True):
-                    self._frames.add(index, moment)
-        whole = _whole(self._handles[PLACES], PLACE, _place_sum)
-        for one in FileArray(self._handles[PLACES], (whole,), PLACE)[0:whole]:
-            self._values.append((float(one["row"]), float(one["col"])))
-            self._places.add(int(one["index"]), float(one["time"]))
+    def _reserve(self, size: int) -> None:
+        """Have room for so many bytes, or raise what a full disk says: HDF5 cannot go on after it has."""
+        end = scan_file.size_of_rows(self._file) + size + SLACK
+        if self.path.stat().st_size < end and hasattr(os, "posix_fallocate"):
+            with self.path.open("rb+") as file:
+                os.posix_fallocate(file.fileno(), 0, end + 4 * SLACK)
 
 
-class _Rows:
-    """Index, time and moment of arrival of records, in their order."""
-
-    def __init__(self) -> None:
-        self.indices: list[int] = []
-        self.times: list[float] = []
-        self.arrived: list[float] = []
-        self.known: set[int] = set()
-
-    def add(self, index: int, moment: float) -> None:
-        self.indices.append(index)
-        self.times.append(moment)
-        self.arrived.append(time.monotonic())
-        self.known.add(index)
-
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return np.array(self.indices, np.int64), np.array(self.times, float), np.array(self.arrived, float)
+def _sync(path: Path) -> None:
+    """Make what was written survive a loss of power."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
-def _record_of(header: dict[str, Any]) -> np.dtype:
-    frame = (np.dtype(header["dtype"]), tuple(header["shape"]))
-    return np.dtype([("index", "<i8"), ("time", "<f8"), ("crc", "<u4"), ("frame", *frame)])
-
-
-def _append(handle: Any, content: bytes, count: int) -> None:
-    """Write a record behind ``count`` whole ones; what a full disk has taken of it is cut off again."""
-    try:
-        written = handle.write(content)
-        if written != len(content):
-            raise OSError(28, "No space left on device")
-    except OSError:
-        handle.truncate(count * len(content))
-        raise
-
-
-def _whole(handle: Any, record: np.dtype, checksum: Any) -> int:
-    """How many records of a file are whole; what follows them is cut off."""
-    count = os.fstat(handle.fileno()).st_size // record.itemsize
-    array = FileArray(handle, (count,), record)
-    while count and any(one["crc"] != checksum(one) for one in array[max(0, count - LOOKED_AT) : count]):
-        count -= 1
-    handle.truncate(count * record.itemsize)
-    return count
-
-
-def _place_sum(record: np.ndarray) -> int:
-    return zlib.crc32(record.tobytes()[: -PLACE["crc"].itemsize])
-
-
-def _stated(description: Description) -> dict[str, Any]:
-    found = {field.name: getattr(description, field.name) for field in fields(description)}
-    return {name: str(v) if name == "dtype" else v for name, v in found.items() if v is not None}
-
-
-def _plain(name: str, value: np.ndarray) -> Any:
-    """An array of a file as the attribute of a description."""
-    if value.dtype.kind == "U":
-        return np.dtype(str(value)) if name == "dtype" else str(value)
-    if name in ("probe", "good", "dark", "flat"):
-        return value
-    return tuple(value.tolist()) if value.ndim else value.item()
+def _described(content: bytes) -> tuple[Description | None, str | None]:
+    """What a source has said, and why nothing more will come."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+        said: dict[str, Any] = {name: stored[name] for name in stored.files}
+    for name in said.keys() - {"probe", "good", "dark", "flat"}:
+        said[name] = tuple(said[name].tolist()) if said[name].ndim else said[name].item()
+    ended = said.pop("ended", None)
+    if "dtype" in said:
+        said["dtype"] = np.dtype(said["dtype"])
+    return Description(**said) if said else None, ended

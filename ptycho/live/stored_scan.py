@@ -1,27 +1,22 @@
-"""What a store holds, as a measured scan: at once, and as a file that any reader understands."""
+"""What a store holds, as a measured scan: while it grows, and as a file that any reader understands."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import h5py
 import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig, KeyMap
-from ptycho.exports.hdf5_writing import write_hdf5
 from ptycho.live.arrivals import Description
-from ptycho.live.joining import Joined
+from ptycho.live.scan_file import LATER
 from ptycho.live.store import Store
 from ptycho.readers.domain import tell_domain
 from ptycho.readers.raw_scan import RawScan
 
-NAME = "live"  # of the format, in findings
-BLOCK = 2**25  # bytes of frames that are copied at once
-SAMPLED = 16  # frames that tell what the numbers are
-ARRAYS = ("probe", "good", "dark", "flat")
+FORMAT = "live"  # in findings
+TOLD = [field.name for field in fields(Description) if field.name not in ("shape", "dtype", "expected")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,85 +43,63 @@ class StoredFrames:
         """The store is closed by who opened it."""
 
 
-def raw_scan(store: Store, joined: Joined, told: Description, config: DataConfig) -> RawScan:
-    """The joined patterns as a scan whose frames stay in the store.
+def raw_scan(store: Store, config: DataConfig, samples: int = 16) -> RawScan:
+    """Return the frames that have a position as a scan; they stay in the store.
+
+    Args:
+        samples: how many frames tell what their numbers are, where nobody says it.
 
     Raises:
         ConfigError: the unit of the positions is not known.
     """
-    unit = config.unit or told.unit
-    if unit is None:
+    told, table = store.description or Description(), store.table
+    said: dict[str, Any] = {name: value for name in TOLD if (value := getattr(told, name)) is not None}
+    stated: dict[str, Any] = config.stated_quantities() | {"unit": config.unit, "domain": config.domain}
+    stated["zero_frequency"] = config.stated_zero_frequency()
+    said |= {name: value for name, value in stated.items() if value is not None}
+    if "unit" not in said:
         raise ConfigError("the source does not say the unit of the positions; set data.unit=")
-    frames = StoredFrames(store, joined.rows)
-    stated = config.stated_quantities()
-    pitch = stated.get("detector_pixel_m")
-    return RawScan(
-        NAME,
-        frames,
-        domain=config.domain or told.domain or _domain(frames),
-        zero_frequency=config.stated_zero_frequency() or told.zero_frequency,
-        positions=joined.positions,
-        unit=unit,
-        energy_eV=stated.get("energy_eV", told.energy_eV),
-        distance_m=stated.get("distance_m", told.distance_m),
-        detector_pixel_m=told.detector_pixel_m if pitch is None else (pitch, pitch),
-        probe=told.probe,
-        probe_pixel_m=told.probe_pixel_m,
-        good=told.good,
-        dark=told.dark,
-        flat=told.flat,
-        numbers=joined.indices,
-    )
-
-
-def _domain(frames: StoredFrames) -> str | None:
-    some = frames.read(np.unique(np.linspace(0, len(frames.rows) - 1, SAMPLED).astype(int)))
-    return tell_domain(frames.dtype, [some]).name
+    if "detector_pixel_m" in stated:
+        said["detector_pixel_m"] = (stated["detector_pixel_m"],) * 2
+    frames, numbers = StoredFrames(store, table.rows), table.frames["index"][table.rows]
+    if "domain" not in said:
+        some = np.unique(np.linspace(0, len(numbers) - 1, samples).astype(int))
+        said["domain"] = tell_domain(frames.dtype, [frames.read(some)]).name
+    known = {"zero_frequency": None} | said
+    return RawScan(FORMAT, frames, positions=table.positions(table.rows), numbers=numbers, **known)
 
 
 def section_of(config: DataConfig) -> DataConfig:
-    """The section ``data`` without what a source has settled: its axes and files, and where things are."""
+    """Return the section ``data`` without what a source has settled: axes, files, and where things are."""
     return replace(
         config, format=None, keys=KeyMap(), positions_file=None, patterns_file=None, position_axes=None
     )
 
 
-def write_scan(path: Path, raw: RawScan, probe: np.ndarray | None, config: DataConfig) -> DataConfig:
-    """Write a stored scan as HDF5; the section ``data`` that it is read with.
+def complete_scan(
+    store: Store, raw: RawScan, positions: np.ndarray, probe: np.ndarray | None, config: DataConfig
+) -> DataConfig:
+    """Make the file of a store a scan like any other; return the section ``data`` that it is read with.
 
     Args:
-        probe: modes ``(K, N, N)`` on the object's pixels, in place of the scan's; None: there is none.
-
-    Raises:
-        WriteError: the disk is full.
+        raw: the scan that the store holds.
+        positions: ``(J, 2)`` of its patterns, in its unit.
+        probe: modes ``(K, N, N)`` on the object's pixels; None: there is none.
     """
-    arrays = {name: value for name in ARRAYS if (value := getattr(raw, name)) is not None}
-    arrays = arrays | ({} if probe is None else {"probe": probe})
-    numbers = ("energy_eV", "distance_m", "detector_pixel_m")
-    arrays |= {name: value for name in numbers if (value := getattr(raw, name)) is not None}
-    write_hdf5(path, lambda file: _fill(file, raw, arrays))
-    zero = raw.zero_frequency
-    keys = KeyMap(patterns="patterns", positions="positions", **{name: name for name in arrays})
+    table = store.table
+    placed = np.full((len(table.frames), 2), np.nan)
+    placed[table.rows] = positions
+    known = {name: getattr(raw, name) for name in LATER} | {"positions": placed, "probe": probe}
+    known = {name: value for name, value in known.items() if value is not None}
+    store.complete(known, raw.unit)
+    named = known.keys() - config.stated_quantities().keys()  # these stand above what a file says
+    zero, lacking = raw.zero_frequency, np.setdiff1d(np.arange(len(placed)), table.rows).tolist()
     return replace(
         section_of(config),
-        file=(str(path),),
-        keys=keys,
+        file=(str(store.path),),
+        keys=KeyMap(patterns="patterns", **{name: name for name in named}),
+        drop=tuple(sorted({*config.drop, *lacking})),
         unit=raw.unit,  # type: ignore[arg-type]  # checked when it was read
         domain=raw.domain,  # type: ignore[arg-type]
         zero_frequency=f"{zero[0]:g},{zero[1]:g}" if isinstance(zero, tuple) else zero,
     )
-
-
-def _fill(out: h5py.File, raw: RawScan, arrays: dict[str, Any]) -> None:
-    count, height, width = raw.patterns.shape
-    patterns = out.create_dataset("patterns", raw.patterns.shape, raw.patterns.dtype)
-    step = max(1, BLOCK // (height * width * raw.patterns.dtype.itemsize))
-    for k in range(0, count, step):
-        part = slice(k, min(k + step, count))
-        patterns[part] = raw.patterns.read(part)
-    out["positions"] = raw.positions
-    out["positions"].attrs["units"] = raw.unit
-    if raw.numbers is not None:
-        out["numbers"] = raw.numbers
-    for name, value in arrays.items():
-        out[name] = np.asarray(value)

@@ -62,7 +62,7 @@ def read_table(
         raise ConfigError(
             f"{path}: data.position_axes={axes}: the names of its columns state the axes; remove it"
         )
-    positions, found, note = _in_one_unit(path, values, columns, unit)
+    positions, found, note = in_one_unit(path, values, columns, unit)
     where = (
         f"{len(values)} positions from {path}: rows in column {columns.row + 1}, columns in {columns.col + 1}"
     )
@@ -112,7 +112,7 @@ def _decoded(content: bytes) -> str:
         return content.decode("latin-1")  # so do instruments write their µ
 
 
-def _in_one_unit(
+def in_one_unit(
     path: Path, values: np.ndarray, columns: Columns, unit: str | None
 ) -> tuple[np.ndarray, str, str]:
     """Positions, their unit, and a note on where it is from."""

@@ -11,14 +11,20 @@ import tifffile
 from ptycho.config import ConfigError
 from ptycho.config.data import DataConfig
 from ptycho.live import messages
-from ptycho.live.arrivals import Description, Frame, Place
-from ptycho.live.sources import Watching, growing_folder, open_source
+from ptycho.live.arrivals import Description, Frame, make_positions
+from ptycho.live.sources import SourceOptions, open_source
+from ptycho.live.sources.growing_folder import GrowingFolder
 
 DATA = np.random.default_rng(0).poisson(9, (6, 16, 18)).astype(np.uint16)
 
 
 def how(folder, **changes):
-    return Watching(DataConfig(file=("-",)), folder, lambda number: False, **changes)
+    return SourceOptions(DataConfig(file=("-",)), folder, lambda number: False, **changes)
+
+
+def rows_of(came):
+    """Index, row and column of the positions that came."""
+    return [(index, row, col) for index, _, row, col in came.positions.tolist()]
 
 
 @pytest.fixture
@@ -45,9 +51,8 @@ def test_files_are_taken_by_the_number_in_their_name_when_they_are_whole(tmp_pat
     assert source.poll().ended
 
 
-def test_a_file_that_stays_cut_short_is_given_up(tmp_path, folder, monkeypatch):
-    monkeypatch.setattr(growing_folder, "GIVEN_UP_S", 0.0)
-    source = open_source(f"{folder}/", how(tmp_path))
+def test_a_file_that_stays_cut_short_is_given_up(tmp_path, folder):
+    source = GrowingFolder(folder, how(tmp_path), patience_s=0.0)
     (folder / "f_1.tif").write_bytes(b"II*\0 no more")
     (folder / "END").touch()
     assert not source.poll().ended
@@ -64,18 +69,18 @@ def test_a_table_of_positions_that_grows(tmp_path, folder):
     source = open_source(f"{folder}/", how(tmp_path))
     table = folder / "positions.csv"
     table.write_text("frame,x_um,y_um\n4,1.5,2.5\n0,3,")
-    assert [place[:3] for place in source.poll().places] == [(4, 2.5, 1.5)]
+    assert rows_of(source.poll()) == [(4, 2.5, 1.5)]
     with table.open("a") as file:
         file.write("4\n7,nonsense,1\nnan,1,2\ninf,1,2\n8\n8,5,6\n")
     came = source.poll()
-    assert [place[:3] for place in came.places] == [(0, 4.0, 3.0), (8, 6.0, 5.0)]
+    assert rows_of(came) == [(0, 4.0, 3.0), (8, 6.0, 5.0)]
     assert came.faults == {"line of the table dropped": 4} and source.description.unit == "um"
 
 
 def test_lines_without_an_index_are_those_of_the_frames_in_turn(tmp_path, folder):
     source = open_source(f"{folder}/", how(tmp_path))
     (folder / "positions.csv").write_text("row_nm col_nm\n1 2\n3 4\n5 nonsense\n7 8\n")
-    assert [place[:3] for place in source.poll().places] == [(0, 1.0, 2.0), (1, 3.0, 4.0), (3, 7.0, 8.0)]
+    assert rows_of(source.poll()) == [(0, 1.0, 2.0), (1, 3.0, 4.0), (3, 7.0, 8.0)]
 
 
 @pytest.mark.parametrize("watch", ["tcp://127.0.0.1:1", "zmq://nowhere", "zmq://127.0.0.1:99999", "zmq://:5"])
@@ -111,7 +116,7 @@ def gather(source, count, seconds=60.0):
     while len(frames) + len(places) < count and time.monotonic() < until:
         came = source.poll()
         frames += came.frames
-        places += came.places
+        places += rows_of(came)
         for what, times in came.faults.items():
             faults[what] = faults.get(what, 0) + times
     return frames, places, faults
@@ -119,19 +124,19 @@ def gather(source, count, seconds=60.0):
 
 def test_messages_between_garbage_arrive(wire):
     source, send, _ = wire
-    send(messages.start_message(Description(unit="um", shape=(16, 18), dtype=np.dtype("u2")), 6))
-    send(messages.mask_message(np.ones((16, 18), bool)))
+    send(messages.start_message(Description(unit="um", shape=(16, 18), dtype=np.dtype("u2"), expected=6)))
+    send(messages.message("mask", np.zeros((16, 18), np.uint8)))
     send([b"\x00garbage"])
     send([b"a", b"b", b"c"])
     send([json.dumps({"type": "dance"}).encode()])
     send([*messages.frame_message(Frame(1, DATA[1]))[:1], b"short"])
     send(messages.frame_message(Frame(0, DATA[0]), "bslz4"))
-    send(messages.positions_message([Place(0, 1.0, 2.0)]))
+    send(messages.positions_message(make_positions(0, 1.0, 2.0)))
     frames, places, faults = gather(source, 2)
     np.testing.assert_array_equal(frames[0].data, DATA[0])
-    assert places[0][:3] == (0, 1.0, 2.0) and sum(faults.values()) == 4
+    assert places == [(0, 1.0, 2.0)] and sum(faults.values()) == 4
     assert source.description.expected == 6 and source.description.good.all()
-    send(messages.END)
+    send(messages.message("end"))
     until = time.monotonic() + 60
     while not source.poll().ended:
         assert time.monotonic() < until

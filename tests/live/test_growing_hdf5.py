@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from ptycho.config.data import DataConfig, KeyMap
-from ptycho.live.sources import Watching, growing_hdf5
-from ptycho.live.sources.growing_hdf5 import WRITING, GrowingHdf5, mark
+from ptycho.live.scan_file import WRITING, mark
+from ptycho.live.sources import SourceOptions
+from ptycho.live.sources.growing_hdf5 import GrowingHdf5
 
 FRAMES = np.random.default_rng(0).poisson(9, (12, 16, 18)).astype(np.uint16)
 XY = 1e-6 * np.random.default_rng(1).normal(size=(12, 2)).cumsum(axis=0)
@@ -81,12 +82,7 @@ def detector(tmp_path):
 
 def open_source(tmp_path, has=lambda number: False, **data):
     config = DataConfig(file=("-",), **data)
-    return GrowingHdf5(tmp_path / "scan.h5", Watching(config, tmp_path, has))
-
-
-@pytest.fixture(autouse=True)
-def every_look_is_at_positions_too(monkeypatch):
-    monkeypatch.setattr(growing_hdf5, "BETWEEN_S", 0.0)
+    return GrowingHdf5(tmp_path / "scan.h5", SourceOptions(config, tmp_path, has), pause_s=0.0)
 
 
 def gather(source):
@@ -95,7 +91,7 @@ def gather(source):
     while nothing < 2 and not ended:
         came = source.poll()
         frames |= {frame.number: frame.data for frame in came.frames}
-        places |= {place.number: (place.row, place.col) for place in came.places}
+        places |= {index: place for index, _, *place in came.positions.tolist()}
         nothing, ended = nothing + 1 if came.empty else 0, came.ended
     return frames, places, ended
 

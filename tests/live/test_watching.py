@@ -3,6 +3,7 @@
 import json
 import time
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,13 +11,13 @@ import pytest
 from ptycho.config import ConfigError, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.config.solver_config import SolverConfig
-from ptycho.live.arrivals import Arrivals, Description, Frame, Place
-from ptycho.live.collecting import Collector
-from ptycho.live.joining import join
+from ptycho.live.arrivals import Arrivals, Description, Frame, make_positions
+from ptycho.live.collecting import CollectOptions, Collector
+from ptycho.live.options import LiveOptions
 from ptycho.live.page import NAMES
+from ptycho.live.run import LiveRun
 from ptycho.live.store import Store
-from ptycho.live.stored_scan import raw_scan, write_scan
-from ptycho.live.watching import Habits, Setting, complete, watch
+from ptycho.live.stored_scan import complete_scan, raw_scan
 from ptycho.preparation.prepare import understand
 from ptycho.readers.table import open_raw
 from ptycho.scan.probe import make_probe
@@ -29,7 +30,7 @@ class Played:
     """A source that gives what it is given, some at a time."""
 
     def __init__(self, description, batches, ends=True):
-        self.description, self._batches, self._ends = description, list(batches), ends
+        self.description, self._batches, self._ends, self.problem = description, list(batches), ends, None
 
     def poll(self):
         if self._batches:
@@ -54,14 +55,15 @@ def scan():
 def batches(scan, size=30):
     """Frames in bursts, their positions a burst later and the other way round; one frame twice."""
     frames = [Frame(k, scan[0][k]) for k in range(COUNT)]
-    places = [Place(k, *scan[1][k].tolist()) for k in range(COUNT)][::-1]
+    places = make_positions(range(COUNT), *scan[1].T)[::-1]
     for k in range(0, COUNT, size):
-        yield Arrivals(tuple(frames[k : k + size]), (), Counter({"message dropped": 1}))
-    yield Arrivals((frames[3],), tuple(places))
+        yield Arrivals(tuple(frames[k : k + size]), faults=Counter({"message dropped": 1}))
+    yield Arrivals((frames[3],), places)
 
 
-def collect(source, store, timeout_s=60.0, **changes):
-    collector = Collector(source, store, changes.get("expected"), timeout_s, changes.get("wait_s", 60.0))
+def collect(source, store, timeout_s=60.0, wait_s=60.0, **changes):
+    options = CollectOptions(timeout_s=timeout_s, wait_s=wait_s, **changes)
+    collector = Collector(source, store, options)
     collector.start()
     return collector
 
@@ -74,14 +76,15 @@ def until(condition, seconds=60.0):
 
 
 CONFIG = ScanRunConfig(data=DataConfig(file=("-",)), solver=SolverConfig(positions=False))
+REFINED = ScanRunConfig(data=DataConfig(file=("-",)))
 
 
 def test_the_picture_the_numbers_and_the_page_of_a_whole_scan(tmp_path, scan):
     store = Store(tmp_path / "live")
     collector = collect(Played(scan[2], batches(scan)), store)
-    setting = Setting(collector, store, CONFIG, Habits(30, 0.5, 1.0), tmp_path, "beam/scan.h5")
-    live = watch(setting)
-    complete(live, setting)
+    live = LiveRun(collector, store, CONFIG, LiveOptions(30, 0.5, 1.0), tmp_path, "beam/scan.h5")
+    live.watch()
+    live.complete()
     numbers = json.loads((tmp_path / "live.json").read_text())
     wanted = {
         "state": "complete",
@@ -108,29 +111,51 @@ def test_the_picture_the_numbers_and_the_page_of_a_whole_scan(tmp_path, scan):
     assert 'http-equiv="refresh"' in page and '<img src="live.png' in page and "message dropped 3" in page
 
 
-def test_what_came_is_the_same_scan_in_a_file_of_its_own(tmp_path, scan):
-    store = Store(tmp_path / "live")
-    collector = collect(Played(scan[2], batches(scan)), store)
+def test_what_came_is_a_scan_that_readers_read(tmp_path, scan):
+    store = Store(tmp_path)
+    collector = collect(Played(scan[2], [*batches(scan), Arrivals((Frame(200, scan[0][0]),))]), store)
     until(lambda: collector.ended)
-    raw = raw_scan(store, join(store.frames, store.places), store.description, CONFIG.data)
-    section = write_scan(tmp_path / "scan.h5", raw, scan[2].probe, CONFIG.data)
+    raw, probe, moved = raw_scan(store, CONFIG.data), 2 * scan[2].probe, scan[1] + 0.25
+    section = complete_scan(store, raw, moved, probe, CONFIG.data)
+    store.close()
+    assert section.drop == (COUNT,)  # the frame without a position
     again = understand(open_raw(section), section)
     np.testing.assert_array_equal(again.raw.patterns.read(slice(0, COUNT)), scan[0])
-    np.testing.assert_array_equal(again.raw.positions, scan[1])
+    np.testing.assert_array_equal(again.raw.positions[:COUNT], moved)
     assert (again.N, again.raw.domain, again.raw.zero_frequency) == (N, "counts", "centre")
-    np.testing.assert_array_equal(again.probe, scan[2].probe)
+    np.testing.assert_array_equal(again.probe, probe)
+
+
+def test_the_run_that_follows_begins_from_the_probe_and_the_positions_that_were_found(tmp_path, scan):
+    nominal = scan[1] + np.random.default_rng(1).normal(scale=0.7, size=scan[1].shape)
+    store = Store(tmp_path / "live")
+    collector = collect(Played(scan[2], batches((scan[0], nominal, scan[2]))), store)
+    live = LiveRun(collector, store, REFINED, LiveOptions(30, 5.0, 0.0), tmp_path, "x")
+    live.watch()
+    patterns, estimate = live.state.patterns, live.state.estimate
+    fitted, indices = ~patterns["held_out"], store.table.frames["index"][patterns["row"]]
+    moves = np.where(fitted[:, None], scan[1][indices] - nominal[indices], 0)  # as if they had been found
+    live.state = replace(live.state, estimate=replace(estimate, positions=live.state.nominal + moves))
+    config = live.store_scan(REFINED.data)
+    store.close()
+    again = understand(open_raw(config.data), config.data)
+    np.testing.assert_allclose(again.probe, estimate.modes)
+    found = again.raw.positions[patterns["row"]]
+    np.testing.assert_allclose(found[fitted], scan[1][indices][fitted], atol=1e-6)
+    assert (found[~fitted] != nominal[indices][~fitted]).any()  # those were looked for, too
 
 
 def test_nothing_comes_again_that_a_store_has_already(tmp_path, scan):
     some = list(batches(scan))
     first = collect(Played(scan[2], some[:2], ends=False), Store(tmp_path), timeout_s=60)
-    until(lambda: len(first._store.frames.indices) == 60)
+    until(lambda: first._store.counts[0] == 60)
     first.stop()
+    first._store.close()
     store = Store(tmp_path)
     second = collect(Played(scan[2], some), store)
     until(lambda: second.ended)
-    assert second.faults["repeated"] == 61 and len(store.frames.indices) == COUNT
-    assert Store(tmp_path).ended == "complete" and second.source.closed
+    assert second.faults["repeated"] == 61 and store.counts[0] == COUNT
+    assert store.ended == "complete" and second.source.closed
 
 
 @pytest.mark.parametrize(("frames", "match"), [(0, "0.3 s"), (5, "0.1 s")])
@@ -142,31 +167,30 @@ def test_an_end_that_never_comes(tmp_path, scan, frames, match):
 
 
 def test_as_many_as_are_expected_are_the_end(tmp_path, scan):
-    collector = collect(Played(scan[2], batches(scan), ends=False), Store(tmp_path), 60, expected=COUNT)
+    collector = collect(Played(scan[2], batches(scan), ends=False), Store(tmp_path), 60, frames=COUNT)
     until(lambda: collector.ended)
     assert collector.ended == "complete"
 
 
 def test_a_full_disk_makes_frames_wait_and_loses_none(tmp_path, scan, monkeypatch):
-    monkeypatch.setattr("ptycho.live.collecting.AGAIN_S", 0.01)
-    store, add, full = Store(tmp_path), Store.add, [True]
+    reserve, full = Store._reserve, [True]
 
-    def failing(self, frames, places, told):
-        if full:
-            add(self, frames[:2], [], told)
+    def reserved(self, size):
+        if full and self.counts[0]:
             raise OSError(28, "No space left on device")
-        return add(self, frames, places, told)
+        reserve(self, size)
 
-    monkeypatch.setattr(Store, "add", failing)
-    collector = collect(Played(scan[2], batches(scan)), store)
+    monkeypatch.setattr(Store, "_reserve", reserved)
+    store = Store(tmp_path)
+    collector = collect(Played(scan[2], batches(scan)), store, retry_s=0.01)
     until(lambda: collector.trouble)
     assert "until there is room" in collector.trouble
     full.clear()
     until(lambda: collector.ended)
     assert collector.trouble is None and collector.faults["disk full"] > 0
     assert collector.faults["repeated"] == 1  # the one that was sent twice
-    np.testing.assert_array_equal(np.sort(store.frames.indices), np.arange(COUNT))
-    np.testing.assert_array_equal(np.sort(store.places.indices), np.arange(COUNT))
+    np.testing.assert_array_equal(np.sort(store.table.frames["index"]), np.arange(COUNT))
+    assert np.isfinite(store.table.frames["row"]).all()
 
 
 def test_a_source_that_breaks_is_an_error_not_a_silence(tmp_path, scan):
@@ -177,20 +201,22 @@ def test_a_source_that_breaks_is_an_error_not_a_silence(tmp_path, scan):
     store = Store(tmp_path)
     collector = collect(Broken(scan[2], []), store)
     with pytest.raises(ConfigError, match=r"cannot be read any more .*within the driver"):
-        watch(Setting(collector, store, CONFIG, Habits(), tmp_path, "x"))
+        LiveRun(collector, store, CONFIG, LiveOptions(), tmp_path, "x").watch()
 
 
 def test_too_few_patterns_say_so(tmp_path, scan):
     store = Store(tmp_path)
-    collector = collect(Played(scan[2], [Arrivals((Frame(0, scan[0][0]),), (Place(0, 1.0, 2.0),))]), store)
+    collector = collect(
+        Played(scan[2], [Arrivals((Frame(0, scan[0][0]),), make_positions(0, 1.0, 2.0))]), store
+    )
     with pytest.raises(
         ConfigError, match=r"watch=x: the scan has ended .*1 patterns have a frame and a position"
     ):
-        watch(Setting(collector, store, CONFIG, Habits(), tmp_path, "x"))
+        LiveRun(collector, store, CONFIG, LiveOptions(), tmp_path, "x").watch()
 
 
 def test_what_cannot_be_understood_names_the_key(tmp_path, scan):
     store = Store(tmp_path)
     collector = collect(Played(Description(), batches(scan)), store)
     with pytest.raises(ConfigError, match=r"set data\.unit="):
-        watch(Setting(collector, store, CONFIG, Habits(), tmp_path, "x"))
+        LiveRun(collector, store, CONFIG, LiveOptions(), tmp_path, "x").watch()

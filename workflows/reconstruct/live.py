@@ -1,7 +1,7 @@
 """A scan reconstructed while it is measured, and then as any other.
 
 The folder of the run holds ``live.png``, ``live.json``, ``live.html``, in the end ``live.npz``, and in
-``live/`` what came (:mod:`ptycho.live.store`), ``scan.h5``, which the run that follows reads, and the
+``live/`` what came, ``scan.h5`` (:mod:`ptycho.live.scan_file`), which the run that follows reads, and the
 program's keys.
 """
 
@@ -13,19 +13,17 @@ from pathlib import Path
 
 import yaml
 
-from ptycho.config import ConfigError
+from ptycho.config import ConfigError, ScanRunConfig
 from ptycho.config.former_names import stored_keys
 from ptycho.config.mapping import to_dataclass, to_mapping
 from ptycho.files.atomic import write_text
 from ptycho.files.json_file import read_json, read_yaml
 from ptycho.files.lock import locked
 from ptycho.live import page
-from ptycho.live.collecting import Collector
-from ptycho.live.joining import join
-from ptycho.live.sources import Watching, open_source
+from ptycho.live.collecting import CollectOptions, Collector
+from ptycho.live.sources import SourceOptions, open_source
 from ptycho.live.store import Store
-from ptycho.live.stored_scan import raw_scan, section_of, write_scan
-from ptycho.preparation.prepare import understand
+from ptycho.live.stored_scan import section_of
 from ptycho.quiet_start import start_tensorflow
 from ptycho.report.gather import gather
 from ptycho.report.wording import verdict_of
@@ -40,7 +38,7 @@ from workflows.command_line.training_jobs import write_page
 from workflows.reconstruct.live_config import LiveConfig
 
 log = logging.getLogger(__name__)
-PLACE, KEYS, SCAN = LIVE, "live.yaml", "scan.h5"
+PLACE, KEYS = LIVE, "live.yaml"
 
 
 def run(config: LiveConfig, stop: StopRequest) -> list[str]:
@@ -92,44 +90,35 @@ def _text(config: LiveConfig) -> str:
     return yaml.safe_dump(to_mapping(config), sort_keys=False)  # type: ignore[arg-type]
 
 
-def _watched(config: LiveConfig, folder: Path, place: Path) -> object:
+def _watched(config: LiveConfig, folder: Path, place: Path) -> ScanRunConfig | None:
     """Watch until the scan has ended; the configuration of the run that follows, if it is wanted."""
     store = Store(place)
     keys = None if config.curve_keys is None else Path(config.curve_keys)
-    how = Watching(config.data, place, store.has, config.bind, keys, int(1e6 * config.largest_message_mb))
-    collector = Collector(
-        open_source(str(config.watch), how), store, config.frames, config.timeout_s, config.wait_s
+    largest = int(1e6 * config.largest_message_mb)
+    source = open_source(
+        str(config.watch), SourceOptions(config.data, place, store.has, config.bind, keys, largest)
     )
+    collector = Collector(source, store, CollectOptions(config.frames, config.timeout_s, config.wait_s))
     collector.start()
     try:
         start_tensorflow()
-        from ptycho.live import watching
+        from ptycho.live.options import LiveOptions
+        from ptycho.live.run import LiveRun
 
-        habits = watching.Habits(config.first, config.refresh_s, config.finish_s)
-        job = config.run(section_of(config.data), str(folder))
-        setting = watching.Setting(collector, store, job, habits, folder, str(config.watch))
-        live = watching.watch(setting)
-        watching.complete(live, setting)
+        section = section_of(config.data)
+        options = LiveOptions(config.first, config.refresh_s, config.finish_s)
+        job = config.run(section, str(folder))
+        live = LiveRun(collector, store, job, options, folder, str(config.watch))
+        live.watch()
+        live.complete()
+        return live.store_scan(section) if config.final else None
     finally:
         collector.stop()
-    return _store_scan(config, store, folder, place) if config.final else None
+        store.close()
 
 
-def _store_scan(config: LiveConfig, store: Store, folder: Path, place: Path) -> object:
-    """What came as a file that any reader understands, and the configuration of a run on it."""
-    told = store.description
-    assert told is not None
-    section = section_of(config.data)
-    raw = raw_scan(store, join(store.frames, store.places), told, section)
-    probe = understand(raw, section).probe
-    data = write_scan(place / SCAN, raw, probe, section)
-    log.info("%d patterns are in %s", len(raw.positions), place / SCAN)
-    return config.run(data, str(folder))
-
-
-def _final(folder: Path, config: object, stop: StopRequest) -> list[str]:
+def _final(folder: Path, config: ScanRunConfig | None, stop: StopRequest) -> list[str]:
     """The run of ``scan_workflow.py`` on what came, or the rest of it."""
-    from ptycho.config import ScanRunConfig
     from workflows.reconstruct import scan as workflow
     from workflows.reconstruct.scan_plan import plan, understand_scan
 

@@ -14,15 +14,12 @@ import tifffile
 
 from ptycho.config import ConfigError
 from ptycho.live import messages
-from ptycho.live.arrivals import Frame, Place
+from ptycho.live.arrivals import Frame, make_positions
 from ptycho.live.replay.playing import Event, Played
+from ptycho.live.scan_file import SUPERBLOCK
 from ptycho.live.sources.growing_folder import FINISHED, TABLE
 from ptycho.live.sources.socket import prove, require_zmq, tcp_address
 from ptycho.readers.quantities import ELECTRON
-
-SUPERBLOCK = 48  # bytes, of version 3
-PATIENCE_MS = 30_000  # for who should take what is sent
-DETECTOR, SOURCE = "entry_1/instrument_1/detector_1", "entry_1/instrument_1/source_1"
 
 
 class Writer(Protocol):
@@ -47,68 +44,76 @@ class Hdf5Writer:
             raise ConfigError(
                 f"to={path}: CXI has positions in metres, and the scan's are in pixels; play it into a folder"
             )
-        self._played = played
-        self._file = h5py.File(path, "w", libver="latest")
-        told, file = played.told, self._file
-        height, width = played.frames.shape[1:]
-        file["cxi_version"] = 160
-        detector, source = file.create_group(DETECTOR), file.create_group(SOURCE)
+        self._played, self._path = played, path
+        self._file = file = h5py.File(path, "w", libver="latest")
+        for name, value in _cxi(played).items():
+            file[name] = value
         filters: dict[str, Any] = dict(hdf5plugin.Bitshuffle(cname="lz4")) if compressed else {}
-        self._frames = detector.create_dataset(
-            "data",
-            (0, height, width),
+        shape = played.frames.shape[1:]
+        self._frames = file.create_dataset(
+            "entry_1/instrument_1/detector_1/data",
+            (0, *shape),
             played.frame(0).dtype,
-            maxshape=(None, height, width),
-            chunks=(1, height, width),
+            maxshape=(None, *shape),
+            chunks=(1, *shape),
             **filters,
         )
-        place = file.create_group("entry_1/sample_1/geometry_1")
-        self._places = place.create_dataset(
-            "translation", (0, 3), float, maxshape=(None, 3), chunks=(1024, 3), fillvalue=np.nan
+        self._places = file.create_dataset(
+            "entry_1/sample_1/geometry_1/translation",
+            (0, 3),
+            float,
+            maxshape=(None, 3),
+            chunks=(1024, 3),
+            fillvalue=np.nan,
         )
         self._places.attrs["units"] = "m"
-        for name in ("data_1/data", "data_1/translation"):
-            target = self._frames.name if name.endswith("data") else self._places.name
-            file[f"entry_1/{name}"] = h5py.SoftLink(target)
-        if told.detector_pixel_m is not None:
-            detector["y_pixel_size"], detector["x_pixel_size"] = told.detector_pixel_m
-        if told.distance_m is not None:
-            detector["distance"] = told.distance_m
-        if told.energy_eV is not None:
-            source["energy"] = told.energy_eV * ELECTRON
-        if told.probe is not None:
-            source["illumination"] = told.probe
-        if told.good is not None:
-            detector["mask"] = (~told.good).astype(np.uint32)
-        if told.zero_frequency != "corner":
-            zero = (
-                told.zero_frequency if isinstance(told.zero_frequency, tuple) else (height // 2, width // 2)
-            )
-            detector["beam_center_y"], detector["beam_center_x"] = map(float, zero)
+        for rows in (self._frames, self._places):
+            file[f"entry_1/data_1/{rows.name.rpartition('/')[2]}"] = h5py.SoftLink(rows.name)
         file.swmr_mode = True
 
     def write(self, events: Sequence[Event]) -> None:
         for event in events:
             if event.kind == "frame":
-                if event.number >= len(self._frames):
-                    self._frames.resize(event.number + 1, axis=0)
-                self._frames[event.number] = self._played.frame(event.number)
+                _put(self._frames, event.number, self._played.frame(event.number))
             elif event.kind == "position":
-                if event.number >= len(self._places):
-                    self._places.resize(event.number + 1, axis=0)
                 row, col = self._played.positions[event.number]
-                self._places[event.number] = col, row, 0.0  # of the sample: what the reader takes back
+                _put(self._places, event.number, (col, row, 0.0))  # of the sample: what the reader takes back
         self._frames.flush()
         self._places.flush()
 
     def close(self, complete: bool) -> None:
-        path = Path(self._file.filename)
-        with path.open("rb") as file:
+        with self._path.open("rb") as file:
             marked = file.read(SUPERBLOCK)
         self._file.close()
         if not complete:  # the mark of a writer that was killed
-            with path.open("rb+") as file:
+            with self._path.open("rb+") as file:
                 file.write(marked)
+
+
+def _cxi(played: Played) -> dict[str, Any]:
+    """What a CXI file says of a scan, by its paths there."""
+    told, (height, width) = played.told, played.frames.shape[1:]
+    pitch, zero = told.detector_pixel_m or (None, None), told.zero_frequency
+    centre = zero if isinstance(zero, tuple) else (height // 2, width // 2)
+    detector: dict[str, Any] = {
+        "y_pixel_size": pitch[0],
+        "x_pixel_size": pitch[1],
+        "distance": told.distance_m,
+        "mask": None if told.good is None else (~told.good).astype(np.uint32),
+        "beam_center_y": None if zero == "corner" else float(centre[0]),
+        "beam_center_x": None if zero == "corner" else float(centre[1]),
+    }
+    source: dict[str, Any] = {"illumination": told.probe}
+    source["energy"] = None if told.energy_eV is None else np.float64(told.energy_eV * ELECTRON)
+    said = {f"entry_1/instrument_1/detector_1/{name}": value for name, value in detector.items()}
+    said |= {f"entry_1/instrument_1/source_1/{name}": value for name, value in source.items()}
+    return {"cxi_version": 160} | {name: value for name, value in said.items() if value is not None}
+
+
+def _put(rows: h5py.Dataset, row: int, value: Any) -> None:
+    if row >= len(rows):
+        rows.resize(row + 1, axis=0)
+    rows[row] = value
 
 
 class FolderWriter:
@@ -118,8 +123,8 @@ class FolderWriter:
         self._folder, self._played = folder, played
         folder.mkdir(parents=True, exist_ok=True)
         self._table = (folder / TABLE).open("a", buffering=1)
-        self._unit, self._scale = ("px", 1.0) if played.unit == "px" else ("um", 1e6)
-        self._table.write(f"index,row_{self._unit},col_{self._unit}\n")
+        unit, self._scale = ("px", 1.0) if played.unit == "px" else ("um", 1e6)
+        self._table.write(f"index,row_{unit},col_{unit}\n")
 
     def write(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -127,12 +132,11 @@ class FolderWriter:
             if event.kind == "position":
                 row, col = self._scale * self._played.positions[event.number]
                 self._table.write(f"{event.number},{row:.9g},{col:.9g}\n")
-            elif event.kind == "frame":
-                tifffile.imwrite(path, self._played.frame(event.number))
             elif event.kind == "garbage":
                 path.write_bytes(b"II*\0 not whole yet")
             else:
-                tifffile.imwrite(path.with_name(f"other_{event.number:06d}.tif"), spoilt(event, self._played))
+                name = path.name if event.kind == "frame" else f"other_{event.number:06d}.tif"
+                tifffile.imwrite(path.with_name(name), spoilt(event, self._played))
 
     def close(self, complete: bool) -> None:
         self._table.close()
@@ -141,54 +145,45 @@ class FolderWriter:
 
 
 class SocketWriter:
-    """Messages to who waits at an address.
+    """Messages to who waits at an address, for half a minute.
 
     Raises:
         ConfigError: the address cannot be used.
     """
 
     def __init__(self, address: str, played: Played, compressed: bool, keys: Path | None) -> None:
-        self._zmq, self._played = require_zmq(), played
+        self._zmq, self._played, self._address = require_zmq(), played, address
         self._encoding = "bslz4" if compressed else "raw"
         self._context = self._zmq.Context()
         self._socket = self._context.socket(self._zmq.PUSH)
-        self._socket.setsockopt(self._zmq.SNDTIMEO, PATIENCE_MS)
-        self._socket.setsockopt(self._zmq.LINGER, PATIENCE_MS)
+        for option in (self._zmq.SNDTIMEO, self._zmq.LINGER):
+            self._socket.setsockopt(option, 30_000)
         if keys is not None:
             prove(self._socket, self._context, keys, server=False)
-        self._address = address
         self._socket.connect(tcp_address(address))
         told = played.told
-        self._send(messages.start_message(told, told.expected))
+        self._send(messages.start_message(told))
         if told.good is not None:
-            self._send(messages.mask_message(told.good))
+            self._send(messages.message("mask", (~told.good).astype(np.uint8)))
         if told.probe is not None:
-            self._send(messages.probe_message(told.probe))
+            self._send(messages.message("probe", told.probe.astype(np.complex64)))
 
     def write(self, events: Sequence[Event]) -> None:
-        places = [
-            Place(e.number, *self._played.positions[e.number].tolist())
-            for e in events
-            if e.kind == "position"
-        ]
         for event in events:
-            if event.kind == "frame":
-                self._send(
-                    messages.frame_message(
-                        Frame(event.number, self._played.frame(event.number)), self._encoding
-                    )
-                )
-            elif event.kind == "garbage":
+            if event.kind == "garbage":
                 self._send([b"\x00 no message", b"at all"])
             elif event.kind != "position":
-                self._send(messages.frame_message(Frame(event.number, spoilt(event, self._played))))
-        if places:
-            self._send(messages.positions_message(places))
+                encoding = self._encoding if event.kind == "frame" else "raw"
+                frame = Frame(event.number, spoilt(event, self._played))
+                self._send(messages.frame_message(frame, encoding))
+        placed = [event.number for event in events if event.kind == "position"]
+        if placed:
+            self._send(messages.positions_message(make_positions(placed, *self._played.positions[placed].T)))
 
     def close(self, complete: bool) -> None:
         with contextlib.suppress(ConfigError):
             if complete:
-                self._send(messages.END)
+                self._send(messages.message("end"))
         self._socket.close()
         self._context.term()
 
@@ -200,8 +195,12 @@ class SocketWriter:
 
 
 def spoilt(event: Event, played: Played) -> np.ndarray:
-    """The frame of an event as it is when something is wrong with it."""
+    """Return the frame of an event, as it is when something is wrong with it."""
     data = played.frame(event.number)
-    if event.kind == "not_finite":
-        return np.full(data.shape, np.nan, np.float32)
-    return data[:-1] if event.kind == "shape" else data.astype(np.float64)
+    wrong = {
+        "frame": data,
+        "not_finite": np.full(data.shape, np.nan, np.float32),
+        "shape": data[:-1],
+        "dtype": data.astype(np.float64),
+    }
+    return wrong[event.kind]

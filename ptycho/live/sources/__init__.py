@@ -15,11 +15,11 @@ OTHERS = ("tcp://", "ipc://", "http://", "https://", "redis://")
 
 
 @dataclass(frozen=True)
-class Watching:
+class SourceOptions:
     """What a source needs to know.
 
     Attributes:
-        config: the section ``data``: what the file does not say.
+        config: the section ``data``: what the source does not say.
         scratch: a folder for small files of its own.
         has: whether the frame of an index is kept already.
         bind: of a socket: wait for who sends; else connect to it.
@@ -35,8 +35,8 @@ class Watching:
     largest: int = 2**28
 
 
-def open_source(watch: str, how: Watching) -> Source:
-    """The source that ``watch`` names, which need not be there yet.
+def open_source(watch: str, options: SourceOptions) -> Source:
+    """Return the source that ``watch`` names, which need not be there yet.
 
     Raises:
         ConfigError: it can be none.
@@ -44,14 +44,14 @@ def open_source(watch: str, how: Watching) -> Source:
     if watch.startswith(SOCKET):
         from ptycho.live.sources.socket import SocketSource
 
-        return SocketSource(watch, how)
+        return SocketSource(watch, options)
     if watch.startswith(OTHERS):
         raise ConfigError(f"watch={watch}: must be a file, a folder, or {SOCKET}host:port")
     path = Path(watch)
     if path.is_dir() or watch.endswith("/"):
         from ptycho.live.sources.growing_folder import GrowingFolder
 
-        return GrowingFolder(path, how)
+        return GrowingFolder(path, options)
     from ptycho.live.sources.growing_hdf5 import GrowingHdf5
 
-    return GrowingHdf5(path, how)
+    return GrowingHdf5(path, options)

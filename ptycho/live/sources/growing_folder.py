@@ -16,36 +16,38 @@ from pathlib import Path
 
 import numpy as np
 
-from ptycho.live.arrivals import Arrivals, Description, Frame, Place
-from ptycho.live.sources import Watching
-from ptycho.readers.positions_table import read_table
+from ptycho.live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, make_positions
+from ptycho.live.sources import SourceOptions
+from ptycho.readers.positions_table import in_one_unit
+from ptycho.readers.table_text import read_text
 from ptycho.readers.tiff import SUFFIXES, read_image
 
 TABLE, FINISHED = "positions.csv", "END"
 NUMBER = re.compile(r"(\d+)(?!.*\d)")
-GIVEN_UP_S = 10.0  # of a file that does not read whole and does not change
-AT_ONCE = 2**25  # bytes of files that are read in one look
+INDEX = re.compile(r"index|frame|frame_index|frame_number", re.IGNORECASE)
+HEADER = re.compile(r"\s*(?!nan|inf)([#%]|['\"]?[^\W\d])", re.IGNORECASE)
 LARGEST = 2**30  # bytes of a file
 
 
 class GrowingFolder:
-    """See the module's text; a :class:`~ptycho.live.arrivals.Source`."""
+    """See the module's text; a :class:`~ptycho.live.arrivals.Source`.
 
-    def __init__(self, path: Path, how: Watching) -> None:
-        self._path, self._how = path, how
+    Args:
+        patience_s: after which a file that does not read whole, and does not change, is given up.
+        at_once: bytes that are read in one look.
+    """
+
+    def __init__(
+        self, path: Path, options: SourceOptions, patience_s: float = 10.0, at_once: int = 2**25
+    ) -> None:
+        self._path, self._options, self._patience, self._at_once = path, options, patience_s, at_once
         self.problem: str | None = None
-        stated = how.config.positions_file
+        self.description: Description | None = None
+        stated = options.config.positions_file
         self._table = Path(stated) if stated else path / TABLE
         self._done: set[str] = set()
-        self._broken: dict[str, tuple[int, float]] = {}
-        self._read_to = 0  # bytes of the table
-        self._lines = 0  # of numbers
-        self._header = ""
-        self._description: Description | None = None
-
-    @property
-    def description(self) -> Description | None:
-        return self._description
+        self._broken: dict[str, tuple[int, float]] = {}  # size of a file that is not whole, and since when
+        self._read_to, self._lines, self._header = 0, 0, ""  # of the table: bytes, lines of numbers
 
     def poll(self) -> Arrivals:
         faults: Counter[str] = Counter()
@@ -53,44 +55,36 @@ class GrowingFolder:
             return Arrivals()
         finished = (self._path / FINISHED).exists()  # asked first: what came before is then all there is
         frames, more = self._new_frames(faults)
-        places = self._new_places(faults)
-        over = finished and not more and not self._broken
-        return Arrivals(tuple(frames), tuple(places), faults, over and not frames and not places)
+        positions = self._new_positions(faults)
+        over = finished and not (more or self._broken or frames or len(positions))
+        return Arrivals(tuple(frames), positions, faults, over)
 
     def close(self) -> None:
         """Nothing is open."""
 
     def _new_frames(self, faults: Counter[str]) -> tuple[list[Frame], bool]:
         """Frames that read whole now, and whether there are more to be looked at."""
-        names = [
-            p
-            for p in self._path.iterdir()
-            if p.suffix.lower() in (*SUFFIXES, ".npy") and p.name not in self._done
-        ]
+        kinds = (*SUFFIXES, ".npy")
+        paths = [p for p in self._path.iterdir() if p.suffix.lower() in kinds and p.name not in self._done]
         found, size = list[Frame](), 0
-        for path in sorted(names, key=lambda p: (len(p.name), p.name)):
+        for path in sorted(paths, key=lambda p: (len(p.name), p.name)):
             number = NUMBER.search(path.stem)
-            if path.name.startswith(".") or number is None:
-                self._done.add(path.name)
+            known = number is not None and self._options.has(int(number[1])) and path.name not in self._broken
+            if path.name.startswith(".") or number is None or known:
                 faults["file without a number"] += number is None
-                continue
-            if self._how.has(int(number[1])) and path.name not in self._broken:
                 self._done.add(path.name)
-                continue
-            data = self._whole(path, faults)
-            if data is not None:
+            elif (data := self._whole(path, faults)) is not None:
                 found.append(Frame(int(number[1]), data))
                 self._done.add(path.name)
                 size += data.nbytes
-            if size > AT_ONCE:
+            if size > self._at_once:
                 return found, True
         return found, False
 
     def _whole(self, path: Path, faults: Counter[str]) -> np.ndarray | None:
         """The frame ``(H, W)`` of a file; None: it is not whole yet, or never will be."""
         try:
-            size = path.stat().st_size
-            if size > LARGEST:
+            if path.stat().st_size > LARGEST:
                 raise ValueError("too large")
             if path.suffix.lower() == ".npy":
                 data = np.array(np.load(path, mmap_mode="r", allow_pickle=False))  # mapped: of its own size
@@ -98,89 +92,68 @@ class GrowingFolder:
                 data = read_image(path)
             if not data.size:
                 raise ValueError("empty")
-            if data.ndim != 2:
-                data = data.reshape([n for n in data.shape if n != 1])
         except Exception:  # a file that is being written raises whatever its bytes lead to
             self._wait_for(path, faults)
             return None
         self._broken.pop(path.name, None)
-        return data
+        return data if data.ndim == 2 else data.reshape([n for n in data.shape if n != 1])
 
     def _wait_for(self, path: Path, faults: Counter[str]) -> None:
         """Look at a file again; give it up where it has not changed for long."""
-        try:
-            size = path.stat().st_size
-        except OSError:
-            return
-        now = time.monotonic()
-        before, since = self._broken.get(path.name, (-1, now))
+        size, now = path.stat().st_size if path.exists() else -1, time.monotonic()
+        before, since = self._broken.get(path.name, (None, now))
         if size != before:
             self._broken[path.name] = size, now
-        elif now - since > GIVEN_UP_S:
+        elif now - since > self._patience:
             faults["frame cut short"] += 1
             self._done.add(path.name)
             del self._broken[path.name]
 
-    def _new_places(self, faults: Counter[str]) -> list[Place]:
-        """The whole lines that were added to the table."""
+    def _new_positions(self, faults: Counter[str]) -> np.ndarray:
+        """Those of the whole lines that were added to the table."""
         try:
             with self._table.open("rb") as file:
-                size = file.seek(0, 2)
-                if size < self._read_to:
+                if file.seek(0, 2) < self._read_to:
                     faults["table of positions replaced"] += 1
                     self._read_to, self._lines, self._header = 0, 0, ""
                 file.seek(self._read_to)
-                content = file.read(AT_ONCE)
+                content = file.read(self._at_once)
         except FileNotFoundError:
-            return []
+            return NO_POSITIONS
         content = content[: content.rfind(b"\n") + 1]
-        lines = [line for line in content.decode("latin-1").splitlines() if line.strip()]
-        if not lines:
-            return []
         self._read_to += len(content)
-        names = [] if self._header else [line for line in lines if _is_header(line)]
-        self._header = self._header or "\n".join(names)
-        found = list[Place]()
-        for line in (line for line in lines if not _is_header(line)):
-            found += self._place(line, faults)
-        return found
+        lines = [line for line in content.decode("latin-1").splitlines() if line.strip()]
+        self._header = self._header or "".join(f"{line}\n" for line in lines if HEADER.match(line))
+        numbers = [line for line in lines if not HEADER.match(line)]
+        first, self._lines = self._lines, self._lines + len(numbers)  # one that is dropped has a frame, too
+        return self._parse(numbers, first, faults) if numbers else NO_POSITIONS
 
-    def _place(self, line: str, faults: Counter[str]) -> list[Place]:
-        """The position of a line, by the reader of such tables."""
-        target, index = self._how.scratch / "line.csv", self._lines
-        self._lines += 1  # a line that is dropped was that of a frame, too
+    def _parse(self, lines: list[str], first: int, faults: Counter[str]) -> np.ndarray:
+        """Positions of lines, of which the first is the line ``first`` of the table; bad ones are dropped."""
+        config = self._options.config
         try:
-            if (column := _index_column(self._header)) is not None:
-                index = int(float([field for field in re.split(r"[;,\t ]+", line.strip()) if field][column]))
-            target.write_text(f"{self._header}\n{line}\n", encoding="utf-8")
-            table = read_table(target, self._how.config.unit, self._how.config.position_axes)
+            text = self._header + "\n".join(lines)
+            values, columns = read_text(self._table, text, config.position_axes, config.position_columns)
+            values, unit, _ = in_one_unit(self._table, values, columns, config.unit)
+            index = _indices(self._header, lines) or range(first, first + len(lines))
         except (ValueError, OverflowError, IndexError) as error:  # a ConfigError is a ValueError
+            if len(lines) > 1:
+                half = len(lines) // 2
+                parts = (lines[:half], first), (lines[half:], first + half)
+                return np.concatenate([self._parse(*part, faults) for part in parts])
             faults["line of the table dropped"] += 1
-            self.problem = str(error).replace(str(target), str(self._table))
-            return []
-        finally:
-            target.unlink(missing_ok=True)
-        if self._description is None:
-            self._description = Description(unit=table.unit)
-        row, col = table.positions[0]
-        return [Place(index, float(row), float(col))]
+            self.problem = str(error)
+            return NO_POSITIONS
+        self.description = self.description or Description(unit=unit)
+        return make_positions(list(index), values[:, 0], values[:, 1])
 
 
-def _is_header(line: str) -> bool:
-    return line.lstrip()[0] in "#%" or (
-        bool(re.match(r"\s*['\"]?[^\W\d]", line)) and not re.match(r"\s*(nan|inf)", line, re.I)
-    )
-
-
-def _index_column(header: str) -> int | None:
-    """Which column of a table is the frames' index; None: none."""
+def _indices(header: str, lines: list[str]) -> list[int]:
+    """The frames' indices in a table with a column of them, else none."""
     for line in header.splitlines():
-        words = [
-            word.strip(" '\"#%")
-            for word in re.split(r"[;,\t]+| +", line.strip().lstrip("#% "))
-            if word.strip()
-        ]
-        for column, word in enumerate(words):
-            if re.fullmatch(r"(index|frame|frame_index|frame_number)", word, re.IGNORECASE):
-                return column
-    return None
+        words = [word.strip(" '\"#%") for word in re.split(r"[;,\t]+| +", line.strip().lstrip("#% "))]
+        columns = [k for k, word in enumerate(filter(None, words)) if INDEX.fullmatch(word)]
+        if columns:
+            cells = (list(filter(None, re.split(r"[;,\t ]+", line.strip()))) for line in lines)
+            return [int(float(row[columns[0]])) for row in cells]
+    return []

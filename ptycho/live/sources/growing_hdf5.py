@@ -21,8 +21,9 @@ import numpy as np
 
 import ptycho.readers.hdf5_file  # noqa: F401 - registers the filters of detectors
 from ptycho.config import ConfigError
-from ptycho.live.arrivals import NOTHING, Arrivals, Description, Frame, Place
-from ptycho.live.sources import Watching
+from ptycho.live.arrivals import NO_POSITIONS, Arrivals, Description, Frame, make_positions
+from ptycho.live.scan_file import CLOSED, WRITING, mark
+from ptycho.live.sources import SourceOptions
 from ptycho.live.sources.hdf5_snapshot import find_frames, growing, snapshot
 from ptycho.readers.hdf5_chunks import Chunks
 from ptycho.readers.raw_scan import RawScan, ReadOptions
@@ -30,34 +31,30 @@ from ptycho.readers.table import open_scan
 
 log = logging.getLogger(__name__)
 DAMAGE = (OSError, RuntimeError, KeyError, ValueError)  # of a file that is being written
-AT_ONCE = 2**25  # bytes of frames that are read in one look
-WRITING, CLOSED, UNKNOWN = "writing", "closed", "unknown"
-BETWEEN_S = 0.3  # between two looks at positions
-SIGNATURE, MARKED = b"\x89HDF\r\n\x1a\n", 0x05  # flags of the superblock: open for writing, by SWMR
 
 
 class GrowingHdf5:
-    """See the module's text; a :class:`~ptycho.live.arrivals.Source`."""
+    """See the module's text; a :class:`~ptycho.live.arrivals.Source`.
 
-    def __init__(self, path: Path, how: Watching) -> None:
-        self._path, self._how = path, how
+    Args:
+        pause_s: between two looks at positions.
+        at_once: bytes of frames that are read in one look.
+    """
+
+    def __init__(
+        self, path: Path, options: SourceOptions, pause_s: float = 0.3, at_once: int = 2**25
+    ) -> None:
+        self._path, self._options, self._pause, self._at_once = path, options, pause_s, at_once
+        self.description: Description | None = None
+        self.problem: str | None = None
         self._file: h5py.File | None = None
-        self._swmr = False
+        self._swmr, self._foreign = False, False
         self._chunks = Chunks()
         self._identity: tuple[int, int] | None = None
-        self._description: Description | None = None
-        self._placed: tuple[int, ...] = ()
-        self._next = 0  # the first frame that was not looked at
-        self._holes = list[int]()  # those before it that were not there
-        self._taken = set[int]()  # positions
+        self._next, self._holes = 0, list[int]()  # first frame not looked at; those before it not there yet
+        self._taken = np.zeros(0, bool)  # positions, by their row
         self._looked = 0.0
         self._last: tuple[int, bytes] | None = None
-        self._foreign = False
-        self.problem: str | None = None
-
-    @property
-    def description(self) -> Description | None:
-        return self._description
 
     def poll(self) -> Arrivals:
         faults, new = Counter[str](), tuple[Frame, ...]()
@@ -65,58 +62,56 @@ class GrowingHdf5:
             return Arrivals(ended=True)
         try:
             closed = mark(self._path) == CLOSED  # asked first: what came before is then all there is
-            if not self._opened(faults):  # anew, where it was closed
+            file = self._opened(faults)  # anew, where it was closed
+            if file is None:
                 return Arrivals(faults=faults, ended=self._foreign)
-            assert self._file is not None
-            frames = find_frames(self._file, self._how.config.keys.patterns)
+            frames = find_frames(file, self._options.config.keys.patterns)
             if frames is None:
-                self._reopen_next_time()
+                self.close()
                 return Arrivals(faults=faults)
             new = self._new_frames(frames)
-            places, left = self._new_places(frames, closed), self._next < len(frames)
+            positions, left = self._new_positions(file, frames, closed), self._next < len(frames)
             if not self._swmr:
-                self._reopen_next_time()
-            return Arrivals(new, places, faults, closed and not left and bool(len(frames)))
+                self.close()
+            return Arrivals(new, positions, faults, closed and not left and bool(len(frames)))
         except FileNotFoundError:
-            return NOTHING
+            return Arrivals()
         except DAMAGE as error:
             log.debug("%s: %s", self._path, error)
-            self._reopen_next_time()
+            self.close()
             return Arrivals(new, faults=faults)
 
     def close(self) -> None:
+        """Close the file; the next look opens it again."""
         if self._file is not None:
             with contextlib.suppress(*DAMAGE):
                 self._file.close()
         self._file = None
 
-    _reopen_next_time = close
-
-    def _opened(self, faults: Counter[str]) -> bool:
-        """Open the file, anew where another one has taken its place; whether it is."""
+    def _opened(self, faults: Counter[str]) -> h5py.File | None:
+        """The file, opened anew where it was replaced; None: it is none yet, or another scan."""
         status = self._path.stat()
         identity = status.st_dev, status.st_ino
         if self._identity not in (None, identity):
             faults["file replaced"] += 1
             self.close()
-        if self._file is not None and self._swmr and mark(self._path) == CLOSED:
+        if self._swmr and mark(self._path) == CLOSED:
             self.close()  # what is open may know less than what was written last
         if self._file is None:
             if not h5py.is_hdf5(self._path):
-                return False
+                return None
             self._swmr = mark(self._path) == WRITING
             self._file = h5py.File(self._path, "r", swmr=self._swmr, libver="latest", locking="best-effort")
             replaced, self._identity = self._identity not in (None, identity), identity
-            if replaced and not self._same_scan():
+            if replaced and not self._is_same_scan(self._file):
                 log.warning("%s: was replaced by another scan, of which nothing is taken", self._path)
                 self._foreign = True
-                return False
-        return True
+                return None
+        return self._file
 
-    def _same_scan(self) -> bool:
+    def _is_same_scan(self, file: h5py.File) -> bool:
         """Whether the last frame that was taken is in the file that has taken the place of another."""
-        assert self._file is not None
-        frames = find_frames(self._file, self._how.config.keys.patterns)
+        frames = find_frames(file, self._options.config.keys.patterns)
         if self._last is None or frames is None:
             return True
         row, content = self._last
@@ -126,9 +121,9 @@ class GrowingHdf5:
     def _new_frames(self, frames: h5py.Dataset) -> tuple[Frame, ...]:
         if self._swmr:
             frames.id.refresh()
-        room = max(1, AT_ONCE // max(1, frames.dtype.itemsize * frames.shape[1] * frames.shape[2]))
+        room = max(1, self._at_once // max(1, frames.dtype.itemsize * frames.shape[1] * frames.shape[2]))
         end = min(len(frames), self._next + room)
-        rows = [row for row in [*self._holes, *range(self._next, end)] if not self._how.has(row)]
+        rows = [row for row in [*self._holes, *range(self._next, end)] if not self._options.has(row)]
         self._next = max(self._next, end)
         found, self._holes = list[Frame](), []
         for row in rows:
@@ -144,91 +139,63 @@ class GrowingHdf5:
             self._last = found[-1].number, found[-1].data.tobytes()
         return tuple(found)
 
-    def _new_places(self, frames: h5py.Dataset, now: bool) -> tuple[Place, ...]:
+    def _new_positions(self, file: h5py.File, frames: h5py.Dataset, now: bool) -> np.ndarray:
         """Positions that came, as a reader of measured scans reads them; ``now``: do not wait for more."""
-        assert self._file is not None
-        if not now and time.monotonic() - self._looked < BETWEEN_S:
-            return ()
+        if not now and time.monotonic() - self._looked < self._pause:
+            return NO_POSITIONS
         self._looked = time.monotonic()
-        names = growing(self._file, frames)
+        names = growing(file, frames)
         if not names or not len(frames):
-            return ()
-        count = min(len(self._file[name]) for name in names)
+            return NO_POSITIONS
+        count = min(len(file[name]) for name in names)
         for name in names:
-            self._chunks.check(self._file[name], [slice(0, count)])
-        columns = [self._file[name][:count].reshape(count, -1) for name in names]
-        sound = np.isfinite(np.concatenate(columns, axis=1).astype(float)).all(axis=1)
-        rows = np.flatnonzero(sound)
-        if len(rows) < 2 or (stamp := (len(rows), int(rows.sum()))) == self._placed:
-            return ()
-        raw = self._read(frames, names, rows)
-        if raw is None:
-            return ()
-        told = rows.tolist()
-        new = [k for k, row in enumerate(told) if row not in self._taken]
-        self._taken.update(told)
-        self._placed = stamp
-        return tuple(Place(told[k], *map(float, raw[k])) for k in new)
+            self._chunks.check(file[name], [slice(0, count)])
+        columns = [file[name][:count].reshape(count, -1) for name in names]
+        there = np.isfinite(np.concatenate(columns, axis=1).astype(float)).all(axis=1)
+        taken = np.resize(self._taken, count) & (np.arange(count) < len(self._taken))
+        rows = np.flatnonzero(there)
+        if len(rows) < 2 or rows[0] >= len(frames) or not (there & ~taken).any():
+            return NO_POSITIONS
+        found = self._read(file, frames, names, rows)
+        if found is None:
+            return NO_POSITIONS
+        self._taken = taken | there
+        new = ~taken[rows]
+        return make_positions(rows[new], found[new, 0], found[new, 1])
 
-    def _read(self, frames: h5py.Dataset, names: list[str], rows: np.ndarray) -> np.ndarray | None:
+    def _read(
+        self, file: h5py.File, frames: h5py.Dataset, names: list[str], rows: np.ndarray
+    ) -> np.ndarray | None:
         """Positions ``(n, 2)``, (row, col), of some rows; and what the file says of the scan, once."""
-        assert self._file is not None
-        target, config = self._how.scratch / "snapshot.h5", self._how.config
-        if rows[0] >= len(frames):
-            return None
+        target, config = self._options.scratch / "snapshot.h5", self._options.config
         try:
-            snapshot(self._file, frames, names, rows, target)
-            options = ReadOptions(
-                config.format,
-                config.keys.stated(),
-                config.unit,
-                config.position_axes,
-                stated=config.stated_quantities(),
-            )
+            snapshot(file, frames, names, rows, target)
+            keys, stated = config.keys.stated(), config.stated_quantities()
+            options = ReadOptions(config.format, keys, config.unit, config.position_axes, stated=stated)
             raw = open_scan(target, options)
         except ConfigError as error:
             self.problem = str(error).replace(str(target), str(self._path))
             return None
         finally:
             target.unlink(missing_ok=True)
-        self.problem = None
-        if self._description is None:
-            self._description = _description(raw, frames)
         raw.patterns.close()
+        self.problem = None
+        self.description = self.description or _description(raw, frames)
         swap = config.position_axes == "xy" and config.keys.positions is None and raw.format != "ptylab"
         return raw.positions[:, ::-1] if swap else raw.positions
 
 
 def _description(raw: RawScan, frames: h5py.Dataset) -> Description:
+    said = (
+        "unit domain zero_frequency energy_eV distance_m detector_pixel_m probe probe_pixel_m good dark flat"
+    )
     expected = frames.maxshape[0]
     return Description(
-        raw.unit,
-        raw.domain,
-        raw.zero_frequency,
-        raw.energy_eV,
-        raw.distance_m,
-        raw.detector_pixel_m,
-        raw.probe,
-        raw.probe_pixel_m,
-        raw.good,
-        raw.dark,
-        raw.flat,
-        frames.shape[1:],
-        frames.dtype,
-        int(expected) if expected is not None and expected > len(frames) else None,
+        **{name: getattr(raw, name) for name in said.split()},
+        shape=frames.shape[1:],
+        dtype=frames.dtype,
+        expected=int(expected) if expected is not None and expected > len(frames) else None,
     )
-
-
-def mark(path: Path) -> str:
-    """What the first bytes of an HDF5 file say of who writes it: :data:`WRITING`, :data:`CLOSED`, or nothing.
-
-    HDF5 File Format Specification 3.0, II.A: byte 11 of a superblock of version 3. Older ones say nothing.
-    """
-    with path.open("rb") as file:
-        start = file.read(12)
-    if len(start) < 12 or start[:8] != SIGNATURE or start[8] < 3:
-        return UNKNOWN
-    return WRITING if start[11] & MARKED else CLOSED
 
 
 def _is_written(frames: h5py.Dataset, row: int) -> bool:

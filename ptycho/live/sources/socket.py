@@ -11,64 +11,66 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import numpy as np
 
 from ptycho.config import ConfigError
 from ptycho.files.json_file import read_json
 from ptycho.live import messages
-from ptycho.live.arrivals import Arrivals, Description, Frame, Place
+from ptycho.live.arrivals import NO_POSITIONS, Arrivals, Description, Frame
 from ptycho.live.messages import BadMessage
-from ptycho.live.sources import Watching
+from ptycho.live.sources import SourceOptions
 
 ADDRESS = re.compile(r"zmq://([^/:\s]+|\[[0-9a-fA-F:]+\]):(\d{1,5})/?")
-LOOK_S, PAUSE_MS = 0.2, 50
-AT_ONCE = 2**26  # bytes that are taken in one look
-WAITING = 20  # messages that ZeroMQ holds for us, lost where we are killed; then who sends waits
 
 
 class SocketSource:
     """See the module's text; a :class:`~ptycho.live.arrivals.Source`.
 
+    Args:
+        look_s: of one look, at most; a quarter of that where nothing comes.
+        at_once: bytes that are taken in one look.
+        waiting: messages that ZeroMQ holds for us, lost where we are killed; then who sends waits.
+
     Raises:
         ConfigError: the address cannot be used.
     """
 
-    def __init__(self, watch: str, how: Watching) -> None:
+    def __init__(
+        self, watch: str, options: SourceOptions, look_s: float = 0.2, at_once: int = 2**26, waiting: int = 20
+    ) -> None:
         zmq = require_zmq()
-        self._largest, self._zmq = how.largest, zmq
+        self._look, self._at_once = look_s, at_once
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.PULL)
-        self._socket.setsockopt(zmq.MAXMSGSIZE, how.largest)
-        self._socket.setsockopt(zmq.RCVHWM, WAITING)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        self._description: Description | None = None
+        self._socket.maxmsgsize, self._socket.rcvhwm, self._socket.linger = options.largest, waiting, 0
+        self.description: Description | None = None
+        self.problem: str | None = None
         self._ended, self._guard = False, None
         try:
-            if how.keys is not None:
-                self._guard = prove(self._socket, self._context, how.keys, server=how.bind)
-            (self._socket.bind if how.bind else self._socket.connect)(tcp_address(watch))
+            if options.keys is not None:
+                self._guard = prove(self._socket, self._context, options.keys, server=options.bind)
+            (self._socket.bind if options.bind else self._socket.connect)(tcp_address(watch))
         except zmq.ZMQError as error:
             self.close()
             raise ConfigError(f"watch={watch}: cannot be used ({error}); choose another port") from error
 
-    @property
-    def description(self) -> Description | None:
-        return self._description
-
     def poll(self) -> Arrivals:
-        frames, places, faults = list[Frame](), list[Place](), Counter[str]()
-        until, size, patience = time.monotonic() + LOOK_S, 0, PAUSE_MS
-        while time.monotonic() < until and size < AT_ONCE and not self._ended:
+        frames, positions, faults = list[Frame](), [NO_POSITIONS], Counter[str]()
+        until, size, patience = time.monotonic() + self._look, 0, int(250 * self._look)
+        while time.monotonic() < until and size < self._at_once and not self._ended:
             if not self._socket.poll(patience):
                 break
             patience = 0  # what is here is put on the disk before more is waited for
             parts = self._socket.recv_multipart()
             size += sum(map(len, parts))
             try:
-                self._take(parts, frames, places)
+                self._take(parts, frames, positions)
             except BadMessage as error:
                 faults[f"message dropped: {error}"] += 1
-        return Arrivals(tuple(frames), tuple(places), faults, self._ended)
+        return Arrivals(tuple(frames), np.concatenate(positions), faults, self._ended)
 
     def close(self) -> None:
         self._socket.close()
@@ -76,22 +78,21 @@ class SocketSource:
             self._guard.stop()
         self._context.destroy(linger=0)
 
-    def _take(self, parts: list[bytes], frames: list[Frame], places: list[Place]) -> None:
+    def _take(self, parts: list[bytes], frames: list[Frame], positions: list[np.ndarray]) -> None:
         if len(parts) > 2:
             raise BadMessage("more than two parts")
-        header = messages.read_header(parts[0])
+        header, told = messages.read_header(parts[0]), self.description or Description()
         kind, content = header["type"], parts[1] if len(parts) == 2 else b""
-        told = self._description or Description()
         if kind == "frame":
             frames.append(messages.read_frame(header, content))
         elif kind == "positions":
-            places += messages.read_positions(header)
+            positions.append(messages.read_positions(header))
         elif kind == "start":
-            self._description = replace(messages.read_start(header), good=told.good, probe=told.probe)
+            self.description = replace(messages.read_start(header), good=told.good, probe=told.probe)
         elif kind == "mask":
-            self._description = replace(told, good=messages.read_mask(header, content))
+            self.description = replace(told, good=messages.read_mask(header, content))
         elif kind == "probe":
-            self._description = replace(told, probe=messages.read_probe(header, content))
+            self.description = replace(told, probe=messages.read_probe(header, content))
         elif kind == "end":
             self._ended = True
         else:
@@ -127,7 +128,7 @@ def prove(socket: Any, context: Any, path: Path, server: bool) -> Any:
     """Set the keys of CurveZMQ from a JSON file with ``public``, ``secret`` and ``theirs`` (Z85, 40 letters).
 
     Returns:
-        Of a server who lets the other in, to be stopped in the end; else None.
+        Of a server what lets the other in, to be stopped in the end; else None.
 
     Raises:
         ConfigError: the file has none.
@@ -145,18 +146,8 @@ def prove(socket: Any, context: Any, path: Path, server: bool) -> Any:
         return None
     from zmq.auth.thread import ThreadAuthenticator
 
-    guard = ThreadAuthenticator(context)
+    guard, only = ThreadAuthenticator(context), SimpleNamespace(callback=lambda domain, key: key == theirs)
     guard.start()
-    guard.configure_curve_callback("*", credentials_provider=_Only(theirs))
+    guard.configure_curve_callback("*", credentials_provider=only)
     socket.curve_server = True
     return guard
-
-
-class _Only:
-    """Lets one key in, 40 letters of Z85."""
-
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-
-    def callback(self, domain: str, key: bytes) -> bool:
-        return key == self._key

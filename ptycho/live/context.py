@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,14 +10,13 @@ import numpy as np
 
 from ptycho.align.initial_probe import guess_probe
 from ptycho.config import OwnProbe, ScanRunConfig
-from ptycho.config.waves import Fresnel
+from ptycho.live.options import LiveOptions
 from ptycho.preparation.dataset import make_dataset
-from ptycho.preparation.detector import Detector
 from ptycho.preparation.prepare import Understood, in_object_pixels, understand
 from ptycho.readers.raw_scan import UNITS, RawScan
 from ptycho.reconstruction.refinement import likelihood_of
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
-from ptycho.reconstruction.state import State
+from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding
@@ -25,56 +25,63 @@ from ptycho.scan.probe import lit_part, masked
 
 
 @dataclass(frozen=True, eq=False)
-class Beginning:
-    """What the first patterns have settled.
+class LiveContext:
+    """What the first patterns have settled, and what every fit needs.
 
     Attributes:
         scan: how they were understood.
-        detector: how a frame becomes a pattern.
         matrix: ``(2, 2)``, from positions as the source has them to object pixels.
-        first: the first patterns as a dataset; others take its units.
-        likelihood: of these, whose units, noise and normalisation are kept.
-        modes: ``s·f·P`` to begin with, ``(K, N, N)`` complex64.
-        lit: ``(N, N)`` bool, where the probe may be; None: everywhere.
+        likelihood: of the first patterns, whose units, noise and normalisation are kept.
+        modes: initial ``s·f·P``, ``(K, N, N)`` complex64.
+        support: ``(N, N)`` bool, where the probe may be; None: everywhere.
         findings: what was settled, and why.
+        refined: what is found beside the object.
+        frames: rows of a store ``(n,)`` → frames ``(n, H, W)``.
+        options: how it is gone about.
     """
 
     scan: Understood
-    detector: Detector
     matrix: np.ndarray
-    first: Dataset
     likelihood: ScanLikelihood
     modes: np.ndarray
-    lit: np.ndarray | None
+    support: np.ndarray | None
     findings: tuple[Finding, ...]
+    refined: Freedom
+    frames: Callable[[np.ndarray], np.ndarray]
+    options: LiveOptions
 
     @property
     def N(self) -> int:
-        return self.detector.N
-
-    @property
-    def fresnel(self) -> Fresnel | None:
-        return self.scan.fresnel
+        return self.scan.N
 
     @property
     def pixel_m(self) -> tuple[float, float] | None:
         return self.scan.pixel.metres
 
     def in_pixels(self, positions: np.ndarray) -> np.ndarray:
-        """Positions ``(n, 2)`` of the source in object pixels, of a common origin."""
+        """Return positions ``(n, 2)`` of the source in object pixels, of a common origin."""
         return positions @ self.matrix.T
 
-    def likelihood_of(self, amplitudes: np.ndarray, positions: np.ndarray, side: int) -> ScanLikelihood:
-        """That of patterns ``(n, N, N)`` at positions ``(n, 2)`` on an object of a side."""
-        count = len(positions)
+    def in_source_units(self, pixels: np.ndarray) -> np.ndarray:
+        """Return object pixels ``(n, 2)`` in the unit of the source."""
+        return pixels @ np.linalg.inv(self.matrix).T
+
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        """Return amplitudes ``(n, N, N)`` of some rows of the store."""
+        return self.scan.detector.amplitudes(self.frames(rows))
+
+    def likelihood_of(self, amplitudes: np.ndarray, state: State) -> ScanLikelihood:
+        """Return that of patterns ``(n, N, N)``, in the places of a state."""
+        data: Dataset = self.likelihood.data
+        count = len(amplitudes)
         data = replace(
-            self.first,
+            data,
             amplitudes=Patterns(amplitudes),
-            beam=Beam(self.first.probe, positions.astype(np.float32)),
+            beam=Beam(data.probe, state.positions.astype(np.float32)),
             image=np.zeros(count, np.int32),
             groups=np.arange(count, dtype=np.int32)[:, None],
             region_size=self.N + 2,
-            object_size=side,
+            object_size=max(state.object.shape),
             exact=True,
             tiles=False,
             stated_tiling=None,
@@ -82,34 +89,40 @@ class Beginning:
         return replace(self.likelihood, data=data)
 
 
-def begin(raw: RawScan, config: ScanRunConfig, scratch: Path) -> Beginning:
-    """Understand the first patterns of a scan, and guess the probe where none is told.
+def interpret(
+    raw: RawScan,
+    config: ScanRunConfig,
+    scratch: Path,
+    frames: Callable[[np.ndarray], np.ndarray],
+    options: LiveOptions,
+) -> LiveContext:
+    """Interpret the first patterns of a scan, and estimate the probe where none is known.
 
     Args:
         raw: the first joined patterns.
         config: of the run; its section ``data`` has no file.
         scratch: a folder for patterns in a nameless file.
+        frames: see :class:`LiveContext`.
 
     Raises:
         ConfigError: something cannot be told; the message names the key that says it.
     """
     scan = understand(raw, config.data)
-    data, found = make_dataset(scan, replace(config, group_size=1, tiles=False), scratch)
+    data, findings = make_dataset(scan, replace(config, group_size=1, tiles=False), scratch)
     if scan.probe is None and isinstance(config.probe, OwnProbe):
         guess = guess_probe(data)
         data = replace(data, beam=data.beam.with_probe(masked(guess.probe, config.probe)))
-        found.append(guess.finding)
-    likelihood = likelihood_of(data)
-    modes = State.of(data, np.ones((1, 1)), config.probe.modes).modes
-    return Beginning(
+        findings.append(guess.finding)
+    return LiveContext(
         scan,
-        scan.detector,
         _matrix(scan, config),
-        data,
-        replace(likelihood, compile_xla=config.xla.compile),
-        modes,
+        replace(likelihood_of(data), compile_xla=config.xla.compile),
+        State.of(data, np.ones((1, 1)), config.probe.modes).modes,
         lit_part(config.probe, scan.N),
-        (*scan.findings, *found),
+        (*scan.findings, *findings),
+        Freedom(config.probe.learn is not False, config.solver.positions is not False),
+        frames,
+        options,
     )
 
 
@@ -117,6 +130,5 @@ def _matrix(scan: Understood, config: ScanRunConfig) -> np.ndarray:
     """What takes positions of the source to object pixels, which is linear, by two steps of a micrometre."""
     step = 1e-6 / (UNITS[scan.raw.unit] or 1e-6)
     corners = step * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    side = scan.N * config.data.bin
-    pixels, _ = in_object_pixels(corners, scan.raw, config.data, scan.pixel, side)
+    pixels, _ = in_object_pixels(corners, scan.raw, config.data, scan.pixel, scan.N * config.data.bin)
     return ((pixels[1:] - pixels[0]) / step).T

@@ -1,0 +1,149 @@
+"""One update of a growing object: new patterns are fitted with their neighbours, the rest stays.
+
+Every cycle takes new patterns and the old ones nearest to them, or where there are no new ones the pattern
+that was fitted least often with those nearest to it, and minimises
+
+    −log p(those) + ½ Σ w |O − O₀|²,   w = 2 Σ_k Σ_m |P_m|² / f²
+
+where the sum goes over the *other* patterns that illuminate a pixel: what they say of the object stands as a
+normal distribution about what they have led to (recursive Bayesian estimation with Laplace's approximation).
+So nothing that is known is spoilt where new patterns reach into it, and a pixel that only the new ones
+illuminate is free. It begins as the mean of what is illuminated near it, phase included. The probe is refined
+with the object, and its change is taken by the share of the patterns that asked for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from ptycho.live.context import LiveContext
+from ptycho.live.options import LiveOptions
+from ptycho.live.state import LiveState, fill
+from ptycho.reconstruction.blocks import Block, block_of, cut
+from ptycho.reconstruction.prior import Anchor
+from ptycho.reconstruction.solver import OBJECT_ALONE, Terms, fit
+from ptycho.reconstruction.state import State
+from ptycho.scan.windows import add_windows_to
+
+
+def choose(state: LiveState, most: int, sweep: bool = False) -> np.ndarray:
+    """Return the indices ``(n,)`` of at most so many patterns that are fitted together.
+
+    New ones, the oldest first, and those nearest to them; in a ``sweep``, or where all were used, the pattern
+    that was fitted least often of those that were, and those nearest to it.
+    """
+    visits, new = state.patterns["visits"], state.waiting[:most]
+    used = np.flatnonzero((visits > 0) & ~state.patterns["held_out"])
+    if len(used) and (sweep or not len(new)):
+        new = used[[np.argmin(visits[used])]]
+    old = np.setdiff1d(used, new)
+    if not len(old):
+        return new
+    distance = cKDTree(state.nominal[new]).query(state.nominal[old])[0]
+    near = old[np.argsort(distance, kind="stable")[: most - len(new)]]
+    return np.sort(np.concatenate([new, near]))
+
+
+def steps_of(state: LiveState, budget: float, options: LiveOptions) -> int:
+    """Return the steps of a cycle: fewer where more new patterns wait than its budget can take."""
+    return options.steps if options.steps * len(state.waiting) <= budget else options.hurried_steps
+
+
+def improve(state: LiveState, context: LiveContext, budget: float, sweep: bool = False) -> LiveState:
+    """Return the state after one cycle.
+
+    Args:
+        budget: about so many pattern-steps: patterns times steps of the solver.
+        sweep: of patterns that were used before, though there may be new ones.
+    """
+    options = context.options
+    if state.patterns["held_out"].all():
+        return state
+    steps = steps_of(state, budget, options)
+    most = int(np.clip(budget / steps, options.fewest, options.batch_pixels // context.N**2))
+    chosen = choose(state, most, sweep)
+    amplitudes = context.read(state.patterns["row"][chosen])
+    patterns = state.patterns.copy()
+    patterns["visits"][chosen] += 1
+    state = replace(state, patterns=patterns)
+    sound = np.isfinite(amplitudes).all(axis=(1, 2))
+    if not sound.any():
+        return state
+    return _fit(state, context, chosen[sound], amplitudes[sound], steps)
+
+
+def _fit(
+    state: LiveState, context: LiveContext, chosen: np.ndarray, amplitudes: np.ndarray, steps: int
+) -> LiveState:
+    """Fit patterns, on the part of the object that they illuminate."""
+    options, visits = context.options, state.patterns["visits"][chosen]
+    block = block_of(state.estimate, chosen)
+    start = cut(state.estimate, block)
+    light = state.illumination[block.window]
+    start = replace(start, object=fill(start.object, light, context.N, options.dark, options.coarse_px))
+    likelihood = context.likelihood_of(amplitudes, start)
+    others = np.maximum(light - _light_of(state, block, visits > 1), 0)
+    anchor = Anchor(start.object, np.float32(2 / likelihood.photon**2) * others)
+    terms = Terms(likelihood, options.regulariser, "independent", context.support, anchor=anchor)
+    if not state.illumination.any():
+        first, steps = options.first_steps
+        start = fit(terms, start, OBJECT_ALONE, first, 0.0).state
+    settled = bool(visits.min() > options.visits)
+    refined = replace(context.refined, positions=context.refined.positions and settled)
+    return _taken(state, fit(terms, start, refined, steps, 0.0).state, block, options)
+
+
+def _light_of(state: LiveState, block: Block, counted: np.ndarray) -> np.ndarray:
+    """The illumination by those of a block's patterns that are ``counted (n,)``, on its window."""
+    light = np.zeros(block.shape, np.float32)
+    corners = np.round(state.nominal[block.patterns[counted]] - block.corner).astype(int)
+    one = np.sum(np.abs(state.estimate.modes) ** 2, axis=0)
+    add_windows_to(light, np.broadcast_to(one, (len(corners), *one.shape)), corners)
+    return light
+
+
+def _taken(state: LiveState, fitted: State, block: Block, options: LiveOptions) -> LiveState:
+    """The state with what a fit of a block's patterns has found."""
+    old, light = state.estimate, state.illumination.copy()
+    image, positions = old.object.copy(), old.positions.copy()
+    light[block.window] += _light_of(state, block, state.patterns["visits"][block.patterns] == 1)
+    image[block.window] = fitted.object
+    positions[block.patterns] = fitted.positions + np.array(block.corner)
+    share = np.clip(len(block.patterns) / max(state.used, 1), options.least_probe_change, 1.0)
+    modes = (old.modes + np.float32(share) * (fitted.modes - old.modes)).astype(np.complex64)
+    estimate = replace(old, object=image, positions=positions, modes=modes)
+    return replace(state, estimate=estimate, illumination=light)
+
+
+def held_out(state: LiveState, context: LiveContext, most: int | None = None) -> np.ndarray:
+    """Return the indices of held-out patterns that lie among fitted ones; at most so many, None: all."""
+    chosen = np.flatnonzero(state.patterns["held_out"])
+    if not len(chosen) or not state.illumination.any():
+        return chosen[:0]
+    light, centres = state.illumination, np.round(state.nominal[chosen]).astype(int) + state.N // 2
+    typical = np.median(light[light > 0.1 * light.max()])
+    chosen = chosen[light[centres[:, 0], centres[:, 1]] > 0.5 * typical]
+    chosen = chosen[:: max(1, -(-len(chosen) // (most or len(chosen) or 1)))]
+    if not len(chosen):
+        return chosen
+    return chosen[np.isfinite(context.read(state.patterns["row"][chosen])).all(axis=(1, 2))]
+
+
+def score(state: LiveState, context: LiveContext) -> float | None:
+    """Return the deviance per pixel of held-out patterns at their nominal positions; None: too few."""
+    chosen = held_out(state, context, context.options.most_held_out)
+    if not len(chosen):
+        return None
+    there = at(state, context, chosen, state.nominal)
+    likelihood = context.likelihood_of(context.read(state.patterns["row"][chosen]), there)
+    return float(np.mean(likelihood.evaluate(there).deviance)) / likelihood.pixels
+
+
+def at(state: LiveState, context: LiveContext, chosen: np.ndarray, positions: np.ndarray) -> State:
+    """Return the estimate of some patterns, in their places among ``positions (J, 2)``, the object filled."""
+    options, old = context.options, state.estimate
+    image = fill(old.object, state.illumination, context.N, options.dark, options.coarse_px)
+    return replace(old, object=image, positions=positions[chosen], flux=old.flux[chosen])
