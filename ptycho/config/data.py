@@ -111,10 +111,9 @@ class DataConfig:
         None,
         "rows and columns of a raster scan whose file holds no positions; null: the first axes of a cube",
         allowed="[rows,columns], positive integers",
-        level="sometimes",
     )
     scan_step_A: Number | None = key(
-        None, "step of a raster scan, in place of the file's positions", gt=0, unit="Å", level="sometimes"
+        None, "step of a raster scan, in place of the file's positions", gt=0, unit="Å"
     )
     scan_step_nm: Number | None = key(None, "step of a raster scan, in nanometres", gt=0, unit="nm")
     scan_step_m: Number | None = key(None, "step of a raster scan, in metres", gt=0, unit="m")
