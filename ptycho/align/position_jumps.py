@@ -1,10 +1,10 @@
-"""Positions that err by tens of pixels: slips of the stage, jumps, backlash, drift.
+"""Find positions that err by tens of pixels: jumps of the stage, backlash, drift.
 
-An object that grows from pattern to pattern (:mod:`~ptycho.align.registration`) finds where each belongs;
-what is moved alike is brought there together (:mod:`~ptycho.align.sections`).
-If some belong elsewhere, positions are fitted, from there and as they were told, and taken if that explains
-the patterns clearly better, those that are moved above all. Where many belong nowhere, nothing is moved; and
-where the beam does not explain some neighbouring patterns, nothing is looked for.
+Sequential registration (:mod:`~ptycho.align.registration`) finds where each pattern belongs; patterns that
+move alike are brought there together (:mod:`~ptycho.align.sections`). If some belong elsewhere, positions are
+fitted from there and from the nominal ones, and taken if that explains the patterns clearly better, the moved
+ones above all. Where many fit at no position, nothing is moved; where the beam does not explain even some
+neighbouring patterns, nothing is looked for.
 
 Registration of patterns: Maiden et al., Ultramicroscopy 120 (2012) 64 (trials at random); Zhang et al., Opt.
 Express 21 (2013) 13592 (neighbouring patches).
@@ -12,7 +12,7 @@ Express 21 (2013) 13592 (neighbouring patches).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class JumpOptions:
         object_steps, probe_steps, position_steps: of the fits that are compared.
     """
 
-    registration: RegistrationOptions = field(default_factory=RegistrationOptions)
+    registration: RegistrationOptions = RegistrationOptions()
     convincing: float = 0.2
     at_random: float = 0.5
     pixels: int = 2**22
@@ -62,30 +62,32 @@ class Jumps:
 
     Attributes:
         moves: ``(J, 2)`` object pixels, (row, col); all zero where nothing is wrong, or found.
-        unplaced: ``(J,)`` bool, patterns that are explained nowhere.
-        gain: in logarithms of the deviance of the same patterns, over positions as they were told.
+        unplaced: ``(J,)`` bool, patterns that fit at no position.
+        gain: in logarithms of the deviance of the same patterns, over the nominal positions.
         deviance: ``(J,)`` under these moves; None where none were tried.
+        limits: what counts as moved, and as lost.
     """
 
     moves: np.ndarray
     unplaced: np.ndarray
     gain: Comparison = NO_GAIN
     deviance: np.ndarray | None = None
+    limits: RegistrationOptions = RegistrationOptions()
 
     @property
     def moved(self) -> np.ndarray:
         """``(J,)`` bool."""
-        return np.linalg.norm(self.moves, axis=1) >= OPTIONS.registration.least
+        return np.linalg.norm(self.moves, axis=1) >= self.limits.least
 
     @property
     def lost(self) -> bool:
-        """So many patterns are explained nowhere that positions are not found."""
-        return bool(self.unplaced.mean() > OPTIONS.registration.lost)
+        """Return whether so many patterns fit at no position that positions are not found."""
+        return bool(self.unplaced.mean() > self.limits.lost)
 
     @property
     def breaks(self) -> np.ndarray:
         """``(J − 1,)`` bool, where the next pattern is moved otherwise."""
-        return np.linalg.norm(np.diff(self.moves, axis=0), axis=1) >= OPTIONS.registration.least
+        return np.linalg.norm(np.diff(self.moves, axis=0), axis=1) >= self.limits.least
 
     @property
     def kind(self) -> str:
@@ -118,7 +120,7 @@ def find_jumps(data: Dataset, free_probe: bool = True, options: JumpOptions = OP
         free_probe: the probe is corrected along with the object.
     """
     count, most = len(data.positions), data.held_by(options.pixels, options.registration.seed)
-    nothing = Jumps(np.zeros((count, 2)), np.zeros(count, bool))
+    nothing = Jumps(np.zeros((count, 2)), np.zeros(count, bool), limits=options.registration)
     if count < options.registration.fewest or data.fresnel is not None:
         return nothing
     if count > most:
@@ -128,28 +130,28 @@ def find_jumps(data: Dataset, free_probe: bool = True, options: JumpOptions = OP
         if count > data.held_by(options.most_pixels, most):
             return replace(nothing, unplaced=np.ones(count, bool))
     found, noise = _registered(data, free_probe, options)
-    if found.lost or not found.moved.any() or _is_map(found.moves, data.positions):
+    if found.lost or not found.moved.any() or _is_map(found.moves, data.positions, options.registration):
         return replace(nothing, unplaced=found.unplaced)
     if found.breaks.mean() > options.at_random:
         return replace(nothing, unplaced=found.moved | found.unplaced)
-    told, moved = (_ended(data, moves, free_probe, options) for moves in (nothing.moves, found.moves))
-    gain = compare_shares(moved[1], told[1])
-    far = np.linalg.norm(moved[0], axis=1) >= OPTIONS.registration.least
-    misfit = np.maximum(told[1][far] - noise, 0).sum()
-    convincing = far.any() and np.sum(told[1][far] - moved[1][far]) > options.convincing * misfit
-    moves, deviance = moved if gain.passes(REFINED) and convincing else (nothing.moves, told[1])
-    return Jumps(moves, found.unplaced, gain, deviance)
+    nominal, moved = (_ended(data, moves, free_probe, options) for moves in (nothing.moves, found.moves))
+    gain = compare_shares(moved[1], nominal[1])
+    far = np.linalg.norm(moved[0], axis=1) >= options.registration.least
+    misfit = np.maximum(nominal[1][far] - noise, 0).sum()
+    convincing = far.any() and np.sum(nominal[1][far] - moved[1][far]) > options.convincing * misfit
+    moves, deviance = moved if gain.passes(REFINED) and convincing else (nothing.moves, nominal[1])
+    return Jumps(moves, found.unplaced, gain, deviance, options.registration)
 
 
-def _is_map(moves: np.ndarray, positions: np.ndarray) -> bool:
-    """Whether moves ``(J, 2)`` are those of another scale or turn, which :mod:`~.affine_map` finds."""
+def _is_map(moves: np.ndarray, positions: np.ndarray, limits: RegistrationOptions) -> bool:
+    """Return whether moves ``(J, 2)`` are those of another scale or turn, which :mod:`~.affine_map` finds."""
     there, here = (
         (places - places.mean(axis=0)) @ (1, 1j) for places in (positions + moves, positions.astype(float))
     )
     left = np.abs(there - here * (np.vdot(here, there) / np.vdot(here, here)))
     return bool(
-        np.mean(left < OPTIONS.registration.least) > 1 - OPTIONS.registration.lost
-        and np.mean(np.abs(there - here) < OPTIONS.registration.least) < 1 - OPTIONS.registration.lost
+        np.mean(left < limits.least) > 1 - limits.lost
+        and np.mean(np.abs(there - here) < limits.least) < 1 - limits.lost
     )
 
 
@@ -166,20 +168,21 @@ def strip(positions: np.ndarray, count: int, longest: int = OPTIONS.longest) -> 
 def _registered(data: Dataset, free_probe: bool, options: JumpOptions) -> tuple[Jumps, float]:
     """Moves from the most common one; and a pattern's deviance by photon noise alone, at most."""
     registration = Registration.of(data, Freedom(free_probe), options.registration)
-    noise, nothing = 4 * registration.noise, Jumps(registration.moves, registration.placed)
+    limits = options.registration
+    nothing = Jumps(registration.moves, registration.placed, limits=limits)
+    noise = 4 * registration.noise
     if registration.dim:
         return nothing, noise
     registration.begin()
     if registration.vague:
         return nothing, noise
     registration.extend()
-    if registration.lost or (np.linalg.norm(registration.moves, axis=1) >= OPTIONS.registration.least).any():
+    if registration.lost or (np.linalg.norm(registration.moves, axis=1) >= limits.least).any():
         bring_together(registration)
         registration.refine()
     places, counts = np.unique(np.rint(registration.moves[registration.placed]), axis=0, return_counts=True)
-    return Jumps(
-        (registration.moves - places[counts.argmax()]) * registration.placed[:, None], ~registration.placed
-    ), noise
+    moves = (registration.moves - places[counts.argmax()]) * registration.placed[:, None]
+    return Jumps(moves, ~registration.placed, limits=limits), noise
 
 
 def _ended(
@@ -188,13 +191,13 @@ def _ended(
     """Moves ``(J, 2)`` after a fit with positions free from some, and each pattern's deviance ``(J,)``."""
     likelihood, side = likelihood_of(data), data.object_size + 2 * options.registration.reach
     start, terms = constant_object(data, side), Terms(likelihood, TrialOptions().prior, "each")
-    told = start.positions + options.registration.reach
-    state = replace(start, positions=np.clip(told + moves, 0, side - data.N))
+    nominal = start.positions + options.registration.reach
+    state = replace(start, positions=np.clip(nominal + moves, 0, side - data.N))
     for free, steps in (
         (OBJECT_ALONE, options.object_steps),
         (Freedom(free_probe), options.probe_steps),
         (Freedom(free_probe, positions=True), options.position_steps),
     ):
         state = fit(terms, state, free, steps).state
-    change = state.positions - told - moves
+    change = state.positions - nominal - moves
     return moves + change - change.mean(axis=0), likelihood.evaluate(state).deviance

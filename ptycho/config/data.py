@@ -241,11 +241,12 @@ class DataConfig:
             check(min(shape) > 0, "data.scan_shape", shape, "[rows,columns], positive integers")
         if not steps and (self.scan_shape is not None or self.scan_path != "raster"):
             raise ConfigError("data.scan_shape, data.scan_path: belong to a raster; add data.scan_step_A=…")
-        if steps and self.positions_file is not None:
-            raise ConfigError(
-                f"data.positions_file={self.positions_file}, data.{steps[0]}={getattr(self, steps[0]):g}: "
-                "each states the positions; must be only one of them"
-            )
+        for name in ("positions_file", "unit", "position_axes", "position_columns") if steps else ():
+            if (value := getattr(self, name)) not in (None, ()):
+                raise ConfigError(
+                    f"data.{name}={value}, data.{steps[0]}={getattr(self, steps[0]):g}: the positions are "
+                    f"those of a raster of this step; remove data.{name}, or the step"
+                )
         if self.detector_pixel_mrad is not None:
             for name in ("distance_m", "detector_pixel_m"):
                 if getattr(self, name) is not None:

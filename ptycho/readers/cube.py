@@ -48,12 +48,15 @@ class EmpadFrames(Frames):
 
 def reader_of(path: Path) -> Callable[[Path], tuple[PatternSource, tuple[int, int] | None, bool]] | None:
     """Return what reads a cube, or None: patterns, the raster of its axes, whether rows run first."""
-    if not path.exists():
-        return None
     if path.is_dir():
         return _read_by_rosettasciio if path.suffix.lower() == ".zspy" else None
-    with path.open("rb") as file:
-        magic = file.read(128)
+    try:
+        if not path.is_file():  # a pipe or a device would never end
+            return None
+        with path.open("rb") as file:
+            magic = file.read(8)
+    except (OSError, ValueError):  # the formats after this one say what is wrong
+        return None
     if magic.startswith(b"\x93NUMPY"):
         return _read_npy
     if magic.startswith(b"MATLAB 5"):
@@ -70,7 +73,7 @@ def read(path: Path, options: ReadOptions) -> RawScan:
         ConfigError: the step is not stated, the raster does not have as many positions as there are patterns,
             or the file is damaged.
     """
-    options.refuse_unused(path, "of one array", "unit")
+    options.refuse_unused(path, "of one array")
     choose = reader_of(path)
     assert choose is not None
     if options.raster is None:
@@ -85,17 +88,12 @@ def read(path: Path, options: ReadOptions) -> RawScan:
         raise ConfigError(f"{path}: {error}") from error
     except Exception as error:  # whatever a damaged file leads to
         raise ConfigError(f"{path}: cannot be read ({describe_error(error)})") from error
-    positions = raster_positions(options.raster, len_of(source), grid, rows_first, path)
-    count = source.shape[0]
+    positions = raster_positions(options.raster, count := source.shape[0], grid, rows_first, path)
     some = source.read(np.unique(np.linspace(0, count - 1, min(SAMPLED, count)).astype(int)))
     domain = tell_domain(np.dtype(source.dtype), [some])
     notes = (f"patterns: {source.shape} of {source.dtype}; {domain.why}", options.raster.text)
     name = path.suffix.lower().lstrip(".") or "cube"
     return RawScan(name, source, domain.name, None, positions, "m", notes=notes)
-
-
-def len_of(source: PatternSource) -> int:
-    return source.shape[0]
 
 
 def raster_positions(
@@ -113,6 +111,11 @@ def raster_positions(
     shape = raster.shape or grid
     if shape is None:
         raise ConfigError(f"{path}: {count} patterns in a list; set data.scan_shape=[rows,columns]")
+    if raster.shape and grid and min(grid) > 1 and raster.shape != grid:
+        raise ConfigError(
+            f"data.scan_shape={list(raster.shape)}: the first axes of the patterns in {path} are "
+            f"{list(grid)}; remove it"
+        )
     if math.prod(shape) != count:
         raise ConfigError(
             f"data.scan_shape={list(shape)}: is a raster of {math.prod(shape)} positions, and {path} holds "

@@ -214,6 +214,11 @@ def check_keys(path: str | Path, options: ReadOptions, allowed: tuple[str, ...])
     for key in options.keys:
         if key not in allowed:
             raise ConfigError(f"{path}: data.keys.{key}: must be one of {', '.join(allowed)}")
+    named = [key for key in KEYS if key in options.keys]
+    if options.raster is not None and named:
+        raise ConfigError(
+            f"{path}: data.keys.{named[0]}: positions are those of a raster (data.scan_step_A); remove one"
+        )
     apart = [key in options.keys for key in KEYS[1:]]
     ways = sum([("positions" in options.keys), all(apart)])
     if (

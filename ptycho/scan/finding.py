@@ -28,7 +28,7 @@ class Finding:
         return cls(text, flags=flags, warns=True)
 
     def in_words(self, words: Callable[[str], str]) -> Finding:
-        """The same with each text as ``words`` gives it."""
+        """Return the same with each text as ``words`` gives it."""
         return replace(self, what=words(self.what), value=words(self.value), why=words(self.why))
 
     def __str__(self) -> str:

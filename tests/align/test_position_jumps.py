@@ -208,3 +208,12 @@ def test_few_patterns_are_placed_again_by_the_others(known):
         registration = replace(known, placed=np.isin(np.arange(100), some))
         registration._place_again()
         assert np.abs(registration.moves).max() <= 3
+
+
+def test_what_counts_as_moved_and_as_lost_is_an_option():
+    found = moves(1, p3=(3, 4), p7=(0, -12))
+    unplaced = np.arange(12) < 2
+    strict = RegistrationOptions(least=6.0, lost=0.5)
+    assert Jumps(found, unplaced).moved.sum() == 2 and Jumps(found, unplaced).lost
+    assert Jumps(found, unplaced, limits=strict).moved.sum() == 1
+    assert not Jumps(found, unplaced, limits=strict).lost

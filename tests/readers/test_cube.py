@@ -1,5 +1,7 @@
 """4D-STEM cubes without positions, each written by another program's writer: patterns, raster, refusals."""
 
+import os
+
 import h5py
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from scipy.io import savemat
 
 import ptycho
 from ptycho.config import ConfigError
-from ptycho.config.data import DataConfig
+from ptycho.config.data import DataConfig, KeyMap
 from ptycho.readers.table import open_raw
 
 A, B, H, W = 3, 4, 16, 18  # rows and columns of the raster and of a frame
@@ -133,13 +135,29 @@ def test_a_cube_without_a_step_says_what_to_set(tmp_path):
         open_raw(DataConfig(file=(str(npy(tmp_path)),)))
 
 
+def test_axes_and_a_map_of_positions_are_not_overruled(tmp_path):
+    """A raster of as many positions the other way round; positions that the user names, too."""
+    with pytest.raises(ConfigError, match=r"scan_shape=\[4, 3\]: the first axes .* are \[3, 4\]"):
+        opened(npy(tmp_path), scan_shape=(B, A))
+    with pytest.raises(ConfigError, match=r"data\.keys\.positions: .* a raster"):
+        opened(py4dstem(tmp_path), keys=KeyMap(patterns="datacube_root/datacube/data", positions="p"))
+
+
+def test_a_pipe_is_no_cube(tmp_path):
+    os.mkfifo(tmp_path / "a.npy")
+    with pytest.raises(ConfigError, match="is no file"):
+        opened(tmp_path / "a.npy")
+
+
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
         ({"scan_step_A": 1.0, "scan_step_nm": 0.1}, "must be only one of them"),
         ({"scan_shape": (3, 4)}, "belong to a raster; add data.scan_step_A"),
         ({"scan_step_A": 1.0, "scan_shape": (0, 4)}, "positive integers"),
-        ({"scan_step_A": 1.0, "positions_file": "p.csv"}, "each states the positions"),
+        ({"scan_step_A": 1.0, "positions_file": "p.csv"}, r"remove data\.positions_file"),
+        ({"scan_step_A": 1.0, "unit": "um"}, r"data\.unit=um.* a raster of this step"),
+        ({"scan_step_A": 1.0, "position_axes": "xy"}, r"remove data\.position_axes"),
     ],
 )
 def test_keys_that_contradict_each_other(keys, said):
