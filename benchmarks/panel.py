@@ -51,7 +51,8 @@ from ptycho.evaluation.registration import in_frame
 from ptycho.iterative import lsqml
 from ptycho.reconstruction.denoising import denoise, photon_noise
 from ptycho.reconstruction.maximum_likelihood import solve
-from ptycho.reconstruction.model_selection import ModelOptions, select_model, select_regulariser
+from ptycho.reconstruction.model_selection import ModelOptions, select_model
+from ptycho.reconstruction.regulariser_selection import select_regulariser
 from ptycho.reconstruction.state import State
 from ptycho.run.loaded import LoadedModel, load_model
 from ptycho.scan.beam import Beam

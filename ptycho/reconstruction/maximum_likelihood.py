@@ -24,8 +24,8 @@ from ptycho.reconstruction.model_selection import (
     ModelOptions,
     Selection,
     select_model,
-    select_regulariser,
 )
+from ptycho.reconstruction.regulariser_selection import select_regulariser
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import (
     ENOUGH,

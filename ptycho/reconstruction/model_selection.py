@@ -1,15 +1,15 @@
-"""Select what is refined besides the object, and the regulariser, by cross-validation on a scan's *core*.
+"""Select what is refined besides the object, by cross-validation on a scan's *core*.
 
 The core are neighbouring patterns in its middle. The object is fitted under the initial beam: of large
 patterns at downsampled ones first, in a sparse scan from a constant and from a strongly denoised one. Then
 :data:`HYPOTHESES` are tried, the simplest first; each is kept where the held-out patterns (or photons) are
 explained better by the rule ``REFINED``: probe, positions, flux, further modes, background.
-Then the regulariser and its weight are selected in the same way.
+The regulariser follows (:mod:`~.regulariser_selection`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,22 +19,20 @@ from ptycho.networks.denoiser import WEIGHTS
 from ptycho.reconstruction.cache import Cache, NoCache
 from ptycho.reconstruction.holdout import HoldOut, hold_out
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
-from ptycho.reconstruction.learned import STRENGTHS, Learned, Network, StoredNetwork
+from ptycho.reconstruction.learned import Network, StoredNetwork
 from ptycho.reconstruction.prior import Prior, kind_of
 from ptycho.reconstruction.refinement import noise_unit
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import (
-    ENOUGH,
     NEARLY,
     OBJECT_ALONE,
     Fit,
     Terms,
     coarse_to_fine,
     fit,
-    fit_learned,
 )
 from ptycho.reconstruction.state import Freedom, State, more_modes
-from ptycho.reconstruction.trial import Trial, best_of
+from ptycho.reconstruction.trial import Trial
 from ptycho.reconstruction.unknowns import lit_pixels
 from ptycho.scan.comparison import CLEAR, REFINED, Comparison, compare_shares
 from ptycho.scan.dataset import Dataset
@@ -142,19 +140,6 @@ class ModelOptions:
         return Prior(kind, kind_of(kind).strengths[0] if specified is None else specified)
 
 
-@dataclass(frozen=True, eq=False)
-class Regularisation:
-    """A hypothesis: a regulariser, and the learned one beside it."""
-
-    prior: Prior
-    learned: Learned | None = None
-
-    @property
-    def name(self) -> str:
-        classical = f"{self.prior.kind}, λ {self.prior.strength:g}" if self.prior.active else "none"
-        return f"learned, κ {self.learned.strength:g}, beside {classical}" if self.learned else classical
-
-
 @dataclass(eq=False)
 class Selection:
     """The core while its model is selected.
@@ -230,7 +215,7 @@ class Selection:
             gain = compare_shares(scores, self.scores)
         apart = self._exceeds_errors(found.state)
         taken = bool(specified or (gain.passes(REFINED) and apart))
-        why = self._told(gain, taken)
+        why = self.describe(gain, taken)
         if not taken and gain.gain > 0:
             why += "; too little" if apart else "; errors of the object alone can cause so weak a background"
         self.note(what, values[not taken], why if specified is None else f"specified; {why}")
@@ -248,7 +233,8 @@ class Selection:
             state.positions
         )
 
-    def _told(self, gain: Comparison, taken: bool) -> str:
+    def describe(self, gain: Comparison, taken: bool) -> str:
+        """Return how the deviance of what is held out changes, as a line for the log."""
         middle = float(np.exp(np.log(self.scores).mean()))
         after = middle * np.exp(-gain.gain)
         change = (("falls", "rises") if taken else ("would fall", "would rise"))[int(after >= middle)]
@@ -278,7 +264,7 @@ def select_model(
     cache: Cache | None = None,
     tell: Callable[[Finding], object] = lambda decision: None,
 ) -> Selection:
-    """Select what is refined, on the core of a scan; fits are kept on the ``cache``, decisions are told."""
+    """Select what is refined, on the core of a scan; fits are kept in the ``cache``."""
     noise = _first_noise(data, options, compile_xla, cache or NoCache())
     kept, held = hold_out(noise, seed)
     flat = np.ones((kept.data.object_size,) * 2)
@@ -309,7 +295,7 @@ def _begin(selection: Selection) -> Fit:
     gain = compare_shares(scores, selection.scores)
     selection.coarse = gain.passes(CLEAR) and other.course[-1] < found.course[-1]
     value = "strongly denoised first" if selection.coarse else "a constant"
-    selection.note("initial object", value, selection._told(gain, selection.coarse))
+    selection.note("initial object", value, selection.describe(gain, selection.coarse))
     return other if selection.coarse else found
 
 
@@ -345,77 +331,6 @@ def _offer_background(selection: Selection) -> None:
 
 HYPOTHESES = (_offer("probe"), _offer("positions"), _offer("flux"), _offer_modes, _offer_background)
 """What is tried, in order; a new one is an entry."""
-
-
-def select_regulariser(selection: Selection) -> Regularisation:
-    """Select the regulariser under which the held-out patterns have the least deviance.
-
-    None is taken unless another is clearly better. A learned one is tried beside the best of each other kind.
-    The beam stays as it is.
-    """
-    options = selection.options
-    if options.prior == "none":
-        return Regularisation(Prior())
-    if options.strength is not None and not options.learned:
-        return Regularisation(options.weak_prior)
-    none, *tried = _try_classical(selection)
-    if options.learned and options.strength is None:
-        kinds = [[one for one in tried if one.hypothesis.prior.kind == kind] for kind in options.classical]
-        starts = [none] if lowest(none, tried) is none else list(map(best_of, kinds))
-        tried += [one for start in starts for one in _try_learned(selection, start)]
-    chosen = lowest(none, tried)
-    found: Regularisation = chosen.hypothesis
-    compared = "; ".join(f"{one.hypothesis.name}: {one.mean_deviance:.4f}" for one in (none, *tried))
-    if options.learned and options.strength is not None:
-        found = replace(found, learned=Learned(options.network, options.strength))
-        compared = f"κ as specified; {compared}"
-    selection.tried, selection.state = [none, *tried], chosen.state
-    selection.note("regulariser", found.name, f"deviance of held-out {selection.holdout.kind}: {compared}")
-    return found
-
-
-def lowest(simplest: Trial, others: Sequence[Trial]) -> Trial:
-    """Return the trial of lowest score, if it is clearly better than the simplest."""
-    best = best_of(others)
-    return best if best.gain_over(simplest).passes(CLEAR) else simplest
-
-
-def _try_classical(selection: Selection) -> list[Trial]:
-    """Try no regulariser, then each kind from the best state so far; λ rises while that helps.
-
-    The end without a regulariser comes first: from there, sparse scans do not stay in a wrong minimum.
-    """
-
-    def attempt(state: State, prior: Prior) -> Trial:
-        state = selection.fit(state, OBJECT_ALONE, prior, selection.options.steps, ENOUGH).state
-        return _trial(selection, Regularisation(prior), state)
-
-    tried = [attempt(selection.state, Prior())]
-    for kind in selection.options.classical:
-        state, score = best_of(tried).state, np.inf
-        for strength in kind_of(kind).strengths:
-            tried.append(attempt(state, Prior(kind, strength)))
-            if tried[-1].score > score:
-                break
-            state, score = tried[-1].state, tried[-1].score
-    return tried
-
-
-def _try_learned(selection: Selection, start: Trial) -> list[Trial]:
-    """Try weights of the learned prior beside another, as long as a larger one explains more."""
-    prior = start.hypothesis.prior
-    terms, state, tried = Terms(selection.kept, prior), start.state, list[Trial]()
-    for strength in STRENGTHS:
-        learned = Learned(selection.options.network, strength)
-        state = fit_learned(terms, state, learned, selection.limits.learned_rounds).state
-        tried.append(_trial(selection, Regularisation(prior, learned), state))
-        if len(tried) > 1 and tried[-1].score > tried[-2].score:
-            break
-    return tried
-
-
-def _trial(selection: Selection, hypothesis: Regularisation, state: State) -> Trial:
-    return Trial(hypothesis, state, np.zeros(0), selection.holdout.score(state, selection.free))
 
 
 def _first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, cache: Cache) -> ScanLikelihood:

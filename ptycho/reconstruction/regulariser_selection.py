@@ -1,0 +1,100 @@
+"""Select the regulariser and its weight by cross-validation, after the model: each is a trial at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptycho.reconstruction.learned import STRENGTHS, Learned
+from ptycho.reconstruction.model_selection import Selection
+from ptycho.reconstruction.prior import Prior, kind_of
+from ptycho.reconstruction.solver import ENOUGH, OBJECT_ALONE, Terms, fit_learned
+from ptycho.reconstruction.state import State
+from ptycho.reconstruction.trial import Trial, best_of
+from ptycho.scan.comparison import CLEAR
+
+
+@dataclass(frozen=True, eq=False)
+class Regularisation:
+    """A hypothesis: a regulariser, and the learned one beside it."""
+
+    prior: Prior
+    learned: Learned | None = None
+
+    @property
+    def name(self) -> str:
+        classical = f"{self.prior.kind}, λ {self.prior.strength:g}" if self.prior.active else "none"
+        return f"learned, κ {self.learned.strength:g}, beside {classical}" if self.learned else classical
+
+
+def select_regulariser(selection: Selection) -> Regularisation:
+    """Select the regulariser under which the held-out patterns have the least deviance.
+
+    None is taken unless another is clearly better. A learned one is tried beside the best of each other kind.
+    The beam stays as it is.
+    """
+    options = selection.options
+    if options.prior == "none":
+        return Regularisation(Prior())
+    if options.strength is not None and not options.learned:
+        return Regularisation(options.weak_prior)
+    none, *tried = _try_classical(selection)
+    if options.learned and options.strength is None:
+        kinds = [[one for one in tried if one.hypothesis.prior.kind == kind] for kind in options.classical]
+        starts = [none] if lowest(none, tried) is none else list(map(best_of, kinds))
+        tried += [one for start in starts for one in _try_learned(selection, start)]
+    chosen = lowest(none, tried)
+    found: Regularisation = chosen.hypothesis
+    compared = "; ".join(f"{one.hypothesis.name}: {one.mean_deviance:.4f}" for one in (none, *tried))
+    if options.learned and options.strength is not None:
+        found = replace(found, learned=Learned(options.network, options.strength))
+        compared = f"κ as specified; {compared}"
+    selection.tried, selection.state = [none, *tried], chosen.state
+    selection.note("regulariser", found.name, f"deviance of held-out {selection.holdout.kind}: {compared}")
+    return found
+
+
+def lowest(simplest: Trial, others: Sequence[Trial]) -> Trial:
+    """Return the trial of lowest score, if it is clearly better than the simplest."""
+    best = best_of(others)
+    return best if best.gain_over(simplest).passes(CLEAR) else simplest
+
+
+def _try_classical(selection: Selection) -> list[Trial]:
+    """Try no regulariser, then each kind from the best state so far; λ rises while that helps.
+
+    The end without a regulariser comes first: from there, sparse scans do not stay in a wrong minimum.
+    """
+
+    def attempt(state: State, prior: Prior) -> Trial:
+        state = selection.fit(state, OBJECT_ALONE, prior, selection.options.steps, ENOUGH).state
+        return _trial(selection, Regularisation(prior), state)
+
+    tried = [attempt(selection.state, Prior())]
+    for kind in selection.options.classical:
+        state, score = best_of(tried).state, np.inf
+        for strength in kind_of(kind).strengths:
+            tried.append(attempt(state, Prior(kind, strength)))
+            if tried[-1].score > score:
+                break
+            state, score = tried[-1].state, tried[-1].score
+    return tried
+
+
+def _try_learned(selection: Selection, start: Trial) -> list[Trial]:
+    """Try weights of the learned prior beside another, as long as a larger one explains more."""
+    prior = start.hypothesis.prior
+    terms, state, tried = Terms(selection.kept, prior), start.state, list[Trial]()
+    for strength in STRENGTHS:
+        learned = Learned(selection.options.network, strength)
+        state = fit_learned(terms, state, learned, selection.limits.learned_rounds).state
+        tried.append(_trial(selection, Regularisation(prior, learned), state))
+        if len(tried) > 1 and tried[-1].score > tried[-2].score:
+            break
+    return tried
+
+
+def _trial(selection: Selection, hypothesis: Regularisation, state: State) -> Trial:
+    return Trial(hypothesis, state, np.zeros(0), selection.holdout.score(state, selection.free))
