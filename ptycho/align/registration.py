@@ -6,7 +6,7 @@ over the measured pixels; ν is what the noise of photons leaves of the sum, V i
 the mean pattern in place of λ. So 0 is explained, and 1 explains no more than the mean pattern does. c is
 free, as the light of a pattern is.
 
-A pattern joins where it is told to be, moved as its neighbours in time or space are, if that explains it;
+A pattern joins at its nominal position, moved as its neighbours in time or space are, if that explains it;
 else where it is explained within a reach of it; else it waits until more is known around it. So what patterns
 have in common, an offset behind a jump or a drift, is followed without a model of it. Where little is to be
 seen, a pattern fits in many places: at the end each is looked for in an object of others alone, and stays
@@ -54,7 +54,7 @@ class RegistrationOptions:
         better: of the share: what another place must come to.
         well: a share below which nothing better is looked for.
         outlying: times the median share of a seed: is no part of it.
-        lost: of the patterns, explained nowhere: positions are not found.
+        lost: of the patterns, that fit at no position: positions are not found.
         more: of what may be known around a pattern: then it is looked for once more.
         seed_steps, probe_steps, steps, refining_steps: of a seed's object, with the probe, of new patterns,
             of positions.
@@ -123,7 +123,7 @@ class Registration:
         measured: √n ``(J, N²)`` float32, zero where nothing was measured; good: ``(N²,)`` float32, one where
             it was; zero frequency at sample 0.
         noise, variation: ν and V.
-        state: object and modes; its positions and flux are as they are told.
+        state: object and modes; its positions and flux are the nominal ones.
         placed: ``(J,)`` bool.
         moves: ``(J, 2)`` pixels.
         cover: by its corner, what share of a pattern's light falls where the object is known.
@@ -182,14 +182,14 @@ class Registration:
         return self.noise > self.variation
 
     @property
-    def told(self) -> np.ndarray:
+    def nominal(self) -> np.ndarray:
         """Positions ``(J, 2)`` float64."""
         return self.state.positions
 
     def begin(self) -> None:
         """The best of some seeds, without the patterns in it that contradict the others."""
         start, tried = self.state, list[Seed]()
-        for neighbours in seeds(self.told, self.options):
+        for neighbours in seeds(self.nominal, self.options):
             for seed in neighbours:
                 tried.append(self._grow_seed(seed, start))
                 if tried[-1].height < self.options.well:
@@ -197,7 +197,7 @@ class Registration:
             if tried[-1].height < self.options.well or min(one.middle for one in tried) > self.options.well:
                 break  # what the beam does not explain in the middle, it does not elsewhere
         best = min(tried, key=lambda one: one.height)
-        self.placed, self.state = np.isin(np.arange(len(self.told)), best.patterns), best.state
+        self.placed, self.state = np.isin(np.arange(len(self.nominal)), best.patterns), best.state
 
     def _grow_seed(self, seed: np.ndarray, start: State) -> Seed:
         """An object from some patterns (indices), and those of them that it explains."""
@@ -216,13 +216,13 @@ class Registration:
         return bool(np.median(self.own_shares(np.flatnonzero(self.placed))) > self.options.well)
 
     def extend(self) -> None:
-        """Until every pattern is placed, or explained nowhere.
+        """Until every pattern is placed, or explained at no position.
 
         A pattern that is not explained waits until more is known around it. Where nothing else is left, those
         join that are explained best, if at all.
         """
-        known = np.full(len(self.told), -np.inf)  # around each pattern, when it was looked for
-        best, lowest = self.moves.copy(), np.full(len(self.told), np.inf)  # its move and share, then
+        known = np.full(len(self.nominal), -np.inf)  # around each pattern, when it was looked for
+        best, lowest = self.moves.copy(), np.full(len(self.nominal), np.inf)  # its move and share, then
         reach = energy_diameter(self.state.modes) / 2
         while not (self.placed | np.isnan(known)).all():
             ring, guesses, around = self._next(known)
@@ -242,7 +242,8 @@ class Registration:
             if not joining.size:
                 continue
             self.placed[joining], self.moves[joining] = True, best[joining]
-            near = cKDTree(self.told[joining] + self.moves[joining]).query(self.told + self.moves)[0] < reach
+            places = self.nominal + self.moves
+            near = cKDTree(places[joining]).query(places)[0] < reach
             if (around := np.flatnonzero(self.placed & near)).size:
                 self.fit(around, self.free, self.options.steps)
 
@@ -260,7 +261,7 @@ class Registration:
                     model,
                 )
             unsure = unsure and self._place_again()
-            shares = self.own_shares(np.arange(len(self.told)))
+            shares = self.own_shares(np.arange(len(self.nominal)))
             wrong = ~self.placed | (
                 shares > max(self.options.well, self.options.outlying * np.median(shares))
             )
@@ -275,7 +276,7 @@ class Registration:
         """Part by part, patterns by an object of the others alone: what grew in a wrong place upholds itself
         by what it has left in the object. Whether any is moved."""
         before = self.moves
-        parts = np.arange(len(self.told)) * GOLDEN % 1 * self.options.parts // 1
+        parts = np.arange(len(self.nominal)) * GOLDEN % 1 * self.options.parts // 1
         for k in range(self.options.parts):
             part, others = (np.flatnonzero(self.placed & chosen) for chosen in (parts == k, parts != k))
             if not (part.size and others.size):
@@ -309,7 +310,7 @@ class Registration:
 
     @property
     def lost(self) -> bool:
-        """So many patterns are explained nowhere that positions are not found."""
+        """So many patterns are explained at no position that positions are not found."""
         return bool(np.mean(~self.placed) > self.options.lost)
 
     def fit(self, patterns: np.ndarray, free: Freedom, steps: int, moves: str = "independent") -> None:
@@ -317,7 +318,7 @@ class Registration:
         likelihood = replace(
             likelihood_of(self.data.subset(patterns, 1)), normalisation=self.data.normalisation
         )
-        places = self.told[patterns] + self.moves[patterns]
+        places = self.nominal[patterns] + self.moves[patterns]
         farthest = self.data.object_size - self.data.N
         places = np.clip(places if free.positions else np.rint(places), 0, farthest)
         start = replace(self.state, positions=places, flux=self.state.flux[patterns])
@@ -411,9 +412,8 @@ class Registration:
     def _guesses(self, left: np.ndarray, placed: np.ndarray) -> np.ndarray:
         """Moves ``(L, 3, 2)``: of the placed ones before and behind in time, and the middle of close ones."""
         behind = np.minimum(np.searchsorted(placed, left), len(placed) - 1)
-        near = (
-            cKDTree(self.told[placed]).query(self.told[left], k=min(5, len(placed)))[1].reshape(len(left), -1)
-        )
+        tree, count = cKDTree(self.nominal[placed]), min(5, len(placed))
+        near = tree.query(self.nominal[left], k=count)[1].reshape(len(left), -1)
         return np.stack(
             [
                 self.moves[placed[np.maximum(behind - 1, 0)]],
@@ -437,21 +437,21 @@ class Registration:
     def corners(self, patterns: np.ndarray | int, moves: np.ndarray) -> np.ndarray:
         """Whole pixels where patterns lie after moves, ``(…, 2)``."""
         farthest = self.data.object_size - self.data.N
-        return np.clip(np.rint(self.told[patterns] + moves), 0, farthest).astype(int)
+        return np.clip(np.rint(self.nominal[patterns] + moves), 0, farthest).astype(int)
 
 
-def seeds(told: np.ndarray, options: RegistrationOptions = OPTIONS) -> list[list[np.ndarray]]:
+def seeds(nominal: np.ndarray, options: RegistrationOptions = OPTIONS) -> list[list[np.ndarray]]:
     """Of three places, in the middle of ``told (J, 2)`` and off it, indices of neighbours: all, and, of a
     scan back and forth, those of one direction, which share a backlash."""
-    steps = np.gradient(told, axis=0)
+    steps = np.gradient(nominal, axis=0)
     forward = steps @ np.linalg.svd(steps, full_matrices=False)[2][0] > 0
-    ways = [np.ones(len(told), bool)]
+    ways = [np.ones(len(nominal), bool)]
     if 0.25 < forward.mean() < 0.75:
         ways += [forward, ~forward]
-    centre, off = np.median(told, axis=0), np.ptp(told, axis=0) / 4
+    centre, off = np.median(nominal, axis=0), np.ptp(nominal, axis=0) / 4
     found = []
     for place in (centre, centre - off, centre + off):
-        order = np.argsort(np.linalg.norm(told - place, axis=1), kind="stable")
+        order = np.argsort(np.linalg.norm(nominal - place, axis=1), kind="stable")
         near = [np.sort(order[way[order]][: options.seed]) for way in ways]
         found.append([seed for seed in near if len(seed) >= options.fewest])
     return found

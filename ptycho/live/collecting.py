@@ -66,8 +66,8 @@ class Collector:
     @property
     def expected(self) -> int | None:
         """How many frames there will be, as far as anybody says it."""
-        told = self._store.description
-        return self._options.frames or (told.expected if told is not None else None)
+        description = self._store.description
+        return self._options.frames or (description.expected if description is not None else None)
 
     def _run(self) -> None:
         last = time.monotonic()

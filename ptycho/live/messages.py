@@ -54,13 +54,12 @@ def message(kind: str, content: np.ndarray | bytes | None = None, **header: Any)
     return [json.dumps(said).encode(), *([] if content is None else [content])]
 
 
-def start_message(told: Description) -> list[bytes]:
+def start_message(description: Description) -> list[bytes]:
     """Return the message with which a scan begins."""
     names = ("unit", "domain", "energy_eV", "distance_m", "zero_frequency", "detector_pixel_m", "shape")
-    dtype = None if told.dtype is None else str(told.dtype)
-    return message(
-        "start", **{name: getattr(told, name) for name in names}, dtype=dtype, frames=told.expected
-    )
+    dtype = None if description.dtype is None else str(description.dtype)
+    stated = {name: getattr(description, name) for name in names}
+    return message("start", **stated, dtype=dtype, frames=description.expected)
 
 
 def frame_message(frame: Frame, encoding: str = "raw") -> list[bytes]:

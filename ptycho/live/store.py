@@ -113,7 +113,10 @@ class Store:
         return gather(rows, patterns.shape, patterns.dtype, fill)
 
     def add(
-        self, frames: Sequence[Frame], positions: np.ndarray = NO_POSITIONS, told: Description | None = None
+        self,
+        frames: Sequence[Frame],
+        positions: np.ndarray = NO_POSITIONS,
+        description: Description | None = None,
     ) -> Counter[str]:
         """Keep what arrived, and what the source says; return what was wrong with it, and how often.
 
@@ -121,8 +124,8 @@ class Store:
             OSError: the disk is full, or gone; all of it may be given again.
         """
         self._reserve(sum(frame.data.nbytes for frame in frames) + positions.nbytes)
-        if told is not None and told is not self.description:
-            self._describe(told, self.ended)
+        if description is not None and description is not self.description:
+            self._describe(description, self.ended)
         faults, new = Counter[str](), dict[int, Frame]()
         for frame in frames:
             if fault := self._fault(frame) or ("repeated" if frame.number in new else None):
@@ -172,20 +175,23 @@ class Store:
         self._open()
         self._describe(self.description or Description(), self.ended)
 
-    def _describe(self, told: Description, ended: str | None) -> None:
+    def _describe(self, description: Description, ended: str | None) -> None:
         """Keep what the source says, and why nothing more will come."""
-        self.description, self.ended, content = told, ended, io.BytesIO()
-        said = vars(told) | {"ended": ended, "dtype": None if told.dtype is None else told.dtype.str}
+        self.description, self.ended, content = description, ended, io.BytesIO()
+        said = vars(description) | {
+            "ended": ended,
+            "dtype": None if description.dtype is None else description.dtype.str,
+        }
         np.savez(content, **{name: value for name, value in said.items() if value is not None})
         scan_file.append(self._file["description"], np.frombuffer(content.getvalue(), np.uint8), 0)
 
     def _fault(self, frame: Frame) -> str | None:
         """Why a frame is not kept."""
-        data, told = frame.data, self.description or Description()
+        data, description = frame.data, self.description or Description()
         if frame.number < 0 or data.dtype.kind not in "fiu" or data.ndim != 2:
             return "wrong shape" if data.ndim != 2 else "wrong dtype"
         if self.shape is None:
-            self._begin(told.shape or data.shape, told.dtype or data.dtype)
+            self._begin(description.shape or data.shape, description.dtype or data.dtype)
         if self.has(frame.number):
             return "repeated"
         if data.shape != self.shape:

@@ -52,8 +52,8 @@ def raw_scan(store: Store, config: DataConfig, samples: int = 16) -> RawScan:
     Raises:
         ConfigError: the unit of the positions is not known.
     """
-    told, table = store.description or Description(), store.table
-    said: dict[str, Any] = {name: value for name in TOLD if (value := getattr(told, name)) is not None}
+    description, table = store.description or Description(), store.table
+    said: dict[str, Any] = {name: value for name in TOLD if (value := getattr(description, name)) is not None}
     stated: dict[str, Any] = config.stated_quantities() | {"unit": config.unit, "domain": config.domain}
     stated["zero_frequency"] = config.stated_zero_frequency()
     said |= {name: value for name, value in stated.items() if value is not None}

@@ -19,31 +19,33 @@ def found(scan, factor=1.0, degrees=0.0, jitter=0.0):
     """Of positions told by a factor too far apart and turned, rows to columns."""
     data, rng = scan.dataset(np.random.default_rng(2), exact=True), np.random.default_rng(3)
     c, s = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
-    told = factor * scan.positions @ np.array([[c, s], [-s, c]]) + rng.normal(0, jitter, scan.positions.shape)
-    told -= told.min(axis=0) - 1
-    side = int(np.ceil(told.max())) + data.N + 2
+    recorded = factor * scan.positions @ np.array([[c, s], [-s, c]]) + rng.normal(
+        0, jitter, scan.positions.shape
+    )
+    recorded -= recorded.min(axis=0) - 1
+    side = int(np.ceil(recorded.max())) + data.N + 2
     return find_map(
-        replace(data, beam=replace(data.beam, positions=told.astype(np.float32)), object_size=side)
+        replace(data, beam=replace(data.beam, positions=recorded.astype(np.float32)), object_size=side)
     )
 
 
 @pytest.mark.parametrize("factor", [1.25, 0.8])
 def test_a_wrong_scale_is_found(scan, factor):
-    told = found(scan, factor)
-    assert told.scale_differs and told.scale == pytest.approx(1 / factor, rel=0.02)
-    assert not told.turn_differs
+    recorded = found(scan, factor)
+    assert recorded.scale_differs and recorded.scale == pytest.approx(1 / factor, rel=0.02)
+    assert not recorded.turn_differs
 
 
 def test_a_turn_is_found_with_its_sign(scan):
-    told = found(scan, degrees=8.0)
-    assert told.turn_differs and told.degrees == pytest.approx(-8, abs=0.7)
-    assert not told.scale_differs
+    recorded = found(scan, degrees=8.0)
+    assert recorded.turn_differs and recorded.degrees == pytest.approx(-8, abs=0.7)
+    assert not recorded.scale_differs
 
 
 @pytest.mark.parametrize("jitter", [0.0, 0.3])
 def test_right_positions_are_not_doubted(scan, jitter):
-    told = found(scan, jitter=jitter)
-    assert not (told.scale_differs or told.turn_differs)
+    recorded = found(scan, jitter=jitter)
+    assert not (recorded.scale_differs or recorded.turn_differs)
 
 
 def test_few_patterns_tell_nothing(scan):

@@ -36,7 +36,7 @@ def other(drift=False, probe=None, doubts=(SCALE,)):
 
 
 @pytest.fixture(scope="module")
-def told():
+def recorded():
     """Nine patterns, as they were settled."""
     data = Scan.of(np.random.default_rng(1), count=3).dataset()
     scan = ptycho.Scan.from_arrays(data.amplitudes[:] ** 2, data.positions, data.probe[0], counts=False)
@@ -45,31 +45,31 @@ def told():
 
 
 @pytest.fixture
-def corrected(monkeypatch, told):
+def corrected(monkeypatch, recorded):
     """What comes of slips that are found, without a map or behind one, under keys."""
 
     def run(alone=None, behind=None, other=None, again=None, position_jumps=True, **solver):
         def find(data, free):
-            return alone if data is told.data else behind
+            return alone if data is recorded.data else behind
 
         monkeypatch.setattr(method, "find_jumps", find)
         monkeypatch.setattr(method, "find_geometry", lambda *arguments: Geometry(alternative=again))
         section = DataConfig(file=("x",), position_jumps=position_jumps)
         config = ScanRunConfig(data=section, solver=SolverConfig(**solver))
-        return method.correct_jumps(replace(told, alternative=other, config=config), None)
+        return method.correct_jumps(replace(recorded, alternative=other, config=config), None)
 
     return run
 
 
-def moves_between(told, found):
+def moves_between(recorded, found):
     """Of the patterns, ``(J, 2)``, a constant aside."""
-    change = found.data.positions - told.data.positions
+    change = found.data.positions - recorded.data.positions
     return change - change[0]
 
 
-def test_moves_are_made_and_told(told, corrected):
+def test_moves_are_made_and_told(recorded, corrected):
     found = corrected(slips(MOVES))
-    np.testing.assert_allclose(moves_between(told, found), MOVES, atol=1e-4)
+    np.testing.assert_allclose(moves_between(recorded, found), MOVES, atol=1e-4)
     assert found.data.object_size >= found.data.N + found.data.positions.max()
     assert str(found.steps[0]).startswith(
         "positions corrected: 1 of 9 patterns by 13 to 13 px: jumps (deviance × 0.607"
@@ -77,32 +77,32 @@ def test_moves_are_made_and_told(told, corrected):
     assert flags_of(found.decisions) == [FEW]
 
 
-def test_right_positions_are_the_same_dataset(told, corrected):
+def test_right_positions_are_the_same_dataset(recorded, corrected):
     found = corrected(slips())
-    assert found.data is told.data and not found.steps
+    assert found.data is recorded.data and not found.steps
     assert flags_of(found.decisions) == [FEW]
 
 
 @pytest.mark.parametrize("keys", [{"position_jumps": False}, {"positions": False}])
-def test_who_asks_for_positions_as_they_are_gets_them(told, corrected, keys):
+def test_who_asks_for_positions_as_they_are_gets_them(recorded, corrected, keys):
     found = corrected(slips(MOVES), other=other(drift=True), **keys)
-    assert found.data is told.data and not found.steps
+    assert found.data is recorded.data and not found.steps
     assert flags_of(found.decisions) == [FEW] and found.alternative.kept.flags == (
         SCALE,
     )  # judged when it is reconstructed
 
 
-def test_positions_that_are_not_found_are_flagged(told, corrected):
+def test_positions_that_are_not_found_are_flagged(recorded, corrected):
     found = corrected(slips(unplaced=np.arange(9) < 2))
-    assert found.data is told.data and flags_of(found.decisions) == [FEW, POSITIONS]
+    assert found.data is recorded.data and flags_of(found.decisions) == [FEW, POSITIONS]
 
 
-def test_a_drift_is_taken_and_told(told, corrected):
+def test_a_drift_is_taken_and_told(recorded, corrected):
     """With the probe that goes with it, and no flag, since it is corrected."""
-    probe = np.full((told.data.N,) * 2, 2 + 1j, np.complex64)
+    probe = np.full((recorded.data.N,) * 2, 2 + 1j, np.complex64)
     found = corrected(behind=slips(), other=other(True, probe))
-    expected = (STRETCH - 1) * (told.data.positions - told.data.positions[0])
-    np.testing.assert_allclose(moves_between(told, found), expected, atol=1e-4)
+    expected = (STRETCH - 1) * (recorded.data.positions - recorded.data.positions[0])
+    np.testing.assert_allclose(moves_between(recorded, found), expected, atol=1e-4)
     np.testing.assert_array_equal(np.ptp(found.data.probe[0] / probe), 0)
     assert [one.what for one in found.steps] == ["affine position correction"] and flags_of(
         found.decisions
@@ -110,41 +110,41 @@ def test_a_drift_is_taken_and_told(told, corrected):
     assert warnings_of(found.decisions) == ["few"] and found.alternative is None
 
 
-def test_another_scale_is_told_and_nothing_is_moved(told, corrected):
+def test_another_scale_is_told_and_nothing_is_moved(recorded, corrected):
     """Also where slips alone would explain more than positions as they are: they are not looked for."""
     found = corrected(behind=slips(), other=other())
     assert (
-        found.data is told.data
+        found.data is recorded.data
         and flags_of(found.decisions) == [FEW]
         and found.alternative.kept.flags == (SCALE,)
     )
 
 
 @pytest.mark.parametrize("drift", [True, False])
-def test_of_slips_with_and_without_a_map_those_are_believed_that_explain_more(told, corrected, drift):
+def test_of_slips_with_and_without_a_map_those_are_believed_that_explain_more(recorded, corrected, drift):
     both = corrected(slips(-MOVES, deviance=2), slips(MOVES, deviance=1), other(drift))
     alone = corrected(slips(-MOVES, deviance=1), slips(MOVES, deviance=2), other(drift))
-    np.testing.assert_allclose(moves_between(told, alone), -MOVES, atol=1e-4)
+    np.testing.assert_allclose(moves_between(recorded, alone), -MOVES, atol=1e-4)
     assert flags_of(alone.decisions) == [FEW]
     if drift:
-        mapped = (STRETCH - 1) * (told.data.positions - told.data.positions[0])
-        np.testing.assert_allclose(moves_between(told, both), MOVES + mapped, atol=1e-4)
+        mapped = (STRETCH - 1) * (recorded.data.positions - recorded.data.positions[0])
+        np.testing.assert_allclose(moves_between(recorded, both), MOVES + mapped, atol=1e-4)
         assert [one.what for one in both.steps] == ["affine position correction", "positions corrected"]
     else:
         assert (
-            both.data is told.data
+            both.data is recorded.data
             and flags_of(both.decisions) == [FEW]
             and both.alternative.kept.flags == (SCALE,)
         )
 
 
 @pytest.mark.parametrize("nowhere", [slips(), slips(unplaced=NOWHERE | True)])
-def test_where_a_map_mends_nothing_slips_alone_may(told, corrected, nowhere):
+def test_where_a_map_mends_nothing_slips_alone_may(recorded, corrected, nowhere):
     lost = slips(unplaced=NOWHERE | True)
     found = corrected(slips(MOVES), lost, other(True))
-    np.testing.assert_allclose(moves_between(told, found), MOVES, atol=1e-4)
+    np.testing.assert_allclose(moves_between(recorded, found), MOVES, atol=1e-4)
     found = corrected(nowhere, lost, other(True))
-    assert found.data is told.data and flags_of(found.decisions) == [FEW, *[POSITIONS] * nowhere.lost]
+    assert found.data is recorded.data and flags_of(found.decisions) == [FEW, *[POSITIONS] * nowhere.lost]
     assert found.alternative.kept.flags == (SCALE,)
 
 

@@ -29,12 +29,12 @@ def position_map(matrix, gain=0.2, skewness=1.0):
 def test_the_keys_give_the_positions_that_were_meant():
     """A map in object pixels that are not square, after a turn and a shear that were told."""
     rng, pitch = np.random.default_rng(1), PixelSize((2e-10, 3e-10))
-    told = DataConfig(file="x", rotation_deg=30.0, scan_affine=((1.1, 0.2), (0.0, 0.9)))
+    recorded = DataConfig(file="x", rotation_deg=30.0, scan_affine=((1.1, 0.2), (0.0, 0.9)))
     places, matrix = rng.normal(size=(9, 2)), 0.8 * rotation(17.0)
-    before = turned_positions(places, pitch, 30.0, told.scan_affine)
+    before = turned_positions(places, pitch, 30.0, recorded.scan_affine)
     said = dict(
         key.removeprefix("data.").split("=")
-        for key in keys_of(matrix, understood(pitch.metres), told).split()
+        for key in keys_of(matrix, understood(pitch.metres), recorded).split()
     )
     affine = np.array(eval(said["scan_affine"]))
     after = turned_positions(places, pitch, float(said["rotation_deg"]), affine)
@@ -68,7 +68,7 @@ def test_small_deviations_are_left_alone():
     np.testing.assert_allclose(clear_part(position_map(1.2 * rotation(0.5))), 1.2 * np.eye(2))
 
 
-def told(monkeypatch, found, degrees=0.0, told_probe=False, **keys):
+def recorded(monkeypatch, found, degrees=0.0, told_probe=False, **keys):
     monkeypatch.setattr(geometry, "find_map", lambda *arguments: found)
     config = DataConfig(file="x", **keys)
     return find_geometry(understood(), None, config, degrees, told_probe)
@@ -76,44 +76,44 @@ def told(monkeypatch, found, degrees=0.0, told_probe=False, **keys):
 
 def test_photons_are_flagged_or_corrected(monkeypatch):
     found = position_map(1.25 * rotation(-5))
-    flagged = told(monkeypatch, found)
+    flagged = recorded(monkeypatch, found)
     assert flagged.matrix is None and flagged.decisions == ()
     assert flagged.alternative.kept.flags == (SCALE, ORIENTATION)
     assert "data.rotation_deg=-5 data.scan_affine=[[1.25," in str(flagged.alternative.kept)
     assert flagged.alternative.probe is PROBE
-    assert told(monkeypatch, found, told_probe=True).alternative.probe is None
-    corrected = told(monkeypatch, found, orientation="auto")
+    assert recorded(monkeypatch, found, told_probe=True).alternative.probe is None
+    corrected = recorded(monkeypatch, found, orientation="auto")
     np.testing.assert_allclose(corrected.matrix, found.matrix)
     np.testing.assert_allclose(flagged.alternative.matrix, found.matrix)
     assert corrected.probe is PROBE and corrected.alternative is None
-    assert told(monkeypatch, found, told_probe=True, orientation="auto").probe is None
-    assert told(monkeypatch, position_map(1.25 * np.eye(2), gain=0.001)).alternative is None
+    assert recorded(monkeypatch, found, told_probe=True, orientation="auto").probe is None
+    assert recorded(monkeypatch, position_map(1.25 * np.eye(2), gain=0.001)).alternative is None
 
 
 @pytest.mark.parametrize(("along", "drift"), [(1.25, False), (1.265, False), (1.4, True)])
 def test_a_map_that_is_clearly_sheared_is_a_drift(monkeypatch, along, drift):
     """A wrong unit is wrong alike along both axes; within four standard errors."""
-    other = told(monkeypatch, position_map(np.diag([1.25, along]))).alternative
+    other = recorded(monkeypatch, position_map(np.diag([1.25, along]))).alternative
     assert other.drift is drift and other.kept.flags == (SCALE,)
 
 
 def test_the_scale_of_electrons_is_told(monkeypatch):
     """Beyond the rotation, which is taken."""
-    found = told(monkeypatch, position_map(1.2 * rotation(59)), electrons_keV=80.0)
+    found = recorded(monkeypatch, position_map(1.2 * rotation(59)), electrons_keV=80.0)
     np.testing.assert_allclose(found.matrix, rotation(59), atol=1e-9)
     np.testing.assert_allclose(found.alternative.matrix, 1.2 * np.eye(2), atol=1e-9)
     assert found.alternative.kept.flags == (SCALE,) and not found.alternative.drift
 
 
 def test_electrons_are_turned_so_that_atoms_are_bright(monkeypatch):
-    found = told(monkeypatch, position_map(rotation(59)), electrons_keV=80.0)
+    found = recorded(monkeypatch, position_map(rotation(59)), electrons_keV=80.0)
     np.testing.assert_allclose(found.matrix, rotation(59), atol=1e-9)
-    other = told(monkeypatch, position_map(rotation(59), skewness=-1.0), electrons_keV=80.0)
+    other = recorded(monkeypatch, position_map(rotation(59), skewness=-1.0), electrons_keV=80.0)
     np.testing.assert_allclose(other.matrix, rotation(-121), atol=1e-9)
     assert "-121.00 ± 0.10°" in other.decisions[0].value and flags_of(other.decisions) == []
     rolled = np.roll(PROBE[::-1, ::-1], (1, 1), (0, 1)).conj()  # P*(−x) about sample N//2
     np.testing.assert_array_equal(other.probe, rolled)
-    vague = told(monkeypatch, position_map(rotation(59), skewness=0.05), electrons_keV=80.0)
+    vague = recorded(monkeypatch, position_map(rotation(59), skewness=0.05), electrons_keV=80.0)
     assert flags_of(vague.decisions) == [ORIENTATION]
 
 

@@ -19,18 +19,21 @@ def scan():
     rng = np.random.default_rng(3)
     absorption = gaussian_filter(rng.normal(size=(160, 160)), 2)
     object_ = 1 + 0.5 * absorption / np.abs(absorption).max()
-    told = np.stack(np.mgrid[0:54:6, 0:54:6], -1).reshape(-1, 2) + rng.uniform(-1, 1, (81, 2))
+    recorded = np.stack(np.mgrid[0:54:6, 0:54:6], -1).reshape(-1, 2) + rng.uniform(-1, 1, (81, 2))
     angle = np.deg2rad(TURN)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     q = np.stack(np.mgrid[:N, :N], -1) - N // 2
     disk = np.hypot(q[..., 0], q[..., 1]) < 10
     seen = [
-        map_coordinates(object_, np.moveaxis(r + 50 - q @ turn / MAGNIFICATION, -1, 0), order=1) for r in told
+        map_coordinates(object_, np.moveaxis(r + 50 - q @ turn / MAGNIFICATION, -1, 0), order=1)
+        for r in recorded
     ]
     counts = rng.poisson(50 * disk * np.array(seen))
     return Dataset(
         amplitudes=np.sqrt(counts).astype(np.float32),
-        beam=Beam(gaussian_filter(disk.astype(float), 1).astype(np.complex64), (told + 2).astype(np.float32)),
+        beam=Beam(
+            gaussian_filter(disk.astype(float), 1).astype(np.complex64), (recorded + 2).astype(np.float32)
+        ),
         image=np.zeros(81, np.int32),
         groups=np.arange(81, dtype=np.int32)[:, None],
         photon_scale=1.0,

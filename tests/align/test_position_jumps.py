@@ -21,7 +21,7 @@ def scan():
     return replace(whole, positions=np.round(whole.positions))
 
 
-def told(scan, errors):
+def recorded(scan, errors):
     """The scan with so much added to its positions, ``(J, 2)``, on an object that holds them."""
     data, positions = scan.dataset(np.random.default_rng(2), exact=True), scan.positions + errors
     positions = positions - np.floor(positions.min(axis=0)) + 1
@@ -43,10 +43,10 @@ def slipped(chosen, by):
     ],
 )
 def test_moves_undo_the_errors(scan, errors, kind):
-    found = find_jumps(told(scan, errors), False)
+    found = find_jumps(recorded(scan, errors), False)
     np.testing.assert_allclose(found.moves, -errors, atol=0.5)
     assert found.kind == kind and found.gain.passes(REFINED) and not found.lost
-    right = find_jumps(told(scan, slipped(45, (1, 0))), False)  # what is so near is left to gradients
+    right = find_jumps(recorded(scan, slipped(45, (1, 0))), False)  # what is so near is left to gradients
     assert right.deviance is None and np.median(found.deviance) < 2 * scan.dataset().N ** 2
 
 
@@ -54,13 +54,13 @@ def test_moves_are_found_where_noise_is_most_of_what_is_unexplained():
     """10⁴ photons: right positions explain 13 % less, and that is all that noise leaves."""
     whole = Scan.of(np.random.default_rng(1), 1e4, count=10, step=2.0)
     errors = slipped(slice(70, None), (0, 6))
-    found = find_jumps(told(replace(whole, positions=np.round(whole.positions)), errors), False)
+    found = find_jumps(recorded(replace(whole, positions=np.round(whole.positions)), errors), False)
     np.testing.assert_allclose(found.moves, -errors, atol=0.6)
     assert found.gain.gain < 0.2
 
 
 def test_right_positions_and_bad_frames_stay_as_they_are(scan):
-    data = told(scan, 0)
+    data = recorded(scan, 0)
     amplitudes = data.amplitudes[:].copy()
     amplitudes[31], amplitudes[64] = 0, 40.0
     for one in (data, replace(data, amplitudes=amplitudes)):
@@ -70,32 +70,32 @@ def test_right_positions_and_bad_frames_stay_as_they_are(scan):
 
 def test_positions_at_random_are_lost_rather_than_moved(scan):
     errors = np.random.default_rng(3).uniform(-20, 20, scan.positions.shape)
-    found = find_jumps(told(scan, errors).subset(np.arange(50), 1), False)
+    found = find_jumps(recorded(scan, errors).subset(np.arange(50), 1), False)
     assert found.lost and not found.moves.any()
 
 
 def test_a_large_scan_is_tried_by_a_strip(scan):
     """Then all of it is looked at; or, where it is too large for that, it is flagged and nothing is moved."""
-    data = told(scan, slipped([45, 54, 65], [(9, -4), (-6, 8), (-9, -5)]))
+    data = recorded(scan, slipped([45, 54, 65], [(9, -4), (-6, 8), (-9, -5)]))
     small = JumpOptions(pixels=60 * data.N**2)
     found = find_jumps(data, False, small)
     assert set(np.flatnonzero(found.moved)) == {45, 54, 65} and not found.lost
     found = find_jumps(data, False, replace(small, most_pixels=99 * data.N**2))
     assert found.lost and not found.moves.any()
-    assert not find_jumps(told(scan, 0), False, small).lost
+    assert not find_jumps(recorded(scan, 0), False, small).lost
 
 
 def test_fewer_than_twelve_patterns_tell_nothing(scan):
-    assert not find_jumps(told(scan, 0).subset(np.arange(11), 1)).moves.any()
+    assert not find_jumps(recorded(scan, 0).subset(np.arange(11), 1)).moves.any()
 
 
 @pytest.fixture(scope="module")
 def known(scan):
     """A registration that knows the true object, of all patterns but 44, whose position is off by (5, −7)."""
-    registration = Registration.of(told(scan, slipped([44], (5, -7))), KEPT)
+    registration = Registration.of(recorded(scan, slipped([44], (5, -7))), KEPT)
     image = np.full(registration.state.object.shape, registration.state.object[0, 0])
     corner = RegistrationOptions.reach + np.round(
-        registration.told[0] - RegistrationOptions.reach - scan.positions[0]
+        registration.nominal[0] - RegistrationOptions.reach - scan.positions[0]
     ).astype(int)
     side = len(scan.object)
     image[corner[0] : corner[0] + side, corner[1] : corner[1] + side] = scan.object

@@ -115,10 +115,10 @@ def test_frames_and_positions_come_in_their_own_time_and_keep_their_numbers(tmp_
     detector.do("close")
     frames, _, ended = gather(source)
     assert (sorted(frames), ended) == ([5], True)
-    told = source.description
-    assert (told.unit, told.shape, told.distance_m) == ("m", (16, 18), 0.3)
-    assert told.detector_pixel_m == (75e-6, 55e-6)
-    np.testing.assert_allclose(told.energy_eV, 8000)
+    description = source.description
+    assert (description.unit, description.shape, description.distance_m) == ("m", (16, 18), 0.3)
+    assert description.detector_pixel_m == (75e-6, 55e-6)
+    np.testing.assert_allclose(description.energy_eV, 8000)
     source.close()
 
 

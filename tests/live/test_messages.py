@@ -46,11 +46,11 @@ def test_positions_are_read_back():
 
 
 def test_start_mask_and_probe_are_read_back():
-    told = Description(
+    description = Description(
         "m", "counts", "corner", 8000.0, 0.3, (1e-5, 2e-5), shape=(4, 6), dtype=np.dtype("uint32"), expected=9
     )
-    found = messages.read_start(read(messages.start_message(told))[0])
-    assert vars(found) == vars(told)
+    found = messages.read_start(read(messages.start_message(description))[0])
+    assert vars(found) == vars(description)
     good = np.eye(5, 4, dtype=bool)
     np.testing.assert_array_equal(
         messages.read_mask(*read(messages.message("mask", (~good).astype(np.uint8)))), good
@@ -113,8 +113,10 @@ def test_blocks_that_claim_more_than_there_is_are_never_unpacked():
         SIZES.pack(DATA.nbytes, 16) + bytes(100),
         packed[:12] + (2**32 - 1).to_bytes(4, "big") + packed[16:],
     ]
-    told = "\n".join(lie.hex() for lie in lies)
-    done = subprocess.run([sys.executable, "-c", code], input=told, capture_output=True, text=True, cwd=ROOT)
+    description = "\n".join(lie.hex() for lie in lies)
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=description, capture_output=True, text=True, cwd=ROOT
+    )
     assert (done.returncode, done.stdout.split()) == (0, ["refused"] * len(lies)), done.stderr
 
 

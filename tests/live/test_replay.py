@@ -47,7 +47,7 @@ def test_amplitudes_are_played_as_the_counts_that_they_are_roots_of():
     )
     played = play(raw, True)
     np.testing.assert_array_equal(played.frame(3), COUNTS[3])
-    assert (played.frame(3).dtype, played.told.domain, played.unit) == (np.uint32, "counts", "m")
+    assert (played.frame(3).dtype, played.description.domain, played.unit) == (np.uint32, "counts", "m")
 
 
 @pytest.fixture

@@ -81,11 +81,11 @@ def test_a_process_that_is_killed_loses_nothing_that_it_had_put_in(tmp_path, sec
             row = len(file["frames"]) - 1
             np.testing.assert_array_equal(file["patterns"][row], frame(file["frames"]["index"][row]).data)
         os.kill(process.pid, signal.SIGKILL)
-        told = int((["3", *process.stdout.read().split()])[-1])
+        description = int((["3", *process.stdout.read().split()])[-1])
     assert mark(tmp_path / NAME) == WRITING
     store = Store(tmp_path)
     count = store.counts[0]
-    assert told <= count <= told + 3 and store.counts[1] in (count, count - 3)
+    assert description <= count <= description + 3 and store.counts[1] in (count, count - 3)
     assert (store.description.unit, store.description.distance_m) == ("um", 0.3)
     store.add([frame(count)], places([k for k in range(count + 1)]))
     store.close()
@@ -123,8 +123,8 @@ def test_what_does_not_fit_is_counted_and_left_out(tmp_path):
 
 
 def test_the_first_frame_may_be_the_wrong_one_where_the_source_says_what_is_right(tmp_path):
-    store, told = Store(tmp_path), Description(shape=(H, W), dtype=np.dtype("uint16"))
-    assert store.add([frame(0, shape=(H, W + 1)), frame(1)], told=told) == {"wrong shape": 1}
+    store, description = Store(tmp_path), Description(shape=(H, W), dtype=np.dtype("uint16"))
+    assert store.add([frame(0, shape=(H, W + 1)), frame(1)], description=description) == {"wrong shape": 1}
     assert store.shape == (H, W) and store.dtype == np.uint16
 
 
@@ -145,7 +145,7 @@ def test_a_full_disk_takes_nothing_and_then_all(tmp_path, monkeypatch):
 
 
 def test_what_the_source_says_is_read_back(tmp_path):
-    told = Description(
+    description = Description(
         "um",
         "counts",
         (3.0, 4.0),
@@ -159,12 +159,12 @@ def test_what_the_source_says_is_read_back(tmp_path):
         expected=9,
     )
     store = Store(tmp_path)
-    store.add([], told=told)
+    store.add([], description=description)
     store.end("complete")
     store.close()
     again = Store(tmp_path)
     found = vars(again.description)
-    for name, value in vars(told).items():
+    for name, value in vars(description).items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
     assert again.ended == "complete"
 

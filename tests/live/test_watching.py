@@ -46,10 +46,10 @@ def scan():
     settings = ScanSettings(N=N, n_positions=COUNT, nphotons=1e6, seed=2, path="jittered")
     made = simulate_measured_like(settings, make_probe(ZonePlateProbe(), N))
     counts = np.concatenate(list(made.counts(np.random.default_rng(0)))).astype(np.uint32)
-    told = Description(
+    description = Description(
         "px", "counts", "centre", probe=made.photon_probe.reshape(1, N, N).astype(np.complex64)
     )
-    return counts, made.positions, told
+    return counts, made.positions, description
 
 
 def batches(scan, size=30):
@@ -103,8 +103,8 @@ def test_the_picture_the_numbers_and_the_page_of_a_whole_scan(tmp_path, scan):
         side = np.array(found["object"].shape)
         assert found["probe"].shape == (1, N, N) and found["object"].dtype == np.complex64
         corners = found["positions"] - found["positions"].min(axis=0)
-        told = scan[1][found["numbers"]]
-        np.testing.assert_allclose(corners, told - told.min(axis=0), atol=1e-6)
+        description = scan[1][found["numbers"]]
+        np.testing.assert_allclose(corners, description - description.min(axis=0), atol=1e-6)
         assert (found["positions"].max(axis=0) + N <= side).all()
     assert set(numbers) - set(NAMES) <= {"state", "problem", "warnings"}  # the others have a name and a unit
     page = (tmp_path / "live.html").read_text()

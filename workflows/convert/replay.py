@@ -58,7 +58,7 @@ def replay(config: ReplayConfig) -> list[str]:
     """Play a scan; what was played, a line each."""
     played = play(open_raw(config.data), config.probe)
     count = min(config.n or len(played.positions), len(played.positions))
-    played = replace(played, told=replace(played.told, expected=count))
+    played = replace(played, description=replace(played.description, expected=count))
     events = schedule(count, config.rate, config.lag_s, config.faults, config.fault_share, config.seed)
     writer = open_writer(config, played)
     began, latest = time.perf_counter(), 0.0

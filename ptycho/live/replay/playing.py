@@ -40,13 +40,13 @@ class Played:
     frames: PatternSource
     positions: np.ndarray
     unit: str
-    told: Description
+    description: Description
     roots: bool = False
 
     def frame(self, index: int) -> np.ndarray:
         """As a detector would write it, ``(H, W)``: photons, where amplitudes are stored."""
         data = self.frames.read(np.array([index]))[0]
-        if self.told.domain == "counts" and data.dtype.kind == "f":
+        if self.description.domain == "counts" and data.dtype.kind == "f":
             data = np.rint(np.square(data) if self.roots else data).astype(np.uint32)
         return data
 
@@ -62,7 +62,7 @@ def play(raw: RawScan, probe: bool) -> Played:
     factor = UNITS[raw.unit]
     positions = raw.positions if factor is None else raw.positions * factor
     domain = "intensity" if raw.domain == "intensity" else "counts"
-    told = Description(
+    description = Description(
         unit="px" if factor is None else "m",
         domain=domain,
         zero_frequency=raw.zero_frequency,
@@ -75,7 +75,9 @@ def play(raw: RawScan, probe: bool) -> Played:
         shape=raw.patterns.shape[1:],
         expected=len(positions),
     )
-    return Played(raw.patterns, positions, "px" if factor is None else "m", told, raw.domain == "amplitude")
+    return Played(
+        raw.patterns, positions, "px" if factor is None else "m", description, raw.domain == "amplitude"
+    )
 
 
 def schedule(

@@ -92,19 +92,19 @@ class Hdf5Writer:
 
 def _cxi(played: Played) -> dict[str, Any]:
     """What a CXI file says of a scan, by its paths there."""
-    told, (height, width) = played.told, played.frames.shape[1:]
-    pitch, zero = told.detector_pixel_m or (None, None), told.zero_frequency
+    description, (height, width) = played.description, played.frames.shape[1:]
+    pitch, zero = description.detector_pixel_m or (None, None), description.zero_frequency
     centre = zero if isinstance(zero, tuple) else (height // 2, width // 2)
     detector: dict[str, Any] = {
         "y_pixel_size": pitch[0],
         "x_pixel_size": pitch[1],
-        "distance": told.distance_m,
-        "mask": None if told.good is None else (~told.good).astype(np.uint32),
+        "distance": description.distance_m,
+        "mask": None if description.good is None else (~description.good).astype(np.uint32),
         "beam_center_y": None if zero == "corner" else float(centre[0]),
         "beam_center_x": None if zero == "corner" else float(centre[1]),
     }
-    source: dict[str, Any] = {"illumination": told.probe}
-    source["energy"] = None if told.energy_eV is None else np.float64(told.energy_eV * ELECTRON)
+    source: dict[str, Any] = {"illumination": description.probe}
+    source["energy"] = None if description.energy_eV is None else np.float64(description.energy_eV * ELECTRON)
     said = {f"entry_1/instrument_1/detector_1/{name}": value for name, value in detector.items()}
     said |= {f"entry_1/instrument_1/source_1/{name}": value for name, value in source.items()}
     return {"cxi_version": 160} | {name: value for name, value in said.items() if value is not None}
@@ -161,12 +161,12 @@ class SocketWriter:
         if keys is not None:
             prove(self._socket, self._context, keys, server=False)
         self._socket.connect(tcp_address(address))
-        told = played.told
-        self._send(messages.start_message(told))
-        if told.good is not None:
-            self._send(messages.message("mask", (~told.good).astype(np.uint8)))
-        if told.probe is not None:
-            self._send(messages.message("probe", told.probe.astype(np.complex64)))
+        description = played.description
+        self._send(messages.start_message(description))
+        if description.good is not None:
+            self._send(messages.message("mask", (~description.good).astype(np.uint8)))
+        if description.probe is not None:
+            self._send(messages.message("probe", description.probe.astype(np.complex64)))
 
     def write(self, events: Sequence[Event]) -> None:
         for event in events:

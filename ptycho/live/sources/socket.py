@@ -81,18 +81,20 @@ class SocketSource:
     def _take(self, parts: list[bytes], frames: list[Frame], positions: list[np.ndarray]) -> None:
         if len(parts) > 2:
             raise BadMessage("more than two parts")
-        header, told = messages.read_header(parts[0]), self.description or Description()
+        header, description = messages.read_header(parts[0]), self.description or Description()
         kind, content = header["type"], parts[1] if len(parts) == 2 else b""
         if kind == "frame":
             frames.append(messages.read_frame(header, content))
         elif kind == "positions":
             positions.append(messages.read_positions(header))
         elif kind == "start":
-            self.description = replace(messages.read_start(header), good=told.good, probe=told.probe)
+            self.description = replace(
+                messages.read_start(header), good=description.good, probe=description.probe
+            )
         elif kind == "mask":
-            self.description = replace(told, good=messages.read_mask(header, content))
+            self.description = replace(description, good=messages.read_mask(header, content))
         elif kind == "probe":
-            self.description = replace(told, probe=messages.read_probe(header, content))
+            self.description = replace(description, probe=messages.read_probe(header, content))
         elif kind == "end":
             self._ended = True
         else:
