@@ -13,7 +13,7 @@ from ptycho.align.context import RunContext
 from ptycho.align.geometry import Alternative
 from ptycho.config import ProbeConfig, ScanRunConfig
 from ptycho.evaluation.trust import ENOUGH, FEW
-from ptycho.preparation.dataset import keep_out
+from ptycho.preparation.dataset import number_held_out
 from ptycho.preparation.prepare import Understood
 from ptycho.scan.beam import Beam, join_parts
 from ptycho.scan.coverage import covered
@@ -21,6 +21,7 @@ from ptycho.scan.dataset import Dataset
 from ptycho.scan.finding import Finding, report
 from ptycho.scan.probe import lit_part
 from ptycho.scan.reconstruction import Reconstruction
+from ptycho.scan.split import split_patterns
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,8 @@ def prepare(name: str, scan: Understood, config: ScanRunConfig, context: RunCont
     """Align a scan, and hold some of its patterns out."""
     aligned = align(scan, config, context)
     whole = aligned.data
-    kept, out = keep_out(whole, config.holdout_fraction, config.seed)
+    held_out = number_held_out(len(whole.positions), config.holdout_fraction)
+    kept, out = split_patterns(whole.positions, held_out, [config.seed, 1])
     log.info("%d patterns are fitted, %d are held out for validation", len(kept), len(out))
     prepared = Prepared(name, aligned.scan, whole, kept, out, aligned.decisions, aligned.alternative)
     doubts = measurement_doubts(prepared.fitted(whole.beam), config.probe)

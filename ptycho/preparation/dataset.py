@@ -245,28 +245,8 @@ def probe_of_run(run: Path, N: int) -> np.ndarray:
     return modes
 
 
-def keep_out(data: Dataset, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices ``(n,)`` of patterns to keep, and of those kept out, drawn at random and spread over the scan.
-
-    The patterns are walked through row by row of the scanned area, back and forth, and one is drawn of every
-    1/fraction.
-    """
-    count = len(data.positions)
-    left_out = number_kept_out(count, fraction)
-    if left_out == 0:
-        return np.arange(count), np.zeros(0, int)
-    rows = np.floor(data.positions[:, 0] / max(np.ptp(data.positions[:, 0]) / np.sqrt(count), 1e-6)).astype(
-        int
-    )
-    along = np.where(rows % 2 == 0, data.positions[:, 1], -data.positions[:, 1])
-    order = np.lexsort((along, rows))
-    rng = np.random.default_rng([seed, 1])
-    out = np.sort([rng.choice(part) for part in np.array_split(order, left_out)])
-    return np.setdiff1d(np.arange(count), out), out
-
-
-def number_kept_out(count: int, fraction: float) -> int:
-    """How many of ``count`` patterns are kept out; :data:`FEWEST` are always fitted."""
+def number_held_out(count: int, fraction: float) -> int:
+    """Return how many of ``count`` patterns are held out; :data:`FEWEST` are always fitted."""
     return 0 if count * fraction < 1 else min(round(count * fraction), max(count - FEWEST, 0))
 
 

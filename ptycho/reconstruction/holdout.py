@@ -24,6 +24,7 @@ from ptycho.reconstruction.solver import Terms, fit
 from ptycho.reconstruction.state import Freedom, State
 from ptycho.scan.dataset import Dataset
 from ptycho.scan.probe import energy_diameter
+from ptycho.scan.split import split_patterns
 
 SHARE = 0.1  # q, and of the patterns
 SPARSE = 5.0  # patterns that illuminate a pixel, on average, below which photons are held out
@@ -71,14 +72,12 @@ class HoldOut:
 
 def hold_out(whole: ScanLikelihood, seed: int) -> tuple[ScanLikelihood, HoldOut]:
     """Return what is fitted of a scan of one object, and what is held out; both in units of ``whole``."""
-    rng, data = np.random.default_rng([seed, 6]), whole.data
-    count = len(data.positions)
+    data, count = whole.data, len(whole.data.positions)
     if coverage(data) >= SPARSE and count >= FEW:
-        chosen = np.sort(rng.choice(count, max(1, round(SHARE * count)), replace=False))
-        rest = np.setdiff1d(np.arange(count), chosen)
-        kept, out = (replace(whole, data=data.subset(part, 1)) for part in (rest, chosen))
+        split = split_patterns(data.positions, max(1, round(SHARE * count)), [seed, 6])
+        kept, out = (replace(whole, data=data.subset(part, 1)) for part in split)
         return kept, HoldOut(out)
-    amplitudes = data.amplitudes[:].astype(float)
+    rng, amplitudes = np.random.default_rng([seed, 6]), data.amplitudes[:].astype(float)
     if whole.noise == "poisson":
         counts = np.rint(np.square(amplitudes / whole.unit)).astype(np.int64)
         thinned = rng.binomial(counts, SHARE)

@@ -51,6 +51,8 @@ class SelectionOptions:
         most_pixels: unless these have more pixels than this; then ``least`` patterns.
         first_steps, steps: of the first fit, from a constant, and of the others, at most.
         learned_rounds: of each weight of a learned prior.
+        next_kind: least λ of a second-order regulariser over that of the best edge-preserving one (measured:
+            the best is a third of it, or as large).
         modes: of the probe, at most.
         background_excess: times what an uncertain object alone would give: a background.
         darkest: share of the pixels whose mean intensity is the start of a background,
@@ -65,6 +67,7 @@ class SelectionOptions:
     first_steps: int = 120
     steps: int = 60
     learned_rounds: int = 1
+    next_kind: float = 0.3
     modes: int = 3
     background_excess: float = 5.0
     darkest: float = 0.02

@@ -32,8 +32,8 @@ class Regularisation:
 def select_regulariser(selection: Selection) -> Regularisation:
     """Select the regulariser under which the held-out patterns have the least deviance.
 
-    None is taken unless another is clearly better. A learned one is tried beside the best of each other kind.
-    The beam stays as it is.
+    None is taken unless another is clearly better. A learned one is tried beside the best of the others. The
+    beam stays as it is.
     """
     options = selection.options
     if options.prior == "none":
@@ -42,9 +42,7 @@ def select_regulariser(selection: Selection) -> Regularisation:
         return Regularisation(options.weak_prior)
     none, *tried = _try_classical(selection)
     if options.learned and options.strength is None:
-        kinds = [[one for one in tried if one.hypothesis.prior.kind == kind] for kind in options.classical]
-        starts = [none] if lowest(none, tried) is none else list(map(best_of, kinds))
-        tried += [one for start in starts for one in _try_learned(selection, start)]
+        tried += _try_learned(selection, lowest(none, tried))
     chosen = lowest(none, tried)
     found: Regularisation = chosen.hypothesis
     compared = "; ".join(f"{one.hypothesis.name}: {one.mean_deviance:.4f}" for one in (none, *tried))
@@ -65,7 +63,8 @@ def lowest(simplest: Trial, others: Sequence[Trial]) -> Trial:
 def _try_classical(selection: Selection) -> list[Trial]:
     """Try no regulariser, then each kind from the best state so far; λ rises while that helps.
 
-    The end without a regulariser comes first: from there, sparse scans do not stay in a wrong minimum.
+    The end without a regulariser comes first, then edges: from there, sparse scans do not stay in a wrong
+    minimum. λ of the next kind begins at ``SelectionOptions.next_kind`` times the best so far.
     """
 
     def attempt(state: State, prior: Prior) -> Trial:
@@ -74,8 +73,11 @@ def _try_classical(selection: Selection) -> list[Trial]:
 
     tried = [attempt(selection.state, Prior())]
     for kind in selection.options.classical:
-        state, score = best_of(tried).state, np.inf
+        best = best_of(tried)
+        state, score, least = best.state, np.inf, selection.limits.next_kind * best.hypothesis.prior.strength
         for strength in kind_of(kind).strengths:
+            if strength < least:
+                continue
             tried.append(attempt(state, Prior(kind, strength)))
             if tried[-1].score > score:
                 break

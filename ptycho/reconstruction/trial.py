@@ -28,6 +28,7 @@ from ptycho.scan.groups import smallest_region
 from ptycho.scan.optics import seen_power
 from ptycho.scan.patterns import Patterns
 from ptycho.scan.probe import energy_diameter
+from ptycho.scan.split import split_patterns
 
 
 @dataclass(frozen=True)
@@ -112,9 +113,8 @@ class Sample:
     def of(cls, data: Dataset, options: TrialOptions | None = None) -> Sample:
         """Split a dataset of one object, as :func:`middle` gives it."""
         options = options or TrialOptions()
-        every = np.arange(len(data.positions))
-        out = every[options.holdout_every // 2 :: options.holdout_every]
-        fitted = likelihood_of(data.subset(np.setdiff1d(every, out), 1))
+        kept, out = split_patterns(data.positions, len(data.positions) // options.holdout_every, 0)
+        fitted = likelihood_of(data.subset(kept, 1))
         return cls(fitted, replace(fitted, data=data.subset(out, 1)), options)
 
     @property

@@ -9,7 +9,7 @@ from ptycho.config.data import LARGEST_N, SMALLEST_N
 from ptycho.config.scan_run_config import FAST
 from ptycho.config.sections import GeneratorConfig
 from ptycho.iterative.lsqml import available
-from ptycho.preparation.dataset import check_enough, choose_probe, number_kept_out
+from ptycho.preparation.dataset import check_enough, choose_probe, number_held_out
 from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Understood
 from ptycho.preparation.room import check_memory_for
@@ -62,7 +62,7 @@ def _fitted(path: str, scan: Understood, holdout_fraction: float) -> int:
     """How many patterns of a scan will be fitted, as far as it is known before they are all read."""
     usable = len(scan.frames) - len(lonely(scan.positions))
     check_enough(usable, path)
-    return usable - number_kept_out(usable, holdout_fraction)
+    return usable - number_held_out(usable, holdout_fraction)
 
 
 def _network_takes(model: GeneratorConfig, N: int) -> None:

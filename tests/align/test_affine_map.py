@@ -45,7 +45,12 @@ def test_a_turn_is_found_with_its_sign(scan):
 @pytest.mark.parametrize("jitter", [0.0, 0.3])
 def test_right_positions_are_not_doubted(scan, jitter):
     recorded = found(scan, jitter=jitter)
-    assert not (recorded.scale_differs or recorded.turn_differs)
+    assert recorded is None or not (recorded.scale_differs or recorded.turn_differs)
+
+
+def test_a_search_begins_only_where_the_score_test_asks_for_it(scan):
+    assert found(scan) is None
+    assert found(scan, factor=1.04) is not None
 
 
 def test_few_patterns_tell_nothing(scan):

@@ -11,9 +11,10 @@ from helpers.cli import ROOT
 from ptycho.config import ConfigError, OwnProbe, ScanRunConfig, ZonePlateProbe
 from ptycho.config.data import DataConfig
 from ptycho.methods.prepared import measurement_doubts
-from ptycho.preparation.dataset import keep_out, number_kept_out, training_and_validation
+from ptycho.preparation.dataset import number_held_out, training_and_validation
 from ptycho.scan.beam import Beam
 from ptycho.scan.dataset import Dataset
+from ptycho.scan.split import split_patterns
 from workflows.convert.simulate_scan import SimulateConfig, simulate_scan
 from workflows.reconstruct.scan_plan import plan
 
@@ -58,7 +59,7 @@ def dataset(count, group_size=3, tiles=True):
 def test_group_size_is_a_wish(scan_of, tmp_path, count, tiles):
     """The run that is asked for by default wants tiles of 64."""
     data = dataset(count, 64, tiles)
-    kept, _ = keep_out(data, 0.05, seed=0)
+    kept, _ = split_patterns(data.positions, number_held_out(count, 0.05), 0)
     assert data.group_size == count and data.subset(kept, 64).group_size == len(kept)
 
 
@@ -73,8 +74,8 @@ def test_the_default_run_is_planned_for_few_patterns(scan_of, count):
     [(3, 0.5, 0), (4, 0.5, 1), (5, 0.5, 2), (7, 0.5, 4), (20, 0.05, 1), (60, 0.05, 3), (8, 0, 0)],
 )
 def test_three_patterns_are_always_fitted(count, fraction, out):
-    assert number_kept_out(count, fraction) == out
-    kept, left = keep_out(dataset(count), fraction, seed=0)
+    assert number_held_out(count, fraction) == out
+    kept, left = split_patterns(dataset(count).positions, out, 0)
     assert len(left) == out and sorted([*kept, *left]) == list(range(count))
 
 

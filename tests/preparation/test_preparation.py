@@ -12,7 +12,6 @@ from ptycho.config import ConfigError, OwnProbe, RunProbe, ScanRunConfig, ZonePl
 from ptycho.config.data import DataConfig
 from ptycho.preparation.dataset import (
     choose_probe,
-    keep_out,
     make_dataset,
     probe_of_run,
     training_and_validation,
@@ -21,6 +20,7 @@ from ptycho.preparation.detector import Detector, oriented
 from ptycho.preparation.geometry import lonely, object_pixel, positions_in_pixels, resampled_probe
 from ptycho.preparation.prepare import understand
 from ptycho.readers.raw_scan import RawScan
+from ptycho.scan.split import split_patterns
 
 H, W, J = 45, 52, 60
 
@@ -330,12 +330,12 @@ def test_positions_taken_twice_make_no_others_lonely():
     assert not len(lonely(places)) and list(lonely(np.vstack([places, [50, 50]]))) == [6]
 
 
-def test_patterns_kept_out_are_spread_and_drawn_by_the_seed(dataset):
+def test_patterns_held_out_are_spread_and_drawn_by_the_seed(dataset):
     data, _ = dataset
-    kept, out = keep_out(data, 0.1, seed=1)
+    kept, out = split_patterns(data.positions, 6, 1)
     assert len(out) == 6 and set(kept) | set(out) == set(range(J - 1)) and not set(kept) & set(out)
-    np.testing.assert_array_equal(out, keep_out(data, 0.1, seed=1)[1])
-    assert not np.array_equal(out, keep_out(data, 0.1, seed=2)[1])
+    np.testing.assert_array_equal(out, split_patterns(data.positions, 6, 1)[1])
+    assert not np.array_equal(out, split_patterns(data.positions, 6, 2)[1])
     spread = np.ptp(data.positions[out], axis=0) / np.ptp(data.positions, axis=0)
     assert spread.min() > 0.4
     used = data.subset(kept, 3)
@@ -351,8 +351,8 @@ def test_validation_groups_are_not_trained_on(dataset):
     assert not both
 
 
-def test_validation_is_drawn_by_the_seed_and_apart_from_what_is_kept_out(dataset):
-    """A group is known by its first pattern; what is kept out has a random stream of its own."""
+def test_validation_is_drawn_by_the_seed_and_apart_from_what_is_held_out(dataset):
+    """A group is known by its first pattern; what is held out has a random stream of its own."""
     data, _ = dataset
 
     def drawn(seed):
@@ -361,7 +361,7 @@ def test_validation_is_drawn_by_the_seed_and_apart_from_what_is_kept_out(dataset
     assert drawn(3) == drawn(3)
     assert len({tuple(drawn(seed)) for seed in range(8)}) == 8
     for seed in range(8):
-        out = keep_out(data, 0.1, seed)[1]
+        out = split_patterns(data.positions, 6, [seed, 1])[1]
         same_stream = np.random.default_rng([seed, 1]).choice(data.n_groups, len(out), replace=False)
         assert len(drawn(seed)) == len(out)
         assert set(drawn(seed)) not in (set(out.tolist()), set(same_stream.tolist()))
