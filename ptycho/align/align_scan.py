@@ -18,7 +18,7 @@ drift is then corrected; another scale or rotation is looked at again when the s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -38,8 +38,15 @@ from ptycho.align.orientation import Orientation, advice, better, orientations
 from ptycho.align.position_jumps import Jumps, find_jumps
 from ptycho.config import OwnProbe, ScanRunConfig
 from ptycho.evaluation.trust import ORIENTATION, POSITIONS
-from ptycho.preparation.dataset import choose_probe, make_dataset, map_positions, move_positions
+from ptycho.preparation.dataset import (
+    choose_probe,
+    make_dataset,
+    map_positions,
+    move_positions,
+    place_patterns,
+)
 from ptycho.preparation.prepare import Understood, understand
+from ptycho.preparation.start import Start
 from ptycho.progress import Progress
 from ptycho.readers.table import open_raw
 from ptycho.scan.coarser import coarser
@@ -51,6 +58,19 @@ from ptycho.scan.positions import rotation
 from ptycho.scan.probe import masked
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What a reconstruction begins with.
+
+    Attributes:
+        object: ``(M, M)`` complex64 on the pixels of the dataset, zero where nothing is known.
+        model: what is refined, by the names of the solver's findings; empty: it is selected.
+    """
+
+    object: np.ndarray
+    model: Mapping[str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +86,7 @@ class AlignedScan:
         rotation: what the patterns say before there is a probe.
         estimated: the probe is estimated from the patterns.
         matrix: by which positions are multiplied so far, ``(2, 2)``; None: they are as they were read.
+        start: what the reconstruction begins with; None: nothing is known.
     """
 
     scan: Understood
@@ -77,6 +98,7 @@ class AlignedScan:
     rotation: CoarseRotation = CoarseRotation()
     estimated: bool = False
     matrix: np.ndarray | None = None
+    start: Estimate | None = None
 
     @property
     def decisions(self) -> tuple[Finding, ...]:
@@ -120,6 +142,18 @@ def read(scan: Understood, config: ScanRunConfig, context: RunContext) -> Aligne
         data, decisions = make_dataset(scan, config, context.scratch, progress.advance)
     report(decisions, log)
     return AlignedScan(scan, data, config, tuple(decisions))
+
+
+def begin_from(aligned: AlignedScan, start: Start) -> AlignedScan:
+    """Return a scan as it was read, under the probe and at the positions of an earlier result."""
+    scan, data, shift = place_patterns(aligned.scan, aligned.data, start.positions, aligned.config)
+    beam = data.beam.with_probe(masked(start.probe, aligned.config.probe)).scaled_to(data.beam.power)
+    image = np.zeros((data.object_size,) * 2, np.complex64)
+    low, high = np.maximum(shift, 0), np.minimum(shift + len(start.object), data.object_size)
+    here = tuple(slice(*ends) for ends in zip(low, high, strict=True))
+    image[here] = start.object[tuple(slice(*ends) for ends in zip(low - shift, high - shift, strict=True))]
+    estimate = Estimate(image, start.model)
+    return replace(aligned, scan=scan, data=replace(data, beam=beam), start=estimate).decided(start.finding)
 
 
 def check_probe(aligned: AlignedScan, alike: float = 0.4) -> AlignedScan:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ptycho.align.align_scan import AlignedScan, align_scan, read, read_again
+from ptycho.align.align_scan import AlignedScan, align_scan, begin_from, read, read_again
 from ptycho.align.context import RunContext
 from ptycho.align.geometry import Alternative
 from ptycho.align.orientation import Orientation
@@ -18,6 +18,7 @@ from ptycho.config import ScanRunConfig
 from ptycho.files.json_file import parse_json
 from ptycho.preparation.dataset import move_positions
 from ptycho.preparation.prepare import Understood
+from ptycho.preparation.start import read_start
 from ptycho.reconstruction.cache import NoCache
 from ptycho.reconstruction.fit_digest import program_version
 from ptycho.scan.finding import Finding
@@ -26,8 +27,13 @@ READING = Orientation._fields  # of the section ``data``
 
 
 def align(scan: Understood, config: ScanRunConfig, context: RunContext) -> AlignedScan:
-    """Read a scan and align it; a stopped run takes what it had decided from the cache."""
+    """Read a scan and align it; a stopped run takes what it had decided from the cache.
+
+    A run that begins from an earlier result (key ``start``) takes its alignment.
+    """
     as_read = read(scan, config, context)
+    if config.start is not None:
+        return begin_from(as_read, read_start(config.start, scan))
     if isinstance(context.cache, NoCache):
         return align_scan(as_read, context)
     name = name_of(as_read)

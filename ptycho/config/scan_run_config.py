@@ -46,6 +46,11 @@ class ScanRunConfig(TrainedConfig):
         "null: pretrained, unless nepochs or a model is set",
         level="always",
     )
+    start: Text | None = key(
+        None,
+        "folder of an earlier run, or its product.h5: object, probe and positions to begin with; the scan is "
+        "not aligned again",
+    )
     group_size: Integer | None = key(
         None,
         "number of patterns that the network sees together; null: as in the run of the network, or 1",

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ptycho.align.align_scan import Estimate
 from ptycho.align.cached import align
 from ptycho.align.context import RunContext
 from ptycho.align.geometry import Alternative
@@ -37,6 +38,7 @@ class Prepared:
         kept, out: indices of those that are fitted, and of those that are kept out to judge the result by.
         decisions: of the alignment, warnings among them.
         alternative: positions that explained more under the beam that was known before the fit.
+        start: what the solver begins with; None: a constant object.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Prepared:
     out: np.ndarray
     decisions: tuple[Finding, ...] = ()
     alternative: Alternative | None = None
+    start: Estimate | None = None
 
     def beam_under(self, made: Reconstruction | None) -> Beam:
         """The beam that goes with a reconstruction; if there is none, the one that was told."""
@@ -80,7 +83,9 @@ def prepare(name: str, scan: Understood, config: ScanRunConfig, context: RunCont
     held_out = number_held_out(len(whole.positions), config.holdout_fraction)
     kept, out = split_patterns(whole.positions, held_out, [config.seed, 1])
     log.info("%d patterns are fitted, %d are held out for validation", len(kept), len(out))
-    prepared = Prepared(name, aligned.scan, whole, kept, out, aligned.decisions, aligned.alternative)
+    prepared = Prepared(
+        name, aligned.scan, whole, kept, out, aligned.decisions, aligned.alternative, aligned.start
+    )
     doubts = measurement_doubts(prepared.fitted(whole.beam), config.probe)
     report(doubts, log)
     return replace(prepared, decisions=(*prepared.decisions, *doubts))

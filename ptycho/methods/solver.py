@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ptycho.align.align_scan import Estimate
 from ptycho.align.context import RunContext
 from ptycho.config import ScanRunConfig
 from ptycho.evaluation.trust import PHASES, phase_insensitive
@@ -20,9 +21,10 @@ from ptycho.networks.denoiser import WEIGHTS
 from ptycho.progress import Advance, Event, OnEvent, Progress, ignore, silent
 from ptycho.reconstruction.blocks import ONCE_MORE, SHORT, Blockwise, fit_in_blocks
 from ptycho.reconstruction.holdout import HoldOut
-from ptycho.reconstruction.maximum_likelihood import Solved, fit_object, solve
+from ptycho.reconstruction.maximum_likelihood import Begin, Solved, fit_object, solve
 from ptycho.reconstruction.model_selection import ModelOptions
 from ptycho.reconstruction.phase_sensitivity import phase_left
+from ptycho.reconstruction.regulariser_selection import Regularisation
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import NEARLY, Fit, Terms, fit_further
 from ptycho.reconstruction.state import Freedom, State
@@ -70,6 +72,32 @@ def options_for(prepared: Prepared, config: ScanRunConfig) -> ModelOptions:
     return replace(options, probe=True) if untold and options.probe is None else options
 
 
+def begin_of(start: Estimate, data: Dataset, options: ModelOptions) -> Begin:
+    """Return what a fit begins with.
+
+    What the earlier run refined, and its regulariser, are those of this one, but for what ``options``
+    specify. They are selected anew where they are unknown, or a regulariser is specified without its weight.
+    """
+    image, known = start.object, start.object != 0
+    image = np.where(known, image, np.mean(image[known]) if known.any() else 1)
+    kept, weight = dict(start.model), options.strength
+    wanted = {part: getattr(options, part) for part in ("probe", "positions", "flux", "background")}
+    try:
+        if options.prior == "none" or (weight is not None and not options.learned):
+            chosen = Regularisation(options.weak_prior)
+        elif options.learned and weight is None:
+            chosen = Regularisation.of(kept["regulariser"], options.network)
+        else:
+            return Begin(image)
+        free = Freedom(**{part: kept[part] == "refined" if it is None else it for part, it in wanted.items()})
+    except (KeyError, ValueError):
+        return Begin(image)
+    why = "as in the run that start names"
+    kept |= {part: ("not refined", "refined")[getattr(free, part)] for part in wanted}
+    kept |= {"modes": str(options.modes or len(data.probe)), "regulariser": chosen.name}
+    return Begin(image, free, chosen, tuple(Finding(part, value, why) for part, value in kept.items()))
+
+
 def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) -> Reconstruction:
     """The most likely object and beam of a scan, with what was decided; its fit is a :class:`Solved`.
 
@@ -82,14 +110,18 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
     count = len(prepared.kept)
     bar = Progress("solver", passes * count, bar=context.bar, unit="step", per=count, at_most=True)
     with context.timed(SOLVER), closing(bar) as progress:
-        log.info("solver: object alone, then probe, positions, flux and background by cross-validation")
+        if prepared.start is None:
+            log.info("solver: object alone, then probe, positions, flux and background by cross-validation")
         watch = Course(prepared, context.on_event).watch
 
         def tell(decision: Finding) -> None:
             log.info("solver: %s", decision)
             context.on_event(Event("decision", decision.what, {"value": decision.value, "why": decision.why}))
 
-        solved = solve(data, options, config.seed, config.xla.compile, progress.advance, watch, how, tell)
+        begin = None if prepared.start is None else begin_of(prepared.start, data, options)
+        solved = solve(
+            data, options, config.seed, config.xla.compile, progress.advance, watch, how, tell, begin
+        )
         made, course, converged = _reconstruction(solved, prepared), solved.fit.course, solved.fit.converged
         if len(prepared.out):
             solved, last = _completed(solved, made, prepared, options.steps, how, progress.advance)

@@ -128,6 +128,24 @@ def move_positions(scan: Understood, data: Dataset, moves: np.ndarray, config: S
     return _group(scan, data.amplitudes, positions, data.probe, config, data.good)
 
 
+def place_patterns(
+    scan: Understood, data: Dataset, positions: np.ndarray, config: ScanRunConfig
+) -> tuple[Understood, Dataset, np.ndarray]:
+    """The scan and its patterns at other positions, and by how many pixels (row, col) these are shifted.
+
+    Args:
+        positions: ``(J, 2)`` of all frames of the scan, also of those that the dataset lacks.
+    """
+    frames = frames_of(scan, data)
+    assert frames is not None  # as they were read
+    wanted = positions[np.searchsorted(scan.frames, frames)]
+    corners, size = place_on_object(positions, scan.N)
+    placed = _on_the_object(wanted)
+    scan = replace(scan, positions=corners, object_size=size)
+    shift = np.rint((placed - wanted).mean(axis=0)).astype(int)
+    return scan, _group(scan, data.amplitudes, placed, data.probe, config, data.good), shift
+
+
 def check_enough(count: int, path: str) -> None:
     """Raise ConfigError if ``count`` patterns of a scan are too few to reconstruct anything from."""
     if count < FEWEST:

@@ -10,22 +10,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from ptycho.progress import Advance, silent
-from ptycho.reconstruction.blocks import FROM_NOTHING, TO_THE_END, Blockwise, fit_in_blocks, from_coarse
+from ptycho.reconstruction.blocks import (
+    FROM_NOTHING,
+    TO_THE_END,
+    Blockwise,
+    Stage,
+    fit_in_blocks,
+    from_coarse,
+)
 from ptycho.reconstruction.larger_pixels import begin_at_larger_pixels
 from ptycho.reconstruction.model_selection import (
     ModelOptions,
     Selection,
+    first_background,
+    first_noise,
     select_model,
 )
-from ptycho.reconstruction.regulariser_selection import select_regulariser
+from ptycho.reconstruction.prior import Prior
+from ptycho.reconstruction.regulariser_selection import Regularisation, select_regulariser
 from ptycho.reconstruction.scan_likelihood import ScanLikelihood
 from ptycho.reconstruction.solver import (
     ENOUGH,
@@ -77,6 +87,23 @@ class Solved:
     fit: Fit
 
 
+@dataclass(frozen=True, eq=False)
+class Begin:
+    """What a fit begins with, from an earlier result.
+
+    Attributes:
+        object: ``(M, M)`` complex64.
+        free: what is refined, as it was then; None: that is selected.
+        regularisation: as it was then.
+        decisions: those of then, in which this is said.
+    """
+
+    object: np.ndarray
+    free: Freedom | None = None
+    regularisation: Regularisation = field(default_factory=lambda: Regularisation(Prior()))
+    decisions: tuple[Finding, ...] = ()
+
+
 def solve(
     data: Dataset,
     options: ModelOptions,
@@ -86,6 +113,7 @@ def solve(
     watch: Watch = unwatched,
     how: Blockwise | None = None,
     tell: Callable[[Finding], object] = lambda decision: None,
+    begin: Begin | None = None,
 ) -> Solved:
     """The most likely object and beam of a scan of one object; see the module's text.
 
@@ -98,9 +126,14 @@ def solve(
         watch: called after every step on the whole scan, if it is one block.
         how: it is fitted where it is more.
         tell: called with each decision when it is made.
+        begin: an earlier result; the data's beam is that of it.
     """
     how = how or Blockwise()
-    selection = select_model(data, options, seed, compile_xla, how.cache, tell)
+    if begin is not None and begin.free is not None:
+        noise = replace(first_noise(data, options, compile_xla, how.cache), data=data, advance=advance)
+        return _go_on(noise, options, begin, watch, how)
+    begun = None if begin is None else begin.object
+    selection = select_model(data, options, seed, compile_xla, how.cache, tell, begun)
     whole = replace(selection.noise, data=data, advance=advance)
     chosen = select_regulariser(selection)
     terms = Terms(whole, chosen.prior, options.moves, options.lit, chosen.learned)
@@ -111,23 +144,53 @@ def solve(
     start = replace(
         start, modes=beam.modes, background=beam.background / np.float32(selection.holdout.kept_share)
     )
-    if how.divides(data):
+    stages: tuple[Stage, ...] = TO_THE_END
+    if begun is not None:
+        start = replace(start, object=begun.astype(np.complex64))
+    elif how.divides(data):
         start = _beam_in_the_middle(selection, terms, start)
         stages = from_coarse(options.network) if selection.coarse else FROM_NOTHING
         weak = replace(terms, prior=selection.prior)
-        begun = begin_at_larger_pixels(weak, start, options.steps, how)
-        stages = TO_THE_END if begun else stages
-        last = fit_in_blocks(terms, begun or start, selection.free, options.steps, how, stages, advance)
-        return Solved(last.state, selection.free, terms, tuple(selection.decisions), last)
-    if selection.noise.data is data:  # the core is the whole scan
+        if coarse := begin_at_larger_pixels(weak, start, options.steps, how):
+            start, stages = coarse, TO_THE_END
+    elif selection.noise.data is data:  # the core is the whole scan
         start = replace(
             start, object=selection.state.object / np.float32(np.sqrt(selection.holdout.kept_share))
         )
     else:
         start = _from_constant(selection, terms, start)
-    seen = partial(watch, free=selection.free, likelihood=whole)
-    last = fit_to_the_end(terms, start, selection.free, options.steps, seen)
+    last = _finish(terms, start, selection.free, options.steps, watch, how, stages)
     return Solved(last.state, selection.free, terms, tuple(selection.decisions), last)
+
+
+def _go_on(
+    noise: ScanLikelihood, options: ModelOptions, begin: Begin, watch: Watch, how: Blockwise
+) -> Solved:
+    """Fit what was refined in an earlier run further, under its regulariser."""
+    assert begin.free is not None
+    chosen = begin.regularisation
+    terms = Terms(noise, chosen.prior, options.moves, options.lit, chosen.learned)
+    start = State.of(noise.data, begin.object, options.modes)
+    if begin.free.background:  # no product holds it
+        start = replace(start, background=first_background(noise, start, options.selection))
+    last = _finish(terms, start, begin.free, options.steps, watch, how, TO_THE_END)
+    return Solved(last.state, begin.free, terms, begin.decisions, last)
+
+
+def _finish(
+    terms: Terms,
+    start: State,
+    free: Freedom,
+    steps: int,
+    watch: Watch,
+    how: Blockwise,
+    stages: Sequence[Stage],
+) -> Fit:
+    """Fit a whole scan to its end, in blocks where it is large."""
+    likelihood = terms.likelihood
+    if how.divides(likelihood.data):
+        return fit_in_blocks(terms, start, free, steps, how, stages, likelihood.advance)
+    return fit_to_the_end(terms, start, free, steps, partial(watch, free=free, likelihood=likelihood))
 
 
 def _from_constant(selection: Selection, terms: Terms, start: State) -> State:

@@ -266,14 +266,20 @@ def select_model(
     compile_xla: bool,
     cache: Cache | None = None,
     tell: Callable[[Finding], object] = lambda decision: None,
+    begun: np.ndarray | None = None,
 ) -> Selection:
-    """Select what is refined, on the core of a scan; fits are kept in the ``cache``."""
-    noise = _first_noise(data, options, compile_xla, cache or NoCache())
+    """Select what is refined, on the core of a scan; fits are kept in the ``cache``.
+
+    ``begun``: an object ``(M, M)`` to begin with; None: a constant.
+    """
+    noise = first_noise(data, options, compile_xla, cache or NoCache())
     kept, held = hold_out(noise, seed)
     flat = np.ones((kept.data.object_size,) * 2)
-    state = State.of(kept.data, flat, normalisation=noise.normalisation)
+    image = flat if begun is None else _core_of(begun, data, noise.data)
+    state = State.of(kept.data, image, normalisation=noise.normalisation)
     selection = Selection(noise, kept, held, options, state, tell=tell)
-    selection.take(_begin(selection), OBJECT_ALONE)
+    first = _begin(selection) if begun is None else selection.fit(state, OBJECT_ALONE, selection.prior)
+    selection.take(first, OBJECT_ALONE)
     selection.learn_noise()
     for hypothesis in HYPOTHESES:
         hypothesis(selection)
@@ -327,7 +333,9 @@ def _offer_modes(selection: Selection) -> None:
 
 def _offer_background(selection: Selection) -> None:
     if selection.options.background is not False:
-        start = replace(selection.state, background=_some_background(selection))
+        start = replace(
+            selection.state, background=first_background(selection.kept, selection.state, selection.limits)
+        )
         free = replace(selection.free, background=True)
         selection.offer("background", start, free, selection.options.background)
 
@@ -336,7 +344,7 @@ HYPOTHESES = (_offer("probe"), _offer("positions"), _offer("flux"), _offer_modes
 """What is tried, in order; a new one is an entry."""
 
 
-def _first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, cache: Cache) -> ScanLikelihood:
+def first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, cache: Cache) -> ScanLikelihood:
     """Return the core's likelihood under the specified noise; where photons are not known, its strength is
     that of the residuals of the object alone."""
     limits = options.selection
@@ -356,6 +364,18 @@ def _first_noise(data: Dataset, options: ModelOptions, compile_xla: bool, cache:
     return noise
 
 
+def _core_of(image: np.ndarray, data: Dataset, core: Dataset) -> np.ndarray:
+    """Return the part of an object ``(M, M)`` on which the core of a scan lies."""
+    if core is data:
+        return image
+    first = data.central(len(core.positions))[0]
+    corner = np.rint(data.positions[first] - core.positions[0]).astype(int)
+    side, margin = core.object_size, core.object_size
+    padded = np.pad(image, margin, mode="edge")
+    row, column = corner + margin
+    return padded[row : row + side, column : column + side]
+
+
 def _noise_ratio(likelihood: ScanLikelihood, state: State) -> float:
     """Return √(deviance / degrees of freedom): by how much amplitudes are noisier than assumed."""
     measured = len(state.positions) * likelihood.pixels
@@ -363,12 +383,11 @@ def _noise_ratio(likelihood: ScanLikelihood, state: State) -> float:
     return float(np.sqrt(likelihood.evaluate(state).deviance.sum() / free))
 
 
-def _some_background(selection: Selection) -> np.ndarray:
+def first_background(likelihood: ScanLikelihood, state: State, limits: SelectionOptions) -> np.ndarray:
     """Return where the search for a background starts: the darkest pixels, then expectation maximisation.
 
     b ← b ⟨n/λ⟩ for each pixel, which never makes the likelihood worse. Normalised.
     """
-    likelihood, state, limits = selection.kept, selection.state, selection.limits
     data, f = likelihood.data, likelihood.normalisation
     mean = data.amplitudes.statistics.mean_intensity
     seen = np.sort(mean.ravel() if data.good is None else mean[data.good])

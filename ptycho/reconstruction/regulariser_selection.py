@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptycho.reconstruction.learned import STRENGTHS, Learned
+from ptycho.reconstruction.learned import STRENGTHS, Learned, Network
 from ptycho.reconstruction.model_selection import Selection
 from ptycho.reconstruction.prior import Prior, kind_of
 from ptycho.reconstruction.solver import ENOUGH, OBJECT_ALONE, Terms, fit_learned
@@ -27,6 +27,19 @@ class Regularisation:
     def name(self) -> str:
         classical = f"{self.prior.kind}, λ {self.prior.strength:g}" if self.prior.active else "none"
         return f"learned, κ {self.learned.strength:g}, beside {classical}" if self.learned else classical
+
+    @classmethod
+    def of(cls, name: str, network: Network) -> Regularisation:
+        """Return the hypothesis of a :attr:`name`; ``network`` is the denoiser.
+
+        Raises:
+            ValueError: it is no such name.
+        """
+        *learned, classical = name.split(", beside ")
+        kind, _, strength = classical.partition(", λ ")
+        prior = Prior() if classical == "none" else Prior(kind, float(strength))
+        strengths = [float(one.removeprefix("learned, κ ")) for one in learned]
+        return cls(prior, Learned(network, *strengths) if strengths else None)
 
 
 def select_regulariser(selection: Selection) -> Regularisation:

@@ -13,6 +13,7 @@ from ptycho.preparation.dataset import check_enough, choose_probe, number_held_o
 from ptycho.preparation.geometry import lonely
 from ptycho.preparation.prepare import Understood
 from ptycho.preparation.room import check_memory_for
+from ptycho.preparation.start import read_start
 from ptycho.run.network import StoredNetwork, read_network
 from ptycho.run.own_code import check_own_code
 from ptycho.run.pretrained import check_prior_weights, run_folder
@@ -34,6 +35,8 @@ def plan_scan(own: ScanRunConfig, scan: Understood) -> ScanRunConfig:
         own = _as_stored(own, stored)
         _fits(stored, own, scan.N, fitted)
     choose_probe(scan, own)
+    if own.start is not None:
+        read_start(own.start, scan)
     if NETWORK in own.models:
         _network_takes(own.model, scan.N)
     check_memory_for(own, scan)

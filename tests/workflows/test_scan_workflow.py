@@ -133,6 +133,24 @@ def test_what_scores_are_the_sums_of_is_kept(finished):
     assert "assessment.npz" in json.loads((finished / "files.json").read_text())
 
 
+def test_a_run_begins_from_an_earlier_one(scan, finished, in_process, tmp_path):
+    """With half of its patterns; nothing is aligned or selected again."""
+    words = (f"data.file={scan}", "data.domain=amplitude", f"start={finished}", "data.stride=2")
+    quick = (*TOLD, "solver.error_map=false", "xla.compile=false")
+    code, _, err = in_process(SCRIPT, *words, *quick, f"output_dir={tmp_path / 'run'}")
+    assert code == 0, err
+    before, after = (json.loads((run / "metrics.json").read_text()) for run in (finished, tmp_path / "run"))
+    assert after["findings"]["start"][0].endswith("positions of 61 of 61 patterns")
+    assert after["findings"]["solver: regulariser"] == [
+        "edge_preserving, λ 1",
+        "as in the run that start names",
+    ]
+    assert "geometry" not in json.loads((tmp_path / "run/manifest.json").read_text())["timings_s"]
+    assert after["solver"]["r_factor"] < 1.1 * before["solver"]["r_factor"]
+    code, _, err = in_process(SCRIPT, *words[:2], "start=elsewhere", f"output_dir={tmp_path / 'other'}")
+    assert code == 2 and "start=elsewhere: there is no elsewhere" in err and len(err.splitlines()) == 1
+
+
 def test_the_object_of_the_file_is_scored_against(finished):
     """The simulation interpolates the object, the reconstruction moves the probe: a little is lost."""
     metrics = json.loads((finished / "metrics.json").read_text())

@@ -1,0 +1,146 @@
+"""The result of an earlier run, from which a reconstruction begins (key ``start``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptycho.config import ConfigError
+from ptycho.files.json_file import read_json
+from ptycho.files.run_product import METRICS
+from ptycho.preparation.geometry import interpolated, resampled_probe
+from ptycho.preparation.prepare import Understood
+from ptycho.readers.places import open_archive
+from ptycho.readers.product import Product, read_product
+from ptycho.readers.raw_scan import ReadOptions
+from ptycho.scan.finding import Finding
+from ptycho.scan.positions import even_side
+
+PRODUCT, SOLVER = "product.h5", "solver: "
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """An earlier result in the pixels of a scan.
+
+    Attributes:
+        object: ``(S, S)`` complex64; zero where the earlier run had none.
+        probe: modes ``(K, N, N)`` complex64, of any scale.
+        positions: ``(J, 2)`` float64, top-left samples on ``object`` of all frames that the scan uses.
+        finding: what was taken.
+        model: what the earlier run's solver selected, as its findings say; empty: unknown.
+    """
+
+    object: np.ndarray
+    probe: np.ndarray
+    positions: np.ndarray
+    finding: Finding
+    model: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_start(path: str, scan: Understood) -> Start:
+    """Return the result of a run's folder, or of a ``product.h5``, on the pixels and frames of a scan.
+
+    Object and probe are resampled where the pixels differ by more than a thousandth. Frames that the earlier
+    run did not use get positions by the affine map between nominal and earlier positions of the others.
+
+    Raises:
+        ConfigError: there is no result, or it does not fit the scan.
+    """
+    file = Path(path) / PRODUCT if Path(path).is_dir() else Path(path)
+    if not file.is_file():
+        raise ConfigError(
+            f"start={path}: there is no {file}; name the folder of a finished run on a measured scan, or a "
+            "product.h5"
+        )
+    product = _product(path, file)
+    ratio = _ratio(path, product, scan)
+    image, probe = product.values["object"], product.values["probe"]
+    if len(set(image.shape)) > 1:
+        image = np.pad(image, [(0, max(image.shape) - side) for side in image.shape])
+    before, side = len(image), even_side(int(np.ceil(len(image) * ratio)))
+    middles = product.positions * ratio if product.unit == "px" else product.positions / scan.pixel.metres
+    places = middles + np.array(product.values["object"].shape) / 2 * ratio
+    if ratio != 1:
+        image = interpolated(image[None], side, 1 / ratio)[0]
+        places += side // 2 - before // 2 * ratio
+    modes, _ = resampled_probe(probe, product.values.get("probe_pixel_m"), scan.pixel, scan.N)
+    corners, common = _of_all_frames(path, product, places - scan.N / 2, scan)
+    outside = (corners < -scan.N / 2) | (corners > len(image) - scan.N / 2)
+    if outside.any(axis=1).mean() > 0.5:
+        raise ConfigError(
+            f"start={path}: most patterns of this scan lie outside its object; is it of the same sample, "
+            "in the same unit?"
+        )
+    resampled = "" if ratio == 1 else f", resampled to {ratio:.4g} times as many pixels"
+    value = f"object, {len(modes)} mode{'s'[: len(modes) > 1]} of the probe, "
+    value += f"positions of {common} of {len(corners)} patterns{resampled}"
+    finding = Finding("start", value, f"from {file}; the scan is not aligned again")
+    return Start(image.astype(np.complex64), modes, corners, finding, _model(file.parent))
+
+
+def _product(path: str, file: Path) -> Product:
+    with open_archive(file, ReadOptions()) as archive:
+        product = read_product(archive, ReadOptions())
+        if product is None or not {"object", "probe"} <= product.values.keys():
+            archive.complain("has no object, probe and positions of a reconstruction")
+        archive.refuse()
+    assert product is not None
+    if not np.any(product.values["object"]):
+        raise ConfigError(f"start={path}: its object is zero everywhere")
+    return product
+
+
+def _ratio(path: str, product: Product, scan: Understood) -> float:
+    """Return the object pixel of an earlier result over that of a scan; exactly one if they hardly differ."""
+    theirs, ours = product.values.get("object_pixel_m"), scan.pixel.metres
+    if theirs is None and ours is None:  # both are λz over what a pattern spans of the same detector
+        return scan.N * scan.detector.bin / (product.side or scan.N * scan.detector.bin)
+    if theirs is None or ours is None:
+        who = "its object pixel is unknown" if theirs is None else "the object pixel of the scan is unknown"
+        keys = " ".join(f"{key}=…" for key in scan.pixel.missing)
+        raise ConfigError(
+            f"start={path}: {who}, that of the other is not" + (f"; set {keys}" if keys else "")
+        )
+    ratios = np.array(theirs) / ours
+    if abs(ratios[0] / ratios[1] - 1) > 0.01 or not 0.1 < ratios[0] < 10:
+        raise ConfigError(
+            f"start={path}: its object pixel is {theirs[0]:.4g} × {theirs[1]:.4g} m, that of the scan "
+            f"{ours[0]:.4g} × {ours[1]:.4g} m"
+        )
+    return 1.0 if np.abs(ratios - 1).max() < 1e-3 else float(ratios[0])
+
+
+def _of_all_frames(
+    path: str, product: Product, corners: np.ndarray, scan: Understood
+) -> tuple[np.ndarray, int]:
+    """Return corners ``(J, 2)`` of all frames of a scan, and how many of them the earlier run had."""
+    ours = scan.frames if scan.raw.numbers is None else scan.raw.numbers[scan.frames]
+    theirs = np.arange(len(corners)) if product.numbers is None else product.numbers
+    _, here, there = np.intersect1d(ours, theirs, return_indices=True)
+    if len(here) < 3:
+        raise ConfigError(
+            f"start={path}: has positions of frames {theirs.min()} to {theirs.max()}, and the scan uses "
+            f"{ours.min()} to {ours.max()}: {len(here)} in common; must be at least 3"
+        )
+    nominal = np.column_stack([scan.positions, np.ones(len(ours))])
+    found = nominal @ np.linalg.lstsq(nominal[here], corners[there], rcond=None)[0]
+    found[here] = corners[there]
+    return found, len(here)
+
+
+def _model(folder: Path) -> dict[str, str]:
+    """Return what the solver of a run selected, by the names of its findings; empty where no file says it."""
+    try:
+        findings: Mapping[str, Any] = read_json(folder / METRICS).get("findings", {})
+        return {
+            name.removeprefix(SOLVER): str(value[0])
+            for name, value in findings.items()
+            if name.startswith(SOLVER)
+        }
+    except (OSError, ValueError, AttributeError, IndexError, TypeError):
+        return {}

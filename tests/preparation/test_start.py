@@ -1,0 +1,98 @@
+"""Earlier results that a reconstruction begins with, against an object that is a formula in metres."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ptycho.config import ConfigError
+from ptycho.exports import product
+from ptycho.exports.exported_scan import ExportedScan
+from ptycho.preparation.geometry import PixelSize
+from ptycho.preparation.start import read_start
+
+PIXEL, N, SHIFT = 2e-8, 16, np.array([0.4, -1.3])  # of the earlier run; px by which it corrected positions
+
+
+def sample(metres):
+    """The object at places ``(…, 2)`` m: slow waves."""
+    rows, cols = metres[..., 0] / PIXEL, metres[..., 1] / PIXEL
+    return (1 + 0.2 * np.cos(rows / 7)) * np.exp(0.5j * np.sin(cols / 9 + rows / 20))
+
+
+def nominal_px():
+    rng = np.random.default_rng(0)
+    return 1 + 3.0 * np.stack(np.mgrid[:6, :8], -1).reshape(-1, 2) + rng.uniform(0, 1, (48, 2))
+
+
+@pytest.fixture
+def earlier(tmp_path):
+    """A product of every second frame, on an object of odd and unequal sides whose corner is the origin."""
+    chosen = np.arange(0, 48, 2)
+    places = np.stack(np.mgrid[:41, :47], -1) * PIXEL
+    scan = ExportedScan(
+        positions=(nominal_px() + SHIFT)[chosen],
+        probe=np.ones((2, N, N), np.complex64),
+        domain="counts",
+        object=sample(places).astype(np.complex64),
+        pixel_m=(PIXEL, PIXEL),
+        numbers=chosen,
+    )
+    product.write(tmp_path / "product.h5", scan)
+    return tmp_path
+
+
+def scan_of(pixel=PIXEL, frames=48, side=N):
+    """A scan whose patterns see the same places at another pixel."""
+    positions = (nominal_px() + N / 2)[:frames] * PIXEL / pixel - side / 2
+    return SimpleNamespace(
+        raw=SimpleNamespace(numbers=None),
+        frames=np.arange(frames),
+        pixel=PixelSize((pixel, pixel)),
+        positions=positions,
+        N=side,
+        detector=SimpleNamespace(bin=1),
+    )
+
+
+@pytest.mark.parametrize("ratio, side", [(1.0, 16), (1.25, 20), (0.8, 24)])
+def test_places_of_the_object_stay_where_they_are(earlier, ratio, side):
+    """Also those of frames that the earlier run did not have."""
+    start = read_start(str(earlier), scan_of(PIXEL / ratio, side=side))
+    assert start.probe.shape == (2, side, side) and len(start.positions) == 48
+    middles = start.positions + side / 2
+    there = sample((nominal_px() + SHIFT + N / 2) * PIXEL)
+    whole = np.rint(middles).astype(int)
+    rest = (middles - whole) / ratio * PIXEL
+    expected = sample((nominal_px() + SHIFT + N / 2) * PIXEL - rest)
+    np.testing.assert_allclose(start.object[tuple(whole.T)], expected, atol=0.01)
+    assert np.abs(expected - there).max() > 0.02, "the test would not see half a pixel"
+
+
+def test_what_was_taken_is_said(earlier):
+    text = str(read_start(str(earlier / "product.h5"), scan_of(PIXEL / 2)).finding)
+    assert "2 modes" in text and "positions of 24 of 48 patterns" in text and "2 times as many pixels" in text
+
+
+def test_what_the_solver_selected_is_read(earlier):
+    (earlier / "metrics.json").write_text(
+        '{"findings": {"solver: flux": ["refined", "…"], "N": ["64", "…"]}}'
+    )
+    assert read_start(str(earlier), scan_of()).model == {"flux": "refined"}
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(pixel=PIXEL / 20), "its object pixel is 2e-08"),
+        (dict(frames=3), "2 in common; must be at least 3"),
+    ],
+)
+def test_a_result_that_does_not_fit_is_refused(earlier, change, message):
+    with pytest.raises(ConfigError, match="^start=.*" + message):
+        read_start(str(earlier), scan_of(**change))
+
+
+def test_a_folder_without_a_result_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"product\.h5; name the folder of a finished run"):
+        read_start(str(tmp_path), scan_of())
