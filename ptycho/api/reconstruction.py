@@ -65,6 +65,7 @@ def reconstruct(
     progress: bool = True,
     half_scans: bool | None = None,
     run: str | Path | None = None,
+    start: str | Path | None = None,
     compile_xla: bool = True,
     on_event: OnEvent = ignore,
     **settings: Any,
@@ -91,6 +92,8 @@ def reconstruct(
             long as the last fit. None: yes, but for ``lsqml``.
         run: folder of a run whose network is used; None: the one that comes with the program. For ``pinn``
             alone.
+        start: folder of a run, or a product (:meth:`ptycho.Result.save`), whose object, probe and positions
+            the solver begins with; the scan is not aligned again.
         compile_xla: compile with XLA: slower to begin, faster in the long run.
         on_event: is called with a :class:`ptycho.Event` after each phase, step, decision, and with the
             scores; what it raises ends the reconstruction.
@@ -124,6 +127,7 @@ def reconstruct(
         "probe": probe,
         "holdout_fraction": holdout_fraction,
         "seed": seed,
+        "start": None if start is None else str(start),
         "xla": {"compile": compile_xla},
     }
     if run is not None and method != "pinn":

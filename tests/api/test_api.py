@@ -117,6 +117,12 @@ def test_pixels_that_were_not_measured_count_for_nothing(arrays):
     np.testing.assert_array_equal(one.object, other.object)
 
 
+def test_the_solver_begins_from_a_saved_result(scan, result, tmp_path):
+    again = ptycho.reconstruct(scan, start=result.save(tmp_path / "product.h5"), **QUICK)
+    assert any(one.what == "start" for one in again.decisions)
+    assert again.scores["r_factor"] < 1.02 * result.scores["r_factor"]
+
+
 def test_the_pretrained_network_goes_on_from_the_solver(arrays):
     """Under the solver's beam; a run is for the method that needs a network alone."""
     scan = ptycho.Scan.from_arrays(*arrays[:3], counts=True)
