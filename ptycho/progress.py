@@ -99,7 +99,7 @@ class Progress:
         bar: whether there is one; None: on a terminal.
         unit: what is counted, if not patterns.
         per: so many of what is counted are one ``unit``: of a solver that steps through all patterns, these.
-        at_most: the loop may end before; what is told to be left is the most that it can take.
+        at_most: the loop may end before; what is shown as left is the most that it can take.
     """
 
     def __init__(

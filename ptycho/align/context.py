@@ -21,7 +21,7 @@ class RunContext:
         bar: as for :class:`~ptycho.progress.Progress`.
         crew: executor of the blocks of a large scan.
         cache: cache of their fits.
-        on_event: is told what happens.
+        on_event: is called with what happens.
         words: what puts the names that the caller knows for keys of the configuration in a text.
     """
 

@@ -441,7 +441,7 @@ class Registration:
 
 
 def seeds(nominal: np.ndarray, options: RegistrationOptions = OPTIONS) -> list[list[np.ndarray]]:
-    """Of three places, in the middle of ``told (J, 2)`` and off it, indices of neighbours: all, and, of a
+    """Of three places, in the middle of ``nominal (J, 2)`` and off it, indices of neighbours: all, and, of a
     scan back and forth, those of one direction, which share a backlash."""
     steps = np.gradient(nominal, axis=0)
     forward = steps @ np.linalg.svd(steps, full_matrices=False)[2][0] > 0

@@ -4,7 +4,7 @@
 
 Of a phase object, ``q(r) = const + ∇(|P|² ⋆ φ)(r) / 2π``, whatever the probe: a gradient, and so without curl
 (of a round beam out of focus, light that the object takes away leaves a gradient, too). If the positions are
-told in axes that are turned against the detector's, ``r = R(−φ) r'``, it has one:
+stated in axes that are rotated against the detector's, ``r = R(−φ) r'``, it has one:
 
     curl' = curl cos φ + div sin φ,   div' = div cos φ − curl sin φ,   curl = ∂q_0/∂r_1 − ∂q_1/∂r_0
 
@@ -34,7 +34,7 @@ class Turn(NamedTuple):
     Attributes:
         degrees: of the positions.
         error: its standard error.
-        curl: what is left of Σ curl², of Σ div²: 0 of a gradient, 1 where nothing is told.
+        curl: what is left of Σ curl², of Σ div²: 0 of a gradient, 1 where nothing is determined.
     """
 
     degrees: float
@@ -74,7 +74,7 @@ def turn_of(slopes: np.ndarray) -> Turn:
     both, more = np.sum(curl * div), np.sum(div**2) - np.sum(curl**2)
     angle = 0.5 * np.arctan2(-2 * both, more)
     least, most = (np.cos(angle) * u + np.sin(angle) * v for u, v in ((curl, div), (div, -curl)))
-    told = max(np.sum(most**2) - np.sum(least**2), 1e-30)
-    error = OVERLAPPING * np.sqrt(np.sum((least * most) ** 2)) / told
+    certain = max(np.sum(most**2) - np.sum(least**2), 1e-30)
+    error = OVERLAPPING * np.sqrt(np.sum((least * most) ** 2)) / certain
     share = np.sum(least**2) / max(np.sum(most**2), 1e-30)
     return Turn(float(np.rad2deg(angle)), float(np.rad2deg(min(error, np.pi / 2))), float(share))

@@ -72,7 +72,7 @@ def train(
 
         min over the weights of  Σ | |F(P · O_g[r_j])| − A_j |,   O_g = network(A_g, r_g, P)
 
-    The network sees groups of ``C = group_size`` patterns; what it is told is the measurement. A true object
+    The network sees groups of ``C = group_size`` patterns; it sees the measurement alone. A true object
     that the scan knows is not used. Every twentieth group is held out, and chooses the epoch.
 
     Args:

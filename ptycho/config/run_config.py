@@ -149,7 +149,7 @@ class RunConfig(TrainedConfig):
 
     @property
     def imperfect(self) -> bool:
-        """Whether anything is not as the network is told."""
+        """Whether anything is not as the network assumes."""
         return bool(self.imperfections.changed or self.bad_pixels or self.hot_pixels)
 
     def probe_of(self, role: str) -> Shape:

@@ -40,7 +40,7 @@ FORMATS = {
 
 
 def inspect(path: str | Path, probe: np.ndarray | None = None) -> Measurement:
-    """Read a dataset's file once and check everything in it; its format is told by its keys.
+    """Read a dataset's file once and check everything in it; its format is recognised by its keys.
 
     Args:
         path: an NPZ file.

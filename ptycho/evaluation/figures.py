@@ -86,7 +86,7 @@ def _title(name: str, scores: dict | None, channel: int) -> str:
 
 
 def _raised(scores: dict | None) -> list[str]:
-    """The flags that a user is told of."""
+    """The flags that a user sees."""
     return [] if scores is None else [flag for flag in scores["flags"] if flag in FLAGS]
 
 

@@ -202,9 +202,9 @@ class Evidence:
     Attributes:
         missed: share of the patterns' variation that is missed in the middle one of those that were fitted;
             some: above which the worst tenth of them is; free: as missed, of the others, None where none were
-            kept out, and free_error its standard error by noise.
+            held out, and free_error its standard error by noise.
         certainty: of the variation, in standard errors.
-        r_free, r_noise: R-factor of the patterns that were kept out, and by photon noise alone; or None.
+        r_free, r_noise: R-factor of the patterns that were held out, and by photon noise alone; or None.
         halves: frequency at which two halves stop to agree by half (FRC 0.5), of Nyquist; 1: never; None:
             unknown; halves_by_photons: the same, by the noise that photons leave in the halves alone.
     """

@@ -22,7 +22,7 @@ def format_of(name: str | None, output: str | None) -> str:
     """The format that is asked for, or else the one that the output's name ends with.
 
     Raises:
-        ConfigError: it is unknown, or cannot be told.
+        ConfigError: it is unknown, or cannot be determined.
     """
     if name is None and output is not None:
         name = SUFFIXES.get(Path(output).suffix.lower())

@@ -32,7 +32,7 @@ def find_product(run: Path) -> tuple[str, Path] | None:
     """Name and file of a run's product."""
     try:
         metrics = read_metrics(run)
-    except (OSError, ValueError):  # not finished, or damaged: what is there is told by its files
+    except (OSError, ValueError):  # not finished, or damaged: its files say what is there
         metrics = {}
     files = {path.parent.name: path for path in (run / RECONS).glob("*/recon.npz")}
     name = product_of(metrics, files)

@@ -105,7 +105,7 @@ def interpret(
         frames: see :class:`LiveContext`.
 
     Raises:
-        ConfigError: something cannot be told; the message names the key that says it.
+        ConfigError: something cannot be determined; the message names the key that says it.
     """
     scan = understand(raw, config.data)
     data, findings = make_dataset(scan, replace(config, group_size=1, tiles=False), scratch)

@@ -18,7 +18,7 @@ class LiveOptions:
         cycle_s: of a cycle, about: what arrives is used in the one after the next.
         patience_s: that new patterns wait while old ones are fitted again.
         pause_s: where there is nothing to do.
-        rate_s: over which rates are told.
+        rate_s: over which rates are averaged.
         speed: pattern-steps per second, of 128 × 128 pixels, before any were timed.
         fewest: patterns that are fitted together; ``batch_pixels``: of all of these, at most.
         first_steps: of the first patterns: of the object, then of the probe, too.

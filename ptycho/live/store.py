@@ -23,7 +23,7 @@ from ptycho.live.joining import Joiner
 
 NAME = "scan.h5"
 SLACK = 2**20  # bytes beside the rows, for what HDF5 keeps of them
-SYNC_S = 2.0  # seconds between two times that the disk is told to keep what was written
+SYNC_S = 2.0  # seconds between two times that the disk has to keep what was written
 
 
 @dataclass(frozen=True, eq=False)

@@ -78,7 +78,7 @@ EXPLAINED = (
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """How an object explains the patterns that it was made from, and those that were kept out.
+    """How an object explains the patterns that it was made from, and those that were held out.
 
     ``missed``, ``missed_free``: what they miss of the patterns' variation. ``looked_at``: indices of the
     patterns that ``used`` and ``missed`` are of, among those that were fitted. ``causes``: what the misfit of
@@ -94,7 +94,7 @@ class Fit:
 
 
 def judge(made: Reconstruction, prepared: Prepared) -> Fit:
-    """By the patterns it was fitted to, and by those that were kept out, before they were fitted, too."""
+    """By the patterns it was fitted to, and by those that were held out, before they were fitted, too."""
     before = made.before or made
     beam = prepared.beam_under(before)
     used, free = prepared.fitted(beam), prepared.left_out(beam)
@@ -124,7 +124,7 @@ def spread(count: int, most: int = JUDGED) -> np.ndarray:
 def compare_with_truth(made: Reconstruction, prepared: Prepared) -> dict[str, Any] | None:
     """Scores against the object that the file brings, registered; None where it brings none of this scale.
 
-    An object whose pixel is not told has that of all of the file's detector. Scored is a rectangle of the
+    An object whose pixel is not stated has that of all of the file's detector. Scored is a rectangle of the
     covered part, without the rim that the scan lit poorly.
     """
     scan, truth, size = prepared.scan, prepared.scan.raw.object, prepared.scan.raw.object_pixel_m
@@ -288,10 +288,10 @@ def typical_errors(made: Reconstruction, data: Dataset) -> dict[str, float | Non
     return {"amplitude": _finite(float(amplitude)), "phase_rad": _finite(float(phase))}
 
 
-def beam_facts(beam: Beam, told: Beam) -> dict[str, Any]:
-    """What was found besides the object, in numbers, against the beam as it was told."""
+def beam_facts(beam: Beam, initial: Beam) -> dict[str, Any]:
+    """What was found besides the object, in numbers, against the initial beam."""
     power = np.sum(np.abs(beam.probe) ** 2, axis=(1, 2), dtype=float)
-    moves = (beam.positions - told.positions).astype(float)
+    moves = (beam.positions - initial.positions).astype(float)
     return {
         "mode_shares": (power / power.sum()).tolist(),
         "position_correction_rms_px": float(np.sqrt(np.mean((moves - moves.mean(axis=0)) ** 2))),

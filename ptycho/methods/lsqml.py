@@ -28,10 +28,10 @@ def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) 
     patterns = config.iterative.epochs * len(data.positions)
     with closing(Progress(LSQML, patterns, bar=context.bar)) as progress:
         found = lsqml.reconstruct(data, config.iterative, config.seed, progress.advance, context.scratch)
-    made, told = found.reconstruction, prepared.whole.beam
+    made, initial = found.reconstruction, prepared.whole.beam
     epochs, r_factor = len(found.r_factors), found.r_factors[-1]
     log.info("lsqml: %s, %d epochs, R %.4f, %.1f s", made.program, epochs, r_factor, made.seconds)
     assert made.beam is not None
     return replace(
-        made, beam=prepared.beam_of(made.beam, Beam(made.beam.probe, told.at(prepared.out).positions))
+        made, beam=prepared.beam_of(made.beam, Beam(made.beam.probe, initial.at(prepared.out).positions))
     )

@@ -56,7 +56,7 @@ def reconstruct(
     """The network's object under the best beam there is; a general one begins with the solver's object.
 
     Args:
-        solved: by the solver; None: the beam is the one that was told.
+        solved: by the solver; None: the beam is the initial one.
         modes: of the probe that was learned in the training, ``(K, N, N)``; None: none was.
         batch_size: groups in a batch; None: the network's own.
     """

@@ -34,8 +34,8 @@ class Prepared:
     Attributes:
         name: of the scan, unique in its run.
         scan: how its file was understood.
-        whole: all usable patterns, with the beam as it is told.
-        kept, out: indices of those that are fitted, and of those that are kept out to judge the result by.
+        whole: all usable patterns, with the initial beam.
+        kept, out: indices of those that are fitted, and of those that are held out to judge the result by.
         decisions: of the alignment, warnings among them.
         alternative: positions that explained more under the beam that was known before the fit.
         start: what the solver begins with; None: a constant object.
@@ -51,7 +51,7 @@ class Prepared:
     start: Estimate | None = None
 
     def beam_under(self, made: Reconstruction | None) -> Beam:
-        """The beam that goes with a reconstruction; if there is none, the one that was told."""
+        """The beam that goes with a reconstruction; if there is none, the initial one."""
         return self.whole.beam if made is None or made.beam is None else made.beam
 
     def fitted(self, beam: Beam) -> Dataset:
@@ -59,7 +59,7 @@ class Prepared:
         return self._kept_data.under(beam.at(self.kept))
 
     def left_out(self, beam: Beam) -> Dataset | None:
-        """The patterns that were kept out, one by one, under a beam of all; None: there are none."""
+        """The patterns that were held out, one by one, under a beam of all; None: there are none."""
         return self._out_data.under(beam.at(self.out)) if len(self.out) else None
 
     @cached_property

@@ -63,13 +63,13 @@ def options_of(config: ScanRunConfig, N: int) -> ModelOptions:
 
 
 def options_for(prepared: Prepared, config: ScanRunConfig) -> ModelOptions:
-    """Those of a configuration; the probe of a near field that nobody told is found, unless it must stay.
+    """Return those of a configuration; a near field's probe is refined where none is specified.
 
     What is guessed there is a flat wave on the detector: it is never right, and few photons do not show it.
     """
     options = options_of(config, prepared.whole.N)
-    untold = prepared.whole.fresnel is not None and prepared.scan.probe is None
-    return replace(options, probe=True) if untold and options.probe is None else options
+    unspecified = prepared.whole.fresnel is not None and prepared.scan.probe is None
+    return replace(options, probe=True) if unspecified and options.probe is None else options
 
 
 def begin_of(start: Estimate, data: Dataset, options: ModelOptions) -> Begin:
@@ -101,7 +101,7 @@ def begin_of(start: Estimate, data: Dataset, options: ModelOptions) -> Begin:
 def reconstruct(prepared: Prepared, config: ScanRunConfig, context: RunContext) -> Reconstruction:
     """The most likely object and beam of a scan, with what was decided; its fit is a :class:`Solved`.
 
-    All is decided and judged without the patterns that are kept out; then they join, and it goes on.
+    All is decided and judged without the patterns that are held out; then they join, and it goes on.
     """
     began, options = time.perf_counter(), options_for(prepared, config)
     data = prepared.fitted(prepared.whole.beam)
@@ -157,7 +157,7 @@ def _doubts(solved: Solved, seed: int) -> tuple[Finding, ...]:
 
 
 class Course:
-    """The steps of the solver on the whole scan as events; of some with the patterns that are kept out."""
+    """The steps of the solver on the whole scan as events; of some with the patterns that are held out."""
 
     def __init__(self, prepared: Prepared, on_event: OnEvent) -> None:
         self._each, self._on_event, self._step = prepared, on_event, 0
@@ -204,12 +204,12 @@ def with_errors(made: Reconstruction, config: ScanRunConfig, context: RunContext
 def _completed(
     solved: Solved, made: Reconstruction, prepared: Prepared, steps: int, how: Blockwise, advance: Advance
 ) -> tuple[Solved, Reconstruction]:
-    """The fit of the patterns that are fitted, gone on with, with those that were kept out as well."""
+    """The fit of the patterns that are fitted, gone on with, with those that were held out as well."""
     whole, f = prepared.whole, solved.terms.likelihood.normalisation
     assert made.beam is not None
-    found, told = solved.state, State.of(whole.under(made.beam), solved.state.object, normalisation=f)
-    flux = told.flux / np.sqrt(np.mean(told.flux**2))
-    state = replace(told, modes=found.modes, flux=flux, background=found.background)
+    found, joined = solved.state, State.of(whole.under(made.beam), solved.state.object, normalisation=f)
+    flux = joined.flux / np.sqrt(np.mean(joined.flux**2))
+    state = replace(joined, modes=found.modes, flux=flux, background=found.background)
     likelihood = replace(solved.terms.likelihood, data=whole, advance=advance)
     terms = replace(solved.terms, likelihood=likelihood)
     if how.divides(whole):

@@ -89,7 +89,7 @@ class Unrolled(Layer):
     adds it, and adds the output of a :class:`ResidualCNN` fed with the object, g and the illumination, each
     scaled to order one (which trains several times faster than the bare numbers do). All
     this happens on the central part of the region that the probe can reach; outside it the start stands.
-    With ``settings.misfit`` the CNNs are told, too, how well the object explains the patterns:
+    With ``settings.misfit`` the CNNs also see how well the object explains the patterns:
 
         log √(Σ_k |F⁻¹[…] − ψ_k|² / Σ_k x_k² + 10⁻⁸) / 4,
 
@@ -229,7 +229,7 @@ class Unrolled(Layer):
         return physics.scaled(change, 1 / (illumination + self.settings.illumination_floor * brightest))
 
     def _misfit(self, change, x):
-        """What the CNNs are told of the misfit, ``(B, 1, 1)``; None if nothing."""
+        """What the CNNs see of the misfit, ``(B, 1, 1)``; None if nothing."""
         if not self.settings.misfit:
             return None
         square = physics.intensity(change)

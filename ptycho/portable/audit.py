@@ -111,9 +111,9 @@ def summary(rows: list[Row], custom: int) -> list[str]:
     """How many operations there are, and how many each consumer refuses."""
     total = sum(row.count for row in rows)
     refused = {name: sum(bool(row.says[name]) for row in rows) for name in CONSUMERS}
-    told = ", ".join(f"{name} {count}" for name, count in refused.items())
+    listed = ", ".join(f"{name} {count}" for name, count in refused.items())
     return [
-        f"{total} operations of {len(rows)} kinds; kinds refused: {told}",
+        f"{total} operations of {len(rows)} kinds; kinds refused: {listed}",
         f"LiteRT: {custom} operations that are not built in (Flex or custom)",
     ]
 

@@ -1,4 +1,4 @@
-"""The formats that a network is exported in, as far as they can be told without TensorFlow."""
+"""The formats that a network is exported in, as far as they are known without TensorFlow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A measured scan as a dataset: frames dropped, probe scaled, groups of nearest patterns, some kept out."""
+"""A measured scan as a dataset: frames dropped, probe scaled, groups of nearest patterns, some held out."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from ptycho.readers.raw_scan import UNITS
 from ptycho.scan.positions import even_side, rotation, shift_to_margin
 from ptycho.scan.probe import far_field, waves_of
 
-ATOMIC_M = 2e-10  # of a pixel: lengths below it are told in Å
+ATOMIC_M = 2e-10  # of a pixel: lengths below it are given in Å
 FAR = 5.0  # times the median distance to the nearest neighbour; a scan is expected to hang together
 LARGEST_PROBE = 1e15  # its square is summed in single precision
 LARGEST_SPAN_M = 0.05  # a scan wider than this was stated in another unit
@@ -62,7 +62,7 @@ def positions_in_pixels(
     Args:
         ratio: object pixels in a pixel of positions that are in pixels, of both axes or (row, col).
         side: of the window, in detector pixels.
-        remarks: on the file, that are told if a length is missing.
+        remarks: on the file, that are added to an error if a length is missing.
 
     Raises:
         ConfigError: metres cannot become pixels, or the scan is absurdly large.

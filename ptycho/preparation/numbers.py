@@ -65,13 +65,13 @@ def find_gain(
     if raw.domain == "counts" and not pixels.noise:
         found += [] if raw.flat is None else [_uneven(raw.flat[pixels.good])]
         return 1.0
-    told = _told_gain(raw, sample, pixels)
-    if told.value is None:
-        why = f"{told.why}; patterns are not taken as counts; set data.gain=… if they are"
+    gain = _stated_gain(raw, sample, pixels)
+    if gain.value is None:
+        why = f"{gain.why}; patterns are not taken as counts; set data.gain=… if they are"
         found.append(Finding("photon gain", "unknown", why))
     else:
-        found.append(Finding("photon gain", f"{told.value:.6g}", f"{told.why}; set data.gain=… to change it"))
-    return told.value
+        found.append(Finding("photon gain", f"{gain.value:.6g}", f"{gain.why}; set data.gain=… to change it"))
+    return gain.value
 
 
 def _uneven(flat: np.ndarray) -> Finding:
@@ -81,17 +81,17 @@ def _uneven(flat: np.ndarray) -> Finding:
     return Finding("photon gain", "1 on average", why)
 
 
-def _told_gain(raw: RawScan, sample: np.ndarray, pixels: Pixels) -> Gain:
+def _stated_gain(raw: RawScan, sample: np.ndarray, pixels: Pixels) -> Gain:
     """What the numbers say of the gain."""
     if pixels.noise:
         return Gain(None, f"read noise of σ ≈ {pixels.noise:.2g}, which is Gaussian and not that of photons")
     if raw.dark is not None or raw.flat is not None:
         return Gain(None, "a dark or flat field changes the intensities")
     intensity = np.square(sample) if raw.domain == "amplitude" else sample
-    told = photon_gain(intensity, pixels.good, 8 * max(_rounding(raw.patterns.dtype), _rounding(np.float32)))
-    if told.value is None and raw.domain == "amplitude" and squares_are_whole(sample[:, pixels.good]):
+    gain = photon_gain(intensity, pixels.good, 8 * max(_rounding(raw.patterns.dtype), _rounding(np.float32)))
+    if gain.value is None and raw.domain == "amplitude" and squares_are_whole(sample[:, pixels.good]):
         return Gain(1.0, "the squares of the amplitudes are whole numbers: counts")
-    return told
+    return gain
 
 
 def _rounding(dtype: np.typing.DTypeLike) -> float:

@@ -136,7 +136,7 @@ def _most_common(gaps: np.ndarray) -> np.ndarray:
 def _refined(q: float, different: np.ndarray, often: np.ndarray, precision: float) -> float | None:
     """q to the precision of all values, if they are multiples of it."""
     top, reach = different[-1] / q, 8.0
-    limit = 0.1 / precision  # beyond, a multiple cannot be told from another number
+    limit = 0.1 / precision  # beyond, a multiple cannot be determined from another number
     while True:
         near = different < reach * q
         n, weight = np.rint(different[near] / q), often[near]

@@ -166,7 +166,7 @@ def understand(raw: RawScan, config: DataConfig) -> Understood:
     """Settle everything that can be, from the file, the configuration, and a look at some frames.
 
     Raises:
-        ConfigError: something cannot be told; the message names the key that says it.
+        ConfigError: something cannot be determined; the message names the key that says it.
     """
     found = [Finding.warning(text) for text in raw.warnings]
     raw = _stated(raw, config)

@@ -1,4 +1,4 @@
-"""Measured scans in the formats of beamlines and of other programs, told by their content.
+"""Measured scans in the formats of beamlines and of other programs, recognised by their content.
 
 A format is a module with ``NAME``, ``detect(archive) → bool`` and ``read(path, options) → RawScan``, and an
 entry in ``table``; ``read`` raises :class:`~ptycho.config.ConfigError`, one line with all that is missing or

@@ -30,7 +30,7 @@ class ArchiveError(ValueError):
 
 
 class Entry(NamedTuple):
-    """What a key declares; None: it holds no numbers that can be told without reading."""
+    """What a key declares; None: it holds no numbers that are known without reading."""
 
     shape: tuple[int, ...] | None
     dtype: np.dtype[Any] | None

@@ -5,7 +5,7 @@ key ``diffamp``             ``amplitude``
 integers, whole numbers     ``counts``
 squares are whole           ``amplitude``: square roots of counts
 key ``diffraction``         ``amplitude``, as the published PtychoPINN prepares its files
-none of these               cannot be told; the format says, or the user (``data.domain=``)
+none of these               cannot be determined; the format says, or the user (``data.domain=``)
 =========================== ==================================================================
 
 Nought, one and two tell little, and a frame or a detector's edge may hold nothing else: numbers are read
@@ -25,7 +25,7 @@ SMALL = 50  # amplitudes are seldom larger
 
 
 class Domain(NamedTuple):
-    """What patterns are, and why; ``name`` None: that cannot be told; one is ``likely``, or they are dark."""
+    """What patterns are, and why; ``name`` None: undetermined; one is ``likely``, or they are dark."""
 
     name: str | None
     why: str
@@ -50,8 +50,8 @@ def tell_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "") ->
         seen += lit.size
         largest = max(largest, float(np.max(lit, initial=0.0)))
         whole = whole and bool(np.all(lit == np.rint(lit)))
-        told, squares = _roots(lit)
-        roots, n_roots = roots and told, n_roots + squares
+        are_roots, squares = _roots(lit)
+        roots, n_roots = roots and are_roots, n_roots + squares
         if not (whole or roots) or (seen >= ENOUGH and largest >= TELLING):
             break
     if not seen:
@@ -69,8 +69,8 @@ def tell_domain(dtype: np.dtype, blocks: Iterable[np.ndarray], key: str = "") ->
 
 def squares_are_whole(amplitudes: np.ndarray) -> bool:
     """Whether ``amplitudes (…)`` are square roots of counts: those of some that are no whole numbers."""
-    told, roots = _roots(amplitudes[np.isfinite(amplitudes) & (amplitudes != 0)].astype(np.float64))
-    return told and roots >= ROOTS
+    are_roots, roots = _roots(amplitudes[np.isfinite(amplitudes) & (amplitudes != 0)].astype(np.float64))
+    return are_roots and roots >= ROOTS
 
 
 def _roots(lit: np.ndarray) -> tuple[bool, int]:

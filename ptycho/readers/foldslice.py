@@ -4,14 +4,14 @@
 ``dp``                      (J, H, W)       intensities; zero frequency in the centre
 ``ppX``, ``ppY``            (J,) or a grid  column, row of the probe on the object, metres; in the same file
                                             or in ``<name>_para.hdf5`` beside it
-``diffraction/dp``          (J, H, W) uint8 holoptycho: amplitudes; the zero frequency is not told
+``diffraction/dp``          (J, H, W) uint8 holoptycho: amplitudes; the zero frequency is not stated
 in ``<name>_para.hdf5``                     or ``probe_position_x_m``, …, ``probe``, ``object``, see
                                             :mod:`~ptycho.readers.product`
 =========================== =============== ================================================================
 
 Signs: the probe's, as ptychodus writes them. fold_slice itself turns both signs; with intensities alone, that
 gives the object's twin and nothing else. MATLAB reverses the order of axes: a file of its ``save -v7.3`` is
-turned over as it is read, one of its ``h5write`` cannot be told and holds the detector transposed.
+turned over as it is read, one of its ``h5write`` cannot be determined and holds the detector transposed.
 """
 
 from __future__ import annotations

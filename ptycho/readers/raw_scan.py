@@ -68,7 +68,7 @@ class RawScan:
     Attributes:
         format: name of the format, a key of ``FORMATS``.
         patterns: ``(J, H, W)``; row, column of the detector as stored.
-        domain: ``counts``, ``intensity`` (in units of its own) or ``amplitude``; None: cannot be told.
+        domain: ``counts``, ``intensity`` (in units of its own) or ``amplitude``; None: cannot be determined.
         zero_frequency: ``centre`` (H//2, W//2), ``corner`` (sample 0), (row, col) in pixels, or None.
         positions: ``(J, 2)`` float64, (row, col) of the probe on the object, increasing with the index of
             the object's array, by the format's own convention; in ``unit``.
@@ -148,7 +148,7 @@ class ReadOptions:
     """What a user may say of a file before it is read.
 
     Attributes:
-        format: force one of the formats; None: told by the file's content.
+        format: force one of the formats; None: recognised by the file's content.
         keys: where things are, for a file of no known layout: ``patterns``, ``positions`` (or
             ``positions_row`` and ``positions_col``), ``probe``, ``object``, ``good``, ``bad``, ``dark``,
             ``flat``, ``energy_eV``, ``distance_m``, ``detector_pixel_m``; HDF5 paths or NPZ keys.

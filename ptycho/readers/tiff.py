@@ -147,7 +147,7 @@ class TiffPatterns(Patterns):
 
 @contextlib.contextmanager
 def quiet_tifffile() -> Iterator[None]:
-    """Keep it from logging what it then raises, which is told once here."""
+    """Keep it from logging what it then raises, which is logged once here."""
     logger = logging.getLogger("tifffile")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -210,7 +210,7 @@ def check_centre(
 
 
 def find_domain(file: Archive, source: Patterns | None, said: str | None = None, key: str = "") -> str | None:
-    """What patterns are: told by themselves or their ``key``, else ``said`` by the format; None: neither."""
+    """What patterns are, by themselves or their ``key``, else ``said`` by the format; None: unknown."""
     if source is None:
         return None
     name, why, likely = tell_domain(source.dtype, source.samples(), key)

@@ -89,7 +89,7 @@ def opinion(
     """Return what a network takes the object for, as a penalty on the distance to it.
 
     Where little light falls it has seen nothing good: there the object is held as it is, by the weight of a
-    tenth of the strongest light. ``noise``: σ is told, and trusted, as so many times what it is.
+    tenth of the strongest light. ``noise``: the network is given so many times σ, and trusted as much less.
     """
     seen = view(likelihood, state)
     change = noise * apply(learned.network, seen.inputs / np.float32(noise), seen.relative)

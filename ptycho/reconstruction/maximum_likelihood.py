@@ -1,8 +1,7 @@
-"""From a scan to its most likely object and beam: what is freed, what is smoothed, and the fit.
+"""Fit a scan: select what is refined and the regulariser, then find the most likely object and beam.
 
-1. On the *core* it is decided what is free, and how the object is smoothed
-   (:mod:`~ptycho.reconstruction.model_selection`).
-2. On the whole scan the object begins as it did, under the beam of the core, and all that was freed is fitted
+1. On the *core* the model and the regulariser are selected (:mod:`~ptycho.reconstruction.model_selection`).
+2. On the whole scan the object begins as it did, under the beam of the core. All that is refined is fitted
    until steps gain nothing more; then come the rounds of the learned prior. A scan of more patterns than one
    block's is fitted in blocks, under a beam that is found on some thousand patterns in its middle. Of large
    patterns, it begins at larger pixels (:mod:`~ptycho.reconstruction.larger_pixels`).
@@ -118,7 +117,7 @@ def solve(
     """The most likely object and beam of a scan of one object; see the module's text.
 
     Args:
-        data: the patterns, with the beam as it is told.
+        data: the patterns, under the initial beam.
         options: what is refined, and how.
         seed: of what is held out.
         compile_xla: compile with XLA.

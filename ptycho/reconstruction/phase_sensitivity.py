@@ -2,7 +2,7 @@
 
 One pattern of a near field does not tell the phase of the wave on the detector; patterns together do, as far
 as the illumination varies across the sample. Where it varies little, or λz/dx² is small, amplitude and phase
-make up for each other: steps gain next to nothing, patterns that were kept out are explained all the same,
+make up for each other: steps gain next to nothing, patterns that were held out are explained all the same,
 and halves of the scan err alike. So a known smooth phase χ is added to what was found,
 
     O → O e^{iχ},   share left = ⟨χ, arg(O′ conj(O))⟩ / ⟨χ, χ⟩

@@ -10,7 +10,7 @@ So products of neighbours measure both without knowing the noise, whether photon
 
 with neighbours in rows and in columns. By w every pixel has about the same noise of photons; that of n has
 no mean, as the noise of √n has where photons are few. Zero is a perfect reconstruction; one explains no more
-than the mean pattern does. Of patterns that were kept out it is about the square of the object's relative
+than the mean pattern does. Of patterns that were held out it is about the square of the object's relative
 error.
 """
 

@@ -30,7 +30,7 @@ RENEWED = 10  # steps, after which the preconditioner is taken anew
 FIRST = 30  # of a fit from a constant, under a weaker regulariser
 WINDOW = 5  # steps over which the gain is looked at
 ROUNDS, OF_A_ROUND = 3, 15  # of a learned prior, and steps in each
-COARSE, TRUST = (32.0, 8.0, 4.0, 2.0, 1.0), 2.0  # times the noise that is told, and κ
+COARSE, TRUST = (32.0, 8.0, 4.0, 2.0, 1.0), 2.0  # times the noise that the network is given, and κ
 OBJECT_ALONE = Freedom(False)
 ENOUGH = 1e-4  # gain of −log p in a step, for each unknown that patterns tell of, below which all is found
 NEARLY = 1e-3  # the same of a beam: what it gains more slowly does the object no good
@@ -144,7 +144,7 @@ def _fit(
 ) -> Fit:
     state, evaluations, power = start, 0, _power(start)
     course, preconditioner = list[float](), Preconditioner(terms.prior, terms.anchor, free, start)
-    converged, limit = False, enough * _told(start, free, terms)
+    converged, limit = False, enough * _parameters(start, free, terms)
     measured = len(start.positions) * terms.likelihood.pixels
     while len(course) <= steps and not converged:
         held = 0.0 if terms.anchor is None else terms.anchor.weight
@@ -231,7 +231,7 @@ def fit_learned(
 
 
 def coarse_to_fine(terms: Terms, start: State, network: Network) -> State:
-    """An object that begins coarse: a network is told more noise than there is, less and less.
+    """An object that begins coarse: a network is given more noise than there is, less and less.
 
     Where measured numbers are hardly more than unknowns, a fit from a constant ends in a wrong place; a
     smooth object leads nearer to the right one (graduated non-convexity: Blake & Zisserman, 1987).
@@ -296,7 +296,7 @@ def _power(state: State) -> float:
     return float(np.sum(np.abs(state.modes) ** 2, dtype=float))
 
 
-def _told(state: State, free: Freedom, terms: Terms) -> int:
+def _parameters(state: State, free: Freedom, terms: Terms) -> int:
     """How many real numbers the patterns tell of: the lit part of the object, and what else is free."""
     count = 2 * lit_pixels(state) if free.object else 0
     count += 2 * state.modes.size * free.probe + state.positions.size * free.positions

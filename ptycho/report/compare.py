@@ -22,7 +22,7 @@ from ptycho.scan.comparison import DIFFERENT, Comparison, compare
 from ptycho.scan.ramp import levelled
 
 MOST_PIXELS = 512  # of a side of what is aligned: the middle of larger objects
-FEWEST = 3  # patterns that both have kept out
+FEWEST = 3  # patterns that both have held out
 LEAST_OVERLAP = 0.2  # of the picture of the best
 SAME_PIXEL = 0.01
 MOST_CURVES = 6
@@ -73,13 +73,13 @@ def score_of(entry: Entry) -> tuple[float, str]:
             value for one in (ssim if isinstance(ssim, list) else []) if (value := number(one)) is not None
         ]
         return (-float(np.mean(known)) if known else np.inf), "mean SSIM with the truth"
-    for name, told in (
+    for name, text in (
         ("deviance_holdout", "deviance of the held-out patterns"),
         ("r_free", "R-factor of the held-out patterns"),
         ("r_factor", "R-factor"),
     ):
         if (value := number(entry.row.get(name))) is not None:
-            return value, told
+            return value, text
     return np.inf, "nothing that was stored"
 
 
@@ -120,15 +120,15 @@ def judgement(entry: Entry, best: Entry) -> str:
     found = compare_kept_out(entry, best)
     if isinstance(found, str):
         return found
-    told = f"{found.gain:.4g} ± {found.error:.2g} more deviance per pixel on {{}} patterns that both held out"
+    text = f"{found.gain:.4g} ± {found.error:.2g} more deviance per pixel on {{}} patterns that both held out"
     count = len(common_patterns(entry, best)[0])
     if found.passes(DIFFERENT):
-        return f"worse: {told.format(count)}"
-    return f"no difference beyond its error: {told.format(count)}"
+        return f"worse: {text.format(count)}"
+    return f"no difference beyond its error: {text.format(count)}"
 
 
 def compare_kept_out(entry: Entry, best: Entry) -> Comparison | str:
-    """What the best explains better of the patterns that both kept out, each against itself; or why not."""
+    """What the best explains better of the patterns that both held out, each against itself; or why not."""
     if kept_out(entry) is None or kept_out(best) is None:
         return "cannot be compared: a run did not store the deviance of each held-out pattern"
     one, two = common_patterns(entry, best)
@@ -138,7 +138,7 @@ def compare_kept_out(entry: Entry, best: Entry) -> Comparison | str:
 
 
 def common_patterns(entry: Entry, best: Entry) -> tuple[np.ndarray, np.ndarray]:
-    """Deviances of the patterns that both kept out, in one order."""
+    """Deviances of the patterns that both held out, in one order."""
     (one, mine), (two, theirs) = kept_out(entry) or _NONE, kept_out(best) or _NONE
     _, first, second = np.intersect1d(one, two, return_indices=True)
     return mine[first], theirs[second]
@@ -226,8 +226,8 @@ def align_to(frame: Frame, entry: Entry, best: Entry) -> Aligned:
         return Aligned(*unaligned)
     one, two = entry.pixel_nm, best.pixel_nm
     if one is not None and two is not None and abs(one / two - 1) > SAME_PIXEL:
-        told = f"other pixel, {one:.4g} nm against {two:.4g} nm: not aligned"
-        return Aligned(*unaligned, note=told)
+        text = f"other pixel, {one:.4g} nm against {two:.4g} nm: not aligned"
+        return Aligned(*unaligned, note=text)
     placed, known = in_frame(image, frame.image, frame.mask, mask)
     if known.sum() < LEAST_OVERLAP * frame.mask.sum():
         return Aligned(*unaligned, note="shows another place: not aligned")

@@ -19,7 +19,7 @@ from ptycho.report.scans import ScanRecord, StoredRecon
 from ptycho.run import names
 
 STILL = 0.005  # pixels: positions that moved less did not move
-LEAST = 1e-4  # of the whole fall of the objective, that is told apart
+LEAST = 1e-4  # of the whole fall of the objective, that is distinguished
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,12 @@ def _moves(scan: ScanRecord, positions: np.ndarray) -> Iterator[Chart]:
     longest = float(np.quantile(np.linalg.norm(moves, axis=1), 0.9)) * per_pixel
     times = round_down(spacing / longest)
     text = f"they are drawn {times:g} times as long as the shifts"
-    told = f"{rms:.2f} px" + (f" ({length_text(1e9 * rms * max(scan.pixel_m))})" if scan.pixel_m else "")
+    label = f"{rms:.2f} px" + (f" ({length_text(1e9 * rms * max(scan.pixel_m))})" if scan.pixel_m else "")
     yield Chart(
         "Position correction",
         place_chart(places, unit, f"position correction, arrows; {text}", arrows=moves * per_pixel * times),
         f"Arrows point from the nominal to the refined position; {text}. Their root mean square is "
-        f"{told} in each coordinate. Short arrows in all directions are the stage's jitter; a common "
+        f"{label} in each coordinate. Short arrows in all directions are the stage's jitter; a common "
         "pattern, such as a rotation or a stretch, hints at a wrong rotation or scale.",
     )
 
@@ -114,8 +114,8 @@ def _halves(scan: ScanRecord) -> Iterator[Chart]:
     for name, text in (("frc50", "1/2"), ("frc1over7", "1/7"), ("frc_half_bit", "half bit")):
         at, metres = number(halves.get(name)), number(halves.get(f"{name}_m"))
         if at is not None:
-            told = f"{text}: {length_text(1e9 * metres)}" if metres else f"{text}: {at:.2f}"
-            levels.append(Level(at, told, vertical=True))
+            label = f"{text}: {length_text(1e9 * metres)}" if metres else f"{text}: {at:.2f}"
+            levels.append(Level(at, label, vertical=True))
     ends = (
         Axis("spatial frequency / Nyquist", 0, 1),
         Axis("ring correlation", min(-0.1, float(y.min())), 1.05),

@@ -85,8 +85,8 @@ class ScanView:
 def view_of(record: RunRecord, scan: ScanRecord) -> ScanView:
     """Everything that is drawn of the scan of a run."""
     made = scan.read(scan.product) if scan.product else None
-    told = [(what, *_pair(value)) for what, value in section(scan.metrics, "findings").items()]
-    decided = [one for one in told if one[0].startswith("solver: ")]
+    findings = [(what, *_pair(value)) for what, value in section(scan.metrics, "findings").items()]
+    decided = [one for one in findings if one[0].startswith("solver: ")]
     warnings = scan.metrics.get("warnings")
     drawn = {} if made is None else _drawn(record, scan, made)
     return ScanView(
@@ -95,7 +95,7 @@ def view_of(record: RunRecord, scan: ScanRecord) -> ScanView:
         verdict_of(record, scan),
         key_figures(record, scan),
         scan.rows,
-        tuple(one for one in told if one not in decided),
+        tuple(one for one in findings if one not in decided),
         tuple((what.removeprefix("solver: "), value, why) for what, value, why in decided),
         tuple(map(str, warnings)) if isinstance(warnings, list) else (),
         pictures=tuple(_stored_figures(record)) if record.kind in KNOWN_TRUTH else (),

@@ -105,8 +105,8 @@ def _key_figures(record: RunRecord, scan: ScanRecord) -> Iterator[KeyFigure]:
         )
     ssim = row.get("ssim")
     if isinstance(ssim, list) and len(ssim) == 2:
-        told = ", ".join("none" if number(one) is None else f"{one:.3f}" for one in ssim)
-        yield KeyFigure("SSIM", told, "likeness to the truth, amplitude and phase; 1 is the same")
+        values = ", ".join("none" if number(one) is None else f"{one:.3f}" for one in ssim)
+        yield KeyFigure("SSIM", values, "likeness to the truth, amplitude and phase; 1 is the same")
     if record.seconds is not None:
         yield KeyFigure("time", time_text(record.seconds), "wall time of the whole run")
 

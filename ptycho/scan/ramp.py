@@ -94,7 +94,7 @@ def levelled(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def move_ramp(made: Reconstruction) -> Reconstruction:
-    """The same with the ramp of its one object in its probe; what is large enough to be seen is told."""
+    """Return the same with the ramp of its one object in its probe; a finding reports one that shows."""
     assert made.beam is not None
     image = np.where(made.covered, made.object, 0)
     if not image.any():
@@ -104,12 +104,12 @@ def move_ramp(made: Reconstruction) -> Reconstruction:
     turns = tilt(slope, made.beam.probe.shape[-2:])
     probe = made.beam.probe * turns[0] * turns[1]
     pixels = slope * made.beam.N / (2 * np.pi)
-    told = (_finding(pixels),) if np.abs(pixels).max() > TOLD else ()
+    findings = (_finding(pixels),) if np.abs(pixels).max() > TOLD else ()
     return replace(
         made,
         objects=flat[None].astype(np.complex64),
         beam=made.beam.with_probe(probe),
-        decisions=(*made.decisions, *told),
+        decisions=(*made.decisions, *findings),
     )
 
 

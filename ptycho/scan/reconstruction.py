@@ -18,7 +18,7 @@ class Reconstruction:
     Attributes:
         objects: ``(I, M, M)`` complex64, zero where not covered.
         mask: ``(I, M, M)`` bool, what the scan covers.
-        beam: that goes with the objects, of all patterns; None: as it was told.
+        beam: that goes with the objects, of all patterns; None: the initial one.
         disagreement: ``(I,)``, how much regions differ where they overlap, over all regions and pixels
             ``√(Σ w_g |c_g·O_g − O|² / Σ w_g |O − Ō|²)``; None where the objects are not made of regions.
         errors: how far the objects would be others if the scan were measured again; None: unknown.
@@ -30,7 +30,7 @@ class Reconstruction:
         course: the objective, −log p, at the start and after every step of the fit, if it is one.
         converged: more steps would gain nothing.
         fit: what the method can go on from, if it can.
-        before: the same before the patterns that were kept out were fitted, too; it is judged by them.
+        before: the same before the patterns that were held out were fitted, too; it is judged by them.
     """
 
     objects: np.ndarray

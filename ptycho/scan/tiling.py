@@ -67,7 +67,7 @@ def estimated_tiling(
 def _lattice(points: np.ndarray, N: int) -> tuple[float, np.ndarray]:
     """Pitch of the lattice that different points ``(n, 2)`` are of, and its steps along rows and columns.
 
-    With a number of points that is rows times columns, these are told by what they span, and the pitch p is
+    With a number of points that is rows times columns, these follow from what they span, and the pitch p is
     the slope of places against ranks, ``r_k = r_0 + p ⌊k/columns⌋`` in the order of the rows, and so along
     the columns. That jitter widens the span by up to twice its size does not matter then, as it does for any
     other number of points.

@@ -5,8 +5,8 @@ a random scan, measured with a random dose and, now and then, with faults. Step 
 batch whatever came before it: its random numbers are those of (seed, t).
 
 ======== ==================================================================================================
-``r_k``  true positions (row, col) relative to the region's centre, of which the network is told ``offsets``
-``P``    true probe (modes ``(K, N, N)``), of which the network is told ``s·f·P`` or a slightly wrong one
+``r_k``  true positions (row, col) relative to the region's centre, of which the network sees ``offsets``
+``P``    true probe (modes ``(K, N, N)``), of which the network sees ``s·f·P`` or a slightly wrong one
 ``n``    ``n ~ Poisson(s² Σ_m |F(P_m·O_k)|² + b)``; ``x = f √n``, −1 in dead pixels
 ======== ==================================================================================================
 

@@ -1,4 +1,4 @@
-"""The instrument of a run of grid lines: what is true of it, and what the networks are told of it.
+"""The instrument of a run of grid lines: what is true of it, and what the networks assume of it.
 
 All roles have one detector, one source and one belief about the probe; positions and flux go wrong anew on
 every image. See :mod:`ptycho.simulation.imperfections`.
@@ -79,11 +79,11 @@ def apply_beliefs(
     side = config.region_size
     if exact:
         side = max(smallest_region(places[role], part.groups, config.N) for role, part in data.items())
-    told = {}
+    assumed = {}
     for role, part in data.items():
         pitch, top, left, height, width = part.tiling
         assert part.objects is not None  # they have just been made
-        told[role] = replace(
+        assumed[role] = replace(
             part,
             beam=Beam(_misstate_probe(config, role, part.probe[0]), places[role]),
             objects=np.pad(part.objects, [(0, 0), (margin, margin), (margin, margin)], mode="edge"),
@@ -93,7 +93,7 @@ def apply_beliefs(
             good=None if good.all() else good,
             exact=exact,
         )
-    return told, margin
+    return assumed, margin
 
 
 def _misstate_probe(config: RunConfig, role: str, first_mode: np.ndarray) -> np.ndarray:

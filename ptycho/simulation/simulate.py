@@ -54,7 +54,7 @@ def simulate_with_truth(config: RunConfig) -> tuple[dict[str, Dataset], Truth | 
     }
     if not config.imperfect:
         return counted, None
-    told, margin = apply_beliefs(config, counted, detector.good)
+    assumed, margin = apply_beliefs(config, counted, detector.good)
     positions = clean["test"].positions.astype(np.float64) + margin
     truth = Truth(
         probe=(scale * modes["test"]).astype(np.complex64),
@@ -62,9 +62,9 @@ def simulate_with_truth(config: RunConfig) -> tuple[dict[str, Dataset], Truth | 
         flux=np.ones(len(positions)) if flux["test"] is None else flux["test"],
         background=detector.background,
         hot=np.broadcast_to(detector.glow, detector.good.shape) > 0,
-        object=told["test"].objects,
+        object=assumed["test"].objects,
     )
-    return told, truth
+    return assumed, truth
 
 
 def _simulate_noise_free(config: RunConfig, role: str, modes: np.ndarray) -> Dataset:

@@ -190,7 +190,7 @@ def test_another_method_gets_its_settings_and_is_judged_alike(arrays, monkeypatc
     monkeypatch.setattr(lsqml, "reconstruct", stand_in)
     scan = ptycho.Scan.from_arrays(*arrays[:3], counts=True)
     made = ptycho.reconstruct(scan, "lsqml", epochs=np.int64(3), probe_modes=2, positions=False, seed=7)
-    assert asked == [(3, 2, False, 7, 38)]  # two of forty patterns are kept out
+    assert asked == [(3, 2, False, 7, 38)]  # two of forty patterns are held out
     assert (
         made.method == "lsqml" and (made.object[made.mask] == 1).all() and not made.object[~made.mask].any()
     )

@@ -1,4 +1,4 @@
-"""Events of a reconstruction: phases, steps with the patterns that are kept out, decisions, scores."""
+"""Events of a reconstruction: phases, steps with the patterns that are held out, decisions, scores."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Some patterns are fitted and some kept out: each under its own part of a beam, through every method."""
+"""Some patterns are fitted and some held out: each under its own part of a beam, through every method."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -54,7 +54,7 @@ def measured(beam):
 
 @pytest.fixture(scope="module")
 def prepared(dataset_of):
-    """Twenty patterns of two modes under a flux that varies, of which every fifth is kept out."""
+    """Twenty patterns of two modes under a flux that varies, of which every fifth is held out."""
     rng = np.random.default_rng(3)
     positions = rng.integers(0, SIDE - N, (20, 2))
     flux = rng.uniform(0.7, 1.3, 20).astype(np.float32)
@@ -98,7 +98,7 @@ def test_the_parts_of_a_beam_make_the_whole_in_its_order(prepared):
 
 
 def test_a_finished_reconstruction_is_judged_by_the_one_before(prepared):
-    """Before, the patterns that were kept out were not fitted; it is judged under the beam of its own."""
+    """Before, the patterns that were held out were not fitted; it is judged under the beam of its own."""
     mask = np.ones((1, SIDE, SIDE), bool)
     right = Reconstruction(OBJECT[None], mask, prepared.whole.beam)
     wrong = Reconstruction(OBJECT.T[None], mask, prepared.whole.beam)

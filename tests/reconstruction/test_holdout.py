@@ -1,4 +1,4 @@
-"""What is kept out of a fit, and what it says of a state: shares, independence, and wrong states."""
+"""What is held out of a fit, and what it says of a state: shares, independence, and wrong states."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def small_chunks(monkeypatch):
 
 @pytest.fixture(scope="module")
 def scans():
-    """A dense one, of which patterns are kept out, and one of few patterns."""
+    """A dense one, of which patterns are held out, and one of few patterns."""
     return {count: Scan.of(np.random.default_rng(1), 3e4, count=count, step=2.2) for count in (8, 5)}
 
 
@@ -179,7 +179,7 @@ def test_a_wrong_state_scores_worse(scans, kind):
 
 
 def test_photons_are_judged_with_their_share_of_light_and_background(scans):
-    """The state of what is kept out expects SHARE/(1 − SHARE) of the photons that were fitted."""
+    """The state of what is held out expects SHARE/(1 − SHARE) of the photons that were fitted."""
     scan, whole, _, judge = kept_out(scans, "photons")
     state = replace(scan.state(whole.normalisation), background=np.full((N, N), 0.2, np.float32))
     found = judge.places(state, Freedom(False))

@@ -27,7 +27,7 @@ def small_chunks(monkeypatch):
 
 @pytest.fixture(scope="module")
 def scan():
-    """64 patterns, so dense that whole patterns are kept out."""
+    """64 patterns, so dense that whole patterns are held out."""
     return Scan.of(np.random.default_rng(1), 1e5, count=8, step=2.2)
 
 

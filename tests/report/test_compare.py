@@ -23,7 +23,7 @@ def deviances(values, patterns=(0, 4, 8, 12, 16)):
 
 
 def test_the_difference_and_its_error(tmp_path):
-    """By hand: gains of 0.1, 0.2, 0.3 on the patterns that both kept out: 0.2 ± 0.1/√3."""
+    """By hand: gains of 0.1, 0.2, 0.3 on the patterns that both held out: 0.2 ± 0.1/√3."""
     best = deviances([1.0, 1.5, 2.0, 9.0], [3, 5, 7, 9])
     other = deviances([2.3, 1.7, 1.1, 0.0], [7, 5, 3, 11])
     one = write_run(tmp_path / "one", judged=best, row={"deviance_holdout": 1.0})

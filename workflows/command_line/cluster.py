@@ -114,8 +114,8 @@ class Queue:
         if self._asked and time.monotonic() - self._when >= QUEUE_S:
             self._when, self._before, self._listed = time.monotonic(), self._listed, None
             with contextlib.suppress(OSError, subprocess.SubprocessError):
-                told = subprocess.run(SQUEUE, capture_output=True, text=True, timeout=SQUEUE_S, check=True)
-                self._listed = frozenset(told.stdout.split())
+                queue = subprocess.run(SQUEUE, capture_output=True, text=True, timeout=SQUEUE_S, check=True)
+                self._listed = frozenset(queue.stdout.split())
         if handle.done():
             return handle.job_id not in (self._listed or ()) or TERMINATED not in _codes(handle)
         if self._listed is None or self._before is None:
@@ -154,7 +154,7 @@ def submit(launcher: Launcher, jobs: list[Job], means: Means) -> int:
     progress = Progress(jobs, means.explain)
     left, codes = progress.refuse()
     for job in list(left):
-        with contextlib.suppress(ConfigError):  # a damaged record is told by the job itself
+        with contextlib.suppress(ConfigError):  # the job itself reports a damaged record
             if is_done(job):
                 progress.note(job, DONE)
                 left.remove(job)
@@ -225,7 +225,7 @@ def _submit(executor: Any, jobs: list[Job], single: bool) -> dict[Path, tuple[Jo
 
 
 def _take(job: Job, handle: Any, progress: Progress) -> int:
-    """The exit code of a job that has ended; it is told, and noted in the table."""
+    """The exit code of a job that has ended; it is logged, and noted in the table."""
     codes = _codes(handle)
     code = max(codes, default=EXIT_FAILED)
     if code == 0:

@@ -1,4 +1,4 @@
-"""Programs that do one thing at once: composed by Hydra, checked, done, and told in a few lines."""
+"""Programs that do one thing at once: composed by Hydra, checked, done, and reported in a few lines."""
 
 from __future__ import annotations
 

@@ -240,12 +240,12 @@ def words_of(annotation: Any) -> list[str]:
 
 
 def documentation() -> str:
-    """The page on all keys; a section that several programs share is told once."""
-    told, parts = dict[type, str](), [HEAD]
+    """The page on all keys; a section that several programs share is described once."""
+    described, parts = dict[type, str](), [HEAD]
     for script, (name, cls) in PROGRAMS.items():
         command = f"{script} ".replace(" ", ".py ", 1).rstrip()
         parts += [f"\n## {script}\n\n`python scripts/{command}`, `conf/{name}.yaml`\n\n", *table(cls)]
-        parts += sections_text(cls, told, "")
+        parts += sections_text(cls, described, "")
     return "".join(parts)
 
 
@@ -264,19 +264,19 @@ def row(cells: list[str]) -> str:
     return f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |\n"
 
 
-def sections_text(cls: type, told: dict[type, str], prefix: str) -> Iterator[str]:
+def sections_text(cls: type, described: dict[type, str], prefix: str) -> Iterator[str]:
     """The sections of a schema, with those in them."""
     for name, field in in_order(cls):
         for kind, section in sections_of(field.annotation).items():
             title = f"{prefix}{name}" + (f"={kind}" if kind else "")
-            if section in told:
-                anchor = told[section].replace("=", "").replace(".", "")
-                yield f"\n`{title}`: as [{told[section]}](#{anchor})\n"
+            if section in described:
+                anchor = described[section].replace("=", "").replace(".", "")
+                yield f"\n`{title}`: as [{described[section]}](#{anchor})\n"
                 continue
-            told[section] = title
+            described[section] = title
             yield f"\n### {title}\n\n{(section.__doc__ or '').strip().splitlines()[0]}\n\n"
             yield from table(section)
-            yield from sections_text(section, told, f"{prefix}{name}.")
+            yield from sections_text(section, described, f"{prefix}{name}.")
 
 
 def table(cls: type) -> Iterator[str]:

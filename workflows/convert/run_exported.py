@@ -119,14 +119,14 @@ def fit_to_model(found: Measurement, d: Description, scratch: Path) -> Dataset:
 
 def predict(exported: Exported, data: Dataset) -> tuple[np.ndarray, float]:
     """The regions ``(G, R, R)`` of all groups, and how many seconds they took."""
-    start, told = time.monotonic(), False
+    start, announced = time.monotonic(), False
 
     def step(x: np.ndarray, offsets: np.ndarray, probe: np.ndarray) -> np.ndarray:
-        nonlocal told
+        nonlocal announced
         regions = exported(x, offsets, probe)
-        if not told:
+        if not announced:
             log.info("the first regions are there")
-            told = True
+            announced = True
         return regions
 
     regions = np.empty((data.n_groups, data.region_size, data.region_size), np.complex64)

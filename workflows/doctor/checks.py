@@ -140,7 +140,7 @@ def check_weights(_: Path) -> Check:
 
 
 def check_gpu(_: Path) -> Check:
-    """A GPU by the driver's own word; whether TensorFlow uses it is told with XLA."""
+    """A GPU by the driver's own word; whether TensorFlow uses it is shown with XLA."""
     words = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=20)

@@ -37,8 +37,8 @@ def write_comparison(config: CompareConfig) -> list[str]:
     check_no_file_of_a_run("output", table)
     found = find_entries(config.runs)
     if not found.entries:
-        told = "; ".join(f"{name}: {why}" for name, why in found.passed_over[:3])
-        raise ConfigError(f"runs={' '.join(config.runs)}: no run to compare ({told})")
+        reasons = "; ".join(f"{name}: {why}" for name, why in found.passed_over[:3])
+        raise ConfigError(f"runs={' '.join(config.runs)}: no run to compare ({reasons})")
     entries = list(found.entries)
     page = compare_page(entries, found.passed_over, links(entries, path.parent)).encode()
     rows = table_rows(entries)

@@ -111,12 +111,12 @@ def infer_config(composed: DictConfig) -> InferConfig:
     if isinstance(values.get("stitch"), dict) and "method" not in values["stitch"]:
         name, value = next(iter(values["stitch"].items()), ("method", None))
         needs = "needs stitch=refined beside it" if name == "passes" else None
-        told = (
+        message = (
             f"stitch.{name}={show(value)}: {needs}"
             if needs
             else unknown_key(InferConfig, f"stitch.{name}", show(value))
         )
-        raise ConfigError(told)
+        raise ConfigError(message)
     return to_dataclass(InferConfig, values)
 
 

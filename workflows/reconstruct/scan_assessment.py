@@ -1,4 +1,4 @@
-"""What is told of the reconstructions of a measured scan: ``metrics.json``, and the pictures."""
+"""What a run says of the reconstructions of a measured scan: ``metrics.json``, and the pictures."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def understand_scan(config: JobConfig) -> tuple[ScanRunConfig, Understood]:
 
 
 def plan(config: JobConfig) -> ScanRunConfig:
-    """The configuration of the run: everything that can be told before it is checked.
+    """The configuration of the run: everything that is known before it is checked.
 
     A network that is trained on keeps the build that it was trained with.
 

@@ -1,1 +1,1 @@
-"""Settings of a scan's reconstruction chosen by the patterns that are kept out, with Optuna."""
+"""Settings of a scan's reconstruction chosen by the patterns that are held out, with Optuna."""

@@ -35,7 +35,7 @@ BEAT_S, LOST_S = 20, 90  # a trial whose process has not been heard of for so lo
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """``deviance``: of a pixel of each pattern that was kept out, ``(J,)``, noise alone leaving about one."""
+    """``deviance``: of a pixel of each pattern that was held out, ``(J,)``, noise alone leaving about one."""
 
     deviance: np.ndarray
     seconds: float

@@ -1,4 +1,4 @@
-"""One trial: the scan reconstructed with some settings, and what the patterns say that were kept out.
+"""One trial: the scan reconstructed with some settings, and what the patterns say that were held out.
 
 TensorFlow is imported with this module, and with no other one of this package.
 """

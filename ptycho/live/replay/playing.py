@@ -33,7 +33,7 @@ class Played:
     Attributes:
         frames: ``(J, H, W)``, still in their file.
         positions: ``(J, 2)`` (row, col) of the probe in ``unit``.
-        told: what is said of the scan.
+        description: what is said of the scan.
         roots: the frames are square roots of what was measured.
     """
 
@@ -52,7 +52,7 @@ class Played:
 
 
 def play(raw: RawScan, probe: bool) -> Played:
-    """A scan as it is played; ``probe``: what the file knows of it is told.
+    """A scan as it is played; ``probe``: what the file knows of it is sent.
 
     Raises:
         ConfigError: what its numbers are is not known.

@@ -1,4 +1,4 @@
-"""Where a growing scan comes from: a file, a folder, a socket; told by what is watched."""
+"""Where a growing scan comes from: a file, a folder, a socket; recognised by what is watched."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ Where they are, and what else the file says, the readers of measured scans tell,
 (:mod:`~ptycho.live.sources.hdf5_snapshot`). A row of positions that is not finite is one that has not come.
 The scan is complete when the writer has closed the file: it then takes back the mark that it had put into the
 file's first bytes. A file that is written without SWMR is read whenever it can be opened; who has written the
-last of it cannot be told.
+last of it cannot be determined.
 """
 
 from __future__ import annotations
