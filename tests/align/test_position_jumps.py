@@ -46,8 +46,11 @@ def test_moves_undo_the_errors(scan, errors, kind):
     found = find_jumps(recorded(scan, errors), False)
     np.testing.assert_allclose(found.moves, -errors, atol=0.5)
     assert found.kind == kind and found.gain.passes(REFINED) and not found.lost
-    right = find_jumps(recorded(scan, slipped(45, (1, 0))), False)  # what is so near is left to gradients
-    assert right.deviance is None and np.median(found.deviance) < 2 * scan.dataset().N ** 2
+    assert np.median(found.deviance) < 2 * scan.dataset().N ** 2
+
+
+def test_an_error_of_a_pixel_is_left_to_gradients(scan):
+    assert find_jumps(recorded(scan, slipped(45, (1, 0))), False).deviance is None
 
 
 def test_moves_are_found_where_noise_is_most_of_what_is_unexplained():
@@ -70,7 +73,7 @@ def test_right_positions_and_bad_frames_stay_as_they_are(scan):
 
 def test_positions_at_random_are_lost_rather_than_moved(scan):
     errors = np.random.default_rng(3).uniform(-20, 20, scan.positions.shape)
-    found = find_jumps(recorded(scan, errors).subset(np.arange(50), 1), False)
+    found = find_jumps(recorded(scan, errors).subset(np.arange(30), 1), False)
     assert found.lost and not found.moves.any()
 
 
