@@ -124,6 +124,8 @@ def cells() -> Iterator[Cell]:
     yield from (Cell("a", "lens", 1e6, 8, wrong) for wrong in ("free", "all"))
     yield from (Cell("relief", "lens", photons, step) for photons, step in ((1e4, 12), (1e4, 20), (1e6, 20)))
     yield from (Cell("c", "lens", photons, 12, side=128) for photons in (1e4, 1e6))
+    for wrong in ("fraction", "slight", "finer"):  # small errors that a background or a flux could imitate
+        yield from (Cell(name, "lens", photons, 8, wrong) for name in OBJECTS for photons in (1e5, 1e6))
 
 
 def photograph(name: str, side: int) -> np.ndarray:
@@ -204,6 +206,14 @@ def far_light(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> 
     return np.array(found)
 
 
+def light_of_finer(object_: np.ndarray, probe: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """``|F(P·O)|²`` on the detector of ``probe (N, N)``, of an object of pixels of half the side."""
+    N = len(probe)
+    far = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(probe)))
+    fine = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(np.pad(far, N // 2))))
+    return far_light(object_, fine, 2 * positions)[:, N // 2 : -N // 2, N // 2 : -N // 2]
+
+
 def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
     """The scan as it is told, its true object, and the true probe."""
     rng, N, probe = np.random.default_rng(11), cell.side, probe_of(cell.probe, cell.side)
@@ -213,10 +223,16 @@ def scan_of(cell: Cell) -> tuple[Dataset, np.ndarray, np.ndarray]:
     told = probe
     if cell.wrong in ("positions", "all"):
         true = positions + rng.normal(0, 0.7 / np.sqrt(2), positions.shape)
-    if cell.wrong in ("probe", "all"):
+    if cell.wrong == "fraction":
+        true = positions + np.array([0.37, -0.42])
+    if cell.wrong in ("probe", "all", "slight"):
         q = np.hypot(*np.ix_(*(np.fft.fftfreq(N),) * 2))
-        told = np.fft.fftshift(np.fft.ifft2(np.fft.fft2(np.fft.ifftshift(probe)) * np.exp(60j * q**2)))
-    light = far_light(object_, probe, true)
+        defocus = np.exp((3j if cell.wrong == "slight" else 60j) * q**2)
+        told = np.fft.fftshift(np.fft.ifft2(np.fft.fft2(np.fft.ifftshift(probe)) * defocus))
+    if cell.wrong == "finer":
+        light = light_of_finer(object_of(cell.object, 2 * side), probe, true)
+    else:
+        light = far_light(object_, probe, true)
     if cell.wrong in ("modes", "all"):
         second = probe * np.linspace(-1, 1, N)
         light += 0.15 * far_light(object_, second / np.linalg.norm(second) * np.linalg.norm(probe), true)
