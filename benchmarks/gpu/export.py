@@ -59,7 +59,10 @@ def exported(name: str, function: Callable, inputs: Inputs, rows: int, repeat: i
     outputs = [value.numpy() for value in tf.function(flat, autograph=False)(*given)]
     tiled = [repeat > 1 and value.shape[:1] == (rows * repeat,) for value in outputs]
     kept = [(value[:rows], True) if t else (value, False) for value, t in zip(outputs, tiled, strict=True)]
-    text = stablehlo_text(tf.function(flat, jit_compile=True, autograph=False), given)
+    compiled = tf.function(flat, jit_compile=True, autograph=False)
+    if compiled.get_concrete_function(*given).captured_inputs:
+        raise ValueError(f"{name}: the step uses tensors or variables that are not among its inputs")
+    text = stablehlo_text(compiled, given)
     return Program(name, text, patterns, repeat, inputs, kept)
 
 
@@ -123,7 +126,7 @@ def operators(side: int = 84, rows: int = 4, repeat: int = 16) -> dict[str, Call
     turn = np.float32([[0.9, 0.2, 3, -0.2, 0.9, 9, 1e-4, 2e-4]]) + 0.01 * rng.standard_normal(
         (rows, 8), np.float32
     )
-    size, which = (side, side), tf.range(rows * repeat)
+    size, which = (side, side), np.arange(rows * repeat, dtype=np.int32)
     cases: dict[str, tuple[Callable, list[np.ndarray]]] = {
         "translate": (translate, [images[..., 0], shifts]),
         "translate_matrix": (lambda i, s: translate(i, s, path="matrix"), [images[..., 0], shifts]),
@@ -162,6 +165,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("outputs/benchmarks/gpu"), help="folder to write to")
     arguments = parser.parse_args()
+    tf.get_logger().setLevel("ERROR")
     arguments.out.mkdir(parents=True, exist_ok=True)
     sizes = []
     for name in arguments.only:

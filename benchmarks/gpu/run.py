@@ -18,7 +18,7 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +132,7 @@ def lsqml(N: int = 128, count: int = 400, epochs: int = 20) -> dict[str, Any]:
     try:
         lsqml_process.import_ptychi()
     except ImportError as error:
-        return {"program": "LSQ-ML", "absent": str(error)}
+        return {"program": f"LSQ-ML: not measured ({error})"}
     rng = np.random.default_rng(N)
     y, x = np.indices((N, N)) - (N - 1) / 2
     probe = 30 * np.exp(-(((x**2 + y**2) / (N / 5) ** 2) ** 2) + 3j * (x**2 + y**2) / (N / 4) ** 2)
@@ -158,28 +158,33 @@ def lsqml(N: int = 128, count: int = 400, epochs: int = 20) -> dict[str, Any]:
     return {"program": f"LSQ-ML {result['version']}, {N}²", "patterns": count, "patterns_per_s": rate}
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Markdown of the rows that were measured."""
-    columns = {
-        "program": "{}",
-        "devices": "{}",
-        "patterns": "{}",
-        "ms": "{:.2f}",
-        "patterns_per_s": "{:.0f}",
-        "difference": "{:.0e}",
-        "inputs_mib": "{:.0f}",
-        "outputs_mib": "{:.0f}",
-        "temporary_mib": "{:.0f}",
-        "compile_s": "{:.1f}",
-    }
-    lines = [
-        "| " + " | ".join(name.replace("_", " ") for name in columns) + " |",
-        "|---" * len(columns) + "|",
-    ]
-    for row in rows:
-        cells = [form.format(row[name]) if name in row else "" for name, form in columns.items()]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+COLUMNS = {
+    "program": "{}",
+    "devices": "{}",
+    "patterns": "{}",
+    "ms": "{:.2f}",
+    "patterns_per_s": "{:.0f}",
+    "difference": "{:.0e}",
+    "inputs_mib": "{:.0f}",
+    "outputs_mib": "{:.0f}",
+    "temporary_mib": "{:.0f}",
+    "compile_s": "{:.1f}",
+}
+"""What is printed of a row, and how."""
+
+
+def line(row: dict[str, Any]) -> str:
+    """A line of the Markdown table."""
+    cells = [form.format(row[name]) if name in row else "" for name, form in COLUMNS.items()]
+    return f"| {' | '.join(cells)} |"
+
+
+def measured_rows(paths: Sequence[Path], repeats: int, with_lsqml: bool) -> Iterator[dict[str, Any]]:
+    """All rows, each when it is there."""
+    for path in paths:
+        yield from run(read_program(path), repeats)
+    if with_lsqml:
+        yield lsqml()
 
 
 def main() -> None:
@@ -194,12 +199,13 @@ def main() -> None:
     paths = [p for p in paths if arguments.only is None or p.stem in arguments.only]
     if not paths:
         parser.error(f"{arguments.folder}: no such programs; write them with benchmarks/gpu/export.py")
-    rows = [row for path in paths for row in run(read_program(path), arguments.repeats)]
-    if arguments.lsqml:
-        rows.append(lsqml())
-    device = jax.devices()[0]
-    about = {"device": device.device_kind, "devices": len(jax.devices()), "jax": jax.__version__}
-    print(f"{json.dumps(about)}\n\n{table(rows)}")
+    about = {"device": jax.devices()[0].device_kind, "devices": jax.device_count(), "jax": jax.__version__}
+    print(json.dumps(about), "", f"| {' | '.join(COLUMNS)} |".replace("_", " "), sep="\n")
+    print("|---" * len(COLUMNS) + "|")
+    rows = []
+    for row in measured_rows(paths, arguments.repeats, arguments.lsqml):
+        rows.append(row)
+        print(line(row), flush=True)
     if arguments.out:
         arguments.out.write_text(json.dumps(about | {"rows": rows}, indent=1))
 
