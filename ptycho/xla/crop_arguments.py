@@ -58,9 +58,9 @@ def _invalid(message: str) -> Exception:
 
 
 def _as_tensor(value: tf.Tensor, dtype: tf.DType, name: str) -> tf.Tensor:
-    """``value`` in ``dtype``; a tensor of another one is refused, as TensorFlow does."""
+    """``value`` in ``dtype``; a tensor of another one is a ``ValueError``, eagerly too, as in TensorFlow."""
     if tf.is_tensor(value) and value.dtype != dtype:
-        raise _invalid(f"{name} has dtype {value.dtype.name}; allowed: {dtype.name}. Cast it first.")
+        raise ValueError(f"{name} has dtype {value.dtype.name}; allowed: {dtype.name}. Cast it first.")
     return tf.convert_to_tensor(value, dtype)
 
 
