@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import re
 import statistics
 import sys
 import time
@@ -42,27 +41,23 @@ def jax_function(program: Program) -> Callable[..., tuple[jax.Array, ...]]:
     arguments = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in program.given()]
     zeros = jax.jit(lambda *_: tuple(jax.numpy.zeros(r.shape, r.dtype) for r in results), keep_unused=True)
     stand_in = jax.export.export(zeros)(*arguments)
-    text = re.sub(r"precision = \[DEFAULT, DEFAULT\]", "precision = [HIGHEST, HIGHEST]", program.text)
-    return dataclasses.replace(stand_in, mlir_module_serialized=portable(text)).call
+    return dataclasses.replace(stand_in, mlir_module_serialized=portable(program.exact_text)).call
 
 
-def portable(text: str) -> bytes:
-    """StableHLO text as the bytes that JAX stores."""
+def portable(text: str, version: str = "1.9.0") -> bytes:
+    """StableHLO text as the bytes that JAX stores, in a version of StableHLO that older JAX reads, too."""
     try:
-        from jax.extend.mlir import serialize_portable_artifact
-
-        return serialize_portable_artifact(text, "1.9.0")
+        from jax.extend.mlir import serialize_portable_artifact as serialise
     except ImportError:
-        from jaxlib.mlir.dialects.stablehlo import serialize_portable_artifact_str
-
-        return serialize_portable_artifact_str(text, "1.9.0")
+        from jaxlib.mlir.dialects.stablehlo import serialize_portable_artifact_str as serialise
+    return serialise(text, version)
 
 
 def divided(program: Program, devices: Sequence[Any]) -> tuple[Callable, list[jax.Array], list[np.ndarray]]:
     """Return the program on several devices, a chunk on each, with its inputs and what it must return.
 
-    The rows of each device are rolled by one more than those of the device before, so that no two chunks
-    are the same; outputs without rows are sums over the patterns.
+    The rows of each device are rolled by one more than those of the device before, so that
+    neighbouring chunks differ; outputs without rows are sums over the patterns.
     """
     mesh, count = Mesh(np.array(devices), (AXIS,)), len(devices)
     rows, whole = PartitionSpec(AXIS), PartitionSpec()
