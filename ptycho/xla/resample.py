@@ -110,7 +110,7 @@ def translate(
     move = _translate_by_taps if taps else _translate_by_products
 
     def moved(part: tf.Tensor, fill: float) -> tf.Tensor:
-        result = materialised(move(tf.reshape(part, [batch, height, width, channels]), shifts), shifts)
+        result = materialised(move(tf.reshape(part, [batch, height, width, channels]), shifts), shifts, part)
         return result if fill_value == 0 else result + fill * _outside(shifts, height, width)
 
     result = by_parts(moved, images, fill_value)
