@@ -35,13 +35,6 @@ class Program:
     inputs: Sequence[tuple[np.ndarray, bool]]
     outputs: Sequence[tuple[np.ndarray, bool]]
 
-    @property
-    def exact_text(self) -> str:
-        """The text with products and convolutions in float32 where a GPU would take TF32."""
-        short, long = "precision = [DEFAULT, DEFAULT]", "#stablehlo<precision DEFAULT>"
-        text = self.text.replace(short, short.replace("DEFAULT", "HIGHEST"))
-        return text.replace(long, long.replace("DEFAULT", "HIGHEST"))
-
     def given(self) -> list[np.ndarray]:
         """The inputs as the step takes them."""
         return [repeated(array, self.repeat if rows else 1) for array, rows in self.inputs]

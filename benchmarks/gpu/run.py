@@ -4,9 +4,8 @@
     XLA_FLAGS=--xla_force_host_platform_device_count=2 python benchmarks/gpu/run.py FOLDER      # a rehearsal
 
 ``FOLDER`` is what ``export.py`` wrote. Prints a Markdown table. Where JAX has several devices, patterns are
-divided among them, a chunk each, sums are reduced, and both are compared with the stored outputs. Products
-of float32 numbers are done in float32, not in TF32. ``--lsqml`` also times LSQ-ML where pty-chi is
-installed.
+divided among them, a chunk each, sums are reduced, and both are compared with the stored outputs.
+``--lsqml`` also times LSQ-ML where pty-chi is installed.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def jax_function(program: Program) -> Callable[..., tuple[jax.Array, ...]]:
     arguments = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in program.given()]
     zeros = jax.jit(lambda *_: tuple(jax.numpy.zeros(r.shape, r.dtype) for r in results), keep_unused=True)
     stand_in = jax.export.export(zeros)(*arguments)
-    return dataclasses.replace(stand_in, mlir_module_serialized=portable(program.exact_text)).call
+    return dataclasses.replace(stand_in, mlir_module_serialized=portable(program.text)).call
 
 
 def portable(text: str, version: str = "1.9.0") -> bytes:
