@@ -10,7 +10,7 @@ in.npz
 ``probe``       (K, N, N)    √counts of a unitary transform; fewer modes than asked for are added to
 ``good``        (N, N)       bool, pixels that were measured
 ``settings``    text         JSON: ``epochs``, ``modes``, ``refine_positions``, ``start_positions``,
-                             ``threads``, ``seed``
+                             ``threads``, ``seed``, ``device`` (CPU or GPU; CPU)
 out.npz
 ``object``      (H, W)       complex64
 ``origin``      (2,)         whole numbers: the sample of ``object`` at position (0, 0)
@@ -152,7 +152,7 @@ def options_of(settings: dict[str, Any], count: int) -> Any:
     solver.batch_size = max(1, count // BATCHES)
     solver.noise_model = api.NoiseModels.GAUSSIAN
     solver.num_epochs, solver.random_seed = settings["epochs"], settings["seed"]
-    solver.default_device = api.Devices.CPU
+    solver.default_device = api.Devices[settings.get("device", "CPU")]
     options.data_options.save_data_on_device = False
     return options
 

@@ -55,19 +55,24 @@ def by_onnx(serve: Any, inputs: Arrays) -> np.ndarray:
 
 def by_stablehlo(serve: Any, inputs: Arrays) -> np.ndarray:
     """StableHLO text, parsed and compiled again: what another compiler is given."""
+    (spec,) = serve.get_concrete_function().structured_outputs.values()
+    return run_stablehlo(to_stablehlo(serve), inputs, [(tuple(spec.shape), spec.dtype)])[0]
+
+
+def run_stablehlo(text: str, inputs: Arrays, outputs: Sequence[tuple[tuple[int, ...], Any]]) -> Arrays:
+    """Return what StableHLO ``text`` computes; ``outputs`` are their shapes and dtypes."""
     from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
-    (spec,) = serve.get_concrete_function().structured_outputs.values()
-    shape, dtype = tuple(spec.shape), spec.dtype
+    shapes, dtypes = zip(*outputs, strict=True)
     found = gen_xla_ops.xla_call_module(
         args=list(map(tf.constant, inputs)),
         version=STABLEHLO_TEXT,
-        module=to_stablehlo(serve).encode(),
-        Sout=[shape],
-        Tout=[dtype],
+        module=text.encode(),
+        Sout=list(shapes),
+        Tout=list(dtypes),
         platforms=["CPU"],
     )
-    return found[0].numpy()
+    return [value.numpy() for value in found]
 
 
 CONSUMERS: dict[str, Callable[[Any, Arrays], np.ndarray]] = {

@@ -7,7 +7,7 @@ import logging
 import re
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,11 @@ def to_stablehlo(serve: Any) -> str:
         autograph=False,
         jit_compile=True,
     )
-    examples = [tf.zeros(spec.shape, spec.dtype) for spec in serve.input_signature]
+    return stablehlo_text(compiled, [tf.zeros(spec.shape, spec.dtype) for spec in serve.input_signature])
+
+
+def stablehlo_text(compiled: Any, examples: Sequence[tf.Tensor]) -> str:
+    """The text of a ``tf.function(jit_compile=True)`` for inputs like ``examples``."""
     text = compiled.experimental_get_compiler_ir(*examples)(stage="stablehlo")
     text = re.sub(r"^#loc.*\n", "", text, flags=re.M)
     text = re.sub(r' loc\((?:"[^"]*"|[^()"]|\([^()]*\))*\)', "", text)

@@ -41,8 +41,8 @@ def checked_arguments(
 ) -> CropArguments:
     """Convert and check what is known before the computation; ``boxes (n, 4)``: see ``crop_and_resize``."""
     image = tf.convert_to_tensor(image)
-    boxes = tf.convert_to_tensor(boxes, tf.float32)
-    box_indices = tf.convert_to_tensor(box_indices, tf.int32)
+    boxes = _as_tensor(boxes, tf.float32, "boxes")
+    box_indices = _as_tensor(box_indices, tf.int32, "box_indices")
     _check_choices(image, method, extrapolation_value, path)
     _check_shapes(image, boxes, box_indices)
     size = _checked_crop_size(crop_size)
@@ -55,6 +55,13 @@ def _invalid(message: str) -> Exception:
     return (
         tf.errors.InvalidArgumentError(None, None, message) if tf.executing_eagerly() else ValueError(message)
     )
+
+
+def _as_tensor(value: tf.Tensor, dtype: tf.DType, name: str) -> tf.Tensor:
+    """``value`` in ``dtype``; a tensor of another one is a ``ValueError``, eagerly too, as in TensorFlow."""
+    if tf.is_tensor(value) and value.dtype != dtype:
+        raise ValueError(f"{name} has dtype {value.dtype.name}; allowed: {dtype.name}. Cast it first.")
+    return tf.convert_to_tensor(value, dtype)
 
 
 def _check_choices(image: tf.Tensor, method: str, extrapolation_value: complex, path: str) -> None:

@@ -15,20 +15,22 @@ import tensorflow as tf
 from tensorflow.python.ops import control_flow_util
 
 
-def materialised(value: tf.Tensor, witness: tf.Tensor) -> tf.Tensor:
+def materialised(value: tf.Tensor, *witnesses: tf.Tensor) -> tf.Tensor:
     """Return ``value``; in a compiled function it is computed once and stored, as is its upstream gradient.
 
     Outside ``tf.function(jit_compile=True)`` nothing is added to the graph.
 
     Args:
         value: any tensor.
-        witness: a floating tensor of which nothing is known before run time.
+        witnesses: real tensors, of whose first nine numbers at least one is not known before run time:
+            XLA evaluates what follows from constants, and then the barrier is gone.
     """
     if tf.executing_eagerly() or not control_flow_util.GraphOrParentsInXlaContext(
         tf.compat.v1.get_default_graph()
     ):
         return value
-    bits = tf.bitcast(tf.cast(tf.reshape(witness, [-1])[:1], tf.float32), tf.int32)
+    numbers = tf.concat([tf.cast(tf.reshape(w, [-1])[:9], tf.float32) for w in witnesses], 0)
+    bits = tf.bitcast(numbers, tf.int32)
     true = tf.bitwise.bitwise_or(tf.reduce_sum(bits), 1) != 0  # always, but no pass of XLA knows
 
     @tf.custom_gradient

@@ -110,7 +110,7 @@ def translate(
     move = _translate_by_taps if taps else _translate_by_products
 
     def moved(part: tf.Tensor, fill: float) -> tf.Tensor:
-        result = materialised(move(tf.reshape(part, [batch, height, width, channels]), shifts), shifts)
+        result = move(tf.reshape(part, [batch, height, width, channels]), shifts)
         return result if fill_value == 0 else result + fill * _outside(shifts, height, width)
 
     result = by_parts(moved, images, fill_value)
@@ -134,6 +134,7 @@ def _translate_by_taps(images: tf.Tensor, shifts: tf.Tensor) -> tuple[tf.Tensor,
     )
 
     def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        upstream = materialised(upstream, shifts, images)
         slopes = (
             apply_taps(apply_taps(images, row_slopes, 1), cols, 2),
             apply_taps(apply_taps(images, rows, 1), col_slopes, 2),

@@ -75,7 +75,7 @@ def projective_warp(
         warped = _nearest(work, rows, cols, fill)
     else:
         warped = _bilinear(work, rows, cols, fill, _product if images.dtype.is_integer else tf.multiply)
-    warped = materialised(tf.where(finite[..., None], warped, fill), transforms)
+    warped = materialised(tf.where(finite[..., None], warped, fill), transforms, work)
     warped = channels_as_complex(warped, images.dtype)
     shape = tf.stack([tf.shape(images)[0], *size, tf.shape(images)[3]])
     warped = tf.reshape(warped, shape)  # refuses a number of transforms that broadcast
@@ -216,7 +216,7 @@ def _corners(work: tf.Tensor, top: tf.Tensor, left: tf.Tensor, fill: tf.Tensor) 
         pixels = [_read_or_fill(work, top + i, left + j, fill) for i, j in CORNERS]
 
         def gradient(*upstream: tf.Tensor) -> tf.Tensor:
-            updates = materialised(tf.stack(upstream, axis=3), top)  # (B, h, w, 4, C)
+            updates = materialised(tf.stack(upstream, axis=3), top, work)  # (B, h, w, 4, C)
             row, col = tf.cast(top, tf.int32) + 1, tf.cast(left, tf.int32) + 1
             which = tf.range(tf.shape(work)[0])[:, None, None]
             place = (which * (height + 1) + row) * (width + 1) + col

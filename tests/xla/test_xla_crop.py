@@ -268,14 +268,18 @@ def test_what_cannot_be_checked_when_compiled_is_marked(path):
         ({"image": IMAGE[0]}, r"image has shape \(9, 12, 2\)", tf.errors.InvalidArgumentError),
         ({"image": IMAGE > 0}, "image has dtype bool; allowed: uint8", tf.errors.InvalidArgumentError),
         ({"boxes": BOXES * np.inf}, "boxes row 0 is .* must be finite", tf.errors.InvalidArgumentError),
-        ({"boxes": tf.cast(BOXES, tf.float64)}, "requested dtype float32", ValueError),
+        ({"boxes": tf.cast(BOXES, tf.float64)}, "boxes has dtype float64; allowed: float32", ValueError),
         (
             {"box_indices": WHICH[:2]},
             r"box_indices has shape \(2,\) for 3 boxes",
             tf.errors.InvalidArgumentError,
         ),
         ({"box_indices": [0, 1, 3]}, "box_indices contains 3; allowed: 0 to 2", tf.errors.OutOfRangeError),
-        ({"box_indices": tf.constant([0, 1, 2], tf.int64)}, "requested dtype int32", ValueError),
+        (
+            {"box_indices": tf.constant([0], tf.int64)},
+            "box_indices has dtype int64; allowed: int32",
+            ValueError,
+        ),
         ({"crop_size": (0, 4)}, r"crop_size is \[0, 4\]; allowed", tf.errors.InvalidArgumentError),
         ({"method": "area"}, "method is 'area'; allowed: bilinear", tf.errors.InvalidArgumentError),
         ({"path": "fast"}, "path is 'fast'; allowed: auto", tf.errors.InvalidArgumentError),
@@ -290,7 +294,7 @@ def test_errors_name_the_argument_and_have_the_class_of_tensorflow(change, messa
     arguments = {"image": IMAGE, "boxes": BOXES, "box_indices": WHICH, "crop_size": SIZE}
     with pytest.raises(error, match=message):
         crop_and_resize(**arguments | change)
-    if set(change) <= {"image", "boxes", "box_indices", "crop_size", "method"} and error is not ValueError:
+    if set(change) <= {"image", "boxes", "box_indices", "crop_size", "method"}:
         with pytest.raises(error):
             tf.image.crop_and_resize(**arguments | change)
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from benchmarks import conformance, conformance_cases, oracles
 from benchmarks.conformance_cases import FLOATS, WARP_SHAPES
-from ptycho.xla import Translation, translate
+from ptycho.xla import Translation, projective_warp, translate
 from ptycho.xla.noise import threefry2x32
 from ptycho.xla.precision import IMAGE_DTYPES, _leading_bits, split_matmul
 
@@ -330,28 +330,46 @@ class TestLayer:
         assert "_XlaMustCompile" not in str(concrete.graph.as_graph_def())
 
 
-def test_a_loss_does_not_multiply_the_reads_of_its_gradient():
-    """Without a barrier XLA fuses loss and translation into each read of the gradient."""
-    images, shifts = tf.ones((2, 9, 8, 1)), tf.constant(SHIFTS[:2], tf.float32)
+TRANSFORMS = np.float32([[1, 0, 0.5, 0, 1, -1.25, 0, 0]])
+MOVES = {  # with the barriers of its gradient
+    "shifts": (lambda i, s: translate(i, s), 1),
+    "constant shifts": (lambda i, s: translate(i, np.float32(SHIFTS[:2])), 1),
+    "transforms that begin with a constant": (
+        lambda i, s: projective_warp(i, tf.concat([tf.ones((2, 1)), s, tf.ones((2, 5))], 1)),
+        5,
+    ),
+    "constant transforms": (lambda i, s: projective_warp(i, TRANSFORMS), 3),
+}
 
-    def reads(function):
-        step = tf.function(function, jit_compile=True, autograph=False)
-        program = step.experimental_get_compiler_ir(images, shifts)(stage="optimized_hlo")
-        return max(computation.count(" gather(") for computation in program.split("\n\n"))
+
+@pytest.mark.parametrize("name", MOVES)
+def test_a_loss_does_not_multiply_the_reads_of_its_gradient(name):
+    """XLA fuses all into each read, but for barriers, and removes those that it can evaluate."""
+    images, shifts = tf.ones((2, 9, 8, 1)), tf.constant(SHIFTS[:2], tf.float32)
+    move, barriers = MOVES[name]
 
     def gradient(images, shifts):
         with tf.GradientTape() as tape:
             tape.watch(images)
-            loss = tf.reduce_sum(translate(images, shifts) ** 2)
+            loss = tf.reduce_sum(move(images, shifts) ** 2)
         return tape.gradient(loss, images)
 
-    assert reads(gradient) == reads(lambda i, s: translate(i, s)) == 4  # two rows, two columns
+    step = tf.function(gradient, jit_compile=True, autograph=False)
+    program = step.experimental_get_compiler_ir(images, shifts)(stage="optimized_hlo")
+    assert max(computation.count(" gather(") for computation in program.split("\n\n")) == 4
+    assert program.count(" conditional(") == barriers
 
 
-def test_the_barrier_is_in_compiled_functions_only():
-    def conditionals(**options):
-        traced = tf.function(lambda x, s: translate(x, s), autograph=False, **options)
+def test_the_barrier_is_in_gradients_of_compiled_functions_only():
+    def conditionals(function, jit):
+        traced = tf.function(function, autograph=False, jit_compile=jit)
         graph = traced.get_concrete_function(tf.TensorSpec((2, 9, 8)), tf.TensorSpec((2, 2))).graph
         return sum(operation.type in ("If", "StatelessIf") for operation in graph.get_operations())
 
-    assert (conditionals(jit_compile=True), conditionals()) == (1, 0)
+    def gradient(images, shifts):
+        with tf.GradientTape() as tape:
+            tape.watch(images)
+            loss = tf.reduce_sum(translate(images, shifts))
+        return tape.gradient(loss, images)
+
+    assert [conditionals(f, jit) for f in (translate, gradient) for jit in (False, True)] == [0, 0, 0, 1]
