@@ -258,6 +258,6 @@ def test_pty_chi_finds_the_object_of_a_simulated_scan(made, modes, record_proper
     record_property("r_factors", result.r_factors.tolist())
     assert likeness > 0.98
     if modes == 1:
-        fit = misfit(found.object[None], found.explained(data))
-        assert fit.r_factor == pytest.approx(found.r_factors[-1], abs=1e-3)
+        fit = misfit(found.object[None], data.under(beam))
+        assert fit.r_factor == pytest.approx(result.r_factors[-1], abs=5e-3)  # its mean while it changes
         assert fit.r_factor < 1.2 * fit.r_noise
