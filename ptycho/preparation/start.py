@@ -51,7 +51,7 @@ def read_start(path: str, scan: Understood) -> Start:
     Raises:
         ConfigError: there is no result, or it does not fit the scan.
     """
-    file = Path(path) / PRODUCT if Path(path).is_dir() else Path(path)
+    file = product_file(path)
     if not file.is_file():
         raise ConfigError(
             f"start={path}: there is no {file}; name the folder of a finished run on a measured scan, or a "
@@ -81,6 +81,11 @@ def read_start(path: str, scan: Understood) -> Start:
     value += f"positions of {common} of {len(corners)} patterns{resampled}"
     finding = Finding("start", value, f"from {file}; the scan is not aligned again")
     return Start(image.astype(np.complex64), modes, corners, finding, _model(file.parent))
+
+
+def product_file(path: str) -> Path:
+    """Return the product of a run's folder, or the file itself."""
+    return Path(path) / PRODUCT if Path(path).is_dir() else Path(path)
 
 
 def _product(path: str, file: Path) -> Product:

@@ -39,7 +39,18 @@ FISH = """\
 complete -c ptycho -f -k -a '(ptycho complete (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
 """
 SHELLS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
-PATHS = ("file", "run", "resume", "output", "output_dir", "watch", "data", "model", "denoiser_weights")
+PATHS = (
+    "file",
+    "run",
+    "start",
+    "resume",
+    "output",
+    "output_dir",
+    "watch",
+    "data",
+    "model",
+    "denoiser_weights",
+)
 
 
 def candidates(words: list[str]) -> list[str]:

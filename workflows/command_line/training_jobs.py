@@ -23,6 +23,7 @@ from ptycho.config.mapping import differences, to_mapping
 from ptycho.files.atomic import WriteError
 from ptycho.files.json_file import read_json
 from ptycho.files.lock import locked
+from ptycho.preparation.start import product_file
 from ptycho.quiet_start import start_tensorflow
 from ptycho.run.folder import RunFolder, check_free, check_places, check_writable
 from ptycho.run.names import CONFIG, METRICS, REPORT, training_files
@@ -170,6 +171,8 @@ def list_inputs(config: JobConfig) -> dict[str, Path]:
         files |= {f"data.file, scan {number}": file for number, file in enumerate(config.data.file, start=1)}
         if config.run is not None:
             files["run"] = str(run_folder(config.run) / CONFIG)
+        if config.start is not None:
+            files["start"] = str(product_file(config.start))
     return {key: Path(name) for key, name in files.items() if name}
 
 
